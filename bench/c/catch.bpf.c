@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT
 /*
- * Writes down when each UDP packet of a stream came, by the kernel's stamp, how long it is and how it
- * begins, and drops it: the least that a far end can do. Over a veth the softirq that receives a packet
- * runs on the sender's processor before the next one is sent, so what it did more would lie between two
- * packets of a pair, and memory that it kept would not be in the sender's caches any more.
+ * Records the kernel timestamp, length and first bytes of each UDP packet of a stream and drops it: the
+ * minimum a far end can do. Over a veth the softirq of a received packet runs on the sender's processor
+ * before the next send. Any further work here would lengthen the gap between two packets of a pair, and
+ * memory kept here would evict the sender's caches.
  */
 #include "dwell.bpf.h"
 
 #define NF_DROP 0
 #define NF_ACCEPT 1
-/* IP packets of streams are as long at least; shorter ones are what programs say to each other. */
+/* Minimum IP length of stream packets; shorter ones are control messages. */
 #define SHORTEST 200
 
 struct {
@@ -17,7 +17,7 @@ struct {
 	__uint(max_entries, 64 << 20);
 } caught SEC(".maps");
 
-/* Packets for which there was no room. */
+/* Packets dropped because the ring was full. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -28,16 +28,16 @@ struct {
 struct start {
 	struct ipv4 ip;
 	struct udp udp;
-	__u64 mark[2];	/* how dwell begins payloads */
+	__u64 mark[2];	/* start of dwell's payloads */
 } __attribute__((packed, aligned(4)));
 
-/* What of it is looked at besides what dwell.bpf.h has. */
+/* Fields used besides those in dwell.bpf.h. */
 struct sk_buff___stamped {
 	long long tstamp;
 } __attribute__((preserve_access_index));
 
 struct arrival {
-	__u64 stamp;	/* CLOCK_REALTIME, ns; 0: nobody asks the kernel for stamps */
+	__u64 stamp;	/* CLOCK_REALTIME, ns; 0: timestamps are disabled */
 	__u32 length;	/* bytes of the IP packet */
 	__u32 spare;
 	__u64 mark[2];

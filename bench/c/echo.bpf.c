@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT
 /*
- * Sends UDP over IPv4 to a port back to where it came from, before the stack. No program has to be
- * woken for the answer, so that what a round trip costs more with a relay is the relay's.
+ * Returns UDP over IPv4 for one port to its sender before the network stack. No program is woken for the
+ * reply, so the extra round-trip time with a relay is the relay's own.
  */
 #include "dwell.bpf.h"
 
@@ -29,7 +29,7 @@ int echo(struct xdp_md *packet)
 	if (start->type != htons(0x0800) || start->ip.version_length != 0x45 || start->ip.protocol != UDP ||
 	    start->udp.destination != htons(ANSWERED))
 		return XDP_PASS;
-	/* No checksum changes when what it covers changes places. */
+	/* Swapping the addresses and ports leaves all checksums valid. */
 	__builtin_memcpy(mac, start->to, 6);
 	__builtin_memcpy(start->to, start->from, 6);
 	__builtin_memcpy(start->from, mac, 6);

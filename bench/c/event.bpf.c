@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT
 /*
- * The floor of tracing: writes the event that node/bpf/stamps.bpf.c writes of a UDP packet at
- * PRE_ROUTING, byte for byte, of every packet that comes, whatever it is. The bench holds ours
- * against it.
+ * Lower bound of tracing: for every packet at PRE_ROUTING, without filtering, writes byte for byte the
+ * event that node/bpf/stamps.bpf.c writes for UDP. The benchmark compares dwell's program with it.
  */
 #include "dwell.bpf.h"
 

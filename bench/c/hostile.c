@@ -5,12 +5,12 @@
  *
  *   hostile INTERFACE SOURCE ADDRESS PORT POOL COUNT RATE [mutate]
  *
- * POOL is a file of datagrams, each after its length as a big-endian u16, at most 1472 bytes. They
- * are sent in turn until there were COUNT, at RATE per second (0: as fast as possible); `mutate`
- * changes one random byte of each. Sources are random addresses of the /8 of SOURCE. The low 11
- * bits of a source port are the length of the datagram, so a socket filter (BPF, in the kernel) on
- * INTERFACE finds every reply that is longer. Prints one JSON object; frames and bytes of INTERFACE
- * are those of /proc/net/dev.
+ * POOL is a file of datagrams, each after its length as a big-endian u16, at most 1472 bytes. COUNT
+ * datagrams are sent in rotation, at RATE per second (0: as fast as possible); `mutate` changes one
+ * random byte of each. Sources are random addresses in the /8 of SOURCE. The low 11 bits of a source
+ * port are the length of the datagram, so a socket filter (BPF, in the kernel) on INTERFACE finds
+ * every reply that is longer. Prints one JSON object; frames and bytes of INTERFACE are those of
+ * /proc/net/dev.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -92,7 +92,7 @@ static void read_pool(const char *path)
 		uint8_t *bytes = malloc(len + 1);
 
 		if (!bytes || len > MAX_LEN || fread(bytes, 1, len, file) != len) {
-			fprintf(stderr, "%s is no pool\n", path);
+			fprintf(stderr, "%s is not a valid pool\n", path);
 			exit(1);
 		}
 		pool[pooled++] = (struct datagram){ bytes, len };
@@ -132,7 +132,7 @@ static struct counters counters(const char *interface)
 	return c;
 }
 
-/* A socket that receives UDP from `port` whose payload is longer than its destination port says. */
+/* Opens a socket for UDP from `port` whose payload is longer than its destination port encodes. */
 static int watch(const char *interface, uint16_t port)
 {
 	struct sock_filter code[] = {
@@ -166,7 +166,7 @@ static int watch(const char *interface, uint16_t port)
 	return fd;
 }
 
-/* Replies that were longer than their requests so far; the longest payload among them. */
+/* Counts replies longer than their requests so far; updates the longest payload. */
 static uint64_t longer(int fd, unsigned *longest)
 {
 	uint64_t found = 0;
@@ -267,7 +267,7 @@ int main(int argc, char **argv)
 		found += longer(watcher, &longest);
 	}
 	end = now();
-	/* The last replies. */
+	/* Wait for the last replies. */
 	do {
 		struct counters seen = counters(argv[1]);
 
@@ -282,7 +282,7 @@ int main(int argc, char **argv)
 		struct tpacket_stats stats;
 		socklen_t size = sizeof stats;
 
-		/* Longer replies that the watching socket had no room for. */
+		/* Longer replies dropped by the watching socket. */
 		if (!getsockopt(watcher, SOL_PACKET, PACKET_STATISTICS, &stats, &size))
 			found += stats.tp_drops;
 	}

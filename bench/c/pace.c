@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /*
- * The floor: the least a program can do to send UDP on time. The bench holds dwell against it.
+ * Lower bound for sending UDP on time. The benchmark compares dwell with it.
  *
  *   pace spin ADDRESS PORT PAYLOAD GAP COUNT
  *   pace sleep ADDRESS PORT PAYLOAD GAP COUNT
  *   pace pair ADDRESS PORT PAYLOAD GAP COUNT
  *
- * `spin` reads the clock until a packet is due and sends it: one send(2) each on a connected socket,
- * packet i at start + i * GAP picoseconds, whatever happened before. `sleep` sleeps until 100 us
- * before the instant and spins from there. `pair` sends two packets one after the other when `spin`
- * sends one. None of them warms up.
+ * `spin` reads the clock until a packet is due, then calls send(2) on a connected socket. Packet i is
+ * due at start + i * GAP picoseconds, regardless of delays before. `sleep` sleeps until 100 us before
+ * that time and spins from there. `pair` sends two packets back to back where `spin` sends one. There
+ * is no warm-up.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -24,7 +24,7 @@
 
 #define MOST 65507
 #define SECOND 1000000000LL
-/* A sleep ends so long before the instant: late sleepers mostly are less late. */
+/* Sleep ends this long before the due time, in ns, to cover most wake-up delays. */
 #define EARLY 100000
 
 static uint8_t packet[MOST];
@@ -65,7 +65,7 @@ static int connected(const char *host, const char *port)
 	int fd = udp();
 
 	if (inet_pton(AF_INET, host, &a.sin_addr) != 1) {
-		fprintf(stderr, "%s is no IPv4 address\n", host);
+		fprintf(stderr, "%s is not an IPv4 address\n", host);
 		exit(2);
 	}
 	if (connect(fd, (struct sockaddr *)&a, sizeof a))

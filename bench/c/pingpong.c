@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /*
- * The floor: the least a program can do for a UDP round trip. The bench holds dwell against it.
+ * Lower bound for a UDP round trip. The benchmark compares dwell with it.
  *
  *   pingpong server ADDRESS PORT [busy]
  *   pingpong client ADDRESS PORT SIZE COUNT [busy] [stamps]
  *
- * The server echoes until it is killed. The client sends one message of SIZE bytes, waits for its
- * echo, and so on: WARM_UP times for nothing, then COUNT times for the record, which it prints as
- * one JSON object of nanoseconds. `busy` polls instead of sleeping in recv(). `stamps` asks for
- * software stamps of every sent and received packet, fetches them as they come, the one of the sent
- * packet from the error queue after the echo, and keeps all four times of every round trip.
+ * The server echoes until it is killed. The client sends a message of SIZE bytes, waits for its echo and
+ * repeats: WARM_UP times unrecorded, then COUNT times recorded. It prints the result as one JSON object
+ * in nanoseconds. `busy` polls instead of sleeping in recv(). `stamps` requests software timestamps of
+ * every sent and received packet, reads them as they arrive (the transmit timestamp from the error queue
+ * after the echo) and keeps all four times of each round trip.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -31,7 +31,7 @@
 #define MAX_SIZE 65507
 #define TIMEOUT_NS 1000000000LL
 
-/* All times are nanoseconds of CLOCK_REALTIME; 0 where there is none. */
+/* All times are nanoseconds of CLOCK_REALTIME; 0 if missing. */
 struct round_trip {
 	int64_t tx_app;
 	int64_t tx_kernel;
@@ -92,7 +92,7 @@ static _Noreturn void serve(const char *host, const char *port)
 	}
 }
 
-/* The first software stamp among the control messages of `msg`, or 0. */
+/* Returns the first software timestamp in the control messages of `msg`, or 0. */
 static int64_t stamp_of(struct msghdr *msg)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
@@ -106,7 +106,7 @@ static int64_t stamp_of(struct msghdr *msg)
 	return 0;
 }
 
-/* One receive call; with stamps, the packet's goes to `stamp`. */
+/* Receives once; with `stamps`, stores the packet's timestamp in `stamp`. */
 static ssize_t receive(int fd, char *buffer, size_t size, int flags, int64_t *stamp)
 {
 	union {
@@ -130,7 +130,7 @@ static ssize_t receive(int fd, char *buffer, size_t size, int flags, int64_t *st
 	return n;
 }
 
-/* Sends message `id` and waits for its echo; false when none came in time. */
+/* Sends message `id` and waits for its echo; returns false on a time-out. */
 static bool cycle(int fd, char *buffer, size_t size, uint64_t id, struct round_trip *r)
 {
 	uint64_t echoed;
@@ -167,7 +167,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Nearest rank: the smallest sample that at least `per_mille` of them do not exceed. */
+/* Nearest rank: the smallest sample that at least `per_mille` of the samples do not exceed. */
 static int64_t percentile(const int64_t *sorted, size_t n, size_t per_mille)
 {
 	size_t rank = (n * per_mille + 999) / 1000;

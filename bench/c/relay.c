@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /*
- * The floor: the least a program can do to relay UDP, and what is needed to load such relays. The
- * bench holds dwell against it.
+ * Lower bound for relaying UDP, and tools to load relays. The benchmark compares dwell with it.
  *
  *   relay relay ADDRESS PORT TO_ADDRESS TO_PORT [busy] [aes]
  *   relay blast ADDRESS PORT SIZE RATE MILLISECONDS [single]
  *   relay hole ADDRESS PORT
  *
- * `relay` sends what comes from one client on, and replies back to it: one receive call and one send
- * call for each packet, default buffers. `busy` polls instead of sleeping. `aes` enciphers all but
- * the first 12 bytes towards TO by AES-128 in counter mode (OpenSSL's EVP), with a nonce of 12 bytes
- * in the packet, and deciphers what comes back. `blast` sends packets of SIZE bytes of payload at
- * RATE per second (0: as fast as it goes) for a time, numbered in their first 8 bytes, and prints
- * how many left as one JSON object; those that are due together are cut out of one by the kernel
- * (UDP_SEGMENT), so that one core sends more than any relay takes, unless every one shall pass the
- * stack by itself (`single`), as tracing sees them. `hole` opens a port and reads nothing; the kernel's
- * counters tell what came.
+ * `relay` forwards packets from one client and replies back to it, with one receive and one send call
+ * per packet and default buffers. `busy` polls instead of sleeping. `aes` encrypts all but the first 12
+ * bytes towards TO with AES-128 in counter mode (OpenSSL EVP), with a 12-byte nonce in the packet, and
+ * decrypts replies. `blast` sends packets with SIZE bytes of payload at RATE per second (0: as fast as
+ * possible) for a time, numbered in their first 8 bytes, and prints their count as one JSON object.
+ * Packets due together are sent as one buffer that the kernel segments (UDP_SEGMENT), so that one core
+ * can overload any relay; `single` sends each packet through the stack separately, as tracing needs.
+ * `hole` opens a port and reads nothing; the kernel's counters show what arrived.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -59,7 +57,7 @@ static struct sockaddr_in address(const char *host, const char *port)
 	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(atoi(port)) };
 
 	if (inet_pton(AF_INET, host, &a.sin_addr) != 1) {
-		fprintf(stderr, "%s is no IPv4 address\n", host);
+		fprintf(stderr, "%s is not an IPv4 address\n", host);
 		exit(2);
 	}
 	return a;
@@ -94,7 +92,7 @@ static int connected(const char *host, const char *port)
 	return fd;
 }
 
-/* One direction's cipher: 8 random bytes of salt, and a counter of packets. */
+/* Cipher of one direction: 8 random bytes of salt, and a packet counter. */
 struct cipher {
 	EVP_CIPHER_CTX *ctx;
 	uint8_t nonce[NONCE];
@@ -207,7 +205,7 @@ static int blast(char **argv, bool single)
 	uint64_t sent = 0, failed = 0;
 
 	if (size < 8 || size > MOST / BATCH) {
-		fprintf(stderr, "SIZE is 8 to %d\n", MOST / BATCH);
+		fprintf(stderr, "SIZE must be 8 to %d\n", MOST / BATCH);
 		return 2;
 	}
 	if (setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &size, sizeof size))
@@ -240,7 +238,7 @@ static int hole(char **argv)
 	int fd = bound(argv[2], argv[3]);
 	int least = 1;
 
-	/* Datagrams that wait unread are in no counter; there is room for a handful only. */
+	/* Unread datagrams are in no counter: keep the buffer small. */
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &least, sizeof least);
 	fprintf(stderr, "listening on %s:%s\n", argv[2], argv[3]);
 	for (;;)
@@ -258,6 +256,6 @@ int main(int argc, char **argv)
 		return blast(argv, true);
 	if (argc == 4 && !strcmp(argv[1], "hole"))
 		return hole(argv);
-	fprintf(stderr, "usage: see the top of the source\n");
+	fprintf(stderr, "usage: see the comment at the top of bench/c/relay.c\n");
 	return 2;
 }

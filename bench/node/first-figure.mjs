@@ -1,4 +1,4 @@
-// Prints when the first figure of a page was drawn, in milliseconds after its start.
+// Prints the time from the start of a page until its first figure was drawn, in milliseconds.
 // Usage: first-figure.mjs BROWSER.mjs FILE.html
 import { pathToFileURL } from "node:url";
 

@@ -1,7 +1,7 @@
-"""The figures of 10 million round trips by pandas, from S4's CSV or from dwell's Parquet.
+"""Computes figures of round trips with pandas, from Roedlach/Vock CSV or from dwell's Parquet.
 
-Usage: figures.py FILE. Prints one JSON object. Seconds are those of the work alone, without
-starting Python and importing pandas.
+Usage: figures.py FILE. Prints one JSON object. "seconds" excludes the start of Python and the import
+of pandas.
 """
 
 import json
@@ -17,7 +17,7 @@ if path.endswith(".parquet"):
     values = pd.read_parquet(path, columns=["rtt_ns"])["rtt_ns"]
     scale = 1
 else:
-    # Without this the blanks before NaN make the whole column text.
+    # Without skipinitialspace, the blanks before NaN turn the whole column into text.
     values = pd.read_csv(path, skipinitialspace=True).iloc[:, 1]
     scale = 1e9
 values = values.dropna().to_numpy()

@@ -1,4 +1,4 @@
-"""Reads a Parquet file of samples with pyarrow: rows, and count and sum of the round trips."""
+"""Reads a Parquet file of samples with pyarrow: prints row count, and count and sum of round trips."""
 
 import json
 import sys

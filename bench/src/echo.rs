@@ -1,4 +1,4 @@
-//! A node that answers before its stack: echo.bpf.c at its interface, for as long as it is held.
+//! Attaches echo.bpf.c to a node's interface: replies before the node's stack, until dropped.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,10 +11,10 @@ use libbpf_rs::{Object, ObjectBuilder, Xdp, XdpFlags};
 
 use crate::lab::sibling;
 
-/// The only port that is answered: echo.bpf.c's.
+/// The only port with replies, as in echo.bpf.c.
 pub(crate) const PORT: &str = "5001";
 
-/// See the module's documentation.
+/// An attached echo program.
 pub(crate) struct Echo {
     netns: PathBuf,
     interface: i32,
@@ -22,13 +22,13 @@ pub(crate) struct Echo {
 }
 
 impl Echo {
-    /// Answers what comes from the side of `peer` to the node of the network namespace at `netns`.
+    /// Replies to packets from the side of `peer`, at the node of the network namespace `netns`.
     pub(crate) fn attach(netns: &Path, peer: Ipv4Addr) -> Result<Self> {
-        let program = fs::read(sibling("echo.bpf.o")?).context("cannot read the echo")?;
+        let program = fs::read(sibling("echo.bpf.o")?).context("cannot read echo.bpf.o")?;
         let object = ObjectBuilder::default().open_memory(&program)?.load()?;
         netns::within(netns, || {
             let interface = interface::towards((IpAddr::V4(peer), 0).into())?;
-            let interface = interface.context("no way to the peer")?.index.try_into()?;
+            let interface = interface.context("no route to the peer")?.index.try_into()?;
             let echo = Self { netns: netns.to_owned(), interface, object };
             echo.with(|program| program.attach(interface, XdpFlags::SKB_MODE))?;
             Ok(echo)
@@ -37,15 +37,15 @@ impl Echo {
 
     fn with(&self, act: impl FnOnce(&Xdp<'_>) -> libbpf_rs::Result<()>) -> Result<()> {
         let program = self.object.progs().find(|program| program.name() == "echo");
-        let program = program.context("no program echo")?;
-        act(&Xdp::new(program.as_fd())).context("the echo")
+        let program = program.context("echo.bpf.o has no program 'echo'")?;
+        act(&Xdp::new(program.as_fd())).context("cannot attach or detach the echo program")
     }
 }
 
 impl Drop for Echo {
     fn drop(&mut self) {
         let detach = || self.with(|program| program.detach(self.interface, XdpFlags::SKB_MODE));
-        // If the namespace is gone, so is the program's place.
+        // If the namespace is gone, so is the attachment.
         let _ = netns::within(&self.netns, detach);
     }
 }

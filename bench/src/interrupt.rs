@@ -1,4 +1,5 @@
-//! ^C: noticed, not obeyed at once, so that the lab is removed and what was measured is kept.
+//! Handling of ^C: noted instead of ending the process, so that the lab is removed and results are
+//! kept.
 
 use std::io;
 use std::sync::Arc;
@@ -6,15 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// Whether somebody asked this experiment to end.
+/// Whether SIGINT or SIGTERM was received.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Catches SIGINT and SIGTERM from now on. A second ^C ends the process at once.
+    /// Catches SIGINT and SIGTERM. A second ^C ends the process at once.
     pub fn catch() -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
-        // The order matters: at the first signal the flag is still clear when this one looks.
+        // Order matters: at the first signal the flag must still be clear for the conditional
+        // shutdown.
         signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&flag))?;
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
@@ -22,12 +24,12 @@ impl Interrupt {
         Ok(Self(flag))
     }
 
-    /// One that does not come.
+    /// Returns an interrupt that never occurs.
     pub fn never() -> Self {
         Self(Arc::default())
     }
 
-    /// Whether one came.
+    /// Whether a signal was received.
     pub fn came(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

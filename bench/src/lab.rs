@@ -1,4 +1,4 @@
-//! A lab of nodes in a line, made by `dwell lab` and removed when it is dropped.
+//! A lab of nodes in a line, created with `dwell lab` and removed on drop.
 
 use std::env;
 use std::fs;
@@ -10,17 +10,17 @@ use anyhow::{Context, Result};
 use dwell_node_cli::Failure;
 use serde::Deserialize;
 
-/// What the names of these labs begin with; the number of the process that made it follows.
+/// Prefix of lab names; the process id of the creator follows.
 const PREFIX: &str = "bench-run-";
 
 /// A node of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Node {
-    /// Where the probes start.
+    /// Sends the probes.
     N1,
-    /// Where they are answered, or what lies between.
+    /// Replies, or relays.
     N2,
-    /// The other end of a line of three.
+    /// The far end of a line of three.
     N3,
 }
 
@@ -34,14 +34,14 @@ impl Node {
     }
 }
 
-/// A lab that is up.
+/// A running lab.
 #[derive(Debug)]
 pub struct Lab {
     dwell: PathBuf,
     up: Up,
 }
 
-/// What `dwell lab up --json` says of it, as far as it matters here.
+/// Output of `dwell lab up --json`, as far as needed here.
 #[derive(Debug, Deserialize)]
 struct Up {
     name: String,
@@ -61,13 +61,12 @@ struct Addresses {
 }
 
 impl Lab {
-    /// Makes a lab of two nodes. One that cannot be made is exit 4, with the reason that
-    /// `dwell lab` gives.
+    /// Creates a lab of two nodes. On failure, exit code 4 with the reason from `dwell lab`.
     pub fn up() -> Result<Self, Failure> {
         Self::line(2)
     }
 
-    /// Makes a lab of so many nodes in a line.
+    /// Creates a lab of this number of nodes in a line.
     pub fn line(nodes: u32) -> Result<Self, Failure> {
         let dwell = sibling("dwell")?;
         remove_left_behind(&dwell);
@@ -78,16 +77,16 @@ impl Lab {
         if !output.status.success() {
             let why = String::from_utf8_lossy(&output.stderr);
             return Err(Failure::unsupported(format!(
-                "the lab of {nodes} nodes cannot be made here: {}",
+                "cannot create a lab of {nodes} nodes: {}",
                 why.trim()
             )));
         }
         let up = serde_json::from_slice(&output.stdout)
-            .context("cannot read what dwell lab up --json printed")?;
+            .context("cannot read the output of dwell lab up --json")?;
         Ok(Self { dwell, up })
     }
 
-    /// A command that runs `program` on a node.
+    /// Returns a command that runs `program` on a node.
     pub fn on(&self, node: Node, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(&self.dwell);
         command.args(["lab", "exec", "--lab", &self.up.name, node.name(), "--"]);
@@ -95,29 +94,29 @@ impl Lab {
         command
     }
 
-    /// A `dwell` command on a node.
+    /// Returns a `dwell` command on a node.
     pub fn dwell_on(&self, node: Node) -> Command {
         self.on(node, &self.dwell)
     }
 
-    /// The `dwell` binary.
+    /// Returns the path of the `dwell` binary.
     pub fn dwell(&self) -> &Path {
         &self.dwell
     }
 
-    /// The address of a node.
+    /// Returns the IPv4 address of a node.
     pub fn address(&self, node: Node) -> Result<Ipv4Addr> {
         Ok(self.node(node)?.addresses.v4)
     }
 
-    /// The file that stands for a node's network namespace.
+    /// Returns the file of a node's network namespace.
     pub fn netns(&self, node: Node) -> Result<PathBuf> {
         Ok(Path::new("/run/netns").join(&self.node(node)?.netns))
     }
 
     fn node(&self, node: Node) -> Result<&UpNode> {
         let found = self.up.nodes.iter().find(|n| n.name == node.name());
-        found.with_context(|| format!("the lab has no {}", node.name()))
+        found.with_context(|| format!("the lab has no node {}", node.name()))
     }
 }
 
@@ -129,13 +128,13 @@ impl Drop for Lab {
             .stdout(Stdio::null())
             .status();
         if !down.is_ok_and(|status| status.success()) {
-            eprintln!("the lab is still there; remove it: dwell lab down {}", self.up.name);
+            eprintln!("cannot remove the lab; run: dwell lab down {}", self.up.name);
         }
     }
 }
 
-/// Takes down the labs of runs that were killed. One that cannot be, such as root's by somebody
-/// else, stays; `dwell lab down` says why.
+/// Removes labs of killed runs. Labs that cannot be removed, such as those of other users, stay;
+/// `dwell lab down` prints the reason.
 fn remove_left_behind(dwell: &Path) {
     #[derive(Deserialize)]
     struct Listed {
@@ -151,23 +150,23 @@ fn remove_left_behind(dwell: &Path) {
     for Named { name } in listed.labs {
         let maker = name.strip_prefix(PREFIX).and_then(|pid| pid.parse::<u32>().ok());
         if maker.is_some_and(|pid| !is_a_run(pid)) {
-            eprintln!("lab {name} was left behind by a run that was killed; taking it down");
+            eprintln!("removing lab {name} of a killed run");
             let down = ["lab", "down", &name];
             let _ = Command::new(dwell).args(down).stdin(Stdio::null()).status();
         }
     }
 }
 
-/// Whether the process of that number is one of these experiments.
+/// Whether the process is a run of one of these benchmarks.
 fn is_a_run(pid: u32) -> bool {
     let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     matches!(command.trim(), "rtt" | "relay" | "pace" | "data" | "hostile")
 }
 
-/// A program that was built beside this one.
+/// Returns the path of a program in the directory of this one.
 pub(crate) fn sibling(name: &str) -> Result<PathBuf> {
-    let here = env::current_exe().context("cannot tell where this program is")?;
+    let here = env::current_exe().context("cannot determine the path of this program")?;
     let path = here.with_file_name(name);
-    anyhow::ensure!(path.exists(), "{} is not there; build it: make build", path.display());
+    anyhow::ensure!(path.exists(), "{} does not exist; run: make build", path.display());
     Ok(path)
 }

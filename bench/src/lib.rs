@@ -1,7 +1,7 @@
-//! Experiments that drive the real binaries from outside: `roundtrip` repeats a published one by
-//! running its plan, `rtt` holds dwell beside its peers in a two-node lab of its own, `pace` its
-//! trains beside other senders', `relay` its relay beside others in a lab of three, `data` what it
-//! does with samples, `hostile` attacks its reflectors. All speak to dwell as a person does: command line in, JSON out.
+//! Benchmarks that drive the real binaries from outside. `roundtrip` repeats a published experiment
+//! with a plan; `rtt`, `pace` and `relay` compare dwell with other programs in labs of two or three
+//! nodes; `data` measures the handling of samples; `hostile` attacks reflectors. All use the
+//! command line and JSON output only.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The machine an experiment ran on, in one line: figures mean nothing without it.
+//! Description of the machine of a benchmark, in one line.
 
 use std::fmt;
 use std::fs;
@@ -7,21 +7,21 @@ use std::thread;
 
 use serde::Serialize;
 
-/// When and where.
+/// Date and machine of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// Day, UTC, `2026-11-21`.
+    /// Date in UTC, such as `2026-11-21`.
     pub date: String,
     /// Kernel release.
     pub kernel: String,
     /// Model name of the processor.
     pub cpu: String,
-    /// Processors this process may use.
+    /// Number of processors available to this process.
     pub cores: usize,
 }
 
 impl Machine {
-    /// Reads what can be read; the rest says "unknown".
+    /// Reads the description; fields that cannot be read are "unknown".
     pub fn read() -> Self {
         let unknown = || "unknown".to_owned();
         let date = Command::new("date").args(["-u", "+%Y-%m-%d"]).output().ok();
@@ -45,7 +45,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// x86 says "model name" for every core, 32-bit ARM too, and a Raspberry Pi "Model" at the end.
+/// x86 and 32-bit ARM have "model name" per core, a Raspberry Pi has "Model" at the end.
 fn cpu_model(cpuinfo: &str) -> Option<&str> {
     let field = |name: &str| {
         let lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));

@@ -1,6 +1,6 @@
-//! Child processes of an experiment: measurements that end by themselves, and servers that are
-//! stopped when they are no longer needed. Each runs in a process group of its own, so that a ^C on
-//! the terminal reaches the experiment alone, which passes it on exactly once.
+//! Child processes of a benchmark: measurements that end on their own, and servers that are
+//! stopped. Each has its own process group, so that ^C on the terminal reaches only the benchmark,
+//! which passes it on once.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -15,29 +15,29 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Interrupt;
 
-/// How long a process may take to be ready, and to end after it was asked to.
+/// Time-out for a process to become ready, and to end when asked to.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long a measurement may take to conclude after it was interrupted: it also removes its lab.
+/// Time-out for an interrupted measurement to conclude, which includes removing its lab.
 const CONCLUDE: Duration = Duration::from_secs(30);
-/// How often a running process and the interrupt are looked at. Coarse, to stay out of the way.
+/// Interval for checking processes and the interrupt; coarse, to disturb little.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a measurement left on its standard output, and how it ended.
+/// Exit status and standard output of a measurement.
 #[derive(Debug)]
 pub struct Finished {
     /// Its exit status.
     pub status: ExitStatus,
-    /// All it printed.
+    /// Standard output.
     pub stdout: String,
 }
 
-/// Runs `command` to its end; its talk goes to our standard error. An interrupt is passed on to it,
-/// and it gets the time to conclude, also when we are killed.
+/// Runs `command` to its end, with its standard error on ours. Passes an interrupt on and gives the
+/// command time to conclude, also if this process is killed.
 pub fn finish(mut command: Command, interrupt: &Interrupt) -> Result<Finished> {
     let what = describe(&command);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = Owned::spawn(&mut command, &what, process::Signal::Terminate)?;
-    let mut pipe = child.0.stdout.take().context("no pipe to standard output")?;
+    let mut pipe = child.0.stdout.take().context("no pipe from standard output")?;
     let reader = thread::spawn(move || {
         let mut text = Vec::new();
         pipe.read_to_end(&mut text).map(|_| text)
@@ -50,11 +50,11 @@ pub fn finish(mut command: Command, interrupt: &Interrupt) -> Result<Finished> {
         thread::sleep(LOOK);
     }
     let status = child.0.wait()?;
-    let text = reader.join().map_err(|_| anyhow!("the reader of {what} died"))??;
+    let text = reader.join().map_err(|_| anyhow!("the reader of {what} panicked"))??;
     Ok(Finished { status, stdout: String::from_utf8_lossy(&text).into_owned() })
 }
 
-/// A server or a load in the background, stopped at the latest when this is dropped.
+/// A background server or load, stopped on drop at the latest.
 #[derive(Debug)]
 pub struct Server {
     child: Owned,
@@ -71,8 +71,7 @@ enum Line {
 }
 
 impl Server {
-    /// Starts `command` and waits until a line with `ready` in it, where one is given, appears on
-    /// either of its outputs.
+    /// Starts `command` and waits for a line with `ready`, if given, on either output.
     pub fn start(mut command: Command, ready: Option<&str>) -> Result<Self> {
         let what = describe(&command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -92,16 +91,16 @@ impl Server {
         Ok(server)
     }
 
-    /// The number of its process.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.0.id()
     }
 
-    /// Asks the server to end and returns what it printed on its standard output.
+    /// Stops the server and returns its standard output.
     pub fn stop(mut self) -> Result<String> {
         if let Some(status) = self.child.0.try_wait()? {
             self.drain();
-            bail!("{} ended before its time ({status}): {}", self.what, self.talk.trim());
+            bail!("{} ended unexpectedly ({status}): {}", self.what, self.talk.trim());
         }
         self.child.end();
         self.drain();
@@ -122,7 +121,7 @@ impl Server {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    bail!("{} did not say '{ready}' within {GRACE:?}", self.what)
+                    bail!("{} did not print '{ready}' within {GRACE:?}", self.what)
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     bail!("{} ended at its start: {}", self.what, self.talk.trim())
@@ -139,7 +138,7 @@ impl Server {
         into.push_str(&text);
     }
 
-    /// Takes what is left in the pipes. The process has ended, so the readers end too.
+    /// Reads what is left in the pipes; the process has ended, so the readers end too.
     fn drain(&mut self) {
         let deadline = Instant::now() + GRACE;
         while let Ok(line) =
@@ -150,8 +149,7 @@ impl Server {
     }
 }
 
-/// A child that does not outlive us: when we are killed, it gets a signal. To be started by the main
-/// thread.
+/// A child that gets a signal when this process is killed. Must be started by the main thread.
 #[derive(Debug)]
 struct Owned(Child);
 
@@ -167,12 +165,12 @@ impl Owned {
         self.end_within(GRACE);
     }
 
-    /// SIGINT, some grace, then SIGKILL.
+    /// Sends SIGINT, and SIGKILL after the grace period.
     fn end_within(&mut self, grace: Duration) {
         let pid = Pid::from_child(&self.0);
         let deadline = Instant::now() + grace;
         if matches!(self.0.try_wait(), Ok(None)) {
-            // It may end between the look and the signal; it is not reaped yet, so the id is its own.
+            // The child may end in between; it is not reaped yet, so the process id is still valid.
             let _ = kill_process(pid, Signal::INT);
         }
         while matches!(self.0.try_wait(), Ok(None)) {
@@ -192,7 +190,7 @@ impl Drop for Owned {
     }
 }
 
-/// Hands on every line, with its end, until the pipe closes or nobody listens.
+/// Forwards every line, with its end, until the pipe closes or the receiver is gone.
 fn forward(pipe: impl Read, mut hand_on: impl FnMut(String) -> bool) {
     let mut reader = BufReader::new(pipe);
     let mut line = Vec::new();
@@ -204,7 +202,7 @@ fn forward(pipe: impl Read, mut hand_on: impl FnMut(String) -> bool) {
     }
 }
 
-/// The command as a person would type it.
+/// Formats the command line.
 fn describe(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
@@ -240,7 +238,7 @@ mod tests {
         let mut server = server.unwrap();
         server.child.0.wait().unwrap();
         let error = server.stop().unwrap_err();
-        assert!(error.to_string().contains("before its time"), "{error}");
+        assert!(error.to_string().contains("ended unexpectedly"), "{error}");
     }
 
     #[test]

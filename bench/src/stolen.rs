@@ -1,4 +1,5 @@
-//! What a hypervisor takes from this machine. What is measured meanwhile tells of its other guests.
+//! CPU time taken by the hypervisor (steal time). Measurements with much of it describe the host's
+//! other guests.
 
 use std::{fmt, fs};
 
@@ -6,27 +7,27 @@ use anyhow::{Context, Result};
 use dwell_host::{CpuTimes, stat};
 use serde::Serialize;
 
-/// Where the host took more of the processors than this, what was measured meanwhile is put aside.
+/// Maximum share of CPU time that the host may take during a measurement.
 const BEARABLE: f64 = 0.05;
 
-/// How often something was measured again because of the host, and may yet be.
+/// Counts measurements repeated because of steal time, and limits their number.
 #[derive(Debug, Default, Serialize)]
 pub struct Patience {
     #[serde(skip)]
     left: u64,
-    /// Measurements that were put aside.
+    /// Measurements discarded.
     aside: u64,
-    /// Those that count although the host took too much, because patience was at its end.
+    /// Measurements kept despite steal time, because the limit was reached.
     kept: u64,
 }
 
 impl Patience {
-    /// For so many measurements more than are needed.
+    /// Allows this number of repetitions.
     pub fn new(most: u64) -> Self {
         Self { left: most, ..Self::default() }
     }
 
-    /// Measures until the host leaves us the processors meanwhile, whatever comes of it.
+    /// Measures until the host leaves the processors alone or the limit is reached.
     pub fn measure<T>(&mut self, mut measure: impl FnMut() -> Result<T>) -> Result<T> {
         loop {
             let before = processors()?;
@@ -37,7 +38,7 @@ impl Patience {
         }
     }
 
-    /// Whether what was measured counts while the host took this share.
+    /// Whether a measurement with this share of steal time counts.
     fn counts(&mut self, stolen: f64) -> bool {
         if stolen <= BEARABLE {
             return true;
@@ -55,18 +56,18 @@ impl fmt::Display for Patience {
         let most = BEARABLE * 100.0;
         write!(
             f,
-            "measured again because the host took more than {most} % of the processors: {aside}; \
-             kept although it did: {kept}"
+            "repeated because the host took more than {most} % of the processors: {aside}; kept \
+             nevertheless: {kept}"
         )
     }
 }
 
 fn processors() -> Result<Vec<CpuTimes>> {
-    let text = fs::read_to_string("/proc/stat").context("cannot read what the processors did")?;
+    let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
     Ok(stat(&text).cpus)
 }
 
-/// The share of the processors' time that the host took.
+/// Returns the share of CPU time that the host took.
 fn stolen(before: &[CpuTimes], after: &[CpuTimes]) -> f64 {
     let sum = |cpus: &[CpuTimes], of: fn(&CpuTimes) -> u64| cpus.iter().map(of).sum::<u64>();
     let grew = |of| sum(after, of).saturating_sub(sum(before, of));

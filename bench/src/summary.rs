@@ -1,57 +1,57 @@
-//! What the experiments read of a `dwell.summary/1` object. Fields they do not need are ignored:
-//! the schema of the whole is proven elsewhere.
+//! Fields of `dwell.summary/1` that the benchmarks need. Other fields are ignored; the complete
+//! schema is tested elsewhere.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-/// A summary, as far as it matters here.
+/// A summary, as far as needed here.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Summary {
     schema: String,
     metrics: BTreeMap<String, RoundTrips>,
 }
 
-/// A distribution of delays in nanoseconds, most often round-trip times; `None` where the count supports no figure.
+/// Distribution of delays in nanoseconds, usually round-trip times; `None` if the count does not
+/// support the figure.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct RoundTrips {
-    /// How many.
+    /// Number of values.
     pub count: u64,
-    /// The shortest.
+    /// Minimum.
     pub min: Option<f64>,
-    /// Their mean.
+    /// Mean.
     pub mean: Option<f64>,
-    /// The median.
+    /// Median.
     pub p50: Option<f64>,
-    /// One in a hundred is longer.
+    /// 99th percentile.
     pub p99: Option<f64>,
-    /// One in a thousand is longer.
+    /// 99.9th percentile.
     pub p99_9: Option<f64>,
-    /// The longest.
+    /// Maximum.
     pub max: Option<f64>,
 }
 
 impl Summary {
-    /// Reads the one object that a command of dwell prints with `--json`.
+    /// Parses the object that a dwell command prints with `--json`.
     pub fn parse(text: &str) -> Result<Self> {
-        let summary: Self =
-            serde_json::from_str(text).context("dwell printed no summary object")?;
+        let summary: Self = serde_json::from_str(text).context("dwell printed no JSON summary")?;
         let schema = &summary.schema;
         ensure!(schema == "dwell.summary/1", "schema is {schema}, not dwell.summary/1");
         Ok(summary)
     }
 
-    /// Round trips as the program saw them.
+    /// Returns the round trips as the program saw them.
     pub fn round_trips(&self) -> Result<&RoundTrips> {
-        self.metrics.get("rtt_ns").context("the summary has no rtt_ns: no reply came")
+        self.metrics.get("rtt_ns").context("the summary has no rtt_ns: no reply arrived")
     }
 
-    /// How long a relay had packets in its program, both ways together.
+    /// Returns the processing time of a relay, both directions together.
     pub fn processing(&self) -> Result<&RoundTrips> {
         self.metrics
             .get("processing_ns")
-            .context("the summary has no processing_ns: nothing passed")
+            .context("the summary has no processing_ns: no packet was relayed")
     }
 }
 

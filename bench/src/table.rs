@@ -1,20 +1,20 @@
-//! Plain tables for a terminal: the first column to the left, the others to the right.
+//! Plain-text tables: first column left-aligned, the others right-aligned.
 
 use std::fmt;
 
-/// Rows of cells under a heading.
+/// A heading and rows of cells.
 #[derive(Clone, Debug)]
 pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with these headings.
+    /// Creates a table with these headings.
     pub fn new<const N: usize>(headings: [&str; N]) -> Self {
         Self { rows: vec![headings.map(str::to_owned).to_vec()] }
     }
 
-    /// Adds a row; it has as many cells as there are headings.
+    /// Adds a row with one cell per heading.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(cells.to_vec());
     }

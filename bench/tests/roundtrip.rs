@@ -1,4 +1,4 @@
-//! `roundtrip` as `make run` starts it, with few cycles.
+//! Tests of `roundtrip` as run by `make run`, with few cycles.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_roundtrip");
 const PLAN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../plans/quick.toml");
 
-/// The experiment with its results and its data in `home`.
+/// Returns the command with results and data in `home`.
 fn roundtrip(program: &Path, arguments: &[&str], home: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(arguments).args(["--plan", PLAN]).stdin(Stdio::null());
@@ -27,7 +27,7 @@ fn combined(home: &Path) -> Value {
     combined
 }
 
-/// One experiment at a time: they load the machine.
+/// One experiment at a time, as they load the machine.
 fn alone() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());
     MACHINE.lock().unwrap_or_else(|failed| failed.into_inner())
@@ -37,7 +37,7 @@ fn until(what: &str, condition: impl FnMut() -> bool) {
     until_within(Duration::from_secs(60), Duration::from_millis(10), what, condition);
 }
 
-/// Looks each `pause`, as looking takes time from what is waited for.
+/// Checks once per `pause`, because checking takes time from the experiment.
 fn until_within(
     patience: Duration,
     pause: Duration,
@@ -51,7 +51,7 @@ fn until_within(
     }
 }
 
-/// The `dwell` that the experiment drives is built by its own crate.
+/// The experiment's `dwell` is built by its own crate.
 fn dwell() -> PathBuf {
     let dwell = Path::new(PROGRAM).with_file_name("dwell");
     assert!(dwell.exists(), "{} is missing: cargo build -p dwell", dwell.display());
@@ -62,7 +62,7 @@ fn talk(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Whether there can be no lab here, which skips the test.
+/// Whether labs are impossible here, which skips the test.
 fn skipped(test: &str, code: Option<i32>, why: &str) -> bool {
     if code == Some(4) {
         println!("SKIP {test}: {}", why.trim());
@@ -79,11 +79,11 @@ fn signal(name: &str, process: u32) {
     assert!(kill.success());
 }
 
-/// Every living process that descends from this one.
+/// Returns all living descendants of a process.
 fn descendants(process: u32) -> HashSet<u32> {
     let parent = |pid: u32| -> Option<u32> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name before may contain blanks and parentheses.
+        // The process name may contain blanks and parentheses.
         stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
     };
     let listed = fs::read_dir("/proc").unwrap().flatten();
@@ -101,7 +101,7 @@ fn descendants(process: u32) -> HashSet<u32> {
     }
 }
 
-/// The lab that a process runs in.
+/// Returns the lab that a process runs in.
 fn lab_of(process: u32) -> Option<String> {
     let environment = fs::read(format!("/proc/{process}/environ")).ok()?;
     let mut entries = environment.split(|byte| *byte == 0);
@@ -118,12 +118,12 @@ fn table_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Whether samples of some trial are expected.
+/// Whether a trial is running.
 fn has_begun(home: &Path) -> bool {
     states(home).iter().any(|state| state == "running")
 }
 
-/// Whether one trial is measured and another is under way.
+/// Whether one trial is finished and another is running.
 fn second_has_begun(home: &Path) -> bool {
     has_begun(home) && states(home).iter().any(|state| state == "finished")
 }
@@ -147,7 +147,7 @@ fn assert_follows_the_schema(combined: &Value) {
     assert!(errors.is_empty(), "{errors:?}\n{combined}");
     let mut broken = combined.clone();
     broken["cases"] = json!([{ "case": "idle", "rtt_ns": { "p50": "fast" } }]);
-    assert!(!validator.is_valid(&broken), "the schema can refuse");
+    assert!(!validator.is_valid(&broken), "the schema rejects invalid objects");
 }
 
 #[test]
@@ -238,13 +238,13 @@ fn an_ordinary_user_needs_no_root() {
     assert!(output.status.success(), "{}: {}", output.status, talk(&output));
     let combined = combined(home.path());
     assert_eq!(combined["rootless"], json!(true));
-    // Three trials of 67, some of which the load may cost.
+    // Three trials of 67 cycles, of which the load may lose some.
     let count = combined["cases"][0]["rtt_ns"]["count"].as_u64().unwrap();
     assert!((150..=201).contains(&count), "{count}");
     assert_eq!(
         fs::read_dir(home.path().join("runtime/dwell/labs")).unwrap().count(),
         0,
-        "no lab stays"
+        "no lab is left"
     );
 }
 
@@ -275,7 +275,7 @@ fn an_interrupt_keeps_the_cases_that_were_measured_and_says_that_it_is_not_all()
     assert_eq!(combined["cases"].as_array().unwrap().len(), 1, "{combined}");
     let rows = fs::read_to_string(home.path().join("results/roundtrip.csv")).unwrap();
     assert_eq!(rows.lines().count(), 1 + 100_000);
-    // Beside a load, or on a busy machine, some may be late or lost.
+    // Under load or on a busy machine, some replies are late or lost.
     let received = rows.lines().filter(|row| row.contains(",received,")).count();
     assert!(received > 75_000, "{received} of 100,000");
     assert_eq!(combined["cases"][0]["rtt_ns"]["count"], json!(received));
@@ -291,7 +291,7 @@ fn a_killed_experiment_leaves_no_process_and_no_lab() {
     killed.kill().unwrap();
     killed.wait().unwrap();
     let is_alive = |pid: &u32| Path::new("/proc").join(pid.to_string()).exists();
-    until("its processes end", || !all.iter().any(is_alive));
+    until("the processes end", || !all.iter().any(is_alive));
     assert!(!is_there(&lab), "dwell run concluded and took its lab down");
     drop(home);
 }
@@ -307,7 +307,7 @@ fn the_lab_of_a_run_that_was_killed_is_taken_down_by_the_next_run() {
     let runner = *descendants(experiment.id()).iter().find(is_dwell).unwrap();
     signal("-KILL", runner);
     assert_eq!(experiment.wait().unwrap().code(), Some(1));
-    assert!(is_there(&lab), "nobody was left to take it down");
+    assert!(is_there(&lab), "the lab is left behind");
 
     let arguments = ["--case", "idle", "--cycles", "100"];
     let output = roundtrip(Path::new(PROGRAM), &arguments, home.path()).output().unwrap();
@@ -315,8 +315,8 @@ fn the_lab_of_a_run_that_was_killed_is_taken_down_by_the_next_run() {
     assert!(!is_there(&lab));
 }
 
-/// An experiment that measures for long, its lab and its directory; `None` where there can be no
-/// lab.
+/// Starts a long experiment; returns it with its lab and directory, `None` if labs are impossible
+/// here.
 fn measuring(test: &str) -> Option<(Experiment, String, tempfile::TempDir)> {
     let alone = alone();
     dwell();
@@ -326,7 +326,7 @@ fn measuring(test: &str) -> Option<(Experiment, String, tempfile::TempDir)> {
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let mut running = Experiment { child, _alone: alone };
     let (mut lab, mut code) = (None, None);
-    until("it measures, or says why not", || {
+    until("the experiment measures or fails", || {
         code = running.child.try_wait().unwrap().and_then(|status| status.code());
         lab = descendants(running.child.id()).into_iter().find_map(lab_of);
         code.is_some() || (lab.is_some() && has_begun(home.path()))
@@ -334,10 +334,10 @@ fn measuring(test: &str) -> Option<(Experiment, String, tempfile::TempDir)> {
     if skipped(test, code, "there can be no lab here") {
         return None;
     }
-    Some((running, lab.expect("it measures"), home))
+    Some((running, lab.expect("the experiment has a lab"), home))
 }
 
-/// A running experiment. While it lives, no other does.
+/// A running experiment; excludes others while it exists.
 struct Experiment {
     child: std::process::Child,
     _alone: MutexGuard<'static, ()>,
@@ -366,8 +366,8 @@ impl Drop for Experiment {
 
 #[test]
 fn a_lab_that_cannot_be_made_is_exit_4_with_the_reason() {
-    // A shell writes the two programs: a file that this process had open for writing could still be
-    // so in a child it is just starting, and would then not run.
+    // A shell writes both programs. If this process wrote them, a child being started could still
+    // hold them open for writing, and executing them would fail.
     let beside = tempfile::tempdir().unwrap();
     let script = r#"cp "$0" roundtrip
         printf '#!/bin/sh\necho "dwell: no namespaces here" >&2\nexit 4\n' > dwell

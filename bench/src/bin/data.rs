@@ -1,4 +1,4 @@
-//! `data`: what `make bench-data` starts.
+//! `data`, run by `make bench-data`.
 
 #![forbid(unsafe_code)]
 

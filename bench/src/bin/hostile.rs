@@ -1,4 +1,4 @@
-//! `hostile`: what `make bench-hostile` starts.
+//! `hostile`, run by `make bench-hostile`.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `pace`: what `make bench-pace` starts.
+//! `pace`, run by `make bench-pace`.
 
 #![forbid(unsafe_code)]
 

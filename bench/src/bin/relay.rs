@@ -1,4 +1,4 @@
-//! `relay`: what `make bench-relay` starts.
+//! `relay`, run by `make bench-relay`.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `roundtrip`: what `make run` starts.
+//! `roundtrip`, run by `make run`.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `rtt`: what `make bench-rtt` starts.
+//! `rtt`, run by `make bench-rtt`.
 
 #![forbid(unsafe_code)]
 

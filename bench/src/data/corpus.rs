@@ -1,4 +1,5 @@
-//! Round trips in S4's format, made up: a floor, a body, a tail of stragglers, a few failed cycles.
+//! Synthetic round trips in the Roedlach/Vock CSV format: a floor, a body, a tail of stragglers and
+//! a few failed cycles.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -9,26 +10,26 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Gamma, Pareto};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The same rows every time.
+/// Fixed seed: the rows are the same in every run.
 const SEED: u64 = 7;
 
-/// Nanoseconds that no round trip is below, as on S4's boards.
+/// Minimum round trip in nanoseconds, as on the boards of Roedlach/Vock.
 const FLOOR: f64 = 170e3;
 
-/// The share of stragglers.
+/// Share of stragglers.
 const STRAGGLERS: f64 = 2e-3;
 
-/// The share of failed cycles, which are NaN.
+/// Share of failed cycles, written as NaN.
 const FAILED: f64 = 1e-4;
 
-/// The longest time that the format holds.
+/// Maximum value of the format, in nanoseconds.
 const LONGEST: f64 = 9e9;
 
-/// A file of so many rows in `folder`; made once.
+/// Returns a file of this number of rows in `folder`, created on first use.
 pub(super) fn csv(folder: &Path, rows: u64) -> Result<PathBuf> {
     let path = folder.join(format!("roundtrip-{rows}.csv"));
     if !path.exists() {
-        eprintln!("making {}", path.display());
+        eprintln!("creating {}", path.display());
         let partial = path.with_extension("partial");
         write(&partial, rows).with_context(|| format!("cannot write {}", partial.display()))?;
         fs::rename(&partial, &path)?;

@@ -1,11 +1,11 @@
-//! What dwell has to reach with data, and whether it did.
+//! Goals for handling samples, and their verdicts.
 
 use serde::Serialize;
 
 use super::recording::Recording;
 use super::timed::Cost;
 
-/// Everything that was measured; rounds in order.
+/// All measurements, one value per round.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Measured {
     pub(super) import: Vec<Cost>,
@@ -19,20 +19,20 @@ pub(super) struct Measured {
     pub(super) trial_overhead_ms: Option<f64>,
 }
 
-/// A goal, judged.
+/// A judged goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Verdict {
     pub(super) goal: &'static str,
-    /// `None` where it could not be measured, which is a miss.
+    /// `None` if it could not be measured, which counts as missed.
     pub(super) value: Option<f64>,
     pub(super) limit: f64,
-    /// The value has to be at least the limit, not at most.
+    /// Whether the limit is a minimum.
     pub(super) at_least: bool,
     pub(super) reached: bool,
 }
 
 impl Measured {
-    /// What was timed, by the name in the table.
+    /// Returns the timed commands by their name in the table.
     pub(super) fn costs(&self) -> [(&'static str, &[Cost]); 5] {
         [
             ("dwell import of the CSV, Parquet written", &self.import),
@@ -44,7 +44,7 @@ impl Measured {
     }
 }
 
-/// Every goal.
+/// Judges every goal.
 pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
     let seconds = |costs: &[Cost]| median_of(costs, |cost| cost.seconds);
     let memory = |costs: &[Cost]| median_of(costs, |cost| cost.peak_kib as f64);
@@ -89,12 +89,12 @@ fn at_most(goal: &'static str, value: Option<f64>, limit: f64) -> Verdict {
     Verdict { goal, value, limit, at_least: false, reached }
 }
 
-/// The median of one figure of the rounds.
+/// Returns the median over rounds of one figure.
 pub(super) fn median_of(costs: &[Cost], of: impl Fn(&Cost) -> f64) -> Option<f64> {
     median(&costs.iter().map(of).collect::<Vec<_>>())
 }
 
-/// The middle of `values`; of an even number, the lower of the two.
+/// Returns the median; the lower of the two middle values for an even count.
 pub(super) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -109,7 +109,7 @@ mod tests {
     fn what_was_not_measured_is_missed() {
         let verdicts = judge(&Measured::default());
         let reached: Vec<_> = verdicts.iter().filter(|v| v.reached).map(|v| v.goal).collect();
-        // Nothing has no size, and that is all that can be said of nothing.
+        // An absent report has size 0 and so reaches the size limit.
         assert_eq!(reached, ["report: MB"]);
     }
 

@@ -1,6 +1,6 @@
-//! What happens to samples after they were measured: import, figures, report, recording, and what a
-//! trial costs besides measuring. pandas works on the same data, in turns with dwell, so that
-//! whatever disturbs the machine disturbs both.
+//! Handling of samples after measurement: import, figures, report, recording, and the overhead of a
+//! trial. pandas processes the same data in alternation with dwell, so that disturbances affect
+//! both.
 
 mod corpus;
 mod goals;
@@ -28,32 +28,33 @@ use timed::{Cost, timed};
 #[derive(Debug, clap::Parser)]
 #[command(name = "data", version)]
 pub struct Args {
-    /// Rounds; each runs dwell and pandas once
+    /// Number of rounds; each runs dwell and pandas once
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u64).range(1..=100))]
     rounds: u64,
-    /// Rows of the CSV
+    /// Number of rows in the CSV
     #[arg(long, value_name = "N", default_value_t = 10_000_000,
           value_parser = clap::value_parser!(u64).range(10_000..=1_000_000_000))]
     rows: u64,
-    /// Trials of the plan of tiny trials
+    /// Number of trials in the plan of tiny trials
     #[arg(long, value_name = "N", default_value_t = 1_000,
           value_parser = clap::value_parser!(u64).range(2..=100_000))]
     trials: u64,
     /// Print one JSON object instead of the tables
     #[arg(long)]
     json: bool,
-    /// Directory for the data; some hundred megabytes
+    /// Directory for the data (some hundred MB)
     #[arg(long, value_name = "DIR", default_value = "target/bench-data")]
     output: PathBuf,
 }
 
-/// Measures, prints and judges. Exit 3 names the goals that were missed.
+/// Measures, prints and judges. Exit code 3 if goals were missed.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let machine = Machine::read();
-    fs::create_dir_all(&args.output)
-        .with_context(|| format!("--output {}: cannot make it", args.output.display()))?;
-    let folder = fs::canonicalize(&args.output).context("cannot find the output directory")?;
+    fs::create_dir_all(&args.output).with_context(|| {
+        format!("--output {}: cannot create the directory", args.output.display())
+    })?;
+    let folder = fs::canonicalize(&args.output).context("cannot resolve the output directory")?;
     let dwell = sibling("dwell")?;
     let measured = measure(args, &folder, &dwell)?;
     let verdicts = judge(&measured);
@@ -116,20 +117,20 @@ fn measure(args: &Args, folder: &Path, dwell: &Path) -> Result<Measured, Failure
     Ok(measured)
 }
 
-/// `dwell` on the data directory of this bench.
+/// Returns a `dwell` command on this benchmark's data directory.
 fn on(dwell: &Path, data: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(dwell);
     command.args(&words[..1]).arg("--data").arg(data).args(&words[1..]);
     command
 }
 
-/// The samples of the only trial.
+/// Returns the sample file of the only trial.
 fn parquet_file(data: &Path) -> Result<PathBuf> {
     let run = fs::read_dir(data.join("samples"))?.next().context("no run was imported")??;
     Ok(run.path().join("1.parquet"))
 }
 
-/// Speed is no use if the figures differ.
+/// The comparison is valid only if both compute the same figures.
 fn same_figures(shown: &str, pandas: &Value) -> Result<()> {
     let shown: Value = serde_json::from_str(shown).context("dwell show --json")?;
     let rtt = &shown["trials"][0]["metrics"]["rtt_ns"];
@@ -140,7 +141,7 @@ fn same_figures(shown: &str, pandas: &Value) -> Result<()> {
     for (name, other) in [("count", "count"), ("min", "min"), ("mean", "mean"), ("max", "max")] {
         ensure!(
             near(&rtt[name], &pandas[other], 1e-9),
-            "{name}: dwell says {}, pandas {}",
+            "{name}: dwell computes {}, pandas {}",
             rtt[name],
             pandas[other]
         );

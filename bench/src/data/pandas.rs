@@ -1,4 +1,4 @@
-//! pandas and pyarrow in a virtual environment of their own, and what they say of the data.
+//! pandas and pyarrow in a separate virtual environment.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,14 +11,14 @@ use super::timed::{Cost, timed};
 const FIGURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/figures.py");
 const PARQUET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/python/parquet.py");
 
-/// An interpreter that has them.
+/// A Python interpreter with pandas and pyarrow.
 #[derive(Debug)]
 pub(super) struct Pandas {
     python: PathBuf,
 }
 
 impl Pandas {
-    /// Installs them into `folder`, once.
+    /// Installs both into `folder` unless they are there.
     pub(super) fn install(folder: &Path) -> Result<Self> {
         let venv = folder.join("venv");
         let python = venv.join("bin/python");
@@ -37,18 +37,22 @@ impl Pandas {
         Ok(Self { python })
     }
 
-    /// The figures of a file, and what the process took.
+    /// Computes the figures of a file; returns them and the cost of the process.
     pub(super) fn figures(&self, folder: &Path, file: &Path) -> Result<(Cost, Value)> {
         let mut command = Command::new(&self.python);
         let ran = timed(folder, command.arg(FIGURES).arg(file))?;
-        Ok((ran.cost, serde_json::from_str(&ran.stdout).context("what pandas said")?))
+        Ok((
+            ran.cost,
+            serde_json::from_str(&ran.stdout).context("cannot read the output of pandas")?,
+        ))
     }
 
-    /// Others can read our Parquet: as many rows, the same round trips.
+    /// Checks that pyarrow reads dwell's Parquet: the same rows and round trips.
     pub(super) fn check(&self, parquet: &Path, rows: u64, figures: &Value) -> Result<()> {
         let output = Command::new(&self.python).arg(PARQUET).arg(parquet).output()?;
         ensure!(output.status.success(), "pyarrow cannot read {}", parquet.display());
-        let read: Value = serde_json::from_slice(&output.stdout).context("what pyarrow said")?;
+        let read: Value =
+            serde_json::from_slice(&output.stdout).context("cannot read the output of pyarrow")?;
         ensure!(read["rows"] == rows, "pyarrow reads {} rows of {rows}", read["rows"]);
         ensure!(read["count"] == figures["count"], "pyarrow finds {} values", read["count"]);
         let mean = read["sum"].as_f64().unwrap_or(0.0) / read["count"].as_f64().unwrap_or(1.0);

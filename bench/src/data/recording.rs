@@ -1,7 +1,7 @@
-//! Recording every stamp at 200,000 probes a second: `dwell ping` over a veth, with and without
-//! `--samples`, in turns. Probes are answered in front of the other node's stack, by the prober's
-//! own core, so that of two cores one is left to the recording, as on a machine that measures
-//! another; the rate that was reached is reported, and judged too.
+//! Recording of every timestamp at 200,000 probes per second: `dwell ping` over a veth, alternately
+//! with and without `--samples`. Replies are sent in front of the other node's stack, on the
+//! prober's core, so that of two cores one is left for recording, as on a machine that measures
+//! another. The rate reached is reported and judged too.
 
 use std::fmt;
 use std::fs;
@@ -18,19 +18,19 @@ use super::timed::timed;
 use crate::echo::{Echo, PORT};
 use crate::{Lab, Node};
 
-/// 200,000 a second.
+/// 200,000 per second.
 const INTERVAL: &str = "5us";
 const PROBES: u64 = 600_000;
 const SECONDS: f64 = 3.0;
 
-/// What recording did.
+/// Results of recording.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Recording {
-    /// Samples that found the ring full, or are not in the file; all rounds together.
+    /// Samples dropped by the ring or absent from the file, over all rounds.
     pub(super) missing: Option<u64>,
-    /// Probes a second that were sent while recording: the median round's.
+    /// Probes per second sent while recording, median over rounds.
     pub(super) rate: Option<f64>,
-    /// Median of the schedule error's p99 while recording, in nanoseconds.
+    /// Median p99 of the schedule error while recording, in nanoseconds.
     pub(super) p99_recorded: Option<f64>,
     /// The same without recording.
     pub(super) p99_bare: Option<f64>,
@@ -64,9 +64,10 @@ pub(super) fn measure(dwell: &Path, folder: &Path, rounds: u64) -> Result<Record
         let summary = ping(&lab, folder, Some(&file))?;
         recorded.push(p99(&summary)?);
         let late = summary["trust"]["schedule_error_ns"]["max"].as_f64().unwrap_or(0.0);
-        // Every probe was sent; the last one late by about the longest error.
+        // All probes were sent; the last one was late by about the largest error.
         rates.push(PROBES as f64 / (SECONDS + late / 1e9));
-        let dropped = summary["trust"]["ring_dropped"].as_u64().context("no drop counter")?;
+        let dropped =
+            summary["trust"]["ring_dropped"].as_u64().context("the summary has no ring_dropped")?;
         missing += dropped + PROBES.abs_diff(dropped + in_file(dwell, folder, &file)?);
     }
     Ok(Recording {
@@ -91,10 +92,12 @@ fn ping(lab: &Lab, folder: &Path, samples: Option<&Path>) -> Result<Value> {
 }
 
 fn p99(summary: &Value) -> Result<f64> {
-    summary["trust"]["schedule_error_ns"]["p99"].as_f64().context("no schedule error")
+    summary["trust"]["schedule_error_ns"]["p99"]
+        .as_f64()
+        .context("the summary has no schedule_error_ns")
 }
 
-/// Samples in a file, as the import counts them.
+/// Returns the number of samples that the import finds in a file.
 fn in_file(dwell: &Path, folder: &Path, file: &Path) -> Result<u64> {
     let data = folder.join("recorded");
     if data.exists() {
@@ -103,5 +106,5 @@ fn in_file(dwell: &Path, folder: &Path, file: &Path) -> Result<u64> {
     let mut import = Command::new(dwell);
     import.arg("import").arg(file).arg("--json").arg("--data").arg(&data);
     let said: Value = serde_json::from_str(&timed(folder, &mut import)?.stdout)?;
-    said["samples"].as_u64().context("no count of samples")
+    said["samples"].as_u64().context("the import reported no sample count")
 }

@@ -1,4 +1,4 @@
-//! A process from its start to its end: how long, and how much memory at most.
+//! Wall time and peak memory of a process.
 
 use std::fs;
 use std::path::Path;
@@ -8,23 +8,23 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
-/// What a process took.
+/// Cost of a process.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Cost {
-    /// Wall time.
+    /// Wall time in seconds.
     pub(super) seconds: f64,
-    /// Peak of resident memory.
+    /// Peak resident memory in KiB.
     pub(super) peak_kib: u64,
 }
 
-/// A process that has ended well.
+/// A process that ended successfully.
 #[derive(Debug)]
 pub(super) struct Timed {
     pub(super) cost: Cost,
     pub(super) stdout: String,
 }
 
-/// Runs `command` under time(1); `folder` is for what that writes.
+/// Runs `command` under time(1), which writes to `folder`.
 pub(super) fn timed(folder: &Path, command: &mut Command) -> Result<Timed> {
     let peak = folder.join("peak-memory.txt");
     let mut whole = Command::new("time");
@@ -37,7 +37,7 @@ pub(super) fn timed(folder: &Path, command: &mut Command) -> Result<Timed> {
     ensure!(output.status.success(), "{command:?} ended with {}", output.status);
     let text = fs::read_to_string(&peak)?;
     let peak_kib =
-        text.trim().parse().with_context(|| format!("'{}' is no size in KiB", text.trim()))?;
+        text.trim().parse().with_context(|| format!("'{}' is not a size in KiB", text.trim()))?;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok(Timed { cost: Cost { seconds, peak_kib }, stdout })
 }

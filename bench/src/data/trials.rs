@@ -1,4 +1,4 @@
-//! What a trial costs besides measuring: a plan of tiny trials, from start to end, divided.
+//! Overhead per trial: the wall time of a plan of tiny trials, divided by their number.
 
 use std::fs;
 use std::path::Path;
@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use super::timed::timed;
 
-/// Round trips of a trial: as good as nothing.
+/// Round trips per trial; their time is negligible.
 const COUNT: u64 = 10;
 
-/// Milliseconds per trial. The lab that is made and removed once, and the measuring itself, which
-/// is ten round trips, are in it.
+/// Returns milliseconds per trial, including the lab, which is created once, and the ten round
+/// trips.
 pub(super) fn overhead_ms(dwell: &Path, folder: &Path, trials: u64) -> Result<f64> {
     let plan = folder.join("tiny.toml");
     fs::write(
@@ -33,7 +33,7 @@ pub(super) fn overhead_ms(dwell: &Path, folder: &Path, trials: u64) -> Result<f6
     run.arg("run").arg(&plan).args(["--yes", "--quiet", "--json", "--data"]).arg(&data);
     let ran = timed(folder, &mut run)?;
     let said: Value = serde_json::from_str(&ran.stdout).context("dwell run --json")?;
-    let finished = said["finished"].as_u64().context("no count of trials")?;
+    let finished = said["finished"].as_u64().context("dwell run reported no count of trials")?;
     ensure!(finished == trials / 2 * 2, "{finished} of {trials} trials finished");
     Ok(ran.cost.seconds * 1e3 / finished as f64)
 }

@@ -1,5 +1,4 @@
-//! Where reflectors are attacked: two nodes, the attacker and the prober on one, the reflectors on
-//! the other.
+//! Lab for attacks on reflectors: attacker and prober on one node, reflectors on the other.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,22 +12,22 @@ use super::pool::{KEY, Kind, Protocol};
 use crate::lab::sibling;
 use crate::{Interrupt, Lab, Node, Server, finish};
 
-/// Spoofed sources, which lead back to the attacker's node and end there.
+/// Spoofed sources, routed back to the attacker's node and dropped there.
 const SOURCES: &str = "10.0.0.0/8";
 
-/// Cores of the attacker and of the reflectors while hostile datagrams are sent.
+/// CPUs of the attacker and of the reflectors.
 const ATTACKER: &str = "0";
 const REFLECTOR: &str = "1";
 
-/// The rate limit of a reflector for sources outside of private networks.
+/// Rate limit of the reflector for sources outside private networks.
 const LIMIT: &str = "10kpps";
 
-/// The prober sends this often, and this much longer than the flood takes.
+/// Interval of the prober, and the time it runs before and after the flood.
 const PROBE_INTERVAL: &str = "10ms";
 const PROBES_PER_SECOND: u64 = 100;
 const PROBE_LEAD_SECONDS: u64 = 1;
 
-/// A lab that is up, and the program that sends.
+/// A running lab with the attack program.
 pub(super) struct Arena {
     lab: Lab,
     hostile: PathBuf,
@@ -37,7 +36,7 @@ pub(super) struct Arena {
 
 impl Arena {
     pub(super) fn new(lab: Lab) -> Result<Self> {
-        let scratch = tempfile::tempdir().context("cannot make a directory for pools")?;
+        let scratch = tempfile::tempdir().context("cannot create a directory for pools")?;
         let arena = Self { lab, hostile: sibling("hostile-c")?, scratch };
         let attacker = arena.lab.address(Node::N1)?.to_string();
         arena.ip(Node::N1, &["route", "add", "blackhole", SOURCES])?;
@@ -51,7 +50,7 @@ impl Arena {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// The next hop from the reflectors' node to `address`.
+    /// Returns the next hop from the reflectors' node to `address`.
     fn hop(&self, address: &str) -> Result<String> {
         let route = self.ip(Node::N2, &["route", "get", address])?;
         let mut words = route.split_whitespace();
@@ -59,7 +58,7 @@ impl Arena {
         Ok(hop.unwrap_or(address).to_owned())
     }
 
-    /// The interface that leads from the attacker to the reflectors.
+    /// Returns the attacker's interface towards the reflectors.
     fn interface(&self) -> Result<String> {
         let to = self.lab.address(Node::N2)?.to_string();
         let route = self.ip(Node::N1, &["route", "get", &to])?;
@@ -82,7 +81,7 @@ impl Arena {
         Server::start(command, Some("listening on"))
     }
 
-    /// Sends `count` datagrams of a pool to the reflector of `protocol`.
+    /// Returns a command that sends `count` datagrams of a pool to the reflector of `protocol`.
     fn attacker(&self, protocol: Protocol, pool: &[u8], count: u64, rate: u64) -> Result<Command> {
         let path = self.scratch.path().join("pool");
         fs::write(&path, pool).context("cannot write the pool")?;
@@ -95,7 +94,7 @@ impl Arena {
         Ok(command)
     }
 
-    /// Attacks every protocol with every kind of datagram, `count` in all.
+    /// Attacks every protocol with every kind of datagram, `count` datagrams in total.
     pub(super) fn attack(
         &self,
         measured: &mut Measured,
@@ -142,7 +141,7 @@ impl Arena {
         outcome
     }
 
-    /// Probes a STAMP reflector beside `count` valid requests from spoofed sources.
+    /// Probes a STAMP reflector during `count` valid requests from spoofed sources.
     pub(super) fn probe(
         &self,
         count: u64,
@@ -163,9 +162,10 @@ impl Arena {
         });
         std::thread::sleep(std::time::Duration::from_secs(PROBE_LEAD_SECONDS));
         let flood = flood(self.attacker(Protocol::Stamp, pool, count, rate)?, interrupt);
-        let Ok(finished) = prober.join() else { bail!("the prober's thread died") };
+        let Ok(finished) = prober.join() else { bail!("the prober's thread panicked") };
         let text = finished?.stdout;
-        let ping: Value = serde_json::from_str(&text).context("dwell ping printed no object")?;
+        let ping: Value =
+            serde_json::from_str(&text).context("dwell ping printed no JSON object")?;
         let values = values(&reflector.stop()?)?;
         Ok(Prober {
             flood: flood?,
@@ -180,14 +180,14 @@ impl Arena {
 
 fn flood(attacker: Command, interrupt: &Interrupt) -> Result<Flood> {
     let finished = finish(attacker, interrupt)?;
-    ensure!(finished.status.success(), "the attacker: {}", finished.status);
-    serde_json::from_str(&finished.stdout).context("the attacker printed no object")
+    ensure!(finished.status.success(), "the attacker failed: {}", finished.status);
+    serde_json::from_str(&finished.stdout).context("the attacker printed no JSON object")
 }
 
-/// The `values` of a summary.
+/// Returns the `values` of a summary.
 fn values(summary: &str) -> Result<Value> {
     let mut summary: Value =
-        serde_json::from_str(summary).context("dwell reflect printed no object")?;
+        serde_json::from_str(summary).context("dwell reflect printed no JSON object")?;
     Ok(summary["values"].take())
 }
 
@@ -195,7 +195,7 @@ fn count_of(object: &Value, name: &str) -> u64 {
     object[name].as_u64().unwrap_or(0)
 }
 
-/// Resident anonymous memory in bytes (proc(5), `RssAnon` of status).
+/// Returns resident anonymous memory in bytes (proc(5), `RssAnon` of status).
 fn resident(server: &Server) -> Result<u64> {
     let path = format!("/proc/{}/status", server.id());
     let status = fs::read_to_string(&path).context("a reflector has ended")?;

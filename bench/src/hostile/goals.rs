@@ -1,20 +1,20 @@
-//! What a reflector has to reach on a hostile network, and whether it did.
+//! Goals for a reflector on a hostile network, and their verdicts.
 
 use serde::{Deserialize, Serialize};
 
 use super::pool::{Kind, Protocol};
 
-/// Growth of resident memory that is allowed, in bytes.
+/// Maximum growth of resident memory, in bytes.
 const MAX_GROWTH: f64 = 4e6;
 
-/// Share of a prober's packets that may be lost without a report.
+/// Maximum share of a prober's packets that may be lost unreported.
 const MAX_LOSS: f64 = 0.01;
 
-/// Share of the hostile datagrams that a reflector has to read: one that reads nothing reaches every
-/// other goal.
+/// Minimum share of hostile datagrams that a reflector must read; without it, reading nothing would
+/// reach every other goal.
 const MIN_READ: f64 = 0.5;
 
-/// What bench/c/hostile.c prints.
+/// Output of bench/c/hostile.c.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Flood {
     pub(super) sent: u64,
@@ -29,7 +29,7 @@ pub(super) struct Flood {
     pub(super) longest_longer_reply: u64,
 }
 
-/// A class of datagrams, and what came back.
+/// A class of datagrams, and the replies to it.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Class {
     pub(super) protocol: Protocol,
@@ -39,7 +39,7 @@ pub(super) struct Class {
 }
 
 impl Class {
-    /// Whether any reply was longer than it may be.
+    /// Whether any reply was longer than allowed.
     fn is_amplified(&self) -> bool {
         let Flood { longer_replies, longest_longer_reply, bytes_in, bytes_out, .. } = self.flood;
         let allowed = self.protocol.longer_reply();
@@ -50,47 +50,47 @@ impl Class {
     }
 }
 
-/// A prober beside a flood.
+/// Results of a prober during a flood.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Prober {
     pub(super) flood: Flood,
     pub(super) sent: u64,
     pub(super) lost: u64,
-    /// Drops of the reflector's socket that the prober reports.
+    /// Drops of the reflector's socket, as reported by the prober.
     pub(super) far_socket_drops: Option<u64>,
-    /// Drops that the reflector reports itself.
+    /// Drops of the socket, as reported by the reflector.
     pub(super) socket_drops: u64,
-    /// Requests that the reflector did not answer because of its rate limit.
+    /// Requests that the reflector dropped because of its rate limit.
     pub(super) limited: u64,
 }
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Measured {
     pub(super) classes: Vec<Class>,
-    /// Requests that the reflectors read, and packets that their sockets dropped.
+    /// Requests read by the reflectors, and packets dropped by their sockets.
     pub(super) requests: u64,
     pub(super) socket_drops: u64,
     /// Resident memory of each reflector before and after, in bytes.
     pub(super) resident: Vec<(u64, u64)>,
-    /// Reflectors that did not end as they should: by a signal, or with a code other than 0.
+    /// Reflectors that ended by a signal or with an exit code other than 0.
     pub(super) failed: Vec<String>,
     pub(super) prober: Option<Prober>,
 }
 
-/// A goal, judged.
+/// A judged goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Verdict {
     pub(super) goal: &'static str,
-    /// `None` where it could not be measured, which is a miss.
+    /// `None` if it could not be measured, which counts as missed.
     pub(super) value: Option<f64>,
     pub(super) limit: f64,
-    /// The value has to be at least the limit, not at most.
+    /// Whether the limit is a minimum.
     pub(super) at_least: bool,
     pub(super) reached: bool,
 }
 
-/// Judges the hostile datagrams.
+/// Judges the attack with hostile datagrams.
 pub(super) fn judge_datagrams(measured: &Measured) -> Vec<Verdict> {
     let any = (!measured.classes.is_empty()).then_some(());
     let sent: u64 = measured.classes.iter().map(|class| class.flood.sent).sum();
@@ -113,8 +113,8 @@ pub(super) fn judge_datagrams(measured: &Measured) -> Vec<Verdict> {
     ]
 }
 
-/// Judges the prober. Loss above the limit is allowed where the prober reports as many drops of the
-/// reflector's socket.
+/// Judges the prober. Loss above the limit is allowed if the prober reports at least as many drops
+/// of the reflector's socket.
 pub(super) fn judge_prober(prober: Option<&Prober>) -> Vec<Verdict> {
     let unreported = prober.filter(|prober| prober.sent > 0).map(|prober| {
         let lost = prober.lost as f64 / prober.sent as f64;

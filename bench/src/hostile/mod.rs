@@ -1,5 +1,5 @@
-//! `dwell reflect` on a hostile network: datagrams of every kind to every protocol from spoofed
-//! sources, and a prober beside a flood.
+//! `dwell reflect` on a hostile network: datagrams of every kind for every protocol from spoofed
+//! sources, and a prober during a flood.
 
 mod arena;
 mod goals;
@@ -18,7 +18,7 @@ use arena::Arena;
 use goals::{Measured, Prober, Verdict, judge_datagrams, judge_prober};
 use pool::{Kind, Protocol, pool};
 
-/// The flood beside the prober, packets and packets per second.
+/// Size and rate of the flood during probing, in packets and packets per second.
 const FLOOD: u64 = 1_000_000;
 const FLOOD_RATE: u64 = 100_000;
 
@@ -26,14 +26,14 @@ const FLOOD_RATE: u64 = 100_000;
 #[derive(Debug, clap::Parser)]
 #[command(name = "hostile", version)]
 pub struct Args {
-    /// Hostile datagrams, over all protocols and kinds
+    /// Number of hostile datagrams, over all protocols and kinds
     #[arg(long, value_name = "N", default_value_t = 100_000_000,
           value_parser = clap::value_parser!(u64).range(1_000..))]
     count: u64,
-    /// Hostile datagrams per second; 0 is as fast as possible
+    /// Hostile datagrams per second; 0: as fast as possible
     #[arg(long, value_name = "N", default_value_t = 250_000)]
     rate: u64,
-    /// Run only this; other goals are not judged
+    /// Run only this part; other goals are not judged
     #[arg(long, value_name = "PART", value_enum)]
     only: Option<Part>,
     /// Seed of the datagrams [default: from the system]
@@ -44,20 +44,22 @@ pub struct Args {
     json: bool,
 }
 
-/// What can be run alone.
+/// Parts that can run separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
-    /// A prober beside a flood
+    /// A prober during a flood
     Prober,
     /// Hostile datagrams to every protocol
     Datagrams,
 }
 
-/// Attacks, prints and judges. Exit 3 names the goals that were missed.
+/// Attacks, prints and judges. Exit code 3 if goals were missed.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let machine = Machine::read();
     if machine.cores < 2 {
-        return Err(Failure::unsupported("attacker and reflector need a core each; this is one"));
+        return Err(Failure::unsupported(
+            "attacker and reflector need a core each; this machine has one",
+        ));
     }
     let interrupt = Interrupt::catch()?;
     let arena = Arena::new(Lab::up()?)?;
@@ -124,9 +126,9 @@ fn print(machine: &Machine, measured: &Measured, verdicts: &[Verdict]) {
     if let Some(prober) = &measured.prober {
         let Prober { flood, sent, lost, far_socket_drops, socket_drops, limited } = prober;
         println!(
-            "\nprober: {sent} sent, {lost} lost, beside {} spoofed requests in {:.1} s; socket \
-             drops of the reflector: {socket_drops} by itself, {} by the prober; not answered \
-             because of the rate limit: {limited}",
+            "\nprober: {sent} sent, {lost} lost, during {} spoofed requests in {:.1} s; socket \
+             drops: {socket_drops} reported by the reflector, {} by the prober; dropped by the rate \
+             limit: {limited}",
             flood.sent,
             flood.seconds,
             far_socket_drops.map_or("unknown".to_owned(), |drops| drops.to_string()),
@@ -151,7 +153,7 @@ fn print(machine: &Machine, measured: &Measured, verdicts: &[Verdict]) {
         }
         println!("\n{table}");
         println!(
-            "bytes are those of frames; longer: replies longer than their request (text+udp: 7 to \
+            "bytes include frame headers; longer: replies longer than their request (text+udp: 7 to \
              11 bytes, documented)\nread by the reflectors: {}; dropped by their sockets: {}",
             measured.requests, measured.socket_drops
         );

@@ -8,19 +8,19 @@ use dwell_wire::tlv::{self, kind};
 use rand::{Rng, RngExt};
 use serde::Serialize;
 
-/// Datagrams of a pool; the flooder repeats them.
+/// Datagrams per pool; the attacker repeats them.
 const POOL_SIZE: usize = 32_768;
 
-/// Longest payload of an Ethernet frame of 1,500 bytes.
+/// Maximum payload of an Ethernet frame of 1,500 bytes.
 const MAX_LEN: usize = 1_472;
 
-/// Longest STAMP request without its HMAC TLV.
+/// Maximum length of a STAMP request without its HMAC TLV.
 const MAX_TLV_LEN: usize = 400;
 
 /// The key of the authenticated reflector, in hexadecimal digits.
 pub(super) const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
-/// A protocol that the reflectors answer over UDP.
+/// A UDP protocol of the reflectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Protocol {
@@ -58,8 +58,8 @@ impl Protocol {
         7_301 + self as u16
     }
 
-    /// The longest reply that may be longer than its request: the acknowledge of 11 bytes to a
-    /// request of 7, which is documented.
+    /// Maximum length of a reply that may exceed its request: the documented 11-byte acknowledge to
+    /// a 7-byte request.
     pub(super) const fn longer_reply(self) -> u64 {
         match self {
             Self::Text => 11,
@@ -68,7 +68,7 @@ impl Protocol {
     }
 }
 
-/// How datagrams of a pool are made.
+/// How the datagrams of a pool are generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
@@ -90,13 +90,13 @@ impl Kind {
         }
     }
 
-    /// Whether the flooder changes one byte more of every datagram.
+    /// Whether the attacker changes one more byte of every datagram.
     pub(super) const fn is_mutated(self) -> bool {
         matches!(self, Self::Mutated | Self::Random)
     }
 }
 
-/// A pool as the flooder reads it: datagrams, each after its length as a big-endian u16.
+/// Generates a pool for the attacker: datagrams, each after its length as a big-endian u16.
 pub(super) fn pool(protocol: Protocol, kind: Kind, random: &mut impl Rng) -> Vec<u8> {
     let mut pool = Vec::new();
     for _ in 0..POOL_SIZE {
@@ -125,7 +125,7 @@ fn datagram(protocol: Protocol, kind: Kind, random: &mut impl Rng) -> Vec<u8> {
     datagram
 }
 
-/// Half of them are as short as most probes.
+/// Half of the datagrams are as short as most probes.
 fn noise(random: &mut impl Rng) -> Vec<u8> {
     let max = if random.random() { 150 } else { MAX_LEN };
     let mut noise = vec![0; random.random_range(0..=max)];
@@ -156,7 +156,7 @@ fn request(protocol: Protocol, random: &mut impl Rng) -> Vec<u8> {
     }
 }
 
-/// A STAMP request with TLVs of any type.
+/// Generates a STAMP request with TLVs of arbitrary types.
 fn stamp(key: Option<&Key>, random: &mut impl Rng) -> Vec<u8> {
     let mode = if key.is_some() { Mode::Authenticated } else { Mode::Unauthenticated };
     let mut packet = vec![0; mode.base()];
@@ -195,7 +195,7 @@ fn extension(random: &mut impl Rng) -> (u8, Vec<u8>) {
         known(kind::EXTRA_PADDING, &[], 30),
     ];
     match random.random_range(0..10) {
-        // A type and a length without meaning.
+        // Unassigned type and arbitrary length.
         n @ 8.. => (random.random(), vec![n; random.random_range(0..60)]),
         n => all[usize::from(n)].clone(),
     }

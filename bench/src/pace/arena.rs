@@ -1,4 +1,4 @@
-//! Where senders are measured: a line of two nodes, the sender on one core, everything else on the
+//! Lab for measuring senders: two nodes in a line, the sender on one CPU and everything else on the
 //! other.
 
 use std::collections::BTreeMap;
@@ -14,47 +14,47 @@ use super::witness::{Seen, Witness, now};
 use crate::lab::sibling;
 use crate::{Interrupt, Lab, Node, Server, finish};
 
-/// Core of the sender.
+/// CPU of the sender.
 const SENDER: &str = "0";
-/// Core of the receivers.
+/// CPU of the receivers.
 const FAR: &str = "1";
 
-/// No stream takes so long, in seconds.
+/// Maximum duration of a stream, in seconds.
 const LONGEST: &str = "20";
 
-/// Interfaces of a lab are called after the node they lead to.
+/// Interfaces of a lab are named after the node they lead to.
 const TO_FAR: &str = "n2";
 const TO_SENDER: &str = "n1";
 
-/// Pairs that are sent in one turn, and from one to the next.
+/// Pairs per turn, and the interval between them in microseconds.
 pub(super) const PAIRS: u64 = 100;
 const PAIR_GAP_US: u64 = 1_000;
 
-/// A lab that is up, with a witness, and with the receivers of those who do not send without.
+/// A running lab with a witness and the receivers of senders that need one.
 pub(super) struct Arena {
     witness: Witness,
-    /// They end before their nodes do.
+    /// Receivers, stopped before their nodes.
     _receivers: Vec<Server>,
     lab: Lab,
     ends: Ends,
 }
 
-/// When a turn was had: what arrived meanwhile was its.
+/// Time span of a turn; all arrivals within it belong to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     from: i64,
     until: i64,
     size: u32,
-    /// Packets of each train, of dwell's, which numbers them.
+    /// Packets per train; only dwell numbers its packets.
     train: Option<u64>,
 }
 
-/// What warms up, leads a train or is sent to choose an engine has larger numbers (docs/pace.md).
+/// First number of warm-up, lead-in and engine selection packets (docs/pace.md).
 const UNCOUNTED: u64 = 1 << 63;
 
 impl Turn {
-    /// The stamps of the packets of each stream: of dwell's by their numbers, of which one is left out
-    /// between two trains; all others send one stream in a turn.
+    /// Returns the timestamps of each stream. dwell's streams are separated by packet numbers, with
+    /// one number left out between trains; other senders send one stream per turn.
     pub(super) fn streams(&self, seen: &Seen) -> Vec<Vec<i64>> {
         let from = seen.arrivals.partition_point(|arrival| arrival.at < self.from);
         let until = seen.arrivals.partition_point(|arrival| arrival.at <= self.until);
@@ -77,10 +77,10 @@ impl Turn {
     }
 }
 
-/// The streams of all that a contestant sent in its turn.
+/// Returns all streams that a contestant sent in its turns.
 ///
 /// # Errors
-/// Fewer than `asked` arrived: those that did may be the better ones.
+/// Fewer than `asked` arrived; the rest may be a biased selection.
 pub(super) fn all_streams(sent: &[Turn], seen: &Seen, asked: usize) -> Result<Vec<Vec<i64>>> {
     let streams: Vec<_> = sent.iter().flat_map(|turn| turn.streams(seen)).collect();
     ensure!(streams.len() >= asked, "{} of {asked} streams arrived", streams.len());
@@ -88,7 +88,7 @@ pub(super) fn all_streams(sent: &[Turn], seen: &Seen, asked: usize) -> Result<Ve
 }
 
 impl Arena {
-    /// Starts the receivers, those of `contestants` too.
+    /// Starts the witness and the receivers that `contestants` need.
     pub(super) fn new(lab: Lab, contestants: &[&Contestant]) -> Result<Self> {
         let mut receivers = Vec::new();
         let mut start = |program: &str, words: &[&str], ready: &str| {
@@ -114,12 +114,12 @@ impl Arena {
         Ok(Self { witness: Witness::start(&lab)?, _receivers: receivers, lab, ends })
     }
 
-    /// What arrived since the last time.
+    /// Returns the arrivals since the last call.
     pub(super) fn seen(&self) -> Result<Seen> {
         self.witness.seen()
     }
 
-    /// Has a contestant send its streams: dwell by one run of the program, others by one each.
+    /// Sends a contestant's streams: dwell in one run, others with one process per stream.
     pub(super) fn streams(
         &self,
         contestant: &Contestant,
@@ -138,7 +138,7 @@ impl Arena {
         }
     }
 
-    /// Two packets one after the other, by dwell's `engine` or by two sends in C.
+    /// Sends pairs of packets with dwell's `engine`, or with two sends in C.
     pub(super) fn pairs(
         &self,
         engine: Option<&str>,
@@ -158,15 +158,15 @@ impl Arena {
         let mut words = vec!["pace", &url, "--pattern", "pair", "--pairs", &count, "--gap", &gap];
         words.extend(["--size", &size, "--repeat", "1", "--engine", engine, "-q", "--json"]);
         if engine == "gso" {
-            // The far end stamps: a tap at this one would set the packets further apart.
+            // The far end timestamps: a tap on this side would widen the gaps.
             words.extend(["--switch-offloads", "--stamps", "user"]);
         }
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
         turn(self.sender("dwell", &words)?, engine, ip_size, Some(2), interrupt)
     }
 
-    /// A command on the sender's core. dwell has threads besides the one that sends, and is told
-    /// where that one belongs.
+    /// Returns a command on the sender's CPU. dwell has other threads too and pins the sending one
+    /// itself.
     fn sender(&self, program: &str, words: &[String]) -> Result<Command> {
         if program == "dwell" {
             let mut command = self.lab.dwell_on(Node::N1);
@@ -191,8 +191,8 @@ fn turn(
     train: Option<u64>,
     interrupt: &Interrupt,
 ) -> Result<Turn> {
-    // It talks of what it does; only why it failed is of interest.
-    let mut talk = tempfile::tempfile().context("cannot make a file for its talk")?;
+    // Keep standard error for the failure message only.
+    let mut talk = tempfile::tempfile().context("cannot create a file for its output")?;
     command.stderr(talk.try_clone().context("cannot share a file")?);
     let from = now()?;
     let finished = finish(command, interrupt)?;
@@ -200,7 +200,7 @@ fn turn(
         let mut said = String::new();
         talk.rewind()
             .and_then(|()| talk.read_to_string(&mut said))
-            .context("cannot read its talk")?;
+            .context("cannot read its output")?;
         let word = said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
         bail!("{name}: {}: {word}", finished.status);
     }
@@ -212,13 +212,13 @@ struct Link {
     address: String,
 }
 
-/// The Ethernet address of a node's interface.
+/// Returns the Ethernet address of a node's interface.
 fn mac(mut ip: Command, interface: &str) -> Result<String> {
     let output = ip.args(["-json", "link", "show", "dev", interface]).output();
     let output = output.context("cannot start ip")?;
     let links: Vec<Link> = serde_json::from_slice(&output.stdout)
         .with_context(|| format!("no link {interface} in the lab"))?;
-    let link = links.into_iter().next().context("ip says nothing")?;
+    let link = links.into_iter().next().context("ip printed no link")?;
     Ok(link.address)
 }
 
@@ -227,7 +227,7 @@ mod tests {
     use super::super::witness::Arrival;
     use super::*;
 
-    /// Of a size; with numbers, if they are dwell's.
+    /// Arrivals: time, size, and number if they are dwell's.
     fn seen(packets: &[(i64, u32, Option<u64>)]) -> Seen {
         let arrival = |&(at, size, seq): &_| Arrival { at, size, seq };
         Seen { arrivals: packets.iter().map(arrival).collect(), missed: 0 }
@@ -250,7 +250,7 @@ mod tests {
         let warm_up = [(1, 200, Some(UNCOUNTED)), (2, 200, Some(UNCOUNTED + 1))];
         let all =
             [&warm_up[..], &[(3, 200, Some(u64::MAX))], &train(10, 0)[1..], &train(30, 4)[1..]];
-        // A packet that was lost leaves its train shorter, and the others as they are.
+        // A lost packet shortens its train and leaves the others unchanged.
         let mut all = all.concat();
         all.remove(4);
         let turn = Turn { from: 1, until: 99, size: 200, train: Some(3) };
@@ -264,7 +264,7 @@ mod tests {
         let dwell = Turn { from: 1, until: 1, size: 200, train: Some(3) };
         assert_eq!(all_streams(&[dwell], &seen, 2).unwrap().len(), 2);
         assert!(all_streams(&[dwell], &seen, 3).is_err());
-        // The others send each stream by a process of its own; of the second nothing arrived.
+        // Other senders use one process per stream; of the second nothing arrived.
         let first = Turn { train: None, ..dwell };
         let second = Turn { from: 2, until: 3, ..first };
         assert!(all_streams(&[first, second], &seen, 2).is_err());

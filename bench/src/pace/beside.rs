@@ -1,23 +1,23 @@
-//! One contestant beside another: the factor between what both did in the same turns, and what that is
-//! shown to be at least.
+//! Comparison of two contestants: the factor between their figures in the same turns, and its lower
+//! confidence bound.
 
-/// One-sided, of 15 cells together 95 % sure: a normal deviate of 1 - 0.05 / 15.
+/// One-sided 95 % confidence over 15 cells together: the normal deviate of 1 - 0.05 / 15.
 const SURE: f64 = 2.713;
 
-/// By which factor one contestant's figures exceed another's.
+/// Factor by which one contestant's figures exceed another's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Factor {
     pub(super) typical: f64,
-    /// What it is shown to be at least; `None` of so few turns that they show nothing.
+    /// Lower confidence bound; `None` with too few turns.
     pub(super) at_least: Option<f64>,
 }
 
 impl Factor {
-    /// Of figures of both in the same turns, which are at least 1. The middle of the geometric means of all two
-    /// turns' ratios (Hodges and Lehmann 1963), and the lower end of the interval that inverts Wilcoxon's test
-    /// of signed ranks, with which it goes. What a turn does to both it takes out, one turn in four may
-    /// be as odd as it likes, and it lies between the steps of a clock where turns' figures lie on them.
-    /// `None` of no turn.
+    /// Compares figures of both in the same turns, each at least 1. `typical` is the Hodges-Lehmann
+    /// estimate (1963): the median of the geometric means of all pairs of ratios. `at_least` is the
+    /// matching bound from Wilcoxon's signed-rank test. Effects common to both in a turn cancel, up
+    /// to a quarter of the turns may be outliers, and the estimate may lie between the steps of a
+    /// coarse clock. `None` without turns.
     pub(super) fn of(turns: &[(f64, f64)]) -> Option<Self> {
         let logs: Vec<f64> = turns.iter().map(|(own, other)| (own / other).ln()).collect();
         let with_later = |(i, one): (usize, &f64)| {
@@ -40,7 +40,7 @@ impl Factor {
 mod tests {
     use super::*;
 
-    /// Turns of which each is as the machine is then, and a figure is off that by a tenth.
+    /// Turns with a common machine effect each, and a deviation of up to a tenth per figure.
     fn turns(factor: f64) -> Vec<(f64, f64)> {
         let wave = |n: i32, by: i32| 1.1_f64.powf(f64::from(n * by % 20) / 10.0 - 1.0);
         let machine = |n: i32| 20.0 * 4_f64.powi(n % 3);
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn figures_on_the_steps_of_a_clock_have_a_factor_between_them() {
-        // One is at 17 instead of 13 in every fourth turn, or in half of the turns.
+        // One contestant is at 17 instead of 13 in every fourth turn, or in every second.
         let at = |often: usize| {
             let own = |n| if n % often == 0 { 17.0 } else { 13.0 };
             let turns: Vec<_> = (0..60).map(|n| (own(n), 13.0)).collect();

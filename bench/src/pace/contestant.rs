@@ -1,11 +1,11 @@
-//! Who sends on time, and how each is asked for the same gap.
+//! Senders in the comparison, and how each is asked for the same gap.
 
 use super::grid::Cell;
 
-/// A way to send packets at a constant rate.
+/// A program that sends packets at a constant rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Contestant {
-    /// Unique; heads the columns of tables and keys the JSON object.
+    /// Unique; heading in tables and key in the JSON object.
     pub(super) name: &'static str,
     pub(super) program: Program,
 }
@@ -16,7 +16,7 @@ pub(super) enum Program {
         engine: &'static str,
         stamps: &'static str,
     },
-    /// One send call for each packet, and nothing else.
+    /// One send call per packet, and nothing else.
     C {
         role: &'static str,
     },
@@ -35,19 +35,19 @@ const fn dwell(engine: &'static str, stamps: &'static str) -> Program {
     Program::Dwell { engine, stamps }
 }
 
-/// What dwell does when nobody says how; this one is judged.
+/// dwell with default options; the goals judge this one.
 pub(super) const JUDGED: &str = "dwell auto";
-/// What nobody can be much better than.
+/// Lower bound.
 pub(super) const FLOOR: &str = "C spin";
-/// The floor once more: what is said of it beside the floor is chance.
+/// The lower bound a second time: any difference between the two is chance.
 pub(super) const TWIN: &str = "C spin again";
-/// The same with sleep in between.
+/// The lower bound with sleep.
 pub(super) const SLEEPER: &str = "C sleep-spin";
 
-/// Everybody.
+/// All senders.
 pub(super) const CONTESTANTS: [Contestant; 12] = [
     contestant(JUDGED, dwell("auto", "auto")),
-    // What stamping by the kernel costs.
+    // Shows the cost of kernel timestamps.
     contestant("dwell user stamps", dwell("auto", "user")),
     contestant("dwell sleep-spin", dwell("sleep-spin", "auto")),
     contestant("dwell spin", dwell("spin", "auto")),
@@ -55,36 +55,37 @@ pub(super) const CONTESTANTS: [Contestant; 12] = [
     contestant(SLEEPER, Program::C { role: "sleep" }),
     contestant("iperf3", Program::Iperf3),
     contestant("iperf2", Program::Iperf2),
-    // As far from the floor as the judged one is.
+    // As far from the lower bound, in order, as the judged sender.
     contestant(TWIN, Program::C { role: "spin" }),
     contestant("D-ITG", Program::Ditg),
     contestant("mgen", Program::Mgen),
     contestant("trafgen", Program::Trafgen),
 ];
 
-/// Whom nobody looks at.
+/// Unmeasured sender of the warm-up.
 pub(super) const WARM_UP: Contestant = contestant(FLOOR, Program::C { role: "spin" });
 
-/// Streams that each of those sends in a turn whose figures decide to a fifth or less: of one, it is chance.
+/// Streams per turn of contestants whose comparison needs high resolution; the figure of one stream
+/// is chance.
 const STREAMS: usize = 3;
 
 impl Contestant {
-    /// How many streams it sends in a turn.
+    /// Returns the number of streams per turn.
     pub(super) fn streams(&self) -> usize {
         if self.is_narrow() { STREAMS } else { 1 }
     }
 
-    /// What is judged of it is compared narrowly.
+    /// Whether its goals have tight limits.
     pub(super) fn is_narrow(&self) -> bool {
         [JUDGED, FLOOR, TWIN, SLEEPER].contains(&self.name)
     }
 
-    /// A program of somebody else's that people send with.
+    /// Whether it is a third-party program.
     pub(super) const fn is_peer(&self) -> bool {
         !matches!(self.program, Program::Dwell { .. } | Program::C { .. })
     }
 
-    /// What has to be installed for it besides what the bench builds.
+    /// Returns the programs that must be installed for it.
     pub(super) const fn needs(&self) -> &'static [&'static str] {
         match self.program {
             Program::Dwell { .. } | Program::C { .. } => &[],
@@ -97,36 +98,34 @@ impl Contestant {
     }
 }
 
-/// Where a stream starts and ends.
+/// Both ends of a stream.
 #[derive(Clone, Debug)]
 pub(super) struct Ends {
     pub(super) from: String,
     pub(super) to: String,
-    /// Of the link's Ethernet interfaces.
+    /// Ethernet addresses of the link.
     pub(super) from_mac: String,
     pub(super) to_mac: String,
-    /// Name of the interface at the sender.
+    /// Name of the sender's interface.
     pub(super) interface: String,
 }
 
-/// Whither everybody sends; nobody is there (witness.rs).
+/// Destination port of all senders; nothing listens there (witness.rs).
 pub(super) const PORT: u16 = 5_001;
-/// The same for D-ITG, whose receiver opens it.
+/// Destination port of D-ITG, whose receiver opens it.
 const DITG: u16 = 9_001;
 
-/// The program and what is to be said to it, so that it sends `cell`; only dwell can send it several
-/// times.
+/// Returns the program and its arguments for sending `cell`; only dwell can send it several times.
 ///
-/// - dwell is told the size and the rate as the cell names them; its train of warm-up comes first.
-/// - The C programs are told the gap.
-/// - iperf3 and iperf2 count UDP payload. iperf3 looks at its clock every millisecond unless told
-///   otherwise, so it is told 1 us, as near to a gap as it can be asked for. iperf2 is told
-///   a duration, because with `-n` or `-k` it does not pace from 50 Mbit/s on; it shall not wait for the
-///   receiver's report.
-/// - D-ITG and mgen count packets per second. Both are asked to poll the clock (`-poll`,
-///   `precise on`), because they are much worse without.
-/// - trafgen is told the gap. It cannot pace by `--rate`: it sends everything at once. It sends
-///   through the queueing discipline, as all do.
+/// - dwell gets size and rate as in the cell; its warm-up train comes first.
+/// - The C programs get the gap.
+/// - iperf3 and iperf2 count UDP payload. iperf3 checks its clock once per millisecond by default,
+///   so its pacing timer is set to 1 us, the minimum. iperf2 gets a duration, because with `-n` or
+///   `-k` it does not pace at 50 Mbit/s or more, and does not wait for the receiver's report.
+/// - D-ITG and mgen count packets per second. Both poll the clock (`-poll`, `precise on`), because
+///   they are much less accurate otherwise.
+/// - trafgen gets the gap. With `--rate` it does not pace but sends everything at once. It sends
+///   through the queueing discipline, like all others.
 pub(super) fn words(
     program: Program,
     cell: Cell,

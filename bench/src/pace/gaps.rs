@@ -1,32 +1,32 @@
-//! How punctual a stream was, by the instants at which its packets arrived.
+//! Accuracy of a stream, from the arrival times of its packets.
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
-/// Figures of the gaps of one stream; errors are |gap - nominal gap| in nanoseconds.
+/// Statistics of the gaps of one stream; errors are |gap - nominal gap| in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Gaps {
     pub(super) packets: u64,
-    /// The rate of the whole stream over the rate asked for.
+    /// Rate of the stream divided by the requested rate.
     pub(super) rate_ratio: f64,
-    /// The share of the time by which gaps were longer than two should be: a sender that does not catch up
-    /// is behind for good by it.
+    /// Share of time in gap errors larger than a nominal gap. A sender that does not catch up stays
+    /// behind by it.
     pub(super) held_up: f64,
     pub(super) median_ns: f64,
     pub(super) p95_ns: f64,
-    /// Error of the gap after the first packet.
+    /// Error of the first gap.
     pub(super) first_ns: f64,
-    /// Median of all other gaps' errors.
+    /// Median error of all other gaps.
     pub(super) others_ns: f64,
 }
 
 impl Gaps {
-    /// Of packets that should have come `nominal_ns` apart.
+    /// Evaluates packets that should arrive `nominal_ns` apart.
     ///
     /// # Errors
-    /// Fewer than 21 packets: there is no p95 of fewer gaps.
+    /// Fewer than 21 packets, too few for a p95 of the gaps.
     pub(super) fn of(stamps: &[i64], nominal_ns: f64) -> Result<Self> {
-        ensure!(stamps.len() > 20, "only {} packets of it arrived", stamps.len());
+        ensure!(stamps.len() > 20, "only {} packets arrived", stamps.len());
         let error = |pair: &[i64]| ((pair[1] - pair[0]) as f64 - nominal_ns).abs();
         let errors: Vec<f64> = stamps.windows(2).map(error).collect();
         let span = (stamps[stamps.len() - 1] - stamps[0]) as f64;
@@ -43,19 +43,23 @@ impl Gaps {
     }
 }
 
-/// The median gap within so many pairs: of each pair a stream, or all in one.
+/// Returns the median gap within pairs, in nanoseconds; each stream holds one pair, or all.
 ///
 /// # Errors
-/// A packet lacks: whose pair it was, nobody knows.
+/// A packet is missing, so pairs cannot be assigned.
 pub(super) fn pair_gap(streams: &[Vec<i64>], pairs: u64) -> Result<f64> {
     let whole = streams.iter().all(|stream| stream.len() % 2 == 0);
     let stamps = streams.concat();
-    ensure!(whole && stamps.len() as u64 == 2 * pairs, "{} packets of {pairs} pairs", stamps.len());
+    ensure!(
+        whole && stamps.len() as u64 == 2 * pairs,
+        "{} packets arrived of {pairs} pairs",
+        stamps.len()
+    );
     let gaps: Vec<f64> = stamps.chunks_exact(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
     Ok(nearest_rank(&gaps, 0.5))
 }
 
-/// The smallest value that at least a share `q` of them does not exceed, as dwell defines it.
+/// Nearest rank: the smallest value that at least a share `q` of the values does not exceed.
 fn nearest_rank(values: &[f64], q: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,6 +1,6 @@
-//! What dwell's trains have to reach, and whether they did: medians over turns, in the worst cell of
-//! the grid. Where two contestants are nearly the same, the worst of fifteen cells is chance: what is above a
-//! limit there and not shown to be is not told apart.
+//! Goals for dwell's trains and their verdicts: medians over turns, in the worst cell of the grid.
+//! For nearly equal contestants the worst of fifteen cells is chance; a value above the limit
+//! without confidence is "cannot tell".
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,48 +13,49 @@ use super::grid::Cell;
 use super::limits::{Found, Place, misplaced};
 use crate::Patience;
 
-/// A rate that is kept is off by at most this.
+/// Maximum relative deviation of a rate that counts as kept.
 const KEPT: f64 = 0.01;
-/// At these rates the floor is no excuse, nanoseconds.
+/// Absolute error limit in nanoseconds, regardless of the lower bound ...
 const PUNCTUAL_NS: f64 = 100.0;
-/// From this rate on, in Mbit/s.
+/// ... at this rate in Mbit/s and above.
 pub(super) const PUNCTUAL_MBITS: u32 = 50;
 
-/// Of ten turns, so many have to have figures: those in which somebody did badly are the ones that fail.
+/// Minimum number of successful turns out of ten: the failed ones are likely the bad ones.
 const FEWEST_OF_TEN: usize = 9;
 
-/// Sizes of the pairs, bytes of the IP packet.
+/// IP packet sizes of the pairs, in bytes.
 pub(super) const PAIR_SIZES: [u32; 2] = [200, 1_500];
-/// Two sends in C.
+/// Name of the C sender of pairs.
 pub(super) const TWO_SENDS: &str = "two sends in C";
 
-/// Streams of each turn of a round; of one that failed, none.
+/// Streams of each turn of a round; empty for a failed turn.
 pub(super) type Turns = Vec<Vec<Gaps>>;
 
-/// Everything that was measured; rounds in order.
+/// All measurements, one entry per round.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Measured {
     /// By contestant and cell, then by round.
     pub(super) streams: BTreeMap<&'static str, BTreeMap<String, Vec<Turns>>>,
-    /// Median gap within pairs in nanoseconds, by sender and size, then by turn; of one that failed, none.
+    /// Median gap within pairs in nanoseconds, by sender and size, then by turn; `None` for a
+    /// failed turn.
     pub(super) pairs_ns: BTreeMap<&'static str, BTreeMap<u32, Vec<Option<f64>>>>,
-    /// Verdicts of runs behind limits and without one, run by run.
+    /// Verdicts of runs with and without limits.
     pub(super) found: Vec<Found>,
-    /// Of these runs.
+    /// Repetitions of these runs.
     pub(super) patience: Patience,
-    /// Runs that had to be.
+    /// Number of runs required.
     pub(super) runs: u64,
     /// Peers that are not installed.
     pub(super) missing: Vec<&'static str>,
-    /// Turns without a figure, and why.
+    /// Reasons of failed turns.
     pub(super) failures: BTreeSet<String>,
-    /// Packets that the witness had no room for.
+    /// Packets dropped by the witness.
     pub(super) unseen: u64,
-    /// Load of the machine over a minute, before each round.
+    /// Load average before each round.
     pub(super) load: Vec<f64>,
 }
 
-/// What can be measured alone.
+/// Parts that can be measured separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Part {
@@ -62,82 +63,84 @@ pub(super) enum Part {
     Trains,
     /// The smallest gap of a pair
     Pairs,
-    /// What a node is found to measure behind a limit
+    /// Verdicts of `dwell run` behind a rate limit
     Verdicts,
 }
 
-/// A goal, judged.
+/// A judged goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Verdict {
     pub(super) goal: &'static str,
     pub(super) part: Part,
-    /// `None` where it could not be measured, which is a miss.
+    /// `None` if it could not be measured, which counts as missed.
     pub(super) value: Option<f64>,
-    /// At most this.
+    /// Maximum value.
     pub(super) limit: f64,
     pub(super) outcome: Outcome,
-    /// Where the value comes from: the worst of all.
+    /// Cell with the worst value.
     pub(super) worst: Option<String>,
-    /// What the largest value of any cell is shown to be at least, where contestants are nearly the same.
+    /// Largest lower confidence bound over cells, for nearly equal contestants.
     pub(super) shown: Option<f64>,
-    /// In how many cells, of a goal that compares senders.
+    /// Number of cells judged, for goals that compare senders.
     pub(super) cells: Option<Cells>,
 }
 
-/// Cells that have a value of all that could have one.
+/// Cells with a value, of all cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Cells {
     pub(super) judged: usize,
     pub(super) of: usize,
 }
 
-/// How a value lies to its limit.
+/// Position of a value relative to its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Outcome {
     Reached,
     Missed,
-    /// Above it in the worst cell, and shown to be above it in none, nor in more of them than by chance.
+    /// Above the limit in the worst cell, but not with confidence in any, nor in more cells than by
+    /// chance.
     CannotTell,
 }
 
-/// Beside whom somebody is judged in a cell.
+/// Contestant that a cell is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Other {
     Is(&'static str),
-    /// Nobody who was measured kept its rate: the cell is left out.
+    /// No measured peer kept the rate: the cell is left out.
     OffRate,
-    /// Nobody was measured.
+    /// No peer was measured.
     Unknown,
 }
 
-/// Which figure of a stream.
+/// Selects a figure of a stream.
 type Figure = fn(&Gaps) -> f64;
 
-/// The rates that everybody can send at.
+/// Returns the cells at rates that all senders can reach.
 fn slow() -> impl Iterator<Item = Cell> {
     Cell::all().into_iter().filter(|cell| *cell != Cell::FASTEST)
 }
 
 impl Measured {
-    /// The median over rounds of a figure of a contestant's streams of a cell.
+    /// Returns the median of a contestant's streams in a cell.
     pub(super) fn figure(&self, name: &str, cell: Cell, of: Figure) -> Option<f64> {
         let rounds = self.streams.get(name)?.get(&cell.name())?;
         median(&rounds.iter().flatten().flatten().map(of).collect::<Vec<_>>())
     }
 
-    /// Whether a contestant can be judged in a cell. Of somebody else's program counts what there is of it.
+    /// Whether a contestant can be judged in a cell. Third-party programs are judged by the turns
+    /// that succeeded.
     fn complete(&self, name: &str, cell: Cell) -> bool {
         let rounds = self.streams.get(name).and_then(|cells| cells.get(&cell.name()));
         rounds.is_some_and(|rounds| is_peer(name) || complete(rounds))
     }
 
-    /// The figure of a cell by which a contestant is judged.
+    /// Returns the figure of a cell by which a contestant is judged.
     fn judged(&self, name: &str, cell: Cell, of: Figure) -> Option<f64> {
         self.figure(name, cell, of).filter(|_| self.complete(name, cell))
     }
 
-    /// Who cannot be judged for turns that failed, and where.
+    /// Returns contestants and cells that cannot be judged because of failed turns.
     pub(super) fn incomplete(&self) -> Vec<(&'static str, String)> {
         let trains =
             self.streams.iter().filter(|(name, _)| !is_peer(name)).flat_map(|(name, cells)| {
@@ -151,9 +154,9 @@ impl Measured {
         trains.chain(pairs).collect()
     }
 
-    /// By which factor one's figure of a cell exceeds another's. Streams of one turn come right after each other,
-    /// dwell's from one process and a C program's from one each, and are alike: turns count. Where one has fewer
-    /// of them in a round, it is by their medians that the round counts, once.
+    /// Returns the factor between two contestants in a cell. Streams of one turn follow each other
+    /// closely and are alike, so turns are compared. If the number of turns differs in a round, the
+    /// medians of the round are compared.
     fn beside(&self, own: &str, other: &str, cell: Cell, of: Figure) -> Option<Factor> {
         let rounds = |name: &str| self.streams.get(name)?.get(&cell.name());
         let figure =
@@ -168,7 +171,8 @@ impl Measured {
         Factor::of(&both.collect::<Vec<_>>())
     }
 
-    /// A goal of somebody's figures beside those of another, who may differ from cell to cell, up to 100 Mbit/s.
+    /// Judges figures of `own` relative to another contestant, which may differ per cell, up to 100
+    /// Mbit/s.
     fn against(
         &self,
         goal: &'static str,
@@ -197,8 +201,9 @@ impl Measured {
         Verdict { cells: Some(cells), ..judged }
     }
 
-    /// How far off the fastest rate is. Who does not catch up is behind for good by what holds it up: where the
-    /// floor was held up for longer than the limit, and that is why, nobody could have kept the rate.
+    /// Judges the deviation of the fastest rate. A sender that does not catch up stays behind by
+    /// its stalls: if the lower bound was stalled for longer than the limit and that explains the
+    /// deviation, the result is "cannot tell".
     fn fastest_rate(&self, goal: &'static str) -> Verdict {
         let off = self.judged(JUDGED, Cell::FASTEST, |gaps| (gaps.rate_ratio - 1.0).abs());
         let verdict = verdict(Part::Trains, goal, fastest(off), KEPT);
@@ -207,7 +212,7 @@ impl Measured {
         if excused { Verdict { outcome: Outcome::CannotTell, ..verdict } } else { verdict }
     }
 
-    /// For which share of the fastest streams the floor was held up.
+    /// Returns the share of time for which the lower bound was stalled in the fastest streams.
     fn held_up(&self) -> Option<f64> {
         self.judged(FLOOR, Cell::FASTEST, |gaps| gaps.held_up)
     }
@@ -218,7 +223,7 @@ impl Measured {
         Some((ratio - 1.0).abs() <= KEPT)
     }
 
-    /// The peer with the least median |gap error| of those that kept the rate of a cell.
+    /// Returns the peer with the smallest median |gap error| among those that kept the rate.
     fn best_peer(&self, cell: Cell) -> Other {
         let peers = CONTESTANTS.iter().filter(|contestant| contestant.is_peer());
         let known = peers.filter_map(|peer| {
@@ -234,7 +239,7 @@ impl Measured {
         best.map_or(Other::OffRate, |(_, name, _)| Other::Is(name))
     }
 
-    /// A sender's gap of pairs over that of two sends in C.
+    /// Returns a sender's gap of pairs divided by that of two sends in C.
     fn pair_ratio(&self, name: &str, size: u32) -> Option<f64> {
         let gap = |name: &str| {
             let turns = self.pairs_ns.get(name)?.get(&size)?;
@@ -244,7 +249,7 @@ impl Measured {
     }
 }
 
-/// Every goal.
+/// Judges every goal.
 pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
     let fast = || slow().filter(|cell| cell.mbits >= PUNCTUAL_MBITS);
     let dwell = |cell, of| measured.judged(JUDGED, cell, of);
@@ -293,8 +298,8 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
     of_all_seen(measured, goals)
 }
 
-/// What the goals that compare senders say of the floor beside itself, and what it reaches of the others:
-/// where it does not, nothing can on this machine, or not be shown to.
+/// Judges the lower bound by the same goals, against itself and in absolute terms: what it misses
+/// cannot be reached, or not be shown, on this machine.
 pub(super) fn controls(measured: &Measured) -> Vec<Verdict> {
     let floor = |cell: Cell| measured.judged(FLOOR, cell, median_error).map(|ns| ns / 1e3);
     let fast = slow().filter(|cell| cell.mbits >= PUNCTUAL_MBITS);
@@ -319,7 +324,7 @@ pub(super) fn controls(measured: &Measured) -> Vec<Verdict> {
     of_all_seen(measured, controls)
 }
 
-/// Whose packets they were that the witness had no room for, nobody knows: nothing is judged by those it had.
+/// Without knowing whose packets the witness dropped, nothing can be judged.
 fn of_all_seen(measured: &Measured, verdicts: Vec<Verdict>) -> Vec<Verdict> {
     let unseen = |part| measured.unseen > 0 && part != Part::Verdicts;
     let judged = |found: Verdict| match unseen(found.part) {
@@ -329,18 +334,18 @@ fn of_all_seen(measured: &Measured, verdicts: Vec<Verdict>) -> Vec<Verdict> {
     verdicts.into_iter().map(judged).collect()
 }
 
-/// A program of somebody else's.
+/// Whether a contestant is a third-party program.
 fn is_peer(name: &str) -> bool {
     CONTESTANTS.iter().any(|contestant| contestant.name == name && contestant.is_peer())
 }
 
-/// Whether so few turns of a cell failed that it can be judged.
+/// Whether few enough turns of a cell failed to judge it.
 fn complete(rounds: &[Turns]) -> bool {
     let turns: Vec<_> = rounds.iter().flatten().collect();
     nearly_all(&turns, |streams| !streams.is_empty())
 }
 
-/// Whether of all turns, of which there are some, so many have figures.
+/// Whether there are turns and at least nine of ten have figures.
 fn nearly_all<T>(turns: &[T], has_figures: impl Fn(&T) -> bool) -> bool {
     let have = turns.iter().filter(|turn| has_figures(turn)).count();
     !turns.is_empty() && 10 * have >= FEWEST_OF_TEN * turns.len()
@@ -358,12 +363,12 @@ fn p95_error(gaps: &Gaps) -> f64 {
     gaps.p95_ns
 }
 
-/// How much later than the others the first gap is: its error over twice the others' and 0.1 us.
+/// Returns the error of the first gap relative to twice the others' error plus 0.1 us.
 fn first_gap(gaps: &Gaps) -> f64 {
     gaps.first_ns / (2.0 * gaps.others_ns + PUNCTUAL_NS)
 }
 
-/// `None` when no peer was measured.
+/// Returns the number of peers that reach both goals; `None` if none was measured.
 fn peers_that_reach_both(measured: &Measured) -> Option<f64> {
     let peers = CONTESTANTS.iter().filter(|contestant| contestant.is_peer());
     let verdicts: Vec<bool> = peers
@@ -376,12 +381,12 @@ fn peers_that_reach_both(measured: &Measured) -> Option<f64> {
     (!verdicts.is_empty()).then(|| verdicts.iter().filter(|both| **both).count() as f64)
 }
 
-/// Stamps tell nothing below a nanosecond.
+/// Timestamps have a resolution of one nanosecond.
 fn ratio(of: Option<f64>, by: Option<f64>) -> Option<f64> {
     Some(of?.max(1.0) / by?.max(1.0))
 }
 
-/// The largest value and whose it is; `None` unless all are known.
+/// Returns the largest value with its name; `None` unless all are known.
 fn worst(values: impl IntoIterator<Item = (String, Option<f64>)>) -> Option<(f64, String)> {
     let known: Option<Vec<(f64, String)>> =
         values.into_iter().map(|(name, value)| Some((value?, name))).collect();
@@ -395,8 +400,8 @@ fn verdict(part: Part, goal: &'static str, found: Option<(f64, String)>, limit: 
     Verdict { goal, part, value, limit, outcome, worst, shown: None, cells: None }
 }
 
-/// A verdict of cells in which two are nearly the same: above the limit if one cell is shown to be, or if
-/// more of them are than chance puts there.
+/// Refines a verdict on nearly equal contestants: missed only if one cell is above the limit with
+/// confidence, or more cells are than by chance.
 fn told_apart(verdict: Verdict, cells: &[f64], shown: Option<Vec<f64>>) -> Verdict {
     let shown = shown.and_then(|shown| shown.into_iter().max_by(f64::total_cmp));
     let above = cells.iter().filter(|value| **value > verdict.limit).count();
@@ -409,8 +414,7 @@ fn told_apart(verdict: Verdict, cells: &[f64], shown: Option<Vec<f64>>) -> Verdi
     Verdict { outcome, shown, ..verdict }
 }
 
-/// Whether so many of `n` are too many for chance that puts each to either side alike (sign test,
-/// one-sided, 5 %).
+/// Whether this many of `n` are significantly more than half (sign test, one-sided, 5 %).
 fn mostly(many: usize, n: usize) -> bool {
     let (mut ways, mut tail) = (1.0, 0.0);
     for k in 0..=n {
@@ -420,12 +424,12 @@ fn mostly(many: usize, n: usize) -> bool {
     tail / 2_f64.powi(n as i32) < 0.05
 }
 
-/// Of the turns that did not fail.
+/// Returns the median of the turns that did not fail.
 pub(super) fn median_of_known(turns: &[Option<f64>]) -> Option<f64> {
     median(&turns.iter().copied().flatten().collect::<Vec<_>>())
 }
 
-/// The middle of `values`; of an even number, the lower of the two.
+/// Returns the median; the lower of the two middle values for an even count.
 pub(super) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -442,7 +446,7 @@ mod tests {
         Gaps { packets: 50, rate_ratio, held_up: 0.0, median_ns, p95_ns, first_ns, others_ns }
     }
 
-    /// Everybody who is named sends all cells like this.
+    /// Results in which each contestant has the same gaps in all cells.
     fn measured(like: &[(&'static str, Gaps)]) -> Measured {
         let mut measured = Measured::default();
         for (name, gaps) in like {
@@ -491,7 +495,7 @@ mod tests {
             measured.streams.get_mut(JUDGED).unwrap().insert(cell.clone(), turns(first, 7));
             assert_eq!(verdict_of(&measured, goal).outcome, outcome, "{first}");
         }
-        // All of them a little, of which each by itself may be chance.
+        // All cells slightly above the limit, none of them significant alone.
         measured.streams.insert(JUDGED, all(70.0, 7).collect());
         assert_eq!(verdict_of(&measured, goal).outcome, Outcome::Missed);
     }
@@ -507,7 +511,7 @@ mod tests {
         };
         rounds(JUDGED, &[&[Some(20.0), Some(9.0), None], &[Some(9.0), Some(400.0), Some(9.0)]]);
         rounds(FLOOR, &[&[Some(10.0), None, Some(1.0)], &[Some(4.5), Some(200.0), Some(4.5)]]);
-        // One turn where the others have three; the last round was cut short.
+        // One turn where the others have three; the last round is incomplete.
         rounds("mgen", &[&[Some(18.0)], &[None], &[Some(1.0)]]);
         let factor = |other| measured.beside(JUDGED, other, cell, median_error).unwrap().typical;
         assert!((factor(FLOOR) - 2.0).abs() < 1e-9);
@@ -540,7 +544,7 @@ mod tests {
         let cells = measured.streams.get_mut("mgen").unwrap();
         cells.insert("200 B, 1 Mbit/s".to_owned(), vec![vec![vec![gaps(100.0, 1.0)]]]);
         assert_eq!(judged(&measured), (Some(0.5), 1));
-        // What dwell did in a cell that is left out is asked all the same.
+        // dwell's figure is required even for a cell that is left out.
         measured.streams.get_mut(JUDGED).unwrap().remove("576 B, 1 Mbit/s");
         assert_eq!(judged(&measured), (None, 1));
     }
@@ -620,7 +624,7 @@ mod tests {
         assert_eq!((verdict.value, verdict.worst.as_deref()), (Some(0.7), Some("1500 B")));
     }
 
-    /// So many turns as `of` says, of which the last `failed`.
+    /// Returns this number of turns, of which the last `failed` failed.
     fn turns(of: usize, failed: usize) -> Vec<Turns> {
         let turn = |n| if n < of - failed { vec![gaps(50.0, 1.0)] } else { Vec::new() };
         vec![(0..of / 2).map(turn).collect(), (of / 2..of).map(turn).collect()]

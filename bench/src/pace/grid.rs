@@ -1,16 +1,16 @@
-//! What is sent: S2's sizes and rates (S2, Table 1), and the instants that follow from them.
+//! Grid of sizes and rates of Mok 2015 (table 1), and the schedule that follows from them.
 
 use serde::Serialize;
 
-/// Headers of IPv4 and UDP.
+/// Headers of IPv4 and UDP, in bytes.
 const HEADERS: u32 = 28;
-/// Header of Ethernet.
+/// Ethernet header, in bytes.
 const ETHERNET: u32 = 14;
 
-/// A stream lasts at least so long: longer than the peers' timers, and where packets are fast not so long
-/// that most streams are held up by the machine, after which who does not catch up has a lower rate.
+/// Minimum duration of a stream in picoseconds. It exceeds the peers' timers but is short enough
+/// that most fast streams see no stall, which would lower the rate of senders that do not catch up.
 const SHORTEST_PS: u64 = 20_000_000_000;
-/// And has at least as many packets as S2's trains.
+/// Minimum packets of a stream, as in the trains of Mok 2015.
 const FEWEST: u64 = 50;
 
 const SIZES: [u32; 3] = [200, 576, 1_500];
@@ -23,15 +23,15 @@ pub(super) struct Cell {
     pub(super) mbits: u32,
     /// Bytes of the IP packet.
     pub(super) ip_size: u32,
-    /// The rate counts Ethernet frames, not IP packets.
+    /// Whether the rate counts Ethernet frames, not IP packets.
     pub(super) of_frames: bool,
 }
 
 impl Cell {
-    /// S2's fastest, of which only the largest packets are possible.
+    /// The fastest rate of Mok 2015, possible only with the largest packets.
     pub(super) const FASTEST: Self = Self { mbits: 1_000, ip_size: 1_500, of_frames: true };
 
-    /// All, in the order in which they are sent.
+    /// Returns all cells in send order.
     pub(super) fn all() -> Vec<Self> {
         let cell = |mbits, ip_size| Self { mbits, ip_size, of_frames: false };
         let mut cells: Vec<Self> =
@@ -40,7 +40,7 @@ impl Cell {
         cells
     }
 
-    /// How the cell is called in tables and goals.
+    /// Returns the name in tables and goals.
     pub(super) fn name(self) -> String {
         match self.of_frames {
             true => format!("{} B frames, {} Mbit/s", self.ip_size + ETHERNET, self.mbits),
@@ -58,13 +58,13 @@ impl Cell {
         self.ip_size + ETHERNET
     }
 
-    /// From one packet to the next, in picoseconds; all are whole.
+    /// Returns the gap in picoseconds, a whole number for all cells.
     pub(super) const fn gap_ps(self) -> u64 {
         let counted = if self.of_frames { self.frame() } else { self.ip_size };
         counted as u64 * 8 * 1_000_000 / self.mbits as u64
     }
 
-    /// The same in nanoseconds.
+    /// Returns the gap in nanoseconds.
     pub(super) fn gap_ns(self) -> f64 {
         self.gap_ps() as f64 / 1e3
     }
@@ -74,17 +74,17 @@ impl Cell {
         1e12 / self.gap_ps() as f64
     }
 
-    /// The same rate as bits of UDP payload per second, which is how iperf counts.
+    /// Returns the rate in bits of UDP payload per second, as iperf counts.
     pub(super) fn payload_bits_per_second(self) -> u64 {
         (f64::from(self.payload() * 8) * self.packets_per_second()).round() as u64
     }
 
-    /// How long all packets take, in picoseconds.
+    /// Returns the duration of the stream in picoseconds.
     pub(super) fn duration_ps(self) -> u64 {
         self.count() * self.gap_ps()
     }
 
-    /// How many packets are sent.
+    /// Returns the number of packets.
     pub(super) fn count(self) -> u64 {
         SHORTEST_PS.div_ceil(self.gap_ps()).max(FEWEST)
     }

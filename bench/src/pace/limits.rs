@@ -1,6 +1,6 @@
-//! What a node is found to measure behind a limit: `dwell run` of a plan over links that tbf holds to
-//! a rate, and over one without a limit. The truth is known there, so the verdicts can be judged: at
-//! a limit, never above it, and at most one step of S2's rates below it.
+//! Verdicts of `dwell run` behind links that tbf limits to a known rate, and without a limit. A
+//! correct verdict is at the limit or at most one step of the rates of Mok 2015 below it, never
+//! above.
 
 use std::fs;
 use std::process::Command;
@@ -12,23 +12,23 @@ use tempfile::TempDir;
 use crate::lab::sibling;
 use crate::{Interrupt, finish};
 
-/// Rates of tbf in Mbit/s; `None` is a link without it.
+/// Rates of tbf in Mbit/s; `None`: no limit.
 const LIMITS: [Option<u32>; 4] = [Some(10), Some(50), Some(100), None];
 /// Bytes of the IP packet.
 const SIZES: [u32; 3] = [200, 576, 1_500];
-/// S2's rates in Mbit/s, in which verdicts go up and down.
+/// Rates of Mok 2015 in Mbit/s, the steps of verdicts.
 const STEPS: [u32; 6] = [1, 5, 10, 50, 100, 1_000];
-/// Without a limit a verdict has to be above this, in Mbit/s.
+/// Minimum verdict without a limit, exclusive, in Mbit/s.
 const AT_LEAST: u32 = 100;
 const MBIT: u64 = 1_000_000;
 
-/// By the engine that is most punctual of those that pass the queueing discipline: the first packets of
-/// trains are late where the sender slept before them.
+/// Plan behind limits, with the most accurate engine that passes the queueing discipline: a sender
+/// that sleeps between trains sends their first packets late.
 ///
-/// Behind each limit it, the step below and the step above it. Trains of the slow rates are as short
-/// as a 95th percentile allows that is to be blind to one packet that was held up, which is late for two gaps; those of
-/// the fast ones are many, as they take no time. Trains are sent in five blocks, for a disturbance of
-/// half a second, which is what all trains of one cell take, is not how a node sends.
+/// Rates are the limit and one step to either side. Trains at slow rates are as short as a 95th
+/// percentile that tolerates one delayed packet (two wrong gaps) allows; trains at fast rates are
+/// many, as they are short. Five blocks keep a disturbance of half a second, the duration of all
+/// trains of a cell, from deciding a verdict.
 const BEHIND: &str = r#"
 version = 1
 name = "behind-limits"
@@ -70,8 +70,8 @@ when = { "topology.link.rate" = "10Mbit/s" }
 matrix = { count = [41], repeat = [12] }
 "#;
 
-/// S2 has no rate between 100 and 1000 Mbit/s, and a gap of 200 B at the latter, 1.6 us, is what one
-/// send takes.
+/// Plan without a limit. Mok 2015 has no rate between 100 and 1000 Mbit/s, and at the latter the
+/// gap of 200 B, 1.6 us, is the duration of one send.
 const WITHOUT: &str = r#"
 version = 1
 name = "without-a-limit"
@@ -98,17 +98,16 @@ rate = ["100Mbit/s", "110Mbit/s", "125Mbit/s", "1Gbit/s"]
 /// A verdict of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Found {
-    /// What tbf let through, in Mbit/s; `None` without it.
+    /// Rate of tbf in Mbit/s; `None`: no limit.
     pub(super) limit_mbits: Option<u32>,
     pub(super) ip_size: u32,
-    /// As `dwell show --json` has it: 0 where not even the smallest rate is kept, `None` where
-    /// nobody can tell.
+    /// As in `dwell show --json`: 0 if not even the smallest rate is kept, `None` if undecided.
     pub(super) largest_rate_bps: Option<u64>,
-    /// Why it is not larger.
+    /// Reason why it is not larger.
     pub(super) reason: Option<String>,
 }
 
-/// How a verdict lies to the truth.
+/// Position of a verdict relative to the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Right,
@@ -134,23 +133,23 @@ impl Found {
         }
     }
 
-    /// Where it was found.
+    /// Returns the name of the cell.
     pub(super) fn cell(&self) -> String {
         let limit = self.limit_mbits.map(|limit| format!("{limit} Mbit/s"));
         format!("{}, {} B", limit.as_deref().unwrap_or("no limit"), self.ip_size)
     }
 
-    /// The rate in words.
+    /// Formats the rate.
     pub(super) fn rate(&self) -> String {
         match self.largest_rate_bps {
-            Some(0) => "not the slowest".to_owned(),
+            Some(0) => "none".to_owned(),
             Some(bps) => format!("{} Mbit/s", bps / MBIT),
             None => "cannot tell".to_owned(),
         }
     }
 }
 
-/// How many verdicts lie where they must not, in all of `runs` runs, and where most of them are.
+/// Returns the number of misplaced verdicts in all `runs` runs, and the cell with most of them.
 /// `None` if a verdict is missing.
 pub(super) fn misplaced(
     found: &[Found],
@@ -176,7 +175,7 @@ pub(super) fn misplaced(
     Some((total as f64, worst.map(|(_, cell)| cell)))
 }
 
-/// The plans, where their runs are kept, and who runs them.
+/// Plans and the directory of their runs.
 pub(super) struct Experiment<'a> {
     home: TempDir,
     interrupt: &'a Interrupt,
@@ -184,7 +183,7 @@ pub(super) struct Experiment<'a> {
 
 impl<'a> Experiment<'a> {
     pub(super) fn new(interrupt: &'a Interrupt) -> Result<Self> {
-        let home = tempfile::tempdir().context("cannot make a directory for the runs")?;
+        let home = tempfile::tempdir().context("cannot create a directory for the runs")?;
         Ok(Self { home, interrupt })
     }
 
@@ -215,12 +214,12 @@ impl<'a> Experiment<'a> {
     fn said(&self, command: Command) -> Result<String> {
         let what = command.get_args().next().unwrap_or_default().to_string_lossy().into_owned();
         let finished = finish(command, self.interrupt)?;
-        ensure!(finished.status.success(), "dwell {what}: {}", finished.status);
+        ensure!(finished.status.success(), "dwell {what} failed: {}", finished.status);
         Ok(finished.stdout)
     }
 }
 
-/// What `dwell show --json` prints (dwell.run/1), as far as it matters here.
+/// Parses the output of `dwell show --json` (dwell.run/1), as far as needed here.
 fn parse(shown: &str) -> Result<Vec<Found>> {
     #[derive(Deserialize)]
     struct Run {
@@ -238,11 +237,11 @@ fn parse(shown: &str) -> Result<Vec<Found>> {
         #[serde(rename = "topology.link.rate")]
         rate: Option<String>,
     }
-    let run: Run = serde_json::from_str(shown).context("cannot read what dwell show printed")?;
+    let run: Run = serde_json::from_str(shown).context("cannot read the output of dwell show")?;
     let found = |verdict: Verdict| {
         let limit = |rate: String| {
             let mbits = rate.strip_suffix("Mbit/s").and_then(|number| number.parse().ok());
-            mbits.with_context(|| format!("a limit of {rate}, which no plan here has"))
+            mbits.with_context(|| format!("unexpected limit {rate}"))
         };
         let Verdict { ip_size, parameters, largest_rate_bps, reason } = verdict;
         let limit_mbits = parameters.rate.map(limit).transpose()?;
@@ -260,7 +259,7 @@ mod tests {
         Found { limit_mbits, ip_size: 200, largest_rate_bps, reason: None }
     }
 
-    /// One verdict of each limit and size: what is true.
+    /// Correct verdicts, one per limit and size.
     fn right() -> Vec<Found> {
         let of = |limit: Option<u32>| {
             SIZES.map(|ip_size| Found {

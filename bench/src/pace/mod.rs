@@ -1,7 +1,7 @@
-//! dwell's trains beside iperf, D-ITG, mgen, trafgen and minimal C programs: how far the gaps between
-//! their packets are from what was asked, by one witness at the far end of a link. All contestants
-//! send every cell of the grid in every round, and medians over rounds are compared. And the verdicts
-//! that `dwell run` comes to where the truth is known.
+//! dwell's trains in comparison with iperf, D-ITG, mgen, trafgen and minimal C programs: gap errors
+//! as seen by one witness at the far end of a link. All contestants send every cell of the grid in
+//! every round, and medians over rounds are compared. Also judges the verdicts of `dwell run` where
+//! the truth is known.
 
 mod arena;
 mod beside;
@@ -30,24 +30,24 @@ use goals::{
 use grid::Cell;
 use limits::Experiment;
 
-/// Who sends pairs, and with which engine of dwell.
+/// Senders of pairs, with dwell's engine.
 const PAIRED: [(&str, Option<&str>); 4] =
     [(TWO_SENDS, None), ("spin", Some("spin")), ("xsk", Some("xsk")), ("gso", Some("gso"))];
 
-/// Turns in which everybody sends pairs, in each round.
+/// Turns per round in which all senders send pairs.
 const PAIR_TURNS: usize = 3;
 
 /// Compare dwell's trains with those of other senders and of minimal C programs
 #[derive(Debug, clap::Parser)]
 #[command(name = "pace", version)]
 pub struct Args {
-    /// Rounds; each runs every contestant once at every size and rate (peers four times at 1000 Mbit/s), those
-    /// that are compared narrowly four times or, from 50 Mbit/s on, twelve times, and the plans of verdicts
-    /// four times
+    /// Number of rounds. Each runs every contestant once per size and rate (peers four times at
+    /// 1000 Mbit/s), closely compared ones four times, twelve times from 50 Mbit/s on, and the
+    /// plans of verdicts four times
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u64).range(1..=1_000))]
     rounds: u64,
-    /// Measure only this; other goals are not judged
+    /// Measure only this part; other goals are not judged
     #[arg(long, value_name = "PART", value_enum)]
     only: Option<Part>,
     /// Print one JSON object instead of the tables
@@ -55,13 +55,13 @@ pub struct Args {
     json: bool,
 }
 
-/// Turns of a round of what is compared narrowly, for one of the others,
+/// Turns per round of closely compared contestants ...
 const TIMES: usize = 4;
 
-/// and from this rate on, where contestants are nearest to one another, and streams short.
+/// ... and from 50 Mbit/s on, where contestants differ least and streams are short.
 const TIMES_OF_FAST: usize = 12;
 
-/// Five rounds make twenty.
+/// Runs of the plans of verdicts per round; five rounds make twenty.
 const RUNS_OF_A_ROUND: u64 = 4;
 
 impl Args {
@@ -70,11 +70,11 @@ impl Args {
     }
 }
 
-/// Measures, prints and judges. Exit 3 names the goals that were missed.
+/// Measures, prints and judges. Exit code 3 if goals were missed.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let machine = Machine::read();
     if machine.cores < 2 {
-        return Err(Failure::unsupported("the comparison needs two cores, and this is one"));
+        return Err(Failure::unsupported("the comparison needs two cores; this machine has one"));
     }
     for program in ["taskset", "timeout", "stdbuf", "ip"] {
         if !is_installed(program) {
@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         .partition(|contestant| contestant.needs().iter().all(|program| is_installed(program)));
     let missing: Vec<&str> = missing.iter().map(|contestant| contestant.name).collect();
     if !missing.is_empty() {
-        eprintln!("not installed, judged without: {} (make setup)", missing.join(", "));
+        eprintln!("not installed, left out: {} (make setup)", missing.join(", "));
     }
     let interrupt = Interrupt::catch()?;
     let runs = args.rounds * RUNS_OF_A_ROUND;
@@ -118,7 +118,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     outcome?;
     for open in verdicts.iter().filter(|verdict| verdict.outcome == Outcome::CannotTell) {
-        eprintln!("cannot be told from the limit: {}", open.goal);
+        eprintln!("cannot tell whether the limit is kept: {}", open.goal);
     }
     let missed = verdicts.iter().filter(|verdict| verdict.outcome != Outcome::Reached);
     let missed: Vec<&str> = missed.map(|verdict| verdict.goal).collect();
@@ -129,7 +129,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     Err(Failure { exit: Exit::Threshold, error })
 }
 
-/// A round that was interrupted counts as far as it came.
+/// Runs all rounds; an interrupted round counts as far as it got.
 fn fill(
     measured: &mut Measured,
     arena: &Arena,
@@ -137,7 +137,7 @@ fn fill(
     args: &Args,
     interrupt: &Interrupt,
 ) -> Result<()> {
-    // The nodes have to find each other before anybody is judged.
+    // Let the nodes resolve each other before measuring.
     arena.streams(&contestant::WARM_UP, Cell::FASTEST, interrupt)?;
     for round in 1..=args.rounds {
         if interrupt.came() {
@@ -155,7 +155,7 @@ fn fill(
     Ok(())
 }
 
-/// Everybody sends a stream of every cell.
+/// Lets all contestants send streams of every cell.
 fn compare_trains(
     measured: &mut Measured,
     arena: &Arena,
@@ -184,7 +184,7 @@ fn compare_trains(
             let gaps = |stamps: &Vec<i64>| Gaps::of(stamps, cell.gap_ns()).context(name);
             streams.iter().map(gaps).collect()
         };
-        // Turns stay in order: who failed has one without streams, or a round without turns.
+        // Keep turns aligned: a failed turn is an empty entry.
         let gaps = sent.and_then(gaps).unwrap_or_else(|error| {
             measured.failures.insert(format!("{error:#}"));
             Vec::new()
@@ -197,18 +197,18 @@ fn compare_trains(
     Ok(())
 }
 
-/// In how many turns of a round somebody sends a cell.
+/// Returns the number of turns per round in which a contestant sends a cell.
 fn times(contestant: &Contestant, cell: Cell) -> usize {
     match contestant.is_narrow() {
         true if cell.mbits >= PUNCTUAL_MBITS => TIMES_OF_FAST,
         true => TIMES,
-        // Of the best of them it is said what they do not reach.
+        // A goal states what the best peers do not reach.
         false if contestant.is_peer() && cell == Cell::FASTEST => TIMES,
         false => 1,
     }
 }
 
-/// Two packets as close together as they can be sent.
+/// Sends pairs of packets as close together as possible.
 fn compare_pairs(
     measured: &mut Measured,
     arena: &Arena,
@@ -240,8 +240,8 @@ fn compare_pairs(
     Ok(())
 }
 
-/// Has the plans of verdicts run, each in labs of its own. What a machine can measure that the host takes
-/// away is another question, and such runs are repeated.
+/// Runs the plans of verdicts in separate labs. Runs during which the host took too much CPU time
+/// are repeated.
 fn find_limits(measured: &mut Measured, interrupt: &Interrupt) -> Result<()> {
     let experiment = Experiment::new(interrupt)?;
     for run in 1..=measured.runs {
@@ -258,13 +258,13 @@ fn find_limits(measured: &mut Measured, interrupt: &Interrupt) -> Result<()> {
     Ok(())
 }
 
-/// Nobody always comes first.
+/// Rotates the order, so that no contestant always comes first.
 fn turned<T>(contestants: &[T], turn: usize) -> impl Iterator<Item = &T> {
     let first = turn % contestants.len();
     contestants[first..].iter().chain(&contestants[..first])
 }
 
-/// Whether a program is on the path.
+/// Whether a program is on the search path.
 fn is_installed(program: &str) -> bool {
     let mut which = Command::new("sh");
     which.args(["-c", "command -v \"$0\"", program]);
@@ -272,7 +272,7 @@ fn is_installed(program: &str) -> bool {
     found.is_ok_and(|status| status.success())
 }
 
-/// Processes that ran or wanted to, on average over the last minute.
+/// Returns the load average over the last minute.
 fn load() -> Option<f64> {
     fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }

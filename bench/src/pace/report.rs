@@ -1,4 +1,4 @@
-//! What is printed of the comparison: goals first, then the whole grid.
+//! Terminal output of the comparison: goals first, then the whole grid.
 
 use std::array;
 use std::collections::BTreeMap;
@@ -22,13 +22,13 @@ pub(super) fn print(
         Some(load) => {
             println!("{machine}; load before a round {load:.2}");
             let rounds = measured.load.len();
-            println!("medians over {rounds} rounds; stamps of arrivals at the far end\n");
+            println!("medians over {rounds} rounds; timestamps of arrivals at the far end\n");
         }
         None => println!("{machine}\n"),
     }
     judged("goal", verdicts);
     if !controls.is_empty() {
-        judged("the same of the floor", controls);
+        judged("C spin (lower bound)", controls);
     }
     let micros = |ns: f64| format!("{:.3}", ns / 1e3);
     if !measured.streams.is_empty() {
@@ -36,7 +36,7 @@ pub(super) fn print(
         grid(measured, "p95 |gap error|, us", |gaps| gaps.p95_ns, micros, false);
         grid(measured, "error of the first gap, us", |gaps| gaps.first_ns, micros, false);
         let share = |ratio: f64| format!("{ratio:.3}");
-        grid(measured, "rate / rate asked", |gaps| gaps.rate_ratio, share, false);
+        grid(measured, "rate / requested rate", |gaps| gaps.rate_ratio, share, false);
     }
     if !measured.pairs_ns.is_empty() {
         let heading = format!("median gap of {PAIRS} pairs, ns");
@@ -55,20 +55,20 @@ pub(super) fn print(
         print_found(measured);
     }
     if !measured.missing.is_empty() {
-        println!("not installed, judged without: {}", measured.missing.join(", "));
+        println!("not installed, left out: {}", measured.missing.join(", "));
     }
     if measured.unseen > 0 {
-        println!("the witness had no room for {} packets: do not trust this", measured.unseen);
+        println!("the witness dropped {} packets: results are not valid", measured.unseen);
     }
     for failure in &measured.failures {
         println!("not measured: {failure}");
     }
     for (name, at) in measured.incomplete() {
-        println!("too many of its turns failed to judge it: {name}, {at}");
+        println!("not judged, too many failed turns: {name}, {at}");
     }
 }
 
-/// A row for each that was judged.
+/// Prints one row per verdict.
 fn judged(heading: &str, verdicts: &[Verdict]) {
     let headings = [heading, "value", "limit", "", "worst", "any shown to be", "judged"];
     let mut table = Table::new(headings);
@@ -89,7 +89,7 @@ fn judged(heading: &str, verdicts: &[Verdict]) {
     println!("{table}");
 }
 
-/// A row for each limit and size and whatever was found there; then why what is wrong was found.
+/// Prints one row per limit, size and verdict, then the reasons of wrong verdicts.
 fn print_found(measured: &Measured) {
     let mut times: BTreeMap<_, (&Found, u64)> = BTreeMap::new();
     for found in &measured.found {
@@ -113,7 +113,7 @@ fn print_found(measured: &Measured) {
     }
 }
 
-/// A row for each size and rate, a column for each contestant.
+/// Prints one row per size and rate, one column per contestant.
 fn grid(
     measured: &Measured,
     heading: &str,

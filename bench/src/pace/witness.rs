@@ -1,5 +1,5 @@
-//! The one witness by which all senders are judged, at the far end of the link: a program in the kernel
-//! that writes down its stamps of what arrives and drops it (catch.bpf.c).
+//! The witness that judges all senders, at the far end of the link: a netfilter program in the
+//! kernel that records the timestamps of arriving packets and drops them (catch.bpf.c).
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -18,71 +18,74 @@ use libbpf_rs::{
 use crate::lab::sibling;
 use crate::{Lab, Node};
 
-/// Of linux/netfilter.h.
+/// From linux/netfilter.h.
 const IPV4: i32 = 2;
 const PRE_ROUTING: i32 = 0;
 
-/// Switching stamps on is asynchronous (net/core/dev.c, `net_enable_timestamp`).
+/// Time until timestamps are enabled, which is asynchronous (net/core/dev.c,
+/// `net_enable_timestamp`).
 const SWITCHED_ON: Duration = Duration::from_millis(20);
 
 /// A packet that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrival {
-    /// Nanoseconds since 1970, by the clock of [`now`].
+    /// Nanoseconds since 1970, on the clock of [`now`].
     pub(super) at: i64,
     /// Bytes of the IP packet.
     pub(super) size: u32,
-    /// Its number, if it is dwell's.
+    /// Packet number, if it is dwell's.
     pub(super) seq: Option<u64>,
 }
 
-/// What was seen.
+/// Recorded arrivals.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     /// In the order of arrival.
     pub(super) arrivals: Vec<Arrival>,
-    /// Packets that there was no room for.
+    /// Packets dropped because the ring was full.
     pub(super) missed: u64,
 }
 
-/// The clock of the witness's stamps.
+/// Reads the clock of the witness's timestamps.
 pub(super) fn now() -> Result<i64> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).context("a clock before 1970")?;
     i64::try_from(since.as_nanos()).context("a clock after 2262")
 }
 
-/// It watches as long as it is kept.
+/// Watches until dropped.
 pub(super) struct Witness {
     object: Object,
     _link: Link,
-    /// The kernel stamps what arrives as long as somebody asks for it.
+    /// Keeps the kernel's receive timestamps enabled.
     _asks: UdpServer,
 }
 
 impl Witness {
-    /// Watches what comes to n2, and takes it: no stream needs a receiver.
+    /// Starts recording and dropping packets that arrive at n2, so that no stream needs a receiver.
     pub(super) fn start(lab: &Lab) -> Result<Self> {
-        let program = fs::read(sibling("catch.bpf.o")?).context("cannot read the catcher")?;
+        let program = fs::read(sibling("catch.bpf.o")?).context("cannot read catch.bpf.o")?;
         let object = ObjectBuilder::default().open_memory(&program)?.load()?;
         let link = netns::within(&lab.netns(Node::N2)?, || {
             let program = object.progs_mut().find(|program| program.name() == "catch_all");
             let place =
                 NetfilterOpts { protocol_family: IPV4, hooknum: PRE_ROUTING, ..Default::default() };
-            let link = program.context("no program catch_all")?.attach_netfilter_with_opts(place);
+            let link = program
+                .context("catch.bpf.o has no program catch_all")?
+                .attach_netfilter_with_opts(place);
             link.context("cannot attach to PRE_ROUTING")
         })??;
         let options = ServerOptions { stamps: StampRequest::Kernel, metadata: false };
         let asks = UdpServer::bind((Ipv4Addr::LOCALHOST, 0).into(), options);
-        let asks = asks.context("cannot ask for stamps of arrivals")?;
+        let asks = asks.context("cannot enable timestamps of arrivals")?;
         thread::sleep(SWITCHED_ON);
         Ok(Self { object, _link: link, _asks: asks })
     }
 
-    /// Takes what was seen since the last time; what was missed counts from the start.
+    /// Returns arrivals since the last call; `missed` counts from the start.
     pub(super) fn seen(&self) -> Result<Seen> {
         let map = |name: &str| {
             let map = self.object.maps().find(|map| map.name() == name);
-            map.with_context(|| format!("the catcher has no map {name}"))
+            map.with_context(|| format!("catch.bpf.o has no map {name}"))
         };
         let mut arrivals = Vec::new();
         let ring = map("caught")?;
@@ -93,13 +96,14 @@ impl Witness {
         })?;
         builder.build()?.consume()?;
         let missed = map("missed")?.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)?;
-        let missed = missed.context("nobody counts what is missed")?;
-        let missed = missed.as_slice().try_into().context("a count of 8 bytes")?;
+        let missed = missed.context("catch.bpf.o counts no missed packets")?;
+        let missed =
+            missed.as_slice().try_into().context("the count of missed packets is not 8 bytes")?;
         Ok(Seen { arrivals, missed: u64::from_ne_bytes(missed) })
     }
 }
 
-/// `struct arrival` of catch.bpf.c.
+/// Parses `struct arrival` of catch.bpf.c.
 fn caught(event: &[u8]) -> Option<Arrival> {
     let (stamp, rest) = event.split_first_chunk()?;
     let (at, size) = (i64::from_ne_bytes(*stamp), u32::from_ne_bytes(*rest.first_chunk()?));
@@ -116,7 +120,7 @@ mod tests {
         let event = [&7_i64.to_ne_bytes()[..], &1_500_u32.to_ne_bytes(), &[0; 20]].concat();
         assert_eq!(caught(&event), Some(Arrival { at: 7, size: 1_500, seq: None }));
         assert_eq!(caught(&event[..11]), None);
-        assert_eq!(caught(&[0; 32]), None, "it was not stamped");
+        assert_eq!(caught(&[0; 32]), None, "a packet without timestamp");
         let mut marked = event;
         Mark { flow: 1, seq: 4 }.emit(&mut marked[16..]);
         assert_eq!(caught(&marked).and_then(|arrival| arrival.seq), Some(4));

@@ -1,9 +1,9 @@
-//! Where relays are measured: a line of three nodes with the relay in the middle, a prober or a
-//! flood on one side of it and its receiver on the other. Sender and receiver share one core, the
-//! relay has the other.
+//! Lab for measuring relays: three nodes in a line with the relay in the middle, a prober or flood
+//! on one side and its receiver on the other. Sender and receiver share one CPU, the relay has the
+//! other.
 //!
-//! The prober polls while it waits, so that its core never falls asleep, and probes are answered
-//! without any program: waking one costs more than most relays do, and only theirs shall be measured.
+//! The prober polls while it waits, so that its CPU never sleeps, and no program replies to probes:
+//! waking one costs more than most relays do.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,60 +17,60 @@ use crate::echo::{Echo, PORT};
 use crate::lab::sibling;
 use crate::{Interrupt, Lab, Node, Server, Summary, finish};
 
-/// Core of sender and receiver.
+/// CPU of sender and receiver.
 const ENDS: &str = "0";
-/// Core of the relay.
+/// CPU of the relay.
 const MIDDLE: &str = "1";
 
-/// The rate of the delay's probes: S0's lowest.
+/// Rate of delay probes, the lowest of Miya 2020.
 const PROBES_PER_SECOND: u64 = 200;
 
-/// A lab that is up, and the programs that are not dwell's.
+/// A running lab with the path of the C programs.
 pub(super) struct Arena {
     lab: Lab,
     c_program: PathBuf,
 }
 
-/// What is sent.
+/// Parameters of a flood.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blast {
     /// Bytes of payload.
     pub(super) size: u32,
-    /// Packets per second; `None`: as fast as it goes.
+    /// Packets per second; `None`: as fast as possible.
     pub(super) rate: Option<u64>,
-    /// For so long.
+    /// Duration in milliseconds.
     pub(super) milliseconds: u64,
-    /// Every packet passes the stack by itself, so that tracing sees it.
+    /// Whether every packet passes the stack separately, so that tracing sees it.
     pub(super) single: bool,
 }
 
-/// What probes told, in nanoseconds.
+/// Results of probes, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trip {
-    /// Their median round trip.
+    /// Median round trip.
     pub(super) rtt_ns: f64,
-    /// How long dwell's relay itself says that it had them, one way (median).
+    /// Median time in dwell's relay by its own timestamps, one way.
     pub(super) processing_ns: Option<f64>,
 }
 
-/// What a flood left.
+/// Results of a flood.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flood {
     pub(super) sent: u64,
-    /// Packets that were sent per second.
+    /// Packets sent per second.
     pub(super) rate: f64,
-    /// What came to the receiver's kernel.
+    /// Packets that reached the receiver's kernel.
     pub(super) delivered: u64,
 }
 
 impl Flood {
-    /// The share that did not arrive.
+    /// Returns the share of packets that did not arrive.
     pub(super) fn loss(&self) -> f64 {
         1.0 - self.delivered as f64 / self.sent.max(1) as f64
     }
 }
 
-/// What tracing saw of a flood.
+/// Results of a traced flood.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traced {
     pub(super) flood: Flood,
@@ -83,7 +83,7 @@ impl Arena {
         Ok(Self { lab, c_program: sibling("crelay")? })
     }
 
-    /// The median round trip of probes with `size` bytes through a contestant.
+    /// Returns the median round trip of probes with `size` bytes through a contestant.
     pub(super) fn round_trip(
         &self,
         contestant: &Contestant,
@@ -136,7 +136,7 @@ impl Arena {
         let finished = finish(blast, interrupt)?;
         ensure!(finished.status.success(), "blast: {}", finished.status);
         let blast: Blasted =
-            serde_json::from_str(&finished.stdout).context("what blast printed")?;
+            serde_json::from_str(&finished.stdout).context("cannot read the output of blast")?;
         let delivered = self.settled(before)?;
         if let Some(relay) = relay {
             relay.stop()?;
@@ -146,7 +146,8 @@ impl Arena {
         Ok(Flood { sent: blast.sent, rate, delivered })
     }
 
-    /// The same while `dwell trace` stamps every packet at both netfilter hooks of the relay's node.
+    /// Floods a contestant while `dwell trace` timestamps every packet at both netfilter hooks of
+    /// the relay's node.
     pub(super) fn traced_flood(
         &self,
         contestant: &Contestant,
@@ -158,9 +159,15 @@ impl Arena {
         trace.args(["--id", "none", "--json"]);
         let trace = Server::start(trace, Some("tracing"))?;
         let flood = self.flood(contestant, with, interrupt)?;
-        let summary: Values = serde_json::from_str(&trace.stop()?).context("dwell trace --json")?;
+        let summary: Values = serde_json::from_str(&trace.stop()?)
+            .context("cannot read the output of dwell trace --json")?;
         let value = |name: &str| {
-            summary.values.get(name).copied().flatten().with_context(|| format!("no {name}"))
+            summary
+                .values
+                .get(name)
+                .copied()
+                .flatten()
+                .with_context(|| format!("dwell trace reported no {name}"))
         };
         Ok(Traced {
             flood,
@@ -169,14 +176,15 @@ impl Arena {
         })
     }
 
-    /// What events of tracing cost while the kernel forwards a flood: ours, and a minimal program's.
+    /// Measures the cost of tracing events while the kernel forwards a flood: dwell's and a minimal
+    /// program's.
     pub(super) fn event_cost(
         &self,
         ours_first: bool,
         with: Blast,
         interrupt: &Interrupt,
     ) -> Result<[Ran; 2]> {
-        let port = PORT.parse().context("a port")?;
+        let port = PORT.parse().context("invalid port")?;
         events::cost(&self.lab.netns(Node::N2)?, port, ours_first, || {
             self.flood(&FORWARDING, with, interrupt).map(drop)
         })
@@ -201,7 +209,7 @@ impl Arena {
                 }
                 command.args((!merge).then_some("--no-merge"));
                 command.args(busy.then_some("--busy-poll"));
-                // Nobody has to decipher it.
+                // Any key will do: nothing decrypts.
                 command.env("DWELL_KEY", "000102030405060708090a0b0c0d0e0f");
                 (command, "relaying")
             }
@@ -223,19 +231,20 @@ impl Arena {
         Server::start(command, Some(ready)).map(Some)
     }
 
-    /// UDP packets that came to a node's kernel for a port that is open, read or not.
+    /// Returns the UDP packets that reached an open port of a node's kernel, read or not.
     fn came_to(&self, node: Node) -> Result<u64> {
         let mut command = self.lab.on(node, "cat");
         command.arg("/proc/net/snmp");
-        let output = command.output().context("cannot read a node's counters")?;
-        udp_datagrams(&String::from_utf8_lossy(&output.stdout)).context("no UDP counters")
+        let output = command.output().context("cannot read the counters of a node")?;
+        udp_datagrams(&String::from_utf8_lossy(&output.stdout))
+            .context("/proc/net/snmp has no UDP counters")
     }
 
-    /// How many came since `before`, once no more come.
+    /// Returns the arrivals since `before`, once the count is stable.
     fn settled(&self, before: u64) -> Result<u64> {
         let mut last = self.came_to(Node::N3)?;
         loop {
-            // Reading takes some milliseconds, in which what is under way arrives.
+            // Reading takes some milliseconds, in which packets in flight arrive.
             let now = self.came_to(Node::N3)?;
             if now == last {
                 return Ok(now - before);
@@ -251,7 +260,7 @@ impl Arena {
     }
 }
 
-/// Where packets are sent to.
+/// Returns the node that packets are sent to.
 fn target(contestant: &Contestant) -> Node {
     match contestant.program {
         Program::Kernel => Node::N3,
@@ -270,7 +279,7 @@ struct Values {
     values: std::collections::BTreeMap<String, Option<f64>>,
 }
 
-/// `InDatagrams` and `RcvbufErrors` of /proc/net/snmp together.
+/// Returns the sum of `InDatagrams` and `RcvbufErrors` in /proc/net/snmp.
 fn udp_datagrams(snmp: &str) -> Option<u64> {
     let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Udp: "));
     let names: Vec<_> = lines.next()?.split_whitespace().collect();

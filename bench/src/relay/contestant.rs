@@ -1,9 +1,9 @@
-//! Who relays, and how.
+//! Relays in the comparison.
 
-/// A way from one node to another through a third.
+/// A path from one node to another through a third.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Contestant {
-    /// Unique; rows of goals and the JSON object use it.
+    /// Unique; used in goals and in the JSON object.
     pub(super) name: &'static str,
     pub(super) program: Program,
     pub(super) wait: Wait,
@@ -12,16 +12,16 @@ pub(super) struct Contestant {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Program {
-    /// There is no relay: the receiver is where relays would be.
+    /// No relay: the receiver is in the relay's place.
     None,
-    /// The kernel routes.
+    /// Routing by the kernel.
     Kernel,
     Dwell {
         engine: &'static str,
         merge: bool,
     },
     Socat,
-    /// One receive call and one send call for each packet, and nothing else.
+    /// One receive and one send call per packet, and nothing else.
     C,
 }
 
@@ -50,14 +50,14 @@ const BATCH: Program = Program::Dwell { engine: "batch", merge: true };
 const SINGLE: Program = Program::Dwell { engine: "batch", merge: false };
 const XDP: Program = Program::Dwell { engine: "xdp", merge: true };
 
-/// No relay at all: what all delays are compared to.
+/// No relay: the base of all delays.
 pub(super) const DIRECT: Contestant = contestant("direct", Program::None, Wait::Blocking);
 
-/// No program at all.
+/// No program.
 pub(super) const FORWARDING: Contestant =
     contestant("kernel forwarding", Program::Kernel, Wait::Blocking);
 
-/// Whose delay is measured with S0's medium packets.
+/// Contestants whose delay is measured with the medium packets of Miya 2020.
 pub(super) const DELAYED: [Contestant; 7] = [
     FORWARDING,
     contestant("dwell xdp", XDP, Wait::Blocking),
@@ -68,11 +68,12 @@ pub(super) const DELAYED: [Contestant; 7] = [
     contestant("C busy", Program::C, Wait::Busy),
 ];
 
-/// Those of them that differ by little: of two both wait for the same processor to wake, and two add a
-/// microsecond to a round trip that differs by more from turn to turn.
+/// Closely compared contestants: the first two wait for the same processor to wake, the other two
+/// add a microsecond to a round trip that varies more between turns.
 pub(super) const NARROW: [&str; 4] = ["dwell blocking", "socat", "dwell xdp", "kernel forwarding"];
 
-/// Whose delay is measured with S0's largest packets: what enciphering costs.
+/// Contestants whose delay is measured with the largest packets of Miya 2020, to show the cost of
+/// encryption.
 pub(super) const ENCIPHERED: [Contestant; 4] = [
     contestant("dwell busy, 1400 B", SOCKET, Wait::Busy),
     aes("dwell busy encrypt, 1400 B", SOCKET, Wait::Busy),
@@ -80,10 +81,10 @@ pub(super) const ENCIPHERED: [Contestant; 4] = [
     aes("C busy encrypt, 1400 B", Program::C, Wait::Busy),
 ];
 
-/// Who is flooded while tracing looks on.
+/// Contestant flooded while being traced.
 pub(super) const TRACED: Contestant = contestant("dwell batch --no-merge", SINGLE, Wait::Blocking);
 
-/// Who is flooded.
+/// Contestants that are flooded.
 pub(super) const FLOODED: [Contestant; 7] = [
     contestant("dwell batch", BATCH, Wait::Blocking),
     TRACED,
@@ -94,7 +95,7 @@ pub(super) const FLOODED: [Contestant; 7] = [
     aes("C encrypt", Program::C, Wait::Blocking),
 ];
 
-/// Whose capacity without loss is searched for.
+/// Contestants whose loss-free capacity is searched.
 pub(super) const RATED: [Contestant; 3] = [
     contestant("dwell batch", BATCH, Wait::Blocking),
     TRACED,

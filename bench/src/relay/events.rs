@@ -1,5 +1,5 @@
-//! What an event of tracing costs: the committed program beside a minimal one that writes the same
-//! event of the same packets, by the kernel's own statistics of how long programs run.
+//! Cost of a tracing event: the committed program in comparison with a minimal one that writes the
+//! same event for the same packets, by the kernel's run-time statistics.
 
 use std::collections::HashMap;
 use std::fs;
@@ -21,27 +21,28 @@ use crate::lab::sibling;
 
 const OURS: &[u8] = include_bytes!("../../../node/bpf/stamps.bpf.o");
 
-/// The programs, by their names in the objects.
+/// Names of the programs in their objects.
 const PROGRAMS: [&str; 2] = ["pre_routing4", "minimal"];
 
-/// Of linux/netfilter.h.
+/// From linux/netfilter.h.
 const IPV4: i32 = 2;
 const PRE_ROUTING: i32 = 0;
 
-/// Who comes first. Others at this hook come after both.
+/// Priority of the first program; others at this hook run after both.
 const PRIORITY: i32 = -10_000;
 
-/// Rings are emptied so often, as `dwell trace` does.
+/// Interval for emptying the rings, as in `dwell trace`.
 const NAP: Duration = Duration::from_millis(5);
 
-/// Events of each program that are compared byte by byte.
+/// Events per program that are compared byte by byte.
 const COMPARED: usize = 1_000;
 
-/// An event begins with its time, which is each program's own; its head has the packet's number.
+/// An event starts with its time, which differs between programs; its head contains the packet
+/// number.
 const TIME: usize = 8;
 const HEAD: std::ops::Range<usize> = 24..32;
 
-/// How long a program ran, and how often.
+/// Run time and number of events of a program.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ran {
     ns: u64,
@@ -53,14 +54,14 @@ impl Ran {
         Self { ns: self.ns + other.ns, events: self.events + other.events }
     }
 
-    /// Nanoseconds of one event.
+    /// Returns nanoseconds per event.
     pub(super) fn each(self) -> f64 {
         self.ns as f64 / self.events.max(1) as f64
     }
 }
 
-/// Runs `traffic`, of UDP packets by this port through the network namespace at `path`, past both
-/// programs; returns what ours took and what the minimal one did.
+/// Runs `traffic`, UDP packets to this port through the network namespace at `path`, past both
+/// programs; returns the cost of dwell's and of the minimal one.
 pub(super) fn cost(
     path: &Path,
     port: u16,
@@ -68,7 +69,7 @@ pub(super) fn cost(
     traffic: impl FnOnce() -> Result<()>,
 ) -> Result<[Ran; 2]> {
     let _counted = Statistics::switch_on()?;
-    let minimal = fs::read(sibling("event.bpf.o")?).context("cannot read the minimal program")?;
+    let minimal = fs::read(sibling("event.bpf.o")?).context("cannot read event.bpf.o")?;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let (ready, is_ready) = mpsc::channel();
@@ -80,10 +81,10 @@ pub(super) fn cost(
                 pair.watch(&stop)
             })?
         });
-        // It closes without a word if the programs cannot be had.
+        // The channel closes if the programs cannot be attached.
         let driven = if is_ready.recv().is_ok() { traffic() } else { Ok(()) };
         stop.store(true, Ordering::Relaxed);
-        let ran = watching.join().expect("nothing there panics")?;
+        let ran = watching.join().expect("the watching thread does not panic")?;
         driven.map(|()| ran)
     })
 }
@@ -94,7 +95,7 @@ struct Pair {
     objects: [Object; 2],
 }
 
-/// Events by the number of their packet, without their time.
+/// Events by packet number, without their time.
 type Events = HashMap<[u8; 8], Vec<u8>>;
 
 impl Pair {
@@ -109,14 +110,15 @@ impl Pair {
                 priority: PRIORITY + i32::from(second),
                 ..NetfilterOpts::default()
             };
-            let program = program.with_context(|| format!("no program {}", PROGRAMS[at]))?;
+            let program =
+                program.with_context(|| format!("the object has no program {}", PROGRAMS[at]))?;
             program.attach_netfilter_with_opts(place).context("cannot attach to PRE_ROUTING")
         };
         let links = [attach(0)?, attach(1)?];
         Ok(Self { links, objects })
     }
 
-    /// Takes events until it is to stop; they have to be the same.
+    /// Reads events until stopped and requires them to be equal.
     fn watch(&self, stop: &AtomicBool) -> Result<[Ran; 2]> {
         let events = [Mutex::new(Events::new()), Mutex::new(Events::new())];
         let rings = [self.ring(0, &events[0])?, self.ring(1, &events[1])?];
@@ -127,10 +129,10 @@ impl Pair {
             thread::sleep(NAP);
         }
         drop(rings);
-        let [ours, minimal] = events.map(|events| events.into_inner().expect("nothing panics"));
+        let [ours, minimal] = events.map(|events| events.into_inner().expect("no thread panics"));
         let both = ours.iter().filter_map(|(number, event)| Some((event, minimal.get(number)?)));
         let both: Vec<_> = both.collect();
-        ensure!(!both.is_empty(), "no packet made events of both programs");
+        ensure!(!both.is_empty(), "no packet caused events of both programs");
         for (ours, minimal) in both {
             ensure!(ours == minimal, "events differ: {ours:02x?} and {minimal:02x?}");
         }
@@ -139,10 +141,10 @@ impl Pair {
 
     fn ring<'a>(&self, at: usize, events: &'a Mutex<Events>) -> Result<RingBuffer<'a>> {
         let map = self.objects[at].maps().find(|map| map.name() == "events");
-        let map = map.context("no ring of events")?;
+        let map = map.context("the object has no map 'events'")?;
         let mut builder = RingBufferBuilder::new();
         builder.add(&map, move |event: &[u8]| {
-            let mut events = events.lock().expect("nothing panics");
+            let mut events = events.lock().expect("no thread panics");
             let number = event.get(HEAD).and_then(|head| head.first_chunk());
             if let (Some(number), Some(rest)) = (number, event.get(TIME..))
                 && events.len() < COMPARED
@@ -162,7 +164,7 @@ impl Pair {
     }
 }
 
-/// The committed program as `dwell trace --flow 'udp port PORT'` loads it.
+/// Loads the committed program as `dwell trace --flow 'udp port PORT'` does.
 fn ours(port: u16) -> Result<Object> {
     const UDP: u8 = 17;
     let mut object = ObjectBuilder::default().open_memory(OURS)?;
@@ -170,7 +172,7 @@ fn ours(port: u16) -> Result<Object> {
         let wanted = program.name() == PROGRAMS[0];
         program.set_autoload(wanted);
     }
-    // struct filter of node/bpf/dwell.bpf.h.
+    // `struct filter` of node/bpf/dwell.bpf.h.
     let mut filter = [0; 20];
     filter[0] = UDP;
     filter[2..4].copy_from_slice(&port.to_be_bytes());
@@ -182,7 +184,7 @@ fn ours(port: u16) -> Result<Object> {
     Ok(object.load()?)
 }
 
-/// The kernel counts how long programs run; as before when this is dropped.
+/// Enables the kernel's run-time statistics of BPF programs; restores the setting on drop.
 struct Statistics(String);
 
 impl Statistics {
@@ -198,7 +200,7 @@ impl Statistics {
 impl Drop for Statistics {
     fn drop(&mut self) {
         if fs::write(Self::SETTING, &self.0).is_err() {
-            eprintln!("{} is still on", Self::SETTING);
+            eprintln!("cannot restore {}", Self::SETTING);
         }
     }
 }

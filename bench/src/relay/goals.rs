@@ -1,4 +1,4 @@
-//! What dwell's relay has to reach, and whether it did: ratios of medians over rounds.
+//! Goals for dwell's relay and their verdicts: ratios of medians over rounds.
 
 use std::collections::BTreeMap;
 
@@ -7,70 +7,71 @@ use serde::Serialize;
 use super::TRACED_PPS;
 use crate::Patience;
 
-/// Everything that was measured, by contestant; rounds and their turns in order.
+/// All measurements by contestant, one entry per round and turn.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Measured {
-    /// Of the delays.
+    /// Repetitions of the delay measurements.
     pub(super) patience: Patience,
-    /// Median round trip without any relay, around each of those through the contestant, in nanoseconds.
+    /// Median round trip without a relay, around each measurement of the contestant, in
+    /// nanoseconds.
     pub(super) direct_ns: BTreeMap<&'static str, Vec<f64>>,
-    /// Median round trip through each, in nanoseconds.
+    /// Median round trip through the contestant, in nanoseconds.
     pub(super) rtt_ns: BTreeMap<&'static str, Vec<f64>>,
-    /// Medians of how long dwell's relays had a packet by their own stamps, one way, in nanoseconds.
+    /// Median time in dwell's relay by its own timestamps, one way, in nanoseconds.
     pub(super) processing_ns: BTreeMap<&'static str, Vec<f64>>,
-    /// Packets delivered per second of overload.
+    /// Packets delivered per second at overload.
     pub(super) delivered: BTreeMap<&'static str, Vec<f64>>,
-    /// Highest rate with at most 0.1 % of loss, packets per second.
+    /// Highest rate with at most 0.1 % loss, in packets per second.
     pub(super) capacity: BTreeMap<&'static str, Vec<f64>>,
-    /// Delivered of 200,000 packets per second, without tracing and with it.
+    /// Delivered of 200,000 packets per second, without and with tracing.
     pub(super) untraced: Vec<f64>,
     pub(super) traced: Vec<f64>,
-    /// Packets that were sent per second meanwhile.
+    /// Packets sent per second with tracing.
     pub(super) traced_pps: Vec<f64>,
-    /// Events of tracing, and those that found no room.
+    /// Tracing events, and lost ones.
     pub(super) events: Vec<u64>,
     pub(super) lost_events: Vec<u64>,
-    /// What an event costs, ours and that of a minimal program, in nanoseconds.
+    /// Cost of an event in nanoseconds, of dwell's and of a minimal program.
     pub(super) event_ns: Vec<f64>,
     pub(super) minimal_event_ns: Vec<f64>,
 }
 
-/// What can be measured alone.
+/// Parts that can be measured separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Part {
-    /// What relays add to a round trip
+    /// Delay that relays add to a round trip
     Delay,
-    /// What they deliver
+    /// Packets that relays deliver
     Flood,
-    /// What an event of tracing costs
+    /// Cost of a tracing event
     Events,
 }
 
-/// A goal, judged.
+/// A judged goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Verdict {
     pub(super) goal: &'static str,
     pub(super) part: Part,
-    /// `None` where it could not be measured, which is a miss.
+    /// `None` if it could not be measured, which counts as missed.
     pub(super) value: Option<f64>,
     pub(super) limit: f64,
-    /// The value has to be at least the limit, not at most.
+    /// Whether the limit is a minimum.
     pub(super) at_least: bool,
     pub(super) reached: bool,
 }
 
 impl Measured {
-    /// What a contestant adds to the round trip, in nanoseconds: the median of what it
-    /// added in each turn.
+    /// Returns the delay that a contestant adds to the round trip, in nanoseconds: the median over
+    /// turns.
     pub(super) fn added(&self, name: &str) -> Option<f64> {
         of_pairs(self.rtt_ns.get(name)?, self.direct_ns.get(name)?)
     }
 }
 
-/// Every goal.
+/// Judges every goal.
 pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
-    // What takes less than nothing was not measured well enough to be compared.
+    // Negative delays mean a measurement too inaccurate to compare.
     let ratio = |of: Option<f64>, by: Option<f64>| {
         let (of, by) = (of?, by?);
         (of > 0.0 && by > 0.0).then_some(of / by)
@@ -82,11 +83,11 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
         let turns = |name: &str| by.get(name).map_or(&[][..], Vec::as_slice);
         of_pairs(turns("dwell busy encrypt, 1400 B"), turns("dwell busy, 1400 B"))
     };
-    // Two passes: enciphered there, deciphered on the way back.
+    // Two passes: encrypted on the way there, decrypted on the way back.
     let cipher = enciphering(&measured.rtt_ns).map(|both| both / 2.0 / 1e3);
-    // The relay's stamps around its work: round trips differ by more from turn to turn.
+    // By the relay's own timestamps: round trips vary more between turns.
     let cipher_told = enciphering(&measured.processing_ns).map(|more| more / 1e3);
-    // Two hooks see each packet that was delivered; of nothing seen, nothing was lost.
+    // Two hooks see each delivered packet; without any event, a loss of zero is meaningless.
     let mut seen = measured.events.iter().zip(&measured.traced);
     let saw_all = !measured.events.is_empty()
         && measured.events.len() == measured.traced.len()
@@ -193,13 +194,13 @@ fn at_least(part: Part, goal: &'static str, value: Option<f64>, limit: f64) -> V
     Verdict { goal, part, value, limit, at_least: true, reached }
 }
 
-/// The median of how much more the one took than the other in the same turn.
+/// Returns the median difference between both in the same turn.
 fn of_pairs(more: &[f64], less: &[f64]) -> Option<f64> {
     let differences: Vec<f64> = more.iter().zip(less).map(|(more, less)| more - less).collect();
     median(&differences)
 }
 
-/// The middle of `values`; of an even number, the lower of the two.
+/// Returns the median; the lower of the two middle values for an even count.
 pub(super) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

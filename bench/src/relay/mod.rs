@@ -1,6 +1,6 @@
-//! dwell's relay beside the kernel's forwarding, socat and minimal C programs: what each adds to a
-//! round trip, what each delivers when it is flooded, and what tracing costs. All contestants run in
-//! every round, and ratios of medians over rounds are compared.
+//! dwell's relay in comparison with kernel forwarding, socat and minimal C programs: added
+//! round-trip delay, delivery under a flood, and cost of tracing. All contestants run in every
+//! round, and ratios of medians over rounds are compared.
 
 mod arena;
 mod contestant;
@@ -18,43 +18,43 @@ use arena::{Arena, Blast, Trip};
 use contestant::{Contestant, DELAYED, DIRECT, ENCIPHERED, FLOODED, NARROW, RATED, TRACED};
 use goals::{Measured, Part, Verdict, judge, median};
 
-/// S0's medium packets, whose delay is compared.
+/// Medium packets of Miya 2020, for comparing delays.
 const MEDIUM: u32 = 1_000;
-/// S0's largest packets, which cost most to encipher.
+/// Largest packets of Miya 2020, the most expensive to encrypt.
 const LARGE: u32 = 1_400;
-/// S0's smallest, of which most can be sent.
+/// Smallest packets of Miya 2020, for the highest packet rates.
 const SMALL: u32 = 100;
 
-/// A flood lasts so long.
+/// Duration of a flood.
 const FLOOD_MS: u64 = 500;
 
-/// As many of S0's smallest packets as can be sent.
+/// Flood with the smallest packets, as fast as possible.
 const OVERLOAD: Blast = Blast { size: SMALL, rate: None, milliseconds: FLOOD_MS, single: false };
 
-/// The rate at which tracing is judged.
+/// Rate at which tracing is judged.
 const TRACED_PPS: u64 = 200_000;
 
-/// The rate at which the cost of events is compared: what one core forwards at ease.
+/// Rate at which the cost of events is compared: one core forwards it easily.
 const COMPARED_PPS: u64 = 100_000;
 
-/// A rate that is kept loses at most this.
+/// Maximum loss of a rate that counts as kept.
 const KEPT: f64 = 0.001;
 
-/// What is nearly the same and compared narrowly has so many turns for one of the others.
+/// Turns of closely compared contestants per turn of the others.
 const TIMES: u64 = 3;
 
-/// Rates that are tried: from 20,000 per second, each an eighth above the one before.
+/// Number of rates tried: from 20,000 packets per second in steps of an eighth.
 const RATES: i32 = 34;
 
 /// Compare dwell's relay with the kernel, socat and minimal C programs
 #[derive(Debug, clap::Parser)]
 #[command(name = "relay", version)]
 pub struct Args {
-    /// Rounds; each runs every contestant once
+    /// Number of rounds; each runs every contestant once
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u64).range(1..=1_000))]
     rounds: u64,
-    /// Turns of measuring delay in each round
+    /// Turns of delay measurement per round
     #[arg(long, value_name = "N", default_value_t = 8,
           value_parser = clap::value_parser!(u64).range(1..=1_000))]
     turns: u64,
@@ -62,10 +62,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 50,
           value_parser = clap::value_parser!(u64).range(10..=1_000_000))]
     count: u64,
-    /// Measure only this; other goals are not judged
+    /// Measure only this part; other goals are not judged
     #[arg(long, value_name = "PART", value_enum)]
     only: Option<Part>,
-    /// Of delays, measure only contestants whose name begins with NAME; other goals are missed
+    /// Measure delays only of contestants whose name starts with NAME; other goals are missed
     #[arg(long, value_name = "NAME")]
     who: Vec<String>,
     /// Print one JSON object instead of the tables
@@ -78,7 +78,7 @@ impl Args {
         self.only.is_none_or(|only| only == part)
     }
 
-    /// Measurements of delay in each turn.
+    /// Returns the number of delay measurements per turn.
     fn delays_of_a_turn(&self) -> u64 {
         let all = DELAYED.iter().chain(&ENCIPHERED).filter(|one| self.compares(one));
         all.map(|one| if NARROW.contains(&one.name) { TIMES } else { 1 }).sum()
@@ -89,11 +89,11 @@ impl Args {
     }
 }
 
-/// Measures, prints and judges. Exit 3 names the goals that were missed.
+/// Measures, prints and judges. Exit code 3 if goals were missed.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let machine = Machine::read();
     if machine.cores < 2 {
-        return Err(Failure::unsupported("the comparison needs two cores, and this is one"));
+        return Err(Failure::unsupported("the comparison needs two cores; this machine has one"));
     }
     for (program, flag) in [("socat", "-V"), ("taskset", "--version")] {
         let mut version = Command::new(program);
@@ -149,7 +149,7 @@ fn fill(measured: &mut Measured, arena: &Arena, args: &Args, interrupt: &Interru
     Ok(())
 }
 
-/// What everybody delivers at overload and without loss, and what dwell does while it is traced.
+/// Measures delivery of all contestants at overload and without loss, and dwell's while traced.
 fn compare_floods(
     measured: &mut Measured,
     arena: &Arena,
@@ -176,9 +176,9 @@ fn compare_floods(
     Ok(())
 }
 
-/// What disturbs the machine lasts for seconds, so everybody's turn is short and comes often, and the way
-/// without a relay is measured right before and after each. Where the host took part, all three are measured
-/// again.
+/// Measures delays. Disturbances last for seconds, so turns are short and frequent, and the path
+/// without a relay is measured just before and after each contestant. If the host took too much CPU
+/// time, all three are repeated.
 fn compare_delays(
     measured: &mut Measured,
     arena: &Arena,
@@ -213,7 +213,7 @@ fn compare_delays(
     Ok(())
 }
 
-/// Who comes second finds the packet in the cache: both do once.
+/// The second program finds the packet in the cache, so both orders are measured.
 fn compare_events(measured: &mut Measured, arena: &Arena, interrupt: &Interrupt) -> Result<()> {
     let with = Blast { rate: Some(COMPARED_PPS), single: true, ..OVERLOAD };
     let cost = |ours_first| arena.event_cost(ours_first, with, interrupt);
@@ -223,14 +223,15 @@ fn compare_events(measured: &mut Measured, arena: &Arena, interrupt: &Interrupt)
     Ok(())
 }
 
-/// Nobody always comes first.
+/// Rotates the order, so that no contestant always comes first.
 fn turned(contestants: &[Contestant], round: u64) -> impl Iterator<Item = &Contestant> {
     let first = round as usize % contestants.len();
     contestants[first..].iter().chain(&contestants[..first])
 }
 
-/// The highest rate with hardly any loss, found by halving the ladder of rates. One stall of the
-/// machine is not the relay's loss: the better of two floods counts, with the rate it really had.
+/// Returns the highest rate with hardly any loss, by binary search. The better of two floods
+/// counts, with the rate it reached, so that one stall of the machine is not taken for loss of the
+/// relay.
 fn capacity(arena: &Arena, contestant: &Contestant, interrupt: &Interrupt) -> Result<f64> {
     let rate = |step: i32| 20_000.0 * 1.125_f64.powi(step);
     let (mut kept, mut lost) = (-1, RATES);
@@ -255,7 +256,7 @@ fn capacity(arena: &Arena, contestant: &Contestant, interrupt: &Interrupt) -> Re
 fn print(machine: &Machine, measured: &Measured, verdicts: &[Verdict]) {
     println!("{machine}");
     println!(
-        "medians over rounds and turns; line of three nodes, ends on one core, relay on the other\n"
+        "medians over rounds and turns; line of three nodes, both ends on one core, relay on the other\n"
     );
     let mut table = Table::new(["added to the round trip", "turns", "us"]);
     for contestant in DELAYED.iter().chain(&ENCIPHERED) {

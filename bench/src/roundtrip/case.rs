@@ -1,4 +1,4 @@
-//! The three set-ups of the experiment, by the names that people and plans have for them.
+//! The three set-ups of the experiment, with their names in plans and tables.
 
 use serde::Serialize;
 
@@ -6,19 +6,19 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Case {
-    /// Nothing but the round trips
+    /// Round trips only
     Idle,
-    /// Traffic both ways over the measured link
+    /// Traffic in both directions over the measured link
     Network,
-    /// A burner on every core
+    /// CPU load on every core
     Cpu,
 }
 
 impl Case {
-    /// All of them, in the order of the paper.
+    /// All set-ups, in the order of the publication.
     pub(super) const ALL: [Self; 3] = [Self::Idle, Self::Network, Self::Cpu];
 
-    /// The value of the axis `load` in the plan.
+    /// Returns the value of the axis `load` in the plan.
     pub(super) const fn load(self) -> &'static str {
         match self {
             Self::Idle => "none",
@@ -27,7 +27,7 @@ impl Case {
         }
     }
 
-    /// As tables name it.
+    /// Returns the name in tables.
     pub(super) const fn title(self) -> &'static str {
         match self {
             Self::Idle => "no load",
@@ -36,7 +36,7 @@ impl Case {
         }
     }
 
-    /// What one has to know to read its figures.
+    /// Returns a note on how to read the figures.
     pub(super) const fn note(self) -> Option<&'static str> {
         match self {
             Self::Idle => None,

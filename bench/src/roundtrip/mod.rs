@@ -1,6 +1,6 @@
-//! S4's experiment through the whole product: a plan with closed-loop round trips of a 24-byte
-//! message over UDP, idle, under network load and under CPU load, is run, shown beside the
-//! published figures, exported and reported. Nothing is measured here.
+//! The experiment of Roedlach/Vock with the complete product. A plan of closed-loop round trips of
+//! a 24-byte message over UDP, idle, under network load and under CPU load, is run, compared with
+//! the published figures, exported and reported. Nothing is measured here.
 
 mod case;
 mod product;
@@ -20,23 +20,23 @@ use crate::{Interrupt, Machine};
 use product::Product;
 use report::{Measured, Report, Written};
 
-/// Repeat the round-trip experiment of the paper in a lab of two nodes
+/// Repeat the round-trip experiment of Roedlach/Vock in a lab of two nodes
 #[derive(Debug, clap::Parser)]
 #[command(name = "roundtrip", version)]
 pub struct Args {
-    /// Round trips per case, over all its trials [default: what the plan says, 51000]
+    /// Round trips per case, over all its trials [default: as in the plan, 51000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     cycles: Option<u64>,
-    /// Only this case; may be repeated
+    /// Run only this case; repeatable
     #[arg(long = "case", value_name = "CASE")]
     cases: Vec<Case>,
-    /// Where the report, the table and the cycles are written
+    /// Directory for the report, the table and the cycles
     #[arg(long, value_name = "DIR", default_value = "results")]
     output: PathBuf,
-    /// Where runs are kept [default: dwell-data, or DWELL_DATA]
+    /// Data directory of runs [default: dwell-data, or DWELL_DATA]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The plan that has the cases as values of its axis load
+    /// Plan with the cases as values of its axis load
     #[arg(long, value_name = "FILE", default_value = "plans/quick.toml")]
     plan: PathBuf,
 }
@@ -45,8 +45,9 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::catch()?;
     let plan = read(args)?;
-    fs::create_dir_all(&args.output)
-        .with_context(|| format!("--output {}: cannot make it", args.output.display()))?;
+    fs::create_dir_all(&args.output).with_context(|| {
+        format!("--output {}: cannot create the directory", args.output.display())
+    })?;
     let cases = match args.cases.as_slice() {
         [] => Case::ALL.to_vec(),
         chosen => Case::ALL.into_iter().filter(|case| chosen.contains(case)).collect(),
@@ -54,7 +55,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let repetitions = u64::from(plan.trials.repetitions);
     let product = Product::new(args.data.as_deref(), &interrupt)?;
     let (end, exit) = product.run(&args.plan, &settings(args, &cases, repetitions))?;
-    // What was measured is kept, whatever happened afterwards.
+    // Keep the measurements, whatever happened afterwards.
     let found = product.show(&end.run)?;
     let written = Written {
         report: args.output.join("roundtrip.html"),
@@ -82,11 +83,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     report.write(&args.output.join("roundtrip.json"))?;
     print!("{report}");
-    // A run is complete when every trial was tried; an experiment when every case was measured.
+    // The run is complete if every trial was tried, the experiment only if every case was measured.
     Ok(if exit == Exit::Measured && !report.missing.is_empty() { Exit::Failed } else { exit })
 }
 
-/// The plan, for what the run does not repeat. `dwell run` judges it.
+/// Reads the plan for values that the run does not report. `dwell run` validates it.
 fn read(args: &Args) -> Result<Plan, Failure> {
     let place = args.plan.display();
     let text = fs::read_to_string(&args.plan)
@@ -95,8 +96,8 @@ fn read(args: &Args) -> Result<Plan, Failure> {
     plan.map_err(|error| Failure::usage(format!("--plan {place}: {error}")))
 }
 
-/// Round trips of each trial, where they were asked for: all of a case together are as many or a few
-/// more.
+/// Returns round trips per trial, if requested: the trials of a case together have that many or
+/// slightly more.
 fn count(args: &Args, repetitions: u64) -> Option<u64> {
     args.cycles.map(|cycles| cycles.div_ceil(repetitions.max(1)))
 }
@@ -109,7 +110,7 @@ fn settings(args: &Args, cases: &[Case], repetitions: u64) -> Vec<String> {
     chosen.into_iter().chain(cycles).collect()
 }
 
-/// What emulates the link, as the measuring node saw it.
+/// Returns the emulation of the link, as seen by the measuring node.
 fn mechanism(found: &product::Run) -> Option<String> {
     let mut environments = found.trials.iter().filter_map(|trial| trial.environment.as_ref());
     environments.find_map(|environment| environment.qdisc.clone())

@@ -1,5 +1,4 @@
-//! The experiment's way through the product: `dwell run`, `show`, `export` and `report` as child
-//! processes, the way a person types them.
+//! The experiment as `dwell` commands: `run`, `show`, `export` and `report` as child processes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,40 +14,40 @@ use super::case::Case;
 use crate::lab::sibling;
 use crate::{Finished, Interrupt, RoundTrips, finish};
 
-/// The commands of one experiment.
+/// Runs the commands of one experiment.
 #[derive(Debug)]
 pub(super) struct Product<'a> {
     dwell: PathBuf,
-    /// Where runs are kept; `None` is where `dwell` keeps them by itself.
+    /// Data directory; `None`: the default of `dwell`.
     data: Option<&'a Path>,
     interrupt: &'a Interrupt,
 }
 
-/// What `dwell run --json` prints (dwell.run-end/1), as far as it matters here.
+/// Output of `dwell run --json` (dwell.run-end/1), as far as needed here.
 #[derive(Debug, Deserialize)]
 pub(super) struct RunEnd {
-    /// The name of the run.
+    /// Name of the run.
     pub(super) run: String,
-    /// How it ended, in words.
+    /// How the run ended, as text.
     pub(super) end: String,
-    /// Trials that were measured.
+    /// Number of trials measured.
     pub(super) finished: u32,
 }
 
-/// What `dwell show --json` prints (dwell.run/1), as far as it matters here.
+/// Output of `dwell show --json` (dwell.run/1), as far as needed here.
 #[derive(Debug, Deserialize)]
 pub(super) struct Run {
     pub(super) findings: Vec<Finding>,
     pub(super) trials: Vec<Trial>,
 }
 
-/// A sentence that follows from the data.
+/// A sentence derived from the data.
 #[derive(Debug, Deserialize)]
 pub(super) struct Finding {
     pub(super) text: String,
 }
 
-/// A trial; what only a measured one has is `None` in the others.
+/// A trial; fields of measured trials are `None` in others.
 #[derive(Debug, Deserialize)]
 pub(super) struct Trial {
     pub(super) state: String,
@@ -58,7 +57,7 @@ pub(super) struct Trial {
     pub(super) metrics: Option<BTreeMap<String, RoundTrips>>,
     pub(super) trust: Option<Trust>,
     pub(super) environment: Option<Environment>,
-    /// What each load says it did (dwell.summary/1).
+    /// Summary of each load (dwell.summary/1).
     pub(super) loads: Vec<Value>,
 }
 
@@ -75,12 +74,12 @@ pub(super) struct Trust {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Environment {
-    /// What queues on the link, and so emulates it.
+    /// Queueing discipline that emulates the link.
     pub(super) qdisc: Option<String>,
 }
 
 impl Run {
-    /// The trials of a case, one for each repetition.
+    /// Returns the trials of a case, one per repetition.
     pub(super) fn trials(&self, case: Case) -> impl Iterator<Item = &Trial> {
         let has = move |trial: &&Trial| {
             trial.parameters.get("load").is_some_and(|load| load == case.load())
@@ -90,16 +89,16 @@ impl Run {
 }
 
 impl<'a> Product<'a> {
-    /// Drives the `dwell` that was built beside this program.
+    /// Uses the `dwell` binary next to this program.
     pub(super) fn new(data: Option<&'a Path>, interrupt: &'a Interrupt) -> Result<Self> {
         Ok(Self { dwell: sibling("dwell")?, data, interrupt })
     }
 
-    /// Runs the plan with these settings. Whatever became of it, an object was printed if a trial
-    /// could be begun; its exit says the rest.
+    /// Runs the plan with these settings. Returns the end of the run if any trial was measured or
+    /// the run was interrupted.
     ///
     /// # Errors
-    /// There is no run. What `dwell` said of it is on our standard error already.
+    /// No trial was measured; `dwell` has printed the reason on standard error.
     pub(super) fn run(&self, plan: &Path, settings: &[String]) -> Result<(RunEnd, Exit), Failure> {
         let mut command = self.command("run");
         command.arg(plan).arg("--json");
@@ -119,7 +118,7 @@ impl<'a> Product<'a> {
         Err(Failure { exit, error })
     }
 
-    /// What a run found.
+    /// Returns the results of a run.
     pub(super) fn show(&self, run: &str) -> Result<Run> {
         let mut command = self.command("show");
         command.args([run, "--json"]);
@@ -133,7 +132,7 @@ impl<'a> Product<'a> {
         self.succeeded(command).map(drop)
     }
 
-    /// Writes the page of a run to `file`.
+    /// Writes the report of a run to `file`.
     pub(super) fn report(&self, run: &str, file: &Path) -> Result<()> {
         let mut command = self.command("report");
         command.args([run, "--output"]).arg(file);
@@ -149,8 +148,8 @@ impl<'a> Product<'a> {
         command
     }
 
-    /// What is made of a run that is on disk is made to its end, also after a ^C; a second one ends
-    /// us, and with us the child.
+    /// Runs a command on stored data to its end, also after a ^C; a second ^C ends this process and
+    /// the child.
     fn succeeded(&self, command: Command) -> Result<Finished> {
         let what = command.get_args().next().unwrap_or_default().to_string_lossy().into_owned();
         let finished = finish(command, &Interrupt::never())?;
@@ -167,5 +166,5 @@ fn exit(finished: &Finished) -> Exit {
 
 fn object<T: DeserializeOwned>(command: &str, finished: &Finished) -> Result<T> {
     serde_json::from_str(&finished.stdout)
-        .with_context(|| format!("cannot read what dwell {command} --json printed"))
+        .with_context(|| format!("cannot read the output of dwell {command} --json"))
 }

@@ -1,8 +1,8 @@
-//! What the paper says: Roedlach and Vock, UDP round trips between a Raspberry Pi 4 and a Pi 3.
+//! Published figures of Roedlach/Vock: UDP round trips between a Raspberry Pi 4 and a Pi 3.
 //!
-//! Its table gives minimum, maximum and mean. The means are those of the *distinct* values, so that
-//! frequent short round trips count as little as rare long ones; the means over all cycles of the
-//! same data, where the data are to be had, are lower.
+//! The table gives minimum, maximum and mean. Its means are those of the *distinct* values, so that
+//! frequent short round trips count as little as rare long ones. The means over all cycles, where
+//! the data are available, are lower.
 
 use super::Case;
 
@@ -13,14 +13,14 @@ pub(super) struct Published {
     pub(super) min: f64,
     /// Mean as printed.
     pub(super) mean: f64,
-    /// Mean over all cycles; of 500,000 cycles the data are lost.
+    /// Mean over all cycles; the data of 500,000 cycles are lost.
     pub(super) true_mean: Option<f64>,
     /// Longest round trip.
     pub(super) max: f64,
 }
 
 impl Published {
-    /// The row for this set-up. There is one for 500,000 cycles, without load.
+    /// Returns the row of this set-up. Without load there is a separate one for 500,000 cycles.
     pub(super) fn of(case: Case, cycles: u64) -> Self {
         let (min, mean, true_mean, max) = match case {
             Case::Idle if cycles >= 500_000 => (167.0, 340.0, None, 3_688.0),

@@ -1,4 +1,4 @@
-//! What the experiment found: the table for people, the object for programs.
+//! Results of the experiment: table for the terminal, JSON object for programs.
 
 use std::fmt;
 use std::fs;
@@ -12,61 +12,61 @@ use super::product::Run;
 use super::published::Published;
 use crate::{Machine, RoundTrips, Table};
 
-/// All that was measured, and on what.
+/// All results, with the machine.
 #[derive(Debug)]
 pub(super) struct Report {
-    /// The machine both nodes stand on.
+    /// Machine that hosts both nodes.
     pub(super) machine: Machine,
-    /// The name of the run.
+    /// Name of the run.
     pub(super) run: String,
-    /// How the run ended, in words.
+    /// How the run ended, as text.
     pub(super) end: String,
     /// Rate of the measured link.
     pub(super) link_rate: Option<String>,
-    /// What emulates it.
+    /// Emulation of the link.
     pub(super) link_mechanism: Option<String>,
-    /// Whether the lab needed no root.
+    /// Whether the lab was created without root.
     pub(super) rootless: bool,
-    /// Round trips asked for, per case.
+    /// Requested round trips per case.
     pub(super) cycles: Option<u64>,
-    /// The cases that were measured.
+    /// Cases that were measured.
     pub(super) cases: Vec<Measured>,
-    /// Those that were asked for and not measured, with the reason.
+    /// Requested cases that were not measured, with the reason.
     pub(super) missing: Vec<(Case, String)>,
-    /// What `dwell show` says of the run.
+    /// Findings of `dwell show`.
     pub(super) findings: Vec<String>,
-    /// Where everything is; `None` when nothing was measured.
+    /// Output files; `None` if nothing was measured.
     pub(super) written: Option<Written>,
 }
 
-/// The files of an experiment.
+/// Output files of an experiment.
 #[derive(Debug)]
 pub(super) struct Written {
-    /// The page with the figures.
+    /// HTML report.
     pub(super) report: PathBuf,
-    /// Every cycle.
+    /// CSV of every cycle.
     pub(super) csv: PathBuf,
-    /// The object of [`Report`].
+    /// JSON object of [`Report`].
     pub(super) json: PathBuf,
 }
 
-/// One case.
+/// Results of one case.
 #[derive(Debug)]
 pub(super) struct Measured {
-    /// Which.
+    /// The case.
     pub(super) case: Case,
-    /// Round trips that did not come back in time.
+    /// Round trips without a reply in time.
     pub(super) missing: u64,
-    /// Reasons to trust the figures less.
+    /// Warnings about the figures.
     pub(super) warnings: Vec<String>,
-    /// The round trips.
+    /// Distribution of round trips.
     pub(super) round_trips: RoundTrips,
-    /// What the loads say they did.
+    /// Summaries of the loads.
     pub(super) load: Vec<Value>,
 }
 
 impl Measured {
-    /// What a run says of a case; `None` when it was not measured.
+    /// Returns the results of a case; `None` if it was not measured.
     pub(super) fn of(case: Case, run: &Run) -> Option<Self> {
         let trials: Vec<_> = run.trials(case).filter(|trial| trial.state == "finished").collect();
         let metrics = trials.iter().filter_map(|trial| trial.metrics.as_ref()?.get("rtt_ns"));
@@ -88,8 +88,8 @@ impl Measured {
     }
 }
 
-/// The trials of a case as one: count, extremes and mean over all cycles, and of each percentile the
-/// median of what the trials have. `None` when there are none.
+/// Merges the trials of a case: count, extremes and mean over all cycles, percentiles as medians
+/// over trials. `None` without trials.
 fn together(trials: &[&RoundTrips]) -> Option<RoundTrips> {
     let all = |of: fn(&RoundTrips) -> Option<f64>| -> Option<Vec<f64>> {
         let mut values: Vec<f64> = trials.iter().map(|trial| of(trial)).collect::<Option<_>>()?;
@@ -111,7 +111,7 @@ fn together(trials: &[&RoundTrips]) -> Option<RoundTrips> {
     })
 }
 
-/// The case with what was not measured of it, and why; `None` when all of it was.
+/// Returns the case and why it is incomplete; `None` if it is complete.
 pub(super) fn missing(case: Case, run: &Run) -> Option<(Case, String)> {
     let mut failed = run.trials(case).filter(|trial| trial.state != "finished").peekable();
     let all = run.trials(case).count();
@@ -120,7 +120,7 @@ pub(super) fn missing(case: Case, run: &Run) -> Option<(Case, String)> {
         return None;
     }
     let reason = first.and_then(|trial| trial.reason.clone());
-    let reason = reason.unwrap_or_else(|| "the run ended before".to_owned());
+    let reason = reason.unwrap_or_else(|| "the run ended early".to_owned());
     Some(match failed.count() {
         missing if missing < all => {
             (case, format!("{missing} of {all} trials were not measured: {reason}"))
@@ -130,7 +130,7 @@ pub(super) fn missing(case: Case, run: &Run) -> Option<(Case, String)> {
 }
 
 impl Report {
-    /// Writes the object.
+    /// Writes the JSON object.
     pub(super) fn write(&self, path: &Path) -> Result<()> {
         let text = format!("{:#}\n", self.to_json());
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
@@ -176,7 +176,7 @@ impl Report {
         Published::of(case, self.cycles.unwrap_or(0))
     }
 
-    /// What one has to know to read the table.
+    /// Returns notes on how to read the table.
     fn notes(&self) -> Vec<String> {
         let unknown = || "unknown".to_owned();
         let mut notes: Vec<String> = Vec::new();
@@ -191,8 +191,8 @@ impl Report {
                 self.link_rate.clone().unwrap_or_else(unknown),
                 self.link_mechanism.clone().unwrap_or_else(unknown)
             ),
-            "percentiles are nearest rank, and the median of those of a case's trials; cycles before the first counted one warm up; '-': the \
-             count supports no such figure"
+            "percentiles: nearest rank, median over the trials of a case; warm-up cycles are not \
+             counted; '-': too few cycles"
                 .to_owned(),
             "published: Raspberry Pi 4 to Pi 3, as printed; its means are those of the distinct \
              values, 'true' is the mean over all cycles of the same data"
@@ -206,7 +206,7 @@ impl Report {
                 let said = warnings.filter_map(Value::as_str);
                 let said = said.map(|warning| format!("{title}: of the load: {warning}"));
                 for note in reached(title, load).into_iter().chain(said) {
-                    // Trials tell the same again.
+                    // Trials may repeat a note.
                     if !notes.contains(&note) {
                         notes.push(note);
                     }
@@ -217,7 +217,7 @@ impl Report {
         notes
     }
 
-    /// What the mean hides, in one sentence: of the case where it hides most.
+    /// Returns one sentence on the case whose mean hides the longest tail.
     fn finding(&self) -> Option<String> {
         self.cases
             .iter()
@@ -230,7 +230,7 @@ impl Report {
     }
 }
 
-/// A mean beside the tail it stands for, in nanoseconds.
+/// A mean and the tail that it hides, in nanoseconds.
 #[derive(Debug)]
 struct Hidden {
     case: Case,
@@ -330,7 +330,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What a load reached of what was asked, in a sentence.
+/// Describes the load that was reached.
 fn reached(title: &str, load: &Value) -> Option<String> {
     let number = |of: &str, name: &str| load[of][name].as_f64();
     let (asked, got) = (number("parameters", "rate_bps"), number("values", "rate_bps"));
@@ -351,7 +351,7 @@ fn reached(title: &str, load: &Value) -> Option<String> {
     ))
 }
 
-/// Nanoseconds as microseconds with one decimal.
+/// Formats nanoseconds as microseconds with one decimal.
 fn micros(nanos: Option<f64>) -> String {
     nanos.map_or_else(|| "-".to_owned(), |nanos| format!("{:.1}", nanos / 1e3))
 }

@@ -1,5 +1,5 @@
-//! Who is measured, and how each is started: the same 64-byte message, the same cores, the same way
-//! of waiting, at both ends.
+//! Programs in the comparison and how each is started: the same 64-byte message, the same CPUs and
+//! the same way of waiting at both ends.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -15,17 +15,17 @@ use crate::{Interrupt, Lab, Node, Server, Summary, finish};
 
 const PORT: u16 = 7200;
 const SIZE: &str = "64";
-/// sockperf measures for a time, not for a count.
+/// sockperf takes a duration, not a count.
 const SOCKPERF_SECONDS: &str = "1";
 
 /// A program and its settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contestant {
-    /// Unique; rows of goals and the JSON object use it.
+    /// Unique; used in goals and in the JSON object.
     pub(super) name: &'static str,
     program: Program,
     wait: Wait,
-    /// Core of the client and core of the server.
+    /// CPUs of client and server.
     cores: (u8, u8),
 }
 
@@ -38,9 +38,9 @@ enum Program {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stamps {
-    /// The program's own clock reads.
+    /// Clock readings of the program only.
     User,
-    /// The kernel's stamps too, of every packet, kept.
+    /// Also kernel timestamps of every packet, recorded.
     Kernel,
 }
 
@@ -65,7 +65,7 @@ const fn sockperf(name: &'static str, wait: Wait, cores: (u8, u8)) -> Contestant
     Contestant { name, program: Program::Sockperf, wait, cores }
 }
 
-/// All of them, those that are compared next to each other.
+/// All contestants; those that are compared are neighbours.
 pub(super) const ALL: [Contestant; 12] = [
     dwell("dwell busy", Wait::Busy, TWO, Stamps::User),
     c("C busy", Wait::Busy, TWO, Stamps::User),
@@ -86,16 +86,16 @@ pub(super) const ALL: [Contestant; 12] = [
     sockperf("sockperf blocking, one core", Wait::Blocking, ONE),
 ];
 
-/// One measurement of one contestant, in nanoseconds.
+/// Results of one measurement, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 pub(super) struct RoundTrip {
-    /// The median.
+    /// Median.
     pub(super) p50: f64,
-    /// One in a hundred is longer.
+    /// 99th percentile.
     pub(super) p99: f64,
 }
 
-/// Where the contestants meet.
+/// Lab of the comparison.
 #[derive(Debug)]
 pub(super) struct Arena {
     lab: Lab,
@@ -105,7 +105,7 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// A lab with an unlimited link; `scratch` is a directory for what the contestants write.
+    /// Creates the arena in a lab with an unlimited link; contestants write to `scratch`.
     pub(super) fn new(lab: Lab, scratch: &Path) -> Result<Self> {
         let server = lab.address(Node::N2)?;
         let scratch = fs::canonicalize(scratch)
@@ -113,7 +113,7 @@ impl Arena {
         Ok(Self { lab, server, c_program: sibling("pingpong")?, scratch })
     }
 
-    /// Measures `count` round trips (sockperf: one second of them).
+    /// Measures `count` round trips (sockperf: one second).
     pub(super) fn measure(
         &self,
         contestant: &Contestant,
@@ -137,7 +137,7 @@ impl Arena {
         measured.with_context(|| contestant.name)
     }
 
-    /// Peak memory of `dwell ping` over `count` closed-loop cycles, in KiB.
+    /// Returns the peak memory of `dwell ping` over `count` closed-loop cycles, in KiB.
     pub(super) fn peak_memory_kib(&self, count: u64, interrupt: &Interrupt) -> Result<u64> {
         let contestant = &ALL[0];
         let (serve, ready) = self.server_of(contestant);
@@ -151,10 +151,10 @@ impl Arena {
         ensure!(finished.status.success(), "time dwell ping: {}", finished.status);
         server.stop()?;
         let text = fs::read_to_string(&report)?;
-        text.trim().parse().with_context(|| format!("'{}' is no size in KiB", text.trim()))
+        text.trim().parse().with_context(|| format!("'{}' is not a size in KiB", text.trim()))
     }
 
-    /// The server's command, and the words that say that it is ready.
+    /// Returns the server's command and its ready message.
     fn server_of(&self, contestant: &Contestant) -> (Command, &'static str) {
         let core = contestant.cores.1;
         let busy = contestant.wait == Wait::Busy;
@@ -213,7 +213,7 @@ impl Arena {
         }
     }
 
-    /// The arguments of `dwell` that make it ping.
+    /// Returns the arguments of `dwell ping`.
     fn dwell_ping(&self, contestant: &Contestant, count: u64) -> Vec<String> {
         let Program::Dwell { scheme, stamps } = contestant.program else {
             return Vec::new();
@@ -226,7 +226,7 @@ impl Arena {
         let core = contestant.cores.0.to_string();
         let mut words = vec!["ping", &url, "--closed-loop", "-c", &count, "--stamps", stamps];
         words.extend(["--cpu", &core, "-q", "--json"]);
-        // The size of a STAMP probe of dwell is 64 bytes by itself.
+        // The default size of dwell's STAMP probes is 64 bytes.
         words.extend(if scheme == "udp" { ["-s", SIZE].as_slice() } else { &[] });
         words.extend((contestant.wait == Wait::Busy).then_some("--busy-poll"));
         words.into_iter().map(str::to_owned).collect()

@@ -1,26 +1,26 @@
-//! What dwell has to reach, and whether it did: ratios and differences of medians over rounds.
+//! Goals for round trips and their verdicts: ratios and differences of medians over rounds.
 
 use serde::Serialize;
 
-/// A goal that compares two contestants by the median of their p50.
+/// A goal that compares the median p50 of two contestants.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Goal {
-    /// What is compared.
+    /// Description of the goal.
     pub(super) title: &'static str,
-    /// The contestant that must not be slower ...
+    /// The contestant that is judged.
     pub(super) of: &'static str,
-    /// ... than this one ...
+    /// The contestant it is compared with.
     pub(super) than: &'static str,
-    /// ... by more than this.
+    /// Maximum slowdown.
     pub(super) limit: Limit,
 }
 
-/// How much slower is still good.
+/// Maximum slowdown of a contestant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Limit {
-    /// At most this multiple.
+    /// Maximum ratio.
     Ratio(f64),
-    /// At most so many nanoseconds more.
+    /// Maximum difference in nanoseconds.
     Extra(f64),
 }
 
@@ -64,26 +64,26 @@ pub(super) const GOALS: [Goal; 6] = [
     },
 ];
 
-/// Peak memory of [`MEMORY_CYCLES`] closed-loop cycles stays below this many KiB (40 MB).
+/// Peak memory limit in KiB (40 MB) for [`MEMORY_CYCLES`] closed-loop cycles.
 pub(super) const MEMORY_LIMIT_KIB: u64 = 40_000_000 / 1024;
 /// See [`MEMORY_LIMIT_KIB`].
 pub(super) const MEMORY_CYCLES: u64 = 500_000;
 
-/// A goal, judged. Figures are nanoseconds, or KiB for memory.
+/// A judged goal. Figures are nanoseconds, or KiB for memory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Verdict {
     pub(super) goal: &'static str,
     pub(super) dwell: f64,
-    /// What it is compared with.
+    /// Figure of the other contestant.
     pub(super) other: Option<f64>,
-    /// Ratio or difference, as the goal states it.
+    /// Ratio or difference, as in the goal.
     pub(super) value: f64,
     pub(super) limit: f64,
     pub(super) unit: Unit,
     pub(super) reached: bool,
 }
 
-/// What `value` and `limit` of a [`Verdict`] are.
+/// Unit of `value` and `limit` of a [`Verdict`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Unit {
@@ -118,7 +118,7 @@ pub(super) fn judge_memory(kib: u64) -> Verdict {
     }
 }
 
-/// The middle of `values`; of an even number, the lower of the two.
+/// Returns the median; the lower of the two middle values for an even count.
 pub(super) fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,6 +1,6 @@
-//! Round trips of dwell beside sockperf and a minimal C program. All contestants run in every
-//! round, one after the other, so that whatever disturbs the machine disturbs all of them; the
-//! medians over rounds are compared, as ratios, because absolute times do not carry to another day.
+//! Round trips of dwell in comparison with sockperf and a minimal C program. All contestants run in
+//! every round, one after the other, so that disturbances affect all of them. Ratios of medians
+//! over rounds are compared, as absolute times differ from day to day.
 
 mod contestant;
 mod goals;
@@ -23,7 +23,7 @@ use goals::{GOALS, MEMORY_CYCLES, Unit, Verdict, judge_memory, median};
 #[derive(Debug, clap::Parser)]
 #[command(name = "rtt", version)]
 pub struct Args {
-    /// Rounds; each runs every contestant once
+    /// Number of rounds; each runs every contestant once
     #[arg(long, value_name = "N", default_value_t = 7,
           value_parser = clap::value_parser!(u64).range(1..=1_000))]
     rounds: u64,
@@ -34,18 +34,19 @@ pub struct Args {
     /// Print one JSON object instead of the tables
     #[arg(long)]
     json: bool,
-    /// Directory for what the contestants write
+    /// Directory for files of the contestants
     #[arg(long, value_name = "DIR", default_value = "results")]
     output: PathBuf,
 }
 
-/// Measures, prints and judges. Exit 3 names the goals that were missed.
+/// Measures, prints and judges. Exit code 3 if goals were missed.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let machine = Machine::read();
     check_machine(&machine)?;
     let interrupt = Interrupt::catch()?;
-    fs::create_dir_all(&args.output)
-        .with_context(|| format!("--output {}: cannot make it", args.output.display()))?;
+    fs::create_dir_all(&args.output).with_context(|| {
+        format!("--output {}: cannot create the directory", args.output.display())
+    })?;
     let arena = Arena::new(Lab::up()?, &args.output)?;
     let mut results = Results::new(machine, args);
     let outcome = results.fill(&arena, args, &interrupt);
@@ -72,7 +73,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 
 fn check_machine(machine: &Machine) -> Result<(), Failure> {
     if machine.cores < 2 {
-        return Err(Failure::unsupported("the comparison needs two cores, and this is one"));
+        return Err(Failure::unsupported("the comparison needs two cores; this machine has one"));
     }
     for program in ["sockperf", "taskset", "time"] {
         let mut version = Command::new(program);
@@ -84,7 +85,7 @@ fn check_machine(machine: &Machine) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What came out, round by round.
+/// Results, round by round.
 #[derive(Debug)]
 struct Results {
     machine: Machine,
@@ -106,14 +107,14 @@ impl Results {
                 let measured = arena.measure(contestant, args.count, interrupt)?;
                 self.rounds.entry(contestant.name).or_default().push(measured);
             }
-            // Nobody always comes first, or always after the same neighbour's heat.
+            // No contestant always comes first; the neighbours stay the same.
             order.rotate_left(1);
         }
         self.peak_memory_kib = Some(arena.peak_memory_kib(MEMORY_CYCLES, interrupt)?);
         Ok(())
     }
 
-    /// Median over rounds of one figure of a contestant.
+    /// Returns the median over rounds of one figure of a contestant.
     fn median(&self, name: &str, figure: impl Fn(&RoundTrip) -> f64) -> Option<f64> {
         median(&self.rounds.get(name)?.iter().map(figure).collect::<Vec<_>>())
     }

@@ -1,4 +1,4 @@
-//! sockperf's full log: a few lines of talk, a heading, a row per round trip.
+//! Parser for sockperf's full log: some messages, a heading, one row per round trip.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -8,10 +8,10 @@ use anyhow::{Context, Result, ensure};
 
 use super::contestant::RoundTrip;
 
-/// The heading; with `--full-rtt` the last column is the whole round trip, else half of it.
+/// The heading; with `--full-rtt` the last column is the full round trip, otherwise half of it.
 const HEADING: &str = "packet, txTime(sec), rxTime(sec), rtt(usec)";
 
-/// Median and p99 of the round trips in the log at `path`.
+/// Returns median and p99 of the round trips in the log at `path`.
 pub(super) fn read_log(path: &Path) -> Result<RoundTrip> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     parse(BufReader::new(file)).with_context(|| format!("in {}", path.display()))
@@ -34,12 +34,12 @@ fn parse(log: impl BufRead) -> Result<RoundTrip> {
         let micros = line.rsplit(',').next().and_then(|cell| cell.trim().parse::<f64>().ok());
         nanos.push(micros.with_context(|| format!("no round trip in '{line}'"))? * 1e3);
     }
-    ensure!(!nanos.is_empty(), "no round trip at all");
+    ensure!(!nanos.is_empty(), "the log has no round trips");
     nanos.sort_by(f64::total_cmp);
     Ok(RoundTrip { p50: nearest_rank(&nanos, 0.5), p99: nearest_rank(&nanos, 0.99) })
 }
 
-/// The smallest sample that at least a share `q` of them does not exceed, as dwell defines it.
+/// Nearest rank: the smallest sample that at least a share `q` of the samples does not exceed.
 fn nearest_rank(sorted: &[f64], q: f64) -> f64 {
     let rank = (sorted.len() as f64 * q).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]

@@ -1,5 +1,4 @@
-//! `dwell pace` and `dwell pace sink`, against each other over loopback, and command lines that cannot
-//! be carried out.
+//! `dwell pace` and `dwell pace sink` against each other over loopback, and invalid command lines.
 
 #[path = "lab/fixture.rs"]
 #[expect(dead_code, reason = "tests of labs use the rest")]
@@ -21,7 +20,7 @@ use fixture::{Running, TestLab, as_root, until};
 use serde_json::{Value, json as value};
 use support::{DWELL, Server, dwell, free_port, json, said};
 
-/// `dwell pace sink` on a free port; with its URL.
+/// Starts `dwell pace sink` on a free port; returns it with its URL.
 fn sink() -> (Server, String) {
     let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
     let mut command = Command::new(DWELL);
@@ -44,7 +43,7 @@ fn samples(path: &str) -> Vec<Sample> {
         }
     })
     .unwrap();
-    assert_eq!(end.totals.unwrap().samples, samples.len() as u64, "the segment is whole");
+    assert_eq!(end.totals.unwrap().samples, samples.len() as u64, "the segment is complete");
     samples
 }
 
@@ -59,16 +58,20 @@ fn trains_leave_on_time_by_the_kernels_stamps_and_nobody_has_to_listen() {
         assert_eq!(found["stamps"]["tx"], "kernel-sw");
         assert_eq!(values["trains"], value!(6.0));
         assert_eq!(values["packets"], value!(300));
-        // Of those for which a busy machine leaves no time, none does.
+        // A busy machine may leave no time to prepare packets.
         let ahead = found["parameters"]["ahead_packets"].as_u64().unwrap();
-        assert_eq!(ahead > 150, engine != "sleep", "{engine}: {ahead} of 300 lay ready");
+        assert_eq!(
+            ahead > 150,
+            engine != "sleep",
+            "{engine}: {ahead} of 300 packets were prepared"
+        );
         assert_eq!(metrics["gap_ns"]["count"], value!(6 * 49));
         assert_eq!(found["trains"].as_array().unwrap().len(), 6);
-        // Whoever sleeps is late by what waking takes; nobody is ever early.
+        // A sleeping sender is late by the wake-up time; no packet leaves early.
         let errors = &metrics["schedule_error_ns"];
         assert!(errors["min"].as_i64().unwrap() > 0, "{errors}");
         if engine == "sleep" {
-            // A host that others keep busy wakes most sleepers half a millisecond late, and not all.
+            // On a busy host most wake-ups are half a millisecond late, but not all.
             assert!(errors["min"].as_i64().unwrap() < 400_000, "{metrics:#}");
         } else {
             assert!(
@@ -76,8 +79,8 @@ fn trains_leave_on_time_by_the_kernels_stamps_and_nobody_has_to_listen() {
                 "{engine}: {metrics:#}"
             );
         }
-        // Gaps are right, as far as most of them go; what holds up the machine for milliseconds moves the
-        // rest of a train, which takes 23 ms.
+        // Most gaps are right; a stall of milliseconds shifts the rest of a train, which takes 23
+        // ms.
         let rate = values["rate_bps"].as_f64().unwrap();
         assert!(rate < 1.1e7, "{engine}: {rate}");
         let least = if engine == "sleep" { 0.3 } else { 0.9 };
@@ -87,7 +90,7 @@ fn trains_leave_on_time_by_the_kernels_stamps_and_nobody_has_to_listen() {
         }
         assert!(values["icmp_errors"].as_u64().unwrap() > 0, "{values}");
         let said = found["trust"]["warnings"].to_string();
-        assert!(said.contains("for departures that is no matter"), "{said}");
+        assert!(said.contains("departures are valid"), "{said}");
     }
 }
 
@@ -109,13 +112,13 @@ fn what_a_sink_stamps_stands_for_departures_where_there_are_no_others() {
     }
     let printed = server.stop();
     let saw = json(&printed);
-    // Both runs, and a train to warm up in each.
+    // Both runs, each with one warm-up train.
     assert_eq!(saw["values"]["packets"], value!(2 * 250), "{saw:#}");
     assert_eq!(saw["values"]["clock_steps"], value!(0), "{saw:#}");
     let samples = samples(file);
     assert_eq!(samples.len(), 200);
     assert!(samples.iter().all(|sample| sample.state == State::Received));
-    // Neighbours by number are of one train.
+    // Neighbouring numbers belong to one train.
     let ids: Vec<_> = samples.iter().map(|sample| sample.id).collect();
     let expected: Vec<u64> =
         (0..4).flat_map(|train| (0..50).map(move |n| train * 51 + n)).collect();
@@ -139,8 +142,8 @@ fn what_comes_to_a_sink_that_nobody_asked_is_not_refused_and_not_kept() {
     }
     let saw = json(&server.stop());
     let count = |name: &str| saw["values"][name].as_u64().unwrap();
-    // Five trains of 50 a run, one of them to warm up, each led by three packets. When the second sender has gone,
-    // the sink may see that a moment after the third has begun.
+    // Five trains of 50 packets per run, one for warm-up, each with three lead-in packets. The sink
+    // may notice the end of the second sender only after the third has started.
     let read = count("packets") + count("lead_packets");
     assert_eq!((read + count("unread_packets"), count("overflowed_packets")), (3 * 265, 0));
     assert_eq!(count("packets") - count("unasked_packets"), 250, "{saw:#}");
@@ -152,14 +155,14 @@ fn a_sink_asks_whether_a_silent_sender_is_still_there() {
     let (server, url) = sink();
     let address = url.strip_prefix("udp://").unwrap();
     let sender = TcpStream::connect(address).unwrap();
-    // Its own kernel would say that it has left; that it vanished, nobody would.
+    // A closed connection is reported by the sender's kernel, a vanished machine is not.
     let asked = || {
         let port = address.rsplit_once(':').unwrap().1;
         let mut ss = Command::new("ss");
         let output = ss.args(["-Htno", "sport", "=", &format!(":{port}")]).output().unwrap();
         String::from_utf8(output.stdout).unwrap().contains("timer:(keepalive,")
     };
-    until("the sink's kernel asks", asked);
+    until("the sink's kernel uses keep-alive", asked);
     drop(sender);
     server.stop();
 }
@@ -171,7 +174,7 @@ fn a_sink_that_leaves_takes_nothing_with_it() {
     let leaving = std::thread::spawn(move || {
         let (mut sender, _) = far.accept().unwrap();
         let mut asked = BufReader::new(sender.try_clone().unwrap()).lines();
-        // It says who it is, and is gone when it is asked.
+        // The sink greets and is gone when asked for timestamps.
         assert!(asked.next().unwrap().unwrap().starts_with("dwell-pace/1 "));
         sender.write_all(b"dwell-pace/1 - kernel-sw\n").unwrap();
         assert_eq!(asked.next().unwrap().unwrap(), "stamps");
@@ -183,11 +186,11 @@ fn a_sink_that_leaves_takes_nothing_with_it() {
     assert!(said(&output).contains("the far end is gone"), "{}", said(&output));
     let found = json(&output);
     assert_eq!(found["metrics"]["gap_ns"]["count"], value!(3 * 49), "{found:#}");
-    assert_eq!(found["packets"], Value::Null, "nobody knows what arrived");
+    assert_eq!(found["packets"], Value::Null, "arrivals are unknown");
 }
 
-/// The sink of another machine, whose clock is stepped back by years within the second of three trains of
-/// 50 packets.
+/// Acts as the sink of another machine whose clock is stepped back by years within the second of
+/// three trains of 50 packets.
 fn stepped_sink(far: &TcpListener) {
     let stamp = |number: u64, at: u64| [number.to_be_bytes(), at.to_be_bytes()].concat();
     let at = |id: u64| 120_000 * id + if id < 51 + 20 { 1 << 60 } else { 1 << 50 };
@@ -223,7 +226,7 @@ fn a_train_during_which_the_sinks_clock_was_stepped_is_discarded_and_counted() {
     assert_eq!((&gaps["count"], &gaps["max"]), (&value!(2 * 49), &value!(120_000)), "{found:#}");
     let said = found["trust"]["warnings"].to_string();
     assert!(said.contains("a clock was stepped: 1 trains are discarded"), "{said}");
-    // Of departures that the kernel stamps here it is no matter, and nothing was overtaken either way.
+    // Kernel timestamps of this machine are unaffected, and no packet was overtaken either way.
     let own = send(&[]);
     assert_eq!(own["metrics"]["gap_ns"]["count"], value!(3 * 49), "{own:#}");
     for packets in [&found["packets"], &own["packets"]] {
@@ -252,7 +255,7 @@ fn packets_lead_trains_whose_gaps_are_short_and_are_counted_nowhere() {
         let [leads, sent] = [&found["parameters"]["leads_per_train"], &found["values"]["packets"]];
         assert_eq!((leads, sent), (&value!(3), &value!(6)), "{found:#}");
         assert_eq!(found["metrics"]["gap_ns"]["count"], value!(4));
-        // 32 ms apart.
+        // Gaps of 32 ms.
         let found = of("50kbit/s");
         assert_eq!(came(), [0, 1, 2, 4, 5, 6], "{engine}");
         assert_eq!(found["parameters"]["leads_per_train"], value!(0));
@@ -271,14 +274,18 @@ fn pairs_say_which_capacity_their_gap_measures() {
     let values = &found["values"];
     let smallest = values["min_gap_ns"].as_f64().unwrap();
     let capacity = values["capacity_bps"].as_f64().unwrap();
-    // The frame is what was named, so it is what a rate counts.
+    // The rate counts the size option used, here the frame.
     assert!((capacity * smallest / (1_514.0 * 8e9) - 1.0).abs() < 1e-9, "{values}");
     assert_eq!(found["metrics"]["gap_ns"]["count"], value!(25), "{found:#}");
-    // The first packets are late or not; the second ones have the gap.
+    // Only first packets count as late; second packets have the gap.
     let errors = &found["metrics"]["schedule_error_ns"];
     assert_eq!(errors["count"], value!(25), "{found:#}");
     assert!(errors["min"].as_i64().unwrap() > 0, "{errors}");
-    assert_eq!(found["parameters"]["late_ns"], value!(1e6), "until the next pair");
+    assert_eq!(
+        found["parameters"]["late_ns"],
+        value!(1e6),
+        "the default is the interval between pairs"
+    );
     let missed = values["missed_deadlines"].as_f64().unwrap();
     assert_eq!(missed > 0.0, errors["max"].as_i64().unwrap() > 1_000_000, "{errors} {missed}");
 }
@@ -298,7 +305,7 @@ fn a_stop_while_engines_are_measured_says_that_none_was_chosen() {
     let far = UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("udp://{}", far.local_addr().unwrap());
     let mut command = Command::new(DWELL);
-    // A gap is a second: nothing is chosen soon.
+    // A gap is one second, so choosing takes long.
     command.args(["pace", &url, "--rate", "1kbit/s", "--size", "125B", "--json", "-q"]);
     let server = Server::ready(command, "", 0);
     far.recv(&mut [0; 125]).unwrap();
@@ -319,7 +326,7 @@ fn beside_a_sink_what_was_sent_to_choose_is_not_what_arrived() {
     let packets = &found["packets"];
     assert_eq!((&packets["sent"], &packets["received"]), (&value!(150), &value!(150)));
     assert_eq!(packets["reordered"], value!(0));
-    // No engine is without stamps here that works over loopback.
+    // All engines that work over loopback have timestamps of their own.
     assert!(!found["engine"].as_str().unwrap().contains("by the sink's stamps"), "{found:#}");
     let user = ["--rate", "50Mbit/s", "--size", "576B", "--repeat", "3", "--sink", "--stamps"];
     let found = pace(&url, &[&user[..], &["user"]].concat());
@@ -377,7 +384,7 @@ fn threshold_decides_the_exit_code_of_pace() {
     assert_eq!(code, Some(5), "{said}");
     assert!(said.contains("no probe of 147") && said.contains("299 or more"), "{said}");
     let (code, said) = exit("loss > 1%");
-    assert_eq!(code, Some(5), "nothing counts arrivals: {said}");
+    assert_eq!(code, Some(5), "arrivals are not counted: {said}");
     let (code, said) = exit("rtt.p99 > 1ms");
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("known are gap, gap_error"), "{said}");
@@ -392,11 +399,11 @@ fn stamps_of_the_program_decide_no_threshold() {
         let output = dwell(&[&["pace", &url], &train[..], &more].concat());
         let said = said(&output);
         assert_eq!(output.status.code(), Some(5), "{condition}: {said}");
-        assert!(said.contains("cannot tell: departures are the program's own"), "{said}");
+        assert!(said.contains("cannot tell: departures are user timestamps"), "{said}");
     }
 }
 
-/// A sink that received the first 5 packets of each of three trains of 50, and lost the others.
+/// Acts as a sink that received the first 5 packets of each of three trains of 50.
 fn losing_sink(far: &TcpListener) {
     let ids = (0..3).flat_map(|train| (0..5).map(move |n| 51 * train + n));
     let stamps = ids.flat_map(|id: u64| [id, 120_000 * id + (1 << 60)].map(u64::to_be_bytes));
@@ -426,7 +433,7 @@ fn gaps_of_lost_packets_are_beyond_limits_by_a_sinks_stamps() {
     let (code, said) = judge(&["--stamps", "user"]);
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("among the late and lost probes"), "{said}");
-    // This machine stamped the lost packets too.
+    // This machine timestamped the lost packets too.
     let (code, said) = judge(&[]);
     assert_eq!(code, Some(0), "{said}");
 }
@@ -437,12 +444,11 @@ fn a_rate_that_no_engine_reaches_is_missed_and_the_most_that_was_reached_is_told
     let found = pace(&url, &["--rate", "1000Gbit/s", "--size", "1500B", "--engine", "sendmmsg"]);
     let reached = found["values"]["rate_bps"].as_f64().unwrap();
     let said = found["trust"]["warnings"].to_string();
-    let (_, told) = said.split_once("the rate was missed: 1000 Gbit/s asked, ").expect(&said);
-    let (told, rest) = told.split_once(" reached").unwrap();
-    assert!(rest.starts_with(", and no more is to be had"), "{said}");
+    let (_, told) = said.split_once("the rate was missed: 1000 Gbit/s requested, ").expect(&said);
+    let (told, _) = told.split_once(" reached").unwrap();
     let told: BitRate = told.parse().unwrap();
     assert!((told.0 as f64 / reached - 1.0).abs() < 0.01, "{said} {reached}");
-    // Gaps that vary have a rate of their own in every train.
+    // With varying gaps every train has its own rate.
     let directory = tempfile::tempdir().unwrap();
     let gaps = directory.path().join("gaps");
     fs::write(&gaps, "10\n20\n30\n".repeat(20)).unwrap();
@@ -462,7 +468,7 @@ fn pairs_that_could_not_follow_one_another_as_planned_are_told() {
         pace(&url, &pairs)["trust"]["warnings"].to_string()
     };
     assert!(said("20us").contains("apart on average, not 20us"), "{}", said("20us"));
-    // So long takes none, even of a machine that was elsewhere for some of them.
+    // No pair takes that long, even with stalls.
     assert!(!said("40ms").contains("apart on average"));
 }
 
@@ -486,9 +492,12 @@ fn a_limit_that_an_engine_goes_past_is_named_and_one_that_it_meets_is_kept() {
     assert_eq!((exit(&["--bypass"]), exit(&[])), (Some(5), Some(0)));
     let said = |found: &Value| found["trust"]["warnings"].to_string();
     assert_eq!(bypassing["parameters"]["limit_unseen"], true);
-    assert!(said(&bypassing).contains("tbf on the way out limits what leaves"), "{bypassing:#}");
+    assert!(
+        said(&bypassing).contains("tbf limits the rate of the outgoing interface"),
+        "{bypassing:#}"
+    );
     assert_eq!(meeting["parameters"]["limit_unseen"], false);
-    assert!(said(&meeting).contains("the rate was missed: 50 Mbit/s asked"), "{meeting:#}");
+    assert!(said(&meeting).contains("the rate was missed: 50 Mbit/s requested"), "{meeting:#}");
     let rate = meeting["values"]["rate_bps"].as_f64().unwrap();
     assert!(rate < 10.5e6, "{rate}");
 }
@@ -523,13 +532,13 @@ fn a_train_that_is_stopped_keeps_what_had_left() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("pace.segment");
     let mut command = Command::new(DWELL);
-    // More than a day of it.
+    // The train takes more than a day.
     command.args(["pace", &url, "--rate", "10kbit/s", "--size", "100B", "--repeat", "1"]);
     command.args(["--count", "1000000", "--engine", "sleep-spin", "--json", "-q", "--samples"]);
     command.arg(&file);
     let server = Server::ready(command, "departures from", 1);
     let mut packet = [0; 100];
-    // The first of those that count, and two more.
+    // Waits for the first three counted packets.
     let is_counted = |packet: &[u8]| Mark::parse(packet).unwrap().seq < 1 << 63;
     for _ in 0..3 {
         while far.recv(&mut packet).map(|len| !is_counted(&packet[..len])).unwrap() {}
@@ -538,7 +547,7 @@ fn a_train_that_is_stopped_keeps_what_had_left() {
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     let found = json(&output);
     let sent = found["values"]["packets"].as_u64().unwrap();
-    // At once, but for what holds the machine up.
+    // It stops at once, except for stalls.
     assert!((3..30).contains(&sent), "{found:#}");
     assert_eq!(found["metrics"]["gap_ns"]["count"].as_u64(), Some(sent - 1));
     assert_eq!(samples(file.to_str().unwrap()).len() as u64, sent);

@@ -1,5 +1,4 @@
-//! In-band telemetry of `dwell relay` from outside: what comes back in a packet is what the relays
-//! kept of it.
+//! In-band telemetry of `dwell relay`: the slots of a packet agree with the relays' own passages.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,17 +19,17 @@ use support::{DWELL, Server, dwell, free_port, json, said};
 const HOST: &str = "127.0.0.5";
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
-/// Longer than anything here takes; a hang is a failure, not a wait.
+/// Exceeds the time of any step, so that a hang fails the test.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A relay that runs, where it listens, and where its passages go.
+/// A running relay with its address and its samples file.
 struct Relay {
     server: Server,
     listen: String,
     samples: PathBuf,
 }
 
-/// What it said at its end: passages there and back by id, and how many slots it filled.
+/// Result of a relay: passages by id for each direction, and the number of filled slots.
 struct Said {
     ways: [BTreeMap<u64, Passage>; 2],
     filled: u64,
@@ -55,7 +54,7 @@ impl Relay {
         let mut file = fs::File::open(&self.samples).unwrap();
         segment::read(&mut file, &mut |record| {
             if let Record::Passage(passage) = record {
-                // One client: the flow there is 0, the flow back 1.
+                // With one client, flow 0 is forward and flow 1 backward.
                 ways[passage.flow as usize].insert(passage.id, *passage);
             }
         })
@@ -70,7 +69,7 @@ fn socket() -> UdpSocket {
     socket
 }
 
-/// A STAMP packet with empty slots, behind them `signed` bytes of an HMAC TLV.
+/// Builds a STAMP packet with empty slots, followed by an HMAC TLV if `signed`.
 fn packet(seq: u32, slots: usize, signed: bool) -> Vec<u8> {
     let base = Mode::Unauthenticated.base();
     let tag = if signed { tlv::HEADER + 16 } else { 0 };
@@ -97,8 +96,8 @@ fn receive(socket: &UdpSocket) -> Vec<u8> {
     buffer
 }
 
-/// How long after the slot's `tx_app` the packet's own one was: the clock is read before the slot is
-/// written, and once more before the call. Where the relay enciphers, that lies between as well.
+/// Returns the time from the slot's `tx_app` to the passage's: the clock is read before the slot is
+/// written and again before the send call. If the relay encrypts, that lies in between.
 fn later(passage: &Passage, slot: &Slot) -> i64 {
     passage.stamps.get(Point::TxApp).unwrap().as_nanos() - i64::try_from(slot.tx_app).unwrap()
 }
@@ -145,7 +144,7 @@ fn slots_say_what_the_relays_own_passages_say_of_the_same_packet() {
                 let nanos = |point| passage.stamps.get(point).map(|at| at.as_nanos() as u64);
                 assert_eq!(Some(slot.rx_app), nanos(Point::RxApp));
                 assert_eq!(slot.rx_kernel, nanos(Point::RxKernel));
-                assert!(slot.tx_app - slot.rx_app >= 50_000, "the hold lies between: {slot:?}");
+                assert!(slot.tx_app - slot.rx_app >= 50_000, "the hold is in between: {slot:?}");
                 let later = later(passage, slot);
                 assert!(later >= 0, "{slot:?} {passage:?}");
                 differences.push(later);
@@ -153,11 +152,11 @@ fn slots_say_what_the_relays_own_passages_say_of_the_same_packet() {
             differences.sort_unstable();
             let decile = differences[differences.len() / 10];
             println!(
-                "{engine} {:?} place {place}: {decile} ns before the passage's own tx_app",
+                "{engine} {:?} place {place}: {decile} ns before the passage's tx_app",
                 modes[0]
             );
-            // Packets are interrupted between the two clock reads, on a busy machine many. A slot that was
-            // filled before the hold is 50 us away.
+            // Packets are interrupted between the two clock readings, often on a busy machine. A
+            // slot filled before the hold would be 50 us off.
             assert!(decile < 40_000, "{engine} {modes:?} {place}: {differences:?}");
         }
     }

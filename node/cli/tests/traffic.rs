@@ -1,5 +1,5 @@
-//! `dwell load traffic` and `dwell load sink`, against each other and against the real iperf, over
-//! loopback.
+//! `dwell load traffic` and `dwell load sink` against each other and against the original iperf,
+//! over loopback.
 
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod support;
@@ -18,7 +18,7 @@ use dwell_record::segment::{self, FlowEntry, Record};
 use serde_json::Value;
 use support::{DWELL, Server, dwell, free_port, json, said, signal};
 
-/// A file that is gone when its test ends.
+/// A file that is removed at the end of its test.
 struct TemporaryFile(PathBuf);
 
 impl TemporaryFile {
@@ -37,7 +37,7 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// The flows and passages of a whole segment.
+/// Reads the flows and passages of a complete segment.
 fn passages(path: &str) -> (Vec<FlowEntry>, Vec<Passage>) {
     let (mut flows, mut passages) = (Vec::new(), Vec::new());
     let mut file = fs::File::open(path).unwrap();
@@ -47,11 +47,11 @@ fn passages(path: &str) -> (Vec<FlowEntry>, Vec<Passage>) {
         Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
     })
     .unwrap();
-    assert_eq!(end.totals.unwrap().samples, passages.len() as u64, "the segment is whole");
+    assert_eq!(end.totals.unwrap().samples, passages.len() as u64, "the segment is complete");
     (flows, passages)
 }
 
-/// `dwell load sink` on a free port; with its URL.
+/// Starts `dwell load sink` on a free port; returns it with its URL.
 fn sink(more: &[&str]) -> (Server, String) {
     let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
     let mut command = Command::new(DWELL);
@@ -59,7 +59,7 @@ fn sink(more: &[&str]) -> (Server, String) {
     (Server::ready(command, "listening on", 1), url)
 }
 
-/// A relay of `mode` in front of `to`, with its URL.
+/// Starts a relay of `mode` in front of `to`; returns it with its URL.
 fn relay(to: &str, mode: &[&str]) -> (Server, String) {
     let listen = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
     let mut relay = Command::new(DWELL);
@@ -68,7 +68,7 @@ fn relay(to: &str, mode: &[&str]) -> (Server, String) {
     (Server::ready(relay, "relaying", 1), listen)
 }
 
-/// The figures that an iperf server prints: jitter in ms, lost, total.
+/// Parses the figures of an iperf server: jitter in ms, lost, total.
 fn printed(text: &str) -> Vec<(f64, u64, u64)> {
     let row = |line: &str| {
         let (before, after) = line.split_once(" ms ")?;
@@ -87,7 +87,7 @@ fn has_iperf(test: &str) -> bool {
     found
 }
 
-/// A real server on a free port of loopback, ready; ended by its own drop.
+/// An iperf server on a free loopback port; stopped on drop.
 struct Iperf {
     child: Child,
     port: u16,
@@ -106,13 +106,13 @@ impl Iperf {
         let bound = format!(":{port:04X} ");
         let since = Instant::now();
         while !fs::read_to_string("/proc/self/net/udp").unwrap().contains(&bound) {
-            assert!(since.elapsed() < Duration::from_secs(10), "iperf listens");
-            assert!(child.try_wait().unwrap().is_none(), "iperf runs");
+            assert!(since.elapsed() < Duration::from_secs(10), "iperf starts to listen");
+            assert!(child.try_wait().unwrap().is_none(), "iperf keeps running");
         }
         Self { child, port }
     }
 
-    /// Ends it; what it printed.
+    /// Stops the server; returns its output.
     fn stop(mut self) -> String {
         signal(&self.child, Signal::Terminate);
         let mut text = String::new();
@@ -142,10 +142,10 @@ fn both_ends_tell_of_every_packet_and_their_stamps_lie_in_packet_order() {
     }
     assert_eq!(sent["values"]["server_packets"], 300);
     assert_eq!(sent["values"]["server_payload_bytes"], 300 * 400);
-    // Who hears none for a while asks again.
+    // The client repeats a FIN if the report takes long.
     assert!(received["values"]["iperf_reports"].as_u64() >= Some(2), "{received}");
-    assert_eq!(received["metrics"]["one_way_forward_ns"]["count"], 298, "loopback is one clock");
-    // A busy machine sends several late and then together, but none before its time.
+    assert_eq!(received["metrics"]["one_way_forward_ns"]["count"], 298, "loopback uses one clock");
+    // A busy machine sends packets late and then together, but none early.
     assert!(sent["metrics"]["schedule_error_ns"]["min"].as_i64().unwrap() >= 0, "{sent}");
     let (left_flows, left) = passages(left.path());
     let (came_flows, came) = passages(came.path());
@@ -155,7 +155,7 @@ fn both_ends_tell_of_every_packet_and_their_stamps_lie_in_packet_order() {
         all.into_iter().map(|passage| ((ends(flow(passage.flow)), passage.id), passage)).collect()
     };
     let (left, came) = (join(&left_flows, left), join(&came_flows, came));
-    // The ends of both flows are no passages: they may be sent several times.
+    // FINs are not passages: they may be sent several times.
     assert_eq!((left.len(), came.len()), (298, 298));
     let mut without = BTreeMap::new();
     for ((key, tx), (other, rx)) in left.iter().zip(&came) {
@@ -174,11 +174,15 @@ fn both_ends_tell_of_every_packet_and_their_stamps_lie_in_packet_order() {
         assert!(all.is_sorted(), "{key:?}: {tx:?} {rx:?}");
         without.insert(at(tx, Point::TxApp).unwrap(), all.len() < 5);
     }
-    // The kernel switches its stamps on a moment after the first socket asked: the first ones lack.
+    // The kernel enables timestamps a moment after the first request, so the first packets lack
+    // them.
     let without: Vec<bool> = without.into_values().collect();
     let all = without.iter().rposition(|without| *without).map_or(0, |last| last + 1);
-    assert!(without[..all].iter().all(|without| *without), "stamps lack amid others: {without:?}");
-    assert!(all < 149, "stamps of the first {all} of 298 lack");
+    assert!(
+        without[..all].iter().all(|without| *without),
+        "only the first packets may lack timestamps: {without:?}"
+    );
+    assert!(all < 149, "the first {all} of 298 packets lack timestamps");
 }
 
 #[test]
@@ -190,7 +194,7 @@ fn the_real_server_counts_our_traffic_as_we_do() {
     for (size, relayed) in
         [("1000B", false), ("100B", false), ("60B", false), ("20B", false), ("1000B", true)]
     {
-        // Room for all of them, should it be held up.
+        // A buffer for all packets, in case the server is stalled.
         let server = Iperf::serve(&["-w", "208K"]);
         let url = format!("udp://127.0.0.1:{}", server.port);
         let relay = relayed.then(|| relay(&url, &["translate"]));
@@ -202,13 +206,16 @@ fn the_real_server_counts_our_traffic_as_we_do() {
         assert_eq!((lost, total), (0, 80), "{size}: {text}");
         let value = |name: &str| result["values"][name].as_f64().unwrap();
         assert_eq!((value("server_lost"), value("server_packets")), (0.0, 80.0), "{size}");
-        // It prints and reports whole microseconds.
+        // iperf prints and reports whole microseconds.
         assert!((value("server_jitter_ns") / 1e6 - jitter).abs() <= 0.001_001, "{size}: {text}");
         assert_eq!(result["packets"]["received"], 80);
         assert!(!text.contains("out-of-order"), "{size}: {text}");
         let passed =
             relay.map(|(relay, _)| json(&relay.stop())["values"]["relayed_forward"].clone());
-        assert!(passed.is_none_or(|passed| passed.as_u64() >= Some(80)), "through the relay");
+        assert!(
+            passed.is_none_or(|passed| passed.as_u64() >= Some(80)),
+            "traffic passed through the relay"
+        );
     }
 }
 
@@ -255,7 +262,7 @@ fn nobody_is_sent_more_than_came_from_there() {
     let mut fin = [0; 20];
     dwell_wire::iperf2::Datagram { id: -1, sec: 1_795_258_609, usec: 5 }.emit(&mut fin);
     let mut answer = [0; 256];
-    // Seven of them are more than 128 bytes; before the seventh there is no answer.
+    // Seven of them exceed 128 bytes, the size of a report; before the seventh there is no reply.
     for _ in 0..6 {
         socket.send(&fin).unwrap();
     }
@@ -274,7 +281,8 @@ fn an_end_that_is_said_again_with_the_next_number_is_no_other_packet() {
     let (sink, url) = sink(&[]);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(url.strip_prefix("udp://").unwrap()).unwrap();
-    // As iperf 2.1.8 does that hears no report for a while: at the time of the first, with other numbers.
+    // Like iperf 2.1.8 without a report: repeated with the time of the first and increasing
+    // numbers.
     for id in [1, 2, -3, -4, -5, -6] {
         let mut packet = [0; 200];
         dwell_wire::iperf2::Datagram { id, sec: 1_795_258_609, usec: 5 }.emit(&mut packet);
@@ -288,7 +296,7 @@ fn an_end_that_is_said_again_with_the_next_number_is_no_other_packet() {
     }
     let result = json(&sink.stop());
     assert_eq!(result["packets"]["received"], 3, "{result}");
-    assert_eq!(result["values"]["packets"], 6, "what came in all");
+    assert_eq!(result["values"]["packets"], 6, "all packets");
 }
 
 #[test]
@@ -301,7 +309,7 @@ fn a_flow_that_begins_again_from_the_same_port_is_another_flow() {
         dwell_wire::iperf2::Datagram { id, sec: 1_795_258_609, usec: 5 }.emit(&mut packet);
         socket.send(&packet).unwrap();
         if id < 0 {
-            // It has taken all before.
+            // The report shows that the sink has read everything before.
             assert_eq!(socket.recv(&mut [0; 256]).unwrap(), 128);
         }
     }
@@ -311,7 +319,7 @@ fn a_flow_that_begins_again_from_the_same_port_is_another_flow() {
     assert_eq!((&packets["received"], &packets["duplicate"]), (&7.into(), &0.into()), "{result}");
 }
 
-/// Sends these ids of iperf's from one port, each at its second; ends of flows are waited for.
+/// Sends packets with these iperf ids and times from one port; waits for the report after a FIN.
 fn send_iperf(socket: &UdpSocket, packets: &[(i64, u32)]) {
     let mut packet = [0; 200];
     for &(id, sec) in packets {
@@ -331,7 +339,8 @@ fn a_flow_whose_first_packet_was_lost_is_not_taken_for_the_one_before_it_from_th
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let t = 1_795_258_609;
     send_iperf(&socket, &[(1, t), (2, t + 1), (3, t + 2), (-4, t + 3)]);
-    // One of the first flow that was overtaken by its end, then the second flow without its first.
+    // A packet of the first flow that arrives after its FIN, then the second flow without its first
+    // packet.
     send_iperf(&socket, &[(2, t + 1), (2, t + 5), (3, t + 6), (-4, t + 7)]);
     let result = json(&sink.stop());
     assert_eq!(result["values"]["flows"], 2, "{result}");
@@ -360,7 +369,7 @@ fn what_finds_no_room_at_the_sink_is_told_apart_from_what_the_network_lost() {
     };
     (1..=20_000).for_each(&mut send);
     pause("-CONT");
-    // The report comes when there was room for the end of the flow.
+    // The report arrives once the receive buffer had room for the FIN.
     let ended = (0..100).any(|_| {
         send(-20_001);
         socket.recv(&mut [0; 256]).is_ok()
@@ -371,7 +380,7 @@ fn what_finds_no_room_at_the_sink_is_told_apart_from_what_the_network_lost() {
     assert!(count("overflowed") > 1_000, "{result}");
     assert_eq!(count("packets") + count("overflowed"), sent, "{result}");
     assert!(count("lost") <= count("overflowed") && count("lost") > 1_000, "{result}");
-    assert!(result["trust"]["warnings"].to_string().contains("no room"), "{result}");
+    assert!(result["trust"]["warnings"].to_string().contains("buffer was full"), "{result}");
 }
 
 #[test]
@@ -391,7 +400,7 @@ fn behind_a_relay_that_enciphers_all_but_12_bytes_every_packet_has_its_id() {
         ids
     };
     assert_eq!(ids(came.path()), ids(left.path()));
-    assert_eq!(ids(came.path()).len(), 99, "all but the end of the flow");
+    assert_eq!(ids(came.path()).len(), 99, "all but the FIN");
 }
 
 #[test]
@@ -403,7 +412,7 @@ fn every_packet_of_a_run_has_the_same_random_series_and_its_seed_repeats_it() {
         let traffic =
             ["load", "traffic", &url, "--rate", "1000pps", "--count", "3", "--seed", seed];
         let output = dwell(&[&traffic[..], &["--size", "300B", "--json"]].concat());
-        assert_eq!(json(&output)["packets"], Value::Null, "nobody says what came");
+        assert_eq!(json(&output)["packets"], Value::Null, "arrivals are unknown");
         let mut buffer = [0; 2_000];
         (0..3)
             .map(|_| socket.recv(&mut buffer).map(|len| buffer[..len].to_vec()).unwrap())
@@ -414,7 +423,7 @@ fn every_packet_of_a_run_has_the_same_random_series_and_its_seed_repeats_it() {
     assert!(first.iter().all(|packet| packet[16..] == first[0][16..]));
     assert_ne!(first[0][16..], other[0][16..]);
     let different: std::collections::BTreeSet<u8> = first[0][16..].iter().copied().collect();
-    assert!(different.len() > 100, "random bytes");
+    assert!(different.len() > 100, "the payload is random");
 }
 
 #[test]
@@ -476,7 +485,7 @@ fn a_sink_that_is_stopped_before_it_could_read_still_counts_what_had_come() {
     for _ in 0..COUNT {
         sender.send_to(&[0; 100], url.strip_prefix("udp://").unwrap()).unwrap();
     }
-    // It finds the stop as soon as it may go on.
+    // The stop takes effect as soon as the process continues.
     kill("-INT");
     kill("-CONT");
     let mut printed = String::new();
@@ -497,7 +506,7 @@ fn stopped_traffic_still_ends_its_flow() {
     assert_eq!(sent["values"]["server_packets"], sent["values"]["packets"]);
 }
 
-/// `dwell load sink` for TCP on a free port; with its URL.
+/// Starts `dwell load sink` for TCP on a free port; returns it with its URL.
 fn tcp_sink(more: &[&str]) -> (Server, String) {
     // No connection leaves from this address, so none takes the port that was found free.
     let host = "127.0.0.2";
@@ -519,7 +528,7 @@ fn tcp_load_and_sink_agree_on_bytes_and_rate() {
     assert!(sent["values"]["min_rtt_ns"].as_u64().unwrap() > 0, "{sent:#}");
     let of_flows = sent["parameters"]["flow_payload_bytes"].as_array().unwrap();
     assert_eq!(of_flows.iter().map(|bytes| bytes.as_u64().unwrap()).sum::<u64>(), 20_000_000);
-    // Writes of 100 kB at 8 Mbit/s: ten in a second.
+    // Writes of 100 kB at 8 Mbit/s: ten per second.
     let paced = ["--rate", "8Mbps", "--size", "100kB", "--count", "10", "--json"];
     let paced = json(&dwell(&[&["load", "traffic", &url], &paced[..]].concat()));
     assert_eq!(paced["values"]["payload_bytes"], 1_000_000, "{paced:#}");
@@ -541,7 +550,7 @@ fn interrupted_tcp_load_prints_what_was_sent() {
     let mut load = Command::new(DWELL);
     load.args(["load", "traffic", &url, "--rate", "80Mbit/s", "--json"]);
     let load = Server::ready(load, "sending to", 1);
-    // The sink's side of the connection has received something.
+    // The connection to the sink exists.
     let received = || {
         let port = url.rsplit(':').next().unwrap().parse::<u16>().unwrap();
         let table = fs::read_to_string("/proc/self/net/tcp").unwrap();
@@ -549,11 +558,11 @@ fn interrupted_tcp_load_prints_what_was_sent() {
     };
     let since = Instant::now();
     while !received() {
-        assert!(since.elapsed() < Duration::from_secs(10), "it is connected");
+        assert!(since.elapsed() < Duration::from_secs(10), "the load connects");
     }
     std::thread::sleep(Duration::from_millis(300));
     let output = load.stop();
-    assert_eq!(output.status.code(), Some(0), "a load without an end is stopped like this");
+    assert_eq!(output.status.code(), Some(0), "a load without a limit ends by a stop");
     assert!(json(&output)["values"]["payload_bytes"].as_u64().unwrap() > 0);
     let text = String::from_utf8(sink.stop().stdout).unwrap();
     assert!(text.contains("tcp payload rate") && text.contains("Mbit/s"), "{text}");

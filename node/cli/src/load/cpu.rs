@@ -1,4 +1,4 @@
-//! `dwell load cpu`: a duty-cycle burner per CPU.
+//! `dwell load cpu`: keeps CPUs busy for a share of the time, with one thread per CPU.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,11 +17,11 @@ use crate::Failure;
 /// Arguments of `load cpu`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Share of each CPU to burn, above 0% and up to 100%
+    /// Share of each CPU to use, above 0% and up to 100%
     #[arg(long, value_name = "PERCENT", default_value = "100%")]
     level: Ratio,
 
-    /// Burn this CPU; may be given again [default: one burner per CPU]
+    /// CPU to load; repeatable [default: all allowed CPUs]
     #[arg(long, value_name = "N")]
     cpu: Vec<usize>,
 
@@ -35,28 +35,28 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// What these arguments ask for.
+    /// Returns the job that these arguments describe.
     pub(super) fn job(&self) -> CpuJob {
         CpuJob { level: self.level, cpus: self.cpu.clone(), duration: self.duration }
     }
 }
 
-/// Burns until stopped, or for as long as the job says.
+/// Loads the CPUs until stopped or until the duration is over.
 pub(crate) fn burn(
     job: &CpuJob,
     stop: &AtomicBool,
     talk: &mut dyn FnMut(&str),
 ) -> Result<Summary, Failure> {
     if job.level == Ratio::ZERO {
-        return Err(Failure::usage("invalid value 0% for --level: burn 1% to 100%"));
+        return Err(Failure::usage("invalid value 0% for --level: give 1% to 100%"));
     }
     if job.duration.is_some_and(|time| time <= Nanos::ZERO) {
-        return Err(Failure::usage("invalid value 0s for --duration: burn for some time, like 2s"));
+        return Err(Failure::usage("invalid value 0s for --duration: give a time like 2s"));
     }
     job.cpus.iter().try_for_each(|cpu| crate::place::check_cpu(*cpu))?;
     let mut cpus = if job.cpus.is_empty() { cpu::allowed() } else { job.cpus.clone() };
     cpus.sort_unstable();
-    // Two burners on one CPU would share its time.
+    // Two threads on one CPU would share its time.
     cpus.dedup();
     talk(&format!("burning {} of CPU {cpus:?}", job.level));
     let start = monotonic();
@@ -65,7 +65,10 @@ pub(crate) fn burn(
             .iter()
             .map(|cpu| scope.spawn(|| burn_one(*cpu, job.level, job.duration, stop)))
             .collect();
-        threads.into_iter().map(|thread| thread.join().expect("no burner panics")).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a burner thread does not panic"))
+            .collect()
     });
     let mean = burnt.iter().sum::<f64>() / burnt.len() as f64;
     let mut warnings = Vec::new();
@@ -99,9 +102,10 @@ pub(crate) fn burn(
     Ok(put.summary())
 }
 
-/// Burns until stopped; returns the share of wall time that was really burnt.
+/// Loads one CPU until the end; returns the share of wall time actually used.
 fn burn_one(cpu: usize, level: Ratio, duration: Option<Nanos>, stop: &AtomicBool) -> f64 {
-    // The CPU was checked; if it has gone since, the burner floats, and its share is still true.
+    // The CPU was checked; if it went offline since, the thread runs elsewhere and its share is
+    // valid.
     let _ = cpu::pin(cpu);
     let start = monotonic();
     let first = cpu::thread_time();

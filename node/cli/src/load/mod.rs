@@ -1,4 +1,4 @@
-//! `dwell load`: puts load on this node or on the network, and says what was really put.
+//! `dwell load`: generates load on this node or the network and reports the load achieved.
 
 mod bulk;
 mod cpu;
@@ -32,11 +32,11 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Load {
-    /// Burn CPU time at a level
+    /// Keep CPUs busy for a share of the time
     Cpu(cpu::Args),
-    /// Send UDP traffic at a rate, or fill TCP connections
+    /// Send UDP traffic at a rate, or bulk data over TCP
     Traffic(traffic::Args),
-    /// Receive and count the traffic
+    /// Receive and count traffic
     Sink(sink::Args),
 }
 
@@ -52,7 +52,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         }
         Load::Traffic(args) => {
             let loaded = match args.job()? {
-                // Judged before any file is made.
+                // Validate the job before creating any file.
                 Job::Traffic(job) => {
                     traffic::check(&job)?;
                     send(&job, file(args.samples.clone())?, &stop, talk)?
@@ -64,7 +64,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
             };
             (loaded, args.json, args.has_an_end())
         }
-        // A server is stopped when its work is done.
+        // A sink is meant to be stopped.
         Load::Sink(args) => {
             let job = args.job();
             sink::check(&job)?;
@@ -81,7 +81,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     if let Some(failure) = failure {
         return Err(failure);
     }
-    // A load without an end of its own is stopped when it is not needed any more.
+    // A load without a limit is meant to be stopped.
     let cut_short = has_an_end && stop.load(Ordering::Relaxed);
     Ok(if cut_short { Exit::Interrupted } else { Exit::Measured })
 }
@@ -93,11 +93,11 @@ pub(crate) use sink::sink;
 use traffic::Job;
 pub(crate) use traffic::send;
 
-/// What came of a load.
+/// Result of a load.
 pub(crate) struct Loaded {
     /// The result.
     pub(crate) summary: Summary,
-    /// Samples could not be written; what was counted until then stands.
+    /// Samples could not be written; the counters are still valid.
     pub(crate) failure: Option<Failure>,
 }
 
@@ -107,7 +107,7 @@ impl From<Summary> for Loaded {
     }
 }
 
-/// What a summary of a load is made of.
+/// Parts of a load's summary.
 #[derive(Default)]
 struct Put<'a> {
     target: String,
@@ -141,18 +141,18 @@ impl Put<'_> {
     }
 }
 
-/// Stamps that some packets have and others lack, as warnings.
+/// Warns about timestamps that are missing for some packets.
 fn missing_stamps(parts: &Parts) -> impl Iterator<Item = String> {
     Point::ALL.into_iter().filter_map(|point| {
         let missing = parts.missing(point).filter(|missing| *missing > 0)?;
-        Some(format!("packets whose {} stamp did not come: {missing}", point.name()))
+        Some(format!("packets without {} timestamp: {missing}", point.name()))
     })
 }
 
-/// Values that are printed even when they are zero.
+/// Values printed even if zero.
 const ALWAYS: [&str; 3] = ["packets", "payload_bytes", "tcp_payload_bytes"];
 
-/// Connections of a sink that are printed one by one.
+/// Maximum number of connections printed individually.
 const MAX_CONNECTION_ROWS: usize = 16;
 
 /// Prints the result as text.
@@ -170,7 +170,7 @@ fn print(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
     summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
 }
 
-/// Prints a row per TCP connection of a sink, up to [`MAX_CONNECTION_ROWS`].
+/// Prints one row per TCP connection of a sink, up to [`MAX_CONNECTION_ROWS`].
 fn print_connections(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
     let list = |name: &str| match summary.parameters.get(name) {
         Some(Value::Array(list)) => list.as_slice(),
@@ -190,18 +190,18 @@ fn print_connections(out: &mut impl Write, summary: &Summary) -> io::Result<()> 
     Ok(())
 }
 
-/// The addresses of a `udp://` URL.
+/// Resolves a `udp://` URL.
 pub(crate) fn udp_addresses(url: &str) -> Result<Vec<SocketAddr>, Failure> {
     addresses(url, &[Scheme::Udp]).map(|(_, addresses)| addresses)
 }
 
-/// The scheme and the addresses of a URL whose scheme is one of `allowed`.
+/// Resolves a URL whose scheme is one of `allowed`; returns scheme and addresses.
 fn addresses(url: &str, allowed: &[Scheme]) -> Result<(Scheme, Vec<SocketAddr>), Failure> {
     let target = Target::with_scheme(url)
         .map_err(|error| Failure::usage(format!("invalid target: {error}")))?;
     if !allowed.contains(&target.scheme) {
         let names: Vec<_> = allowed.iter().map(|scheme| format!("{}://", scheme.name())).collect();
-        return Err(Failure::usage(format!("'{url}': traffic is {} only", names.join(" or "))));
+        return Err(Failure::usage(format!("'{url}': only {} is supported", names.join(" or "))));
     }
     let addresses = (target.host.as_str(), target.port).to_socket_addrs().map_err(|error| {
         Failure::usage(format!("cannot resolve '{}': {error}; give an address", target.host))

@@ -11,7 +11,7 @@ use dwell_units::{BitRate, Bytes, Nanos};
 use crate::ping::StampChoice;
 use crate::{Failure, PlaceArgs};
 
-/// Of a file of gaps no more is read: those of 10 million packets, a line each.
+/// Maximum size of a file of gaps: 10 million packets, one per line.
 const MOST_TEXT: u64 = 256 << 20;
 
 /// Arguments of `pace`.
@@ -19,27 +19,28 @@ const MOST_TEXT: u64 = 256 << 20;
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-A rate counts the bytes of the size as it was named: --size 200B at 10Mbit/s are IP packets every 160 us. All \
+A rate counts the bytes of the size option used: --size 200B at 10Mbit/s sends an IP packet every 160 us. All \
 three sizes are printed.\n\
---fail-if knows min, mean, median, p50, p90, p95, p99, p99.9, max and stddev of gap_error (when no metric is \
-named), gap, schedule_error and first_schedule_error; with --sink also loss.\n\
-Exit codes: 0 measured, 1 a runtime failure, 2 usage, 3 a --fail-if condition holds, 4 not supported or no \
-privilege here, 5 a --fail-if condition cannot be decided (3 wins), 130 interrupted (what was measured is \
+--fail-if accepts min, mean, median, p50, p90, p95, p99, p99.9, max and stddev of gap_error (the default \
+metric), gap, schedule_error and first_schedule_error; with --sink also loss.\n\
+Exit codes: 0 measured, 1 runtime failure, 2 usage, 3 a --fail-if condition holds, 4 not supported here or \
+not permitted, 5 a --fail-if condition cannot be decided (3 takes precedence), 130 interrupted (partial results are \
 printed)."
 )]
 pub struct Args {
     #[command(subcommand)]
     pub(super) far: Option<Far>,
 
-    /// Target: udp://HOST:PORT; no program has to listen there [default: a port of this machine's loopback,
-    /// which measures the program and the kernel without a network card]
+    /// Target: udp://HOST:PORT; no program needs to listen there [default: a port on loopback,
+    /// which measures program and kernel without a network card]
     pub(super) url: Option<String>,
 
-    /// When packets leave
+    /// Pattern of departures
     #[arg(long, value_enum, default_value_t = PatternChoice::Train)]
     pattern: PatternChoice,
 
-    /// Replay the gaps of this file in place of a pattern: one a line, like 12.5us, or nanoseconds
+    /// Replay the gaps in this file instead of a pattern: one per line, like 12.5us, or in
+    /// nanoseconds
     #[arg(
         long,
         value_name = "FILE",
@@ -47,40 +48,40 @@ pub struct Args {
     )]
     from: Option<PathBuf>,
 
-    /// Size of the IP packet [default: 1500B, or what the way takes in one piece if that is less]
+    /// Size of the IP packet [default: 1500B, or the path MTU if that is less]
     #[arg(long, value_name = "BYTES")]
     size: Option<Bytes>,
 
-    /// Size of the UDP payload instead
+    /// Size of the UDP payload, instead of --size
     #[arg(long, value_name = "BYTES", conflicts_with = "size")]
     payload_size: Option<Bytes>,
 
-    /// Size of the Ethernet frame without its check sequence instead
+    /// Size of the Ethernet frame without its check sequence, instead of --size
     #[arg(long, value_name = "BYTES", conflicts_with_all = ["size", "payload_size"])]
     frame_size: Option<Bytes>,
 
-    /// Pairs to send
+    /// Number of pairs
     #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
     pairs: u32,
 
-    /// From one pair to the next
+    /// Interval between pairs
     #[arg(long, value_name = "TIME", default_value = "1ms")]
     gap: Nanos,
 
-    /// Rate of a train's packets, like 10Mbit/s
+    /// Rate within a train, like 10Mbit/s
     #[arg(long, value_name = "RATE")]
     rate: Option<BitRate>,
 
-    /// Packets of a train
+    /// Packets per train
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(2..))]
     count: u32,
 
-    /// Trains to send
+    /// Number of trains
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
 
-    /// From the last packet of a train to the first of the next, at least: up to as much is added at random
-    /// [default: 10ms, or a gap if that is longer]
+    /// Minimum pause between trains; a random part of up to the same length is added [default:
+    /// 10ms, or a gap if that is longer]
     #[arg(long, value_name = "TIME")]
     pause: Option<Nanos>,
 
@@ -88,35 +89,36 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// What sends the packets: auto measures all that work here and takes the most punctual
+    /// Sending engine; auto measures all that work here and takes the most accurate
     #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = engine)]
     engine: PaceEngine,
 
-    /// Go past the queueing discipline, and past a rate limit there: needs --engine packet-ring
+    /// Bypass the queueing discipline and its rate limit; needs --engine packet-ring
     #[arg(long)]
     bypass: bool,
 
-    /// gso: switch off segmentation offload of the outgoing interface while packets are sent, and on again
+    /// With gso: switch off segmentation offload of the outgoing interface while sending
     #[arg(long)]
     switch_offloads: bool,
 
-    /// A packet that leaves later than this after it was due has missed its deadline [default: a gap]
+    /// Deadline: a packet that leaves later than this after its due time misses it [default: a gap]
     #[arg(long, value_name = "TIME")]
     late: Option<Nanos>,
 
-    /// Trains to send first, not counted
+    /// Trains to send before measuring
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1_000))]
     warm_up: u32,
 
-    /// `dwell pace sink` listens at the URL: take its stamps where there are none here, and say what was lost
+    /// Use `dwell pace sink` at the URL: its timestamps where this machine has none, and its loss
+    /// count
     #[arg(long)]
     sink: bool,
 
-    /// Which stamps to use
+    /// Timestamps to use
     #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
     stamps: StampChoice,
 
-    /// Where and how the timing loop runs.
+    /// CPU and scheduling of the timing loop.
     #[command(flatten)]
     place: PlaceArgs,
 
@@ -128,7 +130,7 @@ pub struct Args {
     #[arg(short = '6')]
     pub(super) ipv6: bool,
 
-    /// Write every stamp of every packet to this file, for `dwell import`
+    /// Write all timestamps of every packet to this file, for `dwell import`
     #[arg(long, value_name = "FILE")]
     pub(super) samples: Option<PathBuf>,
 
@@ -136,34 +138,34 @@ pub struct Args {
     #[arg(long)]
     pub(super) json: bool,
 
-    /// Exit with 3 if this holds, with 5 if it cannot be decided, like 'gap_error.p95 > 50us'; may be
-    /// given again
+    /// Exit with 3 if this condition holds, with 5 if it cannot be decided, like 'gap_error.p95 >
+    /// 50us'; repeatable
     #[arg(long, value_name = "CONDITION", action = clap::ArgAction::Append)]
     pub(super) fail_if: Vec<String>,
 
-    /// No progress, only the result
+    /// Print only the result, no progress
     #[arg(short = 'q', long)]
     pub(super) quiet: bool,
 
-    /// Print the four variability figures j and the comparison of engines as well
+    /// Also print the four variability figures j and the comparison of engines
     #[arg(short = 'v', long)]
     pub(super) verbose: bool,
 }
 
-/// The far end.
+/// The far end of `dwell pace`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Far {
-    /// Stamp the packets that arrive, for whoever sends them with --sink
+    /// Timestamp arriving packets for senders that use --sink
     Sink(SinkArgs),
 }
 
 /// Arguments of `pace sink`.
 #[derive(Debug, clap::Args)]
 pub(super) struct SinkArgs {
-    /// Where to listen, by UDP and TCP: udp://ADDRESS:PORT
+    /// Address to listen on, over UDP and TCP: udp://ADDRESS:PORT
     url: String,
 
-    /// Where and how the thread runs.
+    /// CPU and scheduling of the thread.
     #[command(flatten)]
     place: PlaceArgs,
 
@@ -172,14 +174,14 @@ pub(super) struct SinkArgs {
     pub(super) json: bool,
 }
 
-/// When packets leave.
+/// Pattern of departures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum PatternChoice {
-    /// Two packets back to back, and again
+    /// Two packets back to back, repeatedly
     Pair,
     /// Packets at a constant rate
     Train,
-    /// Packets as by a Poisson process
+    /// Packets of a Poisson process
     Poisson,
 }
 
@@ -192,7 +194,7 @@ fn engine(text: &str) -> Result<PaceEngine, String> {
 }
 
 impl Args {
-    /// What these arguments ask for.
+    /// Returns the job that these arguments describe.
     pub(super) fn job(&self) -> Result<PaceJob, Failure> {
         let rate = || {
             self.rate.ok_or_else(|| {
@@ -243,7 +245,7 @@ impl Args {
 }
 
 impl SinkArgs {
-    /// What these arguments ask for.
+    /// Returns the job that these arguments describe.
     pub(super) fn job(&self) -> PaceSinkJob {
         PaceSinkJob { url: self.url.clone(), place: self.place.into() }
     }

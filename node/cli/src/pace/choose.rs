@@ -1,5 +1,5 @@
-//! The best engine that works here, by measuring all of them: short trains of the pattern, to the same
-//! peer, uncounted. They take turns, so that a slow moment of the machine hits all of them.
+//! Choice of the best engine that works here, by measuring all of them with short trains of the
+//! pattern to the same peer. Engines take turns, so that a disturbance hits all of them.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,28 +24,29 @@ use super::plan::{Plan, longest, train_time};
 use super::recorder::Source;
 use crate::Failure;
 
-/// No engine beats another by fewer turns than that: of three, it takes chance little to win all.
+/// Minimum number of common turns for a comparison: one of three engines easily wins three turns by
+/// chance.
 const TELLING: usize = 4;
 
-/// Every engine has at least so many turns, and more while all of it stays below [`BUDGET`].
+/// Minimum turns per engine; more up to [`MOST_ROUNDS`] while all turns stay below [`BUDGET`].
 const LEAST_ROUNDS: usize = 4;
 const MOST_ROUNDS: usize = 15;
 
-/// See [`LEAST_ROUNDS`].
+/// Time budget of all turns.
 const BUDGET: Nanos = Nanos::from_millis(1_500);
 
-/// Packets of a turn's train: enough for a 95th percentile of its gaps, and no more than take this
-/// time, but some gaps.
+/// Packets in a train of one turn, enough for a 95th percentile of its gaps. Slow patterns use
+/// fewer, as many as fit into [`LONGEST`] but at least [`LEAST_PACKETS`].
 const PACKETS: usize = 22;
 const LEAST_PACKETS: usize = 4;
 const LONGEST: Nanos = Nanos::from_millis(50);
 
-/// Pairs of a turn, and the most that is waited from one to the next.
+/// Pairs per turn, and the maximum interval between them.
 const PAIRS: u32 = 8;
 const PAIR_GAP: Nanos = Nanos::from_millis(10);
 
-/// The engine that is taken of those that no other beats: what asks less of the machine and is told of by
-/// stamps that are nearer.
+/// Order of preference among unbeaten engines: lower demands on the machine and timestamps nearer
+/// to the wire first.
 const PREFERENCE: [PaceEngine; 8] = [
     PaceEngine::SleepSpin,
     PaceEngine::Spin,
@@ -57,41 +58,41 @@ const PREFERENCE: [PaceEngine; 8] = [
     PaceEngine::Xsk,
 ];
 
-/// Where no train takes longer, spinning comes first: a processor that slept has lost what a packet's way needs,
-/// which a few short trains do not always tell.
+/// Spinning is preferred for trains up to this length: a CPU that slept has lost the caches of the
+/// send path, which short trains do not always show.
 const SPUN: Nanos = Nanos::from_secs(1);
 
-/// An engine is better than another in a turn if its figure is smaller by more than this share and so many
-/// nanoseconds, and it is better if it is so in more than so many of the turns that they have had one after
-/// the other: of so few packets, nearer ones are in an order by chance. It beats the other if it is better by
-/// the median or by the 95th percentile, and the other is not by the other one: the percentile of a short train is
-/// the second largest error, in which what else the machine does hides how an engine paces.
+/// An engine is better than another in a turn if its figure is smaller by more than SHARE and NEAR
+/// nanoseconds. It beats the other if it is better in more than MOSTLY of their common turns, by
+/// the median or by the 95th percentile, and the other is not better by the other figure. Closer
+/// figures of so few packets are chance. The percentile of a short train is its second largest
+/// error, which other load on the machine may dominate.
 const SHARE: f64 = 0.1;
 const NEAR: f64 = 50.0;
 const MOSTLY: f64 = 0.75;
 
-/// An engine that can be used.
+/// A usable engine.
 pub(super) struct Opened {
-    /// `auto`, if a stop came before one was chosen.
+    /// `auto` if stopped before an engine was chosen.
     pub(super) engine: PaceEngine,
-    /// Why this one, where the program chose.
+    /// Reason for an automatic choice.
     pub(super) why: Option<String>,
     pub(super) sender: Box<dyn TrainSender>,
 }
 
 type Senders = Vec<Box<dyn TrainSender>>;
 
-/// What one engine sent in one turn.
+/// Result of one engine's turn.
 struct Turn {
-    /// Which of those that were opened.
+    /// Index of the engine.
     engine: usize,
-    /// The number that its first packet carries.
+    /// Number of the first packet.
     first: u64,
     train: Train,
 }
 
-/// Measures every engine whose departures are stamped, here or by the sink; the naive one is for
-/// comparison only. `progress` hears how many turns of how many are done.
+/// Measures every engine whose departures are timestamped here or by the sink; the plain `sleep`
+/// engine only serves comparison. `progress` gets the turns done and the total.
 pub(super) fn best(
     job: &PaceJob,
     plan: &Plan,
@@ -108,18 +109,18 @@ pub(super) fn best(
     let mut engines = Vec::new();
     let mut senders = Vec::new();
     let mut left_out = Vec::new();
-    // Where one has no stamps but the sink's, all are compared by those.
+    // If any engine has only the sink's timestamps, all are compared by those.
     let mut sink = None;
     let preference = preference(train_time(&plan.departures) <= SPUN);
     for engine in preference {
         let name = engine.name();
-        // All are open at the same time: for trains as short as those.
+        // All engines are open at the same time, so they are opened for short trains.
         let longest = longest(&departures) + leads;
         let opened = engines::open(engine, job, plan, flow, longest).map_err(|why| why.to_string());
         let source = opened.and_then(|sender| {
             let rung = far.as_ref().map(|far| far.rung);
             match super::source(job, sender.stamping(), rung) {
-                Ok(Source::User) | Err(_) => Err("its departures are stamped nowhere".to_owned()),
+                Ok(Source::User) | Err(_) => Err("its departures have no timestamps".to_owned()),
                 Ok(source) => Ok((source, sender)),
             }
         });
@@ -135,7 +136,7 @@ pub(super) fn best(
     let (turns, mut senders) =
         take_turns(job, plan, senders, (&departures, leads), stop, progress)?;
     if stop.load(Ordering::Relaxed) && !senders.is_empty() {
-        let why = Some("stopped while engines were measured: none was chosen".to_owned());
+        let why = Some("stopped while measuring engines: none was chosen".to_owned());
         return Ok(Opened { engine: PaceEngine::Auto, why, sender: senders.swap_remove(0) });
     }
     let arrivals = match far.filter(|_| sink.is_some()) {
@@ -160,48 +161,48 @@ pub(super) fn best(
                 });
                 figures.push((*engine, errors));
             }
-            None => said.push(format!("{name}: most of its packets had no stamps")),
+            None => said.push(format!("{name}: most of its packets had no timestamps")),
         }
     }
     said.extend(left_out);
     let said = said.join(", ");
-    // Nothing else can have what one of them holds, and the chosen one has to be made for whole trains.
+    // Engines may exclude each other, and the chosen one must be opened for whole trains.
     drop(senders);
     let open = |engine| {
         engines::open(engine, job, plan, flow, plan.longest())
             .map_err(|why| Failure::unsupported(format!("no engine works here: {why}")))
     };
     let Some(engine) = chosen(&figures, &preference) else {
-        // Nothing can be compared without stamps.
+        // Without timestamps nothing can be compared.
         let sender = open(PaceEngine::SleepSpin)?;
-        let why = format!("no engine's departures are stamped: {said}");
+        let why = format!("no engine has timestamps of departures: {said}");
         return Ok(Opened { engine: PaceEngine::SleepSpin, why: Some(why), sender });
     };
     let what = match plan.is_pairs() {
         true => "median gap",
-        false => "lower quartiles of its trains' median and p95 of gap errors",
+        false => "lower quartiles of the trains' median and p95 gap errors",
     };
     let by = if sink.is_some() { ", by the sink's stamps" } else { "" };
     let why = format!(
-        "the first by preference that no other beats, by {:.0} % and {NEAR} ns, in more than {:.0} % of their \
-         turns; {what}{by}: {said}",
+        "the first in order of preference that no other engine beats by {:.0} % and {NEAR} ns in more than \
+         {:.0} % of their turns; {what}{by}: {said}",
         SHARE * 100.0,
         MOSTLY * 100.0
     );
     Ok(Opened { engine, why: Some(why), sender: open(engine)? })
 }
 
-/// What a turn tells of its engine, in nanoseconds.
+/// Figures of a turn, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Figure {
     /// The median of a train's |gap - scheduled gap|, or a pair's gap.
     middle: f64,
-    /// Their 95th percentile, the largest where they are too few, or a pair's gap.
+    /// Their 95th percentile (the maximum if there are too few), or a pair's gap.
     tail: f64,
 }
 
-/// An engine's figure of those of its trains or pairs. Of trains the lower quartiles: what else the machine
-/// does can only add to gap errors, and of so few trains a busy machine would spoil half.
+/// Summarises the turns of an engine. Trains use lower quartiles: other load only adds to gap
+/// errors, and on a busy machine it would spoil half of so few trains.
 fn figure_of(turns: &[Figure], pairs: bool) -> Option<Figure> {
     let of = |part: fn(&Figure) -> f64| {
         let mut sorted: Vec<f64> = turns.iter().map(part).collect();
@@ -214,10 +215,10 @@ fn figure_of(turns: &[Figure], pairs: bool) -> Option<Figure> {
     Some(Figure { middle: of(|turn| turn.middle)?, tail: of(|turn| turn.tail)? })
 }
 
-/// The figures of an engine's turns, in order.
+/// An engine with the figures of its turns, in order.
 type Figures = (PaceEngine, Vec<Option<Figure>>);
 
-/// See [`PREFERENCE`] and [`SPUN`].
+/// Returns [`PREFERENCE`], adapted to [`SPUN`].
 fn preference(spins: bool) -> [PaceEngine; 8] {
     let mut preference = PREFERENCE;
     if spins {
@@ -226,8 +227,8 @@ fn preference(spins: bool) -> [PaceEngine; 8] {
     preference
 }
 
-/// The first by preference that no other beats; of engines that all are beaten, the one with the best
-/// single turn.
+/// Returns the first engine by preference that no other beats; if all are beaten, the one with the
+/// best single turn.
 fn chosen(figures: &[Figures], preference: &[PaceEngine]) -> Option<PaceEngine> {
     let preferred =
         preference.iter().filter_map(|e| figures.iter().find(|(engine, _)| engine == e));
@@ -241,14 +242,14 @@ fn chosen(figures: &[Figures], preference: &[PaceEngine]) -> Option<PaceEngine> 
     unbeaten.or_else(any).map(|(engine, _)| *engine)
 }
 
-/// See [`SHARE`].
+/// Whether one engine beats another; see [`SHARE`].
 fn beats(own: &Figures, other: &Figures) -> bool {
     let [middle, tail]: [fn(&Figure) -> f64; 2] = [|turn| turn.middle, |turn| turn.tail];
     let over = |part, against| is_better(own, other, part) && !is_better(other, own, against);
     over(middle, tail) || over(tail, middle)
 }
 
-/// Whether one engine was better than another in most of the turns of which both have a figure.
+/// Whether one engine was better in most of the turns for which both have a figure.
 fn is_better((_, own): &Figures, (_, other): &Figures, part: fn(&Figure) -> f64) -> bool {
     let both: Vec<_> = own
         .iter()
@@ -259,7 +260,7 @@ fn is_better((_, own): &Figures, (_, other): &Figures, part: fn(&Figure) -> f64)
     both.len() >= TELLING && won as f64 > MOSTLY * both.len() as f64
 }
 
-/// The pattern with one train of fewer packets, or with fewer pairs.
+/// Shortens the pattern to one train of fewer packets, or to fewer pairs.
 fn short(pattern: &Pattern) -> Pattern {
     let fitting = |gap: f64| {
         let gaps = (LONGEST.0 as f64 / gap.max(1.0)) as usize;
@@ -287,8 +288,8 @@ fn short(pattern: &Pattern) -> Pattern {
     }
 }
 
-/// Lets every engine send in every round, on a thread of their own; each warms up before its first
-/// turn. What was sent until a stop stands.
+/// Lets every engine send once per round, on a separate thread, with a warm-up before its first
+/// turn. Turns completed before a stop are kept.
 fn take_turns(
     job: &PaceJob,
     plan: &Plan,
@@ -299,7 +300,8 @@ fn take_turns(
 ) -> Result<(Vec<Turn>, Senders), Failure> {
     let real_time = plan.place.real_time(train_time(departures) <= LONGEST_FIRST);
     let engines = senders.len();
-    // Apart, so that nobody takes the last packet of a turn for the one before the next.
+    // One number is left out, so that the last packet of a turn and the first of the next are not
+    // neighbours.
     let numbers = (departures.at().len() + departures.trains().len()) as u64;
     let (told, heard) = mpsc::channel();
     thread::scope(|scope| {
@@ -319,7 +321,7 @@ fn take_turns(
                     senders.push(driver.run());
                     let trains = trains.into_iter().filter(|train| train.number.is_some());
                     let turns = trains.map(|train| Turn { engine, first, train }).collect();
-                    // Nobody listens any more only where the other thread has failed.
+                    // Sending fails only if the receiving thread has failed.
                     let _ = told.send((turns, rounds * engines));
                 }
                 if round == 0 {
@@ -341,7 +343,7 @@ fn take_turns(
     })
 }
 
-/// What the sink saw of all turns.
+/// Returns the arrivals that the sink recorded for all turns.
 fn arrivals(far: &mut FarEnd, turns: &[Turn]) -> anyhow::Result<Arrivals> {
     let sent = turns.iter().flat_map(|turn| &turn.train.left);
     let expected = sent.filter(|left| left.app.is_some()).count();
@@ -349,7 +351,7 @@ fn arrivals(far: &mut FarEnd, turns: &[Turn]) -> anyhow::Result<Arrivals> {
 }
 
 impl Turn {
-    /// `None` where stamps do not tell.
+    /// Returns the figures of the turn; `None` without enough timestamps.
     fn figure(
         &self,
         plan: &Plan,
@@ -387,7 +389,7 @@ impl Turn {
 mod tests {
     use super::*;
 
-    /// A turn in which median and percentile are the same.
+    /// A turn with equal median and percentile.
     fn both(error: f64) -> Option<Figure> {
         Some(Figure { middle: error, tail: error })
     }
@@ -405,7 +407,7 @@ mod tests {
         assert_eq!(
             chosen(&[sleeping, spin.clone()], &PREFERENCE),
             Some(SleepSpin),
-            "each is better by one of them"
+            "each is better by one figure"
         );
         let same = of(SleepSpin, 100.0, [500.0; 4]);
         assert_eq!(chosen(&[same, spin], &preference(true)), Some(Spin));
@@ -418,7 +420,7 @@ mod tests {
             let some = |(engine, turns): &(_, [f64; 4])| (*engine, turns.map(both).to_vec());
             chosen(&figures.iter().map(some).collect::<Vec<_>>(), &PREFERENCE)
         };
-        // Better in three of four turns, and in all but by too little.
+        // Better in three of four turns, and in all turns but by too little.
         let by_chance = (Spin, [300.0, 300.0, 300.0, 900.0]);
         let by_little = (PacketRing, [410.0, 410.0, 410.0, 410.0]);
         let first = (SleepSpin, [500.0, 500.0, 500.0, 500.0]);
@@ -458,7 +460,7 @@ mod tests {
         let both = [of(PaceEngine::Spin, &spin), of(PaceEngine::PacketRing, &ring)];
         assert_eq!(chosen(&both, &PREFERENCE), Some(PaceEngine::PacketRing));
         let few = [of(PaceEngine::Spin, &spin[..3]), of(PaceEngine::PacketRing, &ring[..3])];
-        assert_eq!(chosen(&few, &PREFERENCE), Some(PaceEngine::Spin), "one turn is chance");
+        assert_eq!(chosen(&few, &PREFERENCE), Some(PaceEngine::Spin), "one turn is too few");
     }
 
     #[test]

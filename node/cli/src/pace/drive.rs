@@ -1,4 +1,4 @@
-//! The timing loop: sends train after train, and in the pauses takes what is known of the last one.
+//! Timing loop: sends train after train and collects timestamps during the pauses.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -10,35 +10,35 @@ use dwell_io::train::{Course, Departure, Numbers, TrainSender};
 use dwell_stats::departures::Sent;
 use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
 
-/// A train is prepared and waited for at least this long before its first packet is due.
+/// Minimum time to prepare a train before its first packet is due.
 const LEAD: Nanos = Nanos::from_micros(500);
 
-/// Stamps of a train are waited for this long, and so is the next train: what holds them up, such as
-/// a queue that drains slowly, would hold it up too.
+/// Time-out for the timestamps of a train, which delays the next train: what holds them up, such as
+/// a slow queue, would delay it too.
 const PATIENCE: Nanos = Nanos::from_millis(500);
 
-/// Packets that are not counted have numbers from here on.
+/// First number of packets that are not counted.
 pub(super) const WARM_UP: u64 = 1 << 63;
 
-/// A train that is sent to warm up is no longer than this.
+/// Maximum length of a warm-up train.
 const WARM_PACKETS: usize = 50;
 const WARM_TIME: Nanos = Nanos::from_millis(100);
 
-/// A train that has left.
+/// A train that was sent.
 pub(super) struct Train {
-    /// Which of the pattern's; `None`: it was to warm up.
+    /// Index in the pattern; `None` for warm-up.
     pub(super) number: Option<usize>,
-    /// When its first packet was due.
+    /// Due time of the first packet.
     pub(super) start: Instant<Monotonic>,
-    /// The clocks before the first packet.
+    /// Clock reading before the first packet.
     pub(super) bridge: Pairing,
-    /// A clock was stepped meanwhile.
+    /// Whether a clock was stepped while the train was sent.
     pub(super) stepped: bool,
-    /// Its packets, in the order in which they were due.
+    /// Its packets in order of their due times.
     pub(super) left: Vec<Departure>,
 }
 
-/// A train's instants after its first packet was due.
+/// Instants of a train, relative to the due time of its first packet.
 pub(super) struct OnSchedule {
     due: Vec<Nanos>,
     left: Vec<Option<Nanos>>,
@@ -52,8 +52,8 @@ impl OnSchedule {
 }
 
 impl Train {
-    /// The train as its figures are made of: what left of it, by a stamp of each packet, which is known
-    /// by its place in the train. `None` of a train that was to warm up.
+    /// Returns the departures relative to the schedule; `stamp` selects the timestamp of the packet
+    /// at this index. `None` for warm-up.
     pub(super) fn on_schedule(
         &self,
         departures: &Departures,
@@ -68,27 +68,27 @@ impl Train {
     }
 }
 
-/// See the module's documentation.
+/// Sends trains from one thread.
 pub(super) struct Driver<'a> {
     pub(super) sender: Box<dyn TrainSender>,
     pub(super) departures: &'a Departures,
-    /// Each train is led by so many.
+    /// Number of lead-in packets before each train.
     pub(super) leads: usize,
-    /// The number that its first packet carries.
+    /// Number of the first packet.
     pub(super) first: u64,
     pub(super) warm_up: u32,
     pub(super) stop: &'a AtomicBool,
     pub(super) told: mpsc::Sender<Train>,
 }
 
-/// The number that the first packet of a train carries: between trains one is left out, so that
-/// packets of neighbouring numbers are of one train.
+/// Returns the number of a train's first packet. One number is left out between trains, so that
+/// neighbouring numbers belong to one train.
 pub(super) fn first_id(departures: &Departures, train: usize) -> u64 {
     (departures.trains()[train].start + train) as u64
 }
 
 impl Driver<'_> {
-    /// Sends until all is sent, or a stop between two trains.
+    /// Sends until done, or until a stop between two trains.
     pub(super) fn run(mut self) -> Box<dyn TrainSender> {
         pacer::measure();
         let trains = self.departures.trains();
@@ -99,7 +99,7 @@ impl Driver<'_> {
                 return self.sender;
             }
         }
-        // Absolute within a train; what holds one train up moves those that follow.
+        // Times are absolute within a train; a delayed train shifts the following ones.
         let mut base = monotonic();
         for (number, packets) in trains.iter().enumerate() {
             let planned = base + self.departures.at()[packets.start];
@@ -112,8 +112,8 @@ impl Driver<'_> {
         self.sender
     }
 
-    /// Sends one train, at `planned` or as soon after as it is prepared; returns when its first packet
-    /// was due, unless there was a stop before.
+    /// Sends one train at `planned` or as soon as it is prepared; returns the due time of its first
+    /// packet, or `None` if stopped before.
     fn send(
         &mut self,
         number: Option<usize>,
@@ -147,14 +147,14 @@ impl Driver<'_> {
         }
         self.sender.send(Course::new(&due, self.stop).led_by(leads.len()), &mut left);
         if self.stop.load(Ordering::Relaxed) {
-            // Of a train that was cut short, what had left is a train.
+            // A train that was cut short consists of the packets sent.
             let sent = left.iter().rposition(|left| left.app.is_some()).map_or(0, |last| last + 1);
             left.truncate(sent);
         }
         self.sender.collect(&mut left, PATIENCE);
         left.drain(..leads.len().min(left.len()));
         let stepped = bridge.step_until(&clock::pair()).is_some();
-        // Nobody listens any more where the recorder has failed.
+        // Sending fails only if the recorder has failed.
         self.told.send(Train { number, start, bridge, stepped, left }).is_ok().then_some(start)
     }
 }

@@ -1,4 +1,4 @@
-//! The engines that send trains: each opened where it works here, and the reason where it does not.
+//! Opens the engines that send trains, or returns why one is unavailable.
 
 use dwell_io::pacer::Manner;
 use dwell_io::port::{PortOptions, StampRequest};
@@ -12,11 +12,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::plan::Plan;
 
-/// What fills payloads is the same series in every run.
+/// Seed of the payload, the same in every run.
 const FILL: u64 = 1;
 
-/// Opens an engine for trains of up to so many packets, with those that lead them, of the flow of this
-/// number; or says why it cannot be used.
+/// Opens an engine for the flow of this number and for trains of up to `longest` packets, lead-in
+/// included.
 pub(super) fn open(
     engine: PaceEngine,
     job: &PaceJob,
@@ -27,7 +27,7 @@ pub(super) fn open(
     let mut fill = vec![0; plan.size.payload().0 as usize];
     Xoshiro256PlusPlus::seed_from_u64(FILL).fill_bytes(&mut fill);
     let mut payloads = Payloads::new(flow, fill.len(), fill);
-    // So that building a train takes no memory later.
+    // Building a train allocates nothing later.
     payloads.prepare(Numbers::new(0, longest));
     let stamps = match job.stamps {
         Stamps::User => StampRequest::User,

@@ -1,11 +1,11 @@
-//! What sender and sink say to each other, over TCP on the sink's port, while no train is under way.
+//! Protocol between sender and sink, over TCP on the sink's port while no train is being sent.
 //!
-//! The sender: `dwell-pace/1 FLOW`, a line. The sink: `dwell-pace/1 BOOT-ID RUNG`, a line, and from then on
-//! it keeps the stamps of that flow's packets, which are of that rung; or `dwell-pace/1 refused WHY`, a line,
-//! and the end. The sender, as often as it likes:
-//! `stamps`, a line. The sink: their number, a line, then number and time (nanoseconds since 1970) of each
-//! packet, big-endian, in the order in which they came. [`STEPPED`] in place of a packet, with the time 0, says
-//! that the sink's clock may have been stepped between the stamps of the packet before and the one after.
+//! The sender starts with the line `dwell-pace/1 FLOW`. The sink answers with the line
+//! `dwell-pace/1 BOOT-ID RUNG` and keeps timestamps of that flow, of that rung; or with
+//! `dwell-pace/1 refused WHY` and closes. The sender may then send the line `stamps` any number of
+//! times. The sink answers with a line that holds the number of entries, then number and time
+//! (nanoseconds since 1970) of each packet, big-endian, in order of arrival. An entry [`STEPPED`]
+//! with time 0 means that the sink's clock may have been stepped between the packets around it.
 
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read, Write};
@@ -19,63 +19,63 @@ use dwell_io::clock::monotonic;
 use dwell_io::machine;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
-/// The first word of both.
+/// First word of both greetings.
 const GREETING: &str = "dwell-pace/1";
 
-/// The second word of a sink that will not stamp.
+/// Second word of a refusal.
 const REFUSED: &str = "refused";
 
-/// A line is no longer.
+/// Maximum length of a line.
 const LINE: usize = 256;
 
-/// Bytes of a stamp.
+/// Length of an entry in bytes.
 const STAMP: usize = 16;
 
-/// Neither is waited for longer, where it says nothing at all.
+/// Time-out without any data from the other side.
 pub(super) const PATIENCE: Nanos = Nanos::from_secs(5);
 
-/// The exchange at the end takes no longer, however often something comes: as many stamps as there can be
-/// at 2.5 Mbit/s.
+/// Time-out of the whole exchange of timestamps, enough for the maximum number at 2.5 Mbit/s.
 pub(super) const EXCHANGE: Nanos = Nanos::from_secs(60);
 
-/// Stamps that are taken out to be told at a time.
+/// Entries copied at a time.
 const SOME: usize = 4_096;
 
-/// After so long without news, what has not arrived will not.
+/// Time without new arrivals after which the remaining packets count as lost.
 const SETTLED: Nanos = Nanos::from_millis(250);
 
-/// All is over after this time, come what may.
+/// Maximum time to wait for arrivals.
 const LATEST: Nanos = Nanos::from_secs(3);
 
-/// In place of a packet's number: the clock may have been stepped. No packet has it that a sink tells of
+/// Packet number that marks a possible clock step. No counted packet has it
 /// ([`dwell_io::train::LEAD`]).
 pub(super) const STEPPED: u64 = u64::MAX;
 
-/// When a packet came to the sink.
+/// Arrival of a packet at the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrival {
     pub(super) at: Instant<Realtime>,
-    /// What came in another epoch cannot be compared with it: the sink's clock was stepped.
+    /// Incremented when the sink's clock may have been stepped: times of different epochs are not
+    /// comparable.
     pub(super) epoch: u64,
 }
 
-/// What came to the sink, by numbers of packets.
+/// Arrivals at the sink by packet number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Arrivals(HashMap<u64, Arrival>);
 
 impl Arrivals {
-    /// One packet's.
+    /// Returns the arrival of a packet.
     pub(super) fn of(&self, id: u64) -> Option<Arrival> {
         self.0.get(&id).copied()
     }
 
-    /// Whether the sink's clock may have been stepped between any two of these packets.
+    /// Whether the sink's clock may have been stepped between these packets.
     pub(super) fn stepped_during(&self, mut ids: Range<u64>) -> bool {
         let first = ids.find_map(|id| self.of(id));
         ids.filter_map(|id| self.of(id)).any(|other| first.is_some_and(|f| f.epoch != other.epoch))
     }
 
-    /// What a sink tells, as far as it is of these numbers.
+    /// Collects the sink's entries for these packet numbers.
     fn read(
         ids: &Range<u64>,
         told: impl Iterator<Item = io::Result<(u64, Instant<Realtime>)>>,
@@ -84,7 +84,7 @@ impl Arrivals {
         for one in told {
             match one? {
                 (STEPPED, _) => epoch += 1,
-                // A packet that came twice came first when it came first.
+                // Of a duplicated packet, the first arrival counts.
                 (id, at) if ids.contains(&id) => {
                     found.entry(id).or_insert(Arrival { at, epoch });
                 }
@@ -95,7 +95,7 @@ impl Arrivals {
     }
 }
 
-/// A connection that ends at an instant, and before if the other side is silent for too long.
+/// A connection with a deadline and a time-out for silence.
 #[derive(Debug)]
 pub(super) struct Timed {
     pub(super) stream: TcpStream,
@@ -112,7 +112,7 @@ impl Timed {
     }
 }
 
-/// A socket whose time is over says that it would block (socket(7), SO_RCVTIMEO).
+/// A socket reports an expired time-out as "would block" (socket(7), SO_RCVTIMEO).
 fn timed_out(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
@@ -138,18 +138,18 @@ impl Write for Timed {
     }
 }
 
-/// The sender's connection to its sink.
+/// The sender's connection to the sink.
 #[derive(Debug)]
 pub(super) struct FarEnd {
     stream: BufReader<Timed>,
-    /// The sink is on this machine, and so on its clock.
+    /// Whether the sink runs on this machine and uses its clock.
     pub(super) same_clock: bool,
-    /// How deep the sink's stamps are.
+    /// Origin of the sink's timestamps.
     pub(super) rung: Rung,
 }
 
 impl FarEnd {
-    /// Tells the sink at `peer` of a flow.
+    /// Connects to the sink at `peer` and announces a flow.
     pub(super) fn connect(peer: SocketAddr, flow: u32) -> io::Result<Self> {
         let until = monotonic() + PATIENCE;
         let stream =
@@ -159,20 +159,20 @@ impl FarEnd {
         writeln!(stream.get_mut(), "{GREETING} {flow}")?;
         let answer = line(&mut stream)?;
         if let Some(why) = answer.strip_prefix(&format!("{GREETING} {REFUSED} ")) {
-            let text = format!("the sink at {peer} refuses: {}", crate::terminal::escaped(why));
+            let text = format!("the sink at {peer} refused: {}", crate::terminal::escaped(why));
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         let mut words = answer.split(' ');
         let said = (words.next(), words.next(), words.next().and_then(Rung::named));
         let (Some(GREETING), Some(boot_id), Some(rung)) = said else {
-            let text = format!("what listens at {peer} is no dwell pace sink");
+            let text = format!("the program that listens at {peer} is not dwell pace sink");
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         };
         let same_clock = machine::boot_id().is_some_and(|own| hex(own) == boot_id);
         Ok(Self { stream, same_clock, rung })
     }
 
-    /// What has arrived of the packets of these numbers, once `expected` of them have or no more come.
+    /// Returns the arrivals of these packets, once there are `expected` or no more arrive.
     pub(super) fn arrivals(&mut self, of: Range<u64>, expected: usize) -> io::Result<Arrivals> {
         let start = monotonic();
         self.stream.get_mut().until = start + EXCHANGE;
@@ -192,7 +192,8 @@ impl FarEnd {
 
     fn ask(&mut self, of: &Range<u64>) -> io::Result<Arrivals> {
         writeln!(self.stream.get_mut(), "stamps")?;
-        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the sink answered nonsense");
+        let wrong =
+            || io::Error::new(io::ErrorKind::InvalidData, "the sink sent an invalid answer");
         let count: usize = line(&mut self.stream)?.parse().map_err(|_| wrong())?;
         if count > MOST {
             return Err(wrong());
@@ -203,20 +204,20 @@ impl FarEnd {
     }
 }
 
-/// Stamps that a sink keeps of a flow at most: of as many packets as a sender may send, those that warm
-/// up, and some that come twice.
+/// Maximum timestamps that a sink keeps of a flow: the maximum packets of a sender, warm-up, and
+/// some duplicates.
 pub(super) const MOST: usize = 1_100_000;
 
-/// What a sender asks of its sink.
+/// Request of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
-    /// To keep stamps of this flow.
+    /// Keep timestamps of this flow.
     Keep(u32),
-    /// To hear them.
+    /// Send the timestamps.
     Stamps,
 }
 
-/// The next line that a sender says; `None` at the end, and for what is none of these.
+/// Reads a request; `None` at the end of the stream or if it is invalid.
 pub(super) fn wish(from: &mut impl Read) -> Option<Wish> {
     let line = line(from).ok()?;
     match line.split_once(' ') {
@@ -226,23 +227,23 @@ pub(super) fn wish(from: &mut impl Read) -> Option<Wish> {
     }
 }
 
-/// The sink's answer to [`Wish::Keep`].
+/// Answers [`Wish::Keep`].
 pub(super) fn greet(to: &mut impl Write, rung: Rung) -> io::Result<()> {
     let boot_id = machine::boot_id().map_or("-".to_owned(), hex);
     writeln!(to, "{GREETING} {boot_id} {}", rung.name())
 }
 
-/// The same where it would not stamp each packet by itself.
+/// Refuses [`Wish::Keep`] with a reason.
 pub(super) fn refuse(to: &mut impl Write, why: &str) -> io::Result<()> {
     writeln!(to, "{GREETING} {REFUSED} {why}")
 }
 
-/// Whether a sink said so.
+/// Whether the error is a sink's refusal.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Unsupported
 }
 
-/// The sink's answer to [`Wish::Stamps`]: so many, of which `some` are copied at a time.
+/// Answers [`Wish::Stamps`] with `count` entries; `some` copies a range of them.
 pub(super) fn tell(
     to: &mut impl Write,
     count: usize,
@@ -267,8 +268,7 @@ fn parse(stamp: [u8; STAMP]) -> (u64, Instant<Realtime>) {
     (u64::from_be_bytes(id), Instant::from_nanos(i64::from_be_bytes(at)))
 }
 
-/// A line without its end. Taken byte by byte: lines are short and few, and what follows one is not
-/// text.
+/// Reads a line without its end, byte by byte: lines are short, and binary data may follow.
 fn line(from: &mut impl Read) -> io::Result<String> {
     let (mut text, mut byte) = (Vec::new(), [0]);
     while text.len() < LINE {
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_a_sink_tells_is_what_a_sender_hears() {
-        // More than are copied at a time.
+        // More entries than are copied at a time.
         let stamps: Vec<_> = (0..2 * SOME as u64 + 1)
             .map(|n| (u64::MAX - n, Instant::from_nanos(1_700_000_000_000_000_001 + n as i64)))
             .collect();
@@ -318,7 +318,7 @@ mod tests {
         let came = [7, 9, 20].map(|id| found.of(id));
         let known = |at, epoch| Some(Arrival { at, epoch });
         assert_eq!(came, [known(at(1), 0), known(at(8), 1), None]);
-        // Before, across, without the second of three, after, and of nothing known.
+        // Before, across, without the second of three, after, and of unknown packets.
         let stepped = [0..9, 8..10, 7..10, 9..30, 30..40];
         let stepped = stepped.map(|ids| found.stepped_during(ids));
         assert_eq!(stepped, [false, true, true, false, false]);

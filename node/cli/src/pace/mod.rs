@@ -1,10 +1,10 @@
-//! `dwell pace`: sends pairs and trains of packets on time, and says how punctual they were (S2).
+//! `dwell pace`: sends pairs and trains of packets on schedule and measures how accurately they
+//! leave (Mok 2015).
 //!
-//! `args` is the command line; `plan` judges what is asked; `engines` opens what sends, and `choose`
-//! finds the best by measuring; `drive` is the timing loop, on a thread of its own; `recorder` turns its
-//! trains into figures and a segment; `report` makes the summary and prints it, and
-//! `verdict` its last line. `sink` is the far end, and
-//! `far_end` what both say to each other.
+//! `args` is the command line and `plan` validates the job. `engines` opens the senders, `choose`
+//! finds the best one by measuring, `drive` is the timing loop on its own thread. `recorder` turns
+//! trains into statistics and a segment, `report` builds and prints the summary, `verdict` its last
+//! line. `sink` is the far end, `far_end` the protocol with it.
 
 mod args;
 mod choose;
@@ -54,44 +54,44 @@ use recorder::{Recorder, Source};
 pub use args::Args;
 pub(crate) use sink::perform as sink;
 
-/// A train that takes longer keeps a CPU for too long to run before all others: the kernel stops such
-/// a thread for 50 ms of every second.
+/// Maximum length of a train sent with real-time priority: the kernel stops a real-time thread for
+/// 50 ms of every second.
 const LONGEST_FIRST: Nanos = Nanos::from_millis(300);
 
-/// Between two looks at what was recorded.
+/// Interval between writes of the recorder.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What came of pacing.
+/// Result of pacing.
 pub(crate) struct Paced {
     pub(crate) summary: Summary,
-    /// Whether the rate was kept, in one line; `None` where no constant rate was asked for.
+    /// Verdict on the rate, in one line; `None` without a constant rate.
     pub(crate) verdict: Option<String>,
-    /// An output could not be written; what was measured stands.
+    /// An output could not be written; the measurement is valid.
     pub(crate) failure: Option<Failure>,
     departed: Departed,
 }
 
-/// Distributions and counts that thresholds are judged by.
+/// Statistics that thresholds are evaluated on.
 struct Departed {
     pairs: Option<Pairs>,
     trains: Trains,
-    /// What became of the packets; `None` without a sink.
+    /// Packet counts; `None` without a sink.
     packets: Option<dwell_stats::Packets>,
-    /// Departures are arrivals at the sink, which a lost packet does not have.
+    /// Whether departures are arrivals at the sink, which lost packets do not have.
     are_arrivals: bool,
-    /// Why they decide no threshold; `None` where they do.
+    /// Why no threshold can be decided; `None` if they can.
     unusable: Option<&'static str>,
 }
 
 impl Departed {
-    /// What is known of a metric, by default of the gap error, which pairs do not have.
+    /// Returns the values of a metric, by default of the gap error, which pairs do not have.
     fn evidence(&self, metric: Option<&str>) -> Evidence<'_> {
         let metric = metric.unwrap_or("gap_error");
         let (distribution, unknown) = match &self.pairs {
             Some(pairs) => (pairs.distribution(metric), pairs.unknown(metric)),
             None => (self.trains.distribution(metric), self.trains.unknown(metric)),
         };
-        // Stamps of this machine exist for lost packets too.
+        // Lost packets also have timestamps of this machine.
         let missing = if self.are_arrivals { unknown } else { 0 };
         let values =
             distribution.map(|distribution| Values { distribution, base: Nanos::ZERO, missing });
@@ -101,17 +101,17 @@ impl Departed {
     }
 }
 
-/// What is under way.
+/// Stage of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Engines are measured, in turns.
+    /// Measuring engines in turns.
     Choosing,
-    /// Trains are sent.
+    /// Sending trains.
     Sending,
 }
 
 impl Stage {
-    /// What is counted.
+    /// Returns the label of the progress bar.
     const fn name(self) -> &'static str {
         match self {
             Self::Choosing => "measuring engines",
@@ -120,26 +120,26 @@ impl Stage {
     }
 }
 
-/// What came of the sending, before anything is made of it.
+/// Result of sending.
 struct Outcome {
     engine: PaceEngine,
-    /// Why that engine, where the program chose.
+    /// Reason for an automatic choice.
     why: Option<String>,
     placement: Placement,
     nics: Option<Vec<NicDropped>>,
-    /// A queueing discipline that limits the rate on the way out, if one is known.
+    /// Queueing discipline that limits the rate of the outgoing interface, if known.
     limiter: Option<String>,
     refused: u64,
-    /// Why the last packet that could not be sent was not.
+    /// Error of the last packet that could not be sent.
     unsent: Option<io::Error>,
-    /// Whether the far end is on this machine's clock; `None` without one.
+    /// Whether the far end uses this machine's clock; `None` without one.
     same_clock: Option<bool>,
-    /// How deep its stamps are.
+    /// Origin of the far end's timestamps.
     far_rung: Option<Rung>,
 }
 
-/// Carries out a job until it is done or stopped. `own` says whose CPU time is not that of others,
-/// `ready` hears what will be sent, and `progress` how much of how much of a stage has been.
+/// Carries out a job until it is done or stopped. CPU time of `own` does not count as other load.
+/// `ready` gets a description before sending, `progress` the stage, the count done and the total.
 pub(crate) fn perform(
     job: &PaceJob,
     samples: Option<SampleFile>,
@@ -149,12 +149,12 @@ pub(crate) fn perform(
     progress: &mut dyn FnMut(Stage, usize, usize),
 ) -> Result<Paced, Failure> {
     let plan = Plan::new(job)?;
-    // Distinct per run is enough; nothing here is secret.
+    // The number only needs to differ between runs; it is not secret.
     let flow = RandomState::new().build_hasher().finish() as u32;
     let ask_far_end = || far_end(job, &plan, flow);
     let ahead = match job.sink {
         FarStamps::Never => false,
-        // Who chooses among engines compares some that have no stamps.
+        // Engines without timestamps take part in the choice.
         FarStamps::Needed => {
             matches!(job.engine, PaceEngine::Auto | PaceEngine::Xsk) || job.stamps == Stamps::User
         }
@@ -171,14 +171,14 @@ pub(crate) fn perform(
             let sender =
                 engines::open(engine, job, &plan, flow, plan.longest()).map_err(|why| {
                     let name = engine.name();
-                    Failure::unsupported(format!("--engine {name} is not to be had here: {why}"))
+                    Failure::unsupported(format!("--engine {name} is unavailable here: {why}"))
                 })?;
             Opened { engine, why: None, sender }
         }
     };
     if job.sink == FarStamps::Needed {
         far = match far {
-            // It keeps packets no longer.
+            // Closing the connection ends the sink's recording.
             _ if has_stamps(job, sender.stamping()) => None,
             Some(far) => Some(far),
             None => Some(ask_far_end()?),
@@ -202,7 +202,7 @@ pub(crate) fn perform(
         why,
         placement,
         nics: nics.of(plan.interface.as_ref()),
-        // A kernel without queueing disciplines cannot tell of them.
+        // A kernel without queueing disciplines cannot report a limit.
         limiter: plan.interface.as_ref().and_then(|way| way.limiter().ok().flatten()),
         refused: sender.refused(),
         unsent: sender.failure(),
@@ -226,7 +226,7 @@ pub(crate) fn perform(
     Ok(Paced { summary, verdict, failure, departed })
 }
 
-/// What was sent, and not one stamp came.
+/// Returns a failure if packets were sent and none has a timestamp.
 fn nothing_known(job: &PaceJob, recorder: &Recorder<'_>) -> Option<Failure> {
     let counts = recorder.counts;
     let is_known = !matches!(recorder.source, Source::Kernel(_)) || counts.stamped > 0;
@@ -234,8 +234,8 @@ fn nothing_known(job: &PaceJob, recorder: &Recorder<'_>) -> Option<Failure> {
         return None;
     }
     let why = format!(
-        "no packet is known to have left, for no stamp came of any: nobody on the way answers for the \
-         host of {}, or the driver does not stamp (--stamps user does without)",
+        "no departure was timestamped: the host of {} or a next hop does not resolve, or the driver \
+         does not support timestamps (use --stamps user)",
         job.target
     );
     Some(match job.stamps {
@@ -244,15 +244,15 @@ fn nothing_known(job: &PaceJob, recorder: &Recorder<'_>) -> Option<Failure> {
     })
 }
 
-/// The sender after its last train.
+/// State after the last train.
 struct Ended {
     sender: Box<dyn TrainSender>,
     placement: Placement,
-    /// How long the timing thread waited for a CPU.
+    /// Time that the timing thread waited for a CPU.
     wait: Option<RunQueueWait>,
 }
 
-/// Sends all trains on a thread of their own, and records them on this one.
+/// Sends all trains on a separate thread and records them on this one.
 fn send(
     job: &PaceJob,
     plan: &Plan,
@@ -265,7 +265,7 @@ fn send(
     let sleeps = train_time(&plan.departures) <= LONGEST_FIRST;
     let real_time = plan.place.real_time(sleeps);
     let (told, heard) = mpsc::channel();
-    // What the far end says comes last, and all trains wait for it.
+    // With a far end, all trains wait for its timestamps, which arrive last.
     let mut waiting = Vec::new();
     let all = plan.departures.trains().len();
     let sent = thread::scope(|scope| {
@@ -304,7 +304,7 @@ fn send(
         let counted = waiting.iter().filter(|train| train.number.is_some());
         let expected = counted.flat_map(|train| &train.left);
         let expected = expected.filter(|left| left.app.is_some()).count();
-        // What left has left, whatever became of the far end.
+        // Departures are valid even if the far end failed.
         let arrivals = far.arrivals(0..WARM_UP, expected);
         waiting.iter().for_each(|train| recorder.take(train, arrivals.as_ref().ok()));
         if let Err(error) = arrivals {
@@ -315,13 +315,14 @@ fn send(
     Ok(sent)
 }
 
-/// Switches off what would let packets leave with one stamp, until the returned value is dropped.
+/// Switches off offloads that give several packets one timestamp, until the returned value is
+/// dropped.
 fn switch_offloads(plan: &Plan) -> Result<Option<Uncut>, Failure> {
     let Some(interface) = &plan.interface else { return Ok(None) };
     interface.cut_sent().map_err(|error| {
         Failure::unsupported(format!(
-            "--switch-offloads: {} keeps cutting packets itself ({error}); that needs root, and a driver \
-             that lets it be switched off",
+            "--switch-offloads: cannot switch off segmentation offload of {} ({error}); this needs root and \
+             a driver that supports it",
             interface.name
         ))
     })
@@ -334,7 +335,7 @@ fn far_end(job: &PaceJob, plan: &Plan, flow: u32) -> Result<FarEnd, Failure> {
             return Failure::unsupported(format!("--sink: {error}"));
         }
         Failure::from(anyhow::anyhow!(
-            "--sink: nobody answers at {} by TCP ({error}); start one there: dwell pace sink \
+            "--sink: cannot connect to {} over TCP ({error}); start the sink there: dwell pace sink \
              udp://{}",
             job.target,
             plan.peer
@@ -342,25 +343,25 @@ fn far_end(job: &PaceJob, plan: &Plan, flow: u32) -> Result<FarEnd, Failure> {
     })
 }
 
-/// Whether the kernel stamps departures on this machine, and may.
+/// Whether this machine's kernel timestamps departures and the job allows it.
 fn has_stamps(job: &PaceJob, stamping: Stamping) -> bool {
     stamping != Stamping::FarEnd && job.stamps != Stamps::User
 }
 
-/// Which stamps say when packets left: those nearest to the wire.
+/// Selects the timestamps of departures: those nearest to the wire.
 fn source(job: &PaceJob, stamping: Stamping, far: Option<Rung>) -> Result<Source, Failure> {
     match far {
         _ if has_stamps(job, stamping) => Ok(Source::Kernel(stamping)),
         Some(rung) => Ok(Source::Sink(rung)),
         _ if job.stamps == Stamps::Kernel => Err(Failure::unsupported(
-            "--stamps kernel: this engine's packets are not stamped on this machine; --sink takes \
-             the stamps of the far end",
+            "--stamps kernel: packets of this engine have no kernel timestamps here; use --sink for \
+             timestamps of the far end",
         )),
         _ => Ok(Source::User),
     }
 }
 
-/// A socket on the loopback interface that drops every packet it receives.
+/// Opens a loopback socket that drops every packet it receives.
 fn loopback(ipv6: bool) -> io::Result<UdpSocket> {
     if ipv6 {
         UdpSocket::bind((Ipv6Addr::LOCALHOST, 0))
@@ -380,15 +381,15 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let thresholds = threshold::read(&args.fail_if, &Trains::METRICS)?;
     let mut job = args.job()?;
-    // Held until the end: an open port drops what arrives, a closed one answers with ICMP errors.
+    // Kept open until the end: an open port drops packets, a closed one answers with ICMP errors.
     let loopback = args.url.is_none().then(|| loopback(args.ipv6)).transpose()?;
     if let Some(socket) = &loopback {
         job.target = format!("udp://{}", socket.local_addr()?);
     }
-    // Judged before any file is made.
+    // Validate the job before creating any file.
     Plan::new(&job)?;
     if job.switch_offloads {
-        // Whatever comes, the interface is left as it was.
+        // Restore the interface's offloads in any case.
         crate::stop::on_signal_only(&stop)?;
     } else {
         crate::stop::on_signal(&stop)?;
@@ -407,7 +408,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         }
         match &*shown {
             Some((of_stage, bar)) if *of_stage == stage => bar.show(done, of, ""),
-            // The one before is cleared before the next is drawn.
+            // Clear the previous bar before drawing the next.
             _ => {
                 *shown = None;
                 *shown = Some((stage, Progress::new(stage.name())));
@@ -423,8 +424,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         if loopback.is_some() {
             writeln!(
                 io::stdout(),
-                "note: no target was given, so packets went to this machine's loopback: the figures are \
-                 those of the program and the kernel, without a network card; udp://HOST:PORT includes it"
+                "note: without a target, packets go to this machine's loopback: the figures cover program \
+                 and kernel, not a network card; to include it, give udp://HOST:PORT"
             )?;
         }
         if let Some(verdict) = &paced.verdict {

@@ -1,4 +1,4 @@
-//! What a job of pacing comes to: everything that can be judged before anything is sent.
+//! Validated job of pacing: all checks that need no packet to be sent.
 
 use std::net::SocketAddr;
 
@@ -13,23 +13,23 @@ use dwell_wire::traffic::Mark;
 
 use crate::{Failure, PlaceArgs};
 
-/// Of an interface that does not say: Ethernet's.
+/// MTU of an interface that does not report one: that of Ethernet.
 const MTU: u64 = 1_500;
 
-/// So many packets the far end keeps stamps of, for one sender.
+/// Maximum packets per sender with a sink, which keeps all timestamps.
 const MOST_WITH_SINK: usize = 1_000_000;
 
-/// A train is built before its first packet leaves, and takes no more memory than this.
+/// Maximum size of a train, which is built before its first packet leaves.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// What will be sent.
+/// A validated job.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) peer: SocketAddr,
-    /// The interface that packets leave by, if that is known.
+    /// Outgoing interface, if known.
     pub(super) interface: Option<Interface>,
     pub(super) size: PacketSize,
-    /// The MTU, where it made packets smaller that nobody gave a size.
+    /// The MTU, if it reduced the default size.
     pub(super) narrowed: Option<Bytes>,
     pub(super) pattern: Pattern,
     pub(super) departures: Departures,
@@ -41,8 +41,8 @@ impl Plan {
     pub(super) fn new(job: &PaceJob) -> Result<Self, Failure> {
         if job.bypass && job.engine != PaceEngine::PacketRing {
             return Err(Failure::usage(format!(
-                "--bypass needs --engine packet-ring: {} cannot go past the queueing discipline, or always \
-                 does",
+                "--bypass needs --engine packet-ring: {} either cannot bypass the queueing discipline or \
+                 always does",
                 job.engine.name()
             )));
         }
@@ -51,7 +51,7 @@ impl Plan {
         place.check()?;
         let interface = interface::towards(peer).ok().flatten();
         let first = interface.as_ref().and_then(|found| found.mtu);
-        // What is not known yet of the way behind it, nobody can know before packets are sent.
+        // The MTU of the path beyond is unknown until packets are sent.
         let way = interface::path_mtu(peer).ok().flatten();
         let mtu = first.into_iter().chain(way).min().map_or(MTU, u64::from);
         let family = if peer.is_ipv4() { Family::V4 } else { Family::V6 };
@@ -75,8 +75,8 @@ impl Plan {
         let bytes = longest as u64 * size.payload().0;
         if bytes > MOST_BYTES {
             return Err(Failure::usage(format!(
-                "a train of {} packets takes {bytes} B, and is built before it leaves: at most \
-                 {MOST_BYTES} B; send shorter trains, --repeat of them",
+                "a train of {} packets takes {bytes} B, at most {MOST_BYTES} B are possible; send shorter \
+                 trains and more of them (--repeat)",
                 longest
             )));
         }
@@ -87,13 +87,14 @@ impl Plan {
         Ok(Self { peer, interface, size, narrowed, pattern, departures, place, late: job.late })
     }
 
-    /// What is asked of every train or pair, where stamps are on this machine's clock or not.
+    /// Returns the requirements for every train or pair. `same_clock`: timestamps are of this
+    /// machine's clock.
     pub(super) fn asked(&self, same_clock: bool) -> Asked {
         Asked {
             bits: self.size.bits(),
             gap: self.pattern.mean_gap(),
             deadline: match &self.pattern {
-                // When the next pair is due.
+                // The next pair is due.
                 Pattern::Pair { gap, .. } => self.late.or(Some(*gap)),
                 _ => self.late,
             },
@@ -101,18 +102,18 @@ impl Plan {
         }
     }
 
-    /// Whether two packets are due at once, and never more.
+    /// Whether the pattern consists of pairs.
     pub(super) fn is_pairs(&self) -> bool {
         matches!(self.pattern, Pattern::Pair { .. })
     }
 
-    /// The longest train, with what leads it.
+    /// Returns the packets of the longest train, lead-in included.
     pub(super) fn longest(&self) -> usize {
         longest(&self.departures) + self.pattern.leads()
     }
 }
 
-/// Whether a far end can keep all stamps of these.
+/// Fails if a sink cannot keep the timestamps of all packets.
 pub(super) fn fits_a_sink(departures: &Departures) -> Result<(), Failure> {
     match departures.at().len() {
         ..=MOST_WITH_SINK => Ok(()),
@@ -122,12 +123,12 @@ pub(super) fn fits_a_sink(departures: &Departures) -> Result<(), Failure> {
     }
 }
 
-/// Packets of the longest train.
+/// Returns the packets of the longest train.
 pub(super) fn longest(departures: &Departures) -> usize {
     departures.trains().iter().map(std::iter::ExactSizeIterator::len).max().unwrap_or(0)
 }
 
-/// How long the longest train takes.
+/// Returns the duration of the longest train.
 pub(super) fn train_time(departures: &Departures) -> Nanos {
     let time = |train: &[Nanos]| match train {
         [first, .., last] => *last - *first,
@@ -165,6 +166,6 @@ fn peer(job: &PaceJob) -> Result<SocketAddr, Failure> {
     };
     let addresses = crate::load::udp_addresses(&job.target)?;
     addresses.into_iter().find(fits).ok_or_else(|| {
-        Failure::usage(format!("{} has no address of the family asked for", job.target))
+        Failure::usage(format!("{} has no address of the requested family", job.target))
     })
 }

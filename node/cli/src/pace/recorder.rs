@@ -1,5 +1,4 @@
-//! Turns trains into figures and rows, as they come or, where their stamps come from the far end, when
-//! that has told.
+//! Turns trains into statistics and rows; with timestamps of the far end, once it has sent them.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -19,19 +18,19 @@ use crate::Failure;
 use crate::host::HostSampler;
 use crate::ping::SampleFile;
 
-/// Which stamps say when packets left.
+/// Origin of departure timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The kernel's, of this machine.
+    /// Timestamps of this machine's kernel.
     Kernel(Stamping),
-    /// The sink's, of this rung: when they had arrived.
+    /// Arrivals at the sink, of this rung.
     Sink(Rung),
-    /// The program's own clock reads.
+    /// Clock readings of this program.
     User,
 }
 
 impl Source {
-    /// The name in results.
+    /// Returns the name in results.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Kernel(Stamping::Tap) => "tap",
@@ -41,7 +40,7 @@ impl Source {
         }
     }
 
-    /// How deep they are.
+    /// Returns the rung of these timestamps.
     pub(super) const fn rung(self) -> Rung {
         match self {
             Self::Kernel(_) => Rung::KernelSw,
@@ -50,7 +49,7 @@ impl Source {
         }
     }
 
-    /// When a packet left, by these; `arrival` is the sink's.
+    /// Returns the departure of a packet; `arrival` is its time at the sink.
     pub(super) fn of(
         self,
         left: &Departure,
@@ -63,33 +62,33 @@ impl Source {
         }
     }
 
-    /// Whether the clock of these stamps, where it is the sink's, may have been stepped between packets of
-    /// these numbers.
+    /// Whether these timestamps are the sink's and its clock may have been stepped between these
+    /// packets.
     pub(super) fn stepped_during(self, ids: Range<u64>, arrivals: Option<&Arrivals>) -> bool {
         matches!(self, Self::Sink(_))
             && arrivals.is_some_and(|arrivals| arrivals.stepped_during(ids))
     }
 }
 
-/// What became of packets.
+/// Counts of packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) sent: u64,
     pub(super) failed: u64,
-    /// Of whose departure there is a stamp.
+    /// With a timestamp of the departure.
     pub(super) stamped: u64,
-    /// Of those that were sent, how many lay ready before they were due.
+    /// Prepared before they were due.
     pub(super) ahead: u64,
-    /// Seen by the sink.
+    /// Arrived at the sink.
     pub(super) arrived: u64,
-    /// Those that arrived after one of a larger number.
+    /// Arrived after a packet with a higher number.
     pub(super) reordered: u64,
     pub(super) warm_up: u64,
-    /// The sink has told what it saw.
+    /// Whether the sink has reported.
     pub(super) heard: bool,
 }
 
-/// See the module's documentation.
+/// Statistics and segment of a job.
 pub(super) struct Recorder<'a> {
     plan: &'a Plan,
     pub(super) source: Source,
@@ -99,10 +98,10 @@ pub(super) struct Recorder<'a> {
     pub(super) counts: Counts,
     pub(super) start: Pairing,
     pub(super) end: Pairing,
-    /// The sink tells, on this clock or another.
+    /// Whether the sink uses this clock; `None` without a sink.
     far: Option<bool>,
     newest: Option<Arrival>,
-    /// Trains that began, first and last: which, and when.
+    /// First and last train that started: index and time.
     begun: Option<[(usize, Instant<Monotonic>); 2]>,
     segment: Option<(SegmentWriter<Box<dyn Write>>, PathBuf)>,
     host: Option<HostSampler>,
@@ -110,8 +109,8 @@ pub(super) struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// Begins. `far`: the sink tells, on this clock or another. A file that cannot be written is told
-    /// before anything is sent.
+    /// Starts recording. `far`: whether the sink uses this clock, `None` without one. Fails if the
+    /// file cannot be written.
     pub(super) fn begin(
         plan: &'a Plan,
         target: &str,
@@ -148,7 +147,7 @@ impl<'a> Recorder<'a> {
         })
     }
 
-    /// A train that left; `arrivals` is what the sink saw of it, if there is one.
+    /// Records a train; `arrivals` are its packets at the sink, if there is one.
     pub(super) fn take(&mut self, train: &Train, arrivals: Option<&Arrivals>) {
         let Some(number) = train.number else {
             self.counts.warm_up +=
@@ -184,7 +183,7 @@ impl<'a> Recorder<'a> {
         if let Some(figures) = self.trains.record(&sent) {
             self.each.push(dwell_record::Train {
                 rate_bps: figures.rate_bps,
-                // Of gaps that nobody saw, anything is possible.
+                // Missing gaps could have any error.
                 gap_error_p95_ns: (figures.unstamped == 0)
                     .then_some(figures.gap_error.p95)
                     .flatten()
@@ -194,7 +193,8 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// From one train or pair to the next on average, planned and as they began; `None` of fewer than two.
+    /// Returns the mean interval between starts of trains or pairs, planned and actual; `None` for
+    /// fewer than two.
     pub(super) fn apart(&self) -> Option<[Nanos; 2]> {
         let [(first, from), (last, to)] = self.begun?;
         let times = i64::try_from(last.checked_sub(first)?).ok().filter(|times| *times > 0)?;
@@ -211,7 +211,7 @@ impl<'a> Recorder<'a> {
         self.counts.ahead += u64::from(left.ahead);
         let Some(arrival) = arrival else { return };
         self.counts.arrived += 1;
-        // Which of two came first, stamps before and after a step do not tell.
+        // Times before and after a clock step have no order.
         let newest = self.newest.filter(|newest| newest.epoch == arrival.epoch);
         let is_overtaken = newest.is_some_and(|newest| arrival.at < newest.at);
         self.counts.reordered += u64::from(is_overtaken);
@@ -243,7 +243,7 @@ impl<'a> Recorder<'a> {
         writer.push(&sample, bridge, self.source.rung());
     }
 
-    /// Writes out what was taken; to be called a few times a second.
+    /// Writes out recorded data; call it a few times per second.
     pub(super) fn flush(&mut self) {
         let Some((writer, _)) = &mut self.segment else { return };
         let mut host = self.host.iter().flat_map(HostSampler::taken);
@@ -262,7 +262,7 @@ impl<'a> Recorder<'a> {
         self.fail(finished, &name);
     }
 
-    /// What cannot be written any more ends the segment, not the measuring.
+    /// A write error ends the segment, not the measurement.
     fn note(&mut self, written: io::Result<()>) {
         if written.is_err()
             && let Some((_, name)) = self.segment.take()
@@ -279,7 +279,7 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// What became of a packet; `arrival` is what the sink says, if it said anything.
+/// Returns the state of a packet; `arrival` is the sink's report, `None` without one.
 fn state(left: &Departure, arrival: Option<Option<Instant<Realtime>>>) -> State {
     match (left.app, arrival) {
         (None, _) => State::SendFailed,

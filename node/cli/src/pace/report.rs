@@ -1,4 +1,4 @@
-//! What a job of pacing found out: the summary object, and the text on a terminal.
+//! Result of pacing: summary object and terminal output.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -18,10 +18,10 @@ use super::recorder::{Recorder, Source};
 use crate::environment::environment;
 use crate::ping::unit;
 
-/// A rate that is missed by more than this is told, and so are pairs that are farther apart.
+/// Relative deviation of rate or pair interval above which a warning is given.
 const MISSED: f64 = 0.05;
 
-/// What is about to be sent, in a line.
+/// Returns a line that describes what is about to be sent.
 pub(super) fn opening(job: &PaceJob, plan: &Plan, engine: PaceEngine, source: Source) -> String {
     let (trains, packets) = plan.pattern.shape();
     let what = match &plan.pattern {
@@ -33,7 +33,7 @@ pub(super) fn opening(job: &PaceJob, plan: &Plan, engine: PaceEngine, source: So
         ),
     };
     let narrowed =
-        plan.narrowed.map_or(String::new(), |mtu| format!(" (no more fit the MTU of {mtu})"));
+        plan.narrowed.map_or(String::new(), |mtu| format!(" (limited by the MTU of {mtu})"));
     format!(
         "{what}, to {}: {}{narrowed}; {} by {}, departures from {}",
         job.target,
@@ -44,7 +44,7 @@ pub(super) fn opening(job: &PaceJob, plan: &Plan, engine: PaceEngine, source: So
     )
 }
 
-/// Everything the result says.
+/// Builds the summary.
 pub(super) fn summary(
     job: &PaceJob,
     plan: &Plan,
@@ -121,11 +121,11 @@ pub(super) fn summary(
     }
 }
 
-/// Why departures would not show a limit on the way out.
+/// Why departures would not show a rate limit.
 enum Unseen<'a> {
-    /// Packets go past the queueing discipline that limits them.
+    /// Packets bypass the queueing discipline that limits the rate.
     Bypassed(&'a str),
-    /// They are stamped as this interface hands them to a program.
+    /// Packets are timestamped when this interface hands them to a program.
     Behind(&'a str),
 }
 
@@ -195,47 +195,46 @@ fn parameters(
     named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// What a reader must know before quoting a number.
+/// Returns the warnings.
 fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outcome) -> Vec<String> {
     let mut warnings = Vec::new();
     let counts = recorder.counts;
     if counts.sent + counts.failed == 0 {
-        warnings
-            .push("stopped before the first packet that counts: nothing was measured".to_owned());
+        warnings.push("stopped before the first packet that counts: no measurement".to_owned());
     }
     if let Some(why) = outcome.unsent.as_ref().filter(|_| counts.failed > 0) {
         warnings.push(format!("{} packets could not be sent: {why}", counts.failed));
     }
     if outcome.refused > 0 {
-        let matter = if counts.stamped > 0 { "; for departures that is no matter" } else { "" };
+        let matter = if counts.stamped > 0 { "; departures are valid" } else { "" };
         warnings.push(format!(
-            "{} times somebody said that nobody listens at {}, or that it cannot be reached{matter}",
+            "{} ICMP errors: port closed or host unreachable at {}{matter}",
             outcome.refused, job.target
         ));
     }
     match recorder.source {
         Source::User => warnings.push(
-            "departures are the program's own clock reads, before the kernel: no verdict is made of \
-             these; --sink has the far end stamp"
+            "departures are user timestamps, taken before the kernel: no verdict is possible; use --sink \
+             for timestamps of the far end"
                 .to_owned(),
         ),
         Source::Sink(_) if outcome.same_clock == Some(false) => warnings.push(
-            "departures are arrivals at the sink, on its clock: gaps are known, punctuality is not"
+            "departures are arrivals on the sink's clock: gaps are valid, schedule errors are unknown"
                 .to_owned(),
         ),
         Source::Sink(_) => warnings.push(
-            "departures are arrivals at the sink: what the way adds is in them".to_owned(),
+            "departures are arrivals at the sink and include delays of the path".to_owned(),
         ),
         Source::Kernel(_) => {}
     }
     match Unseen::of(job, plan, recorder.source, outcome) {
         Some(Unseen::Bypassed(limiter)) => warnings.push(format!(
-            "{limiter} on the way out limits what leaves, and this engine goes past it: the limit is \
-             not seen"
+            "{limiter} limits the rate of the outgoing interface, and this engine bypasses it: the limit \
+             is not measured"
         )),
         Some(Unseen::Behind(name)) => warnings.push(format!(
-            "{name} hands its packets to a program (tun or tap): departures are stamped before that, and a \
-             limit of the link behind it is not seen"
+            "{name} hands packets to a program (tun or tap): departures are timestamped before it, and a \
+             limit of the link behind it is not measured"
         )),
         None => {}
     }
@@ -245,11 +244,11 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
             let told = [
                 (
                     pairs.merged,
-                    "have one stamp for both packets: an offload merged them; their gap is not 0, it is \
-                     not known",
+                    "have one timestamp for both packets because an offload merged them; their gap is \
+                     unknown, not 0",
                 ),
-                (pairs.reordered, "left in the other order"),
-                (pairs.unstamped, "lack the stamp of a departure"),
+                (pairs.reordered, "left in reverse order"),
+                (pairs.unstamped, "lack a departure timestamp"),
             ];
             let told = told.into_iter().filter(|(count, _)| *count > 0);
             warnings.extend(told.map(|(count, what)| format!("{count} pairs {what}")));
@@ -258,30 +257,28 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
                 && began.0 as f64 > planned.0 as f64 * (1.0 + MISSED)
             {
                 warnings.push(format!(
-                    "pairs left {began} apart on average, not {planned}: what is done between two takes so long"
+                    "pairs left {began} apart on average, not {planned}: sending a pair takes too long"
                 ));
             }
         }
         None => {
             if trains.merged() > 0 {
                 warnings.push(format!(
-                    "{} gaps are 0: both packets have one stamp, because an offload merged them or the \
-                     stamps' clock is too coarse; errors of these gaps are not known",
+                    "{} gaps are 0: both packets have one timestamp, because an offload merged them or the \
+                     clock is too coarse; errors of these gaps are unknown",
                     trains.merged()
                 ));
             }
             if trains.holed() > 0 {
                 warnings.push(format!(
-                    "{} trains have a hole longer than a gap, and nothing was made up for it: the machine \
-                     was elsewhere, or the way takes no more",
+                    "{} trains have a hole longer than a gap: the machine was busy, or the path does not \
+                     take the rate",
                     trains.holed()
                 ));
             }
             if trains.unstamped() > 0 {
-                warnings.push(format!(
-                    "{} packets have no stamp of their departure",
-                    trains.unstamped()
-                ));
+                warnings
+                    .push(format!("{} packets have no departure timestamp", trains.unstamped()));
             }
             warnings.extend(stepped(trains.discarded(), "trains"));
         }
@@ -291,7 +288,7 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
         && reached < asked * (1.0 - MISSED)
     {
         warnings.push(format!(
-            "the rate was missed: {} asked, {} reached, and no more is to be had this way",
+            "the rate was missed: {} requested, {} reached",
             rate(asked),
             rate(reached)
         ));
@@ -299,16 +296,16 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
     warnings
 }
 
-/// That so many are discarded.
+/// Returns a warning about trains or pairs discarded for a clock step.
 fn stepped(discarded: u64, what: &str) -> Option<String> {
     (discarded > 0).then(|| {
         format!(
-            "a clock was stepped: {discarded} {what} are discarded, whose stamps cannot be compared"
+            "a clock was stepped: {discarded} {what} are discarded, as their timestamps are not comparable"
         )
     })
 }
 
-/// Rows of the table, and what stands before them.
+/// Rows of the table: metric and label.
 const TABLE: [(&str, &str); 4] = [
     ("gap_ns", "gap"),
     ("gap_error_ns", "|gap - scheduled gap|"),
@@ -316,7 +313,7 @@ const TABLE: [(&str, &str); 4] = [
     ("first_schedule_error_ns", "left - due, first packets"),
 ];
 
-/// Whether the rate was kept, in one line.
+/// Returns the verdict on the rate, in one line.
 pub(super) fn verdict(
     job: &PaceJob,
     plan: &Plan,
@@ -327,7 +324,7 @@ pub(super) fn verdict(
     super::verdict::line(plan, recorder, unseen)
 }
 
-/// Why the departures decide no threshold, by the rule of [`verdict`]; `None` where they do.
+/// Returns why the departures decide no threshold, by the rule of [`verdict`]; `None` if they do.
 pub(super) fn unusable(
     job: &PaceJob,
     plan: &Plan,
@@ -338,7 +335,7 @@ pub(super) fn unusable(
     super::verdict::unusable(source.rung(), unseen)
 }
 
-/// Prints the result; `verbose` adds the figures of variability.
+/// Prints the result; `verbose` adds the variability figures.
 pub(super) fn print(summary: &Summary, verbose: bool) -> io::Result<()> {
     let mut out = crate::terminal::stdout();
     let parameter = |name: &str| summary.parameters.get(name);
@@ -347,7 +344,7 @@ pub(super) fn print(summary: &Summary, verbose: bool) -> io::Result<()> {
         Some(Some(Scalar::Count(count))) => Some(*count as f64),
         _ => None,
     };
-    // The comparison of engines follows the name.
+    // The name of the engine precedes the reason for its choice.
     let name = summary.engine.split(": ").next().unwrap_or_default();
     let engine = if verbose { &summary.engine } else { name };
     writeln!(out, "\n{}  {engine}", summary.target)?;
@@ -379,12 +376,18 @@ pub(super) fn print(summary: &Summary, verbose: bool) -> io::Result<()> {
     writeln!(out, "{:26}IP packet {ip} B, UDP payload {payload} B, frame {frame} B", "size")?;
     let asked = parameter("rate_bps").and_then(Value::as_f64);
     if let (Some(asked), reached) = (asked, value("rate_bps")) {
-        let reached = reached.map_or("not known".to_owned(), rate);
-        writeln!(out, "{:26}{} asked, {reached} sent (S2, equation 1)", "rate", rate(asked))?;
+        let reached = reached.map_or("unknown".to_owned(), rate);
+        writeln!(
+            out,
+            "{:26}{} requested, {reached} sent (Mok 2015, equation 1)",
+            "rate",
+            rate(asked)
+        )?;
     }
-    for (name, called) in
-        [("capacity_bps", "smallest gap measures"), ("capacity_median_bps", "median gap measures")]
-    {
+    for (name, called) in [
+        ("capacity_bps", "capacity (smallest gap)"),
+        ("capacity_median_bps", "capacity (median gap)"),
+    ] {
         if let Some(capacity) = value(name) {
             writeln!(out, "{called:26}{}", rate(capacity))?;
         }
@@ -407,12 +410,16 @@ pub(super) fn print(summary: &Summary, verbose: bool) -> io::Result<()> {
         )?;
     }
     if let (Some(pairs), Some(missed)) = (value("merged_pairs"), value("missed_deadlines")) {
-        writeln!(out, "{:26}{missed} deadlines missed; {pairs} with one stamp for both", "pairs")?;
+        writeln!(
+            out,
+            "{:26}{missed} deadlines missed; {pairs} with one timestamp for both",
+            "pairs"
+        )?;
     }
     summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
 }
 
-/// Prints what a sink saw.
+/// Prints the result of a sink.
 pub(super) fn print_sink(summary: &Summary, json: bool) -> io::Result<()> {
     if json {
         return io::stdout().lock().write_all(summary.to_json().as_bytes());
@@ -422,7 +429,7 @@ pub(super) fn print_sink(summary: &Summary, json: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// A rate that was measured, to four digits and more.
+/// Formats a measured rate with at least four digits.
 pub(super) fn rate(bps: f64) -> String {
     let (size, unit) = match bps {
         ..1e6 => (1e3, "kbit/s"),

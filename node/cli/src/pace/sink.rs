@@ -1,5 +1,6 @@
-//! `dwell pace sink`: stamps what arrives, and tells whoever sent it ([`super::far_end`]); while nobody has asked
-//! for that, what arrives is dropped. The kernel stamps, so nothing here has to be punctual; [`super::steps`] tells where its clock was stepped.
+//! `dwell pace sink`: timestamps arriving packets and reports them to their sender
+//! ([`super::far_end`]). Packets of flows that were not announced are dropped. The kernel takes the
+//! timestamps, so timing here is not critical; [`super::steps`] detects steps of its clock.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,24 +27,24 @@ use super::steps::Steps;
 use crate::environment::environment;
 use crate::{Failure, PlaceArgs};
 
-/// Senders at a time. Each has room for all of its stamps, so that this bounds the memory: 18 MB each.
+/// Maximum number of senders. This bounds the memory, at 18 MB of timestamps each.
 const SENDERS: usize = 8;
 
-/// Room for so many stamps more is made at a time.
+/// Allocation step, in timestamps.
 const MORE: usize = 1 << 16;
 
-/// What had come is waited for at most for this time before it is told.
+/// Maximum time to wait for queued packets before reporting.
 const CATCH_UP: Nanos = Nanos::from_secs(1);
 
-/// A stop is obeyed, and senders are looked for, this often.
+/// Interval for checking for a stop and for new senders.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What came of the flows that somebody asked for.
+/// Timestamps of the announced flows.
 #[derive(Debug)]
 struct Kept {
-    /// By their numbers.
+    /// By flow number.
     flows: HashMap<u32, Flow>,
-    /// Shut while there are none.
+    /// Shut while there are no flows.
     gate: Gate,
 }
 
@@ -53,9 +54,9 @@ impl Kept {
         Self { flows: HashMap::new(), gate }
     }
 
-    /// Keeps a flow from now on; `false` of one that is kept already.
+    /// Starts to keep a flow; returns `false` if it is already kept.
     fn begin(&mut self, flow: u32) -> io::Result<bool> {
-        // Somebody else's stays his.
+        // The flow stays with its first sender.
         if self.flows.contains_key(&flow) {
             return Ok(false);
         }
@@ -72,18 +73,18 @@ impl Kept {
     }
 }
 
-/// What came of a flow.
+/// Timestamps of a flow.
 #[derive(Debug, Default)]
 struct Flow {
-    /// As it is told.
+    /// Entries in wire format order.
     stamps: Vec<(u64, Instant<Realtime>)>,
-    /// That of the last packet ([`Steps::packet`]).
+    /// Epoch of the last packet ([`Steps::packet`]).
     epoch: u64,
 }
 
 impl Flow {
-    /// Takes a packet's stamp, and before it, where the clock may have been stepped since the last one, that
-    /// it may; `false` where there is no room.
+    /// Stores a packet's timestamp, preceded by an entry if the clock may have been stepped since
+    /// the last one; returns `false` if the flow is full.
     fn keep(&mut self, number: u64, at: Instant<Realtime>, epoch: u64) -> bool {
         if self.stamps.len() + 2 > MOST {
             return false;
@@ -100,31 +101,31 @@ impl Flow {
     }
 }
 
-/// What those who serve senders share with the one that receives.
+/// State shared between the receiving thread and the threads that serve senders.
 #[derive(Debug)]
 struct Shared {
     kept: Mutex<Kept>,
-    /// How often nothing was left to receive.
+    /// Number of times that the receive queue was found empty.
     emptied: AtomicU64,
 }
 
-/// What came in all.
+/// Totals of the sink.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     packets: u64,
-    /// What led trains, besides those.
+    /// Lead-in packets, not included in `packets`.
     leads: u64,
-    /// Of no flow that anybody asked for, or beyond what is kept of one.
+    /// Packets of unannounced flows, or beyond the limit of a flow.
     unasked: u64,
     stamped: bool,
-    /// Of the clock.
+    /// Noticed steps of the clock.
     steps: u64,
-    /// Came while nobody had asked.
+    /// Packets dropped while no flow was announced.
     unread: u64,
     overflowed: Option<u64>,
 }
 
-/// Stamps until stopped. `ready` hears when it listens.
+/// Timestamps packets until stopped. Calls `ready` when listening.
 pub(crate) fn perform(
     job: &PaceSinkJob,
     stop: &AtomicBool,
@@ -140,7 +141,7 @@ pub(crate) fn perform(
         Failure::from(anyhow::anyhow!("cannot listen on {} by {what}: {error}", job.url))
     };
     let options = ServerOptions { stamps: StampRequest::Kernel, metadata: false };
-    // What the kernel did not stamp is of the program's rung, and then all is.
+    // Without kernel timestamps, all are user timestamps.
     let (server, rung) = match UdpServer::bind(address, options) {
         Ok(server) => (server, Rung::KernelSw),
         Err(_) => (
@@ -166,15 +167,15 @@ pub(crate) fn perform(
             senders.retain(|(sender, _)| !sender.is_finished());
             match listener.accept() {
                 Ok((stream, _)) if senders.len() < SENDERS => {
-                    // By which it is cut off if it does not end.
+                    // A handle for shutting the connection down.
                     let Ok(other) = stream.try_clone() else { continue };
                     senders.push((scope.spawn(move || serve(stream, rung, shared, stop)), other));
                 }
-                // One too many, or none: either way a moment later.
+                // No connection, or one too many: retry later.
                 _ => thread::sleep(TICK),
             }
         }
-        // Who is being told hears it to the end, if that is soon.
+        // Let running reports finish, within a limit.
         let until = monotonic() + PATIENCE;
         while senders.iter().any(|(sender, _)| !sender.is_finished()) && monotonic() < until {
             thread::sleep(TICK);
@@ -192,8 +193,8 @@ impl Shared {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until what had come was received: whoever receives may be held up, and what waits for it
-    /// meanwhile is not lost. Not for ever, because others' packets may come all the time.
+    /// Waits until the packets that have already arrived were received, even if the receiving
+    /// thread lags behind. Bounded, as other packets may arrive continuously.
     fn catch_up(&self, stop: &AtomicBool) {
         let before = self.emptied.load(Ordering::Acquire);
         let until = monotonic() + CATCH_UP;
@@ -237,20 +238,21 @@ fn receive(
         let epoch = steps.packet();
         let mut kept = shared.kept();
         let flow = mark.and_then(|mark| Some((mark.seq, kept.flows.get_mut(&mark.flow)?)));
-        // A stamp that did not come is none: the packet is not told.
+        // A packet without a timestamp is not reported.
         let is_kept = flow.zip(at).is_some_and(|((seq, flow), at)| flow.keep(seq, at, epoch));
         counts.unasked += u64::from(!is_kept);
     }
     let kept = shared.kept();
     counts.unread = kept.gate.unread();
-    // The kernel counts both together, in 32 bits; of what is dropped between the two looks it says that there was no room.
+    // The kernel counts both together, in 32 bits; drops between the two readings count as
+    // overflow.
     let overflowed = |dropped: u64| u64::from((dropped as u32).wrapping_sub(counts.unread as u32));
     counts.overflowed = server.overflowed().map(overflowed);
     counts.steps = steps.noticed();
     Ok(counts)
 }
 
-/// Serves one sender until it leaves; what was kept for it goes then.
+/// Serves one sender until it disconnects; then drops its timestamps.
 fn serve(stream: TcpStream, rung: Rung, shared: &Shared, stop: &AtomicBool) {
     let mut flows = Vec::new();
     let _ = converse(stream, rung, shared, stop, &mut flows);
@@ -267,11 +269,11 @@ fn converse(
 ) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
-    // Its flow is kept, and everybody's packets are, until it is known to be gone.
+    // Detect a sender that vanished, so that its flow is not kept for ever.
     tcp::notice_loss(&stream)?;
     let mut timed = Timed { stream, until: monotonic() };
     loop {
-        // A sender says nothing while its trains are under way.
+        // A sender is silent while its trains are being sent.
         timed.stream.set_read_timeout(Some(TICK))?;
         match timed.stream.peek(&mut [0]) {
             Ok(0) => return Ok(()),
@@ -299,7 +301,7 @@ fn converse(
                 shared.catch_up(stop);
                 let count = shared.kept().flows.get(&flow).map_or(0, |flow| flow.stamps.len());
                 timed.until = monotonic() + EXCHANGE;
-                // None is ever taken away again while its sender is here.
+                // Entries are not removed while their sender is connected.
                 far_end::tell(&mut timed, count, |some| {
                     shared.kept().flows[&flow].stamps[some].to_vec()
                 })?;
@@ -309,7 +311,7 @@ fn converse(
     }
 }
 
-/// Why packets that come from there would be stamped together: gaps between them would be 0.
+/// Returns why packets from this peer would share timestamps, which would make gaps 0.
 fn merging(from: &TcpStream) -> Option<String> {
     let interface = interface::towards(from.peer_addr().ok()?).ok()??;
     let merging = interface.merges_received()?;
@@ -333,7 +335,7 @@ fn summary(
     let Counts { packets, leads, unasked, stamped, steps, unread, overflowed } = counts;
     let rung = if stamped { Rung::KernelSw } else { Rung::User };
     let stepped = (steps > 0).then(|| {
-        format!("the clock was stepped {steps} times: senders discard trains that came meanwhile")
+        format!("the clock was stepped {steps} times: senders discard the affected trains")
     });
     Summary {
         kind: Kind::Pace,

@@ -1,11 +1,11 @@
-//! Between which packets the clock that stamps them may have been stepped. Pure: whoever receives them
-//! tells what it sees, and when.
+//! Detects between which packets the timestamping clock may have been stepped. Pure: the caller
+//! passes clock readings and events.
 
 use dwell_units::Pairing;
 
-/// A step is noticed after it was made, and by then packets stamped before and after it may lie in the
-/// queue. Those that were taken before the clocks were last seen unchanged are of one clock, and so are
-/// those that come once the queue was empty after the step was noticed; between all others there may be it.
+/// A step is noticed only after it happened; packets from before and after may then be queued.
+/// Packets taken before the last unchanged reading belong to the old clock; those that arrive after
+/// the queue was empty belong to the new one. Between any others there may be the step.
 #[derive(Debug)]
 pub(super) struct Steps {
     clocks: Pairing,
@@ -16,29 +16,29 @@ pub(super) struct Steps {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// What comes is of the clock that the last packet was of.
+    /// Packets belong to the same clock as the last one.
     Settled,
-    /// A step was noticed, and the queue was not empty since.
+    /// A step was noticed, and the queue has not been empty since.
     Open,
-    /// It was: of what comes, the first is of the new clock, and all others are.
+    /// The queue was empty: all further packets belong to the new clock.
     Emptied,
 }
 
 impl Steps {
-    /// Begins before the first packet.
+    /// Starts before the first packet.
     pub(super) const fn since(clocks: Pairing) -> Self {
         Self { clocks, state: State::Settled, epoch: 0, noticed: 0 }
     }
 
-    /// The queue was empty.
+    /// Notes that the queue was empty.
     pub(super) fn empty(&mut self) {
         if self.state == State::Open {
             self.state = State::Emptied;
         }
     }
 
-    /// How the clocks are now; where they were stepped, they are read again with care. To be called after
-    /// each look for a packet, before the packet is told of and after an empty queue is.
+    /// Compares a clock reading with the last; after a step, calls `with_care` for an accurate one.
+    /// Call it after each receive, before [`Steps::packet`] and after [`Steps::empty`].
     pub(super) fn look(&mut self, now: &Pairing, with_care: impl FnOnce() -> Pairing) {
         if self.clocks.step_until(now).is_some() {
             self.clocks = with_care();
@@ -47,7 +47,7 @@ impl Steps {
         }
     }
 
-    /// A packet was taken. Stamps of two packets can be compared if both have this number in common.
+    /// Notes a packet and returns its epoch. Timestamps are comparable within an epoch.
     pub(super) fn packet(&mut self) -> u64 {
         if self.state != State::Settled {
             self.epoch += 1;
@@ -58,7 +58,7 @@ impl Steps {
         self.epoch
     }
 
-    /// How many steps were noticed.
+    /// Returns the number of steps noticed.
     pub(super) const fn noticed(&self) -> u64 {
         self.noticed
     }
@@ -78,7 +78,7 @@ mod tests {
         }
     }
 
-    /// Takes a packet while the clocks are that far apart.
+    /// Takes a packet at this offset between the clocks.
     fn packet(steps: &mut Steps, offset: i64) -> u64 {
         steps.look(&clocks(offset), || clocks(offset));
         steps.packet()
@@ -93,10 +93,10 @@ mod tests {
     fn nothing_in_a_backlog_can_be_compared_and_all_that_comes_after_it_can() {
         let mut steps = Steps::since(clocks(0));
         assert_eq!([0, 0, 90].map(|offset| packet(&mut steps, offset)), [0; 3], "noise");
-        // Which of these three was stamped first after the step, nobody knows.
+        // Which of these was timestamped first after the step is unknown.
         assert_eq!([5_000; 3].map(|offset| packet(&mut steps, offset)), [1, 2, 3]);
         empty(&mut steps, 5_000);
-        // The third may have been stamped before the step; from here on, all after.
+        // The third may be from before the step; all later ones are from after it.
         assert_eq!([5_000; 3].map(|offset| packet(&mut steps, offset)), [4, 4, 4]);
         assert_eq!(steps.noticed(), 1);
     }
@@ -107,7 +107,7 @@ mod tests {
         packet(&mut steps, 0);
         empty(&mut steps, 0);
         empty(&mut steps, -5_000);
-        // One may have come between the look at the queue and that at the clocks.
+        // A packet may arrive between the checks of queue and clocks.
         empty(&mut steps, -5_000);
         assert_eq!([-5_000; 2].map(|offset| packet(&mut steps, offset)), [1, 1]);
     }
@@ -116,7 +116,7 @@ mod tests {
     fn a_packet_that_came_while_the_step_was_noticed_stands_alone() {
         let mut steps = Steps::since(clocks(0));
         packet(&mut steps, 0);
-        // The queue was empty, then the step was noticed, and a packet was there meanwhile.
+        // The queue was empty, then a packet arrived, then the step was noticed.
         empty(&mut steps, 5_000);
         assert_eq!([5_000; 2].map(|offset| packet(&mut steps, offset)), [1, 2]);
         empty(&mut steps, 5_000);

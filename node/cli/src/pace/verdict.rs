@@ -1,5 +1,5 @@
-//! The last line of `dwell pace`: whether the rate was kept, with the figure that decides it and its
-//! limit. The rule is that of [`dwell_stats::accuracy`], which also judges plans.
+//! Last line of `dwell pace`: whether the rate was kept, with the deciding figure and its limit.
+//! The rule is that of [`dwell_stats::accuracy`], which also judges plans.
 
 use dwell_engine::departures::Pattern;
 use dwell_engine::stamps::Rung;
@@ -11,11 +11,12 @@ use super::plan::Plan;
 use super::recorder::Recorder;
 
 const USER_STAMPS: &str =
-    "departures are the program's own clock reads; kernel stamps or --sink are required";
-const LIMIT_UNSEEN: &str = "departures are stamped before a rate limit on the way out";
+    "departures are user timestamps; kernel timestamps or --sink are required";
+const LIMIT_UNSEEN: &str =
+    "departures are timestamped before a rate limit of the outgoing interface";
 
-/// Why the departures decide nothing, whatever their figures are; `None` where they count.
-/// `limit_unseen` is as for [`line`].
+/// Returns why the departures decide nothing; `None` if they are usable. `limit_unseen` is as for
+/// [`line`].
 pub(super) fn unusable(rung: Rung, limit_unseen: bool) -> Option<&'static str> {
     match rung {
         _ if limit_unseen => Some(LIMIT_UNSEEN),
@@ -25,7 +26,7 @@ pub(super) fn unusable(rung: Rung, limit_unseen: bool) -> Option<&'static str> {
 }
 
 /// Returns the verdict on a train pattern; `None` for other patterns, which have no constant rate.
-/// `limit_unseen`: departures are stamped before a rate limit on the way out.
+/// `limit_unseen`: departures are timestamped before a rate limit of the outgoing interface.
 pub(super) fn line(plan: &Plan, recorder: &Recorder<'_>, limit_unseen: bool) -> Option<String> {
     if !matches!(plan.pattern, Pattern::Train { .. }) {
         return None;
@@ -45,7 +46,7 @@ pub(super) fn line(plan: &Plan, recorder: &Recorder<'_>, limit_unseen: bool) -> 
     ))
 }
 
-/// The packets as their size was given.
+/// Formats the packet size as it was given.
 fn packets(size: &PacketSize) -> String {
     match size.counted() {
         Counted::Ip => format!("{} B packets", size.ip().0),
@@ -54,7 +55,7 @@ fn packets(size: &PacketSize) -> String {
     }
 }
 
-/// The verdict, with its figure and limit.
+/// Formats the verdict with its figure and limit.
 fn outcome(
     accuracy: &Accuracy,
     tolerance: &Tolerance,
@@ -77,7 +78,7 @@ fn outcome(
             format!("no ({}, limit {gap_limit})", typical())
         }
         Accuracy::Inaccurate { why: Miss::Rate(rate) } => {
-            format!("no (rate {} of the one asked, limits {rate_limit})", span(*rate))
+            format!("no (rate {} of the requested rate, limits {rate_limit})", span(*rate))
         }
         Accuracy::CannotTell { why } => {
             let reason = match why {
@@ -88,10 +89,10 @@ fn outcome(
                 }
                 Doubt::Unbracketed => "too few trains".to_owned(),
                 Doubt::Incomplete { trains, of } => format!(
-                    "{trains} of {of} trains lack stamps, or gaps for a 95th percentile (--count 21)"
+                    "{trains} of {of} trains lack timestamps, or gaps for a 95th percentile (--count 21)"
                 ),
                 Doubt::Rate(rate) => {
-                    format!("rate {} of the one asked, limits {rate_limit}", span(*rate))
+                    format!("rate {} of the requested rate, limits {rate_limit}", span(*rate))
                 }
                 Doubt::Gaps(gaps) => format!("p95 gap error {}, limit {gap_limit}", span(*gaps)),
             };
@@ -105,7 +106,7 @@ fn span(shares: RealInterval) -> String {
     if low == high { low } else { format!("{low} to {high}") }
 }
 
-/// A share in percent, to a tenth.
+/// Formats a share in percent with one decimal.
 fn percent(share: f64) -> String {
     format!("{} %", (share * 1e3).round() / 10.0)
 }
@@ -118,7 +119,7 @@ mod tests {
 
     const ASKED: Asked = Asked { bits: 1e4, gap: 1e5, deadline: None, same_clock: true };
 
-    /// The verdict on trains of this rate and p95 gap error, as shares of what was asked.
+    /// The verdict on trains of this rate and p95 gap error, as shares of the requested values.
     fn judged(trains: &[(f64, f64)], rung: Rung) -> String {
         let exactly = |value| RealInterval { low: value, high: value };
         let trains: Vec<_> = trains
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!(kernel(&[(1.0, 0.234); 20]), "no (p95 gap error 23.4 %, limit 10 %)");
         assert_eq!(
             kernel(&[(0.9, 0.009); 20]),
-            "no (rate 90 % of the one asked, limits 95 % to 105 %)"
+            "no (rate 90 % of the requested rate, limits 95 % to 105 %)"
         );
         let mixed: Vec<_> = (0..20).map(|n| (1.0, if n < 12 { 0.05 } else { 0.3 })).collect();
         assert_eq!(kernel(&mixed), "cannot tell: p95 gap error 5 % to 30 %, limit 10 %");

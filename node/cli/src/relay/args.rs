@@ -1,4 +1,4 @@
-//! The command line of `dwell relay`, and the job that it asks for.
+//! The command line of `dwell relay` and the job it describes.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -12,84 +12,85 @@ use crate::{IdChoice, PlaceArgs};
 /// Arguments of `relay`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exit codes: 0 stopped by SIGINT or SIGTERM, 1 a socket cannot be opened or failed, 2 usage, \
-4 not supported or no privilege here.")]
+Exit codes: 0 stopped by SIGINT or SIGTERM, 1 a socket could not be opened or failed, 2 usage, \
+4 not supported here or not permitted.")]
 pub struct Args {
-    /// Where clients send to: udp://ADDRESS:PORT or tcp://ADDRESS:PORT
+    /// Address that clients send to: udp://ADDRESS:PORT or tcp://ADDRESS:PORT
     #[arg(long, value_name = "URL")]
     pub listen: String,
 
-    /// Where it goes: the same protocol
+    /// Address to relay to, with the same protocol as --listen
     #[arg(long, value_name = "URL")]
     pub to: String,
 
-    /// What happens to payloads. translate: nothing, only addresses and ports change; encrypt:
-    /// enciphered on the way there, deciphered on the way back; decrypt: its mirror
+    /// Processing of payloads. translate: none, only addresses and ports change; encrypt: encrypt
+    /// towards --to and decrypt replies; decrypt: the reverse of encrypt
     #[arg(long, value_enum, default_value_t = ModeChoice::Translate)]
     pub mode: ModeChoice,
 
-    /// How payloads are encrypted. aes-128-ctr: secrecy only, changed and replayed packets pass;
-    /// aes-128-gcm: such packets are refused
+    /// Encryption. aes-128-ctr: secrecy only, modified and replayed packets are accepted;
+    /// aes-128-gcm: such packets are dropped
     #[arg(long, value_enum, default_value_t = CipherChoice::Aes128Ctr)]
     pub cipher: CipherChoice,
 
-    /// Bytes at the start of every payload that are not enciphered; auto: iperf2's header
+    /// Bytes at the start of each payload to leave unencrypted; auto: the iperf2 header
     #[arg(long, value_name = "BYTES|auto", default_value = "12", value_parser = clear)]
     pub clear: Clear,
 
-    /// Key for AES-128: 32 hexadecimal digits in this file, which others must not be able to read.
-    /// The environment variable DWELL_KEY does the same
+    /// File with the AES-128 key: 32 hexadecimal digits, unreadable for other users. The
+    /// environment variable DWELL_KEY is an alternative
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
 
-    /// What moves the packets. socket: one receive and one send call for each; batch: many by each
-    /// call; xdp: in the driver (translate only)
+    /// How packets are moved. socket: one receive and one send call per packet; batch: many packets
+    /// per call; xdp: in the network driver (translate only)
     #[arg(long, value_enum, default_value_t = EngineChoice::Socket)]
     pub engine: EngineChoice,
 
-    /// Hand packets of one length to the kernel as one that it cuts as late as it can: more of them a
-    /// second, and none has kernel stamps (batch; on where --stamps user asks for none)
+    /// Send packets of equal length as one buffer that the kernel segments late (UDP GSO). Raises
+    /// the packet rate; removes kernel timestamps. Needs --engine batch; the default with --stamps
+    /// user
     #[arg(long, overrides_with = "no_merge")]
     pub merge: bool,
 
-    /// Hand every packet to the kernel as one of its own
+    /// Send every packet separately
     #[arg(long, overrides_with = "merge")]
     pub no_merge: bool,
 
-    /// Which stamps to use
+    /// Timestamps to use
     #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
     pub stamps: StampChoice,
 
-    /// Where packets carry their id; none: they are numbered as they come
+    /// Format of the packet id in payloads; none: number packets in order of arrival
     #[arg(long, value_enum, default_value_t = IdChoice::Auto)]
     pub id: IdChoice,
 
-    /// Most clients at a time (512 over TCP); beyond, the one that was idle for longest goes
+    /// Maximum number of clients (at most 512 over TCP). A new client replaces the one idle for
+    /// longest
     #[arg(long, value_name = "N", default_value_t = 4_096)]
     pub flows: u32,
 
-    /// Forget a client that was idle for this long, and close its connection; if not given, 60s (TCP
-    /// 124min)
+    /// Forget a client, or close its connection, after this idle time; default 60s (TCP 124min)
     #[arg(long, value_name = "TIME")]
     pub idle: Option<Nanos>,
 
-    /// Hold every packet on purpose, in the program or unread in the socket, like program:200us
+    /// Delay every packet by this time, in the program or unread in the socket, like program:200us
     #[arg(long, value_name = "program|socket:TIME", value_parser = hold)]
     pub hold: Option<Hold>,
 
-    /// Fill the empty telemetry slots of STAMP packets that pass
+    /// Fill empty telemetry slots in relayed STAMP packets
     #[arg(long)]
     pub telemetry: bool,
 
-    /// This node in telemetry
+    /// Number of this node in telemetry
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub node_id: u32,
 
-    /// Write every stamp of every packet to this file, as a sample segment
+    /// Write all timestamps of every packet to this file, as a sample segment
     #[arg(long, value_name = "FILE")]
     pub samples: Option<PathBuf>,
 
-    /// Where and how the relaying thread runs.
+    /// CPU and scheduling of the relaying thread.
     #[command(flatten)]
     pub place: PlaceArgs,
 
@@ -97,23 +98,23 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
-    /// Print nothing but errors and the summary
+    /// Print only errors and the summary
     #[arg(short = 'q', long)]
     pub quiet: bool,
 }
 
-/// What happens to payloads.
+/// Processing of payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ModeChoice {
-    /// Nothing
+    /// None
     Translate,
-    /// Enciphered on the way there
+    /// Encrypt towards the far end
     Encrypt,
-    /// Deciphered on the way there
+    /// Decrypt towards the far end
     Decrypt,
 }
 
-/// How payloads are encrypted.
+/// Encryption of payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum CipherChoice {
     /// AES-128 in counter mode
@@ -124,19 +125,19 @@ pub enum CipherChoice {
     Aes128Gcm,
 }
 
-/// What moves the packets.
+/// How packets are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum EngineChoice {
-    /// One receive and one send call for each
+    /// One receive and one send call per packet
     Socket,
-    /// Many by each call
+    /// Many packets per call
     Batch,
-    /// In the driver
+    /// In the network driver
     Xdp,
 }
 
 impl Args {
-    /// What these arguments ask for.
+    /// Returns the job that these arguments describe.
     pub(super) fn job(&self) -> RelayJob {
         let mut job = RelayJob::translate(&self.listen, &self.to);
         job.mode = match self.mode {
@@ -172,20 +173,20 @@ impl Args {
     }
 }
 
-/// Reads `--clear`.
+/// Parses `--clear`.
 fn clear(text: &str) -> Result<Clear, String> {
     const MOST: u16 = 65_507;
     if text == "auto" {
         return Ok(Clear::Auto);
     }
-    // A bare number of bytes, as S0 has it, or one with its unit.
+    // A bare number of bytes, as in Miya 2020, or one with its unit.
     let bytes = text.strip_suffix('B').unwrap_or(text).parse().ok();
     bytes.filter(|bytes| *bytes <= MOST).map(Clear::Bytes).ok_or_else(|| {
         format!("a number of bytes from 0 to {MOST}, like 12, 16, 76 or 108; or auto")
     })
 }
 
-/// Reads `--hold`.
+/// Parses `--hold`.
 fn hold(text: &str) -> Result<Hold, String> {
     let wrong = || "where and for how long, like program:200us or socket:2ms".to_owned();
     let (at, time) = text.split_once(':').ok_or_else(wrong)?;

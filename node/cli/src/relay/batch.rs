@@ -1,6 +1,5 @@
-//! A relay of datagrams that takes and sends many by each call. Packets of one batch share the
-//! clock reads around its calls: `rx_app` is when the batch had been received, `tx_app` when it was
-//! handed to the kernel.
+//! Datagram relay that receives and sends in batches. Packets of one batch share clock readings:
+//! `rx_app` is taken after the batch was received, `tx_app` when it is handed to the kernel.
 
 use std::io;
 use std::ops::Range;
@@ -17,10 +16,10 @@ use super::plan::Way;
 use super::sockets::Socket;
 use super::udp::{Came, Relay};
 
-/// Packets of one batch.
+/// Maximum number of packets per batch.
 const MOST: usize = 64;
 
-/// Batches taken from one socket before the others are looked at again.
+/// Batches received from one socket before the other sockets are polled.
 const BURST: usize = 4;
 
 /// Relays until stopped.
@@ -34,17 +33,17 @@ pub(super) fn run(relay: Relay<'_>, stop: &AtomicBool) -> Ended {
     relay.run_by(BURST, &mut |relay, socket| batches.take(relay, socket), stop)
 }
 
-/// See the module's documentation.
+/// Buffers of the batched relay, reused for every batch.
 struct Batches {
     batch: Batch,
-    /// What is to be sent on: its place in the batch, and where its payload is.
+    /// Packets to send: index in the batch, description, and range of the payload.
     came: Vec<(usize, Came, Range<usize>)>,
     parcels: Vec<Parcel>,
     outcomes: Vec<(Result<Option<u32>, SendError>, Sending)>,
 }
 
 impl Batches {
-    /// Takes a batch from a socket and sends it on; says whether there may be more.
+    /// Receives a batch from a socket and sends it; returns whether more may be waiting.
     fn take(&mut self, relay: &mut Relay<'_>, socket: Socket) -> io::Result<bool> {
         self.came.clear();
         let taken = match socket {
@@ -55,7 +54,7 @@ impl Batches {
             return Ok(false);
         }
         if socket == Socket::Listener {
-            // Packets of one flow leave by one call, in their order.
+            // Packets of one flow leave in one call, in order.
             self.came.sort_unstable_by_key(|(n, came, _)| (came.flow.to_u64(), *n));
         }
         let mut came = std::mem::take(&mut self.came);
@@ -67,7 +66,7 @@ impl Batches {
     }
 
     fn take_forward(&mut self, relay: &mut Relay<'_>, socket: Socket) -> io::Result<usize> {
-        // One whose flow left meanwhile.
+        // The flow was removed since the socket was polled.
         let Some(near) = relay.socket(socket) else { return Ok(0) };
         let taken = self.batch.receive(near)?;
         if taken > 0 {
@@ -86,7 +85,7 @@ impl Batches {
     }
 
     fn take_backward(&mut self, relay: &mut Relay<'_>, id: FlowId) -> io::Result<usize> {
-        // One that left meanwhile.
+        // The flow was removed since the socket was polled.
         let Some(flow) = relay.flows.find(id) else { return Ok(0) };
         let taken = self.batch.receive(&flow.out)?;
         if taken > 0 {
@@ -101,14 +100,14 @@ impl Batches {
         Ok(taken)
     }
 
-    /// Sends on packets of one flow and way.
+    /// Sends packets of one flow and direction.
     fn send(&mut self, relay: &mut Relay<'_>, packets: &mut [(usize, Came, Range<usize>)]) {
         let Some((_, Came { way, flow, .. }, _)) = packets.first() else { return };
         let (way, id) = (*way, *flow);
         for (n, came, at) in packets.iter() {
             relay.say(came, &mut self.batch.buffer(*n)[at.clone()]);
         }
-        // One that made room for another of the same batch.
+        // The flow was evicted by a later packet of the same batch.
         let Some(flow) = relay.flows.find(id) else {
             packets.iter().for_each(|(_, came, _)| relay.not_sent(came, SendError::Closed));
             return;

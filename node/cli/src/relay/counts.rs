@@ -1,43 +1,43 @@
-//! What a relay counts, and what ended it.
+//! Counters of a relay and the reason it ended.
 
 use std::io;
 
 use dwell_engine::relay::flows::FlowCounts;
 use dwell_engine::relay::seal::SealError;
 
-/// What was counted of one way.
+/// Counters of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Traffic {
-    /// Packets that came.
+    /// Packets received.
     pub(super) received: u64,
-    /// Packets that were sent on.
+    /// Packets sent.
     pub(super) relayed: u64,
-    /// Bytes of payload in those, as they came.
+    /// Payload bytes of relayed packets, as received.
     pub(super) bytes: u64,
-    /// Of those, the ones with nothing beyond their clear bytes.
+    /// Relayed packets without any byte beyond the clear prefix.
     pub(super) short: u64,
     /// Packets too short to be encrypted.
     pub(super) unsealed: u64,
-    /// Packets whose tag does not hold, and connections ended for that.
+    /// Packets with an invalid tag, and connections reset for that reason.
     pub(super) unauthentic: u64,
-    /// Packets that were accepted before, and connections that carried a stream again.
+    /// Packets accepted before, and connections that repeated an earlier stream.
     pub(super) replayed: u64,
     /// Packets older than the replay window.
     pub(super) too_old: u64,
-    /// Packets whose salt did not fit the table of salts.
+    /// Packets whose salt did not fit into the table of salts.
     pub(super) too_many_salts: u64,
     /// Connections that ended before the end of their stream.
     pub(super) truncated: u64,
-    /// Packets too long for the path.
+    /// Packets longer than the path allows.
     pub(super) too_long: u64,
-    /// Packets that could not be sent for another reason.
+    /// Packets not sent for another reason.
     pub(super) send_failed: u64,
-    /// Packets that had an empty slot of telemetry, which was filled.
+    /// Packets with an empty telemetry slot that this relay filled.
     pub(super) telemetry_filled: u64,
 }
 
 impl Traffic {
-    /// Counts a packet that the cipher refused.
+    /// Counts a packet that the cipher rejected.
     pub(super) fn refuse(&mut self, error: SealError) {
         *match error {
             SealError::Unauthentic => &mut self.unauthentic,
@@ -50,37 +50,37 @@ impl Traffic {
     }
 }
 
-/// What was counted.
+/// All counters of a relay.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// There and back.
+    /// Forward and backward, indexed by `Way`.
     pub(super) ways: [Traffic; 2],
     pub(super) flows: FlowCounts,
     pub(super) unserved: Unserved,
     pub(super) icmp_errors: u64,
-    /// Packets that found no room in a receive buffer.
+    /// Packets dropped because a receive buffer was full.
     pub(super) overflowed: u64,
 }
 
-/// Times that a client could not be served, by reason. Of datagrams, each that comes is a try.
+/// Failures to serve a client, by reason. Every datagram of such a client counts.
 #[derive(Debug, Default)]
 pub(super) struct Unserved {
-    /// The far end refused, or there was no way to it.
+    /// The far end refused or was unreachable.
     pub(super) refused: Failures,
-    /// This machine had no socket, thread or memory for it.
+    /// This machine had no socket, thread or memory left.
     pub(super) here: Failures,
-    /// All seats were taken.
+    /// The maximum number of connections was reached.
     pub(super) no_seat: u64,
 }
 
 impl Unserved {
-    /// For any reason.
+    /// Returns the sum over all reasons.
     pub(super) fn all(&self) -> u64 {
         self.refused.times + self.here.times + self.no_seat
     }
 }
 
-/// How often something failed, and how it did the first time.
+/// Number of failures, and the first error.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     pub(super) times: u64,
@@ -94,7 +94,7 @@ impl Failures {
     }
 }
 
-/// A relay that ended: what it had counted, and what ended it before it was stopped.
+/// Final state of a relay: its counters, and the error that ended it early.
 #[derive(Debug, Default)]
 pub(super) struct Ended {
     pub(super) counts: Counts,

@@ -1,10 +1,10 @@
-//! `dwell relay`: sends on what comes, as it is or enciphered, and says how long it stayed and
-//! where.
+//! `dwell relay`: forwards packets, unchanged or encrypted, and measures the time they spend at
+//! this node.
 //!
-//! `args` is the command line; `plan` judges the job; `udp`, `batch` and `tcp` are the loops that join
-//! the engine to sockets, and `counts` is what they count; `stamps` keeps packets until their stamps
-//! of leaving have come, and `record` hands them to the thread that keeps them; `telemetry` tells of
-//! them in the packets; `report` makes the summary. `xdp` is the relay without a loop.
+//! `args` is the command line and `plan` validates the job. `udp`, `batch` and `tcp` are the I/O
+//! loops; `counts` holds their counters. `stamps` keeps packets until their transmit timestamps
+//! arrive, `record` passes them to the recording thread, `telemetry` writes into the packets,
+//! `report` builds the summary. `xdp` relays in the driver, without a loop here.
 
 mod args;
 mod batch;
@@ -45,22 +45,22 @@ use record::{News, Teller};
 use report::Outcome;
 use udp::Relay;
 
-/// Stamps that were asked for come within this time, or later than a relay may take to start.
+/// Maximum time to wait at start for the kernel's timestamping to take effect.
 const STAMPS_COME: Nanos = Nanos::from_millis(200);
 
-/// Said at the start of a relay outside a lab that encrypts without authentication.
-const UNAUTHENTICATED: &str = "dwell: warning: aes-128-ctr keeps payloads secret but not intact: packets with \
-                               flipped bits and replayed packets are accepted; --cipher aes-128-gcm \
-                               refuses them";
+/// Warning for encryption without authentication outside a lab.
+const UNAUTHENTICATED: &str = "dwell: warning: aes-128-ctr does not authenticate: modified and \
+                               replayed packets are accepted; use --cipher aes-128-gcm to drop \
+                               them";
 
-/// Descriptors that are not a flow's.
+/// File descriptors for purposes other than flows.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// What was relayed.
+/// Result of a relay.
 pub(crate) struct Relayed {
     /// The result.
     pub(crate) summary: Summary,
-    /// What ended it before it was stopped, or kept its samples from being written.
+    /// Error that ended the relay early or prevented its samples from being written.
     pub(crate) failure: Option<Failure>,
     parts: Parts,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Relayed {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let job = args.job();
-    // Judged before any file is made.
+    // Validate the job before creating any file.
     let plan = Plan::new(&job)?;
     if plan.cipher() == Some(Cipher::Aes128Ctr) && !args.quiet && dwell_lab::here().is_none() {
         crate::say(UNAUTHENTICATED);
@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     relayed.failure.map_or(Ok(Exit::Measured), Err)
 }
 
-/// Relays until stopped. `talk` hears of it when the sockets are open.
+/// Relays until stopped. Calls `talk` when the sockets are open.
 pub(crate) fn perform(
     job: &RelayJob,
     samples: Option<SampleFile>,
@@ -107,8 +107,8 @@ pub(crate) fn perform(
     let allowed = process::allow_descriptors(wanted);
     if allowed < wanted {
         warnings.push(format!(
-            "this process may have {allowed} descriptors: fewer clients than --flows {} fit \
-             (ulimit -n)",
+            "this process is limited to {allowed} file descriptors: not enough for --flows {}; \
+             raise the limit (ulimit -n)",
             plan.flows
         ));
     }
@@ -124,15 +124,14 @@ pub(crate) fn perform(
     let nics = nics.towards(log.senders().iter().copied().chain([plan.to]));
     let (parts, unwritten) = log.finish(ring_dropped);
     let (Ended { counts, failure }, placement) = moved;
-    let failure =
-        failure.map(|error| anyhow::Error::new(error).context("a socket of the relay failed"));
+    let failure = failure.map(|error| anyhow::Error::new(error).context("a relay socket failed"));
     let outcome = Outcome { counts, parts, placement, clocks, ring_dropped, nics, warnings };
     let summary = report::summary(job, &plan, &outcome);
     let failure = failure.or(unwritten).map(Failure::from);
     Ok(Relayed { summary, failure, parts: outcome.parts })
 }
 
-/// What a relay needs while it runs.
+/// State of a running relay.
 struct Run<'a> {
     job: &'a RelayJob,
     plan: &'a Plan,
@@ -141,7 +140,7 @@ struct Run<'a> {
     stop: &'a AtomicBool,
 }
 
-/// What came of it, and where the relaying thread ran.
+/// Final state, and the placement of the relaying thread.
 type Moved = (Ended, Placement);
 
 impl Run<'_> {
@@ -152,7 +151,7 @@ impl Run<'_> {
         let relay = Relay::open(plan, job, stamps(plan, job)?, teller)
             .map_err(|error| open_failure(error, plan, job))?;
         if relay.is_stamped() {
-            // Best effort: packets without stamps are counted.
+            // Best effort: packets without timestamps are counted.
             await_stamps(STAMPS_COME);
         }
         talk(&self.announcement());
@@ -179,7 +178,7 @@ impl Run<'_> {
         format!("relaying {scheme}://{listen} -> {scheme}://{to}")
     }
 
-    /// Relays on a thread of its own, and keeps on this one what it tells.
+    /// Relays on a separate thread and records its events on this one.
     fn recorded(
         &mut self,
         next: &mut dyn FnMut() -> Option<News>,
@@ -203,12 +202,12 @@ impl Run<'_> {
             });
             let protocol = self.plan.scheme.name();
             record::follow(next, self.log, protocol, &|| relaying.is_finished());
-            relaying.join().expect("no relay panics")
+            relaying.join().expect("the relay thread does not panic")
         })
     }
 }
 
-/// The kernel's stamps where it has them, and they are wanted.
+/// Selects kernel timestamps if they are supported and wanted.
 fn stamps(plan: &Plan, job: &RelayJob) -> Result<StampRequest, Failure> {
     match job.stamps {
         Stamps::User => Ok(StampRequest::User),
@@ -216,8 +215,8 @@ fn stamps(plan: &Plan, job: &RelayJob) -> Result<StampRequest, Failure> {
         _ if has_stamps(plan.listen.ip()) => Ok(StampRequest::Kernel),
         Stamps::Auto => Ok(StampRequest::User),
         Stamps::Kernel => Err(Failure::unsupported(
-            "--stamps kernel: sockets deliver no kernel stamps here; --stamps auto measures with \
-             the program's own",
+            "--stamps kernel: sockets deliver no kernel timestamps here; use --stamps auto to fall \
+             back to user timestamps",
         )),
     }
 }
@@ -226,15 +225,15 @@ fn open_failure(error: io::Error, plan: &Plan, job: &RelayJob) -> Failure {
     let url = &job.listen;
     match error.kind() {
         io::ErrorKind::PermissionDenied => Failure::unsupported(format!(
-            "--listen {url}: may not listen on port {}: choose one above 1023, or allow it (setcap \
-             cap_net_bind_service+ep on the program)",
+            "--listen {url}: not permitted to listen on port {}: choose a port above 1023, or run \
+             `setcap cap_net_bind_service+ep` on the program",
             plan.listen.port()
         )),
         io::ErrorKind::AddrInUse => {
             Failure::from(anyhow::anyhow!("--listen {url} is in use: choose another port"))
         }
         io::ErrorKind::AddrNotAvailable => Failure::usage(format!(
-            "--listen {url}: {} is no address of this machine",
+            "--listen {url}: {} is not an address of this machine",
             plan.listen.ip()
         )),
         _ => Failure::from(anyhow::Error::new(error).context(format!("cannot open {url}"))),

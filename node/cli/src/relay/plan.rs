@@ -1,4 +1,4 @@
-//! What a relay will do: everything that can be judged from its job, before any socket is opened.
+//! Validated job of a relay: all checks that need no open socket.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
@@ -18,20 +18,20 @@ use super::xdp;
 use crate::secret::{self, Secret};
 use crate::{Failure, PlaceArgs, Scheme, Target};
 
-/// Most flows that may be asked for.
+/// Maximum of `--flows`.
 const MOST_FLOWS: u32 = 1 << 20;
 
-/// Connections at the same time: each takes two threads.
+/// Maximum number of TCP connections: each takes two threads.
 pub(super) const MOST_CONNECTIONS: u32 = 512;
 
-/// How long a client of datagrams is remembered, if the job does not say.
+/// Default idle time of a datagram client.
 const IDLE: Nanos = Nanos::from_secs(60);
 
-/// How long a connection may be silent, if the job does not say: what RFC 5382 (REQ-5) asks of a NAT,
-/// a little longer than the two hours after which the ends ask each other (RFC 1122, 4.2.3.6).
+/// Default idle time of a connection: RFC 5382 (REQ-5) requires 2 h 4 min of a NAT, slightly more
+/// than the 2 h TCP keep-alive interval (RFC 1122, 4.2.3.6).
 const IDLE_CONNECTION: Nanos = Nanos::from_secs(124 * 60);
 
-/// A job, judged.
+/// A validated job.
 pub(super) struct Plan {
     pub(super) scheme: Scheme,
     pub(super) listen: SocketAddr,
@@ -41,28 +41,28 @@ pub(super) struct Plan {
     key: Option<Key>,
     pub(super) clear: Clear,
     id: IdFormat,
-    /// Most clients at a time.
+    /// Maximum number of clients.
     pub(super) flows: u32,
-    /// A client that was idle for longer is forgotten.
+    /// Idle time after which a client is forgotten.
     pub(super) idle: Nanos,
 }
 
-/// What is done to one direction of a connection.
+/// Processing of one direction of a connection.
 pub(super) enum StreamCipher {
-    /// Nothing, or AES in counter mode.
+    /// Unchanged, or AES in counter mode.
     Unauthenticated(StreamWork),
-    /// Sealed as records.
+    /// Sealed into records.
     Seal(RecordSealer),
     /// Opened from records.
     Open(RecordOpener),
 }
 
-/// Which way a packet goes.
+/// Direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// From a client to where it goes.
+    /// From a client to the far end.
     Forward,
-    /// Back.
+    /// From the far end to the client.
     Backward,
 }
 
@@ -83,21 +83,21 @@ impl Plan {
             ));
         }
         if to.ip().is_unspecified() {
-            return usage(format!("--to {}: it names no machine; give its address", job.to));
+            return usage(format!("--to {}: names no machine; give an address", job.to));
         }
         for (flag, url, address) in [("--listen", &job.listen, listen), ("--to", &job.to, to)] {
             if is_of_many(address.ip()) {
                 return usage(format!(
-                    "{flag} {url}: {} is a broadcast or multicast address; a relay is between two \
-                     machines, not many",
+                    "{flag} {url}: {} is a broadcast or multicast address; a relay connects two \
+                     machines; give a unicast address",
                     address.ip()
                 ));
             }
         }
         if is_loop(listen, to, datagram::is_ours) {
             return usage(format!(
-                "--to {} is where this relay listens: what it sends would come back for ever; \
-                 choose another port",
+                "--to {} is where this relay listens: packets would loop for ever; choose another \
+                 port",
                 job.to
             ));
         }
@@ -117,8 +117,8 @@ impl Plan {
             && (job.engine != RelayEngine::Batch || job.stamps == Stamps::Kernel)
         {
             return usage(
-                "--merge is for --engine batch without the kernel's stamps: what is cut out of one \
-                 packet is stamped once"
+                "--merge is for --engine batch without --stamps kernel: a segmented buffer is \
+                 stamped once"
                     .to_owned(),
             );
         }
@@ -142,13 +142,13 @@ impl Plan {
         Ok(Self { scheme, listen, to, mode, cipher, key, clear, id, flows, idle })
     }
 
-    /// Sockets that so many clients take.
+    /// Returns the number of sockets that the maximum number of clients needs.
     pub(super) fn sockets(&self) -> u64 {
         let each = if self.scheme == Scheme::Tcp { 2 } else { 1 };
         each * u64::from(self.flows)
     }
 
-    /// What is done to the payloads of datagrams that go this way.
+    /// Returns the processing of datagram payloads in this direction.
     pub(super) fn work(&self, way: Way) -> Work {
         let Some(key) = self.key.clone() else { return Work::Pass };
         let prefix = match self.clear {
@@ -163,12 +163,12 @@ impl Plan {
         }
     }
 
-    /// Where salts for this way start in this process.
+    /// Returns a salt generator for this direction, with a random start.
     pub(super) fn salts(&self, way: Way) -> Salts {
         Salts::new(self.domain(way), u64::from_be_bytes(drawn()))
     }
 
-    /// The encrypting relay and the decrypting one agree on which way is forward.
+    /// Returns the cipher domain, which the encrypting and the decrypting relay must agree on.
     fn domain(&self, way: Way) -> Domain {
         match (self.scheme, way) {
             (Scheme::Tcp, Way::Forward) => Domain::StreamForward,
@@ -178,7 +178,7 @@ impl Plan {
         }
     }
 
-    /// What is done to a connection's bytes that go this way.
+    /// Returns the processing of a connection's bytes in this direction.
     pub(super) fn stream_cipher(&self, way: Way) -> StreamCipher {
         let (Some(key), Clear::Bytes(clear)) = (self.key.clone(), self.clear) else {
             return StreamCipher::Unauthenticated(StreamWork::pass());
@@ -198,12 +198,12 @@ impl Plan {
         }
     }
 
-    /// The way that a relay with a cipher seals.
+    /// Returns the direction in which a relay with a cipher encrypts.
     pub(super) fn sealing_way(&self) -> Way {
         if self.enciphers(Way::Forward) { Way::Forward } else { Way::Backward }
     }
 
-    /// Whether what goes this way is enciphered; `false` too where nothing is.
+    /// Whether this direction is encrypted; `false` without a cipher.
     pub(super) fn enciphers(&self, way: Way) -> bool {
         match self.mode {
             RelayMode::Translate => false,
@@ -212,17 +212,17 @@ impl Plan {
         }
     }
 
-    /// Whether payloads are ciphered at all.
+    /// Whether payloads are encrypted or decrypted.
     pub(super) fn is_ciphering(&self) -> bool {
         self.key.is_some()
     }
 
-    /// The cipher; `None` where payloads pass as they are.
+    /// Returns the cipher; `None` if payloads pass unchanged.
     pub(super) fn cipher(&self) -> Option<Cipher> {
         self.is_ciphering().then_some(self.cipher)
     }
 
-    /// How the packets of a new flow get their ids.
+    /// Returns the packet numbering of a new flow.
     pub(super) fn ids(&self) -> Ids {
         match self.id {
             IdFormat::Auto => Ids::guessed(),
@@ -231,42 +231,42 @@ impl Plan {
     }
 }
 
-/// Judges what is asked of a relay of connections, and only datagrams have.
+/// Rejects options of a TCP relay that apply to datagrams only.
 fn check_streams(job: &RelayJob) -> Result<(), Failure> {
     let wrong = |text: &str| Err(Failure::usage(text));
     if job.clear == Clear::Auto {
         return wrong("--clear auto reads the headers of datagrams; give a number for tcp://");
     }
     if job.telemetry {
-        return wrong("--telemetry fills slots of STAMP packets: it is for udp:// only");
+        return wrong("--telemetry fills slots of STAMP packets and is for udp:// only");
     }
     if job.engine != RelayEngine::Socket || job.hold.is_some() {
         return wrong("--engine and --hold are for udp:// only");
     }
     if job.place.busy_poll {
-        return wrong("--busy-poll is for udp:// only: the threads of connections sleep");
+        return wrong("--busy-poll is for udp:// only: threads of connections block");
     }
     if job.stamps == Stamps::Kernel {
         return wrong(
-            "--stamps kernel is for udp:// only: of a stream the kernel stamps segments; --stamps \
-             auto takes the program's own",
+            "--stamps kernel is for udp:// only: the kernel timestamps segments, not parts of a \
+             stream; use --stamps auto",
         );
     }
     if !matches!(job.id, IdFormat::Auto | IdFormat::None) {
-        return wrong("--id is for udp:// only: pieces of a stream are numbered as they come");
+        return wrong("--id is for udp:// only: reads of a stream are numbered in order");
     }
     Ok(())
 }
 
-/// Salts from the kernel.
+/// Returns a source of salts from the kernel.
 fn draw() -> Draw {
     Box::new(drawn)
 }
 
-/// Random bytes. A kernel that gives none cannot be relied on for anything.
+/// Returns random bytes. A kernel that cannot provide them cannot be used at all.
 fn drawn<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    random::fill(&mut bytes).expect("every Linux since 3.17 has random numbers");
+    random::fill(&mut bytes).expect("getrandom works on Linux 3.17 and later");
     bytes
 }
 
@@ -279,13 +279,13 @@ fn key(source: &KeySource) -> Result<Key, Failure> {
     let Some(Secret { text, source }) = secret::find(file)? else {
         return Err(Failure::usage(
             "--mode encrypt and decrypt need a key: give --key-file FILE, or set the environment \
-             variable DWELL_KEY (32 hexadecimal digits; `openssl rand -hex 16` makes some)",
+             variable DWELL_KEY (32 hexadecimal digits, as from `openssl rand -hex 16`)",
         ));
     };
     Key::from_hex(&text).map_err(|error| Failure::usage(format!("{source}: {error}")))
 }
 
-/// Reads a URL and resolves its host, to the family of `like` where there is a choice.
+/// Parses a URL and resolves its host, preferring the address family of `like`.
 fn address(
     flag: &str,
     url: &str,
@@ -305,7 +305,7 @@ fn address(
     let alike = found.iter().find(|a| like.is_some_and(|like| like.is_ipv4() == a.is_ipv4()));
     let address = alike.or(found.first()).copied();
     let mut address = address.ok_or_else(|| wrong(format!("'{}' has no address", target.host)))?;
-    // An IPv4 address that is written as an IPv6 one is still that of IPv4.
+    // An IPv4-mapped IPv6 address is an IPv4 address.
     address.set_ip(address.ip().to_canonical());
     Ok((target.scheme, address))
 }

@@ -1,5 +1,5 @@
-//! From the thread that relays to the one that keeps what it saw: a bounded ring, emptied ten times
-//! a second and more often when much comes.
+//! Bounded ring from the relaying thread to the recording thread, which empties it at least ten
+//! times per second.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,35 +12,35 @@ use rtrb::Producer;
 
 use crate::passages::PassageLog;
 
-/// News that the ring holds: what comes in a turn, and to spare.
+/// Capacity of the ring: the events of one interval, with a margin.
 pub(super) const RING: usize = 1 << 15;
 
-/// Of those, what only flows may take.
+/// Part of the ring reserved for flows.
 const FOR_FLOWS: usize = RING / 32;
 
-/// How long the recording thread rests when little comes, and when much does.
+/// Pause of the recording thread after few events, and after many.
 const REST: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(5)];
 
-/// More than this in one turn is much.
+/// Number of events per pass that counts as many.
 const MUCH: usize = RING / 64;
 
-/// What happened.
+/// Event of the relay.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum News {
-    /// A client came; its flows are two.
+    /// A new client, with its two flows.
     Flow(NewFlow),
-    /// A packet passed.
+    /// A relayed packet.
     Passage(Passage),
 }
 
-/// The addresses of a new client's two flows: this number there, the next one back.
+/// Addresses of a new client's two flows: `number` forward, `number + 1` backward.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewFlow {
     pub(super) number: u32,
-    /// The client, and the address of ours that it sends to.
+    /// The client, and the local address it sends to.
     pub(super) client: SocketAddr,
     pub(super) listen: SocketAddr,
-    /// The address of ours that its packets leave from, and where they go.
+    /// The local address its packets leave from, and their destination.
     pub(super) out: SocketAddr,
     pub(super) to: SocketAddr,
 }
@@ -60,7 +60,7 @@ impl NewFlow {
     }
 }
 
-/// The relaying thread's end of the ring. Never waits: what finds it full is counted.
+/// The relaying thread's end of the ring. Never blocks: events that do not fit are counted.
 pub(super) struct Teller<'a> {
     pub(super) ring: Producer<News>,
     pub(super) dropped: &'a AtomicU64,
@@ -68,7 +68,7 @@ pub(super) struct Teller<'a> {
 
 impl Teller<'_> {
     pub(super) fn tell(&mut self, news: News) {
-        // Passages of a flow that was not told could not be joined to anything.
+        // A passage without its flow could not be attributed.
         let kept_free = if matches!(news, News::Passage(_)) { FOR_FLOWS } else { 0 };
         if self.ring.slots() <= kept_free || self.ring.push(news).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl Teller<'_> {
     }
 }
 
-/// Keeps what comes until the relay has `finished`.
+/// Records events until the relay has `finished`.
 pub(super) fn follow(
     next: &mut dyn FnMut() -> Option<News>,
     log: &mut PassageLog,

@@ -1,4 +1,4 @@
-//! The result of a relay: the summary object, and what people read.
+//! Result of a relay: summary object and terminal output.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -24,10 +24,10 @@ use super::plan::{MOST_CONNECTIONS, Plan};
 use crate::environment::environment;
 use crate::{PlaceArgs, Scheme};
 
-/// So many ICMP errors are told of, however many packets passed: kernels send them sparingly.
+/// ICMP errors from this number on are always reported: kernels limit their rate.
 const MANY_ERRORS: u64 = 5;
 
-/// The points at which a relay's sockets stamp.
+/// Points at which the sockets of a relay take timestamps.
 const POINTS: [Point; 6] = [
     Point::RxKernel,
     Point::RxApp,
@@ -37,7 +37,7 @@ const POINTS: [Point; 6] = [
     Point::TxAppDone,
 ];
 
-/// What came of a relay.
+/// Everything that a finished relay measured.
 pub(super) struct Outcome {
     pub(super) counts: Counts,
     pub(super) parts: Parts,
@@ -48,7 +48,7 @@ pub(super) struct Outcome {
     pub(super) warnings: Vec<String>,
 }
 
-/// Everything the result says.
+/// Builds the summary.
 pub(super) fn summary(job: &RelayJob, plan: &Plan, outcome: &Outcome) -> Summary {
     let Outcome { counts, parts, placement, clocks, ring_dropped, nics, warnings } = outcome;
     let mut trust = Trust { ring_dropped: *ring_dropped, ..Trust::default() };
@@ -82,7 +82,7 @@ pub(super) fn summary(job: &RelayJob, plan: &Plan, outcome: &Outcome) -> Summary
     }
 }
 
-/// What moved the packets, and what enciphered them.
+/// Describes the engine, the way it waits and the AES implementation.
 fn engine(job: &RelayJob, plan: &Plan) -> String {
     let engine = match (plan.scheme, job.engine) {
         (Scheme::Tcp, _) => "stream, two threads per connection",
@@ -101,7 +101,7 @@ fn engine(job: &RelayJob, plan: &Plan) -> String {
     format!("{engine}{waiting}{aes}")
 }
 
-/// What was asked for.
+/// Returns the parameters of the summary.
 pub(super) fn parameters(job: &RelayJob, plan: &Plan) -> BTreeMap<String, serde_json::Value> {
     let clear = match plan.clear {
         _ if !plan.is_ciphering() => json!(null),
@@ -174,7 +174,7 @@ fn values(plan: &Plan, counts: &Counts, parts: &Parts) -> BTreeMap<String, Optio
     values
 }
 
-/// What a reader must know.
+/// Returns the warnings.
 fn notes(
     plan: &Plan,
     job: &RelayJob,
@@ -193,23 +193,23 @@ fn notes(
     note(
         both(|way| way.too_long),
         &format!(
-            "packets were too long for the path and dropped; encrypted ones are {longer} bytes \
-             longer: send smaller ones"
+            "packets were too long for the path and dropped; encryption adds {longer} bytes: send \
+             smaller packets"
         ),
     );
-    note(both(|way| way.unsealed), "packets were too short to be encrypted, and were dropped");
+    note(both(|way| way.unsealed), "packets were too short to be encrypted and were dropped");
     let what =
         if plan.scheme == Scheme::Tcp { "connections were ended" } else { "packets were dropped" };
     note(
         both(|way| way.unauthentic),
         &format!(
-            "{what}: not authentic; they were changed or forged, or the far end has another key, \
+            "{what}: not authentic; they were modified or forged, or the far end uses another key, \
              --cipher or --clear"
         ),
     );
     note(
         both(|way| way.replayed),
-        &format!("{what}: accepted before, so duplicated by the network or replayed"),
+        &format!("{what}: accepted before; the network duplicated them, or they were replayed"),
     );
     note(both(|way| way.too_old), &format!("{what}: older than the replay window"));
     note(
@@ -218,34 +218,37 @@ fn notes(
     );
     note(both(|way| way.truncated), "connections were cut off before the end of their stream");
     note(both(|way| way.send_failed), "packets could not be sent and were dropped");
-    note(counts.overflowed, "packets found no room in a receive buffer");
+    note(counts.overflowed, "packets were dropped because a receive buffer was full");
     let relayed = both(|way| way.relayed);
-    // A receiver that ends before its sender's last word refuses that, and is no reason for alarm.
+    // A receiver that exits before the last packet arrives causes an ICMP error; that is harmless.
     if counts.icmp_errors >= MANY_ERRORS || counts.icmp_errors.saturating_mul(100) >= relayed {
-        note(counts.icmp_errors, "ICMP errors: is anybody listening at the far end?");
+        note(counts.icmp_errors, "ICMP errors: check that the far end is listening");
     }
     note(
         counts.flows.evicted,
-        "flows had to make room: --flows N remembers more, where descriptors and memory allow it",
+        "flows were evicted: raise --flows N, if descriptors and memory allow it",
     );
-    note(ring_dropped, "passages found the ring full; metrics lack them, packet counts do not");
+    note(
+        ring_dropped,
+        "passages did not fit into the ring; metrics lack them, packet counts are complete",
+    );
     notes.extend(unserved(plan, &counts.unserved));
     let came = parts.packets() > 0;
     if came && plan.scheme == Scheme::Tcp {
         notes.push(
-            "of a stream only the program's own stamps are had: processing of its pieces"
+            "TCP has user timestamps only: processing times of the reads of a stream are known"
                 .to_owned(),
         );
     } else if came && parts.missing(Point::RxKernel).is_none() {
-        let why = if job.merges() { " (merging leaves them out)" } else { "" };
+        let why = if job.merges() { " (--merge removes them)" } else { "" };
         notes.push(format!(
-            "no kernel stamps{why}: queueing and node delay are not known, processing is"
+            "no kernel timestamps{why}: processing is known, queueing and node delay are not"
         ));
     }
     notes
 }
 
-/// Why clients could not be served.
+/// Returns one warning per reason why clients could not be served.
 fn unserved(plan: &Plan, unserved: &Unserved) -> Vec<String> {
     let failed = |failures: &Failures, what: &str| {
         let first = failures.first.as_ref()?;
@@ -253,15 +256,15 @@ fn unserved(plan: &Plan, unserved: &Unserved) -> Vec<String> {
     };
     let scheme = plan.scheme.name();
     let full = (unserved.no_seat > 0).then(|| {
-        let more = if plan.flows < MOST_CONNECTIONS { "; --flows N has more" } else { "" };
+        let more = if plan.flows < MOST_CONNECTIONS { "; raise --flows N" } else { "" };
         format!(
-            "{} times a client could not be served: all {} seats were taken, and nobody was idle for \
-             a minute{more}",
+            "{} times a client could not be served: all {} connections were in use and none was \
+             idle for a minute{more}",
             unserved.no_seat, plan.flows
         )
     });
-    let refused = failed(&unserved.refused, &format!("no way to {scheme}://{}", plan.to));
-    let here = failed(&unserved.here, "there was no socket, thread or memory for it here");
+    let refused = failed(&unserved.refused, &format!("cannot reach {scheme}://{}", plan.to));
+    let here = failed(&unserved.here, "no socket, thread or memory was left here");
     [refused, full, here].into_iter().flatten().collect()
 }
 
@@ -271,7 +274,7 @@ fn resolution(parts: &Parts) -> Option<Resolution> {
     with_values.map(|distribution| distribution.resolution()).max()
 }
 
-/// Prints the result for people.
+/// Prints the result for the terminal.
 pub(super) fn print(summary: &Summary, parts: &Parts) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}  {}", summary.target.replace(' ', " -> "), summary.engine)?;

@@ -1,28 +1,28 @@
-//! The sockets of a relay of datagrams, by name: the one that clients send to, and for each flow one
-//! towards where it goes and perhaps one of the client's own.
+//! Names of a datagram relay's sockets: the listener, and for each flow one towards the far end and
+//! optionally one connected to the client.
 
 use dwell_engine::relay::flows::FlowId;
 
 /// A socket of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Socket {
-    /// What everybody sends to.
+    /// The socket that clients send to.
     Listener,
-    /// What only this client sends to, as it is connected to it: by the listener's port.
+    /// Connected to this client, on the listener's port.
     Own(FlowId),
-    /// What is connected to where the flow goes.
+    /// Connected to the flow's destination.
     Out(FlowId),
 }
 
-/// The listener's number.
+/// Token of the listener.
 const LISTENER: u64 = u64::MAX;
 
-/// Of numbers of flows, the bit that tells the client's own socket. A process cannot have so many
-/// descriptors that the places of flows come near it.
+/// Bit of a token that marks the client's own socket. The number of descriptors keeps flow indices
+/// far below it.
 const OWN: u64 = 1 << 31;
 
 impl Socket {
-    /// As one number, for whatever carries only that.
+    /// Encodes the socket as a poller token.
     pub(super) fn token(self) -> u64 {
         match self {
             Self::Listener => LISTENER,
@@ -31,7 +31,7 @@ impl Socket {
         }
     }
 
-    /// The reverse of [`Socket::token`].
+    /// Decodes a token; the reverse of [`Socket::token`].
     pub(super) fn of(token: u64) -> Self {
         match token {
             LISTENER => Self::Listener,

@@ -1,6 +1,6 @@
-//! Packets that left and whose stamps of leaving may still come: each is claimed once, by its
-//! socket and the key that the send call gave. Bounded; what waits for too long, or is in the way
-//! of a newer packet, is told as it is.
+//! Sent packets that wait for their transmit timestamps. Each is claimed once, by its socket and
+//! the key of its send call. Bounded: packets that wait too long, or whose slot a newer packet
+//! needs, are released with the timestamps they have.
 
 use std::collections::VecDeque;
 
@@ -8,21 +8,21 @@ use dwell_engine::passage::{Passage, Point};
 use dwell_engine::stamps::TxStamp;
 use dwell_units::{Instant, Monotonic, Nanos};
 
-/// Packets that wait at the same time, a power of two.
+/// Maximum number of waiting packets, a power of two.
 const WAITING: usize = 1 << 12;
 
-/// Stamps that take longer do not come: a queue of a second is a long one.
+/// Time after which a timestamp is given up: no transmit queue holds a packet that long.
 const PATIENCE: Nanos = Nanos::from_secs(1);
 
-/// See the module's documentation.
+/// Packets that wait for transmit timestamps.
 pub(super) struct Departures {
     slots: Vec<Option<Waiting>>,
-    /// Slots in the order in which their packets left; some have been claimed since.
+    /// Slots in send order; some have been claimed since.
     order: VecDeque<(u32, Name)>,
     waiting: usize,
 }
 
-/// A packet: the token of its socket, and the kernel's key.
+/// Identifies a packet: token of its socket, and the kernel's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Name {
     socket: u64,
@@ -36,7 +36,7 @@ struct Waiting {
 }
 
 impl Name {
-    /// Keys of one socket follow each other, and so do their slots.
+    /// Consecutive keys of one socket map to consecutive slots.
     fn slot(self) -> usize {
         let spread = self.socket.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         (spread as usize).wrapping_add(self.key as usize) % WAITING
@@ -52,12 +52,12 @@ impl Departures {
         }
     }
 
-    /// Whether any packet waits for stamps.
+    /// Whether any packet waits for timestamps.
     pub(super) fn are_awaited(&self) -> bool {
         self.waiting > 0
     }
 
-    /// A packet left `socket` with this key. `told` gets what must make room for it.
+    /// Adds a packet sent on `socket` with this key. `told` gets the packets displaced by it.
     pub(super) fn note(
         &mut self,
         socket: u64,
@@ -83,7 +83,7 @@ impl Departures {
         self.waiting += 1;
     }
 
-    /// A stamp came. `told` gets the packet if it was the last that it waited for.
+    /// Adds a timestamp. `told` gets the packet if no other timestamp is missing.
     pub(super) fn stamp(
         &mut self,
         socket: u64,
@@ -97,7 +97,7 @@ impl Departures {
         match stamp {
             TxStamp::Sched(at) => waiting.passage.stamps.set(Point::TxSched, at),
             TxStamp::Kernel(at) => waiting.passage.stamps.set(Point::TxKernel, at),
-            // A card's clock is another.
+            // Hardware timestamps are in another clock domain.
             TxStamp::Hw(_) => return,
         }
         let stamps = &waiting.passage.stamps;
@@ -106,7 +106,7 @@ impl Departures {
         }
     }
 
-    /// Gives up on packets that left too long before `now`.
+    /// Releases packets that have waited for `PATIENCE` at `now`.
     pub(super) fn overdue(&mut self, now: Instant<Monotonic>, told: &mut impl FnMut(Passage)) {
         while let Some((slot, name)) = self.order.front().copied() {
             let waiting = self.slots[slot as usize].as_ref().filter(|w| w.name == name);

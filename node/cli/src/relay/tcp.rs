@@ -1,6 +1,6 @@
-//! A relay of TCP connections: for each of them a thread for either direction, bounded in number.
-//! What is stamped is a piece of the stream as it was read; only the program's own clock tells of
-//! those, for the kernel stamps segments.
+//! Relay of TCP connections, with one thread per direction and a limit on connections. Timestamps
+//! belong to single reads of the stream and come from user space only, as the kernel timestamps
+//! segments.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -24,22 +24,22 @@ use super::plan::{Plan, StreamCipher, Way};
 use super::record::{NewFlow, News};
 use crate::PlaceArgs;
 
-/// A stop is obeyed within this time.
+/// Maximum delay until a stop takes effect.
 const NAP: Nanos = Nanos::from_millis(100);
 
-/// How long a far end may take to accept a connection.
+/// Connect time-out towards the far end.
 const CONNECTING: Nanos = Nanos::from_secs(3);
 
-/// When all seats are taken, a connection that was idle for longer makes room.
+/// Minimum idle time of a connection that is closed to admit a new one.
 const RESTING: Nanos = Nanos::from_secs(60);
 
-/// While it is being connected, a connection is not idle.
+/// Activity time of a connection that is still connecting: never idle.
 const NOT_YET: i64 = i64::MAX;
 
-/// The longest piece.
+/// Maximum length of one read.
 const PIECE: usize = 32 * 1024;
 
-/// What the threads share.
+/// State that the threads share.
 struct Shared<'a> {
     plan: &'a Plan,
     place: PlaceArgs,
@@ -47,11 +47,11 @@ struct Shared<'a> {
     ring_dropped: &'a AtomicU64,
     stop: &'a AtomicBool,
     ways: [Counters; 2],
-    /// Salts for what this relay seals.
+    /// Salts for encrypting.
     salts: Mutex<Salts>,
-    /// Salts of the streams that this relay has opened.
+    /// Salts of the streams decrypted here.
     used: Mutex<UsedSalts>,
-    /// No thread takes the lock while its connection is open.
+    /// Not locked by any thread while its connection is open.
     unserved: Mutex<Unserved>,
 }
 
@@ -66,11 +66,11 @@ struct Counters {
     truncated: AtomicU64,
 }
 
-/// What the listener knows of a connection.
+/// State of a connection, shared with the listening thread.
 struct Seat {
-    /// When something last came either way.
+    /// Time of the last activity in either direction.
     active: AtomicI64,
-    /// It has to go: it was idle for too long, or makes room.
+    /// Set when the connection must close: idle for too long, or evicted.
     left: AtomicBool,
 }
 
@@ -79,7 +79,7 @@ impl Seat {
         Arc::new(Self { active: AtomicI64::new(NOT_YET), left: AtomicBool::new(false) })
     }
 
-    /// Something moves.
+    /// Notes activity.
     fn touch(&self) {
         self.active.store(monotonic().as_nanos(), Ordering::Relaxed);
     }
@@ -89,7 +89,7 @@ impl Seat {
     }
 }
 
-/// Listens.
+/// Opens the listening socket.
 pub(super) fn listen(plan: &Plan) -> io::Result<TcpListener> {
     dwell_io::tcp::listen(plan.listen, Some(NAP))
 }
@@ -125,7 +125,7 @@ pub(super) fn run(
             let (client, peer) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // What is short (descriptors, memory) comes back with time only.
+                    // Descriptors or memory are short: retry later.
                     if !matches!(
                         error.kind(),
                         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
@@ -166,11 +166,11 @@ pub(super) fn run(
     Ended { counts, failure: None }
 }
 
-/// Takes from their seats those who left, and those who were idle for too long.
+/// Removes finished and expired connections.
 fn clear(seats: &mut Vec<Arc<Seat>>, idle: Nanos, counts: &mut Counts) {
     let now = monotonic();
     seats.retain(|seat| {
-        // A seat that only this list holds is empty.
+        // The connection's threads have ended: only this list holds the reference.
         let taken = Arc::strong_count(seat) > 1;
         let expired = taken && seat.idle(now) > idle;
         if expired {
@@ -181,7 +181,7 @@ fn clear(seats: &mut Vec<Arc<Seat>>, idle: Nanos, counts: &mut Counts) {
     });
 }
 
-/// Takes the connection that was idle for longest from its seat, if that is long enough.
+/// Evicts the connection that was idle for longest, if it was idle for long enough.
 fn make_room(seats: &mut Vec<Arc<Seat>>, counts: &mut Counts) -> bool {
     let now = monotonic();
     let longest = (0..seats.len()).max_by_key(|n| seats[*n].idle(now));
@@ -191,7 +191,7 @@ fn make_room(seats: &mut Vec<Arc<Seat>>, counts: &mut Counts) -> bool {
     true
 }
 
-/// Serves one connection to its end, or notes why it cannot be served.
+/// Serves one connection to its end, or counts why it could not be served.
 fn serve(shared: &Shared<'_>, client: TcpStream, peer: SocketAddr, flow: u32, seat: &Seat) {
     match TcpStream::connect_timeout(&shared.plan.to, CONNECTING.to_std()) {
         Ok(far) => {
@@ -204,7 +204,7 @@ fn serve(shared: &Shared<'_>, client: TcpStream, peer: SocketAddr, flow: u32, se
     }
 }
 
-/// Carries what comes either way until both have ended. An error: it could not begin.
+/// Relays both directions until both have ended. Fails if it could not start.
 fn carry(
     shared: &Shared<'_>,
     client: TcpStream,
@@ -227,7 +227,7 @@ fn carry(
     let (there, back) =
         (direction(Way::Forward, &client, &far), direction(Way::Backward, &far, &client));
     thread::scope(|scope| {
-        // Without a second thread it is no connection.
+        // A connection needs both threads.
         let back = thread::Builder::new().spawn_scoped(scope, || back.run())?;
         there.run();
         let _ = back.join();
@@ -246,10 +246,10 @@ struct Direction<'a> {
 }
 
 impl Direction<'_> {
-    /// Sends on what comes, to its end, and then that end; what fails ends both directions.
+    /// Relays to the end of the stream and shuts the far side down; an error ends both directions.
     fn run(&self) {
         let place = self.shared.place;
-        // A CPU that was allowed at the start and is not any more costs speed only.
+        // If the CPU is no longer allowed, relaying is only slower.
         let _ = cpu::settle(place.cpu, place.real_time(false));
         let ended = match self.pump() {
             Ok(()) => self.to.shutdown(Shutdown::Write),
@@ -257,11 +257,11 @@ impl Direction<'_> {
                 self.reset();
                 Ok(())
             }
-            // The other direction is told too, and first sends on what it has already taken.
+            // The other direction sees the stop too and first sends the data it holds.
             Err(_) if self.go_on().is_err() => Ok(()),
             Err(_) => self.from.shutdown(Shutdown::Both).and(self.to.shutdown(Shutdown::Both)),
         };
-        // A peer that went first.
+        // The peer may have closed first.
         let _ = ended;
     }
 
@@ -288,7 +288,7 @@ impl Direction<'_> {
         Ok(())
     }
 
-    /// One record for each piece, and one for the end of the stream.
+    /// Sends one record per read, and one for the end of the stream.
     fn pump_sealed(&self, mut sealer: RecordSealer) -> io::Result<()> {
         let draw = || lock(&self.shared.salts).draw();
         for id in 0.. {
@@ -302,7 +302,7 @@ impl Direction<'_> {
         self.send(sealer.end(draw))
     }
 
-    /// Delivers whole records that authenticate, and nothing else.
+    /// Delivers only complete, authenticated records.
     fn pump_opened(&self, mut opener: RecordOpener) -> io::Result<()> {
         let mut claim = |salt| lock(&self.shared.used).claim(salt);
         let mut id = 0;
@@ -323,7 +323,7 @@ impl Direction<'_> {
         }
     }
 
-    /// Receives some bytes, none at the end; returns how many, and when.
+    /// Receives bytes; returns their number, 0 at the end of the stream, and the time.
     fn receive(&self, room: &mut [u8]) -> io::Result<(usize, Instant<Realtime>)> {
         self.go_on()?;
         let len = self.patiently(|| (&mut &*self.from).read(room))?;
@@ -334,7 +334,7 @@ impl Direction<'_> {
         Ok((len, came))
     }
 
-    /// Sends on a piece that was received as `len` bytes, and reports its passage.
+    /// Sends data received as `len` bytes and reports its passage.
     fn deliver(
         &self,
         id: u64,
@@ -364,7 +364,7 @@ impl Direction<'_> {
         Ok(())
     }
 
-    /// Counts the reason for which a stream must not be delivered any further.
+    /// Counts the reason why a stream is cut off.
     fn note(&self, error: io::Error) -> io::Error {
         let counters = &self.shared.ways[self.way as usize];
         let reason = error.get_ref().and_then(|error| error.downcast_ref());
@@ -378,10 +378,10 @@ impl Direction<'_> {
         error
     }
 
-    /// Ends both directions so that either peer sees a reset, not the end of a complete stream.
+    /// Ends both directions so that the peers see a reset, not the regular end of a stream.
     fn reset(&self) {
         for stream in [self.from, self.to] {
-            // A closed connection has nothing to reset.
+            // A closed connection cannot be reset.
             let _ = dwell_io::tcp::reset_on_close(stream);
         }
         self.seat.left.store(true, Ordering::Relaxed);
@@ -394,7 +394,7 @@ impl Direction<'_> {
                 sent => bytes = &bytes[sent..],
             }
             if !bytes.is_empty() {
-                // Slow, but it moves; and a peer that takes little by little keeps nothing going.
+                // Progress counts as activity, but a slow reader must not prevent a stop.
                 self.seat.touch();
                 self.go_on()?;
             }
@@ -402,7 +402,7 @@ impl Direction<'_> {
         Ok(())
     }
 
-    /// An error when it is to end.
+    /// Returns an error if the connection must end.
     fn go_on(&self) -> io::Result<()> {
         let left = self.seat.left.load(Ordering::Relaxed);
         if left || self.shared.stop.load(Ordering::Relaxed) {
@@ -411,7 +411,7 @@ impl Direction<'_> {
         Ok(())
     }
 
-    /// Tries again whatever only took too long, until it is to stop.
+    /// Retries calls that timed out, until the connection must end.
     fn patiently(&self, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
         use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
         loop {
@@ -425,7 +425,7 @@ impl Direction<'_> {
     }
 }
 
-/// Locks what no thread leaves in an invalid state.
+/// Locks a mutex whose data stays valid even if a thread panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -435,7 +435,7 @@ impl Shared<'_> {
         lock(&self.unserved)
     }
 
-    /// Never waits: what finds no room is counted.
+    /// Never blocks: events that do not fit are counted.
     fn tell(&self, news: News) {
         if self.news.try_send(news).is_err() {
             self.ring_dropped.fetch_add(1, Ordering::Relaxed);

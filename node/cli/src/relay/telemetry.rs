@@ -1,7 +1,7 @@
-//! In-band telemetry: what this relay says of a packet in the packet itself (`dwell_wire::telemetry`).
+//! In-band telemetry: timestamps that this relay writes into packets (`dwell_wire::telemetry`).
 //!
-//! The slot is filled right before the send call. Where the payload is enciphered, it is filled
-//! right before that: the cipher's time is in `processing` and not in the slot.
+//! The slot is filled just before the send call. If the payload is encrypted, it is filled before
+//! encryption: `processing` includes the time of the cipher, the slot does not.
 
 use dwell_engine::passage::{Point, PointStamps};
 use dwell_engine::relay::Work;
@@ -10,20 +10,20 @@ use dwell_wire::telemetry::{Slot, fill};
 
 use super::plan::Way;
 
-/// A relay that fills slots.
+/// Fills telemetry slots.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Telemetry {
-    /// This node's number.
+    /// Number of this node.
     pub(super) node: u32,
 }
 
 impl Telemetry {
-    /// Whether it speaks before the work on a payload rather than after it.
+    /// Whether the slot is filled before the payload is processed, not after.
     pub(super) fn is_before(work: &Work) -> bool {
         work.grows()
     }
 
-    /// Fills the next slot of `payload`, which leaves `now`; whether there was one.
+    /// Fills the next slot of `payload`, which leaves at `now`; returns whether a slot was free.
     pub(super) fn say(
         self,
         way: Way,
@@ -31,7 +31,7 @@ impl Telemetry {
         now: Instant<Realtime>,
         payload: &mut [u8],
     ) -> bool {
-        // Clocks that show a time before 1970 are set wrong; telemetry has no negative numbers.
+        // A time before 1970 means a wrong clock; telemetry has no negative times.
         let nanos = |at: Instant<Realtime>| u64::try_from(at.as_nanos()).ok();
         let (Some(rx_app), Some(tx_app)) = (stamps.get(Point::RxApp).and_then(nanos), nanos(now))
         else {

@@ -1,6 +1,6 @@
-//! A relay of datagrams, one receive call and one send call for each (S0.5): a socket that clients
-//! send to, and for each client one of its own towards where it goes, so that replies find their
-//! way and errors their flow.
+//! Datagram relay with one receive and one send call per packet, as in Miya 2020. Clients send to
+//! one listening socket; each client gets its own socket towards the far end, so that replies and
+//! errors can be assigned to their flow.
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,49 +28,50 @@ use super::sockets::Socket;
 use super::stamps::Departures;
 use super::telemetry::Telemetry;
 
-/// A stop is obeyed, and idle flows are looked for, this often.
+/// Interval for checking for a stop and for idle flows.
 const TICK: Nanos = Nanos::from_millis(100);
 
-/// The longest datagram.
+/// Maximum length of a datagram.
 const LONGEST: usize = 65_535;
 
-/// Packets taken from one socket before the others are looked at again.
+/// Packets received from one socket before the other sockets are polled.
 const BURST: usize = 32;
 
-/// Entries taken from an error queue at a time.
+/// Error queue entries read per call.
 const NOTICES: usize = 128;
 
-/// So often at most, where all are to be taken.
+/// Maximum number of reads when an error queue is drained completely.
 const LOOKS: usize = 64;
 
-/// Flows up to this number are polled by asking each of them, which finds a packet sooner than
-/// asking the kernel about all.
+/// Up to this number of flows, each socket is polled directly: faster than asking the poller about
+/// all of them.
 const FEW: usize = 4;
 
-/// While nothing comes, the kernel's way of a packet is kept in the caches by one to ourselves this often. It
-/// takes a few microseconds, so that few packets come meanwhile, and then wait for less than that.
+/// Interval of cache-warming sends while no packet arrives. A send takes microseconds, so it rarely
+/// delays a packet, and then by less than that.
 const WARM: Nanos = Nanos::from_micros(100);
 
-/// Before a packet leaves that was held, there is always time for one.
+/// Cache warming stops this long before a held packet is sent.
 const LEFT_COLD: Nanos = Nanos::from_micros(50);
 
-/// After so many rounds in each of which a packet came, stamps are taken and the time is looked at all the
-/// same.
+/// After this number of consecutive busy rounds, timestamps are read and the clock is checked
+/// anyway.
 const FULL: u64 = 64;
 
-/// What lies in a socket that is closed is taken if it is no more packets than this.
+/// Maximum number of packets read from a socket that is about to be closed.
 const MOST_UNREAD: usize = 4_096;
 
-/// Where answers are not there at once, that is looked at again after more and more packets, up to so many.
+/// Upper limit of the back-off of `take_answer`, in packets.
 const UNASKED: u64 = 64;
 
-/// Flows that are forgotten in one tick.
+/// Maximum number of flows removed per tick.
 const EXPIRED: usize = 256;
 
-/// One client.
+/// A client.
 pub(super) struct Flow {
     pub(super) out: UdpEnd,
-    /// What the client sends to, and is answered by, instead of the listener: of one that came alone.
+    /// Socket connected to the client, used instead of the listener; only for a client that was
+    /// alone.
     pub(super) own: Option<UdpEnd>,
     pub(super) peer: Peer,
     number: u32,
@@ -78,14 +79,14 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// Packets of it that came and found no room, as far as the kernel tells.
+    /// Packets of this flow dropped by its receive buffers, where the kernel reports them.
     fn overflowed(&self) -> u64 {
         let own = self.own.as_ref().and_then(UdpEnd::overflowed);
         self.out.overflowed().unwrap_or(0) + own.unwrap_or(0)
     }
 }
 
-/// The socket of that name; `None` when its flow left.
+/// Returns the named socket; `None` if its flow was removed.
 fn end_of<'s>(
     socket: Socket,
     listener: &'s mut UdpEnd,
@@ -98,7 +99,7 @@ fn end_of<'s>(
     }
 }
 
-/// See the module's documentation.
+/// A datagram relay.
 pub(super) struct Relay<'a> {
     plan: &'a Plan,
     pub(super) listener: UdpEnd,
@@ -106,15 +107,15 @@ pub(super) struct Relay<'a> {
     out: EndOptions,
     poller: Poller,
     pub(super) flows: Flows<Flow>,
-    /// All sockets of flows, while those are few.
+    /// All sockets of the flows while there are at most `FEW` flows.
     few: Vec<Socket>,
-    /// A flow whose client gets a socket of its own, once its first packet was sent on.
+    /// Flow whose client gets its own socket once its first packet is sent.
     fresh: Option<FlowId>,
-    /// One whose client has it, and may have something at the listener still, which goes first.
+    /// Flow with a new own socket whose earlier packets may still wait at the listener.
     behind: Option<FlowId>,
-    /// The one whose client has it.
+    /// Flow whose client has its own socket.
     owner: Option<FlowId>,
-    /// Who sent the last packet: the next one is often of the same client.
+    /// Client of the last packet: the next one is often of the same client.
     last: Option<(SocketAddr, FlowId)>,
     works: [Work; 2],
     departures: Departures,
@@ -123,28 +124,28 @@ pub(super) struct Relay<'a> {
     hold: Option<Hold>,
     telemetry: Option<Telemetry>,
     busy: bool,
-    /// Where those go that keep the caches warm, when the last was sent, and how long packets are.
+    /// Cache warming: its socket, the time of the last send, and the length of the last packet.
     warmth: Option<Warmth>,
     warmed: Instant<Monotonic>,
     usual: usize,
-    /// Which socket was ready the last time, and how often it was asked then.
+    /// Socket that was ready last, and how often it was read.
     crowded: (Socket, usize),
-    /// Rounds one after the other in which a packet came.
+    /// Consecutive rounds in which a packet arrived.
     full: u64,
-    /// How often clients' packets are still to be sent on without looking for an answer at once, and how
-    /// often after the next look for one that is not there.
+    /// Back-off of `take_answer`: packets left until the next attempt, and the pause after a failed
+    /// one.
     unasked: (u64, u64),
     next_number: u32,
     buffer: Box<[u8]>,
-    /// The clock as it was a moment ago: flows need no better.
+    /// Time of the last clock reading; precise enough for flows.
     now: Instant<Monotonic>,
     tick: Instant<Monotonic>,
 }
 
-/// See [`Relay::run_by`].
+/// Receives from a socket and sends; see [`Relay::run_by`].
 pub(super) type Take<'a, 't> = dyn FnMut(&mut Relay<'a>, Socket) -> io::Result<bool> + 't;
 
-/// A packet that was received and is about to be sent on.
+/// A received packet that is about to be sent.
 pub(super) struct Came {
     pub(super) way: Way,
     pub(super) flow: FlowId,
@@ -198,19 +199,18 @@ impl<'a> Relay<'a> {
         })
     }
 
-    /// Whether the kernel was asked for stamps.
+    /// Whether the kernel delivers timestamps.
     pub(super) fn is_stamped(&self) -> bool {
         self.listener.is_stamped()
     }
 
-    /// Relays one by one until stopped.
+    /// Relays packet by packet until stopped.
     pub(super) fn run(self, stop: &AtomicBool) -> Ended {
         self.run_by(BURST, &mut Self::take, stop)
     }
 
-    /// Relays until stopped, or until a socket fails: `take` takes what a socket has and sends it on,
-    /// and says whether there may be more; it is called up to `burst` times before other sockets are
-    /// looked at.
+    /// Relays until stopped or until a socket fails. `take` receives from a socket, sends, and
+    /// returns whether more may be waiting; it is called up to `burst` times per socket and turn.
     pub(super) fn run_by(
         mut self,
         burst: usize,
@@ -229,12 +229,11 @@ impl<'a> Relay<'a> {
         Ended { counts: self.end(), failure }
     }
 
-    /// Asks every socket in turn. What is due from time to time waits for a round in which nothing came,
-    /// but not for ever.
+    /// Polls every socket. Periodic work waits for a round without packets, at most `FULL` rounds.
     fn round(&mut self, take: &mut Take<'a, '_>) -> io::Result<()> {
         let mut came = take(self, Socket::Listener)?;
         for n in 0..self.few.len() {
-            // Whoever was the last to make room took others with it.
+            // An eviction may have shortened the list.
             let Some(socket) = self.few.get(n).copied() else { break };
             came |= take(self, socket)?;
         }
@@ -268,7 +267,7 @@ impl<'a> Relay<'a> {
         self.warmed = now;
     }
 
-    /// Waits for something to happen, and takes the packets of sockets that have some.
+    /// Waits for events and serves the sockets that have some.
     fn turn(&mut self, burst: usize, take: &mut Take<'a, '_>) -> io::Result<()> {
         let waits = !self.prepare() && !self.busy && self.behind.is_none();
         let ready = self.poller.wait(if waits { Wait::Forever } else { Wait::No })?;
@@ -281,14 +280,14 @@ impl<'a> Relay<'a> {
                 self.spin_since(self.now, HoldAt::Socket);
                 self.take_some(burst, socket, take)?;
             }
-            // After the packets: nobody waits for stamps. An error that is not in the queue is
-            // cleared by receiving; it would be told for ever.
+            // Timestamps can wait until the packets are sent. An error outside the error queue is
+            // cleared by receiving; otherwise the poller would report it for ever.
             if ready.error && !self.drain(socket) && !ready.readable {
                 take(self, socket)?;
             }
         }
         self.settle_the_fresh(take)?;
-        // After the packets: a flow of which one just came does not expire.
+        // After the packets, so that a flow with a new packet does not expire.
         self.upkeep(take)?;
         if ready > 0 {
             self.warmed = self.now;
@@ -298,8 +297,8 @@ impl<'a> Relay<'a> {
         Ok(())
     }
 
-    /// Takes what a socket has, up to `burst` times. Of one that had something the last time too, there may
-    /// be more; to ask any other for more than one would only hold up the reply that is on its way.
+    /// Receives from a socket up to `burst` times if it also had packets last time. Any other
+    /// socket is read once, so that a reply elsewhere is not delayed.
     fn take_some(
         &mut self,
         burst: usize,
@@ -321,8 +320,8 @@ impl<'a> Relay<'a> {
         Ok(())
     }
 
-    /// Takes the answer to what `socket` had, which was just sent on, if answers are there at once, as of
-    /// a program or a node on the same machine: the call that waits for it would only hold it up.
+    /// Reads the reply to the packet just relayed from `socket`, if replies come at once, as from a
+    /// program on the same machine. This saves a call of the poller.
     fn take_answer(&mut self, socket: Socket, take: &mut Take<'a, '_>) -> io::Result<()> {
         let Some((_, flow)) = self.last else { return Ok(()) };
         if matches!(socket, Socket::Out(_)) || self.holds(HoldAt::Socket) {
@@ -344,12 +343,12 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// The socket of that name; `None` when its flow left.
+    /// Returns the named socket; `None` if its flow was removed.
     pub(super) fn socket(&mut self, socket: Socket) -> Option<&mut UdpEnd> {
         end_of(socket, &mut self.listener, &mut self.flows)
     }
 
-    /// Takes a packet of a client, if there is one.
+    /// Relays a packet from a client, if one is waiting.
     fn take_forward(&mut self, socket: Socket) -> io::Result<bool> {
         let near = end_of(socket, &mut self.listener, &mut self.flows);
         let Some(near) = near else { return Ok(false) };
@@ -362,16 +361,16 @@ impl<'a> Relay<'a> {
         Ok(true)
     }
 
-    /// Takes a packet that goes back, if there is one.
+    /// Relays a packet from the far end, if one is waiting.
     fn take_backward(&mut self, id: FlowId) -> io::Result<bool> {
-        // One that left meanwhile.
+        // The flow was removed since the socket was polled.
         let Some(flow) = self.flows.find(id) else { return Ok(false) };
         let Some(came) = flow.out.receive(&mut self.buffer[HEADROOM..])? else { return Ok(false) };
         self.pass(Way::Backward, id, came.rx, came.len, None);
         Ok(true)
     }
 
-    /// Sends on what lies in the buffer.
+    /// Relays the packet in the buffer.
     fn pass(
         &mut self,
         way: Way,
@@ -384,7 +383,7 @@ impl<'a> Relay<'a> {
         let mut buffer = std::mem::take(&mut self.buffer);
         if let Some((mut came, at)) = self.work(way, flow, rx, &mut buffer, len, opened) {
             self.say(&came, &mut buffer[at.clone()]);
-            let Some(flow) = self.flows.find(flow) else { unreachable!("it was just found") };
+            let Some(flow) = self.flows.find(flow) else { unreachable!("the flow was just found") };
             let message = &buffer[at];
             let sent = match way {
                 Way::Forward => flow.out.send(message, None),
@@ -404,8 +403,8 @@ impl<'a> Relay<'a> {
         self.buffer = buffer;
     }
 
-    /// Does the relay's work on a payload that lies behind the headroom of `buffer`, unless it was
-    /// `opened` before; returns where it is then. A refused payload is counted and reported here.
+    /// Processes the payload after the headroom of `buffer`, unless it was already `opened`;
+    /// returns its new range. A rejected payload is counted and reported here.
     pub(super) fn work(
         &mut self,
         way: Way,
@@ -420,11 +419,11 @@ impl<'a> Relay<'a> {
         let traffic = &mut self.counts.ways[way as usize];
         traffic.received += 1;
         let work = &mut self.works[way as usize];
-        // A forged packet must not keep a flow in the table.
+        // A forged packet must not keep a flow alive.
         let is_genuine = opened.is_some() || !work.authenticates();
         let flow = if is_genuine { self.flows.touch(id, self.now) } else { self.flows.find(id) }?;
         let ids = &mut flow.ids[way as usize];
-        // The id stands in the original payload: before enciphering, after deciphering.
+        // The id is in the plaintext: read it before encrypting, after decrypting.
         let early = (!work.opens()).then(|| ids.of_next(&buffer[at.clone()]));
         let mut stamps = PointStamps::default();
         if let Some(kernel) = rx.kernel {
@@ -459,7 +458,7 @@ impl<'a> Relay<'a> {
         Some((Came { way, flow: id, passage: passage(packet, Fate::Sent) }, at))
     }
 
-    /// Tells in a packet that leaves now what is known of it, if it has an empty slot of telemetry.
+    /// Fills the packet's empty telemetry slot, if it has one, with its timestamps.
     pub(super) fn say(&mut self, came: &Came, payload: &mut [u8]) {
         let Some(telemetry) = self.telemetry else { return };
         let way = came.way;
@@ -469,7 +468,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// A packet left.
+    /// Counts a sent packet and reports it, at once or when its timestamps arrive.
     pub(super) fn sent(
         &mut self,
         came: &mut Came,
@@ -500,7 +499,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// A packet could not be sent.
+    /// Counts and reports a packet that could not be sent.
     pub(super) fn not_sent(&mut self, came: &Came, error: SendError) {
         let traffic = &mut self.counts.ways[came.way as usize];
         match error {
@@ -510,8 +509,8 @@ impl<'a> Relay<'a> {
         self.teller.tell(News::Passage(Passage { fate: Fate::Dropped, ..came.passage }));
     }
 
-    /// The flow of a client, and where its payload is if it had to be opened first: a packet that is
-    /// not authentic opens no flow, and so evicts none.
+    /// Returns the flow of a client, and the range of the payload if it was decrypted to check it:
+    /// a packet that is not authentic neither opens nor evicts a flow.
     pub(super) fn client(
         &mut self,
         peer: Peer,
@@ -534,7 +533,7 @@ impl<'a> Relay<'a> {
         Some((self.flow_of(peer)?, opened))
     }
 
-    /// The flow of a client, opened if it has none.
+    /// Returns the flow of a client and opens one if necessary.
     fn flow_of(&mut self, peer: Peer) -> Option<FlowId> {
         let client = peer.address();
         let id = self.known_flow(&client).or_else(|| self.admit(peer))?;
@@ -542,7 +541,7 @@ impl<'a> Relay<'a> {
         Some(id)
     }
 
-    /// The flow of a client that has one.
+    /// Returns the existing flow of a client.
     fn known_flow(&mut self, client: &SocketAddr) -> Option<FlowId> {
         match self.last {
             Some((last, id)) if last == *client && self.flows.find(id).is_some() => Some(id),
@@ -555,7 +554,7 @@ impl<'a> Relay<'a> {
         if opened.as_ref().is_err_and(is_short) {
             self.spare_who_has_unread();
             if let Some(gone) = self.flows.evict() {
-                // The flow that was idle for longest gives its own.
+                // Evict the flow that was idle for longest and use its descriptor.
                 self.forget(gone);
                 opened = UdpEnd::connect(self.plan.to, self.out);
             }
@@ -588,7 +587,7 @@ impl<'a> Relay<'a> {
         let added =
             self.flows.find(id).map(|flow| self.poller.add(&flow.out, Socket::Out(id).token()));
         if let Some(Err(error)) = added {
-            // What comes back is not heard of.
+            // Replies to this flow will not be seen.
             self.counts.unserved.here.note(error);
         }
         self.teller.tell(News::Flow(news));
@@ -598,7 +597,7 @@ impl<'a> Relay<'a> {
         Some(id)
     }
 
-    /// A client in whose own socket something lies is not idle, and that would go with it: others make room.
+    /// Marks the owner of unread packets as active, so that its flow is not evicted with them.
     fn spare_who_has_unread(&mut self) {
         if let Some(owner) = self.owner
             && let Some(flow) = self.flows.find(owner)
@@ -608,13 +607,13 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Gives a client that came a moment ago, and is the only one, a socket of its own. What it sent before
-    /// lies at the listener and goes first: until that is empty, nothing is taken from its own.
+    /// Gives a new client its own socket if it is the only one. Its earlier packets wait at the
+    /// listener; until that is empty, nothing is read from the new socket.
     fn settle_the_fresh(&mut self, take: &mut Take<'a, '_>) -> io::Result<()> {
         if let Some(id) = self.fresh.take()
             && let Some(flow) = self.flows.find(id)
         {
-            // Without one, the listener serves it as before.
+            // On failure the listener continues to serve the client.
             flow.own = UdpEnd::own(&self.listener, &flow.peer, self.near).ok();
             self.behind = flow.own.is_some().then_some(id);
             self.owner = self.behind;
@@ -630,7 +629,7 @@ impl<'a> Relay<'a> {
         Ok(())
     }
 
-    /// From now on takes what comes to a client's own socket.
+    /// Starts polling a client's own socket.
     fn hear(&mut self, id: FlowId) {
         let Some(flow) = self.flows.find(id) else { return };
         let Some(own) = &flow.own else { return };
@@ -645,7 +644,7 @@ impl<'a> Relay<'a> {
         self.counts.overflowed += flow.overflowed();
     }
 
-    /// Which sockets of flows there are, if those are few.
+    /// Updates the list of flow sockets while there are at most `FEW` flows.
     fn note_few(&mut self) {
         self.few.clear();
         if self.flows.len() <= FEW {
@@ -657,7 +656,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Takes the stamps and errors of one socket; returns whether there were any.
+    /// Reads timestamps and errors of one socket; returns whether there were any.
     fn drain(&mut self, socket: Socket) -> bool {
         let mut any = false;
         let (departures, teller) = (&mut self.departures, &mut self.teller);
@@ -678,7 +677,7 @@ impl<'a> Relay<'a> {
         any
     }
 
-    /// Takes all that there are: a burst leaves more behind than one look takes.
+    /// Reads all timestamps and errors of one socket; a burst leaves more than one read returns.
     fn drain_wholly(&mut self, socket: Socket) {
         for _ in 0..LOOKS {
             if !self.drain(socket) {
@@ -687,7 +686,7 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Takes those of all sockets, while they are few.
+    /// Reads timestamps and errors of all sockets of at most `FEW` flows.
     fn drain_all(&mut self) {
         self.drain(Socket::Listener);
         for n in 0..self.few.len() {
@@ -695,18 +694,18 @@ impl<'a> Relay<'a> {
         }
     }
 
-    /// Does ahead what can be done before the next packet; returns whether there was anything.
+    /// Prepares keystream for the next packet; returns whether any was missing.
     fn prepare(&mut self) -> bool {
         self.works.iter_mut().any(Work::prepare)
     }
 
-    /// Does what is due from time to time.
+    /// Does periodic work once per `TICK`.
     fn upkeep(&mut self, take: &mut Take<'a, '_>) -> io::Result<()> {
         if self.now < self.tick {
             return Ok(());
         }
         self.tick = self.now + TICK;
-        // Before any packet is given up: after a stall, many stamps may have waited.
+        // Before packets are given up: after a stall, many timestamps may be waiting.
         if self.flows.len() <= FEW {
             self.drain_wholly(Socket::Listener);
             for n in 0..self.few.len() {
@@ -729,12 +728,12 @@ impl<'a> Relay<'a> {
         Ok(())
     }
 
-    /// Takes a client's own socket away, and what it had sent there before: if that is anything, its flow goes on,
-    /// by the listener.
+    /// Closes a client's own socket and relays what was waiting there. If anything was, the flow
+    /// stays and the listener serves it.
     fn dispossess(&mut self, id: FlowId, take: &mut Take<'a, '_>) -> io::Result<()> {
         let own = self.flows.find(id).and_then(|flow| flow.own.as_ref());
         let Some(own) = own else { return Ok(()) };
-        // Nothing more comes there then; where it cannot be turned away, what there is is taken within reason.
+        // Stop further arrivals; if that fails, read only up to the limit.
         let most = if own.turn_away().is_ok() { usize::MAX } else { MOST_UNREAD };
         for _ in 0..most {
             if !take(self, Socket::Own(id))? {
@@ -753,15 +752,15 @@ impl<'a> Relay<'a> {
         self.hold.is_some_and(|hold| hold.at == at)
     }
 
-    /// Holds a packet on purpose.
+    /// Delays a packet as `--hold` asks.
     pub(super) fn spin(&mut self, at: HoldAt) {
         if self.holds(at) {
             self.spin_since(monotonic(), at);
         }
     }
 
-    /// Holds what was known to be there at `start`. What is held differs from what is not by that alone: its
-    /// way is no colder.
+    /// Delays a packet that was available at `start`. Keeps the caches warm, so that the delay is
+    /// the only difference from an undelayed packet.
     fn spin_since(&mut self, start: Instant<Monotonic>, at: HoldAt) {
         let Some(hold) = self.hold.filter(|hold| hold.at == at) else { return };
         let until = start + hold.time;
@@ -771,7 +770,7 @@ impl<'a> Relay<'a> {
         let _ = pacer::wait(Manner::Spin, until, || false);
     }
 
-    /// Takes what stamps have come, gives up on the others, and counts up.
+    /// Reads the remaining timestamps, releases waiting packets and adds up the counters.
     fn end(mut self) -> Counts {
         self.drain_wholly(Socket::Listener);
         let ids: Vec<_> = self.flows.iter_mut().map(|(id, _)| id).collect();

@@ -1,5 +1,5 @@
-//! A relay in the driver: a program of the kernel moves the packets, and this one looks after it.
-//! Such packets pass below everything that stamps, so that their delay at this node is not known.
+//! Relay in the network driver: an XDP program moves the packets and this module supervises it.
+//! Such packets pass below all timestamping, so their delay at this node is unknown.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
@@ -25,16 +25,16 @@ use crate::passages::PassageLog;
 use crate::ping::SampleFile;
 use crate::{Exit, Failure};
 
-/// A stop is obeyed, and new flows are looked for, this often.
+/// Interval for checking for a stop and for new flows.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Next hops that are not known are looked for at most this often.
+/// Minimum interval between searches for unknown next hops.
 const SEARCH: Nanos = Nanos::from_secs(1);
 
-/// The machine's own addresses and its flow, as long as it is known.
+/// Client, listening address and outgoing address of a flow.
 type Ends = (SocketAddrV4, SocketAddrV4, SocketAddrV4);
 
-/// Judges what only this engine cannot do; needs no privilege.
+/// Rejects what this engine cannot do; needs no privilege.
 pub(super) fn check(job: &RelayJob, listen: SocketAddr, to: SocketAddr) -> Result<(), Failure> {
     let usage = |text: String| Err(Failure::usage(text));
     if job.engine != RelayEngine::Xdp {
@@ -42,20 +42,19 @@ pub(super) fn check(job: &RelayJob, listen: SocketAddr, to: SocketAddr) -> Resul
     }
     if job.mode != RelayMode::Translate {
         return usage(
-            "--engine xdp changes addresses only (--mode translate); --engine batch enciphers"
+            "--engine xdp changes addresses only (--mode translate); use --engine batch to encrypt"
                 .into(),
         );
     }
     if !listen.is_ipv4() || !to.is_ipv4() {
         return usage(format!(
-            "--engine xdp relays IPv4 only, and {} is not; --engine batch relays both",
+            "--engine xdp relays IPv4 only, and {} is not; --engine batch supports both",
             if listen.is_ipv4() { &job.to } else { &job.listen }
         ));
     }
     if listen.ip().is_loopback() || datagram::is_ours(to) {
         return usage(format!(
-            "--engine xdp relays between other machines, and {} is this one; --engine batch relays \
-             anything",
+            "--engine xdp relays between other machines, and {} is this one; use --engine batch",
             if listen.ip().is_loopback() { &job.listen } else { &job.to }
         ));
     }
@@ -67,15 +66,17 @@ pub(super) fn check(job: &RelayJob, listen: SocketAddr, to: SocketAddr) -> Resul
         ));
     }
     if job.hold.is_some() || job.telemetry {
-        return usage("--engine xdp neither holds packets nor looks into them".into());
+        return usage("--engine xdp supports neither --hold nor --telemetry".into());
     }
     if job.stamps == Stamps::Kernel {
-        return usage("--stamps kernel: what --engine xdp relays passes below every stamp".into());
+        return usage(
+            "--stamps kernel: packets of --engine xdp pass below all timestamping".into(),
+        );
     }
     Ok(())
 }
 
-/// Relays until stopped. `talk` hears of it when the program is in place.
+/// Relays until stopped. Calls `talk` when the program is attached.
 pub(super) fn perform(
     job: &RelayJob,
     plan: &Plan,
@@ -84,7 +85,7 @@ pub(super) fn perform(
     talk: &mut dyn FnMut(&str),
 ) -> Result<Relayed, Failure> {
     let mut log = PassageLog::begin("relay", &format!("{} {}", job.listen, job.to), samples)?;
-    // Nobody else takes the port, and who sends what finds no way is not told that it is closed.
+    // Reserve the port. Packets that the program passes up get no "port unreachable" in reply.
     let _seat = UdpSocket::bind(plan.listen).map_err(|error| open_failure(error, plan, job))?;
     let (spec, mut warnings) = spec(job, plan)?;
     let (start, nics) = (clock::pair(), NicWatch::start());
@@ -95,7 +96,7 @@ pub(super) fn perform(
     let (mut seen, mut searched) = (XdpCounters::default(), monotonic());
     let mut last = false;
     while !last {
-        // Once more after the end.
+        // Read the counters once more after the end.
         last = stop.load(Ordering::Relaxed);
         let now = relay.counters()?;
         if now.flows > seen.flows {
@@ -115,7 +116,9 @@ pub(super) fn perform(
     let told = u64::from(known.next / 2);
     if told < seen.flows {
         let more = seen.flows - told;
-        warnings.push(format!("{more} flows made room before anybody looked: no table has them"));
+        warnings.push(format!(
+            "{more} flows were evicted before they were recorded; the samples lack them"
+        ));
     }
     let modes = relay.modes().to_vec();
     drop(relay);
@@ -125,16 +128,16 @@ pub(super) fn perform(
     Ok(Relayed { summary, failure: unwritten.map(Failure::from), parts })
 }
 
-/// Flows that the samples have.
+/// Flows already recorded.
 struct Known {
-    /// By client; with the addresses it was told with.
+    /// By client, with the addresses recorded for it.
     flows: HashMap<SocketAddrV4, Ends>,
     to: SocketAddr,
     next: u32,
 }
 
 impl Known {
-    /// Tells of those that are new.
+    /// Records new flows.
     fn look(&mut self, relay: &XdpRelay, log: &mut PassageLog) -> Result<(), BpfError> {
         for flow in relay.flows()? {
             let ends = (flow.client, flow.listen, flow.out);
@@ -154,33 +157,33 @@ fn flows(job: &RelayJob) -> Option<u16> {
     u16::try_from(job.flows).ok()
 }
 
-/// What the kernel's program is to do, and what a reader must know of it.
+/// Returns the configuration of the XDP program, and warnings.
 fn spec(job: &RelayJob, plan: &Plan) -> Result<(XdpRelaySpec, Vec<String>), Failure> {
     let (SocketAddr::V4(listen), SocketAddr::V4(to)) = (plan.listen, plan.to) else {
         return Err(Failure::usage("--engine xdp relays IPv4 only"));
     };
     let way = interface::towards(plan.to)?.map(|found| found.index);
     let all = interface::all()?;
-    // Packets have to leave by the one towards `to`: if that cannot be, there is no relay.
+    // Without the interface towards `to` there can be no relay.
     let (used, others): (Vec<_>, Vec<_>) = all
         .iter()
         .filter(|found| found.up && found.name != "lo")
         .partition(|found| Some(found.index) == way || found.is_forwarding());
     let mut warnings = vec![
-        "packets pass below every stamp: their delay at this node is not known, only that between \
+        "packets pass below all timestamping: their delay at this node is unknown; measure between \
          the ends"
             .to_owned(),
     ];
     if !others.is_empty() {
         let names: Vec<_> = others.iter().map(|found| found.name.as_str()).collect();
         warnings.push(format!(
-            "nothing is relayed that comes by interfaces that do not forward: {}",
+            "packets from interfaces that do not forward are not relayed: {}",
             names.join(" ")
         ));
     }
     if job.place.busy_poll || job.place.cpu.is_some() {
         warnings
-            .push("the driver relays, not a thread: --cpu and --busy-poll have no effect".into());
+            .push("--cpu and --busy-poll have no effect: the driver relays, not a thread".into());
     }
     let spec = XdpRelaySpec {
         listen,
@@ -197,10 +200,10 @@ fn refusal(error: BpfError) -> Failure {
     let is_unsupported = error.is_unsupported() || matches!(error, BpfError::NoForwarding(_));
     let exit = if is_unsupported { Exit::Unsupported } else { Exit::Failed };
     let error = anyhow::Error::new(error);
-    Failure { exit, error: error.context("--engine xdp cannot be had here; --engine batch can") }
+    Failure { exit, error: error.context("--engine xdp is unavailable here; use --engine batch") }
 }
 
-/// Everything the result says.
+/// Builds the summary.
 fn summary(
     job: &RelayJob,
     plan: &Plan,
@@ -216,10 +219,10 @@ fn summary(
     };
     note(
         counters.no_way,
-        "packets found no way from the driver (no next hop known, too long, or at their last hop) \
-         and were not relayed",
+        "packets could not be relayed by the driver (next hop unknown, packet too long, or TTL \
+         expired)",
     );
-    note(counters.evicted, "flows had to make room; --flows N remembers more");
+    note(counters.evicted, "flows were evicted; raise --flows N");
     let mut trust = Trust { warnings, ..Trust::default() };
     trust.note_clocks(&clocks.0, &clocks.1);
     trust.note_nics(nics);
@@ -239,7 +242,7 @@ fn summary(
     }
 }
 
-/// By the names that other engines have for them. The program does not count bytes.
+/// Uses the value names of the other engines. The XDP program does not count bytes.
 fn values(counters: XdpCounters) -> BTreeMap<String, Option<Scalar>> {
     let XdpCounters { forward, backward, flows, evicted, no_way } = counters;
     [
@@ -305,7 +308,7 @@ mod tests {
         assert!(said(&job(|job| job.mode = RelayMode::Encrypt), here, far).contains("batch"));
         assert!(said(&job(|job| job.flows = 4_537), here, far).contains("1 to 4536"));
         assert!(said(&job(|job| job.stamps = Stamps::Kernel), here, far).contains("--stamps"));
-        assert!(said(&job(|job| job.telemetry = true), here, far).contains("looks into"));
+        assert!(said(&job(|job| job.telemetry = true), here, far).contains("--telemetry"));
         assert!(said(&plain, "[::]:7", "[2001:db8::1]:7").contains("IPv4 only"));
         assert!(said(&plain, "127.0.0.1:7", far).contains("other machines"));
         assert!(said(&plain, here, "127.0.0.1:8").contains("other machines"));

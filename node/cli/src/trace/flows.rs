@@ -1,4 +1,4 @@
-//! The flows that a trace has seen, and the ids of their packets.
+//! Flows seen by a trace, and the ids of their packets.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,31 +12,31 @@ use dwell_record::segment::FlowEntry;
 
 use super::id::Id;
 
-/// Flows that are told apart; events of more are counted only.
+/// Maximum number of flows; events of further flows are only counted.
 const MOST: usize = 4_096;
 
-/// A flow: packets from here to there.
+/// A flow in one direction.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) entry: FlowEntry,
     pub(super) id: Id,
-    /// Packets that have passed.
+    /// Packets seen.
     pub(super) packets: u64,
-    /// It was told of, with its first packet that carries an id.
+    /// Whether the flow was reported, with its first packet that has an id.
     announced: bool,
-    /// Events at each point, which number packets that carry no id.
+    /// Events per point; they number packets without an id.
     order: [u64; Point::ALL.len()],
 }
 
-/// See the module's documentation.
+/// All flows by their addresses.
 #[derive(Debug)]
 pub(super) struct Flows {
     asked: IdFormat,
     numbers: HashMap<(SocketAddr, SocketAddr), u32>,
     flows: Vec<Flow>,
-    /// Events of flows for which there was no place.
+    /// Events of flows beyond the maximum.
     pub(super) refused: u64,
-    /// Events of packets too short to carry their flow's id.
+    /// Events of packets too short to contain an id.
     pub(super) nameless: u64,
 }
 
@@ -45,7 +45,7 @@ impl Flows {
         Self { asked, numbers: HashMap::new(), flows: Vec::new(), refused: 0, nameless: 0 }
     }
 
-    /// The stamp that an event tells of, and its flow if that is new: if this is its first stamp.
+    /// Returns the timestamp of an event, and its flow if this is the flow's first timestamp.
     pub(super) fn stamp(&mut self, event: &Event) -> Option<(Stamp, Option<&Flow>)> {
         let number = match self.numbers.entry((event.from, event.to)) {
             Entry::Occupied(entry) => *entry.get(),
@@ -87,14 +87,14 @@ impl Flows {
         Some((stamp, is_new.then_some(&*flow)))
     }
 
-    /// Counts a packet that has passed.
+    /// Counts a packet.
     pub(super) fn count(&mut self, flow: u32) {
         if let Some(flow) = self.flows.get_mut(flow as usize) {
             flow.packets += 1;
         }
     }
 
-    /// All of them, as they were met.
+    /// Returns all flows in order of appearance.
     pub(super) fn all(&self) -> &[Flow] {
         &self.flows
     }

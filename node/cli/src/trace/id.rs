@@ -1,30 +1,30 @@
-//! Where packets carry their id: reading it, and finding out which format a flow has.
+//! Packet ids: reading them, and detecting the format of a flow.
 
 use dwell_io::bpf::{Event, Protocol};
 use dwell_plan::IdFormat;
 use dwell_units::Nanos;
 use dwell_wire::id::{Format, packet_id};
 
-/// A time in a packet is one if it is at most this far from the packet's stamp: the other end's
-/// clock may be wrong.
+/// Maximum difference between a time in a packet and the packet's timestamp; the sender's clock may
+/// be wrong.
 const PLAUSIBLE: Nanos = Nanos::from_secs(10 * 86_400);
 
-/// From 1900, where NTP counts from, to 1970 (RFC 5905, 6).
+/// Seconds from 1900, the NTP epoch, to 1970 (RFC 5905, section 6).
 const NTP_EPOCH: i64 = 2_208_988_800;
 
-/// How packets of a flow are told apart.
+/// Identification of packets within a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Id {
-    /// By what the payload carries.
+    /// By an id in the payload.
     Payload(Format),
-    /// By the sequence number of TCP, or of an echo.
+    /// By the TCP or ICMP echo sequence number.
     Header,
-    /// By their order at each hook.
+    /// By the order at each hook.
     Order,
 }
 
 impl Id {
-    /// How packets of a flow whose first event is this are told apart.
+    /// Selects the identification of a flow from its first event.
     pub(super) fn of(asked: IdFormat, first: &Event) -> Self {
         match (first.protocol, asked) {
             (Protocol::Tcp | Protocol::Echo, _) => Self::Header,
@@ -33,7 +33,7 @@ impl Id {
         }
     }
 
-    /// What results call it.
+    /// Returns the name in results.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Payload(Format::Iperf) => "iperf",
@@ -46,7 +46,7 @@ impl Id {
         }
     }
 
-    /// The packet's id; `None` if it is to be had from its order only, or not at all.
+    /// Returns the packet's id; `None` if it has none or only its order identifies it.
     pub(super) fn read(self, event: &Event) -> Option<u64> {
         match (self, event.protocol) {
             (Self::Payload(format), _) => packet_id(format, event.head()),
@@ -59,7 +59,7 @@ impl Id {
     }
 }
 
-/// The format that a payload looks like, as far as an event shows it: by its beginning and its length.
+/// Detects the format of a payload from its start and length, as far as the event contains them.
 fn found(event: &Event) -> Option<Format> {
     let head = event.head();
     if head.starts_with(b"dwlt") && head.len() >= 16 {
@@ -74,16 +74,16 @@ fn found(event: &Event) -> Option<Format> {
         seconds.is_some_and(|seconds| (seconds - now).abs() <= PLAUSIBLE.0 / 1_000_000_000)
     };
     let is_time = |at| is_near(at, 0) || is_near(at, NTP_EPOCH);
-    // Times of iperf2 are seconds and microseconds; the upper half of its 64-bit id follows, which
-    // is 0 as yet, or all ones in the negated id of an end.
+    // iperf2 times are seconds and microseconds; the upper half of its 64-bit id follows: 0 so far,
+    // or all ones in the negated id of a FIN.
     let is_upper_half = u32_at(head, 12).is_some_and(|half| half == 0 || half == u32::MAX);
     if is_near(4, 0) && is_upper_half && u32_at(head, 8).is_some_and(|us| us < 1_000_000) {
         return Some(Format::Iperf);
     }
-    // STAMP without and with authentication (RFC 8762, 4.2.1); the multiplier of an error estimate
-    // is not 0.
+    // STAMP without and with authentication (RFC 8762, section 4.2.1); the multiplier of an error
+    // estimate is not 0.
     let is_estimate = |at: usize| head.get(at + 1).is_some_and(|multiplier| *multiplier != 0);
-    // Behind them a request has zeros, and a reply the time of receiving (4.2.1, 4.3.1).
+    // A request continues with zeros, a reply with the receive time (sections 4.2.1, 4.3.1).
     let is_next = is_time(16) || head.get(16..24).is_some_and(|zeros| zeros == [0; 8]);
     let is_open = event.size >= 44 && is_time(4) && is_estimate(12) && is_next;
     let is_authenticated =
@@ -91,7 +91,7 @@ fn found(event: &Event) -> Option<Format> {
     if is_open || is_authenticated {
         return Some(Format::Stamp);
     }
-    // What is enciphered behind the time may look like anything.
+    // Encrypted bytes after the time may have any value.
     let is_classic = is_near(4, 0) && u32_at(head, 8).is_some_and(|us| us < 1_000_000);
     is_classic.then_some(Format::IperfClassic)
 }
@@ -133,7 +133,7 @@ mod tests {
             (112, words(&[7, 0, 0, 0, ntp, 1]), Format::Stamp, 7),
             (24, roundtrip, Format::Roundtrip, 7),
             (1_400, dwell, Format::Dwell, 7),
-            // Enciphered behind 12 bytes; what follows would be an upper half and its flag.
+            // Encrypted after 12 bytes; the bytes that follow would be an upper half and its flag.
             (512, words(&[7, NOW, 5, 0x1234_5678, 0x8000_0000 | 0x0800_0098, 9]), classic, 7),
             (512, words(&[7, NOW, 5, 0x00ab_5678, 77, 9]), classic, 7),
         ] {

@@ -1,4 +1,4 @@
-//! The live table: flows, delays and losses so far, on a terminal.
+//! Live table on the terminal: flows, delays and drops so far.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -9,10 +9,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::flows::{Flow, Flows};
 
-/// Flows that are shown: those with the most packets.
+/// Maximum number of flows shown, those with the most packets first.
 const ROWS: usize = 8;
 
-/// Shown on standard error if that is a terminal.
+/// Table on standard error, if that is a terminal.
 pub(super) struct Live {
     bar: Option<ProgressBar>,
 }
@@ -28,14 +28,14 @@ impl Live {
         self.bar.is_some()
     }
 
-    /// Shows the state; to be called twice a second.
+    /// Shows the current state; call it twice per second.
     pub(super) fn show(&self, flows: &Flows, parts: &Parts, dropped: u64) {
         if let Some(bar) = &self.bar {
             bar.set_message(table(flows, parts, dropped));
         }
     }
 
-    /// There will be no more.
+    /// Removes the table.
     pub(super) fn end(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();

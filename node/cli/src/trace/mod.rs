@@ -1,8 +1,8 @@
-//! `dwell trace`: stamps packets that pass, by eBPF programs at the kernel's hooks.
+//! `dwell trace`: timestamps passing packets with eBPF programs at the kernel's hooks.
 //!
-//! `flows` gives every packet its flow and id (`id` reads it), `core/engine`'s join puts its stamps
-//! together, and the passages go where those of a relay go; `live` shows them meanwhile, `report`
-//! makes the summary.
+//! `flows` assigns flow and id (read by `id`), `dwell_engine::join` combines the timestamps of a
+//! packet, and passages are recorded like those of a relay. `live` shows them on a terminal,
+//! `report` builds the summary.
 
 mod flows;
 mod id;
@@ -30,44 +30,45 @@ use crate::ping::SampleFile;
 use crate::{Exit, Failure, IdChoice};
 use flows::Flows;
 
-/// The ring, which wakes nobody, is emptied this often.
+/// Interval for emptying the ring, which sends no wake-ups.
 const NAP: Duration = Duration::from_millis(5);
 
-/// A packet that is not seen at a further hook after this has gone another way.
+/// Time after which a packet is not expected at further hooks.
 const PATIENCE: Nanos = Nanos::from_secs(1);
 
-/// Packets that may be between hooks at a time; beyond it the oldest goes.
+/// Maximum number of packets between hooks; beyond it the oldest is dropped.
 const OPEN: usize = 65_536;
 
-/// Samples are written out, and a terminal is shown news, at most this often.
+/// Intervals for writing samples and for updating the live table.
 const FLUSH: Nanos = Nanos::from_millis(100);
 const SHOW: Nanos = Nanos::from_millis(500);
 
-/// Of hooks that are not at both ends of anything.
-const NO_DELAY: &str = "these hooks give stamps but no delay: a node delay needs netfilter \
+/// Warning for hooks without a pair that bounds a delay.
+const NO_DELAY: &str = "these hooks give timestamps but no delay: a node delay needs netfilter \
                         (pre_routing to post_routing), or xdp and tcx (rx_driver to tx_tcx)";
 
 /// Arguments of `trace`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Stamps are of CLOCK_REALTIME, as those of sockets. Packets are joined over the hooks by flow and id; \
-one that changes addresses on its way, in a relay, is a packet of two flows.\n\
-Exit codes: 0 measured, 1 runtime failure, 2 usage, 4 no root or a kernel without these programs, \
-130 interrupted before --duration (what was measured is printed).")]
+Timestamps are of CLOCK_REALTIME, like those of sockets. Packets are matched across hooks by flow and id; \
+a packet whose addresses change, as in a relay, belongs to two flows.\n\
+Exit codes: 0 measured, 1 runtime failure, 2 usage, 4 not root or not supported by the kernel, \
+130 interrupted before --duration (partial results are printed).")]
 pub struct Args {
-    /// Which packets: udp, tcp or icmp, then 'host ADDRESS', 'port NUMBER' or both, of either side
+    /// Packets to trace: udp, tcp or icmp, then 'host ADDRESS', 'port NUMBER' or both, for either
+    /// side
     #[arg(long, value_name = "EXPRESSION")]
     pub flow: String,
 
-    /// Where packets of UDP carry their id; TCP and ICMP have theirs
+    /// Format of the packet id in UDP payloads; TCP and ICMP have sequence numbers
     #[arg(long, value_enum, default_value_t = IdChoice::Auto)]
     pub id: IdChoice,
 
-    /// Where to stamp [default: everywhere]
+    /// Hooks to use [default: all]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "HOOK,...")]
     pub hooks: Vec<HookChoice>,
 
-    /// Interface for tcx and xdp; may be given again [default: all but loopback]
+    /// Interface for tcx and xdp; repeatable [default: all but loopback]
     #[arg(long, value_name = "INTERFACE")]
     pub interface: Vec<String>,
 
@@ -75,7 +76,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME")]
     pub duration: Option<Nanos>,
 
-    /// Write every stamp of every packet to this file
+    /// Write all timestamps of every packet to this file
     #[arg(long, value_name = "FILE")]
     pub samples: Option<PathBuf>,
 
@@ -83,12 +84,12 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
-    /// No live table, only the result
+    /// Print only the result, no live table
     #[arg(short = 'q', long)]
     pub quiet: bool,
 }
 
-/// Where to stamp packets.
+/// Hooks that timestamp packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum HookChoice {
     /// pre_routing and post_routing
@@ -100,7 +101,7 @@ pub enum HookChoice {
 }
 
 impl Args {
-    /// The trace that these arguments ask for.
+    /// Returns the trace that these arguments describe.
     fn job(&self) -> TraceJob {
         let hook = |choice: &HookChoice| match choice {
             HookChoice::Netfilter => TraceHook::Netfilter,
@@ -120,7 +121,7 @@ impl Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let job = args.job();
-    // Judged before any file is made.
+    // Validate the job before creating any file.
     spec(&job)?;
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
@@ -137,22 +138,22 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(if cut_short { Exit::Interrupted } else { Exit::Measured })
 }
 
-/// Where the passages of a trace go beside its summary.
+/// Outputs of a trace besides its summary.
 pub(crate) struct Outputs {
-    /// To a segment.
+    /// Segment of samples.
     pub(crate) samples: Option<SampleFile>,
-    /// To standard error, if that is a terminal.
+    /// Live table on standard error, if that is a terminal.
     pub(crate) live: bool,
 }
 
-/// What came of a trace.
+/// Result of a trace.
 pub(crate) struct Traced {
     pub(crate) summary: Summary,
-    /// Samples could not be written; the summary stands.
+    /// Samples could not be written; the summary is valid.
     pub(crate) failure: Option<Failure>,
 }
 
-/// All that was seen.
+/// Everything a trace collected.
 struct Seen {
     flows: Flows,
     parts: Parts,
@@ -165,8 +166,7 @@ struct Seen {
     notes: Vec<String>,
 }
 
-/// Traces until stopped, or for as long as the job says. `talk` hears when all programs are in
-/// place.
+/// Traces until stopped or until the duration is over. Calls `talk` when all programs are attached.
 pub(crate) fn perform(
     job: &TraceJob,
     outputs: Outputs,
@@ -218,7 +218,7 @@ pub(crate) fn perform(
     })
 }
 
-/// Takes an event in.
+/// Processes an event.
 fn take(event: &Event, flows: &mut Flows, join: &mut Join, log: &mut PassageLog) {
     let Some((stamp, new)) = flows.stamp(event) else { return };
     if let Some(flow) = new {
@@ -227,14 +227,14 @@ fn take(event: &Event, flows: &mut Flows, join: &mut Join, log: &mut PassageLog)
     join.take(&stamp, &mut |passage| pass(passage, flows, log));
 }
 
-/// Takes a packet in.
+/// Processes a packet.
 fn pass(passage: &Passage, flows: &mut Flows, log: &mut PassageLog) {
     flows.count(passage.flow);
     log.take(passage);
 }
 
-/// Attaches the programs; at netfilter only where the kernel is too old for the others and nobody
-/// named them. Returns the hooks that there are, and what there is not.
+/// Attaches the programs; only netfilter if the kernel is too old for the others and no hooks were
+/// requested. Returns the hooks attached and a note about missing ones.
 fn attach<T>(
     job: &TraceJob,
     mut spec: TraceSpec,
@@ -243,14 +243,14 @@ fn attach<T>(
     match start(&spec) {
         Err(error @ BpfError::TooOld { .. }) if job.hooks.is_empty() => {
             spec.hooks = Hooks { netfilter: true, tcx: false, xdp: false };
-            let note = format!("{error}: stamps are netfilter's only");
+            let note = format!("{error}: only netfilter is used");
             Ok((start(&spec).map_err(refusal)?, spec.hooks, Some(note)))
         }
         tracer => Ok((tracer.map_err(refusal)?, spec.hooks, None)),
     }
 }
 
-/// What a job asks for; all that can be judged without privilege.
+/// Validates a job; needs no privilege.
 fn spec(job: &TraceJob) -> Result<(FlowFilter, TraceSpec), Failure> {
     let filter: FlowFilter = job
         .flow
@@ -276,7 +276,7 @@ fn spec(job: &TraceJob) -> Result<(FlowFilter, TraceSpec), Failure> {
     Ok((filter, spec))
 }
 
-/// Numbers of interfaces; of all that are up but loopback, if none is named.
+/// Returns the indices of the named interfaces, by default of all that are up except loopback.
 fn interfaces(names: &[String]) -> Result<Vec<u32>, Failure> {
     let there = interface::all()?;
     if names.is_empty() {
@@ -288,7 +288,7 @@ fn interfaces(names: &[String]) -> Result<Vec<u32>, Failure> {
         found.map(|found| found.index).ok_or_else(|| {
             let all: Vec<_> = there.iter().map(|found| found.name.as_str()).collect();
             Failure::usage(format!(
-                "invalid value for --interface: there is no '{name}' here; there are: {}",
+                "invalid value for --interface: there is no '{name}' here; choose from: {}",
                 all.join(" ")
             ))
         })
@@ -296,7 +296,7 @@ fn interfaces(names: &[String]) -> Result<Vec<u32>, Failure> {
     names.iter().map(number).collect()
 }
 
-/// The points at which a packet that is forwarded is seen.
+/// Returns the points at which a forwarded packet is seen.
 fn points(hooks: Hooks) -> Vec<Point> {
     let is_seen = |point: &Point| match point {
         Point::PreRouting | Point::PostRouting => hooks.netfilter,
@@ -307,7 +307,7 @@ fn points(hooks: Hooks) -> Vec<Point> {
     Point::ALL.into_iter().filter(is_seen).collect()
 }
 
-/// Whether a node delay lies between two of these.
+/// Whether two of these points bound a node delay.
 fn gives_delay(points: &[Point]) -> bool {
     Part::ALL.map(Part::ends).iter().any(|(from, to)| points.contains(from) && points.contains(to))
 }

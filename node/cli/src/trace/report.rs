@@ -1,4 +1,4 @@
-//! The end of a trace: its summary, and the table for people.
+//! Result of a trace: summary object and terminal output.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use super::id::Id;
 use super::{NO_DELAY, Seen, gives_delay};
 use crate::environment::environment;
 
-/// Everything the result says.
+/// Builds the summary.
 pub(super) fn summary(
     job: &TraceJob,
     filter: &FlowFilter,
@@ -21,7 +21,7 @@ pub(super) fn summary(
     seen: Seen,
 ) -> Summary {
     let names: Vec<_> = points.iter().map(|point| point.name()).collect();
-    let id = serde_json::to_value(job.id).expect("a name serialises");
+    let id = serde_json::to_value(job.id).expect("an enum name serialises");
     let parameters = [
         ("flow", json!(filter.to_string())),
         ("id", id),
@@ -56,7 +56,7 @@ pub(super) fn summary(
     trust.ring_dropped = seen.dropped;
     trust.note_clocks(&seen.start, &seen.end);
     if seen.clock_moved || trust.clock_step_ns.is_some() {
-        // Which of the stamps lie before the step cannot be told.
+        // It is unknown which timestamps are from before the step.
         trust.void = seen.joined.packets;
         metrics.clear();
     }
@@ -85,28 +85,30 @@ fn warnings(job: &TraceJob, points: &[Point], seen: &Seen) -> Vec<String> {
     } else if seen.joined.packets > 0 && seen.parts.figures().next().is_none() {
         warnings.push(
             "no packet was seen at both ends of a node delay (pre_routing and post_routing, or \
-             rx_driver and tx_tcx): packets that begin or end at this node are not"
+             rx_driver and tx_tcx): packets from or to this node itself never are"
                 .to_owned(),
         );
     }
     if seen.dropped > 0 {
-        warnings
-            .push(format!("{} events found the ring full: their stamps are missing", seen.dropped));
+        warnings.push(format!(
+            "{} events did not fit into the ring: their timestamps are missing",
+            seen.dropped
+        ));
     }
     let ordered = seen.flows.all().iter().filter(|flow| flow.id == Id::Order).count();
     if ordered > 0 && job.id == IdFormat::Auto {
         warnings.push(format!(
-            "packets of {ordered} flows carry no id that is known here; they are joined by their \
-             order at each hook, which a lost or overtaken packet breaks"
+            "packets of {ordered} flows carry no known id; they are matched by their order at each \
+             hook, which loss and reordering break"
         ));
     }
     if seen.clock_moved {
-        warnings.push("CLOCK_TAI moved against CLOCK_REALTIME: all stamps are void".to_owned());
+        warnings.push("CLOCK_TAI moved against CLOCK_REALTIME: all timestamps are void".to_owned());
     }
     warnings
 }
 
-/// Prints the result: as JSON, or as lines for people.
+/// Prints the result as JSON or as a table.
 pub(super) fn print(summary: &Summary, json: bool) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if json {

@@ -1,9 +1,9 @@
-//! Attribution is what is proven, not that parts sum: packets are held for a known time at a known
-//! place, and the part of their delay that is said to lie there rises by that time, and no other.
+//! Tests of attribution: packets are held for a known time at a known place, and only the delay
+//! component of that place may rise, by that time.
 //!
-//! Needs root and two processors. Here a test fails where noise cannot be the reason; `make attribution`
-//! requires the medians themselves to be within the limits, and prints what every part did, so that
-//! anybody can check the machine at hand (docs/anatomy.md).
+//! Needs root and two processors. Here a test fails only if noise cannot explain the result. `make
+//! attribution` requires the medians themselves to be within the limits and prints every component,
+//! to check the machine at hand (docs/anatomy.md).
 
 #[path = "../lab/fixture.rs"]
 #[expect(dead_code, reason = "tests of labs use the rest")]
@@ -23,36 +23,38 @@ use fixture::{as_root, has, skip};
 use rig::{Hold, Labs, Manner, Place};
 use verdict::{Judged, Rise};
 
-/// For so long packets are held.
+/// Hold times in microseconds.
 const TIMES: [i64; 3] = [20, 200, 2_000];
 
-/// Cycles of rounds, in which every hold has its turn beside rounds without any.
+/// Minimum number of cycles. In a cycle, every hold has one round, next to rounds without a hold.
 const LEAST: usize = 5;
 
-/// The most cycles: so many that eight wild ones do not save a part that is wrong.
+/// Maximum number of cycles; with this many, eight outliers do not hide a wrong component.
 const MOST: usize = 49;
 
-/// The same where medians decide: of the wires, the noisiest part, they lie within half a microsecond then.
+/// The same for strict tests: the median of the wires, the noisiest component, then stays within
+/// 0.5 us.
 const MOST_STRICT: usize = 149;
 
 /// Holds that are not yet settled get further cycles for this time; after that only those that seem to
 /// be wrong do. `make attribution` has no such limit.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// And at the longest, once there are [`ENOUGH`] of them.
+/// Time limit once there are [`ENOUGH`] cycles.
 const LONGEST: Duration = Duration::from_secs(150);
 
-/// So many cycles can tell that a part is wrong which is so in each of them (`verdict::SURELY`).
+/// Number of cycles that suffices to call a component wrong if all of them say so
+/// (`verdict::SURELY`).
 const ENOUGH: usize = 17;
 
-/// One test at a time: this process goes before all others, and so does whatever it computes.
+/// One test at a time: this process has real-time priority, and so have its computations.
 static MACHINE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where the time must show that was spent at `place`.
+/// Returns the component in which a hold at `place` must show.
 fn matching(place: Place, manner: Manner) -> Slice {
     match (place, manner) {
         (Place::Program, _) => Slice::Part(Part::Processing),
@@ -69,12 +71,12 @@ fn proves(manner: Manner, places: &[Place]) {
         return;
     }
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        skip("needs two processors: one for the relay, one for the ends");
+        skip("needs two processors, one for the relay and one for the ends");
         return;
     }
     let _alone = alone();
     if !rig::go_first() {
-        skip("needs real-time scheduling (SCHED_FIFO), which is not allowed here");
+        skip("needs real-time scheduling (SCHED_FIFO), which is not permitted here");
         return;
     }
     let strict = std::env::var("DWELL_ATTRIBUTION").is_ok_and(|how| how == "strict");
@@ -102,12 +104,12 @@ fn proves(manner: Manner, places: &[Place]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// All but the whole: that it rises too is no more than the sum of the others.
+/// Excludes the total delay: it is the sum of the others.
 fn judged(rises: &[(Slice, Rise)]) -> impl Iterator<Item = &(Slice, Rise)> {
     rises.iter().filter(|(slice, _)| *slice != Slice::Leg(Leg::EndToEnd))
 }
 
-/// What is known of every hold.
+/// Results of every hold.
 struct Proof {
     manner: Manner,
     rises: BTreeMap<Hold, Vec<(Slice, Rise)>>,
@@ -123,8 +125,8 @@ impl Proof {
         Self { manner, rises, undecided }
     }
 
-    /// A round of every hold that is undecided and of what it is compared with, every other time the
-    /// other way round: what drifts lengthens and shortens the differences alike.
+    /// Runs a round of every undecided hold and of its base, in alternating order, so that drift
+    /// affects differences in both directions.
     fn cycle(&mut self, labs: &Labs, cycle: usize) {
         let holds = self.undecided.iter().flat_map(|hold| [hold.base(), *hold]);
         let mut turns: Vec<Hold> = holds.collect::<BTreeSet<_>>().into_iter().collect();
@@ -144,7 +146,7 @@ impl Proof {
                 if rises.len() == n {
                     rises.push((slice, Rise::expected(expected)));
                 }
-                assert_eq!(rises[n].0, slice, "every round has the same parts");
+                assert_eq!(rises[n].0, slice, "every round has the same components");
                 rises[n].1.note(base.took(slice), held.took(slice));
             }
         }
@@ -159,7 +161,8 @@ impl Proof {
         }
     }
 
-    /// The parts that are not what they should be; if `strict`, those too whose medians are not.
+    /// Returns the components that rose wrongly; if `strict`, also those whose median is beyond the
+    /// limit.
     fn wrong(&self, strict: bool) -> Vec<String> {
         let all = self.rises.iter().flat_map(|(hold, rises)| judged(rises).map(move |r| (hold, r)));
         all.filter(|(_, (_, rise))| {

@@ -1,4 +1,4 @@
-//! What the judge says of noise, with and without time that shows at the wrong place.
+//! Tests of the verdict on recorded noise, with and without delay in the wrong component.
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -7,8 +7,8 @@ use crate::verdict::{Judged, Rise};
 use crate::ways::Took;
 use crate::{MOST, alone};
 
-/// Medians of rounds without holding, in microseconds, as they were on a machine of two processors
-/// with twenty compilers waiting for them: in each part that one processor is spent on.
+/// Medians of rounds without a hold, in microseconds, for each component of CPU time, recorded on a
+/// machine with two processors and twenty compilers running.
 const ROUNDS_US: [&[f64]; 6] = [
     &[7.93, 8.54, 15.56, 15.0, 8.93, 9.87, 11.2, 8.16, 10.76, 15.66, 17.42, 13.35],
     &[10.15, 9.67, 14.43, 14.55, 11.0, 10.74, 11.66, 9.67, 11.1, 16.42, 16.36, 11.4],
@@ -23,13 +23,13 @@ const ROUNDS_US: [&[f64]; 6] = [
 
 const HELD: i64 = 20_000;
 
-/// Of packets that all take the same.
+/// Packets that all take the same time.
 fn all(nanos: i64) -> Took {
     Took { median: nanos, decile: nanos }
 }
 
-/// A part that should rise by one time and rises by another, in as many cycles as a test has, whose
-/// rounds are drawn from those recorded.
+/// A component that should rise by `expected` and rises by `really`, over the maximum number of
+/// cycles, with rounds drawn from the recorded ones.
 fn drawn(rounds: &[f64], expected: i64, really: i64, random: &mut Xoshiro256PlusPlus) -> Rise {
     let mut rise = Rise::expected(expected);
     for _ in 0..MOST {
@@ -87,8 +87,8 @@ fn a_quiet_machine_finds_three_microseconds_and_a_fall_of_other_parts_is_no_misa
     assert!(!of(0, 3_000).median_is_within() && of(0, 1_000).median_is_within());
 }
 
-/// Where the host takes the processors for most of the time, half of the packets that are held for
-/// long are held up besides, and few of those that are not.
+/// If the host takes the processors most of the time, half of the packets held for long are also
+/// stalled, but few of the others.
 #[test]
 fn what_holds_up_most_packets_and_not_all_is_the_machines_and_not_wrong() {
     let _alone = alone();

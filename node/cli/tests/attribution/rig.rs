@@ -1,4 +1,4 @@
-//! A sender, a node and a receiver in a lab, and ways to hold packets between them.
+//! Sender, node and receiver in a lab, and means to hold packets between them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,28 +15,29 @@ use serde_json::Value;
 use crate::fixture::{DWELL, TestLab, until};
 use crate::ways::{Round, Told};
 
-/// Packets of a round, the flow's end and the first ones that do not count among them.
+/// Packets of a round, including the FIN and the warm-up packets.
 const PACKETS: &str = "81";
 
-/// So slow that a relay which holds each of them for two milliseconds is in time for the next one, even if
-/// the machine's host takes half of its processor: what waits for the one before it is queued indeed.
+/// Low enough that a relay that holds each packet for 2 ms keeps up even if the host takes half of
+/// its processor. Otherwise packets would queue.
 const RATE: &str = "200pps";
 
-/// What polls has a processor of its own: the relay the second, or where there is none the receiver.
-/// The sender, which mostly sleeps, and the wires go before the receiver on the first.
+/// The polling process has its own processor: the relay the second, or without a relay the
+/// receiver. The sender, which mostly sleeps, and the wires have priority over the receiver on the
+/// first.
 const FIRST: &str = "0";
 const SECOND: &str = "1";
 
-/// Others that compute here must not be taken for a part of a delay. Who polls is no real-time thread, which
-/// would keep the kernel's own threads from their work, and whoever waits for that with them, for as long as
-/// the kernel lets it (sched(7): 950 ms of every second). It goes before others of this session; those of
-/// another one may have as much of a processor (sched(7), autogroups), and rounds are noisier then.
+/// Nice value of polling threads, against other load. A polling thread has no real-time priority:
+/// it would block the kernel's own threads, and whatever waits for them, for 950 ms of every second
+/// (sched(7)). The nice value applies within this session only; other sessions may take the same
+/// share of a processor (sched(7), autogroups), which makes rounds noisier.
 const POLLING: &str = "-20";
 /// Real-time priorities.
 const PUNCTUAL: &str = "2";
 const TEST: &str = "3";
 
-/// Puts this process and what it starts before all others; whether that is allowed.
+/// Gives this process and its children real-time priority; returns whether that is permitted.
 pub(crate) fn go_first() -> bool {
     let process = std::process::id().to_string();
     let output = Command::new("chrt").args(["-a", "-f", "-p", TEST, &process]).output();
@@ -45,12 +46,12 @@ pub(crate) fn go_first() -> bool {
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
-/// The header stays readable for the receiver, which deciphers nothing, and so does its report for
-/// the sender, which would say again and again that it has ended. What remains to be enciphered is
-/// short, because the slower the code is, the more others disturb it.
+/// Keeps the header readable for the receiver, which does not decrypt, and its report readable for
+/// the sender, which would repeat its FIN otherwise. Little is left to encrypt, because longer
+/// processing is disturbed more.
 const CLEAR: &str = "900";
 
-/// How the node sends packets on.
+/// How the node forwards packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     Translate,
@@ -59,10 +60,10 @@ pub(crate) enum Manner {
     Route,
 }
 
-/// Where packets are held.
+/// Place where packets are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
-    /// In the relay, between receiving and sending.
+    /// In the relay, between receive and send.
     Program,
     /// In the relay's receive buffer.
     Socket,
@@ -72,7 +73,7 @@ pub(crate) enum Place {
     Wire,
 }
 
-/// A place, and for how long; for 0 us to compare with.
+/// A place and a hold time in microseconds, 0 for the base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Hold {
     pub(crate) place: Place,
@@ -80,7 +81,7 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// The same way of packets without holding them.
+    /// The same path without a hold.
     pub(crate) fn base(self) -> Self {
         let place = if self.place == Place::Qdisc { Place::Program } else { self.place };
         Self { place, micros: 0 }
@@ -99,10 +100,10 @@ impl fmt::Display for Hold {
     }
 }
 
-/// Every wire of dwell's own has at least this delay, behind which its own work on a packet is hidden.
+/// Minimum delay of an emulated wire, in microseconds; it covers the time of the emulation itself.
 const WIRE: i64 = 50;
 
-/// A lab of bare links, and one for each time that a wire of dwell's own holds packets, 0 too.
+/// A lab of plain links, and one lab per hold time of an emulated wire, including 0.
 pub(crate) struct Labs {
     manner: Manner,
     bare: TestLab,
@@ -135,7 +136,7 @@ impl Labs {
         Self { manner, bare, wires, _stamps: switch_stamps_on() }
     }
 
-    /// Sends packets through the node, of which each is held.
+    /// Sends packets through the node, each with this hold.
     pub(crate) fn round(&self, hold: Hold) -> Round {
         let lab = match hold.place {
             Place::Wire => &self.wires[&hold.micros],
@@ -182,7 +183,8 @@ impl Labs {
         round
     }
 
-    /// What stamps in the middle; what it says when it is ready, and the processor that it polls on.
+    /// Starts the program at the node; returns it with its ready message and the processor it polls
+    /// on.
     fn node(
         &self,
         lab: &TestLab,
@@ -202,8 +204,8 @@ impl Labs {
         let relay = ["relay", "--listen", "udp://198.19.0.2:5001", "--to", "udp://198.19.0.3:5001"];
         let place =
             ["--id", "iperf", "--json", "--busy-poll", "--cpu", SECOND, "--samples", samples];
-        // For no time too: looking whether there is a packet before taking it takes time itself, and a
-        // relay that holds nothing keeps its path warm meanwhile.
+        // A hold of at least 1 ns, also for the base: looking for a packet before taking it takes
+        // time, and a relay without a hold keeps its caches warm.
         let nanos = |micros: i64| (1_000 * micros).max(1);
         let hold = match hold.place {
             Place::Program => format!("program:{}ns", nanos(hold.micros)),
@@ -215,27 +217,27 @@ impl Labs {
     }
 }
 
-/// The kernel stamps what comes in while any socket asks for it, and begins some time after the first
-/// does: one that asks from before the first round until after the last.
+/// Keeps receive timestamps enabled from before the first round until after the last: the kernel
+/// enables them some time after the first socket asks for them.
 fn switch_stamps_on() -> UdpEnd {
     let options = EndOptions { stamps: StampRequest::Kernel, ..EndOptions::default() };
     let mut end = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
     let near = UdpSocket::bind("127.0.0.1:0").unwrap();
-    until("the kernel stamps what comes in", || {
+    until("the kernel timestamps received packets", || {
         near.send_to(&[0], end.local_addr()).unwrap();
         matches!(end.receive(&mut [0; 8]), Ok(Some(came)) if came.rx.kernel.is_some())
     });
     end
 }
 
-/// A discipline that asks a classifier about every packet.
+/// Creates a queueing discipline that asks a classifier about every packet.
 fn make_qdisc(lab: &TestLab) {
     tc(lab, &["qdisc", "add", "dev", "n3", "root", "handle", "1:", "htb", "default", "1"]);
     let class = ["class", "add", "dev", "n3", "parent", "1:", "classid", "1:1", "htb"];
     tc(lab, &[&class[..], &["rate", "10gbit", "quantum", "60000"]].concat());
 }
 
-/// See node/bpf/hold.bpf.c.
+/// Holds packets in the classifier; see node/bpf/hold.bpf.c.
 fn set_filter(lab: &TestLab, micros: i64) {
     let object = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpf/hold.bpf.o");
     let filter = ["filter", "add", "dev", "n3", "parent", "1:", "prio", "1", "bpf", "da", "obj"];
@@ -257,7 +259,7 @@ fn run(program: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
 }
 
-/// A command that runs in a node until it is told to end.
+/// A command that runs in a node until stopped.
 struct Running(Child);
 
 impl Running {
@@ -274,7 +276,8 @@ impl Running {
         Self(child)
     }
 
-    /// Waits until it says that it is ready, and, if it polls on a processor, lets others go before.
+    /// Waits for the ready message, and lowers the priority of the thread that polls on a
+    /// processor.
     fn once(mut self, ready: &str, polls: Option<&str>) -> Self {
         let talk = BufReader::new(self.0.stderr.take().unwrap());
         let mut lines = talk.lines().map_while(Result::ok);
@@ -285,7 +288,7 @@ impl Running {
         self
     }
 
-    /// Who polls must not keep other threads of its own from their work, nor the sender from its.
+    /// A polling thread must not block other threads of its process or the sender.
     fn let_others_go_before_who_polls(&self, cpu: &str) {
         let tasks = format!("/proc/{}/task", self.0.id());
         let polls = |task: &str| {
@@ -293,7 +296,7 @@ impl Running {
             let allowed = format!("Cpus_allowed_list:\t{cpu}\n");
             status.is_ok_and(|status| status.contains(&allowed))
         };
-        until("the polling thread is where it belongs", || {
+        until("the polling thread is on its processor", || {
             let all = std::fs::read_dir(&tasks).unwrap().flatten();
             let mut names = all.map(|task| task.file_name().into_string().unwrap());
             let Some(task) = names.find(|task| polls(task)) else { return false };
@@ -303,12 +306,12 @@ impl Running {
         });
     }
 
-    /// Stops it as ^C does.
+    /// Stops the command as ^C does.
     fn interrupt(&self) {
         Handle::open(self.0.id()).unwrap().signal(Signal::Interrupt).unwrap();
     }
 
-    /// Its summary, once it has ended.
+    /// Waits for the end; returns the summary.
     fn end(self) -> Value {
         let output = self.0.wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");

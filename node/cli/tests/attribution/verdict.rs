@@ -1,28 +1,28 @@
-//! Whether a part rose as it should have.
+//! Verdict on whether a component rose as expected.
 //!
-//! Nothing is assumed of the noise but that it lengthens and shortens differences alike: where the
-//! median of all possible cycles lies is told by order statistics (the sign test's interval).
+//! Noise is only assumed to be symmetric in differences: order statistics bound the median over all
+//! possible cycles (the interval of the sign test).
 
 use std::fmt;
 
 use crate::ways::Took;
 
-/// How often at most the median of all cycles is above the interval that is shown, and how often
-/// below; what five cycles can tell.
+/// Maximum probability, on each side, that the true median is beyond the interval shown; what five
+/// cycles allow.
 const USUALLY: f64 = 0.035;
 
-/// The same for a verdict that fails a test: even where all is noise, one of the parts, holds and
-/// modes that `make test` judges is wrong in hundreds of its runs only.
+/// The same for a verdict that fails a test: pure noise fails one of the components of `make test`
+/// once in hundreds of runs.
 const SURELY: f64 = 1e-5;
 
-/// The most that is no wonder, however busy the machine ([`Rise::wonder`]).
+/// Maximum unexplained rise on a busy machine, in nanoseconds ([`Rise::wonder`]).
 const MOST_WONDER: i64 = 8_000;
 
-/// Half of the shortest time that packets are held: a part that is surely nearer than this to where
-/// it should be has not got another's time.
+/// Half of the shortest hold time, in nanoseconds: a component nearer than this to its expected
+/// rise does not contain another's delay.
 const FAR: i64 = 10_000;
 
-/// The rise of one part where packets were held.
+/// Rise of one component under a hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Rise {
     expected: i64,
@@ -30,15 +30,15 @@ pub(crate) struct Rise {
     deciles: Differences,
 }
 
-/// By how much the rounds that held were longer, one of each cycle, in nanoseconds.
+/// Differences between rounds with and without a hold, one per cycle, in nanoseconds.
 #[derive(Clone, Debug, Default)]
 struct Differences {
-    /// The rounds without holding.
+    /// Rounds without a hold.
     bases: Vec<i64>,
     seen: Vec<i64>,
 }
 
-/// See [`Rise::judge`].
+/// Verdict of [`Rise::judge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judged {
     Right,
@@ -47,20 +47,19 @@ pub(crate) enum Judged {
 }
 
 impl Rise {
-    /// Of a part that should rise by this time; by none if packets are held elsewhere.
+    /// A component that should rise by `expected`, 0 if packets are held elsewhere.
     pub(crate) fn expected(expected: i64) -> Self {
         Self { expected, medians: Differences::default(), deciles: Differences::default() }
     }
 
-    /// Takes a cycle's round without holding and the one that held.
+    /// Adds the rounds of a cycle without and with a hold.
     pub(crate) fn note(&mut self, base: Took, held: Took) {
         self.medians.note(base.median, held.median);
         self.deciles.note(base.decile, held.decile);
     }
 
-    /// Right where the whole interval of the medians is within the limit; wrong where none of one, of
-    /// the medians and of the first deciles, is within what this machine does by itself that noise can
-    /// hardly ever move.
+    /// Right if the whole interval of the medians is within the limit. Wrong if the intervals of
+    /// both medians and first deciles are beyond what noise on this machine explains.
     pub(crate) fn judge(&self) -> Judged {
         let limit = self.limit();
         let right = interval(&self.medians.seen, USUALLY)
@@ -76,8 +75,8 @@ impl Rise {
         }
     }
 
-    /// Whether more cycles would hardly change what a test says: nothing as long as packets are
-    /// held is missing or too much.
+    /// Whether more cycles would hardly change the verdict: no delay as long as a hold is missing
+    /// or in excess.
     pub(crate) fn is_settled(&self) -> bool {
         let far = self.limit().max(FAR);
         let is_near = interval(&self.medians.seen, USUALLY)
@@ -85,18 +84,18 @@ impl Rise {
         self.judge() == Judged::Wrong || is_near && !self.seems_wrong()
     }
 
-    /// Whether what was seen most is wrong, and more cycles may make it sure.
+    /// Whether the observations so far look wrong, and more cycles may confirm it.
     pub(crate) fn leans_to_wrong(&self) -> bool {
         self.judge() != Judged::Wrong && self.seems_wrong()
     }
 
-    /// Whether the median of the cycles seen is within the limit.
+    /// Whether the median of the cycles is within the limit.
     pub(crate) fn median_is_within(&self) -> bool {
         let (median, limit) = (self.medians.middle(), self.limit());
         !self.falls_by(median, limit) && !self.rises_by(median, limit)
     }
 
-    /// Within 2 us or 5 % where it was held; elsewhere by less than 2 us.
+    /// Returns the limit: 2 us, or 5 % of the expected rise if that is more.
     fn limit(&self) -> i64 {
         (self.expected / 20).max(2_000)
     }
@@ -108,7 +107,7 @@ impl Rise {
         })
     }
 
-    /// Whether all of an interval is beyond what is no wonder.
+    /// Whether the whole interval is beyond what noise explains.
     fn is_beyond(&self, differences: &Differences, (low, high): (i64, i64)) -> bool {
         let wonder = differences.wonder().max(self.limit());
         self.rises_by(low, wonder) || self.falls_by(high, wonder)
@@ -118,8 +117,8 @@ impl Rise {
         rise - self.expected >= limit
     }
 
-    /// Only what was held can be missing: who spins for a packet keeps the machine awake, and other
-    /// parts become shorter.
+    /// Only a hold can be missing: spinning keeps the machine awake, which shortens other
+    /// components.
     fn falls_by(&self, rise: i64, limit: i64) -> bool {
         self.expected > 0 && self.expected - rise >= limit
     }
@@ -137,8 +136,8 @@ impl Differences {
         self.seen[self.seen.len() / 2]
     }
 
-    /// What is no wonder on this machine: by how much rounds differ that hold nothing. A busy
-    /// neighbour cools caches, so that a part is longer after a long hold; not by what is held.
+    /// Returns what noise explains on this machine: the spread of rounds without a hold. Other load
+    /// cools caches, so that a component may be longer after a long hold, but not by the hold time.
     fn wonder(&self) -> i64 {
         let all = || Some((*self.bases.first()?, *self.bases.last()?));
         let (low, high) = interval(&self.bases, SURELY).or_else(all).unwrap_or_default();
@@ -146,11 +145,11 @@ impl Differences {
     }
 }
 
-/// The narrowest pair of order statistics beyond which, on each side, the median of all possible
-/// cycles lies with at most this probability; `None` where so few cycles cannot tell.
+/// Returns the narrowest pair of order statistics such that the median over all cycles is beyond
+/// each with at most this probability; `None` if there are too few cycles.
 fn interval(sorted: &[i64], beyond: f64) -> Option<(i64, i64)> {
     let n = sorted.len();
-    // That of n cycles k are on one side of it: n over k halves of halves.
+    // Probability that k of n cycles are on one side of the median: binomial with p = 1/2.
     let mut exactly = 0.5_f64.powi(i32::try_from(n).ok()?);
     let mut at_most = exactly;
     let mut cut = None;

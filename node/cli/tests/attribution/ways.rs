@@ -1,4 +1,4 @@
-//! What the three machines of a round tell of its packets, joined per packet.
+//! Joins the segments of the three machines of a round by packet.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -10,13 +10,13 @@ use dwell_record::segment::{FlowEntry, Record, read};
 use dwell_stats::{Leg, Rungs, Slice, Way};
 use serde_json::Value;
 
-/// The first packets of a round: caches are cold, and stamps are being switched on.
+/// First packets of a round, left out: caches are cold, and timestamps are being enabled.
 const WARM_UP: u64 = 20;
 
-/// A flow on the wire.
+/// Addresses of a flow on the wire.
 type Ends = (SocketAddr, SocketAddr);
 
-/// What a machine told: its segment.
+/// Segment of one machine.
 pub(crate) struct Told {
     flows: Vec<FlowEntry>,
     pub(crate) passages: Vec<Passage>,
@@ -34,14 +34,14 @@ impl Told {
         Self { flows, passages }
     }
 
-    /// The stamps of packets by flow, as `ends` tells it, and id.
+    /// Returns timestamps by packet id and flow, as addressed by `ends`.
     fn by(&self, ends: impl Fn(&FlowEntry) -> Ends) -> HashMap<(Ends, u64), PointStamps> {
         let names: HashMap<u32, Ends> = self.flows.iter().map(|f| (f.flow, ends(f))).collect();
         let there = self.passages.iter().filter(|passage| passage.fate != Fate::Dropped);
         there.map(|passage| ((names[&passage.flow], passage.id), passage.stamps)).collect()
     }
 
-    /// The machine's own count of packets without a stamp is the segment's.
+    /// Compares the machine's count of missing timestamps with its segment.
     pub(crate) fn assert_missing_stamps_are_counted(&self, summary: &Value) {
         for point in Point::ALL {
             let Some(counted) = summary["values"][format!("missing_{}", point.name())].as_u64()
@@ -54,24 +54,24 @@ impl Told {
     }
 }
 
-/// What one part of a delay took in a round, in nanoseconds.
+/// Duration of one component in a round, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Took {
     pub(crate) median: i64,
-    /// A tenth of the packets took less. What holds up most packets for milliseconds, as a host does
-    /// that takes its processors away, lengthens the median and not this; where all packets spend their
-    /// time lengthens both. (What only some of them spend, the medians of `make attribution` tell.)
+    /// First decile. A host that takes the processors away lengthens most packets and the median,
+    /// but not the decile; delay common to all packets lengthens both. Delay of only some packets
+    /// shows in the medians of `make attribution`.
     pub(crate) decile: i64,
 }
 
-/// The packets of a round.
+/// Packets of a round.
 pub(crate) struct Round {
     pub(crate) ways: Vec<Way>,
     rungs: Rungs,
 }
 
 impl Round {
-    /// Joins by flow and id, along the flow tables.
+    /// Joins packets by flow and id, following the flow tables.
     pub(crate) fn join(sender: &Told, node: &Told, receiver: &Told) -> Self {
         let stamps_of_node = node.by(|flow| (flow.from, flow.to));
         let on: BTreeMap<Ends, Ends> =
@@ -93,7 +93,7 @@ impl Round {
         round
     }
 
-    /// In every packet that has all stamps; the others are counted, and few.
+    /// Checks the sum for every packet with all timestamps; few may be incomplete.
     fn assert_parts_sum_to_the_whole(&self) {
         let slices = self.rungs.sum();
         let mut incomplete = 0;
@@ -115,12 +115,12 @@ impl Round {
         };
         assert!(
             all >= 50 && incomplete * 10 <= all,
-            "{incomplete} of {all} lack a stamp: {:?}",
+            "{incomplete} of {all} lack a timestamp: {:?}",
             slices.iter().map(absent).collect::<Vec<_>>()
         );
     }
 
-    /// The medians of all parts in packet order, in microseconds.
+    /// Formats the medians of all components in packet order, in microseconds.
     pub(crate) fn line(&self) -> String {
         self.rungs
             .sum()
@@ -129,7 +129,7 @@ impl Round {
             .collect()
     }
 
-    /// What one part took.
+    /// Returns the duration of one component.
     pub(crate) fn took(&self, slice: Slice) -> Took {
         let mut delays: Vec<i64> =
             self.ways.iter().filter_map(|way| slice.of(way, &self.rungs)).map(|ns| ns.0).collect();

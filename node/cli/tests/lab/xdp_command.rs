@@ -114,8 +114,8 @@ fn a_relay_in_the_driver_listens_at_every_address_and_tells_its_flows_but_no_del
     assert_eq!(values["payload_bytes_forward"], Value::Null);
     assert_eq!(summary["engine"], "xdp, generic", "veth");
     assert_eq!(summary["metrics"], serde_json::json!({}));
-    assert!(summary["trust"]["warnings"].to_string().contains("below every stamp"));
-    // Two flows per client, with the addresses before and after the relay.
+    assert!(summary["trust"]["warnings"].to_string().contains("below all timestamping"));
+    // Two of each client, with the addresses before and behind.
     assert_eq!(flows.len() as u64, 2 * count);
     for (address, (near, from)) in addresses.iter().zip(outs) {
         let there = flows.iter().find(|flow| flow.from.port() == near.port()).expect("its flow");
@@ -186,7 +186,7 @@ fn what_keeps_a_relay_from_the_driver_is_told_before_it_starts() {
         ("tcp://0.0.0.0:7001", "tcp://198.19.0.3:7001", &[], 2, "udp://"),
         ("udp://[::]:7001", "udp://[2001:db8::3]:7001", &[], 2, "IPv4 only"),
         (any, "udp://198.19.0.2:7002", &[], 2, "other machines"),
-        ("udp://198.19.0.9:7001", far, &[], 2, "no address of this machine"),
+        ("udp://198.19.0.9:7001", far, &[], 2, "not an address of this machine"),
         (any, far, &["--flows", "5000"], 2, "1 to 4536"),
     ] {
         let (code, said) = relay(listen, to, more);

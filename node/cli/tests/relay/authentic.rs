@@ -1,4 +1,4 @@
-//! Relays that encrypt with aes-128-gcm: what they accept, and what they refuse.
+//! Relays with aes-128-gcm: which packets they accept and reject.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -14,20 +14,20 @@ use crate::support::{DWELL, Server, free_port, signal};
 
 const GCM: [&str; 2] = ["--cipher", "aes-128-gcm"];
 
-/// Bytes that a sealed datagram is longer.
+/// Bytes that encryption adds to a datagram.
 const TRAILER: usize = 28;
 
 /// Bytes of `--clear`.
 const CLEAR: usize = 12;
 
-/// Two relays with a wire between them that the test controls.
+/// Two relays with a link between them that the test controls.
 struct Tunnel {
     encrypt: Relay,
     decrypt: Relay,
     client: UdpSocket,
-    /// Where the encrypting relay sends to.
+    /// Destination of the encrypting relay.
     wire: UdpSocket,
-    /// What sends to the decrypting relay.
+    /// Source of packets to the decrypting relay.
     onward: UdpSocket,
     far: UdpSocket,
 }
@@ -42,7 +42,7 @@ impl Tunnel {
         Self { encrypt, decrypt, client: socket(), wire, onward: socket(), far }
     }
 
-    /// The sealed packet of a payload, and where it came from.
+    /// Returns the encrypted packet of a payload, and its source address.
     fn seal(&self, payload: &[u8]) -> (Vec<u8>, SocketAddr) {
         self.client.send_to(payload, &self.encrypt.listen).unwrap();
         receive(&self.wire)
@@ -52,7 +52,7 @@ impl Tunnel {
         self.onward.send_to(sealed, &self.decrypt.listen).unwrap();
     }
 
-    /// Sends a genuine packet and requires it to arrive next: nothing before it was delivered.
+    /// Sends a genuine packet and requires it to arrive next, so no packet before it was delivered.
     fn assert_next_is_genuine(&self, n: u8) -> SocketAddr {
         let payload = payload(n, 333);
         self.send(&self.seal(&payload).0);
@@ -77,13 +77,20 @@ fn gcm_tunnel_carries_both_ways_and_refuses_replays() {
             let (sealed, encrypt_out) = tunnel.seal(&original);
             let clear = CLEAR.min(len);
             assert_eq!((sealed.len(), &sealed[..clear]), (len + TRAILER, &original[..clear]));
-            assert!(len <= 64 || sealed[clear..len] != original[clear..], "it is encrypted");
+            assert!(
+                len <= 64 || sealed[clear..len] != original[clear..],
+                "the payload is encrypted"
+            );
             tunnel.send(&sealed);
             let (came, decrypt_out) = receive(&tunnel.far);
             assert!(came == original, "{engine:?} {len}");
             tunnel.far.send_to(&came, decrypt_out).unwrap();
             let (answer, _) = receive(&tunnel.onward);
-            assert_ne!(answer[len..len + 8], sealed[len..len + 8], "each direction has its salt");
+            assert_ne!(
+                answer[len..len + 8],
+                sealed[len..len + 8],
+                "each direction has its own salt"
+            );
             tunnel.wire.send_to(&answer, encrypt_out).unwrap();
             assert!(receive(&tunnel.client).0 == original, "{engine:?} {len}");
             there.push(sealed);
@@ -94,7 +101,7 @@ fn gcm_tunnel_carries_both_ways_and_refuses_replays() {
         for sealed in &there {
             tunnel.send(sealed);
             other_port.send_to(sealed, &tunnel.decrypt.listen).unwrap();
-            // Back to where it came from.
+            // Reflected to its source.
             tunnel.wire.send_to(sealed, near).unwrap();
         }
         for answer in &back {
@@ -130,8 +137,8 @@ fn gcm_relay_delivers_no_packet_with_a_flipped_bit() {
             let ends = [CLEAR.min(len), len, len + 8, len + 12, len + 28];
             let mut start = 0;
             for end in ends {
-                // Bits of the first byte and of the last one. Of the counter only one that makes it
-                // higher: a lower number may be one that was accepted before.
+                // Bits of the first and the last byte. Of the counter, only a bit that increases
+                // it: a lower number may have been accepted before.
                 let bits = [8 * start, 8 * start + 7, 8 * (end.max(1) - 1), 8 * end.max(1) - 1];
                 let bits = if end == len + 12 { &bits[..1] } else { &bits[..] };
                 for bit in bits.iter().filter(|_| end > start) {
@@ -142,23 +149,27 @@ fn gcm_relay_delivers_no_packet_with_a_flipped_bit() {
                 }
                 start = end;
             }
-            // Not sealed at all, and cut short.
+            // Not encrypted, and truncated.
             tunnel.send(&original);
             tunnel.send(&sealed[..sealed.len() - 1]);
             tunnel.send(&sealed);
-            assert_eq!(receive(&tunnel.far).0, original, "{engine:?}: the genuine one, once");
+            assert_eq!(
+                receive(&tunnel.far).0,
+                original,
+                "{engine:?}: only the genuine packet, once"
+            );
         }
         tunnel.assert_next_is_genuine(1);
         let (_encrypt, decrypt) = (tunnel.encrypt.end(), tunnel.decrypt.end());
         let refused = ["unauthentic", "unsealed"].map(|name| value(&decrypt, name));
-        // Packets that were not sealed have no room for a trailer, except the one of 100 bytes.
+        // Unencrypted packets are too short for a trailer, except the one of 100 bytes.
         assert_eq!(refused.iter().sum::<u64>(), flips + 6, "{engine:?} {decrypt}");
         assert_eq!(refused[1], 2, "{engine:?} {decrypt}");
         assert_eq!(value(&decrypt, "relayed_forward"), 4, "{engine:?} {decrypt}");
     }
 }
 
-/// Waits until the receive queues of all UDP sockets of a local port are empty.
+/// Waits until the receive queues of all UDP sockets on a local port are empty.
 fn wait_until_read(port: u16) {
     let give_up = Instant::now() + Duration::from_secs(30);
     let local = format!(":{port:04X}");
@@ -191,8 +202,8 @@ fn forged_packets_open_no_flow_and_evict_none() {
         for n in 0..50 {
             socket().send_to(&[n; 80], &decrypt.listen).unwrap();
         }
-        assert_eq!(round(), before, "the client has its flow still");
-        // The client has a socket of its own, so its packet may overtake the forged ones.
+        assert_eq!(round(), before, "the client keeps its flow");
+        // The client has its own socket, so its packet may overtake the forged ones.
         wait_until_read(decrypt.listen.rsplit_once(':').unwrap().1.parse().unwrap());
         let summary = decrypt.end();
         let counts = ["flows", "flows_evicted", "unauthentic"].map(|name| value(&summary, name));
@@ -227,7 +238,7 @@ fn gcm_packet_that_is_too_long_once_sealed_is_counted() {
     let summary = relay.end();
     assert_eq!((value(&summary, "too_long"), value(&summary, "relayed_forward")), (3, 1));
     let warnings = summary["trust"]["warnings"].to_string();
-    assert!(warnings.contains("28 bytes longer"), "{warnings}");
+    assert!(warnings.contains("adds 28 bytes"), "{warnings}");
 }
 
 #[test]
@@ -252,12 +263,12 @@ fn ctr_warns_outside_a_lab_and_gcm_does_not() {
         stderr.read_to_string(&mut said).unwrap();
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?} {said}");
-        let found = said.contains("flipped bits") && said.contains("--cipher aes-128-gcm");
+        let found = said.contains("does not authenticate") && said.contains("--cipher aes-128-gcm");
         assert_eq!(found, warns, "{cipher}: {said}");
     }
 }
 
-/// Reads a stream to its end; says whether it was ended in order.
+/// Reads a stream to its end; returns the data and whether it was closed regularly.
 fn read_all(mut stream: &TcpStream) -> (Vec<u8>, bool) {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {
@@ -302,7 +313,7 @@ fn gcm_connections_carry_both_ways_and_end_by_halves() {
                 stream.shutdown(Shutdown::Write).unwrap();
             })
         };
-        // The echo answers once the other half has ended.
+        // The echo server replies once the other half is closed.
         let mut echo = accepted(&far);
         let (all, in_order) = read_all(&echo);
         assert!(all == sent && in_order, "{len}");
@@ -323,7 +334,7 @@ fn gcm_connections_carry_both_ways_and_end_by_halves() {
     assert_eq!(value(&decrypt, "payload_bytes_forward"), total + 18 * records);
 }
 
-/// The salt and the records of a sealed stream.
+/// Splits an encrypted stream into salt and records.
 fn records(mut bytes: &[u8]) -> (Vec<u8>, Vec<Vec<u8>>) {
     let mut records = Vec::new();
     let salt = bytes.split_off(..8).unwrap();
@@ -342,7 +353,7 @@ fn changed_or_replayed_gcm_stream_ends_with_a_reset() {
     let decrypt = of_tcp("decrypt", far.local_addr().unwrap());
     let encrypt = of_tcp("encrypt", wire.local_addr().unwrap());
     let original = payload(3, 100_000);
-    // Every stream has a salt of its own: the relay seals the same bytes once for each attempt.
+    // Every stream has its own salt: the relay encrypts the same bytes again for each attempt.
     let sealed = || {
         let mut client = connected(&encrypt.listen);
         client.write_all(&original).unwrap();
@@ -354,7 +365,7 @@ fn changed_or_replayed_gcm_stream_ends_with_a_reset() {
     let deliver = |(salt, records): (Vec<u8>, Vec<Vec<u8>>)| {
         let mut onward = connected(&decrypt.listen);
         let far = accepted(&far);
-        // A relay that has seen enough may end the connection at any moment.
+        // The relay may reset the connection at any moment.
         let _ = onward.write_all(&[salt, records.concat()].concat());
         let _ = onward.shutdown(Shutdown::Write);
         let (came, in_order) = read_all(&far);

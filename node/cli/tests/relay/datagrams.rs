@@ -1,4 +1,4 @@
-//! Datagrams through relays: whose they are, what is done to them, what is counted.
+//! Datagrams through relays: assignment to clients, encryption, counters.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -73,7 +73,7 @@ fn tunnel(engine: &[&str]) {
         onward.send_to(&there, &decrypt.listen).unwrap();
         let (came, from) = receive(&far);
         assert_eq!(came, original);
-        // And back: a salt of the other relay's own.
+        // On the way back: a salt of the other relay.
         far.send_to(&came, from).unwrap();
         let (back, _) = receive(&onward);
         if len > 16 {
@@ -83,7 +83,7 @@ fn tunnel(engine: &[&str]) {
         wire.send_to(&back, _encrypt).unwrap();
         assert_eq!(receive(&client).0, original);
     }
-    // Somebody who does not encipher.
+    // A packet that was not encrypted.
     onward.send_to(&[0; 20], &decrypt.listen).unwrap();
     onward.send_to(&[0; 2], &decrypt.listen).unwrap();
     assert_eq!(receive(&far).0, [0; 2], "the packet before it was dropped");
@@ -114,7 +114,7 @@ fn a_restart_with_the_same_key_begins_with_another_salt() {
 #[test]
 fn a_far_end_that_is_not_there_is_counted_and_the_relay_stays_up() {
     let _machine = beside_others();
-    // An address of its own, or another test's socket might take the port.
+    // A separate address, so that no other test's socket takes the port.
     let far = UdpSocket::bind("127.0.0.4:0").unwrap();
     let address = far.local_addr().unwrap();
     let relay = Relay::to_socket(&far, &[]);
@@ -127,10 +127,10 @@ fn a_far_end_that_is_not_there_is_counted_and_the_relay_stays_up() {
     let far = UdpSocket::bind(address).unwrap();
     far.set_read_timeout(Some(PATIENCE)).unwrap();
     client.send_to(b"and now?", &relay.listen).unwrap();
-    // A relay that was held up may have sent the last ones on only now.
+    // A delayed relay may have sent the last packets only now.
     let late = std::iter::from_fn(|| Some(receive(&far).0)).take_while(|came| came != b"and now?");
     let late = late.count() as u64;
-    assert!(late < 5, "{late} of 5 came before anybody was there");
+    assert!(late < 5, "{late} of 5 packets arrived late");
     let summary = relay.end();
     assert_eq!(value(&summary, "relayed_forward"), 6, "{summary}");
     assert_eq!(value(&summary, "icmp_errors") + late, 5, "{summary}");
@@ -148,7 +148,7 @@ fn a_packet_that_is_too_long_once_enciphered_is_counted_and_the_next_one_passes(
     let summary = relay.end();
     assert_eq!((value(&summary, "too_long"), value(&summary, "relayed_forward")), (1, 1));
     let warnings = summary["trust"]["warnings"].to_string();
-    assert!(warnings.contains("12 bytes longer"), "{warnings}");
+    assert!(warnings.contains("adds 12 bytes"), "{warnings}");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn packets_that_were_merged_arrive_as_they_were_sent() {
     let far = socket();
     let relay = Relay::to_socket(&far, &["--engine", "batch", "--merge"]);
     let clients = [socket(), socket()];
-    // As many as the receiver's socket holds.
+    // As many packets as the receiver's socket holds.
     let lens = [100, 100, 100, 40, 100, 0, 100, 1_400, 1_400, 1_399, 100];
     let sent: Vec<_> = lens.iter().cycle().take(60).enumerate().collect();
     for (n, len) in &sent {
@@ -207,7 +207,7 @@ fn what_a_client_sends_at_once_from_the_first_packet_on_is_sent_on_in_order() {
     for engine in [&[][..], &["--busy-poll"], &["--engine", "batch"]] {
         let far = socket();
         let relay = Relay::to_socket(&far, engine);
-        // More than a relay gives a socket of their own, and each sends as much as a buffer holds.
+        // More clients than can have their own socket, each filling the receive buffer.
         for client in 0..6_u8 {
             let near = socket();
             (0..90_u8)
@@ -239,7 +239,7 @@ fn a_flood_of_clients_is_bounded_and_whoever_comes_last_is_served() {
     assert_eq!((value(&summary, "flows"), value(&summary, "flows_evicted")), (100, 92));
 }
 
-/// The clients that a UDP port of ours is connected to, as the kernel has them (/proc/net/udp).
+/// Returns the remote ports of connected sockets on a local UDP port (/proc/net/udp).
 fn connected_to(listen: &str) -> Vec<u16> {
     let (_, port) = listen.rsplit_once(':').unwrap();
     let local = format!("0300007F:{:04X}", port.parse::<u16>().unwrap());
@@ -269,7 +269,7 @@ fn a_client_that_came_alone_has_a_socket_of_its_own_and_loses_nothing_to_who_com
     while connected_to(&relay.listen) != [port] {
         assert!(start.elapsed() < PATIENCE, "{:?}", connected_to(&relay.listen));
     }
-    // There is room for two.
+    // There is room for two clients.
     for _ in 0..10 {
         (0..3).for_each(|_| assert_eq!(first.send_to(b"first", &relay.listen).unwrap(), 5));
         round_trip_of_others(&relay, &far, [&second, &third], 3);
@@ -305,12 +305,12 @@ fn a_client_that_came_alone_makes_room_when_it_was_idle_for_longest() {
     let before = round_trip(&second);
     round_trip(&third);
     await_own(&[]);
-    assert_eq!(round_trip(&second), before, "the second one was not forgotten");
+    assert_eq!(round_trip(&second), before, "the second client keeps its flow");
     round_trip(&first);
     assert_eq!(value(&relay.end(), "flows_evicted"), 2);
 }
 
-/// Each of these clients sends one packet, while `waiting` others are on their way.
+/// Sends one packet from each client while `waiting` other packets are on their way.
 fn round_trip_of_others(relay: &Relay, far: &UdpSocket, clients: [&UdpSocket; 2], waiting: usize) {
     clients.iter().for_each(|client| drop(client.send_to(b"other", &relay.listen)));
     (0..waiting + clients.len()).for_each(|_| drop(receive(far)));
@@ -325,7 +325,7 @@ fn a_client_whose_packets_come_just_as_its_flow_expires_loses_none() {
     for n in 0..20_u8 {
         client.send_to(&[n], &relay.listen).unwrap();
         assert_eq!(receive(&far).0, [n]);
-        // Longer than it is remembered, by more and more of a tick.
+        // Longer than the idle time, by an increasing part of a tick.
         std::thread::sleep(Duration::from_millis(100 + 5 * u64::from(n)));
     }
     assert_eq!(value(&relay.end(), "relayed_forward"), 20);

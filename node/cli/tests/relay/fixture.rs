@@ -1,4 +1,4 @@
-//! What tests of relays share: relays that end with their test, sockets, payloads.
+//! Common parts of relay tests: relays that stop with their test, sockets, payloads.
 
 use std::net::UdpSocket;
 use std::process::Command;
@@ -12,10 +12,10 @@ use crate::support::{DWELL, Server, free_port, json};
 pub(crate) const HOST: &str = "127.0.0.3";
 pub(crate) const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
-/// Longer than anything here takes; a hang is a failure, not a wait.
+/// Exceeds the time of any step, so that a hang fails the test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Tests that measure run alone; the others run beside each other.
+/// Tests that measure run alone; the others run in parallel.
 pub(crate) static MACHINE: RwLock<()> = RwLock::new(());
 
 pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
@@ -32,7 +32,7 @@ pub(crate) fn socket() -> UdpSocket {
     socket
 }
 
-/// A relay that runs, and where it listens.
+/// A running relay with its address.
 pub(crate) struct Relay {
     pub(crate) server: Server,
     pub(crate) listen: String,
@@ -55,7 +55,7 @@ impl Relay {
         Self::to(to.local_addr().unwrap(), more)
     }
 
-    /// Stops it; returns its summary.
+    /// Stops the relay; returns its summary.
     pub(crate) fn end(self) -> Value {
         let output = self.server.stop();
         assert!(output.status.success(), "{output:?}");

@@ -1,4 +1,4 @@
-//! `dwell relay` from outside: what goes in comes out, both ways, and what it says of it.
+//! End-to-end tests of `dwell relay`: forwarded data and reported values.
 
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "other test programs use the rest")]

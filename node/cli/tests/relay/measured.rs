@@ -1,4 +1,4 @@
-//! What relays measure: a delay shows where it was made.
+//! Tests of what relays measure: a delay shows in the component that caused it.
 
 use std::fs;
 use std::time::Duration;
@@ -63,7 +63,7 @@ fn stopped(engine: &[&str]) {
 fn a_delay_on_purpose_shows_in_the_part_where_it_was_made() {
     let _machine = alone();
     const HOLD: i64 = 2_000_000;
-    // The least of many: what else this machine does only adds to it.
+    // The minimum: other load only adds delay.
     let least = |more: &[&str], part: &str| {
         let summary = measured(more, 40);
         summary["metrics"][part]["min"].as_i64().unwrap()
@@ -112,6 +112,6 @@ fn a_segment_names_the_flows_and_has_every_stamp_of_every_packet() {
         (client.local_addr().unwrap(), far.local_addr().unwrap())
     });
     assert_eq!(ids, [(0..30).collect::<Vec<_>>(), (0..30).collect::<Vec<_>>()]);
-    // The first stamps after switching them on may not come.
+    // Timestamps are enabled with a delay, so the first packets may lack them.
     assert!(stamped >= 50, "{stamped} of 60 have all six stamps");
 }

@@ -1,4 +1,4 @@
-//! Command lines that cannot be carried out.
+//! Invalid command lines of `dwell relay`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -23,8 +23,8 @@ fn what_can_be_judged_from_the_command_line_is_a_usage_error_that_says_what_woul
     let udp = ["--listen", "udp://127.0.0.1:7", "--to", "udp://127.0.0.1:9"];
     let with = |more: &[&'static str]| [&udp[..], more].concat();
     let cases = [
-        (vec!["--listen", "udp://127.0.0.1:7", "--to", "udp://127.0.0.1:7"], "come back for ever"),
-        (vec!["--listen", "udp://0.0.0.0:7", "--to", "udp://127.0.0.1:7"], "come back for ever"),
+        (vec!["--listen", "udp://127.0.0.1:7", "--to", "udp://127.0.0.1:7"], "loop for ever"),
+        (vec!["--listen", "udp://0.0.0.0:7", "--to", "udp://127.0.0.1:7"], "loop for ever"),
         (vec!["--listen", "udp://127.0.0.1:7", "--to", "udp://[::ffff:127.0.0.1]:7"], "for ever"),
         (vec!["--listen", "tcp://0.0.0.0:7", "--to", "tcp://[::ffff:127.0.0.9]:7"], "for ever"),
         (vec!["--listen", "udp://127.0.0.1:7", "--to", "tcp://127.0.0.1:9"], "does not change"),
@@ -68,7 +68,7 @@ fn what_can_be_judged_from_the_command_line_is_a_usage_error_that_says_what_woul
         assert_eq!(output.status.code(), Some(2), "{more:?} {}", said(&output));
         assert!(said(&output).contains(more[0]), "{more:?} {}", said(&output));
     }
-    // A relay in the driver sends on between other machines.
+    // A relay in the driver only relays between other machines.
     let output = refused(&[&udp[..], &["--engine", "xdp"]].concat(), None);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
 }

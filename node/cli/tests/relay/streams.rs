@@ -25,7 +25,7 @@ fn connected(relay: &Relay) -> TcpStream {
     stream
 }
 
-/// A stream that no other looks like.
+/// Returns pseudo-random data of a seed.
 fn stream_of(seed: u64, len: usize) -> Vec<u8> {
     let mut x = seed | 1;
     let next = move || {
@@ -48,7 +48,7 @@ fn connections_through_two_relays_carry_both_ways_what_was_sent_and_end_by_halve
         for _ in 0..CONNECTIONS {
             let (mut stream, _) = far.accept().unwrap();
             std::thread::spawn(move || {
-                // All that came, once the other half has ended: it can still be answered.
+                // Read all data until the other half is closed; a reply is still possible.
                 let all = read_all(&stream);
                 stream.write_all(&all).unwrap();
             });
@@ -73,7 +73,7 @@ fn connections_through_two_relays_carry_both_ways_what_was_sent_and_end_by_halve
     let bytes = 5 + 12 + 13 + 1_000_000 + 3_000_001;
     assert_eq!(value(&encrypt, "flows"), CONNECTIONS);
     assert_eq!(value(&encrypt, "payload_bytes_forward"), bytes);
-    // Three connections had more than the 12 clear bytes, and so a counter block.
+    // Three connections carry more than the 12 clear bytes and therefore a counter block.
     assert_eq!(value(&decrypt, "payload_bytes_forward"), bytes + 3 * 16);
     assert_eq!(value(&encrypt, "nonce_bytes"), 16);
     assert!(encrypt["metrics"]["processing_ns"]["count"].as_u64().unwrap() > 100);
@@ -136,7 +136,7 @@ fn a_connection_to_a_far_end_that_is_not_there_is_ended_and_counted_with_its_rea
     assert_eq!((value(&summary, "flows_not_opened"), value(&summary, "flows_refused")), (1, 1));
     let warnings = summary["trust"]["warnings"].to_string();
     assert!(warnings.contains("Connection refused"), "{warnings}");
-    assert!(!warnings.contains("memory"), "nothing was short: {warnings}");
+    assert!(!warnings.contains("memory"), "no resource was short: {warnings}");
 }
 
 #[test]
@@ -155,8 +155,8 @@ fn a_connection_that_finds_all_seats_taken_is_ended_and_counted_with_that_reason
     let summary = relay.end();
     assert_eq!((value(&summary, "flows_not_opened"), value(&summary, "flows_no_seat")), (1, 1));
     let warnings = summary["trust"]["warnings"].to_string();
-    assert!(warnings.contains("all 1 seats were taken"), "{warnings}");
-    assert!(!warnings.contains("memory"), "nothing was short: {warnings}");
+    assert!(warnings.contains("all 1 connections were in use"), "{warnings}");
+    assert!(!warnings.contains("memory"), "no resource was short: {warnings}");
 }
 
 #[test]
@@ -179,11 +179,14 @@ fn a_silent_connection_is_closed_after_its_time_and_one_that_speaks_is_not() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             closed => break assert!(matches!(closed, Ok(0) | Err(_)), "{closed:?}"),
         }
-        assert!(start.elapsed() < PATIENCE, "a silent connection stays");
+        assert!(start.elapsed() < PATIENCE, "the silent connection is closed");
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(start.elapsed() > Duration::from_millis(1_000), "it was not idle for so long");
-    assert!(matches!(silent_there.read(&mut [0; 1]), Ok(0) | Err(_)), "both ends are told");
+    assert!(
+        start.elapsed() > Duration::from_millis(1_000),
+        "it is not closed before the idle time"
+    );
+    assert!(matches!(silent_there.read(&mut [0; 1]), Ok(0) | Err(_)), "both ends are closed");
     let summary = relay.end();
     assert_eq!((value(&summary, "flows"), value(&summary, "flows_expired")), (2, 1), "{summary}");
     assert_eq!(summary["parameters"]["idle_ns"], 1_500_000_000);
@@ -197,7 +200,7 @@ fn a_relay_ends_when_told_while_both_directions_carry_data() {
     let mut stream = connected(&relay);
     let (echo, _) = far.accept().unwrap();
     let echoing = std::thread::spawn(move || std::io::copy(&mut &echo, &mut &echo));
-    // Pieces follow each other faster than any time-out, and go on until the relay has ended.
+    // Data keeps flowing, faster than any time-out, until the relay has ended.
     let (moves, moving) = std::sync::mpsc::channel();
     let talking = std::thread::spawn(move || {
         let mut back = [0; 2_000];
@@ -210,7 +213,10 @@ fn a_relay_ends_when_told_while_both_directions_carry_data() {
     signal(&relay.server.child, Signal::Interrupt);
     let start = Instant::now();
     while relay.server.child.try_wait().unwrap().is_none() {
-        assert!(start.elapsed() < Duration::from_secs(5), "it goes on for as long as data comes");
+        assert!(
+            start.elapsed() < Duration::from_secs(5),
+            "the relay stops although data keeps coming"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
     talking.join().unwrap();
@@ -218,5 +224,5 @@ fn a_relay_ends_when_told_while_both_directions_carry_data() {
     let summary = read_all(relay.server.child.stdout.take().unwrap());
     let summary = serde_json::from_slice(&summary).unwrap();
     assert!(value(&summary, "relayed_backward") >= 10, "{summary}");
-    assert_eq!(value(&summary, "send_failed"), 0, "what it had taken is sent on: {summary}");
+    assert_eq!(value(&summary, "send_failed"), 0, "received data is still sent: {summary}");
 }

@@ -1,4 +1,4 @@
-//! A whole transfer of the real iperf through a tunnel of two relays, byte by byte.
+//! A transfer of the original iperf through a tunnel of two relays, compared byte by byte.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -13,19 +13,20 @@ use crate::support::free_port;
 
 const IPERF: &str = "/usr/bin/iperf";
 
-/// Bytes that the relays leave readable: iperf's own first ones.
+/// Bytes that the relays leave unencrypted: the start of the iperf header.
 const CLEAR: usize = 12;
 
-/// iperf ends again after a quarter of a second without an answer; after so long without a packet, it is over.
+/// Idle time after which the transfer is over: iperf repeats its FIN after a quarter of a second
+/// without a report.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// How much longer a packet is on the wire between the relays.
+/// Bytes that encryption adds to a packet.
 const NONCE: usize = 12;
 
-/// Notes every message of one client that it passes on, there and back.
+/// Forwards the messages of one client in both directions and records them.
 struct Tap {
     address: SocketAddr,
-    /// How many it has passed on, there and back.
+    /// Messages forwarded, in each direction.
     passed: Arc<[AtomicUsize; 2]>,
     ended: Arc<AtomicBool>,
     passing: JoinHandle<[Vec<Vec<u8>>; 2]>,
@@ -94,7 +95,7 @@ fn what_iperf_sends_into_the_tunnel_comes_out_byte_by_byte_and_so_does_its_repor
         println!("SKIP {TEST}: iperf is not installed (make setup)");
         return;
     }
-    // iperf 2.1.8 loses its head when asked at another address of loopback than the first.
+    // iperf 2.1.8 fails if addressed at any loopback address but the first.
     let port = free_port("127.0.0.1").to_string();
     let mut iperf = Command::new(IPERF);
     iperf.args(["-s", "-u", "-B", "127.0.0.1", "-p", &port]);
@@ -105,11 +106,11 @@ fn what_iperf_sends_into_the_tunnel_comes_out_byte_by_byte_and_so_does_its_repor
     let encrypt = Relay::to(wire.address, &["--mode", "encrypt"]);
     let into = Tap::before(&encrypt.listen);
     let port = into.address.port().to_string();
-    // So slow that no buffer is full before a second is over, however busy the machine.
+    // Slow enough that no buffer fills up within a second, even on a busy machine.
     let transfer = ["-c", HOST, "-u", "-p", &port, "-l", "400", "-b", "480k", "-t", "4"];
     let output = Command::new(IPERF).args(transfer).output().unwrap();
-    // Who hears no report soon, ends again and again, and is answered each time: the last of it may still
-    // be on its way.
+    // A client without a report repeats its FIN, and each is answered: the last reports may still
+    // be on their way.
     let start = Instant::now();
     let passed = || [&into, &wire, &out].map(Tap::passed);
     let (mut seen, mut since) = (passed(), Instant::now());
@@ -129,20 +130,20 @@ fn what_iperf_sends_into_the_tunnel_comes_out_byte_by_byte_and_so_does_its_repor
     let [came, answers] = out.end();
     assert!(sent.len() > 500, "{output:?}");
     assert!(!answers.is_empty(), "the server reported: {output:?}");
-    // Not by assert_eq, which would print it all.
-    assert!(came == sent, "{} of {} messages came", came.len(), sent.len());
-    assert!(answered == answers, "{} of {} answers came", answered.len(), answers.len());
+    // assert_eq would print all data.
+    assert!(came == sent, "{} of {} messages arrived", came.len(), sent.len());
+    assert!(answered == answers, "{} of {} replies arrived", answered.len(), answers.len());
     let clear = [sent, answers].concat();
     for (on_wire, clear) in [enciphered, enciphered_answers].concat().iter().zip(&clear) {
         assert_eq!(on_wire.len(), clear.len() + NONCE);
         assert_eq!(on_wire[..CLEAR], clear[..CLEAR]);
-        assert!(on_wire[CLEAR + NONCE..] != clear[CLEAR..], "it is enciphered");
+        assert!(on_wire[CLEAR + NONCE..] != clear[CLEAR..], "the payload is encrypted");
     }
-    // The server's own count. Like "[  1] 0.0-1.0 sec  979 KBytes  8.0 Mbits/sec  0.003 ms 0/1003
-    // (0%)"; iperf leaves loss and jitter out when it got no report back.
+    // Compare with the server's count, like "[  1] 0.0-1.0 sec  979 KBytes  8.0 Mbits/sec  0.003 ms
+    // 0/1003 (0%)"; iperf omits loss and jitter if it received no report.
     let text = String::from_utf8_lossy(&output.stdout);
     let report = text.lines().rev().find(|line| line.contains(" ms ") && line.contains('%'));
-    let report = report.unwrap_or_else(|| panic!("no report of the server came back: {output:?}"));
+    let report = report.unwrap_or_else(|| panic!("no server report arrived: {output:?}"));
     let counts = report.split(" ms ").last().unwrap().trim().split('(').next().unwrap();
     let (lost, packets) = counts.trim().split_once('/').unwrap();
     assert_eq!(lost, "0", "{report}");

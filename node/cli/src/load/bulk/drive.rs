@@ -1,5 +1,5 @@
-//! The loop that fills TCP connections. It allocates nothing and takes no lock between its first write and
-//! its last.
+//! Sending loop of the bulk transfer. It allocates nothing and takes no lock between its first and
+//! last write.
 
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream};
@@ -19,10 +19,10 @@ const STOP_INTERVAL: Nanos = Nanos::from_millis(50);
 /// Interval at which acknowledgments are checked after the last write.
 const ACK_INTERVAL: Nanos = Nanos::from_millis(1);
 
-/// After the end, data in flight is given this long before the connection is reset.
+/// Time for data in flight after the end; then the connection is reset.
 const DRAIN_TIMEOUT: Nanos = Nanos::from_millis(400);
 
-/// A paced connection that was held up for longer does not make up for the rest.
+/// Maximum lag that a paced connection makes up for; the rest is dropped.
 const MAX_LAG: Nanos = Nanos::from_millis(100);
 
 /// One connection.
@@ -30,32 +30,33 @@ const MAX_LAG: Nanos = Nanos::from_millis(100);
 pub(super) struct Flow {
     /// Bytes accepted by the socket.
     pub(super) written: u64,
-    /// State at the end of the measurement, or when the connection failed.
+    /// State at the end of the measurement or at the failure.
     pub(super) info: TcpInfo,
-    /// Why the connection ended before the measurement did.
+    /// Error that ended the connection early.
     pub(super) error: Option<io::Error>,
     /// Time of the next write.
     due: Instant<Monotonic>,
-    /// The socket has room, as far as is known.
+    /// Whether the socket has room, as far as known.
     ready: bool,
 }
 
 impl Flow {
-    /// Bytes of payload that the far end acknowledged: the kernel counts the SYN as one.
+    /// Returns the payload bytes acknowledged by the far end; the kernel counts the SYN as one
+    /// byte.
     pub(super) fn acked(&self) -> u64 {
         self.info.acked_bytes.saturating_sub(1).min(self.written)
     }
 }
 
-/// See the module's documentation.
+/// Drives all connections from one thread.
 pub(super) struct Driver<'a> {
     streams: &'a [TcpStream],
     payload: &'a [u8],
     flows: Vec<Flow>,
     poller: Poller,
-    /// Time that a byte takes at the rate of one connection, in nanoseconds; `None`: as fast as TCP goes.
+    /// Nanoseconds per byte at the rate of one connection; `None`: unpaced.
     byte_time: Option<f64>,
-    /// Bytes that are still to be written on all connections together.
+    /// Bytes left to write on all connections together.
     left: u64,
     duration: Nanos,
     busy_poll: bool,
@@ -63,7 +64,7 @@ pub(super) struct Driver<'a> {
     elapsed: Nanos,
 }
 
-/// What remains of the loop when it is over.
+/// Result of the loop.
 pub(super) struct Finished {
     pub(super) flows: Vec<Flow>,
     pub(super) elapsed: Nanos,
@@ -102,7 +103,8 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Sends until all is sent and acknowledged, the time is over, no connection is left, or a stop.
+    /// Sends until everything is acknowledged, the duration is over, all connections failed, or a
+    /// stop.
     pub(super) fn run(&mut self) -> io::Result<()> {
         let start = monotonic();
         let end = start.saturating_add(self.duration);
@@ -124,12 +126,12 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// The figures of all connections.
+    /// Returns the state of all connections.
     pub(super) fn finish(self) -> Finished {
         Finished { flows: self.flows, elapsed: self.elapsed }
     }
 
-    /// Spreads the first writes of paced connections over one gap.
+    /// Spreads the first writes of paced connections evenly over one gap.
     fn stagger(&mut self, start: Instant<Monotonic>) {
         let gap = self.byte_time.unwrap_or(0.0) * self.payload.len() as f64;
         let count = self.flows.len().max(1) as f64;
@@ -144,8 +146,8 @@ impl<'a> Driver<'a> {
             || self.flows.iter().all(|flow| flow.error.is_some())
     }
 
-    /// Writes once on every connection that is due and has room; returns when the next write is due, if any
-    /// connection has room.
+    /// Writes once on every connection that is due and has room; returns the time of the next
+    /// write, if any connection has room.
     fn write_due(&mut self) -> Option<Instant<Monotonic>> {
         let now = monotonic();
         let mut next: Option<Instant<Monotonic>> = None;
@@ -175,7 +177,7 @@ impl<'a> Driver<'a> {
         next
     }
 
-    /// Waits until a connection has room or ends, or until `next`.
+    /// Waits until a connection has room or closes, or until `next`.
     fn wait(&mut self, next: Option<Instant<Monotonic>>) -> io::Result<()> {
         let left = next.map_or(STOP_INTERVAL, |next| (next - monotonic()).min(STOP_INTERVAL));
         let wait =
@@ -201,8 +203,8 @@ impl<'a> Driver<'a> {
             .any(|info| info.unacked_segments > 0 || info.unsent_bytes > 0)
     }
 
-    /// Ends all connections: in order where the rest arrives soon, else by a reset, so that nothing is sent
-    /// after the end.
+    /// Closes all connections: in order if the remaining data arrives soon, otherwise by a reset,
+    /// so that nothing is sent after the end.
     fn drain(&mut self) {
         for (flow, stream) in self.flows.iter().zip(self.streams) {
             if flow.error.is_none() {
@@ -219,7 +221,7 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// Ends one connection.
+/// Marks a connection as failed.
 fn fail(flow: &mut Flow, stream: &TcpStream, error: io::Error) {
     flow.info = tcp_info(stream).unwrap_or(flow.info);
     flow.error = Some(error);

@@ -1,7 +1,7 @@
 //! `dwell load traffic tcp://`: bulk transfer over TCP connections.
 //!
-//! `drive` is the sending loop, on a thread of its own; `summary` is the result. The calling thread
-//! samples the round-trip times of the connections.
+//! `drive` is the sending loop on its own thread, `summary` builds the result. The calling thread
+//! samples the round-trip times.
 
 mod drive;
 mod summary;
@@ -30,22 +30,22 @@ use drive::{Driver, Flow};
 /// Interval between samples of round-trip times.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time-out of each connection attempt: the SYN is repeated after 1 s and 3 s.
+/// Time-out of a connection attempt: the SYN is repeated after 1 s and 3 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A peer that acknowledges nothing for this long has vanished.
+/// Time without acknowledgments after which the peer is considered gone.
 const PEER_TIMEOUT: Nanos = Nanos::from_secs(10);
 
-/// Bytes that may wait unsent in each socket.
+/// Maximum unsent bytes per socket.
 const MAX_UNSENT: u32 = 128 << 10;
 
-/// Bytes of each write where neither the job nor a rate says otherwise.
+/// Size of a write without `--size` and `--rate`.
 const DEFAULT_WRITE: u64 = 128 << 10;
 
-/// Maximum bytes of a write.
+/// Maximum size of a write.
 const MAX_WRITE: u64 = 1 << 20;
 
-/// Everything that can be decided before anything is sent.
+/// Validated job of a bulk transfer.
 pub(super) struct Plan {
     peer: SocketAddr,
     write: usize,
@@ -74,9 +74,7 @@ impl Plan {
             return Err(Failure::usage("invalid value 0B for --bytes: send 1B or more"));
         }
         if job.duration.is_some_and(|time| time <= Nanos::ZERO) {
-            return Err(Failure::usage(
-                "invalid value 0s for --duration: send for some time, like 2s",
-            ));
+            return Err(Failure::usage("invalid value 0s for --duration: give a time like 2s"));
         }
         let place = PlaceArgs::from(job.place);
         place.check()?;
@@ -87,13 +85,13 @@ impl Plan {
         };
         let (_, addresses) = super::addresses(&job.url, &[Scheme::Tcp])?;
         let peer = addresses.into_iter().find(fits).ok_or_else(|| {
-            Failure::usage(format!("{} has no address of the family asked for", job.url))
+            Failure::usage(format!("{} has no address of the requested family", job.url))
         })?;
         Ok(Self { peer, write: write as usize, place })
     }
 }
 
-/// Bytes of each write.
+/// Returns the size of each write.
 pub(super) fn write_size(job: &BulkJob) -> Bytes {
     job.write_size.unwrap_or_else(|| match job.rate {
         // 10 ms of each connection's share.
@@ -115,13 +113,13 @@ struct Outcome {
     clocks: (Pairing, Pairing),
 }
 
-/// Checks a job before it begins.
+/// Validates a job.
 pub(super) fn check(job: &BulkJob) -> Result<(), Failure> {
     Plan::new(job).map(drop)
 }
 
-/// Sends until stopped, or as the job says. Connections that fail are part of the result; the job fails when
-/// none is left.
+/// Sends until stopped or until the job is done. Failed connections are part of the result; the job
+/// fails if all of them fail.
 pub(crate) fn send(
     job: &BulkJob,
     stop: &AtomicBool,
@@ -133,7 +131,7 @@ pub(crate) fn send(
         "sending to {} over {} TCP connections, {}",
         job.url,
         job.flows,
-        job.rate.map_or("as fast as TCP goes".to_owned(), |rate| rate.to_string()),
+        job.rate.map_or("unpaced".to_owned(), |rate| rate.to_string()),
     ));
     let mut payload = vec![0; plan.write];
     Xoshiro256PlusPlus::seed_from_u64(1).fill_bytes(&mut payload);
@@ -175,14 +173,14 @@ pub(crate) fn send(
     Ok(Loaded { summary: summary::summary(job, &plan, &outcome), failure })
 }
 
-/// Opens all connections.
+/// Opens all connections, fewer after a stop.
 fn connect(job: &BulkJob, plan: &Plan, stop: &AtomicBool) -> Result<Vec<TcpStream>, Failure> {
     let mut streams = Vec::with_capacity(job.flows as usize);
     for _ in 0..job.flows {
         let stream = TcpStream::connect_timeout(&plan.peer, CONNECT_TIMEOUT).map_err(|error| {
             let port = plan.peer.port();
             Failure::from(anyhow::anyhow!(
-                "cannot connect to {}: {error}; is `dwell load sink tcp://0.0.0.0:{port}` running there?",
+                "cannot connect to {}: {error}; run `dwell load sink tcp://0.0.0.0:{port}` there",
                 job.url
             ))
         })?;

@@ -1,4 +1,4 @@
-//! The result of a bulk transfer.
+//! Result of a bulk transfer.
 
 use dwell_plan::BulkJob;
 use dwell_record::{Scalar, Summary, Trust};
@@ -8,10 +8,10 @@ use super::drive::Flow;
 use super::{Outcome, Plan};
 use crate::load::Put;
 
-/// A rate that is missed by more than this share is reported.
+/// Relative deviation from the requested rate above which a warning is given.
 const MISSED: f64 = 0.02;
 
-/// The summary object.
+/// Builds the summary.
 pub(super) fn summary(job: &BulkJob, plan: &Plan, outcome: &Outcome) -> Summary {
     let flows = &outcome.flows;
     let seconds = outcome.elapsed.as_secs_f64();
@@ -87,7 +87,7 @@ fn warnings(job: &BulkJob, outcome: &Outcome, reached: f64) -> Vec<String> {
         && (reached / asked.0 as f64 - 1.0).abs() > MISSED
     {
         let share = reached / asked.0 as f64 * 100.0;
-        warnings.push(format!("the rate was {share:.1}% of the one asked"));
+        warnings.push(format!("the rate was {share:.1}% of the requested rate"));
     }
     warnings
 }

@@ -1,4 +1,4 @@
-//! What ITGSend's own log tells of the packets that left: records of 144 bytes, little-endian.
+//! Reader for ITGSend's log of sent packets: records of 144 bytes, little-endian.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -6,12 +6,12 @@ use std::io::{self, Read};
 /// Length of a record.
 const RECORD: usize = 144;
 
-/// More flows than a job has are not of this log.
+/// Maximum number of flows in a valid log, as in a job.
 const MOST_FLOWS: usize = 1_000;
 
 const DAY_S: f64 = 86_400.0;
 
-/// What left.
+/// Packets that ITGSend sent, by flow.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     flows: BTreeMap<u32, Flow>,
@@ -20,25 +20,25 @@ pub(super) struct Left {
 #[derive(Debug)]
 struct Flow {
     packets: u64,
-    /// Seconds of the day.
+    /// Time of the first packet, in seconds of the day.
     first: f64,
-    /// Seconds from the first packet to the last.
+    /// Time from the first packet to the last, in seconds.
     took: f64,
 }
 
 impl Left {
-    /// Packets of all flows.
+    /// Returns the packets of all flows.
     pub(super) fn packets(&self) -> u64 {
         self.flows.values().map(|flow| flow.packets).sum()
     }
 
-    /// Flows of which packets are known.
+    /// Returns the number of flows with packets.
     pub(super) fn flows(&self) -> usize {
         self.flows.len()
     }
 
-    /// Packets per second of all flows together, each over its own time; not a number where no flow has
-    /// any time.
+    /// Returns the sum of the flows' rates in packets per second, each over its own duration; NaN
+    /// if no flow has a duration.
     pub(super) fn rate_pps(&self) -> f64 {
         let timed = self.flows.values().filter(|flow| flow.took > 0.0);
         timed
@@ -48,10 +48,10 @@ impl Left {
     }
 }
 
-/// Reads a log to its end; a record that was cut short is left out.
+/// Reads a log to its end and ignores a truncated record.
 ///
 /// # Errors
-/// It cannot be read, or has more flows than anybody asked for.
+/// The log cannot be read, is invalid, or has more flows than a job.
 pub(super) fn read(mut from: impl Read) -> io::Result<Left> {
     let mut left = Left::default();
     let mut record = [0; RECORD];
@@ -64,12 +64,12 @@ pub(super) fn read(mut from: impl Read) -> io::Result<Left> {
         let seconds = f64::from_le_bytes(std::array::from_fn(|byte| record[128 + byte]));
         let at = f64::from(word(16)) * 3_600.0 + f64::from(word(20)) * 60.0 + seconds;
         if !at.is_finite() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a time that is no number"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a timestamp is not a number"));
         }
         let known = left.flows.len();
         let flow = left.flows.entry(word(0)).or_insert(Flow { packets: 0, first: at, took: 0.0 });
         flow.packets += 1;
-        // Of a log over midnight the times begin again; a clock that was stepped back a little is no day on.
+        // Times restart at midnight; a small step back of the clock is not a new day.
         let since = (at - flow.first).rem_euclid(DAY_S);
         flow.took = flow.took.max(if since < DAY_S / 2.0 { since } else { 0.0 });
         if known > MOST_FLOWS {

@@ -1,4 +1,4 @@
-//! Traffic by the real programs of D-ITG 2.8.1: ITGSend, and ITGRecv, without which it sends nothing.
+//! Traffic of the original D-ITG 2.8.1 programs: ITGSend, and ITGRecv, which ITGSend requires.
 
 mod log;
 mod program;
@@ -22,26 +22,25 @@ use self::program::{Program, find};
 use super::Put;
 use crate::Failure;
 
-/// Of the first flow; the others have those that follow.
+/// Port of the first flow; the others use the following ports.
 const FIRST_PORT: u16 = 20_001;
 
-/// Where ITGRecv is asked for flows.
+/// TCP port on which ITGRecv accepts flows.
 const SIGNALLING_PORT: u16 = 9_000;
 
-/// Packets of a flow that are written to the log at once: few are missing when ITGSend is ended, and it
-/// seldom writes.
+/// Packets per write of ITGSend's log: few are lost when ITGSend is stopped, and writes are rare.
 const LOGGED_AT_ONCE: &str = "10";
 
-/// All has begun within this time, or will not.
+/// Time-out for the start of all flows.
 const BEGINNING: Nanos = Nanos::from_secs(8);
 
-/// How often is looked whether it has begun.
+/// Interval for checking whether the program has started.
 const EVERY: Nanos = Nanos::from_millis(10);
 
-/// How often is looked whether the job has to end.
+/// Interval for checking for a stop.
 const LISTENING: Nanos = Nanos::from_millis(50);
 
-/// Sends by ITGSend until stopped.
+/// Sends with ITGSend until stopped.
 pub(crate) fn send(
     job: &ItgJob,
     stop: &AtomicBool,
@@ -49,16 +48,16 @@ pub(crate) fn send(
 ) -> Result<Summary, Failure> {
     let path = find("ITGSend")?;
     let wanted = Wanted::of(job)?;
-    let dir = tempfile::tempdir().context("no room for the log of ITGSend")?;
+    let dir = tempfile::tempdir().context("cannot create a directory for the log of ITGSend")?;
     let (script, log) = (dir.path().join("flows"), dir.path().join("log"));
-    fs::write(&script, wanted.script()).context("cannot write the flows of ITGSend")?;
+    fs::write(&script, wanted.script()).context("cannot write the script of ITGSend")?;
     let arguments = [script.as_os_str(), "-l".as_ref(), log.as_os_str(), "-q".as_ref()];
     let arguments = arguments.into_iter().chain([LOGGED_AT_ONCE.as_ref()]);
     let mut program = Program::start(&path, arguments, dir.path())?;
     let flows = job.flows as usize;
     let begun = |said: &str| said.matches("Started sending packets of flow").count() == flows;
     if wait_for(&mut program, stop, |program| begun(&program.said()))? {
-        talk("ITGSend sends");
+        talk("ITGSend is sending");
         while !stop.load(Ordering::Relaxed) {
             if program.has_ended(LISTENING) {
                 return Err(program.ended_by_itself());
@@ -71,13 +70,13 @@ pub(crate) fn send(
     Ok(wanted.summary(job, &said, &left))
 }
 
-/// Receives by ITGRecv until stopped. What came it does not tell: ITGSend's log says what left.
+/// Receives with ITGRecv until stopped. Only ITGSend's log counts packets.
 pub(crate) fn receive(stop: &AtomicBool, talk: &mut dyn FnMut(&str)) -> Result<Summary, Failure> {
     let path = find("ITGRecv")?;
-    let dir = tempfile::tempdir().context("no room for what ITGRecv says")?;
+    let dir = tempfile::tempdir().context("cannot create a directory for the output of ITGRecv")?;
     let mut program = Program::start(&path, [], dir.path())?;
     if wait_for(&mut program, stop, |program| program.listens_by_tcp(SIGNALLING_PORT))? {
-        talk("ITGRecv listens");
+        talk("ITGRecv is listening");
         while !stop.load(Ordering::Relaxed) {
             if program.has_ended(LISTENING) {
                 return Err(program.ended_by_itself());
@@ -94,7 +93,7 @@ pub(crate) fn receive(stop: &AtomicBool, talk: &mut dyn FnMut(&str)) -> Result<S
     Ok(put.summary())
 }
 
-/// Waits until it has begun; false when it is to end before.
+/// Waits until `begun`; returns `false` if stopped before.
 fn wait_for(
     program: &mut Program,
     stop: &AtomicBool,
@@ -115,13 +114,13 @@ fn wait_for(
     Ok(true)
 }
 
-/// The program and its version, as it says.
+/// Returns name and version of a program from its output.
 fn engine(name: &str, said: &str) -> String {
     let line = said.lines().find(|line| line.contains(" version "));
     line.map_or(name.to_owned(), |line| line.trim().replace(" version ", " "))
 }
 
-/// What a job comes to.
+/// Parameters of ITGSend's flows.
 struct Wanted {
     address: IpAddr,
     ip_bytes: u64,
@@ -146,7 +145,7 @@ impl Wanted {
         let mut addresses = resolved.map(|address| address.ip());
         let address = addresses.find(|ip| ip.is_ipv6() == job.ipv6);
         let address = address
-            .ok_or_else(|| usage(format!("'{}' has no address of the family asked for", job.to)))?;
+            .ok_or_else(|| usage(format!("'{}' has no address of the requested family", job.to)))?;
         let ip_bytes = job.size.0.saturating_add(if job.ipv6 { 48 } else { 28 });
         let all_pps = match job.rate {
             Rate::Bits(rate) => rate.0 as f64 / 8.0 / ip_bytes as f64,
@@ -154,13 +153,13 @@ impl Wanted {
         };
         let mean_ms = 1e3 * f64::from(job.flows) / all_pps;
         if !(1..=1_000).contains(&job.flows) || !mean_ms.is_finite() {
-            return Err(usage("flows are 1 to 1000, and their rate is above 0".into()));
+            return Err(usage("flows must be 1 to 1000 and their rate above 0".into()));
         }
         let (size, flows, seed) = (job.size.0, job.flows, job.seed);
         Ok(Self { address, ip_bytes, mean_ms, gaps, size, flows, seed })
     }
 
-    /// A line of options for every flow: they end with the program.
+    /// Returns ITGSend's script: one line of options per flow. Flows end with the program.
     fn script(&self) -> String {
         const LONGEST_MS: u64 = 7 * 24 * 3_600 * 1_000;
         let mut lines = String::new();
@@ -172,7 +171,7 @@ impl Wanted {
         lines
     }
 
-    /// What ITGSend is told of a flow: times are milliseconds, rates packets per second.
+    /// Returns ITGSend's options for a flow: times in milliseconds, rates in packets per second.
     fn options(&self, flow: u32) -> String {
         let gaps = match self.gaps {
             Gaps::Constant => format!("-C {:.6}", 1e3 / self.mean_ms),
@@ -215,8 +214,8 @@ impl Wanted {
         let mut warnings = Vec::new();
         if silent > 0 {
             warnings.push(format!(
-                "flows of ITGSend with fewer than {LOGGED_AT_ONCE} packets, whose rate nobody \
-                 knows: {silent} of {}",
+                "rate unknown for {silent} of {} flows: ITGSend logged fewer than \
+                 {LOGGED_AT_ONCE} packets",
                 self.flows
             ));
         }
@@ -232,8 +231,8 @@ impl Wanted {
     }
 }
 
-/// Of a flow, above 0 and below 1 as ITGSend wants it: multiples of the golden ratio are far from each
-/// other for all neighbours.
+/// Returns the seed of a flow, above 0 and below 1 as ITGSend requires. Multiples of the golden
+/// ratio keep neighbouring seeds far apart.
 fn seed(seed: u64, flow: u32) -> f64 {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     let number = (seed % 1_000_000) * 1_000 + u64::from(flow) + 1;

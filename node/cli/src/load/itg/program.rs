@@ -1,5 +1,5 @@
-//! A foreign program that a job runs: found, started, watched, ended. It ends with its job and with this
-//! process.
+//! External program of a job: found, started, watched and stopped. It ends with its job and with
+//! this process.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -12,7 +12,7 @@ use dwell_units::Nanos;
 
 use crate::Failure;
 
-/// It ends within this time when asked, or is ended.
+/// Time to exit after SIGINT; then the program is killed.
 const PATIENCE: Nanos = Nanos::from_secs(2);
 
 /// Finds a program of D-ITG on the search path.
@@ -29,7 +29,7 @@ fn find_in(name: &str, path: &OsStr) -> Result<PathBuf, Failure> {
     })
 }
 
-/// A program that runs.
+/// A running program.
 pub(super) struct Program {
     name: String,
     child: Child,
@@ -38,7 +38,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Starts it; what it says goes to a file in `dir`.
+    /// Starts the program; its output goes to a file in `dir`.
     pub(super) fn start<'a>(
         path: &Path,
         arguments: impl IntoIterator<Item = &'a OsStr>,
@@ -46,11 +46,11 @@ impl Program {
     ) -> Result<Self, Failure> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let said = dir.join("said");
-        let file = File::create(&said).context("no room for what a program says")?;
+        let file = File::create(&said).context("cannot create the output file of a program")?;
         let errors = file.try_clone()?;
         let mut command = Command::new(path);
         command.args(arguments).stdin(Stdio::null()).stdout(file).stderr(errors);
-        // The job's thread starts it, and lives until it has ended.
+        // The program ends with this thread, which outlives it.
         let mut child = process::end_with_parent(&mut command, Signal::Kill)
             .spawn()
             .with_context(|| format!("cannot start {name}"))?;
@@ -64,19 +64,20 @@ impl Program {
         }
     }
 
-    /// Whether it has ended, or does within this time.
+    /// Whether the program ends within this time.
     pub(super) fn has_ended(&self, within: Nanos) -> bool {
         self.handle.wait(within)
     }
 
-    /// What it said so far.
+    /// Returns the output so far.
     pub(super) fn said(&self) -> String {
         fs::read(&self.said)
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .unwrap_or_default()
     }
 
-    /// Whether somebody listens on this port of TCP in its namespace (proc(5), `/proc/PID/net/tcp`).
+    /// Whether any socket in the program's network namespace listens on this TCP port (proc(5),
+    /// `/proc/PID/net/tcp`).
     pub(super) fn listens_by_tcp(&self, port: u16) -> bool {
         const LISTEN: &str = "0A";
         let end = format!(":{port:04X}");
@@ -90,14 +91,14 @@ impl Program {
         })
     }
 
-    /// Why a job fails whose program ended.
+    /// Returns the failure of a job whose program exited.
     pub(super) fn ended_by_itself(&self) -> Failure {
-        self.failure("ended by itself")
+        self.failure("exited unexpectedly")
     }
 
-    /// Why a job fails whose program does not do what it is for.
+    /// Returns the failure of a job whose program did not start its work.
     pub(super) fn did_not_begin(&self, within: Nanos) -> Failure {
-        self.failure(&format!("did not begin within {within}"))
+        self.failure(&format!("did not start within {within}"))
     }
 
     fn failure(&self, what: &str) -> Failure {
@@ -107,7 +108,7 @@ impl Program {
         anyhow::anyhow!("{} {what}{why}", self.name).into()
     }
 
-    /// Ends it as ^C does, so that it writes down what it has; returns what it said.
+    /// Stops the program with SIGINT, so that it writes its log; returns its output.
     pub(super) fn end(self) -> Result<String, Failure> {
         self.handle.signal(Signal::Interrupt)?;
         self.has_ended(PATIENCE);
@@ -117,7 +118,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // One that has ended already is only reaped.
+        // If the program has already exited, this only reaps it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -145,7 +146,7 @@ mod tests {
         let one = start("echo '** ERROR ** no flow'; exit 1");
         assert!(one.has_ended(Nanos::from_secs(10)));
         let why = format!("{:#}", one.ended_by_itself().error);
-        assert_eq!(why, "sh ended by itself: ** ERROR ** no flow");
+        assert_eq!(why, "sh exited unexpectedly: ** ERROR ** no flow");
         let other = start("echo here; exec sleep 60");
         while !other.said().contains("here") {
             assert!(!other.has_ended(Nanos::from_millis(5)));

@@ -1,5 +1,5 @@
-//! The loop that receives on one socket. Takes no lock and writes to no file; what it learns of
-//! packets leaves through a bounded ring, if anybody wants to know.
+//! Receive loop of one socket. It takes no lock and writes to no file; packet events leave through
+//! a bounded ring if they are needed.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,69 +19,70 @@ use rtrb::Producer;
 use super::flow::{Arrived, Flow};
 use dwell_io::pacer::NAP;
 
-/// Flows counted apart on one socket; packets of more are counted in the totals only.
+/// Maximum number of flows counted separately per socket; further flows count in the totals only.
 const FLOWS: usize = 4_096;
 
-/// What leaves the loop.
+/// Event of the receive loop.
 pub(super) enum Told {
-    /// Passages from now on name this flow.
+    /// A new flow, named by later passages.
     Flow { name: u32, from: SocketAddr, to: SocketAddr },
-    /// A packet came for the first time.
+    /// First arrival of a packet.
     Passage {
         passage: Passage,
-        /// Its time on the way, where both clocks are one.
+        /// Transit time, if both clocks are known to agree.
         transit: Option<Nanos>,
     },
 }
 
-/// What came on one socket.
+/// Counters of one socket.
 #[derive(Default)]
 pub(super) struct Counted {
-    /// All that came, repeats included.
+    /// All packets received, including duplicates.
     pub(super) packets: u64,
     pub(super) bytes: u64,
-    /// Bytes of the first packet: a rate is over the time since it came, without it.
+    /// Bytes of the first packet, which is excluded from the rate.
     pub(super) first_bytes: u64,
-    /// Packets that tell no number.
+    /// Packets without a sequence number.
     pub(super) unmarked: u64,
-    /// Reports that iperf clients were sent.
+    /// Reports sent to iperf clients.
     pub(super) reports: u64,
     pub(super) first: Option<Instant<Monotonic>>,
     pub(super) last: Option<Instant<Monotonic>>,
     pub(super) flows: HashMap<(SocketAddr, u32), Flow>,
-    /// Flows after which another came from the same port.
+    /// Flows that were followed by another from the same port.
     pub(super) ended: Vec<Flow>,
-    /// Notes that found the ring full.
+    /// Events dropped because the ring was full.
     pub(super) dropped: u64,
-    /// Packets that found no room in the socket, as far as the kernel tells.
+    /// Packets dropped because the receive buffer was full; `None` if the kernel does not report
+    /// it.
     pub(super) overflowed: Option<u64>,
-    /// Kernel stamps came.
+    /// Whether any packet had a kernel timestamp.
     pub(super) stamped: bool,
 }
 
 impl Counted {
-    /// Every flow that came.
+    /// Returns all flows, current and ended.
     pub(super) fn flows(&self) -> impl Iterator<Item = &Flow> {
         self.flows.values().chain(&self.ended)
     }
 }
 
-/// See the module's documentation.
+/// Receives on one socket.
 pub(super) struct Receiver<'a> {
     pub(super) server: UdpServer,
-    /// `None`: nobody wants to know of packets.
+    /// `None`: packet events are not needed.
     pub(super) told: Option<Producer<Told>>,
-    /// The next flow's name, shared by all sockets.
+    /// Number of the next flow, shared by all sockets.
     pub(super) names: &'a AtomicU32,
     pub(super) busy_poll: bool,
-    /// The clocks of all senders are known to be this one's, within a bound.
+    /// Whether the clocks of all senders agree with this one, within a bound.
     pub(super) one_clock: bool,
     pub(super) end: Instant<Monotonic>,
     pub(super) stop: &'a AtomicBool,
 }
 
 impl Receiver<'_> {
-    /// Counts until the end or a stop.
+    /// Counts packets until the end or a stop.
     pub(super) fn run(mut self) -> io::Result<Counted> {
         let mut counted = Counted {
             flows: HashMap::with_capacity(FLOWS),
@@ -107,7 +108,7 @@ impl Receiver<'_> {
         Ok(counted)
     }
 
-    /// What had come before the stop and was not read yet, however far behind this thread is.
+    /// Reads packets that arrived before the stop, even if this thread lags behind.
     fn take_what_came(&mut self, counted: &mut Counted, buffer: &mut [u8]) -> io::Result<()> {
         let (stopped, until) = (realtime(), monotonic() + Nanos::from_secs(1));
         while let Some(request) = self.server.receive(buffer, Wait::No)? {
@@ -154,7 +155,7 @@ impl Receiver<'_> {
         }
         let Some(flow) = counted.flows.get_mut(&key) else { return };
         let came = kernel.unwrap_or(app);
-        // Said again until it is answered; iperf2 numbers it on then.
+        // The client repeats the FIN until it is answered; iperf2 counts the number up.
         if told.fin && flow.fin.is_some() {
             flow.take_fin_again(payload.len());
             counted.reports += u64::from(self.answer(flow, request));
@@ -188,7 +189,7 @@ impl Receiver<'_> {
         counted.dropped += u64::from(ring.push(Told::Passage { passage, transit }).is_err());
     }
 
-    /// Answers a FIN. Nobody is sent more than came from there. Returns whether it was answered.
+    /// Answers a FIN unless the reply would exceed the bytes received. Returns whether it was sent.
     fn answer(&mut self, flow: &mut Flow, request: &Request) -> bool {
         let due = flow.answered + ServerReport::LEN as u64;
         if request.to_many || flow.heard() < due {
@@ -197,24 +198,24 @@ impl Receiver<'_> {
         flow.answered = due;
         let mut message = [0; ServerReport::LEN];
         flow.report().emit(&mut message);
-        // One that does not get there is asked for again.
+        // If the report is lost, the client asks again.
         self.server.reply(&message, request, Marks::default()).is_ok()
     }
 }
 
-/// What a packet says of itself.
+/// Identification that a packet carries.
 struct Numbered {
     flow: u32,
     number: u64,
-    /// The first number of a flow.
+    /// First number of the flow.
     base: u64,
     fin: bool,
     sent: Option<Instant<Realtime>>,
 }
 
 impl Numbered {
-    /// Whether it is of a flow that began, from the same port, after one that ended with this FIN:
-    /// it is a first packet, or was sent later (its first ones were lost).
+    /// Whether the packet starts a new flow from the same port after one that ended with this FIN:
+    /// it has the first number, or was sent later (the first packets were lost).
     fn begins_after(&self, (number, ended): (u64, Instant<Realtime>)) -> bool {
         let later = self.sent.is_some_and(|sent| sent > ended);
         if self.fin { later && self.number != number } else { later || self.number == self.base }
@@ -230,7 +231,7 @@ impl Numbered {
             Format::Iperf | Format::IperfClassic => {
                 let datagram = id::iperf(format, payload)?;
                 let number = datagram.number();
-                // Some clients begin with 0.
+                // Some clients start with 0.
                 let base = number.min(1);
                 let (fin, sent) = (datagram.is_fin(), Some(datagram.at()));
                 Some(Self { flow: 0, number, base, fin, sent })

@@ -1,22 +1,22 @@
-//! What came of one flow, counted by its own numbers; and what an iperf server would say of it.
+//! Counters of one flow by its sequence numbers, and the report that an iperf server would send.
 
 use dwell_stats::Jitter;
 use dwell_units::{Instant, Nanos, Realtime};
 use dwell_wire::iperf2::{ServerReport, Transit};
 
-/// What is known of a flow.
+/// State of a flow.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) numbers: Numbers,
-    /// What passages call it.
+    /// Number of the flow in passages.
     pub(super) name: u32,
-    /// Passages of it make sense to whoever reads them.
+    /// Whether the recorder knows the flow.
     pub(super) announced: bool,
     pub(super) jitter: Jitter,
     pub(super) bytes: u64,
-    /// Number of its FIN, and when that was sent.
+    /// Number and send time of its FIN.
     pub(super) fin: Option<(u64, Instant<Realtime>)>,
-    /// Bytes of reports that it was sent.
+    /// Bytes of reports sent to the client.
     pub(super) answered: u64,
     /// Bytes of repeated FINs.
     repeated: u64,
@@ -26,7 +26,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// A flow whose numbers begin with `base`.
+    /// Creates a flow whose numbers start with `base`.
     pub(super) fn new(name: u32, base: u64) -> Self {
         Self {
             numbers: Numbers::from(base),
@@ -43,7 +43,7 @@ impl Flow {
         }
     }
 
-    /// A packet came. `sent`: when, on its sender's clock, if it says so.
+    /// Counts a packet. `sent` is the send time on the sender's clock, if known.
     pub(super) fn take(
         &mut self,
         number: u64,
@@ -61,17 +61,17 @@ impl Flow {
         self.numbers.take(number)
     }
 
-    /// Its FIN came again.
+    /// Counts a repeated FIN.
     pub(super) fn take_fin_again(&mut self, len: usize) {
         self.repeated += len as u64;
     }
 
-    /// All bytes that came from there.
+    /// Returns all bytes received, including repeated FINs.
     pub(super) fn heard(&self) -> u64 {
         self.bytes + self.repeated
     }
 
-    /// What iperf's server would report.
+    /// Returns the report that an iperf server would send.
     pub(super) fn report(&self) -> ServerReport {
         let duration = self.first.zip(self.last).map_or(Nanos::ZERO, |(first, last)| last - first);
         let packets = self.numbers.packets;
@@ -89,25 +89,25 @@ impl Flow {
     }
 }
 
-/// Whether a packet is the first of its number.
+/// Whether a number was received before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrived {
     First,
     Again,
 }
 
-/// The numbers of a flow that came. The memory is bounded: one that comes again more than
-/// [`Numbers::MEMORY`] numbers later counts as new.
+/// Sequence numbers received. Memory is bounded: a duplicate more than [`Numbers::MEMORY`] numbers
+/// late counts as new.
 #[derive(Debug)]
 pub(super) struct Numbers {
-    /// Different packets.
+    /// Packets without duplicates.
     pub(super) packets: u64,
     base: u64,
-    /// The number after the highest.
+    /// One more than the highest number.
     pub(super) next: u64,
     pub(super) reordered: u64,
     pub(super) duplicate: u64,
-    /// Which of the numbers just below `next` came: bit `number % MEMORY`.
+    /// Received numbers just below `next`: bit `number % MEMORY`.
     came: [u64; Self::MEMORY as usize / 64],
 }
 
@@ -119,14 +119,14 @@ impl Numbers {
         Self { packets: 0, base, next: base, reordered: 0, duplicate: 0, came }
     }
 
-    /// Numbers that have not come.
+    /// Returns the count of missing numbers.
     pub(super) fn lost(&self) -> u64 {
         (self.next - self.base).saturating_sub(self.packets)
     }
 
     fn take(&mut self, number: u64) -> Arrived {
         if number >= self.next {
-            // Numbers that were skipped have not come.
+            // Skipped numbers are missing.
             let skipped = (number - self.next).min(Self::MEMORY);
             (number - skipped..number).for_each(|number| self.set(number, false));
             self.next = number.saturating_add(1);
@@ -153,7 +153,7 @@ impl Numbers {
     }
 }
 
-/// Running figures of transit times.
+/// Running statistics of transit times.
 #[derive(Debug, Default)]
 struct Transits {
     count: u32,
@@ -197,12 +197,12 @@ mod tests {
         let Numbers { packets, reordered, duplicate, .. } = flow.numbers;
         assert_eq!((packets, reordered, duplicate), (5, 1, 3));
         assert_eq!(flow.numbers.lost(), 2);
-        assert_eq!(flow.jitter.nanos(), None, "nobody said when it was sent");
+        assert_eq!(flow.jitter.nanos(), None, "no packet has a send time");
     }
 
     #[test]
     fn the_report_is_the_one_that_the_real_server_gave_for_the_same_packets() {
-        // See dwell_wire::iperf2: 1, 2, 3, 6, 8, 9, 10, 7 and the FIN 11.
+        // As in dwell_wire::iperf2: 1, 2, 3, 6, 8, 9, 10, 7 and the FIN 11.
         let mut flow = Flow::new(0, 1);
         for (n, number) in [1, 2, 3, 6, 8, 9, 10, 7, 11].into_iter().enumerate() {
             let sent = Instant::from_nanos(n as i64 * 10_000_000);

@@ -1,8 +1,8 @@
-//! `dwell load sink`: receives traffic and counts it, per flow. Answers nothing but the end of an
+//! `dwell load sink`: receives traffic and counts it per flow. It replies only to the end of an
 //! iperf flow.
 //!
-//! `drive` receives UDP, on a thread per socket; `flow` counts what came of a flow; `tcp` receives on
-//! connections; `summary` is the result.
+//! `drive` receives UDP on one thread per socket, `flow` counts a flow, `tcp` receives on
+//! connections, `summary` builds the result.
 
 mod drive;
 mod flow;
@@ -34,16 +34,16 @@ use crate::{Failure, PlaceArgs, Scheme};
 use drive::{Receiver, Told};
 use tcp::TcpSink;
 
-/// Notes that a ring holds: what comes in two turns at 300,000 packets per second.
+/// Capacity of a ring: the events of two ticks at 300,000 packets per second.
 const RING: usize = 1 << 16;
 
-/// Between two turns of writing.
+/// Interval between writes of the recorder.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Arguments of `load sink`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Where to listen: udp://ADDRESS:PORT or tcp://ADDRESS:PORT [default: udp://[::]:5001 and
+    /// Address to listen on: udp://ADDRESS:PORT or tcp://ADDRESS:PORT [default: udp://[::]:5001 and
     /// udp://0.0.0.0:5001]
     urls: Vec<String>,
 
@@ -51,21 +51,21 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME")]
     duration: Option<Nanos>,
 
-    /// The clocks of all senders differ from this one's by at most this (0s: they are one, as in a
-    /// lab): tell how long packets of iperf's header were on the way. Senders on this machine's own
-    /// loopback need no such promise
+    /// Maximum difference between the clocks of all senders and this one (0s: the same clock, as in
+    /// a lab). Enables one-way delays of packets with an iperf header. Not needed for senders on
+    /// loopback
     #[arg(long, value_name = "TIME")]
     clock_error: Option<Nanos>,
 
-    /// Which stamps to use: the program's own, or the kernel's beside them where delivered
+    /// Timestamps to use: user space, or also the kernel's where available
     #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
     stamps: StampChoice,
 
-    /// Where and how the threads run.
+    /// CPU and scheduling of the threads.
     #[command(flatten)]
     place: PlaceArgs,
 
-    /// Write every stamp of every packet to this file
+    /// Write all timestamps of every packet to this file
     #[arg(long, value_name = "FILE")]
     pub(super) samples: Option<PathBuf>,
 
@@ -75,7 +75,7 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// What these arguments ask for.
+    /// Returns the job that these arguments describe.
     pub(super) fn job(&self) -> SinkJob {
         SinkJob {
             urls: self.urls.clone(),
@@ -87,7 +87,7 @@ impl Args {
     }
 }
 
-/// Judges a job before any file is made for it.
+/// Validates a job before any file is created.
 pub(super) fn check(job: &SinkJob) -> Result<(), Failure> {
     if let Some(error) = job.clock_error.filter(|error| *error < Nanos::ZERO) {
         return Err(Failure::usage(format!(
@@ -97,8 +97,7 @@ pub(super) fn check(job: &SinkJob) -> Result<(), Failure> {
     PlaceArgs::from(job.place).check()
 }
 
-/// Counts until stopped, or for as long as the job says. `talk` hears of the sockets when all
-/// are open.
+/// Counts until stopped or until the duration is over. Calls `talk` when all sockets are open.
 pub(crate) fn sink(
     job: &SinkJob,
     samples: Option<SampleFile>,
@@ -166,10 +165,14 @@ pub(crate) fn sink(
             })
             .collect();
         recorder.follow(&mut rings, &|| threads.iter().all(thread::ScopedJoinHandle::is_finished));
-        let counted: io::Result<Vec<_>> =
-            threads.into_iter().map(|thread| thread.join().expect("no sink panics")).collect();
-        let received: io::Result<Vec<_>> =
-            streams.into_iter().map(|thread| thread.join().expect("no sink panics")).collect();
+        let counted: io::Result<Vec<_>> = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a sink thread does not panic"))
+            .collect();
+        let received: io::Result<Vec<_>> = streams
+            .into_iter()
+            .map(|thread| thread.join().expect("a sink thread does not panic"))
+            .collect();
         Ok((counted?, received?))
     })?;
     let placements = counted.iter().map(|(_, placement)| *placement);
@@ -191,8 +194,8 @@ pub(crate) fn sink(
     let came = counted.iter().any(|c| c.packets > c.unmarked);
     if job.stamps == Stamps::Kernel && came && !counted.iter().any(|c| c.stamped) {
         return Err(Failure::unsupported(
-            "--stamps kernel: these sockets deliver no kernel stamps here; --stamps auto measures \
-             with the program's own",
+            "--stamps kernel: these sockets deliver no kernel timestamps here; use --stamps auto \
+             to fall back to user timestamps",
         ));
     }
     Ok(Loaded { summary, failure: failure.map(Failure::from) })
@@ -223,17 +226,17 @@ fn open(job: &SinkJob, urls: &[String]) -> Result<Sockets, Failure> {
     Ok(sockets)
 }
 
-/// Turns what the loops tell into figures and passages, ten times a second.
+/// Turns events of the receive loops into statistics and passages, ten times per second.
 struct Recorder {
     log: PassageLog,
     one_way: Distribution,
 }
 
 impl Recorder {
-    /// Takes in what is told until it is `over`.
+    /// Records events until the loops are `over`.
     fn follow(&mut self, rings: &mut [Consumer<Told>], over: &dyn Fn() -> bool) {
         loop {
-            // Asked before reading: what was told when it was over is still taken.
+            // Read this first, so that the last events are still recorded.
             let last = over();
             for ring in &mut *rings {
                 while let Ok(note) = ring.pop() {

@@ -1,4 +1,4 @@
-//! What came of all flows.
+//! Result of a sink over all flows.
 
 use dwell_engine::stamps::Rung;
 use dwell_io::clock;
@@ -14,13 +14,13 @@ use super::tcp::{self, Received};
 use crate::load::{Put, missing_stamps};
 use crate::nic::NicWatch;
 
-/// What a summary is made of.
+/// Parts of a sink's summary.
 pub(super) struct Made<'a> {
     pub(super) job: &'a SinkJob,
     pub(super) urls: &'a [String],
-    /// UDP; `None` where only TCP was received.
+    /// UDP counters; `None` for TCP only.
     pub(super) counted: Option<&'a [Counted]>,
-    /// TCP, a part per listener.
+    /// TCP counters, one per listener.
     pub(super) received: &'a [Received],
     pub(super) one_way: &'a Distribution,
     pub(super) start: Pairing,
@@ -28,7 +28,7 @@ pub(super) struct Made<'a> {
 }
 
 impl Made<'_> {
-    /// Everything the result says.
+    /// Builds the summary.
     pub(super) fn summary(&self, parts: &Parts, placement: Placement) -> Summary {
         let Self { job, urls, counted: udp, received, one_way, start, nics } = self;
         let counted = udp.unwrap_or_default();
@@ -59,14 +59,14 @@ impl Made<'_> {
         trust.note_clocks(start, &clock::pair());
         if dropped > 0 {
             trust.warnings.push(format!(
-                "notes of packets that found the ring full: {dropped}; metrics and samples lack \
-                 them, packet counts do not"
+                "packets that did not fit into the ring: {dropped}; metrics and samples lack them, \
+                 packet counts are complete"
             ));
         }
         if let Some(count) = overflowed(counted).filter(|count| *count > 0) {
             trust.warnings.push(format!(
-                "packets that found no room in a receive buffer: {count}; they are among those \
-                 that count as lost, and no network lost them"
+                "packets dropped because a receive buffer was full: {count}; they count as lost, \
+                 but this host lost them, not the network"
             ));
         }
         trust.warnings.extend(missing_stamps(parts));
@@ -98,15 +98,15 @@ impl Made<'_> {
     }
 }
 
-/// Packets that came and found no room; `None` where the kernel did not tell of every socket.
+/// Returns packets dropped for full receive buffers; `None` unless the kernel reports all sockets.
 fn overflowed(counted: &[Counted]) -> Option<u64> {
     counted.iter().map(|counted| counted.overflowed).sum()
 }
 
-/// What became of the packets as far as their numbers tell; `None` when none had one.
+/// Returns packet counts by sequence number; `None` if no packet had one.
 fn packets(counted: &[Counted]) -> Option<Packets> {
     let flows = || counted.iter().flat_map(Counted::flows);
-    // Numbers are the senders' own, and may be any.
+    // Sequence numbers come from the network and may be arbitrary.
     let sum = |of: fn(&Flow) -> u64| flows().map(of).fold(0, u64::saturating_add);
     flows().next()?;
     let (received, lost) = (sum(|flow| flow.numbers.packets), sum(|flow| flow.numbers.lost()));
@@ -120,7 +120,7 @@ fn packets(counted: &[Counted]) -> Option<Packets> {
     })
 }
 
-/// The figures of all TCP connections together.
+/// Returns the values of all TCP connections together.
 fn of_connections(received: &[Received]) -> [(&'static str, Scalar); 6] {
     let sum = |of: fn(&Received) -> u64| received.iter().map(of).sum::<u64>();
     let first = received.iter().filter_map(|one| one.first).min();
@@ -150,7 +150,7 @@ fn totals(counted: &[Counted]) -> Vec<(&'static str, Scalar)> {
     let seconds = took.as_secs_f64();
     let per_second = |n: f64| Scalar::Real(if seconds > 0.0 { n / seconds } else { f64::NAN });
     let (packets, bytes) = (sum(|c| c.packets), sum(|c| c.bytes));
-    // Of several flows the largest.
+    // With several flows, the largest.
     let jitter = flows().filter_map(|flow| flow.jitter.nanos()).fold(f64::NAN, f64::max);
     let mut values = vec![
         ("packets", Scalar::Count(packets)),

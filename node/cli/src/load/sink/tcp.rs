@@ -1,5 +1,5 @@
-//! The TCP part of a sink: one thread receives on all connections of a listener and counts their bytes.
-//! Memory is bounded: at most [`MAX_CONNECTIONS`] at a time, and rows for the first [`MAX_ROWS`].
+//! TCP part of a sink: one thread receives on all connections of a listener and counts bytes.
+//! Memory is bounded by [`MAX_CONNECTIONS`] connections and [`MAX_ROWS`] rows.
 
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,55 +11,55 @@ use dwell_io::port::Wait;
 use dwell_io::tcp;
 use dwell_units::{Instant, Monotonic, Nanos};
 
-/// Connections served at a time.
+/// Maximum number of simultaneous connections.
 const MAX_CONNECTIONS: usize = 1_024;
 
-/// Connections that the result lists one by one.
+/// Maximum number of connections listed in the result.
 const MAX_ROWS: usize = 256;
 
-/// When all places are taken, a connection that was silent for this long is closed for a newcomer.
+/// Idle time after which a connection is closed to admit a new one.
 const IDLE: Nanos = Nanos::from_secs(10);
 
 /// Maximum time until a stop is noticed.
 const STOP_INTERVAL: Nanos = Nanos::from_millis(50);
 
-/// After a failed accept (no descriptors, no memory), nothing is accepted for this long.
+/// Pause after a failed accept (no descriptors or memory).
 const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
 
-/// Bytes of one read.
+/// Size of a read buffer.
 const READ: usize = 256 << 10;
 
-/// Reads of one connection before the next has its turn.
+/// Reads of one connection before the next is served.
 const READ_BATCH: usize = 4;
 
 /// The token of the listener.
 const LISTENER: u64 = u64::MAX;
 
-/// The figures of one connection.
+/// Counters of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) peer: SocketAddr,
     pub(super) bytes: u64,
-    /// From the acceptance to the last byte.
+    /// Time from accept to the last byte.
     pub(super) duration: Nanos,
 }
 
 impl Row {
-    /// Mean rate in bit/s; `None` without a duration.
+    /// Returns the mean rate in bit/s; `None` without a duration.
     pub(super) fn rate_bps(&self) -> Option<f64> {
         let seconds = self.duration.as_secs_f64();
         (seconds > 0.0).then(|| self.bytes as f64 * 8.0 / seconds)
     }
 }
 
-/// What one listener received.
+/// Counters of one listener.
 #[derive(Debug, Default)]
 pub(super) struct Received {
     pub(super) connections: u64,
     pub(super) bytes: u64,
-    /// Connections that were closed at once because all places were taken.
+    /// Connections closed at once because [`MAX_CONNECTIONS`] were open.
     pub(super) refused: u64,
-    /// Connections that ended with an error instead of an orderly close.
+    /// Connections that ended with an error instead of a regular close.
     pub(super) reset: u64,
     pub(super) first: Option<Instant<Monotonic>>,
     pub(super) last: Option<Instant<Monotonic>>,
@@ -75,7 +75,7 @@ struct Connection {
     bytes: u64,
 }
 
-/// See the module's documentation.
+/// Receives on all connections of one listener.
 pub(super) struct TcpSink<'a> {
     listener: TcpListener,
     poller: Poller,
@@ -131,13 +131,13 @@ impl<'a> TcpSink<'a> {
         use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
         let now = monotonic();
         if self.accept_from.is_some_and(|from| now < from) {
-            // The listener stays readable; without a rest this loop would spin.
+            // The listener stays readable; without this pause the loop would spin.
             dwell_io::pacer::sleep_until(now + Nanos::from_millis(1));
             return;
         }
         self.accept_from = None;
         match self.listener.accept() {
-            // A connection that cannot be served is dropped, which closes it.
+            // Dropping a connection that cannot be served closes it.
             Ok((stream, peer)) => match self.vacancy(now) {
                 Some(slot) => {
                     let _ = self.serve(slot, stream, peer, now);
@@ -149,7 +149,7 @@ impl<'a> TcpSink<'a> {
         }
     }
 
-    /// A free place, if there is one or can be one.
+    /// Returns a free slot, if necessary by closing an idle connection.
     fn vacancy(&mut self, now: Instant<Monotonic>) -> Option<usize> {
         if let Some(free) = self.slots.iter().position(Option::is_none) {
             return Some(free);
@@ -204,7 +204,7 @@ impl<'a> TcpSink<'a> {
         }
     }
 
-    /// Ends a connection and keeps its row.
+    /// Closes a connection and stores its row.
     fn close(&mut self, slot: usize) {
         let Some(connection) = self.slots[slot].take() else { return };
         if self.received.rows.len() < MAX_ROWS {
@@ -253,18 +253,18 @@ mod tests {
         assert_eq!(bytes, [0, 10, 3_000_000]);
     }
 
-    /// Whether the sink has read all of the two finished connections: their sockets are gone from the table
-    /// of connections that wait for the sink.
+    /// Whether the sink has read both finished connections: their sockets have left the kernel's
+    /// table.
     fn has_read_all(address: SocketAddr) -> bool {
         let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
         let port = format!(":{:04X} ", address.port());
-        // Local address is the sink's and the state is CLOSE_WAIT (08): data or the end was not read yet.
+        // The sink's end of a connection, in CLOSE_WAIT (08): data or the end is unread.
         let waits = |line: &&str| {
             let mut fields = line.split_whitespace().skip(1);
             let local = fields.next().is_some_and(|local| format!("{local} ").ends_with(&port));
             local && fields.nth(1).is_some_and(|state| state == "08" || state == "01")
         };
-        // The silent connection stays.
+        // The silent connection remains.
         table.lines().filter(waits).count() == 1
     }
 }

@@ -1,5 +1,5 @@
-//! The timing loop of a sender. Allocates nothing, takes no lock and writes to no file between its
-//! first packet and its last; what it learns leaves through a bounded ring.
+//! Timing loop of a sender. It allocates nothing, takes no lock and writes to no file between its
+//! first and last packet; events leave through a bounded ring.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,35 +18,35 @@ use super::payload::Payload;
 use super::pending::Pending;
 use dwell_io::pacer::{self, Manner, Rest};
 
-/// The first packet leaves so long after the loop began, so that it is waited for like all others:
-/// the numbers of an iperf flow begin with 1, and there is none for a warm-up.
+/// Lead time before the first packet, so that it is paced like all others. There is no warm-up
+/// packet: the numbers of an iperf flow start with 1.
 const LEAD: Nanos = Nanos::from_millis(5);
 
-/// The error queue is read only where so much time is left before the next departure ...
+/// Minimum time before the next departure to read the error queue.
 const IDLE: Nanos = Nanos::from_micros(30);
 
-/// ... or when so many packets wait for their stamps.
+/// Number of packets waiting for timestamps at which the error queue is always read.
 const CROWD: usize = 64;
 
-/// While spinning, it is read this often.
+/// Minimum interval between reads of the error queue.
 const LOOK: Nanos = Nanos::from_micros(20);
 
-/// Entries of the error queue taken at once.
+/// Error queue entries read per call.
 const NOTICES: usize = 32;
 
-/// Stamps that have not come so long after the last packet do not come.
+/// Time-out for timestamps after the last packet.
 const PATIENCE: Nanos = Nanos::from_millis(500);
 
-/// What leaves the timing loop.
+/// Event of the timing loop.
 pub(super) enum Told {
-    /// A packet left.
+    /// A packet was sent.
     Departure {
         flow: u32,
-        /// Actual minus intended time.
+        /// Actual minus intended send time.
         error: Nanos,
         app: Instant<Realtime>,
     },
-    /// All is known of a packet that left.
+    /// All timestamps of a packet are known or given up.
     Passage(Passage),
 }
 
@@ -54,26 +54,26 @@ pub(super) enum Told {
 pub(super) struct Flow {
     pub(super) port: UdpPort,
     pub(super) schedule: Schedule,
-    /// Packets that left.
+    /// Packets sent.
     pub(super) packets: u64,
-    /// Those whose stamps are wanted; `None`: none are.
+    /// Packets that wait for timestamps; `None`: timestamps are not needed.
     pub(super) pending: Option<Pending>,
 }
 
-/// What came of it.
+/// Counters of the timing loop.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     pub(super) packets: u64,
     pub(super) failed: u64,
-    /// From the first departure to the one after the last, so that no gap is cut off.
+    /// Time from the first departure to the one after the last, so that every gap counts.
     pub(super) elapsed: Nanos,
-    /// Notes that found the ring full.
+    /// Events dropped because the ring was full.
     pub(super) dropped: u64,
-    /// ICMP errors heard.
+    /// ICMP errors received.
     pub(super) refused: u64,
 }
 
-/// See the module's documentation.
+/// State of the timing loop.
 pub(super) struct Driver<'a> {
     pub(super) flows: Vec<Flow>,
     pub(super) payload: Payload,
@@ -83,12 +83,12 @@ pub(super) struct Driver<'a> {
     pub(super) stop: &'a AtomicBool,
     pub(super) told: Producer<Told>,
     pub(super) sent: Sent,
-    /// How flows end.
+    /// End of flows.
     pub(super) ending: Ending,
 }
 
 impl Driver<'_> {
-    /// Sends until all is sent, or a stop.
+    /// Sends until done or stopped.
     pub(super) fn run(&mut self) {
         let mut due = BinaryHeap::with_capacity(self.flows.len());
         let start = monotonic() + LEAD;
@@ -103,7 +103,7 @@ impl Driver<'_> {
                 over = Some(at);
                 break;
             }
-            // Behind the schedule, the clock says when it is over, not the schedule.
+            // If the loop lags behind, the clock decides about the end, not the schedule.
             if !self.rest_until(at.min(end), last) || at >= end || monotonic() >= end {
                 break;
             }
@@ -123,7 +123,7 @@ impl Driver<'_> {
         let (message, id) = payload.packet(n as u32, flow.packets, realtime());
         let outcome = flow.port.send(message);
         let done = realtime();
-        // What could not be sent has no number, or the far end would count it as lost.
+        // A packet that was not sent gets no number; the far end would count it as lost.
         let Ok(left) = outcome else {
             so_far.failed += 1;
             return;
@@ -145,8 +145,8 @@ impl Driver<'_> {
         whole.map(Told::Passage).into_iter().for_each(tell);
     }
 
-    /// Waits until `at`, and meanwhile reads the error queue of the flow that sent last; returns
-    /// whether the time has come, rather than a stop.
+    /// Waits until `at` and reads the error queue of the flow that sent last; returns `false` on a
+    /// stop.
     fn rest_until(&mut self, at: Instant<Monotonic>, last: usize) -> bool {
         let mut look = monotonic();
         loop {
@@ -169,7 +169,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Takes what is in the error queue of a flow, up to [`NOTICES`]; returns how many there were.
+    /// Reads up to [`NOTICES`] entries of a flow's error queue; returns their number.
     fn take_notices(&mut self, n: usize) -> usize {
         let Self { flows, told, sent, .. } = self;
         let Flow { port, pending, .. } = &mut flows[n];
@@ -188,7 +188,7 @@ impl Driver<'_> {
         taken
     }
 
-    /// Waits for the stamps that are still to come, and tells of packets that have none.
+    /// Waits for outstanding timestamps, then reports packets without them.
     fn collect(&mut self) {
         let until = monotonic() + PATIENCE;
         loop {
@@ -208,7 +208,7 @@ impl Driver<'_> {
     }
 }
 
-/// Puts notes into the ring; one that finds it full is counted.
+/// Returns a closure that puts events into the ring and counts those that do not fit.
 fn tell<'a>(told: &'a mut Producer<Told>, dropped: &'a mut u64) -> impl FnMut(Told) + use<'a> {
     |note| *dropped += u64::from(told.push(note).is_err())
 }

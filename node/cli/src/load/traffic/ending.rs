@@ -1,4 +1,4 @@
-//! The end of iperf flows: each says that it is over, until the server's report has come if one can.
+//! End of iperf flows: a FIN is repeated until the server has reported.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,23 +11,23 @@ use super::drive::Flow;
 use super::payload::Payload;
 use dwell_io::pacer;
 
-/// Times that the end of a flow is said, as the real client does.
+/// Number of FINs per flow, as in iperf2.
 const TRIES: usize = 10;
 
-/// After a stop, nobody waits for long: a second.
+/// Number of FINs after a stop: at most one second.
 const TRIES_STOPPED: usize = 4;
 
-/// How long a report is waited for.
+/// Time-out for a report per FIN.
 const PATIENCE: Nanos = Nanos::from_millis(250);
 
 /// How flows end.
 #[derive(Debug)]
 pub(super) enum Ending {
-    /// They just do.
+    /// Without a FIN.
     Unsaid,
-    /// It is said, and nobody answers.
+    /// With one FIN and no report.
     Said,
-    /// It is said until the server has reported: what it reported of each flow.
+    /// With FINs until the server has reported; the report of each flow.
     Reported(Vec<Option<ServerReport>>),
 }
 
@@ -41,7 +41,7 @@ impl Ending {
         }
     }
 
-    /// What was reported of each flow, where reports were waited for.
+    /// Returns the report of each flow; empty if none was expected.
     pub(super) fn reports(self) -> Vec<Option<ServerReport>> {
         match self {
             Self::Unsaid | Self::Said => Vec::new(),
@@ -50,12 +50,12 @@ impl Ending {
     }
 }
 
-/// One that is not sent is as if it were lost.
+/// Sends a FIN; a failure is like a loss on the network.
 fn say(flow: &mut Flow, payload: &mut Payload) {
     let _ = flow.port.send(payload.fin(flow.packets, realtime()));
 }
 
-/// Says the end of each flow until its report has come.
+/// Repeats the FIN of each flow until its report has arrived.
 fn wait_for_all(
     flows: &mut [Flow],
     payload: &mut Payload,
@@ -73,7 +73,7 @@ fn wait_for_all(
         }
         let until = monotonic() + PATIENCE;
         loop {
-            // Asked before receiving: what has come in time is read, however late that is.
+            // Checked before receiving, so that everything in time is read.
             let over = monotonic() >= until;
             for (flow, report) in flows.iter_mut().zip(&mut *reports) {
                 while report.is_none()
@@ -99,7 +99,7 @@ mod tests {
     use super::super::send;
     use super::*;
 
-    /// Ids of packets with iperf's header, as their first four bytes have them: negative at the end.
+    /// Returns the ids in the iperf headers, the FIN's being negative, and the warnings.
     fn ids(job: &str) -> (Vec<i32>, Vec<String>) {
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
         let url = format!("udp://{}", silent.local_addr().unwrap());

@@ -1,8 +1,8 @@
 //! `dwell load traffic`: UDP flows on absolute schedules. TCP is in `super::bulk`.
 //!
-//! `plan` judges what is asked; `drive` is the timing loop, on a thread of its own, which `ending`
-//! closes for iperf flows by hearing the server's report; `recorder` turns what it tells into figures
-//! and passages; `summary` puts both side by side.
+//! `plan` validates the job. `drive` is the timing loop on its own thread; `ending` ends iperf
+//! flows and receives the server's report. `recorder` turns events into statistics and passages,
+//! `summary` builds the result.
 
 mod drive;
 mod ending;
@@ -45,13 +45,13 @@ pub(super) struct Args {
     /// Target: udp://HOST:PORT, or tcp://HOST:PORT for bulk transfer
     url: String,
 
-    /// Number of flows, each with a source port of its own
+    /// Number of flows, each with its own source port
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1_000))]
     flows: u32,
 
-    /// Rate of all flows together, like 80Mbit/s (counted over IP packets; with tcp:// over payload) or
-    /// 200pps. Required with udp:// [default with tcp://: as fast as TCP goes]
+    /// Rate of all flows together, like 80Mbit/s or 200pps. Bits count IP packets with udp://,
+    /// payload with tcp://. Required with udp:// [default with tcp://: unlimited]
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
 
@@ -59,16 +59,16 @@ pub(super) struct Args {
     #[arg(long, value_name = "DISTRIBUTION", default_value = "constant")]
     distribution: Gaps,
 
-    /// Size of the UDP payload [default: 1400B], or of each write with tcp:// [default: 128KiB, or
-    /// 10 ms of the rate]
+    /// UDP payload size [default: 1400B], or size of each write with tcp:// [default: 128KiB, or 10
+    /// ms of the rate]
     #[arg(long, value_name = "BYTES")]
     size: Option<Bytes>,
 
-    /// Seed of the gaps and of the payload
+    /// Seed of gaps and payload
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// What the payload begins with
+    /// Header at the start of the payload
     #[arg(long, value_enum, default_value_t = HeaderChoice::Dwell)]
     header: HeaderChoice,
 
@@ -84,12 +84,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "BYTES", conflicts_with = "count")]
     bytes: Option<Bytes>,
 
-    /// Which stamps to use for --samples: the program's own, or the kernel's beside them where
-    /// delivered
+    /// Timestamps to use for --samples: user space, or also the kernel's where available
     #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
     stamps: StampChoice,
 
-    /// Where and how the timing loop runs.
+    /// CPU and scheduling of the timing loop.
     #[command(flatten)]
     place: PlaceArgs,
 
@@ -101,7 +100,7 @@ pub(super) struct Args {
     #[arg(short = '6')]
     ipv6: bool,
 
-    /// Write every stamp of every packet to this file
+    /// Write all timestamps of every packet to this file
     #[arg(long, value_name = "FILE")]
     pub(super) samples: Option<PathBuf>,
 
@@ -110,13 +109,13 @@ pub(super) struct Args {
     pub(super) json: bool,
 }
 
-/// What the payload of traffic begins with.
+/// Header at the start of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum HeaderChoice {
-    /// dwell's own mark: flow and sequence number
+    /// dwell's own header: flow and sequence number
     Dwell,
-    /// iperf2's, so that `iperf -s -u -e` counts the flow and reports it; the last packet of a flow
-    /// is its end, which is repeated until the server has answered
+    /// The iperf2 header: `iperf -s -u -e` counts and reports the flow. The last packet of a flow
+    /// is a FIN, repeated until the server reports
     Iperf,
 }
 
@@ -129,7 +128,7 @@ pub(super) enum Job {
 }
 
 impl Args {
-    /// Whether the load ends without being stopped.
+    /// Whether the load has a limit and ends unless stopped before.
     pub(super) fn has_an_end(&self) -> bool {
         self.duration.is_some() || self.count.is_some() || self.bytes.is_some()
     }
@@ -141,7 +140,7 @@ impl Args {
 
     fn bulk(&self) -> Result<BulkJob, Failure> {
         let only_udp = |flag: &str| {
-            Failure::usage(format!("{flag} is for udp://: a TCP stream has no packets of its own"))
+            Failure::usage(format!("{flag} is for udp://: a TCP stream has no packet boundaries"))
         };
         if self.distribution != Gaps::Constant {
             return Err(only_udp("--distribution"));
@@ -160,7 +159,7 @@ impl Args {
             Some(Rate::Bits(rate)) => Some(rate),
             Some(Rate::Packets(rate)) => {
                 return Err(Failure::usage(format!(
-                    "invalid value {rate} for --rate: tcp:// counts no packets; give bits, like 80Mbit/s"
+                    "invalid value {rate} for --rate: tcp:// has no packet rate; give bits, like 80Mbit/s"
                 )));
             }
         };
@@ -214,27 +213,27 @@ impl Args {
 /// Default size of the UDP payload.
 const DEFAULT_PAYLOAD: Bytes = Bytes(1_400);
 
-/// What came of the sending, before anything is made of it.
+/// Result of sending.
 struct Outcome {
     sent: Sent,
     placement: Placement,
-    /// Of each iperf flow, if it came.
+    /// Report of each iperf flow, if it arrived.
     reports: Vec<Option<ServerReport>>,
     keeps_samples: bool,
     nics: Option<Vec<NicDropped>>,
 }
 
-/// Whether each packet is worth its punctuality.
+/// Whether the traffic is measured, so that precise send times matter.
 fn measures(job: &TrafficJob, keeps_samples: bool) -> bool {
     keeps_samples || job.header == TrafficHeader::Iperf
 }
 
-/// Judges a job before any file is made for it.
+/// Validates a job before any file is created.
 pub(super) fn check(job: &TrafficJob) -> Result<(), Failure> {
     Plan::new(job).map(drop)
 }
 
-/// Sends until stopped, or as the job says.
+/// Sends until stopped or until the job is done.
 pub(crate) fn send(
     job: &TrafficJob,
     samples: Option<SampleFile>,
@@ -297,14 +296,14 @@ pub(crate) fn send(
     let (_, failure) = recorder.log.finish(outcome.sent.dropped);
     if job.stamps == Stamps::Kernel && keeps_samples && summary.stamps.tx == Some(Rung::User) {
         return Err(Failure::unsupported(
-            "--stamps kernel: this socket delivers no kernel stamps here; --stamps auto measures \
-             with the program's own",
+            "--stamps kernel: this socket delivers no kernel timestamps here; use --stamps auto to \
+             fall back to user timestamps",
         ));
     }
     Ok(Loaded { summary, failure: failure.map(Failure::from) })
 }
 
-/// Opens a socket for each flow. Stamps are asked for only where they are kept.
+/// Opens a socket per flow. Requests kernel timestamps only if samples are kept.
 fn open(job: &TrafficJob, plan: &Plan, keeps_samples: bool) -> io::Result<Vec<Flow>> {
     let stamped = keeps_samples && job.stamps != Stamps::User;
     let options = PortOptions {
@@ -312,7 +311,7 @@ fn open(job: &TrafficJob, plan: &Plan, keeps_samples: bool) -> io::Result<Vec<Fl
         sched_stamps: stamped,
         ..PortOptions::default()
     };
-    // All flows together wait for at most so many stamps.
+    // Maximum number of packets that wait for timestamps, over all flows.
     const MOST: u32 = 8_192;
     let open = |flow: u32| {
         let port = UdpPort::connect(plan.peer, &options)?;
@@ -337,7 +336,7 @@ fn entries(flows: &[Flow], plan: &Plan) -> Vec<FlowEntry> {
     (0..).zip(flows).map(entry).collect()
 }
 
-/// Notes that the ring holds: four turns of the recorder, two notes for each packet.
+/// Returns the capacity of the ring: four intervals of the recorder, two events per packet.
 fn ring(plan: &Plan) -> usize {
     ((8e8 / plan.mean) as usize).clamp(1 << 10, 1 << 16)
 }

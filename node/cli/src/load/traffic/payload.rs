@@ -1,5 +1,5 @@
-//! Payloads of traffic: one random series, the same in every packet (S0.7), that begins with what
-//! identifies the packet.
+//! Payload of traffic: one pseudo-random series for all packets, as in Miya 2020, after the header
+//! that identifies the packet.
 
 use dwell_plan::{TrafficHeader, TrafficJob};
 use dwell_units::{Instant, Rate, Realtime};
@@ -10,7 +10,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::plan::Plan;
 
-/// The payload of every packet of a run.
+/// Payload of a run's packets.
 pub(super) struct Payload {
     header: TrafficHeader,
     bytes: Vec<u8>,
@@ -26,7 +26,7 @@ impl Payload {
         Self { header: job.header, bytes }
     }
 
-    /// The packet `number` of `flow`, counted from 0, which is sent at `now`; and its id.
+    /// Builds packet `number` of `flow`, counted from 0 and sent at `now`; returns payload and id.
     pub(super) fn packet(
         &mut self,
         flow: u32,
@@ -46,14 +46,14 @@ impl Payload {
         (&self.bytes, id)
     }
 
-    /// The end of an iperf flow of so many packets.
+    /// Builds the FIN of an iperf flow after this number of packets.
     pub(super) fn fin(&mut self, packets: u64, now: Instant<Realtime>) -> &[u8] {
         Datagram::new(-(packets as i64 + 1), now).emit(&mut self.bytes);
         &self.bytes
     }
 }
 
-/// What an iperf client would have been asked for.
+/// Returns the settings that an iperf client would announce.
 fn settings(job: &TrafficJob, plan: &Plan) -> Client {
     let size = plan.size as u32;
     let amount = match (job.count, job.duration) {

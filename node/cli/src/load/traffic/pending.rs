@@ -1,12 +1,12 @@
-//! Packets of a flow that have left and whose kernel stamps have not come yet.
+//! Sent packets of a flow that wait for kernel timestamps.
 
 use dwell_engine::passage::{Passage, Point};
 use dwell_engine::stamps::TxStamp;
 
-/// A bounded window of packets by their key in the error queue. A packet leaves it when its last
-/// stamp has come, or when a later one needs its place.
+/// Bounded window of packets by error queue key. A packet leaves when its last timestamp arrives or
+/// a newer packet needs its slot.
 pub(super) struct Pending {
-    /// By key modulo the length, which is a power of two.
+    /// Indexed by key modulo the length, a power of two.
     slots: Box<[Slot]>,
     waiting: usize,
 }
@@ -18,18 +18,18 @@ struct Slot {
 }
 
 impl Pending {
-    /// A window of `len` packets, rounded up to a power of two.
+    /// Creates a window of `len` packets, rounded up to a power of two.
     pub(super) fn new(len: usize) -> Self {
         let empty = Slot { key: 0, passage: None };
         Self { slots: vec![empty; len.next_power_of_two()].into(), waiting: 0 }
     }
 
-    /// Packets that wait.
+    /// Returns the number of waiting packets.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// Takes in a packet; hands out the one whose place it takes.
+    /// Adds a packet; returns the packet it displaces.
     pub(super) fn push(&mut self, key: u32, passage: Passage) -> Option<Passage> {
         let slot = self.slot(key);
         let before = slot.passage.replace(passage);
@@ -38,7 +38,7 @@ impl Pending {
         before
     }
 
-    /// A stamp has come. Hands out its packet if it was its last.
+    /// Adds a timestamp; returns the packet if it was the last one missing.
     pub(super) fn stamp(&mut self, key: u32, stamp: TxStamp) -> Option<Passage> {
         let slot = self.slot(key);
         let passage = slot.passage.as_mut().filter(|_| slot.key == key)?;
@@ -53,7 +53,7 @@ impl Pending {
         whole
     }
 
-    /// Hands out all that still wait, without the stamps that did not come.
+    /// Hands out all waiting packets without their missing timestamps.
     pub(super) fn give_up(&mut self, mut each: impl FnMut(Passage)) {
         let left = self.slots.iter_mut().filter_map(|slot| slot.passage.take());
         left.for_each(&mut each);
@@ -92,7 +92,7 @@ mod tests {
         let whole = pending.stamp(1, kernel(9)).unwrap();
         assert_eq!(whole.id, 2);
         assert_eq!(whole.stamps.between(Point::TxSched, Point::TxKernel).unwrap().0, 4);
-        assert_eq!(pending.stamp(1, kernel(9)), None, "it is gone");
+        assert_eq!(pending.stamp(1, kernel(9)), None, "it was handed out");
         assert_eq!(pending.stamp(5, kernel(9)), None, "another packet's key");
         assert_eq!(pending.waiting(), 2);
     }

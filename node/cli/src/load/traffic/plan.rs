@@ -1,4 +1,4 @@
-//! What a job of traffic comes to: everything that can be judged before anything is sent.
+//! Validated job of UDP traffic: all checks that need no open socket.
 
 use std::net::SocketAddr;
 
@@ -11,17 +11,17 @@ use dwell_wire::traffic::Mark;
 use crate::{Failure, PlaceArgs};
 use dwell_io::pacer::{Manner, SPIN};
 
-/// What will be sent.
+/// A validated job.
 pub(super) struct Plan {
     pub(super) peer: SocketAddr,
-    /// Bytes of payload.
+    /// Payload size in bytes.
     pub(super) size: usize,
-    /// Bytes of an IP packet.
+    /// IP packet size in bytes.
     pub(super) ip_size: usize,
     pub(super) gaps: Gaps,
     /// Mean gap between packets of all flows together, in nanoseconds.
     pub(super) mean: f64,
-    /// Packets to send before the ends of flows; `None`: until stopped.
+    /// Packets to send before the FINs; `None`: no limit.
     pub(super) count: Option<u64>,
     pub(super) place: PlaceArgs,
 }
@@ -33,7 +33,7 @@ impl Plan {
         let headers = if peer.is_ipv4() { 28 } else { 48 };
         let least = match job.header {
             TrafficHeader::Dwell => Mark::LEN,
-            // Behind number and time a server reads flags.
+            // A server reads flags after number and time.
             TrafficHeader::Iperf => iperf2::LEN + 4,
         };
         let size = usize::try_from(job.size.0).ok().filter(|n| (least..=65_507).contains(n));
@@ -56,9 +56,7 @@ impl Plan {
             return Err(usage("invalid value 0 for --rate: give a rate like 80Mbit/s".into()));
         }
         if job.duration.is_some_and(|time| time <= Nanos::ZERO) {
-            return Err(usage(
-                "invalid value 0s for --duration: send for some time, like 2s".into(),
-            ));
+            return Err(usage("invalid value 0s for --duration: give a time like 2s".into()));
         }
         let place = PlaceArgs::from(job.place);
         place.check()?;
@@ -66,8 +64,8 @@ impl Plan {
         Ok(Self { peer, size, ip_size, gaps, mean, count, place })
     }
 
-    /// How departures are waited for. Traffic that measures something is sent punctually whatever it
-    /// costs; a mere load only where that takes at most a tenth of a CPU.
+    /// Returns the waiting method of the timing loop. Measured traffic is always sent precisely;
+    /// plain load only if that takes at most a tenth of a CPU.
     pub(super) fn manner(&self, measures: bool) -> Manner {
         if self.place.busy_poll {
             Manner::Spin
@@ -78,15 +76,14 @@ impl Plan {
         }
     }
 
-    /// Whether the timing loop sleeps for most of the time, and so harms nobody when it runs before
-    /// all others.
+    /// Whether the timing loop sleeps most of the time, so that real-time priority does not starve
+    /// other processes.
     pub(super) fn mostly_sleeps(&self) -> bool {
         self.mean >= 4.0 * SPIN.0 as f64
     }
 }
 
-/// Packets before the ends of flows. iperf2 counts the FIN of each flow as one, and so does the
-/// user.
+/// Returns the packets to send before the FINs: like iperf2, `--count` includes one FIN per flow.
 fn count(job: &TrafficJob) -> Result<Option<u64>, Failure> {
     let (Some(count), TrafficHeader::Iperf) = (job.count, job.header) else { return Ok(job.count) };
     let flows = u64::from(job.flows);
@@ -100,7 +97,7 @@ fn count(job: &TrafficJob) -> Result<Option<u64>, Failure> {
     Ok(Some(count - flows))
 }
 
-/// The address to send to.
+/// Resolves the address to send to.
 fn peer(job: &TrafficJob) -> Result<SocketAddr, Failure> {
     let fits = |address: &SocketAddr| match (job.ipv4, job.ipv6) {
         (true, _) => address.is_ipv4(),
@@ -109,6 +106,6 @@ fn peer(job: &TrafficJob) -> Result<SocketAddr, Failure> {
     };
     let addresses = crate::load::udp_addresses(&job.url)?;
     addresses.into_iter().find(fits).ok_or_else(|| {
-        Failure::usage(format!("{} has no address of the family asked for", job.url))
+        Failure::usage(format!("{} has no address of the requested family", job.url))
     })
 }

@@ -1,4 +1,4 @@
-//! Turns what the timing loop tells into figures and passages, ten times a second.
+//! Turns events of the timing loop into statistics and passages, ten times per second.
 
 use std::thread;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::Failure;
 use crate::passages::PassageLog;
 use crate::ping::SampleFile;
 
-/// Between two turns.
+/// Interval between two passes.
 const TICK: Duration = Duration::from_millis(100);
 
-/// See the module's documentation.
+/// Statistics of sent packets.
 pub(super) struct Recorder {
     pub(super) log: PassageLog,
     pub(super) schedule_error: Distribution,
     pub(super) gap: Distribution,
-    /// When each flow sent last.
+    /// Last send time of each flow.
     last: Vec<Option<Instant<Realtime>>>,
     pub(super) start: Pairing,
 }
@@ -46,10 +46,10 @@ impl Recorder {
         flows.for_each(|flow| self.log.flow(&flow));
     }
 
-    /// Takes in what is told until it is `over`.
+    /// Records events until the loop is `over`.
     pub(super) fn follow(&mut self, told: &mut Consumer<Told>, over: &dyn Fn() -> bool) {
         loop {
-            // Asked before reading: what was told when it was over is still taken.
+            // Read this first, so that the last events are still recorded.
             let last = over();
             while let Ok(note) = told.pop() {
                 self.take(&note);

@@ -1,4 +1,4 @@
-//! What came of traffic, beside what an iperf server says of it.
+//! Result of UDP traffic, with the reports of an iperf server.
 
 use dwell_engine::passage::Point;
 use dwell_engine::schedule::Gaps;
@@ -14,10 +14,10 @@ use super::recorder::Recorder;
 use super::{Outcome, measures};
 use crate::load::{Put, missing_stamps};
 
-/// A rate that is missed by more than this is told.
+/// Relative deviation from the requested rate above which a warning is given.
 const MISSED: f64 = 0.02;
 
-/// Everything the result says.
+/// Builds the summary.
 pub(super) fn summary(
     job: &TrafficJob,
     plan: &Plan,
@@ -29,7 +29,7 @@ pub(super) fn summary(
     let reports = &outcome.reports;
     let seconds = sent.elapsed.as_secs_f64().max(1e-9);
     let bits = sent.packets as f64 * plan.ip_size as f64 * 8.0;
-    // The end of each flow is a packet too, as the server counts.
+    // Like the server, count the FIN of each flow as a packet.
     let packets = sent.packets + reports.len() as u64;
     let mut values = vec![
         ("packets", Scalar::Count(packets)),
@@ -37,7 +37,7 @@ pub(super) fn summary(
         ("duration_ns", Scalar::Count(sent.elapsed.0.max(0) as u64)),
         ("rate_pps", Scalar::Real(sent.packets as f64 / seconds)),
         ("rate_bps", Scalar::Real(bits / seconds)),
-        // S0 eq. (1).
+        // Miya 2020, eq. (1).
         ("payload_rate_bps", Scalar::Real(sent.packets as f64 * plan.size as f64 * 8.0 / seconds)),
     ];
     let heard = of_servers(reports);
@@ -53,7 +53,7 @@ pub(super) fn summary(
         ("rate_bps", json!(plan.ip_size as f64 * 8e9 / plan.mean)),
         ("payload_rate_bps", json!(plan.size as f64 * 8e9 / plan.mean)),
         ("distribution", json!(job.distribution)),
-        // Of each flow's gaps.
+        // Of the gaps of each flow.
         ("gap_shape", json!(pareto.map(|(shape, _)| shape))),
         ("gap_scale_ns", json!(pareto.map(|(_, scale)| scale))),
         ("header", json!(job.header)),
@@ -106,7 +106,7 @@ fn figures(distribution: &Distribution) -> Option<Figures> {
     (distribution.count() > 0).then(|| distribution.figures().into())
 }
 
-/// The reports of all flows as one: sums, and the largest jitter; `None` unless all came.
+/// Merges the reports of all flows: sums, and the largest jitter; `None` unless all arrived.
 fn of_servers(reports: &[Option<ServerReport>]) -> Option<ServerReport> {
     reports.iter().copied().reduce(|all, one| {
         let (all, one) = (all?, one?);
@@ -122,7 +122,7 @@ fn of_servers(reports: &[Option<ServerReport>]) -> Option<ServerReport> {
     })?
 }
 
-/// What the server says; null when it said nothing.
+/// Returns the values reported by the server; null without a report.
 fn server_values(report: Option<&ServerReport>) -> [(&'static str, Scalar); 6] {
     let count = |of: fn(&ServerReport) -> u64| {
         report.map_or(Scalar::Real(f64::NAN), |report| Scalar::Count(of(report)))
@@ -142,33 +142,34 @@ fn warnings(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     let mut warnings = Vec::new();
     if sent.refused > 0 {
         let refused = sent.refused;
-        warnings.push(format!("ICMP errors: {refused}; is `dwell load sink` running there?"));
+        warnings
+            .push(format!("ICMP errors: {refused}; check that `dwell load sink` is running there"));
     }
     if sent.dropped > 0 {
         warnings.push(format!(
-            "notes of packets that found the ring full: {}; metrics and samples lack them",
+            "packets that did not fit into the ring: {}; metrics and samples lack them",
             sent.dropped
         ));
     }
     let silent = outcome.reports.iter().filter(|report| report.is_none()).count();
     if silent > 0 {
         warnings.push(format!(
-            "flows whose server did not report: {silent} of {}; is `iperf -s -u` or `dwell load \
-             sink` running there?",
+            "flows whose server did not report: {silent} of {}; check that `iperf -s -u` or `dwell \
+             load sink` is running there",
             outcome.reports.len()
         ));
     }
-    // Of a few packets no rate can be told.
+    // Too few packets do not allow a rate.
     let reached = sent.packets as f64 / sent.elapsed.as_secs_f64().max(1e-9) * plan.mean / 1e9;
     if sent.packets >= 100 && (reached - 1.0).abs() > MISSED {
         let why = match plan.gaps {
-            _ if sent.failed > 0 => "the link or its queue did not take more",
+            _ if sent.failed > 0 => "the link or its queue was full",
             Gaps::Constant => "this machine could not keep up",
             Gaps::Poisson | Gaps::Pareto(_) => {
-                "the gaps' luck, or this machine could not keep up; a longer run comes closer"
+                "random gaps, or this machine could not keep up; a longer run is more accurate"
             }
         };
-        warnings.push(format!("the rate was {:.1}% of the one asked: {why}", reached * 100.0));
+        warnings.push(format!("the rate was {:.1}% of the requested rate: {why}", reached * 100.0));
     }
     warnings
 }

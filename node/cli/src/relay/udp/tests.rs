@@ -1,4 +1,4 @@
-//! The relay of datagrams by itself, turn by turn, over loopback.
+//! Tests of the datagram relay, turn by turn, over loopback.
 
 use std::net::UdpSocket;
 use std::sync::atomic::AtomicU64;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::relay::record::RING;
 
-/// A URL at a port that was free a moment ago.
+/// Returns a URL with a port that was free a moment ago.
 fn free(host: &str) -> String {
     let address = UdpSocket::bind((host, 0)).and_then(|socket| socket.local_addr());
     format!("udp://{}", address.unwrap())
@@ -42,13 +42,13 @@ fn own_socket_expires(listen: &str, other: &str) {
         relay.turn(BURST, &mut Relay::take).unwrap();
     }
     let before = hear(b"first");
-    // The next one comes after the relay has last looked, and before the flow expires.
+    // The next packet arrives after the relay last polled and before the flow expires.
     client.send(b"second").unwrap();
     let idle = |relay: &Relay<'_>| monotonic() + relay.plan.idle + Nanos::from_secs(1);
     relay.now = idle(&relay);
     relay.upkeep(&mut Relay::take).unwrap();
     assert_eq!((hear(b"second"), relay.flows.len()), (before, 1));
-    // Both ways go on by the listener.
+    // Both directions continue via the listener.
     far.send_to(b"back", before).unwrap();
     client.send(b"third").unwrap();
     while relay.counts.ways.iter().any(|way| way.relayed < 1) || relay.counts.ways[0].relayed < 3 {
@@ -56,7 +56,7 @@ fn own_socket_expires(listen: &str, other: &str) {
     }
     assert_eq!(hear(b"third"), before);
     assert_eq!(client.recv(&mut [0; 9]).unwrap(), 4);
-    // Once nothing comes, it expires.
+    // The flow expires once it is idle.
     relay.tick = relay.now;
     relay.now = idle(&relay) + relay.plan.idle;
     relay.upkeep(&mut Relay::take).unwrap();
