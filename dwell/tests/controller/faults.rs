@@ -156,7 +156,7 @@ fn a_disk_that_fills_up_pauses_the_run_with_the_reason_and_room_lets_it_go_on() 
     let Some(output) = output else { return };
     let talk = fs::read_to_string(place.path("said")).unwrap_or_default();
     assert!(output.status.success(), "{}\n{output:?}\n{talk}", said(&output));
-    assert!(talk.contains("there is room again; measuring trial"), "{talk}");
+    assert!(talk.contains("space is available again; repeating trial"), "{talk}");
     let shown = fs::read(place.path("shown")).unwrap();
     let shown: serde_json::Value = serde_json::from_slice(&shown).unwrap();
     let trials = shown["trials"].as_array().unwrap();
@@ -199,7 +199,7 @@ fn with_full_disk(place: &Place, then: &str) -> Option<Output> {
          while [ ! -e $DWELL_DATA/samples/*/1.parquet ]; do sleep 0.005; done\n\
          free=$(df --output=avail -k $DWELL_DATA | tail -n 1)\n\
          head -c $(((free - 16) * 1024)) /dev/zero >$DWELL_DATA/filler || :\n\
-         until grep -q 'is full; waiting for room' $said; do kill -0 $runner; sleep 0.01; done\n";
+         until grep -q 'is full; waiting for' $said; do kill -0 $runner; sleep 0.01; done\n";
     let output = Command::new("timeout")
         .args(["120", "unshare", "--mount", "sh", "-c", &format!("{script}{then}")])
         .env("DWELL_DATA", place.data())

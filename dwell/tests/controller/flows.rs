@@ -128,7 +128,7 @@ fn a_routed_flow_whose_node_nobody_stamps_has_no_link_delay() {
     assert!(route["metrics"].get("link_delay_ns").is_none(), "{route:#}");
     assert!(route["values"]["nlr"].is_null(), "{route:#}");
     let warnings = route["trust"]["warnings"].to_string();
-    assert!(warnings.contains("neither its delay nor that of links is known"), "{warnings}");
+    assert!(warnings.contains("the delays of the node and of its links are unknown"), "{warnings}");
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn a_second_runner_on_one_data_directory_is_told_and_touches_nothing() {
     for more in [&[][..], &["--resume", "last"], &["--resume", &runs[0]]] {
         let output = place.dwell(&[&["run", &plan], more].concat());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(said(&output).contains("another runner works in"), "{output:?}");
+        assert!(said(&output).contains("another runner is active in"), "{output:?}");
     }
     let output = place.dwell(&["delete", &runs[0], "--yes"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
