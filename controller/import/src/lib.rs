@@ -107,7 +107,7 @@ impl Format {
     /// Short description.
     pub const fn describe(self) -> &'static str {
         match self {
-            Self::S4Csv => "round-trip CSV of S4",
+            Self::S4Csv => "Roedlach/Vock round-trip CSV",
             Self::Ping => "output of ping",
             Self::Irtt => "JSON of irtt client -o",
             Self::Sockperf => "CSV of sockperf --full-log",

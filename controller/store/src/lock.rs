@@ -1,8 +1,8 @@
 //! Locks of a data directory: one runner at a time, and one importer for each imported run.
 //!
-//! Both are record locks of fcntl(2). A record lock belongs to the process that took it and ends with
-//! that process. A child does not hold it, not even between fork and exec; flock(2) is inherited
-//! across fork, so a child that outlives a killed runner would keep the next runner out.
+//! Both are record locks of fcntl(2). A record lock belongs to the process that took it and ends
+//! with that process. A child does not hold it, not even between fork and exec; flock(2) is
+//! inherited across fork, so a child that outlives a killed runner would keep the next runner out.
 //!
 //! Record locks have two pitfalls, and a table of the locks of this process avoids both. The kernel
 //! does not exclude a second lock by the same process. And closing any descriptor of the file
@@ -25,7 +25,8 @@ use crate::error::StoreError;
 /// A file, by device and inode.
 type FileId = (u64, u64);
 
-/// The files whose lock this process holds. The guard is held while such a file is opened or closed.
+/// The files whose lock this process holds. The guard is held while such a file is opened or
+/// closed.
 static HELD: Mutex<BTreeSet<FileId>> = Mutex::new(BTreeSet::new());
 
 fn held() -> MutexGuard<'static, BTreeSet<FileId>> {
