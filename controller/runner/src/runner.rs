@@ -1,4 +1,4 @@
-//! Executes a run: trial after trial, each completely stored before the next begins.
+//! Executes a run: trial after trial, each completely stored before the next starts.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -50,9 +50,9 @@ impl Store {
         parquet::read_host(&path, each)
     }
 
-    /// Returns a metric of a trial in windows of at least `least_ns`. A window combines a whole
-    /// number of stored bins, and its percentiles are computed from all values in it. Empty if the
-    /// trial has no such metric or its data is damaged.
+    /// Returns a metric of a trial in windows of at least `least_ns`. A window combines consecutive
+    /// stored bins, and its percentiles are computed from all values in it. Empty if the trial has
+    /// no such metric or its data is damaged.
     ///
     /// # Errors
     /// The catalogue cannot be read.
