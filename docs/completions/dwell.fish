@@ -35,16 +35,16 @@ complete -c dwell -n "__fish_dwell_needs_command" -f -a "trace" -d 'Stamp packet
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "doctor" -d 'Say what this node can measure, and how well'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "serve" -d 'Work for a controller, which speaks on standard input'
-complete -c dwell -n "__fish_dwell_needs_command" -f -a "run" -d 'Run a plan: every trial of its matrix, kept on disk as it goes'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "run" -d 'Run a plan: all trials of its matrix, each stored as soon as it ends'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "runs" -d 'List the runs in the data directory'
-complete -c dwell -n "__fish_dwell_needs_command" -f -a "show" -d 'Show what a run found'
-complete -c dwell -n "__fish_dwell_needs_command" -f -a "report" -d 'Write a run as one HTML page that needs nothing else'
-complete -c dwell -n "__fish_dwell_needs_command" -f -a "compare" -d 'Compare runs: what shifted, by how much, and how sure that is'
-complete -c dwell -n "__fish_dwell_needs_command" -f -a "export" -d 'Hand on the samples of a run'
-complete -c dwell -n "__fish_dwell_needs_command" -f -a "import" -d 'Read what dwell or another program measured'
-complete -c dwell -n "__fish_dwell_needs_command" -f -a "note" -d 'Write a remark beside a run'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "show" -d 'Show the results of a run'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "report" -d 'Write a self-contained HTML report of a run'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "compare" -d 'Compare runs: differences of percentiles, with confidence intervals'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "export" -d 'Export the samples of a run'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "import" -d 'Import measurements of dwell or another program'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "note" -d 'Add a note to a run'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "delete" -d 'Delete a run and its samples'
-complete -c dwell -n "__fish_dwell_needs_command" -f -a "completions" -d 'Print the completions of a shell to standard output'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "completions" -d 'Print shell completions to standard output'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s c -l count -d 'Stop after this many probes' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s i -l interval -d 'Time between probes [default: 1s; text+udp and text+tcp see --pause]' -r
@@ -289,52 +289,52 @@ complete -c dwell -n "__fish_dwell_using_subcommand doctor" -l json -d 'Print th
 complete -c dwell -n "__fish_dwell_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand serve" -l stdio -d 'Speak the node protocol on standard input and output'
 complete -c dwell -n "__fish_dwell_using_subcommand serve" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand run" -l set -d 'Set a field of the plan by its path, like topology.link.rate=10Mbit/s; may be given again' -r
-complete -c dwell -n "__fish_dwell_using_subcommand run" -l resume -d 'Go on with a run of this plan: its name, or last for the newest that is not finished' -r
-complete -c dwell -n "__fish_dwell_using_subcommand run" -l seed -d 'Seed of the order of trials, unless the plan has one [default: drawn, and printed]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand run" -l set -d 'Set a field of the plan, such as topology.link.rate=10Mbit/s; may be repeated' -r
+complete -c dwell -n "__fish_dwell_using_subcommand run" -l resume -d 'Resume a run of this plan: its name, or last for the newest unfinished one' -r
+complete -c dwell -n "__fish_dwell_using_subcommand run" -l seed -d 'Seed for the order of trials, unless the plan has one [default: random, printed]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l data -d 'Directory of runs and samples' -r -F
-complete -c dwell -n "__fish_dwell_using_subcommand run" -l dry-run -d 'Print the trials, the time, the packets and the bytes, and run nothing'
-complete -c dwell -n "__fish_dwell_using_subcommand run" -l yes -d 'Do not ask before a very large plan'
-complete -c dwell -n "__fish_dwell_using_subcommand run" -l json -d 'Print what was run as one JSON object'
-complete -c dwell -n "__fish_dwell_using_subcommand run" -s q -l quiet -d 'No progress, only the result'
+complete -c dwell -n "__fish_dwell_using_subcommand run" -l dry-run -d 'Print the trials and the expected time, packets and bytes without running anything'
+complete -c dwell -n "__fish_dwell_using_subcommand run" -l yes -d 'Do not ask for confirmation of a very large plan'
+complete -c dwell -n "__fish_dwell_using_subcommand run" -l json -d 'Print the result as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand run" -s q -l quiet -d 'Print no progress, only the result'
 complete -c dwell -n "__fish_dwell_using_subcommand run" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand runs" -l data -d 'Directory of runs and samples' -r -F
-complete -c dwell -n "__fish_dwell_using_subcommand runs" -l json -d 'Print them as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand runs" -l json -d 'Print the list as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand runs" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand show" -l accurate -d 'Of paced packets: what is accurate, in place of what the plan says; like \'rate 5%, gap 10%\', \'trains 20, confidence 95%\'' -r
+complete -c dwell -n "__fish_dwell_using_subcommand show" -l accurate -d 'Tolerances for paced packets instead of those in the plan, such as \'rate 5%, gap 10%\' or \'trains 20, confidence 95%\'' -r
 complete -c dwell -n "__fish_dwell_using_subcommand show" -l data -d 'Directory of runs and samples' -r -F
-complete -c dwell -n "__fish_dwell_using_subcommand show" -l json -d 'Print all of it as one JSON object (dwell.run/1)'
-complete -c dwell -n "__fish_dwell_using_subcommand show" -l recompute -d 'Compute the figures anew from the samples, on all cores, and print those instead of what was stored with the run'
+complete -c dwell -n "__fish_dwell_using_subcommand show" -l json -d 'Print everything as one JSON object (dwell.run/1)'
+complete -c dwell -n "__fish_dwell_using_subcommand show" -l recompute -d 'Recompute the figures from the samples, on all cores, instead of printing the stored ones'
 complete -c dwell -n "__fish_dwell_using_subcommand show" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand report" -s o -l output -d 'The file to write [default: RUN.html in the data directory]' -r -F
-complete -c dwell -n "__fish_dwell_using_subcommand report" -l accurate -d 'Of paced packets: what is accurate, in place of what the plan says; like \'rate 5%, gap 10%\', \'trains 20, confidence 95%\'' -r
+complete -c dwell -n "__fish_dwell_using_subcommand report" -s o -l output -d 'Output file [default: RUN.html in the data directory]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand report" -l accurate -d 'Tolerances for paced packets instead of those in the plan, such as \'rate 5%, gap 10%\' or \'trains 20, confidence 95%\'' -r
 complete -c dwell -n "__fish_dwell_using_subcommand report" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand report" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand compare" -l metric -d 'Which delay: the name of a column of samples [default: what the first run is about, as rtt_ns or node_delay_ns]' -r
-complete -c dwell -n "__fish_dwell_using_subcommand compare" -l fail-if -d 'Exit with 3 if this holds for any cell, with 5 if it cannot be decided; may be given again' -r
-complete -c dwell -n "__fish_dwell_using_subcommand compare" -s o -l output -d 'Write a page with figures on shared axes' -r -F
-complete -c dwell -n "__fish_dwell_using_subcommand compare" -l seed -d 'Seed of the resampling' -r
+complete -c dwell -n "__fish_dwell_using_subcommand compare" -l metric -d 'Delay to compare, named like a sample column [default: the main delay of the first run, such as rtt_ns or node_delay_ns]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand compare" -l fail-if -d 'Exit with code 3 if this condition holds in any cell, or 5 if that cannot be decided; may be repeated' -r
+complete -c dwell -n "__fish_dwell_using_subcommand compare" -s o -l output -d 'Write an HTML page with figures on shared axes' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand compare" -l seed -d 'Seed for resampling' -r
 complete -c dwell -n "__fish_dwell_using_subcommand compare" -l data -d 'Directory of runs and samples' -r -F
-complete -c dwell -n "__fish_dwell_using_subcommand compare" -l json -d 'Print what was found as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand compare" -l json -d 'Print the results as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand compare" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand export" -l format -d 'In which format' -r -f -a "csv\t'A row per sample, with its trial and the values of its axes'
-jsonl\t'A JSON object per sample and line'
-parquet\t'The files themselves, one per trial, and a table of the trials'
-hdr\t'A log of HdrHistograms, one per trial, of the delay that the run is about: the round trip, or a flow\'s node delay'"
-complete -c dwell -n "__fish_dwell_using_subcommand export" -l what -d 'What of it' -r -f -a "samples\t'The samples'
-host\t'What the machines did meanwhile: a row per value'"
-complete -c dwell -n "__fish_dwell_using_subcommand export" -s o -l output -d 'The file to write, `-` for standard output; for parquet the directory [default: standard output; for parquet RUN-samples, or RUN-host]' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand export" -l format -d 'Output format' -r -f -a "csv\t'One row per sample, with its trial and axis values'
+jsonl\t'One JSON object per sample, one per line'
+parquet\t'The stored files, one per trial, and a table of trials'
+hdr\t'HdrHistogram log with one histogram per trial of the run\'s main delay: the round trip, or the node delay of a flow'"
+complete -c dwell -n "__fish_dwell_using_subcommand export" -l what -d 'Data to export' -r -f -a "samples\t'Samples'
+host\t'Host activity during the trials, one row per value'"
+complete -c dwell -n "__fish_dwell_using_subcommand export" -s o -l output -d 'Output file, `-` for standard output; for parquet, a directory [default: standard output; for parquet, RUN-samples or RUN-host]' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand export" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dwell -n "__fish_dwell_using_subcommand import" -l witness -d 'Take a capture for a witness of this run (or last): join its packets to the run\'s probes by their ids, and say how far stamps and gaps agree' -r
+complete -c dwell -n "__fish_dwell_using_subcommand import" -l witness -d 'Compare a capture with this run (or last): match packets to probes by id, and show how far timestamps and gaps agree' -r
 complete -c dwell -n "__fish_dwell_using_subcommand import" -l data -d 'Directory of runs and samples' -r -F
-complete -c dwell -n "__fish_dwell_using_subcommand import" -l json -d 'Print what was imported as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand import" -l json -d 'Print a summary as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand import" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand note" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand note" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -l data -d 'Directory of runs and samples' -r -F
-complete -c dwell -n "__fish_dwell_using_subcommand delete" -l yes -d 'Do not ask'
-complete -c dwell -n "__fish_dwell_using_subcommand delete" -l json -d 'Print what was deleted as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand delete" -l yes -d 'Do not ask for confirmation'
+complete -c dwell -n "__fish_dwell_using_subcommand delete" -l json -d 'Print the result as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand completions" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "ping" -d 'Send probes and measure how long their replies take'
@@ -346,16 +346,16 @@ complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_su
 complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "lab" -d 'Make and remove network namespaces that stand for machines'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "doctor" -d 'Say what this node can measure, and how well'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "serve" -d 'Work for a controller, which speaks on standard input'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "run" -d 'Run a plan: every trial of its matrix, kept on disk as it goes'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "run" -d 'Run a plan: all trials of its matrix, each stored as soon as it ends'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "runs" -d 'List the runs in the data directory'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "show" -d 'Show what a run found'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "report" -d 'Write a run as one HTML page that needs nothing else'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "compare" -d 'Compare runs: what shifted, by how much, and how sure that is'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "export" -d 'Hand on the samples of a run'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "import" -d 'Read what dwell or another program measured'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "note" -d 'Write a remark beside a run'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "show" -d 'Show the results of a run'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "report" -d 'Write a self-contained HTML report of a run'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "compare" -d 'Compare runs: differences of percentiles, with confidence intervals'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "export" -d 'Export the samples of a run'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "import" -d 'Import measurements of dwell or another program'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "note" -d 'Add a note to a run'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "delete" -d 'Delete a run and its samples'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "completions" -d 'Print the completions of a shell to standard output'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "completions" -d 'Print shell completions to standard output'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from pace" -f -a "sink" -d 'Stamp the packets that arrive, for whoever sends them with --sink'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "cpu" -d 'Burn CPU time at a level'

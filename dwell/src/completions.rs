@@ -12,7 +12,7 @@ use crate::generate::completion_script;
 /// Arguments of `completions`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The shell
+    /// Shell to print completions for
     shell: Shell,
 }
 

@@ -1,5 +1,5 @@
-//! `dwell generate`: man pages and shell completions, both from the one command definition. What it
-//! writes is committed under `docs/`, and a test compares it with a fresh run.
+//! `dwell generate`: writes man pages and shell completions, both from the command definition. They
+//! are committed under `docs/`, and a test compares them with newly generated ones.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -23,10 +23,10 @@ pub(crate) enum Generate {
     Completions(Directory),
 }
 
-/// Where to write.
+/// Output directory.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Directory {
-    /// Directory to write to; made if it is not there
+    /// Output directory; created if it does not exist
     #[arg(value_name = "DIR")]
     path: PathBuf,
 }
@@ -37,7 +37,7 @@ impl Generate {
         let (Self::Man(directory) | Self::Completions(directory)) = &self;
         let directory = directory.path.as_path();
         fs::create_dir_all(directory)
-            .with_context(|| format!("cannot make directory {}", directory.display()))?;
+            .with_context(|| format!("cannot create directory {}", directory.display()))?;
         let dwell = examples::command::<Program>(&crate::example_tables());
         let node = examples::command::<NodeProgram>(&examples::node_tables());
         for program in [dwell, node] {
@@ -63,14 +63,14 @@ fn completions(program: Command, directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The completions of a program for one shell.
+/// Returns the completions of a program for one shell.
 pub(crate) fn completion_script(shell: Shell, program: &Command) -> Vec<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut visible(program), program.get_name(), &mut script);
     script
 }
 
-/// The part of a command that people type; the generators complete what is hidden, too.
+/// Returns the command without its hidden parts, which the generators would include.
 fn visible(command: &Command) -> Command {
     let mut shown = Command::new(command.get_name().to_owned())
         .args(command.get_arguments().filter(|a| !a.is_hide_set()).cloned())
@@ -84,7 +84,7 @@ fn visible(command: &Command) -> Command {
     shown
 }
 
-/// A page for the program and one for each of its commands, `dwell-lab-up.1` for `dwell lab up`.
+/// Writes a page for the program and one for each command: `dwell-lab-up.1` for `dwell lab up`.
 fn man_pages(program: Command, directory: &Path) -> io::Result<()> {
     let mut program = program.disable_help_subcommand(true);
     program.build();
@@ -103,7 +103,7 @@ fn man_page_tree(command: &Command, directory: &Path) -> io::Result<()> {
     page.write_all(exit_status().as_bytes())
 }
 
-/// The section that every page ends with.
+/// Returns the last section of every page.
 fn exit_status() -> String {
     let mut roff = Roff::new();
     roff.control("SH", ["EXIT STATUS"]);
@@ -125,15 +125,15 @@ fn exit_status() -> String {
 
 fn meaning(exit: Exit) -> &'static str {
     match exit {
-        Exit::Measured => "Measured, or done. A server that was asked to stop has done its job.",
-        Exit::Failed => "Failed while running; no reply at all is such a failure.",
-        Exit::Usage => "The command line is wrong, or asks for something that cannot be.",
+        Exit::Measured => "Success. A server that is stopped on request also exits with 0.",
+        Exit::Failed => "Runtime failure, including no reply at all.",
+        Exit::Usage => "Usage error: invalid command line, plan or input file.",
         Exit::Threshold => "Measured, but a stated threshold failed.",
-        Exit::Unsupported => "Not supported here, or the privilege is missing.",
+        Exit::Unsupported => "Not supported here, or a privilege is missing.",
         Exit::Undecided => {
-            "Measured, but a stated threshold cannot be decided: too few samples, or the limit lies \
+            "Measured, but a stated threshold cannot be decided: too few samples, or the limit is \
              inside the interval."
         }
-        Exit::Interrupted => "Interrupted; what was measured until then is written.",
+        Exit::Interrupted => "Interrupted; results up to then are written.",
     }
 }

@@ -1,4 +1,4 @@
-//! `dwell`: what a person runs. Every command of a node, and the controller's: plans, runs, reports.
+//! The `dwell` program: the commands of a node, and the controller's plans, runs and reports.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
@@ -28,20 +28,20 @@ enum Command {
     Node(NodeCommand),
     #[command(flatten)]
     Controller(ControllerCommand),
-    /// Print the completions of a shell to standard output
+    /// Print shell completions to standard output
     Completions(completions::Args),
     /// Write the man pages or the shell completions
     #[command(hide = true, subcommand)]
     Generate(generate::Generate),
 }
 
-/// The examples of `dwell` itself, and of the commands that are defined here.
+/// Examples for `dwell` itself and the commands defined here.
 const EXAMPLES: &[Examples] = &[
     ("", ["ping 192.0.2.7", "run plans/quick.toml"]),
     ("completions", ["completions bash", "completions zsh"]),
 ];
 
-/// The examples of every command of `dwell`.
+/// Examples of all commands of `dwell`.
 fn example_tables() -> [&'static [Examples]; 3] {
     [EXAMPLES, examples::NODE, controller::EXAMPLES]
 }

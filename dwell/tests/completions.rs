@@ -1,4 +1,5 @@
-//! `dwell completions` prints what the repository has as a file, for the shells that it has.
+//! Tests `dwell completions`, which prints the completions that the repository also contains as
+//! files.
 
 use std::process::Command;
 
@@ -20,7 +21,7 @@ fn completions_of_every_shell_go_to_standard_output() {
     ] {
         let script = printed(shell);
         assert!(script.contains(sign) && script.contains("ping"), "{shell}");
-        assert!(!script.contains("generate"), "hidden commands are left out: {shell}");
+        assert!(!script.contains("generate"), "hidden commands must be left out: {shell}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is committed under `docs/` is what the command definition says today.
+//! Files committed under `docs/` match the current command definition.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn assert_committed(what: &str, committed: &str) {
     assert!(stale.is_empty(), "out of date: {stale:?}; run `make {what}` and commit the result");
 }
 
-/// Name and content of every file in `directory`.
+/// Returns name and content of every file in `directory`.
 fn files(directory: &Path) -> io::Result<BTreeMap<String, Vec<u8>>> {
     fs::read_dir(directory)?
         .map(|entry| {

@@ -1,4 +1,4 @@
-//! `docs/threat-model.md` and `docs/reliability.md` name the tests that show their promises.
+//! `docs/threat-model.md` and `docs/reliability.md` name tests; each must exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ fn read_sources(folder: &Path, text: &mut String) {
     }
 }
 
-/// The test names of a document: words of at least three parts joined by underscores, in backquotes.
+/// Returns the test names in a document: words of at least three parts joined by underscores, in
+/// backquotes.
 fn names(document: &str) -> Vec<String> {
     let text = fs::read_to_string(root().join("docs").join(document)).unwrap();
     let quoted = text.split('`').skip(1).step_by(2);

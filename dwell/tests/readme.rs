@@ -1,4 +1,4 @@
-//! The README's examples work as typed: every block marked `sh example`, in order, through `sh`.
+//! Runs the README's examples as typed: every block marked `sh example`, in order, through `sh`.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,9 +11,9 @@ const TEST: &str = "the_examples_of_the_readme_work_as_typed";
 fn the_examples_of_the_readme_work_as_typed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let examples = examples(&fs::read_to_string(root.join("README.md")).unwrap());
-    assert!(examples.len() >= 5, "the README has {} examples, not five", examples.len());
+    assert!(examples.len() >= 5, "the README has only {} examples", examples.len());
     if !is_root() {
-        println!("SKIP {TEST}: an example makes a link that needs root");
+        println!("SKIP {TEST}: an example creates a link, which needs root");
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -37,7 +37,7 @@ fn lines_of_python_that_read_samples_leave_out_what_came_too_late() {
     }
 }
 
-/// The content of every fenced block that is marked `sh example`.
+/// Returns the contents of all fenced blocks marked `sh example`.
 fn examples(readme: &str) -> Vec<String> {
     let mut examples = Vec::new();
     let mut lines = readme.lines();
@@ -48,15 +48,15 @@ fn examples(readme: &str) -> Vec<String> {
     examples
 }
 
-/// Runs an example as a person would type it, but bounded, stopping at the first failure, and
-/// ending what it left in the background. Returns its status and all it printed.
+/// Runs an example with a time limit, stops at the first failure and kills its background
+/// processes. Returns its status and output.
 fn typed(example: &str, directory: &Path) -> (ExitStatus, String) {
     let binaries = Path::new(env!("CARGO_BIN_EXE_dwell")).parent().unwrap();
     let path = env::join_paths(
         std::iter::once(binaries.to_owned())
             .chain(env::split_paths(&env::var_os("PATH").unwrap_or_default())),
     );
-    // A file, not a pipe: nobody waits for a background process to close it.
+    // A file instead of a pipe, which background processes could keep open.
     let log = directory.join("log");
     let file = File::create(&log).unwrap();
     let mut shell = Command::new("timeout")
@@ -69,13 +69,13 @@ fn typed(example: &str, directory: &Path) -> (ExitStatus, String) {
         .spawn()
         .unwrap();
     let status = shell.wait().unwrap();
-    // `timeout` made a process group of its own; whoever is left in it was the example's.
+    // `timeout` created a process group; processes left in it belong to the example.
     let group = format!("-{}", shell.id());
     drop(Command::new("kill").args(["-KILL", "--", &group]).output());
     (status, fs::read_to_string(log).unwrap())
 }
 
-/// Leaves nothing behind of an example that failed half-way.
+/// Removes the labs of an example that failed.
 fn remove_labs(example: &str) {
     let names = example.split("--name ").skip(1).filter_map(|rest| rest.split_whitespace().next());
     for name in names {

@@ -1,4 +1,4 @@
-//! A node that is driven over a pipe.
+//! Drives a node over a pipe.
 
 use std::fs;
 use std::io::BufReader;
@@ -25,7 +25,9 @@ impl Node {
         let requests = child.stdin.take();
         let events = BufReader::new(child.stdout.take().unwrap());
         let mut node = Self { child, requests, events };
-        let Event::Hello { version, jobs, .. } = node.next() else { panic!("hello comes first") };
+        let Event::Hello { version, jobs, .. } = node.next() else {
+            panic!("expected Hello first")
+        };
         assert_eq!((version, jobs.len()), (VERSION, Job::NAMES.len()));
         node
     }
@@ -34,10 +36,11 @@ impl Node {
         write_message(self.requests.as_mut().unwrap(), request).unwrap();
     }
 
-    /// The next event that is no progress; pieces of segments are passed over.
+    /// Returns the next event other than progress. Segment data is skipped.
     fn next(&mut self) -> Event {
         loop {
-            match read_frame::<Event>(&mut self.events).unwrap().expect("the node is there") {
+            match read_frame::<Event>(&mut self.events).unwrap().expect("the node must be running")
+            {
                 Frame::Message(Event::Progress { .. }) | Frame::Data(..) => {}
                 Frame::Message(event) => return event,
             }
@@ -56,7 +59,7 @@ impl Drop for Node {
     }
 }
 
-/// A port of loopback that was free a moment ago.
+/// Returns a loopback port that was free a moment ago.
 fn free_port() -> u16 {
     std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -77,16 +80,16 @@ fn a_node_keeps_no_descriptor_of_a_job_that_has_ended_and_its_port_is_free_again
         node.ask(&Request::Start { job: ping, what, samples: true });
         assert!(matches!(node.next(), Event::Ready { job } if job == ping));
         let Event::Finished { summary, segment_bytes, .. } = node.next() else {
-            panic!("a result")
+            panic!("expected a result")
         };
         assert_eq!(summary.packets.unwrap().received, 10);
         node.ask(&Request::Pull { job: ping });
-        let Event::Pulled { bytes, .. } = node.next() else { panic!("a segment") };
+        let Event::Pulled { bytes, .. } = node.next() else { panic!("expected a segment") };
         assert_eq!(Some(bytes), segment_bytes);
         node.ask(&Request::Stop { job: server });
         assert!(matches!(node.next(), Event::Finished { job, .. } if job == server));
     }
-    // The thread of the last job may be about to end.
+    // The thread of the last job may still be ending.
     let deadline = Instant::now() + Duration::from_secs(5);
     while node.descriptors() > before && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));
@@ -115,12 +118,12 @@ fn a_relay_that_is_a_job_hands_over_its_passages_and_its_port_is_free_for_the_ne
         }
         node.ask(&Request::Stop { job });
         let Event::Finished { summary, segment_bytes, .. } = node.next() else {
-            panic!("a result")
+            panic!("expected a result")
         };
         let value = |name: &str| summary.values[name].map(|value| value.as_f64());
         assert_eq!((value("relayed_forward"), value("flows")), (Some(5.0), Some(1.0)));
         node.ask(&Request::Pull { job });
-        let Event::Pulled { bytes, .. } = node.next() else { panic!("a segment") };
+        let Event::Pulled { bytes, .. } = node.next() else { panic!("expected a segment") };
         assert_eq!(Some(bytes), segment_bytes);
     }
 }
@@ -134,8 +137,8 @@ fn the_end_of_its_input_ends_a_node_and_its_loads_within_a_second() {
     drop(node.requests.take());
     let ended = Instant::now();
     while node.child.try_wait().unwrap().is_none() {
-        // A load has no end of its own; half a processor's time may be the host's.
-        assert!(ended.elapsed() < Duration::from_secs(3), "still there");
+        // A load has no end of its own, and the host may take half of the CPU time.
+        assert!(ended.elapsed() < Duration::from_secs(3), "the node is still running");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -147,7 +150,7 @@ fn a_request_that_makes_no_sense_ends_a_node_with_words_and_a_job_that_cannot_be
     let what = Job::Ping(Box::new(PingJob::to("nonsense://x")));
     node.ask(&Request::Start { job, what, samples: false });
     assert!(matches!(node.next(), Event::Ready { .. }));
-    let Event::Failed { reason, .. } = node.next() else { panic!("it cannot be done") };
+    let Event::Failed { reason, .. } = node.next() else { panic!("expected a failure") };
     assert!(reason.contains("nonsense"), "{reason}");
     node.ask(&Request::Pull { job: JobId(9) });
     assert!(matches!(node.next(), Event::Failed { job: JobId(9), .. }));

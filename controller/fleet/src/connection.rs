@@ -1,4 +1,4 @@
-//! A node process and its pipes.
+//! A `dwell serve` process and its pipes.
 
 use std::io::{self, BufRead, BufReader};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,33 +11,34 @@ use dwell_protocol::{Event, Frame, Request, VERSION, read_frame, write_message};
 
 use crate::FromNode;
 
-/// Lines of a node's talk that are kept for a reason.
+/// Last lines of a node's standard error that are kept to explain why it ended.
 const KEPT_LINES: usize = 4;
 
-/// A node that is asked to end, by the end of its input, does so within a second.
+/// Time for a node to exit after its input is closed, before it is killed. A node exits within a
+/// second.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
-/// What a connection tells, and which connection it is: one that was let go of may still talk.
+/// A message and the number of the connection it came from. A released connection may still send.
 pub(crate) type Told = (u64, FromNode);
 
 /// A connection to a node.
 #[derive(Debug)]
 pub(crate) struct Connection {
     child: Child,
-    /// `None` when it was told to end.
+    /// `None` after the input was closed.
     input: Option<ChildStdin>,
     pub(crate) number: u64,
 }
 
 impl Connection {
-    /// Starts the process. What it says goes to `told`, from a thread of its own.
+    /// Starts the process. A thread sends its messages to `told`.
     pub(crate) fn open(mut command: Command, number: u64, told: Sender<Told>) -> io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let (Some(input), Some(output), Some(talk)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            return Err(io::Error::other("a child without pipes"));
+            return Err(io::Error::other("the child process has no pipes"));
         };
         let lines = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&lines);
@@ -52,7 +53,7 @@ impl Connection {
         });
         thread::spawn(move || {
             let why = hear(&mut BufReader::new(output), number, &told);
-            // Its last words may come after its last event.
+            // Standard error may end after the last event.
             let _ = listening.join();
             let lines = lines.lock().unwrap_or_else(PoisonError::into_inner).join("; ");
             let said = if lines.is_empty() { String::new() } else { format!(": {lines}") };
@@ -67,29 +68,29 @@ impl Connection {
     }
 }
 
-/// Passes on what comes until nothing comes any more; returns why.
+/// Forwards messages until the stream ends or fails. Returns the reason.
 fn hear(from: &mut impl io::Read, number: u64, told: &Sender<Told>) -> String {
     loop {
         let what = match read_frame::<Event>(from) {
             Ok(Some(Frame::Message(Event::Hello { version, dwell, .. }))) if version != VERSION => {
                 return format!(
-                    "dwell {dwell} there speaks version {version} of the node protocol, and this \
-                     one version {VERSION}"
+                    "node runs dwell {dwell} with node protocol version {version}; this dwell needs \
+                     version {VERSION}"
                 );
             }
             Ok(Some(Frame::Message(event))) => FromNode::Event(event),
             Ok(Some(Frame::Data(job, bytes))) => FromNode::Data(job, bytes),
             Ok(None) => return "its process ended".into(),
-            Err(error) => return format!("it cannot be understood: {error}"),
+            Err(error) => return format!("its messages cannot be read: {error}"),
         };
         if told.send((number, what)).is_err() {
-            return "nobody listens".into();
+            return "the receiver is gone".into();
         }
     }
 }
 
 impl Drop for Connection {
-    /// The end of its input ends a node, and all that it does.
+    /// Closes the node's input, which makes it stop all jobs and exit.
     fn drop(&mut self) {
         drop(self.input.take());
         let deadline = Instant::now() + PATIENCE;

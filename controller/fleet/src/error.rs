@@ -1,35 +1,35 @@
-//! Why nodes are out of reach.
+//! Errors of fleets.
 
 use std::io;
 
 use thiserror::Error;
 
-/// A failed operation of a fleet.
+/// A failed fleet operation.
 #[derive(Debug, Error)]
 pub enum FleetError {
-    /// A program of ours could not be started.
+    /// The dwell program could not be started.
     #[error("cannot start {program}")]
     Start {
         /// The command.
         program: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// A lab could not be made or taken down.
+    /// A lab could not be created or removed.
     #[error("{what}: {said}")]
     Lab {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// What `dwell lab` said.
+        /// The error message of `dwell lab`.
         said: String,
         /// Its exit code.
         code: Option<i32>,
     },
-    /// The routes between nodes are not what they should be, in the words of `dwell lab routes`.
+    /// A routing daemon has ended or a route is missing, as `dwell lab routes` reports it.
     #[error("{0}")]
     Routes(String),
-    /// There is no such node.
+    /// The node does not exist.
     #[error("there is no node '{0}'")]
     NoNode(String),
     /// A request could not be sent.
@@ -37,17 +37,17 @@ pub enum FleetError {
     Gone {
         /// The node.
         node: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
 }
 
 impl FleetError {
-    /// What [`FleetError::Lab`] says was tried when a lab was to be made.
+    /// The `what` of a [`FleetError::Lab`] that could not be created.
     pub const MAKING: &str = "make the lab";
 
-    /// Whether this very topology could not be made; another may be possible.
+    /// Whether this topology could not be created. Another topology may still work.
     pub fn is_of_topology(&self) -> bool {
         match self {
             Self::Lab { what, .. } => *what == Self::MAKING,

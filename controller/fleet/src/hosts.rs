@@ -5,13 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde_json::Value;
 
-/// The addresses of nodes, by name.
+/// Addresses of nodes, by node name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hosts(BTreeMap<String, (Ipv4Addr, Ipv6Addr)>);
 
 impl Hosts {
-    /// Those of a lab as `dwell lab up --json` prints it (`dwell.lab/1`). A node whose addresses
-    /// cannot be read is left out.
+    /// Reads the addresses from the output of `dwell lab up --json` (`dwell.lab/1`). Nodes without
+    /// readable addresses are left out.
     pub fn read(lab: &[u8]) -> Self {
         let lab: Value = serde_json::from_slice(lab).unwrap_or_default();
         let nodes = lab["nodes"].as_array().into_iter().flatten();
@@ -23,7 +23,7 @@ impl Hosts {
         Self(nodes.filter_map(host).collect())
     }
 
-    /// The address of a node; `None` when it is unknown, and its name has to do.
+    /// Returns the address of a node, or `None` if it is unknown and its name must be used.
     pub fn address(&self, node: &str, ipv6: bool) -> Option<IpAddr> {
         let (v4, v6) = self.0.get(node)?;
         Some(if ipv6 { (*v6).into() } else { (*v4).into() })

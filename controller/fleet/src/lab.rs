@@ -17,26 +17,26 @@ use crate::hosts::Hosts;
 use crate::quota::{self, QuotaUse};
 use crate::{Fleet, FromNode, LinkMade, Routes};
 
-/// Ties a command of `dwell lab` to the pipe on its standard input, and so to this process. A command
-/// that outlives a killed runner must not touch the lab of the next one.
+/// Ties a `dwell lab` command to the pipe on its standard input, and so to this process. A command
+/// that outlives a killed runner must not change the next runner's lab.
 const ATTACHED: &str = "--attached";
 
-/// Exit code of dwell for a wrong command line; `lab down` also uses it for an unknown lab.
+/// Exit code of dwell for a usage error. `lab down` also uses it for an unknown lab.
 const USAGE: i32 = 2;
 
-/// What tells which labs there are.
+/// Arguments that list all labs.
 const LIST: &[&str] = &["lab", "list", "--json"];
 
-/// SIGINT, everywhere on Linux.
+/// SIGINT on Linux.
 const INTERRUPT: i32 = 2;
 
 /// The nodes of one lab.
 #[derive(Debug)]
 pub struct LabFleet {
-    /// The `dwell` that makes labs and runs in their nodes.
+    /// The `dwell` program that creates labs and runs in their nodes.
     program: PathBuf,
     name: String,
-    /// What stands now.
+    /// The topology of the current lab.
     topology: Option<Topology>,
     links: Vec<LinkMade>,
     hosts: Hosts,
@@ -47,7 +47,7 @@ pub struct LabFleet {
 }
 
 impl LabFleet {
-    /// A fleet whose lab will have this name. Nothing is made yet.
+    /// Returns a fleet whose lab will have this name. The lab is not created yet.
     pub fn new(program: PathBuf, name: String) -> Self {
         let (tell, told) = mpsc::channel();
         Self {
@@ -68,11 +68,11 @@ impl LabFleet {
         &self.name
     }
 
-    /// Takes down a lab that a dead runner left, whole or not; without one, nothing happens. Waits
-    /// for a `lab up` or `lab down` that outlives the dead runner.
+    /// Removes a lab that a dead runner left, complete or not. Does nothing if there is no such
+    /// lab. Waits for a `lab up` or `lab down` that outlives the dead runner.
     ///
     /// # Errors
-    /// There is one, and it stays.
+    /// The lab exists and could not be removed.
     pub fn clear(&mut self) -> Result<(), FleetError> {
         match self.down() {
             Err(FleetError::Lab { code: Some(USAGE), .. }) => Ok(()),
@@ -80,14 +80,14 @@ impl LabFleet {
         }
     }
 
-    /// What `dwell lab list --json` prints.
+    /// Returns the output of `dwell lab list --json`.
     fn list(&self) -> Result<serde_json::Value, FleetError> {
         let list = self.dwell(LIST)?;
         Ok(serde_json::from_slice(&list.stdout).unwrap_or_default())
     }
 
-    /// Makes the lab. A `lab up` of a dead runner may make one at the same time, under the name that
-    /// is ours: `--replace` takes it down.
+    /// Creates the lab. A `lab up` of a dead runner may create one with the same name at the same
+    /// time: `--replace` removes it.
     fn up(&mut self, topology: &Topology) -> Result<(), FleetError> {
         let arguments = up(topology, &self.name);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
@@ -100,17 +100,17 @@ impl LabFleet {
 
     fn down(&mut self) -> Result<(), FleetError> {
         let output = self.dwell(&["lab", "down", &self.name, ATTACHED])?;
-        succeeded("take the lab down", &output)
+        succeeded("remove the lab", &output)
     }
 
-    /// What our program did. One that ^C met before it had a group of its own did nothing yet, and
-    /// is begun again.
+    /// Runs dwell and returns its output. Repeats the command if ^C killed it before it had its own
+    /// process group, because it has done nothing by then.
     fn dwell(&self, arguments: &[&str]) -> Result<Output, FleetError> {
         let output = || -> io::Result<Output> {
             let mut command = self.command();
             command.args(arguments).stdin(Stdio::piped());
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-            // Open until it has ended, or this process has: see ATTACHED.
+            // Kept open until the command or this process ends: see `ATTACHED`.
             let _input = child.stdin.take();
             child.wait_with_output()
         };
@@ -122,8 +122,8 @@ impl LabFleet {
         done.map_err(|source| FleetError::Start { program: program(), source })
     }
 
-    /// Our program, in a process group of its own: ^C on a terminal reaches the whole group of the
-    /// runner, and it is the runner that decides what ends.
+    /// Returns a dwell command in its own process group. ^C on a terminal signals the runner's
+    /// whole group, and the runner decides what to stop.
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.process_group(0);
@@ -131,7 +131,7 @@ impl LabFleet {
     }
 }
 
-/// The arguments of `dwell lab up` for this topology.
+/// Returns the arguments of `dwell lab up` for this topology.
 fn up(topology: &Topology, name: &str) -> Vec<String> {
     let link = &topology.link;
     let mut arguments: Vec<String> =
@@ -148,7 +148,7 @@ fn up(topology: &Topology, name: &str) -> Vec<String> {
         ("--seed", link.seed.map(|seed| seed.to_string())),
     ];
     let bare = wishes.iter().all(|(_, value)| value.is_none());
-    // A mechanism is for what is asked of links; bare ones need none.
+    // Links without parameters need no mechanism.
     let mechanism = link.mechanism.clone().filter(|_| !bare);
     for (flag, value) in wishes.into_iter().chain([("--mechanism", mechanism)]) {
         arguments.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]));
@@ -168,7 +168,7 @@ fn succeeded(what: &'static str, output: &Output) -> Result<(), FleetError> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    // What a wrong command line says after its error is for people who type one.
+    // The usage hint after the error is for interactive users.
     let error = said.split("\n\n").next().unwrap_or_default().trim();
     let said = error.trim_start_matches("dwell: ").trim_start_matches("error: ").to_owned();
     Err(FleetError::Lab { what, said, code: output.status.code() })
@@ -194,7 +194,7 @@ impl Fleet for LabFleet {
     }
 
     fn routes(&mut self) -> Result<Option<Routes>, FleetError> {
-        const WHAT: &str = "tell the routes of the lab";
+        const WHAT: &str = "list the routes of the lab";
         if self.topology.as_ref().is_none_or(|topology| topology.routing != Routing::Babel) {
             return Ok(None);
         }
@@ -206,14 +206,14 @@ impl Fleet for LabFleet {
         succeeded(WHAT, &output)?;
         let unreadable = || FleetError::Lab {
             what: WHAT,
-            said: "what it prints cannot be read".into(),
+            said: "its output cannot be read".into(),
             code: output.status.code(),
         };
         Routes::read(&output.stdout).map(Some).ok_or_else(unreadable)
     }
 
     fn quotas(&mut self) -> Result<BTreeMap<String, QuotaUse>, FleetError> {
-        // Only the lab itself knows what its file says.
+        // The quotas of a lab file are known only to the lab.
         let may_be =
             |topology: &Topology| !topology.quota.is_empty() || topology.lab.ends_with(".toml");
         match &self.topology {
@@ -247,7 +247,7 @@ impl Fleet for LabFleet {
     fn next(&mut self, wait: Duration) -> Option<(String, FromNode)> {
         let (number, what) = self.told.recv_timeout(wait).ok()?;
         let open = self.nodes.iter().find(|(_, connection)| connection.number == number);
-        // Whoever was let go of has nothing to tell any more.
+        // Messages of released connections are dropped.
         let node = open.map(|(node, _)| node.clone())?;
         if matches!(what, FromNode::Gone(_)) {
             self.nodes.remove(&node);
@@ -270,7 +270,7 @@ impl Fleet for LabFleet {
 
 impl Drop for LabFleet {
     fn drop(&mut self) {
-        // Whoever wants to know of a failure dissolves it before.
+        // Callers that need the error call `dissolve` themselves.
         let _ = self.dissolve();
     }
 }
@@ -285,10 +285,11 @@ mod tests {
 
     use super::*;
 
-    /// A script that is open for writing in a child just forked cannot be started.
+    /// Serialises these tests: a script that a freshly forked child still holds open for writing
+    /// cannot be executed (ETXTBSY).
     static ALONE: Mutex<()> = Mutex::new(());
 
-    /// A fleet whose `dwell` is this script; `$log` is a file of its own.
+    /// A fleet whose `dwell` is this script. `$log` is the path of a log file.
     fn fleet_of(dir: &TempDir, script: &str) -> LabFleet {
         let program = dir.path().join("dwell");
         let log = dir.path().join("log");
@@ -306,14 +307,14 @@ mod tests {
         assert_eq!(fs::read_to_string(dir.path().join("log")).unwrap(), "lab down x --attached\n");
         let dir = tempfile::tempdir().unwrap();
         let error = fleet_of(&dir, "echo busy >&2; exit 1\n").clear().unwrap_err();
-        assert_eq!(error.to_string(), "take the lab down: busy");
+        assert_eq!(error.to_string(), "remove the lab: busy");
     }
 
     #[test]
     fn command_sees_its_stdin_open_while_the_fleet_waits() {
         let _alone = ALONE.lock().unwrap();
         let dir = tempfile::tempdir().unwrap();
-        // `read` fails at once at the end of its input, and times out on an open pipe.
+        // `read` fails at once at end of file and times out on an open pipe.
         let script = "exec bash -c 'read -t 0.1; [ $? -gt 128 ]'\n";
         fleet_of(&dir, script).down().unwrap();
     }

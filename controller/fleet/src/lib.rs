@@ -1,8 +1,9 @@
-//! Reaching nodes: a fleet makes them reachable, carries requests to them and events back.
+//! Connections to nodes: a fleet makes nodes reachable, sends them requests and returns their
+//! events.
 //!
-//! [`LabFleet`] reaches the nodes of a lab on this machine, as child processes and by formats only
-//! (`dwell lab up --json`, `dwell lab exec NODE -- dwell serve --stdio`); devices over SSH are
-//! another fleet behind the same trait. What is said on the way is not known here.
+//! [`LabFleet`] reaches the nodes of a lab on this machine as child processes, through formats only
+//! (`dwell lab up --json`, `dwell lab exec NODE -- dwell serve --stdio`). Devices over SSH are
+//! another fleet behind the same trait. The content of requests and events is not known here.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
@@ -30,66 +31,66 @@ pub use routes::Routes;
 
 /// Nodes that can be reached.
 pub trait Fleet {
-    /// Makes the nodes of this topology reachable. Nothing happens when they are already; nodes of
-    /// another topology are let go of.
+    /// Makes the nodes of this topology reachable. Does nothing if they already are. Nodes of
+    /// another topology are released.
     ///
     /// # Errors
-    /// They cannot be made, in the words of whoever tried.
+    /// The nodes cannot be created. The error quotes the program that tried.
     fn prepare(&mut self, topology: &Topology) -> Result<(), FleetError>;
 
-    /// The links between the nodes as they were made; empty where nobody knows.
+    /// Returns the links as they were created; empty if unknown.
     fn links(&self) -> Vec<LinkMade> {
         Vec::new()
     }
 
-    /// The addresses of the nodes; empty where names of nodes resolve by other means.
+    /// Returns the addresses of the nodes; empty if node names resolve by other means.
     fn hosts(&self) -> Hosts {
         Hosts::default()
     }
 
-    /// The routes between the nodes as they are now, where daemons keep them; `None` where nobody
-    /// does.
+    /// Returns the current routes between the nodes, or `None` if no routing daemon runs.
     ///
     /// # Errors
-    /// A daemon has ended or a route is missing ([`FleetError::Routes`]), or they cannot be told.
+    /// A daemon has ended or a route is missing ([`FleetError::Routes`]), or the routes cannot be
+    /// read.
     fn routes(&mut self) -> Result<Option<Routes>, FleetError> {
         Ok(None)
     }
 
-    /// What nodes that are held to a share of a processor used of it so far, by node.
+    /// Returns the CPU time used so far by each node with a CPU quota, by node.
     ///
     /// # Errors
-    /// It cannot be told.
+    /// The CPU time cannot be read.
     fn quotas(&mut self) -> Result<BTreeMap<String, QuotaUse>, FleetError> {
         Ok(BTreeMap::new())
     }
 
-    /// Sends a request to a node, and reaches it first if it is not connected.
+    /// Sends a request to a node, connecting to it first if necessary.
     ///
     /// # Errors
-    /// It cannot be reached.
+    /// The node cannot be reached.
     fn request(&mut self, node: &str, request: &Request) -> Result<(), FleetError>;
 
-    /// What came from any node, waiting for it at most so long.
+    /// Returns the next message of any node, waiting at most `wait`.
     fn next(&mut self, wait: Duration) -> Option<(String, FromNode)>;
 
-    /// Ends the connection to a node, and with it everything that it does for us.
+    /// Closes the connection to a node, which stops all its jobs.
     fn release(&mut self, node: &str);
 
-    /// Ends all connections and takes down what [`Fleet::prepare`] made.
+    /// Closes all connections and removes what [`Fleet::prepare`] created.
     ///
     /// # Errors
-    /// Something is left behind.
+    /// Something could not be removed.
     fn dissolve(&mut self) -> Result<(), FleetError>;
 }
 
-/// What comes from a node.
+/// A message from a node.
 #[derive(Debug)]
 pub enum FromNode {
-    /// It tells something.
+    /// An event.
     Event(Event),
     /// A piece of a segment.
     Data(JobId, Vec<u8>),
-    /// It is gone, for this reason. Everything it did for us has ended.
+    /// The node has ended, with the reason. All its jobs have ended too.
     Gone(String),
 }

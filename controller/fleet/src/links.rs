@@ -1,21 +1,22 @@
-//! The links of a lab as they were made: what was asked of them may stand in a plan or in the lab's own
-//! file, and how they are emulated is decided only when they are made.
+//! The links of a lab as they were created. A plan or a lab file states what links should do; how
+//! they are emulated is decided when they are created.
 
 use serde_json::Value;
 
-/// A link, or a medium that several nodes are on.
+/// A link, or a medium shared by several nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkMade {
-    /// The nodes that it joins.
+    /// The nodes it connects.
     pub joins: Vec<String>,
-    /// Bits per second; `None` is as fast as the machine goes.
+    /// Bits per second; `None` if not limited.
     pub rate_bps: Option<u64>,
     /// `veth`, `netem`, `tbf` or `tap`.
     pub mechanism: String,
 }
 
 impl LinkMade {
-    /// Those of a lab as `dwell lab up --json` tells it (`dwell.lab/1`); what cannot be read is left out.
+    /// Reads the links from the output of `dwell lab up --json` (`dwell.lab/1`). Unreadable links
+    /// are left out.
     pub(crate) fn read(lab: &[u8]) -> Vec<Self> {
         let lab: Value = serde_json::from_slice(lab).unwrap_or_default();
         let links = lab["links"].as_array().into_iter().flatten();

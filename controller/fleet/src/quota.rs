@@ -1,21 +1,21 @@
-//! What nodes that are held to a share of a processor used of it.
+//! CPU time used by nodes with a CPU quota.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// A node's share of one processor, and what came of it since the node is there.
+/// A node's CPU quota and its use since the node was created.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QuotaUse {
-    /// The share that was asked for.
+    /// The quota, as a share of one CPU.
     pub share_ratio: f64,
-    /// Processor time that was used, in nanoseconds.
+    /// CPU time used, in nanoseconds.
     pub used_ns: Option<i64>,
-    /// Time for which processes could have run and were held, in nanoseconds.
+    /// Time in which runnable processes were throttled, in nanoseconds.
     pub throttled_ns: Option<i64>,
 }
 
-/// Those of the lab of this name in what `dwell lab list --json` prints, by node.
+/// Reads the quotas of the named lab from the output of `dwell lab list --json`, by node.
 pub(crate) fn read(list: &Value, name: &str) -> BTreeMap<String, QuotaUse> {
     let labs = list["labs"].as_array().into_iter().flatten();
     let nodes = labs.filter(|lab| lab["name"] == name).filter_map(|lab| lab["nodes"].as_array());

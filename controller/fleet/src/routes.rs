@@ -1,14 +1,14 @@
-//! The ways between nodes, as their kernels have them.
+//! The routes between nodes, as their kernels have them.
 
 use serde::Deserialize;
 
-/// The ways between all nodes of a lab whose routes a daemon keeps.
+/// The routes between all nodes of a lab with a routing daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Routes {
     routes: Vec<Way>,
 }
 
-/// How one node reaches an address of another.
+/// The route from one node to an address of another.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 struct Way {
     from: String,
@@ -19,12 +19,12 @@ struct Way {
 }
 
 impl Routes {
-    /// From what `dwell lab routes --json` prints; `None` when it is no such thing.
+    /// Reads the output of `dwell lab routes --json`; `None` if it is something else.
     pub fn read(json: &[u8]) -> Option<Self> {
         serde_json::from_slice(json).ok()
     }
 
-    /// What is different in `now`, in words: the first of what is. `None` when nothing is.
+    /// Describes the first route that differs in `now`; `None` if the tables are equal.
     pub fn change(&self, now: &Self) -> Option<String> {
         let gone = self.routes.iter().find(|way| !now.routes.contains(way));
         let Way { from, to, address, .. } =

@@ -1,4 +1,5 @@
-//! How fast S4's round-trip CSV becomes samples on one core: ten million rows from memory.
+//! Measures the import rate of the Roedlach/Vock round-trip CSV on one core: ten million rows from
+//! memory.
 //!
 //! `cargo run --release -p dwell-import --example throughput`
 
@@ -15,7 +16,7 @@ fn main() -> Result<(), dwell_import::ImportError> {
     text.push_str("id,roundtrip_time [s]\n");
     for id in 0..ROWS {
         let nanos = 170_000 + id * 7_919 % 3_000_000;
-        writeln!(text, "{id:>10},0.{nanos:09}").expect("a string takes any text");
+        writeln!(text, "{id:>10},0.{nanos:09}").expect("writing to a string cannot fail");
     }
     for _ in 0..5 {
         let (mut input, mut rows) = (text.as_bytes(), 0);

@@ -1,9 +1,8 @@
-//! Decimal numbers as integers of a smaller unit, digit by digit: no value passes through floating
-//! point.
+//! Decimal numbers as integers of a smaller unit, without floating point.
 
-/// `text` times ten to the power of `scale`, rounded to the nearest integer (halves away from
-/// zero). Takes what programs print: an optional sign, digits with at most one point, an optional
-/// exponent. `None` for anything else and for what does not fit.
+/// Returns `text` times 10^`scale`, rounded to the nearest integer (halves away from zero). Accepts
+/// an optional sign, digits with at most one point, and an optional exponent. Returns `None` for
+/// other text and on overflow.
 pub(crate) fn scaled(text: &[u8], scale: i32) -> Option<i64> {
     let (negative, text) = match text.split_first()? {
         (b'-', rest) => (true, rest),
@@ -21,7 +20,7 @@ pub(crate) fn scaled(text: &[u8], scale: i32) -> Option<i64> {
                 shift = shift.checked_sub(i32::from(point))?;
                 digits += 1;
             }
-            // A digit so small that it cannot change the rounding, or a number that cannot fit.
+            // This digit cannot change the rounding. Before the point, the number cannot fit.
             b'0'..=b'9' if point => digits += 1,
             b'.' if !point => point = true,
             b'e' | b'E' if digits > 0 => break,
@@ -39,7 +38,7 @@ pub(crate) fn scaled(text: &[u8], scale: i32) -> Option<i64> {
     i64::try_from(if negative { -value } else { value }).ok()
 }
 
-/// Beyond any 64-bit number, and far enough from the end of 128 bits for one more digit.
+/// Larger than any 64-bit number, with room for one more digit in 128 bits.
 const LIMIT: i128 = 10_i128.pow(36);
 
 fn shifted(mantissa: i128, shift: i32) -> Option<i128> {
@@ -49,7 +48,7 @@ fn shifted(mantissa: i128, shift: i32) -> Option<i128> {
     if shift >= 0 {
         return mantissa.checked_mul(10_i128.checked_pow(shift as u32)?);
     }
-    // Fewer than half a unit, however many digits.
+    // Less than half a unit, whatever the number of digits.
     let Some(unit) = 10_i128.checked_pow(shift.unsigned_abs()) else { return Some(0) };
     Some(mantissa / unit + i128::from(mantissa % unit >= unit - unit / 2))
 }

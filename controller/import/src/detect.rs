@@ -1,19 +1,19 @@
-//! The format of a file, told by its content.
+//! Detects the format of a file by its content.
 
 use crate::{Format, ImportError, itg};
 
-/// Bytes of a file that [`detect`] looks at.
+/// Number of bytes that [`detect`] examines.
 pub const HEAD: usize = 65_536;
 
-/// Tells the format of a file by its first [`HEAD`] bytes (or all, when it has fewer).
+/// Returns the format of a file given its first [`HEAD`] bytes, or all bytes of a shorter file.
 pub fn detect(head: &[u8]) -> Option<Format> {
     let head = &head[..head.len().min(HEAD)];
-    // No two of these can be true at a time, except that a text may quote another: what a file
-    // begins with is stronger than what stands in it.
+    // Only one test can match, unless a text quotes another format: then the beginning of the file
+    // decides.
     by_magic(head).or_else(|| by_first_line(head)).or_else(|| by_words(head))
 }
 
-/// As [`detect`], with the error that lists what is known.
+/// Like [`detect`], but fails with an error that lists the known formats.
 pub fn recognise(head: &[u8]) -> Result<Format, ImportError> {
     detect(head).ok_or_else(|| ImportError::Unknown { hint: hint(head) })
 }
@@ -38,10 +38,10 @@ fn by_first_line(head: &[u8]) -> Option<Format> {
     if head.trim_ascii_start().starts_with(b"{") { by_keys(head) } else { None }
 }
 
-/// Tells the JSON of programs apart by names that only they write.
+/// Distinguishes JSON formats by keys that only one program writes.
 fn by_keys(head: &[u8]) -> Option<Format> {
     let has = |words: &[&[u8]]| words.iter().all(|word| contains(head, word));
-    // A line of `iperf3 --json-stream` is an object of its own.
+    // Each line of `iperf3 --json-stream` is a separate object.
     let is_stream = contains(first_line(head), b"\"event\"");
     match () {
         () if has(&[b"\"irtt\"", b"\"json_format\""]) => Some(Format::Irtt),
@@ -71,24 +71,26 @@ fn by_words(head: &[u8]) -> Option<Format> {
     (starts(b"PING ") || echoes).then_some(Format::Ping)
 }
 
-/// What an unknown file may be, where that tells the user what to do.
+/// Returns advice on an unknown file; empty if there is none.
 fn hint(head: &[u8]) -> &'static str {
     match head {
         [] => " (it is empty)",
         [0x1f, 0x8b, ..] => " (it is compressed: unpack it with gunzip first)",
         [0x28, 0xb5, 0x2f, 0xfd, ..] => " (it is compressed: unpack it with zstd -d first)",
-        // In every language of Windows; other programs write `ttl=`.
+        // Windows prints `TTL=` in every language; other programs print `ttl=`.
         _ if contains(head, b"ms TTL=") => {
-            " (it looks like the output of ping of Windows, which has whole milliseconds and no \
-             sequence numbers: use dwell ping, or capture the packets and import the capture)"
+            " (it looks like the output of Windows ping, which has whole milliseconds and no \
+             sequence numbers: use dwell ping, or import a packet capture)"
         }
         _ if contains(head, b"\"iperf 3") && contains(first_line(head), b"\"event\"") => {
-            " (it looks like iperf3 --json-stream: run iperf3 with -J alone)"
+            " (it looks like iperf3 --json-stream: run iperf3 with -J only)"
         }
         _ if starts(head, b"Connecting to host ") && contains(head, b"Bitrate") => {
-            " (it looks like the text of iperf3: run iperf3 with -J)"
+            " (it looks like the text output of iperf3: run iperf3 with -J)"
         }
-        _ if contains(head, b"sockperf:") => " (it looks like sockperf, but holds no observation)",
+        _ if contains(head, b"sockperf:") => {
+            " (it looks like sockperf output without observations)"
+        }
         _ => "",
     }
 }
@@ -113,9 +115,9 @@ mod tests {
         for format in Format::ALL {
             assert!(error.contains(format.name()), "{error}");
         }
-        assert!(error.contains("not known") && error.contains("segment"), "{error}");
+        assert!(error.contains("unknown format") && error.contains("segment"), "{error}");
         let empty = recognise(b"sockperf: == version #3.7\n").unwrap_err().to_string();
-        assert!(empty.contains("no observation"), "{empty}");
+        assert!(empty.contains("without observations"), "{empty}");
         let packed = recognise(&[0x1f, 0x8b, 8, 0]).unwrap_err().to_string();
         assert!(packed.contains("gunzip"), "{packed}");
         assert!(recognise(b"").unwrap_err().to_string().contains("empty"));

@@ -1,4 +1,4 @@
-//! The CSV of `dwell ping --csv`: columns by name, in nanoseconds, empty where not to be had.
+//! The CSV of `dwell ping --csv`: named columns in nanoseconds, empty if unavailable.
 
 use std::io::BufRead;
 
@@ -23,7 +23,7 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
             sink.skip(number, line);
             continue;
         };
-        // Of a void one dwell itself knew that it measures nothing.
+        // A void row is already known to measure nothing.
         if !row.void && is_impossible(&columns, &numbers) {
             sink.skip(number, line);
             continue;
@@ -39,10 +39,10 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
     sink.finish()
 }
 
-/// The names that stand before the numbers.
+/// The columns before the numbers.
 const FIRST: [&str; 4] = ["id", "state", "reordered", "void"];
 
-/// The columns behind [`FIRST`]; `None` for one of a name that is not known.
+/// Returns the columns after [`FIRST`]; `None` for an unknown name.
 fn columns(header: &[u8], sink: &mut Sink) -> Result<Vec<Option<Column>>, ImportError> {
     let malformed = |reason| ImportError::Malformed { format: Format::DwellCsv, reason };
     let text = std::str::from_utf8(header).map_err(|error| malformed(error.to_string()))?;
@@ -58,14 +58,14 @@ fn columns(header: &[u8], sink: &mut Sink) -> Result<Vec<Option<Column>>, Import
         }
         if column.is_none() {
             let name: String = name.chars().take(40).collect();
-            sink.warn(format!("a column of an unknown name was left out: '{name}'"));
+            sink.warn(format!("unknown column left out: '{name}'"));
         }
         columns.push(column);
     }
     Ok(columns)
 }
 
-/// Whether a reply came before its request.
+/// Whether a reply was received before its request was sent.
 fn is_impossible(columns: &[Option<Column>], numbers: &[Option<i64>]) -> bool {
     use Column::{Rtt, RttHw, RttIntended, RttKernel};
     let is_round_trip =
@@ -81,7 +81,7 @@ struct Row {
     void: bool,
 }
 
-/// Reads a row of `count` numbers into `numbers`.
+/// Parses a row of `count` numbers into `numbers`.
 fn row(line: &[u8], count: usize, numbers: &mut Vec<Option<i64>>) -> Option<Row> {
     let mut cells = std::str::from_utf8(line).ok()?.split(',');
     let id = cells.next()?.parse().ok()?;

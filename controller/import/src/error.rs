@@ -1,43 +1,44 @@
-//! Why a file could not be imported.
+//! Errors of imports.
 
 use std::error::Error;
 use std::io;
 
 use crate::Format;
 
-/// Why a file could not be imported. Samples that were handed over before it are good.
+/// Why a file could not be imported. Samples delivered before the error are valid.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// No known format.
-    #[error("its format is not known{hint}; known are: {known}", known = known())]
+    /// The format is unknown.
+    #[error("unknown format{hint}; known formats: {known}", known = known())]
     Unknown {
-        /// What it may be instead; empty, or begins with a blank.
+        /// A hint at what the file is; empty, or begins with a space.
         hint: &'static str,
     },
     /// The file cannot be read.
     #[error("read the file")]
     Read(#[source] io::Error),
-    /// The receiver of the samples refused them.
-    #[error("keep the samples")]
+    /// The receiver of the samples failed.
+    #[error("store the samples")]
     Samples(#[source] Box<dyn Error + Send + Sync>),
-    /// Most rows are not of the format.
+    /// Most rows do not match the format.
     #[error(
-        "read {name}: {skipped} rows of {rows} are not of this format; the first is row {row}: \
+        "read {name}: {skipped} of {rows} rows do not match this format; the first is row {row}: \
          '{text}'", name = format.describe()
     )]
     Rows {
-        /// The format that the file seemed to have.
+        /// The detected format.
         format: Format,
-        /// How many rows there are.
+        /// Number of rows.
         rows: u64,
-        /// How many of them could not be read.
+        /// Number of unreadable rows.
         skipped: u64,
-        /// The number of the first of these: of lines where the format has lines, else of records.
+        /// Number of the first unreadable row: a line number in text formats, a record number in
+        /// others.
         row: u64,
         /// The beginning of that row.
         text: String,
     },
-    /// The file is of the format and holds no measurement.
+    /// The file matches the format and holds no measurement.
     #[error("no sample in this {name}{left_out}", name = format.describe(), left_out = listed(left_out))]
     NoSamples {
         /// The format of the file.
@@ -48,7 +49,7 @@ pub enum ImportError {
     /// The structure of the file is broken.
     #[error("read {name}: {reason}", name = format.describe())]
     Malformed {
-        /// The format that the file seemed to have.
+        /// The detected format.
         format: Format,
         /// What is wrong, and where.
         reason: String,
@@ -62,6 +63,6 @@ fn listed(left_out: &[String]) -> String {
 fn known() -> String {
     let known: Vec<_> =
         Format::ALL.iter().map(|f| format!("{} ({})", f.name(), f.describe())).collect();
-    // `dwell import` reads its own samples without this crate.
-    known.join(", ") + ", segment (samples that dwell itself wrote)"
+    // `dwell import` reads segments without this crate.
+    known.join(", ") + ", segment (samples written by dwell)"
 }

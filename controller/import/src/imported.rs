@@ -1,4 +1,4 @@
-//! What a file says beside its samples.
+//! The metadata of an imported file.
 
 use std::collections::BTreeMap;
 
@@ -7,84 +7,82 @@ use serde_json::Value;
 
 use crate::Format;
 
-/// What a file says beside its samples.
+/// The metadata of an imported file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Imported {
-    /// Its format.
+    /// Format of the file.
     pub format: Format,
-    /// What was measured, as far as the file says; else empty. Of several flows, all, separated by
-    /// blanks.
+    /// The measured targets, separated by spaces; empty if the file states none.
     pub target: String,
-    /// How it was measured, by name and with the unit in the name.
+    /// Measurement parameters, by name. Names include the unit.
     pub parameters: BTreeMap<String, Value>,
-    /// The data sets, in the order of their first rows. A format that holds one kind of probe only
-    /// has one.
+    /// The data sets, in the order of their first rows. A format with one kind of probe has one.
     pub flows: Vec<Flow>,
-    /// What a reader of the figures should know, of all flows.
+    /// Warnings that concern all flows.
     pub warnings: Vec<String>,
-    /// Rows that could not be read: lines, or records of a binary format.
+    /// Number of unreadable rows: lines, or records of a binary format.
     pub skipped_lines: u64,
-    /// The first of them.
+    /// The first unreadable row.
     pub skipped_example: Option<SkippedRow>,
 }
 
 /// One data set of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flow {
-    /// What tells it from the others of the file; empty where there can be one only.
+    /// Distinguishes it from the other flows of the file; empty if there can be only one.
     pub name: String,
-    /// What it went to, where that differs between flows: a URL.
+    /// Target URL, if it differs between flows.
     pub target: String,
-    /// How many rows were handed over.
+    /// Number of rows delivered.
     pub rows: u64,
-    /// What became of the probes: counted from the rows, and where rows cannot hold it, as stated
-    /// by the file. `None` where neither says.
+    /// Packet counts, from the rows or, where rows cannot hold them, from the file's totals. `None`
+    /// if neither is available.
     pub packets: Option<Packets>,
-    /// Whether its rows say nothing of what became of the packets: requests, which are answered in
-    /// another flow, or what a sender noted. `packets` is `None` then.
+    /// Whether the rows cannot tell received from lost packets: requests, which are answered in
+    /// another flow, or the log of a sender. `packets` is `None` then.
     pub fates_unknown: bool,
-    /// Distributions that the file states and its rows cannot give.
+    /// Distributions that the file states and that cannot be computed from its rows.
     pub metrics: BTreeMap<String, Figures>,
-    /// Scalars that the file states and its rows cannot give.
+    /// Scalars that the file states and that cannot be computed from its rows.
     pub values: BTreeMap<String, Option<Scalar>>,
-    /// What the file says about parts of the time (iperf2), in order.
+    /// Totals of intervals (iperf2, iperf3), in order.
     pub intervals: Vec<Interval>,
-    /// What a reader of its figures should know, beside what is so of all flows.
+    /// Warnings that concern this flow only.
     pub warnings: Vec<String>,
 }
 
-/// What a file says about a part of the time.
+/// Totals of one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Interval {
-    /// Its start, nanoseconds since that of the flow.
+    /// Start, in nanoseconds since the start of the flow.
     pub start_ns: i64,
-    /// Its end.
+    /// End, in nanoseconds since the start of the flow.
     pub end_ns: i64,
-    /// Payload carried in it, to the precision stated.
+    /// Payload bytes, to the stated precision.
     pub bytes: Option<u64>,
-    /// Bits per second, to the precision stated.
+    /// Bits per second, to the stated precision.
     pub rate_bps: Option<f64>,
-    /// Jitter by RFC 3550.
+    /// Jitter (RFC 3550).
     pub jitter_ns: Option<i64>,
-    /// Packets that were expected in it.
+    /// Packets expected.
     pub total: Option<u64>,
-    /// Those of them that did not come.
+    /// Packets lost.
     pub lost: Option<u64>,
-    /// Smallest, mean and largest one-way delay, and its standard deviation.
+    /// Minimum, mean, maximum and standard deviation of the one-way delay.
     pub latency: Option<Figures>,
 }
 
-/// A row that could not be read.
+/// An unreadable row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedRow {
-    /// The number of the line, or of the record in a binary format, from 1.
+    /// Line number, or record number in a binary format, from 1.
     pub row: u64,
     /// Its beginning, made printable.
     pub text: String,
 }
 
 impl Imported {
-    /// All warnings, those of one of several flows behind its name.
+    /// Returns all warnings. Those of a flow are prefixed with its name.
     pub fn all_warnings(&self) -> Vec<String> {
         let of_flow = |flow: &Flow| {
             let named = |text: &String| [&flow.name, text].map(String::as_str).join(": ");
@@ -94,13 +92,13 @@ impl Imported {
         self.warnings.iter().cloned().chain(self.flows.iter().flat_map(of_flow)).collect()
     }
 
-    /// The probes of all flows together; `None` where no flow says.
+    /// Returns the packet counts of all flows together; `None` if no flow has any.
     pub fn packets(&self) -> Option<Packets> {
         self.flows.iter().filter_map(|flow| flow.packets).reduce(sum)
     }
 }
 
-/// A file may state any counts, so sums saturate.
+/// Adds two counts. Sums saturate because a file may state any numbers.
 pub(crate) fn sum(a: Packets, b: Packets) -> Packets {
     Packets {
         sent: a.sent.saturating_add(b.sent),

@@ -1,5 +1,5 @@
-//! What `iperf -e` prints (iperf 2.1), of a client or a server. It has no packets, only intervals
-//! and totals, to the precision printed.
+//! The text output of `iperf -e` (iperf 2.1), of a client or a server. It has no packets, only
+//! intervals and totals, to the printed precision.
 
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -25,12 +25,12 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
     sink.finish()
 }
 
-/// Intervals that are kept of a flow.
+/// Maximum number of intervals kept per flow.
 const INTERVALS: usize = 100_000;
 
 #[derive(Default)]
 struct Output {
-    /// The connections by the number in brackets. A number that connects again is a new one.
+    /// Open connections by the number in brackets. A reused number starts a new connection.
     connections: HashMap<String, Connection>,
     ended: Vec<Connection>,
     tcp: bool,
@@ -38,28 +38,28 @@ struct Output {
 
 struct Connection {
     flow: FlowNumber,
-    /// The number of its socket, where the file says.
+    /// The socket number, if printed.
     socket: Option<String>,
-    /// Both ends have one address, therefore one clock.
+    /// Both ends have the same address and therefore the same clock.
     one_host: bool,
-    /// The receiver's report, where a client prints it.
+    /// The client printed the receiver's report.
     reported: bool,
-    /// The totals: of what began at the beginning, that which ended last.
+    /// The totals: of the intervals that start at 0, the one that ends last.
     total: Option<Interval>,
-    /// Packets of the total that came after a later one.
+    /// Reordered packets of the total.
     reordered: u64,
-    /// There were more intervals than are kept.
+    /// Intervals beyond the maximum were dropped.
     cut: bool,
 }
 
 impl Output {
-    /// False when the line is nothing that iperf prints.
+    /// Returns false if iperf does not print such a line.
     fn line(&mut self, text: &str, sink: &mut Sink) -> bool {
         let Some((id, text)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) else {
             return self.preamble(text, sink);
         };
         let (id, text) = (id.trim(), text.trim());
-        // The names of the columns, and sums of what stands in lines of its own.
+        // Column headings, and sums of values that are on other lines.
         if id == "ID" || id.starts_with("SUM") || id.starts_with("FD") {
             return true;
         }
@@ -91,16 +91,16 @@ impl Output {
         connection.line(text, sink)
     }
 
-    /// Whom a warning is about: iperf 2.1 names the socket where its other lines name the
-    /// connection.
+    /// Returns the connection of a warning. iperf 2.1 prints the socket number in warnings and the
+    /// connection number elsewhere.
     fn warned(&self, id: &str) -> Option<&Connection> {
         let by_socket = |connection: &&Connection| connection.socket.as_deref() == Some(id);
-        // A number that was free again is that of the newest.
+        // A reused socket number belongs to the newest connection.
         let newest = self.connections.values().filter(by_socket).max_by_key(|it| it.flow);
         newest.or_else(|| self.connections.get(id))
     }
 
-    /// Lines without brackets.
+    /// Parses a line without brackets.
     fn preamble(&mut self, text: &str, sink: &mut Sink) -> bool {
         if let Some(rest) = text.strip_prefix("Client connecting to ") {
             self.tcp |= rest.contains("TCP port");
@@ -189,7 +189,7 @@ impl Output {
             connection.end(sink);
         }
         if self.tcp {
-            sink.warn("of TCP only rates are taken");
+            sink.warn("TCP: only rates are imported");
         }
     }
 }
@@ -225,7 +225,7 @@ impl Connection {
             return false;
         }
         receiver_columns(columns, &mut interval);
-        // Totals span what came before them. A client prints its own and then the server's.
+        // Totals span the intervals before them. A client prints its own totals, then the server's.
         let before = self.total.map_or(i64::MIN, |total| total.end_ns);
         if start_ns == 0 && (self.reported || end_ns >= before) {
             (self.total, self.reordered) = (Some(interval), 0);
@@ -240,15 +240,15 @@ impl Connection {
 
     fn end(self, sink: &mut Sink) {
         if self.cut {
-            sink.warn_of(self.flow, format!("only its first {INTERVALS} intervals are kept"));
+            sink.warn_of(self.flow, format!("only the first {INTERVALS} intervals are kept"));
         }
         let latest = sink.flow_mut(self.flow).intervals.iter().map(|i| i.end_ns).max();
         let whole = |total: &Interval| latest <= Some(total.end_ns) || self.reported;
         let Some(total) = self.total.filter(whole) else {
-            sink.warn_of(self.flow, "it has no totals: the output ends before them");
+            sink.warn_of(self.flow, "no totals: the output ends before them");
             return;
         };
-        // What is left are parts; the totals are not one of them.
+        // Keeps the intervals and drops the totals.
         let intervals = &mut sink.flow_mut(self.flow).intervals;
         let parts = intervals.iter().filter(|i| i.start_ns > 0).map(|i| i.start_ns).min();
         intervals.retain(|i| i.start_ns > 0 || parts.is_some_and(|second| i.end_ns <= second));
@@ -282,7 +282,7 @@ impl Connection {
             if self.one_host && latency.min.is_some_and(|min| min < 0) {
                 sink.warn_of(
                     flow,
-                    format!("its smallest one-way delay is below 0; {CLOCKS_DIFFER}"),
+                    format!("the smallest one-way delay is negative; {CLOCKS_DIFFER}"),
                 );
             }
             sink.flow_mut(flow).metrics.insert(metric.to_owned(), latency);
@@ -290,15 +290,15 @@ impl Connection {
     }
 }
 
-/// Takes the columns of a receiver, `0.455 ms 10/103 (9.7%) 0.274/0.012/10.049/1.463 ms`; a sender
-/// has none of these.
+/// Parses the columns of a receiver, `0.455 ms 10/103 (9.7%) 0.274/0.012/10.049/1.463 ms`. A sender
+/// prints none of them.
 fn receiver_columns(columns: &[&str], interval: &mut Interval) {
     let [jitter, "ms", counts, rest @ ..] = columns else { return };
     interval.jitter_ns = scaled(jitter.as_bytes(), 6).filter(|jitter| *jitter >= 0);
     if let Some((lost, total)) = counts.split_once('/') {
         (interval.lost, interval.total) = (lost.parse().ok(), total.parse().ok());
     }
-    // The percentage is behind the counts, with or without a blank in its brackets.
+    // The percentage follows the counts, with or without a space inside its brackets.
     let after = rest.iter().position(|word| word.ends_with(')')).map_or(0, |at| at + 1);
     if let [latency, "ms", ..] = &rest[after..] {
         let received = interval.total.zip(interval.lost);
@@ -307,7 +307,7 @@ fn receiver_columns(columns: &[&str], interval: &mut Interval) {
     }
 }
 
-/// `avg/min/max/stdev` in milliseconds; `-/-/-/-` where the clocks are not good for it.
+/// Parses `avg/min/max/stdev` in milliseconds; `-/-/-/-` if the clocks are not synchronised.
 fn figures(text: &str, count: u64) -> Option<Figures> {
     let numbers: Vec<_> = text.split('/').map(|text| scaled(text.as_bytes(), 6)).collect();
     let [Some(mean), Some(min), Some(max), deviation] = numbers[..] else { return None };
@@ -321,7 +321,7 @@ fn figures(text: &str, count: u64) -> Option<Figures> {
     })
 }
 
-/// A number and a unit with one of iperf's prefixes.
+/// Parses a number and a unit with one of iperf's prefixes.
 fn quantity(number: &str, unit: &str, name: &str, kilo: i64) -> Option<i64> {
     let factor = match unit.strip_suffix(name)? {
         "" => 1,

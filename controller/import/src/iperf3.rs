@@ -1,5 +1,6 @@
-//! The JSON of `iperf3 -J` (3.12), of a client or a server: a flow per stream with its totals and
-//! intervals. It has no samples. Of TCP the kernel's smoothed round trip is read once per interval.
+//! The JSON of `iperf3 -J` (3.12), of a client or a server: one flow per stream with its totals and
+//! intervals. It has no samples. For TCP, the kernel's smoothed round-trip time is read once per
+//! interval.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,29 +23,29 @@ pub(crate) fn read(input: &mut dyn BufRead, sink: Sink) -> Result<Imported, Impo
     test.into_inner().finish()
 }
 
-/// Intervals of a stream that are kept.
+/// Maximum number of intervals kept per stream.
 const MAX_INTERVALS: usize = 100_000;
 
-/// Bytes of iperf3's own error that are quoted.
+/// Maximum quoted length of iperf3's own error.
 const MAX_QUOTED: usize = 200;
 
-/// What is known of a test so far.
+/// State of a test while its file is read.
 struct Test<'a> {
     sink: Sink<'a>,
-    /// By the number of the socket.
+    /// By socket number.
     streams: BTreeMap<u64, Stream>,
-    /// Datagrams that the receiver counts, of all streams together.
+    /// Datagrams counted by the receiver, of all streams together.
     expected: Option<u64>,
     error: Option<String>,
 }
 
 struct Stream {
     flow: FlowNumber,
-    /// The smoothed round trips that this host's kernel stated.
+    /// Smoothed round-trip times stated by this host's kernel.
     smoothed: Distribution,
-    /// There were more intervals than are kept.
+    /// Intervals beyond the maximum were dropped.
     is_cut: bool,
-    /// Datagrams sent by the totals.
+    /// Datagrams sent, according to the totals.
     sent: u64,
 }
 
@@ -57,7 +58,7 @@ struct Connected {
     remote_port: u16,
 }
 
-/// The other end, as the client asked for it or as the server accepted it.
+/// The other end, as requested by the client or accepted by the server.
 #[derive(Deserialize)]
 struct Peer {
     host: String,
@@ -102,7 +103,7 @@ struct Pieces {
     streams: Vec<Piece>,
 }
 
-/// Streams of an interval; a file has no more flows either.
+/// Maximum number of streams of an interval; also limits the flows of a file.
 const MAX_STREAMS: usize = 1_024;
 
 fn first_streams<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Piece>, D::Error> {
@@ -155,7 +156,7 @@ impl<'a> Test<'a> {
         Self { sink, streams: BTreeMap::new(), expected: None, error: None }
     }
 
-    /// The stream of a socket; `None` when there are too many.
+    /// Returns the stream of a socket; `None` if there are too many.
     fn stream(&mut self, socket: u64, ends: &str) -> Option<&mut Stream> {
         if !self.streams.contains_key(&socket) {
             let flow = self.sink.flow(format!("[{socket}] {ends}").trim_end())?;
@@ -208,7 +209,7 @@ impl<'a> Test<'a> {
             }
             return;
         }
-        // A sender counts what it sends and knows of no loss.
+        // A sender counts what it sends and does not know of losses.
         let is_counted = piece.jitter_ms.is_some();
         self.sink.flow_mut(flow).intervals.push(Interval {
             start_ns,
@@ -226,7 +227,7 @@ impl<'a> Test<'a> {
         if let Some(datagrams) = &totals.udp {
             self.datagrams(datagrams);
         }
-        // The receiver's rate is that of what arrived.
+        // The receiver comes last: its rate replaces the sender's.
         let [sender, receiver] = [&totals.sender, &totals.receiver];
         for bytes in [sender, receiver].into_iter().flatten() {
             let Some(flow) = self.stream(bytes.socket, "").map(|stream| stream.flow) else {
@@ -239,8 +240,8 @@ impl<'a> Test<'a> {
         }
     }
 
-    /// Bytes, rate and duration, unless nothing is known of them: a receiver states zeros for what
-    /// the sender counts.
+    /// Records bytes, rate and duration. Zeros are skipped: a receiver states zeros for values that
+    /// only the sender counts.
     fn carried(
         &mut self,
         flow: FlowNumber,
@@ -275,7 +276,7 @@ impl<'a> Test<'a> {
         let lost = totals.lost_packets.and_then(|lost| u64::try_from(lost).ok());
         let Some(lost) = lost.filter(|lost| *lost <= sent) else {
             sink.value(flow, "datagrams_sent", Scalar::Count(sent));
-            sink.warn_of(flow, "its count of lost datagrams does not fit those sent: no counts");
+            sink.warn_of(flow, "more datagrams lost than sent: counts left out");
             return;
         };
         let (received, reordered) = (sent - lost, totals.out_of_order.unwrap_or(0));
@@ -301,7 +302,7 @@ impl<'a> Test<'a> {
                  did not count: {missing}"
             ));
         }
-        self.sink.warn("iperf3 keeps no samples: there are totals and intervals, no percentiles");
+        self.sink.warn("iperf3 keeps no samples: only totals and intervals, no percentiles");
         self.sink.finish()
     }
 }
@@ -309,12 +310,12 @@ impl<'a> Test<'a> {
 impl Stream {
     fn finish(self, sink: &mut Sink) {
         if self.is_cut {
-            let text = format!("only its first {MAX_INTERVALS} intervals are kept");
+            let text = format!("only the first {MAX_INTERVALS} intervals are kept");
             sink.warn_of(self.flow, text);
         }
         let figures: Figures = self.smoothed.figures().into();
         if figures.count > 0 {
-            // Smoothed values have a spread of their own: percentiles would be taken for delays'.
+            // Percentiles of smoothed values would be mistaken for percentiles of delays.
             let Figures { count, min, mean, stddev, max, .. } = figures;
             let figures = Figures { count, min, mean, stddev, max, ..Figures::default() };
             sink.flow_mut(self.flow).metrics.insert("tcp_smoothed_rtt_ns".to_owned(), figures);
@@ -331,7 +332,7 @@ fn address(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// Which object of the file is read.
+/// The object that is being read.
 #[derive(Clone, Copy)]
 enum Part {
     Whole,
@@ -403,7 +404,7 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
                     test.borrow_mut().expected = received.packets.filter(|count| *count > 0);
                 }
                 (Part::End, "sum_received_bidir_reverse") => {
-                    // The other sum is of one direction alone.
+                    // `sum_received` covers only one direction.
                     map.next_value::<IgnoredAny>()?;
                     test.borrow_mut().expected = None;
                 }

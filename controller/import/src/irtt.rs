@@ -1,5 +1,5 @@
-//! The JSON of `irtt client -o` (irtt 0.9, `json_format` 1), in nanoseconds throughout. Its round
-//! trips are read one at a time.
+//! The JSON of `irtt client -o` (irtt 0.9, `json_format` 1), in nanoseconds throughout. Round trips
+//! are read one at a time.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
         return Err(error);
     }
     match parsed {
-        // Its totals without round trips are no measurement.
+        // Totals without round trips are not a measurement.
         Ok(()) if trips == 0 => {
             let left_out = vec!["irtt wrote no round trips".to_owned()];
             Err(ImportError::NoSamples { format: Format::Irtt, left_out })
@@ -38,15 +38,15 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
     }
 }
 
-/// Where round trips go while the parser runs.
+/// Receives the round trips while the parser runs.
 struct Target<'a> {
     sink: Sink<'a>,
     flow: FlowNumber,
-    /// Both ends have one address, therefore one clock.
+    /// Both ends have the same address and therefore the same clock.
     one_host: bool,
-    /// Round trips so far.
+    /// Number of round trips so far.
     trips: u64,
-    /// Why a row was not taken; the parser knows only that it must stop.
+    /// Why a row was refused. The parser's own error only says that it must stop.
     failed: Option<ImportError>,
 }
 
@@ -84,7 +84,7 @@ impl Target<'_> {
         let Timestamps { client, server } = &trip.timestamps;
         let state = if trip.lost == "false" { State::Received } else { State::Lost };
         let between = |from: Option<i64>, to: Option<i64>| to?.checked_sub(from?);
-        // Either clock of an end will do, as long as it is the same on both sides.
+        // Either clock can be used if both stamps have it.
         let apart = |from: Stamp, to: Stamp| {
             between(from.monotonic, to.monotonic).or_else(|| between(from.wall, to.wall))
         };
@@ -135,14 +135,14 @@ impl Target<'_> {
                 sink.value(flow, name, Scalar::Real(percent / 100.0));
             }
         }
-        // irtt calls late what came after a later one, and gives neither a row.
+        // irtt calls reordered packets late, and writes rows for neither late nor duplicate ones.
         let duplicate = stats.duplicates.unwrap_or(0);
         let reordered = stats.late_packets.unwrap_or(0);
         sink.packets(flow, Packets { duplicate, reordered, ..Packets::default() });
     }
 }
 
-/// The parts of the file that are taken.
+/// The parts of the file that are read.
 #[derive(Deserialize)]
 struct Config {
     #[serde(default)]
@@ -222,7 +222,7 @@ struct End {
     send: Stamp,
 }
 
-/// Absent where `--tstamp` or `--clock` left it out.
+/// Fields are absent if `--tstamp` or `--clock` excluded them.
 #[derive(Clone, Copy, Default, Deserialize)]
 struct Stamp {
     wall: Option<i64>,
@@ -289,7 +289,7 @@ impl<'de> Visitor<'de> for RoundTrips<'_, '_> {
             let mut target = self.0.borrow_mut();
             if let Err(error) = target.round_trip(&trip) {
                 target.failed = Some(error);
-                return Err(serde::de::Error::custom("rows are not taken"));
+                return Err(serde::de::Error::custom("a row was refused"));
             }
         }
         Ok(())

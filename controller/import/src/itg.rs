@@ -1,9 +1,9 @@
 //! The binary log of D-ITG 2.8 (`ITGRecv -l`): records of 144 bytes, little-endian.
 //!
 //! 0 u32 flow, 4 u32 number, 8 u32 source port, 12 u32 destination port, 16 hour and 20 minute of
-//! sending, 24 hour and 28 minute of receiving, 32 u32 bytes, 36 and 82 the two addresses as text
-//! of 46 bytes, 128 and 136 f64 seconds of the minute. There is no date: stamps are times of day,
-//! from which only differences are taken.
+//! sending, 24 hour and 28 minute of receiving, 32 u32 bytes, 36 and 82 the addresses as text of 46
+//! bytes, 128 and 136 f64 seconds of the minute. There is no date: timestamps are times of day, and
+//! only their differences are used.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -29,7 +29,7 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
         }
         number += 1;
         let Some(bytes) = bytes.first_chunk() else {
-            sink.warn(format!("the log breaks off in the middle of record {number}"));
+            sink.warn(format!("the log is truncated in record {number}"));
             break;
         };
         let Some(record) = Record::parse(bytes) else {
@@ -50,7 +50,7 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
             sink.skip(number, bytes);
         }
     }
-    // In the order of the file, not of the hash table.
+    // File order, not hash table order.
     let mut flows: Vec<_> = flows.into_values().collect();
     flows.sort_by_key(|flow| flow.flow);
     for mut flow in flows {
@@ -60,7 +60,7 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
         if flow.equal > 0 {
             let equal = flow.equal;
             let warning = format!(
-                "{equal} records have one time for sending and receiving, as in the log of a \
+                "{equal} records have equal times for sending and receiving, as in the log of a \
                  sender: they have no delay"
             );
             sink.warn_of(flow.flow, warning);
@@ -72,7 +72,7 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
     sink.finish()
 }
 
-/// Whether a file that begins so can be such a log.
+/// Whether a file that begins with `head` can be such a log.
 pub(crate) fn plausible(head: &[u8]) -> bool {
     let Some(first) = head.first_chunk() else { return false };
     Record::parse(first).is_some()
@@ -86,11 +86,11 @@ const DAY_NS: i64 = 86_400_000_000_000;
 struct Flow {
     flow: FlowNumber,
     sequence: Sequence,
-    /// Number and time of sending of the record before.
+    /// Number and send time of the previous record.
     last: Option<(u64, i64)>,
     one_host: bool,
     records: u64,
-    /// Of those, with one time for sending and receiving.
+    /// Records with equal send and receive times.
     equal: u64,
 }
 
@@ -107,7 +107,7 @@ impl Flow {
         }
     }
 
-    /// False when the record does not belong to the flow.
+    /// Returns false if the record does not belong to the flow.
     fn record(&mut self, record: &Record, sink: &mut Sink) -> Result<bool, ImportError> {
         let number = u64::from(record.number);
         let (state, overtaken) = match self.sequence.arrive(number) {
@@ -136,7 +136,7 @@ impl Flow {
     }
 }
 
-/// The difference of two times of day that are less than half a day apart.
+/// Corrects the difference of two times of day that are less than half a day apart.
 fn around_midnight(difference: i64) -> i64 {
     match difference {
         d if d > DAY_NS / 2 => d - DAY_NS,
@@ -194,11 +194,11 @@ fn address(text: &[u8]) -> Option<IpAddr> {
 }
 
 fn time_of_day(hour: u32, minute: u32, seconds: f64) -> Option<i64> {
-    // 61 with a leap second. The comparison also refuses NaN.
+    // Seconds reach 61 with a leap second. The comparison also rejects NaN.
     if hour > 23 || minute > 59 || !(0.0..61.0).contains(&seconds) {
         return None;
     }
-    // The log has microseconds, which 64 bits of floating point keep exactly enough.
+    // The log has microseconds, which an f64 holds exactly enough.
     let nanos = (seconds * 1e6).round() as i64 * 1_000;
     Some((i64::from(hour) * 60 + i64::from(minute)) * 60_000_000_000 + nanos)
 }

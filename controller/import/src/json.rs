@@ -1,4 +1,4 @@
-//! Lists in JSON, one element at a time: a file never has to fit into memory.
+//! JSON lists read one element at a time, so that files need not fit into memory.
 
 use std::fmt;
 use std::io::BufRead;
@@ -8,7 +8,7 @@ use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, SeqAccess
 
 use crate::{Format, ImportError};
 
-/// Deserialises a list by handing each element to a closure.
+/// Deserialises a list by passing each element to a closure.
 pub(crate) struct Each<F, T>(F, PhantomData<T>);
 
 impl<F: FnMut(T), T> Each<F, T> {
@@ -40,7 +40,7 @@ impl<'de, F: FnMut(T), T: DeserializeOwned> Visitor<'de> for Each<F, T> {
     }
 }
 
-/// Reads one JSON object with `document` to the end of the input.
+/// Reads one JSON object with `document`, to the end of the input.
 pub(crate) fn read<S>(
     format: Format,
     input: &mut dyn BufRead,
@@ -56,7 +56,7 @@ where
         .map_err(|error| failure(format, error))
 }
 
-/// The error of a reader of JSON.
+/// Converts an error of the JSON reader.
 pub(crate) fn failure(format: Format, error: serde_json::Error) -> ImportError {
     match error.is_io() {
         true => ImportError::Read(error.into()),
@@ -64,15 +64,14 @@ pub(crate) fn failure(format: Format, error: serde_json::Error) -> ImportError {
     }
 }
 
-/// A decimal number in a unit of `10^scale` nanoseconds, as whole nanoseconds; `None` where it does
-/// not fit.
+/// Converts a number in units of 10^`scale` nanoseconds to nanoseconds; `None` on overflow.
 pub(crate) fn nanos(value: f64, scale: i32) -> Option<i64> {
     let ns = (value * 10_f64.powi(scale)).round();
-    // Within 2^53 every whole number is exact.
+    // Integers up to 2^53 are exact.
     (ns.abs() < 9e15).then_some(ns as i64)
 }
 
-/// Takes a number, or the text of one: versions of a program differ in this.
+/// Accepts a number or a number as text: versions of a program differ in this.
 pub(crate) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     struct Number;
 

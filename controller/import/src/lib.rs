@@ -1,11 +1,11 @@
-//! What other programs measured, as samples.
+//! Converts measurements of other programs to samples.
 //!
-//! [`detect`] tells the format of a file by its first bytes and [`read`] turns it into batches of
-//! samples, with bounded memory however long the file is. What is taken from each format, in which
-//! unit and from which clock, is in `docs/import.md`. Where samples are kept is not known here.
+//! [`detect`] determines the format of a file from its first bytes and [`read`] converts it to
+//! batches of samples in bounded memory. `docs/import.md` lists which fields of each format are
+//! read, their units and their clocks. Where samples are stored is not known here.
 //!
-//! Ids are those of the source, counted on where its counter wraps; some count from 1. A delay
-//! across two machines is never called one: it goes to [`dwell_record::Column::ForwardPlusOffset`].
+//! Ids are those of the source, unwrapped; some sources count from 1. A delay between two machines
+//! is stored as [`dwell_record::Column::ForwardPlusOffset`], never as a one-way delay.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
@@ -46,7 +46,8 @@ use sink::Sink;
 /// A format that can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// The round-trip CSV of S4 (S4.2), which `dwell ping --csv` also writes for `roundtrip://`.
+    /// The round-trip CSV of Roedlach/Vock (S4.2), which `dwell ping --csv` also writes for
+    /// `roundtrip://`.
     S4Csv,
     /// Output of `ping`: iputils or BusyBox.
     Ping,
@@ -54,13 +55,13 @@ pub enum Format {
     Irtt,
     /// The file of `sockperf --full-log`.
     Sockperf,
-    /// What `iperf -e` (version 2) prints.
+    /// Output of `iperf -e` (version 2).
     Iperf2,
-    /// D-ITG's binary log.
+    /// Binary log of D-ITG.
     Itg,
-    /// A capture of libpcap.
+    /// A libpcap capture.
     Pcap,
-    /// A capture in the pcapng format.
+    /// A pcapng capture.
     Pcapng,
     /// The CSV of `dwell ping --csv`.
     DwellCsv,
@@ -71,7 +72,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Every format.
+    /// All formats.
     pub const ALL: [Self; 11] = [
         Self::S4Csv,
         Self::Ping,
@@ -86,7 +87,7 @@ impl Format {
         Self::Iperf3,
     ];
 
-    /// Its name in results and on the command line.
+    /// Name in results and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::S4Csv => "s4-csv",
@@ -103,10 +104,10 @@ impl Format {
         }
     }
 
-    /// What it is, in a few words.
+    /// Short description.
     pub const fn describe(self) -> &'static str {
         match self {
-            Self::S4Csv => "round-trip CSV of S4",
+            Self::S4Csv => "Roedlach/Vock round-trip CSV",
             Self::Ping => "output of ping",
             Self::Irtt => "JSON of irtt client -o",
             Self::Sockperf => "CSV of sockperf --full-log",
@@ -121,12 +122,11 @@ impl Format {
     }
 }
 
-/// Reads a file of `format` to its end. `each` takes the name of a flow (empty where the format
-/// has one only) and its next samples, at most 65,536 at a time; batches of several flows take
-/// turns.
+/// Reads a file of `format` to its end. `each` is called with the name of a flow (empty if the
+/// format has only one) and its next samples, at most 65,536 per call; flows may alternate.
 ///
-/// Rows that cannot be read are counted and skipped, unless they are more than the others. A
-/// capture or binary log that breaks off gives what it holds, with a warning.
+/// Unreadable rows are counted and skipped, unless they outnumber the others. A truncated capture
+/// or binary log yields what it holds, with a warning.
 pub fn read<E: Into<Box<dyn Error + Send + Sync>>>(
     format: Format,
     input: &mut dyn BufRead,

@@ -1,8 +1,8 @@
-//! Text line by line, in bounded memory.
+//! Reads text line by line in bounded memory.
 
 use std::io::{self, BufRead};
 
-/// Bytes of a line that are kept. No format here has rows nearly as long.
+/// Maximum length of a line; the rest is dropped. No format here has rows nearly as long.
 const LONGEST: usize = 8_192;
 
 /// The lines of a text.
@@ -17,8 +17,8 @@ impl<'a> Lines<'a> {
         Self { input, line: Vec::new(), number: 0 }
     }
 
-    /// The next line and its number from 1, without its end and blanks there. Of a line longer
-    /// than any row only the beginning.
+    /// Returns the next line and its number from 1, without the line end and trailing spaces.
+    /// Longer lines are truncated.
     pub(crate) fn next(&mut self) -> io::Result<Option<(u64, &[u8])>> {
         self.line.clear();
         let mut any = false;

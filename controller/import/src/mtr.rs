@@ -1,5 +1,5 @@
-//! The JSON of `mtr --json` (0.95; numbers as text, as of 0.92, are read too): a report for each
-//! target, with a summary of every hop. It has no samples.
+//! The JSON of `mtr --json` (0.95; numbers as text, as in 0.92, are accepted): one report per
+//! target, with a summary of each hop. It has no samples.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::{Format, ImportError, Imported};
 pub(crate) fn read(input: &mut dyn BufRead, sink: Sink) -> Result<Imported, ImportError> {
     let reports = RefCell::new(Reports { sink, targets: Vec::new(), hops: 0 });
     let mut json = serde_json::Deserializer::from_reader(input);
-    // mtr writes one object after the other when it is given several targets.
+    // With several targets, mtr writes one object after the other.
     let parsed = loop {
         match Document(&reports).deserialize(&mut json) {
             Ok(()) if json.end().is_ok() => break Ok(()),
@@ -30,15 +30,15 @@ pub(crate) fn read(input: &mut dyn BufRead, sink: Sink) -> Result<Imported, Impo
 
 struct Reports<'a> {
     sink: Sink<'a>,
-    /// Targets so far; a hop is of the newest.
+    /// Targets so far. Hops belong to the last one.
     targets: Vec<String>,
     hops: u64,
 }
 
-/// Targets of a file.
+/// Maximum number of targets of a file.
 const MAX_TARGETS: usize = 1_024;
 
-/// Characters of a host's name that are kept.
+/// Maximum length of a host name; the rest is dropped.
 const MAX_NAME: usize = 255;
 
 #[derive(Deserialize)]
@@ -53,7 +53,7 @@ struct Mtr {
     tos: Option<f64>,
 }
 
-/// A hop. Times are milliseconds with three digits behind the point.
+/// A hop. Times are in milliseconds with three decimals.
 #[derive(Deserialize)]
 struct Hub {
     #[serde(default, deserialize_with = "number")]
@@ -104,10 +104,12 @@ impl Reports<'_> {
             Some((packets, in_transit)) => {
                 sink.packets(flow, packets);
                 if in_transit {
-                    sink.warn_of(flow, "its last probe was in transit and is not counted");
+                    sink.warn_of(flow, "the last probe was still in transit and is not counted");
                 }
             }
-            None => sink.warn_of(flow, "its loss does not fit its count of probes: no counts"),
+            None => {
+                sink.warn_of(flow, "loss and probe count contradict each other: counts left out")
+            }
         }
         if let Some(percent) = hub.loss {
             sink.value(flow, "loss_ratio", Scalar::Real(percent / 100.0));
@@ -129,11 +131,11 @@ impl Reports<'_> {
 
     fn finish(mut self) -> Result<Imported, ImportError> {
         if self.hops > 0 {
-            self.sink.warn("mtr keeps no samples: there are summaries of each hop, no percentiles");
+            self.sink.warn("mtr keeps no samples: only a summary per hop, no percentiles");
         }
         if self.hops > 1 {
             self.sink.warn(
-                "a router limits its own replies: loss and delay of a hop before the last are not \
+                "a router limits its own replies: loss and delay of hops before the last are not \
                  those of the path",
             );
         }
@@ -142,12 +144,12 @@ impl Reports<'_> {
 }
 
 impl Hub {
-    /// The counts of a hop, and whether its last probe was still in transit: mtr's percentage leaves
-    /// that probe out. `None` where percentage and count contradict each other.
+    /// Returns the packet counts, and whether the last probe was still in transit: mtr's percentage
+    /// excludes it. `None` if percentage and count contradict each other.
     fn packets(&self) -> Option<(Packets, bool)> {
         let sent = self.sent.and_then(count)?;
         let loss = self.loss.filter(|loss| (0.0..=100.0).contains(loss))? / 100.0;
-        // mtr cuts the percentage off at three digits.
+        // mtr truncates the percentage to three decimals.
         let fits = |sent: u64| {
             let received = ((1.0 - loss) * sent as f64).round();
             let exact = (1.0 - loss - received / (sent as f64).max(1.0)).abs() < 2e-5;
@@ -164,12 +166,12 @@ impl Hub {
     }
 }
 
-/// A whole number that counts something.
+/// Converts a non-negative whole number.
 fn count(value: f64) -> Option<u64> {
     ((0.0..1e15).contains(&value) && value.fract() == 0.0).then_some(value as u64)
 }
 
-/// One report: an object within an object.
+/// One report: an object inside an object.
 struct Document<'r, 'a>(&'r RefCell<Reports<'a>>);
 
 impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
@@ -217,7 +219,7 @@ mod tests {
     fn mtr_counts_follow_from_percentage_and_sent() {
         assert_eq!(packets(r#"{"Loss%": 66.666, "Snt": 3}"#), Some((3, 1, 2, false)));
         assert_eq!(packets(r#"{"Loss%": "10.0", "Snt": "10"}"#), Some((10, 9, 1, false)));
-        // 100 probes of 101 are settled, and 99 of these came back.
+        // Of 101 probes, 100 are settled and 99 of these were answered.
         assert_eq!(packets(r#"{"Loss%": 1.0, "Snt": 101}"#), Some((100, 99, 1, true)));
         assert_eq!(packets(r#"{"Loss%": 33.333, "Rcv": 2, "Snt": 3}"#), Some((3, 2, 1, false)));
         for contradiction in [

@@ -1,6 +1,5 @@
-//! Output of `ping`: of iputils, with any of `-D`, `-O` and `-q`, and of BusyBox. The id of a row is
-//! its sequence number, counted on where its 16 bits wrap. iputils counts from 1, BusyBox and BSD
-//! from 0.
+//! Output of `ping`: of iputils, with any of `-D`, `-O` and `-q`, and of BusyBox. The id of a row
+//! is its sequence number, unwrapped from 16 bits. iputils counts from 1, BusyBox and BSD from 0.
 
 use std::io::BufRead;
 
@@ -37,8 +36,8 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
     sink.finish()
 }
 
-/// `PING name (address) 56(84) bytes of data.` or, of IPv6, `PING name(address) 56 data bytes`; with
-/// a colon behind the address of BusyBox and BSD. Returns the number of the first probe.
+/// Parses `PING name (address) 56(84) bytes of data.` or, for IPv6, `PING name(address) 56 data
+/// bytes`; BusyBox and BSD print a colon after the address. Returns the number of the first probe.
 fn header(line: &[u8], sink: &mut Sink) -> u64 {
     let text = String::from_utf8_lossy(&line[b"PING ".len()..]);
     let name = text.split([' ', '(']).next().unwrap_or_default();
@@ -56,16 +55,16 @@ fn header(line: &[u8], sink: &mut Sink) -> u64 {
 
 struct Probes {
     flow: FlowNumber,
-    /// `None` before the first.
+    /// `None` before the first reply.
     sequence: Option<Sequence>,
-    /// Number of the first probe, by the header.
+    /// Number of the first probe, according to the header.
     first: u64,
     newest: i64,
     errors: u64,
 }
 
 impl Probes {
-    /// Takes what a line says of a probe; false when it says nothing.
+    /// Parses a line about a probe. Returns false if it is another line.
     fn line(&mut self, line: &[u8], sink: &mut Sink) -> Result<bool, ImportError> {
         let (stamp, line) = stamped(line);
         let busybox = || after(line, b": seq=");
@@ -87,7 +86,7 @@ impl Probes {
             return Ok(true);
         }
         if line.starts_with(b"From ") || line.starts_with(b"from ") {
-            // A redirected probe goes on.
+            // A redirected probe is still forwarded.
             self.errors += u64::from(after(line, b"Redirect").is_none());
             self.expect(number);
             return Ok(true);
@@ -116,7 +115,7 @@ impl Probes {
         Ok(true)
     }
 
-    /// The number that the 16 bits of icmp_seq stand for; the first probe has 1.
+    /// Unwraps the 16 bits of icmp_seq.
     fn number(&self, raw: u16) -> Option<u64> {
         match self.sequence {
             None => Some(u64::from(raw)),
@@ -124,7 +123,7 @@ impl Probes {
         }
     }
 
-    /// A probe that was sent and has no answer so far.
+    /// Records a probe that was sent and is not answered yet.
     fn expect(&mut self, number: u64) {
         let Some(sequence) = &mut self.sequence else { return };
         if sequence.expect(number.saturating_add(1)) {
@@ -142,8 +141,8 @@ impl Probes {
             let sequence = self.sequence.get_or_insert_with(|| Sequence::starting_at(first));
             if !sequence.expect(sent.saturating_add(first)) {
                 sink.warn(format!(
-                    "ping states {sent} packets, which its lines do not bear out; those from \
-                     {} on are left out",
+                    "ping states {sent} packets, which its lines contradict; packets from {} on \
+                     are left out",
                     sequence.next()
                 ));
             }
@@ -155,13 +154,13 @@ impl Probes {
             sink.value(self.flow, "icmp_errors", Scalar::Count(self.errors));
         }
         if totals.transmitted.is_none() {
-            sink.warn("the output of ping ends without its totals: losses at its end are unknown");
+            sink.warn("the output of ping ends without totals: losses at the end are unknown");
         }
         Ok(())
     }
 }
 
-/// The lines that close the output.
+/// The totals at the end of the output.
 #[derive(Default)]
 struct Totals {
     transmitted: Option<u64>,
@@ -175,7 +174,7 @@ impl Totals {
     fn line(&mut self, line: &[u8]) -> bool {
         let Ok(line) = std::str::from_utf8(line) else { return false };
         if line.contains(" packets transmitted") {
-            // A line that breaks off does not tell how many came.
+            // A truncated line does not state how many were received.
             if !line.contains("% packet loss") {
                 return false;
             }
@@ -190,7 +189,7 @@ impl Totals {
             }
             return true;
         }
-        // `rtt min/avg/max/mdev = ` of iputils, `round-trip min/avg/max = ` of BusyBox.
+        // `rtt min/avg/max/mdev = ` by iputils, `round-trip min/avg/max = ` by BusyBox.
         let named = line.split_once(" min/avg/max").filter(|(name, _)| !name.contains(' '));
         let Some((_, figures)) = named.and_then(|(_, rest)| rest.split_once(" = ")) else {
             return line.starts_with("pipe ") || line.starts_with("rtt ");
@@ -202,45 +201,45 @@ impl Totals {
         self.rtt.is_some()
     }
 
-    /// What `ping -q` leaves.
+    /// Records the totals, which are all that `ping -q` prints.
     fn instead_of_rows(&self, flow: FlowNumber, sink: &mut Sink) {
         let sent = self.transmitted.unwrap_or(0);
         let (received, duplicate) = (self.received, self.duplicates);
         let lost = sent.saturating_sub(received);
         sink.packets(flow, Packets { sent, received, lost, duplicate, ..Packets::default() });
         if let Some([min, mean, max]) = self.rtt {
-            // ping's figures include doubles.
+            // ping's figures include duplicates.
             let count = received.saturating_add(duplicate);
             let mean = Some(mean as f64);
             let figures =
                 Figures { count, min: Some(min), mean, max: Some(max), ..Figures::default() };
             sink.flow_mut(flow).metrics.insert("rtt_ns".to_owned(), figures);
         }
-        sink.warn("ping printed no packets (-q): there are its totals and no samples");
+        sink.warn("ping printed no packets (-q): only totals, no samples");
     }
 }
 
-/// Splits off the time of `-D`, nanoseconds since the epoch.
+/// Splits off the timestamp of `-D`, in nanoseconds since the epoch.
 fn stamped(line: &[u8]) -> (Option<i64>, &[u8]) {
     let Some(rest) = line.strip_prefix(b"[") else { return (None, line) };
     let Some(end) = rest.iter().position(|byte| *byte == b']') else { return (None, line) };
     (scaled(&rest[..end], 9), rest[end + 1..].trim_ascii_start())
 }
 
-/// `12.3 ms`: milliseconds to the precision that is printed. No time is below 0.
+/// Parses `12.3 ms` to nanoseconds. Negative times are refused.
 fn duration(text: &[u8]) -> Option<i64> {
     let end = text.iter().position(|byte| *byte == b' ')?;
     let time = text[end..].starts_with(b" ms").then(|| scaled(&text[..end], 6))?;
     time.filter(|time| *time >= 0)
 }
 
-/// What stands behind `word`.
+/// Returns the text after `word`.
 fn after<'t>(text: &'t [u8], word: &[u8]) -> Option<&'t [u8]> {
     let at = text.windows(word.len()).position(|window| window == word)?;
     Some(&text[at + word.len()..])
 }
 
-/// The digits at the beginning.
+/// Returns the leading digits.
 fn leading(text: &[u8]) -> &str {
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     std::str::from_utf8(&text[..end]).unwrap_or_default()

@@ -1,11 +1,11 @@
-//! Figures that a file states and that cannot be right, such as a loss ratio of 1.8e17 after an
-//! unsigned underflow. They become null or are dropped, each with a note.
+//! Rejects stated figures that are impossible, such as a loss ratio of 1.8e17 after an unsigned
+//! underflow. They become null or are dropped, each with a note.
 
 use dwell_record::{Figures, Scalar};
 
 use crate::Flow;
 
-/// Metrics that may be negative: differences of two clocks, and errors of a schedule.
+/// Metrics that may be negative: differences of two clocks, and schedule errors.
 const SIGNED: [&str; 5] = [
     "one_way_forward_ns",
     "one_way_backward_ns",
@@ -14,7 +14,7 @@ const SIGNED: [&str; 5] = [
     "schedule_error_ns",
 ];
 
-/// Voids the values and drops the metrics of `flow` that are impossible. Returns a note for each.
+/// Nulls impossible values and drops impossible metrics of `flow`. Returns a note for each.
 pub(crate) fn check(flow: &mut Flow) -> Vec<String> {
     let mut notes = Vec::new();
     for (name, value) in &mut flow.values {
@@ -38,7 +38,7 @@ pub(crate) fn check(flow: &mut Flow) -> Vec<String> {
     notes
 }
 
-/// Upper limit of a stated time, one day: beyond it, a counter has wrapped.
+/// Maximum stated time, one day. A larger value means that a counter wrapped.
 const MAX_TIME_NS: f64 = 86_400e9;
 
 fn is_possible(name: &str, value: f64) -> bool {
@@ -51,30 +51,30 @@ fn is_possible(name: &str, value: f64) -> bool {
 }
 
 fn why(name: &str) -> &'static str {
-    if name.ends_with("_ratio") { "which is not within 0 and 1" } else { "which is impossible" }
+    if name.ends_with("_ratio") { "which is not between 0 and 1" } else { "which is impossible" }
 }
 
-/// Short, whatever its size.
+/// Formats a number briefly, whatever its size.
 fn number(value: f64) -> String {
     if value.abs() < 1e6 { format!("{value}") } else { format!("{value:.1e}") }
 }
 
-/// What is impossible about a distribution.
+/// Describes what is impossible about a distribution.
 fn contradiction(name: &str, figures: &Figures) -> Option<String> {
     let Figures { min, mean, max, stddev, .. } = *figures;
     let [low, high] = [min, max].map(|end| end.map(|ns| ns as f64));
     if [mean, stddev].into_iter().flatten().any(|figure| !figure.is_finite()) {
-        return Some("a figure of it is not finite".to_owned());
+        return Some("one of its figures is not finite".to_owned());
     }
     if let Some(lowest) = low.filter(|lowest| *lowest < 0.0 && !SIGNED.contains(&name)) {
-        return Some(format!("its smallest value is {lowest} ns, below 0"));
+        return Some(format!("its minimum of {lowest} ns is negative"));
     }
-    // Files state means to another precision than extremes: one step of 1 us is tolerated.
+    // Files state means and extremes with different precision: one step of 1 us is tolerated.
     let after = |a: Option<f64>, b: Option<f64>| a.zip(b).is_some_and(|(a, b)| a > b + 1_000.0);
     if after(low, high) || after(low, mean) || after(mean, high) {
-        return Some("its minimum, mean and maximum are not in this order".to_owned());
+        return Some("its minimum, mean and maximum are out of order".to_owned());
     }
-    stddev.filter(|stddev| *stddev < 0.0).map(|_| "its standard deviation is below 0".to_owned())
+    stddev.filter(|stddev| *stddev < 0.0).map(|_| "its standard deviation is negative".to_owned())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The round-trip CSV of S4 (S4.2): `%10d,%11.9lf`, seconds, NaN for a failed cycle.
+//! The round-trip CSV of Roedlach/Vock (S4.2): `%10d,%11.9lf`, seconds, NaN for a failed cycle.
 //!
-//! Nearly every row is 23 bytes with every column in its place. Those are read eight digits at a
-//! time; a row that is not goes through a reader that takes any number.
+//! Nearly all rows have 23 bytes and fixed columns. They are parsed eight digits at a time; other
+//! rows go through a parser that accepts any number format.
 
 use std::io::{self, BufRead};
 
@@ -16,7 +16,7 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
     let flow = sink.only_flow();
     let mut rows = Rows::new(flow);
     let mut buffer = vec![0; BUFFER];
-    // Bytes of the buffer that are filled, and lines read so far.
+    // Filled bytes of the buffer, and lines read so far.
     let (mut filled, mut lines) = (0, 0_u64);
     let mut overlong = false;
     loop {
@@ -62,17 +62,17 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
     sink.finish()
 }
 
-/// Bytes read at a time: little enough to stay in a CPU's cache.
+/// Bytes read at a time; small enough for a CPU cache.
 const BUFFER: usize = 128 * 1024;
 
-/// Bytes of a row, with its end.
+/// Length of a row with its line end.
 const WIDTH: usize = 23;
 
 fn line_end(text: &[u8]) -> Option<usize> {
     text.iter().position(|byte| *byte == b'\n')
 }
 
-/// The rows of the next batch.
+/// Rows of the next batch.
 struct Rows {
     flow: FlowNumber,
     ids: Vec<u64>,
@@ -85,7 +85,7 @@ impl Rows {
         Self { flow, ids: Vec::new(), states: Vec::new(), times: Vec::new() }
     }
 
-    /// Reads rows with every column in its place from the beginning of `text`; returns how many.
+    /// Parses fixed-column rows from the beginning of `text`. Returns their number.
     fn fixed(&mut self, text: &[u8], sink: &mut Sink) -> Result<usize, ImportError> {
         let mut read = 0;
         let (rows, _) = text.as_chunks::<WIDTH>();
@@ -115,7 +115,7 @@ impl Rows {
         Ok(read)
     }
 
-    /// Appends a row; `None` is a failed cycle.
+    /// Appends a row. `None` is a failed cycle.
     fn push(&mut self, id: u64, time: Option<i64>, sink: &mut Sink) -> Result<(), ImportError> {
         if self.ids.len() == ROWS {
             self.hand_over(sink)?;
@@ -127,7 +127,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Takes the memory of a whole batch at its first row.
+    /// Reserves memory for a whole batch before its first row.
     fn room(&mut self) {
         if self.ids.capacity() == 0 {
             self.ids.reserve_exact(ROWS);
@@ -136,7 +136,7 @@ impl Rows {
         }
     }
 
-    /// Reads a line of any shape.
+    /// Parses a line of any format.
     #[cold]
     fn line(&mut self, number: u64, line: &[u8], sink: &mut Sink) -> Result<(), ImportError> {
         let line = line.trim_ascii();
@@ -163,7 +163,7 @@ impl Rows {
 
 const HEADER: &[u8] = b"id,roundtrip_time [s]";
 
-/// The id of the row before, as it is written and as a number: the next one mostly follows it.
+/// The previous id as text and number. The next id usually follows it.
 #[derive(Clone, Copy, Default)]
 struct Id {
     high: u16,
@@ -171,7 +171,7 @@ struct Id {
     number: u64,
 }
 
-/// Reads a row with every column in its place.
+/// Parses a fixed-column row.
 #[inline]
 fn fixed(row: &[u8; WIDTH], last: &mut Id) -> Option<(u64, Option<i64>)> {
     if row[10] != b',' || row[22] != b'\n' {
@@ -191,10 +191,10 @@ fn fixed(row: &[u8; WIDTH], last: &mut Id) -> Option<(u64, Option<i64>)> {
 }
 
 impl Id {
-    /// Reads the id of the next row.
+    /// Parses the id of the next row.
     #[inline]
     fn next(&mut self, text: &[u8; 10]) -> Option<u64> {
-        /// One more in the last column, which is the highest byte.
+        /// One in the last column, which is the highest byte.
         const ONE: u64 = 1 << 56;
         let high = u16::from_le_bytes(*text.first_chunk()?);
         let low = u64::from_le_bytes(*text.last_chunk()?);
@@ -206,7 +206,7 @@ impl Id {
     }
 }
 
-/// Reads a number of ten columns with blanks before it.
+/// Parses a number of ten columns with leading spaces.
 #[inline]
 fn padded(text: &[u8; 10]) -> Option<u64> {
     let low = u64::from_le_bytes(*text[2..].first_chunk()?);
@@ -222,28 +222,28 @@ fn padded(text: &[u8; 10]) -> Option<u64> {
     if blanks == 8 {
         return None;
     }
-    // A blank with this bit is a zero.
+    // A space with this bit set is a zero.
     let zeroes = (BLANKS >> 1) & ((1 << (8 * blanks)) - 1);
     Some(high * 100_000_000 + eight_digits(low | zeroes)?)
 }
 
 const BLANKS: u64 = 0x2020_2020_2020_2020;
 
-/// Reads eight digits, the first of them in the lowest byte.
+/// Parses eight digits, the first in the lowest byte.
 #[inline]
 fn eight_digits(text: u64) -> Option<u64> {
     let digits = text ^ 0x3030_3030_3030_3030;
-    // Adding 0x76 carries what is above nine into the highest bit of its byte.
+    // Adding 0x76 carries values above nine into the highest bit of their byte.
     if (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080 != 0 {
         return None;
     }
-    // Neighbours are joined to numbers of two, four and eight digits.
+    // Combine neighbours into numbers of two, four and eight digits.
     let pairs = (digits.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs.wrapping_mul(100 << 16 | 1) >> 16) & 0x0000_ffff_0000_ffff;
     Some(fours.wrapping_mul(10_000 << 32 | 1) >> 32)
 }
 
-/// Reads `id,seconds` however it is written. No round trip is below 0.
+/// Parses `id,seconds` in any number format. Negative times are refused.
 fn free(line: &[u8]) -> Option<(u64, Option<i64>)> {
     let comma = line.iter().position(|byte| *byte == b',')?;
     let (id, time) = (line[..comma].trim_ascii(), line[comma + 1..].trim_ascii());

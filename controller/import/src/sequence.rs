@@ -1,51 +1,51 @@
-//! Which numbers of a counted sequence came, which are missing, and which came twice or late.
+//! Tracks which numbers of a sequence arrived, are missing, are duplicates or arrived late.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What the arrival of a number means.
+/// Meaning of the arrival of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// It came for the first time.
+    /// It arrived for the first time.
     First {
-        /// After a greater one.
+        /// A greater number arrived before.
         overtaken: bool,
     },
-    /// It had come before, or is so old that nobody waits for it any more.
+    /// A duplicate, or a number so old that it was given up.
     Again,
-    /// So far ahead of all before it that it is no number of this sequence.
+    /// So far ahead that it does not belong to this sequence.
     Astray,
 }
 
-/// The state of a sequence; its memory is bounded by [`WINDOW`].
+/// State of a sequence. Its memory is bounded by [`WINDOW`].
 #[derive(Debug)]
 pub(crate) struct Sequence {
-    /// The least number that is not known to have been sent.
+    /// Least number not known to have been sent.
     next: u64,
-    /// The greatest that came.
+    /// Greatest number that arrived.
     latest: Option<u64>,
-    /// Start and end of runs below `next` that did not come.
+    /// Missing runs below `next`, by start and end.
     missing: BTreeMap<u64, u64>,
 }
 
-/// How far behind the newest a number may still come. A missing one is given up behind that.
+/// A missing number further behind the newest is given up.
 const WINDOW: u64 = 32_768;
 
-/// How many numbers may be missing in one run. Ten seconds at 100,000 per second.
+/// Maximum length of a missing run: ten seconds at 100,000 per second.
 pub(crate) const LONGEST_GAP: u64 = 1_000_000;
 
 impl Sequence {
-    /// A sequence whose first number is `first`.
+    /// Returns a sequence whose first number is `first`.
     pub(crate) fn starting_at(first: u64) -> Self {
         Self { next: first, latest: None, missing: BTreeMap::new() }
     }
 
-    /// The least number that is not known to have been sent.
+    /// Returns the least number not known to have been sent.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Takes note that `number` came.
+    /// Records the arrival of `number`.
     pub(crate) fn arrive(&mut self, number: u64) -> Arrival {
         if number >= self.next {
             if !self.expect(number) {
@@ -70,7 +70,7 @@ impl Sequence {
         Arrival::First { overtaken }
     }
 
-    /// Takes note that all numbers below `end` were sent. False, and without effect, when that is
+    /// Records that all numbers below `end` were sent. Returns false, without effect, if that is
     /// not credible.
     pub(crate) fn expect(&mut self, end: u64) -> bool {
         if end > self.next {
@@ -83,7 +83,7 @@ impl Sequence {
         true
     }
 
-    /// Removes a run of numbers that will not come any more.
+    /// Removes a run of numbers that is given up.
     pub(crate) fn given_up(&mut self) -> Option<Range<u64>> {
         let (&start, &end) = self.missing.first_key_value()?;
         if self.next - end < WINDOW {
@@ -93,14 +93,14 @@ impl Sequence {
         Some(start..end)
     }
 
-    /// Removes a run of numbers that did not come, at the end of the sequence.
+    /// Removes a missing run at the end of the sequence.
     pub(crate) fn left(&mut self) -> Option<Range<u64>> {
         self.missing.pop_first().map(|(start, end)| start..end)
     }
 }
 
-/// Counts on where a counter of `bits` bits wraps: the number nearest to `near` that `raw` can
-/// stand for, negative below the first wrap.
+/// Unwraps a counter of `bits` bits: returns the number nearest to `near` that `raw` can be, which
+/// is negative below the first wrap.
 pub(crate) fn unwrapped(raw: u64, bits: u32, near: i64) -> i64 {
     let modulus = 1_i64 << bits;
     let ahead = (raw as i64).wrapping_sub(near).rem_euclid(modulus);

@@ -1,4 +1,4 @@
-//! Where readers put what they find: rows into batches, the rest into [`Imported`].
+//! Collects the results of readers: rows into batches, the rest into [`Imported`].
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -10,7 +10,7 @@ use dwell_record::{Batch, Column, Packets, Scalar};
 use crate::imported::sum;
 use crate::{Flow, Format, ImportError, Imported, SkippedRow, plausible};
 
-/// What takes the batches: the name of the flow, and its next rows.
+/// Receives batches: the flow name and its next rows.
 pub(crate) type Each<'a> =
     &'a mut dyn FnMut(&str, Batch) -> Result<(), Box<dyn Error + Send + Sync>>;
 
@@ -24,7 +24,7 @@ pub(crate) struct Sink<'a> {
     pub(crate) imported: Imported,
     /// Rows of each flow that were not handed over yet.
     waiting: Vec<Batch>,
-    /// How many one-way delays of each flow are below 0.
+    /// Number of negative one-way delays of each flow.
     below_zero: Vec<u64>,
     buffered: usize,
     good: u64,
@@ -33,29 +33,29 @@ pub(crate) struct Sink<'a> {
 /// A row being filled.
 pub(crate) struct NewRow<'s>(&'s mut Batch);
 
-/// Rows of a batch.
+/// Maximum number of rows of a batch.
 pub(crate) const ROWS: usize = 65_536;
 
-/// Rows of all flows that wait at a time: what bounds the memory of many flows.
+/// Maximum number of waiting rows of all flows; bounds the memory.
 const WAITING: usize = 2 * ROWS;
 
-/// Rows that are looked at together: most often all of them are alike.
+/// Rows examined together: usually all have the same state.
 const RUN: usize = 128;
 
-/// Flows of a file; what is beyond is skipped.
+/// Maximum number of flows of a file; rows of further flows are skipped.
 const FLOWS: usize = 1_024;
 
-/// Why a packet may arrive before it left.
+/// Why a packet may arrive before it was sent.
 pub(crate) const CLOCKS_DIFFER: &str =
-    "the clocks of both ends differ, and every one-way delay is off by as much";
+    "the clocks of both ends differ, which shifts every one-way delay by the same amount";
 
-/// Warnings of a flow that are kept.
+/// Maximum number of warnings of a flow.
 const WARNINGS: usize = 16;
 
-/// Bytes of targets that are listed for the whole file.
+/// Maximum length of the list of targets of a file.
 const TARGETS: usize = 400;
 
-/// Bytes of a skipped row that are quoted.
+/// Maximum quoted length of a skipped row.
 const QUOTED: usize = 80;
 
 impl<'a> Sink<'a> {
@@ -73,7 +73,7 @@ impl<'a> Sink<'a> {
         Self { each, imported, waiting, below_zero, buffered: 0, good: 0 }
     }
 
-    /// Begins a data set; `None` when there are too many.
+    /// Starts a data set; `None` if there are too many.
     pub(crate) fn flow(&mut self, name: &str) -> Option<FlowNumber> {
         if self.waiting.len() == FLOWS {
             return None;
@@ -84,7 +84,7 @@ impl<'a> Sink<'a> {
         Some(FlowNumber(self.waiting.len() - 1))
     }
 
-    /// Begins a data set that went to `target`.
+    /// Starts a data set that was sent to `target`.
     pub(crate) fn flow_to(&mut self, name: &str, target: String) -> Option<FlowNumber> {
         let flow = self.flow(name)?;
         let all = &mut self.imported.target;
@@ -96,27 +96,27 @@ impl<'a> Sink<'a> {
         Some(flow)
     }
 
-    /// The only flow of a file.
+    /// Starts the only flow of a file.
     pub(crate) fn only_flow(&mut self) -> FlowNumber {
-        self.flow("").expect("the first flow is not one too many")
+        self.flow("").expect("the first flow is within the limit")
     }
 
     pub(crate) fn flow_mut(&mut self, flow: FlowNumber) -> &mut Flow {
         &mut self.imported.flows[flow.0]
     }
 
-    /// Sets a scalar that the file states.
+    /// Sets a scalar stated by the file.
     pub(crate) fn value(&mut self, flow: FlowNumber, name: &str, value: Scalar) {
         self.flow_mut(flow).values.insert(name.to_owned(), Some(value));
     }
 
-    /// Adds to what the rows say of the flow's probes.
+    /// Adds to the packet counts of the flow.
     pub(crate) fn packets(&mut self, flow: FlowNumber, add: Packets) {
         let packets = self.flow_mut(flow).packets.get_or_insert_default();
         *packets = sum(*packets, add);
     }
 
-    /// Says that the rows of a flow do not tell what became of its packets.
+    /// Marks a flow whose rows cannot tell received from lost packets.
     pub(crate) fn fates_unknown(&mut self, flow: FlowNumber) {
         self.flow_mut(flow).fates_unknown = true;
     }
@@ -130,7 +130,8 @@ impl<'a> Sink<'a> {
         self.imported.warnings.push(warning.into());
     }
 
-    /// The same of one flow, with a bound on what files of other programs can fill.
+    /// Adds a warning about one flow. The number per flow is limited because files of other
+    /// programs could fill the memory.
     pub(crate) fn warn_of(&mut self, flow: FlowNumber, warning: impl Into<String>) {
         let warnings = &mut self.flow_mut(flow).warnings;
         if warnings.len() < WARNINGS {
@@ -156,7 +157,7 @@ impl<'a> Sink<'a> {
         Ok(NewRow(&mut self.waiting[flow.0]))
     }
 
-    /// Appends a row without any number for each of `ids`.
+    /// Appends a lost row for each id.
     pub(crate) fn lost(&mut self, flow: FlowNumber, ids: Range<u64>) -> Result<(), ImportError> {
         for id in ids {
             self.row(flow, id, State::Lost)?;
@@ -164,7 +165,7 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    /// Hands over a batch that the reader filled itself.
+    /// Hands over a batch that the reader filled.
     pub(crate) fn batch(&mut self, flow: FlowNumber, batch: Batch) -> Result<(), ImportError> {
         self.hand_over(flow.0)?;
         self.good += batch.len() as u64;
@@ -173,7 +174,7 @@ impl<'a> Sink<'a> {
         self.hand_over(flow.0)
     }
 
-    /// Counts a row that could not be read; `row` counts from 1.
+    /// Counts an unreadable row. `row` counts from 1.
     pub(crate) fn skip(&mut self, row: u64, text: &[u8]) {
         self.imported.skipped_lines += 1;
         self.imported.skipped_example.get_or_insert_with(|| {
@@ -183,17 +184,17 @@ impl<'a> Sink<'a> {
         });
     }
 
-    /// Counts something that was understood and is no row.
+    /// Counts input that was understood and is not a row.
     pub(crate) fn understood(&mut self) {
         self.good += 1;
     }
 
-    /// Hands over the rest.
+    /// Hands over the remaining rows and returns the metadata.
     pub(crate) fn finish(mut self) -> Result<Imported, ImportError> {
         (0..self.waiting.len()).try_for_each(|flow| self.hand_over(flow))?;
         for flow in (0..self.waiting.len()).map(FlowNumber) {
             if let count @ 1.. = self.below_zero[flow.0] {
-                self.warn_of(flow, format!("one-way delays below 0: {count}; {CLOCKS_DIFFER}"));
+                self.warn_of(flow, format!("negative one-way delays: {count}; {CLOCKS_DIFFER}"));
             }
             for note in plausible::check(self.flow_mut(flow)) {
                 self.warn_of(flow, note);
@@ -204,7 +205,7 @@ impl<'a> Sink<'a> {
             flow.packets = None;
         }
         for packets in imported.flows.iter_mut().filter_map(|flow| flow.packets.as_mut()) {
-            // The row of a late reply supersedes one of a loss.
+            // A late reply supersedes the loss recorded before.
             packets.lost = packets.lost.saturating_sub(packets.late);
         }
         if let Some(example) = &imported.skipped_example {
@@ -220,7 +221,7 @@ impl<'a> Sink<'a> {
             let SkippedRow { row, text } = example;
             let skipped = imported.skipped_lines;
             imported.warnings.push(format!(
-                "{skipped} rows could not be read and were skipped; the first is row {row}: '{text}'"
+                "{skipped} unreadable rows were skipped; the first is row {row}: '{text}'"
             ));
         }
         if !imported.flows.iter().any(is_measured) {
@@ -245,7 +246,7 @@ impl<'a> Sink<'a> {
 }
 
 impl NewRow<'_> {
-    /// Sets a number, if there is one.
+    /// Sets a number if it is present.
     pub(crate) fn set(&mut self, column: Column, value: Option<i64>) -> &mut Self {
         if let Some(value) = value.filter(|value| *value != Batch::ABSENT) {
             self.0.set(column, value);
@@ -268,7 +269,7 @@ impl NewRow<'_> {
     }
 }
 
-/// Whether a flow has a row, a packet or a figure of any.
+/// Whether a flow has a row, a packet count or a figure.
 fn is_measured(flow: &Flow) -> bool {
     let Flow { rows, packets, metrics, values, .. } = flow;
     let is_counted = packets.is_some_and(|packets| packets.sent > 0 || packets.received > 0);

@@ -1,5 +1,5 @@
-//! The file of `sockperf --full-log` (3.7): what sockperf prints, and then a line per reply with
-//! the stamps of its own clock in seconds.
+//! The file of `sockperf --full-log` (3.7): sockperf's messages, then a line per reply with
+//! timestamps of its own clock in seconds.
 
 use std::io::BufRead;
 
@@ -32,11 +32,11 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
 
 struct Log {
     flow: FlowNumber,
-    /// Its number, once the file names one.
+    /// The server number, once the file names one.
     server: Option<String>,
-    /// The line that names the columns came.
+    /// Whether the column headings were read.
     rows: bool,
-    /// When the row before was sent.
+    /// Send time of the previous row.
     last: Option<i64>,
 }
 
@@ -50,7 +50,7 @@ impl Log {
         Ok(())
     }
 
-    /// Takes what is not a row; false when it is nothing that sockperf prints.
+    /// Parses a line that is not a row. Returns false if sockperf does not print such a line.
     fn talk(&mut self, text: &str, sink: &mut Sink) -> bool {
         if let Some(columns) = text.strip_prefix("packet, txTime(sec), rxTime(sec), ") {
             self.rows = true;
@@ -75,7 +75,7 @@ impl Log {
         text.is_empty() || text.starts_with("sockperf") || text.starts_with("-----")
     }
 
-    /// The figures of another server begin.
+    /// Starts the section of another server.
     fn section(&mut self, server: &str, sink: &mut Sink) -> bool {
         if self.server.as_deref().is_some_and(|known| known != server) {
             let Some(flow) = sink.flow(&format!("server {}", server.trim())) else { return false };
@@ -93,8 +93,8 @@ struct Row {
     rx: i64,
 }
 
-/// `packet, txTime, rxTime, latency`. The latency is printed to the nanosecond and halved, so that
-/// the difference of the stamps is the better figure. No reply comes before its request.
+/// Parses `packet, txTime, rxTime, latency`. The latency is halved before it is printed, so the
+/// difference of the timestamps is more precise. Rows with a reply before its request are refused.
 fn row(text: &str) -> Option<Row> {
     let mut cells = text.split(", ");
     let id = cells.next()?.parse().ok()?;

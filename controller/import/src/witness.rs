@@ -1,5 +1,5 @@
-//! A capture as an outside witness of a run (S2.9): packets are joined by their ids, and the
-//! witness's gaps and delays are set against the run's own stamps.
+//! A capture as an external witness of a run (S2.9): packets are matched by id, and the witness's
+//! gaps and delays are compared with the run's own timestamps.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,78 +10,79 @@ use dwell_record::{Batch, Column, Figures};
 use dwell_stats::Distribution;
 use dwell_units::Nanos;
 
-/// A probe and what a witness saw of it are of one clock only if it was seen at most this long after
-/// it left.
+/// Maximum time from sending to capture for the timestamps of run and witness to be of the same
+/// clock.
 const SAME_CLOCK: i64 = 1_000_000_000;
 
-/// How long before the sender's own stamp it may have been seen: a tap on the sending machine is ahead
-/// of the driver, which stamps.
+/// Maximum time by which a packet may be captured before its send timestamp: a tap on the sending
+/// machine runs before the driver, which takes the timestamp.
 const BEFORE: i64 = 100_000;
 
-/// What a run says of one probe.
+/// A probe as recorded by the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Own {
-    /// Its id.
+    /// Id of the probe.
     pub id: u64,
-    /// When it left, as deep as it was stamped: `tx_kernel`, else `tx_app`.
+    /// Send time, `tx_kernel` if available, else `tx_app`.
     pub left: i64,
-    /// Its round trip between two stamps of the kernel, or else of the program; `None` without a
-    /// reply.
+    /// Round-trip time from kernel timestamps if available, else from the program's; `None` without
+    /// a reply.
     pub rtt: Option<i64>,
 }
 
-/// How a run's probes look from outside, as far as that is known.
+/// Properties of a run's probes that a capture shows, as far as they are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     /// `stamp`, `roundtrip`, `udp`, ...
     pub scheme: Option<String>,
-    /// The UDP port that they go to. Behind a forwarder it may be another.
+    /// Destination UDP port. A forwarder may change it.
     pub port: Option<u16>,
 }
 
-/// What a capture saw, flow by flow. Sixteen bytes a packet.
+/// The flows of a capture. Uses 16 bytes per packet.
 #[derive(Clone, Debug, Default)]
 pub struct Witness {
     flows: BTreeMap<String, Flow>,
 }
 
-/// Rows of one direction of a flow, in the order of the capture.
+/// Rows of one direction of a flow, in capture order.
 #[derive(Clone, Debug, Default)]
 struct Flow {
     seen: Vec<(u64, i64)>,
-    /// Of replies: the round trip that the witness saw.
+    /// Round-trip times seen by the witness, for replies.
     rtt: Vec<(u64, i64)>,
 }
 
-/// The name that the capture's reader gave a flow, in its parts.
+/// The parts of a flow name made by the capture reader.
 #[derive(Clone, Copy)]
 struct Name<'a> {
     source: &'a str,
     destination: &'a str,
-    /// With what tells sessions apart.
+    /// Protocol and session identifier.
     protocol: &'a str,
     is_reply: bool,
 }
 
-/// A run and its witness, joined.
+/// A run matched with its witness.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Joined {
-    /// The flow of the capture that carries the run's probes.
+    /// The flow that carries the run's probes.
     pub flow: String,
-    /// Probes of the run that the capture has.
+    /// Number of probes of the run in the capture.
     pub matched: u64,
-    /// Probes of the run that it has not.
+    /// Number of probes of the run not in the capture.
     pub unseen: u64,
-    /// Packets of that flow that are no probes of the run (its warm-up, for one).
+    /// Number of packets of the flow that are not probes of the run, such as the warm-up.
     pub others: u64,
-    /// Whether both read one clock, so that times can be compared and not only differences.
+    /// Whether run and witness use the same clock, so that times can be compared and not only
+    /// differences.
     pub same_clock: bool,
-    /// What the witness saw and how far the run's own stamps differ from it, by name.
+    /// What the witness saw and how the run's timestamps differ from it, by metric name.
     pub metrics: BTreeMap<String, Figures>,
 }
 
 impl Witness {
-    /// Takes rows of the capture in.
+    /// Adds rows of the capture.
     pub fn take(&mut self, flow: &str, batch: &Batch) {
         let Some(times) = batch.column(Column::Capture) else { return };
         let rtt = batch.column(Column::Rtt);
@@ -97,11 +98,12 @@ impl Witness {
         }
     }
 
-    /// Joins the probes of a trial, in the order of their ids; `None` when no flow has any of them.
+    /// Matches the probes of a trial, in the order of their ids, to a flow; `None` if no flow
+    /// contains any of them.
     ///
-    /// The flow is one that can be theirs by `look`, with their port if any has it; of those the one
-    /// that has them nearest to their times, or, of another clock, the one that has the most of their
-    /// ids and is the nearest.
+    /// Only flows that fit `look` are considered, first those with its port. Among these, the flow
+    /// whose probes are nearest in time is chosen. If the clocks differ, it is the flow with the
+    /// most matching ids, then the nearest.
     pub fn join(&self, own: &[Own], look: &Look) -> Option<Joined> {
         let asked = self.flows.iter().filter_map(|(name, flow)| {
             let parts = Name::of(name).filter(|parts| !parts.is_reply && look.fits(parts))?;
@@ -165,7 +167,7 @@ impl Witness {
 
 impl Flow {
     fn by_id(&self) -> BTreeMap<u64, i64> {
-        // Of a probe that was seen twice, the first sight counts.
+        // The first capture of a probe counts.
         self.seen.iter().rev().copied().collect()
     }
 
@@ -184,43 +186,41 @@ impl Flow {
     }
 }
 
-/// How well a flow fits the probes of a trial.
+/// How well a flow matches the probes of a trial.
 struct Near {
-    /// How many probes are there at their times.
+    /// Number of probes captured at their times.
     timed: usize,
-    /// The middle of how far each probe is from what was seen of it; one that was not seen at its time
-    /// is as far as can be.
+    /// Median time from sending to capture; probes not captured at their times count as infinite.
     median: u64,
-    /// How many are there, by id alone.
+    /// Number of probes captured, by id alone.
     by_id: usize,
-    /// The middle of how far these are apart, by whatever clock.
+    /// Median distance of these, whatever the clock.
     apart: u64,
 }
 
-/// The middle one; the largest possible of none.
+/// Returns the median, or `u64::MAX` for no values.
 fn middle(mut values: Vec<u64>) -> u64 {
     let middle = values.len() / 2;
     if values.is_empty() { u64::MAX } else { *values.select_nth_unstable(middle).1 }
 }
 
-/// How long after it left a probe was seen; `None` when that cannot have been this probe.
+/// Returns the time from sending to capture; `None` if the packet cannot be this probe.
 fn after(own: &Own, at: i64) -> Option<i64> {
     at.checked_sub(own.left).filter(|after| (-BEFORE..SAME_CLOCK).contains(after))
 }
 
 impl Look {
-    /// Of probes that were sent to this target, like `stamp://n2:862`. What it does not say is not
-    /// known.
+    /// Returns what a target such as `stamp://n2:862` shows. Missing parts are unknown.
     pub fn of_target(target: &str) -> Self {
         let Some((scheme, rest)) = target.split_once("://") else { return Self::default() };
         let port = rest.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         Self { scheme: Some(scheme.to_owned()), port }
     }
 
-    /// Whether a flow can be of these probes.
+    /// Whether a flow can consist of these probes.
     fn fits(&self, name: &Name<'_>) -> bool {
-        // Packets that are not recognised are numbered by the reader and have no ids; one may take
-        // these numbers for ids only where something else tells that these are the probes.
+        // The reader numbers unrecognised packets. These numbers count as ids only if the port
+        // shows that the packets are the probes.
         let is_recognised = name.scheme() != "udp";
         match self.scheme.as_deref() {
             Some(scheme @ ("stamp" | "roundtrip" | "iperf2")) => name.scheme() == scheme,
@@ -231,7 +231,7 @@ impl Look {
 }
 
 impl<'a> Name<'a> {
-    /// `SOURCE > DESTINATION PROTOCOL`, and ` replies` at the end of a flow of replies.
+    /// Parses `SOURCE > DESTINATION PROTOCOL`, followed by ` replies` for a reply flow.
     fn of(name: &'a str) -> Option<Self> {
         let (source, rest) = name.split_once(" > ")?;
         let (destination, protocol) = rest.split_once(' ')?;
@@ -248,7 +248,7 @@ impl<'a> Name<'a> {
         self.destination.rsplit_once(':')?.1.parse().ok()
     }
 
-    /// The flow that answers this one.
+    /// Returns the flow of replies to this one.
     fn replies(&self) -> Self {
         let Self { source, destination, protocol, .. } = *self;
         Self { source: destination, destination: source, protocol, is_reply: true }
@@ -287,7 +287,8 @@ mod tests {
     const THERE: &str = "198.19.0.1:46475 > 198.19.0.2:862 stamp ssid 7";
     const BACK: &str = "198.19.0.2:862 > 198.19.0.1:46475 stamp ssid 7 replies";
 
-    /// Probes 1 ms apart; the witness sees each 700 ns after it left, and its reply 40 us later.
+    /// Returns probes 1 ms apart. The witness sees each 700 ns after it was sent, and its reply 40
+    /// us later.
     fn probes(count: u64) -> Vec<Own> {
         (0..count)
             .map(|id| Own { id, left: 10_000 * MS + id as i64 * MS, rtt: Some(42_000) })
@@ -298,7 +299,7 @@ mod tests {
         let mut witness = Witness::default();
         let mut requests = Batch::default();
         let mut replies = Batch::default();
-        // Another run's probes, with the same ids at other times.
+        // Another run's probes with the same ids at other times.
         let mut strangers = Batch::default();
         for own in own.iter().filter(|own| own.id != 3) {
             requests.push(own.id, State::Received);
@@ -334,7 +335,7 @@ mod tests {
         Look::of_target("stamp://n2:862")
     }
 
-    /// A flow that has the ids of the probes this long after each left.
+    /// Adds a flow with the ids of the probes, each captured `after` nanoseconds after it was sent.
     fn add(witness: &mut Witness, name: &str, own: &[Own], after: i64) {
         let mut batch = Batch::default();
         for own in own {
@@ -351,11 +352,12 @@ mod tests {
     fn another_flow_that_has_all_ids_at_about_the_same_time_is_not_taken_for_the_probes() {
         let own = probes(10);
         for (name, after) in [
-            // A load, whose packets are numbered: seen before the probes left, and just after.
+            // Numbered load packets: captured before the probes were sent, and just after.
             ("198.19.0.1:45821 > 198.19.0.2:5009 udp", -360 * MS),
             ("198.19.0.1:45822 > 198.19.0.2:862 udp", 100),
             ("198.19.0.1:45823 > 198.19.0.2:862 iperf2", 100),
-            // Other sessions of the same kind: another port, another time, before they left.
+            // Other sessions of the same kind: another port, another time, captured before the
+            // probes were sent.
             ("198.19.0.1:45824 > 198.19.0.2:20864 stamp ssid 1", 500),
             ("198.19.0.1:99 > 198.19.0.2:862 stamp ssid 2", 300 * MS),
             ("198.19.0.1:98 > 198.19.0.2:862 stamp ssid 3", -MS),
@@ -369,7 +371,7 @@ mod tests {
         }
         let mut load = Witness::default();
         add(&mut load, "198.19.0.1:45821 > 198.19.0.2:5009 udp", &own, 100);
-        assert_eq!(load.join(&own, &look()), None, "its numbers are no ids");
+        assert_eq!(load.join(&own, &look()), None, "packet numbers are not ids");
     }
 
     #[test]
@@ -378,7 +380,7 @@ mod tests {
         let joined = witness(&own, 0).join(&own, &Look::of_target("stamp://[fe80::1]:20862"));
         assert_eq!(joined.unwrap().flow, THERE);
         let joined = witness(&own, 0).join(&own, &Look::of_target(""));
-        assert_eq!(joined.unwrap().flow, THERE, "of an import nobody knows where it went");
+        assert_eq!(joined.unwrap().flow, THERE, "the target of an import is unknown");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The fuzz target over its committed seeds and 5,000 mutations of them, on a stable toolchain.
+//! Runs the fuzz target on its committed seeds and 5,000 mutations of them, on a stable toolchain.
 
 #[path = "../../../fuzz/src/import.rs"]
 mod import;

@@ -1,4 +1,4 @@
-//! Segments on their way from nodes: files that are there as long as somebody wants them.
+//! Segments being received from nodes, as files that are deleted when dropped.
 
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Write};
@@ -6,18 +6,18 @@ use std::path::PathBuf;
 
 use crate::runner::RunnerError;
 
-/// The segment of a job, on its way.
+/// The segment of a job while it is received.
 pub(crate) struct Incoming {
     segment: Segment,
     file: BufWriter<File>,
     hasher: crc32fast::Hasher,
     bytes: u64,
-    /// What was sent is what came.
+    /// Whether length and checksum match those sent.
     whole: bool,
     failure: Option<std::io::Error>,
 }
 
-/// The file of a segment, there as long as somebody wants it.
+/// The file of a segment; deleted when dropped.
 pub(crate) struct Segment(PathBuf);
 
 impl Drop for Segment {
@@ -48,7 +48,7 @@ impl Incoming {
         }
     }
 
-    /// How many came so far.
+    /// Returns the number of bytes received so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -57,7 +57,7 @@ impl Incoming {
         self.whole = bytes == self.bytes && crc32 == self.hasher.clone().finalize();
     }
 
-    /// `None` when it did not come whole.
+    /// Returns the segment, or `None` if it is incomplete or damaged.
     pub(crate) fn finish(mut self) -> Result<Option<Segment>, RunnerError> {
         let flushed = self.file.flush();
         match self.failure.take().or(flushed.err()) {
@@ -68,7 +68,7 @@ impl Incoming {
 }
 
 impl Segment {
-    /// What is in it.
+    /// Opens the segment.
     pub(crate) fn open(&self) -> Result<BufReader<File>, RunnerError> {
         let file = File::open(&self.0)
             .map_err(|source| RunnerError::Incoming { path: self.0.clone(), source })?;

@@ -1,4 +1,4 @@
-//! Which jobs a trial needs, on which nodes.
+//! Derives the jobs of a trial and their nodes from the plan.
 
 mod flow;
 mod pace;
@@ -14,51 +14,51 @@ use dwell_units::{Nanos, Rate};
 
 pub use peer::Peer;
 
-/// Where reflectors listen whose protocol has no port of its own.
+/// Default port of reflectors whose protocol has no registered port.
 const PORT: u16 = 7_100;
 
-/// Where sinks of loads listen: not where the receiver of a flow does.
+/// Port of load sinks; differs from the receiver's port of a flow.
 const SINK_PORT: u16 = 5_009;
 
-/// A job of a node.
+/// A job for a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
     /// The node.
     pub node: String,
-    /// What it does.
+    /// The job.
     pub job: Job,
-    /// Whose summary it leaves.
+    /// Role of the summary it reports.
     pub role: Role,
     /// Whether its samples are kept and pulled.
     pub samples: bool,
-    /// What is not known without it, if the trial goes on where the node cannot do it.
+    /// What is unknown without this job, if the trial can continue when the node cannot do it.
     pub without: Option<&'static str>,
-    /// Where it sends to, if it sends.
+    /// The node it sends to, if it sends.
     pub peer: Option<Peer>,
 }
 
-/// The jobs of a trial, in the order in which they begin.
+/// The jobs of a trial, in starting order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Servers {
-    /// Reflectors, which may go on from trial to trial.
+    /// Reflectors, which may continue from trial to trial.
     pub standing: Vec<Planned>,
-    /// Sinks, relays and traces, which count for this trial only.
+    /// Sinks, relays and traces, which run for this trial only.
     pub sinks: Vec<Planned>,
     /// Loads.
     pub loads: Vec<Planned>,
     /// The measurement.
     pub measurement: Planned,
-    /// After the measurement, how long to wait for packets that are under way.
+    /// Time to wait after the measurement for packets in flight.
     pub settle: Nanos,
 }
 
-/// The jobs that a trial of this plan needs, on nodes with these addresses.
+/// Returns the jobs of a trial of this plan, on nodes with these addresses.
 pub fn jobs(plan: &Plan, hosts: &Hosts) -> Servers {
     match (&plan.ping, &plan.flow, &plan.pace) {
         (Some(ping), ..) => ping_jobs(plan, ping, hosts),
         (None, Some(flow), _) => flow::jobs(plan, flow, hosts),
         (None, None, Some(pace)) => pace::jobs(plan, pace, hosts),
-        (None, None, None) => unreachable!("a plan that was read has one of them"),
+        (None, None, None) => unreachable!("a valid plan has one of them"),
     }
 }
 
@@ -106,7 +106,7 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, hosts: &Hosts) -> Servers {
         ..PingJob::to(url(&peer.url_host()))
     };
     Servers {
-        // The kernel answers ICMP by itself.
+        // The kernel answers ICMP.
         standing: if name == "icmp" { Vec::new() } else { vec![reflector] },
         sinks,
         loads,
@@ -118,12 +118,12 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, hosts: &Hosts) -> Servers {
             without: None,
             peer: Some(peer),
         },
-        // A ping waits for its replies itself.
+        // A ping job waits for its replies.
         settle: Nanos::ZERO,
     }
 }
 
-/// What runs beside the measurement.
+/// Jobs that run beside the measurement.
 struct Loads {
     sinks: Vec<Planned>,
     loads: Vec<Planned>,
@@ -185,11 +185,11 @@ const fn scheme(protocol: Transport) -> &'static str {
     }
 }
 
-/// What sends this traffic.
+/// Returns the job that sends this traffic.
 fn source(plan: &Plan, traffic: &TrafficLoad, peer: &Peer, ipv6: bool) -> Job {
     let TrafficLoad { flows, rate, seed, .. } = *traffic;
     let (size, place) = (traffic.payload(), place(plan, &traffic.from, false));
-    // A plan whose traffic over UDP has no rate is not read.
+    // Plans with UDP traffic without a rate are rejected when they are read.
     let (Transport::Udp, Some(rate)) = (traffic.protocol, rate) else {
         return Job::Bulk(BulkJob {
             url: format!("tcp://{}:{SINK_PORT}", peer.url_host()),
@@ -246,13 +246,13 @@ fn port(ping: &PingPlan) -> Option<u16> {
     }
 }
 
-/// How long a trial may take before it has failed.
+/// Returns the maximum duration of a trial.
 pub(crate) fn time_limit(plan: &Plan) -> Nanos {
     const SPARE: Nanos = Nanos::from_secs(30);
     let estimate = dwell_plan::Estimate::of(plan);
     let (count, timeout) = plan.ping.as_ref().map_or((None, Nanos::ZERO), |p| (p.count, p.timeout));
     plan.trials.time_limit.unwrap_or_else(|| {
-        // A closed loop without an end in time is bound by its time-outs at worst.
+        // A closed loop without a duration ends at the latest after all its time-outs.
         let count = i64::try_from(count.unwrap_or(0)).unwrap_or(i64::MAX);
         let longest = if estimate.at_least {
             Nanos(timeout.0.saturating_mul(count))
@@ -285,7 +285,7 @@ mod tests {
             })
             .collect();
         assert_eq!(urls, ["tcp://0.0.0.0:5009", "udp://0.0.0.0:5009"]);
-        let Job::Bulk(bulk) = &needed.loads[0].job else { panic!("bulk") };
+        let Job::Bulk(bulk) = &needed.loads[0].job else { panic!("expected a bulk load") };
         assert_eq!((bulk.url.as_str(), bulk.flows, bulk.rate), ("tcp://n2:5009", 4, None));
     }
 
@@ -299,12 +299,12 @@ mod tests {
                     { from = \"n2\", to = \"n1\", rate = \"1Mbit/s\" }]\n";
         let plan = Plan::read(&Source::parse(text).unwrap()).unwrap();
         let needed = jobs(&plan, &Hosts::default());
-        let Job::Reflect(reflect) = &needed.standing[0].job else { panic!("a reflector") };
+        let Job::Reflect(reflect) = &needed.standing[0].job else { panic!("expected a reflector") };
         assert_eq!(reflect.urls, ["roundtrip://0.0.0.0:7100"]);
         assert_eq!(reflect.place.cpu, Some(1));
         assert_eq!(needed.sinks.len(), 2);
         assert_eq!(needed.loads.len(), 3);
-        let Job::Ping(ping) = &needed.measurement.job else { panic!("a ping") };
+        let Job::Ping(ping) = &needed.measurement.job else { panic!("expected a ping") };
         assert_eq!((ping.target.as_str(), ping.ipv4), ("roundtrip://n2:7100", true));
         let icmp = Plan::read(&Source::parse(&text.replace("roundtrip", "icmp")).unwrap()).unwrap();
         assert!(jobs(&icmp, &Hosts::default()).standing.is_empty());
@@ -319,7 +319,7 @@ mod tests {
         Hosts::read(lab.to_string().as_bytes())
     }
 
-    /// Every text of the jobs that names a place to send to or to listen at.
+    /// Returns all addresses in the jobs that are sent to or listened on.
     fn places(servers: &Servers) -> Vec<String> {
         let all = servers.standing.iter().chain(&servers.sinks).chain(&servers.loads);
         let mut places = Vec::new();

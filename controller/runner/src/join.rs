@@ -1,9 +1,9 @@
-//! What the machines of a way told of the same packets, joined into one row per packet sent.
+//! Joins what the machines along a flow recorded into one row per packet sent.
 //!
-//! A packet is known by its flow and its id in it; every flow counts from the same number, so the id
-//! alone says nothing. The sender's flow is found at the other machines by its addresses, behind a
-//! relay by those that the relay's table says it left with. Segments are read in the order in which
-//! packets pass, for the same reason.
+//! A packet is identified by its flow and its id within the flow, because all flows count from the
+//! same number. The sender's flow is matched at other machines by its addresses, and after a relay
+//! by the outgoing addresses in the relay's table. Segments must therefore be read in the order in
+//! which packets pass the machines.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,13 +17,13 @@ use dwell_record::{Batch, Column};
 use dwell_stats::{Leg, Part, Rungs, Way};
 use dwell_units::Instant;
 
-/// The most packets that are joined: what bounds the memory.
+/// Maximum number of packets joined; bounds the memory.
 const MOST: usize = 1 << 20;
 
 /// Rows of a batch.
 const BATCH: usize = 1 << 14;
 
-/// A machine of the way.
+/// A machine along the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Machine {
     Sender,
@@ -37,25 +37,25 @@ pub(crate) struct Join {
     packets: Vec<Packet>,
     index: HashMap<(usize, u64), usize>,
     routes: Vec<Route>,
-    /// Whether a node is between the ends, stamped or not.
+    /// Whether a node is between the ends, with or without timestamps.
     relayed: bool,
-    /// Whether a clock was stepped meanwhile: stamps of before and after have no distance.
+    /// Whether a clock was stepped during the trial, which invalidates all delays.
     void: bool,
-    /// Whether links are emulated by queueing disciplines of whoever sends.
+    /// Whether links are emulated by queueing disciplines of the senders.
     queue_is_link: bool,
     pub(crate) told: Told,
 }
 
-/// What does not show in rows.
+/// Counts that the rows do not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
-    /// Packets that arrived again.
+    /// Duplicate packets.
     pub(crate) duplicate: u64,
-    /// Passages at the relay, in traces and at the receiver that belong to no packet sent.
+    /// Passages at the relay, in traces and at the receiver that match no sent packet.
     pub(crate) strange: [u64; 3],
-    /// Packets sent beyond those that are joined.
+    /// Packets sent beyond [`MOST`].
     pub(crate) left_out: u64,
-    /// Packets that the sender told of under an id that it had told of before.
+    /// Packets whose id the sender had already used.
     pub(crate) repeated: u64,
 }
 
@@ -72,46 +72,46 @@ struct Packet {
 /// Source and destination.
 type Addresses = (SocketAddr, SocketAddr);
 
-/// The addresses of a flow on its way.
+/// The addresses of a flow along its route.
 #[derive(Clone, Copy, Debug)]
 struct Route {
     sent: Addresses,
-    /// As a relay sent it on; as it was sent, where there is none.
+    /// Addresses after the relay; equal to `sent` without a relay.
     behind: Addresses,
 }
 
-/// Which side of the node a flow was seen on.
+/// The side of the node on which a flow was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Before,
     Behind,
-    /// Its addresses are the same before and behind.
+    /// The addresses are the same on both sides.
     Both,
 }
 
 impl Join {
-    /// Of packets that pass a node on their way, or none.
+    /// `relayed` states whether packets pass a node.
     pub(crate) fn new(relayed: bool) -> Self {
         Self { relayed, ..Self::default() }
     }
 
-    /// Notes that what packets wait in queueing disciplines is the links' and not the machines'.
+    /// Attributes the waiting time in queueing disciplines to the links instead of the machines.
     pub(crate) fn count_queues_as_links(&mut self) {
         self.queue_is_link = true;
     }
 
-    /// Notes that a clock was stepped. Where in the trial cannot be told from pairings at its ends,
-    /// so that no delay of it holds.
+    /// Records that a clock was stepped. The clock pairings at the ends of the trial do not show
+    /// when, so all its delays are invalid.
     pub(crate) fn make_void(&mut self) {
         self.void = true;
     }
 
-    /// Packets whose delays do not hold.
+    /// Returns the number of packets with invalid delays.
     pub(crate) fn void(&self) -> u64 {
         if self.void { self.packets.len() as u64 } else { 0 }
     }
 
-    /// Takes the sender's segment; comes first.
+    /// Adds the sender's segment. Must be called first.
     pub(crate) fn sender(&mut self, from: &mut dyn Read) -> Result<SegmentEnd, SegmentError> {
         let mut flows = HashMap::new();
         segment::read(from, &mut |record| match record {
@@ -139,8 +139,8 @@ impl Join {
         })
     }
 
-    /// Takes a relay's segment: comes before those of traces and of the receiver, which need to know
-    /// how flows left it.
+    /// Adds a relay's segment. Must be called before traces and the receiver, which need the
+    /// outgoing addresses of flows.
     pub(crate) fn relay(&mut self, from: &mut dyn Read) -> Result<SegmentEnd, SegmentError> {
         let mut flows = HashMap::new();
         segment::read(from, &mut |record| match record {
@@ -159,7 +159,7 @@ impl Join {
         })
     }
 
-    /// Takes the segment of a trace at this machine.
+    /// Adds the segment of a trace at this machine.
     pub(crate) fn trace(
         &mut self,
         at: Machine,
@@ -181,7 +181,7 @@ impl Join {
                     return;
                 };
                 let stamps = passage.stamps.iter().filter(|(point, _)| match (at, side) {
-                    // What comes to a node has not left it, and the other way round.
+                    // Stamps that do not belong to this side of the node are dropped.
                     (Machine::Node, Side::Before) => *point <= Point::PreRouting,
                     (Machine::Node, Side::Behind) => *point >= Point::PostRouting,
                     (Machine::Node, Side::Both) => true,
@@ -201,10 +201,10 @@ impl Join {
         })
     }
 
-    /// Takes the receiver's segment, whose passages are in the order of arrival.
+    /// Adds the receiver's segment, whose passages are in arrival order.
     pub(crate) fn receiver(&mut self, from: &mut dyn Read) -> Result<SegmentEnd, SegmentError> {
         let mut flows = HashMap::new();
-        // The latest packet of each flow that has arrived, by its place in the order of sending.
+        // The last sent packet of each flow that has arrived, by index.
         let mut latest: HashMap<usize, usize> = HashMap::new();
         segment::read(from, &mut |record| match record {
             Record::Flow(entry) => {
@@ -233,21 +233,21 @@ impl Join {
         })
     }
 
-    /// Takes the first packets out: those of the warm-up.
+    /// Removes the warm-up packets.
     pub(crate) fn without_first(mut self, warm_up: usize) -> Self {
         self.packets.drain(..warm_up.min(self.packets.len()));
         self.index.clear();
         self
     }
 
-    /// Packets sent, and how many of them arrived.
+    /// Returns the numbers of packets sent and received.
     #[cfg(test)]
     fn counts(&self) -> (u64, u64) {
         let received = self.packets.iter().filter(|packet| packet.received).count();
         (self.packets.len() as u64, received as u64)
     }
 
-    /// At which stamps links begin and end.
+    /// Returns the stamps at which links begin and end.
     pub(crate) fn rungs(&self) -> Rungs {
         let ways = self.packets.iter().map(|packet| &packet.way);
         let queue_is_link = self.queue_is_link;
@@ -255,7 +255,8 @@ impl Join {
         if self.relayed { rungs.through_a_node() } else { rungs }
     }
 
-    /// How many packets that arrived lack a stamp that others of them have, by machine and point.
+    /// Returns the number of received packets that lack a stamp which others have, by machine and
+    /// point.
     pub(crate) fn missing(&self) -> Vec<(Machine, Point, u64)> {
         let received = || self.packets.iter().filter(|packet| packet.received);
         let all = received().count() as u64;
@@ -272,8 +273,8 @@ impl Join {
         missing
     }
 
-    /// Bits of payload that arrived per second; `None` of fewer than two packets, and where the
-    /// clock that says when was stepped.
+    /// Returns the received payload rate in bits per second; `None` with fewer than two packets or
+    /// after a clock step.
     pub(crate) fn throughput(&self) -> Option<f64> {
         if self.void {
             return None;
@@ -281,7 +282,7 @@ impl Join {
         let arrived = |packet: &Packet| packet.way.receiver.get(Point::RxApp);
         let times = || self.packets.iter().filter_map(arrived).map(Instant::as_nanos);
         let (first, last) = (times().min()?, times().max()?);
-        // The first one came before the time that is measured began.
+        // The first packet arrived before the measured time began.
         let bytes: u64 = self
             .packets
             .iter()
@@ -291,7 +292,7 @@ impl Join {
         (last > first).then(|| bytes as f64 * 8e9 / (last - first) as f64)
     }
 
-    /// The rows, in the order of sending.
+    /// Returns the rows, in sending order.
     pub(crate) fn batches(&self) -> impl Iterator<Item = Batch> + '_ {
         let rungs = self.rungs();
         self.packets.chunks(BATCH).map(move |packets| {
@@ -342,7 +343,7 @@ impl Packet {
 }
 
 impl Route {
-    /// On which side of the node these addresses are this flow's.
+    /// Returns the side of the node on which these are this flow's addresses.
     fn side(&self, seen: Addresses) -> Option<Side> {
         match (are_same(self.sent, seen), are_same(self.behind, seen)) {
             (true, true) => Some(Side::Both),
@@ -354,7 +355,7 @@ impl Route {
 }
 
 impl Machine {
-    /// The name in results.
+    /// Returns the name used in results.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Sender => "sender",
@@ -384,8 +385,8 @@ fn came(entry: &FlowEntry) -> Addresses {
     (entry.from, entry.to)
 }
 
-/// Whether two machines mean the same flow. A socket that listens everywhere does not tell at which
-/// of its addresses a packet came in.
+/// Whether two machines mean the same flow. An unspecified address matches any: a socket bound to
+/// it does not record the address at which a packet arrived.
 fn are_same(a: Addresses, b: Addresses) -> bool {
     let same = |a: SocketAddr, b: SocketAddr| {
         let (ip, other) = (a.ip().to_canonical(), b.ip().to_canonical());

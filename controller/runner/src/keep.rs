@@ -1,4 +1,4 @@
-//! Puts a trial on disk: the samples of a ping as they came, those of packets that go one way joined
+//! Stores a trial: samples of pings and paced packets as received, samples of one-way flows joined
 //! over the machines that they passed.
 
 use std::borrow::Cow;
@@ -20,10 +20,10 @@ use crate::way::{self, Around};
 
 const NOTHING_ARRIVED: &str = "no packet arrived at the sink";
 
-const DAMAGED: &str = "its samples were damaged on their way";
+const DAMAGED: &str = "its samples were damaged in transfer";
 
 impl Runner<'_> {
-    /// Puts a trial on disk.
+    /// Stores a trial.
     pub(crate) fn keep(
         &mut self,
         trial: &TrialRow,
@@ -103,8 +103,8 @@ impl Runner<'_> {
         Ok(Some(TrialEnd::Failed(reason)))
     }
 
-    /// Takes the samples of a ping in, and what its node did meanwhile; also says what is wrong with
-    /// them, if anything is.
+    /// Stores the samples of a ping and the host activity of its node. Also returns what is wrong
+    /// with the segment, if anything.
     fn ingest(
         &mut self,
         trial: &TrialRow,
@@ -118,11 +118,11 @@ impl Runner<'_> {
                 host.push(node, sample);
             }
         })?;
-        Ok((ingest.finish()?, damage(end).map(|what| format!("its segment of samples {what}"))))
+        Ok((ingest.finish()?, damage(end).map(|what| format!("its sample segment {what}"))))
     }
 
-    /// Takes the departures of paced packets in: the gap before each, and how far it is from what the
-    /// schedule wanted.
+    /// Stores the departures of paced packets: the gap before each, and its deviation from the
+    /// schedule.
     fn ingest_departures(
         &mut self,
         trial: &TrialRow,
@@ -142,11 +142,11 @@ impl Runner<'_> {
             },
             || Cow::Borrowed(sender),
         )?;
-        Ok((ingest.finish()?, damage(end).map(|what| format!("its segment of samples {what}"))))
+        Ok((ingest.finish()?, damage(end).map(|what| format!("its sample segment {what}"))))
     }
 
-    /// Joins what the machines told of the same packets; also says what is wrong, if anything is.
-    #[expect(clippy::type_complexity, reason = "both are wanted by one caller only")]
+    /// Joins the samples of all machines and stores them. Also returns what is wrong, if anything.
+    #[expect(clippy::type_complexity, reason = "only one caller uses the result")]
     fn join(
         &mut self,
         trial: &TrialRow,
@@ -157,7 +157,8 @@ impl Runner<'_> {
     ) -> Result<(Option<(Ingested, Summary)>, Option<String>), RunnerError> {
         let mut join = Join::new(plan.relay.is_some());
         let mut refused = outcome.refused.clone();
-        // In the order in which packets pass, for each machine's flows are known by those before.
+        // In the order in which packets pass: the flows of a machine are identified by those
+        // before.
         let mut segments: Vec<_> = segments.iter().collect();
         segments.sort_by_key(|(planned, _)| place(&planned.job));
         for (planned, segment) in segments {
@@ -172,11 +173,8 @@ impl Runner<'_> {
                 _ => join.receiver(from),
             };
             let Some(what) = damage(end) else { continue };
-            let why = format!(
-                "{} on {}: its segment of samples {what}",
-                planned.job.name(),
-                planned.node
-            );
+            let why =
+                format!("{} on {}: its sample segment {what}", planned.job.name(), planned.node);
             if planned.without.is_none() {
                 return Ok((None, Some(why)));
             }
@@ -184,8 +182,8 @@ impl Runner<'_> {
         }
         let told = || outcome.told.iter().filter(|(role, ..)| *role != Role::Load);
         let mut join = join.without_first(flow.warm_up as usize);
-        // The clock of packet stamps is one for all machines of a host: whoever saw its step saw it
-        // for all.
+        // All machines of a host share the clock of packet stamps, so a step seen by one applies to
+        // all.
         let step = way::clock_step(told().map(|(_, _, summary)| &summary.trust));
         if step.is_some() {
             join.make_void();
@@ -202,7 +200,7 @@ impl Runner<'_> {
         let ingested = ingest.finish()?;
         let sender = told().find(|(role, ..)| *role == Role::Measurement);
         let Some((_, _, sender)) = sender else {
-            return Ok((None, Some("the sender told nothing".into())));
+            return Ok((None, Some("the sender reported no summary".into())));
         };
         let around = Around {
             plan,
@@ -218,7 +216,7 @@ impl Runner<'_> {
     }
 }
 
-/// Why a trial without any packet that counts has failed; `None` where there is one.
+/// Returns why a trial without any received packet failed; `None` if there is one.
 fn nothing_came(
     plan: &Plan,
     measured: Option<&Summary>,
@@ -226,7 +224,7 @@ fn nothing_came(
 ) -> Option<&'static str> {
     let packets = measured.and_then(|summary| summary.packets);
     let came = packets.map_or(0, |packets| packets.received + packets.late);
-    // Without a sink nobody knows what became of packets, only that they left.
+    // Without a sink only the number of sent packets is known.
     let left = measured.and_then(|summary| summary.values.get("packets").copied().flatten());
     let sent = packets.map_or(left.map_or(0.0, Scalar::as_f64), |packets| packets.sent as f64);
     match (&plan.flow, &plan.pace) {
@@ -234,22 +232,23 @@ fn nothing_came(
         (None, Some(_)) if sent == 0.0 => Some("no packet left"),
         (None, Some(_)) if packets.is_some() => (came == 0).then_some(NOTHING_ARRIVED),
         (None, Some(_)) if measured.is_some_and(asked_a_sink) => {
-            Some("the far end did not tell what had come")
+            Some("the sink did not report what arrived")
         }
-        // Nobody asked it, and it counts what comes all the same.
+        // The sink counts packets even if the sender did not query it.
         (None, Some(_)) => {
             told.iter().any(|(.., summary)| saw_nothing(summary)).then_some(NOTHING_ARRIVED)
         }
-        (None, None) => (came == 0).then_some("no reply came"),
+        (None, None) => (came == 0).then_some("no reply arrived"),
     }
 }
 
-/// Whether a sender's departures were to be stamped by its sink.
+/// Whether the sender requested timestamps from its sink.
 fn asked_a_sink(sender: &Summary) -> bool {
     sender.parameters.get("sink").is_some_and(|sink| sink == true)
 }
 
-/// Whether this is a sink of paced packets to which nothing came, as far as its kernel counts what it drops.
+/// Whether this is a sink of paced packets that received none, including packets dropped by its
+/// kernel.
 fn saw_nothing(summary: &Summary) -> bool {
     let count = |name: &str| summary.values.get(name).copied().flatten().map(Scalar::as_f64);
     let is_sink = summary.parameters.get("role").is_some_and(|role| role == "sink");
@@ -257,7 +256,8 @@ fn saw_nothing(summary: &Summary) -> bool {
     summary.kind == Kind::Pace && is_sink && all.iter().all(|count| *count == Some(0.0))
 }
 
-/// Takes what machines did out of segments. Several jobs of one node tell the same; the first counts.
+/// Stores the host activity in the segments. Jobs of one node record the same; only the first
+/// counts.
 fn hosts(segments: &[(&Planned, Segment)], host: &mut HostWriter) -> Result<(), RunnerError> {
     let mut told: Vec<&str> = Vec::new();
     for (planned, segment) in segments {
@@ -265,7 +265,7 @@ fn hosts(segments: &[(&Planned, Segment)], host: &mut HostWriter) -> Result<(), 
             continue;
         }
         let mut any = false;
-        // What is wrong with a segment is said where its passages are joined.
+        // Damage is reported when the passages are joined.
         let _ = segment::read(&mut segment.open()?, &mut |record| {
             if let Record::Host(sample) = record {
                 any = true;
@@ -279,7 +279,7 @@ fn hosts(segments: &[(&Planned, Segment)], host: &mut HostWriter) -> Result<(), 
     Ok(())
 }
 
-/// Puts what the trial measured before what its machines told, of which the sender is one then.
+/// Puts the joined summary before those of the machines, and makes the sender one of these.
 fn tell_first(outcome: &mut Outcome, flow: &FlowPlan, summary: Summary) {
     let senders = outcome.told.iter_mut().filter(|(role, ..)| *role == Role::Measurement);
     senders.for_each(|(role, ..)| *role = Role::Server);
@@ -287,7 +287,7 @@ fn tell_first(outcome: &mut Outcome, flow: &FlowPlan, summary: Summary) {
     outcome.told.insert(0, (Role::Measurement, who, summary));
 }
 
-/// Where the receiver of a flow ran, as it told.
+/// Returns the placement that the flow's receiver reported.
 fn receiver(outcome: &Outcome, flow: &FlowPlan) -> Option<Placement> {
     let port = format!(":{}", flow.port);
     let is_it = |node: &str, told: &Summary| {
@@ -298,8 +298,8 @@ fn receiver(outcome: &Outcome, flow: &FlowPlan) -> Option<Placement> {
     Some(told.environment.placement.near.clone())
 }
 
-/// Where the reflector of a ping runs. It goes on from trial to trial and tells at its end, but where
-/// it was put is known: it would not have begun elsewhere.
+/// Returns the placement of the ping's reflector as requested. The reflector continues from trial
+/// to trial and reports only at its end, but it would not have started with another placement.
 fn reflector(outcome: &Outcome) -> Option<Placement> {
     let place = outcome.standing.iter().find_map(|(_, planned)| match &planned.job {
         Job::Reflect(job) => Some(job.place),
@@ -316,7 +316,7 @@ fn reflector(outcome: &Outcome) -> Option<Placement> {
     })
 }
 
-/// Where on the way of packets a job is.
+/// Returns the position of a job along the flow.
 fn place(job: &Job) -> u8 {
     match job {
         Job::Traffic(_) => 0,
@@ -326,7 +326,7 @@ fn place(job: &Job) -> u8 {
     }
 }
 
-/// Which machine of the way this node is; `None` for one that no part of it is told of.
+/// Returns the machine that this node is; `None` if the node is not part of the flow.
 fn machine(plan: &Plan, flow: &FlowPlan, node: &str) -> Option<Machine> {
     let relay = plan.relay.as_ref().map(|relay| relay.on.as_str());
     match node {
@@ -337,12 +337,12 @@ fn machine(plan: &Plan, flow: &FlowPlan, node: &str) -> Option<Machine> {
     }
 }
 
-/// What is wrong with a segment, if anything is.
+/// Describes what is wrong with a segment, if anything.
 fn damage(end: Result<SegmentEnd, SegmentError>) -> Option<String> {
     match end {
-        Ok(end) if end.totals.is_none() => Some("was cut short".into()),
+        Ok(end) if end.totals.is_none() => Some("is truncated".into()),
         Ok(end) if end.damaged > 0 => Some(format!("has {} damaged frames", end.damaged)),
         Ok(_) => None,
-        Err(error) => Some(format!("is none: {error}")),
+        Err(error) => Some(format!("is unreadable: {error}")),
     }
 }

@@ -1,9 +1,9 @@
-//! Turns a plan into trials: which jobs a trial needs, in which order they begin and end, and how a
-//! run goes on after anything fails.
+//! Runs plans: derives the jobs of each trial, starts and stops them in order, and continues the
+//! run after failures.
 //!
-//! [`Machine`] decides, as a state machine that takes events and the time; [`Runner`] carries out
-//! what it decides, with a fleet, a store and a clock that are handed in. What the machines of a way
-//! told of the same packets is joined before it is kept.
+//! [`Machine`] decides, as a state machine driven by events and time. [`Runner`] executes its
+//! decisions, with a fleet, a store and a clock that the caller provides. What the machines along a
+//! flow recorded of the same packets is joined before it is stored.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]

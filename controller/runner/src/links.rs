@@ -1,23 +1,23 @@
-//! What the links that a flow passes do to packets.
+//! Properties of the links that a flow passes.
 
 use dwell_fleet::LinkMade;
 use dwell_plan::{FlowPlan, Plan};
 
-/// The links of a flow, taken together.
+/// The links of a flow, combined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Passed {
-    /// That of the slowest which has one; `None` where all are as fast as the machine.
+    /// Rate of the slowest limited link; `None` if no link is limited.
     pub(crate) rate_bps: Option<u64>,
-    /// How they hold packets; `None` where nothing does, or nobody told.
+    /// How the links delay packets; `None` if they do not or it is unknown.
     pub(crate) mechanism: Option<String>,
-    /// Whether that is a queueing discipline of whoever sends. A TAP link needs no exception: its
-    /// driver stamps a frame and then queues it, never stops the discipline before it (it drops what
-    /// does not fit), and the link's program takes every frame at once to hold it itself.
+    /// Whether that is a queueing discipline of the senders. It is not for TAP links: their driver
+    /// timestamps a frame before it queues it and never stops the queueing discipline (it drops
+    /// excess frames), and the link's program reads all frames at once.
     pub(crate) queue_is_link: bool,
 }
 
 impl Passed {
-    /// As they were made; as the plan wants them where nobody tells how they were made.
+    /// Returns the links as they were created, or as the plan requests them if that is unknown.
     pub(crate) fn of(plan: &Plan, flow: &FlowPlan, made: &[LinkMade]) -> Self {
         let relay = plan.relay.as_ref().map(|relay| &relay.on);
         let way: Vec<&String> =
@@ -27,14 +27,14 @@ impl Passed {
         };
         let mut passed: Vec<&LinkMade> = made.iter().filter(passes).collect();
         if passed.is_empty() {
-            // Nodes that the plan does not name are between.
+            // The flow passes nodes that the plan does not name.
             passed = made.iter().collect();
         }
         if passed.is_empty() {
             let link = &plan.topology.link;
             let rate_bps = link.rate.map(|rate| rate.0);
             let mechanism = link.rate.and(link.mechanism.clone());
-            // Left open, a bare rate is made by a queueing discipline.
+            // By default, a rate alone is emulated by a queueing discipline.
             let queue_is_link = rate_bps.is_some() && mechanism.as_deref().is_none_or(is_queue);
             return Self { rate_bps, mechanism, queue_is_link };
         }

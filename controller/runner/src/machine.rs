@@ -1,4 +1,4 @@
-//! One trial as a state machine: takes what nodes tell and the time, returns what to ask of them.
+//! One trial as a state machine: takes events and the time, returns requests to nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,85 +9,85 @@ use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::jobs::{Planned, Servers};
 
-/// Nodes begin or end a job within this time, or have failed.
+/// Time for a node to start or stop a job before the trial fails.
 const PATIENCE: Nanos = Nanos::from_secs(10);
 
-/// What to do.
+/// A decision of the state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Ask a node.
+    /// Send a request to a node.
     Ask(String, Request),
-    /// Let go of a node: it does not do what it was asked.
+    /// Disconnect a node that does not respond.
     Release(String),
 }
 
 /// How a trial ended.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Why it failed; `None` when it was measured.
+    /// Why the trial failed; `None` if it was measured.
     pub failure: Option<String>,
-    /// It failed because the node that measures cannot do what it was asked for.
+    /// Whether it failed because the measuring node does not support the requested job.
     pub unsupported: bool,
-    /// What was told: whose, by which node, and the summary.
+    /// Summaries with their role and node.
     pub told: Vec<(Role, String, Summary)>,
-    /// Reflectors that go on, with their jobs.
+    /// Reflectors that continue, with their jobs.
     pub standing: Vec<(JobId, Planned)>,
-    /// Whose samples were pulled.
+    /// Jobs whose samples were pulled.
     pub pulled: Vec<(JobId, Planned)>,
-    /// What the trial went on without, and why.
+    /// Jobs that the trial continued without, and why.
     pub refused: Vec<String>,
-    /// What the runner saw of it besides, by name.
+    /// Values that the runner itself recorded, by name.
     pub seen: BTreeMap<String, Option<Scalar>>,
 }
 
-/// How far the trial is. Each step waits for some jobs, then the next begins.
+/// Progress of a trial. A step ends when all jobs it waits for have responded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Reflectors of other trials end.
+    /// Stopping reflectors of earlier trials.
     Clearing,
-    /// Reflectors, sinks, relays and traces begin.
+    /// Starting reflectors, sinks, relays and traces.
     Serving,
-    /// Loads begin.
+    /// Starting loads.
     Loading,
-    /// The measurement runs.
+    /// Running the measurement.
     Measuring,
-    /// What is under way arrives.
+    /// Waiting for packets in flight.
     Settling,
-    /// The loads end.
+    /// Stopping the loads.
     Unloading,
-    /// The sinks end: what was under way when the loads ended has arrived.
+    /// Stopping the sinks, after the packets of the loads have arrived.
     Ending,
-    /// Samples are pulled.
+    /// Pulling samples.
     Pulling,
-    /// Something failed, and all that was begun ends.
+    /// Stopping all jobs after a failure.
     GivingUp,
-    /// All is over.
+    /// The trial is over.
     Over,
 }
 
-/// See the module's documentation.
+/// State machine of one trial.
 #[derive(Debug)]
 pub struct Machine {
     step: Step,
-    /// The step fails when it is not done by then.
+    /// The step fails if it is not done by this time.
     deadline: Instant<Monotonic>,
-    /// For the measurement itself.
+    /// Maximum duration of the measurement.
     limit: Nanos,
     /// Jobs that the step waits for.
     waiting: BTreeSet<JobId>,
     needed: Servers,
-    /// Jobs that were begun and have not ended, the standing ones among them.
+    /// Jobs that were started and have not ended, including reflectors.
     running: BTreeMap<JobId, Planned>,
     next: u32,
     measurement: Option<JobId>,
-    /// What has ended and has samples.
+    /// Ended jobs with samples.
     kept: Vec<(JobId, Planned)>,
     outcome: Outcome,
 }
 
 impl Machine {
-    /// A trial that needs these jobs. `standing` are the reflectors that go on from trials before;
-    /// `next` is a job number that was not used yet; `limit` is how long the measurement may take.
+    /// Starts a trial with these jobs. `standing` are reflectors that continue from earlier trials,
+    /// `next` is an unused job number, and `limit` is the maximum duration of the measurement.
     pub fn new(
         needed: Servers,
         standing: Vec<(JobId, Planned)>,
@@ -118,17 +118,17 @@ impl Machine {
         (machine, actions)
     }
 
-    /// A job number that was not used yet.
+    /// Returns an unused job number.
     pub fn next_job(&self) -> u32 {
         self.next
     }
 
-    /// Until when [`Self::tick`] need not be called.
+    /// Returns the time at which [`Self::tick`] must be called.
     pub fn deadline(&self) -> Instant<Monotonic> {
         self.deadline
     }
 
-    /// What came of the trial; `None` while it is not over.
+    /// Returns the outcome; `None` while the trial is not over.
     pub fn outcome(self) -> Option<Outcome> {
         let standing = self.running.into_iter().collect();
         (self.step == Step::Over).then_some(Outcome { standing, ..self.outcome })
@@ -139,12 +139,12 @@ impl Machine {
         self.step == Step::Over
     }
 
-    /// A node tells something.
+    /// Handles an event of a node.
     pub fn hear(&mut self, node: &str, event: Event, now: Instant<Monotonic>) -> Vec<Action> {
         match event {
             Event::Hello { .. } | Event::Progress { .. } => return Vec::new(),
             Event::Ready { job } => {
-                // A measurement is waited for to its end.
+                // A measurement is waited for until it finishes.
                 if matches!(self.step, Step::Serving | Step::Loading) {
                     self.waiting.remove(&job);
                 }
@@ -155,7 +155,7 @@ impl Machine {
                 let Some(planned) = self.running.remove(&job) else { return Vec::new() };
                 self.waiting.remove(&job);
                 let clearing = self.step == Step::Clearing;
-                let why = format!("{} on {node} ended by itself", planned.job.name());
+                let why = format!("{} on {node} ended unexpectedly", planned.job.name());
                 let without = planned.without;
                 if let Some(peer) = &planned.peer {
                     peer.name_target(&mut summary);
@@ -166,7 +166,7 @@ impl Machine {
                 }
                 match (ended_early, without) {
                     (true, None) => return self.give_up(why, now),
-                    // What it saw until then is known.
+                    // Its samples up to then are kept.
                     (true, Some(_)) => self.outcome.refused.push(why),
                     (false, _) => {}
                 }
@@ -176,7 +176,7 @@ impl Machine {
                 let kept = self.kept.iter().position(|(kept, _)| *kept == job);
                 let (what, planned) = match (self.running.remove(&job), kept) {
                     (Some(planned), _) => (planned.job.name(), Some(planned)),
-                    (None, Some(at)) => ("handing over samples", Some(self.kept.remove(at).1)),
+                    (None, Some(at)) => ("transferring samples", Some(self.kept.remove(at).1)),
                     (None, None) => ("", None),
                 };
                 if let Some(planned) = planned
@@ -202,7 +202,7 @@ impl Machine {
         self.advance(now)
     }
 
-    /// A node is gone, and all that it did.
+    /// Handles the loss of a node and all its jobs.
     pub fn gone(&mut self, node: &str, why: &str, now: Instant<Monotonic>) -> Vec<Action> {
         let lost: Vec<_> = self
             .running
@@ -214,7 +214,7 @@ impl Machine {
             self.running.remove(job);
             self.waiting.remove(job);
         }
-        // Samples that were not handed over yet are gone with it.
+        // Samples not pulled yet are lost with the node.
         let before = self.kept.len();
         let (gone, kept) = std::mem::take(&mut self.kept)
             .into_iter()
@@ -228,7 +228,7 @@ impl Machine {
         self.give_up(format!("node {node} is gone: {why}"), now)
     }
 
-    /// Ends the trial before its time, because of something outside it.
+    /// Fails the trial early for a reason outside it.
     pub fn give_up(&mut self, why: String, now: Instant<Monotonic>) -> Vec<Action> {
         self.outcome.failure.get_or_insert(why);
         self.step = Step::GivingUp;
@@ -240,7 +240,7 @@ impl Machine {
         actions
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub fn tick(&mut self, now: Instant<Monotonic>) -> Vec<Action> {
         if now < self.deadline || self.step == Step::Over {
             return Vec::new();
@@ -256,21 +256,21 @@ impl Machine {
             .collect();
         let (what, limit) = match self.step {
             Step::Measuring => ("took longer than", self.limit),
-            Step::Serving | Step::Loading => ("did not begin within", PATIENCE),
-            _ => ("did not end within", PATIENCE),
+            Step::Serving | Step::Loading => ("did not start within", PATIENCE),
+            _ => ("did not stop within", PATIENCE),
         };
         let why = match late.first() {
             Some((node, job)) if self.step == Step::Unloading && *job == "reflect" => format!(
-                "{node} did not answer within {limit} after the measurement: what was lost may be \
-                 lost there"
+                "{node} did not answer within {limit} after the measurement: the node itself may have \
+                 lost packets"
             ),
             Some((node, job)) => format!("{job} on {node} {what} {limit}"),
-            None => format!("samples were not handed over within {limit}"),
+            None => format!("samples were not transferred within {limit}"),
         };
         if self.step != Step::GivingUp {
             return self.give_up(why, now);
         }
-        // Who does not end when asked is ended.
+        // Nodes that do not stop their jobs are disconnected.
         let nodes: BTreeSet<String> = late.into_iter().map(|(node, _)| node).collect();
         self.running.retain(|_, planned| !nodes.contains(&planned.node));
         self.waiting.clear();
@@ -279,7 +279,7 @@ impl Machine {
         actions
     }
 
-    /// Goes on as far as nothing has to be waited for.
+    /// Advances through all steps that have nothing to wait for.
     fn advance(&mut self, now: Instant<Monotonic>) -> Vec<Action> {
         let mut actions = Vec::new();
         while self.waiting.is_empty() && self.step != Step::Over {
@@ -343,8 +343,8 @@ impl Machine {
         actions
     }
 
-    /// Asks the nodes of reflectors whether they are there: one that hangs loses probes, which is
-    /// not the network's loss.
+    /// Asks the nodes of reflectors whether they respond: a hanging reflector loses probes, which
+    /// is not packet loss of the network.
     fn hail(&mut self) -> Vec<Action> {
         let standing = &self.needed.standing;
         let standing = self.running.iter().filter(|(_, planned)| standing.contains(planned));
@@ -425,7 +425,7 @@ mod tests {
         Event::Finished { job, summary: summary(), segment_bytes: None }
     }
 
-    /// Nodes that do at once what they are asked, in the order in which they are asked.
+    /// Executes requests at once and in order, like a node without failures.
     fn obey(machine: &mut Machine, actions: Vec<Action>, log: &mut Vec<String>) {
         let mut todo = std::collections::VecDeque::from(actions);
         while let Some(action) = todo.pop_front() {
@@ -474,7 +474,7 @@ mod tests {
         );
         let outcome = machine.outcome().unwrap();
         assert_eq!((outcome.failure, outcome.told.len()), (None, 4));
-        assert_eq!(outcome.standing.len(), 1, "the reflector goes on");
+        assert_eq!(outcome.standing.len(), 1, "the reflector continues");
     }
 
     #[test]
@@ -502,7 +502,7 @@ mod tests {
     fn a_node_that_vanishes_fails_the_trial_with_a_reason_and_the_others_are_cleaned_up() {
         let (mut machine, mut actions) =
             Machine::new(needed(), vec![], 1, Nanos::from_secs(5), at(0));
-        // Everything begins, and the measurement is under way.
+        // Start everything until the measurement runs.
         while machine.step != Step::Measuring {
             let asked = std::mem::take(&mut actions);
             for action in asked {
@@ -548,7 +548,7 @@ mod tests {
     #[test]
     fn a_node_whose_reflector_hangs_fails_the_trial_and_is_let_go_of() {
         let (mut machine, actions) = Machine::new(needed(), vec![], 1, Nanos::from_secs(5), at(0));
-        // n2 begins everything, and does nothing that it is asked later.
+        // n2 starts everything and ignores all later requests.
         let mut todo = std::collections::VecDeque::from(actions);
         while let Some(Action::Ask(node, request)) = todo.pop_front() {
             let events = match request {

@@ -1,4 +1,4 @@
-//! What nodes that are held to a share of a processor used of it during a trial.
+//! CPU time used during a trial by nodes with a CPU quota.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use dwell_units::{Instant, Monotonic};
 
 use crate::runner::Clock;
 
-/// What was used at one time.
+/// CPU use at one time.
 pub(crate) struct Quotas {
     at: Instant<Monotonic>,
     nodes: BTreeMap<String, QuotaUse>,
 }
 
 impl Quotas {
-    /// As it is now; what cannot be told is absent.
+    /// Reads the current CPU use; nodes that cannot be read are absent.
     pub(crate) fn now(fleet: &mut dyn Fleet, clock: &dyn Clock) -> Self {
         Self { at: clock.now(), nodes: fleet.quotas().unwrap_or_default() }
     }
 
-    /// Of each node that is held, what was asked and what it burnt until then, as values of a summary.
+    /// Returns the quota of each node and its CPU use until `end`, as values of a summary.
     pub(crate) fn until(&self, end: &Self) -> BTreeMap<String, Option<Scalar>> {
         let elapsed = (end.at - self.at).0;
         let mut values = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Carries out a run: trial after trial, with everything on disk before the next begins.
+//! Executes a run: trial after trial, each completely stored before the next starts.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -19,39 +19,39 @@ use crate::jobs::{Planned, jobs, time_limit};
 use crate::machine::{Action, Machine};
 use crate::quotas::Quotas;
 
-/// A stop is obeyed within this time.
+/// Maximum time until a stop request takes effect.
 const TURN: Duration = Duration::from_millis(100);
 
-/// So many trials failed in a row are no accident.
+/// Default number of consecutive failures that ends a run.
 const FAILURES: u32 = 5;
 
-/// With a full disk, room is looked for this often.
+/// Interval of checks for free space on a full disk.
 const FULL_DISK: Nanos = Nanos::from_secs(1);
 
-/// A trial that did not fit the disk is tried again after ever longer times, up to this.
+/// Maximum time between attempts to measure a trial that did not fit on the disk.
 const LONGEST_WAIT: Nanos = Nanos::from_secs(60);
 
-/// Where the time comes from.
+/// Source of time.
 pub trait Clock {
     /// Now.
     fn now(&self) -> Instant<Monotonic>;
-    /// Lets so much time pass.
+    /// Sleeps for `time`.
     fn sleep(&self, time: Duration);
 }
 
-/// Who is told how far the run is.
+/// Receives progress reports of a run.
 pub trait Talk {
-    /// A trial begins: its place in the run from 0, how many there are, its number and cell.
+    /// A trial starts: number of completed trials, number of all trials, trial number and cell.
     fn begins(&mut self, done: u32, all: u32, trial: u32, cell: &BTreeMap<String, String>);
-    /// Its measurement is so far.
+    /// Progress of the current measurement.
     fn progress(&mut self, progress: &Progress);
     /// It ended.
     fn ended(&mut self, trial: u32, end: &TrialEnd);
-    /// Something to hear of at once.
+    /// A message to show at once.
     fn say(&mut self, text: &str);
 }
 
-/// The trials with which a run of a plan begins, in the order of its schedule.
+/// Returns the trials of a new run of a plan, in schedule order.
 pub fn new_trials(expansion: &Expansion) -> Vec<NewTrial> {
     let new = expansion.trials().iter().map(|trial| NewTrial {
         number: trial.number,
@@ -65,11 +65,11 @@ pub fn new_trials(expansion: &Expansion) -> Vec<NewTrial> {
 /// How a trial ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrialEnd {
-    /// Measured.
+    /// It was measured.
     Finished,
-    /// Failed, for this reason.
+    /// It failed, for this reason.
     Failed(String),
-    /// What it asks for is not to be had on its node, for this reason.
+    /// It was not run because its node does not support it, for this reason.
     NotRun(String),
 }
 
@@ -78,30 +78,30 @@ pub enum TrialEnd {
 pub enum End {
     /// Every trial has been tried.
     Complete,
-    /// A person stopped it.
+    /// The user stopped it.
     Interrupted,
-    /// A rule of the plan stopped it, in words.
+    /// A rule of the plan stopped it, with the reason.
     Stopped(String),
 }
 
-/// Why a run cannot go on. What was measured is on disk, and the run can be resumed.
+/// Why a run cannot continue. Earlier trials are stored, and the run can be resumed.
 #[derive(Debug, Error)]
 pub enum RunnerError {
     /// The store failed.
-    #[error("cannot keep what was measured")]
+    #[error("cannot store the measurement")]
     Store(#[from] StoreError),
-    /// The nodes cannot be made.
+    /// The nodes cannot be created.
     #[error(transparent)]
     Fleet(#[from] FleetError),
-    /// A cell of the plan makes no sense.
+    /// A cell of the plan is invalid.
     #[error("{0}")]
     Plan(PlanError),
-    /// What comes from nodes cannot be kept meanwhile.
+    /// A file of received samples cannot be written.
     #[error("cannot write {}", path.display())]
     Incoming {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -121,46 +121,46 @@ impl RunnerError {
 pub struct Runner<'a> {
     /// The nodes.
     pub fleet: &'a mut dyn Fleet,
-    /// What was measured.
+    /// The results.
     pub store: &'a mut Store,
-    /// What to measure.
+    /// The plan.
     pub expansion: &'a Expansion,
     /// The run in the store.
     pub run: RunRow,
-    /// The time.
+    /// The clock.
     pub clock: &'a dyn Clock,
-    /// Who is told.
+    /// Receives progress reports.
     pub talk: &'a mut dyn Talk,
-    /// Set by whoever wants it to end.
+    /// Set to request the run to stop.
     pub stop: &'a AtomicBool,
 }
 
-/// What goes on from trial to trial.
+/// State that is kept from trial to trial.
 #[derive(Default)]
 struct Standing {
     reflectors: Vec<(JobId, Planned)>,
     next_job: u32,
-    /// Some lab could be made: a topology that cannot be is at fault itself.
+    /// Whether a lab was created: then a topology that fails is itself at fault.
     lab_made: bool,
-    /// Bytes that came of the samples of the trial under way.
+    /// Sample bytes received for the current trial.
     came: u64,
 }
 
-/// A trial whose lab could not be made while none could.
+/// A trial whose lab could not be created before any other could.
 struct Held<'a> {
     trial: &'a TrialRow,
     error: FleetError,
 }
 
 impl Runner<'_> {
-    /// Runs every trial that is not finished yet, in the order of the plan.
+    /// Runs all trials that are not finished, in plan order.
     ///
     /// # Errors
-    /// It cannot go on.
+    /// The run cannot continue.
     pub fn run(mut self) -> Result<End, RunnerError> {
         self.store.set_run_state(&self.run, RunState::Running)?;
         let outcome = self.trials();
-        // Whatever happened, nothing stays behind.
+        // Nodes are removed on success and failure.
         let dissolved = self.fleet.dissolve();
         let state = match outcome {
             Ok(End::Complete) => RunState::Finished,
@@ -169,7 +169,8 @@ impl Runner<'_> {
         let noted = self.store.set_run_state(&self.run, state);
         let end = outcome?;
         match noted {
-            // Whoever is tired of waiting for room may go; the run can be resumed as it is.
+            // The user may interrupt the wait for free space; the run can be resumed in its stored
+            // state.
             Err(error) if error.is_full_disk() && end == End::Interrupted => {}
             noted => noted?,
         }
@@ -197,11 +198,13 @@ impl Runner<'_> {
             }
             if stop_rules.time.is_some_and(|time| self.clock.now() - started >= time) {
                 let left = all - done;
-                return Ok(End::Stopped(format!("its time is over; trials left: {left}")));
+                return Ok(End::Stopped(format!(
+                    "the time limit was reached; trials left: {left}"
+                )));
             }
             self.talk.begins(done, all, trial.number, &trial.parameters);
             let ended = match self.trial(trial, &mut standing) {
-                // Perhaps no lab can be made here at all, and then no trial is to blame.
+                // If no lab can be created at all, no single trial is at fault.
                 Err(RunnerError::Fleet(error)) if error.is_of_topology() => {
                     held.push(Held { trial, error });
                     if held.len() < most as usize && self.has_other_labs() {
@@ -229,7 +232,7 @@ impl Runner<'_> {
             if failures >= most && done < all {
                 let TrialEnd::Failed(reason) = end else { continue };
                 return Ok(End::Stopped(format!(
-                    "{failures} trials in a row failed, the last because {reason}"
+                    "{failures} trials in a row failed; the last error: {reason}"
                 )));
             }
             let pause = self.expansion.plan().trials.pause;
@@ -248,7 +251,7 @@ impl Runner<'_> {
         self.expansion.axes().iter().any(|axis| axis.is_of("topology"))
     }
 
-    /// Lets time pass, unless somebody wants the run to end.
+    /// Pauses, unless a stop is requested.
     fn rest(&self, pause: Nanos) {
         let end = self.clock.now().saturating_add(pause);
         while !self.stop.load(Ordering::Relaxed) {
@@ -260,8 +263,9 @@ impl Runner<'_> {
         }
     }
 
-    /// Measures one trial, and keeps what came of it. With a full disk it waits for room and
-    /// measures it again. `None` when it was interrupted, and is to be measured again another time.
+    /// Measures one trial and stores it. If the disk is full, waits for space and repeats the
+    /// measurement. Returns `None` if interrupted; the trial is then measured when the run is
+    /// resumed.
     fn trial(
         &mut self,
         trial: &TrialRow,
@@ -275,15 +279,15 @@ impl Runner<'_> {
                 Err(failure) if failure.is_full_disk() => failure,
                 Err(failure) => return Err(failure),
             };
-            // Nobody burns or sends meanwhile, and whatever was half asked for is forgotten.
+            // No load runs during the wait, and unfinished requests are dropped.
             self.forget(standing)?;
             let needed = needed_room(standing.came);
             self.talk.say(&format!(
-                "{failure}: the disk is full; waiting for room ({} MB) in {}",
+                "{failure}: the disk is full; waiting for {} MB of free space in {}",
                 needed.div_ceil(1_000_000),
                 self.store.dir().display()
             ));
-            // What was needed is a guess: whoever guessed too low does not try all the time.
+            // The needed space is an estimate: back off in case it is too low.
             self.rest(wait);
             wait = Nanos(wait.0.saturating_mul(2)).min(LONGEST_WAIT);
             while !has_room(&self.store.incoming(), needed) {
@@ -295,7 +299,7 @@ impl Runner<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            self.talk.say(&format!("there is room again; measuring trial {} anew", trial.number));
+            self.talk.say(&format!("space is available again; repeating trial {}", trial.number));
         }
     }
 
@@ -310,11 +314,11 @@ impl Runner<'_> {
         };
         let routes = match self.ready(&plan.topology, standing) {
             Ok(routes) => routes,
-            // Its own topology is at fault, for another could be made.
+            // Another lab could be created, so this topology is at fault.
             Err(error) if standing.lab_made && error.is_of_topology() => {
                 return self.fail(trial, &error.to_string()).map(Some);
             }
-            // Without nodes there is nothing to go on with.
+            // The run cannot continue without nodes.
             Err(error) => return Err(error.into()),
         };
         self.store.begin_trial(trial)?;
@@ -331,7 +335,7 @@ impl Runner<'_> {
         while !machine.is_over() {
             if !interrupted && self.stop.load(Ordering::Relaxed) {
                 interrupted = true;
-                self.talk.say("interrupted; the trial under way is given up");
+                self.talk.say("interrupted; the current trial is discarded");
                 let actions = machine.give_up("interrupted".into(), self.clock.now());
                 self.carry_out(&mut machine, actions);
             }
@@ -365,15 +369,15 @@ impl Runner<'_> {
         standing.came = incoming.values().map(Incoming::bytes).sum();
         let mut outcome = machine.outcome().unwrap_or_default();
         standing.reflectors.clone_from(&outcome.standing);
-        // ^C on a terminal reaches nodes that are just being started, too: a trial that failed while
-        // it was interrupted did not fail by itself, and is measured another time.
+        // ^C on a terminal also reaches nodes that are being started. A trial that failed during an
+        // interrupt is repeated when the run is resumed.
         if interrupted || outcome.failure.is_some() && self.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
         outcome.seen = quotas.until(&Quotas::now(self.fleet, self.clock));
         let fault = self.fault_since(routes.as_ref());
         if let Some(fault) = &fault {
-            // Whatever else went wrong came of it.
+            // Other failures are consequences of this one.
             let rest = outcome.failure.take().map(|why| format!("; {why}")).unwrap_or_default();
             outcome.failure = Some(format!("{fault}{rest}"));
         }
@@ -384,8 +388,8 @@ impl Runner<'_> {
         Ok(kept)
     }
 
-    /// Makes the nodes reachable, and says which routes they have. Where those are not what they
-    /// should be, because a daemon ended since the trial before, the nodes are made anew.
+    /// Makes the nodes reachable and returns their routes. If the routes are wrong because a daemon
+    /// ended since the last trial, recreates the nodes.
     fn ready(
         &mut self,
         topology: &Topology,
@@ -395,7 +399,7 @@ impl Runner<'_> {
         standing.lab_made = true;
         match self.fleet.routes() {
             Err(FleetError::Routes(fault)) => {
-                self.talk.say(&format!("{fault}; the lab is made anew"));
+                self.talk.say(&format!("{fault}; recreating the lab"));
                 self.forget(standing)?;
                 self.fleet.prepare(topology)?;
                 self.fleet.routes()
@@ -404,7 +408,7 @@ impl Runner<'_> {
         }
     }
 
-    /// What happened to the routes since they were these; `None` when nothing did.
+    /// Returns how the routes changed; `None` if they did not.
     fn fault_since(&mut self, before: Option<&Routes>) -> Option<String> {
         let before = before?;
         match self.fleet.routes() {
@@ -413,14 +417,14 @@ impl Runner<'_> {
         }
     }
 
-    /// Lets go of all nodes, with all that was asked of them.
+    /// Releases all nodes and forgets their jobs.
     fn forget(&mut self, standing: &mut Standing) -> Result<(), FleetError> {
         *standing =
             Standing { lab_made: standing.lab_made, came: standing.came, ..Standing::default() };
         self.fleet.dissolve()
     }
 
-    /// The segment of a job, on its way.
+    /// Returns the segment of a job, creating it for its first bytes.
     fn incoming<'i>(
         &self,
         trial: &TrialRow,
@@ -436,16 +440,16 @@ impl Runner<'_> {
         })
     }
 
-    /// What a node did for a trial before is gone with it, and is begun anew for the next.
+    /// Handles nodes that ended since the last trial; their jobs are started again for the next.
     fn notice_the_gone(&mut self, standing: &mut Standing) {
         while let Some((node, what)) = self.fleet.next(Duration::ZERO) {
             let FromNode::Gone(why) = what else { continue };
-            self.talk.say(&format!("node {node} is gone between trials, and is begun anew: {why}"));
+            self.talk.say(&format!("node {node} ended between trials and is restarted: {why}"));
             standing.reflectors.retain(|(_, planned)| planned.node != node);
         }
     }
 
-    /// Does what the machine decides, and tells it what cannot be done.
+    /// Executes actions and reports failed requests to the state machine.
     fn carry_out(&mut self, machine: &mut Machine, actions: Vec<Action>) {
         let mut todo = std::collections::VecDeque::from(actions);
         while let Some(action) = todo.pop_front() {
@@ -462,7 +466,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Notes a trial that could not even begin.
+    /// Records a trial that could not be started.
     fn fail(&mut self, trial: &TrialRow, reason: &str) -> Result<TrialEnd, RunnerError> {
         self.store.begin_trial(trial)?;
         self.store.end_trial(trial, Err(reason), &[], None)?;
@@ -470,13 +474,13 @@ impl Runner<'_> {
     }
 }
 
-/// Room for a trial whose samples had so many bytes on their way: as much again for the file that is
-/// made of them, and something for the catalogue.
+/// Returns the free space needed for a trial with this many received bytes: the same again for the
+/// sample file, plus 1 MiB for the catalogue.
 fn needed_room(came: u64) -> u64 {
     came.saturating_mul(2).saturating_add(1 << 20)
 }
 
-/// Whether so many bytes are free in `dir`, and a megabyte can be written there indeed.
+/// Whether `dir` has this many free bytes and 1 MiB can be written there.
 fn has_room(dir: &Path, bytes: u64) -> bool {
     let free = rustix::fs::statvfs(dir).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
     if free.is_ok_and(|free| free < bytes) {

@@ -1,4 +1,4 @@
-//! A trial of packets that go one way, as a summary of its own: what the joined rows say.
+//! The summary of a one-way flow, computed from the joined rows.
 
 use std::collections::BTreeMap;
 
@@ -13,30 +13,30 @@ use serde_json::{Value, json};
 use crate::join::Join;
 use crate::links::Passed;
 
-/// What was told of a trial besides its samples.
+/// Inputs to the summary besides the samples.
 pub(crate) struct Around<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) flow: &'a FlowPlan,
-    /// The summaries of the machines: which node, and what it told.
+    /// Summaries of the machines, with their nodes.
     pub(crate) told: Vec<(&'a str, &'a Summary)>,
-    /// What the sender told.
+    /// The sender's summary.
     pub(crate) sender: &'a Summary,
-    /// What the trial went on without, and why.
+    /// Jobs that the trial continued without, and why.
     pub(crate) refused: &'a [String],
-    /// How far the clock of packet stamps was stepped meanwhile.
+    /// Step of the packet timestamp clock during the trial.
     pub(crate) step: Option<Nanos>,
     /// The links that packets passed.
     pub(crate) links: Passed,
 }
 
-/// The largest step of CLOCK_REALTIME that any machine saw; `None` when none did.
+/// Returns the largest step of CLOCK_REALTIME that a machine saw; `None` if there was none.
 pub(crate) fn clock_step<'a>(told: impl Iterator<Item = &'a Trust>) -> Option<Nanos> {
-    // A trace that saw a step and cannot say how far says so by what is void.
+    // A trace may see a step without knowing its size; it then only marks packets as void.
     let step = |trust: &Trust| trust.clock_step_ns.or((trust.void > 0).then_some(0));
     told.filter_map(step).max_by_key(|step| step.unsigned_abs()).map(Nanos)
 }
 
-/// The summary of the way. `figures` are those of the joined rows.
+/// Returns the summary of the flow. `figures` are computed from the joined rows.
 pub(crate) fn summary(join: &Join, around: &Around<'_>, figures: ColumnFigures) -> Summary {
     let rungs = join.rungs();
     let (metrics, mut values, packets) = figures;
@@ -76,20 +76,20 @@ pub(crate) fn summary(join: &Join, around: &Around<'_>, figures: ColumnFigures) 
     }
 }
 
-/// Delays in relation to each other, and link delay as S0 derived it.
+/// Returns ratios of delays, and the link delay as derived by Miya 2020.
 fn ratios(
     join: &Join,
     around: &Around<'_>,
     rungs: Rungs,
     metrics: &BTreeMap<String, Figures>,
 ) -> Vec<(String, Option<Scalar>)> {
-    // S0.15: of what S0 stacked, 95th percentiles.
+    // S0.15: 95th percentiles of the stacked delays.
     let p95 = |name: &str| Some(metrics.get(name)?.p95? as f64);
     let node = rungs.node.and_then(|part| p95(part.name()));
     let link = p95(Leg::LinkDelay.name()).filter(|link| *link > 0.0);
     let throughput = join.throughput();
     let links = if around.plan.relay.is_some() { 2.0 } else { 1.0 };
-    // S0.15: size x 8 / effective throughput, of every link.
+    // S0.15: size x 8 / effective throughput, for each link.
     let s0 = throughput.map(|bps| links * around.flow.size.0 as f64 * 8e9 / bps);
     let ratio = |node: Option<f64>, link: Option<f64>| Some(Scalar::Real(node? / link?));
     vec![
@@ -133,7 +133,8 @@ fn target(around: &Around<'_>) -> String {
     }
 }
 
-/// What every machine said of itself, with the sender's clocks and schedule.
+/// Returns the trust record of the flow: the sender's clocks and schedule, the warnings of all
+/// machines.
 fn trust(join: &Join, around: &Around<'_>) -> Trust {
     let mut trust =
         Trust { warm_up_sent: Some(around.flow.warm_up.into()), ..around.sender.trust.clone() };
@@ -142,31 +143,31 @@ fn trust(join: &Join, around: &Around<'_>) -> Trust {
     trust.clock_step_ns = around.step.map(|step| step.0).filter(|step| *step != 0);
     trust.ring_dropped = around.told.iter().map(|(_, summary)| summary.trust.ring_dropped).sum();
     trust.warnings.clear();
-    // Every machine tells of its own.
+    // Each machine reports its own drops.
     trust.nic_dropped = None;
     let mode = around.plan.relay.as_ref().map(|relay| relay.mode);
     let program = mode.is_some_and(|mode| mode.program().is_some());
     for (node, summary) in &around.told {
-        // Behind a program a packet has other addresses: a trace alone never sees both of its sides.
+        // A program changes the addresses of packets, so a trace alone never sees both sides of it.
         let one_sided =
             |text: &str| summary.kind == Kind::Trace && text.contains("both ends of a node delay");
         let expected = |text: &&String| program && one_sided(text);
         let warnings = summary.trust.warnings.iter().filter(|text| !expected(text));
         trust.warnings.extend(warnings.map(|text| format!("{node}: {text}")));
     }
-    trust.warnings.extend(around.refused.iter().map(|why| format!("went on without {why}")));
+    trust.warnings.extend(around.refused.iter().map(|why| format!("continued without {why}")));
     if let (Some(relay), None) = (&around.plan.relay, join.rungs().node) {
-        let text = "no two stamps of one rung: neither its delay nor that of links is known";
+        let text =
+            "no two stamps of the same rung: the delays of the node and of its links are unknown";
         trust.warnings.push(format!("{}: {text}", relay.on));
     }
     if trust.void > 0 {
         trust
             .warnings
-            .push(format!("a clock was stepped: {} packets have stamps and no delays", trust.void));
+            .push(format!("a clock was stepped: {} packets have stamps but no delays", trust.void));
     }
     if join.told.repeated > 0 {
-        let text =
-            format!("ids that the sender told of twice: {}, joined once", join.told.repeated);
+        let text = format!("ids that the sender used twice: {}, joined once", join.told.repeated);
         trust.warnings.push(text);
     }
     if join.told.left_out > 0 {
@@ -176,7 +177,7 @@ fn trust(join: &Join, around: &Around<'_>) -> Trust {
     trust
 }
 
-/// Packets that the sender could not send.
+/// Returns the number of packets that the sender failed to send.
 fn failed(sender: &Summary) -> u64 {
     match sender.values.get("send_failed") {
         Some(Some(Scalar::Count(count))) => *count,

@@ -1,4 +1,4 @@
-//! Whole runs of paced packets, with nodes that are made up and a store that is real.
+//! Whole runs of paced packets, with fake nodes and a real store.
 
 mod made_up;
 
@@ -17,28 +17,28 @@ use dwell_store::{Role, RunRow, Store, TrialState};
 use dwell_units::{Instant, Nanos, Pairing};
 use made_up::{Begun, Listener, Ticking, begin, summary};
 
-/// Each failure would end it.
+/// Stops at the first failure.
 const PLAN: &str = "version = 1\nname = \"paces\"\ntopology = { lab = \"line:2\" }\n\
     [pace]\nfrom = \"n1\"\nto = \"n2\"\nsize = \"200B\"\nrate = \"16Mbit/s\"\ncount = 21\n\
     repeat = 20\nsink = false\n\
     [matrix]\nflows = [0, 5]\nengine = [\"xsk\", \"txtime\", \"spin\"]\n\
     [trials]\norder = \"as-written\"\n[stop]\nfailures = 1\n";
 
-/// 200 B at 16 Mbit/s.
+/// Packet interval for 200 B at 16 Mbit/s, in nanoseconds.
 const GAP: i64 = 100_000;
 
-/// A node that can spin and nothing else. Every second packet leaves 3 us late.
+/// A node that supports only the spin engine. Every second packet is sent 3 us late.
 #[derive(Default)]
 struct MadeUp {
     told: VecDeque<(String, FromNode)>,
     asked: Vec<String>,
-    /// Nothing leaves.
+    /// The sender sends nothing.
     mute: bool,
-    /// No traffic can be sent.
+    /// Traffic is not supported.
     no_traffic: bool,
-    /// The sender asked a sink for stamps.
+    /// The sender requested timestamps from a sink.
     sink_asked: bool,
-    /// So many packets came to the sink.
+    /// Packets that reached the sink unread.
     unread: u64,
     sinks: Vec<JobId>,
 }
@@ -53,7 +53,7 @@ impl MadeUp {
         if paced {
             let sent = if self.mute { 0 } else { 420 };
             summary.kind = Kind::Pace;
-            // Nobody tells what arrived.
+            // The numbers of received and lost packets are unknown.
             summary.packets = None;
             summary.values = [("packets".to_owned(), Some(Scalar::Count(sent)))].into();
             summary.parameters = [("sink".to_owned(), self.sink_asked.into())].into();
@@ -124,7 +124,8 @@ impl Fleet for MadeUp {
     }
 }
 
-/// So many trains, numbers as a sender of ours gives them: one left out between trains.
+/// Returns a segment of trains numbered as dwell's sender does: one number is skipped between
+/// trains.
 fn segment(trains: i64) -> Vec<u8> {
     let mut writer = SegmentWriter::new(Vec::new(), &Header::of_ping("udp://n2".into())).unwrap();
     let bridge = Pairing {
@@ -200,7 +201,7 @@ fn an_engine_that_a_node_does_not_have_is_not_run_and_fails_nothing() {
     let trials = ran.store.trials(&ran.run).unwrap();
     assert_eq!(trials[0].state, TrialState::NotRun);
     assert_eq!(trials[0].reason.as_deref(), Some("pace on n1: xsk needs root"));
-    // The traffic of a trial that is not run ends with it.
+    // The traffic of a trial that is not run is stopped too.
     let told = ran.store.told(&trials[3]).unwrap();
     assert!(told.iter().all(|(role, ..)| *role != Role::Measurement), "{told:?}");
     assert_eq!(ran.asked[2..5], ["n1 pace", "n2 load sink", "n1 load traffic"]);
@@ -209,7 +210,7 @@ fn an_engine_that_a_node_does_not_have_is_not_run_and_fails_nothing() {
 #[test]
 fn a_load_that_a_node_cannot_put_is_an_error_with_its_reason_and_never_not_run() {
     let ran = run_on(MadeUp { no_traffic: true, ..MadeUp::default() }, PLAN);
-    // Without flows the trials are as ever; the first with flows ends the plan.
+    // Trials without traffic run as before; the first one with traffic ends the run.
     assert!(matches!(
         ran.ends[..3],
         [TrialEnd::NotRun(_), TrialEnd::NotRun(_), TrialEnd::Finished]
@@ -241,20 +242,20 @@ fn rows_have_the_gap_before_each_packet_and_what_is_wrong_with_it() {
         .unwrap();
     assert_eq!(gaps.len(), 420);
     assert_eq!(gaps[..4], [None, Some(103_000), Some(97_000), Some(103_000)]);
-    assert_eq!(gaps[21], None, "trains are no neighbours");
+    assert_eq!(gaps[21], None, "no gap between trains");
     assert_eq!(errors, [(None, 20), (Some(3_000), 400)].into());
     let figures = ran.store.recompute(&ran.run, trial).unwrap().figures().0;
     assert_eq!((figures["gap_error_ns"].count, figures["gap_error_ns"].p95), (400, Some(3_000)));
     let series = ran.store.series(trial).unwrap();
     let drawn: u64 = series["gap_error_ns"].steps.iter().map(|step| step.count).sum();
-    assert_eq!(drawn, 400, "what nobody answers is drawn, too");
+    assert_eq!(drawn, 400, "unanswered packets are drawn too");
 }
 
 #[test]
 fn a_trial_in_which_nothing_left_has_failed() {
     let ran = run(true);
     let failed = TrialEnd::Failed("no packet left".into());
-    assert_eq!((ran.ends.len(), &ran.ends[2]), (3, &failed), "and the plan ends at one failure");
+    assert_eq!((ran.ends.len(), &ran.ends[2]), (3, &failed), "one failure ends the run");
     assert!(matches!(ran.end, End::Stopped(_)));
 }
 
@@ -264,7 +265,7 @@ fn a_trial_of_which_nothing_came_to_the_far_end_has_failed_whoever_stamped() {
     for (sink_asked, unread, expected) in [
         (false, 420, None),
         (false, 0, Some("no packet arrived at the sink")),
-        (true, 0, Some("the far end did not tell what had come")),
+        (true, 0, Some("the sink did not report what arrived")),
     ] {
         let ran = run_on(MadeUp { sink_asked, unread, ..MadeUp::default() }, &plan);
         let expected =

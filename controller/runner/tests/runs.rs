@@ -1,4 +1,4 @@
-//! Whole runs with a fleet and a clock that are made up, and a store that is real.
+//! Whole runs with a fake fleet, a fake clock and a real store.
 
 mod made_up;
 
@@ -21,39 +21,39 @@ const PLAN: &str = "version = 1\nname = \"made-up\"\ntopology = { lab = \"line:2
     [ping]\nfrom = \"n1\"\nto = \"n2\"\ncount = 10\n[matrix]\nsize = [\"64B\", \"128B\", \"256B\"]\n\
     [trials]\norder = \"as-written\"\nrepetitions = 2\n[stop]\nfailures = 3\n";
 
-/// What goes wrong in a trial.
+/// Fault injected into a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     Nothing,
-    /// The node that measures vanishes under it.
+    /// The measuring node disappears during the measurement.
     Vanishes,
-    /// A bit of its samples flips on the way.
+    /// A bit of its samples is flipped in transfer.
     Flips,
-    /// Nobody answers.
+    /// There are no replies.
     Silence,
-    /// An interrupt ends the node before the runner has looked at it.
+    /// An interrupt ends the node before the runner notices the interrupt.
     Interrupted,
 }
 
-/// Nodes that do at once what they are asked.
+/// Nodes that execute requests at once.
 struct MadeUp {
     told: VecDeque<(String, FromNode)>,
-    /// For each measurement that begins, in order.
+    /// One per measurement, in order.
     faults: VecDeque<Fault>,
     segments: BTreeMap<JobId, Vec<u8>>,
     measured: u32,
-    /// Reflectors that were begun.
+    /// Number of reflectors started.
     servers: u32,
     dissolved: bool,
-    /// Whether the next event comes together with an interrupt.
+    /// Whether the next event arrives together with an interrupt.
     interrupt: bool,
-    /// Labs with links of this rate cannot be made.
+    /// Link rates with which labs cannot be created.
     impossible: Vec<BitRate>,
-    /// The reflector's node vanishes when the trial that is measured as this one is over.
+    /// The reflector's node disappears after this measurement.
     dies_after: Option<u32>,
-    /// What the routes are as often as somebody asks, where daemons keep them.
+    /// Results of successive reads of the routes; empty without routing daemons.
     routes: VecDeque<Result<&'static str, &'static str>>,
-    /// Labs that were taken down while the run went on.
+    /// Number of labs removed.
     rebuilt: u32,
     stop: Arc<AtomicBool>,
 }
@@ -112,7 +112,7 @@ impl Fleet for MadeUp {
                     self.interrupt = true;
                 }
                 if matches!(fault, Fault::Vanishes | Fault::Interrupted) {
-                    self.told.push_back((node.to_owned(), FromNode::Gone("its power went".into())));
+                    self.told.push_back((node.to_owned(), FromNode::Gone("it lost power".into())));
                     return Ok(());
                 }
                 let received = if fault == Fault::Silence { 0 } else { 10 };
@@ -120,7 +120,7 @@ impl Fleet for MadeUp {
                 let mut bytes = segment(received);
                 self.tell(node, Event::Finished { job: *job, summary, segment_bytes: None });
                 if fault == Fault::Flips {
-                    // After its checksum was taken, as on a bad wire.
+                    // Changed after the checksum was computed.
                     bytes.push(0);
                 }
                 self.segments.insert(*job, bytes);
@@ -141,7 +141,7 @@ impl Fleet for MadeUp {
                 self.told.push_back((node.to_owned(), FromNode::Data(*job, bytes)));
                 self.tell(node, Event::Pulled { job: *job, bytes: len, crc32 });
                 if self.dies_after == Some(self.measured) {
-                    self.told.push_back(("n2".into(), FromNode::Gone("it was rebooted".into())));
+                    self.told.push_back(("n2".into(), FromNode::Gone("it rebooted".into())));
                 }
             }
         }
@@ -161,7 +161,7 @@ impl Fleet for MadeUp {
     fn dissolve(&mut self) -> Result<(), FleetError> {
         self.dissolved = true;
         self.rebuilt += 1;
-        // Whoever was let go of has nothing to tell any more.
+        // Messages of released connections are dropped.
         self.told.clear();
         Ok(())
     }
@@ -209,7 +209,7 @@ impl World {
         Self { _dir: dir, store, expansion, run }
     }
 
-    /// Runs what is left, until it has ended or so many trials have.
+    /// Runs the remaining trials until the run or `stop_after` trials have ended.
     fn run(&mut self, fleet: &mut MadeUp, stop_after: usize) -> (End, Vec<TrialEnd>) {
         let (end, ends) = self.try_to_run(fleet, stop_after);
         (end.unwrap(), ends)
@@ -253,17 +253,17 @@ fn a_run_goes_on_after_trials_that_failed_and_says_why_each_did() {
         ends,
         [
             TrialEnd::Finished,
-            failed("node n1 is gone: its power went"),
-            failed("its samples were damaged on their way"),
+            failed("node n1 is gone: it lost power"),
+            failed("its samples were damaged in transfer"),
             TrialEnd::Finished,
-            failed("no reply came"),
+            failed("no reply arrived"),
             TrialEnd::Finished,
         ]
     );
     assert_eq!(world.store.run(&world.run.run).unwrap().state, RunState::Finished);
     let trials = world.store.trials(&world.run).unwrap();
     assert_eq!(trials[0].samples, Some(10));
-    assert_eq!(trials[4].samples, Some(10), "what was lost is kept too");
+    assert_eq!(trials[4].samples, Some(10), "lost probes are stored too");
     assert_eq!(world.store.series(&trials[0]).unwrap()["rtt_ns"].steps[0].count, 10);
 }
 
@@ -299,13 +299,13 @@ fn as_many_failures_in_a_row_as_the_plan_allows_end_the_run_and_the_rest_can_be_
     let mut fleet = MadeUp::new(&[Fault::Nothing, Fault::Silence, Fault::Silence, Fault::Silence]);
     let (end, ends) = world.run(&mut fleet, usize::MAX);
     let End::Stopped(why) = end else { panic!("{end:?}") };
-    assert!(why.contains("3 trials in a row failed") && why.contains("no reply came"), "{why}");
+    assert!(why.contains("3 trials in a row failed") && why.contains("no reply arrived"), "{why}");
     assert_eq!(ends.len(), 4);
     let (end, ends) = world.run(&mut fleet, usize::MAX);
     assert_eq!((end, ends.len()), (End::Complete, 2));
 }
 
-/// [`PLAN`] over two links, of which the first is slow.
+/// [`PLAN`] over two links, the first of which is slow.
 fn links() -> String {
     PLAN.replace(
         "size = [\"64B\", \"128B\", \"256B\"]",
@@ -375,7 +375,7 @@ fn a_trial_whose_routes_were_lost_or_changed_fails_with_that_reason_and_the_lab_
     let mut fleet = MadeUp::new(&[Fault::Nothing, Fault::Nothing, Fault::Vanishes]);
     let ended = Err("babeld in n2 has ended");
     fleet.routes = VecDeque::from([
-        // Before and after each trial, and once more where the lab was made anew before one.
+        // Read before and after each trial, and again after the lab was recreated before one.
         Ok("a"),
         Ok("a"),
         Ok("a"),
@@ -398,12 +398,12 @@ fn a_trial_whose_routes_were_lost_or_changed_fails_with_that_reason_and_the_lab_
         [
             TrialEnd::Finished,
             failed("babeld in n2 has ended"),
-            failed("babeld in n2 has ended; node n1 is gone: its power went"),
+            failed("babeld in n2 has ended; node n1 is gone: it lost power"),
             TrialEnd::Finished,
             failed("the route from n1 to n2 (10.0.0.2) changed"),
             failed("babeld in n2 has ended"),
         ]
     );
-    assert_eq!(fleet.measured, 5, "nothing is measured where the routes never were right");
+    assert_eq!(fleet.measured, 5, "no measurement without valid routes");
     assert_eq!(fleet.rebuilt, 3 + 2 + 1, "after a fault, before a trial, and at the end");
 }

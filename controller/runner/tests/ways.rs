@@ -1,4 +1,4 @@
-//! Whole runs of packets that go one way, with nodes that are made up and a store that is real.
+//! Whole runs of one-way flows, with fake nodes and a real store.
 
 mod made_up;
 
@@ -24,19 +24,19 @@ const PLAN: &str = "version = 1\nname = \"ways\"\ntopology = { lab = \"line:3\" 
     [relay]\non = \"n2\"\nmode = \"route\"\n[matrix]\nrelay = [\"route\", \"encrypt\"]\n\
     [trials]\norder = \"as-written\"\n";
 
-/// Every hundredth packet is lost behind the relay.
+/// Every hundredth packet is lost after the relay.
 const LOST: u64 = 100;
 
-/// What goes wrong.
+/// Injected fault.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trouble {
     None,
     TracesAreRefused,
-    /// The receiver sees its clock go forward by half a millisecond.
+    /// The receiver's clock is stepped forward by 0.5 ms.
     ClockSteps,
 }
 
-/// Nodes that do at once what they are asked, and tell of packets as a relayed flow would.
+/// Nodes that execute requests at once and record packets like a relayed flow.
 struct MadeUp {
     told: VecDeque<(String, FromNode)>,
     jobs: BTreeMap<JobId, Job>,
@@ -117,7 +117,7 @@ impl Fleet for MadeUp {
     }
 }
 
-/// What this job tells of 205 packets, five of them of the warm-up.
+/// Returns the segment of a job with 205 packets, five of them warm-up.
 fn segment(job: &Job, relays: bool) -> Vec<u8> {
     let address = |text: &str| text.parse::<SocketAddr>().unwrap();
     let (sender, receiver) = (address("10.0.0.1:40000"), address("10.0.1.2:5001"));
@@ -217,10 +217,7 @@ fn a_trial_keeps_one_joined_row_per_packet_sent_and_the_summary_of_the_way() {
     asked[4..].sort();
     let mut wanted: Vec<_> = encrypt.split(", ").map(str::to_owned).collect();
     wanted[4..].sort();
-    assert_eq!(
-        asked, wanted,
-        "first the servers, then the sender, and samples when all have ended"
-    );
+    assert_eq!(asked, wanted, "servers first, then the sender, and samples after all have ended");
     let trials = store.trials(&run).unwrap();
     let mut rows = Batch::default();
     store
@@ -229,13 +226,13 @@ fn a_trial_keeps_one_joined_row_per_packet_sent_and_the_summary_of_the_way() {
             Ok(())
         })
         .unwrap();
-    assert_eq!(rows.len(), 200, "without the five of the warm-up");
+    assert_eq!(rows.len(), 200, "without the five warm-up packets");
     assert_eq!(rows.number(0, Column::EndToEnd), Some(560));
     assert_eq!(rows.number(0, Column::Processing), Some(105));
     assert_eq!(rows.number(0, Column::QueueingOut), Some(145));
     let told = store.told(&trials[1]).unwrap();
     let measured: Vec<_> = told.iter().filter(|(role, ..)| *role == Role::Measurement).collect();
-    assert_eq!(measured.len(), 1, "the sender is a machine among others");
+    assert_eq!(measured.len(), 1, "the sender counts as one of the machines");
     let way = &measured[0].2;
     assert_eq!((way.kind, way.engine.as_str()), (Kind::Relay, "socket"));
     let packets = way.packets.unwrap();
@@ -243,12 +240,17 @@ fn a_trial_keeps_one_joined_row_per_packet_sent_and_the_summary_of_the_way() {
     assert_eq!(way.metrics["node_delay_ns"].p50, Some(320));
     assert_eq!(way.metrics["node_delay_netfilter_ns"].p50, Some(280));
     assert_eq!(way.metrics["link_delay_ns"].p50, Some(90 + 80));
-    let Some(Scalar::Real(nlr)) = way.values["nlr"] else { panic!("no NLR") };
+    let Some(Scalar::Real(nlr)) = way.values["nlr"] else { panic!("expected an NLR") };
     assert!((nlr - 320.0 / 170.0).abs() < 1e-9, "{nlr}");
-    // Two links of 500 B each at the rate that arrived, 198 of 200 packets a millisecond apart.
-    let Some(Scalar::Real(s0)) = way.values["link_delay_s0_ns"] else { panic!("no S0 link") };
+    // Two links of 500 B each at the received rate, 198 of 200 packets at intervals of 1 ms.
+    let Some(Scalar::Real(s0)) = way.values["link_delay_s0_ns"] else {
+        panic!("expected link_delay_s0_ns")
+    };
     assert!((1.9e6..2.1e6).contains(&s0), "{s0}");
-    assert_eq!(way.parameters["link_rate_bps"], 65_000_000, "of the links passed, whoever asked");
+    assert_eq!(
+        way.parameters["link_rate_bps"], 65_000_000,
+        "rate of the links that packets passed"
+    );
     assert_eq!(way.parameters["link_mechanism"], "tap");
     assert_eq!(way.parameters["node_rung"], serde_json::json!(["rx_kernel", "tx_kernel"]));
     assert_eq!(store.recompute(&run, &trials[1]).unwrap().figures().0, way.metrics);
@@ -271,11 +273,11 @@ fn what_machines_did_is_kept_once_for_each_however_many_jobs_it_had() {
     store.host(&run, &trials[1], &mut each).unwrap();
     told.sort();
     assert_eq!(told, ["n1", "n2", "n3"], "n2 relays and traces");
-    // A trial that begins anew has nothing of the attempt before.
+    // A repeated trial starts without the data of the earlier attempt.
     let mut store = store;
     store.begin_trial(&trials[1]).unwrap();
     store.host(&run, &trials[1], &mut |row| panic!("{row:?}")).unwrap();
-    assert!(store.host_path(&run.run, trials[0].number).exists(), "the other trial's stays");
+    assert!(store.host_path(&run.run, trials[0].number).exists(), "the other trial's file stays");
 }
 
 #[test]
@@ -287,7 +289,7 @@ fn a_trace_that_is_refused_costs_its_figures_and_a_warning_and_not_the_trial() {
     assert_eq!(way.metrics["node_delay_ns"].p50, Some(320));
     assert!(!way.metrics.contains_key("node_delay_netfilter_ns"));
     let warning = |lacks: &str| {
-        let text = "went on without trace on n2: eBPF needs root; not known therefore: ";
+        let text = "continued without trace on n2: eBPF needs root; therefore unknown: ";
         format!("{text}{lacks}")
     };
     let warned = |warnings: &[String], lacks: &str| {
@@ -300,9 +302,9 @@ fn a_trace_that_is_refused_costs_its_figures_and_a_warning_and_not_the_trial() {
     let route = &store.told(&trials[0]).unwrap()[0].2;
     assert_eq!(route.metrics["end_to_end_ns"].p50, Some(560));
     assert!(!route.metrics.contains_key("link_in_ns"));
-    assert!(!route.metrics.contains_key("link_delay_ns"), "the node would be in it");
-    warned(&route.trust.warnings, "the node's delay, and that of its links");
-    let warns = |text: &String| text.starts_with("n2: no two stamps of one rung");
+    assert!(!route.metrics.contains_key("link_delay_ns"), "it would include the node");
+    warned(&route.trust.warnings, "the delays of the node and of its links");
+    let warns = |text: &String| text.starts_with("n2: no two stamps of the same rung");
     assert!(route.trust.warnings.iter().any(warns), "{:?}", route.trust.warnings);
 }
 
@@ -313,7 +315,7 @@ fn a_clock_step_that_any_machine_sees_voids_the_delays_of_the_trial_and_marks_it
     for trial in store.trials(&run).unwrap() {
         let way = &store.told(&trial).unwrap()[0].2;
         assert_eq!((way.trust.clock_step_ns, way.trust.void), (Some(500_000), 200));
-        assert_eq!(way.packets.unwrap().received, 198, "packets are counted without a clock");
+        assert_eq!(way.packets.unwrap().received, 198, "counts do not depend on a clock");
         assert!(way.metrics.is_empty(), "{:?}", way.metrics);
         assert_eq!(way.values["link_delay_s0_ns"], None);
         let mut void = 0;

@@ -1,4 +1,4 @@
-//! The catalogue: what there is, and how far it is.
+//! The catalogue of runs, trials and their summaries.
 
 mod ending;
 mod host;
@@ -27,23 +27,23 @@ pub struct Store {
     dir: PathBuf,
 }
 
-/// A row of summaries.
+/// A row of the table `summaries`.
 type Told = (Role, String, Summary);
 
 impl Store {
-    /// Opens the data directory `dir`, and makes it if it is not there. A catalogue of an older
-    /// dwell is brought up to date, and kept as it was beside it.
+    /// Opens the data directory `dir`, creating it if it does not exist. A catalogue of an older
+    /// dwell is migrated, with a backup beside it.
     ///
     /// # Errors
-    /// It belongs to a newer dwell, is damaged, or cannot be used.
+    /// The catalogue belongs to a newer dwell, is damaged or cannot be used.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let path = dir.join("catalogue.sqlite");
         refuse_newer(&path)?;
         for dir in [dir.to_owned(), dir.join("samples"), dir.join("incoming")] {
-            fs::create_dir_all(&dir).map_err(StoreError::file("make", &dir))?;
+            fs::create_dir_all(&dir).map_err(StoreError::file("create", &dir))?;
         }
-        // Of two that come to a new or an old catalogue, one waits for the other to have it ready.
-        // No child is started while this is locked, so flock(2) is safe: none can inherit it.
+        // Serialises processes that create or migrate the catalogue at the same time. No child
+        // process is started while the lock is held, so none can inherit it (flock(2)).
         let alone = fs::File::open(dir).map_err(StoreError::file("open", dir))?;
         alone.lock().map_err(StoreError::file("lock", dir))?;
         refuse_lost(&path, &dir.join("samples"))?;
@@ -51,16 +51,17 @@ impl Store {
         db.busy_timeout(std::time::Duration::from_secs(10))?;
         migrate(&mut db, &path)?;
         db.pragma_update(None, "journal_mode", "WAL")?;
-        // A trial that is said to be finished survives a power cut.
+        // A trial reported as finished survives a power failure.
         db.pragma_update(None, "synchronous", "FULL")?;
         db.pragma_update(None, "foreign_keys", true)?;
         Ok(Self { db, dir: dir.to_owned() })
     }
 
-    /// Opens the data directory `dir` to read it. Where one may not write, nothing is.
+    /// Opens the data directory `dir` for reading. Writes nothing if the user may not write there.
     ///
     /// # Errors
-    /// Those of [`Self::open`]; or it belongs to an older dwell, and one may not write there.
+    /// As [`Self::open`]. Also fails if the catalogue belongs to an older dwell and the user may
+    /// not write.
     pub fn open_to_read(dir: &Path) -> Result<Self, StoreError> {
         match Self::open(dir) {
             Err(error) if error.is_forbidden() => Self::open_read_only(dir),
@@ -71,8 +72,8 @@ impl Store {
     pub(crate) fn open_read_only(dir: &Path) -> Result<Self, StoreError> {
         let path = dir.join("catalogue.sqlite");
         refuse_lost(&path, &dir.join("samples"))?;
-        // https://sqlite.org/wal.html#read_only_databases: without the files of its writers beside
-        // it, a database in WAL mode can be read by who may not make them only if nobody writes.
+        // https://sqlite.org/wal.html#read_only_databases: a WAL database without its -wal and -shm
+        // files can only be opened read-only as immutable, which requires that no process writes.
         let log = fs::metadata(dir.join("catalogue.sqlite-wal"));
         let at_rest = log.is_err();
         let uri = uri(&path, if at_rest { "immutable=1" } else { "mode=ro" });
@@ -84,7 +85,7 @@ impl Store {
         Ok(Self { db, dir: dir.to_owned() })
     }
 
-    /// Whether a data directory is at `dir`: a catalogue, or samples that have lost theirs.
+    /// Whether `dir` is a data directory: has a catalogue, or samples whose catalogue is lost.
     pub fn is_at(dir: &Path) -> bool {
         dir.join("catalogue.sqlite").exists()
             || names::with_samples(&dir.join("samples")).next().is_some()
@@ -95,16 +96,16 @@ impl Store {
         &self.dir
     }
 
-    /// Where segments are kept on their way from nodes.
+    /// Returns the directory for segments being received from nodes.
     pub fn incoming(&self) -> PathBuf {
         self.dir.join("incoming")
     }
 
-    /// Makes this process the one that runs plans here. What was on its way to a runner that died
-    /// is removed.
+    /// Makes this process the runner of the directory. Removes files that a dead runner was
+    /// receiving.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] when there is another.
+    /// [`StoreError::Busy`] if there is another runner.
     pub fn lock(&self) -> Result<RunnerLock, StoreError> {
         let lock = RunnerLock::take(&self.dir)?;
         for left in fs::read_dir(self.incoming()).into_iter().flatten().flatten() {
@@ -114,7 +115,7 @@ impl Store {
     }
 }
 
-/// Refuses to begin a catalogue where one must have been: its samples would be taken for nobody's.
+/// Refuses to create a catalogue if one was lost: its samples would be orphaned.
 fn refuse_lost(path: &Path, samples: &Path) -> Result<(), StoreError> {
     if fs::metadata(path).is_ok_and(|file| file.len() > 0) {
         return Ok(());
@@ -131,7 +132,7 @@ fn refuse_lost(path: &Path, samples: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// A file's address with an option for SQLite (https://sqlite.org/uri.html).
+/// Returns the URI of a file with an option for SQLite (https://sqlite.org/uri.html).
 fn uri(path: &Path, option: &str) -> String {
     let path = path.to_string_lossy();
     let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");

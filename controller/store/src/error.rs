@@ -1,4 +1,4 @@
-//! Why the store could not do something.
+//! Errors of the store.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 use rusqlite::ErrorCode;
 use thiserror::Error;
 
-/// A failed operation of the store.
+/// A failed store operation.
 #[derive(Debug, Error)]
 pub enum StoreError {
     /// A file or directory could not be used.
     #[error("cannot {what} {}", path.display())]
     File {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// On what.
+        /// The file or directory.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Written by a newer dwell. Nothing was touched.
+    /// The catalogue was written by a newer dwell. Nothing was changed.
     #[error(
         "{} was written by a newer dwell (catalogue version {found}, this one knows {known}); \
          nothing was changed",
@@ -31,13 +31,13 @@ pub enum StoreError {
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// The newest this knows.
+        /// The newest supported version.
         known: u32,
     },
-    /// Written by an older dwell, and cannot be brought up to date by who may not write.
+    /// The catalogue was written by an older dwell and cannot be migrated without write permission.
     #[error(
         "{} was written by an older dwell (catalogue version {found}, this one uses {newest}); \
-         somebody who may write there has to use it once",
+         a user with write permission must open it once",
         path.display()
     )]
     Older {
@@ -45,12 +45,12 @@ pub enum StoreError {
         path: PathBuf,
         /// Its version.
         found: u32,
-        /// The version that is needed.
+        /// The required version.
         newest: u32,
     },
-    /// It says it is of a version whose tables it does not have. Nothing was touched.
+    /// The catalogue claims a version whose tables it lacks. Nothing was changed.
     #[error(
-        "{} was made by another build of dwell: it says it is of catalogue version {version}, and has no \
+        "{} was made by another build of dwell: it claims catalogue version {version} but has no \
          {missing}; nothing was changed; move the directory away (or use another --data directory), or \
          use the dwell that made it",
         path.display()
@@ -63,70 +63,70 @@ pub enum StoreError {
         /// The first table or column that it lacks.
         missing: String,
     },
-    /// It could not be brought up to date; it is as it was, with a copy beside it.
-    #[error("cannot bring {} to version {to}", path.display())]
+    /// The catalogue could not be migrated. It is unchanged, with a copy beside it.
+    #[error("cannot migrate {} to version {to}", path.display())]
     Migration {
         /// The catalogue.
         path: PathBuf,
-        /// The version it was to have.
+        /// The target version.
         to: u32,
-        /// What SQLite says.
+        /// The error of SQLite.
         #[source]
         source: rusqlite::Error,
     },
-    /// There are samples, and no catalogue that knows of them.
+    /// There are samples but no catalogue.
     #[error(
-        "{} is lost or empty, but there are samples of {samples} runs beside it, {first} among them; \
-         put a copy of the catalogue there, or use another --data directory",
+        "{} is lost or empty, but samples of {samples} runs exist beside it, including {first}; \
+         restore a copy of the catalogue, or use another --data directory",
         path.display()
     )]
     Lost {
         /// The catalogue.
         path: PathBuf,
-        /// How many runs have samples.
+        /// Number of runs with samples.
         samples: usize,
-        /// One of them.
+        /// The first of these runs.
         first: String,
     },
-    /// The file is no catalogue of dwell, or damaged.
-    #[error("{} is damaged, or no catalogue of dwell; samples beside it are not", path.display())]
+    /// The file is not a catalogue of dwell, or is damaged.
+    #[error("{} is damaged or not a dwell catalogue; the samples beside it are not affected", path.display())]
     Damaged {
         /// The catalogue.
         path: PathBuf,
-        /// What SQLite says.
+        /// The error of SQLite.
         #[source]
         source: rusqlite::Error,
     },
     /// A query failed.
-    #[error("the catalogue failed")]
+    #[error("catalogue error")]
     Catalogue(#[from] rusqlite::Error),
     /// Samples could not be written or read.
     #[error("cannot {what} samples in {}", path.display())]
     Samples {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: parquet::errors::ParquetError,
     },
-    /// Something in the catalogue is not what was once written there.
+    /// A value in the catalogue is damaged.
     #[error("the catalogue's {what} of {of} cannot be read")]
     Json {
-        /// Which column.
+        /// The column.
         what: &'static str,
-        /// Of which run or trial.
+        /// The run or trial.
         of: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: serde_json::Error,
     },
-    /// There is no such run.
-    #[error("there is no run '{0}'; `dwell runs` lists those there are")]
+    /// The run does not exist.
+    #[error("there is no run '{0}'; `dwell runs` lists all runs")]
     NoRun(String),
-    /// Another process runs a plan here.
-    #[error("another runner works in {}; wait for it, or use another --data directory", .0.display())]
+    /// Another process runs a plan in this directory.
+    #[error("another runner is active in {}; wait for it, or use another --data directory", .0.display())]
     Busy(PathBuf),
 }
 
@@ -139,7 +139,7 @@ impl StoreError {
         move |source| Self::File { what, path, source }
     }
 
-    /// Of a catalogue that cannot be opened: damaged, or only out of reach.
+    /// Converts the error of a catalogue that cannot be opened: damaged or inaccessible.
     pub(crate) fn unusable(path: &Path) -> impl Fn(rusqlite::Error) -> Self {
         move |source| match source.sqlite_error_code() {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
@@ -149,7 +149,7 @@ impl StoreError {
         }
     }
 
-    /// Whether somebody who may not write would have to.
+    /// Whether write permission is missing.
     pub(crate) fn is_forbidden(&self) -> bool {
         use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         match self {
@@ -173,7 +173,7 @@ impl StoreError {
         )
     }
 
-    /// Whether there is no room left on the disk.
+    /// Whether the disk is full.
     pub fn is_full_disk(&self) -> bool {
         match self {
             Self::File { source, .. } => source.kind() == io::ErrorKind::StorageFull,

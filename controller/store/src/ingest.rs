@@ -1,5 +1,4 @@
-//! Samples on their way into the store: written as Parquet and summarised, in one pass and side by
-//! side.
+//! Stores samples: writes them as Parquet and summarises them, in one pass and in parallel.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,8 +15,9 @@ use crate::parquet::{SampleWriter, Written};
 use crate::stage::{Stage, Take};
 use crate::views::{Growing, StoredSeries};
 
-/// Metrics that figures draw, by column. Each takes room in the catalogue: of the parts of a way, those
-/// that S0 drew; the others are in the samples, and their figures in the summary.
+/// Metrics drawn in figures, by column. Each takes space in the catalogue, so of the parts of a
+/// path only those of Miya 2020 are included; the others are in the samples and their figures in
+/// the summary.
 const DRAWN: [Column; 15] = [
     Column::Rtt,
     Column::RttKernel,
@@ -36,7 +36,7 @@ const DRAWN: [Column; 15] = [
     Column::LinkDelay,
 ];
 
-/// Columns that say when a row was, the first of them that there is.
+/// Columns that give the time of a row, in order of preference.
 const TIMES: [Column; 9] = [
     Column::TxApp,
     Column::Capture,
@@ -49,47 +49,47 @@ const TIMES: [Column; 9] = [
     Column::NodeRxDriver,
 ];
 
-/// Rows that are looked at together: most often all of them are alike.
+/// Rows examined together: usually all have the same state.
 const RUN: usize = 128;
 
-/// Rows of a batch that is made from a segment.
+/// Rows of a batch made from a segment.
 const BATCH: usize = 1 << 16;
 
-/// The same of packets that left on time, of which many segments are short.
+/// Rows of a batch of departures, whose segments are often short.
 const DEPARTURES: usize = 1 << 14;
 
-/// Samples of one trial, on their way in.
+/// Samples of one trial being stored.
 #[derive(Debug)]
 pub struct Ingest {
     writer: Stage<SampleWriter>,
     summary: Stage<Gathered>,
 }
 
-/// What came in.
+/// The result of an ingest.
 pub struct Ingested {
-    /// Rows.
+    /// Number of rows.
     pub samples: u64,
-    /// Checksum of their file.
+    /// Checksum of the sample file.
     pub(crate) crc32: Option<u32>,
-    /// When the first probe was sent, in nanoseconds since the epoch; `None` where no row says.
+    /// Send time of the first probe, in nanoseconds since the epoch; `None` if no row has a time.
     pub first_ns: Option<i64>,
-    /// The figures, where [`Ingest::with_figures`] asked for them.
+    /// The figures, if requested with [`Ingest::with_figures`].
     pub columns: Columns,
     pub(crate) series: BTreeMap<String, StoredSeries>,
 }
 
-/// What is kept of samples besides themselves.
+/// Data computed from samples while they are stored.
 #[derive(Debug, Default)]
 struct Gathered {
     growing: Vec<(Column, Growing)>,
     columns: Option<Columns>,
     first: Option<i64>,
-    /// Where a sample without any time stands: at the one before it, or where none has a time after
+    /// Time of a row without a timestamp: that of the row before, or, if no row has one, the sum of
     /// the round trips before it.
     elapsed: i64,
-    /// Whether none of `at` is before another that precedes it.
+    /// Whether `at` is sorted.
     rising: bool,
-    /// When each row of a piece was, kept so that its memory is taken once.
+    /// Time of each row of a piece; kept to reuse its memory.
     at: Vec<i64>,
 }
 
@@ -101,16 +101,16 @@ impl Ingest {
         }
     }
 
-    /// Computes the figures of a summary too, because no node told any. To be called before any
-    /// rows come.
+    /// Also computes the figures of a summary, for samples that come without any. Must be called
+    /// before the first row.
     #[must_use]
     pub fn with_figures(self) -> Self {
         let gathered = Gathered { columns: Some(Columns::default()), ..Gathered::default() };
         Self { summary: Stage::new(gathered), ..self }
     }
 
-    /// Takes rows in. Where they come by the ten thousand, threads work on them while this returns,
-    /// and an error may be that of earlier rows.
+    /// Stores rows. Threads process large batches after this returns, so an error may belong to
+    /// earlier rows.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -120,10 +120,11 @@ impl Ingest {
         self.writer.push(&batch)
     }
 
-    /// Takes a segment in, as far as it is whole.
+    /// Stores a segment up to its first damage.
     ///
     /// # Errors
-    /// The outer: the file cannot be written. The inner: the segment cannot be read at all.
+    /// The outer result fails if the file cannot be written, the inner one if the segment cannot be
+    /// read at all.
     pub fn push_segment(
         &mut self,
         from: &mut dyn std::io::Read,
@@ -131,7 +132,7 @@ impl Ingest {
         self.push_segment_with(from, &mut |_| {})
     }
 
-    /// The same; `each` sees everything in it before it is written.
+    /// Like [`Self::push_segment`]; `each` sees every record before it is stored.
     ///
     /// # Errors
     /// As [`Self::push_segment`].
@@ -163,14 +164,14 @@ impl Ingest {
         Ok(end)
     }
 
-    /// Takes a segment of packets in that were to leave on time: of each the gap before it too, and how
-    /// far that is from what its schedule wanted. The segment is read twice, because a gap is known
-    /// only when all departures are: `open` begins it anew. `each` sees everything in it, once, before
-    /// it is written; then `sender` says whose departures they are.
+    /// Stores a segment of paced packets, with the gap before each packet and its deviation from
+    /// the schedule. The segment is read twice because gaps are known only after all departures:
+    /// `open` returns a new reader. `each` sees every record once before it is stored; then
+    /// `sender` returns the sender's summary.
     ///
     /// # Errors
-    /// The outer: `open` failed, or the file cannot be written. The inner: the segment cannot be read
-    /// at all.
+    /// The outer result fails if `open` fails or the file cannot be written, the inner one if the
+    /// segment cannot be read at all.
     pub fn push_departures<'a, R: std::io::Read, E: From<StoreError>>(
         &mut self,
         mut open: impl FnMut() -> Result<R, E>,
@@ -178,7 +179,7 @@ impl Ingest {
         sender: impl FnOnce() -> Cow<'a, Summary>,
     ) -> Result<Result<SegmentEnd, SegmentError>, E> {
         let mut departing = Departing::default();
-        // What is wrong with the segment is said when it is read again.
+        // Errors are reported by the second pass.
         let _ = segment::read(&mut open()?, &mut |record| {
             if let Record::Sample(sample, bridge, _) = &record {
                 departing.take(sample, bridge.is_none());
@@ -200,14 +201,14 @@ impl Ingest {
         Ok(end)
     }
 
-    /// Ends the file; it stands under its name afterwards.
+    /// Finishes the file, which then appears under its name.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn finish(self) -> Result<Ingested, StoreError> {
         let Self { writer, summary } = self;
         let gathered = summary.finish()?.unwrap_or_default();
-        // What the figures need at their end goes on while the last rows are written.
+        // The figures are completed while the last rows are written.
         let first_ns = gathered.first;
         let columns = gathered.columns.unwrap_or_default();
         let series = gathered
@@ -245,7 +246,7 @@ impl Take for Gathered {
 }
 
 impl Gathered {
-    /// Has what figures draw of some rows grow, after [`Self::place`].
+    /// Adds rows to the drawn series, after [`Self::place`].
     fn draw(&mut self, batch: &Batch, rows: &Range<usize>) {
         for column in DRAWN {
             let Some(values) = batch.column(column) else { continue };
@@ -283,7 +284,7 @@ impl Gathered {
         }
     }
 
-    /// Places some rows of the batch in time, in nanoseconds since the first of all.
+    /// Computes the times of rows, in nanoseconds since the first row.
     fn place(&mut self, batch: &Batch, rows: Range<usize>) {
         let times = TIMES.iter().find_map(|column| batch.column(*column));
         if let (Some(times), None) = (times, self.first) {
@@ -302,12 +303,12 @@ impl Gathered {
                 }));
                 self.rising = self.at.is_sorted();
             }
-            // Cycles follow each other, so that each begins when those before it have ended.
+            // Cycles follow each other: each begins when those before it have ended.
             (None, Some(rtt)) => {
                 let rtt = &rtt[rows];
                 let bits = rtt.iter().fold(0, |bits, took| bits | (*took).max(0));
                 let elapsed = &mut self.elapsed;
-                // What is as short does not overflow.
+                // Sums of short round trips cannot overflow.
                 if bits < SHORT && *elapsed < i64::MAX / 2 {
                     self.at.extend(rtt.iter().map(|took| {
                         let at = *elapsed;
@@ -331,14 +332,14 @@ impl Gathered {
     }
 }
 
-/// Rows taken in at once: few enough for a processor's own cache.
+/// Rows processed at once; small enough for a CPU cache.
 const PIECE: usize = 1 << 14;
 
-/// As many as a piece has of what is shorter, in nanoseconds, last less than half the time there is.
+/// Upper limit of round trips whose sum over a piece cannot overflow, in nanoseconds.
 const SHORT: i64 = i64::MAX / 4 / PIECE as i64;
 
-/// Whether the figures count the same values of a column as what is drawn: of schedule errors they
-/// count those of lost probes, too.
+/// Whether the figures of a column count the same values as the drawn series. Figures of schedule
+/// errors also count lost probes.
 fn is_counted(column: Column) -> bool {
     column != Column::ScheduleError
 }

@@ -1,16 +1,16 @@
-//! What was measured, on disk: a catalogue in SQLite (plans, runs, trials, summaries, figures for
-//! views, notes) and the samples as Parquet, one file per trial.
+//! Stores results on disk: a catalogue in SQLite (plans, runs, trials, summaries, series for
+//! figures, notes) and samples as Parquet, one file per trial.
 //!
 //! ```text
 //! DIR/catalogue.sqlite          WAL; numbered migrations, the version in user_version
-//! DIR/runner.lock               held by whoever runs a plan here
+//! DIR/runner.lock               held by the process that runs a plan here
 //! DIR/samples/RUN/TRIAL.parquet a column per stamp and delay, see docs/formats.md
-//! DIR/samples/RUN/host/TRIAL.parquet  what the machines did meanwhile, if they told
-//! DIR/incoming/                 what is on its way from nodes
+//! DIR/samples/RUN/host/TRIAL.parquet  host activity during the trial, if recorded
+//! DIR/incoming/                 segments being received from nodes
 //! ```
 //!
-//! A trial is finished when the catalogue says so, which it does last: whatever a killed runner
-//! leaves before that is written over by the next.
+//! The catalogue marks a trial as finished only after everything else is stored. Data that a killed
+//! runner leaves before that is overwritten by the next.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]

@@ -1,8 +1,8 @@
 //! Locks of a data directory: one runner at a time, and one importer for each imported run.
 //!
-//! Both are record locks of fcntl(2). A record lock belongs to the process that took it and ends with
-//! that process. A child does not hold it, not even between fork and exec; flock(2) is inherited
-//! across fork, so a child that outlives a killed runner would keep the next runner out.
+//! Both are record locks of fcntl(2). A record lock belongs to the process that took it and ends
+//! with that process. A child does not hold it, not even between fork and exec; flock(2) is
+//! inherited across fork, so a child that outlives a killed runner would keep the next runner out.
 //!
 //! Record locks have two pitfalls, and a table of the locks of this process avoids both. The kernel
 //! does not exclude a second lock by the same process. And closing any descriptor of the file
@@ -25,7 +25,8 @@ use crate::error::StoreError;
 /// A file, by device and inode.
 type FileId = (u64, u64);
 
-/// The files whose lock this process holds. The guard is held while such a file is opened or closed.
+/// The files whose lock this process holds. The guard is held while such a file is opened or
+/// closed.
 static HELD: Mutex<BTreeSet<FileId>> = Mutex::new(BTreeSet::new());
 
 fn held() -> MutexGuard<'static, BTreeSet<FileId>> {
@@ -40,13 +41,13 @@ fn id(file: &Metadata) -> FileId {
 #[derive(Debug)]
 struct RecordLock {
     id: FileId,
-    /// `None` once it is closed.
+    /// `None` after it was closed.
     file: Option<File>,
 }
 
 impl RecordLock {
-    /// Takes the lock on the file at `path`, which is made if it is missing; `None` when this or
-    /// another process holds it.
+    /// Takes the lock on the file at `path`, creating the file if it is missing. Returns `None` if
+    /// this or another process holds the lock.
     fn take(path: &Path) -> Result<Option<Self>, StoreError> {
         let mut held = held();
         if fs::metadata(path).is_ok_and(|file| held.contains(&id(&file))) {
@@ -54,7 +55,7 @@ impl RecordLock {
         }
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(false).open(path);
-        let file = file.map_err(StoreError::file("make", path))?;
+        let file = file.map_err(StoreError::file("create", path))?;
         match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
@@ -131,10 +132,11 @@ pub struct ImportLock {
 const IMPORTING: &str = "importing";
 
 impl ImportLock {
-    /// `samples` is the directory of the run's samples. The run is new, so no other importer has it.
+    /// `samples` is the directory of the run's samples. The run is new, so no other importer uses
+    /// it.
     pub(crate) fn take(samples: &Path) -> Result<Self, StoreError> {
         let path = samples.join(IMPORTING);
-        fs::create_dir_all(samples).map_err(StoreError::file("make", samples))?;
+        fs::create_dir_all(samples).map_err(StoreError::file("create", samples))?;
         match RecordLock::take(&path)? {
             Some(lock) => Ok(Self { path, _lock: lock }),
             None => Err(StoreError::file("lock", &path)(Errno::AGAIN.into())),
@@ -144,7 +146,7 @@ impl ImportLock {
 
 impl Drop for ImportLock {
     fn drop(&mut self) {
-        // Gone already where half an import was deleted.
+        // The file no longer exists if an incomplete import was deleted.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -160,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// Set for a child that is this very test program.
+    /// Set for a child process of this test program.
     const LOOKED_AT: &str = "DWELL_TEST_LOCKED_DIR";
 
     /// Whether another process sees a runner at work in `dir`.

@@ -1,5 +1,5 @@
-//! Versions of the catalogue. Each migration leads from the version before to its own; a catalogue
-//! of an older version is copied before it is migrated.
+//! Migrations of the catalogue. Each leads from the previous version to its own. An older catalogue
+//! is copied before it is migrated.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -9,18 +9,18 @@ use rusqlite::Connection;
 
 use crate::error::StoreError;
 
-/// `dwll`, so that `file` and others know whose database it is.
+/// `dwll`; lets `file` and other tools identify the database.
 const APPLICATION_ID: i64 = 0x6477_6c6c;
 
-/// In order; the version is the number of the last one, from 1.
+/// In order. The version of a catalogue is the number of its last migration, from 1.
 const MIGRATIONS: [&str; 3] = [
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
     include_str!("migrations/3.sql"),
 ];
 
-/// Refuses a catalogue of a newer dwell before SQLite opens it, which may already write: only the
-/// version in the file's header is read. What else may be wrong shows later.
+/// Refuses a catalogue of a newer dwell before SQLite opens it, which may write to it. Only the
+/// version in the file header is read; other damage is detected later.
 pub(crate) fn refuse_newer(path: &Path) -> Result<(), StoreError> {
     // https://sqlite.org/fileformat2.html, 1.3: the user version, big-endian, at offset 60.
     const MAGIC: &[u8] = b"SQLite format 3\0";
@@ -39,7 +39,7 @@ pub(crate) fn refuse_newer(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Refuses a catalogue that would have to be brought up to date first.
+/// Refuses a catalogue that needs a migration.
 pub(crate) fn refuse_older(db: &Connection, path: &Path) -> Result<(), StoreError> {
     let (found, newest) = (version(db)?, MIGRATIONS.len() as u32);
     if found < newest {
@@ -48,7 +48,7 @@ pub(crate) fn refuse_older(db: &Connection, path: &Path) -> Result<(), StoreErro
     refuse_strange(&MIGRATIONS, found, db, path)
 }
 
-/// Brings a catalogue up to date. Nobody else may do so meanwhile.
+/// Migrates a catalogue to the newest version. The caller must exclude other processes.
 pub(crate) fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError> {
     migrate_by(&MIGRATIONS, db, path)
 }
@@ -93,8 +93,8 @@ fn migrate_by(migrations: &[&str], db: &mut Connection, path: &Path) -> Result<(
     Ok(())
 }
 
-/// Refuses a catalogue that says it is of version `found` and lacks what the migrations up to that one
-/// make: a build between two releases made it.
+/// Refuses a catalogue that claims version `found` but lacks tables or columns of it: it was made
+/// by a build between two releases.
 fn refuse_strange(
     migrations: &[&str],
     found: u32,
@@ -120,7 +120,7 @@ fn refuse_strange(
     Err(StoreError::Strange { path: path.to_owned(), version: found, missing })
 }
 
-/// All columns, with their tables before them.
+/// Returns all columns, with their tables.
 fn columns(db: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
     let mut select = db.prepare(
         "SELECT tables.name, columns.name
@@ -130,7 +130,7 @@ fn columns(db: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
     select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-/// The error without the text of all statements.
+/// Removes the text of the statements from the error.
 fn without_script(error: rusqlite::Error) -> rusqlite::Error {
     match error {
         rusqlite::Error::SqlInputError { error, msg, .. } => {
@@ -144,7 +144,7 @@ fn version(db: &Connection) -> rusqlite::Result<u32> {
     db.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-/// Where a catalogue of version `found` is kept before it is migrated: a name that is free.
+/// Returns an unused path for the backup of a catalogue of version `found`.
 fn backup_path(path: &Path, found: u32) -> PathBuf {
     let names = std::iter::once(format!("v{found}.backup.sqlite"))
         .chain((2..).map(|n| format!("v{found}.backup-{n}.sqlite")));
@@ -162,7 +162,7 @@ mod tests {
     const SECOND: &str = "ALTER TABLE things ADD COLUMN size INTEGER;";
     const WRONG: &str = "CREATE TABLE more (x TEXT) STRICT; ALTER TABLE nothing ADD COLUMN x TEXT;";
 
-    /// A catalogue of the first version, with one thing in it.
+    /// Creates a catalogue of the first version with one row.
     fn old(dir: &Path) -> PathBuf {
         let path = dir.join("catalogue.sqlite");
         let mut db = Connection::open(&path).unwrap();
@@ -196,7 +196,7 @@ mod tests {
         let backup = dir.path().join("catalogue.v1.backup.sqlite");
         assert_eq!(things(&backup), (1, "one".into()));
         migrate_by(&[FIRST, SECOND], &mut db, &path).unwrap();
-        assert_eq!(names(dir.path()).len(), 2, "once is enough");
+        assert_eq!(names(dir.path()).len(), 2, "only one backup");
     }
 
     #[test]
@@ -316,7 +316,7 @@ mod tests {
         let mut db = Connection::open(&path).unwrap();
         db.pragma_update(None, "application_id", 5).unwrap();
         let error = migrate_by(&[FIRST, SECOND], &mut db, &path).unwrap_err();
-        assert!(error.to_string().contains("no catalogue of dwell"), "{error}");
+        assert!(error.to_string().contains("not a dwell catalogue"), "{error}");
         assert_eq!(things(&path), (1, "one".into()));
     }
 }

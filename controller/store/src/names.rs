@@ -1,4 +1,4 @@
-//! Names of runs: the day, and a number that no run of that day ever had, as 20261121-1.
+//! Names of runs: the day and a number not used before on that day, such as 20261121-1.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +7,8 @@ use rusqlite::{OptionalExtension, Transaction, params};
 
 use crate::error::StoreError;
 
-/// A new name for a run of `day`, noted as given. Samples that lie in `samples` under a name keep it,
-/// whether or not the catalogue knows of them.
+/// Assigns a new name to a run of `day` and records it. Names with samples in `samples` are never
+/// assigned, even if the catalogue does not know them.
 pub(crate) fn give(
     transaction: &Transaction<'_>,
     day: &str,
@@ -28,7 +28,7 @@ pub(crate) fn give(
     Ok(format!("{day}-{number}"))
 }
 
-/// The names under which samples lie in `samples`.
+/// Returns the names with samples in `samples`.
 pub(crate) fn with_samples(samples: &Path) -> impl Iterator<Item = String> {
     let entries = fs::read_dir(samples).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok())

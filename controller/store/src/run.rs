@@ -1,169 +1,169 @@
-//! Runs and trials as the catalogue has them.
+//! Runs and trials as stored in the catalogue.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// A run to begin.
+/// A run to create.
 #[derive(Clone, Debug)]
 pub struct NewRun {
-    /// Measured here, or read from a file.
+    /// Whether it is measured or imported.
     pub kind: RunKind,
-    /// The plan's name, or the file's.
+    /// Name of the plan or the imported file.
     pub name: String,
-    /// What it is for.
+    /// Title of the plan.
     pub title: Option<String>,
     /// The plan's text; `None` for imports.
     pub plan: Option<String>,
-    /// The text of each lab file that the plan names, by its path there; `None` for imports.
+    /// Texts of the lab files named in the plan, by path; `None` for imports.
     pub lab_files: Option<BTreeMap<String, String>>,
-    /// What was set from outside, as `PATH=VALUE`.
+    /// Settings of the command line, as `PATH=VALUE`.
     pub settings: Vec<String>,
-    /// Decides the order of trials.
+    /// Seed of the order of trials.
     pub seed: u64,
-    /// The axes of the matrix, as JSON of the report's.
+    /// The axes of the matrix, as in the JSON report.
     pub axes: serde_json::Value,
     /// The version of dwell.
     pub dwell: String,
-    /// All trials, in the order in which they are to be run.
+    /// All trials, in order of execution.
     pub trials: Vec<NewTrial>,
 }
 
-/// A trial to come.
+/// A trial to create.
 #[derive(Clone, Debug)]
 pub struct NewTrial {
-    /// Its number in the run.
+    /// Number within the run.
     pub number: u32,
-    /// The number of its cell.
+    /// Number of the cell.
     pub cell: u32,
-    /// Which repetition of its cell, from 1.
+    /// Repetition within the cell, from 1.
     pub repetition: u32,
     /// Value by axis.
     pub parameters: BTreeMap<String, String>,
 }
 
-/// Where a run comes from.
+/// Origin of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunKind {
-    /// A plan that was run.
+    /// Measured by running a plan.
     Run,
-    /// A file that was imported.
+    /// Imported from a file.
     Import,
 }
 
-/// How far a run is.
+/// State of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
-    /// Under way.
+    /// In progress.
     Running,
-    /// Every trial has ended.
+    /// All trials have ended.
     Finished,
-    /// A stop rule ended it, a person, or something that kept it from going on; it can be resumed.
+    /// Ended by a stop rule, the user or an error; it can be resumed.
     Stopped,
-    /// Its runner died; it can be resumed. Never in the catalogue, which then still says running.
+    /// Its runner died; it can be resumed. The catalogue still says running in this case.
     Interrupted,
 }
 
-/// How far a trial is.
+/// State of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrialState {
-    /// Not yet begun.
+    /// Not started.
     Planned,
-    /// Under way, or its runner died.
+    /// In progress, or its runner died.
     Running,
     /// Measured.
     Finished,
     /// Failed, with a reason.
     Failed,
-    /// What it asks for is not to be had on its node, for a reason.
+    /// Not supported by its node, with a reason.
     NotRun,
 }
 
-/// Whose summary it is.
+/// Role of the job that reported a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// What the trial measured.
+    /// The measurement.
     Measurement,
-    /// What a load reached.
+    /// A load.
     Load,
-    /// What a reflector or a sink counted.
+    /// A reflector, sink or relay.
     Server,
-    /// What somebody outside saw.
+    /// An external witness.
     Witness,
 }
 
 /// A run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunRow {
-    /// Its key in the catalogue.
+    /// Key in the catalogue.
     pub(crate) id: i64,
-    /// What people call it.
+    /// Name of the run.
     pub run: String,
-    /// Where it comes from.
+    /// Origin.
     pub kind: RunKind,
-    /// The plan's name, or the file's.
+    /// Name of the plan or the imported file.
     pub name: String,
-    /// What it is for.
+    /// Title of the plan.
     pub title: Option<String>,
     /// The plan's text.
     pub plan: Option<String>,
-    /// The text of each lab file that the plan names; `None` where none was kept.
+    /// Texts of the lab files named in the plan; `None` if not stored.
     pub lab_files: Option<BTreeMap<String, String>>,
-    /// What was set from outside.
+    /// Settings of the command line.
     pub settings: Vec<String>,
-    /// Decides the order of trials.
+    /// Seed of the order of trials.
     pub seed: u64,
     /// The axes of the matrix.
     pub axes: serde_json::Value,
-    /// How far it is.
+    /// State.
     pub state: RunState,
     /// RFC 3339, UTC.
     pub started: String,
     /// RFC 3339, UTC.
     pub finished: Option<String>,
-    /// The lab that the runner made for it.
+    /// The lab that the runner created for it.
     pub lab: Option<String>,
     /// The version of dwell.
     pub dwell: String,
-    /// Trials by state.
+    /// Number of trials.
     pub trials: u32,
-    /// Of those, finished.
+    /// Number of finished trials.
     pub trials_finished: u32,
-    /// Of those, failed.
+    /// Number of failed trials.
     pub trials_failed: u32,
-    /// Of those, not run, because a node cannot do what they ask for.
+    /// Number of trials that were not run because a node does not support them.
     pub trials_not_run: u32,
 }
 
 /// A trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrialRow {
-    /// Its key in the catalogue.
+    /// Key in the catalogue.
     pub(crate) id: i64,
-    /// Its number in the run.
+    /// Number within the run.
     pub number: u32,
-    /// The number of its cell.
+    /// Number of the cell.
     pub cell: u32,
-    /// Which repetition of its cell, from 1.
+    /// Repetition within the cell, from 1.
     pub repetition: u32,
-    /// Its place in the order, from 1.
+    /// Position in the order of execution, from 1.
     pub position: u32,
-    /// How far it is.
+    /// State.
     pub state: TrialState,
-    /// Why it failed.
+    /// Why it failed or was not run.
     pub reason: Option<String>,
-    /// Value by axis; empty where the catalogue's cannot be read.
+    /// Value by axis; empty if damaged in the catalogue.
     pub parameters: BTreeMap<String, String>,
-    /// What stands in the catalogue for the parameters, where it is damaged.
+    /// The damaged text of the parameters in the catalogue.
     pub(crate) damaged: Option<String>,
-    /// Of the first sample, in nanoseconds since the epoch.
+    /// Time of the first sample, in nanoseconds since the epoch.
     pub first_ns: Option<i64>,
-    /// Rows in the file of samples.
+    /// Number of rows in the sample file.
     pub samples: Option<u64>,
-    /// Checksum of that file.
+    /// Checksum of the sample file.
     pub(crate) samples_crc32: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! The figures of a trial from its samples alone, on all cores: row groups are independent.
+//! Recomputes the figures of a trial from its samples, in parallel by row group.
 
 use std::ops::Range;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(crate) fn scan(path: &Path) -> Result<Columns, StoreError> {
         Columns::TAKEN.iter().copied().filter(|column| all.contains(column)).collect();
     let threads = thread::available_parallelism().map_or(1, usize::from).min(groups).max(1);
     let part = |number: usize| number * groups / threads..(number + 1) * groups / threads;
-    // Each reads a stretch of the file, so that what is left to join are the ends of stretches.
+    // Each thread reads consecutive row groups, so that only the ends of its part need joining.
     let parts = thread::scope(|scope| {
         let wanted = &wanted;
         let others: Vec<_> = (1..threads)
@@ -34,7 +34,7 @@ pub(crate) fn scan(path: &Path) -> Result<Columns, StoreError> {
     let mut columns = Columns::default();
     for part in &parts {
         if columns.shares_an_id(part) {
-            // Rare enough to read all of it again.
+            // Rare enough to reread the whole file.
             return scan_groups(path, 0..groups, &wanted);
         }
         columns.append(part);
@@ -63,10 +63,10 @@ mod tests {
     use super::*;
     use crate::ingest::{Ingest, Ingested};
 
-    /// Rows of more than one row group, so that more than one thread reads.
+    /// Enough rows for several row groups, so that several threads read.
     const ROWS: u64 = 600_000;
 
-    /// Round trips with losses, late replies, stamps in time and schedule errors below zero.
+    /// Round trips with losses, late replies, rising timestamps and negative schedule errors.
     fn ingested(path: &Path, sizes: &[usize]) -> Ingested {
         let mut ingest = Ingest::new(path, &[]).with_figures();
         let mut sizes = sizes.iter().cycle();
@@ -118,11 +118,11 @@ mod tests {
                 let other = &again[name];
                 let exact = |figures: &Figures| Figures { stddev: None, ..*figures };
                 assert_eq!(exact(other), exact(figures), "{name}");
-                // Squares are added in another order.
+                // Squares are summed in another order.
                 assert!(near(other.stddev.unwrap(), figures.stddev.unwrap()), "{name}");
             }
             for (name, value) in &values {
-                // Of so many samples every second is looked at, and stretches begin anew.
+                // With this many samples only every second one is used, and parts start anew.
                 let is_end = name.ends_with("_low_ns") || name.ends_with("_high_ns");
                 let within = if is_end { 0.01 } else { 1e-9 };
                 let (Some(Scalar::Real(a)), Some(Scalar::Real(b))) = (&again_values[name], value)
@@ -138,7 +138,7 @@ mod tests {
     fn a_second_delay_of_an_id_beyond_the_joint_of_two_stretches_is_ignored_as_anywhere() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1.parquet");
-        // The last ids of a row group come again at the beginning of the next.
+        // The last ids of a row group are repeated at the beginning of the next.
         let again = |row: u64| row > 4 && row % (1 << 18) < 4;
         let ids = (0..ROWS).map(|row| if again(row) { row - 4 } else { row });
         let mut ingest = Ingest::new(&path, &[]).with_figures();

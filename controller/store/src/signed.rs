@@ -1,4 +1,4 @@
-//! Histograms of values of either sign, and their bytes in the catalogue (HdrHistogram V2).
+//! Histograms of values of either sign, and their encoding in the catalogue (HdrHistogram V2).
 
 use dwell_record::series::Step;
 use dwell_stats::{Distribution, LogBin, LogCounts};
@@ -6,12 +6,12 @@ use dwell_units::Nanos;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
 
-/// How finely values are told apart.
+/// Precision of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Digits {
-    /// To 1 %.
+    /// Within 1 %.
     Two,
-    /// To 0.1 %.
+    /// Within 0.1 %.
     Three,
 }
 
@@ -28,7 +28,7 @@ impl Signed {
         Self { above: digits.counts(), below: digits.counts(), digits }
     }
 
-    /// What a distribution has counted, to three digits.
+    /// Converts a distribution, with three digits.
     pub(crate) fn of(distribution: &Distribution) -> Self {
         let mut all = Self::new(Digits::Three);
         distribution.for_each(|Nanos(value), n| {
@@ -43,7 +43,7 @@ impl Signed {
         self.record_all(&[value], value, value);
     }
 
-    /// Counts values of which none is outside `min` and `max`.
+    /// Counts values, all of which are between `min` and `max`.
     pub(crate) fn record_all(&mut self, values: &[i64], min: i64, max: i64) {
         if min >= 0 {
             self.above.record_all(values, max);
@@ -65,7 +65,7 @@ impl Signed {
         self.above.total() + self.below.total()
     }
 
-    /// Values in rising order and how often each came.
+    /// Returns the values in rising order with their counts.
     pub(crate) fn steps(&self) -> impl Iterator<Item = Step> {
         let step = |sign: i64| {
             move |bin: LogBin| Step {
@@ -76,7 +76,7 @@ impl Signed {
         self.below.bins().rev().map(step(-1)).chain(self.above.bins().map(step(1)))
     }
 
-    /// The nearest-rank percentile; `None` where the count does not support it.
+    /// Returns the nearest-rank percentile; `None` if there are too few values.
     pub(crate) fn percentile(&self, ppm: u64) -> Option<i64> {
         let n = self.count();
         if n.saturating_mul(ppm.min(1_000_000 - ppm)) < 1_000_000 {
@@ -90,13 +90,13 @@ impl Signed {
         })
     }
 
-    /// Values from zero on, and those below it where there are any.
+    /// Returns the encoded non-negative values, and the negative ones if there are any.
     pub(crate) fn to_bytes(&self) -> (Vec<u8>, Option<Vec<u8>>) {
         let bytes = |counts| self.digits.bytes(counts);
         (bytes(&self.above), (self.below.total() > 0).then(|| bytes(&self.below)))
     }
 
-    /// `None` for bytes that are no histogram.
+    /// Returns `None` if the bytes are not a histogram.
     pub(crate) fn from_bytes(above: &[u8], below: Option<&[u8]>, digits: Digits) -> Option<Self> {
         let read = |bytes: &[u8]| {
             let histogram: Histogram<u64> =
@@ -132,7 +132,9 @@ impl Digits {
                 .expect("an automatically growing histogram takes any i64");
         }
         let mut out = Vec::new();
-        V2Serializer::new().serialize(&histogram, &mut out).expect("a vector takes any bytes");
+        V2Serializer::new()
+            .serialize(&histogram, &mut out)
+            .expect("writing to a vector cannot fail");
         out
     }
 }

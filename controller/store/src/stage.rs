@@ -1,5 +1,5 @@
-//! A step of work on batches: small ones are worked on where they come from, large ones by a thread
-//! of the step's own, so that reading, writing and summarising go on side by side.
+//! A processing step for batches. Small batches are processed by the caller, large ones by a thread
+//! of the step, so that reading, writing and summarising run in parallel.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -9,22 +9,22 @@ use dwell_record::Batch;
 
 use crate::error::StoreError;
 
-/// What takes batches in.
+/// A consumer of batches.
 pub(crate) trait Take: Send + 'static {
-    /// Takes rows in.
+    /// Processes rows.
     fn take(&mut self, batch: &Arc<Batch>) -> Result<(), StoreError>;
 }
 
-/// Batches from this size on are worth a thread.
+/// Minimum size of batches for which a thread is started.
 const LARGE: usize = 1 << 15;
 
-/// Batches that may wait for the thread: what bounds the memory.
+/// Maximum number of batches waiting for the thread; bounds the memory.
 const WAITING: usize = 4;
 
-/// A step, and where it is done.
+/// A step and its thread.
 #[derive(Debug)]
 pub(crate) struct Stage<T> {
-    /// `None` while a thread has it.
+    /// `None` while the thread owns the step.
     here: Option<T>,
     thread: Option<Thread<T>>,
 }
@@ -40,7 +40,7 @@ impl<T: Take> Stage<T> {
         Self { here: Some(step), thread: None }
     }
 
-    /// Has rows taken in. An error may be that of an earlier batch.
+    /// Processes rows. An error may belong to an earlier batch.
     pub(crate) fn push(&mut self, batch: &Arc<Batch>) -> Result<(), StoreError> {
         if batch.len() >= LARGE
             && let Some(step) = self.here.take()
@@ -54,11 +54,11 @@ impl<T: Take> Stage<T> {
         if thread.batches.send(Arc::clone(batch)).is_ok() {
             return Ok(());
         }
-        // It ended at an error, which is told once.
+        // The thread ended with an error, which is returned once.
         self.thread.take().map_or(Ok(()), |thread| thread.join().map(|_| ()))
     }
 
-    /// The step, when all batches are taken in. `None` when it has failed before.
+    /// Returns the step after all batches are processed; `None` if it has already failed.
     pub(crate) fn finish(mut self) -> Result<Option<T>, StoreError> {
         match self.thread.take() {
             Some(thread) => thread.join().map(Some),
@@ -91,7 +91,7 @@ impl<T> Thread<T> {
 }
 
 impl<T> Drop for Stage<T> {
-    /// What is given up is over when this returns.
+    /// Waits for the thread to end.
     fn drop(&mut self) {
         if let Some(Thread { batches, handle }) = self.thread.take() {
             drop(batches);
@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes the first id of every batch; fails at the id that it is told to.
+    /// Records the first id of every batch. Fails at a given id.
     #[derive(Debug, Default)]
     struct Notes {
         firsts: Vec<u64>,
@@ -118,7 +118,7 @@ mod tests {
         _over: Over,
     }
 
-    /// Says when it goes.
+    /// Sets its flag when dropped.
     #[derive(Debug, Default)]
     struct Over(Arc<AtomicBool>);
 
@@ -152,7 +152,11 @@ mod tests {
         let sizes = [1, 7, LARGE, 3, 1, LARGE, LARGE, 2, 1, 1, 1, LARGE];
         for (number, rows) in (0..).zip(sizes) {
             stage.push(&batch(number, rows)).unwrap();
-            assert_eq!(stage.thread.is_some(), number >= 2, "a thread from the first large one on");
+            assert_eq!(
+                stage.thread.is_some(),
+                number >= 2,
+                "a thread from the first large batch on"
+            );
         }
         let notes = stage.finish().unwrap().unwrap();
         assert_eq!(notes.firsts, (0..sizes.len() as u64).collect::<Vec<_>>());
@@ -161,12 +165,12 @@ mod tests {
     #[test]
     fn an_error_comes_out_of_a_later_push_and_is_told_once() {
         let mut stage = Stage::new(Notes { fails_at: Some(2), ..Notes::default() });
-        // Beyond what waits, a push finds the thread ended.
+        // After the waiting batches, a push finds that the thread has ended.
         let errors = (0..20).filter_map(|first| stage.push(&batch(first, LARGE)).err());
         let errors: Vec<String> = errors.map(|error| error.to_string()).collect();
         assert_eq!(errors.len(), 1, "{errors:?}");
         assert!(errors[0].contains("1.parquet"), "{errors:?}");
-        assert!(stage.finish().unwrap().is_none(), "what has failed has no result");
+        assert!(stage.finish().unwrap().is_none(), "a failed step has no result");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What figures need of a metric, gathered in one pass: its distribution, stretches of time, a few
-//! samples to show, outliers.
+//! Data that figures need of a metric, collected in one pass: its distribution, time bins, samples
+//! to draw, outliers.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,31 +9,32 @@ use dwell_stats::{Distribution, Hampel as Filter, Standing, extremes};
 
 use crate::signed::{Digits, Signed};
 
-/// At most this many stretches of time; half of it at least, of a long series.
+/// Maximum number of time bins; a long series has at least half as many.
 const BINS: usize = 400;
 
-/// The first width of a stretch: whatever lasts longer doubles it.
+/// Initial width of a time bin, in nanoseconds. It doubles as the series grows.
 const NARROW: i64 = 1_000_000;
 
-/// Samples shown at even spaces, at most; half of it at least, of a long series.
+/// Maximum number of evenly spaced samples to draw; a long series has at least half as many.
 const SPACED: usize = 1_600;
 
-/// The largest ones are shown whatever their place.
+/// Number of largest samples that are always drawn.
 const EXTREME: usize = 200;
 
-/// Up to so many samples are all judged by Hampel's filter; beyond, evenly spread stretches are.
+/// Up to this many samples, all are judged by the Hampel filter; beyond, evenly spread stretches of
+/// them.
 const JUDGED: usize = 1 << 20;
 
-/// Samples of such a stretch: so many that its ends, where windows are cut off, count little.
+/// Samples per stretch; large enough that truncated windows at its ends matter little.
 const STRETCH: u64 = 1 << 13;
 
-/// Samples that are looked at together.
+/// Samples examined together.
 const RUN: usize = 128;
 
-/// One metric of one trial, growing.
+/// One metric of one trial while it is collected.
 #[derive(Debug)]
 pub(crate) struct Growing {
-    /// `None` where all values are counted elsewhere.
+    /// `None` if a distribution counts the values.
     whole: Option<Signed>,
     bins: Vec<Bin>,
     width: i64,
@@ -45,11 +46,11 @@ pub(crate) struct Growing {
     extreme: BinaryHeap<Reverse<Shown>>,
     /// The newest samples and half a window before them.
     near: Vec<i64>,
-    /// When each of `near` was.
+    /// Times of `near`.
     near_at: Vec<i64>,
-    /// How many of `near` were looked at.
+    /// Number of samples of `near` that were considered for drawing.
     looked: usize,
-    /// How many of `near` were taken in.
+    /// Number of samples of `near` that were counted.
     old: usize,
 }
 
@@ -61,26 +62,26 @@ struct Bin {
     values: Signed,
 }
 
-/// A sample that may be shown.
+/// A sample that may be drawn.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Shown {
     value: i64,
     index: u64,
     at: i64,
-    /// What it is judged by, and its place in it.
+    /// The samples of its Hampel window, and its place among them.
     window: Vec<i64>,
     place: usize,
 }
 
-/// Stretches of a series, evenly spread over it.
+/// Evenly spread stretches of a series.
 #[derive(Debug)]
 struct Spread {
     values: Vec<i64>,
-    /// Of so many stretches the first is held.
+    /// One in this many stretches is kept.
     every: u64,
 }
 
-/// A bin as the catalogue keeps it.
+/// A time bin as stored in the catalogue.
 pub(crate) struct StoredBin {
     pub(crate) from: i64,
     pub(crate) to: i64,
@@ -90,7 +91,7 @@ pub(crate) struct StoredBin {
     pub(crate) histogram: Vec<u8>,
 }
 
-/// A series as the catalogue keeps it.
+/// A series as stored in the catalogue.
 pub(crate) struct StoredSeries {
     pub(crate) histogram: Vec<u8>,
     pub(crate) below: Option<Vec<u8>>,
@@ -118,25 +119,25 @@ impl Growing {
         }
     }
 
-    /// The same of values that a distribution, which [`Self::finish`] gets, counts anyway.
+    /// Like [`Self::new`], for values that a distribution counts, which [`Self::finish`] receives.
     pub(crate) fn counted_elsewhere() -> Self {
         Self { whole: None, ..Self::new() }
     }
 
-    /// Appends values, and for each the nanoseconds since the trial's first sample;
-    /// [`Self::take_in`] looks at them.
+    /// Appends values with their times in nanoseconds since the trial's first sample.
+    /// [`Self::take_in`] processes them.
     pub(crate) fn push(&mut self, at: &[i64], values: &[i64]) {
         self.near.extend_from_slice(values);
         self.near_at.extend_from_slice(at);
     }
 
-    /// Takes in what was pushed. `rising` says that none of it is before another that precedes it.
+    /// Processes the pushed values. `rising` states that their times are sorted.
     pub(crate) fn take_in(&mut self, rising: bool) {
         let near_at = std::mem::take(&mut self.near_at);
         let (at, values) = (&near_at[self.old..], &self.near[self.old..]);
         let mut done = 0;
         while let Some(&first) = at.get(done) {
-            // Samples come in order of time, nearly: those of a stretch follow each other.
+            // Samples are nearly sorted by time, so those of a bin follow each other.
             let number = number(&mut self.bins, &mut self.width, first);
             let (from, to) = (number as i64 * self.width, (number as i64 + 1) * self.width);
             let within = |at: i64| (from..to).contains(&at.max(0));
@@ -166,7 +167,7 @@ impl Growing {
         self.old = self.near.len();
     }
 
-    /// A probe that was lost.
+    /// Counts a lost probe.
     pub(crate) fn lost(&mut self, at: i64) {
         let number = number(&mut self.bins, &mut self.width, at);
         self.bins[number].lost += 1;
@@ -176,14 +177,15 @@ impl Growing {
         self.count == 0
     }
 
-    /// Looks for samples to show among those up to `to` of `near`.
+    /// Looks for samples to draw among those of `near` before `to`.
     fn look(&mut self, to: usize) {
         let first = self.count - self.near.len() as u64;
         while self.looked < to {
             let end = to.min(self.looked + RUN);
             let index = first + self.looked as u64;
             let run = &self.near[self.looked..end];
-            // Few runs have any: the next at even spaces is far off, and none is among the largest.
+            // Few runs contain any: the next evenly spaced one is far off, and none is among the
+            // largest.
             let spaced = index.next_multiple_of(self.stride) < first + end as u64;
             let (_, largest) = extremes(run);
             if spaced || self.is_extreme(largest) {
@@ -198,7 +200,7 @@ impl Growing {
         value > least || self.extreme.len() < EXTREME
     }
 
-    /// Keeps a sample if it is to be shown, so far.
+    /// Keeps a sample if it is to be drawn so far.
     fn consider(&mut self, place: usize, index: u64) {
         if index.is_multiple_of(self.stride) {
             let shown = self.shown(place);
@@ -227,7 +229,7 @@ impl Growing {
         Shown { value, index, at, window: self.near[from..to].to_vec(), place: place - from }
     }
 
-    /// `counted` is what counts the values where this does not.
+    /// `counted` holds the counts of the values if this does not.
     pub(crate) fn finish(mut self, counted: Option<&Distribution>) -> StoredSeries {
         self.look(self.near.len());
         let whole = self.whole.take().or_else(|| counted.map(Signed::of));
@@ -241,8 +243,7 @@ impl Growing {
                 lost: bin.lost,
                 min: some.then_some(bin.min),
                 max: some.then_some(bin.max),
-                // A stretch holds values of one sign, or the few below zero count as zero: its
-                // minimum is exact.
+                // Negative values of a bin are stored as zero; its minimum is exact.
                 histogram: if some { bin.values.to_bytes().0 } else { Vec::new() },
             }
         });
@@ -264,7 +265,7 @@ impl Growing {
     }
 }
 
-/// The number of the stretch of time that `at` falls into; makes it.
+/// Returns the number of the time bin that contains `at`, creating it if necessary.
 fn number(bins: &mut Vec<Bin>, width: &mut i64, at: i64) -> usize {
     let at = at.max(0);
     while at / *width >= BINS as i64 {
@@ -287,7 +288,7 @@ fn number(bins: &mut Vec<Bin>, width: &mut i64, at: i64) -> usize {
 }
 
 impl Spread {
-    /// Takes values in, the first of which has the number `first` in the series.
+    /// Adds values; `first` is the index of the first one in the series.
     fn take(&mut self, first: u64, values: &[i64]) {
         let (mut index, mut rest) = (first, values);
         while !rest.is_empty() {
@@ -301,10 +302,10 @@ impl Spread {
         }
     }
 
-    /// Holds a stretch, or a part of one.
+    /// Keeps a stretch or a part of one.
     fn hold(&mut self, part: &[i64], index: u64) {
         if self.values.len() == JUDGED {
-            // One in eight is kept, so that thinning is rare and enough is left.
+            // Keep one in eight, so that thinning is rare and enough stretches are left.
             let stretches = self.values.chunks(STRETCH as usize).step_by(8);
             self.values = stretches.flatten().copied().collect();
             self.every *= 8;
@@ -343,7 +344,7 @@ impl Bin {
 }
 
 impl StoredSeries {
-    /// What figures draw; `None` when its bytes are damaged.
+    /// Returns the series to draw; `None` if its data is damaged.
     pub(crate) fn series(&self) -> Option<Series> {
         let whole = Signed::from_bytes(&self.histogram, self.below.as_deref(), Digits::Three)?;
         let bins = self.bins.iter().map(StoredBin::time_bin).collect::<Option<_>>()?;
@@ -357,7 +358,7 @@ impl StoredSeries {
 }
 
 impl StoredBin {
-    /// Of a row of the catalogue: from, to, lost, min, max, histogram.
+    /// Reads a row of the catalogue: from, to, lost, min, max, histogram.
     pub(crate) fn of_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             from: row.get(0)?,
@@ -374,7 +375,7 @@ impl StoredBin {
     }
 }
 
-/// Bins that follow each other as one; `None` of none, or when their bytes are damaged.
+/// Joins consecutive bins; `None` for no bins or damaged data.
 pub(crate) fn joined(bins: &[StoredBin]) -> Option<TimeBin> {
     let mut values = Signed::new(Digits::Two);
     for bin in bins.iter().filter(|bin| !bin.histogram.is_empty()) {

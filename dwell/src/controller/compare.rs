@@ -1,4 +1,4 @@
-//! `dwell compare`: what shifted between runs, by how much, and how sure that is.
+//! `dwell compare`: differences between runs and their confidence.
 
 mod threshold;
 
@@ -24,38 +24,40 @@ use super::data::{DataArgs, chain, find, main_column, run_data, without_damaged}
 /// Arguments of `compare`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The first run is the baseline; cells with the same parameters are compared, trial by trial: three \
-repetitions of each are needed to tell a difference of runs from one of trials. Two imported \
-recordings of one series each are compared within these recordings.\n\
---fail-if takes the conditions of dwell ping, such as 'p99 > 10ms' or 'loss > 1%', and judges each \
-cell of the later runs by them; a delay without a metric is the one that is compared. A limit on the \
-change from the baseline is written as a change: 'p99 change > 10%' or 'p50 change > 20us'. It holds \
-when the whole interval of the change is beyond the limit.\n\
-Exit codes: 0 compared, 1 a runtime failure, 2 usage, 3 a --fail-if condition holds, 5 one cannot be \
-decided because its limit lies inside the interval or there are too few trials or values (3 wins).")]
+The first run is the baseline. Cells with the same parameters are compared by their trials; each \
+run needs at least three repetitions to distinguish a difference between runs from one between \
+trials. Two imported recordings of one series each are compared within these recordings.\n\
+--fail-if takes conditions like dwell ping, such as 'p99 > 10ms' or 'loss > 1%', and tests each cell \
+of the later runs. A condition without a metric applies to the compared delay. 'p99 change > 10%' and \
+'p50 change > 20us' limit the change from the baseline; they hold if the whole interval of the change \
+is beyond the limit.\n\
+Exit codes: 0 compared; 1 runtime failure; 2 usage error; 3 a --fail-if condition holds; 5 a condition \
+cannot be decided because its limit is inside the interval or there are too few trials or values \
+(3 takes precedence).")]
 pub(crate) struct Args {
-    /// The runs, the baseline first
+    /// Runs to compare; the first is the baseline
     #[arg(num_args = 2.., required = true, value_name = "RUN")]
     runs: Vec<String>,
 
-    /// Which delay: the name of a column of samples [default: what the first run is about, as rtt_ns
-    /// or node_delay_ns]
+    /// Delay to compare, named like a sample column [default: the main delay of the first run, such
+    /// as rtt_ns or node_delay_ns]
     #[arg(long, value_name = "METRIC")]
     metric: Option<String>,
 
-    /// Exit with 3 if this holds for any cell, with 5 if it cannot be decided; may be given again
+    /// Exit with code 3 if this condition holds in any cell, or 5 if that cannot be decided; may be
+    /// repeated
     #[arg(long, value_name = "CONDITION")]
     fail_if: Vec<String>,
 
-    /// Write a page with figures on shared axes
+    /// Write an HTML page with figures on shared axes
     #[arg(short = 'o', long, value_name = "FILE.html")]
     output: Option<PathBuf>,
 
-    /// Seed of the resampling
+    /// Seed for resampling
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Print what was found as one JSON object
+    /// Print the results as one JSON object
     #[arg(long)]
     json: bool,
 
@@ -63,7 +65,7 @@ pub(crate) struct Args {
     pub(super) data: DataArgs,
 }
 
-/// Percentiles by their names in results. All but p95 are always compared.
+/// Percentiles by name in results. All but p95 are always compared.
 const QUANTILES: [(&str, Quantile); 5] = [
     ("p50", Quantile::P50),
     ("p90", Quantile::P90),
@@ -72,10 +74,10 @@ const QUANTILES: [(&str, Quantile); 5] = [
     ("p99_9", Quantile::P99_9),
 ];
 
-/// The values of each cell: one series per repetition.
+/// The values of each cell, one series per repetition.
 type Cells = BTreeMap<String, Vec<Vec<i64>>>;
 
-/// One cell of two runs.
+/// One cell compared between two runs.
 struct Compared {
     run: String,
     cell: String,
@@ -85,14 +87,14 @@ struct Compared {
     comparison: Comparison,
 }
 
-/// What a comparison rests on.
+/// Evidence of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Basis {
-    /// Several trials on both sides: how they differ among themselves is known.
+    /// Several trials on both sides, so that their variation is known.
     Repetitions,
-    /// One long series on both sides, read from files.
+    /// One long imported series on both sides.
     Recordings,
-    /// Fewer trials than tell how such trials differ.
+    /// Too few trials to know their variation.
     Trials,
 }
 
@@ -105,20 +107,20 @@ impl Basis {
         }
     }
 
-    /// What a reader must know before believing the difference.
+    /// Returns the caveat of the comparison.
     fn caution(self, trials: (usize, usize)) -> Option<String> {
         match self {
             Self::Repetitions => None,
             Self::Recordings => Some(
-                "within these two recordings; what two recordings of one thing differ by as wholes \
-                 it cannot see"
+                "within these two recordings; differences between whole recordings are not \
+                 covered"
                     .to_owned(),
             ),
-            Self::Trials if trials == (1, 1) => Some(
-                "one trial each: a difference of these trials, not of the runs; cannot tell".to_owned(),
-            ),
+            Self::Trials if trials == (1, 1) => {
+                Some("one trial each: a difference of trials, not of runs; cannot tell".to_owned())
+            }
             Self::Trials => Some(format!(
-                "{} and {} trials: a difference of these trials, not of the runs; cannot tell below \
+                "{} and {} trials: a difference of trials, not of runs; cannot tell below \
                  {FEWEST_TRIALS} of each",
                 trials.0, trials.1
             )),
@@ -140,13 +142,13 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         .iter()
         .map(|row| cells(&store, row, column, &mut left_out))
         .collect::<Result<_, _>>()?;
-    let (first, others) = cells.split_first().context("two runs at least")?;
+    let (first, others) = cells.split_first().context("at least two runs are required")?;
     let pairs: Vec<(&RunRow, Pair)> = rows[1..]
         .iter()
         .zip(others)
         .flat_map(|(row, other)| pairs(first, other).into_iter().map(move |pair| (row, pair)))
         .collect();
-    // All cells share the doubt of one comparison.
+    // The cells share the error probability of one comparison (Bonferroni).
     let share = pairs.len().max(1);
     let usual = Compare::default();
     let how = Compare {
@@ -199,7 +201,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let exit = thresholds.judge(&store, &rows[1..], column, &compared)?;
     match without_damaged(left_out) {
-        // What the other trials show stands without the damaged ones.
+        // The verdict on the other trials stands.
         Err(failure) if exit == Exit::Threshold => {
             say(&format!("dwell: {:#}", failure.error));
             Ok(exit)
@@ -208,7 +210,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-/// Of runs that judge senders: the largest rates, side by side.
+/// Prints the largest rates of runs that judge senders, side by side.
 fn print_rates(out: &mut impl Write, store: &Store, rows: &[RunRow]) -> Result<(), Failure> {
     let data: Vec<RunData> =
         rows.iter().map(|row| run_data(store, row)).collect::<Result<_, _>>()?;
@@ -218,12 +220,12 @@ fn print_rates(out: &mut impl Write, store: &Store, rows: &[RunRow]) -> Result<(
     Ok(())
 }
 
-/// The runs of which a trial says that its probes waited for replies.
+/// Returns the runs with a trial in closed-loop mode.
 fn closed_loop(store: &Store, rows: &[RunRow]) -> Result<Vec<String>, StoreError> {
     let mut closed = Vec::new();
     for row in rows {
         let told = store.trials(row)?.into_iter().flat_map(|trial| {
-            // A summary that cannot be read is told of where its figures are.
+            // Unreadable summaries are reported where their figures are shown.
             store.told(&trial).unwrap_or_default()
         });
         let mut measured = told.filter(|(role, ..)| *role == Role::Measurement);
@@ -241,8 +243,8 @@ fn column_named(name: &str) -> Result<Column, Failure> {
         .ok_or_else(|| Failure::usage(format!("invalid value for --metric: no column '{name}'")))
 }
 
-/// The received values of every cell, repetition by repetition. Trials whose samples are damaged are
-/// told of and counted.
+/// Returns the received values of each cell, by repetition. Trials with damaged samples are
+/// reported and counted in `left_out`.
 fn cells(
     store: &Store,
     run: &RunRow,
@@ -255,7 +257,7 @@ fn cells(
         let read = store.samples(run, &trial, Some(&[column]), &mut |batch| {
             let all = batch.column(column).unwrap_or_default();
             for (value, state) in all.iter().zip(&batch.state) {
-                // What nobody answers was measured all the same.
+                // Paced packets without a sink have a measurement but no reply.
                 let measured = matches!(state, State::Received | State::Sent);
                 if measured && *value != Batch::ABSENT {
                     values.push(*value);
@@ -276,7 +278,7 @@ fn cells(
     Ok(cells)
 }
 
-/// The name of a trial's cell: its parameters.
+/// Returns the name of a trial's cell: its parameters.
 fn cell_of(trial: &TrialRow) -> String {
     let named = trial.parameters.iter().filter(|(_, value)| !value.is_empty());
     let cell: Vec<_> = named.map(|(name, value)| format!("{name} {value}")).collect();
@@ -286,7 +288,7 @@ fn cell_of(trial: &TrialRow) -> String {
 /// A cell with its values in both runs.
 type Pair = (String, Vec<Vec<i64>>, Vec<Vec<i64>>);
 
-/// Cells of the same name; two runs of one cell each are compared whatever their names.
+/// Returns the cells with equal names. Two runs of one cell each are compared whatever the names.
 fn pairs(first: &Cells, other: &Cells) -> Vec<Pair> {
     if let (1, 1) = (first.len(), other.len())
         && let (Some((name, a)), Some(b)) = (first.first_key_value(), other.values().next())
@@ -299,7 +301,7 @@ fn pairs(first: &Cells, other: &Cells) -> Vec<Pair> {
         .collect()
 }
 
-/// Repetitions tell effect from chance; of recordings the series are all there is.
+/// Compares repetitions if there are any. Of imported recordings only the series can be compared.
 fn compare(how: &Compare, a: &[Vec<i64>], b: &[Vec<i64>], imported: bool) -> (Basis, Comparison) {
     if let (true, [a], [b]) = (imported, a, b) {
         return (Basis::Recordings, how.series(a, b));
@@ -311,17 +313,17 @@ fn compare(how: &Compare, a: &[Vec<i64>], b: &[Vec<i64>], imported: bool) -> (Ba
     (basis, how.repetitions(&a, &b))
 }
 
-/// The name in results.
+/// Returns the name used in results.
 fn quantile_name(quantile: Quantile) -> &'static str {
     QUANTILES.iter().find(|(_, q)| *q == quantile).map_or("?", |(name, _)| name)
 }
 
-/// The name as people write it, and as --fail-if reads it.
+/// Returns the name used in text and by --fail-if.
 fn written(quantile: Quantile) -> String {
     quantile_name(quantile).replace('_', ".")
 }
 
-/// Nanoseconds as people read them.
+/// Formats nanoseconds for people.
 fn time(ns: i64) -> String {
     let magnitude = ns.unsigned_abs();
     match magnitude {
@@ -331,7 +333,7 @@ fn time(ns: i64) -> String {
     }
 }
 
-/// Where a percentage lies; of an end that nothing bounds it says so.
+/// Formats an interval of percentages; an unbounded end is "any".
 fn percent_ends(RealInterval { low, high }: RealInterval) -> String {
     let end = |end: f64| if end.is_finite() { format!("{end:+.1}%") } else { "any".to_owned() };
     format!("{} to {}", end(low), end(high))
@@ -361,8 +363,8 @@ fn findings(baseline: &str, column: Column, compared: &[Compared]) -> Vec<Findin
                     format!("{metric}{place}: {baseline} to {}: {caution}", one.run)
                 }
                 (_, true) => format!(
-                    "{metric}{place}: no percentile of {} differs from {baseline} by more than \
-                     chance may; cannot tell",
+                    "{metric}{place}: no percentile of {} differs significantly from {baseline}; \
+                     cannot tell",
                     one.run
                 ),
                 (caution, false) => {
@@ -402,17 +404,14 @@ fn print(
             writeln!(out, "{caution}")?;
         }
         if one.trials != (1, 1) {
-            writeln!(
-                out,
-                "each figure is the mean of its trials' own, geometric where all are above 0"
-            )?;
+            writeln!(out, "each figure is the mean over trials, geometric if all are positive")?;
         }
         writeln!(
             out,
             "{:7}{:>14}{:>14}{:>14}{:>10}   {:.1}% interval of the shift",
             "",
             "baseline",
-            "here",
+            "this run",
             "shift",
             "",
             one.comparison.confidence_each * 100.0
@@ -449,7 +448,7 @@ fn print(
         if let Some(ranks) = &one.comparison.ranks {
             writeln!(
                 out,
-                "a value here is larger than one of the baseline in {:.1}% of pairs (Cliff's delta \
+                "a value of this run is larger than one of the baseline in {:.1}% of pairs (Cliff's delta \
                  {:+.3}, Mann-Whitney p{})",
                 ranks.superiority * 100.0,
                 ranks.cliffs_delta(),

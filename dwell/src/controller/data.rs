@@ -1,4 +1,4 @@
-//! The data directory, and a run in it as the report sees it.
+//! Access to the data directory, and its runs in the form that reports need.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -13,16 +13,16 @@ use dwell_report::data::{
 use dwell_report::host_wanted;
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
 
-/// When a sender of paced packets is accurate.
+/// Tolerances for senders of paced packets.
 #[derive(Debug, clap::Args)]
 pub(super) struct AccurateArgs {
-    /// Of paced packets: what is accurate, in place of what the plan says; like 'rate 5%, gap 10%',
+    /// Tolerances for paced packets instead of those in the plan, such as 'rate 5%, gap 10%' or
     /// 'trains 20, confidence 95%'
     #[arg(long, value_name = "TOLERANCE")]
     pub(super) accurate: Option<Accurate>,
 }
 
-/// Where runs are kept.
+/// The data directory.
 #[derive(Debug, clap::Args)]
 pub(super) struct DataArgs {
     /// Directory of runs and samples
@@ -31,25 +31,25 @@ pub(super) struct DataArgs {
 }
 
 impl DataArgs {
-    /// Opens it, and makes it if it is not there.
+    /// Opens the directory, creating it if it does not exist.
     pub(super) fn open(&self) -> Result<Store, Failure> {
         self.check()?;
         Ok(Store::open(&self.data)?)
     }
 
-    /// Opens what is there to change it. Nothing is made for one that is not there.
+    /// Opens an existing directory for changes. Never creates one.
     pub(super) fn open_existing(&self) -> Result<Store, Failure> {
         if !self.is_there()? {
             return Err(Failure::from(anyhow::anyhow!(
-                "there are no runs in {}; `dwell run PLAN` or `dwell import FILE` makes one, and \
-                 --data DIR looks elsewhere",
+                "there are no runs in {}; create one with `dwell run PLAN` or `dwell import FILE`, or \
+                 name another directory with --data",
                 self.data.display()
             )));
         }
         self.open()
     }
 
-    /// Opens what is there to look at it, which needs no permission to write.
+    /// Opens an existing directory for reading, which needs no write permission.
     pub(super) fn open_to_read(&self) -> Result<Store, Failure> {
         match self.open_if_there()? {
             Some(store) => Ok(store),
@@ -57,13 +57,13 @@ impl DataArgs {
         }
     }
 
-    /// The same, or `None` where there is nothing.
+    /// Like [`Self::open_to_read`], but returns `None` if there is no data.
     pub(super) fn open_if_there(&self) -> Result<Option<Store>, Failure> {
         let is_there = self.is_there()?;
         Ok(if is_there { Some(Store::open_to_read(&self.data)?) } else { None })
     }
 
-    /// Where the catalogue is, for errors that do not say.
+    /// Returns the path of the catalogue, for errors that do not name it.
     pub(super) fn catalogue(&self) -> PathBuf {
         self.data.join("catalogue.sqlite")
     }
@@ -77,14 +77,14 @@ impl DataArgs {
         if self.data.exists() && !self.data.is_dir() {
             let path = self.data.display();
             return Err(Failure::usage(format!(
-                "invalid value {path} for --data: that is a file; name a directory"
+                "invalid value {path} for --data: it is a file, not a directory"
             )));
         }
         Ok(())
     }
 }
 
-/// The run of this name. One that is not there is a wrong command line.
+/// Returns the run with this name. A missing run is a usage error.
 pub(super) fn find(store: &Store, name: &str) -> Result<RunRow, Failure> {
     store.run(name).map_err(|error| match error {
         StoreError::NoRun(_) => Failure::usage(error.to_string()),
@@ -92,7 +92,7 @@ pub(super) fn find(store: &Store, name: &str) -> Result<RunRow, Failure> {
     })
 }
 
-/// A run with all that figures and findings need.
+/// Returns a run with all data that figures and findings need.
 pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreError> {
     let rows = store.trials(run)?;
     let with_damage = |trial: &TrialRow| {
@@ -123,7 +123,8 @@ pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreErro
     Ok(data)
 }
 
-/// The delay that runs are about: the first run's, or the first of the others' that all of them have.
+/// Returns the main delay of the runs: that of the first run which all runs have, or else the first
+/// run's.
 pub(super) fn main_column(store: &Store, runs: &[RunRow]) -> Result<Column, StoreError> {
     let data: Vec<RunData> =
         runs.iter().map(|run| run_data(store, run)).collect::<Result<_, _>>()?;
@@ -134,8 +135,8 @@ pub(super) fn main_column(store: &Store, runs: &[RunRow]) -> Result<Column, Stor
     Ok(name.and_then(Column::named).unwrap_or(Column::Rtt))
 }
 
-/// What machines did during the trial that figures are to show it of. A file that is damaged is told
-/// of and left out, for all the rest is whole.
+/// Returns the host activity of the trial that figures show. A damaged file is reported and left
+/// out.
 fn host(
     store: &Store,
     run: &RunRow,
@@ -153,15 +154,15 @@ fn host(
     });
     if let Err(error) = read {
         let error = super::data::chain(&error);
-        say(&format!("dwell: what machines did in trial {} is left out: {error}", trial.number));
+        say(&format!("dwell: host activity of trial {} is left out: {error}", trial.number));
         return Ok(None);
     }
     let told = gather.finish();
-    // The nodes of a lab are namespaces of this machine.
+    // The nodes of a lab are namespaces of one machine.
     Ok(if run.lab.is_some() { told.map(HostData::shared) } else { told })
 }
 
-/// The claims that the run's plan names.
+/// Returns the claims that the run's plan names.
 fn claims(run: &RunRow) -> Option<String> {
     let mut source = Source::parse(run.plan.as_deref()?).ok()?;
     for setting in &run.settings {
@@ -170,27 +171,27 @@ fn claims(run: &RunRow) -> Option<String> {
     Some(Plan::read(&source).ok()?.claims?.name().to_owned())
 }
 
-/// What a glance at the file of a trial's samples shows to be wrong: it is gone, or does not begin
-/// and end as Parquet does. Bytes in its middle are left to
-/// `dwell show --recompute`, which verifies all of them.
+/// Describes obvious damage of a trial's sample file: it is missing, or does not begin and end like
+/// a Parquet file. Other damage is found by `dwell show --recompute`, which verifies the whole
+/// file.
 fn damage(store: &Store, run: &RunRow, trial: &TrialRow) -> Option<String> {
     trial.samples.filter(|samples| *samples > 0)?;
     let path = store.samples_path(&run.run, trial.number);
     let why = match whole(&path) {
         Ok(true) => return None,
-        Ok(false) => "no whole Parquet file".to_owned(),
+        Ok(false) => "not a complete Parquet file".to_owned(),
         Err(error) => error.to_string(),
     };
     Some(format!(
-        "samples of trial {} are damaged or gone ({}: {why}); figures are those stored when they \
-         were taken in, and `dwell show {} --recompute` verifies samples",
+        "samples of trial {} are damaged or missing ({}: {why}); the figures shown were stored with \
+         the run, and `dwell show {} --recompute` verifies the samples",
         trial.number,
         path.display(),
         run.run
     ))
 }
 
-/// Whether a file begins and ends as Parquet does, with a footer that fits in.
+/// Whether a file begins and ends like a Parquet file, with a footer that fits into it.
 fn whole(path: &Path) -> std::io::Result<bool> {
     const MAGIC: &[u8; 4] = b"PAR1";
     let mut file = File::open(path)?;
@@ -207,12 +208,12 @@ fn whole(path: &Path) -> std::io::Result<bool> {
     Ok(head == *MAGIC && magic == *MAGIC && footer + 12 <= length)
 }
 
-/// The axes of a run; none when they cannot be read.
+/// Returns the axes of a run; none if they are unreadable.
 pub(super) fn axes(run: &RunRow) -> Vec<Axis> {
     serde_json::from_value(run.axes.clone()).unwrap_or_default()
 }
 
-/// What of a trial can be read; the rest is told of and left out.
+/// Returns the readable data of a trial. Unreadable data is reported and left out.
 fn trial_data(store: &Store, trial: &TrialRow) -> Result<TrialData, StoreError> {
     let mut unreadable = None;
     let told = readable(store.told(trial), &mut unreadable)?;
@@ -221,7 +222,7 @@ fn trial_data(store: &Store, trial: &TrialRow) -> Result<TrialData, StoreError> 
     let (mut loads, mut witnesses, mut machines) = (Vec::new(), Vec::new(), Vec::new());
     for (role, node, told) in told {
         match role {
-            // Of a trial that several machines measured, what they found together comes first.
+            // The joined measurement of several machines comes first.
             Role::Measurement => summary = summary.or(Some(told)),
             Role::Load => loads.push(told),
             Role::Witness => witnesses.push(told),
@@ -244,7 +245,8 @@ fn trial_data(store: &Store, trial: &TrialRow) -> Result<TrialData, StoreError> 
     })
 }
 
-/// What was read, or nothing where a row of the catalogue is damaged: no other trial suffers.
+/// Returns what was read, or an empty value if a row of the catalogue is damaged, so that other
+/// trials are not affected.
 fn readable<T: Default>(
     read: Result<T, StoreError>,
     unreadable: &mut Option<String>,
@@ -262,13 +264,13 @@ fn readable<T: Default>(
     }
 }
 
-/// An error with its causes.
+/// Formats an error with its causes.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// How a command ends that has told of trials that it had to leave out.
+/// Fails if trials with damaged samples were left out.
 pub(super) fn without_damaged(left_out: usize) -> Result<(), Failure> {
     match left_out {
         0 => Ok(()),

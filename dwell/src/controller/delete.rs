@@ -14,14 +14,14 @@ use super::human;
 /// Arguments of `delete`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The run
+    /// Run name, or last for the newest run
     run: String,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 
-    /// Print what was deleted as one JSON object
+    /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
 
@@ -44,10 +44,10 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             human::bytes(bytes)
         );
         if !io::stdin().is_terminal() {
-            return Err(Failure::usage(format!("{what} would be deleted; --yes does it")));
+            return Err(Failure::usage(format!("{what} would be deleted; confirm with --yes")));
         }
         let what = terminal::escaped(&what);
-        write!(io::stderr(), "{what} will be gone for good. Delete it? [y/N] ")?;
+        write!(io::stderr(), "{what} will be deleted permanently. Continue? [y/N] ")?;
         io::stderr().flush()?;
         let mut answer = String::new();
         io::stdin().read_line(&mut answer)?;
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             return Ok(Exit::Measured);
         }
     }
-    // A runner that is at work on it would go on with nothing to go on with.
+    // The lock excludes a runner, which could not continue without its run.
     let _lock = store.lock()?;
     take_down_lab(&run)?;
     store.delete(&run)?;
@@ -65,14 +65,15 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Measured)
 }
 
-/// Takes down what a runner that was killed left standing: once its run is gone, nobody knows of it.
+/// Removes the lab that a killed runner left. After the run is deleted, the name of the lab is
+/// lost.
 fn take_down_lab(run: &RunRow) -> Result<(), Failure> {
     let ended_by_itself = !matches!(run.state, RunState::Running | RunState::Interrupted);
     let Some(lab) = run.lab.clone().filter(|_| !ended_by_itself) else { return Ok(()) };
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    LabFleet::new(program, lab)
-        .clear()
-        .with_context(|| format!("run {} left its lab behind, and is not deleted", run.run))?;
+    let program = std::env::current_exe().context("cannot locate the dwell executable")?;
+    LabFleet::new(program, lab).clear().with_context(|| {
+        format!("cannot remove the lab of run {}; the run is not deleted", run.run)
+    })?;
     Ok(())
 }
 

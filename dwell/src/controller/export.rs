@@ -1,4 +1,4 @@
-//! `dwell export`: hands on the samples of a run, or what its machines did meanwhile.
+//! `dwell export`: exports the samples or the host activity of a run.
 
 mod host;
 
@@ -21,19 +21,19 @@ use super::data::{DataArgs, axes, chain, find, main_column, without_damaged};
 /// Arguments of `export`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The run, or last for the newest
+    /// Run name, or last for the newest run
     run: String,
 
-    /// In which format
+    /// Output format
     #[arg(long, value_enum)]
     format: Format,
 
-    /// What of it
+    /// Data to export
     #[arg(long, value_enum, default_value = "samples")]
     what: What,
 
-    /// The file to write, `-` for standard output; for parquet the directory [default: standard
-    /// output; for parquet RUN-samples, or RUN-host]
+    /// Output file, `-` for standard output; for parquet, a directory [default: standard output;
+    /// for parquet, RUN-samples or RUN-host]
     #[arg(short = 'o', long, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -41,26 +41,26 @@ pub(crate) struct Args {
     pub(super) data: DataArgs,
 }
 
-/// What of a run is handed on.
+/// Data to export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum What {
-    /// The samples
+    /// Samples
     Samples,
-    /// What the machines did meanwhile: a row per value
+    /// Host activity during the trials, one row per value
     Host,
 }
 
-/// What samples are handed on as.
+/// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// A row per sample, with its trial and the values of its axes
+    /// One row per sample, with its trial and axis values
     Csv,
-    /// A JSON object per sample and line
+    /// One JSON object per sample, one per line
     Jsonl,
-    /// The files themselves, one per trial, and a table of the trials
+    /// The stored files, one per trial, and a table of trials
     Parquet,
-    /// A log of HdrHistograms, one per trial, of the delay that the run is about: the round trip, or a
-    /// flow's node delay
+    /// HdrHistogram log with one histogram per trial of the run's main delay: the round trip, or
+    /// the node delay of a flow
     Hdr,
 }
 
@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         return without_damaged(left_out).map(|()| Exit::Measured);
     }
     if (args.what, args.format) == (What::Host, Format::Hdr) {
-        let text = "--format hdr is of delays; --what host has csv, jsonl and parquet";
+        let text = "--format hdr is for delays only; --what host supports csv, jsonl and parquet";
         return Err(Failure::usage(text.to_owned()));
     }
     let file = args.output.as_deref().filter(|path| *path != Path::new("-"));
@@ -108,8 +108,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     without_damaged(left_out).map(|()| Exit::Measured)
 }
 
-/// The trials whose samples can be read, and how many cannot: those are told of and left out, for
-/// the rest is whole.
+/// Returns the trials with readable samples and the number of others, which are reported and left
+/// out.
 fn whole(store: &Store, run: &RunRow) -> Result<(Vec<TrialRow>, usize), Failure> {
     let mut trials = store.trials(run)?;
     let all = trials.len();
@@ -131,7 +131,7 @@ enum Style {
     JsonLines,
 }
 
-/// The columns that any trial of the run has.
+/// Returns the columns that any trial of the run has.
 fn columns(store: &Store, run: &RunRow, trials: &[TrialRow]) -> Result<Vec<Column>, Failure> {
     let mut has = vec![false; Column::ALL.len()];
     for trial in trials {
@@ -198,7 +198,7 @@ fn json_start(trial: &TrialRow, axes: &[String]) -> String {
     start
 }
 
-/// As RFC 4180 wants it.
+/// Quotes a CSV field (RFC 4180).
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -240,7 +240,7 @@ fn write_rows(
     Ok(())
 }
 
-/// Copies the files, and says which trial is which.
+/// Copies the files and writes a table of the trials.
 fn parquet(store: &Store, run: &RunRow, dir: &Path) -> Result<usize, Failure> {
     let cannot = |what: &Path| format!("cannot write {}", what.display());
     fs::create_dir_all(dir).with_context(|| cannot(dir))?;
@@ -267,8 +267,8 @@ fn parquet(store: &Store, run: &RunRow, dir: &Path) -> Result<usize, Failure> {
     Ok(left_out)
 }
 
-/// A log that the tools of HdrHistogram read: an interval per trial, tagged with its number, from its
-/// first stamp to its last.
+/// Writes an HdrHistogram log: one interval per trial, tagged with its number, from its first
+/// timestamp to its last.
 fn hdr(
     store: &Store,
     run: &RunRow,
@@ -285,7 +285,7 @@ fn hdr(
         let text = format!("run {} has no values of {}", run.run, column.name());
         return Err(Failure::from(anyhow::anyhow!(text)));
     }
-    // Trials are run in an order of their own.
+    // Trials may run in another order than their numbers.
     intervals.sort_by_key(|interval| interval.stamps.map(|(first, _)| first));
     let since_epoch = |ns: i64| Duration::from_nanos(ns.max(0) as u64);
     let mut after = intervals
@@ -297,18 +297,19 @@ fn hdr(
     let mut log = IntervalLogWriterBuilder::new()
         .add_comment(&format!("{}, in nanoseconds, one interval per trial of dwell", column.name()))
         .add_comment(
-            "a trial without stamps follows the one before it, and lasts as long as its values",
+            "a trial without timestamps starts after the one before and lasts as long as its values",
         )
         .with_start_time(UNIX_EPOCH + after)
         .begin_log_with(&mut text, &mut serializer)
-        .context("cannot begin the log")?;
+        .context("cannot start the log")?;
     for Interval { trial, histogram, stamps } in &intervals {
         let (start, took) = match *stamps {
             Some((first, last)) => (since_epoch(first), since_epoch(last - first)),
             None => (after, since_epoch((histogram.mean() * histogram.len() as f64) as i64)),
         };
         let tag = format!("trial-{trial}");
-        let tag = hdrhistogram::serialization::interval_log::Tag::new(&tag).context("a tag")?;
+        let tag =
+            hdrhistogram::serialization::interval_log::Tag::new(&tag).context("invalid tag")?;
         log.write_histogram(histogram, start, took, Some(tag))
             .map_err(|error| anyhow::anyhow!("cannot write the log: {error:?}"))?;
         after = start + took;
@@ -321,7 +322,7 @@ fn hdr(
 struct Interval {
     trial: u32,
     histogram: Histogram<u64>,
-    /// The first and the last stamp of this machine's clock, in nanoseconds since the epoch.
+    /// First and last timestamp of this machine's clock, in nanoseconds since the epoch.
     stamps: Option<(i64, i64)>,
 }
 
@@ -329,7 +330,8 @@ impl Interval {
     fn of(store: &Store, run: &RunRow, trial: &TrialRow, column: Column) -> Result<Self, Failure> {
         const STAMPS: [Column; 5] =
             [Column::TxApp, Column::TxKernel, Column::RxKernel, Column::RxApp, Column::Capture];
-        let mut histogram: Histogram<u64> = Histogram::new(3).context("three digits")?;
+        let mut histogram: Histogram<u64> =
+            Histogram::new(3).context("cannot create a histogram")?;
         let mut stamps: Option<(i64, i64)> = None;
         let mut failure = None;
         let wanted = [&STAMPS[..], &[column]].concat();
@@ -342,14 +344,15 @@ impl Interval {
             let values = batch.column(column).unwrap_or_default();
             for (value, state) in values.iter().zip(&batch.state) {
                 if *state == State::Received && *value != Batch::ABSENT {
-                    // It grows with its largest value, which saturating would not let it.
+                    // The histogram grows with its largest value; saturating recording would not
+                    // let it.
                     failure = histogram.record((*value).max(0) as u64).err().or(failure);
                 }
             }
             Ok(())
         })?;
         if let Some(failure) = failure {
-            return Err(anyhow::Error::new(failure).context("cannot make a histogram").into());
+            return Err(anyhow::Error::new(failure).context("cannot create a histogram").into());
         }
         Ok(Self { trial: trial.number, histogram, stamps })
     }

@@ -1,8 +1,8 @@
-//! Amounts as people read them.
+//! Formats amounts for people.
 
 use dwell_units::Nanos;
 
-/// Bytes in powers of ten, with the digits that matter.
+/// Formats bytes in powers of ten with one decimal.
 pub(super) fn bytes(count: u64) -> String {
     const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
     if count < 1_000 {
@@ -11,7 +11,7 @@ pub(super) fn bytes(count: u64) -> String {
     let mut amount = count as f64;
     let mut unit = "B";
     for larger in UNITS {
-        // What would be printed as 1000.0 is one of the next unit.
+        // An amount that would be printed as 1000.0 takes the next unit.
         if amount < 999.95 {
             break;
         }
@@ -21,7 +21,7 @@ pub(super) fn bytes(count: u64) -> String {
     format!("{amount:.1}{unit}")
 }
 
-/// A time with the digits that an estimate has.
+/// Formats a time with the precision of an estimate.
 pub(super) fn time(time: Nanos) -> String {
     let seconds = time.0 / 1_000_000_000;
     match seconds {

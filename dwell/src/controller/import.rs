@@ -1,4 +1,4 @@
-//! `dwell import`: reads what dwell or another program measured, and makes it a run like any other.
+//! `dwell import`: imports measurements of dwell or another program as a run.
 
 mod departures;
 mod segment;
@@ -21,26 +21,26 @@ use serde_json::{Value, json};
 
 use super::data::{DataArgs, chain, find};
 
-/// Rows of a file that begins like this were written by dwell's --samples.
+/// First bytes of files written by dwell's --samples.
 const SEGMENT: &[u8] = &dwell_record::segment::MAGIC;
 
 /// Arguments of `import`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The format is found out by looking: segments of dwell (--samples), its CSV, the round-trip CSV, \
-the output of ping (iputils and BusyBox), JSON of irtt, mtr and iperf3, sockperf's log, iperf2's \
--e text, D-ITG's ITGLog, pcap and pcapng. \
-docs/import.md says what is taken from each.")]
+The format is detected: dwell segments (--samples) and CSV, the Roedlach/Vock round-trip CSV, output \
+of ping (iputils and BusyBox), JSON of irtt, mtr and iperf3, sockperf logs, iperf2 -e text, D-ITG \
+logs, pcap and pcapng. \
+docs/import.md lists what is read from each.")]
 pub(crate) struct Args {
-    /// The file
+    /// File to import
     file: PathBuf,
 
-    /// Take a capture for a witness of this run (or last): join its packets to the run's probes by
-    /// their ids, and say how far stamps and gaps agree
+    /// Compare a capture with this run (or last): match packets to probes by id, and show how far
+    /// timestamps and gaps agree
     #[arg(long, value_name = "RUN")]
     witness: Option<String>,
 
-    /// Print what was imported as one JSON object
+    /// Print a summary as one JSON object
     #[arg(long)]
     json: bool,
 
@@ -71,14 +71,14 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     import(args, &mut store, format, &mut input)
 }
 
-/// The beginning of the file, as far as a format is recognised by it.
+/// Reads the beginning of the file, by which its format is detected.
 fn head(input: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::with_capacity(HEAD);
     input.take(HEAD as u64).read_to_end(&mut head)?;
     Ok(head)
 }
 
-/// A data set that is being taken in.
+/// A data set being imported.
 struct Coming {
     trial: TrialRow,
     ingest: Ingest,
@@ -91,20 +91,20 @@ fn import(
     input: &mut dyn BufRead,
 ) -> Result<Exit, Failure> {
     let name = file_name(&args.file);
-    // How many flows there are shows at the end; the run gets its trials as they come.
+    // The number of flows is known only at the end, so trials are added as flows appear.
     let (run, _lock) = begin(store, &name, format.describe())?;
     let taken = take(args, store, &run, format, input);
     whole(store, &run, taken)
 }
 
-/// Half an import is none.
+/// Deletes an incomplete import after an error.
 fn whole(store: &mut Store, run: &RunRow, taken: Result<Exit, Failure>) -> Result<Exit, Failure> {
     let is_half = || store.run(&run.run).is_ok_and(|run| run.state == RunState::Running);
     if taken.is_err()
         && is_half()
         && let Err(error) = store.delete(run)
     {
-        say(&format!("dwell: run {} is left half imported: {}", run.run, chain(&error)));
+        say(&format!("dwell: run {} remains incompletely imported: {}", run.run, chain(&error)));
     }
     taken
 }
@@ -126,7 +126,7 @@ fn take(
             order.push(flow.to_owned());
             coming.insert(flow.to_owned(), Coming { trial, ingest });
         }
-        let set = coming.get_mut(flow).context("a flow that was just made")?;
+        let set = coming.get_mut(flow).context("the flow was just added")?;
         set.ingest.push(batch)?;
         Ok(())
     });
@@ -144,7 +144,7 @@ fn take(
     for flow in &imported.flows {
         let (trial, taken) = match coming.remove(&flow.name) {
             Some(set) => (set.trial, Some(set.ingest.finish()?)),
-            // Figures without rows.
+            // A flow with figures but without rows.
             None => {
                 let number = order.len() as u32 + 1;
                 order.push(flow.name.clone());
@@ -169,7 +169,7 @@ fn take(
 fn summary(imported: &Imported, flow: &Flow, columns: Option<&Columns>) -> Summary {
     let warnings = imported.warnings.iter().chain(&flow.warnings).cloned().collect();
     let (mut metrics, mut values, packets) = columns.map(Columns::figures).unwrap_or_default();
-    // What the file states counts more than what its rows give: it knows what is not in them.
+    // Stated figures take precedence over computed ones: the program knew more than its rows show.
     metrics.extend(flow.metrics.clone());
     values.extend(flow.values.clone());
     let mut parameters: BTreeMap<String, Value> = imported.parameters.clone();
@@ -197,7 +197,7 @@ fn summary(imported: &Imported, flow: &Flow, columns: Option<&Columns>) -> Summa
     }
 }
 
-/// The name of the file; one line, as it is listed.
+/// Returns the file name on one line.
 fn file_name(path: &Path) -> String {
     let name = path.file_name().map_or("import".into(), |name| name.to_string_lossy());
     name.replace('\n', "\\n")
@@ -256,7 +256,7 @@ fn finish(
 ) -> Result<Exit, Failure> {
     if store.trials(run)?.is_empty() {
         return Err(Failure::usage(format!(
-            "{}: this is {format}, but there is no measurement in it",
+            "{}: this {format} file contains no measurement",
             args.file.display()
         )));
     }
@@ -282,7 +282,7 @@ fn finish(
     let mut lines = vec![format!("run {}: {samples} samples of {format}", run.run)];
     lines.extend(warnings.iter().map(|warning| format!("note: {warning}")));
     if skipped > 0 {
-        lines.push(format!("note: rows that could not be read: {skipped}"));
+        lines.push(format!("note: unreadable rows: {skipped}"));
     }
     lines.push(format!("dwell show {0}, dwell report {0}", run.run));
     super::print(&lines.join("\n"))?;

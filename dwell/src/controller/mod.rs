@@ -1,4 +1,4 @@
-//! The controller's commands: plans are run, what they leave is kept, shown, compared and handed on.
+//! The controller's commands: run plans; store, show, compare and export their results.
 
 mod compare;
 mod data;
@@ -40,28 +40,28 @@ pub(crate) const EXAMPLES: &[Examples] = &[
 /// A command of the controller.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ControllerCommand {
-    /// Run a plan: every trial of its matrix, kept on disk as it goes
+    /// Run a plan: all trials of its matrix, each stored as soon as it ends
     Run(run::Args),
     /// List the runs in the data directory
     Runs(runs::Args),
-    /// Show what a run found
+    /// Show the results of a run
     Show(show::Args),
-    /// Write a run as one HTML page that needs nothing else
+    /// Write a self-contained HTML report of a run
     Report(report::Args),
-    /// Compare runs: what shifted, by how much, and how sure that is
+    /// Compare runs: differences of percentiles, with confidence intervals
     Compare(compare::Args),
-    /// Hand on the samples of a run
+    /// Export the samples of a run
     Export(export::Args),
-    /// Read what dwell or another program measured
+    /// Import measurements of dwell or another program
     Import(import::Args),
-    /// Write a remark beside a run
+    /// Add a note to a run
     Note(note::Args),
     /// Delete a run and its samples
     Delete(delete::Args),
 }
 
 impl ControllerCommand {
-    /// Runs the command to its end.
+    /// Runs the command.
     pub(crate) fn run(self) -> Result<Exit, Failure> {
         let (outcome, data) = match &self {
             Self::Run(args) => (run::run(args), &args.data),
@@ -78,17 +78,19 @@ impl ControllerCommand {
     }
 }
 
-/// Names the catalogue where its pages are damaged, which SQLite says without its name.
+/// Adds the name of the catalogue to errors about damaged pages, which SQLite reports without a
+/// name.
 fn named(failure: Failure, catalogue: &Path) -> Failure {
     let mut causes = failure.error.chain().filter_map(|cause| cause.downcast_ref::<StoreError>());
     if !causes.any(StoreError::is_damaged_catalogue) {
         return failure;
     }
-    let what = format!("{} is damaged; samples beside it are not", catalogue.display());
+    let what =
+        format!("{} is damaged; the samples beside it are not affected", catalogue.display());
     Failure { error: failure.error.context(what), ..failure }
 }
 
-/// Prints what a command did. A reader that has gone, as `head` goes, changes nothing of that.
+/// Prints the result of a command. A reader that has closed the pipe, like `head`, is not an error.
 fn print(text: &str) -> io::Result<()> {
     let mut out = terminal::stdout();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {

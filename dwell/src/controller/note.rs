@@ -1,4 +1,4 @@
-//! `dwell note`: writes a remark beside a run.
+//! `dwell note`: adds a note to a run.
 
 use dwell_node_cli::{Exit, Failure};
 
@@ -7,10 +7,10 @@ use super::data::{DataArgs, find};
 /// Arguments of `note`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The run, or last for the newest
+    /// Run name, or last for the newest run
     run: String,
 
-    /// What there is to say of it: `dwell show` and its report say it too
+    /// Text of the note, shown by `dwell show` and in the report
     text: String,
 
     #[command(flatten)]
@@ -21,11 +21,11 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let text = args.text.trim();
     if text.is_empty() {
-        return Err(Failure::usage("invalid value '' for TEXT: a note has words"));
+        return Err(Failure::usage("invalid value '' for TEXT: a note must not be empty"));
     }
     let mut store = args.data.open_existing()?;
     let run = find(&store, &args.run)?;
     store.note(&run, text)?;
-    super::print(&format!("noted beside run {}", run.run))?;
+    super::print(&format!("added a note to run {}", run.run))?;
     Ok(Exit::Measured)
 }

@@ -1,4 +1,4 @@
-//! A few packets of a run, picked out of its samples: those whose way a report draws.
+//! Picks the packets of a run whose delay components a report draws.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use dwell_report::data::{PacketData, RunData};
 use dwell_report::packets_wanted;
 use dwell_store::{RunRow, Store, StoreError, TrialRow};
 
-/// Picks a few packets out whose way is drawn: of each mode of relaying the one of the median delay,
-/// the one of the 99th percentile and the slowest.
+/// Picks the packets to draw: for each relay mode those with the median, the 99th-percentile and
+/// the largest delay.
 pub(super) fn pick(store: &Store, run: &RunRow, data: &mut RunData) -> Result<(), StoreError> {
     let wanted = packets_wanted(data);
     for row in store.trials(run)?.iter().filter(|row| wanted.contains(&row.number)) {
@@ -17,11 +17,11 @@ pub(super) fn pick(store: &Store, run: &RunRow, data: &mut RunData) -> Result<()
     Ok(())
 }
 
-/// The packets of one trial that stand for the others.
+/// Returns the representative packets of a trial.
 fn typical(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Vec<PacketData>, StoreError> {
     let mut wanted = vec![Column::EndToEnd];
     wanted.extend(Column::PARTS);
-    // Of each packet with all parts: how long it took, and where it stands.
+    // All packets with a complete set of parts.
     let mut packets: Vec<PacketData> = Vec::new();
     store.samples(run, trial, Some(&wanted), &mut |batch| {
         for row in 0..batch.len() {
@@ -53,7 +53,7 @@ fn typical(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Vec<PacketDa
     Ok(picked.into_iter().map(of).collect())
 }
 
-/// Those parts of one rung that sum to the whole; `None` where stamps are missing.
+/// Returns the parts of one rung that sum to the whole; `None` if timestamps are missing.
 fn summing(all: BTreeMap<String, i64>, whole: i64) -> Option<BTreeMap<String, i64>> {
     let outside = ["sender_out_ns", "link_in_ns", "link_out_ns", "receiver_in_ns"];
     let program = ["queueing_in_ns", "processing_ns", "queueing_out_ns", "qdisc_ns"];
@@ -86,8 +86,8 @@ mod tests {
         assert_eq!(summing(relayed.clone(), 36).unwrap().len(), 8);
         let routed = summing(parts(&[&ends[..], &hooks].concat()), 27).unwrap();
         assert_eq!(routed["node_delay_netfilter_ns"], 17);
-        assert!(!routed.contains_key("link_delay_ns"), "the links are there one by one");
-        assert_eq!(summing(relayed, 35), None, "a packet that lacks a stamp is no example");
+        assert!(!routed.contains_key("link_delay_ns"), "the links are listed separately");
+        assert_eq!(summing(relayed, 35), None, "a packet without a stamp is not picked");
         let direct = parts(&[("sender_out_ns", 1), ("link_delay_ns", 5), ("receiver_in_ns", 4)]);
         assert_eq!(summing(direct.clone(), 10), Some(direct));
     }

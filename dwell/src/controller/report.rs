@@ -1,4 +1,4 @@
-//! `dwell report`: writes a run as one page.
+//! `dwell report`: writes an HTML page about a run.
 
 use std::path::PathBuf;
 
@@ -11,11 +11,11 @@ use super::packets;
 /// Arguments of `report`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The run, or last for the newest
+    /// Run name, or last for the newest run
     #[arg(default_value = "last")]
     run: String,
 
-    /// The file to write [default: RUN.html in the data directory]
+    /// Output file [default: RUN.html in the data directory]
     #[arg(short = 'o', long, value_name = "FILE.html")]
     output: Option<PathBuf>,
 

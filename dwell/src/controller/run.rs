@@ -1,4 +1,4 @@
-//! `dwell run`: runs a plan, or says what running it would mean.
+//! `dwell run`: runs a plan, or prints its trials and cost.
 
 mod progress;
 
@@ -25,45 +25,45 @@ use super::data::{DataArgs, find};
 use super::human;
 use progress::Progress;
 
-/// More trials than this are not begun without asking.
+/// Number of trials beyond which the user must confirm.
 const ASK: usize = 10_000;
 
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A plan is a TOML file; docs/plans.md describes it. ^C, or closing the terminal, ends the run after the \
-trial under way is given up; --resume goes on where it ended, also after a power cut.\n\
-Exit codes: 0 every trial was tried and some measured, 1 a runtime failure or a stop rule, 2 usage or \
-a mistake in the plan, 4 not supported or no privilege here, 130 interrupted.")]
+A plan is a TOML file, described in docs/plans.md. ^C or closing the terminal discards the current \
+trial and ends the run; --resume continues it, also after a power failure.\n\
+Exit codes: 0 all trials were tried and some were measured; 1 runtime failure or stop rule; 2 usage \
+error or mistake in the plan; 4 not supported here or missing privilege; 130 interrupted.")]
 pub(crate) struct Args {
-    /// The plan
+    /// Plan file
     plan: PathBuf,
 
-    /// Set a field of the plan by its path, like topology.link.rate=10Mbit/s; may be given again
+    /// Set a field of the plan, such as topology.link.rate=10Mbit/s; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
 
-    /// Print the trials, the time, the packets and the bytes, and run nothing
+    /// Print the trials and the expected time, packets and bytes without running anything
     #[arg(long)]
     dry_run: bool,
 
-    /// Go on with a run of this plan: its name, or last for the newest that is not finished
+    /// Resume a run of this plan: its name, or last for the newest unfinished one
     #[arg(long, value_name = "RUN|last", conflicts_with_all = ["set", "dry_run", "seed"])]
     resume: Option<String>,
 
-    /// Seed of the order of trials, unless the plan has one [default: drawn, and printed]
+    /// Seed for the order of trials, unless the plan has one [default: random, printed]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// Do not ask before a very large plan
+    /// Do not ask for confirmation of a very large plan
     #[arg(long)]
     yes: bool,
 
-    /// Print what was run as one JSON object
+    /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
 
-    /// No progress, only the result
+    /// Print no progress, only the result
     #[arg(short = 'q', long)]
     quiet: bool,
 
@@ -84,22 +84,22 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     take_in_labs(&mut source).map_err(wrong)?;
     let seed = args.seed.unwrap_or_else(drawn_seed);
-    // Judged first: a plan with a mistake makes no directory.
+    // A plan with a mistake must not create a directory.
     let expansion = expand(&source, seed).map_err(wrong)?;
     if args.dry_run {
         return dry_run(args, &expansion).map_err(wrong_or(wrong));
     }
     if args.resume.is_none() {
         ask(args, &expansion)?;
-        // Every cell is judged, not only every value: nothing is begun that cannot be carried out.
+        // Check all cells, not only the values of each axis, before the run is created.
         Estimate::of_all(&expansion).map_err(wrong)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     dwell_node_cli::on_signal(&stop)?;
-    // Whoever closes the terminal wants the run to end, and to go on with it another time.
+    // Closing the terminal ends the run, which can be resumed.
     dwell_node_cli::on_hangup(&stop)?;
     let mut store = args.data.open()?;
-    // Before the run exists, so that a second runner leaves no trace.
+    // Locked before the run is created, so that a second runner leaves no trace.
     let _lock = store.lock()?;
     let (run, expansion) = if let Some(resume) = &args.resume {
         match resumed(&store, resume, &source)? {
@@ -109,7 +109,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
                 (run, expansion)
             }
             Resumed::Finished(run) => {
-                // There was nothing to measure, and so nothing that could fail.
+                // Nothing was left to measure, so nothing can have failed.
                 conclude(args, &store, &run, Ok(End::Complete))?;
                 return Ok(Exit::Measured);
             }
@@ -126,12 +126,12 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     conclude(args, &store, &run, outcome)
 }
 
-/// A seed that nobody chose, and people can type.
+/// Returns a random seed, short enough to type.
 fn drawn_seed() -> u64 {
     u64::from(RandomState::new().build_hasher().finish() as u32)
 }
 
-/// An error of the plan, or any other.
+/// Converts an error of a dry run.
 fn wrong_or(wrong: impl Fn(PlanError) -> Failure) -> impl Fn(DryRunError) -> Failure {
     move |error| match error {
         DryRunError::Plan(error) => wrong(error),
@@ -139,7 +139,7 @@ fn wrong_or(wrong: impl Fn(PlanError) -> Failure) -> impl Fn(DryRunError) -> Fai
     }
 }
 
-/// What there is to go on with.
+/// A run to resume.
 enum Resumed {
     Go(RunRow),
     Finished(RunRow),
@@ -163,16 +163,18 @@ fn resumed(store: &Store, wanted: &str, source: &Source) -> Result<Resumed, Fail
     }
     let run = find(store, wanted)?;
     let changed = if run.plan.as_deref() != Some(source.text()) {
-        "another plan, or this one was changed since"
+        "another plan, or the plan was changed since"
     } else if !has_labs_of(source, &run) {
-        "another lab: the file that the plan names for it was changed since"
+        "another lab: the lab file of the plan was changed since"
     } else {
         return Ok(if unfinished(&run) { Resumed::Go(run) } else { Resumed::Finished(run) });
     };
-    Err(Failure::usage(format!("run {wanted} is of {changed}; `dwell run PLAN` begins a new run")))
+    Err(Failure::usage(format!(
+        "run {wanted} belongs to {changed}; `dwell run PLAN` starts a new run"
+    )))
 }
 
-/// The plan with the settings of a run that was begun with it, and the lab files that it names now.
+/// Returns the plan with the settings of a run and the current contents of its lab files.
 fn as_begun(source: &Source, run: &RunRow) -> Result<Source, PlanError> {
     let mut source = source.clone();
     for assignment in &run.settings {
@@ -182,7 +184,7 @@ fn as_begun(source: &Source, run: &RunRow) -> Result<Source, PlanError> {
     Ok(source)
 }
 
-/// Whether the lab files are those that the run was begun with. Runs of an older dwell kept none.
+/// Whether the lab files are unchanged since the run began. Runs of older versions stored none.
 fn has_labs_of(source: &Source, run: &RunRow) -> bool {
     let Some(kept) = &run.lab_files else { return true };
     as_begun(source, run).is_ok_and(|now| {
@@ -190,7 +192,7 @@ fn has_labs_of(source: &Source, run: &RunRow) -> bool {
     })
 }
 
-/// Reads the files of labs that the plan names.
+/// Reads the lab files that the plan names.
 fn take_in_labs(source: &mut Source) -> Result<(), PlanError> {
     for path in source.lab_files() {
         let text = read_text(Path::new(&path)).map_err(|error| error.to_string());
@@ -199,13 +201,13 @@ fn take_in_labs(source: &mut Source) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// The text of a file that people wrote, and so is not long.
+/// Reads a text file of limited length.
 fn read_text(path: &Path) -> io::Result<String> {
     const LONGEST: u64 = 4 << 20;
     let mut bytes = Vec::new();
     let read = File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
     if read as u64 > LONGEST {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "more than 4 MiB is no such file"));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 4 MiB"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let whole = &error.as_bytes()[..error.utf8_error().valid_up_to()];
@@ -249,7 +251,7 @@ fn begin(
     Ok(run)
 }
 
-/// The axes as the report has them.
+/// Returns the axes in the form that reports use.
 fn axes(expansion: &Expansion) -> Vec<Axis> {
     let axes = expansion.axes().into_iter().map(|axis| {
         let numbers = axis.numbers();
@@ -263,7 +265,7 @@ fn axes(expansion: &Expansion) -> Vec<Axis> {
     axes.collect()
 }
 
-/// Asks before a matrix that somebody may have written by mistake.
+/// Asks for confirmation of a very large plan, which may be a mistake.
 fn ask(args: &Args, expansion: &Expansion) -> Result<(), Failure> {
     let count = expansion.trials().len();
     if count <= ASK || args.yes {
@@ -271,7 +273,7 @@ fn ask(args: &Args, expansion: &Expansion) -> Result<(), Failure> {
     }
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(format!(
-            "the plan has {count} trials; --dry-run shows what they cost, and --yes runs them"
+            "the plan has {count} trials; check their cost with --dry-run, run them with --yes"
         )));
     }
     write!(io::stderr(), "the plan has {count} trials. Run them? [y/N] ")?;
@@ -281,7 +283,7 @@ fn ask(args: &Args, expansion: &Expansion) -> Result<(), Failure> {
     if answer.trim().eq_ignore_ascii_case("y") {
         return Ok(());
     }
-    Err(Failure::usage("nothing was run; --dry-run shows what the plan costs"))
+    Err(Failure::usage("nothing was run; --dry-run shows the cost of the plan"))
 }
 
 fn carry_out(
@@ -291,12 +293,12 @@ fn carry_out(
     expansion: &Expansion,
     stop: &AtomicBool,
 ) -> Result<Result<End, RunnerError>, Failure> {
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let program = std::env::current_exe().context("cannot locate the dwell executable")?;
     let lab = run.lab.clone().unwrap_or_else(|| lab_name(store.dir(), &run.run));
     store.set_lab(run, &lab)?;
     clear_after_the_dead(store, run, &program)?;
     let mut fleet = LabFleet::new(program, lab);
-    // What a dead runner left would be in the way.
+    // Remove what a dead runner left.
     fleet.clear()?;
     let mut progress = Progress::new(args.quiet, expansion);
     let clock = Wall::default();
@@ -314,21 +316,23 @@ fn carry_out(
     Ok(outcome)
 }
 
-/// Takes down the labs of other runs whose runner was killed. There is one runner per data directory,
-/// so a run that is still said to be running, and is not ours, has none.
+/// Removes the labs of other runs whose runner was killed. A data directory has only one runner, so
+/// other runs in state running have none.
 fn clear_after_the_dead(store: &mut Store, run: &RunRow, program: &Path) -> Result<(), Failure> {
     let others = store.runs()?.into_iter().filter(|other| other.run != run.run);
     for dead in others.filter(|other| other.state == RunState::Running) {
         let Some(lab) = dead.lab.clone() else { continue };
         match LabFleet::new(program.to_owned(), lab).clear() {
             Ok(()) => store.set_run_state(&dead, RunState::Stopped)?,
-            Err(error) => say(&format!("dwell: run {} left its lab behind: {error}", dead.run)),
+            Err(error) => {
+                say(&format!("dwell: cannot remove the lab of run {}: {error}", dead.run))
+            }
         }
     }
     Ok(())
 }
 
-/// A name that no other data directory's run has at the same time.
+/// Returns a lab name that differs from those of runs in other data directories.
 fn lab_name(dir: &Path, run: &str) -> String {
     let mut hasher = DefaultHasher::new();
     dir.canonicalize().unwrap_or_else(|_| dir.to_owned()).hash(&mut hasher);
@@ -336,7 +340,7 @@ fn lab_name(dir: &Path, run: &str) -> String {
     format!("run-{:08x}", hasher.finish() as u32)
 }
 
-/// The time since the run began.
+/// Clock that counts from the start of the run.
 struct Wall(StdInstant);
 
 impl Default for Wall {
@@ -356,7 +360,7 @@ impl Clock for Wall {
     }
 }
 
-/// Says how it ended.
+/// Reports how the run ended.
 fn conclude(
     args: &Args,
     store: &Store,
@@ -384,7 +388,7 @@ fn conclude(
         });
         super::print(&format!("{object:#}"))?;
     } else {
-        // Why it failed is said once, on standard error.
+        // The reason of a failure is printed on standard error only.
         let end = if outcome.is_err() { "failed" } else { &end };
         super::print(&format!(
             "run {}: {end}; {} of {} trials measured, {} failed{}",
@@ -405,7 +409,7 @@ fn conclude(
         Ok(End::Complete) if run.trials_finished > 0 => Ok(Exit::Measured),
         Ok(End::Complete | End::Stopped(_)) => Ok(Exit::Failed),
         Ok(End::Interrupted) => {
-            say(&format!("dwell: --resume {} goes on with it", run.run));
+            say(&format!("dwell: continue it with --resume {}", run.run));
             Ok(Exit::Interrupted)
         }
         Err(RunnerError::Fleet(FleetError::Lab { code: Some(4), said, .. })) => {
@@ -427,11 +431,11 @@ impl From<io::Error> for DryRunError {
     }
 }
 
-/// Prints what running the plan would mean.
+/// Prints the trials of the plan and their cost.
 fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
     let estimate = Estimate::of_all(expansion).map_err(DryRunError::Plan)?;
     let trials = expansion.trials();
-    // A line each would be a call of the kernel each, for a million trials.
+    // Buffered, to avoid a system call per line of a million trials.
     let mut out = terminal::buffered_stdout();
     if args.json {
         let trials: Vec<_> = (1..)
@@ -480,10 +484,7 @@ fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
         expansion.seed()
     )?;
     if estimate.at_least {
-        writeln!(
-            out,
-            "time: not known before measuring: a closed loop takes as long as its replies"
-        )?;
+        writeln!(out, "time: unknown: a closed loop takes as long as its replies")?;
     } else {
         let (time, sending) = (human::time(estimate.time), human::time(estimate.sending));
         writeln!(out, "time: {time}, of which {sending} sending")?;
@@ -492,10 +493,10 @@ fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
     let bytes = estimate.bytes.map_or("as many as fit".into(), human::bytes);
     writeln!(out, "bytes of IP packets, both ways: {bytes}")?;
     if estimate.load_packets > 0 && estimate.at_least {
-        writeln!(out, "traffic of loads: as long as trials last")?;
+        writeln!(out, "load traffic: for the duration of the trials")?;
     } else if estimate.load_packets > 0 {
         let bytes = human::bytes(estimate.load_bytes);
-        writeln!(out, "traffic of loads: {} packets, {bytes}", estimate.load_packets)?;
+        writeln!(out, "load traffic: {} packets, {bytes}", estimate.load_packets)?;
     }
     writeln!(out)?;
     for (order, trial) in (1..).zip(trials) {

@@ -11,7 +11,7 @@ use super::human;
 /// Arguments of `runs`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Print them as one JSON object
+    /// Print the list as one JSON object
     #[arg(long)]
     json: bool,
 
@@ -52,7 +52,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     if runs.is_empty() {
         writeln!(
             out,
-            "no runs in {} yet; `dwell run PLAN` or `dwell import FILE` makes one",
+            "no runs in {} yet; create one with `dwell run PLAN` or `dwell import FILE`",
             args.data.data.display()
         )?;
         return Ok(Exit::Measured);

@@ -1,4 +1,4 @@
-//! `dwell show`: what a run found, in the terminal or as one object.
+//! `dwell show`: prints the results of a run, as text or as one JSON object.
 
 mod trials;
 
@@ -17,16 +17,15 @@ use super::witness::print_metrics;
 /// Arguments of `show`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The run, or last for the newest
+    /// Run name, or last for the newest run
     #[arg(default_value = "last")]
     run: String,
 
-    /// Print all of it as one JSON object (dwell.run/1)
+    /// Print everything as one JSON object (dwell.run/1)
     #[arg(long)]
     json: bool,
 
-    /// Compute the figures anew from the samples, on all cores, and print those instead of what was
-    /// stored with the run
+    /// Recompute the figures from the samples, on all cores, instead of printing the stored ones
     #[arg(long)]
     recompute: bool,
 
@@ -59,9 +58,9 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Measured)
 }
 
-/// Puts what the samples say in the place of what was stored. What cannot be had from samples, such
-/// as what a node said of its own timing, stays. Trials whose samples are damaged are told of, lose
-/// what was stored of them, and are counted.
+/// Replaces stored figures with those computed from the samples. Data that samples do not contain,
+/// such as a node's own timing, stays. Trials with damaged samples are reported, lose their stored
+/// figures and are counted.
 fn recompute(store: &Store, run: &RunRow, data: &mut RunData) -> Result<usize, StoreError> {
     let rows = store.trials(run)?;
     let mut left_out = 0;
@@ -81,7 +80,7 @@ fn recompute(store: &Store, run: &RunRow, data: &mut RunData) -> Result<usize, S
         if let (Some(summary), Some(packets)) = (&mut trial.summary, packets) {
             summary.metrics = metrics;
             summary.values.extend(values);
-            // What nobody knew of the packets, rows do not tell either.
+            // Unknown packet counts cannot be computed from rows either.
             summary.packets = summary.packets.and(Some(packets));
             if summary.packets.is_none() {
                 summary.values.insert("loss_ratio".into(), None);
@@ -92,7 +91,7 @@ fn recompute(store: &Store, run: &RunRow, data: &mut RunData) -> Result<usize, S
     Ok(left_out)
 }
 
-/// `dwell.run/1`
+/// Returns the `dwell.run/1` object.
 fn object(row: &RunRow, run: &RunData) -> Value {
     let trials: Vec<_> = run
         .trials
@@ -141,7 +140,7 @@ fn object(row: &RunRow, run: &RunData) -> Value {
     })
 }
 
-/// What was measured, how, and by which stamps.
+/// Describes the measurement: kind, target, parameters and timestamps.
 fn measurement(summary: &Summary) -> Value {
     json!({
         "kind": summary.kind,
@@ -156,7 +155,8 @@ fn machine(machine: &MachineData) -> Value {
     json!({ "node": machine.node, "summary": machine.summary })
 }
 
-/// The trust of a trial. What other programs' files do not say is unknown and not 0.
+/// Returns the trust record of a trial. Values that files of other programs do not state are null,
+/// not 0.
 fn trust(summary: &Summary) -> Value {
     let mut trust = json!(summary.trust);
     if summary.kind == Kind::Import {
@@ -170,12 +170,12 @@ fn trust(summary: &Summary) -> Value {
     trust
 }
 
-/// What a witness saw of a trial, and how far the run's own stamps are from it.
+/// Prints what a witness saw of a trial and how the run's timestamps differ from it.
 fn print_witness(out: &mut impl Write, trial: u32, witness: &Summary) -> io::Result<()> {
     let of = |name: &str| witness.parameters.get(name).cloned().unwrap_or_default();
     writeln!(
         out,
-        "witness {} of trial {trial}: {} probes seen, {} not",
+        "witness {} of trial {trial}: {} probes seen, {} not seen",
         witness.target,
         of("matched"),
         of("unseen")
@@ -190,7 +190,7 @@ fn findings(run: &RunData) -> Vec<Value> {
         .collect()
 }
 
-/// The delay that the run is about, or else the first there is.
+/// Returns the main delay of the run, or else the first one that the trial has.
 fn main_metric<'a>(trial: &'a TrialData, of_run: Option<&str>) -> Option<(&'a str, &'a Figures)> {
     let metrics = &trial.summary.as_ref()?.metrics;
     if let Some((name, figures)) = of_run.and_then(|name| metrics.get_key_value(name)) {
@@ -202,7 +202,7 @@ fn main_metric<'a>(trial: &'a TrialData, of_run: Option<&str>) -> Option<(&'a st
     first.or_else(|| metrics.iter().next()).map(|(name, figures)| (name.as_str(), figures))
 }
 
-/// Bars of a histogram in a terminal of 80 columns, beside the name of its cell.
+/// Width of a histogram, which leaves room for the cell name on 80 columns.
 const BARS: usize = 48;
 
 pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
@@ -240,7 +240,7 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     let mut warnings: Vec<(&String, u32)> = Vec::new();
     for summary in run.trials.iter().filter_map(|trial| trial.summary.as_ref()) {
         let own = &summary.trust.warnings;
-        // A trial that says it twice is one trial.
+        // A trial with the same warning twice counts once.
         let once = own.iter().enumerate().filter(|(i, text)| !own[..*i].contains(text));
         for (_, text) in once {
             match warnings.iter_mut().find(|(known, _)| *known == text) {
@@ -256,18 +256,18 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     if warnings.len() > MOST {
         writeln!(
             out,
-            "note: {} more notes; dwell show {} --json has all",
+            "note: {} more; `dwell show {} --json` lists all",
             warnings.len() - MOST,
             run.id
         )?;
     }
     for note in &run.notes {
-        writeln!(out, "note by hand: {note}")?;
+        writeln!(out, "user note: {note}")?;
     }
     Ok(())
 }
 
-/// Each column as wide as its widest cell; nothing where there is no row.
+/// Prints a table with columns as wide as their widest cell; nothing without rows.
 pub(super) fn print_table(out: &mut impl Write, table: &Table) -> io::Result<()> {
     if table.rows.is_empty() {
         return Ok(());
@@ -285,7 +285,7 @@ pub(super) fn print_table(out: &mut impl Write, table: &Table) -> io::Result<()>
     Ok(())
 }
 
-/// The cell of a trial in words, in the order of the axes.
+/// Formats the cell of a trial, in the order of the axes.
 fn cell(run: &RunData, trial: &TrialData) -> String {
     let repeated = run.trials.iter().any(|other| other.repetition > 1);
     let mut words: Vec<String> = run

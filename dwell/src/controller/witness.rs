@@ -1,5 +1,5 @@
-//! `dwell import CAPTURE --witness RUN`: what somebody outside saw of a run, set against the run's
-//! own stamps.
+//! `dwell import CAPTURE --witness RUN`: compares a capture by an external witness with the run's
+//! own timestamps.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 /// A trial and what the witness saw of it.
 type Seen = (TrialRow, Joined);
 
-/// Joins the capture to every trial of the run that it saw anything of.
+/// Matches the capture to all trials of the run.
 pub(super) fn witness(
     store: &mut Store,
     run: &RunRow,
@@ -26,7 +26,7 @@ pub(super) fn witness(
 ) -> Result<Exit, Failure> {
     if !matches!(format, Format::Pcap | Format::Pcapng) {
         return Err(Failure::usage(format!(
-            "{name}: a witness is a capture (pcap or pcapng), and this is {}",
+            "{name}: a witness must be a capture (pcap or pcapng), not {}",
             format.describe()
         )));
     }
@@ -47,8 +47,8 @@ pub(super) fn witness(
     }
     if seen.is_empty() {
         return Err(Failure::usage(format!(
-            "{name}: no packet in it is a probe of run {}; was it captured while that run was \
-             under way?",
+            "{name}: no packet is a probe of run {}; was it captured while the run was in \
+             progress?",
             run.run
         )));
     }
@@ -85,23 +85,23 @@ pub(super) fn witness(
     Ok(Exit::Measured)
 }
 
-/// The parameter that tells captures of one name apart.
+/// Parameter that distinguishes captures of the same name.
 const HASH: &str = "sha256";
 
-/// Whether an earlier witness of the same name is this capture, read by this dwell or an older one.
-/// The first ones kept no hash: theirs is taken for the same.
+/// Whether an earlier witness of the same name is this capture. Older versions stored no hash;
+/// their witnesses count as the same.
 fn is_same_capture(old: &Summary, hash: &str) -> bool {
     old.parameters.get(HASH).and_then(Value::as_str).is_none_or(|known| known == hash)
 }
 
-/// A file that is read, and its hash.
+/// A reader that computes the hash of its input.
 struct Hashed<'a> {
     input: &'a mut dyn BufRead,
     hash: Sha256,
 }
 
 impl Hashed<'_> {
-    /// The hash of all of it, with what nobody has read.
+    /// Reads the rest of the input and returns the hash of all of it.
     fn finish(mut self) -> io::Result<String> {
         io::copy(&mut self, &mut io::sink())?;
         Ok(self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
@@ -122,7 +122,7 @@ impl BufRead for Hashed<'_> {
     }
 
     fn consume(&mut self, count: usize) {
-        // What was filled is still there, so that nothing is read here.
+        // The buffer is still filled, so this call reads nothing.
         if let Ok(filled) = self.input.fill_buf() {
             self.hash.update(&filled[..count.min(filled.len())]);
         }
@@ -130,14 +130,14 @@ impl BufRead for Hashed<'_> {
     }
 }
 
-/// Where the probes of a trial went.
+/// Returns the visible properties of a trial's probes.
 fn look(store: &Store, trial: &TrialRow) -> Result<Look, StoreError> {
     let told = store.told(trial)?.into_iter();
     let mut measured = told.filter(|(role, ..)| *role == Role::Measurement);
     Ok(measured.next().map_or_else(Look::default, |(_, _, told)| Look::of_target(&told.target)))
 }
 
-/// The probes of a trial, by id.
+/// Returns the probes of a trial, by id.
 fn own(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Vec<Own>, StoreError> {
     let mut probes: BTreeMap<u64, Own> = BTreeMap::new();
     let columns = [Column::TxApp, Column::TxKernel, Column::Rtt, Column::RttKernel];
@@ -185,17 +185,17 @@ fn summary(name: &str, hash: &str, format: Format, joined: &Joined) -> Summary {
 fn print(out: &mut impl Write, trial: &TrialRow, joined: &Joined) -> io::Result<()> {
     writeln!(
         out,
-        "trial {}: {} probes seen in {}, {} not; {}",
+        "trial {}: {} probes seen in {}, {} not seen; {}",
         trial.number,
         joined.matched,
         joined.flow,
         joined.unseen,
-        if joined.same_clock { "one clock" } else { "another clock: differences only" }
+        if joined.same_clock { "same clock" } else { "different clocks: only differences" }
     )?;
     print_metrics(out, &joined.metrics)
 }
 
-/// Figures by name, a line each.
+/// Prints figures by name, one per line.
 pub(super) fn print_metrics(
     out: &mut impl Write,
     metrics: &BTreeMap<String, Figures>,

@@ -37,6 +37,6 @@ fn plan_with_a_tcp_load_shows_bufferbloat() {
     }
     let median = |trial: &serde_json::Value| trial["metrics"]["rtt_ns"]["p50"].as_f64().unwrap();
     let (idle, loaded) = (median(idle) / 1e6, median(loaded) / 1e6);
-    println!("median {idle:.2} ms without load, {loaded:.2} ms beside bulk traffic");
+    println!("median {idle:.2} ms without load, {loaded:.2} ms with bulk traffic");
     assert!(idle < 5.0 && loaded > 10.0, "{idle} and {loaded} ms");
 }

@@ -1,5 +1,5 @@
-//! Plans run in a plain chroot, whose root is no mount point: the kernel refuses to mount over
-//! /etc/hosts there, so names of nodes do not resolve.
+//! Runs plans in a plain chroot whose root is not a mount point: the kernel refuses to mount over
+//! /etc/hosts there, so node names do not resolve.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use crate::fixture::{DWELL, Place, as_root, object, printed, said, skip};
 
-/// Copies a program and its libraries into the directory `root`, at the paths that they have.
+/// Copies a program and its libraries into `root`, at their own paths.
 fn copy_with_libraries(program: &Path, root: &Path, to: &str) {
     let place = |path: &str| root.join(path.trim_start_matches('/'));
     fs::create_dir_all(place(to).parent().unwrap()).unwrap();
@@ -21,11 +21,11 @@ fn copy_with_libraries(program: &Path, root: &Path, to: &str) {
     }
 }
 
-/// A system that holds dwell, iproute2 and a shell, in a directory.
+/// A directory with a system of dwell, iproute2 and a shell.
 struct Chroot(PathBuf);
 
 impl Chroot {
-    /// `None`, and says why, where it cannot be used.
+    /// Returns `None`, after reporting the reason, if it cannot be used.
     fn new(place: &Place) -> Option<Self> {
         if !as_root() {
             return None;
@@ -79,7 +79,7 @@ fn plan_runs_in_a_chroot_where_mounts_are_refused() {
         assert_eq!((&end["finished"], &end["failed"]), (&trials.into(), &0.into()), "{end}");
     }
 
-    // Results name nodes as the plan does.
+    // Results name nodes like the plan does.
     let db = rusqlite::Connection::open(chroot.0.join("data/catalogue.sqlite")).unwrap();
     let mut select = db.prepare("SELECT DISTINCT summary ->> 'target' FROM summaries").unwrap();
     let targets = select.query_map([], |row| row.get::<_, String>(0)).unwrap();

@@ -1,4 +1,4 @@
-//! Two runs beside each other.
+//! Comparisons of runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn import(place: &Place, file: &Path) -> String {
     imported["run"].as_str().unwrap().to_owned()
 }
 
-/// The published round trips of this name, where the machine has them.
+/// Returns the published round trips with this name, if the machine has them.
 fn published(name: &str) -> Option<PathBuf> {
     let beside = std::env::var_os("DWELL_SHARED").map(PathBuf::from);
     let shared = beside.unwrap_or_else(|| repository("../shared"));
@@ -43,11 +43,11 @@ fn load_on_the_published_boards_is_found_and_a_condition_on_it_fails() {
     let found: Option<Vec<_>> =
         names.iter().map(|name| published(&format!("pi4_to_pi3_{name}_50000.csv"))).collect();
     let Some(found) = found else {
-        return skip("the published round trips are not there (DWELL_SHARED names their root)");
+        return skip("the published round trips are missing (set DWELL_SHARED to their root)");
     };
     let place = Place::new();
     let runs: Vec<_> = found.iter().map(|file| import(&place, file)).collect();
-    let [idle, stressed, network] = &runs[..] else { panic!("three runs") };
+    let [idle, stressed, network] = &runs[..] else { panic!("expected three runs") };
     let compare = |a: &str, b: &str, condition: &str| {
         place.dwell(&["compare", a, b, "--fail-if", condition, "--json"])
     };
@@ -59,21 +59,21 @@ fn load_on_the_published_boards_is_found_and_a_condition_on_it_fails() {
         let shifts = object["cells"][0]["shifts"].as_array().unwrap().clone();
         shifts.iter().map(|shift| shift["verdict"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    // Without load the processors sleep: the usual round trip is slower, the slowest are not.
-    let [p50, p90, _, p99_9] = &verdicts(&beyond)[..] else { panic!("four percentiles") };
+    // Without load the CPUs sleep, so the median round trip is slower but the slowest are not.
+    let [p50, p90, _, p99_9] = &verdicts(&beyond)[..] else { panic!("expected four percentiles") };
     assert_eq!((&p50[..], &p90[..], &p99_9[..]), ("falls", "falls", "rises"));
     let swapped = compare(stressed, idle, "p99.9 change > 10%");
     assert_eq!(swapped.status.code(), Some(0), "it falls: {swapped:?}");
     assert_eq!(verdicts(&swapped)[3], "falls");
     let far = compare(idle, stressed, "p99.9 change > 1000000%");
     assert_eq!(far.status.code(), Some(0), "{far:?}");
-    // Each of these drifts by more than they differ.
+    // Each of these recordings drifts by more than they differ.
     let network = compare(idle, network, "p99.9 change > 10%");
     assert_eq!(network.status.code(), Some(5), "{network:?}");
     assert_eq!(verdicts(&network), ["cannot-tell"; 4]);
 }
 
-/// A run of a plan whose trials have not begun.
+/// Creates a run of a plan whose trials have not started.
 fn begun(place: &Place, trials: u32) -> String {
     let mut store = Store::open(&place.data()).unwrap();
     let trial = |number: u32| NewTrial {
@@ -98,7 +98,7 @@ fn begun(place: &Place, trials: u32) -> String {
         .unwrap()
 }
 
-/// A run of a plan, one trial per level, of 400 round trips around it each.
+/// Creates a run with one trial per level, each of 400 round trips around it.
 fn measured(place: &Place, levels: &[i64]) -> String {
     let run = begun(place, levels.len() as u32);
     let mut store = Store::open(&place.data()).unwrap();
@@ -132,7 +132,7 @@ fn runs_of_one_trial_each_cannot_be_told_apart_however_far_they_are() {
     }
     let output = place.dwell(&["compare", &a, &b, "--fail-if", "p50 change > 10%"]);
     assert!(
-        printed(&output).contains("one trial each: a difference of these trials, not of the runs"),
+        printed(&output).contains("one trial each: a difference of trials, not of runs"),
         "{output:?}"
     );
     assert_eq!(output.status.code(), Some(5), "{output:?}");
@@ -160,7 +160,7 @@ fn a_run_of_a_closed_loop_is_labelled_where_it_is_shown_and_compared() {
     assert!(!printed(&place.dwell(&["show", &open])).contains("closed loop"));
 }
 
-/// What a node says of a measurement, next to nothing.
+/// Returns a minimal summary of a measurement.
 fn told(mode: &str) -> Summary {
     Summary {
         kind: Kind::Ping,
@@ -201,7 +201,7 @@ fn show_counts_trials_and_not_sentences_and_has_a_row_where_everything_was_lost(
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         shown.lines().filter(of).map(words).collect()
     };
-    // Counts and then figures, which a trial that lost everything has not.
+    // Counts, then figures, which a trial without replies does not have.
     assert_eq!(rows("1"), ["1 400 1 0 399 0 0 60, #1", "1 - - 20.00 - - - - -"], "{shown}");
     assert_eq!(rows("2"), ["2 400 0 0 400 0 0 60, #2"], "{shown}");
 }
@@ -241,7 +241,7 @@ fn a_condition_in_percent_holds_for_a_rise_of_many_times_an_unsteady_baseline() 
     let object = place.json(&["compare", &unsteady, &slow]);
     let shift = &object["cells"][0]["shifts"][0];
     assert!(shift["low_percent"].as_f64().unwrap() > 10.0, "{shift}");
-    // Back again nothing falls by more than all of it.
+    // In the other direction, no fall exceeds 100 %.
     let object = place.json(&["compare", &slow, &unsteady]);
     let shift = &object["cells"][0]["shifts"][0];
     let low = shift["low_percent"].as_f64().unwrap();
@@ -264,7 +264,7 @@ fn limit_inside_the_interval_of_a_change_is_exit_5() {
     let slower = measured(&place, &[40_000, 41_000, 39_500]);
     let both = ["--fail-if", "p99.9 change > 1ns", "--fail-if", "p50 change > 1ns"];
     let output = place.dwell(&[&["compare", &steady, &slower][..], &both].concat());
-    assert_eq!(output.status.code(), Some(3), "a failed one wins: {output:?}");
+    assert_eq!(output.status.code(), Some(3), "a failed condition takes precedence: {output:?}");
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn packets_a_sink_lost_are_beyond_limits_on_gaps_in_compare() {
     assert_eq!(code, Some(0), "{said}");
 }
 
-/// A run of one trial of `dwell pace`: 100 packets arrived, and 300 were lost.
+/// Creates a run of `dwell pace` with one trial: 100 packets arrived and 300 were lost.
 fn paced(place: &Place, departures: &str) -> String {
     let run = begun(place, 1);
     let mut store = Store::open(&place.data()).unwrap();
@@ -364,7 +364,7 @@ fn compare_judges_the_values_of_the_new_run_as_ping_does() {
     assert_eq!(code, Some(5), "{said}");
     assert!(said.contains("no probe of 800") && said.contains("2995 or more"), "{said}");
     let (code, said) = judge(&["p99.9 > 50us", "min < 50us"]);
-    assert_eq!(code, Some(3), "a failed one wins: {said}");
+    assert_eq!(code, Some(3), "a failed condition takes precedence: {said}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Data directories that are damaged in part: what is damaged is named, and the rest can be had.
+//! Partly damaged data directories: the damage is reported, and the rest stays usable.
 
 use std::fs;
 use std::process::Command;
@@ -89,7 +89,7 @@ fn one_damaged_trial_is_named_and_the_others_are_shown_and_compared() {
     assert!(compared.contains("size 100B") && compared.contains("size 300B"), "{compared}");
     assert!(!compared.contains("size 200B"), "{compared}");
 
-    // The summary of another.
+    // Damages the summary of another trial.
     let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
     let spoil = "UPDATE summaries SET summary = '{' WHERE role = 'measurement' AND trial_id =
                  (SELECT max(id) FROM trials WHERE number = 3)";
@@ -124,7 +124,7 @@ fn parameters_that_cannot_be_read_cost_their_own_trial_only() {
     let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let trials = &shown["trials"];
     assert!(trials[0]["reason"].as_str().unwrap().contains(words), "{shown}");
-    assert!(trials[0]["packets"].is_null(), "of what, nobody knows: {shown}");
+    assert!(trials[0]["packets"].is_null(), "results without parameters have no meaning: {shown}");
     for (trial, size) in [(1, "200B"), (2, "300B")] {
         assert_eq!(trials[trial]["packets"]["received"], 30, "{shown}");
         assert_eq!(trials[trial]["parameters"]["size"], size);
@@ -143,7 +143,7 @@ fn parameters_that_cannot_be_read_cost_their_own_trial_only() {
 
 #[test]
 fn who_may_not_write_may_read() {
-    // Who is root can become nobody.
+    // Root can become another user.
     if !as_root() {
         return;
     }
@@ -176,7 +176,7 @@ fn who_may_not_write_may_read() {
         }
     };
     reads();
-    // And while somebody writes.
+    // Also during a write.
     let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
     db.execute("UPDATE runs SET title = 'written'", []).unwrap();
     assert!(place.data().join("catalogue.sqlite-wal").exists());

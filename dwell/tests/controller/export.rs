@@ -1,4 +1,4 @@
-//! A run handed on in every format is the same run.
+//! A run exported in every format is the same run.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::fixture::{Place, as_root, printed, repository};
 
-/// Of one trial: rows, and of the round trips of received probes how many, their sum and largest.
+/// Of one trial: number of rows, and number, sum and maximum of received round trips.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Told {
     rows: u64,
@@ -81,7 +81,7 @@ fn parquet(dir: &std::path::Path) -> Trials {
     trials
 }
 
-/// Counts by trial, and the largest value; three digits are kept of it.
+/// Returns count and maximum by trial. The maximum has three significant digits.
 fn hdr(text: &str) -> BTreeMap<u64, (u64, u64)> {
     let mut trials = BTreeMap::new();
     for entry in IntervalLogIterator::new(text.as_bytes()) {
@@ -131,7 +131,7 @@ fn assert_formats_agree(place: &Place, run: &str, rows: u64) {
         assert_eq!(count, told.received, "trial {trial}");
         assert!(max as i64 >= told.max && max as f64 <= told.max as f64 * 1.001, "{max} {told:?}");
     }
-    // And with what the catalogue says.
+    // The catalogue must agree too.
     let shown = place.json(&["show", run]);
     for trial in shown["trials"].as_array().unwrap() {
         let told = expected[&trial["trial"].as_u64().unwrap()];
@@ -170,12 +170,12 @@ fn an_interval_of_histograms_lasts_from_the_first_stamp_of_its_trial_to_the_last
         let LogEntry::Interval(interval) = entry.unwrap() else { continue };
         let trial = interval.tag().unwrap().as_str().strip_prefix("trial-").unwrap();
         let (first, last) = expected.remove(&trial.parse().unwrap()).unwrap();
-        // The log counts milliseconds.
+        // The log has millisecond resolution.
         let ms = |time: std::time::Duration| time.as_millis() as i64;
         let (start, took) = (ms(interval.start_timestamp()), ms(interval.duration()));
         assert!((start - first / 1_000_000).abs() <= 1, "{start} {first}");
         assert!((took - (last - first) / 1_000_000).abs() <= 1, "{took} {first} {last}");
-        // Less where a busy machine sent the first one late.
+        // The duration is shorter if a busy machine sent the first probe late.
         assert!(took >= 100, "500 probes, one a millisecond, took {took} ms");
         began.push(start);
     }
@@ -215,6 +215,6 @@ fn a_run_with_losses_and_axes_is_the_same_in_every_format() {
     let sum = |which: &str| packets.clone().map(|all| all[which].as_u64().unwrap()).sum::<u64>();
     assert!(sum("lost") > 0, "{shown}");
     assert_eq!(sum("sent"), 600);
-    // What came late has a row of its own beside that of its loss.
+    // A late reply has its own row in addition to that of its loss.
     assert_formats_agree(&place, &run, 600 + sum("late") + sum("duplicate"));
 }

@@ -1,4 +1,4 @@
-//! What may go wrong while a plan runs, and is no reason to lose the rest of it.
+//! Faults during a plan that must not stop the rest of the run.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use dwell_io::process::{Handle, Signal};
 
 use crate::fixture::{DWELL, Place, as_root, ended, object, said, skip, until};
 
-/// Four trials of 300 ms, one after the other.
+/// Four consecutive trials of 300 ms.
 const SLOW: &str = "version = 1\nname = \"slow\"\ntopology = { lab = \"line:2\" }\n\
     [ping]\nfrom = \"n1\"\nto = \"n2\"\nprotocol = \"udp\"\nduration = \"300ms\"\n\
     interval = \"2ms\"\n[trials]\nrepetitions = 4\n";
@@ -21,7 +21,7 @@ fn a_node_that_vanishes_fails_its_trial_with_a_reason_and_the_run_goes_on() {
         return;
     }
     let place = Place::new();
-    // A trial lasts longer than it takes to find who works for it, however busy the machine.
+    // A trial must last longer than it takes to find its node processes, even on a busy machine.
     let plan = place.write("slow.toml", &SLOW.replace("300ms", "1500ms"));
     let mut runner = place.start(&mut place.command(&["run", &plan]));
     let running = "SELECT run FROM runs JOIN trials ON run_id = runs.id
@@ -98,7 +98,7 @@ fn a_run_whose_runner_was_killed_is_not_said_to_be_running() {
     assert_eq!(place.json(&["runs"])["runs"][0]["state"], "interrupted");
     assert_eq!(place.json(&["show", "last"])["state"], "interrupted");
     assert_eq!(place.states("last"), ["finished", "planned", "planned", "planned"]);
-    // Another run sets it right, and takes down its lab.
+    // Another run corrects the state and removes the lab.
     let other = place.plan(3);
     let output = place.dwell(&["run", &other, "--quiet"]);
     assert!(output.status.success(), "{output:?}");
@@ -119,7 +119,7 @@ fn a_run_goes_on_when_nobody_hears_its_talk_any_more() {
     let status = ended(&mut runner);
     assert_eq!(status.code(), Some(0), "{status}");
     assert_eq!(place.states("last"), ["finished"; 4]);
-    // And so do errors.
+    // The same applies to errors.
     let mut command = place.command(&["run", "/nowhere/plan.toml"]);
     let mut runner = command.stderr(Stdio::piped()).spawn().unwrap();
     drop(runner.stderr.take());
@@ -133,7 +133,7 @@ fn trials_that_cannot_be_measured_have_reasons_and_a_run_without_any_ends_with_1
     }
     let place = Place::new();
     let plan = place.write("slow.toml", &SLOW.replace("300ms", "50ms"));
-    // CPU 4000 is nowhere.
+    // CPU 4000 does not exist.
     let output = place.dwell(&["run", &plan, "--set", "nodes.n1.cpu=4000"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(place.states("last"), ["failed"; 4]);
@@ -156,7 +156,7 @@ fn a_disk_that_fills_up_pauses_the_run_with_the_reason_and_room_lets_it_go_on() 
     let Some(output) = output else { return };
     let talk = fs::read_to_string(place.path("said")).unwrap_or_default();
     assert!(output.status.success(), "{}\n{output:?}\n{talk}", said(&output));
-    assert!(talk.contains("there is room again; measuring trial"), "{talk}");
+    assert!(talk.contains("space is available again; repeating trial"), "{talk}");
     let shown = fs::read(place.path("shown")).unwrap();
     let shown: serde_json::Value = serde_json::from_slice(&shown).unwrap();
     let trials = shown["trials"].as_array().unwrap();
@@ -185,8 +185,9 @@ fn a_run_that_waits_for_room_can_be_interrupted_and_resumed() {
     until("every process to end", || place.processes().is_empty());
 }
 
-/// Runs a plan of four trials on a disk of which all but some 16 KiB are taken after the first, and
-/// `then` when it says so. `None`, and says why, where that cannot be done.
+/// Runs a plan of four trials on a disk that is filled up to some 16 KiB after the first trial,
+/// then runs `then` once the runner reports it. Returns `None`, after reporting the reason, if that
+/// is impossible.
 fn with_full_disk(place: &Place, then: &str) -> Option<Output> {
     if !Command::new("unshare").args(["--mount", "true"]).status().unwrap().success() {
         skip("mount namespaces are forbidden here");
@@ -199,7 +200,7 @@ fn with_full_disk(place: &Place, then: &str) -> Option<Output> {
          while [ ! -e $DWELL_DATA/samples/*/1.parquet ]; do sleep 0.005; done\n\
          free=$(df --output=avail -k $DWELL_DATA | tail -n 1)\n\
          head -c $(((free - 16) * 1024)) /dev/zero >$DWELL_DATA/filler || :\n\
-         until grep -q 'is full; waiting for room' $said; do kill -0 $runner; sleep 0.01; done\n";
+         until grep -q 'is full; waiting for' $said; do kill -0 $runner; sleep 0.01; done\n";
     let output = Command::new("timeout")
         .args(["120", "unshare", "--mount", "sh", "-c", &format!("{script}{then}")])
         .env("DWELL_DATA", place.data())

@@ -1,4 +1,4 @@
-//! What the tests here share: a data directory that knows everything started for it, small plans,
+//! Shared test fixtures: a data directory that can find all processes started for it, small plans,
 //! running dwell, waiting.
 
 use std::fs;
@@ -14,11 +14,11 @@ use tempfile::TempDir;
 
 pub(crate) const DWELL: &str = env!("CARGO_BIN_EXE_dwell");
 
-/// Longer than anything here takes; a hang is a failure, not a wait.
+/// Longer than any test step takes; a step that hangs fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A data directory of a test's own. Every process that dwell starts for it has its path in the
-/// environment, so that whoever is left behind is found.
+/// The data directory of a test. All processes that dwell starts for it have its path in their
+/// environment, so that leftover processes can be found.
 pub(crate) struct Place {
     dir: TempDir,
 }
@@ -43,7 +43,7 @@ impl Place {
         path.display().to_string()
     }
 
-    /// A plan of `trials` trials of some 30 ms each, three to a block.
+    /// Writes a plan of `trials` trials of some 30 ms each, three per block.
     pub(crate) fn plan(&self, trials: u32) -> String {
         assert_eq!(trials % 3, 0);
         self.write(
@@ -60,7 +60,7 @@ impl Place {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        // Whoever started the tests may have had signals ignored, as nohup does.
+        // The test's parent may ignore signals, like nohup does.
         let mut command = Command::new("env");
         command
             .args(["--default-signal", DWELL])
@@ -74,32 +74,32 @@ impl Place {
         self.command(arguments).output().unwrap()
     }
 
-    /// Starts it with its talk in the file `said`.
+    /// Starts a command with its standard error in the file `said`.
     pub(crate) fn start(&self, command: &mut Command) -> Child {
         let said = fs::File::create(self.path("said")).unwrap();
         command.stdout(Stdio::piped()).stderr(said).spawn().unwrap()
     }
 
-    /// What [`Self::start`] said so far.
+    /// Returns the standard error of [`Self::start`] so far.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(self.path("said")).unwrap()
     }
 
-    /// What it prints with `--json`; it must succeed.
+    /// Runs a command with `--json`, which must succeed, and returns its output.
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let output = self.dwell(&[arguments, &["--json"]].concat());
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         object(&output)
     }
 
-    /// The run's states of trials, in the order of their numbers.
+    /// Returns the states of a run's trials, by number.
     pub(crate) fn states(&self, run: &str) -> Vec<String> {
         let shown = self.json(&["show", run]);
         let trials = shown["trials"].as_array().unwrap();
         trials.iter().map(|trial| trial["state"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The first column of a query of the catalogue, as texts.
+    /// Returns the first column of a query of the catalogue, as texts.
     pub(crate) fn query(&self, query: &str) -> Vec<String> {
         let path = self.data().join("catalogue.sqlite");
         if !path.exists() {
@@ -112,7 +112,7 @@ impl Place {
         rows.filter_map(|row| row.unwrap()).collect()
     }
 
-    /// Processes that were started for this data directory and are there still.
+    /// Returns the running processes that were started for this data directory.
     pub(crate) fn processes(&self) -> Vec<(u32, String)> {
         let mark = format!("DWELL_DATA={}", self.data().display());
         let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -129,7 +129,7 @@ impl Place {
             .collect()
     }
 
-    /// The nodes at work for this data directory.
+    /// Returns the node processes of this data directory.
     pub(crate) fn serving(&self) -> Vec<u32> {
         let serving = |line: &String| line.contains("serve --stdio") && !line.contains("lab exec");
         let processes = self.processes().into_iter();
@@ -140,7 +140,7 @@ impl Place {
         self.query("SELECT DISTINCT lab FROM runs")
     }
 
-    /// What is left of labs of this data directory's runs.
+    /// Returns the remains of labs of this data directory's runs.
     fn left_of_labs(&self) -> Vec<PathBuf> {
         let mut left = Vec::new();
         for lab in self.labs() {
@@ -155,8 +155,8 @@ impl Place {
         left
     }
 
-    /// No process, no lab, nothing on its way. A node may take a second to notice that nobody
-    /// listens.
+    /// Asserts that no process, lab or received file is left. A node may take a second to notice
+    /// that its pipe is closed.
     pub(crate) fn assert_nothing_is_left(&self) {
         until("every process to end", || self.processes().is_empty());
         assert_eq!(self.left_of_labs(), Vec::<PathBuf>::new());
@@ -193,7 +193,7 @@ pub(crate) fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Waits for a child to end by itself.
+/// Waits for a child to exit.
 pub(crate) fn ended(child: &mut Child) -> std::process::ExitStatus {
     let mut status = None;
     until("a child to end", || {
@@ -203,12 +203,12 @@ pub(crate) fn ended(child: &mut Child) -> std::process::ExitStatus {
     status.unwrap()
 }
 
-/// A file of the repository.
+/// Returns the path of a file of the repository.
 pub(crate) fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-/// Compares with a golden file; `DWELL_GOLDEN=write cargo test -p dwell` writes them anew.
+/// Compares text with a golden file. `DWELL_GOLDEN=write cargo test -p dwell` updates the files.
 pub(crate) fn assert_golden(name: &str, text: &str) {
     let path = repository("dwell/tests/controller/golden").join(name);
     if std::env::var_os("DWELL_GOLDEN").is_some_and(|value| value == "write") {
@@ -218,7 +218,7 @@ pub(crate) fn assert_golden(name: &str, text: &str) {
     assert!(golden == text, "{}:\n{golden}\n--- now:\n{text}", path.display());
 }
 
-/// Whether labs can be made; says why if not.
+/// Whether labs can be created; reports a skip if not.
 pub(crate) fn as_root() -> bool {
     let may = netns::may_create();
     if !may {
@@ -228,7 +228,7 @@ pub(crate) fn as_root() -> bool {
 }
 
 pub(crate) fn skip(reason: &str) {
-    // The test runner names threads after their tests.
+    // The test harness names threads after their tests.
     println!("SKIP {}: {reason}", std::thread::current().name().unwrap_or("controller"));
 }
 

@@ -1,5 +1,5 @@
-//! A small plan of packets that go one way through a relay, in a real lab: what the machines told of
-//! the same packets is joined, shown and handed on, and what is not to be had is absent.
+//! A small plan of a one-way flow through a relay in a real lab: the records of all machines are
+//! joined, shown and exported, and unavailable values are absent.
 
 use serde_json::Value;
 
@@ -53,7 +53,7 @@ fn a_flow_through_a_relay_is_joined_packet_by_packet_and_shown_with_what_every_m
         assert_eq!(trial["packets"]["received"], PACKETS, "{trial:#}");
         assert_eq!(trial["values"]["unjoined_receiver"], 0, "{trial:#}");
         for machine in ["relay", "trace"] {
-            // The end of the flow and its answer pass, too, and are no packets of it.
+            // The end of the flow and its answer also pass but are not packets of the flow.
             let strange = trial["values"][format!("unjoined_{machine}")].as_u64().unwrap();
             assert!(strange < PACKETS / 10, "{machine}: {trial:#}");
         }
@@ -62,7 +62,7 @@ fn a_flow_through_a_relay_is_joined_packet_by_packet_and_shown_with_what_every_m
         assert!(trial["measurement"]["stamps"]["tx"].is_string(), "{trial:#}");
         assert_eq!(trial["measurement"]["parameters"]["link_from"], "tx_kernel");
     }
-    // What a program adds exists where there is one, and is absent, not 0, where there is none.
+    // Delays of a program exist only if a program relays; otherwise they are absent, not 0.
     let metric = |trial: &Value, name: &str| trial["metrics"][name]["count"].as_u64();
     assert_eq!(metric(translate, "processing_ns"), Some(PACKETS));
     assert_eq!(metric(translate, "node_delay_ns"), Some(PACKETS));
@@ -73,20 +73,20 @@ fn a_flow_through_a_relay_is_joined_packet_by_packet_and_shown_with_what_every_m
     assert_eq!(translate["measurement"]["engine"], "socket");
     let rung = serde_json::json!(["rx_kernel", "tx_kernel"]);
     assert_eq!(translate["measurement"]["parameters"]["node_rung"], rung);
-    // The machines themselves, with what only they know.
+    // The summaries of the machines, with their own counters.
     let told = |trial: &Value, node: &str, kind: &str| {
         let machines = trial["machines"].as_array().unwrap();
         let ours = machines.iter().map(|machine| (&machine["node"], &machine["summary"]));
         ours.filter(|(name, it)| *name == node && it["kind"] == kind).count()
     };
     assert_eq!(told(translate, "n2", "relay"), 1, "{translate:#}");
-    assert_eq!(told(route, "n2", "relay"), 0, "the kernel is no program");
+    assert_eq!(told(route, "n2", "relay"), 0, "the kernel has no relay summary");
     assert_eq!((told(route, "n1", "load"), told(route, "n3", "load")), (1, 1), "both ends");
     let machines = translate["machines"].as_array().unwrap();
     let relay = machines.iter().find(|it| it["summary"]["kind"] == "relay").unwrap();
     assert_eq!(relay["summary"]["parameters"]["mode"], "translate");
     assert!(relay["summary"]["values"].as_object().unwrap().len() > 3, "its counters: {relay:#}");
-    // Where the far end ran is known, for dwell started it.
+    // The placement of the far end is known because dwell started it.
     assert!(route["environment"]["placement"]["far"].is_object(), "{:#}", route["environment"]);
 
     let rows = rows(&place);
@@ -106,7 +106,7 @@ fn a_flow_through_a_relay_is_joined_packet_by_packet_and_shown_with_what_every_m
         assert!(row["processing_ns"].is_null() && row["node_rx_app_ns"].is_null(), "{row}");
     }
 
-    // What a flow is about is no round trip; comparing and histograms follow.
+    // The main metric of a flow is not a round trip; compare and export use it.
     let compared = place.json(&["compare", "last", "last"]);
     assert_ne!(compared["metric"], "rtt_ns");
     let log = place.dwell(&["export", "last", "--format", "hdr"]);
@@ -128,7 +128,7 @@ fn a_routed_flow_whose_node_nobody_stamps_has_no_link_delay() {
     assert!(route["metrics"].get("link_delay_ns").is_none(), "{route:#}");
     assert!(route["values"]["nlr"].is_null(), "{route:#}");
     let warnings = route["trust"]["warnings"].to_string();
-    assert!(warnings.contains("neither its delay nor that of links is known"), "{warnings}");
+    assert!(warnings.contains("the delays of the node and of its links are unknown"), "{warnings}");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn an_enciphered_flow_through_a_weakened_and_loaded_node_says_what_was_asked_and
     assert!(burnt[0] < 0.2 && (0.1..0.33).contains(&burnt[1]), "{burnt:?}");
     assert!(burnt[1] > 2.0 * burnt[0], "{burnt:?}");
     assert!(value(loaded, "quota_n2_throttled_ns") > 0.0, "{loaded:#}");
-    // It asked for more than the node may use, and that is told.
+    // The load requested more than the quota allows, and reports it.
     let load = &loaded["loads"][0];
     assert_eq!(load["values"]["asked_ratio"], 0.9, "{load:#}");
     assert!(value(load, "burnt_ratio") < 0.33, "{load:#}");

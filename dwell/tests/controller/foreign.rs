@@ -1,13 +1,13 @@
-//! Files of other programs as a person imports them.
+//! Imports of files of other programs from the command line.
 
 use crate::fixture::{Place, repository};
 
-/// The path of a file that was recorded for the importer.
+/// Returns the path of a recorded file of the importer.
 fn recorded(name: &str) -> String {
     repository("controller/import/tests/data").join(name).display().to_string()
 }
 
-/// What `ping` prints of as many replies, of 1 ms and a little more each.
+/// Returns ping output with this many replies of slightly more than 1 ms each.
 fn ping(name: &str, replies: u32) -> String {
     let lines: String = (1..=replies)
         .map(|n| format!("64 bytes from {name}: icmp_seq={n} ttl=64 time=1.{n:03} ms\n"))
@@ -43,7 +43,7 @@ fn what_names_and_texts_of_imported_files_say_to_a_terminal_is_shown_and_not_obe
     }
     let shown = String::from_utf8(place.dwell(&["show", &foreign]).stdout).unwrap();
     assert!(shown.contains("\\u001b]0;title\\u0007.txt\\nrun"), "{shown}");
-    // An object holds what was there.
+    // JSON contains the original text.
     let target = &place.json(&["show", &foreign])["trials"][0]["measurement"]["target"];
     assert_eq!(*target, "icmp://\u{1b}[2Jhost");
 }
@@ -83,16 +83,16 @@ fn captures_are_told_apart_by_their_bytes_and_one_read_by_an_older_dwell_is_supe
     };
     let witness = |file: &str| place.json(&["import", file, "--witness", &run]);
     witness(&recorded(name));
-    // What dwell kept before it knew hashes; this one saw less.
+    // Imitates a witness stored by an older version without hashes, which saw less.
     let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
     let older = "UPDATE summaries SET summary = json_set(json_remove(summary, \
                  '$.parameters.sha256'), '$.parameters.matched', 1) WHERE role = 'witness'";
     assert_eq!(db.execute(older, []).unwrap(), 1);
     let seen = witness(&recorded(name));
-    assert_eq!(witnesses().len(), 1, "the same capture, read anew");
+    assert_eq!(witnesses().len(), 1, "the same capture, imported again");
     assert_eq!(witnesses()[0]["parameters"]["matched"], seen["trials"][0]["matched"]);
 
-    // Another of that name, which breaks off.
+    // Another capture of the same name, which is truncated.
     std::fs::create_dir(place.path("other")).unwrap();
     let other = place.path("other").join(name);
     std::fs::write(&other, &bytes[..bytes.len() - 1]).unwrap();

@@ -1,4 +1,4 @@
-//! What is printed for fixed input, to the letter.
+//! Exact output for fixed input.
 
 use crate::fixture::{Place, assert_golden, printed, repository};
 
@@ -31,7 +31,11 @@ fn a_sweep_over_protocols_sizes_rates_and_loads_expands_to_the_golden_order_of_i
         lines.sort();
         lines
     };
-    assert_eq!(sorted(printed(&other)), sorted(printed(&output)), "of the same trials");
+    assert_eq!(
+        sorted(printed(&other)),
+        sorted(printed(&output)),
+        "the same trials in another order"
+    );
 }
 
 #[test]
@@ -43,7 +47,7 @@ fn an_imported_file_is_shown_as_the_golden_text() {
     assert!(output.status.success(), "{output:?}");
     let shown = printed(&output);
     let (first, rest) = shown.split_once('\n').unwrap();
-    // The only things that differ from day to day.
+    // Only these vary between runs.
     let stamp = first.rsplit("  ").next().unwrap();
     assert!(stamp.ends_with('Z') && stamp.len() == 20, "{first}");
     let first = first.replace(&run, "RUN").replace(stamp, "STARTED");

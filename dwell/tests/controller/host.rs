@@ -1,4 +1,4 @@
-//! What machines did while a run was measured: kept, drawn, handed on, deleted.
+//! Host activity during a run: stored, drawn, exported, deleted.
 
 use std::fs;
 use std::process::Command;
@@ -37,7 +37,7 @@ fn what_the_pinging_machine_did_is_kept_with_a_run_drawn_and_handed_on() {
         rows.map(|row| row[6].parse().unwrap()).collect()
     };
     assert!(rows.iter().all(|row| row[3] == "n1"), "only the pinging machine has samples");
-    // A second and a half, five times a second.
+    // 1.5 s at five samples per second.
     let interrupts = of("interrupts_per_s");
     assert!(interrupts.len() >= 4, "{interrupts:?}");
     assert!(interrupts.iter().all(|rate| *rate > 0.0), "{interrupts:?}");
@@ -47,7 +47,7 @@ fn what_the_pinging_machine_did_is_kept_with_a_run_drawn_and_handed_on() {
     assert!(output.status.success() && said(&output).is_empty(), "{output:?}");
     let page = fs::read_to_string(&report).unwrap();
     assert!(page.contains("id=\"figure-host\"") && page.contains("CPU use [%]"));
-    // A damaged series costs its figure and nothing else.
+    // A damaged series affects only its figure.
     let file = place.data().join("samples").join(run).join("host").join("1.parquet");
     let mut bytes = fs::read(&file).unwrap();
     let middle = bytes.len() / 2;
@@ -64,12 +64,12 @@ fn what_the_pinging_machine_did_is_kept_with_a_run_drawn_and_handed_on() {
     place.assert_nothing_is_left();
 }
 
-/// A plan whose load burns in the node that does not measure.
+/// A plan whose load runs on the node that does not measure.
 pub(crate) const LOADED: &str = "version = 1\nname = \"loaded\"\nload = \"busy\"\n\
     topology = { lab = \"line:2\" }\n[ping]\nfrom = \"n1\"\nto = \"n2\"\nprotocol = \"udp\"\n\
     duration = \"2s\"\ninterval = \"5ms\"\n[loads.busy]\ncpu = [{ on = \"n2\", level = \"100%\" }]\n";
 
-/// CPU time of a trial that is not that of other programs.
+/// Returns the CPU time of a trial that is not attributed to other programs.
 fn own_ratio(trial: &Value) -> f64 {
     let used = |name: &str| trial["trust"]["host"][name].as_f64().unwrap();
     used("busy_ratio") - used("others_ratio")
@@ -78,7 +78,7 @@ fn own_ratio(trial: &Value) -> f64 {
 pub(crate) fn assert_load_is_own(trial: &Value) {
     let (own, load) = (own_ratio(trial), &trial["loads"][0]["values"]["burnt_ratio"]);
     let burnt = load.as_f64().unwrap();
-    // The load burns on every CPU, so its share of each is its share of the machine.
+    // The load runs on every CPU, so its share of each CPU is its share of the machine.
     assert!(burnt > 0.05 && own > 0.6 * burnt, "{own} of {burnt}: {trial:#}");
 }
 
@@ -95,7 +95,7 @@ fn declared_load_of_another_node_is_not_an_other_program() {
     place.assert_nothing_is_left();
 }
 
-/// Clock ticks of CPU time that a process has used.
+/// Returns the clock ticks of CPU time that a process has used.
 fn ticks(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     dwell_host::process(&text).unwrap().ticks
@@ -108,7 +108,7 @@ fn dwell_of_another_parent_is_an_other_program() {
     }
     let place = Place::new();
     let plan = place.write("idle.toml", &LOADED.replace("load = \"busy\"\n", ""));
-    // The shell ends and leaves it to init, as a service manager would have started it.
+    // The shell exits and init adopts the process, as if a service manager had started it.
     let script = "setsid \"$0\" load cpu --level 100% --duration 60s > /dev/null 2>&1 & echo $!";
     let mut shell = Command::new("sh");
     shell.args(["-c", script, DWELL]).env("DWELL_DATA", place.data());
@@ -135,5 +135,5 @@ fn a_histogram_of_what_machines_did_is_a_wrong_command_line() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(said(&output).contains("csv, jsonl and parquet"), "{output:?}");
     let output = place.dwell(&["export", "last", "--what", "host", "--format", "csv"]);
-    assert_eq!(printed(&output).lines().count(), 1, "nobody told: {output:?}");
+    assert_eq!(printed(&output).lines().count(), 1, "no host activity was recorded: {output:?}");
 }

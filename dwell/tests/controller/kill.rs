@@ -1,4 +1,4 @@
-//! A runner that is killed again and again, at random moments.
+//! A runner that is killed repeatedly at random moments.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,21 +8,20 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::fixture::{PATIENCE, Place, as_root};
 
-/// Trials of a run.
+/// Number of trials of a run.
 const TRIALS: u32 = 12;
 
-/// Kills of one test; the environment variable DWELL_KILLS sets another number.
+/// Default number of kills, overridden by the environment variable DWELL_KILLS.
 const DEFAULT_KILLS: usize = 50;
 
-/// Latest moment of a kill after the runner's start: from before there is a run to long after its
-/// first trials.
+/// Maximum delay of a kill after the runner's start, which covers the time before the run exists
+/// until long after its first trials.
 const MAX_AFTER_START: Duration = Duration::from_millis(700);
 
-/// Latest moment of a kill after the runner began to measure, or finished a trial.
+/// Maximum delay of a kill after the runner began to measure or finished a trial.
 const MAX_AFTER_EVENT: Duration = Duration::from_millis(200);
 
-/// A finished trial as it was when it was first seen: when it began and ended, its only summary,
-/// and the file of its samples.
+/// A finished trial when it was first seen: its times, its only summary and its sample file.
 #[derive(Clone, Debug, PartialEq)]
 struct Finished {
     row: String,
@@ -45,21 +44,22 @@ fn finished(place: &Place) -> BTreeMap<String, Finished> {
     rows.collect()
 }
 
-/// What a killed runner was doing, as the processes that outlive it show.
+/// What a killed runner was doing, judged by the processes that outlive it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     /// It had started no process.
     Alone,
     /// It was removing a lab.
     LabDown,
-    /// It was making its lab.
+    /// It was creating its lab.
     LabUp,
-    /// Its nodes were at work.
+    /// Its nodes were running.
     Measuring,
 }
 
 impl Phase {
-    /// Of a runner that was just killed. `next` is the runner that was started after it.
+    /// Determines the phase of a runner that was just killed. `next` is the runner started after
+    /// it.
     fn of_the_dead(place: &Place, next: &Child) -> Self {
         let parent = |pid: u32| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -78,14 +78,14 @@ impl Phase {
     }
 }
 
-/// A runner, and how it may end.
+/// A runner and the place it works in.
 struct Attempt<'a> {
     place: &'a Place,
     runner: Child,
 }
 
 impl Attempt<'_> {
-    /// Waits until `moment`; whether the runner is still there.
+    /// Waits for `moment`. Returns whether the runner is still running.
     fn outlives(&mut self, moment: Duration) -> bool {
         let until = Instant::now() + moment;
         while Instant::now() < until {
@@ -97,7 +97,7 @@ impl Attempt<'_> {
         self.runner.try_wait().unwrap().is_none()
     }
 
-    /// Waits until the runner measures; whether it is still there.
+    /// Waits until the runner measures. Returns whether it is still running.
     fn measures(&mut self) -> bool {
         let place = self.place;
         let running =
@@ -105,7 +105,7 @@ impl Attempt<'_> {
         self.outlasts(|| running() && !place.serving().is_empty())
     }
 
-    /// Waits until another trial is finished; whether the runner is still there.
+    /// Waits until another trial is finished. Returns whether the runner is still running.
     fn finishes_a_trial(&mut self) -> bool {
         let place = self.place;
         let finished = || place.query("SELECT state FROM trials WHERE state = 'finished'").len();
@@ -113,7 +113,7 @@ impl Attempt<'_> {
         self.outlasts(|| finished() > before)
     }
 
-    /// Waits until something has happened; whether the runner is still there.
+    /// Waits until `happened` returns true. Returns whether the runner is still running.
     fn outlasts(&mut self, mut happened: impl FnMut() -> bool) -> bool {
         let since = Instant::now();
         while !happened() {
@@ -160,8 +160,8 @@ fn killed_runner_resumes_and_measures_every_trial_once() {
     while kills < wanted {
         let mut within = |limit: Duration| Duration::from_micros(random(limit.as_micros() as u64));
         let (after_start, after_event) = (within(MAX_AFTER_START), within(MAX_AFTER_EVENT));
-        // A third of the runners may be killed before they have a lab. The others have to measure
-        // first, so that a refusal cannot hide behind the next kill.
+        // One third of the runners may be killed before they have a lab. The others must measure
+        // first, so that the next kill cannot hide a refusal.
         let kind = random(3);
         let alive = match kind {
             0 => attempt.outlives(after_start),

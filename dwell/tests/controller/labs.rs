@@ -1,4 +1,4 @@
-//! Plans whose lab is a file of its own.
+//! Plans with a lab file.
 
 use std::fs;
 
@@ -60,7 +60,10 @@ fn a_run_is_not_resumed_on_a_lab_that_was_changed_since() {
     assert!(said(&output).contains("another lab"), "{output:?}");
     let output = place.dwell(&["run", &own, "--resume", "last", "--quiet"]);
     assert!(output.status.success(), "{output:?}");
-    assert!(!printed(&output).contains(&format!("run {run}:")), "another run began: {output:?}");
+    assert!(
+        !printed(&output).contains(&format!("run {run}:")),
+        "must start another run: {output:?}"
+    );
 
     fs::write(&lab, LAB).unwrap();
     let output = place.dwell(&["run", &own, "--resume", "last", "--quiet"]);

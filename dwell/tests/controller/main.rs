@@ -1,4 +1,4 @@
-//! The controller's commands as a person types them, in real labs, with what may go wrong.
+//! The controller's commands as a user types them, in real labs, including failures.
 
 mod bulk;
 mod chroot;

@@ -1,4 +1,4 @@
-//! Plans and command lines that make no sense.
+//! Invalid plans and command lines.
 
 use crate::fixture::{Place, said};
 
@@ -60,7 +60,7 @@ fn a_million_trials_are_counted_and_not_begun_without_being_asked() {
         assert!(said(&output).contains("--yes"), "{output:?}");
         assert_eq!(place.query("SELECT run FROM runs"), Vec::<String>::new());
     }
-    // More than that are not even expanded.
+    // Larger plans are not expanded at all.
     let plan = place.write("plan.toml", &text.replace("1000\n", "1000000\n"));
     let output = place.dwell(&["run", &plan, "--dry-run"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -81,7 +81,7 @@ fn what_is_not_there_is_named() {
         assert!(said(&output).contains(words), "{output:?}");
     }
     assert!(!place.data().exists());
-    // What never ends, and what is no text.
+    // A file without an end, and one that is not text.
     for (plan, words) in [
         ("/dev/zero", "4 MiB"),
         (&place.path("latin.toml").display().to_string(), "line 2, column 9: not UTF-8"),
@@ -91,7 +91,7 @@ fn what_is_not_there_is_named() {
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert!(said(&output).contains(words), "{output:?}");
     }
-    let unknown = place.write("unknown.bin", "nobody knows this format\n");
+    let unknown = place.write("unknown.bin", "some unknown format\n");
     let output = place.dwell(&["import", &unknown]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     for format in ["ping", "irtt", "sockperf", "iperf2", "D-ITG", "pcap"] {

@@ -1,5 +1,5 @@
-//! A runner that is killed while a command which it started is still at work. The command outlives
-//! it, and the next runner is not kept waiting by it, nor disturbed.
+//! A runner that is killed while one of its commands is still running. The command outlives the
+//! runner and must neither delay nor disturb the next one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,18 +10,18 @@ use std::time::Duration;
 
 use crate::fixture::{DWELL, Place, as_root, ended, skip, until};
 
-/// What this process was started with; empty when it has ended.
+/// Returns the command line of a process; empty if it has ended.
 fn command_line(pid: u32) -> Vec<u8> {
     fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
 }
 
 fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it may contain anything.
+    // The name before the parenthesis may contain anything.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Whether a `dwell lab up` is at work for this data directory.
+/// Whether a `dwell lab up` is running for this data directory.
 fn makes_a_lab(place: &Place) -> bool {
     place.processes().iter().any(|(_, line)| line.contains("lab up"))
 }
@@ -45,7 +45,7 @@ fn runner_resumes_while_a_child_of_the_dead_one_waits_for_exec() {
     }
     let place = Place::new();
     let plan = place.plan(3);
-    // Every exec takes 3 s longer. With -D the child that is started here is the runner itself.
+    // Delays every exec by 3 s. With -D the child started here is the runner itself.
     let mut runner = Command::new("strace");
     runner.args([
         "-D",
@@ -68,7 +68,7 @@ fn runner_resumes_while_a_child_of_the_dead_one_waits_for_exec() {
     });
     let (forked, line) = (forked.unwrap(), own(id));
     kill(&mut runner);
-    assert_eq!(own(forked), line, "the child outlives the runner, and waits for exec");
+    assert_eq!(own(forked), line, "the child outlives the runner and waits for exec");
     let mut resumed = resume(&place, &plan);
     until("the resumed runner measures", || {
         if let Some(status) = resumed.try_wait().unwrap() {
@@ -88,7 +88,8 @@ fn runner_resumes_while_lab_up_of_the_dead_one_is_not_listed() {
     }
     let place = Place::new();
     let plan = place.plan(3);
-    // `lab up` asks for the version of `ip` when the lab has a directory and no description yet.
+    // `lab up` asks for the version of `ip` after creating the lab's directory and before
+    // describing it.
     let hold = place.write("hold", "");
     let ip = place.write(
         "ip",
@@ -127,7 +128,7 @@ fn runner_resumes_at_any_moment_of_lab_up_of_the_dead_one() {
     for after in [0, 10, 30, 100, 300] {
         let place = Place::new();
         let plan = place.plan(3);
-        // Large, so that it takes long to make.
+        // A large lab takes long to create.
         let text = fs::read_to_string(&plan).unwrap();
         fs::write(&plan, text.replace("line:2", "line:30")).unwrap();
         let mut runner = place.start(&mut place.command(&["run", &plan, "--quiet"]));

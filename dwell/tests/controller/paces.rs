@@ -1,5 +1,5 @@
-//! A small plan of paced packets in a real lab: trains are judged, engines that are not there are not
-//! run, and every row has its gap.
+//! A small plan of paced packets in a real lab: trains are judged, unsupported engines are not run,
+//! and every row has a gap.
 
 use std::process::Command;
 
@@ -32,7 +32,7 @@ fn trains_are_judged_pairs_measured_and_an_engine_without_its_qdisc_is_not_run()
     place.assert_nothing_is_left();
     let end: Value = serde_json::from_str(&printed(&output)).unwrap();
     assert_follows("dwell.run-end", &end);
-    // The lab's links have no queueing discipline, so that nobody holds a packet until its time.
+    // The lab's links have no queueing discipline that could hold packets until their time.
     let counts =
         ["trials", "finished", "failed", "not_run"].map(|name| end[name].as_u64().unwrap());
     assert_eq!(counts, [8, 4, 0, 4], "{end:#}");
@@ -64,7 +64,7 @@ fn trains_are_judged_pairs_measured_and_an_engine_without_its_qdisc_is_not_run()
         let train = trial["parameters"]["pattern"] == "train";
         assert_eq!(*gaps, if train { 400 } else { 5 }, "{trial:#}");
     }
-    // Said with another tolerance, in words, and on a page.
+    // With another tolerance, as text and as a page.
     let told = printed(&place.dwell(&["show", "last", "--accurate", "gap 99%, trains 5"]));
     assert!(told.contains("at least 5 trains") && told.contains("below 99 %"), "{told}");
     assert!(told.contains("not run, because this node cannot: txtime"), "{told}");
@@ -94,7 +94,8 @@ fn the_far_end_stamps_what_the_sender_does_not_and_drops_what_it_does() {
     assert!(output.status.success(), "{output:?}");
     let shown = place.json(&["show", "last"]);
     let trials = shown["trials"].as_array().unwrap();
-    // 20 trains of 21, and one to warm up; three packets lead each, which who is asked counts apart.
+    // 20 trains of 21 packets and one warm-up train. A queried sink counts the three lead-in
+    // packets of each train separately.
     let expected = [("auto", "tx_kernel", false, 0, 21 * 24), ("user", "sink", true, 21 * 21, 0)];
     assert_eq!(trials.len(), expected.len());
     for (trial, (stamps, departures, asked, read, unread)) in trials.iter().zip(expected) {
@@ -123,7 +124,7 @@ fn cross_traffic_of_the_real_itg_tells_what_it_achieved() {
         "matrix={flows=[3],engine=[\"sleep-spin\"],pattern=[\"train\",\"pair\"],rate=[\"20Mbit/s\"]}",
         "--set",
         "cross={rate=\"2Mbit/s\",generator=\"itg\",seed=7}",
-        // ITGSend tells of ten packets at a time, and each flow has to have sent that many.
+        // ITGSend reports every ten packets, so each flow must have sent that many.
         "--set",
         "pace.pause=50ms",
     ];
@@ -133,16 +134,16 @@ fn cross_traffic_of_the_real_itg_tells_what_it_achieved() {
     let shown = place.json(&["show", "last"]);
     assert_follows("dwell.run", &shown);
     let loads = shown["trials"][0]["loads"].as_array().unwrap();
-    let [load] = loads.as_slice() else { panic!("one load: {loads:#?}") };
+    let [load] = loads.as_slice() else { panic!("expected one load: {loads:#?}") };
     assert!(load["engine"].as_str().unwrap().starts_with("ITGSend 2"), "{load:#}");
     let asked = &load["parameters"];
     assert_eq!((&asked["flows"], &asked["seed"]), (&3.into(), &7.into()), "{load:#}");
-    // 540 B of IP at 2 Mbit/s are 2.16 ms apart; of shape 1.5 the scale is a third of that.
+    // 540 B of IP at 2 Mbit/s are 2.16 ms apart; for shape 1.5 the scale is a third of that.
     assert!(asked["itg"].as_str().unwrap().contains("-V 1.5 0.720000 -c 512 -s 0."), "{load:#}");
     assert!((asked["rate_bps"].as_f64().unwrap() - 6e6).abs() < 1.0, "{load:#}");
     assert_eq!(load["values"]["flows"], 3, "{load:#}");
     let achieved = load["values"]["rate_bps"].as_f64().unwrap();
-    // Of Pareto gaps a short mean is often below their long one, and so the rate above.
+    // The mean of few Pareto gaps is often below the long-term mean, so the rate is above it.
     assert!((6e5..18e6).contains(&achieved), "{load:#}");
     let told = printed(&place.dwell(&["show", "last"]));
     assert!(told.contains("sent by ITGSend"), "{told}");
@@ -175,13 +176,16 @@ fn every_row_has_the_gap_before_it_and_runs_are_compared_by_gap_errors() {
     let summary = &place.json(&["show", "last"])["trials"][0]["metrics"]["gap_error_ns"];
     let known: Vec<i64> = trains.iter().filter_map(|row| row["gap_error_ns"].as_i64()).collect();
     assert_eq!(summary["count"], known.len());
-    // Due times are rounded to nanoseconds where rows have them.
+    // Rows contain due times rounded to nanoseconds.
     let largest = known.iter().max().unwrap();
     assert!((summary["max"].as_i64().unwrap() - largest).abs() <= 1, "{summary} {largest}");
     let compared = place.json(&["compare", "last", "last"]);
     assert_eq!(compared["metric"], "gap_error_ns");
     let told = printed(&place.dwell(&["compare", "last", "last"]));
-    assert!(told.contains("cross flows") && told.contains("(n1)"), "rates side by side: {told}");
+    assert!(
+        told.contains("cross flows") && told.contains("(n1)"),
+        "rates must be side by side: {told}"
+    );
 }
 
 #[test]
@@ -200,6 +204,6 @@ fn departures_kept_by_the_command_are_a_run_like_any_other() {
     for metric in ["gap_ns", "gap_error_ns"] {
         assert_eq!(trial["metrics"][metric]["count"], 3 * 49, "{trial:#}");
     }
-    // Nobody was there to say what arrived.
+    // There was no sink, so arrivals are unknown.
     assert_eq!(trial["packets"], Value::Null, "{trial:#}");
 }

@@ -1,4 +1,4 @@
-//! Output of real programs in a lab, imported as it is.
+//! Imports of the output of real programs in a lab.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::fixture::{DWELL, Place, as_root, printed, said, skip};
 
-/// A lab of this test that is taken down with it.
+/// A lab that is removed when the test ends.
 struct Lab {
     name: String,
 }
@@ -26,7 +26,7 @@ impl Lab {
         command
     }
 
-    /// What a program prints.
+    /// Returns what a program prints.
     fn output(&self, node: &str, program: &[&str]) -> String {
         let output = self.exec(node, program).output().unwrap();
         assert!(!output.stdout.is_empty(), "{program:?}: {}", said(&output));
@@ -44,7 +44,7 @@ fn dwell(arguments: &[&str]) -> Output {
     Command::new(DWELL).args(arguments).output().unwrap()
 }
 
-/// Whether a program is installed; a missing one is named.
+/// Whether a program is installed; reports a skip if not.
 fn has(program: &str) -> bool {
     let is_found = Command::new("sh").args(["-c", &format!("command -v {program}")]).output();
     let is_found = is_found.is_ok_and(|output| output.status.success());
@@ -54,7 +54,7 @@ fn has(program: &str) -> bool {
     is_found
 }
 
-/// The trials of a text that is imported.
+/// Imports a text and returns its trials.
 fn imported(place: &Place, name: &str, text: &str) -> (Value, Vec<Value>) {
     let file = place.write(name, text);
     let about = place.json(&["import", &file]);
@@ -77,7 +77,7 @@ fn busybox_ping_in_a_lab_is_imported_with_its_figures() {
     let rtt = &trials[0]["metrics"]["rtt_ns"];
     for (name, stated) in ["min", "mean", "max"].iter().zip(stated) {
         let found = rtt[name].as_f64().unwrap();
-        // BusyBox cuts its mean off.
+        // BusyBox truncates its mean.
         assert!((found - stated).abs() <= 1_000.0, "{name} {found}: {text}");
     }
 }
@@ -101,7 +101,7 @@ fn mtr_in_a_lab_is_imported_hop_by_hop() {
     assert!(shown.contains("hop 2 "), "{shown}");
 }
 
-/// An iperf3 server that ends with its test.
+/// An iperf3 server that ends after one test.
 struct Server(Child);
 
 impl Server {
@@ -111,7 +111,7 @@ impl Server {
         let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
         let listens = lines.find(|line| line.as_ref().unwrap().starts_with("Server listening"));
         assert!(listens.is_some(), "iperf3 ended before it listened");
-        // It goes on writing to the pipe.
+        // The server continues to write to the pipe.
         std::thread::spawn(move || lines.count());
         Self(server)
     }

@@ -1,4 +1,4 @@
-//! Beginning a run, going on with one, and two runners at once.
+//! Starting and resuming runs, and two runners at once.
 
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -25,12 +25,12 @@ fn resume_goes_on_with_the_newest_unfinished_run_of_this_plan_and_begins_one_onl
         object(&output)["run"].as_str().unwrap().to_owned()
     };
     let first = run(&["--resume", "last"]);
-    assert_eq!(place.states(&first), ["finished"; 3], "there was none, so it began one");
-    assert_eq!(run(&["--resume", "last"]), first, "all are finished: the newest is named");
+    assert_eq!(place.states(&first), ["finished"; 3], "without an unfinished run it starts one");
+    assert_eq!(run(&["--resume", "last"]), first, "all are finished: it names the newest");
     let second = run(&[]);
-    assert_ne!(second, first, "without --resume always a new run");
+    assert_ne!(second, first, "without --resume it always starts a new run");
     assert_eq!(run(&["--resume", "last"]), second);
-    // The first one is the only unfinished one now, as after a kill.
+    // Makes the first run the only unfinished one, as after a kill.
     let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
     let unfinish = "UPDATE trials SET state = 'running' WHERE number = 2 AND run_id =
                     (SELECT id FROM runs WHERE run = ?1)";
@@ -38,8 +38,8 @@ fn resume_goes_on_with_the_newest_unfinished_run_of_this_plan_and_begins_one_onl
     let kept = place.json(&["show", &first])["trials"][0].clone();
     assert_eq!(run(&["--resume", "last"]), first);
     assert_eq!(place.states(&first), ["finished"; 3]);
-    assert_eq!(place.json(&["show", &first])["trials"][0], kept, "not measured again");
-    // A run of another plan is not this plan's.
+    assert_eq!(place.json(&["show", &first])["trials"][0], kept, "must not be measured again");
+    // A run of another plan does not count.
     let other = place.plan(6);
     let refused = place.dwell(&["run", &other, "--resume", &second]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
@@ -105,11 +105,11 @@ fn to_delete_a_run_whose_runner_was_killed_takes_its_lab_down_too() {
     let directory = Path::new("/run/dwell/labs").join(&lab[0]);
     assert!(directory.exists(), "the dead runner left its lab");
     let output = place.dwell(&["delete", &run[0], "--yes"]);
-    // The catalogue does not know of the lab any more.
+    // The catalogue no longer knows the lab.
     let left = directory.exists();
     let _ = place.dwell(&["lab", "down", &lab[0]]);
     assert!(output.status.success(), "{output:?}");
-    assert!(!left, "{} stands", directory.display());
+    assert!(!left, "{} still exists", directory.display());
     assert_eq!(place.query("SELECT run FROM runs"), Vec::<String>::new());
     place.assert_nothing_is_left();
 }
@@ -120,7 +120,7 @@ fn a_second_runner_on_one_data_directory_is_told_and_touches_nothing() {
         return;
     }
     let place = Place::new();
-    // Long by the clock, not by what a processor has to do.
+    // Long in wall-clock time but not in CPU time.
     let plan = place.plan(6);
     let text = fs::read_to_string(&plan).unwrap();
     fs::write(&plan, text.replace("count = 30\n", "count = 1500\n")).unwrap();
@@ -130,7 +130,7 @@ fn a_second_runner_on_one_data_directory_is_told_and_touches_nothing() {
     for more in [&[][..], &["--resume", "last"], &["--resume", &runs[0]]] {
         let output = place.dwell(&[&["run", &plan], more].concat());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(said(&output).contains("another runner works in"), "{output:?}");
+        assert!(said(&output).contains("another runner is active in"), "{output:?}");
     }
     let output = place.dwell(&["delete", &runs[0], "--yes"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -161,18 +161,18 @@ fn a_terminal_that_is_closed_ends_the_run_as_an_interrupt_does() {
     });
 }
 
-/// At many moments, the making of the lab among them.
+/// Interrupts a runner at several moments, some of them while its lab is created.
 fn interrupted(interrupt: &dyn Fn(u32)) {
     if !as_root() {
         return;
     }
     for after in [0, 5, 10, 20, 40, 80, 160, 320, 640] {
         let place = Place::new();
-        // Long enough not to be over by then, on a machine that others keep busy too.
+        // Long enough not to be finished by then, even if other processes delay the interrupt.
         let plan = place.plan(120);
         let mut runner =
             place.start(place.command(&["run", &plan, "--quiet", "--json"]).process_group(0));
-        // Before there is a run there is nothing to resume.
+        // Without a run there is nothing to resume.
         until("it has begun", || !place.query("SELECT run FROM runs").is_empty());
         thread::sleep(Duration::from_millis(after));
         interrupt(runner.id());
@@ -184,7 +184,7 @@ fn interrupted(interrupt: &dyn Fn(u32)) {
         assert!(!states.contains(&"failed".to_owned()), "after {after} ms: {states:?}");
         let runs = place.json(&["runs"]);
         assert_eq!(runs["runs"][0]["state"], "stopped", "{runs}");
-        // All trials take a while: once, when there is something to go on from.
+        // Completing all trials takes a while, so it is done only once.
         if after < 640 {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Plans run by somebody without any privilege, where user namespaces are allowed.
+//! Plans run by an unprivileged user, where user namespaces are allowed.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::fixture::{DWELL, as_root, said, skip};
 use crate::host::{LOADED, assert_load_is_own};
 
-/// A home of a user without privileges, with a copy of dwell and a plan.
+/// Home directory of an unprivileged user, with a copy of dwell and a plan.
 struct Home(TempDir);
 
 impl Home {

@@ -1,4 +1,4 @@
-//! Samples that a command writes are the samples that are imported.
+//! Samples written by a command are the samples that are imported.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::fixture::{Place, ended, object, printed, said, until};
 use crate::schemas::assert_follows;
 
-/// A reflector on loopback that ends with its test; its URL.
+/// A reflector on loopback and its URL; it ends with the test.
 struct Reflector(Child, String);
 
 impl Reflector {
@@ -26,7 +26,7 @@ impl Reflector {
         let mut line = String::new();
         while !line.contains("listening on") {
             line.clear();
-            assert_ne!(talk.read_line(&mut line).unwrap(), 0, "it ended");
+            assert_ne!(talk.read_line(&mut line).unwrap(), 0, "the reflector ended");
         }
         std::thread::spawn(move || talk.lines().map_while(Result::ok).for_each(drop));
         Self(child, url)
@@ -54,7 +54,7 @@ fn an_imported_segment_has_exactly_the_figures_that_its_ping_printed() {
         place.json(&["import", &file]);
         let imported = &place.json(&["show", "last"])["trials"][0];
         assert_eq!(imported["packets"], measured["packets"], "{scheme}");
-        assert_eq!(imported["trust"]["ring_dropped"], 0, "its end says so");
+        assert_eq!(imported["trust"]["ring_dropped"], 0, "the segment end states it");
         let metrics = |of: &Value| of["metrics"].as_object().unwrap().clone();
         let (ours, theirs) = (metrics(imported), metrics(&measured));
         let wanted: &[&str] = match scheme {
@@ -108,25 +108,25 @@ fn the_segment_of_a_killed_ping_is_imported_up_to_its_last_whole_frame() {
     };
     let received = sent("last");
     assert!(received > 1_000, "{received}");
-    // A piece of the last frame, as a power cut leaves it.
+    // Truncates the last frame, like a power failure does.
     let bytes = fs::read(&file).unwrap();
     fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
     let cut = place.dwell(&["import", &file]);
     assert!(cut.status.success() && printed(&cut).contains("cut short"), "{cut:?}");
-    // It may have held no sample but what the machine did meanwhile.
+    // The truncated frame may have held only host samples.
     assert!((1..=received).contains(&sent("last")));
-    // And one damaged in the middle loses what is damaged, and says so.
+    // A file damaged in the middle loses the damaged frame and reports it.
     let mut damaged = bytes.clone();
     damaged[bytes.len() / 2] ^= 1;
     fs::write(&file, &damaged).unwrap();
     let output = place.dwell(&["import", &file]);
     assert!(printed(&output).contains("damaged frames left out: 1"), "{output:?}");
     assert!((1..received).contains(&sent("last")));
-    // Nobody told how many probes the warm-up had.
+    // The number of warm-up probes is unknown.
     let trust = place.json(&["show", "last"])["trials"][0]["trust"].clone();
     assert!(trust["warm_up_sent"].is_null(), "{trust}");
-    assert!(trust["ring_dropped"].is_null(), "what the missing end would have told: {trust}");
-    // Nothing of one that is no more than its beginning, or has no whole sample.
+    assert!(trust["ring_dropped"].is_null(), "the missing end would have stated it: {trust}");
+    // A file without a complete sample is refused.
     let runs = place.query("SELECT run FROM runs").len();
     for left in [9, 400] {
         fs::write(&file, &bytes[..left]).unwrap();
@@ -149,7 +149,7 @@ fn the_passages_of_one_machine_are_imported_as_what_they_are_or_refused_with_the
     let mut line = String::new();
     while !line.contains("udp://") {
         line.clear();
-        assert_ne!(talk.read_line(&mut line).unwrap(), 0, "it ended");
+        assert_ne!(talk.read_line(&mut line).unwrap(), 0, "the sink ended");
     }
     std::thread::spawn(move || talk.lines().map_while(Result::ok).for_each(drop));
     let send = ["load", "traffic", &url, "--rate", "2kpps", "--size", "100B", "--duration", "2s"];
@@ -166,17 +166,17 @@ fn the_passages_of_one_machine_are_imported_as_what_they_are_or_refused_with_the
         let trial = &shown["trials"][0];
         assert!(trial["metrics"][part]["count"].as_u64().unwrap() > 300, "{trial:#}");
         assert!(trial["packets"].is_null() && trial["values"]["loss_ratio"].is_null());
-        // Loads send in bunches where the machine is busy; on the whole they keep their rate.
+        // Loads send in bursts if the machine is busy, but keep their mean rate.
         let gap = trial["metrics"]["gap_ns"]["mean"].as_f64().unwrap();
         assert!((4e5..7e5).contains(&gap), "one every 500 us: {gap}");
     }
-    // Whoever saw nothing pass has nothing to tell.
+    // A machine that saw no packet has nothing to import.
     let header = Header::of_passages("load sink", url);
     let empty = SegmentWriter::new(Vec::new(), &header).unwrap().finish(0).unwrap();
     let file = place.path("empty");
     fs::write(&file, empty).unwrap();
     let output = place.dwell(&["import", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(said(&output).contains("no passage in it"), "{output:?}");
+    assert!(said(&output).contains("no complete passage"), "{output:?}");
     assert_eq!(place.query("SELECT run FROM runs").len(), 2);
 }

@@ -1,4 +1,4 @@
-//! What `--json` prints is what `docs/schema/` describes, and the schemas refuse what is not.
+//! The output of `--json` matches the schemas in `docs/schema/`, and the schemas reject deviations.
 
 use std::fs;
 
@@ -14,7 +14,8 @@ fn errors(name: &str, object: &Value) -> Vec<String> {
     schema.iter_errors(object).map(|e| format!("{}: {e}", e.instance_path())).collect()
 }
 
-/// It follows its schema; without any one of its fields, or with one more, it does not.
+/// Asserts that an object matches its schema, and that it does not without any one of its fields or
+/// with an additional field.
 pub(crate) fn assert_follows(name: &str, object: &Value) {
     assert_eq!(object["schema"], format!("{name}/1"));
     assert_eq!(errors(name, object), Vec::<String>::new(), "{object:#}");
@@ -74,7 +75,7 @@ fn what_a_witness_saw_follows_its_schema_and_is_shown_with_the_run() {
     assert_eq!((&seen["run"], &seen["witness"]), (&json!(run), &json!(capture)));
     let of_trial = seen["trials"][0].as_object().unwrap().clone();
     let metrics = of_trial["metrics"].as_object().unwrap();
-    assert_eq!(metrics.len(), 5, "all that there are: {metrics:?}");
+    assert_eq!(metrics.len(), 5, "all metrics: {metrics:?}");
     for field in of_trial.keys() {
         assert_refuses("dwell.witness", &seen, |object| {
             object["trials"][0].as_object_mut().unwrap().remove(field);
@@ -101,7 +102,7 @@ fn what_a_witness_saw_follows_its_schema_and_is_shown_with_the_run() {
         assert_eq!(told["parameters"][name], of_trial[name], "{name}");
     }
 
-    // The same capture again is no second witness.
+    // Importing the same capture again adds no second witness.
     assert_eq!(place.json(&["import", &file(capture), "--witness", &run]), seen);
     let shown = place.json(&["show", &run]);
     assert_eq!(shown["trials"][0]["witnesses"].as_array().unwrap().len(), 1, "{shown}");

@@ -1,4 +1,4 @@
-//! The data directory of another version, damaged, or shared.
+//! Data directories of other versions, damaged or shared.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::fixture::{Place, ended, printed, repository, said, until};
 
-/// Imports a file of 200 round trips; returns the run.
+/// Imports a file of 200 round trips and returns the run.
 fn imported(place: &Place) -> String {
     let file = repository("controller/import/tests/data/s4.csv");
     place.json(&["import", file.to_str().unwrap()])["run"].as_str().unwrap().to_owned()
@@ -35,7 +35,7 @@ fn a_data_directory_of_a_newer_dwell_is_refused_and_not_one_byte_of_it_changes()
     let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
     db.pragma_update(None, "user_version", 99).unwrap();
     drop(db);
-    // Not even what is missing is made.
+    // Even a missing directory must not be created.
     fs::remove_dir(place.data().join("incoming")).unwrap();
     let before = everything(&place);
     let file = repository("controller/import/tests/data/s4.csv");
@@ -67,7 +67,7 @@ fn samples_that_are_gone_or_cut_are_told_by_show_and_report() {
         let page = place.path("page.html");
         let report = place.dwell(&["report", &run, "-o", page.to_str().unwrap()]);
         assert!(report.status.success(), "{report:?}");
-        let words = "samples of trial 1 are damaged or gone";
+        let words = "samples of trial 1 are damaged or missing";
         (printed(&shown).contains(words), fs::read_to_string(page).unwrap().contains(words))
     };
     assert_eq!(told(), (false, false));
@@ -88,7 +88,7 @@ fn what_a_file_does_not_say_is_null_and_rows_say_which_delay_they_are() {
     let run = imported(&place);
     let shown = place.json(&["show", &run]);
     assert_eq!(shown["seed"], serde_json::Value::Null);
-    // What dwell computed itself it knows.
+    // Dwell computed this value itself.
     assert_eq!(shown["trials"][0]["trust"]["percentile_resolution"], "exact");
     for name in ["warm_up_sent", "ring_dropped", "void"] {
         assert_eq!(shown["trials"][0]["trust"][name], serde_json::Value::Null, "{name}");
@@ -161,7 +161,10 @@ fn a_damaged_file_of_samples_is_named_and_the_rest_can_be_had() {
         let said = said(&output);
         assert!(said.contains(path.to_str().unwrap()), "{what}: {said}");
         assert!(!said.contains("panicked"), "{what}: {said}");
-        assert!(place.dwell(&["show", &broken]).status.success(), "summaries are in the catalogue");
+        assert!(
+            place.dwell(&["show", &broken]).status.success(),
+            "summaries are stored in the catalogue"
+        );
         let rest = place.dwell(&["export", &good, "--format", "csv"]);
         assert_eq!(printed(&rest).lines().count(), 201, "{what}");
     }
@@ -172,7 +175,11 @@ fn a_deleted_run_is_gone_with_its_samples_and_no_other() {
     let place = Place::new();
     let (first, second) = (imported(&place), imported(&place));
     let asked = place.dwell(&["delete", &first]);
-    assert_eq!(asked.status.code(), Some(2), "nobody can answer: {asked:?}");
+    assert_eq!(
+        asked.status.code(),
+        Some(2),
+        "without a terminal the prompt must be refused: {asked:?}"
+    );
     assert!(said(&asked).contains("--yes"), "{asked:?}");
     assert_eq!(place.json(&["delete", &first, "--yes"])["run"], first.as_str());
     assert_eq!(place.query("SELECT run FROM runs"), [second.as_str()]);
@@ -225,7 +232,7 @@ fn a_reader_that_goes_away_is_no_failure_of_what_was_done() {
         &["report", "last", "-o", &page],
         &["delete", "last", "--yes"],
     ] {
-        // A pipe that nobody reads any more.
+        // A pipe without a reader.
         let mut reader = Command::new("true").stdin(Stdio::piped()).spawn().unwrap();
         let closed = reader.stdin.take().unwrap();
         reader.wait().unwrap();
@@ -254,11 +261,11 @@ fn a_killed_import_is_not_said_to_be_running_and_the_next_import_clears_it_away(
     drop(pipe);
     assert_eq!(state(), "interrupted");
     let run = imported(&place);
-    assert_eq!(place.query("SELECT run FROM runs"), [run], "half an import is none");
+    assert_eq!(place.query("SELECT run FROM runs"), [run], "the incomplete import must be deleted");
     assert_eq!(state(), "finished");
     let left: Vec<_> = fs::read_dir(place.data().join("samples")).unwrap().flatten().collect();
     assert_eq!(left.len(), 1, "{left:?}");
-    assert_eq!(fs::read_dir(left[0].path()).unwrap().count(), 1, "its samples and no lock");
+    assert_eq!(fs::read_dir(left[0].path()).unwrap().count(), 1, "samples only, without a lock");
 }
 
 #[test]
@@ -267,7 +274,7 @@ fn the_columns_of_runs_stand_below_their_names_whatever_the_state() {
     imported(&place);
     imported(&place);
     let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
-    // Without a lock of its runner it is shown as interrupted, the longest state.
+    // Without a runner's lock it is shown as interrupted, the longest state.
     let one = "UPDATE runs SET state = 'running' WHERE id = (SELECT max(id) FROM runs)";
     assert_eq!(db.execute(one, []).unwrap(), 1);
     let listed = printed(&place.dwell(&["runs"]));
@@ -275,7 +282,7 @@ fn the_columns_of_runs_stand_below_their_names_whatever_the_state() {
     let started = lines[0].find("started").unwrap();
     assert!(lines[1..].iter().any(|line| line.contains("interrupted")), "{listed}");
     for line in &lines[1..] {
-        // The year, and the blank before it.
+        // The century of the year, and the space before it.
         assert!(line[started - 1..].starts_with(" 2") && line.ends_with('B'), "{listed}");
         assert_eq!(line.len(), lines[0].len(), "{listed}");
     }
@@ -288,6 +295,6 @@ fn a_note_is_shown_with_its_run() {
     let output = place.dwell(&["note", "last", "the fan was off"]);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(place.json(&["show", "last"])["notes"][0], "the fan was off");
-    assert!(printed(&place.dwell(&["show", "last"])).contains("note by hand: the fan was off"));
+    assert!(printed(&place.dwell(&["show", "last"])).contains("user note: the fan was off"));
     assert_eq!(place.dwell(&["note", "last", " "]).status.code(), Some(2));
 }

@@ -1,5 +1,5 @@
-//! What a node is found to measure: no more than a limit lets through, and no more under load than
-//! without it.
+//! Rates that a sender is found to keep: not more than a limit allows, and not more under load than
+//! without.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,32 +11,34 @@ use serde_json::Value;
 
 use crate::fixture::{Place, as_root, skip};
 
-/// One test's load is not for the other test's sender. Both senders have real-time priority, so that what else this
-/// machine does does not reach them.
+/// Serialises the tests, because the load of one would disturb the other's sender. Both senders
+/// have real-time priority, so that other processes do not disturb them.
 static MACHINE: Mutex<()> = Mutex::new(());
 
 const MBIT: u64 = 1_000_000;
 
-/// Trains so short that most of them meet no stall of a busy host, 2.4 ms at the longest, and so
-/// many that a third of them may meet one and the median is known all the same.
+/// Trains short enough that most meet no stall of a busy host (2.4 ms at the longest), and numerous
+/// enough that the median is known even if a third of them does.
 const TRAINS: &str = "count = 21\nrepeat = 60\npause = \"3ms\"\n";
 
-/// Both limits and loads are found by the rate; gaps of 100 us are off by a tenth on a machine that does
-/// anything else.
+/// Limits and loads are recognised by the rate. Gaps of 100 us are off by a tenth on any machine
+/// that is not idle.
 const ACCURATE: &str = "[accurate]\ngap = \"50%\"\n";
 
-/// Runs of each test at least, all of which are judged: what must never be is asked of each. What a machine can do is
-/// asked of the best, for while its host takes its processors away it measures nothing, and its verdict says so.
+/// Minimum number of runs per test. Upper limits must hold in each of them. What the machine can do
+/// is taken from the best run, because a run during which the host takes its CPUs away measures
+/// nothing, and its verdict says so.
 const RUNS: usize = 4;
 
-/// Runs in which the best has to be found.
+/// Maximum number of runs until the best one is found.
 const MOST: usize = 12;
 
-/// Of the time in which this machine had something to do, what its host may take from it: beyond that, nothing is known of
-/// what it can do.
+/// Maximum share of the busy CPU time that the host may steal; beyond it, the machine's abilities
+/// are unknown.
 const TAKEN: f64 = 0.1;
 
-/// Runs until `run` has seen what the machine can do. Else the test fails, or is skipped where the host shows why.
+/// Repeats `run` until it has seen what the machine can do. Otherwise the test fails, or is skipped
+/// if the host stole too much CPU time.
 fn until_seen(mut run: impl FnMut(usize) -> bool) {
     let mut taken = Vec::new();
     let mut seen = false;
@@ -49,20 +51,20 @@ fn until_seen(mut run: impl FnMut(usize) -> bool) {
             return;
         }
     }
-    println!("of its busy time the host took {taken:.2?}");
+    println!("share of busy CPU time stolen by the host: {taken:.2?}");
     let least = taken.iter().copied().fold(f64::INFINITY, f64::min);
-    assert!(least > TAKEN, "in none of {MOST} runs this machine did what it can");
-    skip(&format!("the host took at least {:.0} % of the time of processors", least * 100.0));
+    assert!(least > TAKEN, "the machine reached its rate in none of {MOST} runs");
+    skip(&format!("the host stole at least {:.0} % of the CPU time", least * 100.0));
 }
 
-/// The time that the host took since this machine began, and all in which this machine had something to do; in ticks.
+/// Returns stolen and busy CPU time since boot, in ticks; busy time includes stolen time.
 fn processors() -> (u64, u64) {
     let cpus = dwell_host::stat(&fs::read_to_string("/proc/stat").unwrap()).cpus;
     let sum = |of: fn(&CpuTimes) -> u64| cpus.iter().map(of).sum();
     (sum(|cpu| cpu.stolen), sum(|cpu| cpu.stolen + cpu.busy))
 }
 
-/// The size and the verdict of every sender of a run, in bit/s.
+/// Returns packet size and largest rate in bit/s of every sender of a run.
 fn verdicts(place: &Place, plan: &str) -> Vec<(u64, Option<u64>)> {
     let output = place.dwell(&["run", plan, "--quiet", "--json"]);
     assert!(output.status.success(), "{output:?}");
@@ -100,19 +102,20 @@ fn behind_a_limit_of_200_mbit_no_size_is_found_to_measure_more() {
         for (best, (_, rate)) in best.iter_mut().zip(found) {
             *best = rate.max(*best);
         }
-        // The limit or, as a limit counts whole frames, the step below it.
+        // The limit, or the step below it, because a limit counts whole frames.
         best.iter().all(|rate| *rate >= Some(100 * MBIT))
     });
     place.assert_nothing_is_left();
 }
 
-/// A load that ends with its test.
+/// A CPU load that ends with its test.
 struct Burner(Child);
 
 impl Burner {
-    /// Has the sender's CPU for a millisecond, ahead of a sender at real-time priority too, and leaves it for
-    /// another, again and again; `None` where that priority is refused. Unlike `dwell load cpu` it does not
-    /// catch up what it did not get, and leaves the sender its half of a CPU of which the host takes most.
+    /// Occupies the sender's CPU for a millisecond at a time, with a millisecond between, at a
+    /// higher real-time priority than the sender's. Returns `None` if that priority is refused.
+    /// Unlike `dwell load cpu` it does not catch up on time that it did not get, so the sender
+    /// keeps its half of a CPU that the host mostly takes.
     fn start() -> Option<Self> {
         const BURN: &str = "import time\n\
             print('burning', flush=True)\n\
@@ -137,12 +140,11 @@ impl Drop for Burner {
     }
 }
 
-/// Where the sender is.
+/// The CPU of the sender.
 const CPU: &str = "0";
 
-/// What reaches the sender has to come at a higher priority. A train of 1500 B at 100 Mbit/s takes 2.4 ms, so
-/// that all trains, wherever they begin, are held up for more than the twentieth of that by which their
-/// rate may be off.
+/// A load affects the sender only at a higher priority. A train of 1500 B packets at 100 Mbit/s
+/// takes 2.4 ms, so every train is delayed by more than the 5 % by which its rate may deviate.
 #[test]
 fn a_loaded_machine_is_found_to_measure_less_and_never_more() {
     if !as_root() {
@@ -160,7 +162,7 @@ fn a_loaded_machine_is_found_to_measure_less_and_never_more() {
         ),
     );
     let Some(burner) = Burner::start() else {
-        return skip("no load ahead of real-time threads is allowed here");
+        return skip("real-time priority for the load is not allowed here");
     };
     drop(burner);
     until_seen(|n| {
@@ -168,12 +170,15 @@ fn a_loaded_machine_is_found_to_measure_less_and_never_more() {
             let _burner = loaded.then(|| Burner::start().unwrap());
             let found = verdicts(&place, &plan);
             assert_eq!(found.len(), 1, "{found:?}");
-            // No verdict is below every rate, and none of the rates is no more than that.
+            // Without a verdict the rate is below all tested rates.
             let rate = found[0].1.unwrap_or(0);
-            assert!(!loaded || rate < 100 * MBIT, "under load it is found to measure {rate} bit/s");
+            assert!(
+                !loaded || rate < 100 * MBIT,
+                "the sender is found to keep {rate} bit/s under load"
+            );
             rate
         };
-        // Each comes first in turn.
+        // The two measurements alternate in order.
         let first = measure(n % 2 == 0);
         let second = measure(n % 2 != 0);
         first.max(second) >= 100 * MBIT

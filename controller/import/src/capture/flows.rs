@@ -1,5 +1,5 @@
-//! Datagrams and echo messages of a capture, by flow: one direction between two ports, and of a
-//! recognised protocol one session.
+//! Groups datagrams and echo messages of a capture into flows: one direction between two ports and,
+//! for a recognised protocol, one session.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -19,17 +19,17 @@ use super::probe::{Id, Probe, Protocol, recognise};
 #[derive(Default)]
 pub(super) struct Flows {
     flows: HashMap<Key, Flow>,
-    /// Requests of all flows that have no reply so far.
+    /// Unanswered requests of all flows.
     open: usize,
-    /// Packets that are no probes but the end of a test.
+    /// Packets that mark the end of a test and are not probes.
     ends: u64,
-    /// Packets of ids just below 0: a warm-up.
+    /// Packets with ids just below 0, sent as warm-up.
     warm_up: u64,
-    /// Echo messages whose numbers lie before the first request of the capture.
+    /// Echo messages with numbers below the first request of the capture.
     before: u64,
-    /// Round trips and residences that would be below 0.
+    /// Round trips and residence times that would be negative.
     impossible: u64,
-    /// Time of the newest packet.
+    /// Capture time of the newest packet.
     newest: i64,
 }
 
@@ -44,24 +44,24 @@ struct Key {
 struct Flow {
     number: FlowNumber,
     sequence: Option<Sequence>,
-    /// The id before, counted on where its bits wrap.
+    /// The previous id, unwrapped.
     near: i64,
-    /// When the packet before was captured.
+    /// Capture time of the previous packet.
     last: Option<i64>,
-    /// When each request was captured that has no reply so far.
+    /// Capture times of unanswered requests, by id.
     open: BTreeMap<u64, i64>,
-    /// Longest round trip of a flow of replies.
+    /// Longest round trip of a reply flow.
     longest: i64,
 }
 
-/// Requests of all flows that are kept until their replies come.
+/// Maximum number of unanswered requests kept for all flows.
 const OPEN: usize = 65_536;
 
-/// Ids of 32 bits this far below the wrap at the beginning of a flow count as before 0.
+/// A 32-bit id less than this below the wrap at the start of a flow counts as negative.
 const WARM_UP: i64 = 65_536;
 
 impl Flows {
-    /// Takes a datagram captured at `at`; false when there are too many flows.
+    /// Adds a datagram captured at `at`. Returns false if there are too many flows.
     pub(super) fn take(
         &mut self,
         datagram: &Datagram,
@@ -81,7 +81,7 @@ impl Flows {
         let protocol = probe.map(|probe| probe.protocol);
         let reply = probe.is_some_and(|probe| probe.reply);
         let key = Key { source, destination, protocol, reply };
-        // Requests and replies carry one counter: both flows count its wraps alike.
+        // Requests and replies carry the same counter, so both flows unwrap it alike.
         let opposite = probe.and_then(|_| self.flows.get(&key.turned(!reply)));
         let opposite = opposite.map(|opposite| opposite.near);
         let flow = match self.flows.entry(key) {
@@ -89,7 +89,7 @@ impl Flows {
             Entry::Vacant(new) => {
                 let number = sink.flow_to(&key.name(), key.target());
                 let Some(number) = number else { return Ok(false) };
-                // A missing packet may be a hole in the capture; only replies tell of losses.
+                // A missing packet may be a hole in the capture; only missing replies are losses.
                 if !reply {
                     sink.fates_unknown(number);
                 }
@@ -142,14 +142,14 @@ impl Flows {
         Ok(true)
     }
 
-    /// Keeps a request until its reply comes.
+    /// Keeps a request until its reply is seen.
     fn open(&mut self, key: Key, id: u64, at: i64, sink: &mut Sink) -> Result<(), ImportError> {
         let Some(flow) = self.flows.get_mut(&key) else { return Ok(()) };
         self.open += usize::from(flow.open.insert(id, at).is_none());
         if self.open > OPEN {
             let given_up = flow.open.pop_first();
             self.open -= usize::from(given_up.is_some());
-            // Without any reply nothing tells whether there should have been one.
+            // Without any reply, losses are unknown.
             let replies = self.flows.get(&key.reply()).map(|replies| replies.number);
             if let Some((replies, (id, _))) = replies.zip(given_up) {
                 sink.row(replies, id, State::Lost)?;
@@ -177,8 +177,8 @@ impl Flows {
                 sink.warn_of(
                     replies.number,
                     format!(
-                        "requests at the end of the capture that may have been answered after it, \
-                         neither received nor lost: {undecided}"
+                        "requests at the end of the capture, neither received nor lost because the \
+                         reply may have come later: {undecided}"
                     ),
                 );
             }
@@ -191,13 +191,13 @@ impl Flows {
         }
         if self.before > 0 {
             sink.warn(format!(
-                "echo messages numbered before the first of their capture, left out: {}",
+                "echo messages left out because their numbers are below the first request: {}",
                 self.before
             ));
         }
         if self.impossible > 0 {
             sink.warn(format!(
-                "round trips and residences left out because they would be below 0: {}",
+                "round trips and residence times left out because they would be negative: {}",
                 self.impossible
             ));
         }
@@ -205,17 +205,17 @@ impl Flows {
     }
 }
 
-/// What is known of a payload that is not recognised.
+/// Fields of a payload that was not recognised.
 const UNKNOWN: Probe =
     Probe { protocol: Protocol::RoundTrip, reply: false, id: Id::End, t1: None, t2_t3: None };
 
 impl Key {
-    /// The flow that answers this one.
+    /// Returns the flow of replies to this one.
     fn reply(&self) -> Self {
         self.turned(true)
     }
 
-    /// The flow that this one answers.
+    /// Returns the flow that this one replies to.
     fn request(&self) -> Self {
         self.turned(false)
     }
@@ -225,13 +225,13 @@ impl Key {
         Self { source: destination, destination: source, protocol, reply }
     }
 
-    /// Where the probes of the flow went, also of replies.
+    /// Returns the URL of the reflector, for both directions.
     fn target(&self) -> String {
         let reflector = self.end(if self.reply { self.source } else { self.destination });
         format!("{}://{reflector}", self.protocol.map_or("udp", Protocol::scheme))
     }
 
-    /// An end of the flow; ICMP has no ports.
+    /// Formats an endpoint. ICMP has no ports.
     fn end(&self, end: SocketAddr) -> String {
         match (self.protocol, end.ip()) {
             (Some(Protocol::Icmp { .. }), IpAddr::V6(ip)) => format!("[{ip}]"),
@@ -249,7 +249,7 @@ impl Key {
     }
 }
 
-/// The id near which the first id of a flow is looked for.
+/// Returns the reference for unwrapping the first id of a flow.
 fn before_first(first: Option<Id>) -> i64 {
     match first {
         Some(Id::Bits16(id)) => i64::from(id),
@@ -264,8 +264,8 @@ impl Flow {
         Self { number, sequence: None, near, last: None, open: BTreeMap::new(), longest: 0 }
     }
 
-    /// The id, counted on where its bits wrap; of what is not recognised the number of the packet.
-    /// `None` below 0.
+    /// Returns the unwrapped id, or the packet number if the payload was not recognised. `None` if
+    /// negative.
     fn id(&mut self, id: Option<Id>) -> Option<u64> {
         let (raw, bits) = match id {
             Some(Id::Bits16(raw)) => (u64::from(raw), 16),
@@ -286,11 +286,11 @@ impl Flow {
         if !counted {
             return (State::Received, false);
         }
-        // What the first packet captured has overtaken may still come.
+        // Packets overtaken by the first captured one may still arrive.
         let before = id.saturating_sub(64);
         let sequence = self.sequence.get_or_insert_with(|| Sequence::starting_at(before));
         let arrival = sequence.arrive(id);
-        // A missing id may be a hole in the capture, so it is no loss.
+        // A missing id may be a hole in the capture, so it is not a loss.
         while sequence.given_up().is_some() {}
         match arrival {
             Arrival::First { overtaken } => (State::Received, overtaken),

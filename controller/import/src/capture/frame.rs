@@ -2,40 +2,40 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What a frame begins with.
+/// Link-layer header type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
-    /// LINKTYPE_ETHERNET, with or without VLAN tags.
+    /// `LINKTYPE_ETHERNET`, with or without VLAN tags.
     Ethernet,
-    /// LINKTYPE_LINUX_SLL: 16 bytes, the protocol last.
+    /// `LINKTYPE_LINUX_SLL`: 16 bytes, the protocol last.
     Cooked1,
-    /// LINKTYPE_LINUX_SLL2: 20 bytes, the protocol first.
+    /// `LINKTYPE_LINUX_SLL2`: 20 bytes, the protocol first.
     Cooked2,
-    /// LINKTYPE_NULL and LINKTYPE_LOOP: 4 bytes of an address family.
+    /// `LINKTYPE_NULL` and `LINKTYPE_LOOP`: a 4-byte address family.
     Family,
-    /// LINKTYPE_RAW, LINKTYPE_IPV4, LINKTYPE_IPV6: nothing.
+    /// `LINKTYPE_RAW`, `LINKTYPE_IPV4`, `LINKTYPE_IPV6`: no header.
     Ip,
 }
 
-/// Why a frame gives no datagram.
+/// Why a frame yields no datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotTaken {
     /// Another protocol.
     Other,
     /// Not the first fragment.
     Fragment,
-    /// Too few bytes for its headers, or lengths that contradict.
+    /// Shorter than its headers claim, or with contradicting lengths.
     Cut,
 }
 
-/// A UDP datagram, or an ICMP echo message between ports 0.
+/// A UDP datagram, or an ICMP echo message with both ports 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Datagram<'f> {
     pub(super) source: SocketAddr,
     pub(super) destination: SocketAddr,
-    /// As much of the payload as was captured.
+    /// The captured part of the payload.
     pub(super) payload: &'f [u8],
-    /// Bytes of the whole payload; `None` for the first fragment of an echo message.
+    /// Bytes of the complete payload; `None` for the first fragment of an echo message.
     pub(super) length: Option<u16>,
     /// The header of an echo message.
     pub(super) echo: Option<Echo>,
@@ -50,7 +50,7 @@ pub(super) struct Echo {
 }
 
 impl Link {
-    /// By the number of <https://www.tcpdump.org/linktypes.html>; also those that some systems
+    /// Maps a number of <https://www.tcpdump.org/linktypes.html>, and the numbers that some systems
     /// write for raw IP.
     pub(super) fn of(number: u32) -> Option<Self> {
         match number {
@@ -64,7 +64,7 @@ impl Link {
     }
 }
 
-/// The datagram in a frame.
+/// Returns the datagram in a frame.
 pub(super) fn datagram(link: Link, frame: &[u8]) -> Result<Datagram<'_>, NotTaken> {
     let packet = match link {
         Link::Ethernet => ethernet(frame)?,
@@ -86,7 +86,7 @@ const ICMP6: u8 = 58;
 
 fn ethernet(frame: &[u8]) -> Result<&[u8], NotTaken> {
     let mut at = 12;
-    // 802.1Q, 802.1ad: each tag is four bytes before the protocol. Two are all there can be.
+    // Each 802.1Q or 802.1ad tag is four bytes before the protocol. At most two are read.
     for _ in 0..2 {
         if matches!(be16(frame, at)?, 0x8100 | 0x88a8) {
             at += 4;
@@ -122,7 +122,7 @@ fn v4(packet: &[u8]) -> Result<Datagram<'_>, NotTaken> {
     if protocol == UDP {
         return udp(ends, segment);
     }
-    // More fragments: the total length is that of this one.
+    // If more fragments follow, the total length is that of this fragment only.
     let whole = (fragment & 0x2000 == 0).then(|| be16(header, 2)).transpose()?;
     let whole = whole.and_then(|total| usize::from(total).checked_sub(length));
     echo(ends, segment, whole, (8, 0))
@@ -134,7 +134,7 @@ fn v6(packet: &[u8]) -> Result<Datagram<'_>, NotTaken> {
     let ends = (address(8).into(), address(24).into());
     let (mut next, mut at) = (header[6], header.len());
     let mut is_whole = true;
-    // Every extension header takes at least eight bytes, so this ends with the packet.
+    // Each extension header takes at least eight bytes, so the loop ends with the packet.
     loop {
         match next {
             UDP => return udp(ends, from(packet, at)?),
@@ -149,7 +149,7 @@ fn v6(packet: &[u8]) -> Result<Datagram<'_>, NotTaken> {
                 let [following, length, ..] = extension[..] else { return Err(NotTaken::Cut) };
                 (next, at) = (following, at + 8 + usize::from(length) * 8);
             }
-            // A fragment header.
+            // Fragment header.
             44 => {
                 let fragment = be16(packet, at + 2)?;
                 if fragment & 0xfff8 != 0 {
@@ -171,14 +171,14 @@ fn udp((source, destination): Ends, segment: &[u8]) -> Result<Datagram<'_>, NotT
     Ok(Datagram {
         source: SocketAddr::new(source, be16(segment, 0)?),
         destination: SocketAddr::new(destination, be16(segment, 2)?),
-        // Behind a short packet there may be padding of Ethernet.
+        // Ethernet pads short packets.
         payload: &payload[..payload.len().min(usize::from(length))],
         length: Some(length),
         echo: None,
     })
 }
 
-/// An echo message by its two types; `whole` is its length with the header, where known.
+/// Parses an echo message with these two types. `whole` is its length with header, if known.
 fn echo(
     (source, destination): Ends,
     message: &[u8],

@@ -1,5 +1,5 @@
-//! Captures as an outside witness: a stamp per packet on the witness's clock, joined to probes by
-//! what stands in them.
+//! Captures by an external witness: one timestamp per packet on the witness's clock, matched to
+//! probes by packet content.
 
 mod flows;
 mod frame;
@@ -15,21 +15,21 @@ use crate::{ImportError, Imported};
 use flows::Flows;
 use frame::{Link, NotTaken};
 
-/// Reads a capture of libpcap.
+/// Reads a libpcap capture.
 pub(crate) fn read_pcap(input: &mut dyn BufRead, sink: Sink) -> Result<Imported, ImportError> {
     let mut witness = Witness::new(sink);
     pcap::read(input, &mut witness)?;
     witness.finish()
 }
 
-/// Reads a capture in the pcapng format.
+/// Reads a pcapng capture.
 pub(crate) fn read_pcapng(input: &mut dyn BufRead, sink: Sink) -> Result<Imported, ImportError> {
     let mut witness = Witness::new(sink);
     pcapng::read(input, &mut witness)?;
     witness.finish()
 }
 
-/// Takes packets as the file formats find them.
+/// Collects the packets that the file format readers find.
 struct Witness<'a> {
     sink: Sink<'a>,
     flows: Flows,
@@ -55,8 +55,8 @@ impl<'a> Witness<'a> {
         }
     }
 
-    /// Takes a packet as it was on the wire, or the beginning of it; `at` is nanoseconds since the
-    /// epoch, `None` where the file has no credible time.
+    /// Adds a packet, which may be truncated. `at` is in nanoseconds since the epoch, or `None` if
+    /// the file has no valid time.
     fn packet(&mut self, link: u32, at: Option<i64>, bytes: &[u8]) -> Result<(), ImportError> {
         self.packets += 1;
         let Some(at) = at else {
@@ -85,17 +85,17 @@ impl<'a> Witness<'a> {
         self.flows.end(&mut self.sink)?;
         self.sink.parameter("captured_packets", self.packets);
         for (count, what) in [
-            (self.other, "packets are neither UDP nor ICMP echo over IP"),
-            (self.fragments, "packets are later fragments of a datagram"),
-            (self.cut, "packets were captured too short or are broken"),
-            (self.unstamped, "packets have no time"),
+            (self.other, "packets that are neither UDP nor ICMP echo"),
+            (self.fragments, "packets that are later fragments of a datagram"),
+            (self.cut, "packets that are truncated or malformed"),
+            (self.unstamped, "packets without a timestamp"),
         ] {
             if count > 0 {
-                self.sink.warn(format!("{count} {what}; they were left out"));
+                self.sink.warn(format!("left out {count} {what}"));
             }
         }
         if let Some(link) = self.unknown_link {
-            self.sink.warn(format!("packets of link type {link} cannot be read"));
+            self.sink.warn(format!("packets of link type {link} are not supported"));
         }
         self.sink.finish()
     }

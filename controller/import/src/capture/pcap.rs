@@ -1,5 +1,5 @@
-//! The file format of libpcap: a header of 24 bytes, then packets of 16 bytes and what was
-//! captured. Four magic numbers tell the order of bytes and the unit of time.
+//! The libpcap file format: a header of 24 bytes, then per packet a header of 16 bytes and the
+//! data. Four magic numbers encode byte order and time unit.
 
 use std::io::{BufRead, Read};
 
@@ -11,7 +11,7 @@ pub(super) fn read(input: &mut dyn BufRead, witness: &mut Witness) -> Result<(),
     let malformed = |reason: String| ImportError::Malformed { format: Format::Pcap, reason };
     let mut bytes = Vec::new();
     let Some(header) = chunk::<24>(input, &mut bytes)? else {
-        return Err(malformed("its header is cut off".to_owned()));
+        return Err(malformed("its header is truncated".to_owned()));
     };
     let magic = u32::from_le_bytes(part(&header, 0));
     let (swapped, unit) = match magic {
@@ -19,17 +19,15 @@ pub(super) fn read(input: &mut dyn BufRead, witness: &mut Witness) -> Result<(),
         0xd4c3_b2a1 => (true, 1_000),
         0xa1b2_3c4d => (false, 1),
         0x4d3c_b2a1 => (true, 1),
-        _ => return Err(malformed("its first bytes are those of another format".to_owned())),
+        _ => return Err(malformed("its magic number is that of another format".to_owned())),
     };
     let order = Order { swapped };
-    // The upper half may tell of check sequences.
+    // The upper half may hold the FCS length.
     let link = order.u32(part(&header, 20)) & 0xffff;
     for number in 1_u64.. {
         let Some(head) = chunk::<16>(input, &mut bytes)? else {
             if !bytes.is_empty() {
-                witness
-                    .sink
-                    .warn(format!("the capture breaks off in the middle of packet {number}"));
+                witness.sink.warn(format!("the capture is truncated in packet {number}"));
             }
             break;
         };
@@ -40,11 +38,11 @@ pub(super) fn read(input: &mut dyn BufRead, witness: &mut Witness) -> Result<(),
             if number == 1 {
                 return Err(malformed(reason));
             }
-            witness.sink.warn(format!("the capture is broken from there on: {reason}"));
+            witness.sink.warn(format!("the capture is malformed: {reason}; the rest was left out"));
             break;
         }
         if !fill(input, &mut bytes, captured)? {
-            witness.sink.warn(format!("the capture breaks off in the middle of packet {number}"));
+            witness.sink.warn(format!("the capture is truncated in packet {number}"));
             break;
         }
         let at = i64::from(word(4)) * unit;
@@ -54,13 +52,13 @@ pub(super) fn read(input: &mut dyn BufRead, witness: &mut Witness) -> Result<(),
     Ok(())
 }
 
-/// The longest packet that any capture holds (MAXIMUM_SNAPLEN of libpcap).
+/// Maximum captured length of a packet (`MAXIMUM_SNAPLEN` of libpcap).
 pub(super) const LONGEST_PACKET: usize = 262_144;
 
-/// The order of bytes of a file.
+/// Byte order of a file.
 #[derive(Clone, Copy)]
 pub(super) struct Order {
-    /// The most significant byte comes first.
+    /// Big-endian.
     pub(super) swapped: bool,
 }
 
@@ -74,12 +72,13 @@ impl Order {
     }
 }
 
-/// `N` bytes at a place that is within `bytes`.
+/// Returns `N` bytes at `at`, which must be within `bytes`.
 pub(super) fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|byte| bytes[at + byte])
 }
 
-/// The next `N` bytes; `None` when fewer are left, which then are in `bytes`.
+/// Returns the next `N` bytes. At the end of the input returns `None` and leaves the remaining
+/// bytes in `bytes`.
 pub(super) fn chunk<const N: usize>(
     input: &mut dyn BufRead,
     bytes: &mut Vec<u8>,
@@ -87,7 +86,7 @@ pub(super) fn chunk<const N: usize>(
     Ok(if fill(input, bytes, N)? { bytes.first_chunk().copied() } else { None })
 }
 
-/// Fills `bytes` with the next `count`; false when fewer are left.
+/// Fills `bytes` with the next `count` bytes. Returns false if fewer are left.
 pub(super) fn fill(
     input: &mut dyn BufRead,
     bytes: &mut Vec<u8>,

@@ -1,5 +1,5 @@
-//! The pcapng file format: sections of blocks. A section says its order of bytes; each of its
-//! interfaces a link type and a resolution of time.
+//! The pcapng file format: sections of blocks. A section states its byte order; each of its
+//! interfaces has a link type and a time resolution.
 
 use std::io::{self, BufRead, Read};
 
@@ -20,7 +20,7 @@ pub(super) fn read(input: &mut dyn BufRead, witness: &mut Witness) -> Result<(),
                 return Err(ImportError::Malformed { format: Format::Pcapng, reason });
             }
             Err(Broken::Block(reason)) => {
-                witness.sink.warn(format!("the capture ends at its block {number}: {reason}"));
+                witness.sink.warn(format!("reading stopped at block {number}: {reason}"));
                 break;
             }
         }
@@ -34,10 +34,10 @@ const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const PACKET: u32 = 6;
 
-/// Interfaces of a section.
+/// Maximum number of interfaces of a section.
 const INTERFACES: usize = 1_024;
 
-/// Bytes of a block whose content is looked at: a packet and its options. Others are passed over.
+/// Maximum length of a parsed block: a packet and its options. Longer blocks are skipped.
 const LONGEST_BLOCK: usize = 2 * LONGEST_PACKET;
 
 struct Section {
@@ -47,9 +47,9 @@ struct Section {
 
 struct Interface {
     link: u32,
-    /// Units of time in a second; `None` for one that does not fit.
+    /// Time units per second; `None` if out of range.
     units: Option<u64>,
-    /// Seconds to add to every time.
+    /// Seconds added to every timestamp.
     offset: i64,
 }
 
@@ -66,7 +66,7 @@ impl From<ImportError> for Broken {
 }
 
 impl Section {
-    /// Reads the next block; false at the end.
+    /// Reads the next block. Returns false at the end.
     fn block(
         &mut self,
         input: &mut dyn BufRead,
@@ -77,21 +77,21 @@ impl Section {
             return if body.is_empty() { Ok(false) } else { Err(cut()) };
         };
         let mut before = head.len();
-        // The number of a section's block reads the same in either order.
+        // The type of a section block is the same in both byte orders.
         let kind = self.order.u32(part(&head, 0));
         if kind == SECTION {
             let magic = chunk::<4>(input, body)?.ok_or_else(cut)?;
             self.order.swapped = match u32::from_le_bytes(magic) {
                 0x1a2b_3c4d => false,
                 0x4d3c_2b1a => true,
-                _ => return Err(Broken::Block("it has no order of bytes".to_owned())),
+                _ => return Err(Broken::Block("its byte-order magic is invalid".to_owned())),
             };
             self.interfaces.clear();
             before += magic.len();
         }
         let length = self.order.u32(part(&head, 4)) as usize;
         if length < before + 4 || !length.is_multiple_of(4) {
-            return Err(Broken::Block(format!("a block cannot have {length} bytes")));
+            return Err(Broken::Block(format!("block length {length} is invalid")));
         }
         let rest = length - before;
         let wanted = matches!(kind, INTERFACE | OLD_PACKET | SIMPLE_PACKET | PACKET);
@@ -103,7 +103,7 @@ impl Section {
         if !fill(input, body, rest)? {
             return Err(cut());
         }
-        // The length comes again at the end.
+        // The length is repeated at the end.
         let content = &body[..rest - 4];
         match kind {
             INTERFACE => self.interface(content)?,
@@ -112,7 +112,7 @@ impl Section {
         Ok(true)
     }
 
-    /// 0 u16 link type, 4 u32 longest packet, 8 options.
+    /// 0 u16 link type, 4 u32 snap length, 8 options.
     fn interface(&mut self, content: &[u8]) -> Result<(), Broken> {
         let short = || Broken::Block("an interface has no link type".to_owned());
         let link = self.order.u16(*content.first_chunk().ok_or_else(short)?);
@@ -126,7 +126,7 @@ impl Section {
             let Some(value) = rest.get(..length) else { break };
             match (self.order.u16(part(head, 0)), value) {
                 (0, _) => break,
-                // if_tsresol: a power of ten, or of two with the highest bit.
+                // if_tsresol: a power of ten, or of two if the highest bit is set.
                 (9, [power]) => {
                     let base: u64 = if power & 0x80 == 0 { 10 } else { 2 };
                     interface.units = base.checked_pow(u32::from(power & 0x7f));
@@ -145,8 +145,8 @@ impl Section {
         Ok(())
     }
 
-    /// 0 u32 interface (u16 in the old block), 4 and 8 time, 12 bytes captured, 16 bytes of the
-    /// packet, 20 packet. The simple block has only the packet's length and no time.
+    /// 0 u32 interface (u16 in the old block), 4 and 8 time, 12 captured length, 16 packet length,
+    /// 20 packet. The simple block has only the packet length and no time.
     fn packet(&self, kind: u32, content: &[u8], witness: &mut Witness) -> Result<(), Broken> {
         if kind == SIMPLE_PACKET {
             return Ok(witness.packet(0, None, &[])?);
@@ -162,7 +162,7 @@ impl Section {
         let captured = word(12) as usize;
         let Some((interface, packet)) = self.interfaces.get(number).zip(rest.get(..captured))
         else {
-            return Err(Broken::Block("a packet contradicts its block".to_owned()));
+            return Err(Broken::Block("a packet does not match its block".to_owned()));
         };
         let at = interface.nanos(u64::from(word(4)) << 32 | u64::from(word(8)));
         Ok(witness.packet(interface.link, at, packet)?)
@@ -170,7 +170,7 @@ impl Section {
 }
 
 impl Interface {
-    /// Nanoseconds since the epoch.
+    /// Converts a timestamp to nanoseconds since the epoch.
     fn nanos(&self, time: u64) -> Option<i64> {
         let nanos = i128::from(time) * 1_000_000_000 / i128::from(self.units?);
         (nanos + i128::from(self.offset) * 1_000_000_000).try_into().ok()
@@ -178,7 +178,7 @@ impl Interface {
 }
 
 fn cut() -> Broken {
-    Broken::Block("it breaks off".to_owned())
+    Broken::Block("the file is truncated".to_owned())
 }
 
 #[cfg(test)]

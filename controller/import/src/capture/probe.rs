@@ -1,5 +1,5 @@
-//! What a captured payload is, told by its content: a STAMP packet (RFC 8762), S4's round-trip
-//! message (S4.1), or a datagram of iperf2; and the probe that an ICMP echo message is.
+//! Recognises a captured payload by its content: a STAMP packet (RFC 8762), the Roedlach/Vock
+//! round-trip message or an iperf2 datagram. ICMP echo messages are probes too.
 
 use dwell_units::{Instant, Realtime};
 use dwell_wire::roundtrip::{Control, Message};
@@ -8,17 +8,17 @@ use dwell_wire::timestamp::{self, ErrorEstimate};
 
 use super::frame::Echo;
 
-/// A protocol with ids.
+/// A protocol with packet ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Protocol {
     Stamp {
-        /// The session.
+        /// The session identifier.
         ssid: u16,
     },
     RoundTrip,
     Iperf2,
     Icmp {
-        /// The identifier, which tells sessions apart.
+        /// The echo identifier, which distinguishes sessions.
         id: u16,
     },
 }
@@ -29,22 +29,22 @@ pub(super) struct Probe {
     pub(super) protocol: Protocol,
     pub(super) reply: bool,
     pub(super) id: Id,
-    /// When the sender says it sent it, nanoseconds since the epoch on its clock.
+    /// Send time according to the sender, in nanoseconds since the epoch on its clock.
     pub(super) t1: Option<i64>,
-    /// What the reflector says, on its clock.
+    /// Receive and send time according to the reflector, on its clock.
     pub(super) t2_t3: Option<(i64, i64)>,
 }
 
-/// The id as it stands in the packet.
+/// The id in the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Id {
     /// A counter that wraps.
     Bits16(u16),
     /// A counter that wraps.
     Bits32(u32),
-    /// One that does not.
+    /// A counter that does not wrap.
     Whole(u64),
-    /// The end of a test, which is sent several times and is no probe.
+    /// The end of a test. It is sent several times and is not a probe.
     End,
 }
 
@@ -58,7 +58,7 @@ impl Protocol {
         }
     }
 
-    /// What tells its flows apart.
+    /// Returns the text that distinguishes its flows.
     pub(super) fn name(self) -> String {
         match self {
             Self::Stamp { ssid } => format!("{} ssid {ssid}", self.scheme()),
@@ -75,22 +75,22 @@ impl From<Echo> for Probe {
     }
 }
 
-/// Recognises a payload that was captured at `at`, from one port to another.
+/// Recognises a payload captured at `at`; `ports` are source and destination.
 pub(super) fn recognise(payload: &[u8], ports: (u16, u16), at: i64) -> Option<Probe> {
     round_trip(payload).or_else(|| stamp(payload, ports, at)).or_else(|| iperf2(payload, at))
 }
 
-/// The port of STAMP.
+/// Registered port of STAMP (RFC 8762).
 const STAMP_PORT: u16 = 862;
 
-/// How far a sender's clock may be from the witness's where nothing but the time in a packet tells
-/// what it is: chance meets it once in 25,000 packets, the other fields far more rarely.
+/// Maximum difference between the clocks of sender and witness when only the timestamp identifies a
+/// packet. Random data passes this test once in 25,000 packets; the other fields far more rarely.
 const CLOCKS_APART_NS: u64 = 86_400_000_000_000;
 
 fn round_trip(payload: &[u8]) -> Option<Probe> {
     let message = Message::parse(payload).ok()?;
     let reply = message.control == Control::Acknowledge;
-    // Its stamps are of a clock that starts with the machine, and tell nothing here.
+    // Its timestamps are of a clock that starts at boot and are not comparable here.
     let (protocol, id) = (Protocol::RoundTrip, Id::Bits32(message.id));
     Some(Probe { protocol, reply, id, t1: None, t2_t3: None })
 }
@@ -99,7 +99,8 @@ fn stamp(payload: &[u8], (source, destination): (u16, u16), at: i64) -> Option<P
     let zero = |from: usize, to: usize| {
         payload.get(from..to).is_some_and(|part| part.iter().all(|byte| *byte == 0))
     };
-    // Where the unauthenticated packet has its time, the other has zeros.
+    // These bytes hold the timestamp of an unauthenticated packet and are zero in an authenticated
+    // one.
     let mode = if zero(4, 16) { Mode::Authenticated } else { Mode::Unauthenticated };
     let pivot = Instant::<Realtime>::from_nanos(at);
     let time = |bits: u64, error: u16| {
@@ -141,8 +142,8 @@ fn stamp(payload: &[u8], (source, destination): (u16, u16), at: i64) -> Option<P
     })
 }
 
-/// 0 u32 id, 4 u32 seconds, 8 u32 microseconds, 12 u32 upper half of the id; in versions before
-/// 2.1 other fields come at 12.
+/// 0 u32 id, 4 u32 seconds, 8 u32 microseconds, 12 u32 upper half of the id; versions before 2.1
+/// have other fields at 12.
 fn iperf2(payload: &[u8], at: i64) -> Option<Probe> {
     let word = |at: usize| Some(u32::from_be_bytes(*payload.get(at..)?.first_chunk()?));
     let (low, seconds, micros) = (word(0)?, word(4)?, word(8)?);
@@ -150,7 +151,7 @@ fn iperf2(payload: &[u8], at: i64) -> Option<Probe> {
     if micros >= 1_000_000 || t1.abs_diff(at) > CLOCKS_APART_NS {
         return None;
     }
-    // The upper half continues the sign; anything else is not an upper half.
+    // A valid upper half is small or a sign extension.
     let high = word(12).filter(|high| *high < 1 << 16 || *high == u32::MAX);
     let id = match high {
         Some(high) => (u64::from(high) << 32 | u64::from(low)) as i64,
@@ -178,7 +179,7 @@ mod tests {
         assert_eq!(id(7, 0), Id::Whole(7));
         assert_eq!(id(7, 1), Id::Whole((1 << 32) + 7));
         assert_eq!(id(0xffff_ffe5, 0xffff_ffff), Id::End);
-        // The flags of an older version are no part of the id.
+        // The flags of older versions are not part of the id.
         assert_eq!(id(7, 0x8000_0000), Id::Whole(7));
     }
 
@@ -192,7 +193,7 @@ mod tests {
     #[test]
     fn stamp_is_told_by_its_content_in_both_modes_and_formats_of_time_on_any_port() {
         let ntp = (timestamp::write_ntp(Instant::from_nanos(NOW)), 0x0001);
-        // A time of PTP with few nanoseconds could be one of iperf2.
+        // A PTP timestamp with few nanoseconds could also be an iperf2 timestamp.
         let ptp = (timestamp::write_ptp(Instant::from_nanos(NOW + 5)), 0x4001);
         for mode in [Mode::Unauthenticated, Mode::Authenticated] {
             for (time, error) in [ntp, ptp] {

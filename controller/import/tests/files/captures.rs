@@ -1,4 +1,4 @@
-//! Captures that tcpdump and dumpcap wrote, and variants of them.
+//! Captures written by tcpdump and dumpcap, and variants of them.
 
 use crate::outcome::{Outcome, import, import_as, recorded};
 use dwell_engine::stamps::State;
@@ -12,7 +12,7 @@ fn names(outcome: &Outcome) -> Vec<&str> {
     outcome.imported.flows.iter().map(|flow| flow.name.as_str()).collect()
 }
 
-/// The very packets that `dwell.csv` tells of, seen on both sides of a forwarder that lost two.
+/// The capture holds the packets of `dwell.csv`, seen on both sides of a forwarder that lost two.
 #[test]
 fn a_witness_agrees_with_the_run_it_saw() {
     let witness = import("stamp-roundtrip-iperf2.pcap");
@@ -37,7 +37,7 @@ fn requests_have_gaps_and_replies_round_trips_at_the_witness() {
     let rtts = outcome.column(REPLIES, Column::Rtt);
     assert_eq!(rtts, [29_000, 28_000, 28_000, 34_000, 48_000]);
     assert_eq!(outcome.column(STAMP, Column::Rtt), [0_i64; 0]);
-    // The warm-up has ids below 0 and is counted, not kept.
+    // Warm-up packets have negative ids; they are counted and not kept.
     assert_eq!(outcome.ids(STAMP, State::Received), [0, 1, 2, 3, 4]);
     assert_eq!(outcome.imported.parameters["warm_up_packets"], 37);
 }
@@ -89,7 +89,7 @@ fn every_link_type_gives_the_same_round_trip_messages() {
     let flow = "127.0.0.1:46981 > 127.0.0.1:20863 roundtrip";
     let ethernet = import("roundtrip-nanoseconds.pcap");
     assert_eq!(ethernet.ids(flow, State::Received).len(), 5);
-    // One writes nanoseconds, which are not all whole microseconds.
+    // The nanosecond file must have timestamps that are not whole microseconds.
     let stamps = ethernet.column(flow, Column::Capture);
     assert!(stamps.iter().any(|stamp| stamp % 1_000 != 0), "{stamps:?}");
     for name in ["roundtrip-cooked-1.pcap", "roundtrip-cooked-2.pcap"] {
@@ -114,7 +114,7 @@ fn raw_ipv6_is_read() {
     assert_eq!(outcome.column(name, Column::Rtt).len(), 5);
 }
 
-/// Both orders of bytes and both units of time, made of one recorded file.
+/// Derives both byte orders and both time units from recorded files.
 #[test]
 fn all_four_kinds_of_pcap_are_read() {
     let little = recorded("stamp-roundtrip-iperf2.pcap");
@@ -131,7 +131,7 @@ fn all_four_kinds_of_pcap_are_read() {
     assert_eq!(import_as(Format::Pcap, &big).unwrap().batches, expected);
 }
 
-/// The capture with all numbers of its headers in the other order of bytes.
+/// Returns the capture with all header fields in the other byte order.
 fn swapped(little: &[u8]) -> Vec<u8> {
     let mut big = little.to_vec();
     big[..4].reverse();
@@ -153,7 +153,7 @@ fn a_capture_that_breaks_off_gives_what_it_holds_and_says_so() {
         let bytes = recorded(name);
         let format = detect(&bytes).unwrap();
         let cut = import_as(format, &bytes[..bytes.len() - 50]).unwrap();
-        assert!(cut.imported.warnings.iter().any(|w| w.contains("breaks off")), "{name}");
+        assert!(cut.imported.warnings.iter().any(|w| w.contains("truncated")), "{name}");
         let whole = import_as(format, &bytes).unwrap();
         assert!(whole.imported.warnings.is_empty(), "{name} {:?}", whole.imported.warnings);
     }
@@ -171,7 +171,7 @@ fn a_packet_seen_twice_is_a_double() {
     assert_eq!(outcome.column(flow, Column::Gap).len(), 4);
 }
 
-/// The packets that `busybox-ping-losses.txt` tells of, at the sender.
+/// The capture holds the packets of `busybox-ping-losses.txt`, seen at the sender.
 #[test]
 fn icmp_echoes_are_joined_by_id_and_sequence() {
     let outcome = import("icmp-busybox.pcap");
@@ -182,7 +182,8 @@ fn icmp_echoes_are_joined_by_id_and_sequence() {
     for state in [State::Received, State::Lost, State::Duplicate] {
         assert_eq!(outcome.ids(&flow, state), log.ids("", state), "{state:?}");
     }
-    // ping stamps in the program and cuts off at 1 us: each of its times holds that of the wire.
+    // ping takes its timestamps in user space and truncates to 1 us, so its times exceed those of
+    // the capture.
     let seen = outcome.column(&flow, Column::Rtt);
     let printed = log.column("", Column::Rtt);
     assert_eq!((seen.len(), printed.len()), (17, 20));
@@ -204,7 +205,8 @@ fn icmpv6_echoes_are_joined_too() {
     assert_eq!(outcome.column(v6[1], Column::SizeBytes), [56; 5]);
 }
 
-/// A capture of raw IPv4 packets: milliseconds, whether a reply, identifier and sequence number.
+/// Returns a capture of raw IPv4 packets: milliseconds, whether a reply, identifier and sequence
+/// number.
 fn echoes(packets: &[(u32, bool, u16, u16)]) -> Vec<u8> {
     let mut capture = [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65_535, 101]
         .iter()
@@ -247,7 +249,7 @@ fn icmp_sequence_is_counted_on_where_it_wraps() {
 
 #[test]
 fn icmp_reply_to_a_request_before_the_capture_has_no_round_trip() {
-    // The first reply is of a request that wrapped afterwards.
+    // The first reply answers a request sent before the counter wrapped.
     let packets = [
         (0, true, 9, 65_535),
         (100, false, 9, 0),
@@ -258,10 +260,10 @@ fn icmp_reply_to_a_request_before_the_capture_has_no_round_trip() {
     let outcome = joined(&packets);
     assert_eq!(outcome.ids(PING, State::Received), [65_535, 65_536, 65_537]);
     assert_eq!(outcome.column(PING, Column::Rtt), [5_000_000; 2]);
-    // After the request of a new round it is numbered below 0.
+    // After the first request with a low number, the old reply gets a negative number.
     let outcome = joined(&[&packets[1..2], &packets[..1], &packets[2..]].concat());
     assert_eq!(outcome.ids(PING, State::Received), [0, 1]);
-    assert!(outcome.imported.warnings[0].ends_with("left out: 1"), "{:?}", outcome.imported);
+    assert!(outcome.imported.warnings[0].ends_with("first request: 1"), "{:?}", outcome.imported);
 }
 
 #[test]
@@ -277,7 +279,7 @@ fn request_at_the_end_of_a_capture_is_not_lost() {
     let outcome = joined(&packets);
     assert_eq!(outcome.ids(PING, State::Lost), [2]);
     let about = outcome.imported.flows.iter().find(|flow| flow.name == PING).unwrap();
-    assert!(about.warnings[0].ends_with("neither received nor lost: 1"), "{:?}", about.warnings);
+    assert!(about.warnings[0].ends_with("come later: 1"), "{:?}", about.warnings);
 }
 
 #[test]

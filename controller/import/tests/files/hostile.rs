@@ -1,4 +1,4 @@
-//! Files that are not what they seem: cut off, broken, of another format, or made to hurt.
+//! Files that are truncated, malformed, of another format or hostile.
 
 use std::convert::Infallible;
 use std::fs;
@@ -52,14 +52,17 @@ fn every_recorded_file_is_detected_and_none_is_forgotten_here() {
         assert_eq!(detect(&recorded(name)), Some(format), "{name}");
     }
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
-    assert_eq!(fs::read_dir(data).unwrap().count(), RECORDED.len() + 1, "with the README");
+    assert_eq!(
+        fs::read_dir(data).unwrap().count(),
+        RECORDED.len() + 1,
+        "recorded files and README"
+    );
     for format in Format::ALL {
         assert!(RECORDED.iter().any(|(_, recorded)| *recorded == format), "{}", format.name());
     }
 }
 
-/// A format is never taken for another: not of a file's beginning, and not by the reader of
-/// another format, which finds no sample in it or refuses it.
+/// Neither the beginning of a file nor the reader of another format may mistake it for that format.
 #[test]
 fn no_reader_takes_samples_from_a_file_of_another_format() {
     for (name, format) in RECORDED {
@@ -128,7 +131,7 @@ fn an_s4_file_longer_than_every_buffer_keeps_each_row_once() {
     let rows = 200_000_u64;
     let mut text = String::from("id,roundtrip_time [s]\n");
     (0..rows).for_each(|id| text.push_str(&format!("{id:>10},0.{:09}\n", 1_000 + id)));
-    // A line longer than the buffer, in the middle of it all.
+    // A line longer than the buffer, in the middle of the file.
     text.insert_str(22 + 23 * 100_000, &format!("{}\n", "9".repeat(500_000)));
     let mut next = 0;
     let imported = read(Format::S4Csv, &mut text.as_bytes(), &mut |_, batch: Batch| {
@@ -145,7 +148,7 @@ fn an_s4_file_longer_than_every_buffer_keeps_each_row_once() {
     assert_eq!(imported.skipped_example.unwrap().row, 100_002);
 }
 
-/// A round trip is of one clock, and no reply comes before its request.
+/// A round-trip time is measured on one clock, so it cannot be negative.
 #[test]
 fn a_round_trip_below_0_is_a_bad_row_of_every_format_and_never_a_delay() {
     let of = |name: &str| String::from_utf8(recorded(name)).unwrap();
@@ -153,7 +156,7 @@ fn a_round_trip_below_0_is_a_bad_row_of_every_format_and_never_a_delay() {
     let ping = of("ping-v4.txt").replacen(" time=", " time=-", 1);
     let dwell = "id,state,reordered,void,rtt_kernel_ns\n0,received,false,false,-1\n\
                  1,received,false,false,0\n2,received,false,true,-5\n";
-    // The client's clocks say that the first reply was received a second before.
+    // The client's clocks claim that the first reply was received a second earlier.
     let irtt = |text: &str, clock: &str| {
         let receive = text.find("\"receive\": {").unwrap();
         let at = receive + text[receive..].find(clock).unwrap() + clock.len();
@@ -186,7 +189,7 @@ fn a_round_trip_below_0_is_a_bad_row_of_every_format_and_never_a_delay() {
 #[test]
 fn a_one_way_delay_below_0_is_kept_and_said_to_be_of_clocks_that_differ() {
     let mut log = recorded("d-itg-receiver.log");
-    // The seconds at which the first packet was sent: a second later than it came.
+    // Sets the send time of the first packet a second after its arrival.
     let second = f64::from_le_bytes(*log[128..].first_chunk().unwrap()) + 1.0;
     log[128..136].copy_from_slice(&second.to_le_bytes());
     let outcome = import_as(Format::Itg, &log).unwrap();
@@ -209,7 +212,7 @@ fn a_reply_that_was_captured_before_its_request_has_no_round_trip() {
     let mut capture = recorded("roundtrip-nanoseconds.pcap");
     let whole = import_as(Format::Pcap, &capture).unwrap();
     let word = |bytes: &[u8], at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().unwrap());
-    // The packet at the end, of 66 bytes behind 16 of its own header, is a reply.
+    // The last packet, 66 bytes after a header of 16, is a reply.
     let reply = capture.len() - 16 - 66;
     assert_eq!(word(&capture, reply + 8), 66);
     let second = word(&capture, reply) - 1;
@@ -221,7 +224,7 @@ fn a_reply_that_was_captured_before_its_request_has_no_round_trip() {
     };
     assert_eq!(rtts(&outcome), rtts(&whole) - 1);
     let warnings = &outcome.imported.warnings;
-    assert!(warnings.iter().any(|text| text.ends_with("below 0: 1")), "{warnings:?}");
+    assert!(warnings.iter().any(|text| text.ends_with("negative: 1")), "{warnings:?}");
 }
 
 #[test]
@@ -302,7 +305,7 @@ fn file_without_samples_is_refused_by_every_reader() {
 #[test]
 fn capture_without_probes_is_refused_with_what_it_holds() {
     let mut capture = recorded("icmp-busybox.pcap");
-    // Echo messages of another protocol: the next header of IPv4 and IPv6.
+    // Changes the protocol field of IPv4 and IPv6 so that no echo messages are left.
     let mut at = 24;
     while at < capture.len() {
         let word = capture[at + 8..at + 12].try_into().unwrap();
@@ -312,7 +315,7 @@ fn capture_without_probes_is_refused_with_what_it_holds() {
         at = packet + length;
     }
     let error = import_as(Format::Pcap, &capture).unwrap_err().to_string();
-    let expected = "no sample in this pcap capture: 63 packets are neither UDP nor ICMP echo";
+    let expected = "no sample in this pcap capture: left out 63 packets that are neither UDP";
     assert!(error.starts_with(expected), "{error}");
 }
 
@@ -326,7 +329,7 @@ fn irtt_loss_of_an_unsigned_underflow_is_null_with_a_note() {
     let flow = &imported.flows[0];
     assert_eq!(flow.values["loss_forward_ratio"], None);
     assert!(flow.values["loss_backward_ratio"].is_some());
-    let note = "loss_forward_ratio is null: the file states 1.8e17, which is not within 0 and 1";
+    let note = "loss_forward_ratio is null: the file states 1.8e17, which is not between 0 and 1";
     assert_eq!(flow.warnings, [note]);
 }
 

@@ -1,4 +1,4 @@
-//! Files through the importer: what other programs recorded, and what nobody would.
+//! Imports of recorded and of hostile files.
 
 mod captures;
 mod hostile;

@@ -1,4 +1,4 @@
-//! Files through the importer, with their samples kept.
+//! Imports files and keeps their samples.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use dwell_engine::stamps::State;
 use dwell_import::{Format, ImportError, Imported, read, recognise};
 use dwell_record::{Batch, Column, Scalar};
 
-/// What came of a file.
+/// The result of an import.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) imported: Imported,
@@ -28,7 +28,7 @@ pub(crate) fn import(name: &str) -> Outcome {
     import_as(recognise(&bytes).unwrap(), &bytes).unwrap()
 }
 
-/// Imports bytes as of a format.
+/// Imports bytes as `format`.
 pub(crate) fn import_as(format: Format, mut bytes: &[u8]) -> Result<Outcome, ImportError> {
     let mut batches = BTreeMap::<String, Vec<Batch>>::new();
     let imported = read(format, &mut bytes, &mut |flow, batch| {
@@ -39,7 +39,7 @@ pub(crate) fn import_as(format: Format, mut bytes: &[u8]) -> Result<Outcome, Imp
 }
 
 impl Outcome {
-    /// All values of a column of a flow.
+    /// Returns all values of a column of a flow.
     pub(crate) fn column(&self, flow: &str, column: Column) -> Vec<i64> {
         let batches = self.batches.get(flow).into_iter().flatten();
         batches
@@ -47,14 +47,14 @@ impl Outcome {
             .collect()
     }
 
-    /// The ids of a flow's rows in one state.
+    /// Returns the ids of a flow's rows with this state.
     pub(crate) fn ids(&self, flow: &str, state: State) -> Vec<u64> {
         let batches = self.batches.get(flow).into_iter().flatten();
         let rows = batches.flat_map(|batch| batch.id.iter().zip(&batch.state));
         rows.filter(|(_, found)| **found == state).map(|(id, _)| *id).collect()
     }
 
-    /// Panics where a figure is impossible, whatever the file says.
+    /// Panics if a figure is impossible.
     pub(crate) fn assert_possible(&self) {
         let Self { imported, batches } = self;
         for flow in &imported.flows {
@@ -72,13 +72,13 @@ impl Outcome {
         }
     }
 
-    /// Smallest, mean and largest value of a column of the flow without a name.
+    /// Returns minimum, mean and maximum of a column of the unnamed flow.
     pub(crate) fn spread(&self, column: Column) -> (i64, f64, i64) {
         spread(&self.column("", column))
     }
 }
 
-/// Smallest, mean and largest.
+/// Returns minimum, mean and maximum.
 pub(crate) fn spread(values: &[i64]) -> (i64, f64, i64) {
     let sum: i64 = values.iter().sum();
     let least = *values.iter().min().expect("there are values");

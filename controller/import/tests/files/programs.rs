@@ -1,5 +1,5 @@
-//! Files that other programs wrote, against the figures that those programs printed themselves.
-//! `tests/data/README.md` tells how each was recorded.
+//! Files written by other programs, compared with the figures these programs printed.
+//! `tests/data/README.md` describes how each was recorded.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,10 @@ use dwell_import::{Format, detect};
 use dwell_record::{Column, Packets, Scalar};
 
 fn close(found: f64, printed: f64, unit: f64) {
-    assert!((found - printed).abs() <= unit / 2.0 + 1e-6, "{found} is not {printed} to {unit}");
+    assert!(
+        (found - printed).abs() <= unit / 2.0 + 1e-6,
+        "{found} differs from {printed} by more than half of {unit}"
+    );
 }
 
 #[test]
@@ -33,7 +36,7 @@ fn s4_published_file_gives_the_published_figures() {
     );
     let path = shared.join("data/roundtrip/pi4_to_pi3_no_load_50000.csv");
     let Ok(file) = File::open(&path) else {
-        println!("SKIP {TEST}: {} is not there (DWELL_SHARED names its root)", path.display());
+        println!("SKIP {TEST}: {} does not exist (set DWELL_SHARED to its root)", path.display());
         return;
     };
     let mut input = BufReader::with_capacity(dwell_import::HEAD, file);
@@ -49,7 +52,7 @@ fn s4_published_file_gives_the_published_figures() {
     close(mean, 281_354.0, 1.0);
 }
 
-/// `ping` prints milliseconds with three digits; its mean includes doubles.
+/// `ping` prints milliseconds with three decimals; its mean includes duplicates.
 #[test]
 fn ping_gives_the_round_trips_that_it_printed() {
     for (name, min, mean, max) in
@@ -172,7 +175,7 @@ fn windows_ping_log_is_refused_by_name() {
         let text = format!("\r\nPinging 10.0.0.1 with 32 bytes of data:\r\n{line}\r\n");
         assert_eq!(detect(text.as_bytes()), None);
         let error = dwell_import::recognise(text.as_bytes()).unwrap_err().to_string();
-        assert!(error.contains("ping of Windows") && error.contains("milliseconds"), "{error}");
+        assert!(error.contains("Windows ping") && error.contains("milliseconds"), "{error}");
     }
 }
 
@@ -216,7 +219,7 @@ fn iperf3_tcp_stream_has_the_smoothed_round_trips_it_states() {
     assert_eq!(flow.name, "[5] 10.91.0.1:57138 - 10.91.1.2:5201");
     assert_eq!((outcome.imported.target.as_str(), flow.packets), ("iperf3://10.91.1.2:5201", None));
     let rtt = &flow.metrics["tcp_smoothed_rtt_ns"];
-    // iperf3 states 59, 70 and 93 us itself.
+    // iperf3 itself states 59, 70 and 93 us.
     assert_eq!((rtt.count, rtt.min, rtt.max), (4, Some(59_000), Some(93_000)));
     assert_eq!((rtt.mean, rtt.p50), (Some(70_000.0), None));
     assert_eq!(flow.values["bytes"], Some(Scalar::Count(5_111_808)));
@@ -225,7 +228,7 @@ fn iperf3_tcp_stream_has_the_smoothed_round_trips_it_states() {
     close(rate, 20_432_541.0, 1.0);
     assert_eq!(flow.intervals.len(), 4);
     assert_eq!(flow.intervals[1].start_ns, 500_085_000);
-    assert!(!flow.metrics.contains_key("rtt_ns"), "a smoothed value is no round trip");
+    assert!(!flow.metrics.contains_key("rtt_ns"), "a smoothed value is not a round-trip time");
 }
 
 #[test]
@@ -252,7 +255,7 @@ fn iperf3_streams_of_both_directions_are_flows() {
     let flows = import("iperf3-bidir.json").imported.flows;
     let readings = |flow: &dwell_import::Flow| flow.metrics.values().map(|one| one.count).sum();
     let readings: Vec<u64> = flows.iter().map(readings).collect();
-    assert_eq!(readings, [1, 1, 0, 0], "only this end's kernel states its round trips");
+    assert_eq!(readings, [1, 1, 0, 0], "only the local kernel states round-trip times");
 }
 
 #[test]
@@ -273,7 +276,7 @@ fn iperf3_that_failed_is_refused_with_its_own_reason() {
     assert!(error.ends_with("iperf3 reports: unable to connect to server: Connection refused"));
     for (text, hint) in [
         ("Connecting to host 10.0.0.1, port 5201\n[ ID] Interval  Transfer  Bitrate\n", "with -J)"),
-        ("{\"event\":\"start\",\"data\":{\"version\":\"iperf 3.17\"}}\n", "with -J alone)"),
+        ("{\"event\":\"start\",\"data\":{\"version\":\"iperf 3.17\"}}\n", "with -J only)"),
     ] {
         let error = dwell_import::recognise(text.as_bytes()).unwrap_err().to_string();
         assert!(error.contains(hint), "{error}");
@@ -290,7 +293,7 @@ fn irtt_gives_its_own_statistics() {
     assert_eq!(figures(Column::OneWayForward), (43_143, 97_254, 150_130));
     assert_eq!(figures(Column::OneWayBackward), (31_051, 42_906, 62_116));
     assert_eq!(figures(Column::Residence), (909, 3_485, 7_199));
-    // Its round trip is without the residence; ours is with it.
+    // irtt's round trip excludes the residence time; dwell's includes it.
     let rtts = outcome.column("", Column::Rtt).into_iter();
     let without: Vec<_> =
         rtts.zip(outcome.column("", Column::Residence)).map(|(rtt, stay)| rtt - stay).collect();
@@ -314,7 +317,7 @@ fn irtt_between_two_machines_has_no_one_way_delay() {
     assert_eq!(outcome.column("", Column::BackwardMinusOffset).len(), 11);
 }
 
-/// sockperf prints half of the round trip, unless it is told `--full-rtt`.
+/// sockperf prints half of the round trip, unless `--full-rtt` is given.
 #[test]
 fn sockperf_gives_the_latencies_that_it_printed() {
     for (name, count, halves, min, mean, max) in [
@@ -324,7 +327,7 @@ fn sockperf_gives_the_latencies_that_it_printed() {
     ] {
         let outcome = import(name);
         let found = outcome.spread(Column::Rtt);
-        // It cuts its figures off.
+        // sockperf truncates its figures.
         close(found.0 as f64 / halves, min, 2.0);
         close(found.1 / halves, mean, 2.0);
         close(found.2 as f64 / halves, max, 2.0);
@@ -357,7 +360,7 @@ fn iperf_totals_of_both_ends_are_those_that_it_printed() {
     let lost: Vec<_> = server.imported.flows[0].intervals.iter().map(|i| i.lost).collect();
     assert_eq!(lost, [Some(5), Some(5)]);
     let told = server.imported.all_warnings();
-    assert!(told[0].contains("33678: it has no totals"), "{told:?}");
+    assert!(told[0].contains("33678: no totals"), "{told:?}");
 }
 
 #[test]
@@ -374,7 +377,7 @@ fn iperf_flows_are_told_apart_and_without_a_report_nothing_is_known_to_be_receiv
 
 #[test]
 fn a_warning_about_one_iperf_flow_stands_at_its_own_and_not_at_the_other() {
-    // Of the flow of socket 4 this file tells in the last line but one; now it is the only one.
+    // The last line but one is the only one that names the socket-4 flow.
     let text = String::from_utf8(recorded("iperf2-client-two.txt")).unwrap();
     let text = text.trim_end().trim_end_matches(|c| c != '\n');
     for (text, warned) in [(text.to_owned(), "[2]"), (text.replace("[  4]", "[  1]"), "[1]")] {
@@ -404,7 +407,7 @@ fn an_iperf_latency_between_two_machines_is_no_one_way_delay() {
     assert_eq!(metrics.keys().collect::<Vec<_>>(), ["forward_plus_offset_ns"]);
 }
 
-/// Against ITGDec, which prints microseconds.
+/// Compares with ITGDec, which prints microseconds.
 #[test]
 fn d_itg_flows_have_the_delays_that_its_decoder_prints() {
     let outcome = import("d-itg-receiver.log");

@@ -1,4 +1,4 @@
-//! Jobs of packets that go one way: a sender, a receiver, a relay and traces between, all of which
+//! Jobs of one-way flows: a sender, a receiver, and a relay and traces between them, all of which
 //! keep samples.
 
 use dwell_fleet::Hosts;
@@ -10,12 +10,12 @@ use dwell_units::{Nanos, Rate};
 
 use super::{Loads, Peer, Planned, Servers, everywhere, loads, place};
 
-/// What is not known of a node where the kernel routes, without the stamps of its hooks.
-const AT_A_ROUTER: &str = "not known therefore: the node's delay, and that of its links";
+/// What is unknown if the trace on a node is refused where the kernel routes.
+const AT_A_ROUTER: &str = "therefore unknown: the delays of the node and of its links";
 
-/// The same where a program relays.
-const BESIDE_A_PROGRAM: &str = "not known therefore: the delay between the kernel's hooks (pre_routing to \
-                                post_routing, rx_driver to tx_tcx); stamps of sockets stand";
+/// What is unknown if the trace on a node is refused where a program relays.
+const BESIDE_A_PROGRAM: &str = "therefore unknown: the delay between the kernel's hooks (pre_routing to \
+                                post_routing, rx_driver to tx_tcx); socket timestamps are not affected";
 
 pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> Servers {
     let port = flow.port;
@@ -32,7 +32,7 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> Servers {
     let receiver = SinkJob {
         urls: vec![listen.clone()],
         stamps: flow.stamps,
-        // All nodes of a lab read one clock.
+        // All nodes of a lab share one clock.
         clock_error: Some(Nanos::ZERO),
         place: place(plan, &flow.to, flow.busy_poll),
         ..SinkJob::default()
@@ -78,7 +78,7 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> Servers {
         size: flow.size,
         seed: 1,
         duration: flow.duration,
-        // The last packet of a flow of iperf2 is its end, which is no sample.
+        // The last packet of an iperf2 flow marks its end and is not a sample.
         count: flow.count.map(|count| {
             let end = u64::from(flow.header == TrafficHeader::Iperf);
             count.saturating_add(flow.warm_up.into()).saturating_add(end)
@@ -86,7 +86,7 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> Servers {
         ipv4: !flow.ipv6,
         ipv6: flow.ipv6,
         header: flow.header,
-        // What the receiver reports in clear, a relay that deciphers the way back scrambles.
+        // A relay that deciphers the way back would garble the receiver's plain-text report.
         unreported: program.is_some_and(|(_, mode)| mode != RelayMode::Translate),
         stamps: flow.stamps,
         place: place(plan, &flow.from, flow.busy_poll),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     fn to(servers: &Servers) -> &str {
-        let Job::Traffic(sender) = &servers.measurement.job else { panic!("a sender") };
+        let Job::Traffic(sender) = &servers.measurement.job else { panic!("expected a sender") };
         &sender.url
     }
 
@@ -133,14 +133,14 @@ mod tests {
             needed.sinks.iter().map(|one| (one.node.as_str(), one.job.name())).collect();
         assert_eq!(names, [("n3", "load sink"), ("n2", "relay"), ("n2", "trace")]);
         assert!(needed.sinks.iter().chain([&needed.measurement]).all(|one| one.samples));
-        let Job::Relay(relay) = &needed.sinks[1].job else { panic!("a relay") };
+        let Job::Relay(relay) = &needed.sinks[1].job else { panic!("expected a relay") };
         assert_eq!((relay.to.as_str(), relay.mode), ("udp://n3:5001", RelayMode::Encrypt));
         assert_eq!(to(&needed), "udp://n2:5001");
         assert_eq!((needed.loads.len(), needed.loads[0].samples), (1, false));
-        let Job::Traffic(sender) = &needed.measurement.job else { panic!("a sender") };
+        let Job::Traffic(sender) = &needed.measurement.job else { panic!("expected a sender") };
         assert_eq!((sender.rate.to_string(), sender.count), ("1kpps".into(), Some(16)));
         assert!(needed.measurement.job.ends_by_itself());
-        assert!(sender.unreported, "no report would come through");
+        assert!(sender.unreported, "the relay would garble the report");
     }
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
         let names: Vec<_> = needed.sinks.iter().map(|one| one.job.name()).collect();
         assert_eq!((names.as_slice(), to(&needed)), (&["load sink", "trace"][..], "udp://n3:5001"));
         assert_eq!([needed.sinks[0].without, needed.sinks[1].without], [None, Some(AT_A_ROUTER)]);
-        let Job::Traffic(sender) = &needed.measurement.job else { panic!("a sender") };
-        assert!(!sender.unreported, "the receiver's report comes back as it is");
+        let Job::Traffic(sender) = &needed.measurement.job else { panic!("expected a sender") };
+        assert!(!sender.unreported, "the receiver's report is not altered");
     }
 }

@@ -1,5 +1,5 @@
-//! Jobs of packets that leave on time: their sender, which is judged, the far end that stamps them,
-//! and traffic from the same node.
+//! Jobs of paced packets: the sender under test, the sink that timestamps its packets, and cross
+//! traffic from the same node.
 
 use dwell_fleet::Hosts;
 use dwell_plan::{FarStamps, Job, PaceEngine, PaceJob, PacePlan, PaceSinkJob, Place, Plan};
@@ -17,18 +17,18 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan, hosts: &Hosts) -> Servers {
             place: place(plan, &pace.to, false),
         }),
         role: Role::Server,
-        // It tells the sender, whose samples have its stamps.
+        // It reports to the sender, whose samples include the sink's timestamps.
         samples: false,
         without: None,
         peer: None,
     };
     let peer = Peer::of(&pace.to, hosts, pace.ipv6);
     let Loads { sinks: counting, loads } = loads(plan, hosts, pace.ipv6);
-    // It listens where it is not asked for stamps too: nobody is refused.
+    // The sink also runs when no timestamps are requested: otherwise packets would be refused.
     let mut sinks = if pace.sink == Some(false) { Vec::new() } else { vec![sink] };
     sinks.extend(counting);
     let (Some(pattern), Some(size)) = (pace.job_pattern(), pace.named_size()) else {
-        unreachable!("values of a cell that was read go together")
+        unreachable!("the values of a valid cell are consistent")
     };
     let sender = PaceJob {
         target: format!("udp://{}:{port}", peer.url_host()),
@@ -36,7 +36,7 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan, hosts: &Hosts) -> Servers {
         size: Some(size),
         engine: pace.engine,
         bypass: pace.bypass,
-        // A node of a lab is nobody else's.
+        // No other program uses a lab node.
         switch_offloads: matches!(pace.engine, PaceEngine::Gso | PaceEngine::Auto),
         pause: pace.pause,
         late: pace.late,
@@ -63,7 +63,7 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan, hosts: &Hosts) -> Servers {
             without: None,
             peer: Some(peer),
         },
-        // The sender asks the sink itself.
+        // The sender queries the sink.
         settle: Nanos::ZERO,
     }
 }
@@ -90,14 +90,14 @@ mod tests {
         let names: Vec<_> =
             needed.sinks.iter().map(|one| (one.node.as_str(), one.job.name())).collect();
         assert_eq!(names, [("n2", "pace sink"), ("n2", "load sink")]);
-        let Job::Pace(sender) = &needed.measurement.job else { panic!("a sender") };
+        let Job::Pace(sender) = &needed.measurement.job else { panic!("expected a sender") };
         assert_eq!((sender.target.as_str(), sender.engine), ("udp://n2:7102", PaceEngine::Xsk));
         assert_eq!(sender.size, Some(PaceSize::Frame(Bytes(1_514))));
         let rate = BitRate(10_000_000);
         assert_eq!(sender.pattern, PacePattern::Train { rate, count: 50, repeat: 20 });
         assert!(needed.measurement.samples && sender.sink == FarStamps::Needed);
-        let [cross] = needed.loads.as_slice() else { panic!("one source") };
-        let Job::Traffic(traffic) = &cross.job else { panic!("traffic") };
+        let [cross] = needed.loads.as_slice() else { panic!("expected one source") };
+        let Job::Traffic(traffic) = &cross.job else { panic!("expected traffic") };
         assert_eq!((cross.node.as_str(), cross.role, traffic.flows), ("n1", Role::Load, 15));
         assert_eq!(traffic.rate, Rate::Bits(BitRate(15_000_000)));
     }
@@ -108,7 +108,7 @@ mod tests {
         let needed = needed(&format!("{PLAN}{cross}"));
         let names: Vec<_> = needed.sinks.iter().map(|one| one.job.name()).collect();
         assert_eq!(names, ["pace sink", "load itg sink"]);
-        let Job::Itg(itg) = &needed.loads[0].job else { panic!("ITGSend") };
+        let Job::Itg(itg) = &needed.loads[0].job else { panic!("expected ITGSend") };
         assert_eq!((itg.to.as_str(), itg.flows, itg.seed), ("n2", 25, 7));
         assert_eq!((itg.distribution.as_str(), itg.size), ("pareto(1.5)", Bytes(512)));
         assert_eq!(itg.rate, Rate::Bits(BitRate(25_000_000)));

@@ -1,5 +1,5 @@
-//! The node that a job sends to: its name in plans and results, its address in jobs. A node resolves
-//! no name, so a job works where the lab cannot mount its own /etc/hosts.
+//! The node that a job sends to: by name in plans and results, by address in jobs. Nodes resolve no
+//! names, so jobs also work where the lab cannot mount its own /etc/hosts.
 
 use std::net::IpAddr;
 
@@ -9,9 +9,9 @@ use dwell_record::Summary;
 /// The node that a job sends to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its name in the plan.
+    /// Name in the plan.
     name: String,
-    /// Its address; `None` where the fleet knows none, and the name has to resolve.
+    /// Address; `None` if the fleet knows none and the name must be resolved.
     address: Option<IpAddr>,
 }
 
@@ -20,12 +20,12 @@ impl Peer {
         Self { name: node.to_owned(), address: hosts.address(node, ipv6) }
     }
 
-    /// Returns its address, or its name where the address is unknown.
+    /// Returns the address, or the name if the address is unknown.
     pub(super) fn host(&self) -> String {
         self.address.map_or_else(|| self.name.clone(), |address| address.to_string())
     }
 
-    /// Returns the same as the host of a URL.
+    /// Returns the host part of a URL.
     pub(super) fn url_host(&self) -> String {
         match self.address {
             Some(IpAddr::V6(address)) => format!("[{address}]"),
@@ -33,7 +33,7 @@ impl Peer {
         }
     }
 
-    /// Replaces the address in the summary's target with the name, as the plan has it.
+    /// Replaces the address in the summary's target with the name.
     pub(crate) fn name_target(&self, summary: &mut Summary) {
         let target = &mut summary.target;
         for host in [self.url_host(), self.host()] {

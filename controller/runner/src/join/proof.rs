@@ -1,5 +1,5 @@
-//! The proof of attribution (node/cli/tests/attribution) cannot see this crate and joins for itself:
-//! the same segments are the same packets in both.
+//! The attribution test (node/cli/tests/attribution) cannot use this crate and has its own join.
+//! This test verifies that both join the same segments to the same packets.
 
 use std::fs;
 
@@ -9,12 +9,12 @@ use dwell_record::segment::{Header, SegmentWriter};
 use super::*;
 
 #[path = "../../../../node/cli/tests/attribution/ways.rs"]
-#[expect(dead_code, reason = "rounds are compared there")]
+#[expect(dead_code, reason = "only the attribution test compares rounds")]
 mod ways;
 
 const WARM_UP: u64 = 20;
 
-/// Ids of the packets at this machine, which another flow has too, stamped after one another.
+/// Returns the passages of packets at this machine. Another flow has the same ids.
 fn segment(flow: &FlowEntry, points: &[Point], delay: i64, skip: u64) -> Vec<u8> {
     let header = Header::of_passages("relay", "udp://n2:5001".into());
     let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();

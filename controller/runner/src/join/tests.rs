@@ -35,7 +35,8 @@ fn sent(ids: std::ops::Range<u64>) -> Vec<u8> {
     segment(&[entry(3, SENDER, RELAY)], &passages)
 }
 
-/// A relay that listens everywhere; it has another flow, too, with the same ids.
+/// Returns the segment of a relay bound to the unspecified address, with another flow of the same
+/// ids.
 fn relayed(ids: &[u64]) -> Vec<u8> {
     let mut ours = entry(7, SENDER, "0.0.0.0:5001");
     ours.from_out = Some(RELAY_OUT.parse().unwrap());
@@ -99,15 +100,19 @@ fn what_four_machines_told_of_a_packet_is_one_row_whose_parts_sum_to_the_whole()
         assert_eq!(rows.number(row, Column::EndToEnd), Some(whole));
         assert_eq!(whole, 340);
     }
-    assert!(parts(2).skip(1).all(|part| part.is_none()), "what was lost has no parts behind");
-    assert_eq!(rows.number(0, Column::NodeDelayNetfilter), Some(60), "each hook on its own side");
+    assert!(parts(2).skip(1).all(|part| part.is_none()), "a lost packet has no later parts");
+    assert_eq!(
+        rows.number(0, Column::NodeDelayNetfilter),
+        Some(60),
+        "each hook counts on its own side"
+    );
     assert_eq!(rows.number(1, Column::NodeDelayNetfilter), None);
     assert_eq!(rows.number(0, Column::LinkDelay), Some(90 + 110));
     let stamps = ["node_rx_kernel_ns", "node_pre_routing_ns", "node_tx_app_ns", "node_rx_tcx_ns"];
     let stamps = stamps.map(|name| rows.number(0, Column::named(name).unwrap()));
     assert_eq!(stamps, [Some(100), Some(110), Some(160), None], "the node's own stamps are kept");
-    assert!(rows.column(Column::NodeRxTcx).is_none(), "what nobody stamped takes no room");
-    assert_eq!(join.told.strange, [2, 1, 0], "flows of others are counted and not joined");
+    assert!(rows.column(Column::NodeRxTcx).is_none(), "a column without stamps is absent");
+    assert_eq!(join.told.strange, [2, 1, 0], "other flows are counted and not joined");
     let missing = join.missing();
     assert_eq!(missing.len(), 2, "{missing:?}");
     assert!(missing.contains(&(Machine::Node, Point::PreRouting, 1)));
@@ -142,7 +147,7 @@ fn packets_that_come_again_or_out_of_order_are_counted_as_such() {
     let rows = rows(&join);
     assert_eq!(rows.reordered, [false, true, false, false, false]);
     assert_eq!(join.counts(), (5, 4));
-    // 3 packets of 1,000 B in 3 ms: the first one begins the time.
+    // 3 packets of 1,000 B in 3 ms: the time starts with the first packet.
     assert_eq!(join.throughput(), Some(8e6));
     let counted = join.without_first(2);
     assert_eq!(counted.counts(), (3, 2));
@@ -218,7 +223,7 @@ fn where_a_clock_was_stepped_there_are_stamps_and_no_delays() {
     join.make_void();
     let rows = rows(&join);
     assert_eq!((join.void(), rows.void.as_slice()), (3, &[true; 3][..]));
-    assert_eq!(rows.state[..2], [State::Received; 2], "whether it arrived no clock says");
+    assert_eq!(rows.state[..2], [State::Received; 2], "arrival does not depend on a clock");
     assert_eq!(rows.number(1, Column::RxApp), Some(1_000_340));
     let delays = [Column::EndToEnd, Column::NodeDelay, Column::LinkDelay, Column::Processing];
     assert!(delays.iter().all(|delay| rows.column(*delay).is_none()));

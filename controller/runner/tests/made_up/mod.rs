@@ -1,4 +1,4 @@
-//! What whole runs need besides a fleet.
+//! Test doubles shared by the tests of whole runs.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use dwell_runner::{Clock, Talk, TrialEnd, new_trials};
 use dwell_store::{NewRun, RunKind, RunRow, Store};
 use dwell_units::{Instant, Monotonic};
 
-/// A run of a plan that has begun, in a store of its own.
+/// A run that has begun, with its own store.
 pub(crate) struct Begun {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) store: Store,
@@ -41,7 +41,7 @@ pub(crate) fn begin(plan: &str) -> Begun {
     Begun { dir, store, expansion, run }
 }
 
-/// What a node tells of a job.
+/// Returns the summary that a node reports for a job.
 pub(crate) fn summary(received: u64) -> Summary {
     Summary {
         kind: Kind::Ping,
@@ -58,7 +58,7 @@ pub(crate) fn summary(received: u64) -> Summary {
     }
 }
 
-/// A clock on which every look takes a millisecond.
+/// A clock that advances by 1 ms whenever it is read.
 #[derive(Default)]
 pub(crate) struct Ticking(Cell<i64>);
 
@@ -73,7 +73,7 @@ impl Clock for Ticking {
     }
 }
 
-/// Stops the run after so many trials.
+/// Stops the run after `stop_after` trials.
 pub(crate) struct Listener<'a> {
     pub(crate) ends: Vec<TrialEnd>,
     pub(crate) stop_after: usize,

@@ -1,4 +1,4 @@
-//! How a trial ends, with everything that was told of it, and what is told later.
+//! Records how trials end, with their summaries, and summaries added later.
 
 use dwell_record::Summary;
 use rusqlite::params;
@@ -9,10 +9,10 @@ use crate::ingest::Ingested;
 use crate::run::{Role, TrialRow, TrialState};
 
 impl Store {
-    /// Notes how a trial ended, with everything that was told about it, all at once.
+    /// Records how a trial ended and all its summaries, in one transaction.
     ///
     /// # Errors
-    /// The catalogue cannot be written; the trial is then not finished.
+    /// The catalogue cannot be written; the trial then stays unfinished.
     pub fn end_trial(
         &mut self,
         trial: &TrialRow,
@@ -24,10 +24,10 @@ impl Store {
         self.end_trial_as(trial, state, outcome.err(), told, ingested)
     }
 
-    /// Notes that a trial was not run, because what it asks for is not to be had on its node.
+    /// Records that a trial was not run because its node does not support it.
     ///
     /// # Errors
-    /// The catalogue cannot be written; the trial is then not ended.
+    /// The catalogue cannot be written; the trial then stays unfinished.
     pub fn end_trial_not_run(
         &mut self,
         trial: &TrialRow,
@@ -107,8 +107,8 @@ impl Store {
         Ok(())
     }
 
-    /// Notes what somebody tells of a trial after its end, in place of that which the same one told
-    /// before and `is_old` says is superseded.
+    /// Adds a summary to an ended trial. Replaces earlier summaries with the same role and `who`
+    /// for which `is_old` returns true.
     ///
     /// # Errors
     /// The catalogue cannot be read or written.
@@ -129,7 +129,7 @@ impl Store {
             .query_map(params![trial.id, role.text(), who], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<Result<_, _>>()?;
         for (row, told) in old {
-            // What cannot be read may be anything, and stays.
+            // Unreadable summaries are kept: they may be anything.
             if Summary::from_json(told.as_bytes()).is_ok_and(|told| is_old(&told)) {
                 transaction.execute("DELETE FROM summaries WHERE id = ?1", [row])?;
             }

@@ -1,4 +1,4 @@
-//! The host series of trials, and delays in windows as wide as those series need.
+//! Host series of trials, and delays in windows of matching width.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,29 +13,29 @@ use crate::run::{RunRow, TrialRow};
 use crate::views::{StoredBin, joined};
 
 impl Store {
-    /// Begins to take in what machines did while a trial was measured. To be finished even where
-    /// they told nothing: what an earlier attempt left is gone then.
+    /// Creates a writer for the host activity of a trial. It must be finished even without any
+    /// activity, because that removes the file of an earlier attempt.
     ///
     /// # Errors
-    /// The directory cannot be made.
+    /// The directory cannot be created.
     pub fn host_writer(&self, run: &RunRow, trial: &TrialRow) -> Result<HostWriter, StoreError> {
         let path = self.host_path(&run.run, trial.number);
         let dir = path.parent().unwrap_or(&self.dir);
-        fs::create_dir_all(dir).map_err(StoreError::file("make", dir))?;
+        fs::create_dir_all(dir).map_err(StoreError::file("create", dir))?;
         Ok(HostWriter::new(path))
     }
 
-    /// Where the host series of a trial is, if there is one.
+    /// Returns the path of a trial's host series, whether or not it exists.
     pub fn host_path(&self, run: &str, trial: u32) -> PathBuf {
         self.dir.join("samples").join(run).join("host").join(format!("{trial}.parquet"))
     }
 
-    /// Hands over what machines did while a trial was measured, by machine and in order of time. A
-    /// trial of which nobody told that has no rows.
+    /// Passes the host activity of a trial to `each`, by machine and time. A trial without recorded
+    /// activity has no rows.
     ///
     /// # Errors
-    /// The file is damaged or cannot be read; nothing of it was handed over if it is damaged. The
-    /// trial's parameters are damaged.
+    /// The file is damaged or unreadable, or the trial's parameters are damaged. No rows of a
+    /// damaged file are passed on.
     pub fn host(
         &self,
         run: &RunRow,
@@ -50,9 +50,9 @@ impl Store {
         parquet::read_host(&path, each)
     }
 
-    /// A metric of a trial in windows of at least `least_ns`; each has as many of the stretches of
-    /// its series as it takes. Percentiles are those of all values in the window. Nothing for a
-    /// metric that the trial has not, or whose bytes are damaged.
+    /// Returns a metric of a trial in windows of at least `least_ns`. A window combines consecutive
+    /// stored bins, and its percentiles are computed from all values in it. Empty if the trial has
+    /// no such metric or its data is damaged.
     ///
     /// # Errors
     /// The catalogue cannot be read.
@@ -74,7 +74,7 @@ impl Store {
         Ok(bins.chunks(together).map(joined).collect::<Option<_>>().unwrap_or_default())
     }
 
-    /// What an earlier attempt at a trial left of what machines did is gone afterwards.
+    /// Removes the host series of an earlier attempt at a trial.
     pub(super) fn forget_host(&self, trial: &TrialRow) -> Result<(), StoreError> {
         let run: Option<String> = self
             .db

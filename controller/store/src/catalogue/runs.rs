@@ -1,4 +1,4 @@
-//! Runs and imports: how they begin and end, what is noted of them, which there are.
+//! Runs and imports: their start, their state and their notes.
 
 use std::fs;
 
@@ -11,14 +11,14 @@ use crate::names;
 use crate::run::{NewRun, RunKind, RunRow, RunState};
 
 impl Store {
-    /// Begins a run, all its trials planned; returns its name.
+    /// Creates a run with all trials planned. Returns its name.
     ///
     /// # Errors
     /// The catalogue cannot be written.
     pub fn begin_run(&mut self, new: &NewRun) -> Result<String, StoreError> {
         let now = jiff::Timestamp::now();
         let day = now.strftime("%Y%m%d").to_string();
-        // At once the only writer, or two that begin together would choose the same name.
+        // Take the write lock first: two runs created at the same time would choose the same name.
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let plan_id: Option<i64> = match &new.plan {
             None => None,
@@ -75,14 +75,14 @@ impl Store {
         Ok(run)
     }
 
-    /// Begins an import; it is under way as long as the lock is held. What importers that died left
-    /// half done is deleted, for half an import is none.
+    /// Creates an import, which is running while the lock is held. Deletes the incomplete imports
+    /// of importers that died.
     ///
     /// # Errors
     /// The catalogue cannot be written.
     pub fn begin_import(&mut self, new: &NewRun) -> Result<(RunRow, ImportLock), StoreError> {
-        // Between the name of a run and its lock no other process may look for dead importers. No
-        // child is started while this is locked, so flock(2) is safe: none can inherit it.
+        // No other process may look for dead importers between the naming of a run and its lock. No
+        // child process is started while this lock is held, so none can inherit it (flock(2)).
         let alone = fs::File::open(&self.dir).map_err(StoreError::file("open", &self.dir))?;
         alone.lock().map_err(StoreError::file("lock", &self.dir))?;
         let left = |run: &RunRow| run.kind == RunKind::Import && run.state == RunState::Interrupted;
@@ -106,7 +106,7 @@ impl Store {
         Ok(())
     }
 
-    /// Notes the lab that was made for a run.
+    /// Records the lab that was created for a run.
     ///
     /// # Errors
     /// The catalogue cannot be written.
@@ -115,7 +115,7 @@ impl Store {
         Ok(())
     }
 
-    /// Notes a node that took part.
+    /// Records a node that took part.
     ///
     /// # Errors
     /// The catalogue cannot be written.
@@ -128,8 +128,8 @@ impl Store {
         Ok(())
     }
 
-    /// Notes how far a run is. In one that is not under way no trial is: what was begun of one is
-    /// as if it had not been.
+    /// Records the state of a run. If the run is not running, its running trial becomes planned
+    /// again.
     ///
     /// # Errors
     /// The catalogue cannot be written.
@@ -151,7 +151,7 @@ impl Store {
         Ok(())
     }
 
-    /// All runs, the newest first.
+    /// Returns all runs, newest first.
     ///
     /// # Errors
     /// The catalogue cannot be read.
@@ -159,10 +159,10 @@ impl Store {
         self.select_runs("ORDER BY runs.id DESC", [])
     }
 
-    /// The run of this name, or the newest for `last`.
+    /// Returns the run with this name, or the newest run for `last`.
     ///
     /// # Errors
-    /// There is none, or the catalogue cannot be read.
+    /// There is no such run, or the catalogue cannot be read.
     pub fn run(&self, name: &str) -> Result<RunRow, StoreError> {
         let found = match name {
             "last" => self.select_runs("ORDER BY runs.id DESC LIMIT 1", [])?,
@@ -171,7 +171,7 @@ impl Store {
         found.into_iter().next().ok_or_else(|| StoreError::NoRun(name.to_owned()))
     }
 
-    /// The runs of the plan with this text, the newest first.
+    /// Returns the runs of the plan with this text, newest first.
     ///
     /// # Errors
     /// The catalogue cannot be read.
@@ -214,7 +214,7 @@ impl Store {
         Ok(runs)
     }
 
-    /// Notes something that a person says of a run.
+    /// Adds a user's note to a run.
     ///
     /// # Errors
     /// The catalogue cannot be written.
@@ -226,7 +226,7 @@ impl Store {
         Ok(())
     }
 
-    /// What people said of a run, in order.
+    /// Returns the notes of a run, in order.
     ///
     /// # Errors
     /// The catalogue cannot be read.
@@ -239,7 +239,7 @@ impl Store {
     /// Deletes a run and its samples.
     ///
     /// # Errors
-    /// Something of it cannot be deleted; it is then still there, perhaps without samples.
+    /// Part of the run cannot be deleted. The run then still exists, perhaps without samples.
     pub fn delete(&mut self, run: &RunRow) -> Result<(), StoreError> {
         let dir = self.dir.join("samples").join(&run.run);
         match fs::remove_dir_all(&dir) {

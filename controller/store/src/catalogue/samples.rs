@@ -1,4 +1,4 @@
-//! The samples of trials: on their way in, and as they are read again.
+//! Writes and reads the samples of trials.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use crate::run::{RunKind, RunRow, TrialRow};
 use crate::scan::scan;
 
 impl Store {
-    /// Begins to take samples of a trial in.
+    /// Creates a writer for the samples of a trial.
     ///
     /// # Errors
-    /// Their directory cannot be made.
+    /// The directory cannot be created.
     pub fn ingest(&self, run: &RunRow, trial: &TrialRow) -> Result<Ingest, StoreError> {
         let wanted = match run.kind {
             RunKind::Run => &Column::ALL[..Column::MEASURED],
@@ -25,10 +25,10 @@ impl Store {
         self.ingest_columns(run, trial, wanted)
     }
 
-    /// The same, for samples that have other columns than those of a pinger.
+    /// Like [`Self::ingest`], for samples with other columns than those of a ping.
     ///
     /// # Errors
-    /// Their directory cannot be made.
+    /// The directory cannot be created.
     pub fn ingest_columns(
         &self,
         run: &RunRow,
@@ -37,12 +37,12 @@ impl Store {
     ) -> Result<Ingest, StoreError> {
         let path = self.samples_path(&run.run, trial.number);
         let dir = path.parent().unwrap_or(&self.dir);
-        fs::create_dir_all(dir).map_err(StoreError::file("make", dir))?;
+        fs::create_dir_all(dir).map_err(StoreError::file("create", dir))?;
         Ok(Ingest::new(&path, wanted))
     }
 
-    /// Reads the samples of a trial: hands over rows with these columns (all that it has, for
-    /// none), some at a time. A trial without samples has none.
+    /// Passes the samples of a trial to `each` in batches, with these columns or, for `None`, all
+    /// columns. A trial without samples has no rows.
     ///
     /// # Errors
     /// The file cannot be read, or `each` fails.
@@ -61,8 +61,8 @@ impl Store {
         reader.read(columns.unwrap_or(&all), each)
     }
 
-    /// The figures of a trial as its samples give them, whatever was stored of them. Uses all
-    /// cores. A trial without samples has none.
+    /// Recomputes the figures of a trial from its samples, on all cores. A trial without samples
+    /// has none.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -73,10 +73,10 @@ impl Store {
         scan(&self.verified(run, trial)?)
     }
 
-    /// The file of samples of a trial, if it is the one that was written.
+    /// Returns the path of a trial's samples after verifying their checksum.
     ///
     /// # Errors
-    /// It is damaged or gone, or the trial's parameters are damaged.
+    /// The file is damaged or missing, or the trial's parameters are damaged.
     pub fn verified(&self, run: &RunRow, trial: &TrialRow) -> Result<PathBuf, StoreError> {
         trial.whole()?;
         let path = self.samples_path(&run.run, trial.number);
@@ -86,7 +86,7 @@ impl Store {
         Ok(path)
     }
 
-    /// Where the samples of a trial are.
+    /// Returns the path of a trial's samples.
     pub fn samples_path(&self, run: &str, trial: u32) -> PathBuf {
         self.samples_of(run).join(format!("{trial}.parquet"))
     }
@@ -95,7 +95,7 @@ impl Store {
         self.dir.join("samples").join(run)
     }
 
-    /// Bytes of all samples of a run.
+    /// Returns the size of all samples of a run, in bytes.
     pub fn samples_bytes(&self, run: &RunRow) -> u64 {
         let dir = self.dir.join("samples").join(&run.run);
         let files = [dir.join("host"), dir].into_iter().flat_map(fs::read_dir).flatten();

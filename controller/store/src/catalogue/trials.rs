@@ -1,4 +1,4 @@
-//! The trials of runs: how they begin, which there are, and what is known of each.
+//! The trials of runs.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::run::{NewTrial, Role, RunRow, RunState, TrialRow, TrialState};
 use crate::views::{StoredBin, StoredSeries};
 
 impl Store {
-    /// Adds a trial to a run: imports learn only while reading how many there are.
+    /// Adds a trial to a run. Imports learn the number of trials only while reading.
     ///
     /// # Errors
     /// The catalogue cannot be written.
@@ -37,7 +37,7 @@ impl Store {
         })
     }
 
-    /// Notes that a trial begins. What an earlier attempt left of it is gone afterwards.
+    /// Records the start of a trial. Removes all data of an earlier attempt.
     ///
     /// # Errors
     /// The catalogue cannot be written.
@@ -55,7 +55,7 @@ impl Store {
         Ok(())
     }
 
-    /// The trials of a run, by number.
+    /// Returns the trials of a run, by number.
     ///
     /// # Errors
     /// The catalogue cannot be read.
@@ -70,7 +70,7 @@ impl Store {
         while let Some(row) = rows.next()? {
             let mut trial = trial_row(row)?;
             if trial.state == TrialState::Running && run.state == RunState::Interrupted {
-                // It ended with its runner, and will be measured as if it had not begun.
+                // It ended with its runner and will be repeated.
                 trial.state = TrialState::Planned;
             }
             trials.push(trial);
@@ -78,10 +78,10 @@ impl Store {
         Ok(trials)
     }
 
-    /// What was told about a trial: whose, by which node, and the summary.
+    /// Returns the summaries of a trial, with role and node.
     ///
     /// # Errors
-    /// The catalogue cannot be read, or the trial's parameters in it are damaged.
+    /// The catalogue cannot be read, or the trial's parameters are damaged.
     pub fn told(&self, trial: &TrialRow) -> Result<Vec<Told>, StoreError> {
         trial.whole()?;
         let mut select = self.db.prepare_cached(
@@ -98,10 +98,11 @@ impl Store {
         Ok(told)
     }
 
-    /// What figures draw of a trial, by metric. A series whose bytes are damaged is left out.
+    /// Returns the series of a trial that figures draw, by metric. A series with damaged data is
+    /// left out.
     ///
     /// # Errors
-    /// The catalogue cannot be read, or the trial's parameters in it are damaged.
+    /// The catalogue cannot be read, or the trial's parameters are damaged.
     pub fn series(&self, trial: &TrialRow) -> Result<BTreeMap<String, Series>, StoreError> {
         trial.whole()?;
         let mut select = self.db.prepare_cached(
@@ -134,7 +135,7 @@ impl Store {
 }
 
 impl TrialRow {
-    /// Of a trial of which nobody knows what was varied, nothing measured means anything.
+    /// Fails if the trial's parameters are damaged: its results then have no meaning.
     pub(crate) fn whole(&self) -> Result<(), StoreError> {
         self.damaged.as_deref().map_or(Ok(()), |text| parameters(self.number, text).map(drop))
     }
@@ -149,7 +150,7 @@ fn trial_row(row: &Row<'_>) -> Result<TrialRow, StoreError> {
     let state: String = row.get(5)?;
     let samples: Option<i64> = row.get(9)?;
     let text: String = row.get(7)?;
-    // Damage costs its own trial only: whoever asks for what was measured in it is told.
+    // Damage affects only its own trial: reading the trial's results fails.
     let parameters = parameters(number, &text).ok();
     Ok(TrialRow {
         id: row.get(0)?,

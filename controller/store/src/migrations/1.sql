@@ -2,14 +2,14 @@ CREATE TABLE plans (
     id INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
     title TEXT,
-    -- As it was read; what was set from outside is in runs.settings.
+    -- As it was read. Settings of the command line are in runs.settings.
     text TEXT NOT NULL,
     UNIQUE (name, text)
 ) STRICT;
 
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY,
-    -- What people call it, such as 20261121-1.
+    -- The run's name, such as 20261121-1.
     run TEXT NOT NULL UNIQUE,
     kind TEXT NOT NULL CHECK (kind IN ('run', 'import')),
     plan_id INTEGER REFERENCES plans (id),
@@ -19,12 +19,12 @@ CREATE TABLE runs (
     -- RFC 3339, UTC.
     started TEXT NOT NULL,
     finished TEXT,
-    -- JSON: what was set from outside, as PATH=VALUE.
+    -- JSON: settings of the command line, as PATH=VALUE.
     settings TEXT NOT NULL,
     seed INTEGER NOT NULL,
     -- JSON: the axes of the matrix.
     axes TEXT NOT NULL,
-    -- The lab that the runner made for it.
+    -- The lab that the runner created for it.
     lab TEXT,
     dwell TEXT NOT NULL
 ) STRICT;
@@ -43,7 +43,7 @@ CREATE TABLE trials (
     number INTEGER NOT NULL,
     cell INTEGER NOT NULL,
     repetition INTEGER NOT NULL,
-    -- Place in the order in which trials are run, from 1.
+    -- Position in the order of execution, from 1.
     position INTEGER NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('planned', 'running', 'finished', 'failed')),
     reason TEXT,
@@ -51,9 +51,9 @@ CREATE TABLE trials (
     parameters TEXT NOT NULL,
     started TEXT,
     finished TEXT,
-    -- Of the first sample, in nanoseconds since the epoch.
+    -- Time of the first sample, in nanoseconds since the epoch.
     first_ns INTEGER,
-    -- Rows in the file of samples; null where there is none.
+    -- Rows in the sample file; null if there is none.
     samples INTEGER,
     -- CRC-32 of that file.
     samples_crc32 INTEGER,
@@ -86,14 +86,14 @@ CREATE TABLE series (
     -- HdrHistogram V2 of all values, three digits; values below zero are in `below`.
     histogram BLOB NOT NULL,
     below BLOB,
-    -- JSON: samples to show.
+    -- JSON: samples to draw.
     points TEXT NOT NULL,
-    -- JSON: what Hampel's filter found.
+    -- JSON: results of the Hampel filter.
     hampel TEXT,
     UNIQUE (trial_id, metric)
 ) STRICT;
 
--- Stretches of time of a series.
+-- Time bins of a series.
 CREATE TABLE bins (
     series_id INTEGER NOT NULL REFERENCES series (id) ON DELETE CASCADE,
     bin INTEGER NOT NULL,
@@ -102,7 +102,7 @@ CREATE TABLE bins (
     lost INTEGER NOT NULL,
     min_ns INTEGER,
     max_ns INTEGER,
-    -- HdrHistogram V2, two digits; can be merged.
+    -- HdrHistogram V2, two digits; mergeable.
     histogram BLOB NOT NULL,
     PRIMARY KEY (series_id, bin)
 ) STRICT, WITHOUT ROWID;

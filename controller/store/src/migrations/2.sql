@@ -1,8 +1,8 @@
--- JSON: the text of each lab file that the plan names, by its path there. Null for imports, and for
--- runs of version 1, which kept none.
+-- JSON: the text of each lab file named in the plan, by its path there. Null for imports and for
+-- runs of version 1, which stored none.
 ALTER TABLE runs ADD COLUMN lab_files TEXT;
 
--- The highest number that a run of a day ever had: no name is given twice, also after a deletion.
+-- The highest run number of each day: names are not reused, even after a deletion.
 CREATE TABLE days (
     -- Such as 20261121.
     day TEXT PRIMARY KEY,

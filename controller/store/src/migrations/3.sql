@@ -1,3 +1,3 @@
--- Of a trial whose state is 'failed': it was not run at all, because what it asks for is not to be had
--- on its node. That is no failure of the run.
+-- 1 for a trial in state 'failed' that was not run because its node does not support it. Such a
+-- trial is not a failure of the run.
 ALTER TABLE trials ADD COLUMN not_run INTEGER NOT NULL DEFAULT 0;

@@ -1,5 +1,5 @@
-//! The checksum of a whole file: pages of Parquet have none here, and a flipped bit in one would
-//! pass for a delay.
+//! Checksums of whole files. The Parquet pages have no checksums here, and a flipped bit would be
+//! read as a delay.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -12,10 +12,10 @@ use parquet::errors::ParquetError;
 
 use crate::error::StoreError;
 
-/// Bytes that are read or written at once.
+/// Bytes read or written at once.
 const BUFFER: usize = 1 << 18;
 
-/// A file and the checksum of what was written to it.
+/// A file and the checksum of the data written to it.
 pub(super) struct Summed {
     file: BufWriter<File>,
     hasher: crc32fast::Hasher,
@@ -27,7 +27,7 @@ impl Summed {
         Self { file, hasher: crc32fast::Hasher::new() }
     }
 
-    /// Puts all on the disk; returns the checksum.
+    /// Flushes the file to disk and returns the checksum.
     pub(super) fn finish(self) -> std::io::Result<u32> {
         let file = self.file.into_inner().map_err(std::io::IntoInnerError::into_error)?;
         file.sync_all()?;
@@ -47,8 +47,8 @@ impl Write for Summed {
     }
 }
 
-/// Whether the file at `path` is the one that was written. All cores read, each a stretch of it:
-/// checksums of stretches can be joined.
+/// Verifies the checksum of the file at `path`. All cores read parts of it, and their checksums are
+/// combined.
 pub(crate) fn verify(path: &Path, crc32: u32) -> Result<(), StoreError> {
     let file = File::open(path).map_err(StoreError::file("open", path))?;
     let len = file.metadata().map_err(StoreError::file("read", path))?.len();
@@ -74,11 +74,11 @@ pub(crate) fn verify(path: &Path, crc32: u32) -> Result<(), StoreError> {
     if all.finalize() == crc32 {
         return Ok(());
     }
-    let source = ParquetError::General("the file is not the one that was written".to_owned());
+    let source = ParquetError::General("the checksum does not match".to_owned());
     Err(StoreError::Samples { what: "read", path: path.to_owned(), source })
 }
 
-/// The checksum of some bytes of a file; of fewer if it has become shorter.
+/// Returns the checksum of a range of bytes; of fewer bytes if the file became shorter.
 fn sum(file: &File, bytes: Range<u64>) -> std::io::Result<crc32fast::Hasher> {
     let mut hasher = crc32fast::Hasher::new();
     let mut buffer = vec![0; BUFFER];

@@ -1,4 +1,4 @@
-//! One column of one row group, encoded as its rows come, so that no rows wait for others.
+//! One column of one row group, encoded as rows arrive, so that rows are not buffered.
 
 use dwell_engine::stamps::State;
 use dwell_record::Batch;
@@ -15,22 +15,22 @@ use parquet::schema::types::ColumnDescPtr;
 use super::delta::Differences;
 use super::runs::Runs;
 
-/// Rows of a page.
+/// Rows per page.
 const PAGE: usize = 1 << 16;
 
-/// Rows that are looked at together: most often all of them have a value.
+/// Rows examined together: usually all have a value.
 const RUN: usize = 128;
 
-/// Level 1: what differences leave is noise, which no level makes smaller.
+/// Level 1: the remaining differences are noise, which higher levels do not compress further.
 const LEVEL: i32 = 1;
 
-/// Bits of the number of a state.
+/// Bits per state code.
 const STATE_BITS: usize = 3;
 
-/// A column of a row group, growing.
+/// A column of a row group being written.
 pub(super) struct Chunk {
     values: Values,
-    /// Which rows have a value; `None` where all have.
+    /// Which rows have a value; `None` if all have.
     levels: Option<Runs>,
     rows_in_page: usize,
     rows: usize,
@@ -41,7 +41,7 @@ pub(super) struct Chunk {
     pages: TrackedWrite<Vec<u8>>,
     data_offset: u64,
     uncompressed: u64,
-    // What is worked with, kept so that its memory is taken once: present values of a run, a page.
+    // Scratch buffers, kept to reuse their memory: present values of a run, a page.
     present: Vec<i64>,
     page: Vec<u8>,
 }
@@ -53,12 +53,12 @@ enum Values {
 }
 
 impl Chunk {
-    /// Integers of which none is absent.
+    /// A column of integers that are never absent.
     pub(super) fn integers() -> Result<Self, ParquetError> {
         Self::new(Values::Integers(Box::new(Differences::new())), None)
     }
 
-    /// Integers, [`Batch::ABSENT`] where not to be had.
+    /// A column of integers, [`Batch::ABSENT`] if unavailable.
     pub(super) fn sparse_integers() -> Result<Self, ParquetError> {
         Self::new(Values::Integers(Box::new(Differences::new())), Some(Runs::new(1)))
     }
@@ -103,7 +103,7 @@ impl Chunk {
     /// Appends rows of integers.
     pub(super) fn push_integers(&mut self, values: &[i64]) -> Result<(), ParquetError> {
         self.by_page(values, |chunk, values| {
-            // Those of a column that is never absent are any.
+            // In a column that is never absent, `ABSENT` is an ordinary value.
             if chunk.levels.is_none() {
                 chunk.push_present(values);
                 return;
@@ -161,14 +161,14 @@ impl Chunk {
         })
     }
 
-    /// The bytes of the column, and what the file says about it.
+    /// Returns the bytes of the column and its metadata.
     pub(super) fn close(
         mut self,
         column: ColumnDescPtr,
     ) -> Result<(Vec<u8>, ColumnCloseResult), ParquetError> {
         self.close_page()?;
         let bytes = self.pages.into_inner()?;
-        // Ids are unsigned, and beyond the signed ones the order here is not theirs.
+        // Ids are unsigned; the signed order of the statistics is wrong for values beyond i64::MAX.
         let ordered = self.levels.is_some() || self.min >= 0;
         let extreme = |value| (self.min <= self.max && ordered).then_some(value);
         let (encoding, statistics) = match self.values {
@@ -214,7 +214,7 @@ impl Chunk {
         }
     }
 
-    /// Has as many rows taken in at a time as the page has room for.
+    /// Passes rows to `take` in pieces that end at page boundaries.
     fn by_page<T>(
         &mut self,
         rows: &[T],
@@ -286,7 +286,7 @@ impl Chunk {
     }
 }
 
-/// Runs stand behind their length where something may follow them.
+/// Appends runs with a length prefix, for use where other data follows.
 fn with_length(runs: &mut Runs, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);

@@ -1,10 +1,10 @@
-//! Integers as differences, packed into as few bits as they need: Parquet's DELTA_BINARY_PACKED.
-//! Stamps rise and delays are alike, so that differences are small.
+//! Integers as bit-packed differences: Parquet's DELTA_BINARY_PACKED. Differences are small because
+//! timestamps rise and delays are similar.
 
-/// Differences that share their smallest one.
+/// Differences per block; a block has a common minimum.
 const BLOCK: usize = 256;
 
-/// Differences of a block that take as many bits each.
+/// Differences per miniblock; a miniblock has a common bit width.
 const MINI: usize = 64;
 
 /// The values of one page.
@@ -13,10 +13,10 @@ pub(super) struct Differences {
     first: Option<i64>,
     last: i64,
     count: u64,
-    /// Those of the block that is not full yet.
+    /// Differences of the incomplete block.
     block: [i64; BLOCK],
     filled: usize,
-    /// Full blocks.
+    /// Encoded complete blocks.
     packed: Vec<u8>,
 }
 
@@ -49,7 +49,7 @@ impl Differences {
         }
     }
 
-    /// Appends the page to `out`, and begins the next one.
+    /// Appends the page to `out` and starts the next one.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         if self.filled > 0 {
             self.close_block();
@@ -87,7 +87,7 @@ impl Differences {
     }
 }
 
-/// Appends a number in groups of seven bits, the lowest first.
+/// Appends a number in groups of seven bits, lowest first (ULEB128).
 pub(super) fn varint(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -96,7 +96,7 @@ pub(super) fn varint(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-/// Small numbers of either sign as small numbers.
+/// Maps small numbers of either sign to small unsigned numbers.
 fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64
 }
@@ -104,14 +104,14 @@ fn zigzag(number: i64) -> u64 {
 fn least(differences: &[i64]) -> i64 {
     const HALF: i64 = 1 << 31;
     let bits = differences.iter().fold(0, |bits, one| bits | one.wrapping_add(HALF));
-    // What is narrow is compared several at a time.
+    // 32-bit values are compared several at a time (SIMD).
     if (0..2 * HALF).contains(&bits) {
         return differences.iter().map(|one| *one as i32).min().unwrap_or(0).into();
     }
     differences.iter().copied().min().unwrap_or(0)
 }
 
-/// Packs numbers of so many bits into as many words, from the lowest bit on.
+/// Packs numbers of `width` bits into `width` words, from the lowest bit.
 fn pack(numbers: &[u64; MINI], width: usize, words: &mut [u64; MINI]) {
     macro_rules! by_width {
         ($($width:literal)*) => {
@@ -128,7 +128,7 @@ fn pack(numbers: &[u64; MINI], width: usize, words: &mut [u64; MINI]) {
     );
 }
 
-/// The same for a width that the compiler knows, so that no shift is left to compute.
+/// Packs with a width known at compile time, so that all shifts are constant.
 fn packed<const WIDTH: usize>(numbers: &[u64; MINI], words: &mut [u64; MINI]) {
     let mut word = 0;
     macro_rules! each {
@@ -160,14 +160,14 @@ mod tests {
         differences.push(&[5, 3, 1, 2, 3, 4, 5]);
         let mut page = Vec::new();
         differences.finish(&mut page);
-        // The example of the format's own description: differences -2 -2 -2 1 1 1 1, of which the
-        // smallest is -2, and above it 0 0 0 3 3 3 3 in two bits each.
+        // The example in the format specification: differences -2 -2 -2 1 1 1 1 with minimum -2,
+        // stored as 0 0 0 3 3 3 3 in two bits each.
         let mut expected = vec![0x80, 0x02, 4, 8, 14, 3, 2, 0, 0, 0, 0b1100_0000, 0b0011_1111];
         expected.resize(10 + 2 * MINI / 8, 0);
         assert_eq!(page, expected);
         let mut empty = Vec::new();
         differences.finish(&mut empty);
-        assert_eq!(empty, [0x80, 0x02, 4, 0, 0], "nothing is left of the page before");
+        assert_eq!(empty, [0x80, 0x02, 4, 0, 0], "no data of the previous page is left");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What machines did while a trial was measured, as Parquet (zstd): a row per value. Behind the
-//! first four bytes of the file is its checksum, where readers of Parquet do not look.
+//! Host activity during a trial, as Parquet (zstd) with one row per value. A checksum follows the
+//! first four bytes of the file, where Parquet readers do not look.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -23,13 +23,13 @@ use crate::error::StoreError;
 /// The columns.
 const COLUMNS: [&str; 4] = ["node", "at_ns", "name", "value"];
 
-/// Rows of a row group: what is held in memory while writing.
+/// Rows per row group; bounds the memory while writing.
 const GROUP: usize = 1 << 16;
 
 /// Rows read at once.
 const PIECE: usize = 1 << 12;
 
-/// Where the CRC-32 (IEEE, little-endian) of the file is, taken with zeros in its place.
+/// Position of the file's CRC-32 (IEEE, little-endian), which is computed with zeros in its place.
 const CHECKSUM: std::ops::Range<usize> = 4..8;
 
 /// One value of a host series.
@@ -39,19 +39,19 @@ pub struct HostRow<'a> {
     pub node: &'a str,
     /// CLOCK_REALTIME, in nanoseconds.
     pub at_ns: i64,
-    /// What it is a value of, with the unit in the name (`dwell_host::HostSample`).
+    /// Name of the metric, including its unit (`dwell_host::HostSample`).
     pub name: &'a str,
     /// The value.
     pub value: f64,
 }
 
-/// Writes the host series of one trial. The file appears under its name when it is whole.
+/// Writes the host series of one trial. The file appears under its name when it is complete.
 pub struct HostWriter {
     path: PathBuf,
     partial: PathBuf,
     open: Option<SerializedFileWriter<Summed>>,
     group: Group,
-    /// What went wrong first; told at the end.
+    /// The first error; returned by `finish`.
     failure: Option<StoreError>,
 }
 
@@ -69,7 +69,7 @@ impl HostWriter {
         Self { path, partial, open: None, group: Group::default(), failure: None }
     }
 
-    /// Takes what a machine did at one moment. What cannot be written shows at the end.
+    /// Adds the values of a machine at one time. Errors are returned by [`Self::finish`].
     pub fn push(&mut self, node: &str, sample: &HostSample) {
         if self.failure.is_some() {
             return;
@@ -85,7 +85,7 @@ impl HostWriter {
         }
     }
 
-    /// Ends the file. Without any value there is none, and one that stood there is gone.
+    /// Finishes the file. Without any values, no file is created and an existing one is removed.
     ///
     /// # Errors
     /// The file could not be written.
@@ -99,7 +99,8 @@ impl HostWriter {
         let named = written.and_then(|file| {
             let sum = file.finish().map_err(StoreError::file("write", &self.partial))?;
             sign(&self.partial, sum).map_err(StoreError::file("write", &self.partial))?;
-            std::fs::rename(&self.partial, &self.path).map_err(StoreError::file("name", &self.path))
+            std::fs::rename(&self.partial, &self.path)
+                .map_err(StoreError::file("rename", &self.path))
         });
         if named.is_err() {
             let _ = std::fs::remove_file(&self.partial);
@@ -116,7 +117,7 @@ impl HostWriter {
             Some(writer) => writer,
             None => {
                 let file = File::create(&self.partial);
-                let file = Summed::new(file.map_err(StoreError::file("make", &self.partial))?);
+                let file = Summed::new(file.map_err(StoreError::file("create", &self.partial))?);
                 schema()
                     .and_then(|schema| {
                         let mut writer = SerializedFileWriter::new(file, schema, properties()?)?;
@@ -143,7 +144,7 @@ impl std::fmt::Debug for HostWriter {
 }
 
 impl Drop for HostWriter {
-    /// What was not finished is no file.
+    /// Deletes an unfinished file.
     fn drop(&mut self) {
         if self.open.is_some() {
             let _ = std::fs::remove_file(&self.partial);
@@ -170,7 +171,7 @@ impl Group {
     }
 }
 
-/// Puts the checksum in its place.
+/// Writes the checksum into its place.
 fn sign(path: &Path, sum: u32) -> std::io::Result<()> {
     let mut file = File::options().write(true).open(path)?;
     file.seek(SeekFrom::Start(CHECKSUM.start as u64))?;
@@ -178,7 +179,7 @@ fn sign(path: &Path, sum: u32) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// Whether a file is the one that was written: what reads Parquet trusts what it reads.
+/// Verifies the checksum, because the Parquet reader does not validate its input.
 fn is_whole(file: &mut File) -> std::io::Result<bool> {
     let mut hasher = crc32fast::Hasher::new();
     let mut buffer = vec![0; 1 << 16];
@@ -201,7 +202,7 @@ fn is_whole(file: &mut File) -> std::io::Result<bool> {
     Ok(hasher.finalize().to_le_bytes() == told)
 }
 
-/// Removes a host series, if there is one.
+/// Removes a host series if it exists.
 pub(crate) fn remove(path: &Path) -> Result<(), StoreError> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -211,12 +212,12 @@ pub(crate) fn remove(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Hands over the rows of the file at `path`, as they were written.
+/// Passes the rows of the file at `path` to `each`, in writing order.
 pub(crate) fn read(path: &Path, each: &mut dyn FnMut(&HostRow<'_>)) -> Result<(), StoreError> {
     let mut file = File::open(path).map_err(StoreError::file("open", path))?;
     let failed = |source| StoreError::Samples { what: "read", path: path.to_owned(), source };
     if !is_whole(&mut file).map_err(StoreError::file("read", path))? {
-        return Err(failed(general("the file is not the one that was written")));
+        return Err(failed(general("the checksum does not match")));
     }
     let reader = SerializedFileReader::new(file).map_err(failed)?;
     rows(&reader, each).map_err(failed)
@@ -228,7 +229,7 @@ fn rows(
 ) -> Result<(), ParquetError> {
     let schema = reader.metadata().file_metadata().schema_descr();
     if !schema.columns().iter().map(|column| column.name()).eq(COLUMNS) {
-        return Err(general("it has other columns"));
+        return Err(general("unexpected columns"));
     }
     let (mut nodes, mut at, mut names, mut values) = (vec![], vec![], vec![], vec![]);
     for number in 0..reader.num_row_groups() {
@@ -253,7 +254,7 @@ fn rows(
             numbers.read_records(PIECE, None, None, &mut values)?;
             let len = at.len();
             if [nodes.len(), names.len(), values.len()] != [len; 3] {
-                return Err(general("columns of different lengths"));
+                return Err(general("columns have different lengths"));
             }
             if len == 0 {
                 break;
@@ -275,7 +276,7 @@ fn bytes(reader: ColumnReader) -> Result<ColumnReaderImpl<ByteArrayType>, Parque
 }
 
 fn other_type() -> ParquetError {
-    general("a column of another type")
+    general("a column has an unexpected type")
 }
 
 fn general(what: &str) -> ParquetError {
@@ -349,7 +350,7 @@ mod tests {
                 }
             }
         }
-        assert!(!path.exists(), "not before it is whole");
+        assert!(!path.exists(), "the file must not exist before it is complete");
         writer.finish().unwrap();
         expected
     }
@@ -374,7 +375,7 @@ mod tests {
         let mut dropped = HostWriter::new(path.clone());
         (0..35_000).for_each(|n| dropped.push("n1", &sample(n)));
         drop(dropped);
-        assert_eq!(all(&path).unwrap().len(), 20, "what is given up changes nothing");
+        assert_eq!(all(&path).unwrap().len(), 20, "a dropped writer changes nothing");
         HostWriter::new(path.clone()).finish().unwrap();
         HostWriter::new(path.clone()).finish().unwrap();
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);

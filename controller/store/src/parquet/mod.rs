@@ -1,5 +1,5 @@
-//! Samples as Parquet (zstd). Columns are named as everywhere (`dwell_record::Column`); `state` is
-//! the number of the state, whose names are in the file's metadata under `dwell.states`.
+//! Samples as Parquet (zstd). Columns have the names of `dwell_record::Column`. `state` holds state
+//! codes, whose names are in the file's metadata under `dwell.states`.
 
 mod checksum;
 mod chunk;
@@ -15,7 +15,7 @@ pub(crate) use host::{read as read_host, remove as remove_host};
 pub(crate) use read::SampleReader;
 pub(crate) use write::{SampleWriter, Written};
 
-/// Columns that every file has, before those of [`dwell_record::Column`].
+/// Columns of every file, before those of [`dwell_record::Column`].
 const ROW: [&str; 4] = ["id", "state", "reordered", "void"];
 
 #[cfg(test)]
@@ -50,7 +50,7 @@ mod tests {
         for piece in 0..10 {
             writer.push(&batch(piece * 60_000, 60_000)).unwrap();
         }
-        assert!(!path.exists(), "not before it is whole");
+        assert!(!path.exists(), "the file must not exist before it is complete");
         let written = writer.finish().unwrap();
         assert_eq!(written.rows, 600_000);
         verify(&path, written.crc32.unwrap()).unwrap();
@@ -85,7 +85,7 @@ mod tests {
         let mut all = Batch::default();
         for row in 0..150_000_u64 {
             let wild = random.random::<u64>();
-            // Stretches of rows that are all alike, and stretches in which none is like another.
+            // Alternates stretches of equal rows with stretches of random rows.
             let calm = row / 1_000 % 3 > 0;
             let id = if calm { row } else { wild };
             let state = if calm { 0 } else { wild as usize % State::ALL.len() };

@@ -1,4 +1,4 @@
-//! Reading: rows in the order in which they were written, some columns of them, some at a time.
+//! Reads selected columns of sample files in batches, in writing order.
 
 use std::fs::File;
 use std::ops::Range;
@@ -14,10 +14,10 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use super::ROW;
 use crate::error::StoreError;
 
-/// Rows handed over at once while reading: few enough to stay in a CPU's cache.
+/// Rows passed on at once; small enough for a CPU cache.
 const PIECE: usize = 1 << 14;
 
-/// Rows that are looked at together: most often all of them are alike.
+/// Rows examined together: usually all are alike.
 const RUN: usize = 128;
 
 /// Reads one file.
@@ -34,13 +34,13 @@ impl SampleReader {
         Ok(Self { path: path.to_owned(), reader })
     }
 
-    /// The columns that it has.
+    /// Returns the columns of the file.
     pub(crate) fn columns(&self) -> Vec<Column> {
         let schema = self.reader.metadata().file_metadata().schema_descr();
         schema.columns().iter().filter_map(|column| Column::named(column.name())).collect()
     }
 
-    /// Hands over all rows, with these columns, some at a time.
+    /// Passes all rows to `each` in batches, with these columns.
     pub(crate) fn read(
         &self,
         columns: &[Column],
@@ -49,12 +49,12 @@ impl SampleReader {
         self.read_groups(0..self.groups(), columns, each)
     }
 
-    /// How many row groups it has.
+    /// Returns the number of row groups.
     pub(crate) fn groups(&self) -> usize {
         self.reader.num_row_groups()
     }
 
-    /// Hands over the rows of some row groups.
+    /// Passes the rows of some row groups to `each`.
     pub(crate) fn read_groups(
         &self,
         groups: Range<usize>,
@@ -84,7 +84,7 @@ struct Group {
     room: Room,
 }
 
-/// What is worked with, kept so that its memory is taken once.
+/// Scratch buffers, kept to reuse their memory.
 #[derive(Default)]
 struct Room {
     ids: Vec<i64>,
@@ -114,7 +114,7 @@ impl Group {
             numbers.push((*column, int64(open(column.name())?)?));
         }
         let [id, state, reordered, void] = ROW;
-        let kind = |_| ParquetError::General("a column of another type".to_owned());
+        let kind = |_| ParquetError::General("a column has an unexpected type".to_owned());
         Ok(Self {
             id: int64(open(id)?)?,
             state: match open(state)? {
@@ -128,7 +128,7 @@ impl Group {
         })
     }
 
-    /// Reads the next rows into `batch`; returns whether there were any.
+    /// Reads the next rows into `batch`. Returns false if there are none.
     fn fill(&mut self, batch: &mut Batch) -> Result<bool, ParquetError> {
         batch.clear();
         let Room { ids, states, levels, values, spread } = &mut self.room;
@@ -143,7 +143,7 @@ impl Group {
         for run in states.chunks(RUN) {
             let known = |code: i32| {
                 let state = usize::try_from(code).ok().and_then(|code| State::ALL.get(code));
-                let unknown = || ParquetError::General("a state of an unknown number".to_owned());
+                let unknown = || ParquetError::General("unknown state code".to_owned());
                 state.copied().ok_or_else(unknown)
             };
             if run.iter().fold(true, |same, code| same & (*code == run[0])) {
@@ -158,7 +158,7 @@ impl Group {
         self.void.read_records(rows, None, None, &mut batch.void)?;
         let same = [batch.state.len(), batch.reordered.len(), batch.void.len()];
         if same.iter().any(|len| *len != rows) {
-            return Err(ParquetError::General("columns of different lengths".to_owned()));
+            return Err(ParquetError::General("columns have different lengths".to_owned()));
         }
         for (column, reader) in &mut self.numbers {
             levels.clear();
@@ -168,7 +168,7 @@ impl Group {
                 continue;
             }
             if levels.len() != rows {
-                return Err(ParquetError::General("columns of different lengths".to_owned()));
+                return Err(ParquetError::General("columns have different lengths".to_owned()));
             }
             if values.len() < rows {
                 spread_out(values, levels, spread);
@@ -180,7 +180,7 @@ impl Group {
     }
 }
 
-/// Puts values in the rows whose level says that there is one.
+/// Distributes values to the rows whose level marks a value.
 fn spread_out(values: &[i64], levels: &[i16], all: &mut Vec<i64>) {
     all.clear();
     all.reserve(levels.len());
@@ -206,13 +206,13 @@ fn spread_out(values: &[i64], levels: &[i16], all: &mut Vec<i64>) {
 fn int64(reader: ColumnReader) -> Result<ColumnReaderImpl<Int64Type>, ParquetError> {
     match reader {
         ColumnReader::Int64ColumnReader(reader) => Ok(reader),
-        _ => Err(ParquetError::General("a column of another type".to_owned())),
+        _ => Err(ParquetError::General("a column has an unexpected type".to_owned())),
     }
 }
 
 fn boolean(reader: ColumnReader) -> Result<ColumnReaderImpl<BoolType>, ParquetError> {
     match reader {
         ColumnReader::BoolColumnReader(reader) => Ok(reader),
-        _ => Err(ParquetError::General("a column of another type".to_owned())),
+        _ => Err(ParquetError::General("a column has an unexpected type".to_owned())),
     }
 }

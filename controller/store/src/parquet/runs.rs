@@ -1,11 +1,12 @@
-//! Small numbers as runs of the same one, packed bit by bit where runs are short: Parquet's RLE.
+//! Small numbers as runs of equal values, bit-packed where runs are short: Parquet's
+//! RLE/bit-packing hybrid encoding.
 
 use super::delta::varint;
 
-/// Numbers that are looked at together.
+/// Numbers examined together.
 const UNIT: usize = 64;
 
-/// The numbers of one page, of so many bits each.
+/// The numbers of one page.
 #[derive(Debug)]
 pub(super) struct Runs {
     width: usize,
@@ -15,7 +16,7 @@ pub(super) struct Runs {
     out: Vec<u8>,
 }
 
-/// What may become longer.
+/// A run that may still grow.
 #[derive(Debug)]
 enum Open {
     Alike { number: u8, count: u64 },
@@ -23,7 +24,7 @@ enum Open {
 }
 
 impl Runs {
-    /// `width` is from 1 to 8.
+    /// `width` is the number of bits per value, 1 to 8.
     pub(super) fn new(width: usize) -> Self {
         let open = Open::Alike { number: 0, count: 0 };
         Self { width, unit: [0; UNIT], filled: 0, open, out: Vec::new() }
@@ -45,7 +46,7 @@ impl Runs {
         }
     }
 
-    /// Appends a number many times.
+    /// Appends `number` `count` times.
     pub(super) fn repeat(&mut self, number: u8, count: usize) {
         let before = count.min((UNIT - self.filled) % UNIT);
         self.push(std::iter::repeat_n(number, before));
@@ -56,7 +57,7 @@ impl Runs {
         self.push(std::iter::repeat_n(number, left % UNIT));
     }
 
-    /// Appends the page to `out`, and begins the next one.
+    /// Appends the page to `out` and starts the next one.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         if self.filled > 0 {
             self.close_unit();
@@ -119,7 +120,7 @@ mod tests {
     fn page(fill: impl Fn(&mut Runs)) -> Vec<u8> {
         let mut runs = Runs::new(3);
         let mut page = Vec::new();
-        // Nothing is left of a page in the next one.
+        // A page must not leave data in the next one.
         for _ in 0..2 {
             page.clear();
             fill(&mut runs);
@@ -145,7 +146,7 @@ mod tests {
             runs.repeat(2, 3);
         });
         let mut expected = vec![0x80, 1, 1, 8 << 1 | 1];
-        // The numbers from 0 to 7 are the example of the format's own description.
+        // The numbers 0 to 7 are the example in the format specification.
         expected.extend([0x88, 0xc6, 0xfa].repeat(8));
         expected.extend([3 << 1, 2]);
         assert_eq!(packed, expected);

@@ -1,4 +1,5 @@
-//! Writing: row groups whose columns are encoded as rows come, each file with its checksum.
+//! Writes sample files: row groups whose columns are encoded as rows arrive, with a checksum per
+//! file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,14 +21,14 @@ use super::checksum::Summed;
 use super::chunk::Chunk;
 use crate::error::StoreError;
 
-/// Rows of a row group: what is held in memory, encoded, while writing.
+/// Rows per row group; bounds the memory for encoded rows.
 const GROUP: usize = 1 << 18;
 
-/// Writes one file. It appears under its name when it is whole.
+/// Writes one file, which appears under its name when it is complete.
 pub(crate) struct SampleWriter {
     path: PathBuf,
     partial: PathBuf,
-    /// Columns that the file is to have, whatever comes; the first group decides on the others.
+    /// Columns that the file always has. The first row group may add others.
     wanted: Vec<Column>,
     open: Option<Open>,
     group: Option<Group>,
@@ -39,25 +40,25 @@ struct Open {
     columns: Vec<Column>,
 }
 
-/// A row group, growing.
+/// A row group being written.
 struct Group {
     id: Chunk,
     state: Chunk,
     reordered: Chunk,
     void: Chunk,
     numbers: BTreeMap<Column, Chunk>,
-    /// Whether columns may still join.
+    /// Whether columns may still be added.
     is_first: bool,
     rows: usize,
-    /// Ids as Parquet has them, kept so that their memory is taken once.
+    /// Ids as signed integers; kept to reuse the memory.
     ids: Vec<i64>,
 }
 
-/// What was written.
+/// The result of writing a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) rows: u64,
-    /// Of the whole file; `None` when there is none.
+    /// Checksum of the whole file; `None` if there is none.
     pub(crate) crc32: Option<u32>,
 }
 
@@ -73,7 +74,7 @@ impl SampleWriter {
         }
     }
 
-    /// Takes rows.
+    /// Appends rows.
     pub(crate) fn push(&mut self, batch: &Batch) -> Result<(), StoreError> {
         self.rows += batch.len() as u64;
         let pushed = self.group().and_then(|group| {
@@ -84,21 +85,22 @@ impl SampleWriter {
         if rows >= GROUP { self.close_group() } else { Ok(()) }
     }
 
-    /// Ends the file.
+    /// Finishes the file.
     pub(crate) fn finish(mut self) -> Result<Written, StoreError> {
         self.close_group()?;
         let Some(Open { writer, .. }) = self.open.take() else { return Ok(Written::default()) };
         let summed = writer.into_inner().map_err(|source| self.failed(source))?;
         let crc32 = summed.finish().map_err(StoreError::file("write", &self.partial))?;
-        std::fs::rename(&self.partial, &self.path).map_err(StoreError::file("name", &self.path))?;
-        // The name survives a power cut only when its directory is on the disk, too, and the
-        // catalogue will say that the file is there.
+        std::fs::rename(&self.partial, &self.path)
+            .map_err(StoreError::file("rename", &self.path))?;
+        // The directory must be synced too, or the file could lose its name in a power failure
+        // after the catalogue has recorded it.
         let dir = self.path.parent().unwrap_or(&self.path);
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(StoreError::file("write", dir))?;
         Ok(Written { rows: self.rows, crc32: Some(crc32) })
     }
 
-    /// The group that rows go to now.
+    /// Returns the current row group, creating it if necessary.
     fn group(&mut self) -> Result<&mut Group, ParquetError> {
         let group = match self.group.take() {
             Some(group) => group,
@@ -119,7 +121,7 @@ impl SampleWriter {
         if self.open.is_none() {
             let columns: Vec<Column> = group.numbers.keys().copied().collect();
             let file =
-                File::create(&self.partial).map_err(StoreError::file("make", &self.partial))?;
+                File::create(&self.partial).map_err(StoreError::file("create", &self.partial))?;
             let writer = schema(&columns).and_then(|schema| {
                 SerializedFileWriter::new(Summed::new(file), schema, properties())
             });
@@ -147,7 +149,7 @@ impl fmt::Debug for SampleWriter {
 }
 
 impl Drop for SampleWriter {
-    /// What was not finished is no file.
+    /// Deletes an unfinished file.
     fn drop(&mut self) {
         if self.open.is_some() {
             let _ = std::fs::remove_file(&self.partial);

@@ -1,5 +1,5 @@
-//! `dwell compare --fail-if`: limits on the values of the later runs, judged as `dwell ping` judges
-//! its own, and limits on the change from the baseline, judged by the interval of the shift.
+//! `dwell compare --fail-if`: limits on values of the later runs, judged like those of `dwell
+//! ping`, and limits on the change from the baseline, judged by the interval of the change.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use serde_json::Value;
 
 use super::{Basis, Compared, QUANTILES, cell_of, percent_ends, time};
 
-/// The conditions of a command line.
+/// The conditions of the command line.
 pub(super) struct Thresholds(Vec<Threshold>);
 
 impl Thresholds {
-    /// Reads them.
+    /// Parses the conditions.
     pub(super) fn read(texts: &[String]) -> Result<Self, Failure> {
         let ping = Metric::ALL.map(|metric| metric.name().trim_end_matches("_ns"));
         let mut known: Vec<&str> = ping.into_iter().chain(Columns::metric_names()).collect();
@@ -35,21 +35,21 @@ impl Thresholds {
             .map_err(|error| Failure::usage(format!("invalid value for --fail-if: {error}")))
     }
 
-    /// Refuses a change of another metric than `column`, the one that is compared.
+    /// Rejects changes of metrics other than the compared `column`.
     pub(super) fn check_changes(&self, column: Column) -> Result<(), Failure> {
         let compared = column.name().trim_end_matches("_ns");
         let changes = self.0.iter().filter(|threshold| threshold.change().is_some());
         let other = |threshold: &&Threshold| threshold.metric().is_some_and(|it| it != compared);
         match changes.clone().find(other) {
             Some(threshold) => Err(Failure::usage(format!(
-                "invalid value for --fail-if: '{threshold}': what is compared is {compared}; choose \
-                 with --metric"
+                "invalid value for --fail-if: '{threshold}': the compared metric is {compared}; choose \
+                 another with --metric"
             ))),
             None => Ok(()),
         }
     }
 
-    /// The percentiles to compare.
+    /// Returns the percentiles to compare.
     pub(super) fn quantiles(&self) -> Vec<Quantile> {
         let limits = |quantile: Quantile| {
             let mut changes = self.0.iter().filter_map(Threshold::change);
@@ -59,7 +59,7 @@ impl Thresholds {
         all.filter(|quantile| *quantile != Quantile::P95 || limits(*quantile)).collect()
     }
 
-    /// Judges the later runs and reports what does not pass.
+    /// Judges the later runs and reports conditions that do not pass.
     pub(super) fn judge(
         &self,
         store: &Store,
@@ -94,7 +94,7 @@ impl Thresholds {
     }
 }
 
-/// A run and its cell, for messages.
+/// Formats a run and its cell for messages.
 fn place(run: &str, cell: &str) -> String {
     if cell.is_empty() { run.to_owned() } else { format!("{run}, {cell}") }
 }
@@ -119,7 +119,7 @@ fn judge_change(
         }
     };
     let Some((ends, told)) = ends.zip(told) else {
-        // A time has an interval where a percentage of the same values has none.
+        // An interval of times can exist where one of percentages does not.
         let why = match one.basis {
             _ if shift.interval.is_some() => {
                 "the baseline is zero or can be negative, so a percentage has no meaning; state the \
@@ -139,7 +139,7 @@ fn judge_change(
         Decision::DoesNotHold => Exit::Measured,
         Decision::CannotTell => {
             say(&format!(
-                "dwell: --fail-if {threshold}: cannot tell for {of}: the limit lies inside the \
+                "dwell: --fail-if {threshold}: cannot tell for {of}: the limit is inside the \
                  interval, {told}"
             ));
             Exit::Undecided
@@ -147,17 +147,17 @@ fn judge_change(
     }
 }
 
-/// What was measured in one cell of a run.
+/// The results of one cell of a run.
 #[derive(Default)]
 struct Cell {
     trials: Vec<Columns>,
     timeout: Option<Nanos>,
-    /// Packets that did not arrive, of trials whose departures are the arrivals at a sink.
+    /// Packets that did not arrive, in trials whose departures are timestamped by a sink.
     without_departure: u64,
 }
 
 impl Cell {
-    /// Judges all probes of the cell together, and reports what does not pass.
+    /// Judges all probes of the cell together and reports a condition that does not pass.
     fn judge(&self, threshold: &Threshold, column: Column, of: &str) -> Exit {
         let name = threshold.metric().unwrap_or(column.name().trim_end_matches("_ns"));
         let mut distribution = Distribution::new();
@@ -174,7 +174,7 @@ impl Cell {
             _ => Nanos::ZERO,
         };
         let missing = match name {
-            // The sender's stamps exist for packets that did not arrive, too.
+            // The sender's timestamps also exist for packets that did not arrive.
             "schedule_error" | "gap" | "gap_error" => self.without_departure,
             _ => packets.lost + packets.late,
         };
@@ -201,8 +201,8 @@ impl Cell {
     }
 }
 
-/// The cells of a run with all that was measured in them. Trials whose samples are damaged were
-/// reported when they were compared.
+/// Returns the results of each cell of a run. Trials with damaged samples have already been
+/// reported.
 fn cells(store: &Store, run: &RunRow) -> Result<BTreeMap<String, Cell>, Failure> {
     let mut cells: BTreeMap<String, Cell> = BTreeMap::new();
     for trial in store.trials(run)? {

@@ -1,4 +1,4 @@
-//! What machines did, handed on: a row per value.
+//! Exports host activity, one row per value.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use dwell_store::{RunRow, Store, StoreError, TrialRow};
 use super::super::data::axes;
 use super::{Style, csv_start, json_start, quoted};
 
-/// Writes the series of all trials; returns how many were left out because they are damaged.
+/// Writes the series of all trials. Returns the number of damaged ones, which are left out.
 pub(super) fn rows(
     store: &Store,
     run: &RunRow,
@@ -56,7 +56,7 @@ pub(super) fn rows(
     Ok(left_out)
 }
 
-/// Copies the files, and says which trial is which.
+/// Copies the files and writes a table of the trials.
 pub(super) fn parquet(store: &Store, run: &RunRow, dir: &Path) -> Result<usize, Failure> {
     let cannot = |what: &Path| format!("cannot write {}", what.display());
     fs::create_dir_all(dir).with_context(|| cannot(dir))?;
@@ -85,7 +85,7 @@ pub(super) fn parquet(store: &Store, run: &RunRow, dir: &Path) -> Result<usize, 
     Ok(left_out)
 }
 
-/// Whether a series could not be read; says so.
+/// Whether a series could not be read; reports it.
 fn is_damaged(trial: &TrialRow, read: Result<(), StoreError>) -> bool {
     if let Err(error) = &read {
         let error = super::super::data::chain(error);

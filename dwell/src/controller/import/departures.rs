@@ -1,5 +1,5 @@
-//! Segments of packets that were to leave on time (`dwell pace --samples`): of each packet the gap before
-//! it and how far that is from what the schedule wanted.
+//! Imports segments of paced packets (`dwell pace --samples`): the gap before each packet and its
+//! deviation from the schedule.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -14,7 +14,8 @@ use dwell_store::{RunRow, Store, StoreError};
 use super::segment::{cut_short, damaged, foreign, nothing, parameters};
 use super::{Args, add_trial, end, file_name, finish};
 
-/// A segment is read twice, and a pipe only once: so many bytes are kept, of some 50 million packets.
+/// Maximum number of bytes imported, about 50 million packets. A segment is read twice but a pipe
+/// only once, so the bytes are kept in memory.
 const MOST: u64 = 1 << 30;
 
 pub(super) fn import(
@@ -43,13 +44,13 @@ pub(super) fn import(
     let end_of_it = read.map_err(|error| foreign(args, &error))?;
     let short = cut_short(&end_of_it);
     if end_of_it.samples == 0 {
-        return Err(nothing(args, "packet", &short.unwrap_or_else(|| "it holds none".into())));
+        return Err(nothing(args, "packet", &short.unwrap_or_else(|| "the file has none".into())));
     }
     let taken = ingest.finish()?;
     host.finish()?;
     let warnings: Vec<String> = short.into_iter().chain(damaged(&end_of_it)).collect();
     let (metrics, mut values, packets) = taken.columns.figures();
-    // Without a sink nobody knows what became of packets.
+    // Without a sink, losses are unknown.
     summary.packets = packets.filter(|_| told.arrived);
     if summary.packets.is_none() {
         values.insert("loss_ratio".into(), None);
@@ -64,7 +65,7 @@ pub(super) fn import(
     finish(args, store, run, "segment", taken.samples, &warnings, 0)
 }
 
-/// What the first look at a segment tells.
+/// Metadata collected in the first pass over a segment.
 struct Told {
     target: String,
     environment: Environment,
@@ -101,7 +102,7 @@ impl Told {
         }
     }
 
-    /// Which stamps say when packets left: those that the sender went by, which its rung tells.
+    /// Returns the timestamps that the sender used as departure times, according to its rung.
     fn departures(&self) -> &'static str {
         match (self.rung, self.stamped, self.arrived) {
             (Rung::User, ..) => "tx_app",

@@ -1,5 +1,5 @@
-//! Segments of dwell: the samples of a ping, or the passages that one machine told of; those of
-//! packets that left on time are read by [`departures`].
+//! Imports segments of dwell: the samples of a ping, or the passages recorded by one machine.
+//! Segments of paced packets are imported by [`departures`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Cursor, Read};
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use super::{Args, add_trial, begin, departures, end, file_name, finish, whole};
 
-/// Flows of which passages are taken in, at most: each is a trial of its own.
+/// Maximum number of flows of passages; each becomes a trial.
 const MOST_FLOWS: usize = 64;
 
-/// Rows that are handed on at once.
+/// Rows per batch.
 const BATCH: usize = 1 << 14;
 
 /// Imports a segment that begins with `head`.
@@ -29,7 +29,7 @@ pub(super) fn import(
     rest: impl Read,
 ) -> Result<Exit, Failure> {
     let mut kind = None;
-    // A segment that cannot be read is told of below.
+    // An unreadable segment is reported below.
     let _ = segment::read(&mut &head[..], &mut |record| {
         if let Record::Header(header) = record {
             kind.get_or_insert_with(|| header.kind.clone());
@@ -63,7 +63,7 @@ fn samples(
     let mut ingest = store.ingest(run, &trial)?;
     let mut host = store.host_writer(run, &trial)?;
     let (mut target, mut dwell) = (String::new(), String::new());
-    // As the command did that measured, so that its figures are these.
+    // Computed like the measuring command does, so that the figures are the same.
     let mut measured = RoundTrip::new(Rung::User, 0);
     let end_of_it = ingest.push_segment_with(input, &mut |record| match record {
         Record::Header(header) => {
@@ -83,7 +83,7 @@ fn samples(
     };
     let cut_short = cut_short(&end_of_it);
     if end_of_it.samples == 0 {
-        let why = cut_short.unwrap_or_else(|| "it holds none".into());
+        let why = cut_short.unwrap_or_else(|| "the file has none".into());
         return Err(nothing(args, "sample", &why));
     }
     let taken = ingest.finish()?;
@@ -94,7 +94,7 @@ fn samples(
     warnings.extend(damaged(&end_of_it));
     let said = warnings.clone();
     let mut values = dwell_record::values(&measured);
-    // A reflector counted the warm-up too, which is not in the segment.
+    // The reflector's counts include the warm-up, which is not in the segment.
     values.retain(|name, _| !matches!(name.as_str(), "loss_forward_ratio" | "loss_backward_ratio"));
     let summary = Summary {
         kind: Kind::Import,
@@ -113,9 +113,8 @@ fn samples(
     finish(args, store, run, "segment", taken.samples, &said, 0)
 }
 
-/// What one machine told of packets that passed it: of each the parts that lie between stamps of that
-/// machine, and the time since the packet before in its flow. What became of them elsewhere nobody
-/// told.
+/// Imports the passages recorded by one machine: for each packet the parts between timestamps of
+/// that machine, and the gap to the previous packet of its flow. Losses elsewhere are unknown.
 fn passages(
     args: &Args,
     store: &mut Store,
@@ -142,7 +141,7 @@ fn passages(
             }
             Record::Passage(passage) if failure.is_none() => coming.take(store, run, passage),
             Record::Host(sample) => {
-                // It goes to the first trial, and waits for none.
+                // Host activity is stored with the first trial; earlier samples are dropped.
                 if let Some(host) = &mut coming.host {
                     host.push(&name, sample);
                 }
@@ -158,11 +157,11 @@ fn passages(
     let end_of_it = read.map_err(|error| foreign(args, &error))?;
     let cut_short = cut_short(&end_of_it);
     if coming.sets.is_empty() {
-        let why = cut_short.unwrap_or_else(|| "it saw none pass".into());
+        let why = cut_short.unwrap_or_else(|| "no packet passed the machine".into());
         return Err(nothing(args, "passage", &why));
     }
     if !coming.sets.iter().any(|set| set.told) {
-        let why = "one packet with one stamp has no delay and no gap";
+        let why = "a single packet with one timestamp has neither a delay nor a gap";
         return Err(nothing(args, "delay", why));
     }
     let mut warnings: Vec<String> = cut_short.into_iter().chain(damaged(&end_of_it)).collect();
@@ -170,9 +169,7 @@ fn passages(
         let left_out = coming.left_out;
         warnings.push(format!("passages of flows beyond {MOST_FLOWS} left out: {left_out}"));
     }
-    warnings.push(
-        "passages of one machine: what became of the packets elsewhere is not in them".to_owned(),
-    );
+    warnings.push("passages of one machine: losses elsewhere are unknown".to_owned());
     coming.host.map(HostWriter::finish).transpose()?;
     let mut rows = 0;
     for mut set in coming.sets {
@@ -180,7 +177,7 @@ fn passages(
         let taken = set.ingest.finish()?;
         rows += taken.samples;
         let (metrics, mut values, _) = taken.columns.figures();
-        // Rows are of packets that passed, and those that did not are not known.
+        // Rows exist only for packets that passed, so losses are unknown.
         values.insert("loss_ratio".into(), None);
         values.insert("late_ratio".into(), None);
         values.insert("passages".into(), Some(Scalar::Count(taken.samples)));
@@ -213,19 +210,19 @@ fn passages(
     finish(args, store, run, "segment", rows, &warnings, 0)
 }
 
-/// Passages on their way in.
+/// Passages being imported.
 struct Coming {
     flows: HashMap<u32, Known>,
     sets: Vec<Set>,
     host: Option<HostWriter>,
-    /// Passages of flows beyond the most.
+    /// Number of passages of flows beyond the maximum.
     left_out: u64,
 }
 
 /// A flow of the segment's table.
 struct Known {
     name: String,
-    /// Its place among the sets, once it has a passage.
+    /// Index of its set, once it has a passage.
     set: Option<usize>,
 }
 
@@ -279,7 +276,7 @@ impl Set {
         self.dropped += u64::from(is_dropped);
         self.batch.push(passage.id, if is_dropped { State::Lost } else { State::Received });
         let mut set = |column, value: i64| {
-            // No clock says so, and in a column it means that there is nothing.
+            // No clock produces this value, which marks an absent one.
             if value != Batch::ABSENT {
                 self.batch.set(column, value);
             }
@@ -310,7 +307,7 @@ impl Set {
     }
 }
 
-/// What is told of a segment, beside that it is one and whether its end is missing.
+/// Returns the parameters of a segment, including its format and whether it was cut short.
 pub(super) fn parameters<const N: usize>(
     end: &SegmentEnd,
     told: [(&str, Value); N],
@@ -325,7 +322,7 @@ pub(super) fn foreign(args: &Args, error: &SegmentError) -> Failure {
 }
 
 pub(super) fn nothing(args: &Args, what: &str, why: &str) -> Failure {
-    Failure::usage(format!("{}: no {what} in it is whole; {why}", args.file.display()))
+    Failure::usage(format!("{}: no complete {what}; {why}", args.file.display()))
 }
 
 pub(super) fn damaged(end: &SegmentEnd) -> Option<String> {
@@ -335,6 +332,6 @@ pub(super) fn damaged(end: &SegmentEnd) -> Option<String> {
 pub(super) fn cut_short(end: &SegmentEnd) -> Option<String> {
     end.totals.is_none().then(|| match end.tail {
         0 => "the file was cut short: its last frame is missing".to_owned(),
-        tail => format!("the file was cut short: {tail} bytes at its end are no whole frame"),
+        tail => format!("the file was cut short: its last {tail} bytes are an incomplete frame"),
     })
 }

@@ -1,4 +1,4 @@
-//! How far a run is: trials done, time left, the cell under way, its figures so far.
+//! Progress of a run: completed trials, time left, current cell and its figures.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
@@ -12,32 +12,32 @@ use dwell_runner::{Talk, TrialEnd};
 use dwell_units::Nanos;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
-/// On anything but a terminal, talk at most this often.
+/// Minimum interval between lines when the output is not a terminal.
 const PLAIN_LINE: Duration = Duration::from_secs(10);
 
-/// A bar on a terminal, lines elsewhere.
+/// Shows a bar on a terminal and lines elsewhere.
 pub(super) struct Progress {
     quiet: bool,
     bar: Option<ProgressBar>,
     last_line: Instant,
     began: Instant,
-    /// The trial under way.
+    /// Start of the current trial.
     trial_began: Instant,
-    /// Trials that were done when this runner began.
+    /// Number of trials completed before this process started.
     done_before: Option<u32>,
     done: u32,
     all: u32,
     cell: String,
-    /// Why trials were not run, each once.
+    /// Reasons of trials that were not run, each once.
     not_run: Vec<String>,
-    /// Of one trial, as the plan says, for the time left before the first has ended.
+    /// Planned duration of a trial, used until the first one has ended.
     estimate: Option<Nanos>,
 }
 
 impl Progress {
     pub(super) fn new(quiet: bool, expansion: &Expansion) -> Self {
         let bar = (!quiet && io::stderr().is_terminal()).then(|| {
-            // On a narrow terminal the message is cut, not wrapped.
+            // On a narrow terminal the message is truncated instead of wrapped.
             let style = ProgressStyle::with_template("{bar:12} {pos}/{len} trials  {wide_msg}")
                 .expect("the template is constant");
             ProgressBar::new(expansion.trials().len() as u64).with_style(style)
@@ -68,7 +68,7 @@ impl Progress {
         let done = self.done.checked_sub(self.done_before?)?;
         let each = match done {
             0 => self.estimate?.to_std(),
-            // Whole trials: what the one under way has taken belongs to it.
+            // Only completed trials count; the time of the current one is subtracted below.
             done => self.trial_began.saturating_duration_since(self.began) / done,
         };
         let under_way = now.saturating_duration_since(self.trial_began).min(each);
@@ -127,10 +127,10 @@ impl Talk for Progress {
             TrialEnd::Failed(reason) => {
                 self.say(&format!("trial {trial} ({cell}) failed: {reason}"));
             }
-            // An engine that a node does not have is said once.
+            // An unsupported engine is reported once.
             TrialEnd::NotRun(reason) if !self.not_run.contains(reason) => {
                 self.not_run.push(reason.clone());
-                self.say(&format!("trial {trial} ({cell}) is not run: {reason}"));
+                self.say(&format!("trial {trial} ({cell}) was not run: {reason}"));
             }
             TrialEnd::NotRun(_) => {}
         }
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(left(&progress, 0), Some(10));
         assert_eq!(left(&progress, 4), Some(6));
         assert_eq!(left(&progress, 60), Some(0));
-        // What trials have taken counts more than what the plan says.
+        // The durations of completed trials replace the plan's estimate.
         (progress.all, progress.done, progress.trial_began) = (4, 2, after(12));
         assert_eq!(left(&progress, 12), Some(12));
         assert_eq!(left(&progress, 15), Some(9));

@@ -1,5 +1,5 @@
-//! The tables of a run's trials in a terminal: counts of probes, and the figures of the delay with
-//! their intervals beside them.
+//! Tables of a run's trials for the terminal: probe counts, and figures of the delay with their
+//! intervals.
 
 use std::io::{self, Write};
 
@@ -9,19 +9,19 @@ use dwell_report::data::{RunData, TrialData};
 use dwell_stats::Quantile;
 use serde_json::json;
 
-/// Columns of a terminal that a table takes, unless one cell alone is wider.
+/// Maximum width of a table, unless a single cell is wider.
 const WIDTH: usize = 110;
 
-/// Blanks between two columns.
+/// Space between two columns.
 const GAP: &str = "  ";
 
-/// Prints both tables, each only where a trial has such figures.
+/// Prints both tables.
 pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     print_counts(out, run)?;
     print_delays(out, run)
 }
 
-/// What became of the probes of each trial, and which cell of the plan it is.
+/// Prints the probe counts and the cell of each trial.
 fn print_counts(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     let of = |trial: &TrialData| trial.summary.as_ref()?.packets;
     let count = |name: &'static str, count: fn(&Packets) -> u64| {
@@ -55,7 +55,8 @@ fn print_counts(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     Ok(())
 }
 
-/// The delay of each trial in one unit, with 95 % intervals behind the percentiles that have one.
+/// Prints the delay of each trial in one unit. Percentiles are followed by their 95 % intervals if
+/// available.
 fn print_delays(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     let of_run = dwell_report::main_metric(run);
     let measured: Vec<(&TrialData, &str, &Figures)> = run
@@ -113,13 +114,13 @@ fn print_delays(out: &mut impl Write, run: &RunData) -> io::Result<()> {
         columns.push(column);
         "delay".to_owned()
     };
-    let told = if has_intervals { ", in brackets the 95 % interval" } else { "" };
+    let told = if has_intervals { ", with 95 % intervals in parentheses" } else { "" };
     writeln!(out, "\n{title} in {}{told}", scale.unit.name())?;
     print_wrapped(out, columns, measured.len())
 }
 
-/// Prints a table whose first column names the rows; columns beyond the width follow in a block of
-/// their own with the names repeated.
+/// Prints a table whose first column names the rows. Columns beyond the width follow in further
+/// blocks that repeat the names.
 fn print_wrapped(out: &mut impl Write, columns: Vec<Column>, rows: usize) -> io::Result<()> {
     let mut columns = columns.into_iter();
     let Some(names) = columns.next() else { return Ok(()) };
@@ -132,7 +133,7 @@ fn print_wrapped(out: &mut impl Write, columns: Vec<Column>, rows: usize) -> io:
             width = names.width();
         }
         width += more;
-        blocks.last_mut().expect("a block was begun").push(column);
+        blocks.last_mut().expect("the first column starts a block").push(column);
     }
     for (number, block) in blocks.iter().enumerate() {
         if number > 0 {
@@ -153,7 +154,7 @@ struct Column {
     /// Aligned to the left.
     is_text: bool,
 }
-
+/// Whether the column is aligned to the left.
 impl Column {
     fn new(heading: &'static str) -> Self {
         Self { heading, cells: Vec::new(), is_text: false }
@@ -170,7 +171,7 @@ impl Column {
         cells.chain([self.heading.len()]).max().unwrap_or_default()
     }
 
-    /// Puts values in front of intervals under each other, and those without interval with them.
+    /// Aligns the values before intervals, and values without an interval with them.
     fn align_values(&mut self) {
         let value = |cell: &str| cell.split(" (").next().unwrap_or_default().chars().count();
         let widest = self.cells.iter().map(|cell| value(cell)).max().unwrap_or_default();
@@ -181,7 +182,7 @@ impl Column {
     }
 }
 
-/// One line of a table; the headings for `None`.
+/// Formats a row of a table; the headings for `None`.
 fn line(columns: &[Column], row: Option<usize>) -> String {
     let cell = |column: &Column| {
         let text = row.map_or(column.heading, |row| &column.cells[row]);
@@ -191,15 +192,15 @@ fn line(columns: &[Column], row: Option<usize>) -> String {
     columns.iter().map(cell).collect::<Vec<_>>().join(GAP)
 }
 
-/// The unit of a table and the digits behind its point.
+/// Unit and number of decimals of a table.
 struct Scale {
     unit: Unit,
     decimals: usize,
 }
 
 impl Scale {
-    /// By the largest median, else the mean or an extreme; four digits of the smallest
-    /// delay.
+    /// Chooses the unit by the largest median, or else mean or extreme, and shows four digits of
+    /// the smallest delay.
     fn of<'a>(all: impl Iterator<Item = &'a Figures> + Clone) -> Self {
         let middle = |figures: &Figures| {
             let whole = |ns: Option<i64>| ns.map(|ns| ns as f64);
@@ -223,7 +224,7 @@ fn number(count: Option<u64>) -> String {
     count.map_or_else(|| "-".to_owned(), |count| count.to_string())
 }
 
-/// The cell of a trial, and what happened to a trial that was not measured.
+/// Formats the cell of a trial and, if it was not measured, what happened to it.
 fn described(run: &RunData, trial: &TrialData) -> String {
     let cell = super::cell(run, trial);
     let state = match (&trial.summary, &trial.reason) {
@@ -238,7 +239,7 @@ fn state(trial: &TrialData) -> String {
     json!(trial.state).as_str().unwrap_or_default().to_owned()
 }
 
-/// A text in lines of at most `room` characters, broken at blanks.
+/// Breaks a text at spaces into lines of at most `room` characters.
 fn wrapped(text: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
