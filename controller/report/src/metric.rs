@@ -34,8 +34,8 @@ const WORDS: [(&str, &str); 24] = [
 /// some of them: a node that routes in the kernel has no socket timestamps.
 const NODE_DELAYS: [&str; 3] = ["node_delay_ns", "node_delay_driver_ns", "node_delay_netfilter_ns"];
 
-/// Node-delay metric that most trials have, to compare trials of different modes; `None` if there
-/// is none.
+/// Node-delay metric that most trials have, to compare trials of different modes; `None` without
+/// any.
 pub(crate) fn node_delay(run: &RunData) -> Option<&'static str> {
     let has = |name: &&str| {
         run.trials.iter().filter(|trial| trial.series.get(*name).is_some_and(any)).count()

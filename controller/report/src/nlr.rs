@@ -69,7 +69,7 @@ impl Terms {
     }
 
     /// Sentence, with a leading space, about packet sizes of these trials that the links carried
-    /// too slowly; empty if there are none.
+    /// too slowly; empty without any.
     pub(crate) fn slow_links(&self, trials: &[&TrialData]) -> String {
         let here: BTreeSet<Packets> = trials.iter().filter_map(|trial| packets(trial)).collect();
         let slow = self.slow.iter().filter(|(kind, _)| here.contains(kind));

@@ -50,7 +50,8 @@ impl Change {
         mean(self.relative)
     }
 
-    /// Size of the change after "rose" or "fell": ` 3x`, ` 12 %`, ` to 1/1,600`; empty for a difference.
+    /// Size of the change after "rose" or "fell": ` 3x`, ` 12 %`, ` to 1/1,600`; empty for a
+    /// difference.
     pub(crate) fn ratio(&self) -> String {
         let ratio = compared(self.from, self.to).filter(|_| self.relative).unwrap_or_default();
         match ratio.trim_start_matches(['+', '-']) {

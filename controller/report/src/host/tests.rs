@@ -101,7 +101,11 @@ fn a_share_belongs_to_the_window_in_which_most_of_its_time_was() {
     }
     let host = gather.finish().unwrap();
     assert_eq!(host.series[0].by_window, [Some(0.5), Some(0.3)]);
-    assert_eq!(host.series[1].by_window, [Some(0.1), Some(0.6)], "a frequency is an instantaneous value");
+    assert_eq!(
+        host.series[1].by_window,
+        [Some(0.1), Some(0.6)],
+        "a frequency is an instantaneous value"
+    );
 }
 
 #[test]
