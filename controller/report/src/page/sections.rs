@@ -149,7 +149,7 @@ pub(super) fn verdicts(run: &RunData) -> String {
         return String::new();
     }
     let definition = escape(&crate::paced::tolerance(run).to_string());
-    let table = table(&all, "Largest accurate rate per sender");
+    let table = table(&all, "Largest accurate rate by node, engine, size and cross flows");
     format!(
         "<section id=\"verdicts\" aria-labelledby=\"verdicts-title\">\
          <h2 id=\"verdicts-title\">Largest accurate rate per sender</h2>\
@@ -161,7 +161,7 @@ pub(super) fn verdicts(run: &RunData) -> String {
 /// Largest accurate rates of several runs side by side.
 pub(super) fn rates_of_runs(runs: &[RunData]) -> String {
     let Some(all) = crate::paced::rates_of_runs(runs) else { return String::new() };
-    let table = table(&all, "Largest accurate rate per sender, by run");
+    let table = table(&all, "Largest accurate rate by run");
     format!(
         "<section id=\"verdicts\" aria-labelledby=\"verdicts-title\">\
          <h2 id=\"verdicts-title\">Largest accurate rate per sender, by run</h2>{table}</section>\n"

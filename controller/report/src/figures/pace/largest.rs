@@ -32,7 +32,7 @@ pub(super) fn largest(run: &RunData, all: &[RateVerdict], caption: &str) -> Opti
         .enumerate()
         .map(|(i, flows)| panel(all, *flows, i == 0, &groups, &rows, domain))
         .collect();
-    let title = "Largest accurate rate per sender".to_owned();
+    let title = "Largest accurate rate by engine".to_owned();
     let body = stacked(panels);
     Some(Figure::new("largest-rates", title, finding(all), caption, body, verdict_table(run)))
 }
