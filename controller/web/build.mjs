@@ -1,6 +1,6 @@
-// Writes what dwell-report takes from these packages: the runtime of figures in one file, and the
-// schema its tests hold figures against. `node build.mjs [DIRECTORY]`. The same packages (see
-// package-lock.json) give the same bytes, which a test of dwell-report relies on.
+// Builds the assets of dwell-report: the figure runtime in one file, and the Vega-Lite schema for
+// its tests. Usage: `node build.mjs [DIRECTORY]`. The output is reproducible from
+// package-lock.json; a test of dwell-report checks that.
 import { build } from "esbuild";
 import { readFile, readdir, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
@@ -25,7 +25,7 @@ const { metafile } = await build({
   logLevel: "warning",
 });
 
-// The licences ask for their text beside every copy, and most packages have it in a file only.
+// Licences require their text in every copy, and most packages have it only in a file.
 const packages = new Set();
 for (const input of Object.keys(metafile.inputs)) {
   const inside = input.match(/^node_modules\/((?:@[^/]+\/)?[^/]+)\//);
@@ -44,8 +44,8 @@ const comment = `/*!\n${notices.join("\n\n----\n\n").replaceAll("*/", "* /")}\n*
 const ascii = comment.replace(/[^\x00-\x7f]/g, (letter) => (letter === "\u00a9" ? "(c)" : letter.normalize("NFKD").replace(/[^\x00-\x7f]/g, "")));
 await writeFile(out, (await readFile(out, "utf8")) + ascii.replaceAll("</script", "<\\/script").replaceAll("<!--", "<! --"));
 
-// Without its prose the schema is a sixth as large, and says the same. Names of definitions become
-// letters that may stand in a reference; theirs hold brackets and bars.
+// Without descriptions the schema is a sixth of the size. Names of definitions contain brackets and
+// bars, which are not valid in references, so they are replaced.
 const schema = JSON.parse(await readFile(here("node_modules/vega-lite/build/vega-lite-schema.json"), "utf8"));
 const names = new Map();
 for (const name of Object.keys(schema.definitions)) {
@@ -62,5 +62,5 @@ const terse = JSON.stringify(schema, (key, value) => {
   if (key !== "$ref") return value;
   return `#/definitions/${names.get(decodeURIComponent(value.slice("#/definitions/".length)))}`;
 });
-if (terse.includes("#/definitions/undefined")) throw new Error("a reference to no definition");
+if (terse.includes("#/definitions/undefined")) throw new Error("the schema has a reference without a definition");
 await writeFile(`${directory}/vega-lite-schema.json`, `${terse}\n`);

@@ -1,2 +1,2 @@
-// What a page needs to draw its figures: the one function of vega-embed.
+// Figure runtime of a page: the embed function of vega-embed.
 export { default as embed } from "vega-embed";

@@ -1,5 +1,5 @@
-// Draws the figures of the page: the first at once, the others when they come near or when nothing
-// else is to do, all again when the ground changes between light and dark.
+// Draws the figures of the page: the first immediately, others when they approach the viewport or
+// when the browser is idle, and all again when the colour scheme changes.
 (() => {
   "use strict";
   const specifications = JSON.parse(document.getElementById("specifications").textContent);
@@ -13,7 +13,7 @@
     return drawn.get(chart);
   }
 
-  // Waits for what is being drawn, so that one figure is never drawn twice at a time.
+  // Waits for a drawing in progress, so that a figure is never drawn twice at the same time.
   function redraw(chart) {
     const before = drawn.get(chart) ?? Promise.resolve();
     drawn.set(chart, before.then((drawing) => {
@@ -31,7 +31,7 @@
       const drawing = await dwellFigures.embed(chart, specification, {
         mode: "vega-lite",
         renderer: "svg",
-        // Interprets expressions, so that the page's policy need not allow eval.
+        // Vega's expression interpreter, so that the Content-Security-Policy need not allow eval.
         ast: true,
         actions: { export: true, source: false, compiled: false, editor: false },
         downloadFileName: `dwell-${id}`,
@@ -45,12 +45,12 @@
       chart.classList.add("drawn");
       return drawing;
     } catch (error) {
-      chart.textContent = `This figure could not be drawn (${error.message}); its numbers are in the table above.`;
+      chart.textContent = `Cannot draw this figure (${error.message}); its numbers are in the table above.`;
       chart.classList.add("failed-to-draw");
     }
   }
 
-  // One image with one text, for those who do not see it; its parts are not images of their own.
+  // Screen readers get one image with one description instead of one per mark.
   function name(chart, description) {
     const svg = chart.querySelector("svg.marks");
     for (const part of svg.querySelectorAll("[role], [aria-label], [aria-roledescription]")) {
@@ -60,7 +60,7 @@
     svg.setAttribute("aria-label", description);
   }
 
-  // The runtime fills in the link's address when a mouse button goes down; keys need it too.
+  // Vega-embed sets the URL of a link only on mousedown; keyboard clicks need it too.
   function menu(chart, view, title, file) {
     const details = chart.querySelector("details");
     details.removeAttribute("title");

@@ -1,4 +1,4 @@
-//! Writes reports of made-up runs, for a look at the page and for the tests in a browser:
+//! Writes reports of synthetic runs to look at the page:
 //! `cargo run -p dwell-report --example page -- DIRECTORY`.
 
 #[expect(dead_code, reason = "the tests use the rest")]

@@ -1,5 +1,5 @@
-//! Published claims, held against a run: each passes, fails, or cannot be told of here, with the
-//! value found beside the published one. A claim that fails is a finding about this machine.
+//! Verdicts on published claims: each passes, fails or is undecided for a run, with the value found
+//! beside the published one. A failed claim is a finding about the machines of the run.
 
 mod evidence;
 mod s0;
@@ -10,22 +10,22 @@ use self::evidence::Evidence;
 use crate::data::RunData;
 use crate::quantity::{delay, share, things, three_digits};
 
-/// What became of a claim.
+/// Verdict on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimVerdict {
-    /// The run shows it.
+    /// The run confirms it.
     Pass,
-    /// The run shows that it is not so here.
+    /// The run contradicts it.
     Fail,
-    /// What was measured does not decide it.
+    /// The measurements do not decide it.
     CannotTell,
-    /// The run did not measure what it is about.
+    /// The run did not measure its subject.
     NotRun,
 }
 
 impl ClaimVerdict {
-    /// In words.
+    /// Name of the verdict.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -36,15 +36,15 @@ impl ClaimVerdict {
     }
 }
 
-/// In what the value and the limit of a claim are.
+/// Unit of the value and limit of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimUnit {
     /// A factor.
     Times,
-    /// A ratio, said as a percentage.
+    /// A ratio, printed as a percentage.
     Share,
-    /// A number without a unit, such as R2.
+    /// A dimensionless number, such as R2.
     Number,
     /// Nanoseconds.
     Ns,
@@ -53,10 +53,10 @@ pub enum ClaimUnit {
 }
 
 impl ClaimUnit {
-    /// With the unit, as a person reads it.
+    /// Formats a value with the unit.
     pub fn said(self, value: f64) -> String {
         match self {
-            Self::Times => format!("{} times", three_digits(value)),
+            Self::Times => format!("{}x", three_digits(value)),
             Self::Share => share(value),
             Self::Number => three_digits(value),
             Self::Ns => delay(value),
@@ -65,29 +65,28 @@ impl ClaimUnit {
     }
 }
 
-/// A claim and what became of it.
+/// A claim with its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Claim {
-    /// The line of the document, such as `S0.18`; with a word behind it where a line says several
-    /// things.
+    /// Line of the document, such as `S0.18`, with a suffix if the line makes several claims.
     pub id: String,
-    /// What it says, and what was found here.
+    /// The claim and what was found.
     pub text: String,
-    /// What became of it.
+    /// Verdict.
     pub verdict: ClaimVerdict,
-    /// What was found; null where nothing was.
+    /// Value found; null if none.
     pub value: Option<f64>,
-    /// What that is held against: the published value, or else dwell's own limit for the words.
+    /// Limit of the verdict: the published number, or dwell's own where the document has none.
     pub limit: Option<f64>,
-    /// The number that the document itself has; null where it has words only.
+    /// Number in the document; null if it has none.
     pub published: Option<f64>,
-    /// In what these numbers are.
+    /// Unit of the numbers.
     pub unit: ClaimUnit,
 }
 
 impl Claim {
-    /// What was found, what was published and, where that has no number, dwell's own limit, each with
-    /// its unit; `-` where there is none.
+    /// Value found, published number and, without one, dwell's own limit, each with its unit; `-`
+    /// if absent.
     pub fn numbers(&self) -> [String; 3] {
         let own = self.limit.filter(|_| self.published.is_none());
         [self.value, self.published, own]
@@ -95,7 +94,7 @@ impl Claim {
     }
 }
 
-/// The claims that the run's plan names, each judged; none where it names none.
+/// Judges the claims that the plan names; empty if it names none.
 pub fn claims(run: &RunData) -> Vec<Claim> {
     match run.claims.as_deref() {
         Some("s0") => s0::judge(run),
@@ -103,20 +102,20 @@ pub fn claims(run: &RunData) -> Vec<Claim> {
     }
 }
 
-/// Which trials claims leave out and other sentences do not, for their stress was another than was
-/// asked for; `None` without claims or such trials.
+/// Finding about trials that claims leave out because their load missed the requested level; `None`
+/// without claims or such trials.
 pub(crate) fn left_out(run: &RunData) -> Option<String> {
     run.claims.as_deref()?;
     let all = Evidence::of(run);
     let missed = all.left_out() as u64;
     let lost = match all.lost() {
         none if none.is_empty() => String::new(),
-        lost => format!(", all of those at {} among them", lost.join("; at ")),
+        lost => format!(" (all trials at {})", lost.join("; at ")),
     };
     (missed > 0).then(|| {
         format!(
-            "The stress of {missed} of {} missed what was asked by more than 3 points{lost}: claims leave \
-             these trials out, other sentences and figures have them under the name of their load.",
+            "In {missed} of {}, the load missed the requested level by more than 3 points{lost}. Claims \
+             leave these trials out; other findings and figures include them.",
             things(missed + all.trials.len() as u64, "trial")
         )
     })

@@ -1,4 +1,4 @@
-//! Several runs in the same figures, on shared axes.
+//! Figures that compare several runs on shared axes.
 
 use dwell_stats::Quantile;
 
@@ -11,13 +11,13 @@ use crate::measured;
 use crate::metric;
 use crate::quantity::{Unit, delay, listed, things};
 
-/// Boxes of a comparison: more rows than this are not read.
+/// Maximum number of boxes in a figure.
 const BOXES: usize = 36;
 
-/// Figures of one delay, by the name of its metric; the first run is the baseline. All cells of a run
-/// are one distribution, except in the figure that has a box per cell and run. What differs is for
-/// `findings` to say, which compared the samples themselves: figures repeat it and judge nothing.
-/// Empty when not all runs have that delay.
+/// Returns figures of one delay metric; the first run is the baseline. All cells of a run are
+/// merged into one distribution, except in the figure with one box per cell and run. The figures
+/// repeat `findings`, which come from the samples themselves, and judge nothing. Empty unless all
+/// runs have the metric.
 pub fn comparison_figures(runs: &[RunData], metric: &str, findings: &[Finding]) -> Vec<Figure> {
     if runs.is_empty() || !runs.iter().all(|run| metric::has_samples(run, metric)) {
         return Vec::new();
@@ -41,7 +41,7 @@ pub fn comparison_figures(runs: &[RunData], metric: &str, findings: &[Finding]) 
     };
     let caption = format!("runs {}{closed}, dwell {}", ids.join(", "), env!("CARGO_PKG_VERSION"));
     let note = (runs.len() > shown.len())
-        .then(|| format!("Shown are {} of {} runs.", shown.len(), runs.len()));
+        .then(|| format!("Shown: {} of {} runs.", shown.len(), runs.len()));
     let overlay = Overlay {
         noun: metric::words(metric),
         unit: Unit::fitting(middle.unwrap_or_default() as f64),
@@ -51,7 +51,7 @@ pub fn comparison_figures(runs: &[RunData], metric: &str, findings: &[Finding]) 
     };
     let title = format!("{} by run", capital(overlay.noun));
     let by_cell = by_cell(runs, &overlay, metric, said(findings));
-    // Where there is a box per cell, that is where the cells' differences are seen.
+    // Differences between cells are visible in the figure with one box per cell.
     let finding = if by_cell.is_some() { medians(&shown) } else { said(findings) };
     let mut figures: Vec<Figure> =
         boxes(&overlay, "boxes-run".into(), title, finding).into_iter().collect();
@@ -63,14 +63,13 @@ pub fn comparison_figures(runs: &[RunData], metric: &str, findings: &[Finding]) 
     figures
 }
 
-/// What a run is called beside others: a letter and its id. Its name may be long; the heading of
-/// its trust has it.
+/// Short name of a run: a letter and its id. The trust panel shows its full name.
 pub(crate) fn name(i: usize, run: &RunData) -> String {
     let letter = u8::try_from(i).ok().filter(|i| *i < 26).map(|i| char::from(b'A' + i));
     letter.map_or_else(|| run.id.clone(), |letter| format!("{letter}: {}", run.id))
 }
 
-/// One box per cell and run, where the cells of all runs are the same ones and more than one.
+/// One box per cell and run, if all runs have the same cells and more than one.
 fn by_cell(runs: &[RunData], overlay: &Overlay, metric: &str, finding: String) -> Option<Figure> {
     let cells: Vec<Vec<Group>> = runs.iter().map(|run| group::cells(run, metric)).collect();
     let first = cells.first()?;
@@ -94,14 +93,14 @@ fn by_cell(runs: &[RunData], overlay: &Overlay, metric: &str, finding: String) -
     boxes(&Overlay { groups: &groups, ..*overlay }, "boxes-cells".into(), title, finding)
 }
 
-/// What was found, as far as a figure has room for it.
+/// The first findings, for the text of a figure.
 fn said(findings: &[Finding]) -> String {
     const SHOWN: usize = 3;
     let mut texts: Vec<String> =
         findings.iter().take(SHOWN).map(|finding| sentence(&finding.text)).collect();
     match findings.len().saturating_sub(SHOWN) {
         0 => {}
-        more => texts.push(format!("{} more above.", things(more as u64, "finding"))),
+        more => texts.push(format!("{} above.", things(more as u64, "more finding"))),
     }
     if texts.is_empty() { "Nothing was compared.".to_owned() } else { texts.join(" ") }
 }
@@ -119,7 +118,7 @@ fn medians(groups: &[Group]) -> String {
         })
         .collect();
     format!(
-        "Median over all parameters together: {}; what differs is told for each combination.",
+        "Median over all parameters: {}; differences are listed per combination.",
         listed(&each)
     )
 }

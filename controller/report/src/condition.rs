@@ -1,8 +1,8 @@
-//! Where figures of modes of relaying hold what they do not vary: S0's condition, or the nearest to
-//! it that was measured.
+//! The condition at which figures of relay modes hold parameters that they do not vary: that of
+//! Miya 2020, or the nearest one measured.
 //!
-//! Modes measured under different sizes, rates or loads must not be merged: of what varies, a figure
-//! shows one parameter and holds the others at one level, which it names.
+//! Modes measured under different sizes, rates or loads must not be merged: a figure varies one
+//! parameter and holds each other one at a level that it names.
 
 use std::collections::BTreeSet;
 
@@ -10,23 +10,23 @@ use crate::data::{Axis, RunData, TrialData};
 use crate::figures::{RELAY, modes};
 use crate::group;
 
-/// S0.11 and S0.14: payload in bytes, packets per second.
+/// Condition of Miya 2020 (S0.11, S0.14): payload in bytes, packets per second.
 const S0: [(&str, f64, &str); 2] = [("size", 1000.0, "1000 B"), ("rate", 200.0, "200 pps")];
 
-/// The axis of the rate at which links hold packets, and its value where they hold none.
+/// Axis of the link rate, and its value for links without one.
 pub(crate) const LINK_RATE: &str = "topology.link.rate";
 const BARE: &str = "none";
 
-/// Which links a figure is about.
+/// Links that a figure is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// Those that take no time: the node is what is looked at.
+    /// Links without a rate, for figures about the node.
     Bare,
-    /// Those that hold packets for their transmission time: the whole way is looked at.
+    /// Links with a rate, for figures about the whole path.
     Rated,
 }
 
-/// One level of each parameter but the mode of relaying.
+/// One level of each parameter except the relay mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Condition<'a> {
     held: Vec<Held<'a>>,
@@ -36,13 +36,13 @@ pub(crate) struct Condition<'a> {
 struct Held<'a> {
     axis: &'a str,
     value: &'a str,
-    /// S0's level, where this is another.
+    /// Level of Miya 2020, if it differs.
     instead_of: Option<&'static str>,
 }
 
 impl<'a> Condition<'a> {
-    /// The levels nearest to S0's at which all modes were measured; where there is none, those at
-    /// which any was. Parameters that S0 does not know are held at the plan's first level.
+    /// Chooses the levels nearest to those of Miya 2020 at which all modes were measured, else
+    /// those at which any mode was. Other parameters are held at the first level of the plan.
     pub(crate) fn of(run: &'a RunData, metric: &str, links: Links) -> Self {
         let has = |trial: &&TrialData| {
             trial.series.get(metric).is_some_and(|s| s.steps.iter().any(|step| step.count > 0))
@@ -57,34 +57,35 @@ impl<'a> Condition<'a> {
         Self { held }
     }
 
-    /// Without some of the axes.
+    /// The condition without some axes.
     pub(crate) fn but(&self, axes: &[&str]) -> Self {
         let held = self.held.iter().filter(|held| !axes.contains(&held.axis));
         Self { held: held.cloned().collect() }
     }
 
-    /// Each axis with the level at which it is held.
+    /// Axes with their levels.
     pub(crate) fn levels(&self) -> Vec<(&'a str, &'a str)> {
         self.held.iter().map(|held| (held.axis, held.value)).collect()
     }
 
-    /// The level of one axis.
+    /// Level of one axis.
     pub(crate) fn level(&self, axis: &str) -> Option<&'a str> {
         self.held.iter().find(|held| held.axis == axis).map(|held| held.value)
     }
 
-    /// Whether a trial was measured at it.
+    /// Whether a trial was measured at this condition.
     pub(crate) fn holds(&self, trial: &TrialData) -> bool {
         self.held.iter().all(|held| {
             trial.parameters.get(held.axis).is_some_and(|of_trial| of_trial == held.value)
         })
     }
 
-    /// As a sentence says it after "at": `size 700B (S0: 1000 B), rate 200pps, load none`; `None`
-    /// where nothing is held.
+    /// Text of the condition: `size 700B (Miya 2020: 1000 B), rate 200pps, load none`; `None` if
+    /// nothing is held.
     pub(crate) fn words(&self) -> Option<String> {
         let one = |held: &Held| {
-            let instead = held.instead_of.map_or_else(String::new, |s0| format!(" (S0: {s0})"));
+            let instead =
+                held.instead_of.map_or_else(String::new, |s0| format!(" (Miya 2020: {s0})"));
             format!("{} {}{instead}", axis_words(held.axis), held.value)
         };
         let all: Vec<String> = self.held.iter().map(one).collect();
@@ -92,12 +93,12 @@ impl<'a> Condition<'a> {
     }
 }
 
-/// The axis as a sentence says it: `link rate` for `topology.link.rate`.
+/// Readable name of an axis: `link rate` for `topology.link.rate`.
 pub(crate) fn axis_words(axis: &str) -> &str {
     if axis == LINK_RATE { "link rate" } else { axis }
 }
 
-/// The level of one axis at which to hold it, and S0's where that is another.
+/// Level at which to hold an axis, and the one of Miya 2020 if it differs.
 fn level<'a>(
     run: &RunData,
     axis: &'a Axis,

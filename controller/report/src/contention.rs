@@ -1,4 +1,4 @@
-//! What other programs and the hypervisor took of the processors while trials were measured.
+//! CPU contention during trials: use by other programs and by the hypervisor.
 
 use dwell_record::{CpuUse, Summary};
 
@@ -6,17 +6,17 @@ use crate::data::{HostSeries, Quantity, RunData, TrialData};
 use crate::group;
 use crate::quantity::share;
 
-/// CPU use of a machine that is worth a warning where dwell's own part of it is unknown: a trial that
-/// polls may keep one CPU of two busy by itself.
+/// Minimum total CPU use for a warning if dwell's own share is unknown: polling alone may keep one
+/// of two CPUs busy.
 const TOTAL_LIMIT: f64 = 0.6;
 
-/// Whether a trial says how much of the processors other programs used.
+/// Whether the CPU use of other programs is known.
 pub(crate) fn is_known(summary: &Summary) -> bool {
     summary.trust.host.is_some_and(|used| used.others_ratio.is_some())
 }
 
-/// Warnings of a run whose summaries do not have the use of the processors, from the host samples of
-/// the trial that figures show.
+/// Warnings from the host samples of the displayed trial, for runs whose summaries lack the CPU
+/// use.
 pub(crate) fn warnings_of_samples(run: &RunData) -> Vec<String> {
     let Some(host) = &run.host else { return Vec::new() };
     let trial = group::finished(run).find(|trial| trial.trial == host.wanted.trial);
@@ -30,9 +30,9 @@ fn warning(trial: &TrialData, series: &HostSeries) -> Option<String> {
     let HostSeries { quantity, node, lowest, highest, .. } = series;
     let mean = mean(series)?;
     let (limit, note) = match quantity {
-        // A declared load is not a surprise.
+        // A declared load needs no warning.
         Quantity::CpuUse if trial.loads.is_empty() => {
-            (TOTAL_LIMIT, "; how much of it was dwell's own is not known")
+            (TOTAL_LIMIT, "; dwell's own share is unknown")
         }
         Quantity::Steal => (CpuUse::STEAL_LIMIT, ""),
         Quantity::OwnRunQueueWait => (CpuUse::RUN_QUEUE_WAIT_LIMIT, ""),
@@ -55,7 +55,7 @@ fn mean(series: &HostSeries) -> Option<f64> {
     (!series.points.is_empty()).then(|| values.sum::<f64>() / series.points.len() as f64)
 }
 
-/// What ran beside the measurement in trials without a load of the plan.
+/// What else ran in trials without a planned load.
 pub(crate) fn beside<'a>(trials: impl Iterator<Item = &'a TrialData>) -> String {
     let used = |trial: &TrialData| {
         let used = trial.summary.as_ref().and_then(|summary| summary.trust.host);
@@ -69,10 +69,10 @@ pub(crate) fn beside<'a>(trials: impl Iterator<Item = &'a TrialData>) -> String 
             (least, most) if least == most => most,
             (least, most) => format!("{least} to {most}"),
         };
-        return format!("no load of the plan; other programs used {span} of the CPU time");
+        return format!("no planned load; other programs used {span} of the CPU time");
     }
     if all.is_empty() || all.contains(&None) {
-        return "no load of the plan; whether other programs ran is not known".to_owned();
+        return "no planned load; CPU use of other programs unknown".to_owned();
     }
     "nothing ran beside the measurement".to_owned()
 }

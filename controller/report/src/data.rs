@@ -1,4 +1,4 @@
-//! A run as the report sees it: already summarised, so that nothing here grows with the number of
+//! Input of a report: a run, already summarised, so that its size does not grow with the number of
 //! samples.
 
 use std::collections::BTreeMap;
@@ -9,77 +9,76 @@ use dwell_record::Summary;
 pub use dwell_record::series::{Hampel, Point, Series, Step, TimeBin};
 use serde::{Deserialize, Serialize};
 
-/// One run.
+/// A run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunData {
-    /// Its id, such as `20261121-1`.
+    /// Id, such as `20261121-1`.
     pub id: String,
-    /// The plan's name, or the name of the imported file.
+    /// Name of the plan or of the imported file.
     pub name: String,
-    /// What the plan says it is for.
+    /// Title from the plan.
     pub title: Option<String>,
-    /// When it began, RFC 3339.
+    /// Start time, RFC 3339.
     pub started: String,
-    /// When it ended; `None` while it runs or was interrupted.
+    /// End time; `None` while it runs, or if it was interrupted.
     pub finished: Option<String>,
-    /// The version of dwell that ran it.
+    /// Version of dwell that ran it.
     pub dwell: String,
-    /// The parameters that vary over the run, in the order of the plan, each with its values in the
-    /// plan's order. Empty for a run of one cell.
+    /// Varied parameters and their values, in the order of the plan. Empty for a run of one cell.
     pub axes: Vec<Axis>,
-    /// Its trials, in the order in which they were numbered.
+    /// Trials, by number.
     pub trials: Vec<TrialData>,
-    /// What people wrote about it.
+    /// User notes.
     pub notes: Vec<String>,
-    /// The published claims that the plan wants the run held against, by their name: `s0`.
+    /// Set of published claims to judge, named by the plan: `s0`.
     #[serde(default)]
     pub claims: Option<String>,
-    /// A few packets whose way is drawn.
+    /// Example packets for the component figure.
     #[serde(default)]
     pub packets: Vec<PacketData>,
-    /// What machines did during one trial.
+    /// Host activity during one trial.
     #[serde(default)]
     pub host: Option<HostData>,
-    /// The plan that was run; `None` for imports.
+    /// Plan of the run; `None` for imports.
     #[serde(default)]
     pub plan: Option<PlanData>,
-    /// When a sender is accurate, where it is to be judged otherwise than the plan says.
+    /// Definition of an accurate sender that overrides the one of the plan.
     #[serde(default)]
     pub accurate: Option<Accurate>,
 }
 
-/// A plan, as it was read.
+/// A plan as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanData {
-    /// Its text.
+    /// Text of the plan.
     pub text: String,
-    /// What was set from outside, as `PATH=VALUE`, in that order.
+    /// Overrides from the command line, as `PATH=VALUE`, in order.
     pub settings: Vec<String>,
 }
 
-/// One packet on its way, as an example of many.
+/// An example packet and its delay components.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PacketData {
-    /// Of which trial it is, by its number.
+    /// Number of its trial.
     pub trial: u32,
-    /// Which one of its trial: `median`, `p99`, `slowest`.
+    /// Which packet of the trial: `median`, `p99`, `slowest`.
     pub which: String,
-    /// Its id.
+    /// Packet id.
     pub id: u64,
-    /// What it spent in each part, by the name of the metric; those that sum to the whole.
+    /// Delay components in nanoseconds, by metric; they sum to the whole.
     pub parts: BTreeMap<String, i64>,
-    /// From end to end, by the stamps of both ends.
+    /// End-to-end delay, by the timestamps of both ends.
     pub end_to_end_ns: i64,
 }
 
 impl RunData {
-    /// The trials with one value of an axis as a run of its own, without that axis and without the
-    /// values of others that only trials left out have.
+    /// The part of the run with one value of an axis, without that axis and without values of other
+    /// axes that no remaining trial has.
     pub fn only(&self, axis: &str, value: &str) -> Self {
         self.at(&[(axis, value)])
     }
 
-    /// The same with one value of each of several axes.
+    /// The part of the run with one value of each of several axes.
     pub(crate) fn at(&self, held: &[(&str, &str)]) -> Self {
         let has = |trial: &&TrialData| {
             held.iter().all(|(axis, value)| {
@@ -111,7 +110,7 @@ impl RunData {
         Self { axes, trials, packets, host, notes: Vec::new(), ..self.heading() }
     }
 
-    /// What the run is, without what it measured.
+    /// The run without trials, axes, packets and host data.
     fn heading(&self) -> Self {
         Self {
             id: self.id.clone(),
@@ -132,73 +131,73 @@ impl RunData {
     }
 }
 
-/// A parameter that varies.
+/// A varied parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
-    /// Its name, such as `size`, `rate`, `load`.
+    /// Name, such as `size`, `rate`, `load`.
     pub name: String,
-    /// Its values, as the plan writes them: `64B`, `100Mbit/s`, `network`.
+    /// Values as written in the plan: `64B`, `100Mbit/s`, `network`.
     pub values: Vec<String>,
-    /// The same as numbers in base units (bytes, bit/s, packets/s, nanoseconds, a ratio), when all
-    /// of them are quantities; figures then have a continuous axis.
+    /// Values in base units (bytes, bit/s, packets/s, nanoseconds, a ratio), if all are quantities;
+    /// figures then have a continuous axis.
     pub numbers: Option<Vec<f64>>,
-    /// The unit of `numbers`: `B`, `bit/s`, `pps`, `ns`, `1`.
+    /// Unit of `numbers`: `B`, `bit/s`, `pps`, `ns`, `1`.
     pub unit: Option<String>,
 }
 
-/// How a trial ended.
+/// State of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrialState {
-    /// Not yet begun.
+    /// Not started.
     Planned,
-    /// Under way, or its runner died.
+    /// Running, or its runner died.
     Running,
-    /// Measured.
+    /// Measured successfully.
     Finished,
     /// Failed, with a reason.
     Failed,
-    /// What it asks for is not to be had on its node, for a reason.
+    /// Not supported on its node, with a reason.
     NotRun,
 }
 
-/// One trial.
+/// A trial.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TrialData {
-    /// Its number in the run, from 1.
+    /// Number in the run, from 1.
     pub trial: u32,
-    /// Which repetition of its cell, from 1.
+    /// Repetition of its cell, from 1.
     pub repetition: u32,
-    /// Its place in the order in which trials ran, from 1.
+    /// Position in the order of execution, from 1.
     pub order: u32,
-    /// How it ended.
+    /// State.
     pub state: TrialState,
-    /// Why it failed.
+    /// Why it failed or was not run.
     pub reason: Option<String>,
-    /// The value of every axis, as the plan writes it.
+    /// Value of every axis as written in the plan.
     pub parameters: BTreeMap<String, String>,
-    /// When its first sample was sent, in nanoseconds since the epoch; `None` when unknown.
+    /// Send time of the first sample, in nanoseconds since the epoch; `None` if unknown.
     pub started_ns: Option<i64>,
-    /// What the measuring node said of it.
+    /// Summary of the measuring node.
     pub summary: Option<Summary>,
-    /// What each load reached, as its node said.
+    /// Summary of each load.
     pub loads: Vec<Summary>,
-    /// What somebody outside saw of its packets, by capture.
+    /// Summary of each packet capture taken outside dwell.
     #[serde(default)]
     pub witnesses: Vec<Summary>,
-    /// What the other machines of the trial told of their part in it: reflectors, sinks, relays,
-    /// traces, and the sender of a flow.
+    /// Summaries of the other machines: reflectors, sinks, relays, traces, and the sender of a
+    /// flow.
     #[serde(default)]
     pub machines: Vec<MachineData>,
-    /// By name of metric, such as `rtt_ns`: everything that figures draw.
+    /// Data of the figures by metric, such as `rtt_ns`.
     pub series: BTreeMap<String, Series>,
 }
 
-/// What a machine told of its part in a trial.
+/// Summary of one machine of a trial.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MachineData {
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// What it told.
+    /// Its summary.
     pub summary: Summary,
 }

@@ -1,5 +1,5 @@
-//! What a parameter does to the delay, in a sentence, as far as repetitions can tell. Of a run over
-//! modes of relaying it is said of each mode by itself.
+//! Effect of a parameter on the delay as a sentence, as far as repetitions decide it. In a run over
+//! relay modes, each mode has its own sentence.
 
 use std::collections::BTreeSet;
 
@@ -12,21 +12,20 @@ use crate::group::{self, Group};
 use crate::quantity::{compared, delay, listed};
 use crate::shift::Shift;
 
-/// All claims about parameters of a run share a doubt of 5 %: so much of it is for each percentile,
-/// and the rest for lines (`crate::fits`).
+/// Quantiles with their names and their part of the run's error probability of 5 %; the rest is for
+/// lines (`crate::fits`).
 const DOUBTS: [(Quantile, &str, f64); 2] =
-    [(Quantile::P50, "the median", 0.025), (Quantile::P99, "the 99th percentile (p99)", 0.015)];
+    [(Quantile::P50, "the median", 0.025), (Quantile::P99, "p99", 0.015)];
 
-/// How a parameter changes the median and the 99th percentile: of the values that differ from the
-/// first one of the plan the farthest, for each, and what is known of the others if they are no
-/// quantities. Every value is compared with the first over what was measured at both.
+/// Describes how a parameter changes the median and p99: for each, the value that differs most from
+/// the first one in the plan. For non-numeric values, also what is known of the others. Every value
+/// is compared with the first over the combinations measured for both.
 pub(crate) fn effect(subject: &Subject, axis: &Axis) -> String {
     said(subject, axis, subject.run.axes.len()).whole()
 }
 
-/// The same of a run over modes of relaying: each mode by itself, for modes were measured at other
-/// levels, and what a load does to a program it does not do to the kernel. `None` where no mode was
-/// measured at two values.
+/// The same for each relay mode, because modes were measured at different levels and react
+/// differently to a load. `None` if no mode was measured at two values.
 pub(crate) fn by_mode(subject: &Subject, axis: &Axis) -> Option<String> {
     let run = subject.run;
     let modes = modes(run);
@@ -36,7 +35,7 @@ pub(crate) fn by_mode(subject: &Subject, axis: &Axis) -> Option<String> {
     }
     let of_mode = |(place, mode): (usize, &String)| {
         let part = run.only(RELAY, mode);
-        // The rung is said once.
+        // Only the first sentence names the timestamps.
         let noun = if place == 0 { subject.noun } else { short(subject.noun) };
         let noun = format!("{noun} of {mode}");
         let here = Subject { noun: &noun, ..Subject::about(&part, subject.metric)? };
@@ -47,7 +46,7 @@ pub(crate) fn by_mode(subject: &Subject, axis: &Axis) -> Option<String> {
     (!each.is_empty()).then(|| Said::joined(each).whole())
 }
 
-/// Sentences, and which means over trials their figures are.
+/// Sentences, and the kinds of means over trials in them.
 struct Said {
     text: String,
     means: BTreeSet<&'static str>,
@@ -60,14 +59,14 @@ impl Said {
         Self { text: texts.join(" "), means }
     }
 
-    /// The sentences, and what their figures are, said once.
+    /// The sentences, followed by the kind of mean.
     fn whole(self) -> String {
         let means: Vec<&str> = self.means.into_iter().collect();
         if means.is_empty() {
             return self.text;
         }
         let means = means.join(" or ");
-        format!("{} Each median and percentile is the {means} of its trials' own.", self.text)
+        format!("{} Each percentile is the {means} over its trials.", self.text)
     }
 }
 
@@ -82,16 +81,17 @@ pub(crate) fn several(run: &RunData, metric: &str, axis: &Axis) -> bool {
     group::comparable(run, metric, axis).len() > 1
 }
 
-/// A delay without the rung of its stamps.
+/// Name of a delay without its timestamps.
 fn short(noun: &str) -> &str {
     const NODE: &str = "node delay";
     if noun.starts_with(NODE) { NODE } else { noun }
 }
 
-/// One of so many sentences that share the doubt of their run; of modes of relaying one of each mode.
+/// One of `among` sentences that share the run's error probability; for the axis of relay modes,
+/// one sentence per mode.
 fn said(subject: &Subject, axis: &Axis, among: usize) -> Said {
-    // Modes of relaying were measured at other levels; of any other axis the trials are those that
-    // its figures draw.
+    // Relay modes were measured at different levels. For any other axis, use the trials that its
+    // figures draw.
     let groups = match axis.name.as_str() {
         RELAY => group::by_axis(subject.run, subject.metric, axis),
         _ => group::comparable(subject.run, subject.metric, axis),
@@ -99,7 +99,7 @@ fn said(subject: &Subject, axis: &Axis, among: usize) -> Said {
     let groups: Vec<&Group> =
         groups.iter().map(|(_, group)| group).filter(|group| group.steps.count() > 0).collect();
     let Some((first, others)) = groups.split_first() else {
-        return format!("Nothing was measured over {}.", axis_words(&axis.name)).into();
+        return format!("There are no samples over {}.", axis_words(&axis.name)).into();
     };
     if axis.name != RELAY {
         let mut said = sentence(subject.noun, axis, first, others, among);
@@ -121,10 +121,10 @@ fn said(subject: &Subject, axis: &Axis, among: usize) -> Said {
 }
 
 fn compared_with(first: &Group) -> String {
-    format!(" Each is compared with {} over what was measured of both.", first.label)
+    format!(" Each is compared with {} over the combinations measured for both.", first.label)
 }
 
-/// Whether the medians of the sentence are those of its groups, which figures draw.
+/// Whether the medians of the sentence equal those of the groups, which figures draw.
 fn is_drawn_alike(first: &Group, others: &[&Group], axis: &Axis) -> bool {
     others.iter().all(|other| {
         let used = Shift::between(first, other, Quantile::P50, Some(&axis.name), 0.05).ends();
@@ -152,7 +152,8 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
         let Some((far, Shift::Differs(change))) = farthest(differ) else { continue };
         let verb = if change.to > change.from { "rose" } else { "fell" };
         parts.push(format!(
-            "{called} {verb} from {} at {} to {} at {}{}",
+            "{called} {verb}{} ({} at {} -> {} at {}; {})",
+            change.ratio(),
             delay(change.from),
             first.label,
             delay(change.to),
@@ -163,7 +164,7 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
         means.insert(change.mean());
     }
     if !parts.is_empty() {
-        // What lies between two quantities is no news.
+        // Values between two quantities need no mention.
         let names = axis.numbers.is_none();
         let rest = if names { rest(others, &named, &found) } else { String::new() };
         return Said { text: format!("{}: {}.{rest}", capital(noun), listed(&parts)), means };
@@ -177,7 +178,7 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
     }
     if shifts.iter().all(|(_, shift)| *shift == Shift::Same) {
         return format!(
-            "The median {noun} is about the same for every value of {name} measured (within 5 %)."
+            "The median {noun} is about the same for all values of {name} (within 5 %)."
         )
         .into();
     }
@@ -187,7 +188,7 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
             let times = if repetitions > 1 { "twice" } else { "once" };
             let ratio = compared(from, to).map_or_else(String::new, |ratio| format!(" ({ratio})"));
             format!(
-                "{}, measured {times} each: the median was {} at {} and {} at {}{ratio}, a difference between single trials; cannot tell whether {name} caused it. Three repetitions can.",
+                "{}, measured {times} each: median {} at {}, {} at {}{ratio}; cannot tell whether {name} caused it (needs 3 repetitions).",
                 capital(noun),
                 delay(from),
                 first.label,
@@ -198,7 +199,7 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
         Some((far, Shift::CannotTell(change))) => {
             means.insert(change.mean());
             format!(
-                "Cannot tell whether {name} changes the {noun}: trials measured alike differ too much; the median was {} at {} and {} at {}{}.",
+                "Cannot tell whether {name} changes the {noun}: trials scatter too much (median {} at {}, {} at {}; {}).",
                 delay(change.from),
                 first.label,
                 delay(change.to),
@@ -206,12 +207,12 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
                 change.by()
             )
         }
-        _ => format!("Cannot tell whether {name} changes the {noun}: the samples are too few."),
+        _ => format!("Cannot tell whether {name} changes the {noun}: too few samples."),
     };
     Said { text, means }
 }
 
-/// What is known of the values that the sentence has not named.
+/// Verdicts on the values that the sentence does not name.
 fn rest(others: &[&Group], named: &[&str], found: &[Vec<(&Group, Shift)>; 2]) -> String {
     let (mut differ, mut same, mut unsure) = (Vec::new(), Vec::new(), Vec::new());
     for (place, other) in others.iter().enumerate() {
@@ -224,7 +225,7 @@ fn rest(others: &[&Group], named: &[&str], found: &[Vec<(&Group, Shift)>; 2]) ->
         };
         list.push(other.label.clone());
     }
-    let told = [("it differs, too,", differ), ("about the same", same), ("cannot tell", unsure)];
+    let told = [("also different", differ), ("about the same", same), ("cannot tell", unsure)];
     let told = told.iter().filter(|(_, labels)| !labels.is_empty());
     let told: Vec<_> = told.map(|(what, labels)| format!("{what} at {}", listed(labels))).collect();
     if told.is_empty() { String::new() } else { format!(" {}.", capital(&told.join("; "))) }

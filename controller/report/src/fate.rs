@@ -1,20 +1,20 @@
-//! How a sentence says what became of packets: probes are answered, packets of one way arrive.
+//! Wording for the packets of a run: probes are answered, one-way packets arrive.
 
 use dwell_record::{Kind, Summary};
 
 use crate::data::RunData;
 use crate::group;
 
-/// The words for a run's packets.
+/// Words for the packets of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fate {
-    /// One of them.
+    /// Noun for one packet.
     pub(crate) probe: &'static str,
-    /// Said of those that came.
+    /// Verb for received packets, after their number.
     pub(crate) came: &'static str,
-    /// Said of those that did not.
+    /// Verb for lost and late packets, after their number.
     pub(crate) gone: &'static str,
-    /// Said where none came, up to their number.
+    /// Verb after "None of N probes".
     pub(crate) none: &'static str,
 }
 
@@ -22,13 +22,13 @@ const ANSWERED: Fate = Fate {
     probe: "probe",
     came: "were answered in time",
     gone: "got no reply in time",
-    none: "No reply came to",
+    none: "was answered",
 };
 
 const ARRIVED: Fate =
-    Fate { probe: "packet", came: "arrived", gone: "did not arrive", none: "Nothing arrived of" };
+    Fate { probe: "packet", came: "arrived", gone: "did not arrive", none: "arrived" };
 
-/// Programs whose files are about packets of one way.
+/// Import engines that measure one-way packets.
 const ONE_WAY: [&str; 2] = ["iperf2", "d-itg"];
 
 impl Fate {

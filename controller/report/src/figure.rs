@@ -1,4 +1,4 @@
-//! A figure as data: a specification, a sentence, and the table behind both.
+//! A figure as data: its Vega-Lite specification, a finding, and the table of its numbers.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -9,33 +9,32 @@ use crate::theme;
 /// A figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// Its name in this report: letters, digits and hyphens; no two figures share one.
+    /// Unique id within the report: letters, digits and hyphens.
     pub id: String,
-    /// What it shows.
+    /// Title.
     pub title: String,
-    /// One sentence, computed from the data, that says what is to be seen; "cannot tell" where the
-    /// data do not say.
+    /// One sentence computed from the data; contains "cannot tell" where they do not decide.
     pub finding: String,
-    /// The Vega-Lite 6 specification with its data inline.
+    /// Vega-Lite 6 specification with inline data.
     pub spec: Value,
-    /// The numbers behind it.
+    /// The numbers of the figure.
     pub table: Table,
 }
 
-/// Rows of text under headings; units stand in the headings.
+/// Table of text cells; the headings contain the units.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Table {
-    /// The headings.
+    /// Headings.
     pub columns: Vec<String>,
-    /// As many texts per row as there are headings.
+    /// Rows, each with one cell per heading.
     pub rows: Vec<Vec<String>>,
 }
 
-/// Width of a figure's plotting area in CSS pixels. Fixed, because Vega-Lite fits only single
-/// views to their container; the page scales what is wider than itself.
+/// Width of the plotting area in CSS pixels. Fixed, because Vega-Lite fits only single views to
+/// their container; the page scales down wider figures.
 pub(crate) const WIDTH: u32 = 640;
 
-/// What an id is made of: the text with everything but letters and digits as hyphens.
+/// Turns text into an id: every character that is not a letter or digit becomes a hyphen.
 pub(crate) fn slug(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
@@ -43,8 +42,8 @@ pub(crate) fn slug(text: &str) -> String {
 }
 
 impl Figure {
-    /// A figure whose specification is `body` with everything that all of them share. The caption
-    /// stands under the picture and goes with it when it is saved.
+    /// Builds a figure from `body` and the parts that all specifications share. The caption is
+    /// drawn below the plot and saved with it.
     pub(crate) fn new(
         id: impl Into<String>,
         title: impl Into<String>,
@@ -65,7 +64,7 @@ impl Figure {
         Self { id: id.into(), title, finding, spec: Value::Object(spec), table }
     }
 
-    /// The same under another title, in the picture too.
+    /// Replaces the title, also inside the specification.
     pub(crate) fn titled(mut self, title: impl Into<String>) -> Self {
         let before = std::mem::replace(&mut self.title, title.into());
         let text = &self.spec["title"]["text"];
@@ -76,7 +75,7 @@ impl Figure {
         self.described()
     }
 
-    /// The same with another finding, in the picture too.
+    /// Replaces the finding, also inside the specification.
     pub(crate) fn saying(mut self, finding: impl Into<String>) -> Self {
         self.finding = finding.into();
         self.described()
@@ -88,7 +87,7 @@ impl Figure {
     }
 }
 
-/// What stands under a picture: in one line where that fits under its plot, else in two.
+/// Text below the plot: one line if it fits, else two.
 fn under(title: &str, caption: &str) -> Value {
     const LINE: usize = 110;
     let line = format!("{title} | {caption}");
@@ -104,7 +103,7 @@ impl Table {
         self.rows.push(row.to_vec());
     }
 
-    /// Says in the headings in which columns intervals stand behind values.
+    /// Adds "(95 % interval)" to the heading of each column whose cells have intervals.
     pub(crate) fn tell_intervals(mut self) -> Self {
         for (i, column) in self.columns.iter_mut().enumerate() {
             let mut cells = self.rows.iter().filter_map(|row| row.get(i));
@@ -116,15 +115,15 @@ impl Table {
     }
 }
 
-/// The value before an interval, of a cell that has one ([`Unit::cell_within`]).
+/// Value of a cell with an interval (see [`Unit::cell_within`]); `None` without an interval.
 pub(crate) fn without_interval(cell: &str) -> Option<&str> {
     let (value, interval) = cell.strip_suffix(')')?.split_once(" (")?;
     let (low, high) = interval.split_once(" to ")?;
     [value, low, high].iter().all(|text| text.parse::<f64>().is_ok()).then_some(value)
 }
 
-/// The scale and axis of a delay between two values: logarithmic where it spreads over more than a
-/// factor of eight, with marks at 1, 2 and 5 times powers of ten.
+/// Scale and axis for delays from `min_ns` to `max_ns`: logarithmic if they span more than a factor
+/// of eight, with ticks at 1, 2 and 5 times powers of ten.
 pub(crate) fn delay_axis(title: &str, unit: Unit, min_ns: f64, max_ns: f64) -> (Value, Value) {
     let (min, max) = (unit.of(min_ns), unit.of(max_ns));
     let logarithmic = min > 0.0 && max / min > 8.0;
@@ -140,7 +139,8 @@ pub(crate) fn delay_axis(title: &str, unit: Unit, min_ns: f64, max_ns: f64) -> (
     }
 }
 
-/// 1, 2 and 5 times powers of ten between two positive numbers; powers alone over five decades.
+/// Returns 1, 2 and 5 times powers of ten between two positive numbers; only powers of ten beyond
+/// five decades.
 pub(crate) fn handy(min: f64, max: f64) -> Vec<f64> {
     let steps: &[f64] = if max / min > 1e5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
     let (from, to) = (min.log10().floor() as i32, max.log10().ceil() as i32);
@@ -152,15 +152,15 @@ fn scaled(step: f64, exponent: i32) -> f64 {
     if exponent >= 0 { step * 10f64.powi(exponent) } else { step / 10f64.powi(-exponent) }
 }
 
-/// The same channel where another one's legend tells the groups, or the panels do.
+/// The channel without a legend, for groups that another legend or the panels identify.
 pub(crate) fn without_legend(channel: &Value) -> Value {
     let mut channel = channel.clone();
     channel["legend"] = Value::Null;
     channel
 }
 
-/// The channel that tells groups apart, by colour here and by dash or shape beside it: the domain
-/// is stated, so that a group has the same colour in every figure.
+/// Channel that distinguishes groups, used for colour, dash or shape. The domain is explicit, so
+/// that a group has the same colour in every figure.
 pub(crate) fn told_apart<'a>(labels: impl IntoIterator<Item = &'a str>) -> Value {
     let labels: Vec<&str> = labels.into_iter().collect();
     json!({

@@ -1,4 +1,4 @@
-//! The figures of one run: each appears only where the data support it.
+//! Figures of one run, each only if the data support it.
 
 mod against;
 mod bands;
@@ -37,11 +37,11 @@ pub(crate) use percentiles::percentiles;
 pub(crate) use timeline::shown;
 pub use waterfall::packets_wanted;
 
-/// A run, and the delay its figures are about.
+/// A run and the delay metric that its figures show.
 pub(crate) struct Subject<'a> {
     pub(crate) run: &'a RunData,
     pub(crate) metric: &'a str,
-    /// The delay as a sentence says it.
+    /// Readable name of the metric.
     pub(crate) noun: &'a str,
     pub(crate) unit: Unit,
     pub(crate) caption: String,
@@ -49,12 +49,12 @@ pub(crate) struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// `None` when nothing was measured.
+    /// Returns `None` if nothing was measured.
     pub(crate) fn of(run: &'a RunData) -> Option<Self> {
         Self::about(run, metric::main_metric(run)?)
     }
 
-    /// The same about a delay that is named: a part of a run is about what all of it is about.
+    /// The same for a given metric: part of a run is shown by the metric of the whole run.
     pub(crate) fn about(run: &'a RunData, metric: &'a str) -> Option<Self> {
         let mut cells = group::cells(run, metric);
         cells.retain(|cell| cell.steps.count() > 0);
@@ -65,17 +65,18 @@ impl<'a> Subject<'a> {
         Some(Self { run, metric, noun, unit, caption: caption(run), cells })
     }
 
-    /// The noun with a capital letter.
+    /// Capitalised name of the metric.
     pub(crate) fn title(&self) -> String {
         capital(self.noun)
     }
 }
 
-/// The figures of a run, the most telling first.
+/// Returns the figures of a run, the most informative first.
 ///
-/// All but that of losses are of the run's main delay (the round trip of a ping, the node delay of
-/// a relay); repetitions of a cell are merged, failed trials left out. Of a run over modes of relaying
-/// each figure is about the modes, with all that it does not show held at one level.
+/// All figures but those of loss and pacing show the run's main delay (the round trip of a ping,
+/// the node delay of a relay). Repetitions of a cell are merged and failed trials left out. In a
+/// run over relay modes, each figure compares the modes and holds the parameters that it does not
+/// vary at one level.
 pub fn figures(run: &RunData) -> Vec<Figure> {
     if paced::is_paced(run) {
         let mut figures = pace::pace(run);
@@ -98,7 +99,7 @@ pub fn figures(run: &RunData) -> Vec<Figure> {
     figures
 }
 
-/// The figures of a run that knows no modes of relaying.
+/// Figures of a run without relay modes.
 fn plain(subject: &Subject) -> Vec<Figure> {
     let run = subject.run;
     let mut figures = Vec::new();
@@ -133,29 +134,29 @@ fn plain(subject: &Subject) -> Vec<Figure> {
     figures
 }
 
-/// The axis of modes of relaying.
+/// Axis of the relay modes.
 pub(crate) const RELAY: &str = "relay";
 
-/// The modes of relaying of a run that has several.
+/// Relay modes of a run; empty without that axis.
 pub(crate) fn modes(run: &RunData) -> &[String] {
     let axis = run.axes.iter().find(|axis| axis.name == RELAY);
     axis.map_or(&[], |axis| &axis.values)
 }
 
-/// Under which run, plan and version a figure was measured, and that it was in a closed loop.
+/// Caption with run, plan, version, and a mark for a closed loop.
 pub(crate) fn caption(run: &RunData) -> String {
     let closed = measured::mode(run).filter(|mode| *mode == "closed loop");
     let closed = closed.map_or_else(String::new, |mode| format!(", {mode}"));
     format!("run {}, {}{closed}, dwell {}", run.id, run.name, run.dwell)
 }
 
-/// The text with its first letter as a capital.
+/// Capitalises the first letter.
 pub(crate) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Gives figures of one id different ones: two axes may differ in signs that ids do not have.
+/// Numbers figures with equal ids: names of axes may differ only in characters that ids replace.
 fn number_doubles(figures: &mut [Figure]) {
     for i in 1..figures.len() {
         let (before, rest) = figures.split_at_mut(i);

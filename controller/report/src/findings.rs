@@ -1,4 +1,4 @@
-//! What a run says, in sentences: the same ones for the terminal and for the page.
+//! Findings of a run as sentences, the same for the terminal and the page.
 
 mod pace;
 mod relay;
@@ -19,16 +19,16 @@ use crate::quantity::{count, delay, delay_ns, share, things};
 use crate::trust;
 use crate::witness;
 
-/// A sentence or two about one matter.
+/// One or a few sentences about one subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it is about: `delay`, `effect-<axis>`, `loss`, `failed`, `trust` ...
+    /// Subject: `delay`, `effect-<axis>`, `loss`, `failed`, `trust` ...
     pub id: String,
-    /// Plain words, no markup.
+    /// Plain text without markup.
     pub text: String,
 }
 
-/// What the run says, the most important first. Never empty.
+/// Returns the findings, the most important first. Never empty.
 pub fn findings(run: &RunData) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut say = |id: String, text: String| findings.push(Finding { id, text });
@@ -85,7 +85,7 @@ fn delays(subject: &Subject) -> String {
         _ => format!("{} were measured.", things(n, "sample")),
     };
     if !modes(subject.run).is_empty() {
-        // One delay of all modes would be that of none.
+        // A delay over all modes would describe none of them.
         return text;
     }
     let closed = measured::mode(subject.run).filter(|mode| *mode == "closed loop");
@@ -95,37 +95,34 @@ fn delays(subject: &Subject) -> String {
     let min = steps.min().map(delay_ns).unwrap_or_default();
     let mean = |quantile: Quantile| {
         let trials = things(all.over_trials(quantile).count() as u64, "trial");
-        all.mean(quantile).map(|mean| format!("{mean} of those of {trials}"))
+        all.mean(quantile).map(|mean| format!("{mean}s over {trials}"))
     };
     text += &match (all.quantile(Quantile::P50), all.quantile(Quantile::P99)) {
         (Some(p50), Some(p99)) => format!(
-            " {noun}: median {}, 99th percentile {}{}; the shortest took {min}, the longest {max}.",
+            " {noun}: median {}, p99 {}{}, min {min}, max {max}.",
             delay(p50),
             delay(p99),
             match (mean(Quantile::P50), mean(Quantile::P99)) {
-                (Some(p50), Some(p99)) if p50 == p99 => format!(" (each the {p50})"),
-                (Some(p50), Some(p99)) => format!(" (the {p50} and the {p99})"),
-                (Some(p50), None) => format!(" (the {p50} and that of one trial)"),
+                (Some(p50), Some(p99)) if p50 == p99 => format!(" ({p50})"),
+                (Some(p50), Some(p99)) => format!(" (median: {p50}; p99: {p99})"),
+                (Some(p50), None) => format!(" (median: {p50}; p99: one trial)"),
                 _ => String::new(),
             }
         ),
         (Some(p50), None) => format!(
-            " {noun}: median {}{}, the longest {max}; fewer than 100 samples cannot tell how slow the slowest 1 % are.",
+            " {noun}: median {}{}, max {max}; p99 needs at least 100 samples.",
             delay(p50),
-            mean(Quantile::P50).map_or_else(String::new, |mean| format!(" (the {mean})"))
+            mean(Quantile::P50).map_or_else(String::new, |mean| format!(" ({mean})"))
         ),
-        _ => format!(" {noun}: {min} to {max}; too few samples to say more."),
+        _ => format!(" {noun}: {min} to {max}; too few samples for percentiles."),
     };
     if subject.cells.len() > 1 {
-        text += &format!(
-            " That is over all {} combinations of parameters together.",
-            subject.cells.len()
-        );
+        text += &format!(" This covers all {} combinations of parameters.", subject.cells.len());
     }
     text
 }
 
-/// Whether the run's packets go one way, and nobody answers them.
+/// Why there is no delay to report.
 fn nothing(run: &RunData) -> String {
     let all = Group::new(String::new(), group::finished(run).collect(), "");
     match all.packets() {
@@ -133,16 +130,16 @@ fn nothing(run: &RunData) -> String {
         Some(packets) if packets.sent > 0 && packets.received == 0 => {
             let fate = Fate::of(run);
             format!(
-                "{} any of {}: there is no delay to report.",
-                fate.none,
-                things(packets.sent, fate.probe)
+                "None of {} {}: there is no delay to report.",
+                things(packets.sent, fate.probe),
+                fate.none
             )
         }
         _ if group::finished(run)
             .filter_map(|trial| trial.summary.as_ref())
             .any(|summary| summary.metrics.values().any(|figures| figures.count > 0)) =>
         {
-            "There are no samples of a delay; figures that the file states of its own are in the table."
+            "There are no delay samples; the file's own summary figures are in the table."
                 .to_owned()
         }
         _ => "No delay was measured.".to_owned(),
@@ -155,7 +152,7 @@ fn losses(run: &RunData) -> Option<String> {
     let fate = Fate::of(run);
     let gone = packets.lost.saturating_add(packets.late);
     if gone == 0 && packets.received == 0 {
-        // Nobody was there who could have told.
+        // Nothing counted the received packets.
         return None;
     }
     if gone == 0 {
@@ -163,8 +160,8 @@ fn losses(run: &RunData) -> Option<String> {
         let sent = things(packets.sent, fate.probe);
         return Some(match all.trials.len() {
             all if told < all => format!(
-                "None of {sent} was lost or late in {told} of {all} trials; in the others nobody \
-                 counted what came."
+                "None of {sent} was lost or late in {told} of {all} trials; the others have no \
+                 receive counts."
             ),
             _ => format!("None of {sent} was lost or late."),
         });
@@ -181,8 +178,8 @@ fn losses(run: &RunData) -> Option<String> {
     Some(text + &where_most_were_lost(run, gone, packets.sent).unwrap_or_default())
 }
 
-/// The combination of parameters that lost the largest share, where it is surely larger than that of
-/// all others together.
+/// Combination of parameters with the largest loss ratio, if it is significantly larger than that
+/// of all others together.
 fn where_most_were_lost(run: &RunData, gone: u64, sent: u64) -> Option<String> {
     const CONFIDENCE: f64 = 0.99;
     let cells = group::cells(run, "");
@@ -215,7 +212,7 @@ fn failures(run: &RunData) -> Option<String> {
     let open = open.count() as u64;
     let mut parts = Vec::new();
     if let Some(first) = failed.first() {
-        let reason = first.reason.as_deref().unwrap_or("no reason is known");
+        let reason = first.reason.as_deref().unwrap_or("unknown reason");
         let total = things(run.trials.len() as u64, "trial");
         parts.push(format!("{} of {total} failed; trial {}: {reason}.", failed.len(), first.trial));
     }

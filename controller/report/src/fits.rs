@@ -1,4 +1,4 @@
-//! Straight lines through delay against a parameter (S0.16), as numbers.
+//! Linear fits of delay against a parameter (Miya 2020, S0.16).
 
 use std::collections::BTreeMap;
 
@@ -11,55 +11,55 @@ use crate::figures::{RELAY, Subject, modes};
 use crate::group::{self, Group};
 use crate::quantity::significant;
 
-/// All lines of a page together are said to rise or fall where they do not with at most this
-/// probability: what `crate::effect` leaves of the page's 5 %.
+/// Probability that any line of a page is reported to rise or fall although it does not: the part
+/// of the page's 5 % that `crate::effect` leaves.
 const DOUBT: f64 = 0.01;
 
-/// Lines of an axis where modes of relaying differ: one of each mode, and one of all.
+/// Lines per axis of a run over relay modes: one per mode, and one over all.
 const BY_MODE: usize = 5;
 
-/// The seed of the robust line, which looks at a part of many points only.
+/// Seed of the Theil-Sen fit, which samples pairs of many points.
 const SEED: u64 = 1;
 
-/// A line through the medians of trials: delay = intercept + slope x.
+/// Line through the medians of trials: delay = intercept + slope x.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fit {
-    /// The delay, such as `rtt_ns`.
+    /// Metric, such as `rtt_ns`.
     pub metric: String,
-    /// What is fitted of each trial.
+    /// Statistic of each trial that is fitted.
     pub statistic: &'static str,
-    /// The mode of relaying whose trials these are, of a run that has several.
+    /// Relay mode of the trials, in a run over several modes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relay: Option<String>,
-    /// The level of each axis at which all these trials were measured.
+    /// Levels of the axes at which all these trials were measured.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub held: BTreeMap<String, String>,
-    /// The axis.
+    /// Axis.
     pub axis: String,
-    /// The unit of the axis; empty for a count.
+    /// Unit of the axis; empty for a count.
     pub unit: String,
-    /// Trials.
+    /// Number of trials.
     pub count: usize,
-    /// The confidence of all intervals.
+    /// Confidence of the intervals.
     pub confidence: f64,
-    /// Delay at zero.
+    /// Delay at x = 0.
     pub intercept_ns: Estimate,
     /// Nanoseconds per unit of the axis.
     pub slope_ns_per_unit: Estimate,
-    /// The share of the variance that the line explains; null if the delay does not vary.
+    /// Share of the variance explained; null if the delay does not vary.
     pub r_squared: Option<f64>,
-    /// The slope that outliers do not move (Theil-Sen); null where it cannot be had.
+    /// Theil-Sen slope, which is robust against outliers; null if it cannot be computed.
     pub robust_slope_ns_per_unit: Option<Estimate>,
 }
 
-/// An estimate with its interval.
+/// Estimate with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The estimate.
+    /// Estimate.
     pub value: f64,
-    /// Low end of the interval.
+    /// Lower end of the interval.
     pub low: f64,
-    /// High end of the interval.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
@@ -75,8 +75,8 @@ impl From<Coefficient> for Estimate {
     }
 }
 
-/// The lines of a run: one for each axis of at least three numbers; of a run that has several modes
-/// of relaying, one for each of them, over trials with one load and one kind of link.
+/// Lines of a run: one per axis with at least three numbers. In a run over relay modes, one per
+/// mode and axis, over trials with one load and one kind of link.
 pub fn fits(run: &RunData) -> Vec<Fit> {
     let Some(whole) = Subject::of(run) else { return Vec::new() };
     let modes = modes(run);
@@ -100,15 +100,15 @@ pub fn fits(run: &RunData) -> Vec<Fit> {
     modes.iter().flat_map(of_mode).collect()
 }
 
-/// The confidence of each interval of a line, such that all of them together keep the page's.
+/// Confidence of each line, such that all lines together keep the confidence of the page.
 pub(crate) fn confidence(run: &RunData) -> f64 {
     let numeric = run.axes.iter().filter(|axis| axis.numbers.is_some()).count().max(1);
-    // A part of a run has no axis of modes any more, but its trials know theirs.
+    // Part of a run may lack the axis of modes, but its trials have the parameter.
     let by_mode = run.trials.iter().any(|trial| trial.parameters.contains_key(RELAY));
     1.0 - DOUBT / (numeric * if by_mode { BY_MODE } else { 1 }) as f64
 }
 
-/// A confidence as a percentage: `99.5 %`.
+/// Confidence as a percentage: `99.5 %`.
 pub(crate) fn percent(confidence: f64) -> String {
     format!("{} %", significant(confidence * 100.0, 4))
 }
@@ -135,11 +135,11 @@ pub(crate) fn fit(subject: &Subject, axis: &Axis) -> Option<Fit> {
     })
 }
 
-/// The medians of trials against the numbers of an axis: which combination of the other axes, x,
-/// y. `None` unless at least three numbers have samples.
+/// Medians of trials against the numbers of an axis: index of the combination of the other
+/// parameters, x, y. `None` unless at least three numbers have samples.
 ///
-/// Each trial is one observation; samples within a trial are too alike to count as many. What the
-/// other axes do is taken out: each of their combinations may lie higher or lower by a constant.
+/// A trial is one observation, because samples within a trial are correlated. The effect of the
+/// other parameters is removed: each combination of them may be offset by a constant.
 pub(crate) fn medians(subject: &Subject, axis: &Axis) -> Option<Vec<(usize, f64, f64)>> {
     let numbers = axis.numbers.as_ref()?;
     let mut others: Vec<BTreeMap<&str, &str>> = Vec::new();

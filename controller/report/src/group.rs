@@ -1,4 +1,4 @@
-//! Trials that are drawn as one: the repetitions of a cell, or all cells with one value of an axis.
+//! Groups of trials that are drawn as one: repetitions of a cell, or all cells with one axis value.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use crate::data::{Axis, RunData, TrialData, TrialState};
 use crate::quantity::Unit;
 use crate::steps::Steps;
 
-/// At most this many distributions share a figure; more cannot be told apart.
+/// Maximum number of distributions in one figure.
 pub(crate) const OVERLAID: usize = 6;
 
-/// Trials that are drawn as one.
+/// Group of trials that are drawn as one.
 #[derive(Clone, Debug)]
 pub(crate) struct Group<'a> {
-    /// What they have in common, such as `network` or `size 64B, rate 200pps`.
+    /// Common parameters, such as `network` or `size 64B, rate 200pps`.
     pub(crate) label: String,
     pub(crate) trials: Vec<&'a TrialData>,
-    /// The trials that have samples, each with its distribution.
+    /// Trials with samples, each with its distribution.
     measured: Vec<(&'a TrialData, Steps)>,
     metric: String,
-    /// All samples together.
+    /// Distribution of all samples.
     pub(crate) steps: Steps,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Group<'a> {
         Self { label, trials, measured, metric: metric.to_owned(), steps }
     }
 
-    /// The percentile of each trial that supports it, and the trial.
+    /// Percentile of each trial with enough samples.
     pub(crate) fn over_trials(
         &self,
         quantile: Quantile,
@@ -56,9 +56,9 @@ impl<'a> Group<'a> {
         self.measured.iter().filter_map(of)
     }
 
-    /// The percentile that is typical of the trials: of one trial its own as it was stored; of
-    /// several the mean of their own, every combination of parameters with equal weight, geometric
-    /// where all are positive. Sentences, marks and tables all show this one.
+    /// Mean percentile over trials; for one trial, its stored percentile. Every combination of
+    /// parameters has equal weight, and the mean is geometric if all values are positive.
+    /// Sentences, marks and tables all show this value.
     pub(crate) fn quantile(&self, quantile: Quantile) -> Option<f64> {
         let mut cells: BTreeMap<&BTreeMap<String, String>, Vec<f64>> = BTreeMap::new();
         for (trial, ns) in self.over_trials(quantile) {
@@ -71,20 +71,20 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Which mean over trials [`Self::quantile`] is; `None` of one trial.
+    /// Kind of mean in [`Self::quantile`]; `None` for one trial.
     pub(crate) fn mean(&self, quantile: Quantile) -> Option<&'static str> {
         let figures: Vec<i64> = self.over_trials(quantile).map(|(_, ns)| ns).collect();
         let is_positive = figures.iter().all(|ns| *ns > 0);
         (figures.len() > 1).then_some(if is_positive { "geometric mean" } else { "mean" })
     }
 
-    /// Whether it has the samples of several trials.
+    /// Whether the group has samples of several trials.
     pub(crate) fn is_pooled(&self) -> bool {
         self.measured.len() > 1
     }
 
-    /// The percentile of all samples together, for figures of their distribution: of one trial as it
-    /// was stored, of several within 0.1 %.
+    /// Percentile of all samples, for figures of distributions: as stored for one trial, within 0.1
+    /// % for several.
     pub(crate) fn pooled_quantile(&self, quantile: Quantile) -> Option<i64> {
         match self.measured.as_slice() {
             [(trial, steps)] => stored(trial, &self.metric, steps, quantile),
@@ -92,13 +92,13 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// The typical percentile as a cell of a table, with its interval behind it where there is one: of
-    /// one trial. Of several the interval would be one over trials, which verdicts use.
+    /// Table cell with [`Self::quantile`] and, for one trial, its interval. Several trials would
+    /// need an interval over trials, which verdicts use.
     pub(crate) fn cell(&self, unit: Unit, quantile: Quantile) -> String {
         unit.cell_within(self.quantile(quantile), self.interval(quantile))
     }
 
-    /// The same of all samples together.
+    /// Table cell with the percentile of all samples.
     pub(crate) fn pooled_cell(&self, unit: Unit, quantile: Quantile) -> String {
         let pooled = self.pooled_quantile(quantile).map(|ns| ns as f64);
         unit.cell_within(pooled, self.interval(quantile))
@@ -112,7 +112,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// What became of the probes of all trials together; `None` when no trial counts any.
+    /// Packet counts of all trials; `None` if no trial has any.
     pub(crate) fn packets(&self) -> Option<Packets> {
         let counted = self.trials.iter().filter_map(|trial| trial.summary.as_ref()?.packets);
         counted.reduce(|a, b| Packets {
@@ -127,16 +127,16 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The percentile of one trial's samples; `None` where they do not support it.
+/// Percentile of one trial; `None` with too few samples.
 pub(crate) fn percentile_of(trial: &TrialData, metric: &str, quantile: Quantile) -> Option<i64> {
     let series = trial.series.get(metric)?;
     let steps = Steps::merged([series.steps.as_slice()]);
     stored(trial, metric, &steps, quantile)
 }
 
-/// Between which two delays a percentile of a trial lies with 95 % confidence, the likeness of successive
-/// samples counted, in nanoseconds: as it was found when the samples were taken in. `None` where they
-/// did not suffice; it is told of whole delays (`rtt_ns`, `end_to_end_ns`) at p50, p95 and p99.
+/// Returns the 95 % confidence interval of a percentile of a trial in nanoseconds, with the
+/// autocorrelation of samples taken into account. It was computed at ingest, for whole delays
+/// (`rtt_ns`, `end_to_end_ns`) at p50, p95 and p99; `None` otherwise, or with too few samples.
 pub fn interval_of(trial: &TrialData, metric: &str, quantile: Quantile) -> Option<(f64, f64)> {
     let called = match quantile {
         Quantile::P50 => "p50",
@@ -155,14 +155,14 @@ pub fn interval_of(trial: &TrialData, metric: &str, quantile: Quantile) -> Optio
     Some((end("low")?, end("high")?))
 }
 
-/// What is stored of a trial's metric, if it is of the same samples as the steps.
+/// Stored figures of a metric, if they cover the same samples as the steps.
 fn figures<'a>(trial: &'a TrialData, metric: &str, steps: &Steps) -> Option<&'a Figures> {
     let figures = trial.summary.as_ref()?.metrics.get(metric)?;
     (figures.count == steps.count()).then_some(figures)
 }
 
-/// The percentile of a trial: the stored one, which is as exact as the samples were, where it is of
-/// the same samples as the steps, else that of the steps.
+/// Stored percentile of a trial, which is exact, if it covers the same samples as the steps; else
+/// the percentile of the steps.
 fn stored(trial: &TrialData, metric: &str, steps: &Steps, quantile: Quantile) -> Option<i64> {
     let known = figures(trial, metric, steps).and_then(|figures| match quantile {
         Quantile::P50 => figures.p50,
@@ -175,13 +175,13 @@ fn stored(trial: &TrialData, metric: &str, steps: &Steps, quantile: Quantile) ->
     known.or_else(|| steps.quantile(quantile))
 }
 
-/// The trials that were measured.
+/// Finished trials.
 pub(crate) fn finished(run: &RunData) -> impl Iterator<Item = &TrialData> {
     run.trials.iter().filter(|trial| trial.state == TrialState::Finished)
 }
 
-/// One group per cell of the matrix, in the order of the plan, its repetitions merged; cells
-/// without a finished trial are left out.
+/// One group per cell, in the order of the plan, with repetitions merged. Cells without a finished
+/// trial are left out.
 pub(crate) fn cells<'a>(run: &'a RunData, metric: &str) -> Vec<Group<'a>> {
     let mut cells: BTreeMap<Vec<(usize, &str)>, Vec<&TrialData>> = BTreeMap::new();
     for trial in finished(run) {
@@ -194,8 +194,8 @@ pub(crate) fn cells<'a>(run: &'a RunData, metric: &str) -> Vec<Group<'a>> {
     cells.into_iter().map(group).collect()
 }
 
-/// One group per value of an axis, in the order of the plan, everything else taken together.
-/// Values without a finished trial are left out.
+/// One group per value of an axis, in the order of the plan, over all other parameters. Values
+/// without a finished trial are left out.
 pub(crate) fn by_axis<'a>(run: &'a RunData, metric: &str, axis: &Axis) -> Vec<(usize, Group<'a>)> {
     let mut groups: BTreeMap<usize, Vec<&TrialData>> = BTreeMap::new();
     for trial in finished(run) {
@@ -208,10 +208,10 @@ pub(crate) fn by_axis<'a>(run: &'a RunData, metric: &str, axis: &Axis) -> Vec<(u
     groups.into_iter().map(|(i, trials)| (i, Group::new(label(i), trials, metric))).collect()
 }
 
-/// As [`by_axis`], but only what was measured at every value of the axis that has samples: the same
-/// combinations of the other parameters, and of these the ones that an interval rests on
-/// ([`blocked_shift`](dwell_stats::blocked_shift)). A trial that failed must not pass for an effect of
-/// the axis. Everything, if that leaves nothing.
+/// As [`by_axis`], restricted to combinations of the other parameters that were measured at every
+/// value with samples, and among these to the ones that an interval uses
+/// ([`blocked_shift`](dwell_stats::blocked_shift)), so that a failed trial does not look like an
+/// effect of the axis. Unrestricted if no combination remains.
 pub(crate) fn comparable<'a>(
     run: &'a RunData,
     metric: &str,
@@ -225,7 +225,7 @@ pub(crate) fn comparable<'a>(
         others
     };
     let has = |trial: &&TrialData| trial.series.get(metric).is_some_and(|s| !s.steps.is_empty());
-    // How often each combination was measured, at the value where that is the fewest times.
+    // Minimum number of trials per combination over the values of the axis.
     let counts = groups.iter().map(|(_, group)| {
         let mut counts = BTreeMap::<_, usize>::new();
         for trial in group.trials.iter().copied().filter(has) {
@@ -253,8 +253,8 @@ pub(crate) fn comparable<'a>(
     groups.into_iter().map(kept).collect()
 }
 
-/// Groups few enough to lie over each other: the cells, or else the values of the first axis that
-/// has few, or else some of the first axis at even spaces, with a sentence that says so.
+/// At most [`OVERLAID`] groups for one figure: the cells, else the values of the first axis with
+/// few values, else evenly chosen values of the first axis; with a note for the last two.
 pub(crate) fn overlaid<'a>(run: &'a RunData, metric: &str) -> (Vec<Group<'a>>, Option<String>) {
     let with_samples = |groups: Vec<Group<'a>>| -> Vec<Group<'a>> {
         groups.into_iter().filter(|group| group.steps.count() > 0).collect()
@@ -267,11 +267,11 @@ pub(crate) fn overlaid<'a>(run: &'a RunData, metric: &str) -> (Vec<Group<'a>>, O
     let Some(axis) = few.or(run.axes.first()) else { return (all, None) };
     let groups = with_samples(by_axis(run, metric, axis).into_iter().map(|(_, g)| g).collect());
     let shown = evenly(groups, OVERLAID);
-    let note = format!("All trials with one value of {} are taken together.", axis.name);
+    let note = format!("All trials with one value of {} are merged.", axis.name);
     (shown, Some(note))
 }
 
-/// At most `most` of the items, the first and the last among them.
+/// At most `most` evenly chosen items, including the first and the last.
 pub(crate) fn evenly<T>(items: Vec<T>, most: usize) -> Vec<T> {
     let n = items.len();
     if n <= most || most < 2 {
@@ -281,7 +281,7 @@ pub(crate) fn evenly<T>(items: Vec<T>, most: usize) -> Vec<T> {
     items.into_iter().enumerate().filter(|(i, _)| kept.contains(i)).map(|(_, item)| item).collect()
 }
 
-/// What sets a trial apart: its cell, and its repetition where there are several.
+/// Label of a trial: its cell, and its repetition if there are several.
 pub(crate) fn trial_label(run: &RunData, trial: &TrialData) -> String {
     let key: Vec<_> = run.axes.iter().map(|axis| place(axis, trial)).collect();
     let cell = cell_label(run, &key);
@@ -289,8 +289,7 @@ pub(crate) fn trial_label(run: &RunData, trial: &TrialData) -> String {
     if repeated { format!("{cell}, repetition {}", trial.repetition) } else { cell }
 }
 
-/// A value of an axis as a label: with the axis's name where the value alone would be a bare
-/// number or word.
+/// Label of an axis value, with the name of the axis.
 fn value_label(axis: &Axis, place: usize) -> String {
     let value = axis.values.get(place).map_or("?", String::as_str);
     format!("{} {value}", axis_words(&axis.name))
@@ -305,7 +304,7 @@ fn cell_label(run: &RunData, key: &[(usize, &str)]) -> String {
     run.axes.iter().zip(key).map(part).collect::<Vec<_>>().join(", ")
 }
 
-/// Where the trial stands on the axis; a value that the axis does not list comes last.
+/// Index of the trial's value on the axis and the value; unlisted values come last.
 fn place<'a>(axis: &Axis, trial: &'a TrialData) -> (usize, &'a str) {
     let value = trial.parameters.get(&axis.name).map_or("?", String::as_str);
     let place = axis.values.iter().position(|listed| listed == value);

@@ -1,5 +1,5 @@
-//! What machines did during a trial, thinned out for one figure: however long the trial was, some
-//! hundred values of each quantity of each machine are left, and one for each window of its delay.
+//! Host activity during a trial, reduced for one figure: at most 100 values per quantity and
+//! machine, and one value per window of the delay.
 
 mod quantity;
 mod together;
@@ -16,61 +16,61 @@ use crate::steps::Steps;
 pub use quantity::Quantity;
 pub(crate) use together::{MOST_WINDOWS, Together, stands_out, together};
 
-/// Values of a quantity of a machine that are drawn, at most.
+/// Maximum number of drawn values per quantity and machine.
 const DRAWN: usize = 100;
 
-/// Machines that are told apart, at most: colours end there.
+/// Maximum number of machines, limited by the colours of the theme.
 const NODES: usize = 6;
 
-/// The narrowest window: a few readings of a machine, which come five times a second.
+/// Minimum window width, for a few readings per window: a machine is read five times a second.
 const NARROWEST_NS: i64 = 500_000_000;
 
-/// Samples that a window holds on average, at least: its 99th percentile needs a hundred.
+/// Minimum mean number of samples per window; a 99th percentile needs 100.
 const FULL: u64 = 120;
 
-/// The trial that is to be shown with what machines did.
+/// Trial whose host activity is to be shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostWanted {
-    /// Its number in the run.
+    /// Number of the trial.
     pub trial: u32,
-    /// The delay that the run is about.
+    /// Main delay metric of the run.
     pub metric: String,
-    /// How wide the windows of the delay are to be, in nanoseconds.
+    /// Width of the delay windows in nanoseconds.
     pub window_ns: i64,
-    /// When its first sample was sent, in nanoseconds since the epoch.
+    /// Send time of the first sample, in nanoseconds since the epoch.
     pub started_ns: i64,
-    /// How long it took, in nanoseconds.
+    /// Duration in nanoseconds.
     pub length_ns: i64,
 }
 
-/// What machines did during one trial.
+/// Host activity during one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostData {
-    /// Which one.
+    /// The trial.
     pub wanted: HostWanted,
-    /// The delay in windows.
+    /// Delay by window.
     pub windows: Vec<TimeBin>,
-    /// By quantity, then by machine.
+    /// Series, by quantity and machine.
     pub series: Vec<HostSeries>,
-    /// Machines beyond those that can be told apart.
+    /// Number of machines that are not shown.
     pub nodes_left_out: usize,
-    /// The nodes that share one machine, as those of a lab do; empty where each has its own.
+    /// Nodes that share one machine, as in a lab; empty if each has its own.
     #[serde(default)]
     pub on_one_machine: Vec<String>,
 }
 
-/// What puts names that end in numbers in the order of counting: n2 comes before n10.
+/// Key for natural sorting: n2 before n10.
 fn counted(name: &str) -> (&str, u64) {
     let word = name.trim_end_matches(|c: char| c.is_ascii_digit());
     (word, name[word.len()..].parse().unwrap_or(0))
 }
 
-/// What nodes of a lab are called where they are one machine.
-pub(crate) const ONE_MACHINE: &str = "the one machine";
+/// Name for the machine that the nodes of a lab share.
+pub(crate) const ONE_MACHINE: &str = "the shared machine";
 
 impl HostData {
-    /// The same of nodes that share one machine, such as those of a lab: what is of the machine is
-    /// kept once, as the first of them told it.
+    /// Merges nodes that share one machine, such as those of a lab: quantities of the machine are
+    /// kept once, from the first node.
     pub fn shared(mut self) -> Self {
         let mut nodes: Vec<String> = Vec::new();
         for series in &self.series {
@@ -93,29 +93,29 @@ impl HostData {
     }
 }
 
-/// A quantity of a machine.
+/// One quantity of one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HostSeries {
-    /// Which one.
+    /// Quantity.
     pub quantity: Quantity,
-    /// The machine.
+    /// Machine.
     pub node: String,
-    /// Means of stretches of the trial: nanoseconds since its first sample, value.
+    /// Means over parts of the trial: nanoseconds since its first sample, value.
     pub points: Vec<(i64, f64)>,
-    /// The mean in each window of the delay, where there is any.
+    /// Mean per window of the delay; `None` without a reading.
     pub by_window: Vec<Option<f64>>,
-    /// The lowest of all values.
+    /// Minimum of all values.
     pub lowest: f64,
-    /// The highest.
+    /// Maximum of all values.
     pub highest: f64,
 }
 
-/// The trial whose delay was largest at its 99th percentile, of those that a timeline shows; `None`
-/// where nothing was measured.
+/// Returns the trial with the highest p99 among those in the timeline; `None` if nothing was
+/// measured.
 pub fn host_wanted(run: &RunData) -> Option<HostWanted> {
     let subject = Subject::of(run)?;
     let (trials, _) = shown(&subject);
-    // Of equal ones the last is taken: the first trial.
+    // `max_by_key` returns the last of equal elements: the first trial.
     let (_, trial, started_ns) = trials
         .into_iter()
         .rev()
@@ -138,7 +138,7 @@ pub fn host_wanted(run: &RunData) -> Option<HostWanted> {
     })
 }
 
-/// Takes a host series value by value.
+/// Accumulates host samples value by value.
 #[derive(Debug)]
 pub struct HostGather {
     wanted: HostWanted,
@@ -146,7 +146,7 @@ pub struct HostGather {
     nodes: Vec<String>,
     left_out: Vec<String>,
     growing: BTreeMap<(Quantity, usize), Growing>,
-    /// Of the reading whose values come now: machine, when, and when the one before was.
+    /// Reading whose values are being taken.
     reading: Option<Reading>,
 }
 
@@ -155,13 +155,13 @@ struct Reading {
     node: usize,
     at: i64,
     before: Option<i64>,
-    /// Value so far and of how many.
+    /// Combined value and number of values.
     values: BTreeMap<Quantity, (f64, u32)>,
 }
 
 #[derive(Clone, Debug)]
 struct Growing {
-    /// Of each stretch the sums of times and values, and how many.
+    /// Per part of the trial: sum of times, sum of values, count.
     stretches: Vec<(f64, f64, u32)>,
     windows: Vec<(f64, u32)>,
     lowest: f64,
@@ -169,14 +169,14 @@ struct Growing {
 }
 
 impl HostGather {
-    /// Of the trial that is wanted; `windows` are those of its delay.
+    /// Creates an accumulator for a trial with the given delay windows.
     pub fn new(wanted: HostWanted, windows: Vec<TimeBin>) -> Self {
         let (nodes, left_out, growing) = Default::default();
         Self { wanted, windows, nodes, left_out, growing, reading: None }
     }
 
-    /// Takes a value of `node`, those of each reading after each other and readings of a machine in
-    /// order of time. `at_ns` is since the epoch; names that are not known are left out.
+    /// Adds a value of `node`. Values of a reading must follow each other, and readings of a
+    /// machine must be in time order. `at_ns` counts from the epoch; unknown names are ignored.
     pub fn take(&mut self, node: &str, at_ns: i64, name: &str, value: f64) {
         let Some(quantity) = Quantity::of(name).filter(|_| value.is_finite()) else { return };
         let Some(node) = self.number(node) else { return };
@@ -195,7 +195,7 @@ impl HostGather {
         }
     }
 
-    /// `None` where nothing of it happened during the trial.
+    /// Returns the series; `None` without two readings during the trial.
     pub fn finish(mut self) -> Option<HostData> {
         self.settle();
         let Self { wanted, windows, nodes, left_out, growing, .. } = self;
@@ -206,7 +206,7 @@ impl HostGather {
             })
             .filter(|series| !series.points.is_empty())
             .collect();
-        // What a hypervisor took is worth its place only where it took anything.
+        // Steal is shown only if there was any.
         let stolen = |it: &HostSeries| it.quantity == Quantity::Steal && it.highest > 0.0;
         let any_stolen = series.iter().any(stolen);
         series.retain(|it| any_stolen || it.quantity != Quantity::Steal);
@@ -235,7 +235,7 @@ impl HostGather {
         None
     }
 
-    /// Takes in the reading whose values have all come.
+    /// Adds the complete reading to the series.
     fn settle(&mut self) {
         let Some(Reading { node, at, before, values }) = &self.reading else { return };
         let length = self.wanted.length_ns.max(1);
@@ -257,7 +257,7 @@ impl HostGather {
             *times += *at as f64;
             *values += value;
             *count += 1;
-            // A share or a rate is of the time since the reading before.
+            // Ratios and rates cover the time since the previous reading.
             let middle = match before {
                 Some(before) if quantity.is_of_a_time() => {
                     at - at.saturating_sub(*before).max(0) / 2

@@ -1,4 +1,4 @@
-//! Text and tables as HTML; nothing from outside reaches a page but through here.
+//! Escaping and tables. All text from outside reaches a page through this module.
 
 use std::fmt::Write as _;
 
@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::figure::{Table, without_interval};
 
-/// The text with everything that HTML gives a meaning written as a reference, for elements and for
-/// attributes in quotes. Control characters, which HTML forbids, become the replacement character.
+/// Escapes text for HTML elements and quoted attributes. Control characters, which HTML forbids,
+/// become the replacement character.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -25,13 +25,13 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// JSON for a script element: no text inside can end the element or begin a comment.
+/// JSON for a script element, escaped so that no text can end the element or start a comment.
 pub(crate) fn json(value: &Value) -> String {
     value.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
 }
 
-/// A table in a box that scrolls sideways by itself, reachable by keyboard. Columns that hold
-/// nothing but numbers, also with intervals, are set to the right.
+/// Table in a scrollable box, reachable by keyboard. Columns of numbers, also with intervals, are
+/// right-aligned.
 pub(crate) fn table(table: &Table, caption: &str) -> String {
     let caption = escape(caption);
     let mut html = format!(

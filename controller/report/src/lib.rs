@@ -1,6 +1,7 @@
-//! Figures as data, findings in words, and the page that shows both.
+//! Reports of runs: figures as Vega-Lite specifications, findings as sentences, and the HTML page
+//! that shows both.
 //!
-//! Takes runs as plain data ([`data`]) and knows nothing of where they are stored.
+//! Runs come in as plain data ([`data`]); this crate does not know where they are stored.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]

@@ -1,4 +1,4 @@
-//! What the machines of a relay's way did, and by what means: a table.
+//! Table of the nodes of a relay path: role, engine, timestamps, quota.
 
 use dwell_record::{Kind, Scalar, Summary, quota_value};
 use serde_json::Value;
@@ -9,21 +9,21 @@ use crate::figures::RELAY;
 use crate::group;
 use crate::quantity::{count, share};
 
-/// What a node was in some trials.
+/// Role of a node in some trials.
 struct Part {
-    /// The cells up to `CPU quota asked`, without the modes.
+    /// Cells up to `CPU quota`.
     told: [String; 7],
     modes: Vec<String>,
-    /// The smallest and the largest share of a processor that the node's processes burnt.
+    /// Minimum and maximum CPU use of the node, as a share of one CPU.
     burnt: Option<(f64, f64)>,
     trials: u64,
 }
 
-/// One row per node and what it did, over the trials and modes of relaying in which it told the same;
-/// without columns that nothing fills, and without rows where no packets went through a node one way.
+/// Returns one row per node and role, over the trials and relay modes in which all cells are equal.
+/// Columns without any value are omitted; empty for a run without one-way packets through a relay.
 ///
-/// `stamps` are those between which the node's part of the way lies, or that a trace took; `bytes
-/// added` is what an enciphered packet is longer by.
+/// `stamps` are the timestamps that delimit the node's delay, or that a trace recorded; `bytes
+/// added` is the growth of an encrypted packet.
 pub fn machines(run: &RunData) -> Table {
     let mut parts: Vec<Part> = Vec::new();
     for trial in group::finished(run) {
@@ -66,8 +66,8 @@ pub fn machines(run: &RunData) -> Table {
         "AES by",
         "bytes added",
         "stamps",
-        "CPU quota asked",
-        "CPU quota burnt",
+        "CPU quota",
+        "CPU used",
         "modes",
         "trials",
     ]);
@@ -82,7 +82,7 @@ pub fn machines(run: &RunData) -> Table {
     without_empty(table)
 }
 
-/// Without the columns that no row fills, such as those of quotas where no node is held to one.
+/// Removes columns without any value, such as quotas that no node has.
 fn without_empty(mut table: Table) -> Table {
     let filled: Vec<bool> = (0..table.columns.len())
         .map(|column| table.rows.iter().any(|row| row.get(column).is_some_and(|it| *it != none())))
@@ -98,7 +98,7 @@ fn mode(trial: &TrialData, way: &Summary) -> String {
     trial.parameters.get(RELAY).cloned().unwrap_or_else(|| text(way, RELAY))
 }
 
-/// What a machine told of itself.
+/// Cells of a machine from its summary.
 fn told(way: &Summary, node: &str, summary: &Summary) -> [String; 7] {
     let (engine, aes) = match summary.engine.split_once("; AES: ") {
         Some((engine, aes)) => (engine, aes.to_owned()),
@@ -115,14 +115,14 @@ fn told(way: &Summary, node: &str, summary: &Summary) -> [String; 7] {
         Some(Scalar::Count(bytes)) if summary.kind == Kind::Relay => Some(bytes),
         _ => None,
     };
-    // Results of relays without tags have no such value.
+    // Relays without authentication tags have no `tag_bytes`.
     let added = bytes("nonce_bytes").map(|nonce| nonce + bytes("tag_bytes").unwrap_or(0));
     let added = added.map_or_else(none, |bytes| bytes.to_string());
     let asked = quota(way, node, "asked_ratio").map_or_else(none, share);
     [node.to_owned(), does.into(), engine.into(), aes, added, stamps, asked]
 }
 
-/// The node whose kernel sends packets on: no program there tells of it.
+/// Cells of the node whose kernel routes, which has no summary of its own.
 fn routing(way: &Summary) -> Option<[String; 7]> {
     let node = way.parameters.get("relay_node")?.as_str().filter(|_| way.engine == "kernel")?;
     let asked = quota(way, node, "asked_ratio").map_or_else(none, share);
@@ -131,7 +131,7 @@ fn routing(way: &Summary) -> Option<[String; 7]> {
     Some([node.to_owned(), does, engine, none(), none(), stamps, asked])
 }
 
-/// What a trial says of a node that is held to a share of a processor.
+/// Value of the CPU quota of a node.
 fn quota(way: &Summary, node: &str, what: &str) -> Option<f64> {
     way.values.get(&quota_value(node, what)).copied().flatten().map(Scalar::as_f64)
 }

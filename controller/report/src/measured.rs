@@ -1,5 +1,5 @@
-//! What was measured, in words for a reader who has not seen the plan: from the plan where there is
-//! one, else from what trials say of themselves.
+//! Description of what was measured, for readers who have not seen the plan: from the plan if there
+//! is one, else from the trials.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -17,16 +17,16 @@ use crate::data::{Axis, PlanData, RunData, TrialData};
 use crate::group;
 use crate::quantity::{count, delay_ns, listed, things};
 
-/// Something that was chosen, and what was chosen.
+/// One aspect of the measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Measured {
-    /// What: `What`, `Packets`, `Sending`, `Nodes and links` ...
+    /// Aspect: `What`, `Packets`, `Sending`, `Nodes and links` ...
     pub name: &'static str,
-    /// A sentence or a few words, no markup.
+    /// Plain text without markup.
     pub text: String,
 }
 
-/// What the run measured, the most important first; empty for a run that says nothing of it.
+/// Returns what the run measured, the most important first; empty if nothing is known.
 pub fn measured(run: &RunData) -> Vec<Measured> {
     let plan = run.plan.as_ref().and_then(read);
     let mut all = Vec::new();
@@ -46,15 +46,15 @@ pub fn measured(run: &RunData) -> Vec<Measured> {
     }
     if let Some(PlanData { settings, .. }) = &run.plan {
         let text = match settings.as_slice() {
-            [] => "none: the plan as it stands".to_owned(),
+            [] => "none".to_owned(),
             some => listed(some),
         };
-        say("Set from outside", Some(text));
+        say("Overrides", Some(text));
     }
     all
 }
 
-/// How the probes of all trials that say so left; `None` where trials differ, or none says.
+/// Sending mode of all trials; `None` if they differ or none states it.
 pub(crate) fn mode(run: &RunData) -> Option<&'static str> {
     let modes: BTreeSet<&str> = summaries(run).filter_map(mode_of).collect();
     match modes.into_iter().collect::<Vec<_>>().as_slice() {
@@ -64,7 +64,7 @@ pub(crate) fn mode(run: &RunData) -> Option<&'static str> {
     }
 }
 
-/// `open-loop` or `closed-loop`, as the measuring node said; `None` where it did not.
+/// Returns `open-loop` or `closed-loop` as reported by the measuring node; `None` if not reported.
 pub fn mode_of(summary: &Summary) -> Option<&str> {
     summary.parameters.get("mode")?.as_str()
 }
@@ -73,7 +73,7 @@ fn summaries(run: &RunData) -> impl Iterator<Item = &Summary> {
     group::finished(run).filter_map(|trial| trial.summary.as_ref())
 }
 
-/// A plan of a later version may not be read; then trials have to do.
+/// The plan; `None` if it cannot be parsed, such as one of a later version.
 pub(crate) fn plan(run: &RunData) -> Option<Plan> {
     run.plan.as_ref().and_then(read)
 }
@@ -105,9 +105,9 @@ fn protocol(run: &RunData, ping: &PingPlan) -> String {
     let said = match ping.protocol.as_str() {
         "stamp" => "STAMP over UDP (RFC 8762)",
         "icmp" => "ICMP echo, which the kernel of the other node answers",
-        "udp" => "UDP messages, echoed as they are",
-        "tcp" => "messages over one TCP connection, echoed as they are",
-        "roundtrip" => "roundtrip, UDP messages that the other node returns at once",
+        "udp" => "UDP messages, echoed unchanged",
+        "tcp" => "messages over one TCP connection, echoed unchanged",
+        "roundtrip" => "roundtrip, UDP messages that the other node returns immediately",
         "text+udp" => "a line of text over UDP",
         "text+tcp" => "a line of text over one TCP connection",
         other => other,
@@ -117,22 +117,22 @@ fn protocol(run: &RunData, ping: &PingPlan) -> String {
 
 fn way(run: &RunData, flow: &FlowPlan, relay: Option<&RelayPlan>) -> String {
     let ends = format!("UDP packets one way, from {} to {}", flow.from, flow.to);
-    let Some(relay) = relay else { return format!("{ends}, stamped at both ends.") };
+    let Some(relay) = relay else { return format!("{ends}, timestamped at both ends.") };
     let mode = |name: &str| match name {
-        "route" => "routes (the kernel sends packets on)".to_owned(),
-        "translate" => "translates (a program changes addresses and ports)".to_owned(),
-        "encrypt" => "encrypts (a program enciphers the payload)".to_owned(),
-        "decrypt" => "decrypts (a program deciphers the payload)".to_owned(),
+        "route" => "routes (the kernel forwards packets)".to_owned(),
+        "translate" => "translates (a program rewrites addresses and ports)".to_owned(),
+        "encrypt" => "encrypts (a program encrypts the payload)".to_owned(),
+        "decrypt" => "decrypts (a program decrypts the payload)".to_owned(),
         other => other.to_owned(),
     };
     let modes = match varied(run, &["relay", "relay.mode"]) {
         Some(axis) => axis.values.iter().map(|name| mode(name)).collect::<Vec<_>>().join(", or "),
         None => mode(Relaying::name(relay.mode)),
     };
-    format!("{ends}, through {}, which {modes}. Packets are stamped at every node.", relay.on)
+    format!("{ends}, through {}, which {modes}. Packets are timestamped at every node.", relay.on)
 }
 
-/// Of a run that no plan describes.
+/// Description of an imported file.
 fn of_file(run: &RunData) -> Option<String> {
     let imported = |summary: &&Summary| summary.kind == Kind::Import;
     let engines: BTreeSet<&str> =
@@ -140,8 +140,7 @@ fn of_file(run: &RunData) -> Option<String> {
     let engines: Vec<String> = engines.into_iter().map(str::to_owned).collect();
     (!engines.is_empty()).then(|| {
         format!(
-            "Read from the file {} (format: {}). What it does not say of how it was measured, dwell \
-             does not know.",
+            "Read from the file {} (format: {}); only what the file states is known.",
             run.name,
             listed(&engines)
         )
@@ -158,22 +157,22 @@ fn departures(run: &RunData, pace: &PacePlan) -> String {
         [some | asked(summary), not_all | !asked(summary)]
     });
     let stamped = match pace.sink {
-        Some(false) => "where nobody listens",
-        Some(true) => "which stamps what arrives",
-        None if is_known && !not_all => "which stamps what arrives",
-        None if is_known && !some => "which drops what arrives",
+        Some(false) => "no sink",
+        Some(true) => "the sink timestamps arrivals",
+        None if is_known && !not_all => "the sink timestamps arrivals",
+        None if is_known && !some => "the sink discards arrivals",
         None => {
-            "which stamps what arrives of senders that have no stamps of their own, and drops the rest"
+            "the sink timestamps arrivals of senders without timestamps of their own and discards the rest"
         }
     };
     format!(
-        "Departures of packets that are to leave on time: {} sends to {}, {stamped}. Engines: {engines}.",
+        "Send-time accuracy: {} sends to {}; {stamped}. Engines: {engines}.",
         value(run, &["from", "pace.from"], || pace.from.clone()),
         value(run, &["to", "pace.to"], || pace.to.clone()),
     )
 }
 
-/// Sizes as they are named, and as IP packets.
+/// Packet sizes as given and as IP packets.
 fn paced_packets(run: &RunData, pace: &PacePlan) -> Option<String> {
     let names = ["size", "payload_size", "frame_size"];
     let all = names.iter().find_map(|name| varied(run, &[name, &format!("pace.{name}")]));
@@ -183,7 +182,7 @@ fn paced_packets(run: &RunData, pace: &PacePlan) -> Option<String> {
         (None, Some(size)) => size.to_string(),
         (None, None) => return None,
     };
-    Some(format!("{text}, {family}; a rate is over the size as named"))
+    Some(format!("{text}, {family}; rates count the size as given"))
 }
 
 fn trains(run: &RunData, pace: &PacePlan) -> String {
@@ -209,7 +208,7 @@ fn trains(run: &RunData, pace: &PacePlan) -> String {
         None => trains(),
     };
     format!(
-        "{sent}, after {} to warm up, at times fixed in advance.",
+        "{sent}, after a warm-up of {}, at scheduled times.",
         things(pace.warm_up.into(), "train")
     )
 }
@@ -217,7 +216,7 @@ fn trains(run: &RunData, pace: &PacePlan) -> String {
 fn cross(run: &RunData, cross: &CrossPlan) -> String {
     let flows = value(run, &["flows", "cross.flows"], || cross.flows.to_string());
     format!(
-        "cross traffic from the same node: {flows} flows of {} each, {} packets, gaps {}{} by seed {}{}",
+        "cross traffic from the same node: {flows} flows of {} each, {} packets, gaps {}{} with seed {}{}",
         spaced(cross.rate),
         spaced(cross.size),
         cross.distribution,
@@ -271,30 +270,31 @@ fn sending(run: &RunData, plan: Option<&Plan>) -> Option<String> {
     if let Some(flow) = &plan.flow {
         let rate = value(run, &["rate", "flow.rate"], || spaced(flow.rate));
         let end = end(run, "packet", flow.count, flow.duration.map(|time| time.0));
-        return Some(format!("Open loop: {rate}, {end} in each trial; losses hold nothing back."));
+        return Some(format!(
+            "Open loop: {rate}, {end} per trial; losses do not delay later packets."
+        ));
     }
     let ping = plan.ping.as_ref()?;
     let end = end(run, "probe", ping.count, ping.duration.map(|time| time.0));
     if varied(run, &["closed_loop", "ping.closed_loop"]).is_some() {
-        return Some(format!("Open or closed loop, as the trial says; {end} in each trial."));
+        return Some(format!("Open or closed loop, depending on the trial; {end} per trial."));
     }
     if ping.closed_loop {
-        let pause =
-            ping.pause.map_or_else(String::new, |pause| format!(" {} later", spaced(pause)));
+        let pause = ping.pause.map_or_else(String::new, |pause| format!(" {}", spaced(pause)));
         return Some(format!(
-            "Closed loop: each probe leaves after the reply to the one before{pause}, so that a stall \
-             is seen by one probe only; {end} in each trial."
+            "Closed loop: each probe is sent{pause} after the previous reply, so a stall affects only \
+             one probe; {end} per trial."
         ));
     }
     let rate = varied(run, &["rate", "ping.rate", "interval", "ping.interval"])
         .map(values)
         .or_else(|| ping.rate.map(spaced))
         .or_else(|| Some(format!("one probe every {}", spaced(ping.interval?))))
-        .unwrap_or_else(|| "one probe a second".to_owned());
-    Some(format!("Open loop: {rate}, at times fixed in advance; {end} in each trial."))
+        .unwrap_or_else(|| "one probe per second".to_owned());
+    Some(format!("Open loop: {rate}, at scheduled times; {end} per trial."))
 }
 
-/// `50,000 probes`, `5 s`, or both.
+/// Length of a trial: `50,000 probes`, `5 s`, or both.
 fn end(run: &RunData, thing: &str, packets: Option<u64>, time_ns: Option<i64>) -> String {
     if let Some(axis) = varied(run, &["count", "duration"]) {
         return values(axis);
@@ -310,7 +310,7 @@ fn network(run: &RunData, plan: &Plan) -> String {
         Some(("line", n)) => format!("{n} nodes in a line"),
         Some(("star", n)) => format!("{n} nodes in a star"),
         Some(("forced", n)) => format!("{n} nodes on one bridge, forced into a line"),
-        _ => format!("the lab of {lab}"),
+        _ => format!("the lab {lab}"),
     };
     format!("{}: network namespaces of one machine. {}", nodes, links(run, &plan.topology.link))
 }
@@ -326,25 +326,25 @@ fn links(run: &RunData, link: &LinkPlan) -> String {
         of("rate", link.rate.map(spaced), "a rate of"),
         of("delay", link.delay.map(spaced), "a delay of"),
         of("jitter", link.jitter.map(spaced), "jitter of"),
-        of("loss", link.loss.map(spaced), "losses of"),
-        of("duplicate", link.duplicate.map(spaced), "doubles of"),
+        of("loss", link.loss.map(spaced), "loss of"),
+        of("duplicate", link.duplicate.map(spaced), "duplication of"),
         of("reorder", link.reorder.map(spaced), "reordering of"),
     ];
     let all: Vec<String> = all.into_iter().flatten().collect();
     if all.is_empty() {
-        return "Bare links: no limit of rate, no delay added.".to_owned();
+        return "Bare links: no rate limit, no added delay.".to_owned();
     }
     let by = link.mechanism.as_ref().map_or_else(String::new, |by| format!(", by {by}"));
     let bare = all[0].strip_prefix("a rate of none or ").filter(|_| all.len() == 1);
     match bare {
         Some(rate) => {
-            format!("Links are bare in some trials, and have a rate of {rate} in others{by}.")
+            format!("Links are bare in some trials and have a rate of {rate} in others{by}.")
         }
         None => format!("Every link has {}{by}.", listed(&all)),
     }
 }
 
-/// The loads that trials had, each by its name.
+/// Loads of the trials, by name.
 fn loads(run: &RunData, plan: &Plan) -> Option<String> {
     let names =
         varied(run, &["load"]).map_or_else(|| vec![plan.load.clone()], |a| a.values.clone());
@@ -370,7 +370,7 @@ fn load_in_words(load: &Load) -> String {
                 format!("CPU {}", listed(&some.iter().map(usize::to_string).collect::<Vec<_>>()))
             }
         };
-        format!("programs that compute keep {which} {} busy on {}", spaced(cpu.level), cpu.on)
+        format!("CPU burners keep {which} {} busy on {}", spaced(cpu.level), cpu.on)
     });
     let traffic = load.traffic.iter().map(|traffic| {
         if traffic.protocol == Transport::Tcp {
@@ -394,7 +394,7 @@ fn load_in_words(load: &Load) -> String {
     if all.is_empty() { "nothing".to_owned() } else { listed(&all) }
 }
 
-/// The machine of the measuring end; that of others is not told.
+/// Machine of the measuring end; those of others are not recorded.
 fn machine(run: &RunData) -> Option<String> {
     let said = |summary: &Summary| {
         let environment = &summary.environment;
@@ -415,9 +415,9 @@ fn trials(run: &RunData, plan: &Plan) -> String {
         n => format!("measured {n} times"),
     };
     let order = match plan.trials.order {
-        Order::Blocks => "in blocks that hold each once, in random order",
+        Order::Blocks => "in blocks of one trial each, in random order",
         Order::Random => "in random order",
-        Order::AsWritten => "in the order in which the plan writes them",
+        Order::AsWritten => "in the order of the plan",
     };
     let varied: Vec<String> =
         run.axes.iter().map(|axis| format!("{} ({})", axis.name, values(axis))).collect();
@@ -429,7 +429,7 @@ fn trials(run: &RunData, plan: &Plan) -> String {
     format!("{over}, {times}, {order}.")
 }
 
-/// The values of the axis of one of these names, or what holds for all trials.
+/// Values of the first of these axes that varies, or the fixed value.
 fn value(run: &RunData, names: &[&str], fixed: impl FnOnce() -> String) -> String {
     varied(run, names).map_or_else(fixed, values)
 }
@@ -438,8 +438,7 @@ fn varied<'a>(run: &'a RunData, names: &[&str]) -> Option<&'a Axis> {
     run.axes.iter().find(|axis| names.contains(&axis.name.as_str()))
 }
 
-/// All of them where they are few, else how many there are and the ends: of numbers from the least to
-/// the most, in whatever order the plan has them.
+/// All values if they are few, else their number with the smallest and the largest.
 fn values(axis: &Axis) -> String {
     const FEW: usize = 4;
     let numbers = axis.numbers.as_ref().filter(|numbers| numbers.len() == axis.values.len());
@@ -463,7 +462,7 @@ fn values(axis: &Axis) -> String {
     format!("{} values from {least} to {most}", axis.values.len())
 }
 
-/// A quantity with a blank before its unit: `100 Mbit/s`, `50 %`.
+/// Quantity with a space before its unit: `100 Mbit/s`, `50 %`.
 fn spaced(quantity: impl Display) -> String {
     let text = quantity.to_string();
     let digits = text.find(|c: char| !(c.is_ascii_digit() || ".-".contains(c)));

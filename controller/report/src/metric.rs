@@ -1,21 +1,21 @@
-//! Which delay a report is about, and what it is called in plain words.
+//! Main delay metric of a report, and readable names of metrics.
 
 use crate::data::{RunData, Series};
 
-/// A name in results, and how a sentence says it.
+/// Metrics and their readable names, in order of preference as the main metric.
 const WORDS: [(&str, &str); 24] = [
     ("rtt_ns", "round-trip delay"),
     ("node_delay_ns", "node delay"),
     ("node_delay_netfilter_ns", "node delay between netfilter's hooks"),
     ("node_delay_driver_ns", "node delay between the drivers"),
     ("end_to_end_ns", "end-to-end delay"),
-    ("one_way_forward_ns", "one-way delay there"),
-    ("one_way_backward_ns", "one-way delay back"),
-    ("rtt_kernel_ns", "round-trip delay seen by the kernel"),
-    ("rtt_hw_ns", "round-trip delay seen by the network card"),
+    ("one_way_forward_ns", "forward one-way delay"),
+    ("one_way_backward_ns", "backward one-way delay"),
+    ("rtt_kernel_ns", "round-trip delay by kernel timestamps"),
+    ("rtt_hw_ns", "round-trip delay by hardware timestamps"),
     ("processing_ns", "processing delay"),
     ("processing_s0_ns", "processing delay with the send call"),
-    ("residence_ns", "residence in the reflector"),
+    ("residence_ns", "residence time in the reflector"),
     ("link_delay_ns", "link delay"),
     ("queueing_in_ns", "queueing delay on arrival"),
     ("queueing_out_ns", "queueing delay on departure"),
@@ -30,23 +30,22 @@ const WORDS: [(&str, &str); 24] = [
     ("schedule_error_ns", "schedule error"),
 ];
 
-/// The rungs of a node delay, from the one that sees most of it. A trial has some of them: a node
-/// that routes in the kernel has none of sockets.
+/// Metrics of node delay by timestamp level, from the one that covers most of the node. A trial has
+/// some of them: a node that routes in the kernel has no socket timestamps.
 const NODE_DELAYS: [&str; 3] = ["node_delay_ns", "node_delay_driver_ns", "node_delay_netfilter_ns"];
 
-/// The rung of node delay on which trials are compared: the one that most of them have, which is the
-/// only one for trials of different modes; `None` where there is none.
+/// Node-delay metric that most trials have, to compare trials of different modes; `None` without
+/// any.
 pub(crate) fn node_delay(run: &RunData) -> Option<&'static str> {
     let has = |name: &&str| {
         run.trials.iter().filter(|trial| trial.series.get(*name).is_some_and(any)).count()
     };
-    // Of several that are equal, the last is found: the first rung.
+    // `max_by_key` returns the last of equal elements: the first metric.
     NODE_DELAYS.into_iter().rev().max_by_key(has).filter(|name| has_samples(run, name))
 }
 
-/// The name of the delay that most figures of a run are about: the round trip; or the node delay of
-/// the rung that most trials have; or the first in the order of `WORDS` that has samples, else
-/// whatever has.
+/// Returns the metric that most figures of a run show: the round-trip delay, else the node delay
+/// that most trials have, else the first in `WORDS` with samples, else any with samples.
 pub fn main_metric(run: &RunData) -> Option<&str> {
     if !has_samples(run, "rtt_ns")
         && let Some(node) = node_delay(run)
@@ -65,7 +64,7 @@ pub(crate) fn has_samples(run: &RunData, metric: &str) -> bool {
     run.trials.iter().any(|trial| trial.series.get(metric).is_some_and(any))
 }
 
-/// The metric as a sentence says it.
+/// Readable name of a metric.
 pub(crate) fn words(metric: &str) -> &str {
     WORDS.iter().find(|(name, _)| *name == metric).map_or(metric, |(_, words)| words)
 }

@@ -1,9 +1,9 @@
-//! Node delay in relation to link delay, NLR (S0.15). One definition for findings, figures and claims:
-//! S0 stacked 95th percentiles, so it is that of the node delay over that of both links together.
+//! Node-to-link delay ratio, NLR (Miya 2020, S0.15): 95th percentile of the node delay over that of
+//! both links together. Findings, figures and claims share this definition.
 //!
-//! A link that is slower than its rate makes any node look fast, and an emulated one is: under stress,
-//! and with small packets. So an NLR is told of trials without stress, and of packets that links carry
-//! in about the time of their transmission.
+//! A link slower than its rate makes any node look fast. Emulated links become slow under CPU load
+//! and with small packets, so an NLR needs a trial without load and packets that the links carry in
+//! about their transmission time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,31 +15,31 @@ use crate::group::{self, percentile_of};
 use crate::metric;
 use crate::quantity::{delay, listed, three_digits};
 
-/// The rungs of a node delay, from the one that sees most of the node.
+/// Metrics of node delay by timestamp level, from the one that covers most of the node.
 pub(crate) const NODE: [&str; 3] =
     ["node_delay_ns", "node_delay_driver_ns", "node_delay_netfilter_ns"];
 
-/// Both links together.
+/// Delay of both links together.
 pub(crate) const LINKS: &str = "link_delay_ns";
 
-/// Links whose median is more than so many times the time of transmission are no links of their rate.
+/// Maximum of the median link delay over the transmission time for an NLR.
 const SLOW: f64 = 2.0;
 
-/// What a link carries of a packet besides its payload: Ethernet, IPv4 and UDP.
+/// Bytes of the Ethernet, IPv4 and UDP headers.
 const HEADERS_BYTES: f64 = 14.0 + 20.0 + 8.0;
 
-/// Links of this kind carried packets too slowly: payload in bytes, bits per second.
+/// Payload size in bytes and link rate in bit/s.
 type Packets = (u64, u64);
 
-/// Of which trials of a run an NLR is told.
+/// Which trials of a run have a valid NLR.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
-    /// How many times the time of transmission links took, where that is too much.
+    /// Median link delay over the transmission time, where it exceeds [`SLOW`].
     slow: BTreeMap<Packets, f64>,
 }
 
 impl Terms {
-    /// Links are judged over all modes of relaying together, for they are the same ones.
+    /// Judges links over all relay modes together, because all modes use the same links.
     pub(crate) fn of(run: &RunData) -> Self {
         let mut each: BTreeMap<Packets, Vec<&TrialData>> = BTreeMap::new();
         for trial in group::finished(run).filter(|trial| is_idle(trial)) {
@@ -58,55 +58,55 @@ impl Terms {
         Self { slow: each.into_iter().filter_map(typical).collect() }
     }
 
-    /// Whether an NLR is told of it.
+    /// Whether the trial has a valid NLR.
     pub(crate) fn hold(&self, trial: &TrialData) -> bool {
         packets(trial).is_some_and(|kind| is_idle(trial) && !self.slow.contains_key(&kind))
     }
 
-    /// The NLR of a trial that these terms let in.
+    /// NLR of a trial; `None` if it is not valid.
     pub(crate) fn of_trial(&self, trial: &TrialData) -> Option<f64> {
         of_trial(trial).filter(|_| self.hold(trial))
     }
 
-    /// Packets of these trials that are out because links carried them too slowly, as a sentence behind
-    /// another one; empty where there are none.
+    /// Sentence, with a leading space, about packet sizes of these trials that the links carried
+    /// too slowly; empty without any.
     pub(crate) fn slow_links(&self, trials: &[&TrialData]) -> String {
         let here: BTreeSet<Packets> = trials.iter().filter_map(|trial| packets(trial)).collect();
         let slow = self.slow.iter().filter(|(kind, _)| here.contains(kind));
         let each: Vec<String> = slow
-            .map(|((bytes, _), times)| format!("{bytes} B ({} times)", three_digits(*times)))
+            .map(|((bytes, _), times)| format!("{bytes} B ({}x)", three_digits(*times)))
             .collect();
         if each.is_empty() {
             return String::new();
         }
         format!(
-            " There is no NLR of {}: the median of the link delay is so many times the time of \
-             transmission, more than the link's rate explains.",
+            " No NLR for {}: in brackets the median link delay over the transmission time, more than \
+             the link rate explains.",
             listed(&each)
         )
     }
 }
 
-/// Whether nothing but the packets themselves kept the machines busy.
+/// Whether the trial ran without any load.
 pub(crate) fn is_idle(trial: &TrialData) -> bool {
     trial.loads.is_empty() && trial.parameters.get("load").is_none_or(|load| load == "none")
 }
 
-/// What both links would take of a packet by their rate alone, without what enciphering adds to it;
-/// `None` over bare links.
+/// Transmission time of a packet over both links, without the bytes that encryption adds; `None`
+/// without a link rate.
 pub(crate) fn transmission_ns(trial: &TrialData) -> Option<f64> {
     let (payload, rate) = packets(trial)?;
     (rate > 0).then(|| 2.0 * (payload as f64 + HEADERS_BYTES) * 8e9 / rate as f64)
 }
 
-/// How long links took beside the time of transmission, as a sentence behind another one.
+/// Sentence, with a leading space, that compares the link delay with the transmission time.
 pub(crate) fn beside_transmission(trials: &[&TrialData]) -> Option<String> {
     let of_links = |quantile| {
         let one = move |trial: &TrialData| Some(percentile_of(trial, LINKS, quantile)? as f64);
         typical(trials, one).map(delay)
     };
     Some(format!(
-        " Both links take {} (median; 95th percentile {}), where transmission alone takes {}.",
+        " Both links together: median {}, p95 {}; transmission alone {}.",
         of_links(Quantile::P50)?,
         of_links(Quantile::P95)?,
         delay(typical(trials, transmission_ns)?)
@@ -122,7 +122,7 @@ fn number(summary: &Summary, parameter: &str) -> Option<f64> {
     summary.parameters.get(parameter)?.as_f64()
 }
 
-/// That of one trial; `None` over bare links, which hold no packet, and without the stamps for it.
+/// NLR of one trial; `None` without a link rate or without the timestamps.
 fn of_trial(trial: &TrialData) -> Option<f64> {
     number(trial.summary.as_ref()?, "link_rate_bps")?;
     let p95 = |metric: &str| percentile_of(trial, metric, Quantile::P95).map(|ns| ns as f64);
@@ -130,13 +130,13 @@ fn of_trial(trial: &TrialData) -> Option<f64> {
     Some(node / p95(LINKS).filter(|link| *link > 0.0)?)
 }
 
-/// The rung of node delay of a trial at which its links begin and end: with it alone node and links
-/// make up the way, so that modes may differ in it.
+/// Node-delay metric at whose timestamps the trial's links begin and end. Node and links together
+/// make up the path only at this level, so relay modes may differ in it.
 pub(crate) fn rung(trial: &TrialData) -> Option<&'static str> {
     NODE.into_iter().find(|metric| percentile_of(trial, metric, Quantile::P95).is_some())
 }
 
-/// Which rung the node delay of each mode is of: one for all, or of each its own in brackets.
+/// Lists the node-delay metrics of relay modes, with the modes in brackets if they differ.
 pub(crate) fn rungs<'a>(each: impl IntoIterator<Item = (&'a str, &'static str)>) -> String {
     let mut of: Vec<(&str, Vec<String>)> = Vec::new();
     for (mode, rung) in each {
@@ -155,8 +155,7 @@ pub(crate) fn rungs<'a>(each: impl IntoIterator<Item = (&'a str, &'static str)>)
     listed(&said.collect::<Vec<_>>())
 }
 
-/// What is typical of trials: the geometric mean over combinations of parameters, each of equal weight
-/// and the mean of its trials.
+/// Geometric mean over combinations of parameters with equal weight, each the mean of its trials.
 pub(crate) fn typical(
     trials: &[&TrialData],
     of: impl Fn(&TrialData) -> Option<f64>,
@@ -164,7 +163,7 @@ pub(crate) fn typical(
     Some(blocked_level(&cells(trials, of), 0.95)?.other)
 }
 
-/// A figure of each trial, by what was measured alike.
+/// Values of trials, grouped by combination of parameters.
 pub(crate) fn cells(
     trials: &[&TrialData],
     of: impl Fn(&TrialData) -> Option<f64>,

@@ -1,5 +1,5 @@
-//! Runs of paced packets as verdicts and figures need them: what each trial asked of which sender, and
-//! how punctual it was.
+//! Runs that measure send-time accuracy: what each trial requested of which sender, and how
+//! accurate the departures were.
 
 mod reference;
 mod tell;
@@ -19,34 +19,34 @@ pub(crate) use reference::reference_rows;
 pub use tell::{rates_of_runs, verdict_table, verdict_words};
 pub use verdict::{RateVerdict, Verdict, tolerance, verdicts};
 
-/// What is asked of a sender, beside the rate: all that has a verdict of its own.
+/// Identity of a sender: everything but the rate that separates verdicts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sender {
     pub(crate) node: String,
     pub(crate) engine: String,
-    /// Bytes of the IP packet.
+    /// Size of the IP packet in bytes.
     pub(crate) ip_size: u64,
-    /// Flows of traffic beside it.
+    /// Number of cross-traffic flows.
     pub(crate) flows: u32,
-    /// Values of the other axes that vary.
+    /// Values of the other varied axes.
     pub(crate) others: BTreeMap<String, String>,
 }
 
-/// One trial.
+/// A trial of packet pairs or trains.
 #[derive(Clone, Debug)]
 pub(crate) struct Paced<'a> {
     pub(crate) trial: &'a TrialData,
     pub(crate) sender: Sender,
     pub(crate) pairs: bool,
-    /// Which name of its size was given, where that is known: `ip`, `payload` or `frame`.
+    /// Which size was given, if known: `ip`, `payload` or `frame`.
     counted: Option<String>,
-    /// Of a train that keeps a rate.
+    /// Requested rate of a train with a constant rate.
     pub(crate) rate: Option<BitRate>,
-    /// What was measured; `None` where nothing was.
+    /// Results; `None` if nothing was measured.
     pub(crate) summary: Option<&'a Summary>,
 }
 
-/// Names under which a plan may have an axis that is told of by itself.
+/// Axes that have a field of their own in [`Sender`] or [`Paced`].
 const TOLD: [&str; 11] = [
     "from",
     "engine",
@@ -61,17 +61,16 @@ const TOLD: [&str; 11] = [
     "pairs",
 ];
 
-/// How a size was named, among the values that a sender has beside others.
+/// Key in [`Sender::others`] for the kind of size that was given.
 const COUNTED: &str = "size counted as";
 
-/// Whether the run is about departures of packets.
+/// Whether the run measures departures of packets.
 pub(crate) fn is_paced(run: &RunData) -> bool {
     let told = |trial: &TrialData| trial.summary.as_ref().is_some_and(|it| it.kind == Kind::Pace);
     run.trials.iter().any(told) || measured::plan(run).is_some_and(|plan| plan.pace.is_some())
 }
 
-/// Every trial of pairs or trains, in the order of their numbers. A trial that was not measured is told
-/// of by the plan.
+/// Every trial of pairs or trains, by number. The plan describes trials that were not measured.
 pub(crate) fn paced(run: &RunData) -> Vec<Paced<'_>> {
     if !is_paced(run) {
         return Vec::new();
@@ -90,8 +89,8 @@ pub(crate) fn paced(run: &RunData) -> Vec<Paced<'_>> {
         ways.dedup();
         ways.len()
     };
-    // At one rate a frame and the IP packet in it have other gaps: they are two senders, told apart
-    // where both are there.
+    // At one rate, a frame and the IP packet inside it have different gaps: where both occur, they
+    // are separate senders.
     let both: Vec<bool> = all.iter().map(|paced| named(paced.sender.ip_size, &all) > 1).collect();
     for (paced, _) in all.iter_mut().zip(both).filter(|(_, both)| *both) {
         let counted = paced.counted.clone().into_iter();
@@ -105,7 +104,7 @@ pub(crate) fn paced(run: &RunData) -> Vec<Paced<'_>> {
     all
 }
 
-/// The engine that all trials used that were to find the best by themselves.
+/// Engine used by all trials with the automatic engine, if it was the same one.
 fn only_engine(run: &RunData, plan: Option<&Plan>) -> Option<String> {
     let auto = PaceEngine::Auto.name();
     let pace = plan.and_then(|plan| plan.pace.as_ref());
@@ -150,25 +149,25 @@ impl<'a> Paced<'a> {
         Some(Self { trial, sender, pairs, counted, rate, summary })
     }
 
-    /// A scalar result.
+    /// Scalar result by name.
     pub(crate) fn value(&self, name: &str) -> Option<f64> {
         self.summary?.values.get(name).copied().flatten().map(Scalar::as_f64)
     }
 
-    /// The median rate of its trains, in bit/s.
+    /// Median rate of its trains in bit/s.
     pub(crate) fn measured_bps(&self) -> Option<f64> {
         middle(self.summary?.trains.iter().filter_map(|train| train.rate_bps))
     }
 }
 
-/// The median: of an even number of values the lower one of the two in the middle.
+/// Median; of an even number of values, the lower of the two middle ones.
 pub(crate) fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len().div_ceil(2).checked_sub(1)?).copied()
 }
 
-/// The engine that was asked for.
+/// Requested engine.
 fn engine(trial: &TrialData, pace: Option<&PacePlan>) -> String {
     let told = || trial.summary.as_ref().and_then(|summary| text(summary, "engine"));
     asked(trial, &["engine", "pace.engine"])
@@ -185,7 +184,7 @@ fn ip_size(trial: &TrialData, summary: Option<&Summary>, pace: Option<&PacePlan>
     Some(asked_size(trial, pace?).packet_size()?.ip().0)
 }
 
-/// Which name of its size a trial gave.
+/// Which size a trial gave: `ip`, `payload` or `frame`.
 fn counted(
     trial: &TrialData,
     summary: Option<&Summary>,
@@ -202,7 +201,7 @@ fn counted(
     Some(named.to_owned())
 }
 
-/// The plan with the size that this trial asked for.
+/// The plan with the packet size of this trial.
 fn asked_size(trial: &TrialData, pace: &PacePlan) -> PacePlan {
     let mut pace = pace.clone();
     let bytes = |name: &str| asked(trial, &[name, &format!("pace.{name}")]);
@@ -223,7 +222,7 @@ fn flows(trial: &TrialData, plan: Option<&Plan>) -> u32 {
         .unwrap_or(0)
 }
 
-/// What varies beside all that is told of by itself.
+/// Values of the varied axes without a field of their own.
 fn others(run: &RunData, trial: &TrialData) -> BTreeMap<String, String> {
     let is_told = |name: &str| {
         let name = name.strip_prefix("pace.").or(name.strip_prefix("cross.")).unwrap_or(name);
@@ -234,7 +233,7 @@ fn others(run: &RunData, trial: &TrialData) -> BTreeMap<String, String> {
     varied.filter_map(|axis| value(&axis.name)).collect()
 }
 
-/// The value of the axis of one of these names.
+/// Value of the first of these axes that the trial has.
 fn asked<'a>(trial: &'a TrialData, names: &[&str]) -> Option<&'a str> {
     names.iter().find_map(|name| trial.parameters.get(*name)).map(String::as_str)
 }

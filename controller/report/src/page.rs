@@ -1,5 +1,5 @@
-//! One self-contained HTML file: text and tables that need no script, figures that the embedded
-//! runtime draws. It asks the network for nothing, and its policy forbids it to.
+//! The report as one self-contained HTML file. Text and tables need no script; the embedded runtime
+//! draws the figures. The file makes no requests, and its Content-Security-Policy forbids any.
 
 mod sections;
 
@@ -17,16 +17,16 @@ use crate::findings::{Finding, findings};
 use crate::html::{escape, json, table};
 use crate::theme;
 
-/// Vega, Vega-Lite and vega-embed in one file (controller/web builds it).
+/// Vega, Vega-Lite and vega-embed, bundled by controller/web.
 const RUNTIME: &str = include_str!("../assets/vega.js");
 const SCRIPT: &str = include_str!("../assets/page.js");
 const STYLE: &str = include_str!("../assets/page.css");
 
-/// The report of a run.
+/// Returns the report of a run.
 pub fn page(run: &RunData) -> String {
     let title = run.title.as_deref().unwrap_or(&run.name);
     let figures = figures(run);
-    let mut main = sections::trust(run, "Can these numbers be trusted?", "trust");
+    let mut main = sections::trust(run, "Trust", "trust");
     main += &summary(&findings(run), &sections::failed(run));
     main += &sections::measured(run, "measured", "What was measured");
     main += &sections::verdicts(run);
@@ -42,15 +42,15 @@ pub fn page(run: &RunData) -> String {
     document(title, "Delay report", &sections::about(run), &main, &figures)
 }
 
-/// The comparison of several runs by a metric, the first run the baseline: what `findings` say, the
-/// figures of [`comparison_figures`], and how far each run can be trusted.
+/// Returns the comparison of several runs by one metric; the first run is the baseline. The page
+/// has the `findings`, the figures of [`comparison_figures`] and the trust panel of each run.
 pub fn comparison_page(runs: &[RunData], metric: &str, findings: &[Finding]) -> String {
     let figures = comparison_figures(runs, metric, findings);
     let mut main = String::new();
     for (i, run) in runs.iter().enumerate() {
         let name = comparison::name(i, run);
         let _ = write!(main, "<div class=\"run\">{}", sections::about(run));
-        let heading = format!("Can the numbers of {name} ({}) be trusted?", run.name);
+        let heading = format!("Trust: {name} ({})", run.name);
         main += &sections::trust(run, &heading, &format!("trust-{i}"));
         main +=
             &sections::measured(run, &format!("measured-{i}"), &format!("What {name} measured"));
@@ -66,7 +66,7 @@ pub fn comparison_page(runs: &[RunData], metric: &str, findings: &[Finding]) -> 
 
 fn summary(findings: &[Finding], more: &str) -> String {
     let mut html = "<section id=\"summary\" aria-labelledby=\"summary-title\">\
-        <h2 id=\"summary-title\">What was found</h2><ul class=\"findings\">\n"
+        <h2 id=\"summary-title\">Findings</h2><ul class=\"findings\">\n"
         .to_owned();
     for finding in findings {
         let _ = writeln!(html, "<li>{}</li>", escape(&finding.text));
@@ -80,7 +80,7 @@ fn figures_section(figures: &[Figure]) -> String {
     }
     let mut html = "<section id=\"figures\" aria-labelledby=\"figures-title\">\
         <h2 id=\"figures-title\">Figures</h2>\
-        <noscript><p>Without JavaScript there are no pictures; every figure's numbers are in its table.</p></noscript>\n"
+        <noscript><p>Figures need JavaScript; their numbers are in the tables.</p></noscript>\n"
         .to_owned();
     for figure in figures {
         let (id, title) = (escape(&figure.id), escape(&figure.title));
@@ -88,7 +88,7 @@ fn figures_section(figures: &[Figure]) -> String {
             html,
             "<article class=\"figure\" id=\"figure-{id}\" aria-labelledby=\"title-{id}\">\
              <h3 id=\"title-{id}\">{title}</h3><p class=\"finding\">{}</p>\
-             <details class=\"data\"><summary>Numbers behind this figure<span class=\"hidden\">: {title}</span></summary>{}</details>\
+             <details class=\"data\"><summary>Data table<span class=\"hidden\">: {title}</span></summary>{}</details>\
              <div class=\"chart\" data-figure=\"{id}\"></div></article>",
             escape(&figure.finding),
             table(&figure.table, &figure.title),
@@ -133,7 +133,7 @@ fn document(title: &str, kind: &str, about: &str, main: &str, figures: &[Figure]
          <a class=\"skip\" href=\"#main\">Skip to the content</a>\
          <header><p class=\"kind\">{kind}</p><h1>{title}</h1>{about}{contents}</header>\n\
          <main id=\"main\" tabindex=\"-1\">\n{main}</main>\n\
-         <footer><p>Written by dwell {version}. This file is complete: it works offline, and prints what is unfolded.</p></footer>\n\
+         <footer><p>Written by dwell {version}. This file is self-contained and works offline; open sections are printed.</p></footer>\n\
          <script type=\"application/json\" id=\"specifications\">{specs}</script>\n\
          <script type=\"application/json\" id=\"dark\">{dark}</script>\n\
          <script>{RUNTIME}</script>\n<script>{SCRIPT}</script></body></html>\n",
@@ -143,7 +143,7 @@ fn document(title: &str, kind: &str, about: &str, main: &str, figures: &[Figure]
     )
 }
 
-/// A script as the policy names it. Scripts of any other text do not run, wherever they come from.
+/// Hash of a script for the policy, which blocks every other script.
 fn hash(script: &str) -> String {
     format!("sha256-{}", base64::engine::general_purpose::STANDARD.encode(Sha256::digest(script)))
 }

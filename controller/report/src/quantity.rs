@@ -1,6 +1,6 @@
-//! Delays, counts and shares as a person reads them.
+//! Formatting of delays, counts and shares for readers.
 
-/// The one unit of a figure or of a column.
+/// The unit of a figure or a table column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// 1 ns.
@@ -14,7 +14,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The unit in which a typical value of this size is a handy number.
+    /// Returns the unit that suits a typical value of this size.
     pub fn fitting(typical_ns: f64) -> Self {
         match typical_ns.abs() {
             size if size < 1e3 => Self::Nanosecond,
@@ -24,7 +24,7 @@ impl Unit {
         }
     }
 
-    /// Its symbol.
+    /// Symbol of the unit.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nanosecond => "ns",
@@ -34,7 +34,7 @@ impl Unit {
         }
     }
 
-    /// How many nanoseconds it is.
+    /// Nanoseconds per unit.
     pub const fn nanos(self) -> f64 {
         match self {
             Self::Nanosecond => 1.0,
@@ -44,17 +44,17 @@ impl Unit {
         }
     }
 
-    /// A value in this unit, to six significant digits: more would only make the page larger.
+    /// Converts a value to this unit, rounded to six significant digits to keep the page small.
     pub fn of(self, ns: f64) -> f64 {
         significant(ns / self.nanos(), 6)
     }
 
-    /// A cell of a table: three decimals, or nothing known.
+    /// Table cell with three decimals; `-` if unknown.
     pub(crate) fn cell(self, ns: Option<f64>) -> String {
         ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.3}", self.of(ns)))
     }
 
-    /// The same with an interval: `281.354 (280.912 to 282.003)`.
+    /// Table cell with an interval: `281.354 (280.912 to 282.003)`.
     pub(crate) fn cell_within(self, ns: Option<f64>, interval: Option<(f64, f64)>) -> String {
         let cell = self.cell(ns);
         match interval {
@@ -66,7 +66,7 @@ impl Unit {
     }
 }
 
-/// A delay with its unit, to three significant digits.
+/// Delay with its unit, to three significant digits.
 pub(crate) fn delay(ns: f64) -> String {
     // Rounded first, so that 999.9 us is 1 ms and not "1000 us".
     let ns = significant(ns, 3);
@@ -74,12 +74,12 @@ pub(crate) fn delay(ns: f64) -> String {
     format!("{} {}", three_digits(unit.of(ns)), unit.name())
 }
 
-/// A whole delay; see [`delay`].
+/// The same for whole nanoseconds.
 pub(crate) fn delay_ns(ns: i64) -> String {
     delay(ns as f64)
 }
 
-/// A count with its thousands apart.
+/// Count with a thousands separator.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -92,17 +92,17 @@ pub(crate) fn count(n: u64) -> String {
     text
 }
 
-/// A count of things: `1 probe`, `2 probes`.
+/// Count with its noun: `1 probe`, `2 probes`.
 pub(crate) fn things(n: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-/// A share as a percentage, to three significant digits.
+/// Ratio as a percentage, to three significant digits.
 pub(crate) fn share(ratio: f64) -> String {
     format!("{} %", three_digits(ratio * 100.0))
 }
 
-/// Any number, to three significant digits.
+/// Number to three significant digits.
 pub(crate) fn three_digits(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -112,11 +112,12 @@ pub(crate) fn three_digits(value: f64) -> String {
     if size != 0.0 && !(1e-6..1e15).contains(&size) {
         return format!("{rounded:e}");
     }
-    // The shortest text that reads back as the number: no zeros that were not measured.
+    // Shortest representation, without trailing zeros.
     format!("{rounded}")
 }
 
-/// How `to` compares with `from`: as a factor, or as a percentage where it is nearer.
+/// Change from `from` to `to`: a factor (`3x`) from 1.5 on, a percentage (`+4.2 %`, `-12 %`) below,
+/// and `1/1,600` below a tenth. `None` unless both are positive.
 pub(crate) fn compared(from: f64, to: f64) -> Option<String> {
     let ratio = to / from;
     if from <= 0.0 || ratio <= 0.0 || !ratio.is_finite() {
@@ -124,14 +125,14 @@ pub(crate) fn compared(from: f64, to: f64) -> Option<String> {
     }
     let percent = significant((ratio - 1.0).abs() * 100.0, 2);
     Some(match ratio {
-        1.0..1.5 => format!("{percent} % more"),
-        0.1..1.0 => format!("{percent} % less"),
-        ..0.1 => format!("1/{} of it", count(significant(1.0 / ratio, 2) as u64)),
-        ratio => format!("{} times", significant(ratio, 2)),
+        1.0..1.5 => format!("+{percent} %"),
+        0.1..1.0 => format!("-{percent} %"),
+        ..0.1 => format!("1/{}", count(significant(1.0 / ratio, 2) as u64)),
+        ratio => format!("{}x", significant(ratio, 2)),
     })
 }
 
-/// Names in a sentence: `a`, `a and b`, `a, b and c`.
+/// Enumeration: `a`, `a and b`, `a, b and c`.
 pub(crate) fn listed(names: &[String]) -> String {
     match names {
         [] => String::new(),
@@ -140,13 +141,13 @@ pub(crate) fn listed(names: &[String]) -> String {
     }
 }
 
-/// Rounds to this many significant digits.
+/// Rounds to `digits` significant digits.
 pub(crate) fn significant(value: f64, digits: i32) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }
     let decimals = digits - 1 - value.abs().log10().floor() as i32;
-    // Powers of ten are exact only upwards, so never multiply by a fraction.
+    // Negative powers of ten are not exact: divide instead of multiplying by a fraction.
     if decimals >= 0 {
         let scale = 10f64.powi(decimals.min(300));
         (value * scale).round() / scale
@@ -185,11 +186,11 @@ mod tests {
         assert_eq!(share(0.00123456), "0.123 %");
         assert_eq!(share(1.0), "100 %");
         assert_eq!(things(1, "probe"), "1 probe");
-        assert_eq!(compared(334.0, 1010.0).as_deref(), Some("3 times"));
-        assert_eq!(compared(100.0, 104.2).as_deref(), Some("4.2 % more"));
-        assert_eq!(compared(100.0, 88.0).as_deref(), Some("12 % less"));
-        assert_eq!(compared(137.0, 0.0863).as_deref(), Some("1/1,600 of it"));
-        assert_eq!(compared(100.0, 30.0).as_deref(), Some("70 % less"));
+        assert_eq!(compared(334.0, 1010.0).as_deref(), Some("3x"));
+        assert_eq!(compared(100.0, 104.2).as_deref(), Some("+4.2 %"));
+        assert_eq!(compared(100.0, 88.0).as_deref(), Some("-12 %"));
+        assert_eq!(compared(137.0, 0.0863).as_deref(), Some("1/1,600"));
+        assert_eq!(compared(100.0, 30.0).as_deref(), Some("-70 %"));
         assert_eq!(compared(0.0, 5.0), None);
     }
 }

@@ -1,5 +1,5 @@
-//! Whether trials of one condition are slower than those of another, and by how much, or that
-//! nobody can tell. A trial is one observation: see `dwell_stats::blocked_shift`.
+//! Shift of a percentile between two conditions, if repetitions decide it. A trial is one
+//! observation: see `dwell_stats::blocked_shift`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,67 +9,75 @@ use crate::data::TrialData;
 use crate::group::Group;
 use crate::quantity::{compared, delay, significant};
 
-/// How a percentile differs between two groups of trials.
+/// Difference of a percentile between two groups of trials.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Shift {
-    /// Beyond what trials measured alike differ by.
+    /// Significantly different.
     Differs(Change),
-    /// Within a twentieth, beyond doubt.
+    /// Equal within 5 %, significantly.
     Same,
-    /// Trials measured alike differ by too much, as here.
+    /// The trials scatter too much to decide.
     CannotTell(Change),
-    /// Too few were measured alike to know how much these differ; so many of each condition in a
-    /// block of trials, at most.
+    /// Too few repetitions for an interval; `repetitions` is the maximum per condition and block.
     TooFew {
         from: f64,
         to: f64,
         repetitions: usize,
-        /// Which mean over trials they are; `None` of one trial each.
+        /// Kind of mean over trials; `None` for one trial each.
         mean: Option<&'static str>,
     },
-    /// Nothing to compare.
+    /// Nothing is comparable.
     Unknown,
 }
 
-/// Typical percentiles of trials, and where their relation lies.
+/// Mean percentiles of both groups, with the interval of their ratio or difference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Change {
-    /// Of the first group, in nanoseconds.
+    /// Percentile of the first group in nanoseconds.
     pub(crate) from: f64,
-    /// Of the second.
+    /// Percentile of the second group.
     pub(crate) to: f64,
     interval: RealInterval,
-    /// How sure it is that the interval holds the truth, as a share.
+    /// Confidence of the interval, as a ratio.
     confidence: f64,
-    /// Whether the interval is one of a ratio, else of a difference in nanoseconds.
+    /// Whether the interval is that of a ratio; else of a difference in nanoseconds.
     relative: bool,
 }
 
 impl Change {
-    /// Which mean over trials the two percentiles are.
+    /// Kind of mean over trials.
     pub(crate) fn mean(&self) -> &'static str {
         mean(self.relative)
     }
 
-    /// By how much, and within which interval: ` (3 times; 98.5 % interval: 2 to 4 times)`.
+    /// Size of the change after "rose" or "fell": ` 3x`, ` 12 %`, ` to 1/1,600`; empty for a
+    /// difference.
+    pub(crate) fn ratio(&self) -> String {
+        let ratio = compared(self.from, self.to).filter(|_| self.relative).unwrap_or_default();
+        match ratio.trim_start_matches(['+', '-']) {
+            "" => String::new(),
+            inverse if inverse.starts_with("1/") => format!(" to {inverse}"),
+            size => format!(" {size}"),
+        }
+    }
+
+    /// Interval with its confidence: `98.5 % CI 2x to 4x`.
     pub(crate) fn by(&self) -> String {
         let RealInterval { low, high } = self.interval;
         let sure = confidence(self.confidence);
-        let said = if self.relative {
+        if self.relative {
             let [low, high] = [low, high].map(|ratio| compared(1.0, ratio).unwrap_or_default());
-            let by = compared(self.from, self.to).unwrap_or_default();
-            format!("{by}; {sure} interval: {low} to {high}")
+            format!("{sure} CI {low} to {high}")
         } else {
-            format!("{sure} interval of the difference: {} to {}", delay(low), delay(high))
-        };
-        format!(" ({said})")
+            format!("{sure} CI of the difference {} to {}", delay(low), delay(high))
+        }
     }
 }
 
 impl Shift {
-    /// Compares the percentile over the trials of each group. Trials are measured alike if their
-    /// parameters are the same but for that of `axis`; where each group has one cell only, all are.
-    /// `doubt` is the probability of a difference where there is none.
+    /// Compares a percentile over the trials of both groups. Trials form a block if their
+    /// parameters except `axis` are equal; if each group has a single cell, all trials are one
+    /// block. `doubt` is the probability of a false difference.
     pub(crate) fn between(
         first: &Group,
         second: &Group,
@@ -99,7 +107,7 @@ impl Shift {
         }
     }
 
-    /// The two typical percentiles, where they are told.
+    /// Percentiles of both groups, if reported.
     pub(crate) fn ends(self) -> Option<(f64, f64)> {
         match self {
             Self::Differs(Change { from, to, .. })
@@ -109,7 +117,7 @@ impl Shift {
         }
     }
 
-    /// How far apart the typical percentiles are, as the size of a logarithm.
+    /// Absolute logarithm of the ratio of the percentiles.
     pub(crate) fn size(self) -> f64 {
         match self.ends() {
             Some((from, to)) if from > 0.0 && to > 0.0 => (to / from).ln().abs(),
@@ -119,7 +127,7 @@ impl Shift {
     }
 }
 
-/// Figures that are compared by ratio have a geometric mean: see `BlockedShift::baseline`.
+/// Kind of mean; values compared by ratio have a geometric mean (see `BlockedShift::baseline`).
 fn mean(relative: bool) -> &'static str {
     if relative { "geometric mean" } else { "mean" }
 }
@@ -145,7 +153,7 @@ fn blocks(first: &Group, second: &Group, quantile: Quantile, axis: Option<&str>)
     blocks.into_values().collect()
 }
 
-/// A confidence as a percentage that is not rounded up to certainty: two digits of the doubt.
+/// Confidence as a percentage, with two digits of its complement.
 fn confidence(share: f64) -> String {
     let doubt = significant((1.0 - share) * 100.0, 2);
     let decimals = if doubt > 0.0 { (1.0 - doubt.log10().floor()).max(0.0) as usize } else { 0 };

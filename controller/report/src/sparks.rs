@@ -1,18 +1,18 @@
-//! Small histograms for a terminal: one line of block characters per cell, all on one axis.
+//! Sparkline histograms for a terminal: one line of block characters per cell, on a shared axis.
 
 use crate::data::RunData;
 use crate::figures::Subject;
 use crate::group;
 use crate::quantity::delay_ns;
 
-/// The heights of a bar, in eighths of a line; nothing at all where nothing came.
+/// Bar heights in eighths of a line; blank for an empty bin.
 const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Lines of a fixed width, as a terminal shows them; each ends without a line feed.
+/// Returns lines of `width` bars, without line feeds.
 ///
-/// The first names the delay and the ends of the axis, which is logarithmic where all delays are
-/// above 0. A bar is as high as its share of the highest one of its line, and at least an eighth.
-/// Empty for a run without samples.
+/// The first line names the delay and the range of the axis, which is logarithmic if all delays are
+/// positive. Bars are relative to the highest one of their line; a non-empty bin is at least an
+/// eighth high. Empty for a run without samples.
 pub fn sparks(run: &RunData, width: usize) -> Vec<String> {
     let Some(subject) = Subject::of(run) else { return Vec::new() };
     let (groups, _) = group::overlaid(run, subject.metric);
@@ -31,7 +31,7 @@ pub fn sparks(run: &RunData, width: usize) -> Vec<String> {
     lines
 }
 
-/// `width` bars from `low` to `high`, both within.
+/// Edges of `width` bins from `low` to `high`, both included.
 fn edges(low: i64, high: i64, width: usize) -> (Vec<f64>, &'static str) {
     let (low, high) = (low as f64, (high as f64).max(low as f64 + 1.0));
     let along = |i: usize| i as f64 / width.max(1) as f64;
@@ -41,7 +41,7 @@ fn edges(low: i64, high: i64, width: usize) -> (Vec<f64>, &'static str) {
     } else {
         (inner.map(|i| low + (high - low) * along(i)).collect(), "")
     };
-    // The ends are the extremes themselves: no rounding may push a sample out.
+    // The outer edges are the exact extremes, so that rounding excludes no sample.
     (std::iter::once(low).chain(inner).chain(std::iter::once(high)).collect(), kind)
 }
 

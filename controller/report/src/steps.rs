@@ -1,28 +1,28 @@
-//! A distribution as rising values with counts: what percentiles, curves and bars are read from.
+//! Distribution as increasing values with counts, the source of percentiles, curves and bars.
 
 use dwell_stats::{Quantile, independent_quantile_ranks};
 
 use crate::data::Step;
 
-/// Values in strictly rising order, each with how often it came.
+/// Strictly increasing values with their counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Steps {
     steps: Vec<Step>,
     count: u64,
 }
 
-/// A point of the cumulative distribution.
+/// Point of the cumulative distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CurvePoint {
     pub(crate) value_ns: i64,
-    /// Samples at or below the value.
+    /// Number of samples at or below the value.
     pub(crate) up_to: u64,
-    /// Samples at or above it.
+    /// Number of samples at or above the value.
     pub(crate) from: u64,
 }
 
 impl Steps {
-    /// Several distributions as one: counts of equal values add.
+    /// Merges distributions.
     pub(crate) fn merged<'a>(parts: impl IntoIterator<Item = &'a [Step]>) -> Self {
         let mut steps: Vec<Step> = parts.into_iter().flatten().copied().collect();
         steps.retain(|step| step.count > 0);
@@ -38,8 +38,7 @@ impl Steps {
         Self { steps, count }
     }
 
-    /// The same with its extremes as they were observed. Steps may be middles of bins, and then the
-    /// first and the last are a little off, on either side.
+    /// Replaces the extremes by the observed ones, because steps may be bin centres.
     pub(crate) fn between(&self, min: i64, max: i64) -> Self {
         let within = |step: &Step| Step { value_ns: step.value_ns.max(min).min(max), ..*step };
         let mut steps: Vec<Step> = self.steps.iter().map(within).collect();
@@ -81,15 +80,14 @@ impl Steps {
         self.at_rank(quantile.rank(self.count)?)
     }
 
-    /// The two samples between which the quantile of the source lies with this confidence if samples
-    /// were independent. Successive delays are not. `None` where there are too few samples to bracket
-    /// it.
+    /// Confidence interval of a quantile under the assumption of independent samples, which
+    /// successive delays are not. `None` with too few samples.
     pub(crate) fn interval_at(&self, quantile: Quantile, confidence: f64) -> Option<(i64, i64)> {
         let (low, high) = independent_quantile_ranks(self.count, quantile, confidence)?;
         Some((self.at_rank(low)?, self.at_rank(high)?))
     }
 
-    /// The value of a rank, counted from 1.
+    /// Value at a rank, counted from 1.
     pub(crate) fn at_rank(&self, rank: u64) -> Option<i64> {
         let mut seen = 0u64;
         self.steps.iter().find_map(|step| {
@@ -98,9 +96,9 @@ impl Steps {
         })
     }
 
-    /// The cumulative distribution in at most some 400 points, dense in the upper tail: a point is
-    /// left out when it is less than 1/200 of the samples and less than 1/24 of a decade of
-    /// "samples above" away from the one before. Points that stay are exact.
+    /// Cumulative distribution in about 400 points at most, denser in the upper tail. A point is
+    /// dropped if it is less than 1/200 of the samples and less than 1/24 decade of "samples above"
+    /// from the previous one. The remaining points are exact.
     pub(crate) fn curve(&self) -> Vec<CurvePoint> {
         let mut points: Vec<CurvePoint> = Vec::new();
         let mut below = 0u64;
@@ -120,8 +118,8 @@ impl Steps {
         points
     }
 
-    /// How many values fall between each pair of successive edges; the last edge belongs to the
-    /// last bar. Values outside the edges are not counted.
+    /// Number of values between successive edges; the last bar includes its upper edge. Values
+    /// outside the edges are not counted.
     pub(crate) fn bars(&self, edges: &[f64]) -> Vec<u64> {
         let mut bars = vec![0u64; edges.len().saturating_sub(1)];
         for step in &self.steps {
@@ -140,8 +138,8 @@ impl Steps {
     }
 }
 
-/// Edges of `bars` bars from `min` to `max`, of equal ratio if all values are positive and spread
-/// over more than a factor of three, else of equal width.
+/// Edges of `bars` bars from `min` to `max`: logarithmic if all values are positive and span more
+/// than a factor of three, else linear.
 pub(crate) fn edges(min: i64, max: i64, bars: u32) -> Vec<f64> {
     let (min, max) = (min as f64, if max > min { max as f64 } else { min as f64 + 1.0 });
     let logarithmic = min > 0.0 && max / min > 3.0;
@@ -151,7 +149,7 @@ pub(crate) fn edges(min: i64, max: i64, bars: u32) -> Vec<f64> {
             if logarithmic { min * (max / min).powf(part) } else { min + (max - min) * part }
         })
         .collect();
-    // Rounding must not leave the extremes outside.
+    // Exact extremes, so that rounding excludes no sample.
     if let [first, .., last] = edges.as_mut_slice() {
         (*first, *last) = (min, max);
     }

@@ -1,8 +1,8 @@
-//! Colours of figures, on light and on dark ground.
+//! Colours of figures on a light and a dark background.
 //!
-//! The palette is Okabe and Ito's, which people with any colour vision tell apart; a colour that
-//! does not reach the contrast of WCAG 2.2 (1.4.11: 3 to 1) on one ground is darker or lighter
-//! there. Specifications name styles, never colours, so that one specification serves both.
+//! The palette is that of Okabe and Ito, which is distinguishable for any colour vision. A colour
+//! below the contrast of WCAG 2.2 (1.4.11: 3 to 1) on one background is darker or lighter there.
+//! Specifications name styles instead of colours, so that one specification serves both.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ struct Colours {
     muted: &'static str,
     grid: &'static str,
     series: [&'static str; 6],
-    /// Of the parts of a way, in packet order; the last is what no stamp tells of.
+    /// Colours of delay components, in packet order; the last is for the unmeasured remainder.
     parts: [&'static str; 11],
     lost: &'static str,
 }
@@ -24,8 +24,7 @@ const LIGHT: Colours = Colours {
     grid: "#e4e7eb",
     // Reddish purple and orange are darker than Okabe and Ito's.
     series: ["#0072b2", "#d55e00", "#008a64", "#a8527f", "#8f6200", "#1b1f24"],
-    // Six are too few for the parts of a way: chosen to lie as far from each other as eleven can for
-    // any colour vision, links in blues, ends in greys.
+    // Eleven colours with maximum distance for any colour vision; links are blue, ends grey.
     parts: [
         "#1e0f0f", "#5a5aff", "#c33c0f", "#871e96", "#a5961e", "#960000", "#00a596", "#0f0fe1",
         "#1e4b4b", "#786969", "#d2d2e1",
@@ -38,7 +37,7 @@ const DARK: Colours = Colours {
     text: "#e8eaed",
     muted: "#a3abb5",
     grid: "#30363d",
-    // The light ones of the set; yellow takes the place of black.
+    // The light colours of the set; yellow replaces black.
     series: ["#56b4e9", "#e69f00", "#1fb98c", "#cc79a7", "#f0e442", "#e8eaed"],
     parts: [
         "#f0f0ff", "#5a4bff", "#e18700", "#785a87", "#ffd20f", "#d21e0f", "#a5c396", "#5a96f0",
@@ -47,12 +46,12 @@ const DARK: Colours = Colours {
     lost: "#ff9d5c",
 };
 
-/// The `config` of a specification on light ground: what a specification carries with it.
+/// `config` for a light background, contained in every specification.
 pub(crate) fn light() -> Value {
     LIGHT.config()
 }
 
-/// The same on dark ground, which the page puts in its place.
+/// `config` for a dark background, which the page substitutes.
 pub(crate) fn dark() -> Value {
     DARK.config()
 }
@@ -64,7 +63,7 @@ impl Colours {
         json!({
             "background": ground,
             "font": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif",
-            // One image with one description: a screen reader would otherwise walk every mark.
+            // One image with one description, instead of one node per mark for screen readers.
             "aria": false,
             "view": {"stroke": null},
             "axis": {
@@ -89,7 +88,7 @@ impl Colours {
             "range": {
                 "category": series, "ordinal": parts,
                 "symbol": ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"],
-                // Cividis: even in lightness, so it also reads in grey.
+                // Cividis has uniform lightness, so it is readable in grey.
                 "heatmap": {"scheme": "cividis"}, "ramp": {"scheme": "cividis"}
             },
             "mark": {"color": main},
@@ -119,7 +118,7 @@ impl Colours {
 mod tests {
     use super::*;
 
-    /// WCAG 2.2's relative luminance.
+    /// Relative luminance (WCAG 2.2).
     fn luminance(hex: &str) -> f64 {
         let channel = |at: usize| {
             let value = f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()) / 255.0;
@@ -148,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Red, green and blue of linear light, between 0 and 1.
+    /// Linear red, green and blue, from 0 to 1.
     fn linear(hex: &str) -> [f64; 3] {
         [1, 3, 5].map(|at| {
             let value = f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()) / 255.0;
@@ -156,8 +155,8 @@ mod tests {
         })
     }
 
-    /// Machado, Oliveira and Fernandes, "A Physiologically-based Model for Simulation of Color Vision
-    /// Deficiency" (2009), at full severity: none, protanopia, deuteranopia, tritanopia.
+    /// Machado, Oliveira and Fernandes, "A Physiologically-based Model for Simulation of Color
+    /// Vision Deficiency" (2009), at full severity: normal, protanopia, deuteranopia, tritanopia.
     const VISIONS: [[[f64; 3]; 3]; 4] = [
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
         [
@@ -181,7 +180,7 @@ mod tests {
         matrix.map(|row| row[0] * v[0] + row[1] * v[1] + row[2] * v[2])
     }
 
-    /// Ottosson's Oklab, in which distances are about as large as they look.
+    /// Oklab (Ottosson), a perceptually uniform colour space.
     fn oklab(colour: [f64; 3]) -> [f64; 3] {
         let cones = times(
             &[

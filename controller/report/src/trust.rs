@@ -1,4 +1,4 @@
-//! Why the numbers of a run can be trusted, or not: facts, and the limits they must keep.
+//! Trust in the numbers of a run: facts, and the limits that they must keep.
 
 use std::collections::BTreeMap;
 
@@ -12,26 +12,26 @@ use crate::group::{self, Group};
 use crate::measured;
 use crate::quantity::{count, delay, delay_ns, listed, things};
 
-/// Actual minus intended time of sending above this is worth a warning: a tenth of a millisecond
-/// is what the shortest delays of a local network are made of.
+/// Maximum schedule error (actual minus intended send time) without a warning: delays in a local
+/// network start at a tenth of a millisecond.
 const SCHEDULE_ERROR_LIMIT_NS: i64 = 100_000;
 
-/// One fact of the panel.
+/// A fact of the trust panel.
 pub(crate) struct Fact {
     pub(crate) name: &'static str,
     pub(crate) value: String,
-    /// The rest of it, which is too long for a panel.
+    /// Full value, if too long for the panel.
     pub(crate) folded: Option<String>,
-    /// What it is good for, for readers who meet it the first time.
+    /// Explanation for readers new to it.
     pub(crate) meaning: &'static str,
 }
 
-/// The facts of all finished trials: figures over all of them, names as often as they differ.
+/// Facts of all finished trials: figures over all of them, and each distinct name.
 pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     let summaries: Vec<&Summary> = summaries(run).collect();
     let mut facts = Vec::new();
     let mut fact = |name, value: Option<String>, meaning| {
-        let value = value.unwrap_or_else(|| "not known".to_owned());
+        let value = value.unwrap_or_else(|| "unknown".to_owned());
         facts.push(Fact { name, value, folded: None, meaning });
     };
     let named = |of: fn(&Summary) -> Option<String>| named(&summaries, of);
@@ -39,28 +39,28 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
         let said = |rung: Option<&str>| rung.unwrap_or("none").to_owned();
         format!("sent {}, received {}", said(tx), said(rx))
     };
-    fact("Probes", probes(run, &summaries), "Planned, sent and answered in time.");
+    fact("Probes", probes(run, &summaries), "Planned, sent, and answered in time.");
     fact(
-        "Probes leave in",
+        "Sending mode",
         named(|s| match s.kind {
             Kind::Relay => Some("open loop, one way".to_owned()),
             _ => Some(measured::mode_of(s)?.replace('-', " ")),
         }),
-        "Open loop: at times fixed in advance. Closed loop: each after the reply to the one before, which hides stalls.",
+        "Open loop: at scheduled times. Closed loop: each probe after the previous reply, which hides stalls.",
     );
     fact(
         "Percentiles",
         named(|s| s.trust.percentile_resolution.map(|resolution| resolution.name().to_owned())),
-        "How true they are: exact is a value that was observed; 0.1% is within that of one.",
+        "Resolution: exact means an observed value; 0.1% means within 0.1 % of one.",
     );
     fact(
         "Warm-up",
         sum(&summaries, |s| s.trust.warm_up_sent.filter(|_| watched(s)))
-            .map(|n| format!("{} before the first one counted", things(n, "probe"))),
-        "The first packets meet cold caches; they are sent and not counted.",
+            .map(|n| format!("{} discarded", things(n, "probe"))),
+        "The first packets meet cold caches and are not counted.",
     );
     fact(
-        "Stamps",
+        "Timestamps",
         named(|s| {
             Some([s.stamps.tx, s.stamps.rx]).filter(|r| r.iter().any(Option::is_some)).map(
                 |[tx, rx]| {
@@ -78,52 +78,52 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
             });
             each.collect::<Vec<_>>().join(" / ")
         }),
-        "Who noted the times, per direction: hw is the network card, kernel-sw the kernel, user the program itself. Deeper is truer.",
+        "Source per direction: hw is the network card, kernel-sw the kernel, user the program. Sources closer to the wire are more accurate.",
     );
     fact(
         "Schedule error",
         schedule_error(&summaries),
-        "Actual minus intended time of sending: percentiles of the worst trial; large errors mean that the sender itself was late.",
+        "Actual minus intended send time: percentiles of the worst trial. Large errors mean that the sender was late.",
     );
     fact(
         "Samples dropped",
         sum(&summaries, Summary::ring_dropped).map(count),
-        "Results lost on the way from the timing thread to the recorder (ring overflow); must be 0.",
+        "Samples lost between the timing thread and the recorder (ring overflow); must be 0.",
     );
     fact(
         "Dropped by the sender",
         dropped_by_sender(&summaries),
-        "Probes that the sender's kernel did not take: they never left.",
+        "Probes that the sender's kernel did not accept.",
     );
     fact(
         "Dropped by network cards",
         dropped_by_cards(run),
-        "What the interfaces dropped by which probes left and came, of the probes and of everything else, while trials were measured. A queueing discipline counts its own.",
+        "Packets dropped by the interfaces of the probes during trials, including other traffic. Drops of a queueing discipline are not included.",
     );
     fact(
         "Clock source",
         named(|s| s.environment.clocksource.clone()),
-        "The hardware that the kernel reads its clocks from.",
+        "Hardware behind the kernel's clocks.",
     );
     fact(
-        "Clocks apart",
+        "Clock offset",
         clocks(&summaries),
-        "The wall clock and the steady clock of this machine, from start to end of the worst trial; beyond 100 ns the clock was stepped and the samples concerned are void.",
+        "Change between the wall clock and the monotonic clock of this machine over the worst trial. Beyond 100 ns the clock was stepped, and the affected samples are void.",
     );
     fact(
         "Floor",
         summaries.iter().filter_map(|s| s.trust.floor_ns).max().map(delay_ns),
-        "What this machine adds to every round trip by itself; delays below it mean nothing.",
+        "Round-trip delay that this machine itself adds; smaller differences mean nothing.",
     );
     fact(
         "Offloads",
         named(|s| s.environment.offloads.as_deref().map(offloads)),
-        "Work the network card does for the kernel; GRO and TSO, which join packets, change delays.",
+        "Work done by the network card for the kernel. GRO and TSO merge packets and change delays.",
     );
     fact(
         "Queueing discipline",
         named(|s| s.environment.qdisc.clone()),
-        "How packets wait for the network card.",
+        "Queue in front of the network card.",
     );
     fact(
         "Interface",
@@ -136,12 +136,12 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
                     .map_or_else(|| name.clone(), |driver| format!("{name} ({driver})")),
             )
         }),
-        "Where probes leave the machine, and its driver.",
+        "Interface of the probes and its driver.",
     );
     fact(
         "CPU governor",
         named(|s| s.environment.governor.clone()),
-        "How the kernel chooses the processor's frequency; anything but performance makes idle machines slower.",
+        "Policy for the CPU frequency; any but performance makes idle machines slower.",
     );
     fact(
         "Processor",
@@ -154,23 +154,23 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
                 ),
             )
         }),
-        "The machine at this end.",
+        "CPU of this end.",
     );
     fact(
         "Placement",
         named(|s| placement(&s.environment.placement)),
-        "On which CPU each end ran, how it waited for packets, and its scheduling class. A blocking exchange costs some 4 us on one core and some 70 us on two.",
+        "CPU of each end, how it waits for packets, and its scheduling class. A blocking exchange costs about 4 us on one core and about 70 us on two.",
     );
-    fact("Kernel", named(|s| s.environment.kernel.clone()), "Release of Linux at this end.");
+    fact("Kernel", named(|s| s.environment.kernel.clone()), "Linux release of this end.");
     fact(
         "dwell",
         Some(builds(run, &summaries)),
-        "The version, and after the plus sign the start of the SHA-256 of the program, as sha256sum prints it: the same means the same build.",
+        "Version and, after the plus sign, the start of the program's SHA-256; equal values mean the same build.",
     );
     fact(
         "Plan",
         plan(run, &summaries),
-        "Its name and the start of the SHA-256 of its text, as sha256sum prints it: runs with the same one asked for the same.",
+        "Name and the start of the SHA-256 of its text; equal values mean the same plan.",
     );
     let every = named(|s| s.environment.offloads.as_ref().map(|names| names.join(", ")));
     let offloads = facts.iter_mut().find(|fact| fact.name == "Offloads");
@@ -180,7 +180,7 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     facts
 }
 
-/// Those that join or split packets by the names people know, and how many there are.
+/// Offloads that merge or split packets by their common names, and the total number.
 fn offloads(names: &[String]) -> String {
     let on = |parts: &[&str]| names.iter().any(|n| parts.iter().any(|part| n.contains(part)));
     let known = [
@@ -198,7 +198,7 @@ fn offloads(names: &[String]) -> String {
     }
 }
 
-/// What the sender meant to send and did not.
+/// Probes that the sender's socket did not accept.
 fn dropped_by_sender(summaries: &[&Summary]) -> Option<String> {
     if !summaries.iter().all(|summary| watched(summary)) {
         return None;
@@ -207,7 +207,7 @@ fn dropped_by_sender(summaries: &[&Summary]) -> Option<String> {
     failed.map(|failed| format!("{} at the socket", count(failed)))
 }
 
-/// What interfaces dropped in all trials, by machine and interface.
+/// Drops of interfaces in all trials, by machine and interface.
 fn dropped_by_cards(run: &RunData) -> Option<String> {
     let mut cards: BTreeMap<(Option<&str>, &str), [u64; 3]> = BTreeMap::new();
     for trial in group::finished(run) {
@@ -233,7 +233,7 @@ fn dropped_by_cards(run: &RunData) -> Option<String> {
     }
     let dropping = cards.into_iter().filter(|(_, sums)| sums.iter().any(|n| *n > 0));
     let said = dropping.map(|(card, [rx, tx, missed])| {
-        let parts = [(rx, "received"), (tx, "to be sent"), (missed, "for want of room")];
+        let parts = [(rx, "rx dropped"), (tx, "tx dropped"), (missed, "rx missed")];
         let parts = parts.into_iter().filter(|(n, _)| *n > 0);
         let parts: Vec<String> = parts.map(|(n, what)| format!("{} {what}", count(n))).collect();
         format!("{}: {}", name(card), listed(&parts))
@@ -241,7 +241,7 @@ fn dropped_by_cards(run: &RunData) -> Option<String> {
     Some(said.collect::<Vec<_>>().join(" / "))
 }
 
-/// Which builds of dwell ran it and measured: one name when all are the same.
+/// Builds of dwell that controlled the run and measured; one name if all are equal.
 fn builds(run: &RunData, summaries: &[&Summary]) -> String {
     let machines = group::finished(run).flat_map(|trial| &trial.machines);
     let measured = summaries.iter().copied().chain(machines.map(|machine| &machine.summary));
@@ -255,28 +255,28 @@ fn builds(run: &RunData, summaries: &[&Summary]) -> String {
     match builds.as_slice() {
         [] => run.dwell.clone(),
         [only] if *only == run.dwell => run.dwell.clone(),
-        several => format!("{} ran it; {} measured", run.dwell, several.join(", ")),
+        several => format!("controller {}; nodes {}", run.dwell, several.join(", ")),
     }
 }
 
-/// The plan by name and hash.
+/// Name and hash of the plan.
 fn plan(run: &RunData, summaries: &[&Summary]) -> Option<String> {
     let Some(plan) = &run.plan else {
         let imported = summaries.iter().all(|summary| summary.kind == Kind::Import);
-        return imported.then(|| "none: the run was read from a file".to_owned());
+        return imported.then(|| "none (imported file)".to_owned());
     };
     let hash = Sha256::digest(&plan.text);
     let start: String = hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
     let set = match plan.settings.len() as u64 {
         0 => String::new(),
-        n => format!(", {} changed from outside", things(n, "value")),
+        n => format!(", {} overridden", things(n, "value")),
     };
     Some(format!("{}, {start}{set}", run.name))
 }
 
-/// What a reader must know before quoting a number: the nodes' own warnings, those of the loads, and
-/// broken limits, each once, with the number of trials it holds for. Those that differ in their numbers
-/// only are one, told with the numbers of the first.
+/// Warnings to read before quoting a number: those of nodes and loads, and broken limits, each once
+/// with the number of trials. Warnings that differ only in numbers are merged, with the numbers of
+/// the first.
 pub(crate) fn warnings(run: &RunData) -> Vec<String> {
     let mut seen: Vec<Told> = Vec::new();
     let mut index: BTreeMap<String, usize> = BTreeMap::new();
@@ -284,12 +284,12 @@ pub(crate) fn warnings(run: &RunData) -> Vec<String> {
     for trial in group::finished(run) {
         let Some(summary) = &trial.summary else { continue };
         trials += 1;
-        // A load that did not reach what was asked makes its cell something else than it is called.
+        // A load below its requested level mislabels its cell.
         let loads = trial.loads.iter().flat_map(|load| {
             let of_load = |warning: &String| format!("load {}: {warning}", load.target);
             load.trust.warnings.iter().map(of_load)
         });
-        // A flow's own warnings have those of all its machines.
+        // The summary of a flow contains the warnings of all its machines.
         let cards = trial.machines.iter().flat_map(|machine| {
             let of = |warning| format!("{}: {warning}", machine.node);
             machine.summary.trust.nic_warnings().map(of)
@@ -310,7 +310,7 @@ pub(crate) fn warnings(run: &RunData) -> Vec<String> {
         }
     }
     let said = |Told { text, trials: n, differs }: Told| {
-        let numbers = if differs { ", with other numbers in others" } else { "" };
+        let numbers = if differs { ", numbers vary" } else { "" };
         match trials > 1 {
             true => format!("{text} (in {n} of {}{numbers})", things(trials, "trial")),
             false => text,
@@ -319,16 +319,16 @@ pub(crate) fn warnings(run: &RunData) -> Vec<String> {
     seen.into_iter().map(said).chain(contention::warnings_of_samples(run)).collect()
 }
 
-/// A warning of some trials.
+/// A warning and the trials that have it.
 struct Told {
-    /// As the first of them has it.
+    /// Text of the first trial.
     text: String,
     trials: u64,
-    /// Others have other numbers.
+    /// Whether other trials have different numbers.
     differs: bool,
 }
 
-/// The text with every number that is a word of its own left out; names keep theirs.
+/// Replaces numbers that are separate words; numbers in names stay.
 fn without_numbers(text: &str) -> String {
     let number = |word: &&str| {
         let bare = word.trim_matches(['(', ')', ',', ';', '%']);
@@ -339,29 +339,27 @@ fn without_numbers(text: &str) -> String {
     words.join(" ")
 }
 
-/// Whether every finished trial says how its schedule was kept: then silence means that nothing was
-/// wrong. Of most imported data nobody knows.
+/// Whether every finished trial recorded its schedule error, so that the absence of warnings is
+/// meaningful. Most imported data lack it.
 pub(crate) fn was_watched(run: &RunData) -> bool {
     all_say(run, says_schedule)
 }
 
-/// What held, where no limit was broken, and what of it nobody knows: a sentence or two.
+/// Sentences about kept limits, and about those that are unknown.
 pub(crate) fn what_held(run: &RunData) -> String {
     type Says = fn(&Summary) -> bool;
     let limits: [(&str, &str, Says); 5] = [
-        ("no clock was stepped", "a clock was stepped", |summary| {
+        ("no clock step", "clock steps", |summary| {
             watched(summary) || summary.trust.clocks.is_some()
         }),
-        ("no sample was dropped", "samples were dropped", |summary| {
-            summary.ring_dropped().is_some()
-        }),
-        ("probes left on time", "probes left on time", says_schedule),
+        ("no dropped samples", "dropped samples", |summary| summary.ring_dropped().is_some()),
+        ("probes sent on time", "send times", says_schedule),
         (
-            "other programs left the processors free",
-            "other programs used the processors",
+            "other programs within their CPU limit",
+            "CPU use of other programs",
             contention::is_known,
         ),
-        ("no node warned of anything", "a node had anything to warn of", watched),
+        ("no node warnings", "node warnings", watched),
     ];
     let (mut held, mut unknown) = (Vec::new(), Vec::new());
     for (is, whether, says) in limits {
@@ -373,7 +371,7 @@ pub(crate) fn what_held(run: &RunData) -> String {
     }
     let mut text = format!("{}.", capital(&listed(&held)));
     if !unknown.is_empty() {
-        text += &format!(" Not known: whether {}.", listed(&unknown));
+        text += &format!(" Unknown: {}.", listed(&unknown));
     }
     text
 }
@@ -382,27 +380,24 @@ fn says_schedule(summary: &Summary) -> bool {
     summary.trust.schedule_error_ns.as_ref().is_some_and(|figures| figures.max.is_some())
 }
 
-/// Whether all finished trials say it, and there are any.
+/// Whether there are finished trials and all satisfy `says`.
 fn all_say(run: &RunData, says: fn(&Summary) -> bool) -> bool {
     let mut trials = group::finished(run).peekable();
     trials.peek().is_some() && trials.all(|trial| trial.summary.as_ref().is_some_and(says))
 }
 
-/// The state of trust as a finding.
+/// Finding about trust.
 pub(crate) fn in_words(run: &RunData) -> String {
     let warnings = warnings(run);
     let trials = summaries(run).count() as u64;
     match warnings.as_slice() {
         [] if !was_watched(run) => {
-            "Nothing is known of how far these numbers can be trusted.".to_owned()
+            "Trust unknown: not all trials recorded their schedule error.".to_owned()
         }
-        [] => format!("No limit of trust was broken in {}.", things(trials, "trial")),
-        [only] => format!("Before quoting a number, read this warning: {only}."),
+        [] => format!("All trust limits were kept in {}.", things(trials, "trial")),
+        [only] => format!("Read this warning before quoting a number: {only}."),
         [first, rest @ ..] => {
-            format!(
-                "Before quoting a number, read {} warnings, the first: {first}.",
-                rest.len() + 1
-            )
+            format!("Read {} warnings before quoting a number; the first: {first}.", rest.len() + 1)
         }
     }
 }
@@ -411,7 +406,7 @@ fn summaries(run: &RunData) -> impl Iterator<Item = &Summary> {
     group::finished(run).filter_map(|trial| trial.summary.as_ref())
 }
 
-/// Limits that the numbers of a trial break and its node did not warn of in words.
+/// Limits that the numbers of a trial break and its node did not warn of.
 fn broken(summary: &Summary) -> Vec<String> {
     let trust = &summary.trust;
     let mut broken = Vec::new();
@@ -419,28 +414,29 @@ fn broken(summary: &Summary) -> Vec<String> {
         broken.push("samples were dropped because the recorder could not keep up".to_owned());
     }
     if trust.clock_step_ns.is_some() || trust.void > 0 {
-        broken.push("a clock was stepped; the samples concerned are void".to_owned());
+        broken.push("a clock was stepped; the affected samples are void".to_owned());
     }
     if let Some(late) = trust.schedule_error_ns.as_ref().and_then(late) {
-        broken.push(format!("{late} left over {} late", delay_ns(SCHEDULE_ERROR_LIMIT_NS)));
+        broken
+            .push(format!("{late} were sent more than {} late", delay_ns(SCHEDULE_ERROR_LIMIT_NS)));
     }
     broken
 }
 
-/// How many probes left too late, if more than 1 in 100. Fewer than 100 probes have no 99th percentile:
-/// then one is too many.
+/// How many probes were late, if more than 1 in 100. Fewer than 100 probes have no 99th percentile;
+/// then one late probe is too many.
 fn late(figures: &Figures) -> Option<&'static str> {
     let late = |ns: Option<i64>| ns.is_some_and(|ns| ns > SCHEDULE_ERROR_LIMIT_NS);
     let words = [
-        (figures.p50, "half of the probes or more"),
+        (figures.p50, "at least half of the probes"),
         (figures.p90, "more than 1 in 10 probes"),
         (figures.p99, "more than 1 in 100 probes"),
-        (figures.max.filter(|_| figures.p99.is_none()), "at least one of few probes"),
+        (figures.max.filter(|_| figures.p99.is_none()), "some of fewer than 100 probes"),
     ];
     words.into_iter().find(|(ns, _)| late(*ns)).map(|(_, words)| words)
 }
 
-/// What differs between trials is listed, each once.
+/// Lists the distinct values over trials.
 fn named(summaries: &[&Summary], of: fn(&Summary) -> Option<String>) -> Option<String> {
     let mut names: Vec<String> = Vec::new();
     for name in summaries.iter().filter_map(|summary| of(summary)) {
@@ -455,14 +451,14 @@ fn named(summaries: &[&Summary], of: fn(&Summary) -> Option<String>) -> Option<S
     (!names.is_empty()).then(|| if more > 0 { format!("{text} and {more} more") } else { text })
 }
 
-/// Unknown for one trial is unknown for the sum.
+/// Sum over trials; `None` if it is unknown for any.
 fn sum(summaries: &[&Summary], of: fn(&Summary) -> Option<u64>) -> Option<u64> {
     let known: Option<Vec<u64>> = summaries.iter().map(|s| of(s)).collect();
     known.filter(|each| !each.is_empty()).map(|each| each.into_iter().fold(0, u64::saturating_add))
 }
 
-/// Whether a program of ours counted what went wrong. In the files of others nothing says so, and
-/// a segment has no word of its warm-up.
+/// Whether dwell measured the trial. Imported files do not record warnings, and segments no
+/// warm-up.
 fn watched(summary: &Summary) -> bool {
     summary.kind != Kind::Import
 }
@@ -470,14 +466,12 @@ fn watched(summary: &Summary) -> bool {
 fn probes(run: &RunData, summaries: &[&Summary]) -> Option<String> {
     let all = Group::new(String::new(), group::finished(run).collect(), "");
     let packets = all.packets()?;
-    // Of the others nobody knows what became of their packets.
+    // The others have no packet counts.
     let told: Vec<&Summary> =
         summaries.iter().copied().filter(|summary| summary.packets.is_some()).collect();
     let planned = sum(&told, planned);
-    let planned = planned.map_or_else(
-        || "how many were planned is not known".to_owned(),
-        |n| format!("{} planned", count(n)),
-    );
+    let planned = planned
+        .map_or_else(|| "unknown number planned".to_owned(), |n| format!("{} planned", count(n)));
     let mut parts = vec![
         planned,
         format!("{} sent", count(packets.sent)),
@@ -495,14 +489,14 @@ fn probes(run: &RunData, summaries: &[&Summary]) -> Option<String> {
     );
     let (told, all) = (told.len(), summaries.len());
     let of = if told < all {
-        format!(" (of the {told} trials of {all} in which somebody counted what came)")
+        format!(" (in the {told} of {all} trials with receive counts)")
     } else {
         String::new()
     };
     Some(listed(&parts) + &of)
 }
 
-/// How many probes a trial was to send: as stated, or as its interval and its time allow.
+/// Planned number of probes: as stated, else from the interval and the duration.
 fn planned(summary: &Summary) -> Option<u64> {
     let number = |name: &str| summary.parameters.get(name)?.as_u64();
     let timed = || {
@@ -518,7 +512,7 @@ fn schedule_error(summaries: &[&Summary]) -> Option<String> {
     let largest = known().filter_map(|figures| figures.max).max();
     let said = |name: &str, ns: Option<i64>| ns.map(|ns| format!("{name} {}", delay_ns(ns)));
     let parts =
-        [said("p50", worst.p50), said("p99", worst.p99), said("largest of all trials", largest)];
+        [said("p50", worst.p50), said("p99", worst.p99), said("max of all trials", largest)];
     Some(parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
@@ -527,11 +521,7 @@ fn clocks(summaries: &[&Summary]) -> Option<String> {
     let apart = |c: &dwell_record::Clocks| c.end.offset_ns.saturating_sub(c.start.offset_ns);
     let worst = pairs.iter().max_by_key(|c| apart(c).saturating_abs())?;
     let width = pairs.iter().map(|c| c.start.width_ns.max(c.end.width_ns)).max()?;
-    Some(format!(
-        "moved by {} against each other, read to within {}",
-        delay(apart(worst) as f64),
-        delay_ns(width)
-    ))
+    Some(format!("changed by {}, read to within {}", delay(apart(worst) as f64), delay_ns(width)))
 }
 
 fn placement(ends: &Ends) -> Option<String> {
@@ -545,6 +535,6 @@ fn placement(ends: &Ends) -> Option<String> {
         parts.join(", ")
     };
     let known = ends.near != Placement::default() || ends.far.is_some();
-    let far = ends.far.as_ref().map_or_else(|| "not known".to_owned(), end);
+    let far = ends.far.as_ref().map_or_else(|| "unknown".to_owned(), end);
     known.then(|| format!("near end: {}; far end: {far}", end(&ends.near)))
 }

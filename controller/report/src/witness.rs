@@ -1,4 +1,5 @@
-//! What captures outside saw of a run's packets: a sentence, and a table.
+//! Packet captures taken outside dwell (witnesses), compared with a run: one sentence and one
+//! table.
 
 use std::collections::BTreeSet;
 
@@ -10,19 +11,19 @@ use crate::figure::Table;
 use crate::group;
 use crate::quantity::{count, delay_ns, things};
 
-/// Each thing that a witness tells (`dwell import --witness`), and how a table says it.
+/// Metrics of a witness (`dwell import --witness`) and their names in the table.
 const WORDS: [(&str, &str); 5] = [
-    ("left_to_witness_ns", "from the sender's stamp to the witness"),
+    ("left_to_witness_ns", "from the sender's timestamp to the witness"),
     ("witness_gap_ns", "gap between probes, by the witness"),
-    ("gap_error_ns", "the run's own gap less the witness's"),
+    ("gap_error_ns", "run's gap minus the witness's"),
     ("witness_rtt_ns", "round trip, by the witness"),
-    ("rtt_minus_witness_ns", "the run's own round trip less the witness's"),
+    ("rtt_minus_witness_ns", "run's round trip minus the witness's"),
 ];
 
-/// How much captures saw, and how far they are from the run's own delays.
+/// Sentence with the number of probes captured and the largest median difference of round trips.
 pub(crate) fn in_words(run: &RunData) -> Option<String> {
     let all: Vec<&Summary> = run.trials.iter().flat_map(|trial| &trial.witnesses).collect();
-    // Several captures may have seen the same probes: of each trial the one that saw most counts.
+    // Several captures may contain the same probes: per trial, the most complete one counts.
     let counts = run.trials.iter().filter_map(|trial| {
         let counts = trial.witnesses.iter().map(|witness| {
             let [seen, unseen] = ["matched", "unseen"].map(|name| number(witness, name));
@@ -35,7 +36,7 @@ pub(crate) fn in_words(run: &RunData) -> Option<String> {
     });
     let probes = things(seen.saturating_add(unseen), "probe");
     let first = all.first()?;
-    // Captures of one name may be several.
+    // Different captures may share a file name.
     let hash = |witness: &Summary| witness.parameters.get("sha256").map(Value::to_string);
     let captures: BTreeSet<_> =
         all.iter().map(|witness| (witness.target.as_str(), hash(witness))).collect();
@@ -50,12 +51,12 @@ pub(crate) fn in_words(run: &RunData) -> Option<String> {
     let apart = apart.map_or_else(String::new, |ns| {
         let than = if ns < 0 { "shorter" } else { "longer" };
         let by = delay_ns(ns.saturating_abs());
-        format!(" Round trips that the run measured are {by} {than} than the witness's (median).")
+        format!(" The run's round trips are {by} {than} than the witness's (median).")
     });
     Some(format!("A witness ({}{more}) saw {} of {probes}.{apart}", first.target, count(seen)))
 }
 
-/// One row per trial, capture and delay; without rows where there was no witness.
+/// One row per trial, capture and metric; empty without a witness.
 pub(crate) fn table(run: &RunData) -> Table {
     let columns =
         ["trial", "capture", "seen", "not seen", "delay", "count", "min", "p50", "p99", "max"];

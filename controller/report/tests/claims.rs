@@ -1,4 +1,4 @@
-//! What S0 published, held against relays that behave as its board did, and against others.
+//! Claims of Miya 2020, judged for relays that behave like its board, and for others.
 
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
@@ -43,14 +43,14 @@ fn a_board_like_that_of_s0_shows_what_s0_found() {
             ("S0.24", Pass),
             ("S0.25", Pass),
             ("S0.26", CannotTell),
-            // Stress does nothing to this board, and repetitions are close enough to tell.
+            // Load has no effect on this board, and the repetitions are close enough to decide.
             ("S0.27", Fail),
         ],
     );
     let ratio = self::verdict(&run, "S0.18").value.unwrap();
     assert!((17.0..18.5).contains(&ratio), "{ratio}");
     let text = self::verdict(&run, "S0.27").text;
-    assert!(text.contains(" Why: under no stress a packet waits "), "{text}");
+    assert!(text.contains(" Why: without load a packet waits "), "{text}");
     let more = self::verdict(&run, "S0.23").value.unwrap();
     assert!((520e3..545e3).contains(&more), "{more}");
 }
@@ -85,13 +85,13 @@ fn a_fast_machine_fails_what_only_a_slow_one_shows_and_says_why() {
     let wait = order.find("a packet waits 1.6 us in the socket");
     assert!(wait < order.find("us in the program (95th"), "{order}");
     assert!(wait.is_some(), "{order}");
-    // Of parts that no figure draws, a run has what sums them up and no distribution.
+    // Components that no figure draws have a summary but no distribution.
     let mut run = run;
     run.trials.iter_mut().for_each(|trial| drop(trial.series.remove("queueing_in_ns")));
     assert_eq!(verdict(&run, "S0.22-order").text, order);
 }
 
-/// The number before a word in a text.
+/// Number before a word in a text.
 fn before(text: &str, word: &str) -> f64 {
     let (before, _) = text.split_once(word).unwrap_or_else(|| panic!("no `{word}` in: {text}"));
     before.rsplit(' ').next().unwrap().parse().unwrap_or_else(|_| panic!("{text}"))
@@ -110,7 +110,7 @@ fn why_a_claim_fails_is_told_of_the_trials_that_were_judged() {
 #[test]
 fn a_factor_comes_with_the_two_levels_that_it_is_of_and_with_no_guessed_cause() {
     let base = cells();
-    // A fifth longer at every other rate, thrice as long at the slowest, which has fewer sizes.
+    // The lowest rate takes three times as long and has fewer sizes.
     let mut run = varied(&base, 3, 0.02, 5, |_, _| 50e3);
     run.trials.retain(|t| t.parameters["rate"] != "200pps" || t.parameters["size"] == "100B");
     for made in &mut run.trials {
@@ -121,7 +121,7 @@ fn a_factor_comes_with_the_two_levels_that_it_is_of_and_with_no_guessed_cause() 
     let claim = verdict(&run, "S0.21-route-rate");
     assert_eq!(claim.verdict, ClaimVerdict::Fail, "{claim:?}");
     assert!(claim.text.contains("50 us at rate 1200pps against 150 us at 200pps"), "{claim:?}");
-    assert!(claim.text.contains(" Why: no stamp divides the time"), "{claim:?}");
+    assert!(claim.text.contains(" Why: no timestamp splits the node delay"), "{claim:?}");
     assert!((claim.value.unwrap() - 3.0).abs() < 1e-6, "{claim:?}");
     assert!(!claim.text.contains("likely"), "{claim:?}");
 }
@@ -130,7 +130,7 @@ fn a_factor_comes_with_the_two_levels_that_it_is_of_and_with_no_guessed_cause() 
 fn what_bytes_cost_in_the_program_comes_with_its_bounds_or_cannot_be_told() {
     let steep = Relay { per_byte_ns: 9.0, loss: 0.0, ..PI_ZERO };
     let mut run = relays_repeated(steep, 2);
-    // What the node takes is not linear at all.
+    // The node delay is not linear.
     for made in run.trials.iter_mut().filter(|t| t.parameters["relay"] == "encrypt") {
         let times = if made.parameters["size"] == "700B" { 0.2 } else { 1.0 };
         let series = made.series.get_mut("node_delay_netfilter_ns").unwrap();
@@ -139,7 +139,7 @@ fn what_bytes_cost_in_the_program_comes_with_its_bounds_or_cannot_be_told() {
         figures.get_mut("node_delay_netfilter_ns").unwrap().p95 = None;
     }
     let text = verdict(&run, "S0.22-linear").text;
-    assert!(text.contains("the program needs 1") && text.contains(" more (between "), "{text}");
+    assert!(text.contains("the program needs 1") && text.contains(" more (interval "), "{text}");
     for made in &mut run.trials {
         let noisy = f64::from(1 + made.trial * 7 % 5);
         let Some(series) = made.series.get_mut("processing_ns") else { continue };
@@ -147,7 +147,7 @@ fn what_bytes_cost_in_the_program_comes_with_its_bounds_or_cannot_be_told() {
         made.summary.as_mut().unwrap().metrics.get_mut("processing_ns").unwrap().p95 = None;
     }
     let text = verdict(&run, "S0.22-linear").text;
-    assert!(text.contains("cannot tell what bytes cost in the program, between -"), "{text}");
+    assert!(text.contains("cannot tell the cost of bytes in the program: -"), "{text}");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn claims_about_the_node_are_judged_on_the_rung_of_s0() {
         let of_links = links.iter().any(|id| claim.id.starts_with(id));
         assert!(of_links || claim.text.contains("between netfilter's hooks"), "{claim:?}");
     }
-    // Node and links make up the way on the rung where the links end.
+    // Node and links make up the path at the timestamps where the links end.
     assert!(verdict(&run, "S0.20").text.contains("(node delay, 95th"));
 }
 
@@ -202,9 +202,9 @@ fn what_s0_published_and_limits_of_our_own_are_kept_apart_and_have_units() {
         let [_, published, own] = verdict(&run, id).numbers();
         [published, own]
     };
-    assert_eq!(numbers("S0.18"), ["10 times", "-"]);
+    assert_eq!(numbers("S0.18"), ["10x", "-"]);
     assert_eq!(numbers("S0.19-route"), ["5 %", "-"]);
-    assert_eq!(numbers("S0.21-route-rate"), ["-", "1.25 times"]);
+    assert_eq!(numbers("S0.21-route-rate"), ["-", "1.25x"]);
     assert_eq!(numbers("S0.22-order"), ["-", "1 ms"]);
     assert_eq!(numbers("S0.22-linear"), ["-", "0.9"]);
     assert_eq!(numbers("S0.23"), ["100 us", "-"]);
@@ -226,8 +226,7 @@ fn every_claim_of_s0_is_there_once() {
     assert_eq!(ids.len(), all.len());
 }
 
-/// A trial of one packet size, rate and load of a mode, whose every packet took as long. Stamps of a
-/// node and of two links.
+/// A trial like another one, with constant node and link delay.
 fn trial(like: &TrialData, repetition: u32, node_ns: f64, link_ns: f64) -> TrialData {
     let mut trial = like.clone();
     trial.repetition = repetition;
@@ -244,8 +243,8 @@ fn trial(like: &TrialData, repetition: u32, node_ns: f64, link_ns: f64) -> Trial
     trial
 }
 
-/// S0's experiment with trials whose level varies by so much (of logarithms), each cell so often; `of`
-/// says the level of a mode under stress or without.
+/// The experiment of Miya 2020 with log-normal levels of standard deviation `spread`; `of` returns
+/// the node delay of a mode, with or without load.
 fn varied(
     base: &RunData,
     repetitions: u32,
@@ -272,7 +271,7 @@ fn varied(
     run
 }
 
-/// A run to vary: the cells of one of S0's sizes at both ends, without samples that nobody reads.
+/// Base of [`varied`]: the smallest and the largest size, without samples.
 fn cells() -> RunData {
     let mut base = relays(PI_ZERO);
     base.trials.retain(|trial| trial.parameters["size"] != "700B");
@@ -296,21 +295,21 @@ fn true_false_and_undecidable_claims_pass_fail_and_cannot_be_told() {
         });
         ids.map(|id| verdict(&run, id).verdict).into()
     };
-    // Twenty times as long, much more than 100 us, thrice as long under stress, of the order of ms.
+    // 20x the delay, much more than 100 us, 3x under load, of the order of milliseconds.
     assert_eq!(judged(3, 0.1, 80e3, 1.6e6, 3.0), [Pass, Pass, Pass, Fail, Pass, Fail]);
-    // Thrice as long, 40 us more, nothing from stress, 60 us, about 30 % of 200 us.
+    // 3x the delay, 40 us more, no effect of load, 60 us, about 30 % of 200 us.
     assert_eq!(judged(3, 0.03, 20e3, 60e3, 1.0), [Fail, Fail, Fail, Pass, Fail, Pass]);
-    // On the limits, of trials that differ twofold among themselves.
+    // At the limits, with trials that differ by a factor of two.
     let open = judged(3, 0.7, 10e3, 100e3, 1.1);
     assert_eq!(open[0], CannotTell);
     assert_eq!(open[2..4], [CannotTell, CannotTell]);
-    // The one size and rate of each, once: nobody knows how much trials differ.
+    // One size and rate, measured once: the spread of trials is unknown.
     let mut one = varied(&base, 1, 0.1, 11, |mode, _| if mode == "route" { 1e3 } else { 1e6 });
     one.trials.retain(|t| t.parameters["size"] == "1400B" && t.parameters["rate"] == "200pps");
     for id in ids {
         let claim = verdict(&one, id);
         assert_eq!(claim.verdict, CannotTell, "{claim:?}");
-        assert!(claim.text.contains("repetitions would tell"), "{claim:?}");
+        assert!(claim.text.contains("set trials.repetitions"), "{claim:?}");
     }
 }
 
@@ -326,7 +325,7 @@ fn runs_of_one_thing_are_said_to_show_something_less_than_once_in_twenty_times()
             let told = |id: &str, verdict| {
                 all.iter().any(|claim| claim.id.starts_with(id) && claim.verdict == verdict)
             };
-            // Ten times as long, anything that depends on rate or load, jitter that grows.
+            // Claims that would need an effect of the mode, rate, load or size.
             wrong += u32::from(
                 told("S0.18", ClaimVerdict::Pass)
                     || told("S0.21", ClaimVerdict::Fail)
@@ -375,7 +374,7 @@ fn trials_whose_stress_missed_what_was_asked_are_left_out_and_counted() {
         let values = &mut trial.loads[0].values;
         values.insert("burnt_ratio".into(), Some(Scalar::Real(share)));
     };
-    // One repetition burnt next to nothing, and took a hundred times as long for another reason.
+    // One repetition has little load, and 100x the delay for another reason.
     for made in run.trials.iter_mut().filter(stressed).filter(|trial| trial.repetition == 2) {
         burn(made, 0.24);
         *made = trial(made, 2, 5e6, 200e3);
@@ -386,13 +385,13 @@ fn trials_whose_stress_missed_what_was_asked_are_left_out_and_counted() {
     let programs = run.trials.iter().filter(|t| t.parameters["relay"] != "route");
     let bare = programs.filter(|t| t.parameters["topology.link.rate"] == "none");
     let left_out = bare.clone().filter(|t| t.parameters["load"] != "none").count() / 3;
-    let said = format!("Left out are {left_out} of {} trials", bare.count());
+    let said = format!("{left_out} of {} trials are left out", bare.count());
     assert!(claim.text.contains(&said), "{said}: {claim:?}");
-    // Where none burnt it, nothing is told.
+    // Without any trial at the requested load there is no verdict.
     run.trials.iter_mut().filter(stressed).for_each(|trial| burn(trial, 0.5));
     let claim = verdict(&run, "S0.27");
     assert_eq!((claim.verdict, claim.value), (ClaimVerdict::CannotTell, None), "{claim:?}");
-    assert!(claim.text.contains("no trial had the stress"), "{claim:?}");
+    assert!(claim.text.contains("no trial had the requested load"), "{claim:?}");
 }
 
 #[test]
@@ -400,7 +399,7 @@ fn combinations_that_are_left_out_wholly_are_named_and_not_to_be_repeated() {
     let base = cells();
     let mut run = varied(&base, 3, 0.7, 5, |_, stressed| if stressed { 55e3 } else { 50e3 });
     let out = |t: &TrialData| t.parameters["load"] != "none" && t.parameters["rate"] == "1200pps";
-    // One more is missed at another rate, of which repetitions are left.
+    // One more trial misses its load at another rate, where repetitions remain.
     let one = run
         .trials
         .iter()
@@ -413,16 +412,16 @@ fn combinations_that_are_left_out_wholly_are_named_and_not_to_be_repeated() {
     }
     let claim = verdict(&run, "S0.21-translate-load");
     assert_eq!(claim.verdict, ClaimVerdict::CannotTell, "{claim:?}");
-    let named = "None is left at load most, rate 1200pps, and repetitions would bring none back.";
+    let named = "No trial remains at load most, rate 1200pps; repetitions would not help.";
     assert!(claim.text.contains(named), "{claim:?}");
-    assert!(!claim.text.contains("more of them would tell"), "{claim:?}");
-    // The page says so where other sentences and figures keep them.
+    assert!(!claim.text.contains("more repetitions would tell"), "{claim:?}");
+    // A finding says so, because other findings and figures include these trials.
     let said = findings(&run).into_iter().find(|finding| finding.id == "stress").unwrap().text;
-    assert!(said.contains("all of those at load most, rate 1200pps among them"), "{said}");
+    assert!(said.contains("(all trials at load most, rate 1200pps)"), "{said}");
     assert!(findings(&base).iter().all(|finding| finding.id != "stress"));
-    // Enciphering was not measured at that rate, and is told as before.
+    // Encryption was not measured at that rate, so its claim is unaffected.
     let claim = verdict(&run, "S0.22-order");
-    assert!(!claim.text.contains("Left out"), "{claim:?}");
+    assert!(!claim.text.contains("left out"), "{claim:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! That a stranger learns from a report what was measured, and how.
+//! Description of the measurement in a report.
 
 #[path = "synthetic/contended.rs"]
 mod contended;
@@ -27,14 +27,14 @@ fn quick(settings: &[&str]) -> RunData {
     run
 }
 
-/// What is said under a name.
+/// Text under a name.
 fn said(run: &RunData, name: &str) -> String {
     let all = measured(run);
     let found = all.iter().find(|one| one.name == name);
     found.unwrap_or_else(|| panic!("no {name} in {all:?}")).text.clone()
 }
 
-/// A text as a page has it.
+/// Text as escaped in a page.
 fn escaped(text: &str) -> String {
     let signs = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&#39;")];
     signs.into_iter().fold(text.to_owned(), |text, (sign, name)| text.replace(sign, name))
@@ -55,26 +55,29 @@ fn a_stranger_learns_protocol_size_nodes_link_and_loads_from_the_page_of_a_plan(
     for words in [
         "none: nothing ran beside the measurement",
         "network: 80 Mbit/s of UDP traffic from n1 to n2 in 4 flows",
-        "cpu: programs that compute keep every CPU 100 % busy on n1",
+        "cpu: CPU burners keep every CPU 100 % busy on n1",
     ] {
         assert!(loads.contains(words), "{words}: {loads}");
     }
-    assert_eq!(said(&run, "Set from outside"), "none: the plan as it stands");
+    assert_eq!(said(&run, "Overrides"), "none");
     let html = page(&run);
     for one in measured(&run) {
         assert!(html.contains(&escaped(&one.text)), "{one:?}");
     }
-    assert!(html.contains(&escaped(QUICK)), "the plan itself is folded below");
+    assert!(html.contains(&escaped(QUICK)), "the page contains the plan");
 }
 
 #[test]
 fn unloaded_trials_name_what_other_programs_used() {
     let loads = said(&contended::beside_others(quick(&[]), 0.8), "Loads");
-    let words = "none: no load of the plan; other programs used 80 % of the CPU time";
+    let words = "none: no planned load; other programs used 80 % of the CPU time";
     assert!(loads.contains(words), "{loads}");
     assert!(!loads.contains("nothing ran"), "{loads}");
     let unknown = said(&quick(&[]), "Loads");
-    assert!(unknown.contains("none: no load of the plan; whether other programs ran"), "{unknown}");
+    assert!(
+        unknown.contains("none: no planned load; CPU use of other programs unknown"),
+        "{unknown}"
+    );
 }
 
 #[test]
@@ -82,7 +85,7 @@ fn what_was_set_from_outside_is_said_and_counts_in_the_words() {
     let run = quick(&["topology.link.rate=10Mbit/s", "ping.count=100"]);
     assert!(said(&run, "Nodes and links").contains("10 Mbit/s"));
     assert!(said(&run, "Sending").contains("100 probes"));
-    let settings = said(&run, "Set from outside");
+    let settings = said(&run, "Overrides");
     assert_eq!(settings, "topology.link.rate=10Mbit/s and ping.count=100");
 }
 
@@ -91,14 +94,14 @@ fn a_flow_is_told_with_the_node_between_and_what_varies() {
     let mut run = planned(synthetic::relays(synthetic::PI_ZERO), RELAYS, &[]);
     let what = said(&run, "What");
     assert!(what.contains("from n1 to n3, through n2, which routes"), "{what}");
-    assert!(what.contains("encrypts (a program enciphers the payload)"), "{what}");
+    assert!(what.contains("encrypts (a program encrypts the payload)"), "{what}");
     assert_eq!(said(&run, "Packets"), "100 to 1,400 bytes of payload, IPv4");
     let sending = said(&run, "Sending");
     assert!(sending.contains("5 values from 100pps to 1200pps"), "{sending}");
     assert!(page(&run).contains("open loop, one way"));
     let network = said(&run, "Nodes and links");
     assert!(
-        network.contains("bare in some trials, and have a rate of 65Mbit/s in others"),
+        network.contains("bare in some trials and have a rate of 65Mbit/s in others"),
         "{network}"
     );
     run.axes.retain(|axis| axis.name != "topology.link.rate");

@@ -1,4 +1,4 @@
-//! Node delay in relation to link delay: of which trials it is told, and that it is one on a page.
+//! NLR: which trials have one, and that all parts of a page agree on it.
 
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
@@ -12,7 +12,7 @@ fn verdict(run: &RunData, id: &str) -> Claim {
     found.unwrap_or_else(|| panic!("no claim {id}"))
 }
 
-/// The sentence of the NLR.
+/// Text of the NLR finding.
 fn nlr(run: &RunData) -> String {
     findings(run).into_iter().find(|finding| finding.id == "nlr").unwrap().text
 }
@@ -27,15 +27,15 @@ fn stress_that_slows_an_emulated_link_makes_no_node_look_fast() {
     for id in ["S0.19-route", "S0.19-translate", "S0.20"] {
         let [found, without] = [&run, &quiet].map(|run| verdict(run, id));
         assert_eq!((found.verdict, found.value), (without.verdict, without.value), "{found:?}");
-        assert!(found.text.contains("without stress"), "{found:?}");
+        assert!(found.text.contains("without load"), "{found:?}");
     }
-    // 2 x 1442 B at 65 Mbit/s, of the one size above 1,200 B.
+    // 2 x 1442 B at 65 Mbit/s, for the only size above 1,200 B.
     let text = verdict(&run, "S0.20").text;
-    assert!(text.contains("where transmission alone takes 355 us."), "{text}");
+    assert!(text.contains("transmission alone 355 us."), "{text}");
     run.trials.retain(|trial| trial.parameters["load"] != "none");
     let claim = verdict(&run, "S0.19-route");
     assert_eq!((claim.verdict, claim.value), (ClaimVerdict::CannotTell, None), "{claim:?}");
-    assert!(claim.text.contains("was under stress"), "{claim:?}");
+    assert!(claim.text.contains("was under load"), "{claim:?}");
 }
 
 #[test]
@@ -50,13 +50,13 @@ fn sizes_that_links_carry_at_less_than_half_their_rate_have_no_nlr() {
     let [found, without] = [&run, &other_sizes].map(|run| verdict(run, "S0.19-translate"));
     assert_eq!(found.value, without.value, "{found:?}");
     for text in [found.text, nlr(&run)] {
-        assert!(text.contains("There is no NLR of 100 B (3.6"), "{text}");
+        assert!(text.contains("No NLR for 100 B (3.6"), "{text}");
     }
-    assert!(!nlr(&whole).contains("There is no NLR"), "{}", nlr(&whole));
+    assert!(!nlr(&whole).contains("No NLR for"), "{}", nlr(&whole));
     run.trials.iter_mut().for_each(|made| links_times(made, 4.0));
     let claim = verdict(&run, "S0.19-translate");
     assert_eq!((claim.verdict, claim.value), (ClaimVerdict::CannotTell, None), "{claim:?}");
-    assert!(claim.text.contains("no NLR of 100 B"), "{claim:?}");
+    assert!(claim.text.contains("No NLR for 100 B"), "{claim:?}");
 }
 
 #[test]
@@ -96,11 +96,11 @@ fn the_figure_has_no_nlr_where_the_claims_have_none_and_transmission_beside_the_
             assert!(row[alone].starts_with("354.9") || row[alone] == "0.355", "{row:?}");
         }
     }
-    assert!(figure.finding.contains("There is no NLR of 100 B"), "{}", figure.finding);
-    assert!(figure.finding.contains("are transmission), an NLR of"), "{}", figure.finding);
+    assert!(figure.finding.contains("No NLR for 100 B"), "{}", figure.finding);
+    assert!(figure.finding.contains(" us), NLR "), "{}", figure.finding);
 }
 
-/// Makes the links of a trial take so many times as long.
+/// Multiplies the link delay of a trial.
 fn links_times(trial: &mut TrialData, factor: f64) {
     let scaled = |ns: i64| (ns as f64 * factor) as i64;
     let series = trial.series.get_mut("link_delay_ns").unwrap();

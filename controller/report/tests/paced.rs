@@ -1,4 +1,4 @@
-//! Which networks a sender measures: verdicts, their words and tables.
+//! Verdicts on senders, their sentences and tables.
 
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
@@ -11,7 +11,7 @@ use dwell_report::{
 };
 use trains::paces;
 
-/// The largest rates of an engine in Mbit/s, without and beside 25 flows, of 200 and 1500 B each.
+/// Largest rates of an engine in Mbit/s: without and with 25 flows, for 200 and 1500 B each.
 fn of(run: &RunData, engine: &str) -> Vec<Option<u64>> {
     let all = verdicts(run);
     let of = all.iter().filter(|verdict| verdict.engine == engine);
@@ -21,9 +21,10 @@ fn of(run: &RunData, engine: &str) -> Vec<Option<u64>> {
 #[test]
 fn a_sender_measures_as_much_as_its_gaps_are_large_beside_their_errors() {
     let run = paces(&[]);
-    // A tenth of the gap: 16 us and 1.6 us and 160 ns of 200 B, seven times that of 1500 B.
+    // The tolerance is a tenth of the gap: 16 us, 1.6 us and 160 ns for 200 B, 7.5x that for 1500
+    // B.
     assert_eq!(of(&run, "spin"), [100, 1_000, 10, 100].map(Some));
-    // It keeps not even 10 Mbit/s with 200 B.
+    // sleep keeps not even 10 Mbit/s with 200 B.
     assert_eq!(of(&run, "sleep"), [0, 10, 0, 0].map(Some));
     let verdict = |engine: &str| verdicts(&run).into_iter().find(|it| it.engine == engine).unwrap();
     let spin = verdict("spin");
@@ -35,7 +36,7 @@ fn a_sender_measures_as_much_as_its_gaps_are_large_beside_their_errors() {
 #[test]
 fn stamps_of_the_program_and_engines_that_are_not_there_never_make_a_verdict() {
     let run = paces(&[]);
-    assert_eq!(of(&run, "packet-ring"), [None; 4], "the kernel did not see them");
+    assert_eq!(of(&run, "packet-ring"), [None; 4], "no kernel timestamps");
     for verdict in verdicts(&run) {
         let reason = verdict.reason.as_deref().unwrap_or_default();
         match verdict.engine.as_str() {
@@ -46,7 +47,7 @@ fn stamps_of_the_program_and_engines_that_are_not_there_never_make_a_verdict() {
             "xsk" | "gso" | "txtime" | "uring" => {
                 assert_eq!((verdict.verdict, verdict.largest_rate_bps), (Verdict::NotRun, None));
                 assert!(reason.ends_with("is not supported here"), "{reason}");
-                // Sizes are known by the plan, although no trial told any.
+                // Sizes come from the plan, because no trial reported any.
                 assert!([200, 1_500].contains(&verdict.ip_size));
             }
             _ => assert!(verdict.largest_rate_bps.is_some()),
@@ -66,7 +67,7 @@ fn who_goes_past_a_limit_or_loses_stamps_is_never_told_to_keep_a_rate() {
     let reason = verdicts(&run).into_iter().find(|it| it.engine == "spin").unwrap().reason;
     assert!(reason.unwrap().contains("a rate limit on the egress path is not visible"));
     assert!(!verdict_words(&run)[0].contains("best is spin"), "{:#?}", verdict_words(&run));
-    // Of a train that lacks a stamp, rate and gaps may be anything.
+    // Rate and gaps of a train without a timestamp are unknown.
     let mut run = paces(&[]);
     for trial in run.trials.iter_mut().filter(spin) {
         for train in trial.summary.as_mut().unwrap().trains.iter_mut().step_by(2) {
@@ -90,8 +91,8 @@ fn a_trial_that_failed_is_as_many_trains_of_which_nothing_is_known() {
     };
     let all = fail(0);
     assert!(all.iter().all(Option::is_some), "{all:?}");
-    assert_eq!(fail(1), all, "the median of the others is one of all");
-    assert_eq!(fail(2), [None; 4], "half of them might be anything");
+    assert_eq!(fail(1), all, "the median is still that of a successful trial");
+    assert_eq!(fail(2), [None; 4], "half of the trains are unknown");
 }
 
 #[test]
@@ -118,7 +119,7 @@ fn the_words_name_the_best_engine_and_all_others_and_what_accurate_means() {
 #[test]
 fn a_tolerance_comes_from_the_plan_or_from_whoever_shows_the_run() {
     let mut run = paces(&["accurate.gap=1%", "accurate.trains=15"]);
-    assert_eq!(of(&run, "spin")[0], Some(10), "of 16 us one hundredth is too little");
+    assert_eq!(of(&run, "spin")[0], Some(10), "one hundredth of the gap is too strict");
     let line = verdict_words(&run).pop().unwrap();
     assert!(line.contains("at least 15 trains") && line.contains("below 1 %"), "{line}");
     run.accurate = Some("gap 90%, rate 50%".parse().unwrap());
@@ -126,7 +127,7 @@ fn a_tolerance_comes_from_the_plan_or_from_whoever_shows_the_run() {
     let line = verdict_words(&run).pop().unwrap();
     assert!(line.contains("at least 15 trains") && line.contains("below 90 %"), "{line}");
     run.accurate = Some("trains 61".parse().unwrap());
-    assert_eq!(of(&run, "spin"), [None; 4], "60 are too few");
+    assert_eq!(of(&run, "spin"), [None; 4], "60 trains are too few");
 }
 
 #[test]
@@ -141,7 +142,7 @@ fn a_slow_rate_that_was_not_measured_is_not_skipped_and_repetitions_are_judged_t
         trial.summary = None;
     }
     assert_eq!(of(&run, "spin"), [None, Some(1_000), Some(10), Some(100)]);
-    // Ten trains, twice, are twenty.
+    // Two repetitions of ten trains are twenty trains.
     let halves = paces(&["pace.repeat=10", "trials.repetitions=2"]);
     assert_eq!(of(&halves, "spin"), [100, 1_000, 10, 100].map(Some));
     let once = paces(&["pace.repeat=10", "trials.repetitions=1"]);
@@ -164,10 +165,10 @@ fn a_frame_and_the_packet_in_it_are_two_senders_at_one_rate() {
         [(1_500, 0, "frame"), (1_500, 25, "frame"), (1_500, 0, "ip"), (1_500, 25, "ip")]
     );
     assert!(spin.iter().all(|verdict| verdict.largest_rate_bps.is_some()));
-    // Engines that are not there are told apart by the plan.
+    // The plan distinguishes the senders of unsupported engines.
     let uring = verdicts(&both).into_iter().filter(|verdict| verdict.engine == "uring");
     assert_eq!(uring.count(), 4);
-    // Where every size has one name, nothing needs to be told apart.
+    // Sizes given in one way need no distinction.
     assert!(verdicts(&paces(&[])).iter().all(|verdict| verdict.parameters.is_empty()));
 }
 
@@ -192,7 +193,7 @@ fn parameters_beside_keep_verdicts_apart_and_runs_stand_side_by_side() {
 fn a_report_has_the_table_with_s2s_boards_and_no_delay_that_nobody_measured() {
     let run = paces(&[]);
     let table = verdict_table(&run);
-    assert_eq!(table.rows.len(), 5 * 2 * 2 + 4 + 8, "of each engine that is not there one row");
+    assert_eq!(table.rows.len(), 5 * 2 * 2 + 4 + 8, "one row per unsupported engine");
     let liva: Vec<_> = table.rows.iter().filter(|row| row[0] == "ECS LIVA").collect();
     assert_eq!([&liva[0][4], &liva[1][4]], ["50Mbit/s", "100Mbit/s"]);
     let all = findings(&run);
@@ -200,7 +201,7 @@ fn a_report_has_the_table_with_s2s_boards_and_no_delay_that_nobody_measured() {
     let cross = all.iter().find(|finding| finding.id == "cross").unwrap();
     assert!(cross.text.contains("25 flows reached at least 97 %"), "{}", cross.text);
     assert_eq!(main_metric(&run), Some("gap_error_ns"));
-    // Of many warnings that differ in numbers only one is told.
+    // Warnings that differ only in numbers are merged.
     let mut warned = run.clone();
     for (n, trial) in warned.trials.iter_mut().enumerate() {
         if let Some(summary) = &mut trial.summary {
@@ -210,12 +211,15 @@ fn a_report_has_the_table_with_s2s_boards_and_no_delay_that_nobody_measured() {
     let html = dwell_report::page(&warned);
     let [one, other] =
         ["n0", "n1"].map(|node| html.matches(&format!("hole, seen by {node} (in")).count());
-    assert!(one >= 1 && other >= 1 && one + other <= 3, "names keep their numbers: {one} {other}");
-    assert!(html.contains("with other numbers in others"));
+    assert!(
+        one >= 1 && other >= 1 && one + other <= 3,
+        "numbers in names are significant: {one} {other}"
+    );
+    assert!(html.contains(", numbers vary)"));
     let page = page(&run);
-    assert!(page.contains("Which networks can be measured from here?"));
+    assert!(page.contains("Largest accurate rate per sender"));
     assert!(page.contains("best is spin: measures 1 Gbit/s"));
-    // A run of anything else has none of it.
+    // Other kinds of runs have no verdicts.
     let other = synthetic::loads();
     assert!(verdicts(&other).is_empty() && verdict_words(&other).is_empty());
     assert!(verdict_table(&other).rows.is_empty());
@@ -227,7 +231,7 @@ fn what_became_of_packets_is_told_of_the_trials_in_which_somebody_counted_them()
     let lost = |run: &RunData| findings(run).into_iter().find(|finding| finding.id == "loss");
     let said = lost(&run).unwrap().text;
     assert!(said.ends_with(" was lost or late."), "{said}");
-    assert!(page(&run).contains("which drops what arrives."), "nobody asked the far end");
+    assert!(page(&run).contains("the sink discards arrivals."), "no trial used the sink");
     let mut told = (0, 0, 0);
     for trial in &mut run.trials {
         let Some(summary) = &mut trial.summary else { continue };
@@ -254,10 +258,12 @@ fn what_became_of_packets_is_told_of_the_trials_in_which_somebody_counted_them()
         }
     };
     let said = format!(
-        "{0} planned, {0} sent and {0} received (of the {some} trials of {all} in which somebody counted what came)",
+        "{0} planned, {0} sent and {0} received (in the {some} of {all} trials with receive counts)",
         digits(sent)
     );
     assert!(html.contains(&said), "{said}");
-    assert!(html.contains("<dt>Dropped by the sender</dt><dd>not known"));
-    assert!(html.contains("which stamps what arrives of senders that have no stamps of their own"));
+    assert!(html.contains("<dt>Dropped by the sender</dt><dd>unknown"));
+    assert!(
+        html.contains("the sink timestamps arrivals of senders without timestamps of their own")
+    );
 }

@@ -1,4 +1,4 @@
-//! The page holds everything, asks for nothing, and shows hostile text as text.
+//! The page is complete, makes no requests, and escapes hostile text.
 
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
@@ -7,7 +7,7 @@ use dwell_record::{NicDropped, Scalar, Summary};
 use dwell_report::data::{MachineData, PlanData, RunData};
 use dwell_report::{comparison_page, figures, findings, page};
 
-/// The page without its runtime, whose comments hold addresses of licences.
+/// The page without its runtime, whose licence comments contain URLs.
 fn without_runtime(html: &str) -> String {
     html.replace(include_str!("../assets/vega.js"), "")
 }
@@ -55,7 +55,7 @@ fn trust_comes_first_and_every_section_is_there() {
         "36,000 planned",
         "open loop",
         "SCHED_FIFO",
-        "180 probes before",
+        "180 probes discarded",
     ] {
         assert!(html.contains(fact), "{fact}");
     }
@@ -79,8 +79,8 @@ fn the_panel_has_what_experts_look_for_and_folds_what_is_long() {
         let after = html.split(&format!("<dt>{name}</dt><dd>")).nth(1).unwrap_or_default();
         after.split("</dd>").next().unwrap_or_default().to_owned()
     };
-    // sha256sum of the text.
-    assert_eq!(fact("Plan"), "quick, 6d4b2ecad21d, 1 value changed from outside");
+    // SHA-256 of the text.
+    assert_eq!(fact("Plan"), "quick, 6d4b2ecad21d, 1 value overridden");
     assert_eq!(fact("Dropped by the sender"), "18 at the socket");
     assert_eq!(fact("dwell"), "0.1.0");
     let said = fact("Offloads");
@@ -96,7 +96,7 @@ fn what_network_cards_dropped_is_told_by_machine_and_warned_of_and_silence_is_no
     };
     let mut run = synthetic::loads();
     let html = without_runtime(&page(&run));
-    assert_eq!(fact(&html), "not known");
+    assert_eq!(fact(&html), "unknown");
     let nic = |interface: &str, [rx_dropped, tx_dropped, rx_missed]: [u64; 3]| {
         let interface = interface.to_owned();
         Some(vec![NicDropped { interface, rx_dropped, tx_dropped, rx_missed }])
@@ -118,7 +118,7 @@ fn what_network_cards_dropped_is_told_by_machine_and_warned_of_and_silence_is_no
     let html = without_runtime(&page(&run));
     assert_eq!(
         fact(&html),
-        "eth0: 3 received and 1 to be sent / eth1 of node pi3: 1,200 for want of room"
+        "eth0: 3 rx dropped and 1 tx dropped / eth1 of node pi3: 1,200 rx missed"
     );
     let trials = run.trials.len();
     for (warning, n) in [("the network interface eth0", 2), ("pi3: the network interface eth1", 1)]
@@ -131,7 +131,7 @@ fn what_network_cards_dropped_is_told_by_machine_and_warned_of_and_silence_is_no
         assert!(html.contains(&text), "{text}");
     }
     assert!(html.contains("banner warn\""));
-    assert!(html.contains("<dt>dwell</dt><dd>0.1.0 ran it; 0.1.0, 0.1.0+4f2a9c01b2d3 measured"));
+    assert!(html.contains("<dt>dwell</dt><dd>controller 0.1.0; nodes 0.1.0, 0.1.0+4f2a9c01b2d3"));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn percentiles_of_a_trial_stand_with_their_intervals_and_those_of_several_trials
     assert!(trials.contains(&format!("<td class=\"number\">{without}</td>")), "{without}");
     let delays = html.split("<section id=\"delays\">").nth(1).unwrap();
     let delays = delays.split("</section>").next().unwrap();
-    assert!(!delays.contains("interval"), "repetitions are taken together");
+    assert!(!delays.contains("interval"), "merged repetitions have no interval");
 
     let table = |run: &RunData, id: &str| {
         figures(run).into_iter().find(|figure| figure.id == id).unwrap().table
@@ -202,10 +202,10 @@ fn the_shortest_and_the_longest_are_those_observed_and_not_middles_of_bins() {
 #[test]
 fn what_a_witness_saw_is_on_the_page() {
     let mut run = synthetic::loads();
-    assert!(!page(&run).contains("What a witness saw"));
+    assert!(!page(&run).contains("Witness captures"));
     synthetic::add_witness(&mut run);
     let html = without_runtime(&page(&run));
-    for text in ["What a witness saw", "tap.pcapng", "round trip, by the witness", "3,990"] {
+    for text in ["Witness captures", "tap.pcapng", "round trip, by the witness", "3,990"] {
         assert!(html.contains(text), "{text}");
     }
     let said = findings(&run).into_iter().find(|finding| finding.id == "witness").unwrap();
@@ -237,7 +237,7 @@ fn a_capture_of_several_trials_is_one_capture_and_a_probe_that_two_captures_saw_
 #[test]
 fn the_page_explains_the_method_that_is_used() {
     let html = without_runtime(&page(&synthetic::loads()));
-    assert!(!html.contains("binomial"), "verdicts come from trials, not from samples");
+    assert!(!html.contains("binomial"), "verdicts rest on trials, not on samples");
     assert!(html.contains("A trial is one observation") && html.contains("triangle down"));
 }
 
@@ -269,7 +269,7 @@ fn hostile_text_stays_text() {
         let html = without_runtime(&html);
         assert!(!html.contains("<script>alert") && !html.contains("<img"));
         let scripts = html.matches("</script>").count();
-        assert_eq!(scripts, 4, "two of data, two of program");
+        assert_eq!(scripts, 4, "two data and two program elements");
         assert!(html.contains("&lt;img src=x onerror=alert(1)&gt;"));
     }
 }

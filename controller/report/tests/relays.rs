@@ -1,4 +1,4 @@
-//! What reports say of runs over modes of relaying: never one number for several modes.
+//! Reports of runs over relay modes: no number covers several modes.
 
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
@@ -14,22 +14,22 @@ fn text(run: &RunData, id: &str) -> String {
 
 #[test]
 fn effects_of_a_parameter_are_said_of_each_mode_by_itself() {
-    // Stress lengthens what programs take and not what the kernel takes.
+    // Load slows programs but not the kernel.
     let run = relays_repeated(Relay { stress: 3.0, ..PI_ZERO }, 3);
     let said = text(&run, "effect-load");
     assert!(said.contains(" Node delay of translate: the median rose"), "{said}");
     assert!(said.contains(" Node delay of encrypt: the median rose"), "{said}");
     let flat = "The median node delay between netfilter's hooks of route is about the same";
     assert!(said.starts_with(flat), "{said}");
-    // Enciphering takes longer the larger the packet.
+    // Encryption takes longer for larger packets.
     let said = text(&run, "effect-size");
     assert!(said.contains("of encrypt: the median rose") && !said.contains("route: the"), "{said}");
-    // Modes are compared over what was measured of both, each program with routing.
+    // Each program mode is compared with routing over the combinations measured for both.
     let said = text(&run, "effect-relay");
     for mode in ["translate", "encrypt"] {
-        assert!(said.contains(&format!("at relay {mode} (")), "{said}");
+        assert!(said.contains(&format!("at relay {mode};")), "{said}");
     }
-    assert_eq!(said.matches("the median rose from").count(), 2, "{said}");
+    assert_eq!(said.matches("the median rose ").count(), 2, "{said}");
     assert_eq!(text(&run, "effect-topology.link.rate").matches("link rate").count(), 3);
 }
 
@@ -37,11 +37,11 @@ fn effects_of_a_parameter_are_said_of_each_mode_by_itself() {
 fn no_sentence_has_one_delay_of_several_modes_or_conditions() {
     let run = relays(PI_ZERO);
     assert!(text(&run, "delay").ends_with("packets arrived."), "{}", text(&run, "delay"));
-    let held = "at link rate none, size 700B (S0: 1000 B), rate 200pps, load none";
+    let held = "at link rate none, size 700B (Miya 2020: 1000 B), rate 200pps, load none";
     assert!(text(&run, "node-delay").contains(held), "{}", text(&run, "node-delay"));
     let said = text(&run, "processing");
     assert!(said.contains(held) && said.contains("at translate and"), "{said}");
-    // Half a millisecond at 2.5 us for each of 700 bytes more.
+    // 0.5 ms plus 2.5 us for each of 700 bytes.
     assert!(said.contains("at encrypt") && said.contains("2.2"), "{said}");
 }
 
@@ -62,7 +62,7 @@ fn a_mode_that_takes_as_long_as_routing_is_said_to() {
     run.trials.retain(|trial| trial.parameters["relay"] != "encrypt");
     run.trials.extend(alike);
     let said = text(&run, "effect-relay");
-    assert!(said.contains("relay translate ("), "{said}");
+    assert!(said.contains("relay translate;"), "{said}");
     let same = "The median node delay is about the same at relay route and relay encrypt";
     assert!(said.contains(same), "{said}");
 }
@@ -70,19 +70,19 @@ fn a_mode_that_takes_as_long_as_routing_is_said_to() {
 #[test]
 fn the_kernels_sending_over_bare_links_is_said_to_have_the_far_ends_receiving_in_it() {
     let whole = relays(PI_ZERO);
-    let far = "the far end receives in the same call";
+    let far = "it includes the receive path of the far end";
     let [bare, rated] = ["none", "65Mbit/s"]
         .map(|rate| text(&whole.only("topology.link.rate", rate), "processing"));
     assert!(bare.contains(far) && !rated.contains(far), "{bare} {rated}");
-    assert!(rated.ends_with("kernel's sending, and no processing."), "{rated}");
+    assert!(rated.ends_with("kernel's send path, not processing."), "{rated}");
 }
 
 #[test]
 fn a_line_whose_slope_may_be_none_is_no_model_of_enciphering() {
     let steep = text(&relays(PI_ZERO), "fit-encrypt");
-    assert!(steep.contains(" ns x bytes (slope between "), "{steep}");
+    assert!(steep.contains(" ns x bytes (slope "), "{steep}");
     let flat = text(&relays(Relay { per_byte_ns: 0.0, ..PI_ZERO }), "fit-encrypt");
-    assert!(flat.contains("cannot tell whether size matters"), "{flat}");
+    assert!(flat.contains("cannot tell whether size changes"), "{flat}");
     assert!(!flat.contains("x bytes"), "{flat}");
 }
 
@@ -93,7 +93,7 @@ fn losses_of_modes_are_counted_where_all_modes_were_measured() {
     let figure = all.iter().find(|figure| figure.id == "loss-relay").unwrap();
     assert!(figure.finding.contains("every mode was measured"), "{}", figure.finding);
     assert!(figure.finding.contains("rate 200pps; load none and most."), "{}", figure.finding);
-    // Of 18 combinations of a mode 12 are left: 200 packets/s, three sizes, two loads, two links.
+    // 12 of 18 combinations of a mode remain: 200 packets/s, three sizes, two loads, two links.
     let sent: Vec<&str> = figure.table.rows.iter().map(|row| row[1].as_str()).collect();
     assert_eq!(sent, ["3,600", "3,600", "3,672"], "{:?}", figure.table);
 }
@@ -101,14 +101,14 @@ fn losses_of_modes_are_counted_where_all_modes_were_measured() {
 #[test]
 fn a_bar_and_its_ratio_are_of_one_trial() {
     let mut run = relays_repeated(PI_ZERO, 3);
-    // The middle node delay, the middle link delay and the middle ratio are of three trials.
+    // The medians of node delay, link delay and ratio belong to three different trials.
     for trial in &mut run.trials {
         let (node, links) = [(3.0, 4.0), (1.0, 1.0), (2.0, 0.5)][trial.repetition as usize - 1];
         for metric in ["node_delay_ns", "node_delay_netfilter_ns"] {
             scale(trial, metric, node);
         }
         scale(trial, "link_delay_ns", links);
-        // Of parts that no other figure draws, a run has what sums them up and no distribution.
+        // Components that no other figure draws have a summary but no distribution.
         trial.series.retain(|metric, _| !["link_in_ns", "link_out_ns"].contains(&metric.as_str()));
     }
     let all = figures(&run);
@@ -123,7 +123,7 @@ fn a_bar_and_its_ratio_are_of_one_trial() {
         let ratio = number(&row[node]) / number(&row[links]);
         assert!((ratio / (number(&row[nlr]) / 100.0) - 1.0).abs() < 0.03, "{row:?}");
     }
-    // Links end at sockets where a program relays, and at hooks where the kernel routes.
+    // Links end at sockets if a program relays, and at netfilter's hooks if the kernel routes.
     let said = &figure.finding;
     assert!(said.contains("netfilter's hooks (route) and node delay (translate and enc"), "{said}");
 }
@@ -154,7 +154,7 @@ fn pictures_that_differ_in_mode_alone_say_which_mode_they_are_of() {
         let said = picture(&format!("fit-size-{mode}"));
         assert!(said.contains(&format!("against size, relay {mode} | run ")), "{said}");
     }
-    assert!(picture("ecdf").contains(", by mode of relaying | run "), "{}", picture("ecdf"));
+    assert!(picture("ecdf").contains(", by relay mode | run "), "{}", picture("ecdf"));
 }
 
 #[test]
@@ -163,9 +163,9 @@ fn what_s0_varied_comes_before_the_rate_of_links() {
     let order: Vec<&str> =
         all.iter().map(|figure| figure.id.as_str()).filter(|id| id.starts_with("p95-")).collect();
     assert_eq!(order, ["p95-size", "p95-rate", "p95-load", "p95-topology-link-rate"]);
-    // Stress is told as it was asked for and as it was burnt.
+    // A load has its requested and its achieved level.
     let load = all.iter().find(|figure| figure.id == "p95-load").unwrap();
-    assert!(load.spec.to_string().contains("most (90 % asked, 89 % burnt)"));
+    assert!(load.spec.to_string().contains("most (90 % requested, 89 % achieved)"));
 }
 
 #[test]
@@ -200,15 +200,15 @@ fn machines_on_the_way_are_told_by_mode_with_their_engines_stamps_and_quotas() {
         "n2|relays|socket, blocking|aes-ni|12|rx_kernel to tx_kernel|20 %|18 % to 20 %|encrypt|36",
     ];
     assert_eq!(rows, expected);
-    assert!(dwell_report::page(&run).contains("Machines on the way"));
-    // Authenticated packets are longer by their tags.
+    assert!(dwell_report::page(&run).contains("Nodes of the relay path"));
+    // Authentication tags make packets longer.
     for trial in run.trials.iter_mut().filter(|trial| trial.parameters["relay"] == "encrypt") {
         let values = &mut trial.machines[0].summary.values;
         values.insert("tag_bytes".to_owned(), Some(Scalar::Count(16)));
     }
     let table = dwell_report::machines(&run);
     assert!(table.rows[2].join("|").contains("|aes-ni|28|"), "{:?}", table.rows[2]);
-    // The same without quotas, and told alike in both modes.
+    // Without quotas, and with equal cells in both modes.
     for trial in &mut run.trials {
         trial.summary.as_mut().unwrap().values.clear();
         trial.machines.iter_mut().for_each(|it| it.summary.engine = "batch".to_owned());

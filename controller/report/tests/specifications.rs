@@ -1,4 +1,4 @@
-//! Every figure is a specification that Vega-Lite 6 accepts, of a size that a browser draws at once.
+//! Every figure is a valid Vega-Lite 6 specification of limited size.
 
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
@@ -47,7 +47,7 @@ fn check(figures: &[Figure]) {
     assert_eq!(ids.len(), figures.len(), "two figures share an id");
 }
 
-/// Rows of inline data anywhere in a specification.
+/// Number of rows of inline data in a specification.
 fn rows(spec: &Value) -> usize {
     match spec {
         Value::Array(items) => items.iter().map(rows).sum(),
@@ -64,7 +64,7 @@ fn rows(spec: &Value) -> usize {
     }
 }
 
-/// The first trial of the loads with these delays in place of its own.
+/// The first trial of the loads with other delays.
 fn single(delays: &[Option<i64>]) -> RunData {
     let mut run = synthetic::loads();
     run.axes.clear();
@@ -145,7 +145,7 @@ fn a_comparison_is_judged_once_and_its_figures_repeat_the_verdict() {
     assert_eq!(all[0].id, "boxes-run");
     assert!(all[0].finding.starts_with("rtt: A to B: p50 fell by 34 us. "), "{}", all[0].finding);
     assert!(!all[0].finding.contains("cannot tell"), "{}", all[0].finding);
-    // With cells, what differs is said where there is a box for each.
+    // With several cells, the verdict is in the figure with one box per cell.
     let all = comparison_figures(&[synthetic::loads(), synthetic::loads()], "rtt_ns", &told);
     assert!(all[0].finding.starts_with("Median over all parameters"), "{}", all[0].finding);
     assert!(all[1].finding.starts_with("rtt: A to B: p50 fell by 34 us. "), "{}", all[1].finding);
@@ -203,7 +203,7 @@ fn a_relay_is_taken_apart_into_its_node_and_its_links() {
     ];
     assert_eq!(breakdown.table.columns, heads);
     assert_eq!(breakdown.table.rows[0][1..], ["20.000", "30.000", "200.000", "10.000", "260.000"]);
-    // Parts that exceed their whole are not stacked.
+    // Components that exceed the whole are not stacked.
     for trial in &mut run.trials {
         let metrics = &mut trial.summary.as_mut().unwrap().metrics;
         metrics.get_mut("processing_ns").unwrap().mean = Some(90e3);
@@ -236,8 +236,8 @@ fn what_machines_did_is_drawn_under_the_delay_by_quantity() {
     assert_eq!(titles, expected);
     assert_eq!(all[1].table.rows.len(), 18, "nine quantities of two machines");
     let domain = |panel: &Value| panel["encoding"]["x"]["scale"]["domain"].clone();
-    assert!(panels.iter().all(|panel| domain(panel) == domain(&panels[0])), "one axis of time");
-    // A part of a run has it only with its trial.
+    assert!(panels.iter().all(|panel| domain(panel) == domain(&panels[0])), "shared time axis");
+    // Part of a run has host data only with its trial.
     let mut other = run.clone();
     other.host.as_mut().unwrap().wanted.trial = 99;
     assert!(!ids(&figures(&other)).contains(&"host"));
@@ -289,15 +289,15 @@ fn a_run_over_relays_draws_every_figure_of_s0() {
     }
     let figure = |id: &str| figures.iter().find(|figure| figure.id == id).unwrap();
     let waterfall = figure("waterfall");
-    assert!(waterfall.finding.contains("9 us of it"), "{}", waterfall.finding);
+    assert!(waterfall.finding.contains("largest component 9 us"), "{}", waterfall.finding);
     let breakdown = figure("breakdown");
-    // Two links x three modes x three sizes; parts sum to the whole, so nothing is left over.
+    // Two links x three modes x three sizes; components sum to the whole, so there is no remainder.
     assert_eq!(breakdown.table.rows.len(), 18);
     assert!(!breakdown.table.columns.iter().any(|name| name.contains("not stamped")));
     assert!(breakdown.table.columns.iter().any(|name| name.starts_with("end-to-end delay")));
 }
 
-/// The values that a specification draws under one name, wherever they stand.
+/// Distinct values of a field anywhere in a specification.
 fn drawn<'a>(spec: &'a Value, field: &str) -> std::collections::BTreeSet<&'a str> {
     match spec {
         Value::Array(items) => items.iter().flat_map(|item| drawn(item, field)).collect(),
@@ -314,18 +314,19 @@ fn a_figure_of_relays_names_the_condition_at_which_it_holds_what_it_does_not_var
     let run = synthetic::relays(synthetic::PI_ZERO);
     let figures = figures(&run);
     let figure = |id: &str| figures.iter().find(|figure| figure.id == id).unwrap();
-    // Of 100, 700 and 1400 B the second is nearest to S0's 1000 B; 200 pps is the one rate of all.
+    // Of 100, 700 and 1400 B, 700 B is nearest to 1000 B of Miya 2020; 200 pps is common to all
+    // modes.
     for (id, held) in [
-        ("ecdf", "link rate none, size 700B (S0: 1000 B), rate 200pps, load none."),
+        ("ecdf", "link rate none, size 700B (Miya 2020: 1000 B), rate 200pps, load none."),
         ("p95-size", "link rate none, rate 200pps, load none."),
-        ("p95-rate", "link rate none, size 700B (S0: 1000 B), load none."),
-        ("p95-load", "link rate none, size 700B (S0: 1000 B), rate 200pps."),
+        ("p95-rate", "link rate none, size 700B (Miya 2020: 1000 B), load none."),
+        ("p95-load", "link rate none, size 700B (Miya 2020: 1000 B), rate 200pps."),
         ("end-to-end", "link rate 65Mbit/s, rate 200pps, load none."),
         ("breakdown", "rate 200pps, load none."),
         ("fit-size-encrypt", "link rate none, load none."),
     ] {
         let finding = &figure(id).finding;
-        assert!(finding.contains(&format!("Held: {held}")), "{id}: {finding}");
+        assert!(finding.contains(&format!("Fixed: {held}")), "{id}: {finding}");
     }
     let modes = ["relay route", "relay translate", "relay encrypt"];
     for id in ["ecdf", "percentiles", "p95-size", "p95-rate", "p95-load", "boxes-relay"] {
@@ -351,8 +352,8 @@ fn percentiles_against_a_parameter_are_those_of_the_trials_at_the_condition() {
     let found = row("processing delay", "encrypt", "1400B").unwrap();
     assert!(figure.table.columns[5].ends_with("[ms]"), "{:?}", figure.table.columns);
     assert_eq!(found[5], format!("{:.3}", p95 as f64 / 1e6));
-    assert!(row("processing delay", "route", "1400B").is_none(), "no program has hold of it");
-    assert!(figure.finding.contains("a packet that route passes on"), "{}", figure.finding);
+    assert!(row("processing delay", "route", "1400B").is_none(), "no program handles the packet");
+    assert!(figure.finding.contains("No processing delay at route"), "{}", figure.finding);
 }
 
 #[test]
@@ -384,8 +385,8 @@ fn nodes_of_a_lab_are_drawn_as_the_one_machine_that_they_are() {
         let rows = host.table.rows.iter().filter(|row| row[0].starts_with(quantity));
         rows.map(|row| row[1].as_str()).collect()
     };
-    assert_eq!(of("CPU use"), ["the one machine"]);
-    assert_eq!(of("interrupts"), ["the one machine"]);
+    assert_eq!(of("CPU use"), ["the shared machine"]);
+    assert_eq!(of("interrupts"), ["the shared machine"]);
     assert_eq!(of("run-queue wait, measuring process"), ["n1", "n2"]);
     assert_eq!(of("received signal"), ["n1", "n2"], "an interface belongs to its namespace");
 }
@@ -401,17 +402,17 @@ fn a_run_of_paced_packets_has_what_s2_drew_and_the_errors_of_gaps() {
         let figure = all.iter().find(|figure| figure.id == id).unwrap();
         figure.spec.to_string()
     };
-    // S2's boards stand in the figures where S2 has numbers.
+    // The boards of Mok 2015 are in the figures for which it has numbers.
     for (id, device, there) in [
         ("largest-rates", "Raspberry Pi II (B)", true),
-        ("rates-0", "ECS LIVA (S2)", true),
-        ("rates-0", "Raspberry Pi I (B) (S2)", true),
-        ("rates-25", "ECS LIVA (S2)", true),
-        ("rates-25", "Raspberry Pi I (B) (S2)", false),
+        ("rates-0", "ECS LIVA (Mok 2015)", true),
+        ("rates-0", "Raspberry Pi I (B) (Mok 2015)", true),
+        ("rates-25", "ECS LIVA (Mok 2015)", true),
+        ("rates-25", "Raspberry Pi I (B) (Mok 2015)", false),
     ] {
         assert_eq!(drawn(id).contains(device), there, "{id}: {device}");
     }
-    // Of pairs alone there are their gaps; several links are not drawn as one.
+    // A run of pairs has only their gaps; different links have separate figures.
     let pairs = figures(&trains::paces(&["matrix.pattern=[\"pair\"]"]));
     check(&pairs);
     assert_eq!(ids(&pairs), ["pairs"]);
@@ -422,7 +423,7 @@ fn a_run_of_paced_packets_has_what_s2_drew_and_the_errors_of_gaps() {
     assert!(several.iter().any(|figure| figure.title.ends_with("n1, topology.link.rate none")));
 }
 
-/// The rows that the panels of a figure draw with one kind of mark, panel by panel.
+/// Rows drawn with one kind of mark, by panel.
 fn drawn_as(figure: &Figure, wanted: impl Fn(&Value) -> bool) -> Vec<Vec<Value>> {
     let panels = figure.spec["vconcat"].as_array().unwrap();
     let of = |panel: &Value| -> Vec<Value> {
@@ -455,39 +456,39 @@ fn what_s2_measured_whatever_was_asked_is_a_line_over_the_rates_that_it_tried() 
         let figure = figure(&run, "rates-0");
         check(std::slice::from_ref(&figure));
         let [small, large] = drawn_as(&figure, is("rule")).try_into().unwrap();
-        assert_eq!(small, [] as [Value; 0], "S2 gives it for full-sized packets");
+        assert_eq!(small, [] as [Value; 0], "published only for full-sized packets");
         assert_eq!(large.len(), 1, "{rates}");
         let ends = ["asked", "to", "measured"].map(|name| large[0][name].as_f64().unwrap());
         assert_eq!(ends, [1.0, 100.0, 17.0], "{rates}");
         assert!(of_pi(&large[0]));
-        // It did not try 1 Gbit/s on that board.
+        // Mok 2015 did not try 1 Gbit/s on that board.
         for row in drawn_as(&figure, |_| true).iter().flatten().filter(|row| of_pi(row)) {
             assert!(row["asked"].as_f64().unwrap() <= 100.0, "{rates}: {row}");
         }
         let points = drawn_as(&figure, is("point"));
-        assert!(!points.iter().flatten().any(of_pi), "{rates}: a mark stands at one rate");
+        assert!(!points.iter().flatten().any(of_pi), "{rates}: no mark at a single rate");
         let told =
-            figure.table.rows.iter().find(|row| row[0] == "Raspberry Pi I (B) (S2)").unwrap();
+            figure.table.rows.iter().find(|row| row[0] == "Raspberry Pi I (B) (Mok 2015)").unwrap();
         assert_eq!(told[1..], ["frame 1514B", "each from 1 to 100", "17", "-"]);
-        let said = "at each rate that S2 tried on it, 1Mbit/s to 100Mbit/s.";
+        let said = "at every rate tried, 1Mbit/s to 100Mbit/s.";
         assert!(figure.finding.ends_with(said), "{}", figure.finding);
     }
-    // What it measured at one rate asked for stays a mark there, where the axes reach.
+    // A value for one requested rate remains a mark, within the range of the axes.
     let liva = |id: &str| -> Vec<(f64, f64)> {
         let rows = drawn_as(&figure(&trains::paces(&[]), id), is("point")).concat();
-        let of = rows.iter().filter(|row| row["device"] == "ECS LIVA (S2)");
+        let of = rows.iter().filter(|row| row["device"] == "ECS LIVA (Mok 2015)");
         let number = |row: &Value, name: &str| row[name].as_f64().unwrap();
         of.map(|row| (number(row, "asked"), number(row, "measured"))).collect()
     };
     assert_eq!(liva("rates-0"), [(1_000.0, 760.0)]);
     assert_eq!(liva("rates-25"), [(1_000.0, 430.0)]);
-    assert!(!figure(&trains::paces(&[]), "rates-25").finding.contains("level line"));
+    assert!(!figure(&trains::paces(&[]), "rates-25").finding.contains("Horizontal line"));
 }
 
 #[test]
 fn a_line_of_rates_runs_through_the_median_of_the_trials_at_each_rate() {
     let mut run = trains::paces(&[]);
-    // At the largest rate one of three is held up by something else.
+    // At the largest rate, one of three trials is disturbed.
     for trial in &mut run.trials {
         let is = |name: &str, value: &str| trial.parameters[name] == value;
         let spin = is("engine", "spin") && is("rate", "1Gbit/s") && is("flows", "0");
@@ -510,7 +511,7 @@ fn a_line_of_rates_runs_through_the_median_of_the_trials_at_each_rate() {
     assert_eq!(line.iter().map(|(asked, _)| *asked).collect::<Vec<_>>(), [10.0, 100.0, 1_000.0]);
     assert_eq!(line[2].1, 990.0);
     let points = of_spin(drawn_as(&figure, is("point")));
-    assert_eq!(points.len(), 9, "every trial keeps its mark");
+    assert_eq!(points.len(), 9, "every trial has a mark");
     let mut most: Vec<f64> = points
         .iter()
         .filter(|(asked, _)| *asked == 1_000.0)
@@ -548,7 +549,7 @@ fn less_than_a_rate_has_another_mark_than_that_rate_and_no_row_is_empty() {
         [told(50.0, "50Mbit/s"), told(100.0, "100Mbit/s")]
     );
     assert_eq!(of(drawn_as(&figure, below), "ECS LIVA"), []);
-    // Layers of one panel share their legend: one of them without it would take it from all.
+    // Layers of a panel share a legend: one layer without it removes it from all.
     let layers = figure.spec["vconcat"][0]["layer"].as_array().unwrap();
     let legends = layers.iter().map(|layer| layer["encoding"]["color"].get("legend"));
     assert!(legends.flatten().next().is_none(), "{layers:#?}");
@@ -560,7 +561,7 @@ fn less_than_a_rate_has_another_mark_than_that_rate_and_no_row_is_empty() {
         let of = words[panel].iter().find(|it| it["row"] == row);
         of.map(|row| row["words"].as_str().unwrap())
     };
-    // Without cross traffic it keeps 10 Mbit/s with the larger packets.
+    // Without cross traffic, sleep keeps 10 Mbit/s with the larger packets.
     assert_eq!(said(0, "sleep"), Some("IP 200 B: none of the rates tried"));
     assert_eq!(said(1, "sleep"), Some("none of the rates tried"));
     for panel in [0, 1] {

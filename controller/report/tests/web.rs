@@ -1,5 +1,5 @@
-//! What needs node: that the committed runtime is what its sources give, and that the pages work in
-//! a browser. Both say SKIP and why where npm or chromium is missing.
+//! Tests that need node: the committed runtime equals a rebuild, and the pages work in a browser.
+//! Both print SKIP with the reason without npm or chromium.
 
 mod synthetic;
 #[path = "synthetic/paced.rs"]
@@ -12,9 +12,9 @@ use std::sync::LazyLock;
 use dwell_report::data::{PlanData, RunData};
 use dwell_report::{comparison_page, findings, page};
 
-/// Whether the packages of controller/web are there, or why not.
+/// Result of installing the packages of controller/web.
 static PACKAGES: LazyLock<Result<(), String>> = LazyLock::new(|| {
-    // What was fetched before need not be asked for, and a registry that is busy is asked again.
+    // Prefer cached packages, and retry if the registry is busy.
     let ci = ["ci", "--prefer-offline", "--no-audit", "--no-fund", "--fetch-retries=5"];
     let ran = Command::new("npm").args(ci).current_dir(web()).stdin(Stdio::null()).output();
     match ran {
@@ -98,7 +98,7 @@ fn pages_work_in_a_browser() {
     assert!(ran.status.success(), "{said}");
 }
 
-/// Figures that only runs of relays, of paced packets, or with what machines did, have.
+/// Figures that only some kinds of runs have, by page.
 const DRAWN_ELSEWHERE: [(&str, &[&str]); 3] = [
     ("machines.html", &["host"]),
     ("paces.html", &["largest-rates", "rates-0", "rates-25", "pairs", "gap-errors-0"]),
@@ -148,9 +148,9 @@ fn write_pages(folder: &Path) {
     }
 }
 
-/// A run through relays of all modes, with single packets whose way is drawn.
+/// A run over all relay modes, with example packets.
 fn relays() -> RunData {
-    // One kind of link: fewer figures to draw.
+    // A single kind of link, to draw fewer figures.
     let mut run = synthetic::relays(synthetic::PI_ZERO).only("topology.link.rate", "none");
     synthetic::add_packets(&mut run);
     run.plan = Some(PlanData {

@@ -1,10 +1,10 @@
-// A Chromium of the system, and pages opened in it with everything they say and ask for noted.
+// Launches the system's Chromium and opens pages, recording console messages and requests.
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 
-/** The Chromium to use: $CHROMIUM, or the first of its usual names in the path. */
+/** Path of Chromium: $CHROMIUM, or the first of its usual names in PATH. */
 export function executable() {
   if (process.env.CHROMIUM) return process.env.CHROMIUM;
   for (const name of ["chromium", "chromium-browser", "google-chrome"]) {
@@ -15,16 +15,16 @@ export function executable() {
       } catch {}
     }
   }
-  throw new Error("no chromium in the path");
+  throw new Error("chromium not found in PATH; set $CHROMIUM");
 }
 
 export async function launch() {
-  // The sandbox needs namespaces that root in a container does not have; the pages are our own.
+  // The sandbox needs namespaces that root in a container may lack. The pages are trusted.
   const args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
   return chromium.launch({ executablePath: executable(), args });
 }
 
-/** Opens a file, with `said` and `asked` filled as it speaks to the console and to the network. */
+/** Opens a file. `said` collects console warnings and errors, `asked` the URLs of requests. */
 export async function open(browser, file, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1100, height: 900 }, acceptDownloads: true, ...options });
   const page = await context.newPage();
@@ -43,7 +43,7 @@ export async function open(browser, file, options = {}) {
   return { context, page, said, asked };
 }
 
-/** Waits until every figure is drawn, or has said why not. */
+/** Waits until every figure is drawn or has failed. */
 export async function drawn(page) {
   await page.waitForFunction(() =>
     [...document.querySelectorAll(".chart")].every((chart) => /drawn|failed-to-draw/.test(chart.className)),

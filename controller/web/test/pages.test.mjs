@@ -1,4 +1,4 @@
-// Opens the pages of $DWELL_PAGES in a browser, as a reader would: from a file, with no network.
+// Opens the pages in $DWELL_PAGES in a browser, from files and without network.
 import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, readdirSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -24,7 +24,7 @@ before(async () => {
 });
 after(() => browser?.close());
 
-test("there are pages to look at", () => assert.ok(pages.length >= 4, pages.join()));
+test("there are pages to test", () => assert.ok(pages.length >= 4, pages.join()));
 
 for (const name of pages) {
   const file = join(folder, name);
@@ -33,7 +33,7 @@ for (const name of pages) {
   // Each test has a browser context of its own, so they may run beside each other.
   describe(name, { concurrency: 2 }, () => {
     for (const colorScheme of ["light", "dark"]) {
-      test(`${colorScheme}: draws every figure, says nothing, asks for nothing`, async () => {
+      test(`${colorScheme}: draws every figure without console messages or requests`, async () => {
         const { context, page, said, asked } = await open(browser, file, { colorScheme });
         if (figures) {
           await page.waitForSelector(".chart.drawn svg");
@@ -66,12 +66,12 @@ for (const name of pages) {
       });
 
       if (colorScheme === "dark" && !checkedInDark.includes(name)) continue;
-      test(`${colorScheme}: axe finds nothing serious, also in folded parts`, async () => {
-        // The page's policy would refuse axe; that it holds is what the other tests see.
+      test(`${colorScheme}: axe finds no serious violations, also in closed sections`, async () => {
+        // The page's policy would block axe; other tests check the policy.
         const { context, page } = await open(browser, file, { colorScheme, bypassCSP: true });
         await drawn(page);
         await page.addScriptTag({ content: axe.source });
-        // Menus lie over figures: they are opened, and looked at, when the rest was.
+        // Menus cover figures, so they are opened and checked last.
         const menus = ".chart details";
         for (const [unfolded, where] of [[`details:not(${menus})`, "html"], [menus, menus]]) {
           const { violations } = await page.evaluate(async ([unfolded, where, runOnly]) => {
@@ -114,7 +114,7 @@ for (const name of pages) {
       await context.close();
     });
 
-    test("text and tables need no script", async () => {
+    test("text and tables work without JavaScript", async () => {
       const { context, page } = await open(browser, file, { javaScriptEnabled: false });
       assert.ok((await page.locator("h1").textContent()).length > 0);
       assert.ok((await page.locator("#summary li").count()) > 0);
@@ -123,7 +123,7 @@ for (const name of pages) {
       await context.close();
     });
 
-    test("nothing but tables and figures is wider than a telephone", async () => {
+    test("the page fits a viewport of 320 pixels", async () => {
       const { context, page } = await open(browser, file, { viewport: { width: 320, height: 700 } });
       await drawn(page);
       assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 320);
@@ -132,7 +132,7 @@ for (const name of pages) {
   });
 }
 
-test("the menu of a figure saves SVG and PNG, by key and by mouse", async () => {
+test("the menu of a figure saves SVG and PNG by keyboard", async () => {
   const { context, page } = await open(browser, join(folder, "loads.html"));
   await drawn(page);
   const saved = async (act) => {
@@ -156,7 +156,7 @@ test("the menu of a figure saves SVG and PNG, by key and by mouse", async () => 
   await context.close();
 });
 
-test("figures follow the ground when it changes", async () => {
+test("figures follow changes of the colour scheme", async () => {
   const { context, page, said } = await open(browser, join(folder, "loads.html"), { colorScheme: "light" });
   await drawn(page);
   const ground = (colour) =>

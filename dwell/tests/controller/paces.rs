@@ -67,7 +67,7 @@ fn trains_are_judged_pairs_measured_and_an_engine_without_its_qdisc_is_not_run()
     // With another tolerance, as text and as a page.
     let told = printed(&place.dwell(&["show", "last", "--accurate", "gap 99%, trains 5"]));
     assert!(told.contains("at least 5 trains") && told.contains("below 99 %"), "{told}");
-    assert!(told.contains("not run, because this node cannot: txtime"), "{told}");
+    assert!(told.contains("not run, not supported on this node: txtime"), "{told}");
     assert!(told.contains("Raspberry Pi II (B)"), "{told}");
     let wrong = place.dwell(&["show", "last", "--accurate", "gap 1"]);
     assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");

@@ -1,5 +1,4 @@
-//! What a run has to say about a claim: figures of trials, one of each, and the bounds between which
-//! that of the condition lies.
+//! Evidence for a claim: one value per trial, and confidence bounds of the values of conditions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +13,13 @@ use crate::condition::axis_words;
 use crate::data::{RunData, TrialData, TrialState};
 use crate::nlr;
 
-/// A trial whose stress missed what was asked by more is none of that stress (DESIGN: three points).
+/// Maximum deviation of the achieved CPU load from the requested one (DESIGN: three points).
 const STRESS_OFF: f64 = 0.03;
 
-/// Parameters of which the names of lost combinations are made up.
+/// Maximum number of parameters in the name of a lost combination.
 const MOST_NAMES: usize = 8;
 
-/// A value and the bounds between which it lies; infinite where repetitions are too few for any.
+/// A value with its confidence bounds; infinite if repetitions are too few.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bound {
     pub(super) value: f64,
@@ -36,12 +35,12 @@ impl Bound {
         Self { value, low, high }
     }
 
-    /// Whether repetitions bound it.
+    /// Whether the bounds are finite.
     pub(super) fn is_bounded(self) -> bool {
         self.low.is_finite() && self.high.is_finite()
     }
 
-    /// Against "at least so much".
+    /// Verdict on "at least `limit`".
     pub(super) fn at_least(self, limit: f64) -> ClaimVerdict {
         match self {
             Self { low, .. } if low >= limit => ClaimVerdict::Pass,
@@ -50,7 +49,7 @@ impl Bound {
         }
     }
 
-    /// Against "at most so much".
+    /// Verdict on "at most `limit`".
     pub(super) fn at_most(self, limit: f64) -> ClaimVerdict {
         match self {
             Self { high, .. } if high <= limit => ClaimVerdict::Pass,
@@ -59,7 +58,7 @@ impl Bound {
         }
     }
 
-    /// Against "about so much": within these bounds.
+    /// Verdict on "between `least` and `most`".
     pub(super) fn within(self, least: f64, most: f64) -> ClaimVerdict {
         match (self.at_least(least), self.at_most(most)) {
             (ClaimVerdict::Pass, ClaimVerdict::Pass) => ClaimVerdict::Pass,
@@ -68,7 +67,7 @@ impl Bound {
         }
     }
 
-    /// A factor as one of at least 1, whichever way it goes.
+    /// The factor or its inverse, whichever is at least 1.
     fn either_way(self) -> Self {
         let Self { value, low, high } = self;
         let value = value.max(1.0 / value);
@@ -81,7 +80,7 @@ impl Bound {
     }
 }
 
-/// How one condition stands to another: typical figures of both, and their factor.
+/// Comparison of two conditions: mean values of both and their ratio.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Against {
     pub(super) from: f64,
@@ -89,15 +88,15 @@ pub(super) struct Against {
     pub(super) factor: Bound,
 }
 
-/// By which factor values of a parameter differ.
+/// Largest factor between values of a parameter.
 #[derive(Clone, Debug)]
 pub(super) struct Spread {
     pub(super) factor: Bound,
-    /// The two between which the factor lies; `None` where nothing is comparable.
+    /// The two values of the parameter; `None` if nothing is comparable.
     pub(super) ends: Option<Ends>,
 }
 
-/// Two values of a parameter, and what is typical at each of what was otherwise measured alike.
+/// Two values of a parameter, with the mean level at each over otherwise equal trials.
 #[derive(Clone, Debug)]
 pub(super) struct Ends {
     pub(super) values: [String; 2],
@@ -105,7 +104,7 @@ pub(super) struct Ends {
 }
 
 impl Spread {
-    /// The larger factor, within what either may be.
+    /// The larger factor, with bounds that cover both.
     fn or(self, other: Self) -> Self {
         let (low, high) =
             (self.factor.low.max(other.factor.low), self.factor.high.max(other.factor.high));
@@ -118,13 +117,13 @@ impl Spread {
     }
 }
 
-/// A line through figures of trials.
+/// Line through values of trials.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
     pub(super) fit: LineFit,
-    /// The smallest and the largest of what it is drawn against.
+    /// Smallest and largest x.
     pub(super) ends: (f64, f64),
-    /// Trials less a constant of each combination of the other parameters.
+    /// Number of trials minus the number of combinations of the other parameters.
     pub(super) free: usize,
 }
 
@@ -132,12 +131,12 @@ pub(super) struct Line {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Evidence<'a> {
     pub(super) trials: Vec<&'a TrialData>,
-    /// Those that are none, for their stress was another than was asked.
+    /// Excluded trials, whose load missed the requested level.
     missed: Vec<&'a TrialData>,
 }
 
 impl<'a> Evidence<'a> {
-    /// The trials that were measured under the stress that was asked for.
+    /// Finished trials with the requested load.
     pub(super) fn of(run: &'a RunData) -> Self {
         let finished = run.trials.iter().filter(|trial| trial.state == TrialState::Finished);
         let (missed, trials) = finished.partition(|trial| missed_stress(trial));
@@ -148,13 +147,14 @@ impl<'a> Evidence<'a> {
         self.trials.is_empty()
     }
 
-    /// Trials that would be here, had their stress been what was asked.
+    /// Number of trials excluded because of their load.
     pub(super) fn left_out(&self) -> usize {
         self.missed.len()
     }
 
-    /// The combinations of parameters of which no trial is left, each named by as few of its values as
-    /// say it: `load most, rate 1200pps` where that is so at every size. None where nothing is left at all.
+    /// Combinations of parameters without a remaining trial, each named by as few parameters as
+    /// possible: `load most, rate 1200pps` if that holds at every size. Empty if no trial remains
+    /// at all.
     pub(super) fn lost(&self) -> Vec<String> {
         if self.trials.is_empty() {
             return Vec::new();
@@ -193,14 +193,14 @@ impl<'a> Evidence<'a> {
         Self { trials: kept(&self.trials), missed: kept(&self.missed) }
     }
 
-    /// These and others.
+    /// Union of both.
     pub(super) fn and(mut self, other: Self) -> Self {
         self.trials.extend(other.trials);
         self.missed.extend(other.missed);
         self
     }
 
-    /// The trials of one mode of relaying.
+    /// Trials of one relay mode.
     pub(super) fn mode(&self, mode: &str) -> Self {
         let is = |trial: &TrialData| {
             let summary = trial.summary.as_ref();
@@ -209,30 +209,31 @@ impl<'a> Evidence<'a> {
         self.filter(is)
     }
 
-    /// Over links that hold packets for their transmission time.
+    /// Trials over links with a rate.
     pub(super) fn linked(&self) -> Self {
         self.filter(|trial| number(trial, "link_rate_bps").is_some())
     }
 
-    /// Without stress.
+    /// Trials without load.
     pub(super) fn idle(&self) -> Self {
         self.filter(nlr::is_idle)
     }
 
-    /// Over bare links where there are such, for links take time of the same CPUs in a lab.
+    /// Trials over links without a rate, if there are any: in a lab, emulated links use the same
+    /// CPUs.
     pub(super) fn bare(&self) -> Self {
         let bare = self.filter(|trial| number(trial, "link_rate_bps").is_none());
         if bare.is_empty() && bare.left_out() == 0 { self.clone() } else { bare }
     }
 
-    /// Whether any of them has samples of the metric.
+    /// Whether any trial has samples of the metric.
     pub(super) fn has(&self, metric: &str) -> bool {
         self.trials.iter().any(|trial| {
             trial.series.get(metric).is_some_and(|s| s.steps.iter().any(|step| step.count > 0))
         })
     }
 
-    /// What is typical of them, cell by cell; `None` where no trial has the figure.
+    /// Mean level over cells; `None` if no trial has the value.
     pub(super) fn level(
         &self,
         of: impl Fn(&TrialData) -> Option<f64>,
@@ -242,8 +243,8 @@ impl<'a> Evidence<'a> {
         Some(Bound::new(found.other, &found))
     }
 
-    /// By which factor these are above others, compared only with what differs in nothing but this
-    /// parameter. `None` where nothing is comparable, or takes no time that the clock could see.
+    /// Ratio of these trials to `others`, compared within trials that differ only in `parameter`.
+    /// `None` if nothing is comparable, or if a value is not positive.
     pub(super) fn against(
         &self,
         others: &Self,
@@ -256,7 +257,7 @@ impl<'a> Evidence<'a> {
         found.relative.then(|| Against { from, to, factor: Bound::new(to / from, &found) })
     }
 
-    /// How much more it is here than with others, likewise.
+    /// Difference of these trials to `others`, compared in the same way.
     pub(super) fn more(
         &self,
         others: &Self,
@@ -268,8 +269,7 @@ impl<'a> Evidence<'a> {
         Some(Bound::new(found.other - found.baseline, &found))
     }
 
-    /// By which factor a figure differs over the values of a parameter: of every pair of values, the
-    /// largest. `None` with fewer than two values.
+    /// Largest ratio between any two values of a parameter. `None` with fewer than two values.
     pub(super) fn spread(
         &self,
         parameter: &str,
@@ -305,8 +305,8 @@ impl<'a> Evidence<'a> {
         widest
     }
 
-    /// A line through a figure of each trial against the number of an axis; what the other parameters
-    /// do is taken out. `None` below three different numbers.
+    /// Line through a value of each trial against a number of the trial, with the effect of the
+    /// other parameters removed. `None` below three different numbers.
     pub(super) fn line(
         &self,
         against: &str,
@@ -336,13 +336,13 @@ impl<'a> Evidence<'a> {
         Some(Line { fit, ends, free: points.len() - others.len() })
     }
 
-    /// Packets sent, and lost or late.
+    /// Number of packets sent, and number lost or late.
     pub(super) fn losses(&self) -> (u64, u64) {
         let packets = self.trials.iter().filter_map(|trial| trial.summary.as_ref()?.packets);
         packets.fold((0, 0), |(sent, lost), one| (sent + one.sent, lost + one.lost + one.late))
     }
 
-    /// Trials in which any packet was lost or late.
+    /// Number of trials with a lost or late packet.
     pub(super) fn losing(&self) -> u64 {
         let lossy = self.filter(|trial| {
             let packets = trial.summary.as_ref().and_then(|summary| summary.packets);
@@ -352,17 +352,17 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// A number that a trial was measured with.
+/// Numeric parameter of a trial.
 pub(super) fn number(trial: &TrialData, parameter: &str) -> Option<f64> {
     trial.summary.as_ref()?.parameters.get(parameter)?.as_f64()
 }
 
-/// A scalar of a trial's results.
+/// Scalar result of a trial.
 pub(super) fn value(trial: &TrialData, name: &str) -> Option<f64> {
     scalar(trial.summary.as_ref()?, name)
 }
 
-/// The share of processors that the loads of a trial were asked to burn, together.
+/// Sum of the CPU load that was requested in a trial.
 pub(super) fn asked(trial: &TrialData) -> f64 {
     trial.loads.iter().filter_map(|load| scalar(load, "asked_ratio")).sum()
 }
@@ -378,7 +378,7 @@ fn missed_stress(trial: &TrialData) -> bool {
     })
 }
 
-/// The figures of trials of two conditions, by everything else that they were measured with.
+/// Values of the trials of two conditions, grouped by all other parameters.
 fn blocks(
     a: &Evidence,
     b: &Evidence,

@@ -1,6 +1,6 @@
-//! What S0 found about relays on a Pi Zero (S0.18 to S0.27), judged for the machine of this run on
-//! S0's own statistic: 95th percentiles (S0.13, S0.15, S0.17), means where S0 speaks of an average. A
-//! trial is one observation, by its own percentile.
+//! Claims of Miya 2020 about relays on a Pi Zero (S0.18 to S0.27), judged for the machines of a run
+//! by the statistic of the paper: 95th percentiles (S0.13, S0.15, S0.17), or means where it speaks
+//! of an average. A trial is one observation.
 
 mod jitter;
 mod loss;
@@ -20,38 +20,37 @@ use crate::metric;
 use crate::nlr::{NODE, Terms};
 use crate::quantity::{delay, share, three_digits};
 
-/// 95th percentiles within a quarter of each other are flat: below what repetitions of S0's own
-/// differ by.
+/// Maximum ratio of 95th percentiles that counts as flat; repetitions in the paper differ by more.
 const FLAT: f64 = 1.25;
 
-/// A straight line explains so much of the variance.
+/// Minimum R2 of a linear relation.
 const LINEAR: f64 = 0.9;
 
-/// So little more under stress is no more.
+/// Maximum ratio under load that counts as no increase.
 const NO_MORE: f64 = 1.05;
 
-/// S0 stamped packets between netfilter's hooks (S0.6): all claims are judged there, or on the first
-/// other rung that their trials have; each says which.
+/// Node-delay metrics in order of preference. The paper timestamped packets between netfilter's
+/// hooks (S0.6); a claim uses the first metric that its trials have, and names it.
 const RUNGS: [&str; 3] = [NODE[2], NODE[1], NODE[0]];
 
-/// All claims of a run together are wrong with at most this probability, of which each has its part.
+/// Error probability of each claim: 5 % shared by all claims of a run.
 const DOUBT: f64 = 0.05 / 15.0;
 
-/// What a claim is held against.
+/// Limit of a claim.
 #[derive(Clone, Copy)]
 enum Limit {
-    /// A number of S0's.
+    /// Number in the paper.
     Published(f64),
-    /// Ours, where S0 has words only.
+    /// Own limit, where the paper gives no number.
     Own(f64),
 }
 
-/// What a claim comes to.
+/// Result of judging a claim.
 struct Found {
     verdict: ClaimVerdict,
     value: Option<f64>,
     words: String,
-    /// What the parts of the delay say of a claim that fails.
+    /// Explanation of a failed claim by the components of the delay.
     why: Option<String>,
 }
 
@@ -68,39 +67,37 @@ impl Found {
         Self { verdict, value: Some(value), words, why: None }
     }
 
-    /// With what would tell, where the verdict rests on this bound and is open, and with what the
-    /// evidence for it is without.
+    /// Adds what would decide an undecided verdict that rests on `bound`, and the trials left out.
     fn resting_on(mut self, bound: Bound, all: &[&Evidence]) -> Self {
         let lost = all.iter().any(|evidence| !evidence.lost().is_empty());
         if self.verdict == ClaimVerdict::CannotTell {
             self.words += match (bound.is_bounded(), lost) {
                 (true, false) => {
-                    " The limit lies within what repetitions differ by: more of them would tell."
+                    " The limit lies inside the interval; more repetitions would tell."
                 }
-                (true, true) => " The limit lies within what repetitions differ by.",
+                (true, true) => " The limit lies inside the interval.",
                 (false, _) => {
-                    " Measured too seldom to know how much trials differ: repetitions would tell \
-                     (trials.repetitions, at least 3)."
+                    " Too few repetitions for an interval; set trials.repetitions to at least 3."
                 }
             };
         }
         self.without(all)
     }
 
-    /// With how many trials these are without, and what that leaves unmeasured.
+    /// Adds the number of trials left out, and the combinations that lost all their trials.
     fn without(mut self, all: &[&Evidence]) -> Self {
         let left_out: usize = all.iter().map(|evidence| evidence.left_out()).sum();
         if left_out > 0 {
             let trials = all.iter().map(|evidence| evidence.trials.len()).sum::<usize>() + left_out;
             self.words += &format!(
-                " Left out are {left_out} of {trials} trials, whose stress missed what was asked by \
-                 more than 3 points."
+                " {left_out} of {trials} trials are left out: their load missed the requested level \
+                 by more than 3 points."
             );
             let lost: BTreeSet<String> = all.iter().flat_map(|evidence| evidence.lost()).collect();
             if !lost.is_empty() {
                 let lost: Vec<String> = lost.into_iter().collect();
                 self.words += &format!(
-                    " None is left at {}, and repetitions would bring none back.",
+                    " No trial remains at {}; repetitions would not help.",
                     lost.join("; at ")
                 );
             }
@@ -108,7 +105,7 @@ impl Found {
         self
     }
 
-    /// Why, where it fails: of the evidence that was judged.
+    /// Adds an explanation if the verdict is a failure.
     fn because(mut self, why: impl FnOnce() -> Option<String>) -> Self {
         if self.verdict == ClaimVerdict::Fail {
             self.why = why();
@@ -117,16 +114,15 @@ impl Found {
     }
 }
 
-/// Why there is nothing to judge: not measured, or not under the stress that was asked for.
+/// Result without evidence: not measured, or not under the requested load.
 fn nothing(all: &[&Evidence], what: &str) -> Found {
     if all.iter().any(|evidence| evidence.is_empty() && evidence.left_out() > 0) {
-        return Found::cannot_tell("Here: no trial had the stress that was asked for.")
-            .without(all);
+        return Found::cannot_tell("Here: no trial had the requested load.").without(all);
     }
     Found::not_run(what)
 }
 
-/// Every claim.
+/// Judges every claim.
 pub(super) fn judge(run: &RunData) -> Vec<Claim> {
     use ClaimUnit::{Ns, NsPerByte, Number, Share, Times};
     use Limit::{Own, Published};
@@ -147,27 +143,26 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
     };
     say(
         "S0.18",
-        "At the node, a program that relays takes at least 10 times as long as routing in the kernel \
-         (95th percentiles).",
+        "Relaying in a program takes at least 10x the node delay of kernel routing (95th percentiles).",
         (Published(10.0), Times),
         crossing(&route, &translate),
     );
     say(
         "S0.19-route",
-        "Of a packet that the kernel routes, the node delay is less than 5 % of the link delay (NLR).",
+        "Routed packets: the node delay is below 5 % of the link delay (NLR).",
         (Published(0.05), Share),
         ratio::judge(&route, &terms, |bound| bound.at_most(0.05)),
     );
     say(
         "S0.19-translate",
-        "Of a packet that a program relays, the node delay is about 30 % of the link delay (NLR), \
-         here taken as 15 to 60 %.",
+        "Packets relayed by a program: the node delay is about 30 % of the link delay (NLR), taken \
+         here as 15 to 60 %.",
         (Published(0.3), Share),
         ratio::judge(&translate, &terms, |bound| bound.within(0.15, 0.6)),
     );
     say(
         "S0.20",
-        "Of enciphered packets above 1,200 B, the node delay is more than the link delay.",
+        "Encrypted packets above 1,200 B: the node delay exceeds the link delay.",
         (Published(1.0), Share),
         ratio::judge(
             &encrypt.filter(|t| number(t, "payload_bytes").is_some_and(|b| b > 1_200.0)),
@@ -176,12 +171,12 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
         ),
     );
     for (name, trials) in [("route", &route), ("translate", &translate)] {
-        for (axis, what) in [("rate", "packet rate"), ("load", "stress on the node")] {
+        for (axis, what) in [("rate", "packet rate"), ("load", "load of the node")] {
             say(
                 &format!("S0.21-{name}-{axis}"),
                 &format!(
                     "The node delay of {name} does not depend on the {what}: its 95th percentiles \
-                     are within a factor of 1.25."
+                     stay within a factor of 1.25."
                 ),
                 (Own(FLAT), Times),
                 flat(trials, axis),
@@ -190,90 +185,90 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
     }
     say(
         "S0.22-linear",
-        "The node delay of enciphered packets is linear in their size: a line that rises through \
-         95th percentiles explains 90 % of their variance (R2).",
+        "The node delay of encrypted packets is linear in their size: a rising line through the 95th \
+         percentiles explains at least 90 % of the variance (R2).",
         (Own(LINEAR), Number),
         linear(&encrypt),
     );
     say(
         "S0.22-order",
-        "The node delay of enciphered packets is of the order of milliseconds (95th \
-         percentile), here taken as 1 ms and more.",
+        "The node delay of encrypted packets is of the order of milliseconds (95th percentile), \
+         taken here as 1 ms or more.",
         (Own(1e6), Ns),
         order(&encrypt),
     );
     say(
         "S0.23",
-        "Crossing to user space and back costs more than 100 us (S0 said so of a Pi Zero; judged \
-         for this machine, 95th percentile).",
+        "Crossing to user space and back costs more than 100 us (claimed for a Pi Zero; judged for \
+         this machine, 95th percentile).",
         (Published(1e5), Ns),
         cost(&route, &translate),
     );
     say(
         "S0.24",
-        "Jitter grows with the size only where packets are enciphered (slopes).",
+        "Jitter grows with the packet size only for encrypted packets (slopes).",
         (Own(0.0), NsPerByte),
         jitter::judge(&route, &translate, &encrypt),
     );
     say(
         "S0.25",
-        "Packets are lost only where they are enciphered, at 200 packets/s and more.",
+        "Packets are lost only if encrypted and sent at 200 packets/s or more.",
         (Own(0.0), Share),
         loss::judge(&route, &translate, &encrypt),
     );
     say(
         "S0.26",
-        "The higher the packet rate, the lower the average node delay (by so much, per 1,000 \
-         packets/s more).",
+        "The higher the packet rate, the lower the average node delay (change per additional 1,000 \
+         packets/s).",
         (Own(0.0), Share),
         rate(&all),
     );
     say(
         "S0.27",
-        "Balancing load between nodes pays: the node delay of programs is longer on a node under \
-         stress (95th percentile under the highest over that under none).",
+        "Load balancing between nodes pays: the node delay of programs is longer on a loaded node \
+         (95th percentile under the highest load over that without load).",
         (Own(1.0), Times),
         balance(&translate, &encrypt),
     );
     claims
 }
 
-/// The first rung of which both have samples.
+/// First metric of which all have samples.
 fn rung(rungs: [&'static str; 3], both: &[&Evidence]) -> Option<&'static str> {
     rungs.into_iter().find(|metric| both.iter().all(|one| one.has(metric)))
 }
 
-/// The 95th percentile of a trial.
+/// 95th percentile of a trial.
 fn p95(metric: &'static str) -> impl Fn(&TrialData) -> Option<f64> {
     move |trial| percentile_of(trial, metric, Quantile::P95).map(|ns| ns as f64)
 }
 
-/// ` (between a and b)`; nothing where repetitions are too few for it.
+/// `, interval a to b`; empty if repetitions are too few.
 fn between(bound: Bound, said: impl Fn(f64) -> String) -> String {
     if !bound.is_bounded() {
         return String::new();
     }
-    format!(" (between {} and {})", said(bound.low), said(bound.high))
+    format!(", interval {} to {}", said(bound.low), said(bound.high))
 }
 
-/// Two modes over bare links, and the rung of stamps that they have in common.
+/// Two modes over links without a rate, and their common node-delay metric.
 fn modes<'a>(
     a: &Evidence<'a>,
     b: &Evidence<'a>,
 ) -> Result<(Evidence<'a>, Evidence<'a>, &'static str), Found> {
     let (a, b) = (a.bare(), b.bare());
     if a.is_empty() || b.is_empty() {
-        return Err(nothing(&[&a, &b], "Both modes were not measured."));
+        return Err(nothing(&[&a, &b], "Not both modes were measured."));
     }
     match rung(RUNGS, &[&a, &b]) {
         Some(metric) => Ok((a, b, metric)),
-        None => Err(Found::cannot_tell(
-            "Here: both modes have no rung of stamps in common; tracing needs root.",
-        )),
+        None => {
+            Err(Found::cannot_tell("Here: the modes share no timestamp level; tracing needs root."))
+        }
     }
 }
 
-const ALIKE: &str = "Here: no trials of both that were measured alike have enough samples.";
+const ALIKE: &str = "Here: no combination of parameters has enough samples of both.";
 
 fn crossing(route: &Evidence, translate: &Evidence) -> Found {
     let (kernel, program, metric) = match modes(route, translate) {
@@ -285,12 +280,12 @@ fn crossing(route: &Evidence, translate: &Evidence) -> Found {
     };
     let factor = against.factor;
     let words = format!(
-        "Here: {} against {} ({}, 95th percentile), {} times{}.",
+        "Here: {}x{}: {} against {} ({}, 95th percentile).",
+        three_digits(factor.value),
+        between(factor, three_digits),
         delay(against.to),
         delay(against.from),
-        metric::words(metric),
-        three_digits(factor.value),
-        between(factor, three_digits)
+        metric::words(metric)
     );
     Found::new(factor.at_least(10.0), factor.value, words)
         .resting_on(factor, &[&kernel, &program])
@@ -322,7 +317,7 @@ fn flat(trials: &Evidence, axis: &str) -> Found {
         return nothing(&[&bare], "This mode was not measured.");
     }
     let Some(metric) = rung(RUNGS, &[&bare]) else {
-        return Found::cannot_tell("Here: the node was not stamped.");
+        return Found::cannot_tell("Here: the node has no timestamps.");
     };
     if bare.trials.iter().any(|trial| !trial.parameters.contains_key(axis)) {
         return Found::not_run(format!("The run has no axis {axis}."));
@@ -351,10 +346,10 @@ fn flat(trials: &Evidence, axis: &str) -> Found {
 fn linear(encrypt: &Evidence) -> Found {
     let bare = encrypt.bare();
     if bare.is_empty() {
-        return nothing(&[&bare], "Enciphering was not measured.");
+        return nothing(&[&bare], "Encryption was not measured.");
     }
     let Some(metric) = rung(RUNGS, &[&bare]) else {
-        return Found::cannot_tell("Here: the node was not stamped.");
+        return Found::cannot_tell("Here: the node has no timestamps.");
     };
     let Some(line) = bare.line("payload_bytes", p95(metric), DOUBT) else {
         return Found::cannot_tell("Here: a line needs three sizes.").without(&[&bare]);
@@ -362,7 +357,7 @@ fn linear(encrypt: &Evidence) -> Found {
     let slope = line.fit.slope;
     let r2 = explained(line.fit.r_squared.unwrap_or(0.0), line.free);
     let words = format!(
-        "Here: {} + {} ns per byte (between {} and {}), R2 = {}{} ({}, 95th percentile).",
+        "Here: {} + {} ns per byte (interval {} to {}), R2 = {}{} ({}, 95th percentile).",
         delay(line.fit.intercept.value),
         three_digits(slope.value),
         three_digits(slope.interval.low),
@@ -382,8 +377,7 @@ fn linear(encrypt: &Evidence) -> Found {
         .because(|| why::per_byte(&bare, metric))
 }
 
-/// The share of the variance that a line explains, with three standard errors of Fisher's z of the
-/// correlation, of so many trials.
+/// R2 with bounds of three standard errors of Fisher's z of the correlation.
 fn explained(r2: f64, trials: usize) -> Bound {
     const SIGMAS: f64 = 3.0;
     let z = r2.clamp(0.0, 1.0 - 1e-9).sqrt().atanh();
@@ -400,14 +394,14 @@ fn explained(r2: f64, trials: usize) -> Bound {
 fn order(encrypt: &Evidence) -> Found {
     let bare = encrypt.bare();
     if bare.is_empty() {
-        return nothing(&[&bare], "Enciphering was not measured.");
+        return nothing(&[&bare], "Encryption was not measured.");
     }
     let level = |metric| Some((metric, bare.level(p95(metric), DOUBT)?));
     let Some((metric, level)) = rung(RUNGS, &[&bare]).and_then(level) else {
-        return Found::cannot_tell("Here: the node was not stamped, or too few samples.");
+        return Found::cannot_tell("Here: the node has no timestamps, or too few samples.");
     };
     let words = format!(
-        "Here: {}{} ({}, 95th percentile, typical of trials).",
+        "Here: {}{} ({}, 95th percentile, geometric mean over trials).",
         delay(level.value),
         between(level, delay),
         metric::words(metric)
@@ -420,9 +414,9 @@ fn order(encrypt: &Evidence) -> Found {
 fn rate(all: &Evidence) -> Found {
     let bare = all.bare();
     let Some(metric) = rung(RUNGS, &[&bare]) else {
-        return Found::cannot_tell("Here: the node was not stamped.");
+        return Found::cannot_tell("Here: the node has no timestamps.");
     };
-    // Logarithms: modes differ by orders of magnitude, and each by a share of its own delay.
+    // Logarithms, because modes differ by orders of magnitude and each varies in proportion.
     let mean = |trial: &TrialData| {
         let mean = trial.summary.as_ref()?.metrics.get(metric)?.mean?;
         (mean > 0.0).then(|| mean.ln())
@@ -458,14 +452,14 @@ fn balance(translate: &Evidence, encrypt: &Evidence) -> Found {
     if programs.is_empty() {
         return nothing(&[&programs], "No program relayed.");
     }
-    // What was asked for says which load is the highest, not its name.
+    // The requested level identifies the highest load, not its name.
     let is_idle = |trial: &TrialData| trial.parameters.get("load").is_some_and(|l| l == "none");
     let most = programs.trials.iter().map(|trial| asked(trial)).fold(0.0, f64::max);
     let idle = programs.filter(is_idle);
     let loaded = programs.filter(|trial| trial.parameters.contains_key("load") && !is_idle(trial));
     let busy = loaded.filter(|trial| asked(trial) >= 0.9 * most);
     if idle.is_empty() || busy.is_empty() {
-        return nothing(&[&idle, &loaded], "The run has no axis load with and without stress.");
+        return nothing(&[&idle, &loaded], "The run has no axis load with and without load.");
     }
     let against = |metric| Some((metric, busy.against(&idle, "load", p95(metric), DOUBT)?));
     let Some((metric, against)) = rung(RUNGS, &[&idle, &busy]).and_then(against) else {
@@ -473,12 +467,12 @@ fn balance(translate: &Evidence, encrypt: &Evidence) -> Found {
     };
     let factor = against.factor;
     let words = format!(
-        "Here: {} under stress against {} ({}, 95th percentile), {} times{}.",
+        "Here: {}x{}: {} under load against {} without ({}, 95th percentile).",
+        three_digits(factor.value),
+        between(factor, three_digits),
         delay(against.to),
         delay(against.from),
-        metric::words(metric),
-        three_digits(factor.value),
-        between(factor, three_digits)
+        metric::words(metric)
     );
     let verdict = match factor {
         Bound { low, .. } if low > 1.0 => ClaimVerdict::Pass,
@@ -487,5 +481,5 @@ fn balance(translate: &Evidence, encrypt: &Evidence) -> Found {
     };
     Found::new(verdict, factor.value, words)
         .resting_on(factor, &[&idle.clone().and(busy.clone())])
-        .because(|| why::compared([("under no stress", &idle), ("under the most", &busy)]))
+        .because(|| why::compared([("without load", &idle), ("under the highest load", &busy)]))
 }

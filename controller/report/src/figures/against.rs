@@ -1,5 +1,5 @@
-//! The 95th percentile of node delay and of processing against a parameter, a line for each mode of
-//! relaying (S0.13, Fig 6).
+//! 95th percentile of node and processing delay against a parameter, one line per relay mode (Miya
+//! 2020, S0.13, Fig 6).
 
 use dwell_record::Scalar;
 use dwell_stats::Quantile;
@@ -13,24 +13,24 @@ use crate::group::{self, Group};
 use crate::metric;
 use crate::quantity::{Unit, count, delay_ns, listed, share};
 
-/// The confidence of bands.
+/// Confidence of the bands.
 const CONFIDENCE: f64 = 0.95;
 const PROCESSING: &str = "processing_ns";
 
-/// The 95th percentile of a mode at a level of the parameter.
+/// 95th percentile of a mode at a level of the parameter.
 struct Spot<'a> {
     metric: &'a str,
     mode: &'a str,
-    /// The place of the level on the axis.
+    /// Index of the level on the axis.
     place: usize,
     samples: u64,
     trials: usize,
     p95: i64,
-    /// Between which the percentile of the source lies, where enough samples bound it.
+    /// Confidence interval, widened to the range of the repetitions; `None` with too few samples.
     bounds: Option<(i64, i64)>,
 }
 
-/// `None` unless two levels of the axis have a 95th percentile.
+/// Returns `None` unless two levels of the axis have a 95th percentile.
 pub(super) fn against(subject: &Subject, axis: &Axis) -> Option<Figure> {
     let condition = Condition::of(subject.run, subject.metric, Links::Bare).but(&[&axis.name]);
     let mut spots = spots(subject, axis, &condition, subject.metric);
@@ -50,17 +50,17 @@ pub(super) fn against(subject: &Subject, axis: &Axis) -> Option<Figure> {
         .collect::<Vec<_>>()
         .join(" ");
     if let Some(words) = condition.words() {
-        finding += &format!(" Held: {words}.");
+        finding += &format!(" Fixed: {words}.");
     }
     let without = without_processing(subject, &spots);
     if !without.is_empty() {
         finding += &format!(
-            " No program has hold of a packet that {} passes on: it has no processing delay.",
+            " No processing delay at {}: the kernel forwards the packets.",
             listed(&without)
         );
     }
     if spots.iter().any(|spot| spot.bounds.is_some()) {
-        finding += " Bands: where the percentile lies, by the samples (95 %) and over repetitions.";
+        finding += " Bands: 95 % CI of the percentile, widened to the range of repetitions.";
     }
     let middle = spots.iter().map(|spot| spot.p95).max()? as f64;
     let table = table(&spots, axis, Unit::fitting(middle));
@@ -106,15 +106,15 @@ fn spots<'a>(
     spots
 }
 
-/// Between which the percentile of the source lies, had successive packets nothing to do with each
-/// other; and at least as far apart as repetitions are.
+/// Confidence interval of the percentile under the assumption of independent packets, widened to
+/// the range of the repetitions.
 fn bounds(group: &Group) -> Option<(i64, i64)> {
     let samples = group.steps.interval_at(Quantile::P95, CONFIDENCE)?;
     let each = group.over_trials(Quantile::P95).map(|(_, ns)| ns);
     Some(each.fold(samples, |(low, high), ns| (low.min(ns), high.max(ns))))
 }
 
-/// The modes that have node delay and no processing.
+/// Modes with node delay but no processing delay.
 fn without_processing(subject: &Subject, spots: &[Spot]) -> Vec<String> {
     let has = |mode: &str, metric: &str| {
         spots.iter().any(|spot| spot.mode == mode && spot.metric == metric)
@@ -123,7 +123,7 @@ fn without_processing(subject: &Subject, spots: &[Spot]) -> Vec<String> {
     modes(subject.run).iter().filter(without).cloned().collect()
 }
 
-/// From the first to the last level of each mode; of loads and the like, which have no order, too.
+/// Percentiles of each mode at the first and the last level.
 fn said(spots: &[Spot], metric: &str, axis: &Axis) -> Option<String> {
     let mut modes: Vec<&str> = Vec::new();
     for spot in spots.iter().filter(|spot| spot.metric == metric) {
@@ -191,7 +191,7 @@ fn body(subject: &Subject, axis: &Axis, spots: &[Spot]) -> Value {
         let labels: Vec<String> =
             modes(subject.run).iter().map(|mode| format!("{RELAY} {mode}")).collect();
         let mut apart = told_apart(labels.iter().map(String::as_str));
-        // The legend would else be as pale as the bands.
+        // Without this, the legend would be as pale as the bands.
         apart["legend"] = json!({"symbolOpacity": 1});
         let heading = format!("{} [{}]", super::capital(metric::words(metric)), unit.name());
         Some(json!({
@@ -217,8 +217,8 @@ fn body(subject: &Subject, axis: &Axis, spots: &[Spot]) -> Value {
     json!({"vconcat": panels.collect::<Vec<_>>(), "spacing": 18})
 }
 
-/// The level as the axis shows it: of a load with what its processors were asked to burn, and what
-/// they burnt in the middle one of its trials.
+/// Label of a level; for a load, with the requested and the achieved CPU load (medians of the
+/// trials).
 fn level_label(subject: &Subject, axis: &Axis, value: &str) -> String {
     let of = |trial: &TrialData, name: &str| {
         let of = |load: &dwell_record::Summary| {
@@ -238,9 +238,9 @@ fn level_label(subject: &Subject, axis: &Axis, value: &str) -> String {
     };
     match (all("asked_ratio"), all("burnt_ratio")) {
         (Some(asked), Some(burnt)) => {
-            format!("{value} ({} asked, {} burnt)", share(asked), share(burnt))
+            format!("{value} ({} requested, {} achieved)", share(asked), share(burnt))
         }
-        (Some(asked), None) => format!("{value} ({} asked)", share(asked)),
+        (Some(asked), None) => format!("{value} ({} requested)", share(asked)),
         (None, _) => value.to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! Delay against a parameter that is a number, as percentile bands (S0.13).
+//! Delay against a numeric parameter as percentile bands (Miya 2020, S0.13).
 
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
@@ -10,10 +10,10 @@ use crate::figure::{Figure, Table, WIDTH, delay_axis, slug};
 use crate::group::{self, Group};
 use crate::quantity::count;
 
-/// Panels for the values of a second axis, at most.
+/// Maximum number of panels for the values of a second axis.
 const PANELS: usize = 6;
 
-/// `None` unless the axis has at least three numbers with samples.
+/// Returns `None` unless the axis has at least three numbers with samples.
 pub(super) fn bands(subject: &Subject, axis: &Axis) -> Option<Figure> {
     let numbers = axis.numbers.as_ref()?;
     let mut along = group::comparable(subject.run, subject.metric, axis);
@@ -47,7 +47,7 @@ pub(super) fn bands(subject: &Subject, axis: &Axis) -> Option<Figure> {
         }
     }
     let finding = format!(
-        "{} Dark band: the middle half; light band: 98 of 100; dashes: the longest.",
+        "{} Dark band: p25 to p75; light band: p1 to p99; dashes: maximum.",
         effect(subject, axis)
     );
     let (scale, y_axis) = delay_axis("delay", subject.unit, min, max);
@@ -58,7 +58,7 @@ pub(super) fn bands(subject: &Subject, axis: &Axis) -> Option<Figure> {
     Some(Figure::new(id, title, finding, &subject.caption, body, table.tell_intervals()))
 }
 
-/// The trials by the value of another axis that has few values, or all in one panel.
+/// Trials by the value of another axis with few values, or all in one panel.
 fn panels<'a>(subject: &Subject<'a>, axis: &Axis) -> Vec<(String, Vec<&'a TrialData>)> {
     let other = subject
         .run
@@ -74,11 +74,11 @@ fn panels<'a>(subject: &Subject<'a>, axis: &Axis) -> Vec<(String, Vec<&'a TrialD
     }
 }
 
-/// The channel of a numeric axis, in its base unit.
+/// Channel of a numeric axis in its base unit.
 pub(super) fn x(axis: &Axis, numbers: &[f64]) -> Value {
     let unit = axis.unit.as_deref().filter(|unit| !matches!(*unit, "" | "1"));
     let (min, max) = numbers.iter().fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(*x), h.max(*x)));
-    // Rates go up by factors, sizes by steps.
+    // Rates usually vary by factors, sizes by steps.
     let logarithmic = min > 0.0 && max / min > 50.0;
     let title = unit.map_or_else(|| axis.name.clone(), |unit| format!("{} [{unit}]", axis.name));
     let scale = if logarithmic {

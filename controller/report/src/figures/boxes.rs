@@ -1,4 +1,4 @@
-//! A box per group: the middle half, the middle 98 %, the extremes, and how repetitions spread.
+//! Box plot: one box per group, with whiskers from p1 to p99, extremes, and medians of trials.
 
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::figure::{Figure, Table, WIDTH, delay_axis, slug};
 use crate::group::{self, Group};
 use crate::quantity::{Unit, count};
 
-/// One box per value of an axis, everything else taken together.
+/// One box per value of an axis, over all other parameters.
 pub(super) fn by_axis(subject: &Subject, axis: &Axis) -> Option<Figure> {
     let groups = group::comparable(subject.run, subject.metric, axis);
     let groups: Vec<Group> = groups.into_iter().map(|(_, group)| group).collect();
@@ -96,13 +96,11 @@ pub(crate) fn boxes(
     let mean = overlay.groups.iter().find_map(|group| group.mean(Quantile::P50));
     let key = mean.map_or_else(String::new, |mean| {
         format!(
-            " of all trials, diamonds the medians of single ones. Ends and middle of a box are the \
-             {mean} of its trials' own"
+            " of all trials; diamonds: medians of trials. Box ends and median are the {mean} over trials"
         )
     });
-    let finding = overlay.noted(format!(
-        "{finding} The box holds the middle half, the line 98 of 100, triangles are the extremes{key}."
-    ));
+    let finding = overlay
+        .noted(format!("{finding} Box: p25 to p75; line: p1 to p99; triangles: extremes{key}."));
     Some(Figure::new(id, title, finding, overlay.caption, body, table(overlay)))
 }
 
@@ -111,7 +109,7 @@ fn row(group: &Group, unit: Unit) -> Value {
     let at = |ppm| Quantile::from_ppm(ppm).and_then(|quantile| group.quantile(quantile));
     let [min, max] = [steps.min(), steps.max()].map(|end| end.map(|ns| ns as f64));
     let value = |ns: Option<f64>| ns.map(|ns| unit.of(ns));
-    // With fewer than 100 samples the extremes stand in for what they do not support.
+    // With fewer than 100 samples the extremes replace p1 and p99.
     json!({
         "group": group.label, "samples": steps.count(), "min": value(min),
         "p1 or min": value(at(10_000).filter(|_| steps.count() >= 100).or(min)),

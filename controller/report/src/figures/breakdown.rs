@@ -1,5 +1,5 @@
-//! Where delay arises: the means of its parts, stacked (S0.15). Means, because the mean of a whole
-//! is the sum of the means of its parts; percentiles do not add.
+//! Stacked mean delay components (Miya 2020, S0.15). Means of components sum to the mean of the
+//! whole; percentiles do not.
 
 use serde_json::{Value, json};
 
@@ -10,47 +10,45 @@ use crate::figure::{Figure, Table, WIDTH, told_apart};
 use crate::group::{self, Group};
 use crate::quantity::{Unit, delay, share};
 
-/// Sizes of packets of which each mode of relaying has a bar, at most.
+/// Maximum number of packet sizes, with one bar per relay mode each.
 const SIZES: usize = 4;
 
-/// The parts of the way of a packet before the node and behind it, in packet order.
+/// Components before and behind the node, in packet order.
 const BEFORE: [&str; 2] = ["sender_out_ns", "link_in_ns"];
 const BEHIND: [&str; 2] = ["link_out_ns", "receiver_in_ns"];
 
-/// The node of a packet that was relayed by a program, by the stamps of DESIGN.md section 1, in the
-/// order a packet meets them; of one that was not, the first rung that the trials have.
+/// Components of the node if a program relays, by the timestamps of DESIGN.md section 1, in packet
+/// order; and the node-delay metrics for kernel routing, of which the first available one is used.
 const NODE: [&str; 4] = ["queueing_in_ns", "processing_ns", "queueing_out_ns", "qdisc_ns"];
 const ROUTED: [&str; 2] = ["node_delay_driver_ns", "node_delay_netfilter_ns"];
 
-/// A round trip is what the reflector kept it, the way between the near stamps, and the rest.
-const ROUND_TRIP: [(&str, &str); 2] = [
-    ("residence_ns", "in the reflector"),
-    ("rtt_minus_residence_ns", "on the way, both directions"),
-];
+/// Components of a round trip; the rest is in the sender.
+const ROUND_TRIP: [(&str, &str); 2] =
+    [("residence_ns", "in the reflector"), ("rtt_minus_residence_ns", "path, both directions")];
 const SENDER: &str = "in the sender";
 
-/// Trials of which the means are taken apart together.
+/// Trials that form one bar.
 struct Bar<'a> {
-    /// What sets it apart from others of its panel: `encrypt, 700B`.
+    /// Label within the panel: `encrypt, 700B`.
     label: String,
-    /// In which panel it stands: `link rate none`; empty where there is one.
+    /// Panel: `link rate none`; empty with a single panel.
     panel: String,
-    /// Whether it is of the mode's packets that are nearest to S0's.
+    /// Whether it is at the condition nearest to that of Miya 2020.
     near: bool,
     group: Group<'a>,
 }
 
-/// The mean of a delay taken apart.
+/// Mean delay and its components.
 struct Parts<'g> {
     bar: &'g Bar<'g>,
-    /// The delay's name in results.
+    /// Metric of the whole.
     metric: &'static str,
     whole: f64,
-    /// In the order in which a packet meets them.
+    /// Components in packet order.
     parts: Vec<(&'static str, f64)>,
 }
 
-/// `None` when no delay of the run comes with two of its parts.
+/// Returns `None` if no delay of the run has two known components.
 pub(super) fn breakdown(subject: &Subject) -> Option<Figure> {
     let (bars, note) = bars(subject);
     let apart = |bar| way(bar).or_else(|| relayed(bar)).or_else(|| round_trip(bar));
@@ -74,15 +72,15 @@ pub(super) fn breakdown(subject: &Subject) -> Option<Figure> {
         row.push(unit.cell(Some(group.whole)));
         table.rows.push(row);
     }
-    let title = format!("Where the {noun} arises, on average");
+    let title = format!("Mean {noun} by component");
     let body = body(&groups, &names, unit, noun);
     let note = note.map_or_else(String::new, |note| format!(" {note}"));
     let finding = finding(&groups, noun) + &note;
     Some(Figure::new("breakdown", title, finding, &subject.caption, body, table))
 }
 
-/// Of a run over modes of relaying a bar for each mode, each link rate and some sizes, all else held
-/// at one level; else what is overlaid elsewhere, too. And what a reader must know of it.
+/// Bars and a note. In a run over relay modes: one bar per mode, link rate and size, with other
+/// parameters fixed; otherwise the same groups as in overlaid figures.
 fn bars<'a>(subject: &Subject<'a>) -> (Vec<Bar<'a>>, Option<String>) {
     let run = subject.run;
     if modes(run).is_empty() {
@@ -126,15 +124,15 @@ fn bars<'a>(subject: &Subject<'a>) -> (Vec<Bar<'a>>, Option<String>) {
             }
         }
     }
-    // Sizes that are drawn need not have the one that is nearest.
+    // The drawn sizes may not include the nearest one.
     if !bars.iter().any(|bar| bar.near) {
         bars.iter_mut().for_each(|bar| bar.near = true);
     }
-    (bars, held.words().map(|words| format!("Held: {words}.")))
+    (bars, held.words().map(|words| format!("Fixed: {words}.")))
 }
 
 impl Bar<'_> {
-    /// What it is, wherever it stands.
+    /// Label with the panel.
     fn full(&self) -> String {
         if self.panel.is_empty() {
             self.label.clone()
@@ -144,7 +142,7 @@ impl Bar<'_> {
     }
 }
 
-/// The way of packets that go one way, from end to end; `None` where the ends did not stamp them.
+/// Components of a one-way delay; `None` without timestamps of both ends.
 fn way<'g>(bar: &'g Bar) -> Option<Parts<'g>> {
     let whole = mean(&bar.group, "end_to_end_ns")?;
     let mut parts = known(&bar.group, &BEFORE);
@@ -163,7 +161,7 @@ fn way<'g>(bar: &'g Bar) -> Option<Parts<'g>> {
     (parts.len() > 1).then_some(Parts { bar, metric: "end_to_end_ns", whole, parts })
 }
 
-/// A node delay, with the links on both sides where they are known; `None` without two parts.
+/// Components of a node delay, with the links if known; `None` with fewer than two components.
 fn relayed<'g>(bar: &'g Bar) -> Option<Parts<'g>> {
     let node = mean(&bar.group, "node_delay_ns")?;
     let link = known(&bar.group, &["link_delay_ns"]);
@@ -175,7 +173,7 @@ fn relayed<'g>(bar: &'g Bar) -> Option<Parts<'g>> {
     (parts.len() > 1).then_some(Parts { bar, metric, whole, parts })
 }
 
-/// A round trip; `None` unless both of its parts are known.
+/// Components of a round trip; `None` unless both are known.
 fn round_trip<'g>(bar: &'g Bar) -> Option<Parts<'g>> {
     let whole = mean(&bar.group, "rtt_ns")?;
     let both = ROUND_TRIP.iter().filter_map(|(metric, words)| {
@@ -189,14 +187,14 @@ fn round_trip<'g>(bar: &'g Bar) -> Option<Parts<'g>> {
     Some(Parts { bar, metric: "rtt_ns", whole, parts })
 }
 
-/// The parts of which the group has a mean above zero.
+/// Components with a positive mean.
 fn known(group: &Group, metrics: &[&str]) -> Vec<(&'static str, f64)> {
     let means = metrics.iter().filter_map(|name| Some((parts::name(name), mean(group, name)?)));
     means.filter(|(_, ns)| *ns > 0.0).collect()
 }
 
-/// Adds what the parts leave of the whole; `None` when they exceed it. Parts are measured with
-/// other stamps than the whole: up to a hundredth is their disagreement and no part of its own.
+/// Adds the remainder of the whole; `None` if the components exceed it. Components and whole use
+/// different timestamps: a difference of up to 1 % is ignored.
 fn add_rest(parts: &mut Vec<(&'static str, f64)>, name: &'static str, whole: f64) -> Option<()> {
     let rest = whole - parts.iter().map(|(_, ns)| ns).sum::<f64>();
     if rest < -0.01 * whole {
@@ -208,7 +206,7 @@ fn add_rest(parts: &mut Vec<(&'static str, f64)>, name: &'static str, whole: f64
     Some(())
 }
 
-/// The mean over all trials of a group, each by its number of samples.
+/// Mean over the trials of a group, weighted by samples.
 fn mean(group: &Group, metric: &str) -> Option<f64> {
     let summaries = group.trials.iter().filter_map(|trial| trial.summary.as_ref());
     let means = summaries.filter_map(|summary| {
@@ -238,7 +236,7 @@ fn body(groups: &[Parts], names: &[&str], unit: Unit, noun: &str) -> Value {
         panel
     });
     let mut drawn: Vec<Value> = drawn.collect();
-    // Panels have scales of their own: slow links would flatten what bare ones show.
+    // Each panel has its own scale, because slow links would flatten the others.
     if drawn.len() == 1 { drawn.remove(0) } else { json!({"vconcat": drawn, "spacing": 20}) }
 }
 
@@ -283,7 +281,8 @@ fn panel(groups: &[&Parts], names: &[&str], unit: Unit, title: &str) -> Value {
                 }
             },
             {
-                // Letters stand above their part: no colour of the palette carries every letter.
+                // Labels are above their component, because no text colour suits all component
+                // colours.
                 "mark": {"type": "text", "style": "label", "fontSize": 11, "yOffset": -9},
                 "encoding": {"x": x("middle"), "text": {"field": "label", "type": "nominal"}}
             }
@@ -296,9 +295,9 @@ fn finding(groups: &[Parts], noun: &str) -> String {
         let (name, ns) = group.parts.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
         let (label, whole) = (group.bar.full(), delay(group.whole));
         let of = share(ns / group.whole);
-        Some(format!("{label}: {} of {whole} ({of}), {name}", delay(*ns)))
+        Some(format!("{} of {whole} ({of}, {name}) at {label}", delay(*ns)))
     };
     let near = groups.iter().filter(|group| group.bar.near);
     let parts: Vec<String> = near.take(3).filter_map(part).collect();
-    format!("Largest part of the mean {noun}, at {}.", parts.join("; at "))
+    format!("Largest component of the mean {noun}: {}.", parts.join("; "))
 }

@@ -1,4 +1,4 @@
-//! The share of delays up to a value (ECDF, S0.14) and above it (complementary ECDF).
+//! Empirical distribution function of delays (ECDF; Miya 2020, S0.14) and its complement (CCDF).
 
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
@@ -8,20 +8,20 @@ use crate::figure::{Figure, Table, WIDTH, delay_axis, told_apart};
 use crate::group::Group;
 use crate::quantity::{count, delay_ns, significant};
 
-/// The empirical cumulative distribution function of each group.
+/// Empirical cumulative distribution function of each group.
 pub(crate) fn ecdf(overlay: &Overlay) -> Option<Figure> {
     let share = |up_to: u64, _: u64, n: u64| up_to as f64 / n as f64;
     let y = json!({
         "field": "share", "type": "quantitative", "scale": {"domain": [0, 1]},
         "axis": {"title": "share of samples up to this delay", "format": ".0%"}
     });
-    let finding = said(overlay, "Half of them took at most", Quantile::P50);
-    let title = format!("{}: share of samples up to a value", capital(overlay.noun));
+    let finding = said(overlay, "Median", Quantile::P50);
+    let title = format!("{} ECDF", capital(overlay.noun));
     let body = body(overlay, share, y)?;
     Some(Figure::new("ecdf", title, finding, overlay.caption, body, table(overlay)))
 }
 
-/// The complement on a logarithmic axis, which shows the tail.
+/// Complement on a logarithmic axis, which shows the tail.
 pub(crate) fn ccdf(overlay: &Overlay) -> Option<Figure> {
     let share = |_: u64, from: u64, n: u64| from as f64 / n as f64;
     let most = overlay.groups.iter().map(|group| group.steps.count()).max()?;
@@ -38,12 +38,12 @@ pub(crate) fn ccdf(overlay: &Overlay) -> Option<Figure> {
     let supported = |q: &Quantile| overlay.groups.iter().all(|g| g.pooled_quantile(*q).is_some());
     let tail = [Quantile::P99_9, Quantile::P99, Quantile::P90].into_iter().find(supported);
     let finding = match tail {
-        Some(q) if q == Quantile::P99_9 => said(overlay, "One in 1,000 took longer than", q),
-        Some(q) if q == Quantile::P99 => said(overlay, "One in 100 took longer than", q),
-        Some(q) => said(overlay, "One in 10 took longer than", q),
-        None => "Too few samples to speak of a tail: cannot tell.".to_owned(),
+        Some(q) if q == Quantile::P99_9 => said(overlay, "p99.9", q),
+        Some(q) if q == Quantile::P99 => said(overlay, "p99", q),
+        Some(q) => said(overlay, "p90", q),
+        None => "Cannot tell the tail: too few samples.".to_owned(),
     };
-    let title = format!("{}: the tail", capital(overlay.noun));
+    let title = format!("{} tail (complementary ECDF)", capital(overlay.noun));
     let body = body(overlay, share, y)?;
     Some(Figure::new("ccdf", title, finding, overlay.caption, body, table(overlay)))
 }
@@ -64,7 +64,7 @@ fn body(overlay: &Overlay, share: fn(u64, u64, u64) -> f64, y: Value) -> Option<
     Some(json!({
         "data": {"values": values.collect::<Vec<_>>()},
         "width": WIDTH, "height": 300,
-        // A lone sample is a line of no length; the dot shows it.
+        // A single sample is a line of zero length; the dot shows it.
         "mark": {
             "type": "line", "interpolate": "step-after",
             "point": overlay.groups.iter().any(|group| group.steps.count() < 50)
@@ -78,7 +78,7 @@ fn body(overlay: &Overlay, share: fn(u64, u64, u64) -> f64, y: Value) -> Option<
     }))
 }
 
-/// The percentile of every group in words.
+/// Percentile of every group as a sentence.
 fn said(overlay: &Overlay, what: &str, quantile: Quantile) -> String {
     let part = |group: &Group| {
         let value = group.pooled_quantile(quantile)?;
@@ -86,9 +86,9 @@ fn said(overlay: &Overlay, what: &str, quantile: Quantile) -> String {
     };
     let parts: Vec<String> = overlay.groups.iter().filter_map(part).collect();
     if parts.is_empty() {
-        return "Too few samples: cannot tell.".to_owned();
+        return "Cannot tell: too few samples.".to_owned();
     }
-    overlay.noted(format!("{what} {}.{}", parts.join(", "), overlay.pooled()))
+    overlay.noted(format!("{what}: {}.{}", parts.join(", "), overlay.pooled()))
 }
 
 pub(super) fn table(overlay: &Overlay) -> Table {

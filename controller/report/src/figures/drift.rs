@@ -1,4 +1,4 @@
-//! Every trial in the order in which it ran: did something else change meanwhile?
+//! Trials in the order of execution, to detect drift during the run.
 
 use dwell_stats::{Block, Quantile, Shift, blocked_shift};
 use serde_json::json;
@@ -10,10 +10,10 @@ use crate::group::{self, Group};
 use crate::quantity::{compared, count, delay};
 use crate::steps::Steps;
 
-/// Trials drawn at most; beyond that some at even spaces.
+/// Maximum number of trials; beyond it, evenly spaced ones are drawn.
 const TRIALS: usize = 600;
 
-/// `None` with fewer than four trials that have samples.
+/// Returns `None` with fewer than four trials with samples.
 pub(super) fn drift(subject: &Subject) -> Option<Figure> {
     let unit = subject.unit;
     let mut trials: Vec<_> = group::finished(subject.run).collect();
@@ -54,7 +54,7 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
         let p1 = unit.cell(Some(low));
         let group = Group::new(String::new(), vec![*trial], subject.metric);
         let p50 = group.cell(unit, Quantile::P50);
-        // With fewer than 100 samples the largest stands in for what they do not support.
+        // With fewer than 100 samples the maximum replaces p99.
         let p99 = match group.quantile(Quantile::P99) {
             Some(_) => group.cell(unit, Quantile::P99),
             None => unit.cell(Some(high)),
@@ -69,7 +69,7 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
         "encoding": {"x": {
             "field": "order", "type": "quantitative",
             "scale": {"zero": false, "nice": false, "padding": 8},
-            "axis": {"title": "order in which the trials ran", "format": "d", "tickMinStep": 1, "grid": false}
+            "axis": {"title": "order of execution", "format": "d", "tickMinStep": 1, "grid": false}
         }},
         "layer": [
             {"mark": {"type": "rule", "style": "whisker", "opacity": 0.6}, "encoding": {"y": y("p1"), "y2": {"field": "p99"}}},
@@ -90,23 +90,23 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
         body["layer"][1]["encoding"]["color"] = apart.clone();
         body["layer"][1]["encoding"]["shape"] = apart;
     }
-    let title = format!("{} of each trial, in the order they ran", subject.title());
+    let title = format!("{} by trial order", subject.title());
     let more = if total > TRIALS {
-        format!(" Shown are {TRIALS} of {total}, evenly spaced.")
+        format!(" Shown: {TRIALS} of {total} trials, evenly spaced.")
     } else {
         String::new()
     };
-    let finding =
-        format!("{finding} The dot is the median, the line holds 98 of 100 samples.{more}");
+    let finding = format!("{finding} Dots: medians; lines: p1 to p99.{more}");
     Some(Figure::new("drift", title, finding, &subject.caption, body, table.tell_intervals()))
 }
 
-/// The mode of relaying of a trial, as it is labelled elsewhere.
+/// Label of the trial's relay mode.
 fn mode(trial: &TrialData) -> Option<String> {
     trial.parameters.get(RELAY).map(|mode| format!("{RELAY} {mode}"))
 }
 
-/// Compares early trials of each cell with its late ones, so that order is not mistaken for load.
+/// Compares early and late trials within each cell, so that the order is not confounded with
+/// parameters.
 fn finding(subject: &Subject, medians: &[(u32, i64)]) -> String {
     const CONFIDENCE: f64 = 0.99;
     let half = medians.len() / 2;
@@ -119,7 +119,8 @@ fn finding(subject: &Subject, medians: &[(u32, i64)]) -> String {
     }
     let found = blocked_shift(&cells, CONFIDENCE);
     let Some((found, interval)) = found.and_then(|found| Some((found, found.interval?))) else {
-        return "Too few repetitions to tell whether delays drifted while the run went on: cannot tell.".to_owned();
+        return "Cannot tell whether delays drifted during the run: too few repetitions."
+            .to_owned();
     };
     let (low, high) = (interval.low, interval.high);
     let (from, to) = if found.relative {
@@ -128,16 +129,16 @@ fn finding(subject: &Subject, medians: &[(u32, i64)]) -> String {
     } else {
         (delay(low), delay(high))
     };
-    let within = format!("between {from} and {to}, with 99 % confidence");
-    let against = "the median of later trials against earlier ones of the same cell is";
+    let within = format!("{from} to {to} (99 % CI)");
+    let against = "later against earlier trials of the same cell, median";
     match found.shift {
-        Shift::Rises => format!("Delays rose while the run went on: {against} {within}."),
-        Shift::Falls => format!("Delays fell while the run went on: {against} {within}."),
+        Shift::Rises => format!("Delays rose during the run: {against} {within}."),
+        Shift::Falls => format!("Delays fell during the run: {against} {within}."),
         Shift::CannotTell if found.relative && low > 1.0 / 1.05 && high < 1.05 => {
-            format!("No drift to be seen on average: {against} {within}.")
+            format!("No drift on average: {against} {within}.")
         }
         Shift::CannotTell => {
-            format!("Cannot tell whether delays drifted while the run went on: {against} {within}.")
+            format!("Cannot tell whether delays drifted during the run: {against} {within}.")
         }
     }
 }

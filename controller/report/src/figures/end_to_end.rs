@@ -1,5 +1,5 @@
-//! The way over the node and its two links, stacked at their 95th percentiles, and the node in
-//! relation to the links (S0.15, S0.17, Fig 8).
+//! Stacked 95th percentiles of the node and its two links, with the NLR (Miya 2020, S0.15, S0.17,
+//! Fig 8).
 
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
@@ -13,29 +13,29 @@ use crate::metric;
 use crate::nlr;
 use crate::quantity::{Unit, delay, delay_ns, share};
 
-/// Sizes of packets of which each mode of relaying has a bar, at most.
+/// Maximum number of packet sizes, with one bar per relay mode each.
 const SIZES: usize = 4;
 
-/// A mode of relaying at a size: one trial of it, for figures of different trials do not belong
-/// together.
+/// A relay mode at a packet size, by one trial, because components of different trials must not be
+/// combined.
 struct Stack<'a> {
     trial: &'a TrialData,
     mode: &'a str,
     size: Option<&'a str>,
-    /// The rung of node delay at which the links end.
+    /// Node-delay metric at whose timestamps the links end.
     rung: &'static str,
     /// 95th percentiles in packet order.
     parts: Vec<(&'static str, i64)>,
     node: i64,
-    /// Of both links together, per packet.
+    /// Delay of both links together, per packet.
     links: i64,
-    /// From end to end, by the stamps of both ends.
+    /// End-to-end delay, by the timestamps of both ends.
     whole: Option<i64>,
-    /// See [`nlr`]; `None` where its terms do not hold.
+    /// NLR; `None` if not valid (see [`nlr`]).
     nlr: Option<f64>,
 }
 
-/// `None` unless a node and its links have 95th percentiles.
+/// Returns `None` unless a node and its links have 95th percentiles.
 pub(super) fn end_to_end(subject: &Subject) -> Option<Figure> {
     let run = subject.run;
     let condition = Condition::of(run, subject.metric, Links::Rated);
@@ -46,17 +46,16 @@ pub(super) fn end_to_end(subject: &Subject) -> Option<Figure> {
     let mut finding = finding(&stacks, condition.level("size"));
     let rungs = nlr::rungs(stacks.iter().map(|stack| (stack.mode, stack.rung)));
     if let Some(words) = condition.but(&["size"]).words() {
-        finding += &format!(" Held: {words}.");
+        finding += &format!(" Fixed: {words}.");
     }
     finding += &format!(
-        " Stacked are 95th percentiles, as S0 did{}; they do not add up to that of the whole way, which \
-         the dark line marks and which has the ends too. Of the node it is the {rungs}, where the links \
-         end.",
-        if repeated(run) { " (of repetitions the one with the middle NLR)" } else { "" },
+        " Bars stack 95th percentiles, as in Miya 2020{}; they do not sum to the end-to-end 95th \
+         percentile (dark line), which includes the ends. Node delay: {rungs}, where the links end.",
+        if repeated(run) { " (the repetition with the median NLR)" } else { "" },
     );
     let drawn: Vec<&TrialData> = stacks.iter().map(|stack| stack.trial).collect();
     finding += &terms.slow_links(&drawn);
-    let title = "Node and links on the way, 95th percentiles, and their ratio (NLR)";
+    let title = "Node and link delay, 95th percentiles, with their ratio (NLR)";
     let table = table(&stacks, unit);
     let body = body(&stacks, unit);
     Some(Figure::new("end-to-end", title, finding, &subject.caption, body, table))
@@ -67,7 +66,7 @@ impl Stack<'_> {
         self.size.map_or_else(|| self.mode.to_owned(), |size| format!("{}, {size}", self.mode))
     }
 
-    /// Where the bar or the line ends.
+    /// End of the bar or of the line, whichever is larger.
     fn reach(&self) -> i64 {
         let stacked = self.parts.iter().map(|(_, ns)| *ns).sum();
         self.whole.map_or(stacked, |whole| whole.max(stacked))
@@ -112,13 +111,13 @@ fn stacks<'a>(subject: &Subject<'a>, held: &Condition, terms: &nlr::Terms) -> Ve
     stacks
 }
 
-/// The 95th percentile of a trial; of parts that no figure draws only what sums them up is there.
+/// 95th percentile of a trial, from the summary for components without a distribution.
 fn p95(trial: &TrialData, metric: &str) -> Option<i64> {
     let stored = || trial.summary.as_ref()?.metrics.get(metric)?.p95;
     group::percentile_of(trial, metric, Quantile::P95).or_else(stored)
 }
 
-/// Of trials the one whose node is in the middle in relation to its links.
+/// Trial with the median ratio of node to link delay.
 fn middle<'a>(trials: &[&'a TrialData]) -> Option<&'a TrialData> {
     let ratio = |trial: &&'a TrialData| {
         let (node, links) = (p95(trial, nlr::rung(trial)?)?, p95(trial, "link_delay_ns")?);
@@ -129,21 +128,21 @@ fn middle<'a>(trials: &[&'a TrialData]) -> Option<&'a TrialData> {
     Some(all.get(all.len().checked_sub(1)? / 2)?.0)
 }
 
-/// Of each mode what it is at the size that is nearest to S0's.
+/// Node and link delay of each mode at the packet size nearest to that of Miya 2020.
 fn finding(stacks: &[Stack], size: Option<&str>) -> String {
     let near = stacks.iter().filter(|stack| stack.size == size || stack.size.is_none());
     let said = |stack: &Stack| {
-        let nlr = stack.nlr.map_or_else(String::new, |nlr| format!(", an NLR of {}", share(nlr)));
+        let nlr = stack.nlr.map_or_else(String::new, |nlr| format!(", NLR {}", share(nlr)));
         let (node, links) = (delay_ns(stack.node), delay_ns(stack.links));
         let sending = nlr::transmission_ns(stack.trial)
-            .map_or_else(String::new, |ns| format!(" (of which {} are transmission)", delay(ns)));
-        format!("the node takes {node} and its links {links}{sending}{nlr} ({})", stack.label())
+            .map_or_else(String::new, |ns| format!(" (transmission {})", delay(ns)));
+        format!("{}: node {node}, links {links}{sending}{nlr}", stack.label())
     };
     let all: Vec<String> = near.map(said).collect();
     if all.is_empty() {
-        return "Nothing was measured near S0's size: cannot tell.".to_owned();
+        return "Cannot tell: no trial near the packet size of Miya 2020.".to_owned();
     }
-    format!("At the 95th percentile: {}.", all.join("; "))
+    format!("95th percentiles by mode: {}.", all.join("; "))
 }
 
 fn table(stacks: &[Stack], unit: Unit) -> Table {

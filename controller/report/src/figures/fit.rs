@@ -1,4 +1,4 @@
-//! A straight line through delay against a parameter (S0.16: d(size) = a + b size).
+//! Linear fit of delay against a parameter (Miya 2020, S0.16: d(size) = a + b size).
 
 use dwell_stats::{LineFit, grouped_least_squares};
 use serde_json::{Value, json};
@@ -9,29 +9,29 @@ use crate::figure::{Figure, Table, WIDTH, slug};
 use crate::fits::{self, medians};
 use crate::quantity::{delay, three_digits};
 
-/// Points from which the line and its band are drawn.
+/// Number of points of the line and its band.
 const RESOLUTION: u32 = 40;
 
-/// `None` unless the axis has at least three numbers with samples; see [`medians`].
+/// Returns `None` unless the axis has at least three numbers with samples; see [`medians`].
 pub(super) fn fit(subject: &Subject, axis: &Axis) -> Option<Figure> {
     let numbers = axis.numbers.as_ref()?;
     let points = medians(subject, axis)?;
     let confidence = fits::confidence(subject.run);
     let others = points.iter().map(|(place, ..)| place + 1).max()?;
     let (line, adjusted) = grouped_least_squares(&points, confidence)?;
-    let title = format!("Straight line through the median {} against {}", subject.noun, axis.name);
+    let title = format!("Linear fit of the median {} against {}", subject.noun, axis.name);
     let id = format!("fit-{}", slug(&axis.name));
     let body = body(subject, &adjusted, &line, bands::x(axis, numbers), others > 1);
     let mut finding = finding(axis, &line, numbers, points.len(), confidence);
     finding += &format!(
-        " The line is a + b x {}: a = {}, b = {} per {}.",
+        " Line: a + b x {}, a = {}, b = {} per {}.",
         axis.name,
         delay(line.intercept.value),
         delay(line.slope.value),
         unit(axis)
     );
     if others > 1 {
-        finding += " What the other parameters do is taken out first.";
+        finding += " Effects of the other parameters are removed first.";
     }
     let table = table(&line, points.len(), axis, confidence);
     Some(Figure::new(id, title, finding, &subject.caption, body, table))
@@ -53,7 +53,7 @@ fn body(
         .map(|i| {
             let x = min + (max - min) * f64::from(i) / f64::from(RESOLUTION);
             let (y, half) = (line.at(x), line.margin_at(x));
-            // The mean of delays is a delay: its band ends at 0.
+            // A mean delay is not negative: the band ends at 0.
             let low = if is_delay { (y - half).max(y.min(0.0)) } else { y - half };
             json!({"x": x, "low": unit.of(low), "line": unit.of(y), "high": unit.of(y + half)})
         })
@@ -85,20 +85,20 @@ fn body(
     })
 }
 
-/// A step along the axis that reads well, and its name.
+/// Round step along the axis, and its text.
 fn step(axis: &Axis, numbers: &[f64]) -> (f64, String) {
     let (min, max) = numbers.iter().fold((f64::MAX, f64::MIN), |(l, h), x| (l.min(*x), h.max(*x)));
     let step = 10f64.powf(((max - min) / 2.0).max(f64::MIN_POSITIVE).log10().floor());
     let number = three_digits(step);
     let named = match axis.unit.as_deref() {
-        // A bare number: a step of a `ttl` has no unit but its name.
+        // A number without a unit, such as `ttl`, is followed by the name of the axis.
         None | Some("" | "1") => format!("{number} of {}", axis.name),
         Some(unit) => format!("{number} {unit}"),
     };
     (step, named)
 }
 
-/// Share of the variance that the line explains; all of it where there is none.
+/// Share of the variance explained; 1 without any variance.
 fn explained(line: &LineFit) -> f64 {
     line.r_squared.unwrap_or(1.0)
 }
@@ -110,24 +110,23 @@ fn finding(axis: &Axis, line: &LineFit, numbers: &[f64], n: usize, confidence: f
     let r2 = three_digits(explained(line));
     if low <= 0.0 && high >= 0.0 {
         return format!(
-            "Cannot tell whether {} matters: {named} more change the median by {} to {} ({sure} interval over {n} trials, R2 = {r2}).",
+            "Cannot tell whether {} changes the median: {} to {} per {named} ({sure} CI, {n} trials, R2 = {r2}).",
             axis.name,
             delay(low),
             delay(high)
         );
     }
-    let verb = if line.slope.value > 0.0 { "adds" } else { "takes away" };
+    let verb = if line.slope.value > 0.0 { "rises" } else { "falls" };
     let (least, most) = (low.abs().min(high.abs()), low.abs().max(high.abs()));
     format!(
-        "Each further {named} {verb} {} (between {} and {}, {sure} interval over {n} trials); a straight line explains {} % of the variance (R2 = {r2}).",
+        "The median {verb} {} per {named} ({sure} CI {} to {}, {n} trials, R2 = {r2}).",
         delay((line.slope.value * step).abs()),
         delay(least),
-        delay(most),
-        three_digits(explained(line) * 100.0)
+        delay(most)
     )
 }
 
-/// The unit of an axis, 1 where its values are bare numbers.
+/// Unit of an axis; 1 for numbers without a unit.
 fn unit(axis: &Axis) -> &str {
     axis.unit.as_deref().filter(|unit| !unit.is_empty()).unwrap_or("1")
 }
@@ -135,9 +134,9 @@ fn unit(axis: &Axis) -> &str {
 fn table(line: &LineFit, n: usize, axis: &Axis, confidence: f64) -> Table {
     let unit = unit(axis);
     let mut table = Table::new(["quantity", "value", ""]);
-    table.columns[2] = format!("{} interval, plus or minus", fits::percent(confidence));
+    table.columns[2] = format!("{} CI, plus or minus", fits::percent(confidence));
     let half = line.margin_at(0.0);
-    table.row(["a: delay at zero".into(), delay(line.intercept.value), delay(half)]);
+    table.row(["a: intercept".into(), delay(line.intercept.value), delay(half)]);
     table.row([
         format!("b: slope, per {unit}"),
         delay(line.slope.value),

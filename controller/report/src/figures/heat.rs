@@ -1,4 +1,4 @@
-//! Two parameters at once: a field of colours with the numbers in it.
+//! Heat map of the delay over two parameters.
 
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::figure::{Figure, Table, slug};
 use crate::group::{self, Group};
 use crate::quantity::{count, delay};
 
-/// Numbers are written into the fields up to this many of them.
+/// Maximum number of fields with their value printed.
 const WRITTEN: usize = 120;
 
 struct Field<'a> {
@@ -17,7 +17,7 @@ struct Field<'a> {
     group: Group<'a>,
 }
 
-/// p50 and p99 over the two axes with the most values; `None` with fewer than two axes.
+/// p50 and p99 over the two axes with the most values. Returns `None` with fewer than two axes.
 pub(super) fn heat(subject: &Subject) -> Option<Figure> {
     let mut axes: Vec<&Axis> =
         subject.run.axes.iter().filter(|axis| axis.values.len() > 1).collect();
@@ -92,7 +92,7 @@ fn panel(
         return None;
     }
     let logarithmic = min > 0.0 && max / min > 8.0;
-    // Cividis is dark below its middle, so letters change colour there.
+    // Cividis is dark below its middle, so the text colour changes there.
     let middle = if logarithmic { (min * max).sqrt() } else { (min + max) / 2.0 };
     let kind = if logarithmic { "log" } else { "linear" };
     let mut layer = vec![json!({
@@ -139,21 +139,18 @@ fn finding(fields: &[Field]) -> String {
         values.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
         let ((low, at_low), (high, at_high)) = (values.first()?, values.last()?);
         Some(format!(
-            "{name} is lowest, {}, at {at_low} and highest, {}, at {at_high}",
+            "{name} {} at {at_low} (lowest) to {} at {at_high} (highest)",
             delay(*low),
             delay(*high)
         ))
     };
     let parts: Vec<String> =
-        [said("The median (p50)", Quantile::P50), said("the 99th percentile (p99)", Quantile::P99)]
-            .into_iter()
-            .flatten()
-            .collect();
+        [said("Median", Quantile::P50), said("p99", Quantile::P99)].into_iter().flatten().collect();
     let mean = fields.iter().find_map(|field| field.group.mean(Quantile::P50));
     let mean =
-        mean.map_or_else(String::new, |mean| format!(" Each is the {mean} of its trials' own."));
+        mean.map_or_else(String::new, |mean| format!(" Each is the {mean} over its trials."));
     if parts.is_empty() {
-        "Too few samples: cannot tell.".to_owned()
+        "Cannot tell: too few samples.".to_owned()
     } else {
         format!("{}.{mean}", parts.join("; "))
     }

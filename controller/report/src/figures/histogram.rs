@@ -1,4 +1,4 @@
-//! How often which delay came, on logarithmic axes (S4.3).
+//! Delay histogram on logarithmic axes (Roedlach/Vock, S4.3).
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,11 @@ use crate::group::Group;
 use crate::quantity::{count, delay_ns, significant};
 use crate::steps;
 
-/// Bars per distribution. S4 drew 1,200; a screen does not show more than this in a small multiple.
+/// Number of bars per distribution. Roedlach/Vock drew 1,200; a small panel cannot show more than
+/// this.
 const BARS: u32 = 80;
 
-/// One panel per group, above each other on shared axes.
+/// One panel per group, stacked on shared axes.
 pub(crate) fn histogram(overlay: &Overlay) -> Option<Figure> {
     let (min, max) = overlay.extremes()?;
     let unit = overlay.unit;
@@ -37,12 +38,12 @@ pub(crate) fn histogram(overlay: &Overlay) -> Option<Figure> {
     }
     let (scale, axis) = delay_axis(&capital(overlay.noun), unit, min as f64, max as f64);
     let body = body(overlay, values, scale, axis, most);
-    let title = format!("How often each {} came", overlay.noun);
+    let title = format!("{} histogram", capital(overlay.noun));
     Some(Figure::new("histogram", title, finding(overlay), overlay.caption, body, table))
 }
 
 fn body(overlay: &Overlay, values: Vec<Value>, scale: Value, axis: Value, most: u64) -> Value {
-    // A bar of one sample must be seen on a logarithmic axis, so bars stand on one half.
+    // Bars start at one half, so that a bar of one sample is visible on a logarithmic axis.
     let counts = json!({
         "type": "log", "domain": [0.5, significant(most as f64 * 1.5, 2)], "nice": false
     });
@@ -81,7 +82,7 @@ fn finding(overlay: &Overlay) -> String {
         let high = group.steps.at_rank(n - five + 1)?;
         let max = group.steps.max()?;
         Some(format!(
-            "{}: nine of ten lie between {} and {}, the longest is {}",
+            "{}: 90 % from {} to {}, max {}",
             group.label,
             delay_ns(low),
             delay_ns(high),
@@ -90,7 +91,7 @@ fn finding(overlay: &Overlay) -> String {
     };
     let few = overlay.groups.iter().all(|group| group.steps.count() < 20);
     if few {
-        return "Too few samples for a shape: cannot tell.".to_owned();
+        return "Cannot tell the shape: fewer than 20 samples per group.".to_owned();
     }
     let said: Vec<String> = overlay.groups.iter().filter_map(middle).collect();
     overlay.noted(format!("{}.", said.join("; ")))

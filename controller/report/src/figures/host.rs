@@ -1,4 +1,4 @@
-//! What machines did while a trial was measured, on the time axis of its delay.
+//! Host activity during a trial, on the time axis of its delay.
 
 use serde_json::{Value, json};
 
@@ -9,10 +9,10 @@ use crate::group;
 use crate::host::{self, together};
 use crate::quantity::{Unit, listed, three_digits};
 
-/// Room for the labels of every panel, so that their times stand above each other.
+/// Width of the y-axis labels in pixels, equal in all panels to align their time axes.
 const LABELS: u32 = 56;
 
-/// `None` where no machine told anything during the trial.
+/// Returns `None` without host samples.
 pub(super) fn host(subject: &Subject) -> Option<Figure> {
     let run = subject.run;
     let host = run.host.as_ref()?;
@@ -34,14 +34,14 @@ pub(super) fn host(subject: &Subject) -> Option<Figure> {
     let label = group::trial_label(run, trial);
     let body = json!({"vconcat": panels, "spacing": 10});
     let finding = finding(subject, host, &label);
-    let title = "What the machines did meanwhile";
+    let title = "Host activity during the trial";
     Some(Figure::new("host", title, finding, &subject.caption, body, table(host)))
 }
 
-/// What all panels share.
+/// Settings shared by all panels.
 struct Frame<'a> {
     time: Unit,
-    /// The end of the trial, in the unit of time.
+    /// End of the trial in `time` units.
     until: f64,
     nodes: Vec<&'a str>,
 }
@@ -55,7 +55,7 @@ impl Frame<'_> {
         })
     }
 
-    /// The delay itself, as a line above the others.
+    /// Panel of the delay, above the others.
     fn delay(&self, subject: &Subject, series: &Series) -> Option<Value> {
         let known = series.bins.iter().filter(|bin| bin.p99_ns.is_some()).count();
         let by_p99 = 2 * known >= series.bins.len();
@@ -122,25 +122,25 @@ fn finding(subject: &Subject, host: &HostData, label: &str) -> String {
     let known = host.windows.iter().filter(|window| window.p99_ns.is_some()).count();
     let judged = host.series.iter().any(|series| together(host, series).is_some());
     let said = host::stands_out(subject.run).unwrap_or_else(|| match judged {
-        true => format!(
-            "Over {known} windows of the trial nothing that the machines did rose and fell with the 99th percentile beyond doubt."
-        ),
-        false => "Too few windows of the trial have a 99th percentile and readings of the machines to set one against the other: cannot tell.".to_owned(),
+        true => {
+            format!("No host activity correlates with the p99 over {known} windows of the trial.")
+        }
+        false => "Cannot tell: too few windows have both a p99 and host readings.".to_owned(),
     });
     let which = match subject.run.trials.len() {
         1 => String::new(),
-        _ => format!(
-            " Shown is {label}: of a few trials from all over the run, the one with the largest delays (p99)."
-        ),
+        _ => {
+            format!(" Shown: {label}, the trial with the highest p99 among those of the timeline.")
+        }
     };
     let more = match host.nodes_left_out {
         0 => String::new(),
-        n => format!(" {n} more machines told of themselves and are not drawn."),
+        n => format!(" {n} more machines are not drawn."),
     };
     let shared = match host.on_one_machine.as_slice() {
         [] | [_] => String::new(),
         nodes => format!(
-            " {} are namespaces of one machine: its processors, temperature and interrupts are those of all of them together, and say nothing of one node.",
+            " {} are namespaces of one machine: CPU, temperature and interrupts are those of the whole machine.",
             listed(nodes)
         ),
     };

@@ -1,4 +1,5 @@
-//! Delay variation against a parameter: mean line, band from the smallest to the largest (S0.12).
+//! Inter-packet delay variation (IPDV) against a parameter: mean, and band from minimum to maximum
+//! (Miya 2020, S0.12).
 
 use std::collections::BTreeSet;
 
@@ -12,10 +13,10 @@ use crate::group::{self, Group};
 use crate::metric;
 use crate::quantity::{Unit, count, delay, delay_ns, listed};
 
-/// RFC 3393, as a magnitude: what the summaries of trials hold.
+/// Magnitude of the IPDV (RFC 3393), as in the summaries of trials.
 const METRIC: &str = "ipdv_ns";
 
-/// Count, smallest, mean and largest; these merge exactly over trials, percentiles would not.
+/// Count, minimum, mean and maximum, which merge exactly over trials, unlike percentiles.
 struct Variation {
     count: u64,
     min: i64,
@@ -23,7 +24,7 @@ struct Variation {
     max: i64,
 }
 
-/// `None` unless two values of the axis have it.
+/// Returns `None` unless two values of the axis have IPDV.
 pub(super) fn jitter(subject: &Subject, axis: &Axis) -> Option<Figure> {
     let along: Vec<(usize, Group, Variation)> = group::by_axis(subject.run, METRIC, axis)
         .into_iter()
@@ -34,7 +35,7 @@ pub(super) fn jitter(subject: &Subject, axis: &Axis) -> Option<Figure> {
     }
     let (_, most, largest) = along.iter().max_by_key(|(_, _, v)| v.max)?;
     let finding = format!(
-        "From one packet to the next, {} changed on average by {}; the largest change was {}, at {}. Measured as IPDV (inter-packet delay variation, RFC 3393), without its sign.",
+        "Mean IPDV of the {}: {}; max {} at {}. IPDV: magnitude of the delay difference between successive packets (RFC 3393).",
         whole(subject),
         listed(&averages(&along)),
         delay_ns(largest.max),
@@ -51,18 +52,17 @@ pub(super) fn jitter(subject: &Subject, axis: &Axis) -> Option<Figure> {
         table.row([axis.values[*i].clone(), count(v.count), min, mean, max]);
     }
     let body = body(axis, &along, unit);
-    let title = format!("Delay variation between successive packets against {}", axis.name);
+    let title = format!("Inter-packet delay variation (IPDV) against {}", axis.name);
     let id = format!("jitter-{}", slug(&axis.name));
     Some(Figure::new(id, title, finding, &subject.caption, body, table))
 }
 
-/// The delay whose variation it is: of packets that go one way that of the whole way.
+/// Delay whose variation is shown.
 fn whole(subject: &Subject) -> &'static str {
     if metric::has_samples(subject.run, "end_to_end_ns") { "end-to-end delay" } else { "delay" }
 }
 
-/// The mean of every value of the axis, in its order; of many only the first, the last, and the
-/// least and the most of all.
+/// Means by axis value; of more than five, only the first, last, smallest and largest.
 fn averages(along: &[(usize, Group, Variation)]) -> Vec<String> {
     const FEW: usize = 5;
     let by_mean = |a: &usize, b: &usize| along[*a].2.mean.total_cmp(&along[*b].2.mean);
@@ -87,10 +87,10 @@ fn body(axis: &Axis, along: &[(usize, Group, Variation)], unit: Unit) -> Value {
         .filter(|numbers| along.len() > 2 && numbers.len() == axis.values.len());
     let rows = along.iter().map(|(i, _, v)| json!({
         "x": numbers.map_or_else(|| json!(axis.values[*i]), |numbers| json!(numbers[*i])),
-        // Zero has no place on a logarithmic axis; one nanosecond is the clock's step.
+        // A logarithmic axis has no zero; one nanosecond is the clock resolution.
         "min": unit.of(v.min.max(1) as f64), "mean": unit.of(v.mean), "max": unit.of(v.max as f64)
     }));
-    // The smallest differences are those of the clock; seven decades of them would leave no room.
+    // The smallest differences are clock resolution; showing seven decades would leave no room.
     let min = along.iter().map(|(_, _, v)| v.min.max(1)).min().unwrap_or(1) as f64;
     let mean = along.iter().map(|(_, _, v)| v.mean).fold(f64::MAX, f64::min);
     let max = along.iter().map(|(_, _, v)| v.max).max().unwrap_or(1) as f64;

@@ -1,4 +1,4 @@
-//! Lost and late probes against a parameter, with what their number allows to say.
+//! Loss ratio against a parameter, with confidence intervals.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use crate::figure::{Figure, Table, WIDTH, slug};
 use crate::group::{self, Group};
 use crate::quantity::{count, listed, share, significant};
 
-/// Lost or late among sent.
+/// Counts of sent packets and of lost or late ones.
 struct Loss {
     sent: u64,
     gone: u64,
 }
 
-/// `None` when nothing was lost, or the axis has fewer than two values.
+/// Returns `None` if nothing was lost, or if the axis has fewer than two values.
 pub(super) fn loss(run: &RunData, axis: &Axis) -> Option<Figure> {
     let along: Vec<(Group, Loss)> = group::by_axis(run, "", axis)
         .into_iter()
@@ -65,13 +65,13 @@ pub(super) fn loss(run: &RunData, axis: &Axis) -> Option<Figure> {
             {"mark": {"type": "point", "style": "lost", "shape": "cross", "angle": 45, "filled": true, "size": 90, "tooltip": {"content": "data"}}, "encoding": {"x": x("share")}}
         ]
     });
-    let title = format!("Losses against {}", axis.name);
+    let title = format!("Loss against {}", axis.name);
     let id = format!("loss-{}", slug(&axis.name));
     Some(Figure::new(id, title, finding(&along), &super::caption(run), body, table))
 }
 
-/// Losses of each mode of relaying under what all modes were measured under: a mode that alone was
-/// sent at the rates that lose would look like their cause. `None` where nothing was lost there.
+/// Loss by relay mode, over the combinations of parameters measured for all modes: otherwise a mode
+/// measured alone at a lossy rate would look like the cause. `None` if nothing was lost there.
 pub(super) fn by_mode(run: &RunData) -> Option<Figure> {
     let axis = run.axes.iter().find(|axis| axis.name == RELAY)?;
     let counts = |trial: &&TrialData| {
@@ -101,7 +101,7 @@ pub(super) fn by_mode(run: &RunData) -> Option<Figure> {
     if !said.is_empty() {
         finding += &format!(" Counted where every mode was measured: {}.", said.join("; "));
     }
-    Some(figure.titled("Losses by mode of relaying").saying(finding))
+    Some(figure.titled("Loss by relay mode").saying(finding))
 }
 
 impl Loss {
@@ -109,7 +109,7 @@ impl Loss {
         self.gone as f64 / self.sent as f64
     }
 
-    /// Wilson's 95 % interval, which also says something where nothing was lost.
+    /// Wilson's 95 % interval, which is meaningful for zero losses too.
     fn interval(&self) -> (f64, f64) {
         let interval = share_interval(self.gone, self.sent, 0.95);
         interval.map_or((0.0, 1.0), |interval| (interval.low, interval.high))
@@ -129,10 +129,10 @@ fn finding(along: &[(Group, Loss)]) -> String {
     if least.1.interval().1 >= most.1.interval().0 {
         let name = said(most);
         return format!(
-            "Most were lost, {name}, but the intervals overlap: cannot tell whether it matters."
+            "Highest loss {name}, but the intervals overlap: cannot tell whether values differ."
         );
     }
-    format!("Most were lost, {}; fewest, {}.", said(most), said(least))
+    format!("Highest loss {}; lowest {}.", said(most), said(least))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The figures of a run of paced packets: what S2 drew, with its boards beside it, and the errors of gaps.
+//! Figures of send-time accuracy as in Mok 2015, with its boards for comparison, and gap errors.
 
 mod errors;
 mod largest;
@@ -12,7 +12,7 @@ use crate::data::RunData;
 use crate::figure::Figure;
 use crate::paced::{Paced, paced, verdicts};
 
-/// The most telling first; empty for another run.
+/// Returns the figures, the most informative first; empty for other runs.
 pub(super) fn pace(run: &RunData) -> Vec<Figure> {
     let all = paced(run);
     if all.is_empty() {
@@ -32,10 +32,10 @@ pub(super) fn pace(run: &RunData) -> Vec<Figure> {
     figures
 }
 
-/// Trials of one node under one set of other parameters.
+/// Trials of one node with equal other parameters.
 struct Part<'p, 'a> {
     trials: Vec<&'p Paced<'a>>,
-    /// What to add to titles, where there are several parts.
+    /// Suffix of titles if there are several parts.
     named: String,
     engines: Vec<String>,
 }
@@ -58,7 +58,7 @@ fn parts<'p, 'a>(all: &'p [Paced<'a>]) -> Vec<Part<'p, 'a>> {
         .collect()
 }
 
-/// Each once, in the order in which they come.
+/// Distinct items in order of appearance.
 fn firsts<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut told = Vec::new();
     for one in all {
@@ -69,7 +69,7 @@ fn firsts<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     told
 }
 
-/// The fewest and the most flows of traffic beside trains: S2's figures 3 and 4.
+/// Lowest and highest number of cross-traffic flows with trains, as in figures 3 and 4 of Mok 2015.
 fn ends(part: &Part) -> Vec<u32> {
     let trains = part.trials.iter().filter(|paced| paced.rate.is_some());
     let mut flows: Vec<u32> = trains.map(|paced| paced.sender.flows).collect();
@@ -82,7 +82,7 @@ fn ends(part: &Part) -> Vec<u32> {
     }
 }
 
-/// The sizes of IP packets, from the smallest.
+/// Sizes of IP packets in ascending order.
 fn sizes<'a>(trials: impl Iterator<Item = &'a Paced<'a>>) -> Vec<u64> {
     let mut sizes: Vec<u64> = trials.map(|paced| paced.sender.ip_size).collect();
     sizes.sort_unstable();
@@ -90,8 +90,8 @@ fn sizes<'a>(trials: impl Iterator<Item = &'a Paced<'a>>) -> Vec<u64> {
     sizes
 }
 
-/// The channel that tells engines apart: more of them than other figures have series, in the colours of
-/// the parts of a way, which are as many.
+/// Colour channel of engines, which outnumber the series colours: it uses those of delay
+/// components.
 fn apart(engines: &[String]) -> Value {
     json!({
         "field": "group", "type": "nominal", "title": null, "sort": null,
@@ -99,7 +99,7 @@ fn apart(engines: &[String]) -> Value {
     })
 }
 
-/// The same by shape.
+/// Shape channel of engines.
 fn shapes(engines: &[String]) -> Value {
     json!({
         "field": "group", "type": "nominal", "title": null, "sort": null,
@@ -107,17 +107,17 @@ fn shapes(engines: &[String]) -> Value {
     })
 }
 
-/// Panels above each other, of which the first has the legend for all.
+/// Stacked panels; the first has the legend for all.
 fn stacked(panels: Vec<Value>) -> Value {
     let apart = json!({"color": "independent", "shape": "independent"});
     json!({"vconcat": panels, "spacing": 24, "resolve": {"scale": apart}})
 }
 
-/// `beside 25 cross flows`, or `without cross traffic`.
+/// `with 25 cross flows`, or `without cross traffic`.
 fn beside(flows: u32) -> String {
     match flows {
         0 => "without cross traffic".to_owned(),
-        1 => "beside 1 cross flow".to_owned(),
-        n => format!("beside {n} cross flows"),
+        1 => "with 1 cross flow".to_owned(),
+        n => format!("with {n} cross flows"),
     }
 }

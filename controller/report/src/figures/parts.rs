@@ -1,5 +1,4 @@
-//! The parts of which the way of a packet consists, each with one name and one colour in every figure
-//! that takes a way apart.
+//! Components of the end-to-end delay, each with one name and one colour in every figure.
 
 use serde_json::{Value, json};
 
@@ -8,10 +7,10 @@ pub(super) const LINK_IN: &str = "link to the node";
 pub(super) const NODE: &str = "node as a whole";
 pub(super) const LINK_OUT: &str = "link from the node";
 pub(super) const LINKS: &str = "links together";
-/// What the parts leave of a whole.
+/// Remainder of the whole without its known components.
 pub(super) const REST: &str = "not stamped";
 
-/// In the order in which a packet meets them; the theme has as many colours.
+/// In packet order; the theme has as many colours.
 const ALL: [&str; 11] = [
     SENDER,
     LINK_IN,
@@ -26,7 +25,7 @@ const ALL: [&str; 11] = [
     REST,
 ];
 
-/// What the metric of a part is called.
+/// Name of the component that a metric measures.
 pub(super) fn name(metric: &str) -> &'static str {
     match metric {
         "sender_out_ns" => SENDER,
@@ -43,13 +42,13 @@ pub(super) fn name(metric: &str) -> &'static str {
     }
 }
 
-/// Those of the parts that `has` names, in packet order.
+/// Components for which `has` is true, in packet order.
 pub(super) fn present(has: impl Fn(&str) -> bool) -> Vec<&'static str> {
     ALL.into_iter().filter(|part| has(part)).collect()
 }
 
-/// The colour of a part. The scale knows all of them, so that none depends on which others a figure
-/// has; the legend names those present.
+/// Colour channel. The scale contains all components, so that a colour does not depend on the
+/// others present; the legend lists those present.
 pub(super) fn colour(present: &[&str]) -> Value {
     json!({
         "field": "group", "type": "nominal", "title": null, "sort": null,

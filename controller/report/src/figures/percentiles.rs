@@ -1,4 +1,4 @@
-//! Delay against percentile, on an axis that gives every further nine the same room.
+//! Delay by percentile, on an axis where every further nine has the same width.
 
 use dwell_stats::Quantile;
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::figure::{Figure, WIDTH, delay_axis, told_apart};
 use crate::group::Group;
 use crate::quantity::{compared, delay_ns, significant};
 
-/// One line per group, which ends where the samples stop supporting percentiles.
+/// One line per group, up to the highest percentile that the sample count supports.
 pub(crate) fn percentiles(overlay: &Overlay) -> Option<Figure> {
     let unit = overlay.unit;
     let (mut values, mut ends) = (Vec::new(), Vec::new());
@@ -68,7 +68,7 @@ pub(crate) fn percentiles(overlay: &Overlay) -> Option<Figure> {
     Some(Figure::new("percentiles", title, finding(overlay), overlay.caption, body, table(overlay)))
 }
 
-/// Pairs of 1/(1 - q) and the percentile, from q = 0 to what the samples support.
+/// Pairs of 1/(1 - q) and the percentile, from q = 0 to the highest supported one.
 fn line(group: &Group) -> Vec<(f64, i64)> {
     const PER_DECADE: i32 = 24;
     let exponents = 0..=6 * PER_DECADE;
@@ -86,18 +86,14 @@ fn finding(overlay: &Overlay) -> String {
             (group.pooled_quantile(Quantile::P50)?, group.pooled_quantile(Quantile::P99)?);
         let ratio = compared(p50 as f64, p99 as f64)?;
         let label = &group.label;
-        Some(format!(
-            "{label}: the median is {}, the 99th percentile {} ({ratio})",
-            delay_ns(p50),
-            delay_ns(p99)
-        ))
+        Some(format!("{label}: median {}, p99 {} ({ratio})", delay_ns(p50), delay_ns(p99)))
     };
     let parts: Vec<String> = overlay.groups.iter().filter_map(part).collect();
     if parts.is_empty() {
-        return "Fewer than 100 samples: cannot tell what the slowest 1 % look like.".to_owned();
+        return "Cannot tell p99: fewer than 100 samples.".to_owned();
     }
     overlay.noted(format!(
-        "{}. A line ends at the last percentile its samples support.{}",
+        "{}. Lines end at the last percentile that the sample count supports.{}",
         parts.join("; "),
         overlay.pooled()
     ))

@@ -1,5 +1,6 @@
-//! The figures of a run over modes of relaying: what S0 drew. Modes are series or panels of each
-//! figure; what a figure does not vary is held at S0's condition, or the nearest that was measured.
+//! Figures of a run over relay modes, as in Miya 2020. Modes are the series or panels of each
+//! figure; parameters that it does not vary are fixed at the condition of the paper, or the nearest
+//! measured.
 
 use dwell_stats::Quantile;
 
@@ -13,7 +14,7 @@ use crate::figure::{Figure, slug};
 use crate::group::{self, Group};
 use crate::quantity::delay;
 
-/// The most telling first.
+/// Returns the figures, the most informative first.
 pub(super) fn relays(subject: &Subject) -> Vec<Figure> {
     let (run, metric) = (subject.run, subject.metric);
     let condition = Condition::of(run, metric, Links::Bare);
@@ -36,7 +37,7 @@ pub(super) fn relays(subject: &Subject) -> Vec<Figure> {
     figures
 }
 
-/// The axes beside the modes that have several levels, those that S0 varied first.
+/// Varied axes except the modes, with the link rate last, which the paper did not vary.
 fn varied(run: &RunData) -> impl Iterator<Item = &Axis> {
     let several = |axis: &&Axis| axis.name != RELAY && axis.values.len() > 1;
     let (links, others): (Vec<&Axis>, Vec<&Axis>) =
@@ -51,7 +52,7 @@ fn at_one_condition(subject: &Subject, condition: &Condition) -> Vec<Figure> {
     let Some(here) = Subject::about(&part, subject.metric) else { return figures };
     let mut said = Vec::new();
     if let Some(words) = condition.words() {
-        said.push(format!("Held: {words}."));
+        said.push(format!("Fixed: {words}."));
     }
     let has = |mode: &&String| !here.cells.iter().any(|cell| cell.label == label(mode));
     let absent: Vec<String> = modes(subject.run).iter().filter(has).cloned().collect();
@@ -77,13 +78,13 @@ fn at_one_condition(subject: &Subject, condition: &Condition) -> Vec<Figure> {
     figures.extend(percentiles(&overlay));
     figures.extend(histogram(&overlay));
     let by_mode = |figure: Figure| {
-        let title = format!("{}, by mode of relaying", figure.title);
+        let title = format!("{}, by relay mode", figure.title);
         figure.titled(title)
     };
     figures.into_iter().map(by_mode).collect()
 }
 
-/// The median of each group. What differs beyond doubt is told of the run as a whole.
+/// Median of each group, without a verdict.
 fn medians(groups: &[Group]) -> String {
     let median = |group: &Group| {
         let median = group.quantile(Quantile::P50)?;
@@ -93,12 +94,12 @@ fn medians(groups: &[Group]) -> String {
     format!("Medians: {}.", all.join(", "))
 }
 
-/// What the label of a cell is that is nothing but a mode.
+/// Label of a cell with only a mode.
 fn label(mode: &str) -> String {
     format!("{RELAY} {mode}")
 }
 
-/// A box for each mode at each level of a parameter that is no number, such as a load.
+/// One box per mode and level of a non-numeric parameter, such as a load.
 fn by_level(subject: &Subject, condition: &Condition, axis: &Axis) -> Option<Figure> {
     let held = condition.but(&[&axis.name]);
     let part = subject.run.at(&held.levels());
@@ -118,7 +119,7 @@ fn by_level(subject: &Subject, condition: &Condition, axis: &Axis) -> Option<Fig
     }
     groups.retain(|group| group.steps.count() > 0);
     let name = crate::condition::axis_words(&axis.name);
-    let note = held.words().map(|words| format!("Held: {words}."));
+    let note = held.words().map(|words| format!("Fixed: {words}."));
     let overlay = Overlay {
         noun: here.noun,
         unit: here.unit,
@@ -131,8 +132,8 @@ fn by_level(subject: &Subject, condition: &Condition, axis: &Axis) -> Option<Fig
     boxes(&overlay, format!("boxes-{}", slug(&axis.name)), title, finding)
 }
 
-/// Jitter and loss against size (Fig 5), the line through delay against size (S0.16), and both
-/// numbers at once, of one mode.
+/// Figures of one mode: jitter and loss against size (Fig 5), linear fit against size (S0.16), and
+/// heat map.
 fn of_mode(subject: &Subject, condition: &Condition, mode: &str) -> Vec<Figure> {
     let of = |condition: &Condition| {
         let mut levels = condition.levels();
@@ -146,7 +147,7 @@ fn of_mode(subject: &Subject, condition: &Condition, mode: &str) -> Vec<Figure> 
         let Some(mut figure) = size.and_then(|size| draw(&here, size)) else { return };
         figure.id = format!("{}-{}", figure.id, slug(mode));
         if let Some(words) = held.words() {
-            figure.finding += &format!(" Held: {words}.");
+            figure.finding += &format!(" Fixed: {words}.");
         }
         let title = format!("{}, relay {mode}", figure.title);
         figures.push(figure.titled(title));
@@ -160,7 +161,7 @@ fn of_mode(subject: &Subject, condition: &Condition, mode: &str) -> Vec<Figure> 
     add(&part, &numbers, &|here, size| {
         let mut figure = loss::loss(here.run, size)?;
         if here.run.axes.iter().any(|axis| axis.name == "rate" && axis.values.len() > 1) {
-            figure.finding += " All rates are taken together.";
+            figure.finding += " All rates are merged.";
         }
         Some(figure)
     });

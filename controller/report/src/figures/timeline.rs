@@ -1,5 +1,5 @@
-//! Delay over the time of a trial: bands where samples are many, dots where they are few, outliers
-//! marked (S0.11), losses on a strip below.
+//! Delay over the time of a trial: bands for many samples, dots for few, with outliers (Miya 2020,
+//! S0.11) and a strip of losses below.
 
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
@@ -10,14 +10,14 @@ use crate::figure::{Figure, Table, WIDTH, delay_axis};
 use crate::group::{self, Group};
 use crate::quantity::{Unit, count, delay_ns, things};
 
-/// At most this many trials, one panel each.
+/// Maximum number of trials, one panel each.
 const PANELS: usize = 6;
-/// At most this many outliers per panel: the largest.
+/// Maximum number of outliers per panel; the largest are drawn.
 const OUTLIERS: usize = 150;
-/// Up to this many samples, every one is a dot.
+/// Maximum number of samples that are drawn as single dots.
 const FEW: u64 = 300;
 
-/// The first repetition of every cell, or of some of them; and of how many.
+/// First repetition of each cell, or of evenly chosen cells; and the number of cells.
 pub(crate) fn shown<'a>(subject: &Subject<'a>) -> (Vec<&'a TrialData>, usize) {
     let firsts = subject.cells.iter().filter_map(|cell| {
         cell.trials.iter().copied().find(|trial| series(trial, subject).is_some_and(drawable))
@@ -27,7 +27,7 @@ pub(crate) fn shown<'a>(subject: &Subject<'a>) -> (Vec<&'a TrialData>, usize) {
     (group::evenly(firsts, PANELS), of)
 }
 
-/// `None` without anything to draw.
+/// Returns `None` without data to draw.
 pub(super) fn timeline(subject: &Subject) -> Option<Figure> {
     let (shown, of) = shown(subject);
     let all = || shown.iter().filter_map(|trial| Some((*trial, series(trial, subject)?)));
@@ -47,7 +47,7 @@ pub(super) fn timeline(subject: &Subject) -> Option<Figure> {
     let body = json!({"vconcat": panels.collect::<Vec<_>>(), "spacing": 14});
     let mut finding = finding(subject.run, &shown, subject);
     if of > count {
-        finding += &format!(" {count} of {of} cells are shown; the table has them all.");
+        finding += &format!(" Shown: {count} of {of} cells; the table has all.");
     }
     let title = format!("{} over time", subject.title());
     let table = table(subject);
@@ -71,27 +71,27 @@ fn samples(series: &Series) -> u64 {
     series.steps.iter().fold(0, |sum, step| sum.saturating_add(step.count))
 }
 
-/// Whether samples are so few that each is drawn.
+/// Whether each sample is drawn as a dot.
 fn single(series: &Series) -> bool {
     samples(series) <= FEW && !series.points.is_empty()
 }
 
-/// Whether an outlier lies below the delays around it.
+/// Whether an outlier is below the median of its bin.
 fn low(point: &Point, series: &Series) -> bool {
     let bin = series.bins.iter().find(|bin| (bin.from_ns..bin.to_ns).contains(&point.at_ns));
     let steps = || crate::steps::Steps::merged([series.steps.as_slice()]).quantile(Quantile::P50);
     bin.and_then(|bin| bin.p50_ns).or_else(steps).is_some_and(|median| point.value_ns < median)
 }
 
-/// What all panels share.
+/// Settings shared by all panels.
 struct Frame {
     unit: Unit,
     time: Unit,
-    /// The end of the longest trial, in the unit of time.
+    /// End of the longest trial in `time` units.
     until: f64,
     scale: Value,
     axis: Value,
-    /// In one bin.
+    /// Maximum number of losses in one bin.
     most_lost: u64,
 }
 
@@ -111,7 +111,7 @@ impl Frame {
         json!({"vconcat": [main, self.strip(series, last)], "spacing": 2, "resolve": {"scale": {"x": "shared"}}})
     }
 
-    /// The axis of time; of a panel with a strip of losses only the strip has labels.
+    /// Time axis; if a panel has a strip of losses, only the strip has labels.
     fn x(&self, labels: bool, last: bool) -> Value {
         let title = if labels && last {
             json!(format!("time since the trial began [{}]", self.time.name()))
@@ -150,7 +150,7 @@ impl Frame {
         })]
     }
 
-    /// A bin as a row; with too few values for percentiles its extremes stand in for the band.
+    /// A bin as a row; with too few values for percentiles, its extremes form the band.
     fn bin(&self, bin: &TimeBin) -> Value {
         let value = |ns: Option<i64>| ns.map(|ns| self.unit.of(ns as f64));
         json!({
@@ -224,34 +224,30 @@ fn finding(run: &RunData, shown: &[&TrialData], subject: &Subject) -> String {
             };
             let out = hampel.upper.saturating_add(hampel.lower);
             match hampel.lower {
-                0 => format!("{} of {of} stand out", count(out)),
-                lower => format!("{} of {of} stand out, {} of them low", count(out), count(lower)),
+                0 => format!("{} of {of} are outliers", count(out)),
+                lower => {
+                    format!("{} of {of} are outliers, {} of them low", count(out), count(lower))
+                }
             }
         });
         let wander = match medians.as_slice() {
-            [low, .., high] => {
-                Some(format!("median between {} and {}", delay_ns(*low), delay_ns(*high)))
-            }
+            [low, .., high] => Some(format!("median {} to {}", delay_ns(*low), delay_ns(*high))),
             _ => None,
         };
         let said: Vec<String> = spikes.into_iter().chain(wander).collect();
         (!said.is_empty()).then(|| format!("{label}: {}", said.join(", ")))
     };
-    // Three sentences are read, six are skipped.
+    // At most three, for readability.
     let parts: Vec<String> = shown.iter().filter_map(part).take(3).collect();
     if parts.is_empty() {
-        return "Too few samples to see a change over time: cannot tell.".to_owned();
+        return "Cannot tell whether delays changed over time: too few samples.".to_owned();
     }
     let filter = shown.iter().find_map(|trial| series(trial, subject)?.hampel);
     let dots = shown.iter().filter_map(|trial| series(trial, subject)).all(single);
-    let key = if dots {
-        "every dot is a sample"
-    } else {
-        "the band holds 98 of 100, ticks are the longest"
-    };
+    let key = if dots { "dots: samples" } else { "band: p1 to p99; ticks: maximum" };
     let filter = filter.map_or_else(String::new, |hampel| {
         format!(
-            " Triangles (down: low) stand out by Hampel's filter ({} sigma, {} samples); {key}.",
+            " Triangles: outliers by Hampel's filter ({} sigma, {} samples; down: low); {key}.",
             hampel.sigmas,
             2 * u64::from(hampel.half_window) + 1
         )

@@ -1,4 +1,4 @@
-//! A few packets on their way: what each spent where, one part after another.
+//! Delay components of example packets, one after another.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::quantity::{Unit, delay_ns, share};
 
 const WHOLE: &str = "end_to_end_ns";
 
-/// The parts that may make up a way, in packet order. A trial has those of one rung.
+/// Components in packet order. A trial has those of one timestamp level.
 const ORDER: [&str; 11] = [
     "sender_out_ns",
     "link_in_ns",
@@ -27,11 +27,11 @@ const ORDER: [&str; 11] = [
     "receiver_in_ns",
 ];
 
-/// Trials of which packets are picked out, at most.
+/// Maximum number of trials with example packets.
 const EXAMPLES: usize = 4;
 
-/// The trials, by their numbers, of which single packets are worth drawing: one of each mode of
-/// relaying, all at one condition; one from the middle where there are no modes.
+/// Returns the numbers of the trials whose packets are worth drawing: one per relay mode, all at
+/// one condition; without modes, one from the middle of the run.
 pub fn packets_wanted(run: &RunData) -> Vec<u32> {
     let has = |trial: &&TrialData| trial.series.contains_key(WHOLE);
     let trials: Vec<&TrialData> = group::finished(run).filter(has).collect();
@@ -49,14 +49,14 @@ pub fn packets_wanted(run: &RunData) -> Vec<u32> {
     modes.iter().filter_map(of).take(EXAMPLES).collect()
 }
 
-/// A packet with its names: that beside its bar, and that which says all.
+/// A packet with its row label and its full name.
 struct Shown<'a> {
     packet: &'a PacketData,
     row: String,
     full: String,
 }
 
-/// `None` where no packet was picked out.
+/// Returns `None` without example packets.
 pub(super) fn waterfall(subject: &Subject) -> Option<Figure> {
     let packets: Vec<Shown> = subject.run.packets.iter().map(|one| shown(subject, one)).collect();
     let longest = packets.iter().map(|it| it.packet.end_to_end_ns).max()?;
@@ -75,7 +75,7 @@ pub(super) fn waterfall(subject: &Subject) -> Option<Figure> {
     }
     let body = body(&packets, &names, unit);
     let finding = finding(&packets)?;
-    let title = "Single packets on their way".to_owned();
+    let title = "Delay components of single packets".to_owned();
     Some(Figure::new("waterfall", title, finding, &subject.caption, body, table))
 }
 
@@ -90,7 +90,7 @@ fn shown<'a>(subject: &Subject, packet: &'a PacketData) -> Shown<'a> {
     }
 }
 
-/// Between which stamps a part lies.
+/// Timestamps that delimit a component.
 fn between(name: &str) -> &'static str {
     match name {
         "sender_out_ns" => "sender: tx_app to the driver",
@@ -111,8 +111,8 @@ fn heading(name: &str, unit: Unit) -> String {
     format!("{}, {} [{}]", metric::words(name), between(name), unit.name())
 }
 
-/// A panel for each kind of packet, with a scale of its own: the slowest of some thousand would
-/// flatten all others.
+/// One panel per kind of packet, each with its own scale, because the slowest of some thousand
+/// packets would flatten the others.
 fn body(packets: &[Shown], names: &[&str], unit: Unit) -> Value {
     let words = parts::present(|part| names.iter().any(|name| parts::name(name) == part));
     let mut kinds: Vec<&str> = Vec::new();
@@ -124,9 +124,9 @@ fn body(packets: &[Shown], names: &[&str], unit: Unit) -> Value {
     let panels = kinds.iter().map(|kind| {
         let of: Vec<&Shown> = packets.iter().filter(|it| it.packet.which == *kind).collect();
         let title = match *kind {
-            "median" => "the packet of median delay",
-            "p99" => "the packet at the 99th percentile",
-            "slowest" => "the slowest packet",
+            "median" => "median packet",
+            "p99" => "p99 packet",
+            "slowest" => "slowest packet",
             other => other,
         };
         panel(&of, names, &words, unit, title)
@@ -178,7 +178,7 @@ fn finding(packets: &[Shown]) -> Option<String> {
     let packet = slowest.packet;
     let (name, ns) = packet.parts.iter().max_by_key(|(_, ns)| **ns)?;
     Some(format!(
-        "The longest of these, the {}, took {} from end to end, {} of it ({}) as {} ({}).",
+        "Slowest: {}, {} end to end; largest component {} ({}): {} ({}).",
         slowest.full,
         delay_ns(packet.end_to_end_ns),
         delay_ns(*ns),

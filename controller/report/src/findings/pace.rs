@@ -1,4 +1,4 @@
-//! What a run of paced packets says: which networks its nodes can measure, and beside which traffic.
+//! Findings of a run that measures send-time accuracy: verdicts on senders, and the cross traffic.
 
 use dwell_record::{Scalar, Summary};
 use dwell_units::BitRate;
@@ -9,7 +9,7 @@ use crate::group;
 use crate::paced::{paced, verdict_words};
 use crate::quantity::{share, significant, things};
 
-/// The verdict line by line, and what the cross traffic reached.
+/// Returns the verdict lines and the achieved cross traffic.
 pub(super) fn paces(run: &RunData) -> Vec<Finding> {
     let finding = |id: &str, text: String| Finding { id: id.to_owned(), text };
     let mut findings: Vec<Finding> =
@@ -26,15 +26,14 @@ fn nothing(run: &RunData) -> String {
     let all = paced(run);
     match all.iter().all(|paced| paced.pairs) {
         true if measured > 0 => format!(
-            "{} of pairs: figures and tables have their gaps; without trains there is no verdict on \
-             rates.",
+            "{} of packet pairs: gaps are in figures and tables; verdicts on rates need trains.",
             things(measured, "trial")
         ),
         _ => "Nothing was measured.".to_owned(),
     }
 }
 
-/// What flows beside the sender reached, of what they were to reach.
+/// Achieved cross traffic as a share of the requested rate.
 fn cross(run: &RunData) -> Option<String> {
     let mut least: Option<(f64, u64, f64)> = None;
     let mut most = 0;
@@ -49,14 +48,14 @@ fn cross(run: &RunData) -> Option<String> {
     let (ratio, flows, reached) = least?;
     let rate = BitRate(significant(reached, 3) as u64);
     Some(format!(
-        "Cross traffic of up to {} reached at least {} of the rate asked for ({rate} together with {}).",
+        "Cross traffic of up to {} reached at least {} of the requested rate ({rate} with {}).",
         things(most, "flow"),
         share(ratio),
         things(flows, "flow")
     ))
 }
 
-/// Flows, the rate asked for and the rate reached, of a load that is traffic.
+/// Flows, requested rate and achieved rate of a traffic load.
 fn reached(load: &Summary) -> Option<(u64, f64, f64)> {
     let flows = load.parameters.get("flows")?.as_u64()?;
     let asked = load.parameters.get("rate_bps")?.as_f64().filter(|bps| *bps > 0.0)?;

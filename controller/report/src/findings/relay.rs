@@ -1,19 +1,19 @@
-//! What a run says of relays: node delay by mode on one rung, processing as S0 stamped it beside
-//! ours, node delay in relation to links, the line through node delay against size.
+//! Findings about relays: node delay by mode, processing delay by our definition and that of Miya
+//! 2020, NLR, and the line through node delay against packet size.
 
 use dwell_stats::Quantile;
 
 use super::Finding;
 use crate::condition::{self, Condition, Links};
 use crate::data::{RunData, TrialData};
-use crate::figures::{RELAY, modes};
+use crate::figures::{RELAY, capital, modes};
 use crate::fits;
 use crate::group::{self, Group};
 use crate::metric;
 use crate::nlr;
 use crate::quantity::{delay, listed, share, three_digits};
 
-/// Nothing where no node was between.
+/// Returns nothing for a run without a relay.
 pub(super) fn relays(run: &RunData) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut say = |id: &str, text: Option<String>| {
@@ -26,7 +26,7 @@ pub(super) fn relays(run: &RunData) -> Vec<Finding> {
     findings
 }
 
-/// The parts of a run by mode of relaying; none where no mode varies.
+/// Parts of a run by relay mode; empty if the mode does not vary.
 fn by_mode(run: &RunData) -> Vec<(String, RunData)> {
     modes(run).iter().map(|mode| (mode.clone(), run.only(RELAY, mode))).collect()
 }
@@ -46,25 +46,25 @@ fn node_delay(run: &RunData) -> Option<String> {
     let of_s0 = match medians(HOOKS) {
         found if found.is_empty() || metric == HOOKS || run.claims.is_none() => String::new(),
         found => format!(
-            " Between netfilter's hooks, where S0 stamped and where its claims are judged: {}.",
+            " Between netfilter's hooks, where Miya 2020 timestamped and its claims are judged: {}.",
             listed(&found)
         ),
     };
     let (noun, medians) = (metric::words(metric), medians(metric));
     (!medians.is_empty()).then(|| {
         format!(
-            "Median {noun} (in brackets the 95th percentile){}: {}. Figures compare modes on this rung \
-             of stamps.{of_s0}",
-            held(&condition),
-            listed(&medians)
+            "{}, median (95th percentile): {}{}. Figures compare modes at these timestamps.{of_s0}",
+            capital(noun),
+            listed(&medians),
+            held(&condition)
         )
     })
 }
 
-/// The rung of S0 (S0.6).
+/// Node delay by the timestamps of Miya 2020 (S0.6).
 const HOOKS: &str = "node_delay_netfilter_ns";
 
-/// Under what something was found, as a clause: `, at size 1000B, rate 200pps`.
+/// Condition as a clause: `, at size 1000B, rate 200pps`.
 fn held(condition: &Condition) -> String {
     condition.words().map_or_else(String::new, |words| format!(", at {words}"))
 }
@@ -80,7 +80,7 @@ fn processing(run: &RunData) -> Option<String> {
     if modes(run).is_empty() {
         let (ours, s0) = both(run)?;
         return Some(format!(
-            "In the relaying program a packet spent {ours} (median). {AS_S0} {s0}: {}",
+            "Processing in the relay program: median {ours}. {AS_S0} {s0}; {}",
             sending(run)
         ));
     }
@@ -94,7 +94,7 @@ fn processing(run: &RunData) -> Option<String> {
     let s0: Vec<String> = found.iter().map(|(mode, (_, s0))| format!("{s0} at {mode}")).collect();
     (!found.is_empty()).then(|| {
         format!(
-            "In the relaying program a packet spent {} (medians{}). {AS_S0} {}: {}",
+            "Processing in the relay program, median: {}{}. {AS_S0} {}; {}",
             listed(&ours),
             held(&condition),
             listed(&s0),
@@ -103,18 +103,18 @@ fn processing(run: &RunData) -> Option<String> {
     })
 }
 
-const AS_S0: &str = "Stamped after the send call, as S0 did, that would be";
+const AS_S0: &str = "With the second timestamp after the send call, as in Miya 2020, it is";
 
-/// What the stamp after the send call has more. A bare link within one machine hands a packet to the far
-/// end's stack before the call returns.
+/// Explains the timestamp after the send call. Over a link without a rate inside one machine, the
+/// packet reaches the receiver's stack before the call returns.
 fn sending(run: &RunData) -> String {
     let bare = group::finished(run).any(|trial| nlr::transmission_ns(trial).is_none());
     let far_end = if bare {
-        "; over a bare link within one machine, the far end receives in the same call"
+        "; over a bare link inside one machine it includes the receive path of the far end"
     } else {
         ""
     };
-    format!("the difference is the kernel's sending, and no processing{far_end}.")
+    format!("the difference is the kernel's send path, not processing{far_end}.")
 }
 
 fn nlr(run: &RunData) -> Option<String> {
@@ -136,9 +136,8 @@ fn nlr(run: &RunData) -> Option<String> {
     let rungs = nlr::rungs(used.iter().filter_map(|(mode, t)| Some((*mode, nlr::rung(t)?))));
     let trials: Vec<&TrialData> = used.iter().map(|(_, trial)| *trial).collect();
     Some(format!(
-        "Over links with a rate and without stress, the node takes {} of link delay (NLR, of 95th \
-         percentiles of the {rungs}, where the links end; geometric mean over all that was so \
-         measured of a mode).{}{slow}",
+        "NLR over links with a rate, without load: {} (95th percentiles of the {rungs}, where the \
+         links end; geometric mean per mode).{}{slow}",
         listed(&each),
         nlr::beside_transmission(&trials).unwrap_or_default()
     ))
@@ -154,14 +153,15 @@ fn encrypt(run: &RunData) -> Option<String> {
     let slope = line.slope_ns_per_unit;
     let [value, low, high] = [slope.value, slope.low, slope.high].map(three_digits);
     let r2 = line.r_squared.map_or_else(|| "-".to_owned(), three_digits);
+    let sure = fits::percent(line.confidence);
     Some(if slope.low <= 0.0 && slope.high >= 0.0 {
         format!(
-            "Enciphering{held}: cannot tell whether size matters to the median {noun}: between {low} and \
-             {high} ns per byte (R2 = {r2})."
+            "Encryption{held}: cannot tell whether size changes the median {noun}: {low} to {high} ns \
+             per byte ({sure} CI, R2 = {r2})."
         )
     } else {
         format!(
-            "Enciphering{held}: median {noun} = {} + {value} ns x bytes (slope between {low} and {high}, \
+            "Encryption{held}: median {noun} = {} + {value} ns x bytes (slope {low} to {high}, {sure} CI, \
              R2 = {r2}).",
             delay(line.intercept_ns.value)
         )

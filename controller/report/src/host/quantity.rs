@@ -1,35 +1,35 @@
-//! What is shown of a machine: the names of its series taken together.
+//! Quantities of a machine, each combined from several host series.
 
 use serde::{Deserialize, Serialize};
 
 use crate::quantity::{count, delay, share, significant, three_digits};
 
-/// A quantity of a machine, over all its processors, zones or interfaces; in the order of figures.
+/// A quantity over all CPUs, thermal zones or interfaces of a machine, in the order of figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
-    /// Share of the time that processors worked: the mean over them.
+    /// Share of CPU time in use: mean over CPUs.
     CpuUse,
-    /// Share of the time that a hypervisor took from them: the mean over them.
+    /// Share of CPU time taken by the hypervisor: mean over CPUs.
     Steal,
-    /// Waiting of threads that could have run, in nanoseconds per second: the sum over processors.
+    /// Run-queue wait of all threads in nanoseconds per second: sum over CPUs.
     RunQueueWait,
-    /// The same of the measuring process alone.
+    /// Run-queue wait of the measuring process in nanoseconds per second.
     OwnRunQueueWait,
-    /// In Hz: the mean over processors.
+    /// CPU frequency in Hz: mean over CPUs.
     Frequency,
-    /// In degrees Celsius: the hottest zone.
+    /// Temperature in degrees Celsius: maximum over zones.
     Temperature,
-    /// Per second, of the whole machine.
+    /// Interrupts per second of the whole machine.
     Interrupts,
-    /// Strength of what is received (RSSI), in dBm: the strongest interface.
+    /// Received signal strength (RSSI) in dBm: maximum over interfaces.
     Signal,
-    /// Share of the time that a channel was busy: the busiest one surveyed.
+    /// Share of time that a radio channel was busy: maximum over surveyed channels.
     ChannelUse,
 }
 
 impl Quantity {
-    /// Which one a name of a host series (`dwell_host::HostSample`) is part of.
+    /// Quantity of a host series, by its name (`dwell_host::HostSample`).
     pub(super) fn of(name: &str) -> Option<Self> {
         match name {
             "process_run_queue_wait_ns_per_s" => return Some(Self::OwnRunQueueWait),
@@ -52,7 +52,7 @@ impl Quantity {
         }
     }
 
-    /// Takes another value of the same reading in.
+    /// Combines another value of the same reading.
     pub(super) fn join(self, all: f64, value: f64) -> f64 {
         match self {
             Self::Temperature | Self::Signal | Self::ChannelUse => all.max(value),
@@ -60,7 +60,7 @@ impl Quantity {
         }
     }
 
-    /// What so many values make that were joined.
+    /// Result of `count` combined values.
     pub(super) fn joined(self, all: f64, count: u32) -> f64 {
         match self {
             Self::CpuUse | Self::Steal | Self::Frequency => all / f64::from(count.max(1)),
@@ -68,32 +68,32 @@ impl Quantity {
         }
     }
 
-    /// Whether a value is of the time since the reading before, and not of the moment.
+    /// Whether a value covers the time since the previous reading instead of an instant.
     pub(super) fn is_of_a_time(self) -> bool {
         !matches!(self, Self::Frequency | Self::Temperature | Self::Signal)
     }
 
-    /// Whether it is of a whole machine, and not of what runs in one of its network namespaces.
+    /// Whether it belongs to the whole machine instead of one network namespace.
     pub(super) fn is_of_the_machine(self) -> bool {
         !matches!(self, Self::OwnRunQueueWait | Self::Signal | Self::ChannelUse)
     }
 
-    /// As a sentence says it before "of n1".
+    /// Name in sentences, before "of n1".
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::CpuUse => "CPU use",
-            Self::Steal => "the CPU time that a hypervisor took",
-            Self::RunQueueWait => "the run-queue wait of all threads",
-            Self::OwnRunQueueWait => "the run-queue wait of the measuring process",
-            Self::Frequency => "the CPU frequency",
-            Self::Temperature => "the temperature",
-            Self::Interrupts => "the number of interrupts",
-            Self::Signal => "the received signal (RSSI)",
-            Self::ChannelUse => "the use of the busiest channel",
+            Self::Steal => "CPU time taken by the hypervisor",
+            Self::RunQueueWait => "run-queue wait of all threads",
+            Self::OwnRunQueueWait => "run-queue wait of the measuring process",
+            Self::Frequency => "CPU frequency",
+            Self::Temperature => "temperature",
+            Self::Interrupts => "interrupt rate",
+            Self::Signal => "received signal (RSSI)",
+            Self::ChannelUse => "use of the busiest channel",
         }
     }
 
-    /// As a heading, with the unit of [`Self::drawn`].
+    /// Heading, with the unit of [`Self::drawn`].
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::CpuUse => "CPU use [%]",
@@ -108,7 +108,7 @@ impl Quantity {
         }
     }
 
-    /// The value in the unit of its title.
+    /// Value in the unit of [`Self::title`].
     pub(crate) fn drawn(self, value: f64) -> f64 {
         let scaled = match self {
             Self::CpuUse | Self::Steal | Self::ChannelUse => value * 100.0,
@@ -119,7 +119,7 @@ impl Quantity {
         significant(scaled, 4)
     }
 
-    /// The value with its unit, as a sentence says it.
+    /// Value with its unit, for sentences.
     pub(crate) fn said(self, value: f64) -> String {
         match self {
             Self::CpuUse | Self::Steal | Self::ChannelUse => share(value),

@@ -24,7 +24,7 @@ fn window(number: i64) -> TimeBin {
     }
 }
 
-/// Five readings a second.
+/// Time of a reading, at five readings per second.
 fn at(reading: i64) -> i64 {
     1_795_000_000_000_000_000 + reading * 200_000_000
 }
@@ -42,7 +42,7 @@ fn a_trial_of_any_length_leaves_a_hundred_values_that_keep_its_mean() {
         assert!(series.points.is_sorted_by_key(|(at, _)| *at));
         let mean = series.points.iter().map(|(_, value)| value).sum::<f64>() / DRAWN as f64;
         assert!((mean - 3.0).abs() < 0.1, "{length} s: {mean}");
-        assert_eq!((series.lowest, series.highest), (0.0, 6.0), "extremes are not thinned out");
+        assert_eq!((series.lowest, series.highest), (0.0, 6.0), "extremes are kept");
     }
 }
 
@@ -85,7 +85,7 @@ fn processors_are_taken_together_and_machines_are_not() {
         (Quantity::RunQueueWait, "n1", 3e6),
         (Quantity::RunQueueWait, "n2", 3e6),
     ];
-    assert_eq!(told, expected, "a hypervisor that takes nothing is not shown");
+    assert_eq!(told, expected, "zero steal is not shown");
     let mean = host.series[1].by_window[0].unwrap();
     assert!((mean - 0.95).abs() < 1e-9, "{mean}");
 }
@@ -93,7 +93,7 @@ fn processors_are_taken_together_and_machines_are_not() {
 #[test]
 fn a_share_belongs_to_the_window_in_which_most_of_its_time_was() {
     let mut gather = HostGather::new(wanted(2), vec![window(0), window(1)]);
-    // The second reading, just behind the border, tells of the time before it.
+    // The second reading, just behind the border, covers the time before it.
     for (ms, share) in [(850, 0.1), (1_050, 0.9), (1_250, 0.3)] {
         let at = 1_795_000_000_000_000_000 + ms * 1_000_000;
         gather.take("n1", at, "cpu0_busy_ratio", share);
@@ -101,7 +101,11 @@ fn a_share_belongs_to_the_window_in_which_most_of_its_time_was() {
     }
     let host = gather.finish().unwrap();
     assert_eq!(host.series[0].by_window, [Some(0.5), Some(0.3)]);
-    assert_eq!(host.series[1].by_window, [Some(0.1), Some(0.6)], "a frequency is of its moment");
+    assert_eq!(
+        host.series[1].by_window,
+        [Some(0.1), Some(0.6)],
+        "a frequency is an instantaneous value"
+    );
 }
 
 #[test]
@@ -132,7 +136,7 @@ fn nodes_are_in_the_order_of_counting_whichever_told_first() {
         of.map(|it| it.node.clone()).collect()
     };
     assert_eq!(order(&host), ["gateway", "n1", "n2", "n10"]);
-    // What is of the machine that they share is there once.
+    // Quantities of the shared machine occur once.
     let shared = host.shared();
     assert_eq!(shared.on_one_machine, ["gateway", "n1", "n2", "n10"]);
     let machine = shared.series.iter().filter(|it| it.quantity == Quantity::Interrupts);

@@ -1,44 +1,45 @@
-//! Whether what a machine did and the delay went up and down together: rank correlation over windows
-//! of a trial, with as much doubt as windows that resemble their neighbours call for.
+//! Correlation of host activity with the delay: rank correlation over windows of a trial, corrected
+//! for autocorrelation of the windows.
 
 use super::{HostData, HostSeries};
 use crate::data::RunData;
+use crate::figures::capital;
 use crate::group;
 use crate::metric;
 use crate::quantity::{count, delay_ns, three_digits};
 
-/// Windows of a trial, at most.
+/// Maximum number of windows of a trial.
 pub(crate) const MOST_WINDOWS: u64 = 100;
 
-/// Fewer windows say nothing.
+/// Minimum number of windows for a correlation.
 const FEWEST: usize = 10;
 
-/// A correlation of less is not worth a sentence, however sure it is.
+/// Minimum absolute correlation for a finding.
 const STRONG: f64 = 0.5;
 
-/// How many standard errors a correlation is from none, at least: up to 54 are looked at, so that the
-/// customary two would find something in most runs.
+/// Minimum number of standard errors from zero. Up to 54 correlations are tested, so the usual two
+/// would produce a finding in most runs.
 const SURE: f64 = 4.0;
 
-/// A quantity of a machine against the delay.
+/// Correlation of a quantity with the delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Together {
     /// Spearman's rank correlation.
     pub(crate) rho: f64,
-    /// How many standard errors that is from none.
+    /// Distance of `rho` from zero in standard errors.
     pub(crate) errors: f64,
-    /// Windows in which both are known.
+    /// Number of windows in which both are known.
     pub(crate) windows: usize,
-    /// Of those the slowest.
+    /// Number of slow windows: the quarter with the highest p99.
     pub(crate) slow: usize,
-    /// The mean in the slowest quarter of the windows.
+    /// Mean of the quantity in the slow windows.
     pub(crate) in_slow: f64,
-    /// The mean in the others.
+    /// Mean in the other windows.
     pub(crate) in_others: f64,
 }
 
-/// `None` with fewer than ten windows in which the 99th percentile and the quantity are known, or
-/// where one of them never changes.
+/// Returns `None` with fewer than [`FEWEST`] windows in which both are known, or if one is
+/// constant.
 pub(crate) fn together(host: &HostData, series: &HostSeries) -> Option<Together> {
     let pairs: Vec<(f64, f64)> = host
         .windows
@@ -53,7 +54,7 @@ pub(crate) fn together(host: &HostData, series: &HostSeries) -> Option<Together>
     let delays = ranks(pairs.iter().map(|(delay, _)| *delay));
     let values = ranks(pairs.iter().map(|(_, value)| *value));
     let rho = correlation(&delays, &values)?;
-    // Windows that are like those before them count less (Bartlett).
+    // Bartlett's effective number of windows for autocorrelated series.
     let alike = after(&delays).max(0.0) * after(&values).max(0.0);
     let effective = n as f64 * (1.0 - alike) / (1.0 + alike);
     // Fisher's transformation; 1.06 is Fieller's factor for ranks.
@@ -70,7 +71,7 @@ pub(crate) fn together(host: &HostData, series: &HostSeries) -> Option<Together>
     Some(Together { rho, errors, windows: n, slow, in_slow, in_others })
 }
 
-/// What went up and down with the 99th percentile, if anything did beyond doubt: the closest.
+/// Finding about the quantity that correlates most with the p99, if any does significantly.
 pub(crate) fn stands_out(run: &RunData) -> Option<String> {
     let host = run.host.as_ref()?;
     let sure = |it: &Together| it.rho.abs() >= STRONG && it.errors >= SURE;
@@ -86,20 +87,20 @@ pub(crate) fn stands_out(run: &RunData) -> Option<String> {
     };
     let said = |value| series.quantity.said(value);
     Some(format!(
-        "While the 99th percentile (p99) of the {}{which} was highest ({} of {} windows of {}), {} of {} was {}, otherwise {} (rank correlation {}); that does not say which causes which.",
+        "{} of {} was {} while the p99 of the {}{which} was highest ({} of {} windows of {}), {} otherwise (rank correlation {}); correlation does not show cause.",
+        capital(series.quantity.words()),
+        series.node,
+        said(found.in_slow),
         metric::words(&host.wanted.metric),
         count(found.slow as u64),
         count(found.windows as u64),
         delay_ns(width),
-        series.quantity.words(),
-        series.node,
-        said(found.in_slow),
         said(found.in_others),
         three_digits(crate::quantity::significant(found.rho, 2)),
     ))
 }
 
-/// The place of each value in their order, from 1; equal ones share the mean of theirs.
+/// Rank of each value, from 1; equal values share the mean of their ranks.
 fn ranks(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let values: Vec<f64> = values.collect();
     let mut order: Vec<usize> = (0..values.len()).collect();
@@ -114,7 +115,7 @@ fn ranks(values: impl Iterator<Item = f64>) -> Vec<f64> {
     ranks
 }
 
-/// Pearson's; `None` where either never changes.
+/// Pearson's correlation; `None` if either series is constant.
 fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
     let (ma, mb) = (mean(a), mean(b));
@@ -124,7 +125,7 @@ fn correlation(a: &[f64], b: &[f64]) -> Option<f64> {
     (aa > 0.0 && bb > 0.0).then(|| ab / (aa * bb).sqrt())
 }
 
-/// The correlation of each value with the one before.
+/// Lag-1 autocorrelation.
 fn after(values: &[f64]) -> f64 {
     match values {
         [_, later @ ..] => correlation(&values[..later.len()], later).unwrap_or(0.0),

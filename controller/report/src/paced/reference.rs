@@ -1,16 +1,16 @@
-//! S2's boards, as rows of the table of verdicts.
+//! The boards of Mok 2015 as rows of the table of verdicts.
 
 use dwell_stats::accuracy::S2_DEVICES;
 use dwell_units::Bytes;
 
 use crate::quantity::count;
 
-/// Node, engine, size, flows, largest rate and why, of each board and kind of packets.
+/// Node, engine, size, flows, largest rate and reason, per board and kind of packets.
 pub(crate) fn reference_rows() -> Vec<[String; 6]> {
     let rows = S2_DEVICES.iter().flat_map(|device| {
         let Bytes(ram) = device.ram;
         let card = format!(
-            "published (S2): {} MHz, {} MiB, {} interface, {}, about ${} then",
+            "published (Mok 2015): {} MHz, {} MiB, {} interface, {}, about ${} then",
             count(device.cpu_mhz.into()),
             count(ram >> 20),
             device.link,
@@ -21,7 +21,7 @@ pub(crate) fn reference_rows() -> Vec<[String; 6]> {
             |(sizes, largest)| {
                 [
                     device.name.to_owned(),
-                    "S2's kernel module".to_owned(),
+                    "kernel module".to_owned(),
                     sizes.to_owned(),
                     "-".to_owned(),
                     largest.to_string(),

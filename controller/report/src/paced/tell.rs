@@ -1,4 +1,4 @@
-//! Verdicts in words and in tables.
+//! Verdicts on senders as sentences and tables.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use crate::data::RunData;
 use crate::figure::Table;
 use crate::quantity::listed;
 
-/// The verdict in lines, for each node: the best engine, every engine, those that were not run, and what
-/// accurate means. Empty for a run without trains.
+/// Verdict lines per node: the best engine, every engine, and engines that were not run; then the
+/// definition of accurate. Empty for a run without trains.
 pub fn verdict_words(run: &RunData) -> Vec<String> {
     let all = verdicts(run);
     let mut lines = Vec::new();
@@ -46,7 +46,7 @@ pub fn verdict_words(run: &RunData) -> Vec<String> {
     lines
 }
 
-/// One sentence about the engines of which no trial could be run.
+/// Sentence about engines without any trial that ran.
 fn not_run<'a>(all: impl Iterator<Item = &'a RateVerdict> + Clone) -> Option<String> {
     let mut told: Vec<&str> = Vec::new();
     let mut texts = Vec::new();
@@ -58,13 +58,13 @@ fn not_run<'a>(all: impl Iterator<Item = &'a RateVerdict> + Clone) -> Option<Str
             continue;
         }
         told.push(&verdict.engine);
-        let reason = verdict.reason.as_deref().unwrap_or("no reason is known");
+        let reason = verdict.reason.as_deref().unwrap_or("unknown reason");
         texts.push(format!("{} ({reason})", verdict.engine));
     }
-    (!texts.is_empty()).then(|| format!("not run, because this node cannot: {}", listed(&texts)))
+    (!texts.is_empty()).then(|| format!("not run, not supported on this node: {}", listed(&texts)))
 }
 
-/// The node, with what varies beside engine, size and flows.
+/// Node, with the other varied parameters.
 fn name(node: &str, others: &BTreeMap<String, String>) -> String {
     let others: Vec<_> = others.iter().map(|(name, value)| format!("{name} {value}")).collect();
     match others.is_empty() {
@@ -73,10 +73,11 @@ fn name(node: &str, others: &BTreeMap<String, String>) -> String {
     }
 }
 
-/// A row per node, engine, size and number of flows, then S2's boards; empty for a run without trains.
+/// One row per node, engine, size and number of flows, then the boards of Mok 2015; empty for a run
+/// without trains.
 pub fn verdict_table(run: &RunData) -> Table {
     let mut table =
-        Table::new(["node", "engine", "IP packet", "cross flows", "largest rate", "why not more"]);
+        Table::new(["node", "engine", "IP packet", "cross flows", "largest rate", "reason"]);
     let all = verdicts(run);
     let mut not_run: Vec<(String, &str)> = Vec::new();
     for verdict in &all {
@@ -86,7 +87,7 @@ pub fn verdict_table(run: &RunData) -> Table {
             (&other.node, &other.parameters, other.engine.as_str())
                 == (&verdict.node, &verdict.parameters, engine)
         };
-        // An engine that a node does not have is one row.
+        // An engine that the node does not support is one row.
         if all.iter().filter(same).all(|other| other.verdict == Verdict::NotRun) {
             if !not_run.contains(&(node.clone(), engine)) {
                 let reason = verdict.reason.clone().unwrap_or_default();
@@ -120,8 +121,7 @@ fn rate(verdict: &RateVerdict) -> String {
     }
 }
 
-/// The largest rates of several runs side by side, such as those of several nodes; `None` unless all of
-/// them judge senders.
+/// Largest accurate rates of several runs side by side; `None` unless all runs have verdicts.
 pub fn rates_of_runs(runs: &[RunData]) -> Option<Table> {
     let all: Vec<Vec<RateVerdict>> = runs.iter().map(verdicts).collect();
     if all.iter().any(Vec::is_empty) {

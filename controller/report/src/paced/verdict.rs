@@ -1,4 +1,4 @@
-//! The largest rate that each sender keeps accurately.
+//! Largest rate that each sender keeps accurately.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -15,45 +15,45 @@ use super::{Paced, Sender, number, paced};
 use crate::data::{RunData, TrialState};
 use crate::measured;
 
-/// The verdict on one engine of a node with packets of one size, beside so many flows.
+/// Verdict on one engine of a node, for one packet size and number of cross-traffic flows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RateVerdict {
-    /// The node that sends.
+    /// Sending node.
     pub node: String,
-    /// What sends.
+    /// Engine.
     pub engine: String,
-    /// Bytes of the IP packet.
+    /// Size of the IP packet in bytes.
     pub ip_size: u64,
-    /// Flows of traffic from the same node.
+    /// Number of cross-traffic flows from the same node.
     pub flows: u32,
-    /// Values of the other parameters that vary.
+    /// Values of the other varied parameters.
     pub parameters: BTreeMap<String, String>,
-    /// What came of it.
+    /// Verdict.
     pub verdict: Verdict,
-    /// The largest rate such that it and all smaller ones tried are accurate, in bit/s: 0 where none
-    /// is, `None` where that cannot be told.
+    /// Largest rate in bit/s such that it and all smaller ones tried are accurate: 0 if none is,
+    /// `None` if undecided.
     pub largest_rate_bps: Option<u64>,
-    /// Why it is not larger, or not known.
+    /// Why it is not larger, or why it is undecided.
     pub reason: Option<String>,
     #[serde(skip)]
     pub(crate) largest: LargestRate,
 }
 
-/// What came of judging a sender.
+/// Kind of verdict on a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// There is a largest rate.
+    /// A largest accurate rate was found.
     Rate,
-    /// Even the smallest rate tried is not kept.
+    /// Not even the smallest rate tried is accurate.
     None,
-    /// Nobody can tell.
+    /// Undecided.
     CannotTell,
-    /// The node cannot send so.
+    /// The node does not support the engine.
     NotRun,
 }
 
-/// What is accurate: as it was asked for when the run is shown, or as its plan says, or as usual.
+/// Definition of accurate: from the command line, else from the plan, else the default.
 pub fn tolerance(run: &RunData) -> Tolerance {
     let plan = measured::plan(run).and_then(|plan| plan.accurate).unwrap_or_default();
     let set = run.accurate.unwrap_or_default().or(plan);
@@ -66,8 +66,7 @@ pub fn tolerance(run: &RunData) -> Tolerance {
     }
 }
 
-/// Every verdict of a run of trains, by node, other parameters, engine, flows and size, each in the
-/// order of its trials.
+/// Verdicts of a run of trains, ordered by node, other parameters, engine, flows and size.
 pub fn verdicts(run: &RunData) -> Vec<RateVerdict> {
     let trains: Vec<Paced> = paced(run).into_iter().filter(|paced| paced.rate.is_some()).collect();
     let tolerance = tolerance(run);
@@ -98,7 +97,7 @@ pub fn verdicts(run: &RunData) -> Vec<RateVerdict> {
     all
 }
 
-/// Engines in the order of the plan, then those that it does not name.
+/// Engines in the order of the plan, then others.
 fn engines(run: &RunData, all: &[RateVerdict]) -> Vec<String> {
     let axis = run.axes.iter().find(|axis| ["engine", "pace.engine"].contains(&axis.name.as_str()));
     let mut engines = axis.map_or_else(Vec::new, |axis| axis.values.clone());
@@ -126,7 +125,7 @@ fn verdict(sender: &Sender, trials: &[&Paced], tolerance: &Tolerance) -> RateVer
     let largest = largest_rate(judged.iter().copied());
     let (verdict, reason) = if not_run {
         let first = trials.first().and_then(|paced| paced.trial.reason.as_deref());
-        // Which node it was stands beside it.
+        // The node is in a field of its own.
         let of_job = format!("pace on {}: ", sender.node);
         let reason = first.map(|text| text.strip_prefix(&of_job).unwrap_or(text).to_owned());
         (Verdict::NotRun, reason)
@@ -154,8 +153,8 @@ fn verdict(sender: &Sender, trials: &[&Paced], tolerance: &Tolerance) -> RateVer
     }
 }
 
-/// Whether a sender keeps one rate, by the trains of all its trials together. Stamps are believed as
-/// far as the worst of them, and a trial that failed has trains of which nothing is known.
+/// Accuracy of a sender at one rate, over the trains of all its trials. The least accurate
+/// timestamp source counts, and the trains of a failed trial are unknown.
 fn accuracy(trials: &[&Paced], tolerance: &Tolerance) -> Accuracy {
     let summaries = || trials.iter().filter_map(|paced| paced.summary);
     let mut trains: Vec<TrainAccuracy> =
@@ -165,7 +164,7 @@ fn accuracy(trials: &[&Paced], tolerance: &Tolerance) -> Accuracy {
     let few = Accuracy::CannotTell {
         why: Doubt::FewTrains { trains: trains.len(), least: tolerance.trains },
     };
-    // They are not among those that it takes at least.
+    // Trains of failed trials do not count towards the minimum.
     if trains.len() >= tolerance.trains {
         trains.extend(iter::repeat_n(UNKNOWN, failed * of_a_trial));
     }
@@ -188,7 +187,7 @@ fn accuracy(trials: &[&Paced], tolerance: &Tolerance) -> Accuracy {
     asked.map_or(few, |asked| tolerance.judge(&asked, rung, &trains).accuracy)
 }
 
-/// What is not known of a train may be anything.
+/// Interval of an unknown value.
 const ANYTHING: RealInterval = RealInterval { low: 0.0, high: f64::INFINITY };
 const UNKNOWN: TrainAccuracy = TrainAccuracy { rate_bps: ANYTHING, gap_error_p95: ANYTHING };
 

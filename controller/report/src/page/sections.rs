@@ -1,4 +1,4 @@
-//! The sections of a page that need no figure.
+//! Sections of the page without figures.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use crate::witness;
 
 pub(super) const HOW_TO_READ: &str = include_str!("../../assets/how-to-read.html");
 
-/// What was run, when and by what.
+/// Which run it was, when, and with which version.
 pub(super) fn about(run: &RunData) -> String {
     let finished =
         run.finished.as_deref().map_or_else(|| "not finished".to_owned(), |at| format!("to {at}"));
@@ -50,7 +50,7 @@ pub(super) fn about(run: &RunData) -> String {
     )
 }
 
-/// What was measured, in words, and the plan's text.
+/// What was measured, in words, and the text of the plan.
 pub(super) fn measured(run: &RunData, id: &str, heading: &str) -> String {
     let facts = crate::measured::measured(run);
     if facts.is_empty() && run.plan.is_none() {
@@ -69,7 +69,7 @@ pub(super) fn measured(run: &RunData, id: &str, heading: &str) -> String {
         let text = escape(&plan.text);
         let _ = write!(
             html,
-            "<details><summary>The plan as it was read</summary>\
+            "<details><summary>Text of the plan</summary>\
              <pre class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Text of the plan: {}\">{text}</pre></details>",
             escape(heading)
         );
@@ -77,7 +77,7 @@ pub(super) fn measured(run: &RunData, id: &str, heading: &str) -> String {
     html + "</section>\n"
 }
 
-/// The panel: a banner with warnings, if any, then the facts.
+/// Trust panel: a banner with the warnings, if any, then the facts.
 pub(super) fn trust(run: &RunData, heading: &str, id: &str) -> String {
     let warnings = trust::warnings(run);
     let known = group::finished(run).any(|trial| trial.summary.is_some());
@@ -99,11 +99,11 @@ pub(super) fn trust(run: &RunData, heading: &str, id: &str) -> String {
     } else if trust::was_watched(run) {
         let _ = write!(
             html,
-            "<p class=\"banner good\"><b><span aria-hidden=\"true\">&#10003; </span>No limit was broken.</b> {}</p>",
+            "<p class=\"banner good\"><b><span aria-hidden=\"true\">&#10003; </span>All limits kept.</b> {}</p>",
             escape(&trust::what_held(run))
         );
     } else {
-        html += "<p class=\"banner unknown\"><b><span aria-hidden=\"true\">? </span>Not known.</b> Nobody watched the clocks and the schedule while this was measured, or left no word of it.</p>";
+        html += "<p class=\"banner unknown\"><b><span aria-hidden=\"true\">? </span>Unknown.</b> Not all trials recorded clocks and schedule errors.</p>";
     }
     if !known {
         return html + "</section>\n";
@@ -113,28 +113,28 @@ pub(super) fn trust(run: &RunData, heading: &str, id: &str) -> String {
     for fact in &facts {
         let (name, value) = (fact.name, escape(&fact.value));
         let folded = fact.folded.as_ref().map_or_else(String::new, |all| {
-            let summary = format!("All of them<span class=\"hidden\">: {name}</span>");
+            let summary = format!("Full list<span class=\"hidden\">: {name}</span>");
             format!("<details><summary>{summary}</summary>{}</details>", escape(all))
         });
         let _ = write!(html, "<div><dt>{name}</dt><dd>{value}{folded}</dd></div>");
     }
-    html += "</dl><details><summary>What these mean</summary><dl class=\"meanings\">";
+    html += "</dl><details><summary>Explanation</summary><dl class=\"meanings\">";
     for fact in &facts {
         let _ = write!(html, "<dt>{}</dt><dd>{}</dd>", fact.name, escape(fact.meaning));
     }
     html + "</dl></details></section>\n"
 }
 
-/// Trials that failed, each with its reason.
+/// Failed trials with their reasons.
 pub(super) fn failed(run: &RunData) -> String {
     let failed: Vec<&TrialData> =
         run.trials.iter().filter(|t| t.state == TrialState::Failed).collect();
     if failed.is_empty() {
         return String::new();
     }
-    let mut html = "<h3>Trials that failed</h3><ul class=\"failed\">".to_owned();
+    let mut html = "<h3>Failed trials</h3><ul class=\"failed\">".to_owned();
     for trial in failed {
-        let reason = trial.reason.as_deref().unwrap_or("no reason is known");
+        let reason = trial.reason.as_deref().unwrap_or("unknown reason");
         let label = group::trial_label(run, trial);
         let _ =
             write!(html, "<li>Trial {}, {}: {}</li>", trial.trial, escape(&label), escape(reason));
@@ -142,33 +142,33 @@ pub(super) fn failed(run: &RunData) -> String {
     html + "</ul>"
 }
 
-/// Which networks each way of sending measures, with S2's boards; nothing for a run without trains.
+/// Largest accurate rate per sender, beside the boards of Mok 2015; empty for a run without trains.
 pub(super) fn verdicts(run: &RunData) -> String {
     let all = crate::paced::verdict_table(run);
     if all.rows.is_empty() {
         return String::new();
     }
     let definition = escape(&crate::paced::tolerance(run).to_string());
-    let table = table(&all, "The largest rate that each sender keeps accurately");
+    let table = table(&all, "Largest accurate rate by node, engine, size and cross flows");
     format!(
         "<section id=\"verdicts\" aria-labelledby=\"verdicts-title\">\
-         <h2 id=\"verdicts-title\">Which networks can be measured from here?</h2>\
-         <p>The largest rate such that it and every smaller one tried is kept; {definition}. What S2 \
-         published of its boards stands below; how accurate is accurate, it does not say.</p>{table}</section>\n"
+         <h2 id=\"verdicts-title\">Largest accurate rate per sender</h2>\
+         <p>The largest rate such that this rate and every smaller one tried are accurate; {definition}. \
+         Below are the boards of Mok 2015, which does not define accurate.</p>{table}</section>\n"
     )
 }
 
-/// The same of several runs side by side.
+/// Largest accurate rates of several runs side by side.
 pub(super) fn rates_of_runs(runs: &[RunData]) -> String {
     let Some(all) = crate::paced::rates_of_runs(runs) else { return String::new() };
-    let table = table(&all, "The largest rate that each sender keeps accurately, by run");
+    let table = table(&all, "Largest accurate rate by run");
     format!(
         "<section id=\"verdicts\" aria-labelledby=\"verdicts-title\">\
-         <h2 id=\"verdicts-title\">Which networks can be measured from which?</h2>{table}</section>\n"
+         <h2 id=\"verdicts-title\">Largest accurate rate per sender, by run</h2>{table}</section>\n"
     )
 }
 
-/// Published claims and what became of them here; nothing where the plan names none.
+/// Published claims with their verdicts; empty if the plan names none.
 pub(super) fn claims(run: &RunData) -> String {
     let claims = crate::claims::claims(run);
     if claims.is_empty() {
@@ -179,16 +179,16 @@ pub(super) fn claims(run: &RunData) -> String {
         let [found, published, own] = claim.numbers();
         all.row([claim.id, claim.verdict.words().to_owned(), found, published, own, claim.text]);
     }
-    let table = table(&all, "Published claims, held against this run");
+    let table = table(&all, "Published claims and their verdicts for this run");
     format!(
         "<section id=\"claims\" aria-labelledby=\"claims-title\">\
-         <h2 id=\"claims-title\">Do published claims hold here?</h2>\
-         <p>Each is judged for the machines of this run. One that fails is a finding about them, not \
-         an error. Where the document has words and no number, the limit is dwell's own.</p>{table}</section>\n"
+         <h2 id=\"claims-title\">Published claims</h2>\
+         <p>Each claim is judged for the machines of this run. A failed claim is a finding about them, \
+         not an error. Where a document gives no number, the limit is dwell's own.</p>{table}</section>\n"
     )
 }
 
-/// Every trial, whatever became of it.
+/// Every trial, also failed ones.
 pub(super) fn trials(run: &RunData) -> String {
     if run.trials.is_empty() {
         return "<section id=\"trials\"><h2>Trials</h2><p>This run has no trials.</p></section>\n"
@@ -211,7 +211,7 @@ pub(super) fn trials(run: &RunData) -> String {
     let all = all.tell_intervals();
     let caption = subject.as_ref().map_or_else(
         || "All trials".to_owned(),
-        |subject| format!("All trials; p50, p99 and max are of the {}", subject.noun),
+        |subject| format!("All trials; p50, p99 and max of the {}", subject.noun),
     );
     format!("<section id=\"trials\"><h2>Trials</h2>{}</section>\n", table(&all, &caption))
 }
@@ -233,7 +233,7 @@ fn trial_row(run: &RunData, trial: &TrialData, subject: Option<&Subject>) -> Vec
     let packets = trial.summary.as_ref().and_then(|summary| summary.packets);
     let counted = packets.map(|p| [p.sent, p.received, p.lost.saturating_add(p.late)].map(count));
     row.extend(counted.unwrap_or_else(|| {
-        // Who sends one way and has no far end that tells knows that much.
+        // A one-way sender without receive counts still knows how many packets it sent.
         let left = trial.summary.as_ref().and_then(|summary| *summary.values.get("packets")?);
         let left = left.map_or("-".to_owned(), |left| count(left.as_f64() as u64));
         [left, "-".to_owned(), "-".to_owned()]
@@ -246,7 +246,7 @@ fn trial_row(run: &RunData, trial: &TrialData, subject: Option<&Subject>) -> Vec
     row
 }
 
-/// Every delay of every cell, for readers who want another one than the figures show.
+/// Every metric of every cell.
 pub(super) fn delays(run: &RunData) -> String {
     let mut metrics: BTreeSet<&str> = BTreeSet::new();
     for trial in group::finished(run) {
@@ -281,28 +281,28 @@ pub(super) fn delays(run: &RunData) -> String {
         return String::new();
     }
     let all = all.tell_intervals();
-    let table = table(&all, "Every delay measured, repetitions taken together");
+    let table = table(&all, "All delays, repetitions merged");
     format!(
-        "<section id=\"delays\"><h2>Every delay measured</h2>\
+        "<section id=\"delays\"><h2>All delays</h2>\
          <details><summary>Show the table ({} rows)</summary>{table}</details></section>\n",
         all.rows.len()
     )
 }
 
-/// What the machines of a relay's way did, and by what means.
+/// Nodes of the relay path: role, engine, timestamps.
 pub(super) fn machines(run: &RunData) -> String {
     let all = crate::machines::machines(run);
     if all.rows.is_empty() {
         return String::new();
     }
-    let table = table(&all, "What each node did, with which engine, and between which stamps");
+    let table = table(&all, "Role, engine and timestamps of each node");
     format!(
         "<section id=\"machines\" aria-labelledby=\"machines-title\">\
-         <h2 id=\"machines-title\">Machines on the way</h2>{table}</section>\n"
+         <h2 id=\"machines-title\">Nodes of the relay path</h2>{table}</section>\n"
     )
 }
 
-/// What each load reached.
+/// Level that each load reached.
 pub(super) fn loads(run: &RunData) -> String {
     let mut all = Table::new(["trial", "load", "on", "reached"]);
     for trial in &run.trials {
@@ -318,14 +318,14 @@ pub(super) fn loads(run: &RunData) -> String {
     if all.rows.is_empty() {
         return String::new();
     }
-    let table = table(&all, "What each load reached, as its node said");
+    let table = table(&all, "Level that each load reached, as reported by its node");
     format!("<section id=\"loads\"><h2>Loads</h2>{table}</section>\n")
 }
 
 fn reached(load: &Summary) -> String {
     let value = |(name, value): (&String, &Option<Scalar>)| {
         let value = match value {
-            None => "not known".to_owned(),
+            None => "unknown".to_owned(),
             Some(Scalar::Count(n)) => count(*n),
             Some(Scalar::Real(real)) if name.ends_with("_ratio") => share(*real),
             Some(Scalar::Real(real)) => three_digits(*real),
@@ -335,20 +335,20 @@ fn reached(load: &Summary) -> String {
     load.values.iter().map(value).collect::<Vec<_>>().join(", ")
 }
 
-/// What captures outside saw of the run's packets, beside its own stamps.
+/// Packet captures taken outside dwell, beside the run's own timestamps.
 pub(super) fn witnesses(run: &RunData) -> String {
     let all = witness::table(run);
     if all.rows.is_empty() {
         return String::new();
     }
-    let table = table(&all, "Packets of this run as captures saw them, joined by their ids");
+    let table = table(&all, "Packets of this run in captures, matched by packet id");
     format!(
-        "<section id=\"witnesses\"><h2>What a witness saw</h2>\
-         <p>Captures made beside the run, which share neither its stamps nor its program.</p>{table}</section>\n"
+        "<section id=\"witnesses\"><h2>Witness captures</h2>\
+         <p>Captures by another program with its own timestamps.</p>{table}</section>\n"
     )
 }
 
-/// What people wrote about the run.
+/// User notes about the run.
 pub(super) fn notes(run: &RunData) -> String {
     if run.notes.is_empty() {
         return String::new();

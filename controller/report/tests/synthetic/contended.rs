@@ -1,9 +1,9 @@
-//! Runs beside other programs.
+//! Runs with CPU contention from other programs.
 
 use dwell_record::CpuUse;
 use dwell_report::data::RunData;
 
-/// The run with this share of the CPU time used by other programs in every trial.
+/// Sets the share of CPU time used by other programs in every trial.
 pub(crate) fn beside_others(mut run: RunData, share: f64) -> RunData {
     for summary in run.trials.iter_mut().filter_map(|trial| trial.summary.as_mut()) {
         let used = CpuUse {

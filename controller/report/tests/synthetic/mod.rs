@@ -1,4 +1,4 @@
-//! Runs made of seeded random delays, in the shape in which the store hands them over.
+//! Synthetic runs with seeded random delays, in the form that the store provides.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_distr::{Distribution as _, LogNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The delays of one trial: a log-normal body and a tail of a given share.
+/// Delay distribution of a trial: a log-normal body and a tail with a given share.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) median_ns: f64,
@@ -30,8 +30,8 @@ pub(crate) struct Shape {
 
 const EVERY_NS: i64 = 1_000_000;
 
-/// S4's three cases: idle, network load, processor load; the last has the lowest median and the
-/// longest tail. Three repetitions each.
+/// The three cases of Roedlach/Vock: idle, network load, CPU load; the last has the lowest median
+/// and the longest tail. Three repetitions each.
 pub(crate) fn loads() -> RunData {
     let body = Shape {
         median_ns: 279e3,
@@ -65,7 +65,7 @@ pub(crate) fn loads() -> RunData {
     run
 }
 
-/// Delay over packet size and rate: it grows with size, and the highest rate loses.
+/// Delay over packet size and rate: it grows with the size, and the highest rate has losses.
 pub(crate) fn sweep() -> RunData {
     let sizes = [100, 300, 500, 700, 900, 1100, 1300];
     let rates = [50, 200, 400, 800];
@@ -146,7 +146,7 @@ pub(crate) fn axis(name: &str, values: &[&str], numbers: Option<(Vec<f64>, &str)
     }
 }
 
-/// The next trial of a run, its delays drawn from a seed that its number and `seed` make up.
+/// Next trial of a run, with delays seeded by its number and `seed`.
 pub(crate) fn trial(
     run: &RunData,
     repetition: u32,
@@ -210,7 +210,7 @@ pub(crate) fn trial(
     }
 }
 
-/// Where percentiles lie, as the store notes it.
+/// Confidence intervals of percentiles, as in the store.
 fn intervals(metric: &str, values: &[i64]) -> BTreeMap<String, Option<Scalar>> {
     let quantiles = [("p50", Quantile::P50), ("p95", Quantile::P95), ("p99", Quantile::P99)];
     let known = quantiles.into_iter().filter_map(|(name, quantile)| {
@@ -293,7 +293,7 @@ pub(crate) fn load(name: &str) -> Summary {
     load
 }
 
-/// A capture beside the first trial, which missed ten probes.
+/// Adds a capture of the first trial that lacks ten probes.
 pub(crate) fn add_witness(run: &mut RunData) {
     let own = &run.trials[0].summary.as_ref().unwrap().metrics["rtt_ns"];
     let mut seen = *own;
@@ -313,7 +313,7 @@ pub(crate) fn add_witness(run: &mut RunData) {
 pub(crate) fn steps(values: &[i64]) -> Vec<Step> {
     let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
     for value in values {
-        // True to 0.1 %, as the store keeps them.
+        // Resolution of 0.1 %, as in the store.
         let grain = (value.abs() / 1_000).max(1);
         *counts.entry(value / grain * grain).or_default() += 1;
     }
@@ -326,7 +326,7 @@ fn figures(values: &[i64]) -> Figures {
     distribution.figures().into()
 }
 
-/// A series with bins, points and outliers; `None` is a lost probe.
+/// Series with bins, points and outliers; `None` is a lost probe.
 pub(crate) fn timed(delays: &[Option<i64>]) -> Series {
     let received: Vec<i64> = delays.iter().flatten().copied().collect();
     let per_bin = delays.len().div_ceil(120).max(1);
@@ -378,11 +378,11 @@ fn bin(i: usize, per_bin: usize, chunk: &[Option<i64>]) -> TimeBin {
     }
 }
 
-/// One trial of 40 s whose delay is long now and then; while it is, the processors of `busy` work,
-/// those of the other machine whenever they like.
+/// One trial of 40 s with slow periods, during which the CPUs of `busy` are in use; those of the
+/// other machine are in use at random.
 pub(crate) fn with_machines(busy: &str) -> RunData {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(23);
-    // Stretches of a second, a third of them slow.
+    // Periods of one second, a third of them slow.
     let slow: Vec<bool> = (0..40).map(|_| random.random_bool(0.33)).collect();
     let other: Vec<bool> = (0..40).map(|_| random.random_bool(0.5)).collect();
     let delays: Vec<Option<i64>> = (0..40_000)
@@ -421,32 +421,33 @@ pub(crate) fn with_machines(busy: &str) -> RunData {
     run
 }
 
-/// How a made-up relay behaves, by mode.
+/// Behaviour of a synthetic relay, by mode.
 #[derive(Clone, Copy)]
 pub(crate) struct Relay {
-    /// Node delay between netfilter's hooks of a routed packet.
+    /// Node delay of a routed packet between netfilter's hooks.
     pub(crate) route_ns: f64,
-    /// What a program adds to it.
+    /// Additional delay of a program.
     pub(crate) program_ns: f64,
-    /// What enciphering adds for each byte.
+    /// Additional delay of encryption per byte.
     pub(crate) per_byte_ns: f64,
-    /// Loss of enciphered packets from 200 packets/s.
+    /// Loss ratio of encrypted packets from 200 packets/s on.
     pub(crate) loss: f64,
-    /// By how much stress lengthens what a program takes.
+    /// Factor of the program's delay under load.
     pub(crate) stress: f64,
 }
 
-/// S0's board, as it is known: programs take ten times as long as the kernel and more, enciphering
-/// some milliseconds.
+/// The board of Miya 2020: programs take more than ten times as long as the kernel, encryption some
+/// milliseconds.
 pub(crate) const PI_ZERO: Relay =
     Relay { route_ns: 30e3, program_ns: 500e3, per_byte_ns: 2_500.0, loss: 0.02, stress: 1.0 };
 
-/// S0's experiment with few levels, on links of 65 Mbit/s and on bare ones, each cell once.
+/// The experiment of Miya 2020 with few levels, with and without a link rate of 65 Mbit/s, each
+/// cell once.
 pub(crate) fn relays(relay: Relay) -> RunData {
     relays_repeated(relay, 1)
 }
 
-/// The same, each cell so often.
+/// The same with several repetitions per cell.
 pub(crate) fn relays_repeated(relay: Relay, repetitions: u32) -> RunData {
     let (sizes, fast, slow) = ([100, 700, 1400], [200, 600, 1200], [100, 200, 400]);
     let text = |values: &[i32], unit: &str| -> Vec<String> {
@@ -481,7 +482,7 @@ pub(crate) fn relays_repeated(relay: Relay, repetitions: u32) -> RunData {
     run
 }
 
-/// Two packets of the first trial, whose way is drawn.
+/// Adds two example packets of the first trial.
 pub(crate) fn add_packets(run: &mut RunData) {
     let parts = [("sender_out_ns", 2_000), ("link_in_ns", 9_000), ("node_delay_netfilter_ns", 600)];
     for which in ["median", "slowest"] {

@@ -1,5 +1,4 @@
-//! Runs of paced packets: the short plan that comes with dwell, on a node whose engines are as punctual
-//! as it says here.
+//! Synthetic runs of the short send-accuracy plan, on a node with given accuracies of its engines.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +13,8 @@ use crate::synthetic::{axis, load, run, steps, summary};
 
 const SHORT: &str = include_str!("../../../../plans/send-accuracy-short.toml");
 
-/// The 95th percentile of |gap error| of each engine, in nanoseconds; beside 25 flows it is eight
-/// times that. The others are not to be had on this node.
+/// 95th percentile of |gap error| per engine in nanoseconds; it is eight times as large with 25
+/// flows. Other engines are not supported on this node.
 const PUNCTUAL: [(&str, f64); 5] = [
     ("sleep", 60e3),
     ("spin", 300.0),
@@ -24,12 +23,12 @@ const PUNCTUAL: [(&str, f64); 5] = [
     ("packet-ring", 200.0),
 ];
 
-/// `dwell run plans/send-accuracy-short.toml`, with something set.
+/// `dwell run plans/send-accuracy-short.toml` with overrides.
 pub(crate) fn paces(settings: &[&str]) -> RunData {
     of(SHORT, settings)
 }
 
-/// Of any plan of `[pace]`. Departures of packet-ring have the program's stamps only.
+/// The same for any `[pace]` plan. Departures of packet-ring have only the program's timestamps.
 pub(crate) fn of(text: &str, settings: &[&str]) -> RunData {
     let mut source = Source::parse(text).unwrap();
     settings.iter().for_each(|setting| source.set(setting).unwrap());
@@ -99,7 +98,7 @@ fn trial(expansion: &Expansion, cell: u32, it: &dwell_plan::Trial) -> TrialData 
         summary.trains = (0..pace.repeat)
             .map(|_| {
                 let spread = random.random_range(0.9..1.1);
-                // Whoever is late by more than a gap falls behind.
+                // An error beyond the gap lowers the rate.
                 let slow = (error / gap / 4.0).min(0.5);
                 Train {
                     rate_bps: Some(rate * (1.0 - slow * spread)),

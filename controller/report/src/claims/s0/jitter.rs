@@ -1,15 +1,15 @@
-//! S0.24: jitter grows with the size of packets only where they are enciphered.
+//! S0.24: jitter grows with the packet size only for encrypted packets.
 
 use super::super::ClaimVerdict;
 use super::super::evidence::{Evidence, Line, value};
 use super::{DOUBT, FLAT, Found, RUNGS, nothing, rung, why};
 use crate::quantity::three_digits;
 
-/// What sizes do to the jitter of a mode.
+/// Effect of the packet size on the jitter of a mode.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Growth {
     Grows,
-    /// By less than what counts as flat from the smallest size to the largest, beyond doubt.
+    /// The increase from the smallest to the largest size is surely within [`FLAT`].
     Flat,
     Unknown,
 }
@@ -18,7 +18,7 @@ pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) 
     let modes = [route.bare(), translate.bare(), encrypt.bare()];
     if modes.iter().any(Evidence::is_empty) {
         let all: Vec<&Evidence> = modes.iter().collect();
-        return nothing(&all, "All three modes were not measured.");
+        return nothing(&all, "Not all three modes were measured.");
     }
     let jitter = |mode: &Evidence| {
         let rfc3550 = |trial: &_| value(trial, "jitter_rfc3550_ns");
@@ -43,7 +43,7 @@ pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) 
     });
     let mut words = format!("Here: {} (slopes of RFC 3550 jitter).", each.join(", "));
     if verdict == ClaimVerdict::CannotTell {
-        words += " More repetitions would narrow these slopes.";
+        words += " More repetitions would narrow the intervals.";
     }
     let all: Vec<&Evidence> = modes.iter().collect();
     Found::new(verdict, of_encrypt.fit.slope.value, words).without(&all).because(|| {

@@ -1,7 +1,6 @@
-//! S0.25: packets are lost only where they are enciphered, at 200 packets/s and more.
+//! S0.25: packets are lost only if encrypted and sent at 200 packets/s or more.
 //!
-//! Losses come in bursts, so that a packet is no observation: what counts is in how many trials any
-//! was lost.
+//! Losses come in bursts, so packets are not independent: the verdict counts trials with any loss.
 
 use dwell_stats::{FEWEST_TRIALS, share_interval};
 
@@ -11,17 +10,17 @@ use super::{DOUBT, Found, nothing};
 use crate::data::TrialData;
 use crate::quantity::share;
 
-/// Surely less than this is a node that keeps up.
+/// Upper bound of the loss ratio below which a node keeps up.
 const KEEPS_UP: f64 = 0.001;
 
 pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) -> Found {
     if [route, translate, encrypt].iter().any(|mode| mode.is_empty()) {
-        return nothing(&[route, translate, encrypt], "All three modes were not measured.");
+        return nothing(&[route, translate, encrypt], "Not all three modes were measured.");
     }
     let fast = |trial: &TrialData| number(trial, "rate_pps").is_some_and(|pps| pps >= 200.0);
     let there = encrypt.filter(fast);
     if there.is_empty() {
-        return nothing(&[&there], "No rate of 200 packets/s and more was measured.");
+        return nothing(&[&there], "No rate of 200 packets/s or more was measured.");
     }
     let elsewhere = route.clone().and(translate.clone()).and(encrypt.filter(|trial| !fast(trial)));
     let ((sent, lost), (other_sent, other_lost)) = (there.losses(), elsewhere.losses());
@@ -43,20 +42,18 @@ pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) 
         _ => ClaimVerdict::CannotTell,
     };
     let mut words = format!(
-        "Here: {lost} of {sent} were lost there, in {losing} of {} trials, and {other_lost} of \
-         {other_sent} elsewhere, in {other_losing} of {}.",
+        "Here: {lost} of {sent} lost there (in {losing} of {} trials), {other_lost} of {other_sent} \
+         elsewhere (in {other_losing} of {}).",
         trials(&there),
         trials(&elsewhere)
     );
     if keeps_up {
         words += &format!(" At most {} are lost there: this node keeps up.", share(most));
     } else if verdict == ClaimVerdict::CannotTell && lost == 0 {
-        words += &format!(
-            " As many as {} may be lost there all the same: more packets would tell.",
-            share(most)
-        );
+        words +=
+            &format!(" Up to {} could still be lost there; more packets would tell.", share(most));
     } else if verdict == ClaimVerdict::CannotTell {
-        words += " Losses in so few trials may be chance: repetitions would tell.";
+        words += " Losses in few trials may be chance; more repetitions would tell.";
     }
     let ratio = if sent == 0 { 0.0 } else { lost as f64 / sent as f64 };
     Found::new(verdict, ratio, words).without(&[&there, &elsewhere])

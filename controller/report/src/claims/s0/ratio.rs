@@ -1,4 +1,4 @@
-//! S0.19 and S0.20: the node delay in relation to the link delay (NLR).
+//! S0.19 and S0.20: node-to-link delay ratio (NLR).
 
 use super::super::ClaimVerdict;
 use super::super::evidence::{Bound, Evidence, number};
@@ -14,12 +14,12 @@ pub(super) fn judge(
     verdict: impl Fn(Bound) -> ClaimVerdict,
 ) -> Found {
     if trials.is_empty() {
-        return nothing(&[trials], "This mode, or this size, was not measured.");
+        return nothing(&[trials], "This mode or size was not measured.");
     }
     let linked = trials.linked();
     if linked.is_empty() {
-        let why = "Here: links are bare, and hold no packet for its transmission time; give them a \
-                   rate (topology.link.rate).";
+        let why = "Here: links have no rate, so packets have no transmission time; set \
+                   topology.link.rate.";
         return if linked.left_out() > 0 {
             nothing(&[&linked], why)
         } else {
@@ -29,23 +29,23 @@ pub(super) fn judge(
     let idle = linked.idle();
     if idle.is_empty() {
         return Found::cannot_tell(
-            "Here: every trial over links with a rate was under stress, which slows links that are \
-             emulated too.",
+            "Here: every trial over links with a rate was under load, which also slows emulated \
+             links.",
         );
     }
     let slow = terms.slow_links(&idle.trials);
     let fit = idle.filter(|trial| terms.hold(trial));
     let Some(ratio) = fit.level(|trial| terms.of_trial(trial), DOUBT) else {
         return Found::cannot_tell(match slow.as_str() {
-            "" => "Here: too few packets have the stamps for it.".to_owned(),
+            "" => "Here: too few packets have the timestamps for it.".to_owned(),
             slow => slow.trim_start().to_owned(),
         });
     };
     let rates = fit.trials.iter().filter_map(|t| number(t, "link_rate_bps"));
     let rate = rates.fold(f64::MAX, f64::min) / 1e6;
     let words = format!(
-        "Here: {}{} over two links of {} Mbit/s, without stress ({}, 95th percentiles, typical of \
-         trials).{}{slow}",
+        "Here: {}{} over two links of {} Mbit/s, without load ({}, 95th percentiles, geometric mean \
+         over trials).{}{slow}",
         share(ratio.value),
         between(ratio, share),
         three_digits(rate),
@@ -57,7 +57,7 @@ pub(super) fn judge(
         .because(|| why::way(&fit))
 }
 
-/// The rungs of node delay at which the links of trials end.
+/// Node-delay metrics at whose timestamps the links of the trials end.
 fn rungs(fit: &Evidence) -> String {
     let mode = |trial: &'_ TrialData| trial.parameters.get(RELAY).cloned().unwrap_or_default();
     let each: Vec<_> =

@@ -1,5 +1,5 @@
-//! Why a claim of S0 fails here: what the run says of the parts of the delay that was judged. Causes
-//! that no measurement tells apart, such as processors that sleep, are not given.
+//! Explanations of failed claims by the measured components of the delay. Causes that no
+//! measurement distinguishes, such as sleeping processors, are not given.
 
 use dwell_record::Kind;
 
@@ -11,8 +11,8 @@ use crate::quantity::{delay, three_digits};
 
 const PROCESSING: &str = "processing_ns";
 
-/// What is typical of the 95th percentiles of trials. Of parts that no figure draws, trials have what
-/// sums them up and no distribution.
+/// Mean of the 95th percentiles of trials, by the stored summary for components without a
+/// distribution.
 fn typical(trials: &Evidence, metric: &'static str) -> Option<f64> {
     let stored =
         |trial: &TrialData| trial.summary.as_ref()?.metrics.get(metric)?.p95.map(|ns| ns as f64);
@@ -20,7 +20,7 @@ fn typical(trials: &Evidence, metric: &'static str) -> Option<f64> {
     trials.level(of, DOUBT).map(|level| level.value)
 }
 
-/// Where a program spends the time that a packet is in the node.
+/// Time that a packet waits for the program, and time in the program.
 pub(super) fn wait(programs: &Evidence) -> Option<String> {
     Some(format!(
         "a packet waits {} in the socket until the program runs, and {} in the program (95th \
@@ -30,7 +30,7 @@ pub(super) fn wait(programs: &Evidence) -> Option<String> {
     ))
 }
 
-/// Where programs spend the time in two conditions, each with its name.
+/// The same for two named conditions.
 pub(super) fn compared([first, second]: [(&str, &Evidence); 2]) -> Option<String> {
     let parts = |programs: &Evidence| {
         Some([delay(typical(programs, "queueing_in_ns")?), delay(typical(programs, PROCESSING)?)])
@@ -43,7 +43,7 @@ pub(super) fn compared([first, second]: [(&str, &Evidence); 2]) -> Option<String
     ))
 }
 
-/// The same of the lowest packet rate and the highest.
+/// The same for the lowest and the highest packet rate.
 pub(super) fn by_rate(trials: &Evidence) -> Option<String> {
     let rates = || trials.trials.iter().filter_map(|trial| number(trial, "rate_pps"));
     let ends = [rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max)];
@@ -52,26 +52,26 @@ pub(super) fn by_rate(trials: &Evidence) -> Option<String> {
     compared([0, 1].map(|n| (names[n].as_str(), &alike[n])))
 }
 
-/// The same of two values of an axis; of a node without a program, that nothing tells.
+/// The same for two values of an axis; without a program, no timestamp splits the node delay.
 pub(super) fn by_axis(trials: &Evidence, axis: &str, values: &[String; 2]) -> Option<String> {
     let names = values.each_ref().map(|value| format!("at {axis} {value}"));
     let alike = values.each_ref().map(|v| trials.filter(|t| t.parameters.get(axis) == Some(v)));
     if typical(trials, "queueing_in_ns").is_none() {
-        return Some("no stamp divides the time that a packet is in the node".to_owned());
+        return Some("no timestamp splits the node delay".to_owned());
     }
     compared([0, 1].map(|n| (names[n].as_str(), &alike[n])))
 }
 
-/// The same of a program that enciphers, and by which instructions it does.
+/// The same for an encrypting program, with its AES implementation.
 pub(super) fn parts(encrypt: &Evidence) -> Option<String> {
     Some(wait(encrypt)? + &by(encrypt))
 }
 
-/// What the node takes, and what the links do.
+/// Delay of the node and of the links.
 pub(super) fn way(linked: &Evidence) -> Option<String> {
     let node = |trial: &TrialData| p95(nlr::rung(trial)?)(trial);
     let own = typical(linked, PROCESSING).map_or_else(String::new, |own| {
-        format!("; of that the program itself has a packet for {}{}", delay(own), by(linked))
+        format!("; the program itself takes {}{}", delay(own), by(linked))
     });
     Some(format!(
         "the node takes {} and both links {} (95th percentiles){own}",
@@ -80,7 +80,7 @@ pub(super) fn way(linked: &Evidence) -> Option<String> {
     ))
 }
 
-/// What bytes cost in the program, beside all that the node takes on the rung that was judged.
+/// Cost of packet size in the program, beside the node delay by `metric`.
 pub(super) fn per_byte(encrypt: &Evidence, metric: &'static str) -> Option<String> {
     let line = encrypt.line("payload_bytes", p95(PROCESSING), DOUBT)?;
     let (slope, (from, to)) = (line.fit.slope, line.ends);
@@ -89,22 +89,22 @@ pub(super) fn per_byte(encrypt: &Evidence, metric: &'static str) -> Option<Strin
     let [from, to] = [from, to].map(three_digits);
     let cost = if slope.interval.low <= 0.0 && slope.interval.high >= 0.0 {
         format!(
-            "cannot tell what bytes cost in the program, between {least} and {most} for {to} B more \
-             than for {from} B"
+            "cannot tell the cost of bytes in the program: {least} to {most} more for {to} B than for \
+             {from} B"
         )
     } else {
         format!(
-            "the program needs {found} more (between {least} and {most}) for {to} B than for {from} B"
+            "the program needs {found} more (interval {least} to {most}) for {to} B than for {from} B"
         )
     };
     Some(format!(
-        "{cost}{}, of a node delay of {} (95th percentile, typical of trials)",
+        "{cost}{}, of a node delay of {} (95th percentile, geometric mean over trials)",
         by(encrypt),
         delay(typical(encrypt, metric)?)
     ))
 }
 
-/// The instructions that the relays of trials enciphered with.
+/// AES implementation of the relays.
 fn by(trials: &Evidence) -> String {
     let relays = trials.trials.iter().flat_map(|trial| &trial.machines);
     let mut relays = relays.filter(|machine| machine.summary.kind == Kind::Relay);

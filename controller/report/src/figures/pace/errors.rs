@@ -1,4 +1,4 @@
-//! The distribution of |gap - scheduled gap| of each engine, under one condition.
+//! Distribution of |gap - scheduled gap| by engine, at one condition.
 
 use dwell_stats::Quantile;
 use dwell_units::BitRate;
@@ -12,11 +12,12 @@ use crate::quantity::Unit;
 
 const METRIC: &str = "gap_error_ns";
 
-/// Of the rates tried, the one nearest to this is shown: Fast Ethernet, which most of S2's boards have.
+/// Target rate in bit/s: the nearest measured rate is shown. Most boards of Mok 2015 have Fast
+/// Ethernet.
 const SHOWN: f64 = 100e6;
 
-/// Without and beside the most cross traffic, with the largest packets; engines that do not fit one
-/// figure have another.
+/// Returns figures for the lowest and the highest cross traffic, with the largest packets. Engines
+/// beyond the maximum of one figure are in further figures.
 pub(super) fn errors(part: &Part, caption: &str) -> Vec<Figure> {
     ends(part).into_iter().flat_map(|flows| at(part, flows, caption)).collect()
 }
@@ -45,7 +46,7 @@ fn at(part: &Part, flows: u32, caption: &str) -> Vec<Figure> {
         })
         .collect();
     groups.retain(|group| group.steps.count() > 0);
-    // A logarithmic axis has no place for a gap without any error.
+    // A logarithmic axis has no zero.
     let mut none = false;
     for group in &mut groups {
         if let (Some(0), Some(most)) = (group.steps.min(), group.steps.max()) {
@@ -55,9 +56,9 @@ fn at(part: &Part, flows: u32, caption: &str) -> Vec<Figure> {
     }
     let middle = groups.iter().filter_map(|group| group.steps.quantile(Quantile::P50)).max();
     let unit = Unit::fitting(middle.unwrap_or_default() as f64);
-    let drawn_at = if none { " Gaps without any error are drawn at 1 ns." } else { "" };
-    let note = format!("Held: {rate}, IP packets of {size} B, {}.{drawn_at}", beside(flows));
-    // As many in each figure as in the others.
+    let drawn_at = if none { " Zero errors are drawn at 1 ns." } else { "" };
+    let note = format!("Fixed: {rate}, IP packets of {size} B, {}.{drawn_at}", beside(flows));
+    // Distribute the groups evenly over figures.
     let figures = groups.len().div_ceil(OVERLAID).max(1);
     let each = groups.len().div_ceil(figures).max(1);
     let drawn = groups.chunks(each).filter_map(|groups| {
@@ -67,11 +68,7 @@ fn at(part: &Part, flows: u32, caption: &str) -> Vec<Figure> {
         let engines: Vec<&str> = groups.iter().map(|group| group.label.as_str()).collect();
         let title =
             format!("{}, {}{} ({})", figure.title, beside(flows), part.named, engines.join(", "));
-        let finding = figure.finding.replacen(
-            "Half of them took at most",
-            "Half of the gaps are off by at most",
-            1,
-        );
+        let finding = figure.finding.replacen("Median:", "Median gap error:", 1);
         Some(figure.titled(title).saying(finding))
     });
     drawn

@@ -1,4 +1,4 @@
-//! The largest rate that each sender keeps accurately, with S2's boards beside it.
+//! Largest rate that each sender keeps accurately, with the boards of Mok 2015 for comparison.
 
 use dwell_stats::accuracy::{Measurable, S2_DEVICES};
 use dwell_units::BitRate;
@@ -10,7 +10,7 @@ use crate::figure::{Figure, WIDTH, handy, told_apart, without_legend};
 use crate::paced::{RateVerdict, Verdict, verdict_table};
 use crate::quantity::significant;
 
-/// One panel for each number of flows; `None` where no sender keeps any rate.
+/// One panel per number of flows. Returns `None` if no sender keeps any rate.
 pub(super) fn largest(run: &RunData, all: &[RateVerdict], caption: &str) -> Option<Figure> {
     let known = || all.iter().filter_map(|verdict| verdict.largest.rate());
     let least = known().min()?;
@@ -32,12 +32,12 @@ pub(super) fn largest(run: &RunData, all: &[RateVerdict], caption: &str) -> Opti
         .enumerate()
         .map(|(i, flows)| panel(all, *flows, i == 0, &groups, &rows, domain))
         .collect();
-    let title = "Largest rate that is kept accurately".to_owned();
+    let title = "Largest accurate rate by engine".to_owned();
     let body = stacked(panels);
     Some(Figure::new("largest-rates", title, finding(all), caption, body, verdict_table(run)))
 }
 
-const S2_GROUPS: [&str; 2] = ["S2: all sizes", "S2: large packets"];
+const S2_GROUPS: [&str; 2] = ["Mok 2015: all sizes", "Mok 2015: large packets"];
 
 fn mega(rate: BitRate) -> f64 {
     significant(rate.0 as f64 / 1e6, 6)
@@ -47,7 +47,7 @@ fn size_name(size: u64) -> String {
     format!("IP {size} B")
 }
 
-/// The engine, with what tells senders apart beside it.
+/// Engine, with the node and parameters that distinguish senders.
 fn row_name(all: &[RateVerdict], verdict: &RateVerdict) -> String {
     let mut name = verdict.engine.clone();
     if all.iter().any(|other| other.node != verdict.node) {
@@ -56,16 +56,16 @@ fn row_name(all: &[RateVerdict], verdict: &RateVerdict) -> String {
     verdict.parameters.iter().fold(name, |name, (axis, value)| format!("{name}, {axis} {value}"))
 }
 
-/// Its name, and what is known of each size.
+/// Name of a row and its results by size.
 type Row<'a> = (&'a str, Vec<(String, Known)>);
 
-/// What is known of one size in a row.
+/// Result for one size in a row.
 enum Known {
-    /// This rate.
+    /// Largest accurate rate.
     Rate(BitRate),
-    /// As S2 gives it, less than this rate.
+    /// Below this rate, as published in Mok 2015.
     Below(BitRate),
-    /// No rate, and why.
+    /// Reason without a rate.
     Words(&'static str),
 }
 
@@ -112,7 +112,7 @@ fn panel(
             (row.as_str(), known.collect())
         })
         .collect();
-    // S2 does not say whether its verdicts hold beside cross traffic.
+    // Mok 2015 does not say whether its verdicts hold with cross traffic.
     if is_first {
         lines.extend(S2_DEVICES.iter().map(|device| {
             let known = [device.all_sizes, device.large_packets].map(Known::published);
@@ -131,7 +131,7 @@ fn panel(
             },
             "y": {
                 "field": "row", "type": "nominal", "sort": order,
-                // Words have no offset and stand in the middle of their row.
+                // Texts have no offset and are centred in their row.
                 "scale": {"type": "band", "domain": order},
                 "axis": {"title": null, "ticks": false, "domain": false, "grid": true}
             }
@@ -140,7 +140,7 @@ fn panel(
     })
 }
 
-/// The marks of rows, and their words.
+/// Marks and texts of rows.
 fn layers(lines: &[Row], groups: &[String], domain: [f64; 2], is_first: bool) -> Vec<Value> {
     let words: Vec<Value> =
         lines.iter().filter_map(|(row, known)| in_words(row, known, domain)).collect();
@@ -164,7 +164,7 @@ fn layers(lines: &[Row], groups: &[String], domain: [f64; 2], is_first: bool) ->
     if !is_first {
         (colour, shape) = (without_legend(&colour), without_legend(&shape));
     }
-    // Sizes with the same rate lie beside each other.
+    // The offset separates sizes with the same rate.
     let offset = json!({"field": "group", "type": "nominal", "scale": {"domain": groups}});
     let tooltip = json!({"content": "data"});
     let mut layer = vec![json!({
@@ -190,7 +190,7 @@ fn layers(lines: &[Row], groups: &[String], domain: [f64; 2], is_first: bool) ->
     if !words.is_empty() {
         layer.push(json!({
             "data": {"values": words},
-            // Above the line of their row, which would strike them through.
+            // Above the grid line, which would strike the text through.
             "mark": {"type": "text", "style": "note", "align": "left", "baseline": "bottom", "dx": 10, "dy": -1},
             "encoding": {"text": {"field": "words", "type": "nominal"}}
         }));
@@ -198,8 +198,8 @@ fn layers(lines: &[Row], groups: &[String], domain: [f64; 2], is_first: bool) ->
     layer
 }
 
-/// What a row says instead of marks, where most room is between those that it has; sizes are named
-/// unless the same holds for all of them.
+/// Text of a row for sizes without a mark, placed in the widest gap between marks. Sizes are named
+/// unless the text holds for all of them.
 fn in_words(row: &str, known: &[(String, Known)], domain: [f64; 2]) -> Option<Value> {
     let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
     for (group, known) in known {
@@ -237,7 +237,7 @@ fn finding(all: &[RateVerdict]) -> String {
     let count = |wanted: Verdict| all.iter().filter(|verdict| verdict.verdict == wanted).count();
     let best = best.and_then(|best| {
         Some(format!(
-            "The largest is {}, by {} with IP packets of {} B {}.",
+            "Largest accurate rate {}: {} with IP packets of {} B {}.",
             best.largest.rate()?,
             best.engine,
             best.ip_size,
@@ -247,11 +247,11 @@ fn finding(all: &[RateVerdict]) -> String {
     let mut text = best.unwrap_or_default();
     for (n, what) in [
         (count(Verdict::None), "keep none of the rates tried"),
-        (count(Verdict::CannotTell), "cannot be told"),
+        (count(Verdict::CannotTell), "are undecided"),
         (count(Verdict::NotRun), "were not run"),
     ] {
         if n > 0 {
-            text += &format!(" {n} of {} {what}.", all.len());
+            text += &format!(" {n} of {} senders {what}.", all.len());
         }
     }
     text

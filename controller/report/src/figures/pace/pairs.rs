@@ -1,4 +1,4 @@
-//! How close together two packets leave, and the capacity that this measures (S2.4).
+//! Gaps of packet pairs, and the capacity that they can measure (Mok 2015, S2.4).
 
 use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::figure::{Figure, Table, WIDTH, delay_axis, told_apart, without_legend
 use crate::paced::Paced;
 use crate::quantity::{Unit, delay, significant};
 
-/// The smallest and the median gap of each engine, a panel for each size; `None` without pairs.
+/// Smallest and median gap per engine, one panel per size. Returns `None` without pairs.
 pub(super) fn pairs(part: &Part, caption: &str) -> Option<Figure> {
     let known = |paced: &&Paced| paced.pairs && smallest(paced).is_some();
     let trials: Vec<&Paced> = part.trials.iter().copied().filter(known).collect();
@@ -64,7 +64,7 @@ pub(super) fn pairs(part: &Part, caption: &str) -> Option<Figure> {
     let sizes = sizes(trials.iter().copied());
     let panels: Vec<Value> = sizes.into_iter().enumerate().map(panel).collect();
     let body = stacked(panels);
-    let title = format!("Packet pairs: the gap between two packets back to back{}", part.named);
+    let title = format!("Gap of back-to-back packet pairs{}", part.named);
     Some(Figure::new("pairs", title, finding(&trials), caption, body, table(&trials, unit)))
 }
 
@@ -81,7 +81,7 @@ fn capacity(paced: &Paced) -> Option<f64> {
     paced.value("capacity_bps")
 }
 
-/// To three digits: the last ones of a rate mean nothing here.
+/// Rate to three digits.
 fn rate(bps: f64) -> BitRate {
     BitRate(significant(bps, 3) as u64)
 }
@@ -93,7 +93,7 @@ fn table(trials: &[&Paced], unit: Unit) -> Table {
         "cross flows",
         "smallest gap",
         "median gap",
-        "largest capacity that can be measured",
+        "measurable capacity",
         "capacity at the median gap",
         "merged pairs",
     ]);
@@ -123,11 +123,11 @@ fn finding(trials: &[&Paced]) -> String {
     };
     let Some(best) = trials.iter().min_by(by_gap) else { return String::new() };
     let of = capacity(best).map_or_else(String::new, |bps| {
-        format!("; its smallest gap measures capacities up to {}", rate(bps))
+        format!("; its smallest gap can measure a capacity of {}", rate(bps))
     });
     let gap = median(best).map_or_else(|| "-".to_owned(), delay);
     format!(
-        "Closest together by {}: {gap} in the median with IP packets of {} B {}{of}.",
+        "Smallest median gap {gap}: {} with IP packets of {} B {}{of}.",
         best.sender.engine,
         best.sender.ip_size,
         beside(best.sender.flows)

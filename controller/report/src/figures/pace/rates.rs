@@ -1,4 +1,4 @@
-//! The rate measured against the rate asked for, on logarithmic axes: S2's figures 3 and 4.
+//! Measured against requested rate on logarithmic axes, as in figures 3 and 4 of Mok 2015.
 
 use dwell_stats::accuracy::{PublishedRate, S2_RATES};
 use dwell_units::{BitRate, Bytes};
@@ -9,10 +9,10 @@ use crate::figure::{Figure, Table, WIDTH, handy, without_legend};
 use crate::paced::{Paced, middle};
 use crate::quantity::{share, significant};
 
-/// A rate further from the one asked for than this is told of.
+/// Maximum relative deviation from the requested rate that is not reported.
 const OFF: f64 = 0.05;
 
-/// S2's frames of 1514 B.
+/// IP packet in the frames of 1514 B of Mok 2015, in bytes.
 const LARGE: u64 = 1_500;
 
 /// One trial.
@@ -23,7 +23,7 @@ struct Mark<'a> {
     measured: f64,
 }
 
-/// One panel for each size; `None` where no rate was measured.
+/// One panel per size. Returns `None` if no rate was measured.
 pub(super) fn rates(part: &Part, flows: u32, caption: &str) -> Option<Figure> {
     let trials = || part.trials.iter().copied().filter(move |paced| paced.sender.flows == flows);
     let marks: Vec<Mark> = trials().filter_map(mark).collect();
@@ -42,9 +42,9 @@ pub(super) fn rates(part: &Part, flows: u32, caption: &str) -> Option<Figure> {
     let mut table = Table::new([
         "engine",
         "IP packet",
-        "asked [Mbit/s]",
+        "requested [Mbit/s]",
         "measured [Mbit/s]",
-        "of what was asked",
+        "share of requested",
     ]);
     for mark in &marks {
         table.row([
@@ -57,7 +57,7 @@ pub(super) fn rates(part: &Part, flows: u32, caption: &str) -> Option<Figure> {
     }
     for rate in &published {
         table.row([
-            format!("{} (S2)", rate.device),
+            format!("{} (Mok 2015)", rate.device),
             format!("frame {}", rate.frame),
             asked_of(rate),
             mega(rate.measured.0 as f64).to_string(),
@@ -67,7 +67,7 @@ pub(super) fn rates(part: &Part, flows: u32, caption: &str) -> Option<Figure> {
             ),
         ]);
     }
-    let title = format!("Rate measured against rate asked for, {}{}", beside(flows), part.named);
+    let title = format!("Measured against requested rate, {}{}", beside(flows), part.named);
     let body = stacked(panels);
     let finding = finding(&marks) + &drawn(&marks, &published);
     Some(Figure::new(format!("rates-{flows}"), title, finding, caption, body, table))
@@ -82,7 +82,7 @@ fn mark<'a>(paced: &'a Paced<'a>) -> Option<Mark<'a>> {
     })
 }
 
-/// The smallest and the largest of all rates, asked or measured, in bit/s.
+/// Smallest and largest of all requested and measured rates, in bit/s.
 fn ends(marks: &[Mark]) -> Option<(f64, f64)> {
     let all = || marks.iter().flat_map(|mark| [mark.asked.0 as f64, mark.measured]);
     let least = all().min_by(f64::total_cmp)?;
@@ -140,8 +140,8 @@ fn panel(
         "title": {"text": format!("IP packets of {} B", size), "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},
         "width": WIDTH, "height": 260,
         "encoding": {
-            "x": channel("asked", "rate asked for [Mbit/s, logarithmic]"),
-            "y": channel("measured", "rate measured [Mbit/s, logarithmic]")
+            "x": channel("asked", "requested rate [Mbit/s, logarithmic]"),
+            "y": channel("measured", "measured rate [Mbit/s, logarithmic]")
         },
         "layer": layer
     })
@@ -151,8 +151,8 @@ fn row(engine: &str, asked: BitRate, measured: f64) -> Value {
     json!({"group": engine, "asked": mega(asked.0 as f64), "measured": mega(measured)})
 }
 
-/// For each engine and rate asked for the median of its trials: repetitions of one rate lie above each
-/// other, and a line through each of them would go up and down between two rates.
+/// Median over trials per engine and requested rate, because a line through each repetition would
+/// zigzag.
 fn medians<'a>(marks: impl Iterator<Item = &'a Mark<'a>>) -> Vec<Value> {
     let mut all: Vec<((&str, BitRate), Vec<f64>)> = Vec::new();
     for mark in marks {
@@ -168,7 +168,7 @@ fn medians<'a>(marks: impl Iterator<Item = &'a Mark<'a>>) -> Vec<Value> {
     rows.collect()
 }
 
-/// The rates that S2 gives as numbers, as far as they lie between both ends of the axes.
+/// Numeric rates of Mok 2015 within the range of the axes.
 fn published(flows: u32, domain: [f64; 2]) -> Vec<&'static PublishedRate> {
     let inside = |rate: &&PublishedRate| {
         let measured = mega(rate.measured.0 as f64);
@@ -183,7 +183,7 @@ fn between(rate: &PublishedRate) -> (f64, f64) {
     (mega(from.0 as f64), mega(to.0 as f64))
 }
 
-/// In Mbit/s.
+/// Requested rate in Mbit/s.
 fn asked_of(rate: &PublishedRate) -> String {
     match (rate.asked, between(rate)) {
         (Some(_), (asked, _)) => asked.to_string(),
@@ -191,7 +191,7 @@ fn asked_of(rate: &PublishedRate) -> String {
     }
 }
 
-/// What was measured at one rate asked for: marks with names.
+/// Labelled marks of rates published for one requested rate.
 fn marks_of(rates: &[&PublishedRate]) -> Vec<Value> {
     if rates.is_empty() {
         return Vec::new();
@@ -201,7 +201,7 @@ fn marks_of(rates: &[&PublishedRate]) -> Vec<Value> {
         .map(|rate| {
             json!({
                 "asked": between(rate).0, "measured": mega(rate.measured.0 as f64),
-                "device": format!("{} (S2)", rate.device)
+                "device": format!("{} (Mok 2015)", rate.device)
             })
         })
         .collect();
@@ -218,14 +218,13 @@ fn marks_of(rates: &[&PublishedRate]) -> Vec<Value> {
     ]
 }
 
-/// What was measured whatever was asked for: level lines over the rates that S2 tried on the board, and
-/// no further.
+/// Horizontal lines of rates published for all requested rates, over the range tried on the board.
 fn lines_of(rates: &[&PublishedRate], domain: [f64; 2]) -> Vec<Value> {
     let lines = rates.iter().flat_map(|rate| {
         let (from, to) = between(rate);
-        let (measured, device) = (mega(rate.measured.0 as f64), format!("{} (S2)", rate.device));
-        // The name stands behind the line, where senders that keep up with it have no marks; under it
-        // where that leaves no room.
+        let (measured, device) = (mega(rate.measured.0 as f64), format!("{} (Mok 2015)", rate.device));
+        // The name is right of the line, where accurate senders have no marks, or below it without
+        // room.
         let end = to.min(domain[1]);
         let room = (domain[1] / end).ln() / (domain[1] / domain[0]).ln();
         let label = if room > 0.4 {
@@ -237,9 +236,9 @@ fn lines_of(rates: &[&PublishedRate], domain: [f64; 2]) -> Vec<Value> {
             json!({
                 "data": {"values": [{
                     "asked": from, "to": to, "measured": measured, "device": device,
-                    "rate asked for": format!("each tried on it, {from} to {to} Mbit/s")
+                    "requested rate": format!("every rate tried, {from} to {to} Mbit/s")
                 }]},
-                // The smallest rates that S2 tried may lie left of the plot.
+                // The smallest rates of Mok 2015 may lie left of the plot.
                 "mark": {
                     "type": "rule", "style": "extreme", "strokeWidth": 2, "strokeDash": [6, 3],
                     "clip": true, "tooltip": {"content": "data"}
@@ -247,7 +246,7 @@ fn lines_of(rates: &[&PublishedRate], domain: [f64; 2]) -> Vec<Value> {
                 "encoding": {"x2": {"field": "to"}}
             }),
             json!({
-                "data": {"values": [{"asked": end, "measured": measured, "device": format!("{device}, whatever was asked")}]},
+                "data": {"values": [{"asked": end, "measured": measured, "device": format!("{device}, any requested rate")}]},
                 "mark": label,
                 "encoding": {"text": {"field": "device", "type": "nominal"}}
             }),
@@ -256,18 +255,17 @@ fn lines_of(rates: &[&PublishedRate], domain: [f64; 2]) -> Vec<Value> {
     lines.collect()
 }
 
-/// What lines are, where that is not plain.
+/// Explanation of the lines.
 fn drawn(marks: &[Mark], published: &[&PublishedRate]) -> String {
     let mut text = String::new();
     let key = |mark: &Mark| (mark.engine.to_owned(), mark.size, mark.asked);
     if marks.iter().enumerate().any(|(i, mark)| marks[..i].iter().any(|it| key(it) == key(mark))) {
-        text += " Lines run through the median of the trials at each rate.";
+        text += " Lines connect the median of the trials at each rate.";
     }
     for rate in published.iter().filter(|rate| rate.asked.is_none()) {
         let (from, to) = rate.asked_between();
         text += &format!(
-            " The level line is S2's {}, which sent at about {} at each rate that S2 tried on it, {from} \
-             to {to}.",
+            " Horizontal line: {} (Mok 2015), about {} at every rate tried, {from} to {to}.",
             rate.device, rate.measured
         );
     }
@@ -282,11 +280,11 @@ fn finding(marks: &[Mark]) -> String {
         away(a).total_cmp(&away(b))
     });
     let Some(worst) = worst else {
-        return format!("Every median rate is within {} of the one asked for.", share(OFF));
+        return format!("Every median rate is within {} of the requested rate.", share(OFF));
     };
     format!(
-        "{} of {} median rates are further than {} from the one asked for; the furthest is {}, which \
-         sent IP packets of {} B at {} instead of {}.",
+        "{} of {} median rates are more than {} off the requested rate; worst is {} with IP packets of \
+         {} B: {} instead of {}.",
         off.len(),
         marks.len(),
         share(OFF),
