@@ -20,7 +20,7 @@ fn the_examples_of_the_readme_work_as_typed() {
         examples
     });
     if !is_root() {
-        println!("SKIP {TEST}: an example makes a link that needs root");
+        println!("SKIP {TEST}: an example creates a link, which needs root");
         return;
     }
     for examples in &documents {
@@ -46,7 +46,7 @@ fn lines_of_python_that_read_samples_leave_out_what_came_too_late() {
     }
 }
 
-/// The content of every fenced block that is marked `sh example`.
+/// Returns the contents of all fenced blocks marked `sh example`.
 fn examples(document: &str) -> Vec<String> {
     let mut examples = Vec::new();
     let mut lines = document.lines();
@@ -57,15 +57,15 @@ fn examples(document: &str) -> Vec<String> {
     examples
 }
 
-/// Runs an example in a shell that stops at the first failure, with a time limit, and kills what it
-/// left in the background. Returns its status and all output.
+/// Runs an example with a time limit, stops at the first failure and kills its background
+/// processes. Returns its status and output.
 fn typed(example: &str, directory: &Path) -> (ExitStatus, String) {
     let binaries = Path::new(env!("CARGO_BIN_EXE_dwell")).parent().unwrap();
     let path = env::join_paths(
         std::iter::once(binaries.to_owned())
             .chain(env::split_paths(&env::var_os("PATH").unwrap_or_default())),
     );
-    // A file, not a pipe: reading a pipe would wait for background processes to close it.
+    // A file instead of a pipe, which background processes could keep open.
     let log = directory.join("log");
     let file = File::create(&log).unwrap();
     let mut shell = Command::new("timeout")
@@ -78,13 +78,13 @@ fn typed(example: &str, directory: &Path) -> (ExitStatus, String) {
         .spawn()
         .unwrap();
     let status = shell.wait().unwrap();
-    // `timeout` creates a process group: every process left in it belongs to the example.
+    // `timeout` created a process group; processes left in it belong to the example.
     let group = format!("-{}", shell.id());
     drop(Command::new("kill").args(["-KILL", "--", &group]).output());
     (status, fs::read_to_string(log).unwrap())
 }
 
-/// Removes the labs of an example that failed half-way.
+/// Removes the labs of an example that failed.
 fn remove_labs(example: &str) {
     let names = example.split("--name ").skip(1).filter_map(|rest| rest.split_whitespace().next());
     for name in names {
