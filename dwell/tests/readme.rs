@@ -1,4 +1,5 @@
-//! Runs the README's examples as typed: every block marked `sh example`, in order, through `sh`.
+//! The examples of the README and of `docs/guide.md` work as typed: every block marked `sh example`, in
+//! order, through `sh`.
 
 use std::fs::File;
 use std::path::Path;
@@ -7,30 +8,38 @@ use std::{env, fs};
 
 const TEST: &str = "the_examples_of_the_readme_work_as_typed";
 
+/// Documents with examples, and the fewest that each must have.
+const DOCUMENTS: [(&str, usize); 2] = [("README.md", 5), ("docs/guide.md", 4)];
+
 #[test]
 fn the_examples_of_the_readme_work_as_typed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let examples = examples(&fs::read_to_string(root.join("README.md")).unwrap());
-    assert!(examples.len() >= 5, "the README has only {} examples", examples.len());
+    let documents = DOCUMENTS.map(|(name, fewest)| {
+        let examples = examples(&fs::read_to_string(root.join(name)).unwrap());
+        assert!(examples.len() >= fewest, "{name} has {} examples, not {fewest}", examples.len());
+        examples
+    });
     if !is_root() {
         println!("SKIP {TEST}: an example creates a link, which needs root");
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
-    for example in &examples {
-        let (status, printed) = typed(example, directory.path());
-        if !status.success() {
-            remove_labs(example);
-            panic!("{status}:\n{example}\n--- it printed:\n{printed}");
+    for examples in &documents {
+        let directory = tempfile::tempdir().unwrap();
+        for example in examples {
+            let (status, printed) = typed(example, directory.path());
+            if !status.success() {
+                remove_labs(example);
+                panic!("{status}:\n{example}\n--- output:\n{printed}");
+            }
         }
     }
 }
 
 #[test]
 fn lines_of_python_that_read_samples_leave_out_what_came_too_late() {
-    let readme = include_str!("../../README.md");
+    let guide = include_str!("../../docs/guide.md");
     let reading = |line: &&str| line.contains(".parquet") && line.contains("rtt_ns");
-    let lines: Vec<&str> = readme.lines().filter(reading).collect();
+    let lines: Vec<&str> = guide.lines().filter(reading).collect();
     assert!(lines.len() >= 3, "{lines:?}");
     for line in lines {
         assert!(line.contains("state"), "late replies have an rtt_ns too: {line}");
@@ -38,9 +47,9 @@ fn lines_of_python_that_read_samples_leave_out_what_came_too_late() {
 }
 
 /// Returns the contents of all fenced blocks marked `sh example`.
-fn examples(readme: &str) -> Vec<String> {
+fn examples(document: &str) -> Vec<String> {
     let mut examples = Vec::new();
-    let mut lines = readme.lines();
+    let mut lines = document.lines();
     while lines.by_ref().any(|line| line == "```sh example") {
         let block = lines.by_ref().take_while(|line| *line != "```");
         examples.push(block.collect::<Vec<_>>().join("\n"));
