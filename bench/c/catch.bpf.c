@@ -10,7 +10,7 @@
 #define NF_DROP 0
 #define NF_ACCEPT 1
 /* Minimum IP length of stream packets; shorter ones are control messages. */
-#define SHORTEST 200
+#define MIN_IP_LEN 200
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -54,7 +54,7 @@ int catch_all(struct bpf_nf_ctx *context)
 	if (bpf_dynptr_from_skb((struct __sk_buff *)context->skb, 0, &packet))
 		return NF_ACCEPT;
 	start = bpf_dynptr_slice(&packet, 0, &buffer, sizeof(buffer));
-	if (!start || start->ip.protocol != UDP || ntohs(start->ip.total) < SHORTEST)
+	if (!start || start->ip.protocol != UDP || ntohs(start->ip.total) < MIN_IP_LEN)
 		return NF_ACCEPT;
 	arrival = bpf_ringbuf_reserve(&caught, sizeof(*arrival), 0);
 	if (!arrival) {

@@ -22,12 +22,12 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#define MOST 65507
-#define SECOND 1000000000LL
+#define MAX_PAYLOAD 65507
+#define NS_PER_SECOND 1000000000LL
 /* Sleep ends this long before the due time, in ns, to cover most wake-up delays. */
-#define EARLY 100000
+#define WAKE_EARLY_NS 100000
 
-static uint8_t packet[MOST];
+static uint8_t packet[MAX_PAYLOAD];
 
 static void die(const char *what)
 {
@@ -40,12 +40,12 @@ static int64_t now(void)
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * SECOND + t.tv_nsec;
+	return t.tv_sec * NS_PER_SECOND + t.tv_nsec;
 }
 
 static void sleep_until(int64_t instant)
 {
-	struct timespec t = { .tv_sec = instant / SECOND, .tv_nsec = instant % SECOND };
+	struct timespec t = { .tv_sec = instant / NS_PER_SECOND, .tv_nsec = instant % NS_PER_SECOND };
 
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
 }
@@ -75,15 +75,15 @@ static int connected(const char *host, const char *port)
 
 static void train(int fd, size_t payload, int64_t gap, int64_t count, int each, bool sleeps)
 {
-	int64_t start = now() + SECOND / 1000;
+	int64_t start = now() + NS_PER_SECOND / 1000;
 	int64_t i;
 	int k;
 
 	for (i = 0; i < count; i++) {
 		int64_t due = start + i * gap / 1000;
 
-		if (sleeps && due - now() > EARLY)
-			sleep_until(due - EARLY);
+		if (sleeps && due - now() > WAKE_EARLY_NS)
+			sleep_until(due - WAKE_EARLY_NS);
 		while (now() < due)
 			;
 		for (k = 0; k < each; k++)
@@ -96,7 +96,7 @@ int main(int argc, char **argv)
 {
 	const char *role = argc > 1 ? argv[1] : "";
 
-	if (argc == 7 && atoi(argv[4]) > 0 && atoi(argv[4]) <= MOST) {
+	if (argc == 7 && atoi(argv[4]) > 0 && atoi(argv[4]) <= MAX_PAYLOAD) {
 		bool pair = !strcmp(role, "pair");
 
 		train(connected(argv[2], argv[3]), atoi(argv[4]), atoll(argv[5]), atoll(argv[6]),

@@ -35,7 +35,7 @@
 
 #define CLEAR 12
 #define NONCE 12
-#define MOST 65507
+#define MAX_PAYLOAD 65507
 #define BATCH 32
 
 static void die(const char *what)
@@ -147,7 +147,7 @@ static ssize_t decipher(struct cipher *c, uint8_t *out, const uint8_t *in, ssize
 
 static _Noreturn void relay(int argc, char **argv)
 {
-	static uint8_t in[MOST], out[MOST + NONCE];
+	static uint8_t in[MAX_PAYLOAD], out[MAX_PAYLOAD + NONCE];
 	struct sockaddr_in client = { 0 };
 	socklen_t client_len = sizeof client;
 	struct cipher there = { 0 }, back = { 0 };
@@ -196,7 +196,7 @@ static _Noreturn void relay(int argc, char **argv)
 
 static int blast(char **argv, bool single)
 {
-	static uint8_t packets[MOST];
+	static uint8_t packets[MAX_PAYLOAD];
 	int fd = connected(argv[2], argv[3]);
 	int size = atoi(argv[4]);
 	double rate = atof(argv[5]);
@@ -204,8 +204,8 @@ static int blast(char **argv, bool single)
 	int64_t t = start;
 	uint64_t sent = 0, failed = 0;
 
-	if (size < 8 || size > MOST / BATCH) {
-		fprintf(stderr, "SIZE must be 8 to %d\n", MOST / BATCH);
+	if (size < 8 || size > MAX_PAYLOAD / BATCH) {
+		fprintf(stderr, "SIZE must be 8 to %d\n", MAX_PAYLOAD / BATCH);
 		return 2;
 	}
 	if (setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &size, sizeof size))

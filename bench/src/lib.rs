@@ -25,6 +25,6 @@ pub use interrupt::Interrupt;
 pub use lab::{Lab, Node};
 pub use machine::Machine;
 pub use process::{Finished, Server, finish};
-pub use stolen::Patience;
+pub use stolen::StealBudget;
 pub use summary::{RoundTrips, Summary};
 pub use table::Table;

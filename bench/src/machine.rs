@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_processor_has_a_name_on_a_pc_and_on_a_pi() {
+    fn cpu_model_is_found_on_pc_and_pi() {
         assert_eq!(cpu_model("processor\t: 0\nmodel name\t: Fast 9\n"), Some("Fast 9"));
         assert_eq!(cpu_model("processor\t: 0\nModel\t\t: Pi 4 B\n"), Some("Pi 4 B"));
         assert_eq!(cpu_model(""), None);

@@ -16,11 +16,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::Interrupt;
 
 /// Time-out for a process to become ready, and to end when asked to.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE_PERIOD: Duration = Duration::from_secs(5);
 /// Time-out for an interrupted measurement to conclude, which includes removing its lab.
-const CONCLUDE: Duration = Duration::from_secs(30);
+const CONCLUDE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval for checking processes and the interrupt; coarse, to disturb little.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Exit status and standard output of a measurement.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct Finished {
 pub fn finish(mut command: Command, interrupt: &Interrupt) -> Result<Finished> {
     let what = describe(&command);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut child = Owned::spawn(&mut command, &what, process::Signal::Terminate)?;
+    let mut child = OwnedChild::spawn(&mut command, &what, process::Signal::Terminate)?;
     let mut pipe = child.0.stdout.take().context("no pipe from standard output")?;
     let reader = thread::spawn(move || {
         let mut text = Vec::new();
@@ -44,10 +44,10 @@ pub fn finish(mut command: Command, interrupt: &Interrupt) -> Result<Finished> {
     });
     while child.0.try_wait()?.is_none() {
         if interrupt.came() {
-            child.end_within(CONCLUDE);
+            child.end_within(CONCLUDE_TIMEOUT);
             break;
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
     let status = child.0.wait()?;
     let text = reader.join().map_err(|_| anyhow!("the reader of {what} panicked"))??;
@@ -57,7 +57,7 @@ pub fn finish(mut command: Command, interrupt: &Interrupt) -> Result<Finished> {
 /// A background server or load, stopped on drop at the latest.
 #[derive(Debug)]
 pub struct Server {
-    child: Owned,
+    child: OwnedChild,
     lines: Receiver<Line>,
     what: String,
     stdout: String,
@@ -75,7 +75,7 @@ impl Server {
     pub fn start(mut command: Command, ready: Option<&str>) -> Result<Self> {
         let what = describe(&command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = Owned::spawn(&mut command, &what, process::Signal::Kill)?;
+        let mut child = OwnedChild::spawn(&mut command, &what, process::Signal::Kill)?;
         let (sender, lines) = mpsc::channel();
         if let Some(pipe) = child.0.stdout.take() {
             let sender = sender.clone();
@@ -108,7 +108,7 @@ impl Server {
     }
 
     fn await_line(&mut self, ready: &str) -> Result<()> {
-        let deadline = Instant::now() + GRACE;
+        let deadline = Instant::now() + GRACE_PERIOD;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
@@ -121,7 +121,7 @@ impl Server {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    bail!("{} did not print '{ready}' within {GRACE:?}", self.what)
+                    bail!("{} did not print '{ready}' within {GRACE_PERIOD:?}", self.what)
                 }
                 Err(RecvTimeoutError::Disconnected) => {
                     bail!("{} ended at its start: {}", self.what, self.talk.trim())
@@ -140,7 +140,7 @@ impl Server {
 
     /// Reads what is left in the pipes; the process has ended, so the readers end too.
     fn drain(&mut self) {
-        let deadline = Instant::now() + GRACE;
+        let deadline = Instant::now() + GRACE_PERIOD;
         while let Ok(line) =
             self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now()))
         {
@@ -151,9 +151,9 @@ impl Server {
 
 /// A child that gets a signal when this process is killed. Must be started by the main thread.
 #[derive(Debug)]
-struct Owned(Child);
+struct OwnedChild(Child);
 
-impl Owned {
+impl OwnedChild {
     fn spawn(command: &mut Command, what: &str, signal: process::Signal) -> Result<Self> {
         end_with_parent(command.process_group(0), signal)
             .spawn()
@@ -162,7 +162,7 @@ impl Owned {
     }
 
     fn end(&mut self) {
-        self.end_within(GRACE);
+        self.end_within(GRACE_PERIOD);
     }
 
     /// Sends SIGINT, and SIGKILL after the grace period.
@@ -179,12 +179,12 @@ impl Owned {
                 let _ = self.0.wait();
                 return;
             }
-            thread::sleep(LOOK / 5);
+            thread::sleep(POLL_INTERVAL / 5);
         }
     }
 }
 
-impl Drop for Owned {
+impl Drop for OwnedChild {
     fn drop(&mut self) {
         self.end();
     }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_ready_when_it_says_so_and_its_last_words_are_kept() {
+    fn server_waits_for_ready_line_and_keeps_output() {
         let script = "trap 'echo summary; exit 0' INT; echo listening on x >&2; \
                       while :; do sleep 0.01; done";
         let server = Server::start(sh(script), Some("listening on")).unwrap();
@@ -227,13 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_dies_at_its_start_is_an_error_with_its_words() {
+    fn server_exit_at_start_reports_output() {
         let error = Server::start(sh("echo no port >&2; exit 4"), Some("listening")).unwrap_err();
         assert!(error.to_string().contains("no port"), "{error}");
     }
 
     #[test]
-    fn a_server_that_died_meanwhile_is_an_error_when_it_is_stopped() {
+    fn stopping_dead_server_fails() {
         let server = Server::start(sh("echo listening; exec 1>&-; exit 3"), Some("listening"));
         let mut server = server.unwrap();
         server.child.0.wait().unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measurement_hands_back_what_it_printed_and_how_it_ended() {
+    fn measurement_returns_output_and_status() {
         let interrupt = Interrupt::catch().unwrap();
         let finished = finish(sh("echo result; exit 3"), &interrupt).unwrap();
         assert_eq!((finished.stdout.as_str(), finished.status.code()), ("result\n", Some(3)));

@@ -66,7 +66,7 @@ mod tests {
         "trust": {"ring_dropped": 0, "warnings": ["one"]}}"#;
 
     #[test]
-    fn what_a_count_does_not_support_stays_absent() {
+    fn unsupported_percentile_is_none() {
         let summary = Summary::parse(PING).unwrap();
         let round_trips = summary.round_trips().unwrap();
         assert_eq!((round_trips.p50, round_trips.p99), (Some(4.0), None));

@@ -151,14 +151,14 @@ fn assert_follows_the_schema(combined: &Value) {
 }
 
 #[test]
-fn every_case_ends_in_the_table_the_cycles_and_a_report_and_leaves_no_lab() {
+fn roundtrip_writes_all_results_and_removes_lab() {
     let _alone = alone();
     dwell();
     let home = tempfile::tempdir().unwrap();
     let output =
         roundtrip(Path::new(PROGRAM), &["--cycles", "3000"], home.path()).output().unwrap();
     let talk = talk(&output);
-    let test = "every_case_ends_in_the_table_the_cycles_and_a_report_and_leaves_no_lab";
+    let test = "roundtrip_writes_all_results_and_removes_lab";
     if skipped(test, output.status.code(), &talk) {
         return;
     }
@@ -249,7 +249,7 @@ fn an_ordinary_user_needs_no_root() {
 }
 
 #[test]
-fn an_interrupt_keeps_the_cases_that_were_measured_and_says_that_it_is_not_all() {
+fn interrupt_keeps_measured_cases_as_partial() {
     let _alone = alone();
     dwell();
     let home = tempfile::tempdir().unwrap();
@@ -265,7 +265,7 @@ fn an_interrupt_keeps_the_cases_that_were_measured_and_says_that_it_is_not_all()
         signal("-INT", running.id());
     }
     let output = running.wait_with_output().unwrap();
-    let test = "an_interrupt_keeps_the_cases_that_were_measured_and_says_that_it_is_not_all";
+    let test = "interrupt_keeps_measured_cases_as_partial";
     if skipped(test, output.status.code(), &talk(&output)) {
         return;
     }
@@ -297,8 +297,8 @@ fn a_killed_experiment_leaves_no_process_and_no_lab() {
 }
 
 #[test]
-fn the_lab_of_a_run_that_was_killed_is_taken_down_by_the_next_run() {
-    let test = "the_lab_of_a_run_that_was_killed_is_taken_down_by_the_next_run";
+fn next_run_removes_lab_of_killed_run() {
+    let test = "next_run_removes_lab_of_killed_run";
     let Some((mut experiment, lab, home)) = measuring(test) else { return };
     let is_dwell = |pid: &&u32| {
         let name = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -365,7 +365,7 @@ impl Drop for Experiment {
 }
 
 #[test]
-fn a_lab_that_cannot_be_made_is_exit_4_with_the_reason() {
+fn impossible_lab_exits_4_with_reason() {
     // A shell writes both programs. If this process wrote them, a child being started could still
     // hold them open for writing, and executing them would fail.
     let beside = tempfile::tempdir().unwrap();
@@ -384,7 +384,7 @@ fn a_lab_that_cannot_be_made_is_exit_4_with_the_reason() {
 }
 
 #[test]
-fn no_cycles_is_a_wrong_command_line() {
+fn zero_cycles_is_a_usage_error() {
     let home = tempfile::tempdir().unwrap();
     let arguments = ["--cycles", "0"];
     let output = roundtrip(Path::new(PROGRAM), &arguments, home.path()).output().unwrap();

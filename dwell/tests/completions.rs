@@ -35,7 +35,7 @@ fn unknown_shell_is_refused_with_the_known_ones() {
 }
 
 #[test]
-fn help_terms_works_in_dwell_and_help_of_commands_stays() {
+fn help_terms_does_not_replace_command_help() {
     let help = |words: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_dwell")).arg("help").args(words).output();
         let output = output.unwrap();

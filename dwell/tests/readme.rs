@@ -6,13 +6,13 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::{env, fs};
 
-const TEST: &str = "the_examples_of_the_readme_work_as_typed";
+const TEST: &str = "readme_examples_work_as_typed";
 
 /// Documents with examples, and the fewest that each must have.
 const DOCUMENTS: [(&str, usize); 2] = [("README.md", 5), ("docs/guide.md", 4)];
 
 #[test]
-fn the_examples_of_the_readme_work_as_typed() {
+fn readme_examples_work_as_typed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let documents = DOCUMENTS.map(|(name, fewest)| {
         let examples = examples(&fs::read_to_string(root.join(name)).unwrap());
@@ -36,7 +36,7 @@ fn the_examples_of_the_readme_work_as_typed() {
 }
 
 #[test]
-fn lines_of_python_that_read_samples_leave_out_what_came_too_late() {
+fn readme_python_examples_exclude_late_replies() {
     let guide = include_str!("../../docs/guide.md");
     let reading = |line: &&str| line.contains(".parquet") && line.contains("rtt_ns");
     let lines: Vec<&str> = guide.lines().filter(reading).collect();

@@ -65,7 +65,7 @@ fn free_port() -> u16 {
 }
 
 #[test]
-fn a_node_keeps_no_descriptor_of_a_job_that_has_ended_and_its_port_is_free_again() {
+fn ended_job_releases_descriptors_and_port() {
     let mut node = Node::start();
     let before = node.descriptors();
     let url = format!("udp://127.0.0.1:{}", free_port());
@@ -98,7 +98,7 @@ fn a_node_keeps_no_descriptor_of_a_job_that_has_ended_and_its_port_is_free_again
 }
 
 #[test]
-fn a_relay_that_is_a_job_hands_over_its_passages_and_its_port_is_free_for_the_next() {
+fn relay_job_returns_passages_and_frees_its_port() {
     let mut node = Node::start();
     let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     far.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -129,7 +129,7 @@ fn a_relay_that_is_a_job_hands_over_its_passages_and_its_port_is_free_for_the_ne
 }
 
 #[test]
-fn the_end_of_its_input_ends_a_node_and_its_loads_within_a_second() {
+fn node_exits_when_its_input_closes() {
     let mut node = Node::start();
     let cpu = CpuJob { level: "20%".parse().unwrap(), cpus: vec![0], duration: None };
     node.ask(&Request::Start { job: JobId(1), what: Job::Cpu(cpu), samples: false });
@@ -144,7 +144,7 @@ fn the_end_of_its_input_ends_a_node_and_its_loads_within_a_second() {
 }
 
 #[test]
-fn a_request_that_makes_no_sense_ends_a_node_with_words_and_a_job_that_cannot_be_done_does_not() {
+fn invalid_frame_ends_a_node_but_a_failed_job_does_not() {
     let mut node = Node::start();
     let job = JobId(1);
     let what = Job::Ping(Box::new(PingJob::to("nonsense://x")));

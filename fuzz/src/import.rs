@@ -12,20 +12,20 @@ pub(crate) fn import(data: &[u8]) {
         let (mut rows, mut input) = (0, data);
         let imported = read(format, &mut input, &mut |_, batch| {
             assert!(!batch.is_empty() && batch.len() <= 65_536);
-            whole(&batch);
+            check_batch(&batch);
             rows += batch.len() as u64;
             Ok::<_, Infallible>(())
         });
         if let Ok(imported) = imported {
             assert_eq!(imported.flows.iter().map(|flow| flow.rows).sum::<u64>(), rows);
             assert!(imported.skipped_lines == 0 || imported.skipped_example.is_some());
-            imported.flows.iter().for_each(possible);
+            imported.flows.iter().for_each(check_values);
         }
     }
 }
 
 /// Checks that no value is impossible, whatever the file contains.
-fn possible(flow: &Flow) {
+fn check_values(flow: &Flow) {
     for (name, value) in &flow.values {
         let value = value.map_or(0.0, Scalar::as_f64);
         let limit = if name.ends_with("_ratio") { 1.0 } else { f64::MAX };
@@ -37,7 +37,7 @@ fn possible(flow: &Flow) {
     }
 }
 
-fn whole(batch: &Batch) {
+fn check_batch(batch: &Batch) {
     let rows = batch.len();
     assert_eq!((batch.state.len(), batch.reordered.len(), batch.void.len()), (rows, rows, rows));
     for column in Column::ALL {

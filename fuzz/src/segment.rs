@@ -14,7 +14,7 @@ pub(crate) fn segment(data: &[u8]) {
             samples.push((*sample, bridge.copied(), near));
         }
         Record::Flow(flow) => again.push_flow(flow).expect("a flow read from JSON can be written"),
-        Record::Passage(passage) => {
+        Record::PacketObservation(passage) => {
             again.push_passage(passage);
             passages.push(*passage);
         }
@@ -38,7 +38,7 @@ pub(crate) fn segment(data: &[u8]) {
         Record::Sample(sample, bridge, near) => {
             assert_eq!(Some((*sample, bridge.copied(), near)), samples.next());
         }
-        Record::Passage(passage) => assert_eq!(Some(*passage), passages.next()),
+        Record::PacketObservation(passage) => assert_eq!(Some(*passage), passages.next()),
         // A number may lose its last bit in JSON.
         Record::Host(sample) => {
             let (read, kept) = (sample.clone(), host.next().expect("no more samples than written"));

@@ -13,7 +13,7 @@ pub(crate) struct Smoke {
     /// Number of mutations.
     pub(crate) rounds: usize,
     /// Bytes that mutations insert; empty: any byte.
-    pub(crate) letters: &'static [u8],
+    pub(crate) alphabet: &'static [u8],
 }
 
 impl Smoke {
@@ -41,8 +41,8 @@ impl Smoke {
                 let at = next(data.len().max(1));
                 match next(5) {
                     0 if next(4) == 0 => data.truncate(at),
-                    0 | 1 if self.letters.is_empty() => data.insert(at, next(256) as u8),
-                    0 | 1 => data.insert(at, self.letters[next(self.letters.len())]),
+                    0 | 1 if self.alphabet.is_empty() => data.insert(at, next(256) as u8),
+                    0 | 1 => data.insert(at, self.alphabet[next(self.alphabet.len())]),
                     _ if data.is_empty() => {}
                     2 => drop(data.remove(at)),
                     _ => data[at] = next(256) as u8,

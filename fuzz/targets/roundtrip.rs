@@ -2,6 +2,6 @@
 
 #[path = "../src/bodies.rs"]
 #[expect(dead_code, reason = "each target uses one body")]
-mod bodies;
+mod packets;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| bodies::roundtrip(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| packets::roundtrip(data));

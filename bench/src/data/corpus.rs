@@ -14,16 +14,16 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 const SEED: u64 = 7;
 
 /// Minimum round trip in nanoseconds, as on the boards of Roedlach/Vock.
-const FLOOR: f64 = 170e3;
+const MIN_NANOS: f64 = 170e3;
 
 /// Share of stragglers.
-const STRAGGLERS: f64 = 2e-3;
+const STRAGGLER_SHARE: f64 = 2e-3;
 
 /// Share of failed cycles, written as NaN.
-const FAILED: f64 = 1e-4;
+const FAILED_SHARE: f64 = 1e-4;
 
 /// Maximum value of the format, in nanoseconds.
-const LONGEST: f64 = 9e9;
+const MAX_NANOS: f64 = 9e9;
 
 /// Returns a file of this number of rows in `folder`, created on first use.
 pub(super) fn csv(folder: &Path, rows: u64) -> Result<PathBuf> {
@@ -44,9 +44,9 @@ fn write(path: &Path, rows: u64) -> Result<()> {
     let mut to = BufWriter::with_capacity(1 << 20, File::create(path)?);
     writeln!(to, "id,roundtrip_time [s]")?;
     for id in 0..rows {
-        let late = if random.random_bool(STRAGGLERS) { tail.sample(&mut random) } else { 0.0 };
-        let nanos = (FLOOR + body.sample(&mut random) + late).min(LONGEST) as u64;
-        if random.random_bool(FAILED) {
+        let late = if random.random_bool(STRAGGLER_SHARE) { tail.sample(&mut random) } else { 0.0 };
+        let nanos = (MIN_NANOS + body.sample(&mut random) + late).min(MAX_NANOS) as u64;
+        if random.random_bool(FAILED_SHARE) {
             writeln!(to, "{id:>10},        NaN")?;
         } else {
             writeln!(to, "{id:>10},{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)?;

@@ -21,7 +21,7 @@ pub(super) struct Measured {
 
 /// A judged goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Verdict {
+pub(super) struct DataVerdict {
     pub(super) goal: &'static str,
     /// `None` if it could not be measured, which counts as missed.
     pub(super) value: Option<f64>,
@@ -45,7 +45,7 @@ impl Measured {
 }
 
 /// Judges every goal.
-pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
+pub(super) fn judge(measured: &Measured) -> Vec<DataVerdict> {
     let seconds = |costs: &[Cost]| median_of(costs, |cost| cost.seconds);
     let memory = |costs: &[Cost]| median_of(costs, |cost| cost.peak_kib as f64);
     let ratio = |of: Option<f64>, by: Option<f64>| Some(of? / by?);
@@ -79,14 +79,14 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
     ]
 }
 
-fn at_least(goal: &'static str, value: Option<f64>, limit: f64) -> Verdict {
+fn at_least(goal: &'static str, value: Option<f64>, limit: f64) -> DataVerdict {
     let reached = value.is_some_and(|value| value >= limit);
-    Verdict { goal, value, limit, at_least: true, reached }
+    DataVerdict { goal, value, limit, at_least: true, reached }
 }
 
-fn at_most(goal: &'static str, value: Option<f64>, limit: f64) -> Verdict {
+fn at_most(goal: &'static str, value: Option<f64>, limit: f64) -> DataVerdict {
     let reached = value.is_some_and(|value| value <= limit);
-    Verdict { goal, value, limit, at_least: false, reached }
+    DataVerdict { goal, value, limit, at_least: false, reached }
 }
 
 /// Returns the median over rounds of one figure.
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_measured_is_missed() {
+    fn unmeasured_goals_are_missed() {
         let verdicts = judge(&Measured::default());
         let reached: Vec<_> = verdicts.iter().filter(|v| v.reached).map(|v| v.goal).collect();
         // An absent report has size 0 and so reaches the size limit.
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_look_the_right_way() {
+    fn goal_limits_have_the_right_side() {
         let cost = |seconds: f64, peak_kib: u64| vec![Cost { seconds, peak_kib }];
         let measured = |import: f64| Measured {
             import: cost(import, 100),

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::lab::sibling;
 use crate::{Machine, Table};
-use goals::{Measured, Verdict, judge};
+use goals::{Measured, DataVerdict, judge};
 use pandas::Pandas;
 use timed::{Cost, timed};
 
@@ -153,7 +153,7 @@ fn same_figures(shown: &str, pandas: &Value) -> Result<()> {
     Ok(())
 }
 
-fn print(machine: &Machine, args: &Args, measured: &Measured, verdicts: &[Verdict]) {
+fn print(machine: &Machine, args: &Args, measured: &Measured, verdicts: &[DataVerdict]) {
     println!("{machine}");
     println!(
         "{} rows; medians over {} rounds of whole processes, start to end\n",

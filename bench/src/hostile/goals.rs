@@ -80,7 +80,7 @@ pub(super) struct Measured {
 
 /// A judged goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Verdict {
+pub(super) struct HostileVerdict {
     pub(super) goal: &'static str,
     /// `None` if it could not be measured, which counts as missed.
     pub(super) value: Option<f64>,
@@ -91,7 +91,7 @@ pub(super) struct Verdict {
 }
 
 /// Judges the attack with hostile datagrams.
-pub(super) fn judge_datagrams(measured: &Measured) -> Vec<Verdict> {
+pub(super) fn judge_datagrams(measured: &Measured) -> Vec<HostileVerdict> {
     let any = (!measured.classes.is_empty()).then_some(());
     let sent: u64 = measured.classes.iter().map(|class| class.flood.sent).sum();
     let amplified = measured.classes.iter().filter(|class| class.is_amplified()).count();
@@ -115,7 +115,7 @@ pub(super) fn judge_datagrams(measured: &Measured) -> Vec<Verdict> {
 
 /// Judges the prober. Loss above the limit is allowed if the prober reports at least as many drops
 /// of the reflector's socket.
-pub(super) fn judge_prober(prober: Option<&Prober>) -> Vec<Verdict> {
+pub(super) fn judge_prober(prober: Option<&Prober>) -> Vec<HostileVerdict> {
     let unreported = prober.filter(|prober| prober.sent > 0).map(|prober| {
         let lost = prober.lost as f64 / prober.sent as f64;
         let is_reported = prober.far_socket_drops.is_some_and(|drops| drops >= prober.lost);
@@ -124,14 +124,14 @@ pub(super) fn judge_prober(prober: Option<&Prober>) -> Vec<Verdict> {
     vec![at_most("loss of a prober beside a flood that is not reported", unreported, MAX_LOSS)]
 }
 
-fn at_most(goal: &'static str, value: Option<f64>, limit: f64) -> Verdict {
+fn at_most(goal: &'static str, value: Option<f64>, limit: f64) -> HostileVerdict {
     let reached = value.is_some_and(|value| value <= limit);
-    Verdict { goal, value, limit, at_least: false, reached }
+    HostileVerdict { goal, value, limit, at_least: false, reached }
 }
 
-fn at_least(goal: &'static str, value: Option<f64>, limit: f64) -> Verdict {
+fn at_least(goal: &'static str, value: Option<f64>, limit: f64) -> HostileVerdict {
     let reached = value.is_some_and(|value| value >= limit);
-    Verdict { goal, value, limit, at_least: true, reached }
+    HostileVerdict { goal, value, limit, at_least: true, reached }
 }
 
 #[cfg(test)]
@@ -159,7 +159,7 @@ mod tests {
         Measured { classes, requests: 1_000, resident, ..Measured::default() }
     }
 
-    fn missed(verdicts: &[Verdict]) -> Vec<&'static str> {
+    fn missed(verdicts: &[HostileVerdict]) -> Vec<&'static str> {
         verdicts.iter().filter(|verdict| !verdict.reached).map(|verdict| verdict.goal).collect()
     }
 

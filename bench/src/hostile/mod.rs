@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::{Interrupt, Lab, Machine, Table};
 use arena::Arena;
-use goals::{Measured, Prober, Verdict, judge_datagrams, judge_prober};
+use goals::{Measured, Prober, HostileVerdict, judge_datagrams, judge_prober};
 use pool::{Kind, Protocol, pool};
 
 /// Size and rate of the flood during probing, in packets and packets per second.
@@ -121,7 +121,7 @@ fn fill(
     Ok(())
 }
 
-fn print(machine: &Machine, measured: &Measured, verdicts: &[Verdict]) {
+fn print(machine: &Machine, measured: &Measured, verdicts: &[HostileVerdict]) {
     println!("{machine}");
     if let Some(prober) = &measured.prober {
         let Prober { flood, sent, lost, far_socket_drops, socket_drops, limited } = prober;

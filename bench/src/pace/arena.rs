@@ -15,12 +15,12 @@ use crate::lab::sibling;
 use crate::{Interrupt, Lab, Node, Server, finish};
 
 /// CPU of the sender.
-const SENDER: &str = "0";
+const SENDER_CPU: &str = "0";
 /// CPU of the receivers.
-const FAR: &str = "1";
+const FAR_CPU: &str = "1";
 
 /// Maximum duration of a stream, in seconds.
-const LONGEST: &str = "20";
+const MAX_STREAM_SECONDS: &str = "20";
 
 /// Interfaces of a lab are named after the node they lead to.
 const TO_FAR: &str = "n2";
@@ -50,7 +50,7 @@ pub(super) struct Turn {
 }
 
 /// First number of warm-up, lead-in and engine selection packets (docs/pace.md).
-const UNCOUNTED: u64 = 1 << 63;
+const FIRST_UNCOUNTED_SEQ: u64 = 1 << 63;
 
 impl Turn {
     /// Returns the timestamps of each stream. dwell's streams are separated by packet numbers, with
@@ -65,7 +65,7 @@ impl Turn {
             let stream = match self.train {
                 None => Some(0),
                 Some(packets) => {
-                    let own = arrival.seq.filter(|seq| *seq < UNCOUNTED);
+                    let own = arrival.seq.filter(|seq| *seq < FIRST_UNCOUNTED_SEQ);
                     own.map(|seq| seq / (packets + 1))
                 }
             };
@@ -93,7 +93,7 @@ impl Arena {
         let mut receivers = Vec::new();
         let mut start = |program: &str, words: &[&str], ready: &str| {
             let mut command = lab.on(Node::N2, "taskset");
-            command.args(["-c", FAR, "stdbuf", "-oL", program]).args(words);
+            command.args(["-c", FAR_CPU, "stdbuf", "-oL", program]).args(words);
             receivers.push(Server::start(command, Some(ready))?);
             anyhow::Ok(())
         };
@@ -170,11 +170,11 @@ impl Arena {
     fn sender(&self, program: &str, words: &[String]) -> Result<Command> {
         if program == "dwell" {
             let mut command = self.lab.dwell_on(Node::N1);
-            command.args(words).args(["--cpu", SENDER]);
+            command.args(words).args(["--cpu", SENDER_CPU]);
             return Ok(command);
         }
         let mut command = self.lab.on(Node::N1, "timeout");
-        command.args([LONGEST, "taskset", "-c", SENDER]);
+        command.args([MAX_STREAM_SECONDS, "taskset", "-c", SENDER_CPU]);
         match program {
             "cpace" => command.arg(sibling(program)?),
             peer => command.arg(peer),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_talks_about_a_stream_and_what_came_at_another_time_is_not_of_it() {
+    fn stream_excludes_other_sizes_and_times() {
         let seen = seen(&[(1, 200, None), (2, 200, None), (3, 60, None), (5, 200, None)]);
         let turn = Turn { from: 2, until: 5, size: 200, train: None };
         assert_eq!(turn.streams(&seen), [[2, 5]]);
@@ -242,12 +242,12 @@ mod tests {
     }
 
     #[test]
-    fn streams_of_one_run_are_told_apart_and_what_leads_them_is_of_none() {
+    fn streams_of_one_run_are_separated() {
         let train = |at: i64, first: u64| {
             [u64::MAX, first, first + 1, first + 2]
                 .map(|seq| (at + (seq as i64 & 15), 200, Some(seq)))
         };
-        let warm_up = [(1, 200, Some(UNCOUNTED)), (2, 200, Some(UNCOUNTED + 1))];
+        let warm_up = [(1, 200, Some(FIRST_UNCOUNTED_SEQ)), (2, 200, Some(FIRST_UNCOUNTED_SEQ + 1))];
         let all =
             [&warm_up[..], &[(3, 200, Some(u64::MAX))], &train(10, 0)[1..], &train(30, 4)[1..]];
         // A lost packet shortens its train and leaves the others unchanged.
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_of_which_a_stream_lacks_has_failed() {
+    fn turn_with_missing_stream_fails() {
         let train = |first: u64| (0..3).map(move |n| (1, 200, Some(first + n)));
         let seen = seen(&train(0).chain(train(8)).collect::<Vec<_>>());
         let dwell = Turn { from: 1, until: 1, size: 200, train: Some(3) };

@@ -38,11 +38,11 @@ const fn dwell(engine: &'static str, stamps: &'static str) -> Program {
 /// dwell with default options; the goals judge this one.
 pub(super) const JUDGED: &str = "dwell auto";
 /// Lower bound.
-pub(super) const FLOOR: &str = "C spin";
+pub(super) const LOWER_BOUND: &str = "C spin";
 /// The lower bound a second time: any difference between the two is chance.
-pub(super) const TWIN: &str = "C spin again";
+pub(super) const LOWER_BOUND_AGAIN: &str = "C spin again";
 /// The lower bound with sleep.
-pub(super) const SLEEPER: &str = "C sleep-spin";
+pub(super) const LOWER_BOUND_SLEEP: &str = "C sleep-spin";
 
 /// All senders.
 pub(super) const CONTESTANTS: [Contestant; 12] = [
@@ -51,33 +51,33 @@ pub(super) const CONTESTANTS: [Contestant; 12] = [
     contestant("dwell user stamps", dwell("auto", "user")),
     contestant("dwell sleep-spin", dwell("sleep-spin", "auto")),
     contestant("dwell spin", dwell("spin", "auto")),
-    contestant(FLOOR, Program::C { role: "spin" }),
-    contestant(SLEEPER, Program::C { role: "sleep" }),
+    contestant(LOWER_BOUND, Program::C { role: "spin" }),
+    contestant(LOWER_BOUND_SLEEP, Program::C { role: "sleep" }),
     contestant("iperf3", Program::Iperf3),
     contestant("iperf2", Program::Iperf2),
     // As far from the lower bound, in order, as the judged sender.
-    contestant(TWIN, Program::C { role: "spin" }),
+    contestant(LOWER_BOUND_AGAIN, Program::C { role: "spin" }),
     contestant("D-ITG", Program::Ditg),
     contestant("mgen", Program::Mgen),
     contestant("trafgen", Program::Trafgen),
 ];
 
 /// Unmeasured sender of the warm-up.
-pub(super) const WARM_UP: Contestant = contestant(FLOOR, Program::C { role: "spin" });
+pub(super) const WARM_UP: Contestant = contestant(LOWER_BOUND, Program::C { role: "spin" });
 
 /// Streams per turn of contestants whose comparison needs high resolution; the figure of one stream
 /// is chance.
-const STREAMS: usize = 3;
+const STREAMS_PER_TURN: usize = 3;
 
 impl Contestant {
     /// Returns the number of streams per turn.
     pub(super) fn streams(&self) -> usize {
-        if self.is_narrow() { STREAMS } else { 1 }
+        if self.is_narrow() { STREAMS_PER_TURN } else { 1 }
     }
 
     /// Whether its goals have tight limits.
     pub(super) fn is_narrow(&self) -> bool {
-        [JUDGED, FLOOR, TWIN, SLEEPER].contains(&self.name)
+        [JUDGED, LOWER_BOUND, LOWER_BOUND_AGAIN, LOWER_BOUND_SLEEP].contains(&self.name)
     }
 
     /// Whether it is a third-party program.
@@ -113,7 +113,7 @@ pub(super) struct Ends {
 /// Destination port of all senders; nothing listens there (witness.rs).
 pub(super) const PORT: u16 = 5_001;
 /// Destination port of D-ITG, whose receiver opens it.
-const DITG: u16 = 9_001;
+const DITG_PORT: u16 = 9_001;
 
 /// Returns the program and its arguments for sending `cell`; only dwell can send it several times.
 ///
@@ -167,7 +167,7 @@ pub(super) fn words(
             ("iperf", said)
         }
         Program::Ditg => {
-            let (port, rate) = (DITG.to_string(), per_second.to_string());
+            let (port, rate) = (DITG_PORT.to_string(), per_second.to_string());
             let mut said = words(&["-a", &to, "-rp", &port, "-T", "UDP", "-c", &payload]);
             said.extend(words(&["-C", &rate, "-z", &count, "-poll"]));
             ("ITGSend", said)
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_is_asked_for_the_same_gap_in_their_own_words() {
+    fn all_senders_are_asked_for_the_same_gap() {
         let cell = Cell { mbits: 50, ip_size: 1_500, of_frames: false };
         let said = |program| words(program, cell, 1, &ends()).1.join(" ");
         // 1472 of 1500 bytes are payload.
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_stream_is_asked_for_by_the_size_of_its_frames() {
+    fn fastest_stream_counts_frames() {
         let (_, said) = words(dwell("auto", "auto"), Cell::FASTEST, 3, &ends());
         let said = said.join(" ");
         assert!(said.contains("--frame-size 1514B --rate 1000Mbit/s"));

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_first_packet_is_told_apart_from_the_others() {
+    fn late_first_packet_has_its_own_figure() {
         let mut stamps: Vec<i64> = (0..50).map(|i| i * 1_000).collect();
         stamps[0] = 700;
         let gaps = Gaps::of(&stamps, 1_000.0).unwrap();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn who_catches_up_was_held_up_all_the_same() {
+    fn catching_up_still_counts_as_stalled() {
         // Nothing for three gaps, then three packets at once.
         let stamps: Vec<i64> =
             (0..50).map(|i| if (20..23).contains(&i) { 23 } else { i } * 1_000).collect();

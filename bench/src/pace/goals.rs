@@ -7,21 +7,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::beside::Factor;
-use super::contestant::{CONTESTANTS, FLOOR, JUDGED, SLEEPER, TWIN};
+use super::contestant::{CONTESTANTS, LOWER_BOUND, JUDGED, LOWER_BOUND_SLEEP, LOWER_BOUND_AGAIN};
 use super::gaps::Gaps;
 use super::grid::Cell;
-use super::limits::{Found, Place, misplaced};
-use crate::Patience;
+use super::limits::{LimitVerdict, VerdictPosition, misplaced};
+use crate::StealBudget;
 
 /// Maximum relative deviation of a rate that counts as kept.
-const KEPT: f64 = 0.01;
+const MAX_RATE_DEVIATION: f64 = 0.01;
 /// Absolute error limit in nanoseconds, regardless of the lower bound ...
-const PUNCTUAL_NS: f64 = 100.0;
+const MAX_ERROR_NS: f64 = 100.0;
 /// ... at this rate in Mbit/s and above.
-pub(super) const PUNCTUAL_MBITS: u32 = 50;
+pub(super) const ABSOLUTE_GOAL_MBITS: u32 = 50;
 
 /// Minimum number of successful turns out of ten: the failed ones are likely the bad ones.
-const FEWEST_OF_TEN: usize = 9;
+const MIN_OF_TEN: usize = 9;
 
 /// IP packet sizes of the pairs, in bytes.
 pub(super) const PAIR_SIZES: [u32; 2] = [200, 1_500];
@@ -40,9 +40,9 @@ pub(super) struct Measured {
     /// failed turn.
     pub(super) pairs_ns: BTreeMap<&'static str, BTreeMap<u32, Vec<Option<f64>>>>,
     /// Verdicts of runs with and without limits.
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<LimitVerdict>,
     /// Repetitions of these runs.
-    pub(super) patience: Patience,
+    pub(super) patience: StealBudget,
     /// Number of runs required.
     pub(super) runs: u64,
     /// Peers that are not installed.
@@ -69,7 +69,7 @@ pub(super) enum Part {
 
 /// A judged goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Verdict {
+pub(super) struct PaceVerdict {
     pub(super) goal: &'static str,
     pub(super) part: Part,
     /// `None` if it could not be measured, which counts as missed.
@@ -180,7 +180,7 @@ impl Measured {
         other: impl Fn(Cell) -> Other,
         of: Figure,
         limit: f64,
-    ) -> Verdict {
+    ) -> PaceVerdict {
         let factor = |cell, other| {
             let both = self.complete(own, cell) && self.complete(other, cell);
             both.then(|| self.beside(own, other, cell, of))?
@@ -198,29 +198,29 @@ impl Measured {
         let factors = cells.iter().map(|(cell, factor)| (cell.name(), typical(factor)));
         let judged = told_apart(verdict(Part::Trains, goal, worst(factors), limit), &known, shown);
         let cells = Cells { judged: known.len(), of: slow().count() };
-        Verdict { cells: Some(cells), ..judged }
+        PaceVerdict { cells: Some(cells), ..judged }
     }
 
     /// Judges the deviation of the fastest rate. A sender that does not catch up stays behind by
     /// its stalls: if the lower bound was stalled for longer than the limit and that explains the
     /// deviation, the result is "cannot tell".
-    fn fastest_rate(&self, goal: &'static str) -> Verdict {
+    fn fastest_rate(&self, goal: &'static str) -> PaceVerdict {
         let off = self.judged(JUDGED, Cell::FASTEST, |gaps| (gaps.rate_ratio - 1.0).abs());
-        let verdict = verdict(Part::Trains, goal, fastest(off), KEPT);
-        let both = off.zip(self.held_up().filter(|share| *share > KEPT));
-        let excused = both.is_some_and(|(off, held_up)| off > KEPT && off <= held_up + KEPT);
-        if excused { Verdict { outcome: Outcome::CannotTell, ..verdict } } else { verdict }
+        let verdict = verdict(Part::Trains, goal, fastest(off), MAX_RATE_DEVIATION);
+        let both = off.zip(self.held_up().filter(|share| *share > MAX_RATE_DEVIATION));
+        let excused = both.is_some_and(|(off, held_up)| off > MAX_RATE_DEVIATION && off <= held_up + MAX_RATE_DEVIATION);
+        if excused { PaceVerdict { outcome: Outcome::CannotTell, ..verdict } } else { verdict }
     }
 
     /// Returns the share of time for which the lower bound was stalled in the fastest streams.
     fn held_up(&self) -> Option<f64> {
-        self.judged(FLOOR, Cell::FASTEST, |gaps| gaps.held_up)
+        self.judged(LOWER_BOUND, Cell::FASTEST, |gaps| gaps.held_up)
     }
 
     /// Whether a contestant kept the rate of a cell.
     pub(super) fn kept_rate(&self, name: &str, cell: Cell) -> Option<bool> {
         let ratio = self.figure(name, cell, |gaps| gaps.rate_ratio)?;
-        Some((ratio - 1.0).abs() <= KEPT)
+        Some((ratio - 1.0).abs() <= MAX_RATE_DEVIATION)
     }
 
     /// Returns the peer with the smallest median |gap error| among those that kept the rate.
@@ -250,8 +250,8 @@ impl Measured {
 }
 
 /// Judges every goal.
-pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
-    let fast = || slow().filter(|cell| cell.mbits >= PUNCTUAL_MBITS);
+pub(super) fn judge(measured: &Measured) -> Vec<PaceVerdict> {
+    let fast = || slow().filter(|cell| cell.mbits >= ABSOLUTE_GOAL_MBITS);
     let dwell = |cell, of| measured.judged(JUDGED, cell, of);
     let against =
         |goal, other, of, limit| measured.against(goal, JUDGED, |_| Other::Is(other), of, limit);
@@ -266,11 +266,11 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
         let (value, worst) = found.unzip();
         let outcome = if value == Some(0.0) { Outcome::Reached } else { Outcome::Missed };
         let unknown = verdict(Part::Verdicts, goal, None, 0.0);
-        Verdict { value, outcome, worst: worst.flatten(), ..unknown }
+        PaceVerdict { value, outcome, worst: worst.flatten(), ..unknown }
     };
     let trains = |goal, found, limit| verdict(Part::Trains, goal, found, limit);
     let goals = vec![
-        against("median |gap error|: dwell / C spin", FLOOR, median_error, 1.2),
+        against("median |gap error|: dwell / C spin", LOWER_BOUND, median_error, 1.2),
         measured.against(
             "the same: dwell / best peer that kept the rate",
             JUDGED,
@@ -278,33 +278,33 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
             median_error,
             1.0,
         ),
-        against("the same: dwell / C sleep-spin", SLEEPER, median_error, 1.0),
-        trains("median |gap error| at 50 and 100 Mbit/s, us", worst(punctual), PUNCTUAL_NS / 1e3),
-        against("p95 |gap error|: dwell / C spin", FLOOR, p95_error, 1.2),
+        against("the same: dwell / C sleep-spin", LOWER_BOUND_SLEEP, median_error, 1.0),
+        trains("median |gap error| at 50 and 100 Mbit/s, us", worst(punctual), MAX_ERROR_NS / 1e3),
+        against("p95 |gap error|: dwell / C spin", LOWER_BOUND, p95_error, 1.2),
         measured.fastest_rate("1000 Mbit/s: how far off the rate is"),
         trains(
             "1000 Mbit/s: median |gap error|, us",
             fastest(dwell(Cell::FASTEST, median_error).map(|ns| ns / 1e3)),
-            PUNCTUAL_NS / 1e3,
+            MAX_ERROR_NS / 1e3,
         ),
         trains("1000 Mbit/s: peers that reach both", fastest(peers_that_reach_both(measured)), 0.0),
         trains("error of the first gap / (2 x that of the others + 0.1 us)", worst(first), 1.0),
         verdict(Part::Pairs, "gap of a pair: dwell xsk / two sends in C", pairs("xsk"), 0.6),
         verdict(Part::Pairs, "gap of a pair: dwell gso / two sends in C", pairs("gso"), 0.2),
-        verdicts("verdicts above a limit", Place::TooHigh, true),
-        verdicts("verdicts more than a step below a limit, or none", Place::TooLow, true),
-        verdicts("verdicts of at most 100 Mbit/s without a limit", Place::TooLow, false),
+        verdicts("verdicts above a limit", VerdictPosition::TooHigh, true),
+        verdicts("verdicts more than a step below a limit, or none", VerdictPosition::TooLow, true),
+        verdicts("verdicts of at most 100 Mbit/s without a limit", VerdictPosition::TooLow, false),
     ];
     of_all_seen(measured, goals)
 }
 
 /// Judges the lower bound by the same goals, against itself and in absolute terms: what it misses
 /// cannot be reached, or not be shown, on this machine.
-pub(super) fn controls(measured: &Measured) -> Vec<Verdict> {
-    let floor = |cell: Cell| measured.judged(FLOOR, cell, median_error).map(|ns| ns / 1e3);
-    let fast = slow().filter(|cell| cell.mbits >= PUNCTUAL_MBITS);
+pub(super) fn controls(measured: &Measured) -> Vec<PaceVerdict> {
+    let floor = |cell: Cell| measured.judged(LOWER_BOUND, cell, median_error).map(|ns| ns / 1e3);
+    let fast = slow().filter(|cell| cell.mbits >= ABSOLUTE_GOAL_MBITS);
     let punctual = worst(fast.map(|cell| (cell.name(), floor(cell))));
-    let again = |goal, of| measured.against(goal, TWIN, |_| Other::Is(FLOOR), of, 1.2);
+    let again = |goal, of| measured.against(goal, LOWER_BOUND_AGAIN, |_| Other::Is(LOWER_BOUND), of, 1.2);
     let controls = vec![
         again("median |gap error|: C spin again / C spin", median_error),
         again("p95 |gap error|: C spin again / C spin", p95_error),
@@ -312,22 +312,22 @@ pub(super) fn controls(measured: &Measured) -> Vec<Verdict> {
             Part::Trains,
             "median |gap error| of C spin at 50 and 100 Mbit/s, us",
             punctual,
-            PUNCTUAL_NS / 1e3,
+            MAX_ERROR_NS / 1e3,
         ),
         verdict(
             Part::Trains,
             "1000 Mbit/s: share of the time for which C spin was held up",
             fastest(measured.held_up()),
-            KEPT,
+            MAX_RATE_DEVIATION,
         ),
     ];
     of_all_seen(measured, controls)
 }
 
 /// Without knowing whose packets the witness dropped, nothing can be judged.
-fn of_all_seen(measured: &Measured, verdicts: Vec<Verdict>) -> Vec<Verdict> {
+fn of_all_seen(measured: &Measured, verdicts: Vec<PaceVerdict>) -> Vec<PaceVerdict> {
     let unseen = |part| measured.unseen > 0 && part != Part::Verdicts;
-    let judged = |found: Verdict| match unseen(found.part) {
+    let judged = |found: PaceVerdict| match unseen(found.part) {
         true => verdict(found.part, found.goal, None, found.limit),
         false => found,
     };
@@ -348,7 +348,7 @@ fn complete(rounds: &[Turns]) -> bool {
 /// Whether there are turns and at least nine of ten have figures.
 fn nearly_all<T>(turns: &[T], has_figures: impl Fn(&T) -> bool) -> bool {
     let have = turns.iter().filter(|turn| has_figures(turn)).count();
-    !turns.is_empty() && 10 * have >= FEWEST_OF_TEN * turns.len()
+    !turns.is_empty() && 10 * have >= MIN_OF_TEN * turns.len()
 }
 
 fn fastest(value: Option<f64>) -> Option<(f64, String)> {
@@ -365,7 +365,7 @@ fn p95_error(gaps: &Gaps) -> f64 {
 
 /// Returns the error of the first gap relative to twice the others' error plus 0.1 us.
 fn first_gap(gaps: &Gaps) -> f64 {
-    gaps.first_ns / (2.0 * gaps.others_ns + PUNCTUAL_NS)
+    gaps.first_ns / (2.0 * gaps.others_ns + MAX_ERROR_NS)
 }
 
 /// Returns the number of peers that reach both goals; `None` if none was measured.
@@ -375,7 +375,7 @@ fn peers_that_reach_both(measured: &Measured) -> Option<f64> {
         .filter_map(|peer| {
             let kept = measured.kept_rate(peer.name, Cell::FASTEST)?;
             let error = measured.figure(peer.name, Cell::FASTEST, median_error)?;
-            Some(kept && error <= PUNCTUAL_NS)
+            Some(kept && error <= MAX_ERROR_NS)
         })
         .collect();
     (!verdicts.is_empty()).then(|| verdicts.iter().filter(|both| **both).count() as f64)
@@ -393,16 +393,16 @@ fn worst(values: impl IntoIterator<Item = (String, Option<f64>)>) -> Option<(f64
     known?.into_iter().max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-fn verdict(part: Part, goal: &'static str, found: Option<(f64, String)>, limit: f64) -> Verdict {
+fn verdict(part: Part, goal: &'static str, found: Option<(f64, String)>, limit: f64) -> PaceVerdict {
     let (value, worst) = found.unzip();
     let reached = value.is_some_and(|value| value <= limit);
     let outcome = if reached { Outcome::Reached } else { Outcome::Missed };
-    Verdict { goal, part, value, limit, outcome, worst, shown: None, cells: None }
+    PaceVerdict { goal, part, value, limit, outcome, worst, shown: None, cells: None }
 }
 
 /// Refines a verdict on nearly equal contestants: missed only if one cell is above the limit with
 /// confidence, or more cells are than by chance.
-fn told_apart(verdict: Verdict, cells: &[f64], shown: Option<Vec<f64>>) -> Verdict {
+fn told_apart(verdict: PaceVerdict, cells: &[f64], shown: Option<Vec<f64>>) -> PaceVerdict {
     let shown = shown.and_then(|shown| shown.into_iter().max_by(f64::total_cmp));
     let above = cells.iter().filter(|value| **value > verdict.limit).count();
     let open = verdict.outcome == Outcome::Missed && verdict.value.is_some();
@@ -411,7 +411,7 @@ fn told_apart(verdict: Verdict, cells: &[f64], shown: Option<Vec<f64>>) -> Verdi
         true => Outcome::CannotTell,
         false => verdict.outcome,
     };
-    Verdict { outcome, shown, ..verdict }
+    PaceVerdict { outcome, shown, ..verdict }
 }
 
 /// Whether this many of `n` are significantly more than half (sign test, one-sided, 5 %).
@@ -456,20 +456,20 @@ mod tests {
         measured
     }
 
-    fn verdict_of(measured: &Measured, goal: &str) -> Verdict {
+    fn verdict_of(measured: &Measured, goal: &str) -> PaceVerdict {
         let found = judge(measured).into_iter().find(|verdict| verdict.goal.contains(goal));
         found.unwrap_or_else(|| panic!("no goal '{goal}'"))
     }
 
     #[test]
     fn nothing_measured_is_a_miss_of_every_goal() {
-        let missed = |verdict: &Verdict| verdict.outcome == Outcome::Missed;
+        let missed = |verdict: &PaceVerdict| verdict.outcome == Outcome::Missed;
         assert!(judge(&Measured::default()).iter().all(missed));
     }
 
     #[test]
     fn the_worst_cell_decides_and_is_named() {
-        let mut measured = measured(&[(JUDGED, gaps(50.0, 1.0)), (FLOOR, gaps(50.0, 1.0))]);
+        let mut measured = measured(&[(JUDGED, gaps(50.0, 1.0)), (LOWER_BOUND, gaps(50.0, 1.0))]);
         let goal = "median |gap error|: dwell / C spin";
         assert_eq!(verdict_of(&measured, goal).outcome, Outcome::Reached);
         let cells = measured.streams.get_mut(JUDGED).unwrap();
@@ -480,14 +480,14 @@ mod tests {
     }
 
     #[test]
-    fn of_nearly_the_same_the_worst_cell_decides_only_if_it_is_shown_to_be_above() {
+    fn worst_cell_needs_confidence_when_close() {
         let turns = |first: f64, by: i32| -> Vec<Turns> {
             vec![(0..20).map(|n| vec![gaps(first * 1.1_f64.powi(n * by % 20), 1.0)]).collect()]
         };
         let all =
             |first, by| Cell::all().into_iter().map(move |cell| (cell.name(), turns(first, by)));
         let mut measured = Measured::default();
-        measured.streams.insert(FLOOR, all(50.0, 3).collect());
+        measured.streams.insert(LOWER_BOUND, all(50.0, 3).collect());
         measured.streams.insert(JUDGED, all(50.0, 7).collect());
         let cell = "576 B, 10 Mbit/s".to_owned();
         let goal = "median |gap error|: dwell / C spin";
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_compared_with_those_beside_them_and_failed_ones_with_none() {
+    fn turns_are_compared_pairwise_without_failed_ones() {
         let mut measured = Measured::default();
         let cell = Cell::all()[0];
         let mut rounds = |name, rounds: &[&[Option<f64>]]| {
@@ -510,11 +510,11 @@ mod tests {
             measured.streams.insert(name, BTreeMap::from([(cell.name(), rounds.collect())]));
         };
         rounds(JUDGED, &[&[Some(20.0), Some(9.0), None], &[Some(9.0), Some(400.0), Some(9.0)]]);
-        rounds(FLOOR, &[&[Some(10.0), None, Some(1.0)], &[Some(4.5), Some(200.0), Some(4.5)]]);
+        rounds(LOWER_BOUND, &[&[Some(10.0), None, Some(1.0)], &[Some(4.5), Some(200.0), Some(4.5)]]);
         // One turn where the others have three; the last round is incomplete.
         rounds("mgen", &[&[Some(18.0)], &[None], &[Some(1.0)]]);
         let factor = |other| measured.beside(JUDGED, other, cell, median_error).unwrap().typical;
-        assert!((factor(FLOOR) - 2.0).abs() < 1e-9);
+        assert!((factor(LOWER_BOUND) - 2.0).abs() < 1e-9);
         assert!((factor("mgen") - 0.5).abs() < 1e-9);
     }
 
@@ -526,7 +526,7 @@ mod tests {
 
     #[test]
     fn a_cell_that_was_not_measured_is_a_miss() {
-        let all = [(JUDGED, gaps(50.0, 1.0)), (FLOOR, gaps(50.0, 1.0)), ("mgen", gaps(50.0, 1.0))];
+        let all = [(JUDGED, gaps(50.0, 1.0)), (LOWER_BOUND, gaps(50.0, 1.0)), ("mgen", gaps(50.0, 1.0))];
         let mut measured = measured(&all);
         measured.streams.get_mut(JUDGED).unwrap().remove("200 B, 1 Mbit/s");
         assert_eq!(verdict_of(&measured, "p95").value, None);
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_whose_rate_no_peer_kept_are_judged_without_them() {
+    fn cells_without_peer_at_rate_are_left_out() {
         let mut measured = measured(&[(JUDGED, gaps(50.0, 1.0)), ("mgen", gaps(10.0, 0.5))]);
         let judged = |measured: &Measured| {
             let verdict = verdict_of(measured, "best peer");
@@ -581,16 +581,16 @@ mod tests {
     }
 
     #[test]
-    fn a_fastest_rate_that_is_off_is_a_miss_unless_the_floor_was_held_up_too() {
+    fn fastest_rate_miss_is_excused_by_stalled_bound() {
         let off = gaps(10.0, 0.985);
         let outcome = |held_up| {
             let floor = Gaps { held_up, ..gaps(10.0, 1.0) };
-            verdict_of(&measured(&[(JUDGED, off), (FLOOR, floor)]), "how far off").outcome
+            verdict_of(&measured(&[(JUDGED, off), (LOWER_BOUND, floor)]), "how far off").outcome
         };
         assert_eq!([0.009, 0.013].map(outcome), [Outcome::Missed, Outcome::CannotTell]);
         assert_eq!(verdict_of(&measured(&[(JUDGED, off)]), "how far off").outcome, Outcome::Missed);
         let [slow, floor] = [gaps(10.0, 0.9), Gaps { held_up: 0.013, ..gaps(10.0, 1.0) }];
-        let much = measured(&[(JUDGED, slow), (FLOOR, floor)]);
+        let much = measured(&[(JUDGED, slow), (LOWER_BOUND, floor)]);
         assert_eq!(verdict_of(&much, "how far off").outcome, Outcome::Missed);
     }
 
@@ -603,7 +603,7 @@ mod tests {
     }
 
     #[test]
-    fn first_packets_that_leave_late_at_one_size_are_not_hidden_by_the_other_sizes() {
+    fn late_first_packet_at_one_size_is_a_miss() {
         let mut measured = measured(&[(JUDGED, gaps(50.0, 1.0))]);
         let late = Gaps { first_ns: 400.0, ..gaps(50.0, 1.0) };
         let cells = measured.streams.get_mut(JUDGED).unwrap();
@@ -631,9 +631,9 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_figures_of_more_than_one_turn_in_ten_is_not_judged() {
+    fn contestant_with_failed_turns_is_not_judged() {
         let cell = "576 B, 10 Mbit/s";
-        let all = [JUDGED, FLOOR, SLEEPER, TWIN].map(|name| (name, gaps(50.0, 1.0)));
+        let all = [JUDGED, LOWER_BOUND, LOWER_BOUND_SLEEP, LOWER_BOUND_AGAIN].map(|name| (name, gaps(50.0, 1.0)));
         let value = |name, of, failed, goal: &str| {
             let mut measured = measured(&all);
             let cells = measured.streams.get_mut(name).unwrap();
@@ -646,9 +646,9 @@ mod tests {
             (JUDGED, "p95 |gap error|: dwell / C spin"),
             (JUDGED, "C sleep-spin"),
             (JUDGED, "first gap"),
-            (FLOOR, "median |gap error|: dwell / C spin"),
-            (SLEEPER, "C sleep-spin"),
-            (TWIN, "p95 |gap error|: C spin again"),
+            (LOWER_BOUND, "median |gap error|: dwell / C spin"),
+            (LOWER_BOUND_SLEEP, "C sleep-spin"),
+            (LOWER_BOUND_AGAIN, "p95 |gap error|: C spin again"),
         ] {
             assert!(value(name, 20, 2, goal).is_some(), "{name}: {goal}");
             assert_eq!(value(name, 20, 3, goal), None, "{name}: {goal}");
@@ -657,7 +657,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_judged_by_itself_is_not_without_its_turns() {
+    fn absolute_goals_need_their_turns() {
         for (cell, goal) in [
             ("576 B, 50 Mbit/s", "at 50 and 100 Mbit/s"),
             ("1514 B frames, 1000 Mbit/s", "how far off"),
@@ -674,7 +674,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_judged_by_what_there_is_of_it() {
+    fn peer_is_judged_by_successful_turns() {
         let mut measured = measured(&[(JUDGED, gaps(25.0, 1.0)), ("mgen", gaps(50.0, 1.0))]);
         let cells = measured.streams.get_mut("mgen").unwrap();
         cells.insert("576 B, 10 Mbit/s".to_owned(), turns(4, 3));
@@ -683,7 +683,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_of_which_turns_failed_are_not_judged() {
+    fn pairs_with_failed_turns_are_not_judged() {
         let value = |failed: &'static str, turns: usize| {
             let mut measured = Measured::default();
             for (name, ns) in [(TWO_SENDS, 900.0), ("gso", 90.0)] {
@@ -704,8 +704,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_judged_by_a_witness_that_missed_packets() {
-        let all = [JUDGED, FLOOR, SLEEPER, TWIN].map(|name| (name, gaps(50.0, 1.0)));
+    fn witness_drops_void_all_goals() {
+        let all = [JUDGED, LOWER_BOUND, LOWER_BOUND_SLEEP, LOWER_BOUND_AGAIN].map(|name| (name, gaps(50.0, 1.0)));
         let mut measured = measured(&all);
         let sizes = PAIR_SIZES.map(|size| (size, vec![Some(90.0)]));
         let pairs = [TWO_SENDS, "xsk", "gso"].map(|name| (name, sizes.clone().into()));
@@ -717,7 +717,7 @@ mod tests {
         assert!(known(&measured) > 10);
         measured.unseen = 1;
         assert_eq!(known(&measured), 0);
-        let missed = |verdict: &Verdict| verdict.outcome == Outcome::Missed;
+        let missed = |verdict: &PaceVerdict| verdict.outcome == Outcome::Missed;
         assert!(judge(&measured).iter().all(missed));
     }
 }

@@ -9,9 +9,9 @@ const ETHERNET: u32 = 14;
 
 /// Minimum duration of a stream in picoseconds. It exceeds the peers' timers but is short enough
 /// that most fast streams see no stall, which would lower the rate of senders that do not catch up.
-const SHORTEST_PS: u64 = 20_000_000_000;
+const MIN_DURATION_PS: u64 = 20_000_000_000;
 /// Minimum packets of a stream, as in the trains of Mok 2015.
-const FEWEST: u64 = 50;
+const MIN_PACKETS: u64 = 50;
 
 const SIZES: [u32; 3] = [200, 576, 1_500];
 const MBITS: [u32; 5] = [1, 5, 10, 50, 100];
@@ -86,7 +86,7 @@ impl Cell {
 
     /// Returns the number of packets.
     pub(super) fn count(self) -> u64 {
-        SHORTEST_PS.div_ceil(self.gap_ps()).max(FEWEST)
+        MIN_DURATION_PS.div_ceil(self.gap_ps()).max(MIN_PACKETS)
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gap_follows_from_the_size_as_it_was_named() {
+    fn gap_follows_counted_size() {
         let cell = Cell { mbits: 100, ip_size: 576, of_frames: false };
         assert_eq!((cell.gap_ps(), cell.payload(), cell.count()), (46_080_000, 548, 435));
         assert_eq!(Cell::FASTEST.gap_ps(), 12_112_000);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_streams_still_have_as_many_packets_as_a_train_of_s2() {
+    fn slow_streams_have_at_least_50_packets() {
         let cell = Cell { mbits: 1, ip_size: 1_500, of_frames: false };
         assert_eq!(cell.count(), 50);
     }

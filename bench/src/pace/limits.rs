@@ -19,7 +19,7 @@ const SIZES: [u32; 3] = [200, 576, 1_500];
 /// Rates of Mok 2015 in Mbit/s, the steps of verdicts.
 const STEPS: [u32; 6] = [1, 5, 10, 50, 100, 1_000];
 /// Minimum verdict without a limit, exclusive, in Mbit/s.
-const AT_LEAST: u32 = 100;
+const MIN_UNLIMITED_MBITS: u32 = 100;
 const MBIT: u64 = 1_000_000;
 
 /// Plan behind limits, with the most accurate engine that passes the queueing discipline: a sender
@@ -29,7 +29,7 @@ const MBIT: u64 = 1_000_000;
 /// percentile that tolerates one delayed packet (two wrong gaps) allows; trains at fast rates are
 /// many, as they are short. Five blocks keep a disturbance of half a second, the duration of all
 /// trains of a cell, from deciding a verdict.
-const BEHIND: &str = r#"
+const LIMITED_PLAN: &str = r#"
 version = 1
 name = "behind-limits"
 
@@ -72,7 +72,7 @@ matrix = { count = [41], repeat = [12] }
 
 /// Plan without a limit. Mok 2015 has no rate between 100 and 1000 Mbit/s, and at the latter the
 /// gap of 200 B, 1.6 us, is the duration of one send.
-const WITHOUT: &str = r#"
+const UNLIMITED_PLAN: &str = r#"
 version = 1
 name = "without-a-limit"
 
@@ -97,7 +97,7 @@ rate = ["100Mbit/s", "110Mbit/s", "125Mbit/s", "1Gbit/s"]
 
 /// A verdict of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Found {
+pub(super) struct LimitVerdict {
     /// Rate of tbf in Mbit/s; `None`: no limit.
     pub(super) limit_mbits: Option<u32>,
     pub(super) ip_size: u32,
@@ -109,27 +109,27 @@ pub(super) struct Found {
 
 /// Position of a verdict relative to the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum VerdictPosition {
     Right,
     /// More than a step below the limit, or no verdict.
     TooLow,
     TooHigh,
 }
 
-impl Found {
-    pub(super) fn place(&self) -> Place {
+impl LimitVerdict {
+    pub(super) fn place(&self) -> VerdictPosition {
         let Some(limit) = self.limit_mbits else {
-            let above = self.largest_rate_bps > Some(u64::from(AT_LEAST) * MBIT);
-            return if above { Place::Right } else { Place::TooLow };
+            let above = self.largest_rate_bps > Some(u64::from(MIN_UNLIMITED_MBITS) * MBIT);
+            return if above { VerdictPosition::Right } else { VerdictPosition::TooLow };
         };
         let below = STEPS.iter().rev().find(|step| **step < limit).copied().unwrap_or(0);
         let [limit, below] = [limit, below].map(|mbits| Some(u64::from(mbits) * MBIT));
         if self.largest_rate_bps > limit {
-            Place::TooHigh
+            VerdictPosition::TooHigh
         } else if self.largest_rate_bps < below {
-            Place::TooLow
+            VerdictPosition::TooLow
         } else {
-            Place::Right
+            VerdictPosition::Right
         }
     }
 
@@ -152,9 +152,9 @@ impl Found {
 /// Returns the number of misplaced verdicts in all `runs` runs, and the cell with most of them.
 /// `None` if a verdict is missing.
 pub(super) fn misplaced(
-    found: &[Found],
+    found: &[LimitVerdict],
     runs: u64,
-    place: Place,
+    place: VerdictPosition,
     limited: bool,
 ) -> Option<(f64, Option<String>)> {
     let mut total = 0;
@@ -188,13 +188,13 @@ impl<'a> Experiment<'a> {
     }
 
     /// Runs both plans once.
-    pub(super) fn verdicts(&self) -> Result<Vec<Found>> {
-        let mut found = self.run("behind.toml", BEHIND)?;
-        found.extend(self.run("without.toml", WITHOUT)?);
+    pub(super) fn verdicts(&self) -> Result<Vec<LimitVerdict>> {
+        let mut found = self.run("behind.toml", LIMITED_PLAN)?;
+        found.extend(self.run("without.toml", UNLIMITED_PLAN)?);
         Ok(found)
     }
 
-    fn run(&self, name: &str, plan: &str) -> Result<Vec<Found>> {
+    fn run(&self, name: &str, plan: &str) -> Result<Vec<LimitVerdict>> {
         let plan_file = self.home.path().join(name);
         fs::write(&plan_file, plan).context("cannot write the plan")?;
         let mut run = self.command("run")?;
@@ -220,7 +220,7 @@ impl<'a> Experiment<'a> {
 }
 
 /// Parses the output of `dwell show --json` (dwell.run/1), as far as needed here.
-fn parse(shown: &str) -> Result<Vec<Found>> {
+fn parse(shown: &str) -> Result<Vec<LimitVerdict>> {
     #[derive(Deserialize)]
     struct Run {
         verdicts: Vec<Verdict>,
@@ -245,7 +245,7 @@ fn parse(shown: &str) -> Result<Vec<Found>> {
         };
         let Verdict { ip_size, parameters, largest_rate_bps, reason } = verdict;
         let limit_mbits = parameters.rate.map(limit).transpose()?;
-        Ok(Found { limit_mbits, ip_size, largest_rate_bps, reason })
+        Ok(LimitVerdict { limit_mbits, ip_size, largest_rate_bps, reason })
     };
     run.verdicts.into_iter().map(found).collect()
 }
@@ -254,15 +254,15 @@ fn parse(shown: &str) -> Result<Vec<Found>> {
 mod tests {
     use super::*;
 
-    fn found(limit_mbits: Option<u32>, mbits: Option<u64>) -> Found {
+    fn found(limit_mbits: Option<u32>, mbits: Option<u64>) -> LimitVerdict {
         let largest_rate_bps = mbits.map(|mbits| mbits * MBIT);
-        Found { limit_mbits, ip_size: 200, largest_rate_bps, reason: None }
+        LimitVerdict { limit_mbits, ip_size: 200, largest_rate_bps, reason: None }
     }
 
     /// Correct verdicts, one per limit and size.
-    fn right() -> Vec<Found> {
+    fn right() -> Vec<LimitVerdict> {
         let of = |limit: Option<u32>| {
-            SIZES.map(|ip_size| Found {
+            SIZES.map(|ip_size| LimitVerdict {
                 ip_size,
                 ..found(limit, Some(limit.map_or(1_000, u64::from)))
             })
@@ -271,62 +271,62 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_may_be_the_limit_or_a_step_below_it_and_nothing_else() {
+    fn verdict_is_right_at_limit_or_one_step_below() {
         let place = |limit, mbits| found(limit, mbits).place();
         for (limit, right) in [(10, [5, 10]), (50, [10, 50]), (100, [50, 100])] {
             for mbits in right {
-                assert_eq!(place(Some(limit), Some(mbits)), Place::Right, "{limit} {mbits}");
+                assert_eq!(place(Some(limit), Some(mbits)), VerdictPosition::Right, "{limit} {mbits}");
             }
         }
-        assert_eq!(place(Some(10), Some(50)), Place::TooHigh);
-        assert_eq!(place(Some(50), Some(5)), Place::TooLow);
-        assert_eq!(place(Some(10), Some(0)), Place::TooLow);
-        assert_eq!(place(None, Some(100)), Place::TooLow);
-        assert_eq!(place(None, Some(125)), Place::Right);
+        assert_eq!(place(Some(10), Some(50)), VerdictPosition::TooHigh);
+        assert_eq!(place(Some(50), Some(5)), VerdictPosition::TooLow);
+        assert_eq!(place(Some(10), Some(0)), VerdictPosition::TooLow);
+        assert_eq!(place(None, Some(100)), VerdictPosition::TooLow);
+        assert_eq!(place(None, Some(125)), VerdictPosition::Right);
     }
 
     #[test]
     fn no_verdict_is_too_low_and_never_too_high() {
         for limit in LIMITS {
-            assert_eq!(found(limit, None).place(), Place::TooLow);
+            assert_eq!(found(limit, None).place(), VerdictPosition::TooLow);
         }
     }
 
     #[test]
-    fn the_cell_with_most_misses_is_named_and_those_without_a_limit_count_apart() {
+    fn worst_cell_is_named_per_limit_kind() {
         let mut all = right();
-        assert_eq!(misplaced(&all, 1, Place::TooHigh, true), Some((0.0, None)));
+        assert_eq!(misplaced(&all, 1, VerdictPosition::TooHigh, true), Some((0.0, None)));
         all.extend(right());
         all[4].largest_rate_bps = Some(100 * MBIT);
         all[5].largest_rate_bps = Some(100 * MBIT);
         all[17].largest_rate_bps = Some(100 * MBIT);
-        let above = misplaced(&all, 2, Place::TooHigh, true);
+        let above = misplaced(&all, 2, VerdictPosition::TooHigh, true);
         assert_eq!(above, Some((3.0, Some("50 Mbit/s, 1500 B".to_owned()))));
-        assert_eq!(misplaced(&all, 2, Place::TooLow, false), Some((0.0, None)));
+        assert_eq!(misplaced(&all, 2, VerdictPosition::TooLow, false), Some((0.0, None)));
         all[9].largest_rate_bps = None;
-        let low = misplaced(&all, 2, Place::TooLow, false);
+        let low = misplaced(&all, 2, VerdictPosition::TooLow, false);
         assert_eq!(low, Some((1.0, Some("no limit, 200 B".to_owned()))));
     }
 
     #[test]
-    fn a_verdict_that_is_missing_leaves_nothing_to_judge() {
+    fn missing_verdict_gives_no_value() {
         let mut all = right();
-        assert_eq!(misplaced(&all, 2, Place::TooHigh, true), None);
+        assert_eq!(misplaced(&all, 2, VerdictPosition::TooHigh, true), None);
         all.remove(0);
-        assert_eq!(misplaced(&all, 1, Place::TooHigh, true), None);
-        assert_eq!(misplaced(&[], 0, Place::TooHigh, true), None);
+        assert_eq!(misplaced(&all, 1, VerdictPosition::TooHigh, true), None);
+        assert_eq!(misplaced(&[], 0, VerdictPosition::TooHigh, true), None);
     }
 
     #[test]
-    fn verdicts_are_read_with_the_limit_they_were_found_behind() {
+    fn verdicts_are_parsed_with_their_limit() {
         let shown = r#"{"verdicts": [
             {"ip_size": 200, "parameters": {"topology.link.rate": "50Mbit/s"},
              "largest_rate_bps": 10000000, "reason": "50Mbit/s: inaccurate"},
             {"ip_size": 576, "parameters": {}, "largest_rate_bps": null, "reason": null}]}"#;
         let read = parse(shown).unwrap();
         let reason = Some("50Mbit/s: inaccurate".to_owned());
-        assert_eq!(read[0], Found { reason, ..found(Some(50), Some(10)) });
-        assert_eq!(read[1], Found { ip_size: 576, ..found(None, None) });
+        assert_eq!(read[0], LimitVerdict { reason, ..found(Some(50), Some(10)) });
+        assert_eq!(read[1], LimitVerdict { ip_size: 576, ..found(None, None) });
         assert!(
             parse(
                 r#"{"verdicts": [{"ip_size": 1, "parameters":

@@ -20,12 +20,12 @@ use anyhow::{Context, Result};
 use dwell_node_cli::{Exit, Failure};
 use serde_json::json;
 
-use crate::{Interrupt, Lab, Machine, Patience};
+use crate::{Interrupt, Lab, Machine, StealBudget};
 use arena::{Arena, PAIRS, Turn, all_streams};
 use contestant::{CONTESTANTS, Contestant};
 use gaps::{Gaps, pair_gap};
 use goals::{
-    Measured, Outcome, PAIR_SIZES, PUNCTUAL_MBITS, Part, TWO_SENDS, Turns, controls, judge,
+    Measured, Outcome, PAIR_SIZES, ABSOLUTE_GOAL_MBITS, Part, TWO_SENDS, Turns, controls, judge,
 };
 use grid::Cell;
 use limits::Experiment;
@@ -56,13 +56,13 @@ pub struct Args {
 }
 
 /// Turns per round of closely compared contestants ...
-const TIMES: usize = 4;
+const CLOSE_TURNS: usize = 4;
 
 /// ... and from 50 Mbit/s on, where contestants differ least and streams are short.
-const TIMES_OF_FAST: usize = 12;
+const FAST_CLOSE_TURNS: usize = 12;
 
 /// Runs of the plans of verdicts per round; five rounds make twenty.
-const RUNS_OF_A_ROUND: u64 = 4;
+const RUNS_PER_ROUND: u64 = 4;
 
 impl Args {
     fn measures(&self, part: Part) -> bool {
@@ -89,8 +89,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         eprintln!("not installed, left out: {} (make setup)", missing.join(", "));
     }
     let interrupt = Interrupt::catch()?;
-    let runs = args.rounds * RUNS_OF_A_ROUND;
-    let patience = Patience::new(runs);
+    let runs = args.rounds * RUNS_PER_ROUND;
+    let patience = StealBudget::new(runs);
     let mut measured = Measured { missing, runs, patience, ..Measured::default() };
     let mut outcome = Ok(());
     if args.measures(Part::Trains) || args.measures(Part::Pairs) {
@@ -165,9 +165,9 @@ fn compare_trains(
 ) -> Result<()> {
     let mut turns = Vec::new();
     for (place, cell) in Cell::all().into_iter().enumerate() {
-        let all = || turned(contestants, round as usize + place);
+        let all = || rotated(contestants, round as usize + place);
         let again = |time| all().filter(move |contestant| times(contestant, cell) > time);
-        for contestant in (0..TIMES_OF_FAST).flat_map(again) {
+        for contestant in (0..FAST_CLOSE_TURNS).flat_map(again) {
             let sent = arena.streams(contestant, cell, interrupt);
             if interrupt.came() {
                 break;
@@ -200,10 +200,10 @@ fn compare_trains(
 /// Returns the number of turns per round in which a contestant sends a cell.
 fn times(contestant: &Contestant, cell: Cell) -> usize {
     match contestant.is_narrow() {
-        true if cell.mbits >= PUNCTUAL_MBITS => TIMES_OF_FAST,
-        true => TIMES,
+        true if cell.mbits >= ABSOLUTE_GOAL_MBITS => FAST_CLOSE_TURNS,
+        true => CLOSE_TURNS,
         // A goal states what the best peers do not reach.
-        false if contestant.is_peer() && cell == Cell::FASTEST => TIMES,
+        false if contestant.is_peer() && cell == Cell::FASTEST => CLOSE_TURNS,
         false => 1,
     }
 }
@@ -219,7 +219,7 @@ fn compare_pairs(
     for (size, turn) in
         PAIR_SIZES.into_iter().flat_map(|size| (0..PAIR_TURNS).map(move |t| (size, t)))
     {
-        for &(name, engine) in turned(&PAIRED, round as usize + turn) {
+        for &(name, engine) in rotated(&PAIRED, round as usize + turn) {
             let turn = arena.pairs(engine, size, interrupt);
             if interrupt.came() {
                 break;
@@ -259,7 +259,7 @@ fn find_limits(measured: &mut Measured, interrupt: &Interrupt) -> Result<()> {
 }
 
 /// Rotates the order, so that no contestant always comes first.
-fn turned<T>(contestants: &[T], turn: usize) -> impl Iterator<Item = &T> {
+fn rotated<T>(contestants: &[T], turn: usize) -> impl Iterator<Item = &T> {
     let first = turn % contestants.len();
     contestants[first..].iter().chain(&contestants[..first])
 }

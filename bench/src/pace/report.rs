@@ -6,17 +6,17 @@ use std::collections::BTreeMap;
 use super::arena::PAIRS;
 use super::contestant::CONTESTANTS;
 use super::gaps::Gaps;
-use super::goals::{Measured, Outcome, PAIR_SIZES, Verdict, median, median_error, median_of_known};
+use super::goals::{Measured, Outcome, PAIR_SIZES, PaceVerdict, median, median_error, median_of_known};
 use super::grid::Cell;
-use super::limits::{Found, Place};
+use super::limits::{LimitVerdict, VerdictPosition};
 use crate::{Machine, Table};
 
 /// Prints all tables.
 pub(super) fn print(
     machine: &Machine,
     measured: &Measured,
-    verdicts: &[Verdict],
-    controls: &[Verdict],
+    verdicts: &[PaceVerdict],
+    controls: &[PaceVerdict],
 ) {
     match median(&measured.load) {
         Some(load) => {
@@ -69,7 +69,7 @@ pub(super) fn print(
 }
 
 /// Prints one row per verdict.
-fn judged(heading: &str, verdicts: &[Verdict]) {
+fn judged(heading: &str, verdicts: &[PaceVerdict]) {
     let headings = [heading, "value", "limit", "", "worst", "any shown to be", "judged"];
     let mut table = Table::new(headings);
     for verdict in verdicts {
@@ -91,7 +91,7 @@ fn judged(heading: &str, verdicts: &[Verdict]) {
 
 /// Prints one row per limit, size and verdict, then the reasons of wrong verdicts.
 fn print_found(measured: &Measured) {
-    let mut times: BTreeMap<_, (&Found, u64)> = BTreeMap::new();
+    let mut times: BTreeMap<_, (&LimitVerdict, u64)> = BTreeMap::new();
     for found in &measured.found {
         let limit = found.limit_mbits.unwrap_or(u32::MAX);
         times.entry((limit, found.ip_size, found.largest_rate_bps)).or_insert((found, 0)).1 += 1;
@@ -100,14 +100,14 @@ fn print_found(measured: &Measured) {
     let mut table = Table::new(["found behind a limit", "verdict", &heading, ""]);
     for (found, times) in times.values() {
         let word = match found.place() {
-            Place::Right => "",
-            Place::TooLow => "too low",
-            Place::TooHigh => "too high",
+            VerdictPosition::Right => "",
+            VerdictPosition::TooLow => "too low",
+            VerdictPosition::TooHigh => "too high",
         };
         table.row([found.cell(), found.rate(), times.to_string(), word.to_owned()]);
     }
     println!("{table}\n{}", measured.patience);
-    for found in measured.found.iter().filter(|found| found.place() != Place::Right) {
+    for found in measured.found.iter().filter(|found| found.place() != VerdictPosition::Right) {
         let reason = found.reason.as_deref().unwrap_or("all rates are accurate");
         println!("{}: {}: {reason}", found.cell(), found.rate());
     }

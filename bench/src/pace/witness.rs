@@ -24,7 +24,7 @@ const PRE_ROUTING: i32 = 0;
 
 /// Time until timestamps are enabled, which is asynchronous (net/core/dev.c,
 /// `net_enable_timestamp`).
-const SWITCHED_ON: Duration = Duration::from_millis(20);
+const TIMESTAMPING_DELAY: Duration = Duration::from_millis(20);
 
 /// A packet that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Witness {
         let options = ServerOptions { stamps: StampRequest::Kernel, metadata: false };
         let asks = UdpServer::bind((Ipv4Addr::LOCALHOST, 0).into(), options);
         let asks = asks.context("cannot enable timestamps of arrivals")?;
-        thread::sleep(SWITCHED_ON);
+        thread::sleep(TIMESTAMPING_DELAY);
         Ok(Self { object, _link: link, _asks: asks })
     }
 
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_caught_has_its_time_and_size() {
+    fn arrival_has_time_and_size() {
         let event = [&7_i64.to_ne_bytes()[..], &1_500_u32.to_ne_bytes(), &[0; 20]].concat();
         assert_eq!(caught(&event), Some(Arrival { at: 7, size: 1_500, seq: None }));
         assert_eq!(caught(&event[..11]), None);

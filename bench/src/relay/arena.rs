@@ -12,15 +12,15 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::contestant::{Cipher, Contestant, FORWARDING, Program, SOCKET, Wait};
-use super::events::{self, Ran};
+use super::events::{self, RunTime};
 use crate::echo::{Echo, PORT};
 use crate::lab::sibling;
 use crate::{Interrupt, Lab, Node, Server, Summary, finish};
 
 /// CPU of sender and receiver.
-const ENDS: &str = "0";
+const ENDS_CPU: &str = "0";
 /// CPU of the relay.
-const MIDDLE: &str = "1";
+const RELAY_CPU: &str = "1";
 
 /// Rate of delay probes, the lowest of Miya 2020.
 const PROBES_PER_SECOND: u64 = 200;
@@ -100,7 +100,7 @@ impl Arena {
         let interval = format!("{}us", 1_000_000 / PROBES_PER_SECOND);
         ping.args(["ping", &format!("udp://{}:{PORT}", self.lab.address(target)?)]);
         ping.args(["-s", &size.to_string(), "-i", &interval, "-c", &count.to_string()]);
-        ping.args(["--stamps", "user", "--cpu", ENDS, "--busy-poll", "--scheduling", "other"]);
+        ping.args(["--stamps", "user", "--cpu", ENDS_CPU, "--busy-poll", "--scheduling", "other"]);
         ping.args(["-q", "--json"]);
         let finished = finish(ping, interrupt)?;
         ensure!(finished.status.success(), "{}: {}", contestant.name, finished.status);
@@ -123,13 +123,13 @@ impl Arena {
         with: Blast,
         interrupt: &Interrupt,
     ) -> Result<Flood> {
-        let mut hole = self.pinned(Node::N3, ENDS);
+        let mut hole = self.pinned(Node::N3, ENDS_CPU);
         hole.args(["hole", "0.0.0.0", PORT]);
         let hole = Server::start(hole, Some("listening on"))?;
         let relay = self.relay(contestant)?;
         let before = self.came_to(Node::N3)?;
         let target = self.lab.address(target(contestant))?.to_string();
-        let mut blast = self.pinned(Node::N1, ENDS);
+        let mut blast = self.pinned(Node::N1, ENDS_CPU);
         blast.args(["blast", &target, PORT, &with.size.to_string()]);
         blast.args([with.rate.unwrap_or(0).to_string(), with.milliseconds.to_string()]);
         blast.args(with.single.then_some("single"));
@@ -183,7 +183,7 @@ impl Arena {
         ours_first: bool,
         with: Blast,
         interrupt: &Interrupt,
-    ) -> Result<[Ran; 2]> {
+    ) -> Result<[RunTime; 2]> {
         let port = PORT.parse().context("invalid port")?;
         events::cost(&self.lab.netns(Node::N2)?, port, ours_first, || {
             self.flood(&FORWARDING, with, interrupt).map(drop)
@@ -205,7 +205,7 @@ impl Arena {
                 command.args(["--mode", if aes { "encrypt" } else { "translate" }]);
                 command.args(["--stamps", "user", "--json"]);
                 if engine != "xdp" {
-                    command.args(["--cpu", MIDDLE]);
+                    command.args(["--cpu", RELAY_CPU]);
                 }
                 command.args((!merge).then_some("--no-merge"));
                 command.args(busy.then_some("--busy-poll"));
@@ -215,13 +215,13 @@ impl Arena {
             }
             Program::Socat => {
                 let mut command = self.lab.on(Node::N2, "taskset");
-                command.args(["-c", MIDDLE, "socat", "-d", "-d"]);
+                command.args(["-c", RELAY_CPU, "socat", "-d", "-d"]);
                 command
                     .args([format!("UDP4-LISTEN:{PORT},bind={here}"), format!("UDP4:{to}:{PORT}")]);
                 (command, "listening on")
             }
             Program::C => {
-                let mut command = self.pinned(Node::N2, MIDDLE);
+                let mut command = self.pinned(Node::N2, RELAY_CPU);
                 command.args(["relay", &here, PORT, &to, PORT]);
                 command.args(busy.then_some("busy"));
                 command.args(aes.then_some("aes"));
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_read_for_lack_of_room_has_arrived_all_the_same() {
+    fn receive_buffer_drops_count_as_arrived() {
         let text = "Tcp: a\nTcp: 1\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\n\
                     Udp: 70 1 30 5 30\nUdpLite: InDatagrams\nUdpLite: 9\n";
         assert_eq!(udp_datagrams(text), Some(100));

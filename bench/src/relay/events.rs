@@ -32,10 +32,10 @@ const PRE_ROUTING: i32 = 0;
 const PRIORITY: i32 = -10_000;
 
 /// Interval for emptying the rings, as in `dwell trace`.
-const NAP: Duration = Duration::from_millis(5);
+const DRAIN_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Events per program that are compared byte by byte.
-const COMPARED: usize = 1_000;
+const MAX_COMPARED_EVENTS: usize = 1_000;
 
 /// An event starts with its time, which differs between programs; its head contains the packet
 /// number.
@@ -44,12 +44,12 @@ const HEAD: std::ops::Range<usize> = 24..32;
 
 /// Run time and number of events of a program.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ran {
+pub(super) struct RunTime {
     ns: u64,
     events: u64,
 }
 
-impl Ran {
+impl RunTime {
     pub(super) fn and(self, other: Self) -> Self {
         Self { ns: self.ns + other.ns, events: self.events + other.events }
     }
@@ -67,7 +67,7 @@ pub(super) fn cost(
     port: u16,
     ours_first: bool,
     traffic: impl FnOnce() -> Result<()>,
-) -> Result<[Ran; 2]> {
+) -> Result<[RunTime; 2]> {
     let _counted = Statistics::switch_on()?;
     let minimal = fs::read(sibling("event.bpf.o")?).context("cannot read event.bpf.o")?;
     let stop = AtomicBool::new(false);
@@ -119,14 +119,14 @@ impl Pair {
     }
 
     /// Reads events until stopped and requires them to be equal.
-    fn watch(&self, stop: &AtomicBool) -> Result<[Ran; 2]> {
+    fn watch(&self, stop: &AtomicBool) -> Result<[RunTime; 2]> {
         let events = [Mutex::new(Events::new()), Mutex::new(Events::new())];
         let rings = [self.ring(0, &events[0])?, self.ring(1, &events[1])?];
         let mut last = false;
         while !last {
             last = stop.load(Ordering::Relaxed);
             rings.iter().try_for_each(RingBuffer::consume)?;
-            thread::sleep(NAP);
+            thread::sleep(DRAIN_INTERVAL);
         }
         drop(rings);
         let [ours, minimal] = events.map(|events| events.into_inner().expect("no thread panics"));
@@ -147,7 +147,7 @@ impl Pair {
             let mut events = events.lock().expect("no thread panics");
             let number = event.get(HEAD).and_then(|head| head.first_chunk());
             if let (Some(number), Some(rest)) = (number, event.get(TIME..))
-                && events.len() < COMPARED
+                && events.len() < MAX_COMPARED_EVENTS
             {
                 events.insert(*number, rest.to_vec());
             }
@@ -156,11 +156,11 @@ impl Pair {
         Ok(builder.build()?)
     }
 
-    fn ran(&self, at: usize) -> Result<Ran> {
+    fn ran(&self, at: usize) -> Result<RunTime> {
         let program = self.links[at].info()?.prog_id;
         let info = ProgInfoIter::default().find(|info| info.id == program);
         let info = info.with_context(|| format!("the kernel has no program {program}"))?;
-        Ok(Ran { ns: info.run_time_ns, events: info.run_cnt })
+        Ok(RunTime { ns: info.run_time_ns, events: info.run_cnt })
     }
 }
 
@@ -210,9 +210,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_orders_count_by_their_events_and_not_by_their_number() {
-        let (first, second) = (Ran { ns: 100, events: 1 }, Ran { ns: 300, events: 3 });
+    fn run_times_are_weighted_by_events() {
+        let (first, second) = (RunTime { ns: 100, events: 1 }, RunTime { ns: 300, events: 3 });
         assert_eq!(first.and(second).each(), 100.0);
-        assert_eq!(Ran::default().each(), 0.0);
+        assert_eq!(RunTime::default().each(), 0.0);
     }
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::TRACED_PPS;
-use crate::Patience;
+use crate::StealBudget;
 
 /// All measurements by contestant, one entry per round and turn.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Measured {
     /// Repetitions of the delay measurements.
-    pub(super) patience: Patience,
+    pub(super) patience: StealBudget,
     /// Median round trip without a relay, around each measurement of the contestant, in
     /// nanoseconds.
     pub(super) direct_ns: BTreeMap<&'static str, Vec<f64>>,
@@ -50,7 +50,7 @@ pub(super) enum Part {
 
 /// A judged goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Verdict {
+pub(super) struct RelayVerdict {
     pub(super) goal: &'static str,
     pub(super) part: Part,
     /// `None` if it could not be measured, which counts as missed.
@@ -70,7 +70,7 @@ impl Measured {
 }
 
 /// Judges every goal.
-pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
+pub(super) fn judge(measured: &Measured) -> Vec<RelayVerdict> {
     // Negative delays mean a measurement too inaccurate to compare.
     let ratio = |of: Option<f64>, by: Option<f64>| {
         let (of, by) = (of?, by?);
@@ -184,14 +184,14 @@ pub(super) fn judge(measured: &Measured) -> Vec<Verdict> {
     ]
 }
 
-fn at_most(part: Part, goal: &'static str, value: Option<f64>, limit: f64) -> Verdict {
+fn at_most(part: Part, goal: &'static str, value: Option<f64>, limit: f64) -> RelayVerdict {
     let reached = value.is_some_and(|value| value <= limit);
-    Verdict { goal, part, value, limit, at_least: false, reached }
+    RelayVerdict { goal, part, value, limit, at_least: false, reached }
 }
 
-fn at_least(part: Part, goal: &'static str, value: Option<f64>, limit: f64) -> Verdict {
+fn at_least(part: Part, goal: &'static str, value: Option<f64>, limit: f64) -> RelayVerdict {
     let reached = value.is_some_and(|value| value >= limit);
-    Verdict { goal, part, value, limit, at_least: true, reached }
+    RelayVerdict { goal, part, value, limit, at_least: true, reached }
 }
 
 /// Returns the median difference between both in the same turn.
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_relays_add_is_compared_and_not_what_the_way_takes_anyway() {
+    fn added_delay_excludes_direct_path() {
         let mut measured = Measured::default();
         for (name, rtt) in
             [("socat", 240_000.0), ("dwell blocking", 230_000.0), ("dwell busy", 101_000.0)]
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_that_only_merging_makes_fast_misses_the_goals_without_it() {
+    fn merging_does_not_reach_unmerged_goals() {
         let mut measured = Measured::default();
         for (name, delivered) in [
             ("dwell batch", 5e6),
@@ -258,14 +258,14 @@ mod tests {
     }
 
     #[test]
-    fn tracing_that_saw_nothing_or_less_than_was_delivered_is_a_miss() {
+    fn incomplete_tracing_misses_goal() {
         let seen = |events| {
             let (traced, lost_events) = (vec![45.0; 2], vec![0; 2]);
             Measured { events, traced, lost_events, ..Measured::default() }
         };
         let lost = |measured: &Measured| {
             let verdicts = judge(measured);
-            let lost = |verdict: &&Verdict| verdict.goal.ends_with("events lost");
+            let lost = |verdict: &&RelayVerdict| verdict.goal.ends_with("events lost");
             verdicts.iter().find(lost).map(|verdict| verdict.reached)
         };
         assert_eq!(lost(&seen(vec![100, 0])), Some(false));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_that_seems_to_take_less_than_nothing_is_a_miss() {
+    fn negative_added_delay_misses_goal() {
         let mut measured = Measured::default();
         for (name, rtt) in [("kernel forwarding", 30_000.0), ("dwell xdp", 31_000.0)] {
             measured.direct_ns.insert(name, vec![40_000.0]);

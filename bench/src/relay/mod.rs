@@ -13,10 +13,10 @@ use anyhow::Result;
 use dwell_node_cli::{Exit, Failure};
 use serde_json::json;
 
-use crate::{Interrupt, Lab, Machine, Patience, Table};
+use crate::{Interrupt, Lab, Machine, StealBudget, Table};
 use arena::{Arena, Blast, Trip};
-use contestant::{Contestant, DELAYED, DIRECT, ENCIPHERED, FLOODED, NARROW, RATED, TRACED};
-use goals::{Measured, Part, Verdict, judge, median};
+use contestant::{Contestant, DELAYED, DIRECT, ENCIPHERED, FLOODED, CLOSELY_COMPARED, RATED, TRACED};
+use goals::{Measured, Part, RelayVerdict, judge, median};
 
 /// Medium packets of Miya 2020, for comparing delays.
 const MEDIUM: u32 = 1_000;
@@ -38,13 +38,13 @@ const TRACED_PPS: u64 = 200_000;
 const COMPARED_PPS: u64 = 100_000;
 
 /// Maximum loss of a rate that counts as kept.
-const KEPT: f64 = 0.001;
+const MAX_LOSS: f64 = 0.001;
 
 /// Turns of closely compared contestants per turn of the others.
-const TIMES: u64 = 3;
+const CLOSE_TURNS: u64 = 3;
 
 /// Number of rates tried: from 20,000 packets per second in steps of an eighth.
-const RATES: i32 = 34;
+const RATE_STEPS: i32 = 34;
 
 /// Compare dwell's relay with the kernel, socat and minimal C programs
 #[derive(Debug, clap::Parser)]
@@ -81,7 +81,7 @@ impl Args {
     /// Returns the number of delay measurements per turn.
     fn delays_of_a_turn(&self) -> u64 {
         let all = DELAYED.iter().chain(&ENCIPHERED).filter(|one| self.compares(one));
-        all.map(|one| if NARROW.contains(&one.name) { TIMES } else { 1 }).sum()
+        all.map(|one| if CLOSELY_COMPARED.contains(&one.name) { CLOSE_TURNS } else { 1 }).sum()
     }
 
     fn compares(&self, contestant: &Contestant) -> bool {
@@ -104,7 +104,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     let interrupt = Interrupt::catch()?;
     let arena = Arena::new(Lab::line(3)?)?;
-    let patience = Patience::new(args.rounds * args.turns * args.delays_of_a_turn());
+    let patience = StealBudget::new(args.rounds * args.turns * args.delays_of_a_turn());
     let mut measured = Measured { patience, ..Measured::default() };
     let outcome = fill(&mut measured, &arena, args, &interrupt);
     drop(arena);
@@ -156,12 +156,12 @@ fn compare_floods(
     round: u64,
     interrupt: &Interrupt,
 ) -> Result<()> {
-    for contestant in turned(&FLOODED, round) {
+    for contestant in rotated(&FLOODED, round) {
         let flood = arena.flood(contestant, OVERLOAD, interrupt)?;
         let per_second = flood.delivered as f64 * 1_000.0 / FLOOD_MS as f64;
         measured.delivered.entry(contestant.name).or_default().push(per_second);
     }
-    for contestant in turned(&RATED, round) {
+    for contestant in rotated(&RATED, round) {
         let capacity = capacity(arena, contestant, interrupt)?;
         measured.capacity.entry(contestant.name).or_default().push(capacity);
     }
@@ -190,10 +190,10 @@ fn compare_delays(
         let trip = |of| arena.round_trip(of, size, args.count, interrupt);
         let mut latest = None;
         let narrow: Vec<Contestant> =
-            contestants.iter().filter(|one| NARROW.contains(&one.name)).copied().collect();
+            contestants.iter().filter(|one| CLOSELY_COMPARED.contains(&one.name)).copied().collect();
         let again =
-            |time| if narrow.is_empty() { None } else { Some(turned(&narrow, turn + time)) };
-        let all = turned(contestants, turn).chain((1..TIMES).filter_map(again).flatten());
+            |time| if narrow.is_empty() { None } else { Some(rotated(&narrow, turn + time)) };
+        let all = rotated(contestants, turn).chain((1..CLOSE_TURNS).filter_map(again).flatten());
         for contestant in all.filter(|one| args.compares(one)) {
             let (before, Trip { rtt_ns, processing_ns }, after) =
                 measured.patience.measure(|| {
@@ -224,7 +224,7 @@ fn compare_events(measured: &mut Measured, arena: &Arena, interrupt: &Interrupt)
 }
 
 /// Rotates the order, so that no contestant always comes first.
-fn turned(contestants: &[Contestant], round: u64) -> impl Iterator<Item = &Contestant> {
+fn rotated(contestants: &[Contestant], round: u64) -> impl Iterator<Item = &Contestant> {
     let first = round as usize % contestants.len();
     contestants[first..].iter().chain(&contestants[..first])
 }
@@ -234,16 +234,16 @@ fn turned(contestants: &[Contestant], round: u64) -> impl Iterator<Item = &Conte
 /// relay.
 fn capacity(arena: &Arena, contestant: &Contestant, interrupt: &Interrupt) -> Result<f64> {
     let rate = |step: i32| 20_000.0 * 1.125_f64.powi(step);
-    let (mut kept, mut lost) = (-1, RATES);
+    let (mut kept, mut lost) = (-1, RATE_STEPS);
     let mut capacity = 0.0;
     while lost - kept > 1 {
         let step = (kept + lost) / 2;
         let with = Blast { rate: Some(rate(step) as u64), ..OVERLOAD };
         let mut best = arena.flood(contestant, with, interrupt)?;
-        if best.loss() > KEPT {
+        if best.loss() > MAX_LOSS {
             best = arena.flood(contestant, with, interrupt)?;
         }
-        if best.loss() <= KEPT {
+        if best.loss() <= MAX_LOSS {
             kept = step;
             capacity = best.rate.max(capacity);
         } else {
@@ -253,7 +253,7 @@ fn capacity(arena: &Arena, contestant: &Contestant, interrupt: &Interrupt) -> Re
     Ok(capacity)
 }
 
-fn print(machine: &Machine, measured: &Measured, verdicts: &[Verdict]) {
+fn print(machine: &Machine, measured: &Measured, verdicts: &[RelayVerdict]) {
     println!("{machine}");
     println!(
         "medians over rounds and turns; line of three nodes, both ends on one core, relay on the other\n"

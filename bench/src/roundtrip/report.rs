@@ -221,7 +221,7 @@ impl Report {
     fn finding(&self) -> Option<String> {
         self.cases
             .iter()
-            .filter_map(Hidden::by_the_mean_of)
+            .filter_map(HiddenTail::by_the_mean_of)
             .max_by(|a, b| {
                 let (a, b) = (a.tail / a.mean, b.tail / b.mean);
                 a.total_cmp(&b)
@@ -232,14 +232,14 @@ impl Report {
 
 /// A mean and the tail that it hides, in nanoseconds.
 #[derive(Debug)]
-struct Hidden {
+struct HiddenTail {
     case: Case,
     mean: f64,
     tail: f64,
     one_in: u32,
 }
 
-impl Hidden {
+impl HiddenTail {
     fn by_the_mean_of(measured: &Measured) -> Option<Self> {
         let r = &measured.round_trips;
         let (tail, one_in) = match (r.p99_9, r.p99) {
@@ -252,7 +252,7 @@ impl Hidden {
     }
 }
 
-impl fmt::Display for Hidden {
+impl fmt::Display for HiddenTail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { case, mean, tail, one_in } = self;
         write!(
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_finding_is_about_the_case_whose_mean_hides_most() {
+    fn finding_picks_case_with_longest_hidden_tail() {
         let cases =
             vec![measured(Case::Idle, 70e3, Some(140e3)), measured(Case::Cpu, 90e3, Some(4_500e3))];
         assert_eq!(
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_means_stand_beside_the_true_ones() {
+    fn published_and_true_means_are_shown() {
         let text = report(vec![measured(Case::Cpu, 90e3, None)]).to_string();
         let published = text.lines().find(|line| line.contains("published")).unwrap();
         let cells: Vec<&str> = published.split_whitespace().collect();
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_is_noted_with_what_it_reached_of_what_was_asked() {
+    fn reached_load_is_noted() {
         let mut loaded = measured(Case::Network, 90e3, None);
         loaded.load = vec![
             json!({"target": "udp://n2:5001", "parameters": {"rate_bps": 80e6},
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_that_was_not_measured_is_called_missing_and_the_whole_partial() {
+    fn unmeasured_case_makes_report_partial() {
         let mut cut = report(vec![measured(Case::Idle, 70e3, None)]);
         assert_eq!(cut.to_json()["partial"], json!(false));
         cut.missing = vec![(Case::Cpu, "was not measured: interrupted".into())];
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trials_of_a_case_are_one_row_of_all_their_cycles() {
+    fn trials_of_a_case_merge_into_one_row() {
         let trial = |count, mean, p50, p99_9| RoundTrips {
             count,
             min: Some(mean / 2.0),
@@ -463,14 +463,14 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_with_the_findings_and_the_path_of_the_report() {
+    fn report_ends_with_findings_and_path() {
         let text = report(vec![measured(Case::Idle, 70e3, None)]).to_string();
         assert!(text.contains("- It took long.\n"), "{text}");
         assert!(text.ends_with("the report: r.html\n"), "{text}");
     }
 
     #[test]
-    fn nothing_measured_is_no_finding_and_no_file() {
+    fn no_measurement_has_no_finding_and_no_file() {
         let mut nothing = report(vec![]);
         nothing.written = None;
         assert_eq!(nothing.finding(), None);

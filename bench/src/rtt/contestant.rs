@@ -50,8 +50,8 @@ enum Wait {
     Blocking,
 }
 
-const TWO: (u8, u8) = (0, 1);
-const ONE: (u8, u8) = (0, 0);
+const TWO_CORES: (u8, u8) = (0, 1);
+const ONE_CORE: (u8, u8) = (0, 0);
 
 const fn dwell(name: &'static str, wait: Wait, cores: (u8, u8), stamps: Stamps) -> Contestant {
     Contestant { name, program: Program::Dwell { scheme: "udp", stamps }, wait, cores }
@@ -67,23 +67,23 @@ const fn sockperf(name: &'static str, wait: Wait, cores: (u8, u8)) -> Contestant
 
 /// All contestants; those that are compared are neighbours.
 pub(super) const ALL: [Contestant; 12] = [
-    dwell("dwell busy", Wait::Busy, TWO, Stamps::User),
-    c("C busy", Wait::Busy, TWO, Stamps::User),
-    sockperf("sockperf busy", Wait::Busy, TWO),
-    dwell("dwell busy, kernel stamps", Wait::Busy, TWO, Stamps::Kernel),
-    c("C busy, kernel stamps", Wait::Busy, TWO, Stamps::Kernel),
+    dwell("dwell busy", Wait::Busy, TWO_CORES, Stamps::User),
+    c("C busy", Wait::Busy, TWO_CORES, Stamps::User),
+    sockperf("sockperf busy", Wait::Busy, TWO_CORES),
+    dwell("dwell busy, kernel stamps", Wait::Busy, TWO_CORES, Stamps::Kernel),
+    c("C busy, kernel stamps", Wait::Busy, TWO_CORES, Stamps::Kernel),
     Contestant {
         name: "dwell stamp:// busy",
         program: Program::Dwell { scheme: "stamp", stamps: Stamps::User },
         wait: Wait::Busy,
-        cores: TWO,
+        cores: TWO_CORES,
     },
-    dwell("dwell blocking, two cores", Wait::Blocking, TWO, Stamps::User),
-    c("C blocking, two cores", Wait::Blocking, TWO, Stamps::User),
-    sockperf("sockperf blocking, two cores", Wait::Blocking, TWO),
-    dwell("dwell blocking, one core", Wait::Blocking, ONE, Stamps::User),
-    c("C blocking, one core", Wait::Blocking, ONE, Stamps::User),
-    sockperf("sockperf blocking, one core", Wait::Blocking, ONE),
+    dwell("dwell blocking, two cores", Wait::Blocking, TWO_CORES, Stamps::User),
+    c("C blocking, two cores", Wait::Blocking, TWO_CORES, Stamps::User),
+    sockperf("sockperf blocking, two cores", Wait::Blocking, TWO_CORES),
+    dwell("dwell blocking, one core", Wait::Blocking, ONE_CORE, Stamps::User),
+    c("C blocking, one core", Wait::Blocking, ONE_CORE, Stamps::User),
+    sockperf("sockperf blocking, one core", Wait::Blocking, ONE_CORE),
 ];
 
 /// Results of one measurement, in nanoseconds.

@@ -71,7 +71,7 @@ pub(super) const MEMORY_CYCLES: u64 = 500_000;
 
 /// A judged goal. Figures are nanoseconds, or KiB for memory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Verdict {
+pub(super) struct RttVerdict {
     pub(super) goal: &'static str,
     pub(super) dwell: f64,
     /// Figure of the other contestant.
@@ -83,7 +83,7 @@ pub(super) struct Verdict {
     pub(super) reached: bool,
 }
 
-/// Unit of `value` and `limit` of a [`Verdict`].
+/// Unit of `value` and `limit` of a [`RttVerdict`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Unit {
@@ -94,20 +94,20 @@ pub(super) enum Unit {
 
 impl Goal {
     /// Judges by the medians over rounds of `of` and `than`.
-    pub(super) fn judge(&self, of: f64, than: f64) -> Verdict {
+    pub(super) fn judge(&self, of: f64, than: f64) -> RttVerdict {
         let (value, limit, unit) = match self.limit {
             Limit::Ratio(limit) => (of / than, limit, Unit::Ratio),
             Limit::Extra(limit) => (of - than, limit, Unit::Ns),
         };
         let reached = value <= limit;
-        Verdict { goal: self.title, dwell: of, other: Some(than), value, limit, unit, reached }
+        RttVerdict { goal: self.title, dwell: of, other: Some(than), value, limit, unit, reached }
     }
 }
 
 /// Judges the peak memory.
-pub(super) fn judge_memory(kib: u64) -> Verdict {
+pub(super) fn judge_memory(kib: u64) -> RttVerdict {
     let limit = MEMORY_LIMIT_KIB as f64;
-    Verdict {
+    RttVerdict {
         goal: "peak memory of 500,000 closed-loop cycles",
         dwell: kib as f64,
         other: None,
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_is_reached_up_to_its_limit_and_missed_beyond() {
+    fn goal_is_reached_at_limit_and_missed_above() {
         assert!(GOALS[0].judge(3_675.0, 3_500.0).reached);
         assert!(!GOALS[0].judge(3_676.0, 3_500.0).reached);
         assert!(GOALS[5].judge(3_900.0, 3_800.0).reached);

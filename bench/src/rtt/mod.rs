@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::{Interrupt, Lab, Machine, Table};
 use contestant::{ALL, Arena, RoundTrip};
-use goals::{GOALS, MEMORY_CYCLES, Unit, Verdict, judge_memory, median};
+use goals::{GOALS, MEMORY_CYCLES, Unit, RttVerdict, judge_memory, median};
 
 /// Compare round trips of dwell with sockperf and a minimal C program
 #[derive(Debug, clap::Parser)]
@@ -119,7 +119,7 @@ impl Results {
         median(&self.rounds.get(name)?.iter().map(figure).collect::<Vec<_>>())
     }
 
-    fn verdicts(&self) -> Vec<Verdict> {
+    fn verdicts(&self) -> Vec<RttVerdict> {
         let p50 = |name| self.median(name, |r| r.p50);
         let judged =
             GOALS.iter().filter_map(|goal| Some(goal.judge(p50(goal.of)?, p50(goal.than)?)));

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_is_read_between_its_heading_and_its_end() {
+    fn sockperf_log_is_read_from_heading_to_end() {
         let log = format!(
             "talk\n{HEADING}\n0, 2.1, 2.2, 4.008\n1, 2.3, 2.4, 3.5\n2, 2.5, 2.6, 9.25\n---\n"
         );

@@ -12,14 +12,14 @@ use dwell_protocol::{Event, Frame, Request, VERSION, read_frame, write_message};
 use crate::FromNode;
 
 /// Last lines of a node's standard error that are kept to explain why it ended.
-const KEPT_LINES: usize = 4;
+const MAX_STDERR_LINES: usize = 4;
 
 /// Time for a node to exit after its input is closed, before it is killed. A node exits within a
 /// second.
-const PATIENCE: Duration = Duration::from_millis(1_500);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// A message and the number of the connection it came from. A released connection may still send.
-pub(crate) type Told = (u64, FromNode);
+pub(crate) type NodeMessage = (u64, FromNode);
 
 /// A connection to a node.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Starts the process. A thread sends its messages to `told`.
-    pub(crate) fn open(mut command: Command, number: u64, told: Sender<Told>) -> io::Result<Self> {
+    pub(crate) fn open(mut command: Command, number: u64, told: Sender<NodeMessage>) -> io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let (Some(input), Some(output), Some(talk)) =
@@ -46,13 +46,13 @@ impl Connection {
             for line in BufReader::new(talk).lines().map_while(Result::ok) {
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.push(line);
-                if kept.len() > KEPT_LINES {
+                if kept.len() > MAX_STDERR_LINES {
                     kept.remove(0);
                 }
             }
         });
         thread::spawn(move || {
-            let why = hear(&mut BufReader::new(output), number, &told);
+            let why = forward_messages(&mut BufReader::new(output), number, &told);
             // Standard error may end after the last event.
             let _ = listening.join();
             let lines = lines.lock().unwrap_or_else(PoisonError::into_inner).join("; ");
@@ -69,7 +69,7 @@ impl Connection {
 }
 
 /// Forwards messages until the stream ends or fails. Returns the reason.
-fn hear(from: &mut impl io::Read, number: u64, told: &Sender<Told>) -> String {
+fn forward_messages(from: &mut impl io::Read, number: u64, told: &Sender<NodeMessage>) -> String {
     loop {
         let what = match read_frame::<Event>(from) {
             Ok(Some(Frame::Message(Event::Hello { version, dwell, .. }))) if version != VERSION => {
@@ -93,7 +93,7 @@ impl Drop for Connection {
     /// Closes the node's input, which makes it stop all jobs and exit.
     fn drop(&mut self) {
         drop(self.input.take());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + EXIT_TIMEOUT;
         while Instant::now() < deadline {
             match self.child.try_wait() {
                 Ok(None) => thread::sleep(Duration::from_millis(2)),

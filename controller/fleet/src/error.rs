@@ -45,12 +45,12 @@ pub enum FleetError {
 
 impl FleetError {
     /// The `what` of a [`FleetError::Lab`] that could not be created.
-    pub const MAKING: &str = "make the lab";
+    pub const CREATE_OPERATION: &str = "make the lab";
 
     /// Whether this topology could not be created. Another topology may still work.
     pub fn is_of_topology(&self) -> bool {
         match self {
-            Self::Lab { what, .. } => *what == Self::MAKING,
+            Self::Lab { what, .. } => *what == Self::CREATE_OPERATION,
             Self::Routes(_) => true,
             Self::Start { .. } | Self::NoNode(_) | Self::Gone { .. } => false,
         }

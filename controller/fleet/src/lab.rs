@@ -11,24 +11,24 @@ use std::time::Duration;
 use dwell_plan::{Routing, Topology};
 use dwell_protocol::{RUNNER_PID, Request};
 
-use crate::connection::{Connection, Told};
+use crate::connection::{Connection, NodeMessage};
 use crate::error::FleetError;
 use crate::hosts::Hosts;
 use crate::quota::{self, QuotaUse};
-use crate::{Fleet, FromNode, LinkMade, Routes};
+use crate::{Fleet, FromNode, CreatedLink, Routes};
 
 /// Ties a `dwell lab` command to the pipe on its standard input, and so to this process. A command
 /// that outlives a killed runner must not change the next runner's lab.
-const ATTACHED: &str = "--attached";
+const ATTACHED_FLAG: &str = "--attached";
 
 /// Exit code of dwell for a usage error. `lab down` also uses it for an unknown lab.
-const USAGE: i32 = 2;
+const USAGE_EXIT_CODE: i32 = 2;
 
 /// Arguments that list all labs.
-const LIST: &[&str] = &["lab", "list", "--json"];
+const LIST_ARGUMENTS: &[&str] = &["lab", "list", "--json"];
 
 /// SIGINT on Linux.
-const INTERRUPT: i32 = 2;
+const SIGINT: i32 = 2;
 
 /// The nodes of one lab.
 #[derive(Debug)]
@@ -38,18 +38,18 @@ pub struct LabFleet {
     name: String,
     /// The topology of the current lab.
     topology: Option<Topology>,
-    links: Vec<LinkMade>,
+    links: Vec<CreatedLink>,
     hosts: Hosts,
     nodes: BTreeMap<String, Connection>,
     opened: u64,
-    tell: Sender<Told>,
-    told: Receiver<Told>,
+    message_sender: Sender<NodeMessage>,
+    message_receiver: Receiver<NodeMessage>,
 }
 
 impl LabFleet {
     /// Returns a fleet whose lab will have this name. The lab is not created yet.
     pub fn new(program: PathBuf, name: String) -> Self {
-        let (tell, told) = mpsc::channel();
+        let (message_sender, message_receiver) = mpsc::channel();
         Self {
             program,
             name,
@@ -58,8 +58,8 @@ impl LabFleet {
             hosts: Hosts::default(),
             nodes: BTreeMap::new(),
             opened: 0,
-            tell,
-            told,
+            message_sender,
+            message_receiver,
         }
     }
 
@@ -75,14 +75,14 @@ impl LabFleet {
     /// The lab exists and could not be removed.
     pub fn clear(&mut self) -> Result<(), FleetError> {
         match self.down() {
-            Err(FleetError::Lab { code: Some(USAGE), .. }) => Ok(()),
+            Err(FleetError::Lab { code: Some(USAGE_EXIT_CODE), .. }) => Ok(()),
             taken => taken,
         }
     }
 
     /// Returns the output of `dwell lab list --json`.
     fn list(&self) -> Result<serde_json::Value, FleetError> {
-        let list = self.dwell(LIST)?;
+        let list = self.dwell(LIST_ARGUMENTS)?;
         Ok(serde_json::from_slice(&list.stdout).unwrap_or_default())
     }
 
@@ -92,14 +92,14 @@ impl LabFleet {
         let arguments = up(topology, &self.name);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         let output = self.dwell(&arguments)?;
-        succeeded(FleetError::MAKING, &output)?;
-        self.links = LinkMade::read(&output.stdout);
+        succeeded(FleetError::CREATE_OPERATION, &output)?;
+        self.links = CreatedLink::read(&output.stdout);
         self.hosts = Hosts::read(&output.stdout);
         Ok(())
     }
 
     fn down(&mut self) -> Result<(), FleetError> {
-        let output = self.dwell(&["lab", "down", &self.name, ATTACHED])?;
+        let output = self.dwell(&["lab", "down", &self.name, ATTACHED_FLAG])?;
         succeeded("remove the lab", &output)
     }
 
@@ -110,12 +110,12 @@ impl LabFleet {
             let mut command = self.command();
             command.args(arguments).stdin(Stdio::piped());
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-            // Kept open until the command or this process ends: see `ATTACHED`.
+            // Kept open until the command or this process ends: see `ATTACHED_FLAG`.
             let _input = child.stdin.take();
             child.wait_with_output()
         };
         let done = match output() {
-            Ok(done) if done.status.signal() == Some(INTERRUPT) => output(),
+            Ok(done) if done.status.signal() == Some(SIGINT) => output(),
             done => done,
         };
         let program = || self.program.display().to_string();
@@ -135,10 +135,10 @@ impl LabFleet {
 fn up(topology: &Topology, name: &str) -> Vec<String> {
     let link = &topology.link;
     let mut arguments: Vec<String> =
-        ["lab", "up", &topology.lab, "--name", name, "--replace", ATTACHED, "--json"]
+        ["lab", "up", &topology.lab, "--name", name, "--replace", ATTACHED_FLAG, "--json"]
             .map(str::to_owned)
             .into();
-    let wishes = [
+    let options = [
         ("--rate", link.rate.map(|rate| rate.to_string())),
         ("--delay", link.delay.map(|delay| delay.to_string())),
         ("--jitter", link.jitter.map(|jitter| jitter.to_string())),
@@ -147,10 +147,10 @@ fn up(topology: &Topology, name: &str) -> Vec<String> {
         ("--reorder", link.reorder.map(|reorder| reorder.to_string())),
         ("--seed", link.seed.map(|seed| seed.to_string())),
     ];
-    let bare = wishes.iter().all(|(_, value)| value.is_none());
+    let bare = options.iter().all(|(_, value)| value.is_none());
     // Links without parameters need no mechanism.
     let mechanism = link.mechanism.clone().filter(|_| !bare);
-    for (flag, value) in wishes.into_iter().chain([("--mechanism", mechanism)]) {
+    for (flag, value) in options.into_iter().chain([("--mechanism", mechanism)]) {
         arguments.extend(value.into_iter().flat_map(|value| [flag.to_owned(), value]));
     }
     for (node, quota) in &topology.quota {
@@ -185,7 +185,7 @@ impl Fleet for LabFleet {
         Ok(())
     }
 
-    fn links(&self) -> Vec<LinkMade> {
+    fn links(&self) -> Vec<CreatedLink> {
         self.links.clone()
     }
 
@@ -225,11 +225,11 @@ impl Fleet for LabFleet {
     fn request(&mut self, node: &str, request: &Request) -> Result<(), FleetError> {
         if !self.nodes.contains_key(node) {
             let mut command = self.command();
-            command.args(["lab", "exec", ATTACHED, "--lab", &self.name, node, "--"]);
+            command.args(["lab", "exec", ATTACHED_FLAG, "--lab", &self.name, node, "--"]);
             command.arg(&self.program).args(["serve", "--stdio"]);
             command.env(RUNNER_PID, std::process::id().to_string());
             self.opened += 1;
-            let connection = Connection::open(command, self.opened, self.tell.clone());
+            let connection = Connection::open(command, self.opened, self.message_sender.clone());
             let connection = connection.map_err(|source| FleetError::Start {
                 program: self.program.display().to_string(),
                 source,
@@ -245,7 +245,7 @@ impl Fleet for LabFleet {
     }
 
     fn next(&mut self, wait: Duration) -> Option<(String, FromNode)> {
-        let (number, what) = self.told.recv_timeout(wait).ok()?;
+        let (number, what) = self.message_receiver.recv_timeout(wait).ok()?;
         let open = self.nodes.iter().find(|(_, connection)| connection.number == number);
         // Messages of released connections are dropped.
         let node = open.map(|(node, _)| node.clone())?;
@@ -287,7 +287,7 @@ mod tests {
 
     /// Serialises these tests: a script that a freshly forked child still holds open for writing
     /// cannot be executed (ETXTBSY).
-    static ALONE: Mutex<()> = Mutex::new(());
+    static EXEC_LOCK: Mutex<()> = Mutex::new(());
 
     /// A fleet whose `dwell` is this script. `$log` is the path of a log file.
     fn fleet_of(dir: &TempDir, script: &str) -> LabFleet {
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn clearing_succeeds_without_a_lab_and_reports_other_failures() {
-        let _alone = ALONE.lock().unwrap();
+        let _alone = EXEC_LOCK.lock().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let missing = "echo $* >> $log; echo \"there is no lab 'x'\" >&2; exit 2\n";
         fleet_of(&dir, missing).clear().unwrap();
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn command_sees_its_stdin_open_while_the_fleet_waits() {
-        let _alone = ALONE.lock().unwrap();
+        let _alone = EXEC_LOCK.lock().unwrap();
         let dir = tempfile::tempdir().unwrap();
         // `read` fails at once at end of file and times out on an open pipe.
         let script = "exec bash -c 'read -t 0.1; [ $? -gt 128 ]'\n";
@@ -320,8 +320,8 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_that_meets_a_program_before_it_began_is_the_runners() {
-        let _alone = ALONE.lock().unwrap();
+    fn command_interrupted_before_setpgid_is_repeated() {
+        let _alone = EXEC_LOCK.lock().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let interrupted = "echo $2 >> $log\n[ $(wc -l < $log) -gt 1 ] && exit\n\
             exec env --default-signal=INT sh -c 'kill -INT $$'\n";
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lab_is_asked_for_with_every_wish_of_its_links() {
+    fn lab_up_arguments_include_all_link_parameters() {
         let topology: Topology = toml::from_str(
             "lab = \"line:3\"\nlink = { rate = \"10Mbit/s\", delay = \"5ms\", loss = \"1%\", seed = 7 }",
         )
@@ -339,9 +339,9 @@ mod tests {
             up(&topology, "x").join(" "),
             "lab up line:3 --name x --replace --attached --json --rate 10Mbit/s --delay 5ms --loss 1% --seed 7"
         );
-        let held = "lab = \"line:2\"\nquota = { n1 = \"none\", n2 = \"20%\" }";
-        let held = up(&toml::from_str(held).unwrap(), "x").join(" ");
-        assert_eq!(held, "lab up line:2 --name x --replace --attached --json --quota n2=20%");
+        let with_quota = "lab = \"line:2\"\nquota = { n1 = \"none\", n2 = \"20%\" }";
+        let with_quota = up(&toml::from_str(with_quota).unwrap(), "x").join(" ");
+        assert_eq!(with_quota, "lab up line:2 --name x --replace --attached --json --quota n2=20%");
         let babel = "lab = \"forced:3\"\nrouting = \"babel\"\nlink = { mechanism = \"tap\" }";
         assert_eq!(
             up(&toml::from_str(babel).unwrap(), "x").join(" "),

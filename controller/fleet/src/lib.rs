@@ -25,7 +25,7 @@ use dwell_protocol::{Event, JobId, Request};
 pub use error::FleetError;
 pub use hosts::Hosts;
 pub use lab::LabFleet;
-pub use links::LinkMade;
+pub use links::CreatedLink;
 pub use quota::QuotaUse;
 pub use routes::Routes;
 
@@ -39,7 +39,7 @@ pub trait Fleet {
     fn prepare(&mut self, topology: &Topology) -> Result<(), FleetError>;
 
     /// Returns the links as they were created; empty if unknown.
-    fn links(&self) -> Vec<LinkMade> {
+    fn links(&self) -> Vec<CreatedLink> {
         Vec::new()
     }
 

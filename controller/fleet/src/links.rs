@@ -5,16 +5,16 @@ use serde_json::Value;
 
 /// A link, or a medium shared by several nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkMade {
+pub struct CreatedLink {
     /// The nodes it connects.
-    pub joins: Vec<String>,
+    pub nodes: Vec<String>,
     /// Bits per second; `None` if not limited.
     pub rate_bps: Option<u64>,
     /// `veth`, `netem`, `tbf` or `tap`.
     pub mechanism: String,
 }
 
-impl LinkMade {
+impl CreatedLink {
     /// Reads the links from the output of `dwell lab up --json` (`dwell.lab/1`). Unreadable links
     /// are left out.
     pub(crate) fn read(lab: &[u8]) -> Vec<Self> {
@@ -27,9 +27,9 @@ impl LinkMade {
         links.filter_map(of_link).chain(Self::of(medium, &on_medium)).collect()
     }
 
-    fn of(told: &Value, joins: &[&Value]) -> Option<Self> {
+    fn of(told: &Value, nodes: &[&Value]) -> Option<Self> {
         Some(Self {
-            joins: joins.iter().filter_map(|node| node.as_str()).map(str::to_owned).collect(),
+            nodes: nodes.iter().filter_map(|node| node.as_str()).map(str::to_owned).collect(),
             rate_bps: told["parameters"]["rate_bps"].as_u64(),
             mechanism: told["mechanism"].as_str()?.to_owned(),
         })
@@ -41,20 +41,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_and_media_tell_whom_they_join_how_fast_and_by_what() {
+    fn links_and_media_are_read_from_the_lab() {
         let line = br#"{"schema": "dwell.lab/1", "medium": null, "links": [
             {"a": "n1", "b": "n2", "mechanism": "tbf", "parameters": {"rate_bps": 5000000}},
             {"a": "n2", "b": "n3", "mechanism": "veth", "parameters": {"rate_bps": null}}]}"#;
-        let links = LinkMade::read(line);
+        let links = CreatedLink::read(line);
         assert_eq!((links[0].rate_bps, links[0].mechanism.as_str()), (Some(5_000_000), "tbf"));
         assert_eq!(
-            (links[1].rate_bps, links[1].joins.as_slice()),
+            (links[1].rate_bps, links[1].nodes.as_slice()),
             (None, &["n2", "n3"].map(str::to_owned)[..])
         );
         let forced = br#"{"links": [], "medium": {"mechanism": "netem",
             "parameters": {"rate_bps": 65}, "ports": [{"node": "n1"}, {"node": "n2"}]}}"#;
-        assert_eq!(LinkMade::read(forced)[0].joins, ["n1", "n2"]);
-        assert_eq!(LinkMade::read(b"no lab"), []);
-        assert_eq!(LinkMade::read(br#"{"links": [7, {"a": 1}]}"#), []);
+        assert_eq!(CreatedLink::read(forced)[0].nodes, ["n1", "n2"]);
+        assert_eq!(CreatedLink::read(b"no lab"), []);
+        assert_eq!(CreatedLink::read(br#"{"links": [7, {"a": 1}]}"#), []);
     }
 }

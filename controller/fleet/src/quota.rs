@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_nodes_of_this_lab_that_are_held_are_told_of() {
+    fn quotas_are_read_for_limited_nodes_of_the_lab() {
         let list = serde_json::json!({ "labs": [
             { "name": "other", "nodes": [{ "name": "n1", "quota": { "share_ratio": 0.5 } }] },
             { "name": "ours", "nodes": [

@@ -5,12 +5,12 @@ use serde::Deserialize;
 /// The routes between all nodes of a lab with a routing daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Routes {
-    routes: Vec<Way>,
+    routes: Vec<RouteEntry>,
 }
 
 /// The route from one node to an address of another.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-struct Way {
+struct RouteEntry {
     from: String,
     to: String,
     address: String,
@@ -27,7 +27,7 @@ impl Routes {
     /// Describes the first route that differs in `now`; `None` if the tables are equal.
     pub fn change(&self, now: &Self) -> Option<String> {
         let gone = self.routes.iter().find(|way| !now.routes.contains(way));
-        let Way { from, to, address, .. } =
+        let RouteEntry { from, to, address, .. } =
             gone.or_else(|| now.routes.iter().find(|way| !self.routes.contains(way)))?;
         Some(format!("the route from {from} to {to} ({address}) changed"))
     }
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_that_became_another_is_named() {
+    fn changed_route_is_named() {
         let before = table("\"10.0.0.2\"");
         assert_eq!(before.change(&table("\"10.0.0.2\"")), None);
         let change = before.change(&table("null")).unwrap();

@@ -21,7 +21,7 @@ fn main() -> Result<(), dwell_import::ImportError> {
     for _ in 0..5 {
         let (mut input, mut rows) = (text.as_bytes(), 0);
         let begin = Instant::now();
-        read(Format::S4Csv, &mut input, &mut |_, batch| {
+        read(Format::RoundTripCsv, &mut input, &mut |_, batch| {
             rows += batch.len();
             Ok::<_, Infallible>(())
         })?;

@@ -15,7 +15,7 @@ pub(crate) fn scaled(text: &[u8], scale: i32) -> Option<i64> {
     let mut at = 0;
     while let Some(&byte) = text.get(at) {
         match byte {
-            b'0'..=b'9' if mantissa < LIMIT => {
+            b'0'..=b'9' if mantissa < MAX_MANTISSA => {
                 mantissa = mantissa * 10 + i128::from(byte - b'0');
                 shift = shift.checked_sub(i32::from(point))?;
                 digits += 1;
@@ -39,7 +39,7 @@ pub(crate) fn scaled(text: &[u8], scale: i32) -> Option<i64> {
 }
 
 /// Larger than any 64-bit number, with room for one more digit in 128 bits.
-const LIMIT: i128 = 10_i128.pow(36);
+const MAX_MANTISSA: i128 = 10_i128.pow(36);
 
 fn shifted(mantissa: i128, shift: i32) -> Option<i128> {
     if mantissa == 0 {
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_become_nanoseconds_without_a_rounding_step_before_the_last_digit() {
+    fn decimal_seconds_convert_exactly_to_nanoseconds() {
         assert_eq!(scaled(b"0.005618705", 9), Some(5_618_705));
         assert_eq!(scaled(b"1795247657.123456789", 9), Some(1_795_247_657_123_456_789));
         assert_eq!(scaled(b"-0.000000001", 9), Some(-1));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_unit_is_rounded_to_the_nearest() {
+    fn digits_beyond_the_unit_round_to_nearest() {
         assert_eq!(scaled(b"0.0000000014999", 9), Some(1));
         assert_eq!(scaled(b"0.0000000015", 9), Some(2));
         assert_eq!(scaled(b"-0.0000000015", 9), Some(-2));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_or_does_not_fit_is_refused() {
+    fn invalid_or_too_large_number_is_refused() {
         for text in ["", "-", ".", "e5", "1e", "1.2.3", "1,5", " 1", "NaN", "inf", "0x10", "1e9999"]
         {
             assert_eq!(scaled(text.as_bytes(), 9), None, "{text}");

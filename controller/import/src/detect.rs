@@ -3,11 +3,11 @@
 use crate::{Format, ImportError, itg};
 
 /// Number of bytes that [`detect`] examines.
-pub const HEAD: usize = 65_536;
+pub const HEAD_LEN: usize = 65_536;
 
-/// Returns the format of a file given its first [`HEAD`] bytes, or all bytes of a shorter file.
+/// Returns the format of a file given its first [`HEAD_LEN`] bytes, or all bytes of a shorter file.
 pub fn detect(head: &[u8]) -> Option<Format> {
-    let head = &head[..head.len().min(HEAD)];
+    let head = &head[..head.len().min(HEAD_LEN)];
     // Only one test can match, unless a text quotes another format: then the beginning of the file
     // decides.
     by_magic(head).or_else(|| by_first_line(head)).or_else(|| by_words(head))
@@ -30,7 +30,7 @@ fn by_magic(head: &[u8]) -> Option<Format> {
 fn by_first_line(head: &[u8]) -> Option<Format> {
     let line = first_line(head).trim_ascii_end();
     if line == b"id,roundtrip_time [s]" {
-        return Some(Format::S4Csv);
+        return Some(Format::RoundTripCsv);
     }
     if line.starts_with(b"id,state,reordered,void") {
         return Some(Format::DwellCsv);
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_file_is_refused_with_all_that_is_known() {
+    fn unknown_file_error_lists_all_formats() {
         let error = recognise(b"time,delay\n1,2\n").unwrap_err().to_string();
         for format in Format::ALL {
             assert!(error.contains(format.name()), "{error}");
@@ -124,8 +124,8 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_quotes_another_format_is_what_it_begins_with() {
+    fn beginning_of_a_text_decides_its_format() {
         let text = b"id,roundtrip_time [s]\n         0,0.000000001\nPING ::1(::1) 56 data bytes\n";
-        assert_eq!(detect(text), Some(Format::S4Csv));
+        assert_eq!(detect(text), Some(Format::RoundTripCsv));
     }
 }

@@ -40,15 +40,15 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
 }
 
 /// The columns before the numbers.
-const FIRST: [&str; 4] = ["id", "state", "reordered", "void"];
+const LEADING_COLUMNS: [&str; 4] = ["id", "state", "reordered", "void"];
 
-/// Returns the columns after [`FIRST`]; `None` for an unknown name.
+/// Returns the columns after [`LEADING_COLUMNS`]; `None` for an unknown name.
 fn columns(header: &[u8], sink: &mut Sink) -> Result<Vec<Option<Column>>, ImportError> {
     let malformed = |reason| ImportError::Malformed { format: Format::DwellCsv, reason };
     let text = std::str::from_utf8(header).map_err(|error| malformed(error.to_string()))?;
     let mut names = text.split(',');
-    if names.by_ref().take(FIRST.len()).ne(FIRST) {
-        return Err(malformed(format!("line 1 does not begin with '{}'", FIRST.join(","))));
+    if names.by_ref().take(LEADING_COLUMNS.len()).ne(LEADING_COLUMNS) {
+        return Err(malformed(format!("line 1 does not begin with '{}'", LEADING_COLUMNS.join(","))));
     }
     let mut columns = Vec::new();
     for name in names {

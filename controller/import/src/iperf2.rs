@@ -13,7 +13,7 @@ use crate::{ImportError, Imported, Interval};
 
 pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, ImportError> {
     let mut lines = Lines::of(input);
-    let mut output = Output::default();
+    let mut output = Parser::default();
     while let Some((number, line)) = lines.next().map_err(ImportError::Read)? {
         let text = String::from_utf8_lossy(line);
         match output.line(&text, &mut sink) {
@@ -26,10 +26,10 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
 }
 
 /// Maximum number of intervals kept per flow.
-const INTERVALS: usize = 100_000;
+const MAX_INTERVALS: usize = 100_000;
 
 #[derive(Default)]
-struct Output {
+struct Parser {
     /// Open connections by the number in brackets. A reused number starts a new connection.
     connections: HashMap<String, Connection>,
     ended: Vec<Connection>,
@@ -52,7 +52,7 @@ struct Connection {
     cut: bool,
 }
 
-impl Output {
+impl Parser {
     /// Returns false if iperf does not print such a line.
     fn line(&mut self, text: &str, sink: &mut Sink) -> bool {
         let Some((id, text)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) else {
@@ -231,7 +231,7 @@ impl Connection {
             (self.total, self.reordered) = (Some(interval), 0);
         }
         let intervals = &mut sink.flow_mut(self.flow).intervals;
-        match intervals.len() < INTERVALS {
+        match intervals.len() < MAX_INTERVALS {
             true => intervals.push(interval),
             false => self.cut = true,
         }
@@ -240,7 +240,7 @@ impl Connection {
 
     fn end(self, sink: &mut Sink) {
         if self.cut {
-            sink.warn_of(self.flow, format!("only the first {INTERVALS} intervals are kept"));
+            sink.warn_of(self.flow, format!("only the first {MAX_INTERVALS} intervals are kept"));
         }
         let latest = sink.flow_mut(self.flow).intervals.iter().map(|i| i.end_ns).max();
         let whole = |total: &Interval| latest <= Some(total.end_ns) || self.reported;

@@ -19,7 +19,7 @@ use crate::{Format, ImportError, Imported, Interval};
 
 pub(crate) fn read(input: &mut dyn BufRead, sink: Sink) -> Result<Imported, ImportError> {
     let test = RefCell::new(Test::new(sink));
-    json::read(Format::Iperf3, input, Document { test: &test, part: Part::Whole })?;
+    json::read(Format::Iperf3, input, Document { test: &test, part: ObjectKind::Whole })?;
     test.into_inner().finish()
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn read(input: &mut dyn BufRead, sink: Sink) -> Result<Imported, Impo
 const MAX_INTERVALS: usize = 100_000;
 
 /// Maximum quoted length of iperf3's own error.
-const MAX_QUOTED: usize = 200;
+const MAX_ERROR_CHARS: usize = 200;
 
 /// State of a test while its file is read.
 struct Test<'a> {
@@ -78,7 +78,7 @@ struct TestStart {
 
 /// One stream in one interval.
 #[derive(Deserialize)]
-struct Piece {
+struct StreamInterval {
     socket: u64,
     #[serde(default)]
     start: f64,
@@ -98,17 +98,17 @@ struct Piece {
 }
 
 #[derive(Deserialize)]
-struct Pieces {
+struct IntervalStreams {
     #[serde(default, deserialize_with = "first_streams")]
-    streams: Vec<Piece>,
+    streams: Vec<StreamInterval>,
 }
 
 /// Maximum number of streams of an interval; also limits the flows of a file.
 const MAX_STREAMS: usize = 1_024;
 
-fn first_streams<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Piece>, D::Error> {
+fn first_streams<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<StreamInterval>, D::Error> {
     let mut first = Vec::new();
-    let each = |piece: Piece| {
+    let each = |piece: StreamInterval| {
         if first.len() < MAX_STREAMS {
             first.push(piece);
         }
@@ -194,7 +194,7 @@ impl<'a> Test<'a> {
         }
     }
 
-    fn piece(&mut self, piece: &Piece) {
+    fn piece(&mut self, piece: &StreamInterval) {
         let span = nanos(piece.start, 9).zip(nanos(piece.end, 9));
         let Some((start_ns, end_ns)) = span.filter(|_| !piece.omitted) else { return };
         let Some(stream) = self.stream(piece.socket, "") else { return };
@@ -288,7 +288,7 @@ impl<'a> Test<'a> {
 
     fn finish(mut self) -> Result<Imported, ImportError> {
         if let Some(error) = self.error {
-            let quoted: String = error.chars().take(MAX_QUOTED).collect();
+            let quoted: String = error.chars().take(MAX_ERROR_CHARS).collect();
             let reason = format!("iperf3 reports: {quoted}");
             return Err(ImportError::Malformed { format: Format::Iperf3, reason });
         }
@@ -328,13 +328,13 @@ fn microseconds(us: u64) -> Option<Nanos> {
 }
 
 fn address(host: &str, port: u16) -> String {
-    let host: String = host.chars().take(MAX_QUOTED).collect();
+    let host: String = host.chars().take(MAX_ERROR_CHARS).collect();
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// The object that is being read.
 #[derive(Clone, Copy)]
-enum Part {
+enum ObjectKind {
     Whole,
     Start,
     End,
@@ -342,7 +342,7 @@ enum Part {
 
 struct Document<'t, 'a> {
     test: &'t RefCell<Test<'a>>,
-    part: Part,
+    part: ObjectKind,
 }
 
 impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
@@ -364,46 +364,46 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
         let Self { test, part } = self;
         while let Some(key) = map.next_key::<String>()? {
             match (part, key.as_str()) {
-                (Part::Whole, "start") => {
-                    map.next_value_seed(Document { test, part: Part::Start })?;
+                (ObjectKind::Whole, "start") => {
+                    map.next_value_seed(Document { test, part: ObjectKind::Start })?;
                 }
-                (Part::Whole, "end") => map.next_value_seed(Document { test, part: Part::End })?,
-                (Part::Whole, "error") => test.borrow_mut().error = Some(map.next_value()?),
-                (Part::Whole, "intervals") => {
-                    let each = |pieces: Pieces| {
+                (ObjectKind::Whole, "end") => map.next_value_seed(Document { test, part: ObjectKind::End })?,
+                (ObjectKind::Whole, "error") => test.borrow_mut().error = Some(map.next_value()?),
+                (ObjectKind::Whole, "intervals") => {
+                    let each = |pieces: IntervalStreams| {
                         pieces.streams.iter().for_each(|piece| test.borrow_mut().piece(piece));
                     };
                     map.next_value_seed(Each::new(each))?;
                 }
-                (Part::Start, "connected") => {
+                (ObjectKind::Start, "connected") => {
                     let each = |ends: Connected| test.borrow_mut().connected(&ends);
                     map.next_value_seed(Each::new(each))?;
                 }
-                (Part::Start, "version") => {
+                (ObjectKind::Start, "version") => {
                     let version: String = map.next_value()?;
                     test.borrow_mut().sink.parameter("iperf3_version", version);
                 }
-                (Part::Start, "connecting_to") => {
+                (ObjectKind::Start, "connecting_to") => {
                     let server: Peer = map.next_value()?;
                     let sink = &mut test.borrow_mut().sink;
                     sink.imported.target =
                         format!("iperf3://{}", address(&server.host, server.port));
                     sink.parameter("role", "client");
                 }
-                (Part::Start, "accepted_connection") => {
+                (ObjectKind::Start, "accepted_connection") => {
                     let _client: Peer = map.next_value()?;
                     test.borrow_mut().sink.parameter("role", "server");
                 }
-                (Part::Start, "test_start") => test.borrow_mut().started(&map.next_value()?),
-                (Part::End, "streams") => {
+                (ObjectKind::Start, "test_start") => test.borrow_mut().started(&map.next_value()?),
+                (ObjectKind::End, "streams") => {
                     let each = |totals: Totals| test.borrow_mut().totals(&totals);
                     map.next_value_seed(Each::new(each))?;
                 }
-                (Part::End, "sum_received") => {
+                (ObjectKind::End, "sum_received") => {
                     let received: Received = map.next_value()?;
                     test.borrow_mut().expected = received.packets.filter(|count| *count > 0);
                 }
-                (Part::End, "sum_received_bidir_reverse") => {
+                (ObjectKind::End, "sum_received_bidir_reverse") => {
                     // `sum_received` covers only one direction.
                     map.next_value::<IgnoredAny>()?;
                     test.borrow_mut().expected = None;

@@ -17,10 +17,10 @@ use crate::{Format, ImportError, Imported};
 
 pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, ImportError> {
     let flow = sink.only_flow();
-    let target = RefCell::new(Target { sink, flow, one_host: false, trips: 0, failed: None });
+    let target = RefCell::new(RowSink { sink, flow, one_host: false, trips: 0, failed: None });
     let mut json = serde_json::Deserializer::from_reader(input);
     let parsed = Document(&target).deserialize(&mut json).and_then(|()| json.end());
-    let Target { sink, failed, trips, .. } = target.into_inner();
+    let RowSink { sink, failed, trips, .. } = target.into_inner();
     if let Some(error) = failed {
         return Err(error);
     }
@@ -39,7 +39,7 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
 }
 
 /// Receives the round trips while the parser runs.
-struct Target<'a> {
+struct RowSink<'a> {
     sink: Sink<'a>,
     flow: FlowNumber,
     /// Both ends have the same address and therefore the same clock.
@@ -50,7 +50,7 @@ struct Target<'a> {
     failed: Option<ImportError>,
 }
 
-impl Target<'_> {
+impl RowSink<'_> {
     fn configure(&mut self, config: &Config) {
         let (sink, params) = (&mut self.sink, &config.params);
         sink.imported.target = format!("irtt://{}", config.remote_address);
@@ -168,8 +168,8 @@ struct Params {
 
 #[derive(Deserialize)]
 struct Stats {
-    send_call: Option<Spread>,
-    timer_error: Option<Spread>,
+    send_call: Option<Statistics>,
+    timer_error: Option<Statistics>,
     duplicates: Option<u64>,
     late_packets: Option<u64>,
     upstream_loss_percent: Option<f64>,
@@ -177,7 +177,7 @@ struct Stats {
 }
 
 #[derive(Deserialize)]
-struct Spread {
+struct Statistics {
     n: u64,
     min: i64,
     max: i64,
@@ -185,7 +185,7 @@ struct Spread {
     stddev: Option<i64>,
 }
 
-impl Spread {
+impl Statistics {
     fn figures(&self) -> Figures {
         Figures {
             count: self.n,
@@ -230,7 +230,7 @@ struct Stamp {
 }
 
 /// The whole file.
-struct Document<'t, 'a>(&'t RefCell<Target<'a>>);
+struct Document<'t, 'a>(&'t RefCell<RowSink<'a>>);
 
 impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
     type Value = ();
@@ -267,7 +267,7 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
 }
 
 /// The list of round trips.
-struct RoundTrips<'t, 'a>(&'t RefCell<Target<'a>>);
+struct RoundTrips<'t, 'a>(&'t RefCell<RowSink<'a>>);
 
 impl<'de> DeserializeSeed<'de> for RoundTrips<'_, '_> {
     type Value = ();

@@ -19,11 +19,11 @@ use crate::{ImportError, Imported};
 
 pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, ImportError> {
     let mut flows = HashMap::new();
-    let mut bytes = Vec::with_capacity(RECORD);
+    let mut bytes = Vec::with_capacity(RECORD_LEN);
     let mut number = 0_u64;
     loop {
         bytes.clear();
-        let count = input.take(RECORD as u64).read_to_end(&mut bytes);
+        let count = input.take(RECORD_LEN as u64).read_to_end(&mut bytes);
         if count.map_err(ImportError::Read)? == 0 {
             break;
         }
@@ -76,11 +76,11 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
 pub(crate) fn plausible(head: &[u8]) -> bool {
     let Some(first) = head.first_chunk() else { return false };
     Record::parse(first).is_some()
-        && head[RECORD..].first_chunk().is_none_or(|second| Record::parse(second).is_some())
+        && head[RECORD_LEN..].first_chunk().is_none_or(|second| Record::parse(second).is_some())
 }
 
-const RECORD: usize = 144;
-const ADDRESS: usize = 46;
+const RECORD_LEN: usize = 144;
+const ADDRESS_LEN: usize = 46;
 const DAY_NS: i64 = 86_400_000_000_000;
 
 struct Flow {
@@ -113,7 +113,7 @@ impl Flow {
         let (state, overtaken) = match self.sequence.arrive(number) {
             Arrival::First { overtaken } => (State::Received, overtaken),
             Arrival::Again => (State::Duplicate, false),
-            Arrival::Astray => return Ok(false),
+            Arrival::OutOfRange => return Ok(false),
         };
         self.records += 1;
         self.equal += u64::from(record.tx == record.rx);
@@ -157,7 +157,7 @@ struct Record {
 }
 
 impl Record {
-    fn parse(bytes: &[u8; RECORD]) -> Option<Self> {
+    fn parse(bytes: &[u8; RECORD_LEN]) -> Option<Self> {
         let word = |at: usize| Some(u32::from_le_bytes(*bytes[at..].first_chunk()?));
         let seconds = |at: usize| Some(f64::from_le_bytes(*bytes[at..].first_chunk()?));
         let port = |at: usize| u16::try_from(word(at)?).ok();
@@ -188,7 +188,7 @@ impl Record {
 }
 
 fn address(text: &[u8]) -> Option<IpAddr> {
-    let text = text.get(..ADDRESS)?;
+    let text = text.get(..ADDRESS_LEN)?;
     let end = text.iter().position(|byte| *byte == 0)?;
     std::str::from_utf8(&text[..end]).ok()?.parse().ok()
 }

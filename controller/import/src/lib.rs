@@ -24,8 +24,8 @@ mod json;
 mod lines;
 mod mtr;
 mod ping;
-mod plausible;
-mod s4;
+mod plausibility;
+mod roundtrip_csv;
 mod sequence;
 mod sink;
 mod sockperf;
@@ -36,10 +36,10 @@ use std::io::BufRead;
 
 use dwell_record::Batch;
 
-pub use detect::{HEAD, detect, recognise};
+pub use detect::{HEAD_LEN, detect, recognise};
 pub use error::ImportError;
 pub use imported::{Flow, Imported, Interval, SkippedRow};
-pub use witness::{Joined, Look, Own, Witness};
+pub use witness::{WitnessMatch, ProbeSignature, RunProbe, Witness};
 
 use sink::Sink;
 
@@ -48,7 +48,7 @@ use sink::Sink;
 pub enum Format {
     /// The round-trip CSV of Roedlach/Vock (S4.2), which `dwell ping --csv` also writes for
     /// `roundtrip://`.
-    S4Csv,
+    RoundTripCsv,
     /// Output of `ping`: iputils or BusyBox.
     Ping,
     /// The JSON of `irtt client -o`.
@@ -74,7 +74,7 @@ pub enum Format {
 impl Format {
     /// All formats.
     pub const ALL: [Self; 11] = [
-        Self::S4Csv,
+        Self::RoundTripCsv,
         Self::Ping,
         Self::Irtt,
         Self::Sockperf,
@@ -90,7 +90,7 @@ impl Format {
     /// Name in results and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::S4Csv => "s4-csv",
+            Self::RoundTripCsv => "s4-csv",
             Self::Ping => "ping",
             Self::Irtt => "irtt",
             Self::Sockperf => "sockperf",
@@ -107,7 +107,7 @@ impl Format {
     /// Short description.
     pub const fn describe(self) -> &'static str {
         match self {
-            Self::S4Csv => "Roedlach/Vock round-trip CSV",
+            Self::RoundTripCsv => "Roedlach/Vock round-trip CSV",
             Self::Ping => "output of ping",
             Self::Irtt => "JSON of irtt client -o",
             Self::Sockperf => "CSV of sockperf --full-log",
@@ -135,7 +135,7 @@ pub fn read<E: Into<Box<dyn Error + Send + Sync>>>(
     let mut each = |flow: &str, batch: Batch| each(flow, batch).map_err(Into::into);
     let sink = Sink::new(format, &mut each);
     match format {
-        Format::S4Csv => s4::read(input, sink),
+        Format::RoundTripCsv => roundtrip_csv::read(input, sink),
         Format::Ping => ping::read(input, sink),
         Format::Irtt => irtt::read(input, sink),
         Format::Sockperf => sockperf::read(input, sink),
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_format_stands_at_its_own_number_under_its_own_name() {
+    fn formats_are_listed_once_in_order() {
         for (number, format) in Format::ALL.into_iter().enumerate() {
             assert_eq!(format as usize, number);
             let same = Format::ALL.into_iter().filter(|other| other.name() == format.name());

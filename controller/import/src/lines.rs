@@ -3,7 +3,7 @@
 use std::io::{self, BufRead};
 
 /// Maximum length of a line; the rest is dropped. No format here has rows nearly as long.
-const LONGEST: usize = 8_192;
+const MAX_LINE_LEN: usize = 8_192;
 
 /// The lines of a text.
 pub(crate) struct Lines<'a> {
@@ -33,7 +33,7 @@ impl<'a> Lines<'a> {
             any = true;
             let end = chunk.iter().position(|byte| *byte == b'\n');
             let part = &chunk[..end.unwrap_or(chunk.len())];
-            let room = LONGEST - self.line.len();
+            let room = MAX_LINE_LEN - self.line.len();
             self.line.extend_from_slice(&part[..part.len().min(room)]);
             let used = part.len() + usize::from(end.is_some());
             self.input.consume(used);
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_end_with_either_end_of_line_and_the_last_may_have_none() {
+    fn lines_accept_both_line_ends_and_a_missing_one() {
         let mut input = BufReader::with_capacity(3, &b"one\r\n\ntwo\nthree"[..]);
         let mut lines = Lines::of(&mut input);
         let mut seen = Vec::new();
@@ -68,12 +68,12 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_any_length_takes_bounded_memory() {
+    fn long_line_takes_bounded_memory() {
         let mut text = vec![b'x'; 1_000_000];
         text.extend_from_slice(b"\nshort\n");
         let mut input = &text[..];
         let mut lines = Lines::of(&mut input);
-        assert_eq!(lines.next().unwrap().map(|(_, line)| line.len()), Some(LONGEST));
+        assert_eq!(lines.next().unwrap().map(|(_, line)| line.len()), Some(MAX_LINE_LEN));
         assert_eq!(lines.next().unwrap(), Some((2, &b"short"[..])));
         assert_eq!(lines.next().unwrap(), None);
     }

@@ -39,7 +39,7 @@ struct Reports<'a> {
 const MAX_TARGETS: usize = 1_024;
 
 /// Maximum length of a host name; the rest is dropped.
-const MAX_NAME: usize = 255;
+const MAX_NAME_LEN: usize = 255;
 
 #[derive(Deserialize)]
 struct Mtr {
@@ -55,7 +55,7 @@ struct Mtr {
 
 /// A hop. Times are in milliseconds with three decimals.
 #[derive(Deserialize)]
-struct Hub {
+struct Hop {
     #[serde(default, deserialize_with = "number")]
     count: Option<f64>,
     #[serde(default)]
@@ -79,7 +79,7 @@ struct Hub {
 impl Reports<'_> {
     fn begin(&mut self, mtr: Mtr) {
         if self.targets.len() < MAX_TARGETS {
-            self.targets.push(mtr.dst.chars().take(MAX_NAME).collect());
+            self.targets.push(mtr.dst.chars().take(MAX_NAME_LEN).collect());
         }
         for (name, value) in [("tests", mtr.tests), ("packet_bytes", mtr.psize), ("tos", mtr.tos)] {
             if let Some(count) = value.and_then(count) {
@@ -88,13 +88,13 @@ impl Reports<'_> {
         }
     }
 
-    fn hop(&mut self, hub: &Hub) {
+    fn hop(&mut self, hub: &Hop) {
         let Self { sink, targets, hops } = self;
         *hops += 1;
         let target = targets.last().map_or("", String::as_str);
         let hop = hub.count.and_then(count).unwrap_or(*hops);
         let several = if targets.len() > 1 { format!("{target} ") } else { String::new() };
-        let host: String = hub.host.chars().take(MAX_NAME).collect();
+        let host: String = hub.host.chars().take(MAX_NAME_LEN).collect();
         let name = format!("{several}hop {hop} {host}");
         let Some(flow) = sink.flow_to(&name, format!("mtr://{target}")) else {
             sink.skip(*hops, name.as_bytes());
@@ -143,7 +143,7 @@ impl Reports<'_> {
     }
 }
 
-impl Hub {
+impl Hop {
     /// Returns the packet counts, and whether the last probe was still in transit: mtr's percentage
     /// excludes it. `None` if percentage and count contradict each other.
     fn packets(&self) -> Option<(Packets, bool)> {
@@ -196,7 +196,7 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
                 "report" => map.next_value_seed(Document(reports))?,
                 "mtr" => reports.borrow_mut().begin(map.next_value()?),
                 "hubs" => {
-                    let each = |hub: Hub| reports.borrow_mut().hop(&hub);
+                    let each = |hub: Hop| reports.borrow_mut().hop(&hub);
                     map.next_value_seed(Each::new(each))?;
                 }
                 _ => drop(map.next_value::<IgnoredAny>()?),
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     fn packets(json: &str) -> Option<(u64, u64, u64, bool)> {
-        let hub: Hub = serde_json::from_str(json).unwrap();
+        let hub: Hop = serde_json::from_str(json).unwrap();
         hub.packets().map(|(all, in_transit)| (all.sent, all.received, all.lost, in_transit))
     }
 

@@ -100,7 +100,7 @@ impl Probes {
         let (state, overtaken) = match arrival {
             Arrival::First { overtaken } => (State::Received, overtaken),
             Arrival::Again => (State::Duplicate, false),
-            Arrival::Astray => return Ok(false),
+            Arrival::OutOfRange => return Ok(false),
         };
         self.newest = self.newest.max(number as i64);
         let size = leading(line).parse().ok();

@@ -14,7 +14,7 @@ pub(crate) enum Arrival {
     /// A duplicate, or a number so old that it was given up.
     Again,
     /// So far ahead that it does not belong to this sequence.
-    Astray,
+    OutOfRange,
 }
 
 /// State of a sequence. Its memory is bounded by [`WINDOW`].
@@ -32,7 +32,7 @@ pub(crate) struct Sequence {
 const WINDOW: u64 = 32_768;
 
 /// Maximum length of a missing run: ten seconds at 100,000 per second.
-pub(crate) const LONGEST_GAP: u64 = 1_000_000;
+pub(crate) const MAX_GAP: u64 = 1_000_000;
 
 impl Sequence {
     /// Returns a sequence whose first number is `first`.
@@ -49,7 +49,7 @@ impl Sequence {
     pub(crate) fn arrive(&mut self, number: u64) -> Arrival {
         if number >= self.next {
             if !self.expect(number) {
-                return Arrival::Astray;
+                return Arrival::OutOfRange;
             }
             self.next = number.saturating_add(1);
         } else {
@@ -74,7 +74,7 @@ impl Sequence {
     /// not credible.
     pub(crate) fn expect(&mut self, end: u64) -> bool {
         if end > self.next {
-            if end - self.next > LONGEST_GAP {
+            if end - self.next > MAX_GAP {
                 return false;
             }
             self.missing.insert(self.next, end);
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_that_was_overtaken_is_neither_lost_nor_a_double() {
+    fn overtaken_number_is_neither_lost_nor_duplicate() {
         let mut sequence = Sequence::starting_at(1);
         let first = |overtaken| Arrival::First { overtaken };
         let came = [1, 4, 3, 3, 4, 6].map(|number| sequence.arrive(number));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_known_to_be_sent_and_comes_next_was_not_overtaken() {
+    fn expected_next_number_is_not_overtaken() {
         let mut sequence = Sequence::starting_at(1);
         assert!(sequence.expect(3));
         assert_eq!(sequence.arrive(2), Arrival::First { overtaken: false });
@@ -138,15 +138,15 @@ mod tests {
     }
 
     #[test]
-    fn a_number_out_of_reach_changes_nothing() {
+    fn number_out_of_range_changes_nothing() {
         let mut sequence = Sequence::starting_at(0);
-        assert_eq!(sequence.arrive(u64::MAX), Arrival::Astray);
+        assert_eq!(sequence.arrive(u64::MAX), Arrival::OutOfRange);
         assert_eq!(sequence.arrive(0), Arrival::First { overtaken: false });
         assert_eq!(sequence.left(), None);
     }
 
     #[test]
-    fn counters_go_on_where_they_wrap() {
+    fn wrapped_counters_are_unwrapped() {
         assert_eq!(unwrapped(0, 16, 65_535), 65_536);
         assert_eq!(unwrapped(65_535, 16, 65_536), 65_535);
         assert_eq!(unwrapped(3, 16, 65_536 * 4 + 1), 65_536 * 4 + 3);
@@ -155,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_same_as_a_set_of_all_that_came(
+        fn sequence_equals_a_reference_set(
             numbers in proptest::collection::vec(0..200_u64, 1..300),
         ) {
             let mut sequence = Sequence::starting_at(0);

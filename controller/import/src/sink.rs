@@ -8,10 +8,10 @@ use dwell_engine::stamps::State;
 use dwell_record::{Batch, Column, Packets, Scalar};
 
 use crate::imported::sum;
-use crate::{Flow, Format, ImportError, Imported, SkippedRow, plausible};
+use crate::{Flow, Format, ImportError, Imported, SkippedRow, plausibility};
 
 /// Receives batches: the flow name and its next rows.
-pub(crate) type Each<'a> =
+pub(crate) type BatchCallback<'a> =
     &'a mut dyn FnMut(&str, Batch) -> Result<(), Box<dyn Error + Send + Sync>>;
 
 /// A flow of the sink.
@@ -20,7 +20,7 @@ pub(crate) struct FlowNumber(usize);
 
 /// Collects what a reader finds.
 pub(crate) struct Sink<'a> {
-    each: Each<'a>,
+    each: BatchCallback<'a>,
     pub(crate) imported: Imported,
     /// Rows of each flow that were not handed over yet.
     waiting: Vec<Batch>,
@@ -34,32 +34,32 @@ pub(crate) struct Sink<'a> {
 pub(crate) struct NewRow<'s>(&'s mut Batch);
 
 /// Maximum number of rows of a batch.
-pub(crate) const ROWS: usize = 65_536;
+pub(crate) const MAX_BATCH_ROWS: usize = 65_536;
 
 /// Maximum number of waiting rows of all flows; bounds the memory.
-const WAITING: usize = 2 * ROWS;
+const MAX_WAITING_ROWS: usize = 2 * MAX_BATCH_ROWS;
 
 /// Rows examined together: usually all have the same state.
-const RUN: usize = 128;
+const RUN_ROWS: usize = 128;
 
 /// Maximum number of flows of a file; rows of further flows are skipped.
-const FLOWS: usize = 1_024;
+const MAX_FLOWS: usize = 1_024;
 
 /// Why a packet may arrive before it was sent.
 pub(crate) const CLOCKS_DIFFER: &str =
     "the clocks of both ends differ, which shifts every one-way delay by the same amount";
 
 /// Maximum number of warnings of a flow.
-const WARNINGS: usize = 16;
+const MAX_WARNINGS: usize = 16;
 
 /// Maximum length of the list of targets of a file.
-const TARGETS: usize = 400;
+const MAX_TARGETS_LEN: usize = 400;
 
 /// Maximum quoted length of a skipped row.
-const QUOTED: usize = 80;
+const MAX_QUOTED_LEN: usize = 80;
 
 impl<'a> Sink<'a> {
-    pub(crate) fn new(format: Format, each: Each<'a>) -> Self {
+    pub(crate) fn new(format: Format, each: BatchCallback<'a>) -> Self {
         let imported = Imported {
             format,
             target: String::new(),
@@ -75,7 +75,7 @@ impl<'a> Sink<'a> {
 
     /// Starts a data set; `None` if there are too many.
     pub(crate) fn flow(&mut self, name: &str) -> Option<FlowNumber> {
-        if self.waiting.len() == FLOWS {
+        if self.waiting.len() == MAX_FLOWS {
             return None;
         }
         self.imported.flows.push(Flow { name: name.to_owned(), ..Flow::default() });
@@ -88,7 +88,7 @@ impl<'a> Sink<'a> {
     pub(crate) fn flow_to(&mut self, name: &str, target: String) -> Option<FlowNumber> {
         let flow = self.flow(name)?;
         let all = &mut self.imported.target;
-        if all.len() < TARGETS && !all.split(' ').any(|known| known == target) {
+        if all.len() < MAX_TARGETS_LEN && !all.split(' ').any(|known| known == target) {
             let blank = if all.is_empty() { "" } else { " " };
             all.push_str(&format!("{blank}{target}"));
         }
@@ -134,7 +134,7 @@ impl<'a> Sink<'a> {
     /// programs could fill the memory.
     pub(crate) fn warn_of(&mut self, flow: FlowNumber, warning: impl Into<String>) {
         let warnings = &mut self.flow_mut(flow).warnings;
-        if warnings.len() < WARNINGS {
+        if warnings.len() < MAX_WARNINGS {
             warnings.push(warning.into());
         }
     }
@@ -146,9 +146,9 @@ impl<'a> Sink<'a> {
         id: u64,
         state: State,
     ) -> Result<NewRow<'_>, ImportError> {
-        if self.waiting[flow.0].len() >= ROWS {
+        if self.waiting[flow.0].len() >= MAX_BATCH_ROWS {
             self.hand_over(flow.0)?;
-        } else if self.buffered >= WAITING {
+        } else if self.buffered >= MAX_WAITING_ROWS {
             (0..self.waiting.len()).try_for_each(|flow| self.hand_over(flow))?;
         }
         self.buffered += 1;
@@ -178,7 +178,7 @@ impl<'a> Sink<'a> {
     pub(crate) fn skip(&mut self, row: u64, text: &[u8]) {
         self.imported.skipped_lines += 1;
         self.imported.skipped_example.get_or_insert_with(|| {
-            let cut = &text[..text.len().min(QUOTED)];
+            let cut = &text[..text.len().min(MAX_QUOTED_LEN)];
             let text = String::from_utf8_lossy(cut).trim().escape_debug().to_string();
             SkippedRow { row, text }
         });
@@ -196,7 +196,7 @@ impl<'a> Sink<'a> {
             if let count @ 1.. = self.below_zero[flow.0] {
                 self.warn_of(flow, format!("negative one-way delays: {count}; {CLOCKS_DIFFER}"));
             }
-            for note in plausible::check(self.flow_mut(flow)) {
+            for note in plausibility::check(self.flow_mut(flow)) {
                 self.warn_of(flow, note);
             }
         }
@@ -285,7 +285,7 @@ fn below_zero(batch: &Batch) -> u64 {
 
 fn counted(batch: &Batch) -> Packets {
     let mut by_state = [0_u64; State::ALL.len()];
-    for states in batch.state.chunks(RUN) {
+    for states in batch.state.chunks(RUN_ROWS) {
         if states.iter().fold(true, |all, state| all & (*state == states[0])) {
             by_state[usize::from(states[0].code())] += states.len() as u64;
             continue;

@@ -12,15 +12,15 @@ use dwell_units::Nanos;
 
 /// Maximum time from sending to capture for the timestamps of run and witness to be of the same
 /// clock.
-const SAME_CLOCK: i64 = 1_000_000_000;
+const MAX_CAPTURE_DELAY_NS: i64 = 1_000_000_000;
 
 /// Maximum time by which a packet may be captured before its send timestamp: a tap on the sending
 /// machine runs before the driver, which takes the timestamp.
-const BEFORE: i64 = 100_000;
+const MAX_CAPTURE_LEAD_NS: i64 = 100_000;
 
 /// A probe as recorded by the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Own {
+pub struct RunProbe {
     /// Id of the probe.
     pub id: u64,
     /// Send time, `tx_kernel` if available, else `tx_app`.
@@ -32,7 +32,7 @@ pub struct Own {
 
 /// Properties of a run's probes that a capture shows, as far as they are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct ProbeSignature {
     /// `stamp`, `roundtrip`, `udp`, ...
     pub scheme: Option<String>,
     /// Destination UDP port. A forwarder may change it.
@@ -65,7 +65,7 @@ struct Name<'a> {
 
 /// A run matched with its witness.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Joined {
+pub struct WitnessMatch {
     /// The flow that carries the run's probes.
     pub flow: String,
     /// Number of probes of the run in the capture.
@@ -104,7 +104,7 @@ impl Witness {
     /// Only flows that fit `look` are considered, first those with its port. Among these, the flow
     /// whose probes are nearest in time is chosen. If the clocks differ, it is the flow with the
     /// most matching ids, then the nearest.
-    pub fn join(&self, own: &[Own], look: &Look) -> Option<Joined> {
+    pub fn join(&self, own: &[RunProbe], look: &ProbeSignature) -> Option<WitnessMatch> {
         let asked = self.flows.iter().filter_map(|(name, flow)| {
             let parts = Name::of(name).filter(|parts| !parts.is_reply && look.fits(parts))?;
             let at_port = look.port.is_some() && parts.port() == look.port;
@@ -117,12 +117,12 @@ impl Witness {
             .max_by_key(|(.., (at_port, near))| (*at_port, Reverse(near.median), near.timed));
         let same_clock = timed.is_some();
         let by_id = || {
-            let near = |near: &Near| (near.by_id, Reverse(near.apart));
+            let near = |near: &FlowFit| (near.by_id, Reverse(near.apart));
             asked.iter().max_by_key(|(.., (at_port, flow))| (*at_port, near(flow)))
         };
         let (name, requests, _) = timed.or_else(by_id)?;
         let seen = requests.by_id();
-        let of_run: Vec<(&Own, i64)> = own
+        let of_run: Vec<(&RunProbe, i64)> = own
             .iter()
             .filter_map(|own| Some((own, *seen.get(&own.id)?)))
             .filter(|(own, at)| !same_clock || after(own, *at).is_some())
@@ -154,7 +154,7 @@ impl Witness {
             }
         }
         let matched = of_run.len() as u64;
-        Some(Joined {
+        Some(WitnessMatch {
             flow: name.to_string(),
             matched,
             unseen: own.len() as u64 - matched,
@@ -171,13 +171,13 @@ impl Flow {
         self.seen.iter().rev().copied().collect()
     }
 
-    fn near(&self, own: &[Own]) -> Near {
+    fn near(&self, own: &[RunProbe]) -> FlowFit {
         let seen = self.by_id();
         let seen: Vec<_> = own.iter().map(|own| (own, seen.get(&own.id).copied())).collect();
         let after = seen.iter().map(|(own, at)| at.and_then(|at| after(own, at)));
         let apart = seen.iter().filter_map(|(own, at)| Some((*at)?.abs_diff(own.left)));
         let apart: Vec<u64> = apart.collect();
-        Near {
+        FlowFit {
             timed: after.clone().flatten().count(),
             median: middle(after.map(|after| after.map_or(u64::MAX, i64::unsigned_abs)).collect()),
             by_id: apart.len(),
@@ -187,7 +187,7 @@ impl Flow {
 }
 
 /// How well a flow matches the probes of a trial.
-struct Near {
+struct FlowFit {
     /// Number of probes captured at their times.
     timed: usize,
     /// Median time from sending to capture; probes not captured at their times count as infinite.
@@ -205,11 +205,11 @@ fn middle(mut values: Vec<u64>) -> u64 {
 }
 
 /// Returns the time from sending to capture; `None` if the packet cannot be this probe.
-fn after(own: &Own, at: i64) -> Option<i64> {
-    at.checked_sub(own.left).filter(|after| (-BEFORE..SAME_CLOCK).contains(after))
+fn after(own: &RunProbe, at: i64) -> Option<i64> {
+    at.checked_sub(own.left).filter(|after| (-MAX_CAPTURE_LEAD_NS..MAX_CAPTURE_DELAY_NS).contains(after))
 }
 
-impl Look {
+impl ProbeSignature {
     /// Returns what a target such as `stamp://n2:862` shows. Missing parts are unknown.
     pub fn of_target(target: &str) -> Self {
         let Some((scheme, rest)) = target.split_once("://") else { return Self::default() };
@@ -284,18 +284,18 @@ mod tests {
     use super::*;
 
     const MS: i64 = 1_000_000;
-    const THERE: &str = "198.19.0.1:46475 > 198.19.0.2:862 stamp ssid 7";
-    const BACK: &str = "198.19.0.2:862 > 198.19.0.1:46475 stamp ssid 7 replies";
+    const REQUEST_FLOW: &str = "198.19.0.1:46475 > 198.19.0.2:862 stamp ssid 7";
+    const REPLY_FLOW: &str = "198.19.0.2:862 > 198.19.0.1:46475 stamp ssid 7 replies";
 
     /// Returns probes 1 ms apart. The witness sees each 700 ns after it was sent, and its reply 40
     /// us later.
-    fn probes(count: u64) -> Vec<Own> {
+    fn probes(count: u64) -> Vec<RunProbe> {
         (0..count)
-            .map(|id| Own { id, left: 10_000 * MS + id as i64 * MS, rtt: Some(42_000) })
+            .map(|id| RunProbe { id, left: 10_000 * MS + id as i64 * MS, rtt: Some(42_000) })
             .collect()
     }
 
-    fn witness(own: &[Own], offset: i64) -> Witness {
+    fn witness(own: &[RunProbe], offset: i64) -> Witness {
         let mut witness = Witness::default();
         let mut requests = Batch::default();
         let mut replies = Batch::default();
@@ -311,16 +311,16 @@ mod tests {
             strangers.set(Column::Capture, own.left + 60_000 * MS + offset);
         }
         witness.take("198.19.0.1:46476 > 198.19.0.2:862 stamp ssid 8", &strangers);
-        witness.take(THERE, &requests);
-        witness.take(BACK, &replies);
+        witness.take(REQUEST_FLOW, &requests);
+        witness.take(REPLY_FLOW, &replies);
         witness
     }
 
     #[test]
-    fn probes_are_found_by_id_and_time_and_their_stamps_are_judged() {
+    fn witness_matches_probes_by_id_and_time() {
         let own = probes(10);
         let joined = witness(&own, 0).join(&own, &look()).unwrap();
-        assert_eq!((joined.flow.as_str(), joined.matched, joined.unseen), (THERE, 9, 1));
+        assert_eq!((joined.flow.as_str(), joined.matched, joined.unseen), (REQUEST_FLOW, 9, 1));
         assert!(joined.same_clock);
         let median = |name: &str| joined.metrics[name].p50.unwrap();
         assert_eq!(median("left_to_witness_ns"), 700);
@@ -331,12 +331,12 @@ mod tests {
         assert_eq!(joined.metrics["witness_gap_ns"].count, 7, "probe 3 was not seen");
     }
 
-    fn look() -> Look {
-        Look::of_target("stamp://n2:862")
+    fn look() -> ProbeSignature {
+        ProbeSignature::of_target("stamp://n2:862")
     }
 
     /// Adds a flow with the ids of the probes, each captured `after` nanoseconds after it was sent.
-    fn add(witness: &mut Witness, name: &str, own: &[Own], after: i64) {
+    fn add(witness: &mut Witness, name: &str, own: &[RunProbe], after: i64) {
         let mut batch = Batch::default();
         for own in own {
             batch.push(own.id, State::Received);
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn another_flow_that_has_all_ids_at_about_the_same_time_is_not_taken_for_the_probes() {
+    fn witness_rejects_similar_flows() {
         let own = probes(10);
         for (name, after) in [
             // Numbered load packets: captured before the probes were sent, and just after.
@@ -366,7 +366,7 @@ mod tests {
             let mut witness = witness(&own, 0);
             add(&mut witness, name, &own, after);
             let joined = witness.join(&own, &look()).unwrap();
-            assert_eq!(joined.flow, THERE, "{name}");
+            assert_eq!(joined.flow, REQUEST_FLOW, "{name}");
             assert_eq!(joined.metrics["witness_rtt_ns"].p50, Some(40_000), "{name}");
         }
         let mut load = Witness::default();
@@ -375,16 +375,16 @@ mod tests {
     }
 
     #[test]
-    fn probes_are_found_behind_a_forwarder_that_sends_them_to_another_port() {
+    fn witness_matches_probes_after_a_port_change() {
         let own = probes(10);
-        let joined = witness(&own, 0).join(&own, &Look::of_target("stamp://[fe80::1]:20862"));
-        assert_eq!(joined.unwrap().flow, THERE);
-        let joined = witness(&own, 0).join(&own, &Look::of_target(""));
-        assert_eq!(joined.unwrap().flow, THERE, "the target of an import is unknown");
+        let joined = witness(&own, 0).join(&own, &ProbeSignature::of_target("stamp://[fe80::1]:20862"));
+        assert_eq!(joined.unwrap().flow, REQUEST_FLOW);
+        let joined = witness(&own, 0).join(&own, &ProbeSignature::of_target(""));
+        assert_eq!(joined.unwrap().flow, REQUEST_FLOW, "the target of an import is unknown");
     }
 
     #[test]
-    fn a_witness_with_another_clock_tells_differences_only() {
+    fn witness_with_another_clock_yields_only_differences() {
         let own = probes(10);
         let joined = witness(&own, 7_000_000 * MS).join(&own, &look()).unwrap();
         assert!(!joined.same_clock);
@@ -393,9 +393,9 @@ mod tests {
     }
 
     #[test]
-    fn a_capture_of_something_else_joins_nothing() {
+    fn capture_of_other_traffic_matches_nothing() {
         let own = probes(10);
-        let other: Vec<_> = own.iter().map(|own| Own { id: own.id + 1_000, ..*own }).collect();
+        let other: Vec<_> = own.iter().map(|own| RunProbe { id: own.id + 1_000, ..*own }).collect();
         assert_eq!(witness(&own, 0).join(&other, &look()), None);
     }
 }

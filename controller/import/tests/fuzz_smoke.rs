@@ -8,7 +8,7 @@ mod smoke;
 use smoke::Smoke;
 
 #[test]
-fn files_of_any_bytes_are_imported_or_refused_without_panic() {
+fn arbitrary_files_are_imported_or_refused() {
     Smoke { corpus: "import", seeds: 15, rounds: 5_000, letters: b"0123456789,./- \n" }
         .run(import::import);
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use self::evidence::Evidence;
 use crate::data::RunData;
-use crate::quantity::{delay, share, things, three_digits};
+use crate::quantity::{delay, share, count_noun, three_digits};
 
 /// Verdict on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -116,7 +116,7 @@ pub(crate) fn left_out(run: &RunData) -> Option<String> {
         format!(
             "In {missed} of {}, the load missed the requested level by more than 3 points{lost}. Claims \
              leave these trials out; other findings and figures include them.",
-            things(missed + all.trials.len() as u64, "trial")
+            count_noun(missed + all.trials.len() as u64, "trial")
         )
     })
 }

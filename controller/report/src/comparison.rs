@@ -7,12 +7,12 @@ use crate::figure::Figure;
 use crate::figures::{Overlay, boxes, capital, ccdf, ecdf, histogram, percentiles};
 use crate::findings::Finding;
 use crate::group::{self, Group};
-use crate::measured;
+use crate::measurement;
 use crate::metric;
-use crate::quantity::{Unit, delay, listed, things};
+use crate::quantity::{Unit, delay, listed, count_noun};
 
 /// Maximum number of boxes in a figure.
-const BOXES: usize = 36;
+const MAX_BOXES: usize = 36;
 
 /// Returns figures of one delay metric; the first run is the baseline. All cells of a run are
 /// merged into one distribution, except in the figure with one box per cell and run. The figures
@@ -30,10 +30,10 @@ pub fn comparison_figures(runs: &[RunData], metric: &str, findings: &[Finding]) 
         .map(|(run, label)| Group::new(label.clone(), group::finished(run).collect(), metric))
         .filter(|group| group.steps.count() > 0)
         .collect();
-    let shown = group::evenly(groups, group::OVERLAID);
+    let shown = group::evenly(groups, group::MAX_OVERLAID);
     let middle = shown.iter().filter_map(|g| g.steps.at_rank(g.steps.count().div_ceil(2))).max();
     let ids: Vec<&str> = runs.iter().map(|run| run.id.as_str()).collect();
-    let closed = runs.iter().filter(|run| measured::mode(run) == Some("closed loop"));
+    let closed = runs.iter().filter(|run| measurement::mode(run) == Some("closed loop"));
     let closed: Vec<&str> = closed.map(|run| run.id.as_str()).collect();
     let closed = match closed.as_slice() {
         [] => String::new(),
@@ -75,7 +75,7 @@ fn by_cell(runs: &[RunData], overlay: &Overlay, metric: &str, finding: String) -
     let first = cells.first()?;
     let labels = |cells: &[Group]| cells.iter().map(|cell| cell.label.clone()).collect::<Vec<_>>();
     let same = cells.iter().all(|of_run| labels(of_run) == labels(first));
-    if !same || first.len() < 2 || first.len() * runs.len() > BOXES {
+    if !same || first.len() < 2 || first.len() * runs.len() > MAX_BOXES {
         return None;
     }
     let mut groups = Vec::new();
@@ -95,12 +95,12 @@ fn by_cell(runs: &[RunData], overlay: &Overlay, metric: &str, finding: String) -
 
 /// The first findings, for the text of a figure.
 fn said(findings: &[Finding]) -> String {
-    const SHOWN: usize = 3;
+    const MAX_FINDINGS: usize = 3;
     let mut texts: Vec<String> =
-        findings.iter().take(SHOWN).map(|finding| sentence(&finding.text)).collect();
-    match findings.len().saturating_sub(SHOWN) {
+        findings.iter().take(MAX_FINDINGS).map(|finding| sentence(&finding.text)).collect();
+    match findings.len().saturating_sub(MAX_FINDINGS) {
         0 => {}
-        more => texts.push(format!("{} above.", things(more as u64, "more finding"))),
+        more => texts.push(format!("{} above.", count_noun(more as u64, "more finding"))),
     }
     if texts.is_empty() { "Nothing was compared.".to_owned() } else { texts.join(" ") }
 }

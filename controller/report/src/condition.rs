@@ -11,17 +11,17 @@ use crate::figures::{RELAY, modes};
 use crate::group;
 
 /// Condition of Miya 2020 (S0.11, S0.14): payload in bytes, packets per second.
-const S0: [(&str, f64, &str); 2] = [("size", 1000.0, "1000 B"), ("rate", 200.0, "200 pps")];
+const MIYA_2020_CONDITION: [(&str, f64, &str); 2] = [("size", 1000.0, "1000 B"), ("rate", 200.0, "200 pps")];
 
 /// Axis of the link rate, and its value for links without one.
 pub(crate) const LINK_RATE: &str = "topology.link.rate";
-const BARE: &str = "none";
+const NO_LINK_RATE: &str = "none";
 
 /// Links that a figure is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
     /// Links without a rate, for figures about the node.
-    Bare,
+    Unlimited,
     /// Links with a rate, for figures about the whole path.
     Rated,
 }
@@ -29,11 +29,11 @@ pub(crate) enum Links {
 /// One level of each parameter except the relay mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Condition<'a> {
-    held: Vec<Held<'a>>,
+    held: Vec<FixedLevel<'a>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Held<'a> {
+struct FixedLevel<'a> {
     axis: &'a str,
     value: &'a str,
     /// Level of Miya 2020, if it differs.
@@ -52,13 +52,13 @@ impl<'a> Condition<'a> {
         for axis in run.axes.iter().filter(|axis| axis.name != RELAY) {
             let Some((value, instead_of)) = level(run, axis, links, &left) else { continue };
             left.retain(|trial| trial.parameters.get(&axis.name).is_some_and(|it| it == value));
-            held.push(Held { axis: &axis.name, value, instead_of });
+            held.push(FixedLevel { axis: &axis.name, value, instead_of });
         }
         Self { held }
     }
 
     /// The condition without some axes.
-    pub(crate) fn but(&self, axes: &[&str]) -> Self {
+    pub(crate) fn without(&self, axes: &[&str]) -> Self {
         let held = self.held.iter().filter(|held| !axes.contains(&held.axis));
         Self { held: held.cloned().collect() }
     }
@@ -83,7 +83,7 @@ impl<'a> Condition<'a> {
     /// Text of the condition: `size 700B (Miya 2020: 1000 B), rate 200pps, load none`; `None` if
     /// nothing is held.
     pub(crate) fn words(&self) -> Option<String> {
-        let one = |held: &Held| {
+        let one = |held: &FixedLevel| {
             let instead =
                 held.instead_of.map_or_else(String::new, |s0| format!(" (Miya 2020: {s0})"));
             format!("{} {}{instead}", axis_words(held.axis), held.value)
@@ -112,14 +112,14 @@ fn level<'a>(
     let most = axis.values.iter().map(measured).max().filter(|most| *most > 0)?;
     let enough = modes(run).len().clamp(1, most);
     let places = || (0..axis.values.len()).filter(|n| measured(&axis.values[*n]) >= enough);
-    let s0 = S0.iter().find(|(name, ..)| *name == axis.name);
+    let s0 = MIYA_2020_CONDITION.iter().find(|(name, ..)| *name == axis.name);
     let place = if let (Some((_, wanted, _)), Some(numbers)) = (s0, &axis.numbers) {
         let away = |n: &usize| numbers.get(*n).map_or(f64::MAX, |number| (number - wanted).abs());
         places().min_by(|a, b| away(a).total_cmp(&away(b)))
     } else if axis.name == LINK_RATE && links == Links::Rated {
-        places().find(|n| axis.values[*n] != BARE)
+        places().find(|n| axis.values[*n] != NO_LINK_RATE)
     } else {
-        places().find(|n| axis.values[*n] == BARE)
+        places().find(|n| axis.values[*n] == NO_LINK_RATE)
     };
     let place = place.or_else(|| places().next())?;
     let at_s0 = |(_, wanted, _): &&(&str, f64, &str)| {

@@ -56,7 +56,7 @@ fn mean(series: &HostSeries) -> Option<f64> {
 }
 
 /// What else ran in trials without a planned load.
-pub(crate) fn beside<'a>(trials: impl Iterator<Item = &'a TrialData>) -> String {
+pub(crate) fn background_load<'a>(trials: impl Iterator<Item = &'a TrialData>) -> String {
     let used = |trial: &TrialData| {
         let used = trial.summary.as_ref().and_then(|summary| summary.trust.host);
         used.and_then(|used| used.others_ratio)

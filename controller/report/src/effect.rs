@@ -10,11 +10,11 @@ use crate::data::{Axis, RunData};
 use crate::figures::{RELAY, Subject, capital, modes};
 use crate::group::{self, Group};
 use crate::quantity::{compared, delay, listed};
-use crate::shift::Shift;
+use crate::percentile_shift::Shift;
 
 /// Quantiles with their names and their part of the run's error probability of 5 %; the rest is for
 /// lines (`crate::fits`).
-const DOUBTS: [(Quantile, &str, f64); 2] =
+const EFFECT_QUANTILES: [(Quantile, &str, f64); 2] =
     [(Quantile::P50, "the median", 0.025), (Quantile::P99, "p99", 0.015)];
 
 /// Describes how a parameter changes the median and p99: for each, the value that differs most from
@@ -42,17 +42,17 @@ pub(crate) fn by_mode(subject: &Subject, axis: &Axis) -> Option<String> {
         let axis = part.axes.iter().find(|other| other.name == axis.name)?;
         several(&part, subject.metric, axis).then(|| said(&here, axis, among))
     };
-    let each: Vec<Said> = modes.iter().enumerate().filter_map(of_mode).collect();
-    (!each.is_empty()).then(|| Said::joined(each).whole())
+    let each: Vec<EffectText> = modes.iter().enumerate().filter_map(of_mode).collect();
+    (!each.is_empty()).then(|| EffectText::joined(each).whole())
 }
 
 /// Sentences, and the kinds of means over trials in them.
-struct Said {
+struct EffectText {
     text: String,
     means: BTreeSet<&'static str>,
 }
 
-impl Said {
+impl EffectText {
     fn joined(all: Vec<Self>) -> Self {
         let means = all.iter().flat_map(|said| said.means.iter().copied()).collect();
         let texts: Vec<String> = all.into_iter().map(|said| said.text).collect();
@@ -70,7 +70,7 @@ impl Said {
     }
 }
 
-impl From<String> for Said {
+impl From<String> for EffectText {
     fn from(text: String) -> Self {
         Self { text, means: BTreeSet::new() }
     }
@@ -89,7 +89,7 @@ fn short(noun: &str) -> &str {
 
 /// One of `among` sentences that share the run's error probability; for the axis of relay modes,
 /// one sentence per mode.
-fn said(subject: &Subject, axis: &Axis, among: usize) -> Said {
+fn said(subject: &Subject, axis: &Axis, among: usize) -> EffectText {
     // Relay modes were measured at different levels. For any other axis, use the trials that its
     // figures draw.
     let groups = match axis.name.as_str() {
@@ -113,7 +113,7 @@ fn said(subject: &Subject, axis: &Axis, among: usize) -> Said {
         let noun = if place == 0 { subject.noun } else { short(subject.noun) };
         sentence(noun, axis, first, &[*other], among)
     };
-    let mut all = Said::joined(others.iter().enumerate().map(of_mode).collect());
+    let mut all = EffectText::joined(others.iter().enumerate().map(of_mode).collect());
     if others.len() > 1 {
         all.text += &compared_with(first);
     }
@@ -136,7 +136,7 @@ fn is_drawn_alike(first: &Group, others: &[&Group], axis: &Axis) -> bool {
     })
 }
 
-fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: usize) -> Said {
+fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: usize) -> EffectText {
     let name = axis_words(&axis.name);
     let claims = (others.len() * among).max(1) as f64;
     let shifts = |(quantile, _, doubt): (Quantile, &str, f64)| -> Vec<(&Group, Shift)> {
@@ -145,9 +145,9 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
         };
         others.iter().map(|group| (*group, to(group))).collect()
     };
-    let found = DOUBTS.map(shifts);
+    let found = EFFECT_QUANTILES.map(shifts);
     let (mut parts, mut named, mut means) = (Vec::new(), Vec::new(), BTreeSet::new());
-    for ((_, called, _), shifts) in DOUBTS.iter().zip(&found) {
+    for ((_, called, _), shifts) in EFFECT_QUANTILES.iter().zip(&found) {
         let differ = shifts.iter().copied().filter(|(_, shift)| differs(*shift));
         let Some((far, Shift::Differs(change))) = farthest(differ) else { continue };
         let verb = if change.to > change.from { "rose" } else { "fell" };
@@ -158,7 +158,7 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
             first.label,
             delay(change.to),
             far.label,
-            change.by()
+            change.interval_text()
         ));
         named.push(far.label.as_str());
         means.insert(change.mean());
@@ -167,7 +167,7 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
         // Values between two quantities need no mention.
         let names = axis.numbers.is_none();
         let rest = if names { rest(others, &named, &found) } else { String::new() };
-        return Said { text: format!("{}: {}.{rest}", capital(noun), listed(&parts)), means };
+        return EffectText { text: format!("{}: {}.{rest}", capital(noun), listed(&parts)), means };
     }
     let [shifts, _] = found;
     if let ([(other, Shift::Same)], RELAY) = (shifts.as_slice(), axis.name.as_str()) {
@@ -204,12 +204,12 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
                 first.label,
                 delay(change.to),
                 far.label,
-                change.by()
+                change.interval_text()
             )
         }
         _ => format!("Cannot tell whether {name} changes the {noun}: too few samples."),
     };
-    Said { text, means }
+    EffectText { text, means }
 }
 
 /// Verdicts on the values that the sentence does not name.

@@ -65,7 +65,7 @@ impl Figure {
     }
 
     /// Replaces the title, also inside the specification.
-    pub(crate) fn titled(mut self, title: impl Into<String>) -> Self {
+    pub(crate) fn with_title(mut self, title: impl Into<String>) -> Self {
         let before = std::mem::replace(&mut self.title, title.into());
         let text = &self.spec["title"]["text"];
         let rest = text.as_str().and_then(|text| text.strip_prefix(&before)?.strip_prefix(" | "));
@@ -76,7 +76,7 @@ impl Figure {
     }
 
     /// Replaces the finding, also inside the specification.
-    pub(crate) fn saying(mut self, finding: impl Into<String>) -> Self {
+    pub(crate) fn with_finding(mut self, finding: impl Into<String>) -> Self {
         self.finding = finding.into();
         self.described()
     }
@@ -89,9 +89,9 @@ impl Figure {
 
 /// Text below the plot: one line if it fits, else two.
 fn under(title: &str, caption: &str) -> Value {
-    const LINE: usize = 110;
+    const MAX_LINE_LEN: usize = 110;
     let line = format!("{title} | {caption}");
-    if line.chars().count() <= LINE { json!(line) } else { json!([title, caption]) }
+    if line.chars().count() <= MAX_LINE_LEN { json!(line) } else { json!([title, caption]) }
 }
 
 impl Table {
@@ -104,7 +104,7 @@ impl Table {
     }
 
     /// Adds "(95 % interval)" to the heading of each column whose cells have intervals.
-    pub(crate) fn tell_intervals(mut self) -> Self {
+    pub(crate) fn label_intervals(mut self) -> Self {
         for (i, column) in self.columns.iter_mut().enumerate() {
             let mut cells = self.rows.iter().filter_map(|row| row.get(i));
             if cells.any(|cell| without_interval(cell).is_some()) {
@@ -132,7 +132,7 @@ pub(crate) fn delay_axis(title: &str, unit: Unit, min_ns: f64, max_ns: f64) -> (
     let format = ",.6~r";
     if logarithmic {
         let scale = json!({"type": "log", "nice": false, "domain": [min * 0.95, max * 1.05]});
-        let values = handy(min * 0.95, max * 1.05);
+        let values = round_ticks(min * 0.95, max * 1.05);
         (scale, json!({"title": title, "format": format, "values": values}))
     } else {
         (json!({"zero": false, "nice": true}), json!({"title": title, "format": format}))
@@ -141,7 +141,7 @@ pub(crate) fn delay_axis(title: &str, unit: Unit, min_ns: f64, max_ns: f64) -> (
 
 /// Returns 1, 2 and 5 times powers of ten between two positive numbers; only powers of ten beyond
 /// five decades.
-pub(crate) fn handy(min: f64, max: f64) -> Vec<f64> {
+pub(crate) fn round_ticks(min: f64, max: f64) -> Vec<f64> {
     let steps: &[f64] = if max / min > 1e5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
     let (from, to) = (min.log10().floor() as i32, max.log10().ceil() as i32);
     let all = (from..=to).flat_map(|e| steps.iter().map(move |step| scaled(*step, e)));
@@ -161,7 +161,7 @@ pub(crate) fn without_legend(channel: &Value) -> Value {
 
 /// Channel that distinguishes groups, used for colour, dash or shape. The domain is explicit, so
 /// that a group has the same colour in every figure.
-pub(crate) fn told_apart<'a>(labels: impl IntoIterator<Item = &'a str>) -> Value {
+pub(crate) fn group_channel<'a>(labels: impl IntoIterator<Item = &'a str>) -> Value {
     let labels: Vec<&str> = labels.into_iter().collect();
     json!({
         "field": "group", "type": "nominal", "title": null, "sort": null,

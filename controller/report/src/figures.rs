@@ -1,6 +1,6 @@
 //! Figures of one run, each only if the data support it.
 
-mod against;
+mod p95_by_parameter;
 mod bands;
 mod boxes;
 mod breakdown;
@@ -24,7 +24,7 @@ mod waterfall;
 use crate::data::RunData;
 use crate::figure::Figure;
 use crate::group::{self, Group};
-use crate::measured;
+use crate::measurement;
 use crate::metric;
 use crate::paced;
 use crate::quantity::Unit;
@@ -80,7 +80,7 @@ impl<'a> Subject<'a> {
 pub fn figures(run: &RunData) -> Vec<Figure> {
     if paced::is_paced(run) {
         let mut figures = pace::pace(run);
-        number_doubles(&mut figures);
+        number_duplicate_ids(&mut figures);
         return figures;
     }
     let mut figures = Vec::new();
@@ -95,7 +95,7 @@ pub fn figures(run: &RunData) -> Vec<Figure> {
     } else {
         figures.extend(run.axes.iter().filter_map(|axis| loss::loss(run, axis)));
     }
-    number_doubles(&mut figures);
+    number_duplicate_ids(&mut figures);
     figures
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn modes(run: &RunData) -> &[String] {
 
 /// Caption with run, plan, version, and a mark for a closed loop.
 pub(crate) fn caption(run: &RunData) -> String {
-    let closed = measured::mode(run).filter(|mode| *mode == "closed loop");
+    let closed = measurement::mode(run).filter(|mode| *mode == "closed loop");
     let closed = closed.map_or_else(String::new, |mode| format!(", {mode}"));
     format!("run {}, {}{closed}, dwell {}", run.id, run.name, run.dwell)
 }
@@ -157,7 +157,7 @@ pub(crate) fn capital(text: &str) -> String {
 }
 
 /// Numbers figures with equal ids: names of axes may differ only in characters that ids replace.
-fn number_doubles(figures: &mut [Figure]) {
+fn number_duplicate_ids(figures: &mut [Figure]) {
     for i in 1..figures.len() {
         let (before, rest) = figures.split_at_mut(i);
         let figure = &mut rest[0];

@@ -9,13 +9,13 @@ use serde::Serialize;
 use crate::claims;
 use crate::data::{RunData, TrialState};
 use crate::effect;
-use crate::fate::Fate;
+use crate::packet_words::PacketWords;
 use crate::figures::{Subject, capital, modes};
 use crate::group::{self, Group};
 use crate::host;
-use crate::measured;
+use crate::measurement;
 use crate::paced;
-use crate::quantity::{count, delay, delay_ns, share, things};
+use crate::quantity::{count, delay, delay_ns, share, count_noun};
 use crate::trust;
 use crate::witness;
 
@@ -34,7 +34,7 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
     let mut say = |id: String, text: String| findings.push(Finding { id, text });
     match Subject::of(run) {
         _ if paced::is_paced(run) => {
-            pace::paces(run).into_iter().for_each(|Finding { id, text }| say(id, text));
+            pace::pace_findings(run).into_iter().for_each(|Finding { id, text }| say(id, text));
         }
         Some(subject) => {
             say("delay".into(), delays(&subject));
@@ -57,7 +57,7 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
     if let Some(text) = losses(run) {
         say("loss".into(), text);
     }
-    if let Some(text) = host::stands_out(run) {
+    if let Some(text) = host::correlation_finding(run) {
         say("host".into(), text);
     }
     if let Some(text) = witness::in_words(run) {
@@ -74,27 +74,27 @@ fn delays(subject: &Subject) -> String {
     let all = Group::new(String::new(), group::finished(subject.run).collect(), subject.metric);
     let steps = &all.steps;
     let n = steps.count();
-    let fate = Fate::of(subject.run);
+    let fate = PacketWords::of(subject.run);
     let mut text = match all.packets() {
         Some(packets) if packets.sent > 0 => format!(
             "{} of {} {}.",
             count(packets.received),
-            things(packets.sent, fate.probe),
-            fate.came
+            count_noun(packets.sent, fate.probe),
+            fate.received
         ),
-        _ => format!("{} were measured.", things(n, "sample")),
+        _ => format!("{} were measured.", count_noun(n, "sample")),
     };
     if !modes(subject.run).is_empty() {
         // A delay over all modes would describe none of them.
         return text;
     }
-    let closed = measured::mode(subject.run).filter(|mode| *mode == "closed loop");
+    let closed = measurement::mode(subject.run).filter(|mode| *mode == "closed loop");
     let closed = closed.map_or_else(String::new, |mode| format!(" ({mode})"));
     let noun = capital(subject.noun) + &closed;
     let max = steps.max().map(delay_ns).unwrap_or_default();
     let min = steps.min().map(delay_ns).unwrap_or_default();
     let mean = |quantile: Quantile| {
-        let trials = things(all.over_trials(quantile).count() as u64, "trial");
+        let trials = count_noun(all.over_trials(quantile).count() as u64, "trial");
         all.mean(quantile).map(|mean| format!("{mean}s over {trials}"))
     };
     text += &match (all.quantile(Quantile::P50), all.quantile(Quantile::P99)) {
@@ -128,10 +128,10 @@ fn nothing(run: &RunData) -> String {
     match all.packets() {
         _ if run.trials.is_empty() => "This run has no trials.".to_owned(),
         Some(packets) if packets.sent > 0 && packets.received == 0 => {
-            let fate = Fate::of(run);
+            let fate = PacketWords::of(run);
             format!(
                 "None of {} {}: there is no delay to report.",
-                things(packets.sent, fate.probe),
+                count_noun(packets.sent, fate.probe),
                 fate.none
             )
         }
@@ -149,7 +149,7 @@ fn nothing(run: &RunData) -> String {
 fn losses(run: &RunData) -> Option<String> {
     let all = Group::new(String::new(), group::finished(run).collect(), "");
     let packets = all.packets().filter(|packets| packets.sent > 0)?;
-    let fate = Fate::of(run);
+    let fate = PacketWords::of(run);
     let gone = packets.lost.saturating_add(packets.late);
     if gone == 0 && packets.received == 0 {
         // Nothing counted the received packets.
@@ -157,7 +157,7 @@ fn losses(run: &RunData) -> Option<String> {
     }
     if gone == 0 {
         let told = all.trials.iter().filter_map(|trial| trial.summary.as_ref()?.packets).count();
-        let sent = things(packets.sent, fate.probe);
+        let sent = count_noun(packets.sent, fate.probe);
         return Some(match all.trials.len() {
             all if told < all => format!(
                 "None of {sent} was lost or late in {told} of {all} trials; the others have no \
@@ -169,7 +169,7 @@ fn losses(run: &RunData) -> Option<String> {
     let text = format!(
         "{} of {} {} ({}): {} lost, {} late.",
         count(gone),
-        things(packets.sent, fate.probe),
+        count_noun(packets.sent, fate.probe),
         fate.gone,
         share(gone as f64 / packets.sent as f64),
         count(packets.lost),
@@ -213,11 +213,11 @@ fn failures(run: &RunData) -> Option<String> {
     let mut parts = Vec::new();
     if let Some(first) = failed.first() {
         let reason = first.reason.as_deref().unwrap_or("unknown reason");
-        let total = things(run.trials.len() as u64, "trial");
+        let total = count_noun(run.trials.len() as u64, "trial");
         parts.push(format!("{} of {total} failed; trial {}: {reason}.", failed.len(), first.trial));
     }
     if open > 0 {
-        parts.push(format!("{} not measured yet: the run is not complete.", things(open, "trial")));
+        parts.push(format!("{} not measured yet: the run is not complete.", count_noun(open, "trial")));
     }
     (!parts.is_empty()).then(|| parts.join(" "))
 }

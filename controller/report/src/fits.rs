@@ -13,10 +13,10 @@ use crate::quantity::significant;
 
 /// Probability that any line of a page is reported to rise or fall although it does not: the part
 /// of the page's 5 % that `crate::effect` leaves.
-const DOUBT: f64 = 0.01;
+const ERROR_PROBABILITY: f64 = 0.01;
 
 /// Lines per axis of a run over relay modes: one per mode, and one over all.
-const BY_MODE: usize = 5;
+const LINES_PER_AXIS: usize = 5;
 
 /// Seed of the Theil-Sen fit, which samples pairs of many points.
 const SEED: u64 = 1;
@@ -83,10 +83,10 @@ pub fn fits(run: &RunData) -> Vec<Fit> {
     if modes.is_empty() {
         return run.axes.iter().filter_map(|axis| fit(&whole, axis)).collect();
     }
-    let condition = Condition::of(run, whole.metric, Links::Bare);
+    let condition = Condition::of(run, whole.metric, Links::Unlimited);
     let of_mode = |mode: &String| {
         let lines = run.axes.iter().filter(|axis| axis.name != RELAY).filter_map(|axis| {
-            let held = condition.but(&["size", "rate", &axis.name]);
+            let held = condition.without(&["size", "rate", &axis.name]);
             let mut levels = held.levels();
             levels.push((RELAY, mode));
             let part = run.at(&levels);
@@ -105,7 +105,7 @@ pub(crate) fn confidence(run: &RunData) -> f64 {
     let numeric = run.axes.iter().filter(|axis| axis.numbers.is_some()).count().max(1);
     // Part of a run may lack the axis of modes, but its trials have the parameter.
     let by_mode = run.trials.iter().any(|trial| trial.parameters.contains_key(RELAY));
-    1.0 - DOUBT / (numeric * if by_mode { BY_MODE } else { 1 }) as f64
+    1.0 - ERROR_PROBABILITY / (numeric * if by_mode { LINES_PER_AXIS } else { 1 }) as f64
 }
 
 /// Confidence as a percentage: `99.5 %`.

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use dwell_record::{Figures, Packets, Scalar};
-use dwell_stats::{FEWEST_TRIALS, Quantile, blocked_mean};
+use dwell_stats::{MIN_TRIALS, Quantile, blocked_mean};
 
 use crate::condition::axis_words;
 use crate::data::{Axis, RunData, TrialData, TrialState};
 use crate::quantity::Unit;
-use crate::steps::Steps;
+use crate::distribution::SampleDistribution;
 
 /// Maximum number of distributions in one figure.
-pub(crate) const OVERLAID: usize = 6;
+pub(crate) const MAX_OVERLAID: usize = 6;
 
 /// Group of trials that are drawn as one.
 #[derive(Clone, Debug)]
@@ -20,10 +20,10 @@ pub(crate) struct Group<'a> {
     pub(crate) label: String,
     pub(crate) trials: Vec<&'a TrialData>,
     /// Trials with samples, each with its distribution.
-    measured: Vec<(&'a TrialData, Steps)>,
+    measured: Vec<(&'a TrialData, SampleDistribution)>,
     metric: String,
     /// Distribution of all samples.
-    pub(crate) steps: Steps,
+    pub(crate) steps: SampleDistribution,
 }
 
 impl<'a> Group<'a> {
@@ -32,7 +32,7 @@ impl<'a> Group<'a> {
             .iter()
             .filter_map(|trial| {
                 let series = trial.series.get(metric)?;
-                let steps = Steps::merged([series.steps.as_slice()]);
+                let steps = SampleDistribution::merged([series.steps.as_slice()]);
                 let extremes = figures(trial, metric, &steps).map(|known| (known.min, known.max));
                 let steps = match extremes {
                     Some((Some(min), Some(max))) => steps.between(min, max),
@@ -41,7 +41,7 @@ impl<'a> Group<'a> {
                 (steps.count() > 0).then_some((*trial, steps))
             })
             .collect();
-        let steps = Steps::merged(measured.iter().map(|(_, steps)| steps.as_slice()));
+        let steps = SampleDistribution::merged(measured.iter().map(|(_, steps)| steps.as_slice()));
         Self { label, trials, measured, metric: metric.to_owned(), steps }
     }
 
@@ -50,7 +50,7 @@ impl<'a> Group<'a> {
         &self,
         quantile: Quantile,
     ) -> impl Iterator<Item = (&'a TrialData, i64)> {
-        let of = move |(trial, steps): &(&'a TrialData, Steps)| {
+        let of = move |(trial, steps): &(&'a TrialData, SampleDistribution)| {
             Some((*trial, stored(trial, &self.metric, steps, quantile)?))
         };
         self.measured.iter().filter_map(of)
@@ -130,7 +130,7 @@ impl<'a> Group<'a> {
 /// Percentile of one trial; `None` with too few samples.
 pub(crate) fn percentile_of(trial: &TrialData, metric: &str, quantile: Quantile) -> Option<i64> {
     let series = trial.series.get(metric)?;
-    let steps = Steps::merged([series.steps.as_slice()]);
+    let steps = SampleDistribution::merged([series.steps.as_slice()]);
     stored(trial, metric, &steps, quantile)
 }
 
@@ -156,14 +156,14 @@ pub fn interval_of(trial: &TrialData, metric: &str, quantile: Quantile) -> Optio
 }
 
 /// Stored figures of a metric, if they cover the same samples as the steps.
-fn figures<'a>(trial: &'a TrialData, metric: &str, steps: &Steps) -> Option<&'a Figures> {
+fn figures<'a>(trial: &'a TrialData, metric: &str, steps: &SampleDistribution) -> Option<&'a Figures> {
     let figures = trial.summary.as_ref()?.metrics.get(metric)?;
     (figures.count == steps.count()).then_some(figures)
 }
 
 /// Stored percentile of a trial, which is exact, if it covers the same samples as the steps; else
 /// the percentile of the steps.
-fn stored(trial: &TrialData, metric: &str, steps: &Steps, quantile: Quantile) -> Option<i64> {
+fn stored(trial: &TrialData, metric: &str, steps: &SampleDistribution, quantile: Quantile) -> Option<i64> {
     let known = figures(trial, metric, steps).and_then(|figures| match quantile {
         Quantile::P50 => figures.p50,
         Quantile::P90 => figures.p90,
@@ -242,8 +242,8 @@ pub(crate) fn comparable<'a>(
         return groups;
     }
     let repeated = everywhere.values().filter(|count| **count > 1).count();
-    let thrice = everywhere.values().any(|count| *count >= FEWEST_TRIALS);
-    if repeated >= FEWEST_TRIALS || thrice {
+    let thrice = everywhere.values().any(|count| *count >= MIN_TRIALS);
+    if repeated >= MIN_TRIALS || thrice {
         everywhere.retain(|_, count| *count > 1);
     }
     let kept = |(place, group): (usize, Group<'a>)| {
@@ -253,20 +253,20 @@ pub(crate) fn comparable<'a>(
     groups.into_iter().map(kept).collect()
 }
 
-/// At most [`OVERLAID`] groups for one figure: the cells, else the values of the first axis with
+/// At most [`MAX_OVERLAID`] groups for one figure: the cells, else the values of the first axis with
 /// few values, else evenly chosen values of the first axis; with a note for the last two.
 pub(crate) fn overlaid<'a>(run: &'a RunData, metric: &str) -> (Vec<Group<'a>>, Option<String>) {
     let with_samples = |groups: Vec<Group<'a>>| -> Vec<Group<'a>> {
         groups.into_iter().filter(|group| group.steps.count() > 0).collect()
     };
     let all = with_samples(cells(run, metric));
-    if all.len() <= OVERLAID {
+    if all.len() <= MAX_OVERLAID {
         return (all, None);
     }
-    let few = run.axes.iter().find(|axis| (2..=OVERLAID).contains(&axis.values.len()));
+    let few = run.axes.iter().find(|axis| (2..=MAX_OVERLAID).contains(&axis.values.len()));
     let Some(axis) = few.or(run.axes.first()) else { return (all, None) };
     let groups = with_samples(by_axis(run, metric, axis).into_iter().map(|(_, g)| g).collect());
-    let shown = evenly(groups, OVERLAID);
+    let shown = evenly(groups, MAX_OVERLAID);
     let note = format!("All trials with one value of {} are merged.", axis.name);
     (shown, Some(note))
 }

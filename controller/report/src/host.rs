@@ -2,7 +2,7 @@
 //! machine, and one value per window of the delay.
 
 mod quantity;
-mod together;
+mod correlation;
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::{RunData, TimeBin};
 use crate::figures::{Subject, shown};
-use crate::steps::Steps;
+use crate::distribution::SampleDistribution;
 
 pub use quantity::Quantity;
-pub(crate) use together::{MOST_WINDOWS, Together, stands_out, together};
+pub(crate) use correlation::{MAX_WINDOWS, Correlation, correlation_finding, correlation};
 
 /// Maximum number of drawn values per quantity and machine.
-const DRAWN: usize = 100;
+const MAX_POINTS: usize = 100;
 
 /// Maximum number of machines, limited by the colours of the theme.
-const NODES: usize = 6;
+const MAX_NODES: usize = 6;
 
 /// Minimum window width, for a few readings per window: a machine is read five times a second.
-const NARROWEST_NS: i64 = 500_000_000;
+const MIN_WINDOW_NS: i64 = 500_000_000;
 
 /// Minimum mean number of samples per window; a 99th percentile needs 100.
-const FULL: u64 = 120;
+const MIN_SAMPLES_PER_WINDOW: u64 = 120;
 
 /// Trial whose host activity is to be shown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,13 +60,13 @@ pub struct HostData {
 }
 
 /// Key for natural sorting: n2 before n10.
-fn counted(name: &str) -> (&str, u64) {
+fn natural_key(name: &str) -> (&str, u64) {
     let word = name.trim_end_matches(|c: char| c.is_ascii_digit());
     (word, name[word.len()..].parse().unwrap_or(0))
 }
 
 /// Name for the machine that the nodes of a lab share.
-pub(crate) const ONE_MACHINE: &str = "the shared machine";
+pub(crate) const SHARED_MACHINE: &str = "the shared machine";
 
 impl HostData {
     /// Merges nodes that share one machine, such as those of a lab: quantities of the machine are
@@ -78,13 +78,13 @@ impl HostData {
                 nodes.push(series.node.clone());
             }
         }
-        nodes.sort_by(|a, b| counted(a).cmp(&counted(b)));
+        nodes.sort_by(|a, b| natural_key(a).cmp(&natural_key(b)));
         let first = nodes.first().cloned();
         self.series.retain_mut(|series| {
-            let whole = series.quantity.is_of_the_machine();
+            let whole = series.quantity.is_machine_wide();
             let kept = !whole || Some(&series.node) == first.as_ref();
             if whole {
-                series.node = ONE_MACHINE.to_owned();
+                series.node = SHARED_MACHINE.to_owned();
             }
             kept
         });
@@ -120,7 +120,7 @@ pub fn host_wanted(run: &RunData) -> Option<HostWanted> {
         .into_iter()
         .rev()
         .filter_map(|trial| {
-            let steps = Steps::merged([trial.series.get(subject.metric)?.steps.as_slice()]);
+            let steps = SampleDistribution::merged([trial.series.get(subject.metric)?.steps.as_slice()]);
             let slow = steps.quantile(Quantile::P99).or(steps.max())?;
             Some((slow, trial, trial.started_ns?))
         })
@@ -128,7 +128,7 @@ pub fn host_wanted(run: &RunData) -> Option<HostWanted> {
     let bins = &trial.series.get(subject.metric)?.bins;
     let length_ns = bins.last()?.to_ns.max(1);
     let samples = bins.iter().fold(0_u64, |sum, bin| sum.saturating_add(bin.count));
-    let windows = (samples / FULL).min((length_ns / NARROWEST_NS) as u64).min(MOST_WINDOWS);
+    let windows = (samples / MIN_SAMPLES_PER_WINDOW).min((length_ns / MIN_WINDOW_NS) as u64).min(MAX_WINDOWS);
     Some(HostWanted {
         trial: trial.trial,
         metric: subject.metric.to_owned(),
@@ -140,12 +140,12 @@ pub fn host_wanted(run: &RunData) -> Option<HostWanted> {
 
 /// Accumulates host samples value by value.
 #[derive(Debug)]
-pub struct HostGather {
+pub struct HostAccumulator {
     wanted: HostWanted,
     windows: Vec<TimeBin>,
     nodes: Vec<String>,
     left_out: Vec<String>,
-    growing: BTreeMap<(Quantity, usize), Growing>,
+    growing: BTreeMap<(Quantity, usize), SeriesBuilder>,
     /// Reading whose values are being taken.
     reading: Option<Reading>,
 }
@@ -160,15 +160,15 @@ struct Reading {
 }
 
 #[derive(Clone, Debug)]
-struct Growing {
+struct SeriesBuilder {
     /// Per part of the trial: sum of times, sum of values, count.
-    stretches: Vec<(f64, f64, u32)>,
+    segments: Vec<(f64, f64, u32)>,
     windows: Vec<(f64, u32)>,
     lowest: f64,
     highest: f64,
 }
 
-impl HostGather {
+impl HostAccumulator {
     /// Creates an accumulator for a trial with the given delay windows.
     pub fn new(wanted: HostWanted, windows: Vec<TimeBin>) -> Self {
         let (nodes, left_out, growing) = Default::default();
@@ -183,7 +183,7 @@ impl HostGather {
         let at = at_ns.saturating_sub(self.wanted.started_ns);
         if self.reading.as_ref().is_none_or(|it| it.node != node || it.at != at) {
             let before = self.reading.as_ref().filter(|it| it.node == node).map(|it| it.at);
-            self.settle();
+            self.finish_reading();
             self.reading = Some(Reading { node, at, before, values: BTreeMap::new() });
         }
         if let Some(reading) = &mut self.reading {
@@ -197,7 +197,7 @@ impl HostGather {
 
     /// Returns the series; `None` without two readings during the trial.
     pub fn finish(mut self) -> Option<HostData> {
-        self.settle();
+        self.finish_reading();
         let Self { wanted, windows, nodes, left_out, growing, .. } = self;
         let mut series: Vec<HostSeries> = growing
             .into_iter()
@@ -210,7 +210,7 @@ impl HostGather {
         let stolen = |it: &HostSeries| it.quantity == Quantity::Steal && it.highest > 0.0;
         let any_stolen = series.iter().any(stolen);
         series.retain(|it| any_stolen || it.quantity != Quantity::Steal);
-        series.sort_by(|a, b| (a.quantity, counted(&a.node)).cmp(&(b.quantity, counted(&b.node))));
+        series.sort_by(|a, b| (a.quantity, natural_key(&a.node)).cmp(&(b.quantity, natural_key(&b.node))));
         let some = series.iter().any(|series| series.points.len() > 1);
         some.then_some(HostData {
             wanted,
@@ -225,7 +225,7 @@ impl HostGather {
         if let Some(known) = self.nodes.iter().position(|known| known == node) {
             return Some(known);
         }
-        if self.nodes.len() < NODES {
+        if self.nodes.len() < MAX_NODES {
             self.nodes.push(node.to_owned());
             return Some(self.nodes.len() - 1);
         }
@@ -236,30 +236,30 @@ impl HostGather {
     }
 
     /// Adds the complete reading to the series.
-    fn settle(&mut self) {
+    fn finish_reading(&mut self) {
         let Some(Reading { node, at, before, values }) = &self.reading else { return };
         let length = self.wanted.length_ns.max(1);
         if !(0..=length).contains(at) {
             return;
         }
         for (quantity, (value, count)) in values {
-            let value = quantity.joined(*value, *count);
-            let growing = self.growing.entry((*quantity, *node)).or_insert_with(|| Growing {
-                stretches: vec![(0.0, 0.0, 0); DRAWN],
+            let value = quantity.combined(*value, *count);
+            let growing = self.growing.entry((*quantity, *node)).or_insert_with(|| SeriesBuilder {
+                segments: vec![(0.0, 0.0, 0); MAX_POINTS],
                 windows: vec![(0.0, 0); self.windows.len()],
                 lowest: value,
                 highest: value,
             });
             growing.lowest = growing.lowest.min(value);
             growing.highest = growing.highest.max(value);
-            let place = (i128::from(*at) * DRAWN as i128 / i128::from(length)) as usize;
-            let (times, values, count) = &mut growing.stretches[place.min(DRAWN - 1)];
+            let place = (i128::from(*at) * MAX_POINTS as i128 / i128::from(length)) as usize;
+            let (times, values, count) = &mut growing.segments[place.min(MAX_POINTS - 1)];
             *times += *at as f64;
             *values += value;
             *count += 1;
             // Ratios and rates cover the time since the previous reading.
             let middle = match before {
-                Some(before) if quantity.is_of_a_time() => {
+                Some(before) if quantity.is_interval_value() => {
                     at - at.saturating_sub(*before).max(0) / 2
                 }
                 _ => *at,
@@ -273,11 +273,11 @@ impl HostGather {
     }
 }
 
-impl Growing {
+impl SeriesBuilder {
     fn finish(self, quantity: Quantity, node: String) -> HostSeries {
-        let Self { stretches, windows, lowest, highest } = self;
+        let Self { segments, windows, lowest, highest } = self;
         let mean = |(sum, count): (f64, u32)| (count > 0).then(|| sum / f64::from(count));
-        let points = stretches.into_iter().filter_map(|(times, values, count)| {
+        let points = segments.into_iter().filter_map(|(times, values, count)| {
             Some((mean((times, count))? as i64, mean((values, count))?))
         });
         let points = points.collect();

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_text_leaves_its_place() {
+    fn escaped_text_stays_in_its_element() {
         assert_eq!(escape("<b a='\"'>&\u{7}"), "&lt;b a=&#39;&quot;&#39;&gt;&amp;\u{fffd}");
         let hostile = Value::from("</script><!-- & -->");
         let text = json(&hostile);

@@ -10,9 +10,9 @@ use crate::group;
 use crate::quantity::{count, share};
 
 /// Role of a node in some trials.
-struct Part {
+struct NodeRole {
     /// Cells up to `CPU quota`.
-    told: [String; 7],
+    cells: [String; 7],
     modes: Vec<String>,
     /// Minimum and maximum CPU use of the node, as a share of one CPU.
     burnt: Option<(f64, f64)>,
@@ -25,18 +25,18 @@ struct Part {
 /// `stamps` are the timestamps that delimit the node's delay, or that a trace recorded; `bytes
 /// added` is the growth of an encrypted packet.
 pub fn machines(run: &RunData) -> Table {
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<NodeRole> = Vec::new();
     for trial in group::finished(run) {
         let Some(way) = trial.summary.as_ref().filter(|it| it.kind == Kind::Relay) else {
             continue;
         };
         let mode = mode(trial, way);
-        let routes = routing(way).map(|told| (told, text(way, "relay_node")));
-        let told = trial.machines.iter().map(|it| (told(way, &it.node, &it.summary), &*it.node));
-        for (told, node) in told.map(|(told, node)| (told, node.to_owned())).chain(routes) {
+        let routes = routing(way).map(|cells| (cells, text(way, "relay_node")));
+        let cells = trial.machines.iter().map(|it| (cells(way, &it.node, &it.summary), &*it.node));
+        for (cells, node) in cells.map(|(cells, node)| (cells, node.to_owned())).chain(routes) {
             let burnt = quota(way, &node, "burnt_ratio");
             let span = burnt.map(|ratio| (ratio, ratio));
-            match parts.iter_mut().find(|part| part.told == told) {
+            match parts.iter_mut().find(|part| part.cells == cells) {
                 Some(part) => {
                     part.trials += 1;
                     if !part.modes.contains(&mode) {
@@ -48,7 +48,7 @@ pub fn machines(run: &RunData) -> Table {
                     };
                 }
                 None => {
-                    parts.push(Part { told, modes: vec![mode.clone()], burnt: span, trials: 1 })
+                    parts.push(NodeRole { cells, modes: vec![mode.clone()], burnt: span, trials: 1 })
                 }
             }
         }
@@ -57,7 +57,7 @@ pub fn machines(run: &RunData) -> Table {
     let place = |name: &String| modes.iter().position(|mode| mode == name);
     parts.iter_mut().for_each(|part| part.modes.sort_by_key(place));
     parts.sort_by_key(|part| {
-        (part.told[0].clone(), part.modes.first().and_then(place), part.told[1].clone())
+        (part.cells[0].clone(), part.modes.first().and_then(place), part.cells[1].clone())
     });
     let mut table = Table::new([
         "node",
@@ -71,13 +71,13 @@ pub fn machines(run: &RunData) -> Table {
         "modes",
         "trials",
     ]);
-    for Part { told, modes, burnt, trials } in parts {
+    for NodeRole { cells, modes, burnt, trials } in parts {
         let burnt = burnt.map_or_else(none, |(least, most)| match (share(least), share(most)) {
             (least, most) if least == most => least,
             (least, most) => format!("{least} to {most}"),
         });
         let mode = modes.join(", ");
-        table.rows.push(told.into_iter().chain([burnt, mode, count(trials)]).collect());
+        table.rows.push(cells.into_iter().chain([burnt, mode, count(trials)]).collect());
     }
     without_empty(table)
 }
@@ -99,7 +99,7 @@ fn mode(trial: &TrialData, way: &Summary) -> String {
 }
 
 /// Cells of a machine from its summary.
-fn told(way: &Summary, node: &str, summary: &Summary) -> [String; 7] {
+fn cells(way: &Summary, node: &str, summary: &Summary) -> [String; 7] {
     let (engine, aes) = match summary.engine.split_once("; AES: ") {
         Some((engine, aes)) => (engine, aes.to_owned()),
         None => (summary.engine.as_str(), none()),

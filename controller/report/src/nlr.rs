@@ -16,14 +16,14 @@ use crate::metric;
 use crate::quantity::{delay, listed, three_digits};
 
 /// Metrics of node delay by timestamp level, from the one that covers most of the node.
-pub(crate) const NODE: [&str; 3] =
+pub(crate) const NODE_DELAY_METRICS: [&str; 3] =
     ["node_delay_ns", "node_delay_driver_ns", "node_delay_netfilter_ns"];
 
 /// Delay of both links together.
-pub(crate) const LINKS: &str = "link_delay_ns";
+pub(crate) const LINK_DELAY_METRIC: &str = "link_delay_ns";
 
 /// Maximum of the median link delay over the transmission time for an NLR.
-const SLOW: f64 = 2.0;
+const MAX_LINK_SLOWDOWN: f64 = 2.0;
 
 /// Bytes of the Ethernet, IPv4 and UDP headers.
 const HEADERS_BYTES: f64 = 14.0 + 20.0 + 8.0;
@@ -33,12 +33,12 @@ type Packets = (u64, u64);
 
 /// Which trials of a run have a valid NLR.
 #[derive(Clone, Debug)]
-pub(crate) struct Terms {
-    /// Median link delay over the transmission time, where it exceeds [`SLOW`].
+pub(crate) struct NlrConditions {
+    /// Median link delay over the transmission time, where it exceeds [`MAX_LINK_SLOWDOWN`].
     slow: BTreeMap<Packets, f64>,
 }
 
-impl Terms {
+impl NlrConditions {
     /// Judges links over all relay modes together, because all modes use the same links.
     pub(crate) fn of(run: &RunData) -> Self {
         let mut each: BTreeMap<Packets, Vec<&TrialData>> = BTreeMap::new();
@@ -48,24 +48,24 @@ impl Terms {
             }
         }
         let times = |trial: &TrialData| {
-            let median = percentile_of(trial, LINKS, Quantile::P50)? as f64;
+            let median = percentile_of(trial, LINK_DELAY_METRIC, Quantile::P50)? as f64;
             Some(median / transmission_ns(trial)?)
         };
         let typical = |(kind, trials): (Packets, Vec<&TrialData>)| {
             let times = self::typical(&trials, times)?;
-            (times > SLOW).then_some((kind, times))
+            (times > MAX_LINK_SLOWDOWN).then_some((kind, times))
         };
         Self { slow: each.into_iter().filter_map(typical).collect() }
     }
 
     /// Whether the trial has a valid NLR.
-    pub(crate) fn hold(&self, trial: &TrialData) -> bool {
+    pub(crate) fn is_valid(&self, trial: &TrialData) -> bool {
         packets(trial).is_some_and(|kind| is_idle(trial) && !self.slow.contains_key(&kind))
     }
 
     /// NLR of a trial; `None` if it is not valid.
     pub(crate) fn of_trial(&self, trial: &TrialData) -> Option<f64> {
-        of_trial(trial).filter(|_| self.hold(trial))
+        of_trial(trial).filter(|_| self.is_valid(trial))
     }
 
     /// Sentence, with a leading space, about packet sizes of these trials that the links carried
@@ -102,7 +102,7 @@ pub(crate) fn transmission_ns(trial: &TrialData) -> Option<f64> {
 /// Sentence, with a leading space, that compares the link delay with the transmission time.
 pub(crate) fn beside_transmission(trials: &[&TrialData]) -> Option<String> {
     let of_links = |quantile| {
-        let one = move |trial: &TrialData| Some(percentile_of(trial, LINKS, quantile)? as f64);
+        let one = move |trial: &TrialData| Some(percentile_of(trial, LINK_DELAY_METRIC, quantile)? as f64);
         typical(trials, one).map(delay)
     };
     Some(format!(
@@ -126,31 +126,31 @@ fn number(summary: &Summary, parameter: &str) -> Option<f64> {
 fn of_trial(trial: &TrialData) -> Option<f64> {
     number(trial.summary.as_ref()?, "link_rate_bps")?;
     let p95 = |metric: &str| percentile_of(trial, metric, Quantile::P95).map(|ns| ns as f64);
-    let node = p95(rung(trial)?)?;
-    Some(node / p95(LINKS).filter(|link| *link > 0.0)?)
+    let node = p95(node_delay_metric(trial)?)?;
+    Some(node / p95(LINK_DELAY_METRIC).filter(|link| *link > 0.0)?)
 }
 
 /// Node-delay metric at whose timestamps the trial's links begin and end. Node and links together
 /// make up the path only at this level, so relay modes may differ in it.
-pub(crate) fn rung(trial: &TrialData) -> Option<&'static str> {
-    NODE.into_iter().find(|metric| percentile_of(trial, metric, Quantile::P95).is_some())
+pub(crate) fn node_delay_metric(trial: &TrialData) -> Option<&'static str> {
+    NODE_DELAY_METRICS.into_iter().find(|metric| percentile_of(trial, metric, Quantile::P95).is_some())
 }
 
 /// Lists the node-delay metrics of relay modes, with the modes in brackets if they differ.
-pub(crate) fn rungs<'a>(each: impl IntoIterator<Item = (&'a str, &'static str)>) -> String {
+pub(crate) fn node_delay_names<'a>(each: impl IntoIterator<Item = (&'a str, &'static str)>) -> String {
     let mut of: Vec<(&str, Vec<String>)> = Vec::new();
-    for (mode, rung) in each {
+    for (mode, node_delay_metric) in each {
         let mode = mode.to_owned();
-        match of.iter_mut().find(|(known, _)| *known == rung) {
+        match of.iter_mut().find(|(known, _)| *known == node_delay_metric) {
             Some((_, modes)) if modes.contains(&mode) => {}
             Some((_, modes)) => modes.push(mode),
-            None => of.push((rung, vec![mode])),
+            None => of.push((node_delay_metric, vec![mode])),
         }
     }
     let several = of.len() > 1;
-    let said = of.iter().map(|(rung, modes)| match several {
-        true => format!("{} ({})", metric::words(rung), listed(modes)),
-        false => metric::words(rung).to_owned(),
+    let said = of.iter().map(|(node_delay_metric, modes)| match several {
+        true => format!("{} ({})", metric::words(node_delay_metric), listed(modes)),
+        false => metric::words(node_delay_metric).to_owned(),
     });
     listed(&said.collect::<Vec<_>>())
 }

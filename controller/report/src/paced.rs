@@ -2,7 +2,7 @@
 //! accurate the departures were.
 
 mod reference;
-mod tell;
+mod verdict_text;
 mod verdict;
 
 use std::collections::BTreeMap;
@@ -13,11 +13,11 @@ use dwell_units::{BitRate, Bytes};
 use serde_json::Value;
 
 use crate::data::{RunData, TrialData, TrialState};
-use crate::measured;
+use crate::measurement;
 
 pub(crate) use reference::reference_rows;
-pub use tell::{rates_of_runs, verdict_table, verdict_words};
-pub use verdict::{RateVerdict, Verdict, tolerance, verdicts};
+pub use verdict_text::{rates_of_runs, verdict_table, verdict_words};
+pub use verdict::{RateVerdict, RateVerdictKind, tolerance, verdicts};
 
 /// Identity of a sender: everything but the rate that separates verdicts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(crate) struct Sender {
 
 /// A trial of packet pairs or trains.
 #[derive(Clone, Debug)]
-pub(crate) struct Paced<'a> {
+pub(crate) struct PacedTrial<'a> {
     pub(crate) trial: &'a TrialData,
     pub(crate) sender: Sender,
     pub(crate) pairs: bool,
@@ -46,8 +46,8 @@ pub(crate) struct Paced<'a> {
     pub(crate) summary: Option<&'a Summary>,
 }
 
-/// Axes that have a field of their own in [`Sender`] or [`Paced`].
-const TOLD: [&str; 11] = [
+/// Axes that have a field of their own in [`Sender`] or [`PacedTrial`].
+const DEDICATED_AXES: [&str; 11] = [
     "from",
     "engine",
     "size",
@@ -62,24 +62,24 @@ const TOLD: [&str; 11] = [
 ];
 
 /// Key in [`Sender::others`] for the kind of size that was given.
-const COUNTED: &str = "size counted as";
+const SIZE_KIND_KEY: &str = "size counted as";
 
 /// Whether the run measures departures of packets.
 pub(crate) fn is_paced(run: &RunData) -> bool {
     let told = |trial: &TrialData| trial.summary.as_ref().is_some_and(|it| it.kind == Kind::Pace);
-    run.trials.iter().any(told) || measured::plan(run).is_some_and(|plan| plan.pace.is_some())
+    run.trials.iter().any(told) || measurement::plan(run).is_some_and(|plan| plan.pace.is_some())
 }
 
 /// Every trial of pairs or trains, by number. The plan describes trials that were not measured.
-pub(crate) fn paced(run: &RunData) -> Vec<Paced<'_>> {
+pub(crate) fn paced(run: &RunData) -> Vec<PacedTrial<'_>> {
     if !is_paced(run) {
         return Vec::new();
     }
-    let plan = measured::plan(run);
+    let plan = measurement::plan(run);
     let used = only_engine(run, plan.as_ref());
     let mut all: Vec<_> =
-        run.trials.iter().filter_map(|trial| Paced::of(run, plan.as_ref(), trial)).collect();
-    let named = |size: u64, all: &[Paced]| {
+        run.trials.iter().filter_map(|trial| PacedTrial::of(run, plan.as_ref(), trial)).collect();
+    let named = |size: u64, all: &[PacedTrial]| {
         let mut ways: Vec<&str> = all
             .iter()
             .filter(|paced| paced.sender.ip_size == size)
@@ -94,7 +94,7 @@ pub(crate) fn paced(run: &RunData) -> Vec<Paced<'_>> {
     let both: Vec<bool> = all.iter().map(|paced| named(paced.sender.ip_size, &all) > 1).collect();
     for (paced, _) in all.iter_mut().zip(both).filter(|(_, both)| *both) {
         let counted = paced.counted.clone().into_iter();
-        paced.sender.others.extend(counted.map(|way| (COUNTED.to_owned(), way)));
+        paced.sender.others.extend(counted.map(|way| (SIZE_KIND_KEY.to_owned(), way)));
     }
     if let Some(used) = used {
         let auto = PaceEngine::Auto.name();
@@ -117,7 +117,7 @@ fn only_engine(run: &RunData, plan: Option<&Plan>) -> Option<String> {
     used.all(|other| other == first).then_some(first)
 }
 
-impl<'a> Paced<'a> {
+impl<'a> PacedTrial<'a> {
     fn of(run: &RunData, plan: Option<&Plan>, trial: &'a TrialData) -> Option<Self> {
         let summary = trial
             .summary
@@ -226,7 +226,7 @@ fn flows(trial: &TrialData, plan: Option<&Plan>) -> u32 {
 fn others(run: &RunData, trial: &TrialData) -> BTreeMap<String, String> {
     let is_told = |name: &str| {
         let name = name.strip_prefix("pace.").or(name.strip_prefix("cross.")).unwrap_or(name);
-        TOLD.contains(&name)
+        DEDICATED_AXES.contains(&name)
     };
     let varied = run.axes.iter().filter(|axis| axis.values.len() > 1 && !is_told(&axis.name));
     let value = |name: &String| Some((name.clone(), trial.parameters.get(name)?.clone()));

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_asset_can_end_the_element_that_holds_it() {
+    fn assets_do_not_close_their_element() {
         for script in [RUNTIME, SCRIPT] {
             assert!(
                 !script.contains("</script") && !script.contains("<!--") && !script.contains('\r')

@@ -93,7 +93,7 @@ pub(crate) fn count(n: u64) -> String {
 }
 
 /// Count with its noun: `1 probe`, `2 probes`.
-pub(crate) fn things(n: u64, thing: &str) -> String {
+pub(crate) fn count_noun(n: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_keep_three_digits_and_change_unit_before_a_fourth() {
+    fn delay_rounds_before_choosing_unit() {
         let texts = [
             (0.0, "0 us"),
             (85.0, "85 ns"),
@@ -180,12 +180,12 @@ mod tests {
     }
 
     #[test]
-    fn counts_and_shares_read_well() {
+    fn counts_shares_and_changes_are_formatted() {
         assert_eq!([count(0), count(999), count(50_000)], ["0", "999", "50,000"]);
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(share(0.00123456), "0.123 %");
         assert_eq!(share(1.0), "100 %");
-        assert_eq!(things(1, "probe"), "1 probe");
+        assert_eq!(count_noun(1, "probe"), "1 probe");
         assert_eq!(compared(334.0, 1010.0).as_deref(), Some("3x"));
         assert_eq!(compared(100.0, 104.2).as_deref(), Some("+4.2 %"));
         assert_eq!(compared(100.0, 88.0).as_deref(), Some("-12 %"));

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn every_colour_stands_out_from_its_ground() {
+    fn colours_reach_wcag_contrast() {
         for colours in [&LIGHT, &DARK] {
             let parts = &colours.parts[..10];
             for series in colours.series.iter().chain(parts).chain([&colours.lost]) {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_parts_look_alike_to_any_colour_vision() {
+    fn component_colours_differ_for_any_colour_vision() {
         for colours in [&LIGHT, &DARK] {
             for vision in &VISIONS {
                 let seen = colours.parts.map(|hex| oklab(times(vision, linear(hex))));

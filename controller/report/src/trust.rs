@@ -9,8 +9,8 @@ use crate::contention;
 use crate::data::RunData;
 use crate::figures::capital;
 use crate::group::{self, Group};
-use crate::measured;
-use crate::quantity::{count, delay, delay_ns, listed, things};
+use crate::measurement;
+use crate::quantity::{count, delay, delay_ns, listed, count_noun};
 
 /// Maximum schedule error (actual minus intended send time) without a warning: delays in a local
 /// network start at a tenth of a millisecond.
@@ -44,7 +44,7 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
         "Sending mode",
         named(|s| match s.kind {
             Kind::Relay => Some("open loop, one way".to_owned()),
-            _ => Some(measured::mode_of(s)?.replace('-', " ")),
+            _ => Some(measurement::mode_of(s)?.replace('-', " ")),
         }),
         "Open loop: at scheduled times. Closed loop: each probe after the previous reply, which hides stalls.",
     );
@@ -55,8 +55,8 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     );
     fact(
         "Warm-up",
-        sum(&summaries, |s| s.trust.warm_up_sent.filter(|_| watched(s)))
-            .map(|n| format!("{} discarded", things(n, "probe"))),
+        sum(&summaries, |s| s.trust.warm_up_sent.filter(|_| is_measured_by_dwell(s)))
+            .map(|n| format!("{} discarded", count_noun(n, "probe"))),
         "The first packets meet cold caches and are not counted.",
     );
     fact(
@@ -150,7 +150,7 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
             Some(
                 s.environment.cores.map_or_else(
                     || cpu.clone(),
-                    |n| format!("{cpu}, {}", things(n.into(), "core")),
+                    |n| format!("{cpu}, {}", count_noun(n.into(), "core")),
                 ),
             )
         }),
@@ -200,7 +200,7 @@ fn offloads(names: &[String]) -> String {
 
 /// Probes that the sender's socket did not accept.
 fn dropped_by_sender(summaries: &[&Summary]) -> Option<String> {
-    if !summaries.iter().all(|summary| watched(summary)) {
+    if !summaries.iter().all(|summary| is_measured_by_dwell(summary)) {
         return None;
     }
     let failed = sum(summaries, |summary| Some(summary.packets?.send_failed));
@@ -246,7 +246,7 @@ fn builds(run: &RunData, summaries: &[&Summary]) -> String {
     let machines = group::finished(run).flat_map(|trial| &trial.machines);
     let measured = summaries.iter().copied().chain(machines.map(|machine| &machine.summary));
     let mut builds: Vec<&str> = Vec::new();
-    for summary in measured.filter(|summary| watched(summary)) {
+    for summary in measured.filter(|summary| is_measured_by_dwell(summary)) {
         let build = summary.environment.dwell.as_str();
         if !builds.contains(&build) {
             builds.push(build);
@@ -269,7 +269,7 @@ fn plan(run: &RunData, summaries: &[&Summary]) -> Option<String> {
     let start: String = hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
     let set = match plan.settings.len() as u64 {
         0 => String::new(),
-        n => format!(", {} overridden", things(n, "value")),
+        n => format!(", {} overridden", count_noun(n, "value")),
     };
     Some(format!("{}, {start}{set}", run.name))
 }
@@ -278,7 +278,7 @@ fn plan(run: &RunData, summaries: &[&Summary]) -> Option<String> {
 /// with the number of trials. Warnings that differ only in numbers are merged, with the numbers of
 /// the first.
 pub(crate) fn warnings(run: &RunData) -> Vec<String> {
-    let mut seen: Vec<Told> = Vec::new();
+    let mut seen: Vec<RepeatedWarning> = Vec::new();
     let mut index: BTreeMap<String, usize> = BTreeMap::new();
     let mut trials = 0u64;
     for trial in group::finished(run) {
@@ -296,10 +296,10 @@ pub(crate) fn warnings(run: &RunData) -> Vec<String> {
         });
         let own = summary.trust.warnings.iter().cloned();
         let mut said: Vec<String> = Vec::new();
-        for warning in own.chain(broken(summary)).chain(loads).chain(cards) {
+        for warning in own.chain(broken_limits(summary)).chain(loads).chain(cards) {
             let shape = without_numbers(&warning);
             let at = *index.entry(shape.clone()).or_insert_with(|| {
-                seen.push(Told { text: warning.clone(), trials: 0, differs: false });
+                seen.push(RepeatedWarning { text: warning.clone(), trials: 0, differs: false });
                 seen.len() - 1
             });
             seen[at].differs |= seen[at].text != warning;
@@ -309,10 +309,10 @@ pub(crate) fn warnings(run: &RunData) -> Vec<String> {
             }
         }
     }
-    let said = |Told { text, trials: n, differs }: Told| {
+    let said = |RepeatedWarning { text, trials: n, differs }: RepeatedWarning| {
         let numbers = if differs { ", numbers vary" } else { "" };
         match trials > 1 {
-            true => format!("{text} (in {n} of {}{numbers})", things(trials, "trial")),
+            true => format!("{text} (in {n} of {}{numbers})", count_noun(trials, "trial")),
             false => text,
         }
     };
@@ -320,7 +320,7 @@ pub(crate) fn warnings(run: &RunData) -> Vec<String> {
 }
 
 /// A warning and the trials that have it.
-struct Told {
+struct RepeatedWarning {
     /// Text of the first trial.
     text: String,
     trials: u64,
@@ -341,16 +341,16 @@ fn without_numbers(text: &str) -> String {
 
 /// Whether every finished trial recorded its schedule error, so that the absence of warnings is
 /// meaningful. Most imported data lack it.
-pub(crate) fn was_watched(run: &RunData) -> bool {
+pub(crate) fn has_schedule_errors(run: &RunData) -> bool {
     all_say(run, says_schedule)
 }
 
 /// Sentences about kept limits, and about those that are unknown.
-pub(crate) fn what_held(run: &RunData) -> String {
-    type Says = fn(&Summary) -> bool;
-    let limits: [(&str, &str, Says); 5] = [
+pub(crate) fn kept_limits_text(run: &RunData) -> String {
+    type SummaryPredicate = fn(&Summary) -> bool;
+    let limits: [(&str, &str, SummaryPredicate); 5] = [
         ("no clock step", "clock steps", |summary| {
-            watched(summary) || summary.trust.clocks.is_some()
+            is_measured_by_dwell(summary) || summary.trust.clocks.is_some()
         }),
         ("no dropped samples", "dropped samples", |summary| summary.ring_dropped().is_some()),
         ("probes sent on time", "send times", says_schedule),
@@ -359,7 +359,7 @@ pub(crate) fn what_held(run: &RunData) -> String {
             "CPU use of other programs",
             contention::is_known,
         ),
-        ("no node warnings", "node warnings", watched),
+        ("no node warnings", "node warnings", is_measured_by_dwell),
     ];
     let (mut held, mut unknown) = (Vec::new(), Vec::new());
     for (is, whether, says) in limits {
@@ -391,10 +391,10 @@ pub(crate) fn in_words(run: &RunData) -> String {
     let warnings = warnings(run);
     let trials = summaries(run).count() as u64;
     match warnings.as_slice() {
-        [] if !was_watched(run) => {
+        [] if !has_schedule_errors(run) => {
             "Trust unknown: not all trials recorded their schedule error.".to_owned()
         }
-        [] => format!("All trust limits were kept in {}.", things(trials, "trial")),
+        [] => format!("All trust limits were kept in {}.", count_noun(trials, "trial")),
         [only] => format!("Read this warning before quoting a number: {only}."),
         [first, rest @ ..] => {
             format!("Read {} warnings before quoting a number; the first: {first}.", rest.len() + 1)
@@ -407,20 +407,20 @@ fn summaries(run: &RunData) -> impl Iterator<Item = &Summary> {
 }
 
 /// Limits that the numbers of a trial break and its node did not warn of.
-fn broken(summary: &Summary) -> Vec<String> {
+fn broken_limits(summary: &Summary) -> Vec<String> {
     let trust = &summary.trust;
-    let mut broken = Vec::new();
+    let mut broken_limits = Vec::new();
     if trust.ring_dropped > 0 {
-        broken.push("samples were dropped because the recorder could not keep up".to_owned());
+        broken_limits.push("samples were dropped because the recorder could not keep up".to_owned());
     }
     if trust.clock_step_ns.is_some() || trust.void > 0 {
-        broken.push("a clock was stepped; the affected samples are void".to_owned());
+        broken_limits.push("a clock was stepped; the affected samples are void".to_owned());
     }
     if let Some(late) = trust.schedule_error_ns.as_ref().and_then(late) {
-        broken
+        broken_limits
             .push(format!("{late} were sent more than {} late", delay_ns(SCHEDULE_ERROR_LIMIT_NS)));
     }
-    broken
+    broken_limits
 }
 
 /// How many probes were late, if more than 1 in 100. Fewer than 100 probes have no 99th percentile;
@@ -444,9 +444,9 @@ fn named(summaries: &[&Summary], of: fn(&Summary) -> Option<String>) -> Option<S
             names.push(name);
         }
     }
-    const SHOWN: usize = 4;
-    let more = names.len().saturating_sub(SHOWN);
-    names.truncate(SHOWN);
+    const MAX_NAMES: usize = 4;
+    let more = names.len().saturating_sub(MAX_NAMES);
+    names.truncate(MAX_NAMES);
     let text = names.join(" / ");
     (!names.is_empty()).then(|| if more > 0 { format!("{text} and {more} more") } else { text })
 }
@@ -459,7 +459,7 @@ fn sum(summaries: &[&Summary], of: fn(&Summary) -> Option<u64>) -> Option<u64> {
 
 /// Whether dwell measured the trial. Imported files do not record warnings, and segments no
 /// warm-up.
-fn watched(summary: &Summary) -> bool {
+fn is_measured_by_dwell(summary: &Summary) -> bool {
     summary.kind != Kind::Import
 }
 

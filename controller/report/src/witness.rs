@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::data::RunData;
 use crate::figure::Table;
 use crate::group;
-use crate::quantity::{count, delay_ns, things};
+use crate::quantity::{count, delay_ns, count_noun};
 
 /// Metrics of a witness (`dwell import --witness`) and their names in the table.
 const WORDS: [(&str, &str); 5] = [
@@ -34,7 +34,7 @@ pub(crate) fn in_words(run: &RunData) -> Option<String> {
     let (seen, unseen) = counts.fold((0_u64, 0_u64), |all, one| {
         (all.0.saturating_add(one.0), all.1.saturating_add(one.1))
     });
-    let probes = things(seen.saturating_add(unseen), "probe");
+    let probes = count_noun(seen.saturating_add(unseen), "probe");
     let first = all.first()?;
     // Different captures may share a file name.
     let hash = |witness: &Summary| witness.parameters.get("sha256").map(Value::to_string);

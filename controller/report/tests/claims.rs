@@ -24,7 +24,7 @@ fn is(run: &RunData, wanted: &[(&str, ClaimVerdict)]) {
 }
 
 #[test]
-fn a_board_like_that_of_s0_shows_what_s0_found() {
+fn board_like_miya_2020_confirms_its_claims() {
     use ClaimVerdict::{CannotTell, Fail, Pass};
     let run = relays_repeated(PI_ZERO, 2);
     is(
@@ -56,7 +56,7 @@ fn a_board_like_that_of_s0_shows_what_s0_found() {
 }
 
 #[test]
-fn a_fast_machine_fails_what_only_a_slow_one_shows_and_says_why() {
+fn fast_machine_fails_claims_with_explanation() {
     use ClaimVerdict::{Fail, Pass};
     let pc = Relay { route_ns: 3e3, program_ns: 12e3, per_byte_ns: 0.9, loss: 0.0, stress: 2.0 };
     let run = relays_repeated(pc, 2);
@@ -98,7 +98,7 @@ fn before(text: &str, word: &str) -> f64 {
 }
 
 #[test]
-fn why_a_claim_fails_is_told_of_the_trials_that_were_judged() {
+fn explanation_uses_the_judged_trials() {
     let pc = Relay { route_ns: 3e3, program_ns: 12e3, per_byte_ns: 0.9, loss: 0.0, stress: 1.0 };
     let claim = verdict(&relays_repeated(pc, 2), "S0.20");
     let (node, links) =
@@ -108,7 +108,7 @@ fn why_a_claim_fails_is_told_of_the_trials_that_were_judged() {
 }
 
 #[test]
-fn a_factor_comes_with_the_two_levels_that_it_is_of_and_with_no_guessed_cause() {
+fn factor_names_both_levels_and_no_guess() {
     let base = cells();
     // The lowest rate takes three times as long and has fewer sizes.
     let mut run = varied(&base, 3, 0.02, 5, |_, _| 50e3);
@@ -127,7 +127,7 @@ fn a_factor_comes_with_the_two_levels_that_it_is_of_and_with_no_guessed_cause() 
 }
 
 #[test]
-fn what_bytes_cost_in_the_program_comes_with_its_bounds_or_cannot_be_told() {
+fn byte_cost_has_interval_or_is_undecided() {
     let steep = Relay { per_byte_ns: 9.0, loss: 0.0, ..PI_ZERO };
     let mut run = relays_repeated(steep, 2);
     // The node delay is not linear.
@@ -151,7 +151,7 @@ fn what_bytes_cost_in_the_program_comes_with_its_bounds_or_cannot_be_told() {
 }
 
 #[test]
-fn claims_about_the_node_are_judged_on_the_rung_of_s0() {
+fn node_claims_use_netfilter_timestamps() {
     let run = relays(PI_ZERO);
     let links = ["S0.19", "S0.20", "S0.24", "S0.25"];
     for claim in claims(&run) {
@@ -163,7 +163,7 @@ fn claims_about_the_node_are_judged_on_the_rung_of_s0() {
 }
 
 #[test]
-fn bare_links_say_nothing_of_nlr_and_a_mode_that_is_missing_was_not_run() {
+fn no_link_rate_undecided_missing_mode_not_run() {
     let whole = relays(PI_ZERO);
     let bare = whole.only("topology.link.rate", "none");
     is(
@@ -185,7 +185,7 @@ fn bare_links_say_nothing_of_nlr_and_a_mode_that_is_missing_was_not_run() {
 }
 
 #[test]
-fn without_a_rung_in_common_modes_are_not_compared() {
+fn modes_without_common_metric_are_undecided() {
     let mut run = relays(PI_ZERO);
     for trial in &mut run.trials {
         trial.series.remove("node_delay_netfilter_ns");
@@ -196,7 +196,7 @@ fn without_a_rung_in_common_modes_are_not_compared() {
 }
 
 #[test]
-fn what_s0_published_and_limits_of_our_own_are_kept_apart_and_have_units() {
+fn published_and_own_limits_are_separate() {
     let run = relays(PI_ZERO);
     let numbers = |id: &str| {
         let [_, published, own] = verdict(&run, id).numbers();
@@ -214,7 +214,7 @@ fn what_s0_published_and_limits_of_our_own_are_kept_apart_and_have_units() {
 }
 
 #[test]
-fn every_claim_of_s0_is_there_once() {
+fn every_claim_occurs_once() {
     let all = claims(&relays(PI_ZERO));
     for line in 18..=27 {
         let id = format!("S0.{line}");
@@ -283,7 +283,7 @@ fn cells() -> RunData {
 }
 
 #[test]
-fn true_false_and_undecidable_claims_pass_fail_and_cannot_be_told() {
+fn true_false_and_undecidable_claims_are_judged() {
     use ClaimVerdict::{CannotTell, Fail, Pass};
     let base = cells();
     let ids = ["S0.18", "S0.23", "S0.27", "S0.21-translate-load", "S0.22-order", "S0.19-translate"];
@@ -314,7 +314,7 @@ fn true_false_and_undecidable_claims_pass_fail_and_cannot_be_told() {
 }
 
 #[test]
-fn runs_of_one_thing_are_said_to_show_something_less_than_once_in_twenty_times() {
+fn equal_runs_give_few_false_claims() {
     let base = cells();
     for (repetitions, spread) in [(2, 0.15), (3, 0.15), (3, 0.6)] {
         let mut wrong = 0;
@@ -344,7 +344,7 @@ fn runs_of_one_thing_are_said_to_show_something_less_than_once_in_twenty_times()
 }
 
 #[test]
-fn the_tail_that_stress_lengthens_is_judged_and_not_the_median_that_it_shortens() {
+fn load_claim_judges_tail_not_median() {
     let base = cells();
     let mut run = varied(&base, 3, 0.05, 5, |_, _| 55e3);
     for trial in run.trials.iter_mut().filter(|trial| trial.parameters["load"] != "none") {
@@ -366,7 +366,7 @@ fn the_tail_that_stress_lengthens_is_judged_and_not_the_median_that_it_shortens(
 }
 
 #[test]
-fn trials_whose_stress_missed_what_was_asked_are_left_out_and_counted() {
+fn trials_with_missed_load_are_left_out() {
     let base = cells();
     let mut run = varied(&base, 3, 0.05, 5, |_, stressed| if stressed { 150e3 } else { 50e3 });
     let stressed = |trial: &&mut TrialData| trial.parameters["load"] != "none";
@@ -395,7 +395,7 @@ fn trials_whose_stress_missed_what_was_asked_are_left_out_and_counted() {
 }
 
 #[test]
-fn combinations_that_are_left_out_wholly_are_named_and_not_to_be_repeated() {
+fn lost_combinations_are_named() {
     let base = cells();
     let mut run = varied(&base, 3, 0.7, 5, |_, stressed| if stressed { 55e3 } else { 50e3 });
     let out = |t: &TrialData| t.parameters["load"] != "none" && t.parameters["rate"] == "1200pps";
@@ -425,7 +425,7 @@ fn combinations_that_are_left_out_wholly_are_named_and_not_to_be_repeated() {
 }
 
 #[test]
-fn jitter_that_may_grow_is_no_evidence_that_it_does_not() {
+fn uncertain_jitter_growth_is_undecided() {
     let sharp = relays_repeated(PI_ZERO, 2);
     assert_eq!(verdict(&sharp, "S0.24").verdict, ClaimVerdict::Pass);
     let mut run = sharp;
@@ -444,7 +444,7 @@ fn jitter_that_may_grow_is_no_evidence_that_it_does_not() {
 }
 
 #[test]
-fn claims_on_jitter_and_rate_that_fail_say_what_the_run_knows_of_it() {
+fn failed_jitter_and_rate_claims_are_explained() {
     let mut run = relays_repeated(PI_ZERO, 2);
     for (n, trial) in run.trials.iter_mut().enumerate() {
         let pps: f64 = trial.parameters["rate"].trim_end_matches("pps").parse().unwrap();
@@ -463,7 +463,7 @@ fn claims_on_jitter_and_rate_that_fail_say_what_the_run_knows_of_it() {
 }
 
 #[test]
-fn no_loss_among_few_packets_cannot_tell_and_a_single_lossy_trial_proves_nothing() {
+fn rare_loss_is_undecided() {
     let mut run = cells();
     let fast = |trial: &&mut TrialData| {
         trial.parameters["relay"] == "encrypt" && trial.parameters["rate"] != "100pps"
@@ -487,7 +487,7 @@ fn no_loss_among_few_packets_cannot_tell_and_a_single_lossy_trial_proves_nothing
 }
 
 #[test]
-fn lines_share_the_doubt_of_the_page() {
+fn lines_share_the_error_probability() {
     let each = fits(&relays(PI_ZERO));
     assert!(!each.is_empty());
     let doubt: f64 = each.iter().map(|fit| 1.0 - fit.confidence).sum();

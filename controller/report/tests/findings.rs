@@ -38,7 +38,7 @@ fn swapped(run: &RunData, a: &str, b: &str) -> RunData {
 
 /// `DWELL_GOLDEN=write cargo test -p dwell-report` rewrites the golden files.
 #[test]
-fn findings_of_fixed_runs_are_the_golden_ones() {
+fn findings_match_golden_files() {
     for (name, run) in [("loads", synthetic::loads()), ("sweep", synthetic::sweep())] {
         let path = format!("{}/tests/golden/findings-{name}.txt", env!("CARGO_MANIFEST_DIR"));
         let said = said(&run);
@@ -50,7 +50,7 @@ fn findings_of_fixed_runs_are_the_golden_ones() {
 }
 
 #[test]
-fn swapping_two_data_sets_swaps_what_is_said() {
+fn swapped_data_swap_findings() {
     let run = synthetic::loads();
     let before = text(&run, "effect-load");
     let after = text(&swapped(&run, "none", "cpu"), "effect-load");
@@ -72,7 +72,7 @@ fn swapping_two_data_sets_swaps_what_is_said() {
 }
 
 #[test]
-fn the_machine_whose_processors_went_with_the_delay_is_the_one_that_is_named() {
+fn correlated_machine_is_named() {
     for (busy, other) in [("n1", "n2"), ("n2", "n1")] {
         let run = synthetic::with_machines(busy);
         let said = text(&run, "host");
@@ -85,7 +85,7 @@ fn the_machine_whose_processors_went_with_the_delay_is_the_one_that_is_named() {
 }
 
 #[test]
-fn machines_that_do_not_go_with_the_delay_are_drawn_and_nothing_is_said_of_them() {
+fn uncorrelated_machines_give_no_finding() {
     let mut run = synthetic::with_machines("n1");
     let host = run.host.as_mut().unwrap();
     // Permute the delays.
@@ -110,7 +110,7 @@ fn machines_that_do_not_go_with_the_delay_are_drawn_and_nothing_is_said_of_them(
 }
 
 #[test]
-fn equal_data_are_never_said_to_differ() {
+fn equal_data_are_about_the_same() {
     let mut run = synthetic::loads();
     let first = run.trials[0].clone();
     for trial in &mut run.trials {
@@ -122,7 +122,7 @@ fn equal_data_are_never_said_to_differ() {
 }
 
 #[test]
-fn few_samples_cannot_tell() {
+fn few_samples_are_undecided() {
     let mut run = synthetic::loads();
     for (i, trial) in run.trials.iter_mut().enumerate() {
         let delays: Vec<Option<i64>> =
@@ -139,7 +139,7 @@ fn few_samples_cannot_tell() {
 }
 
 #[test]
-fn repetitions_that_disagree_take_a_difference_back() {
+fn disagreeing_repetitions_are_no_difference() {
     let mut run = synthetic::loads();
     // One of three repetitions is slower by more than the loads differ.
     for trial in run.trials.iter_mut().filter(|trial| trial.repetition == 2) {
@@ -248,7 +248,7 @@ fn sentence_mark_and_table_show_the_same_median() {
 }
 
 #[test]
-fn delay_of_several_trials_is_told_as_the_mean_of_their_own() {
+fn delay_is_the_mean_over_trials() {
     let run = idle(&["60"], 3, 13, 0.4);
     let medians: Vec<f64> = run
         .trials
@@ -264,7 +264,7 @@ fn delay_of_several_trials_is_told_as_the_mean_of_their_own() {
 }
 
 #[test]
-fn an_interval_is_labelled_with_the_confidence_it_has() {
+fn interval_shows_its_own_confidence() {
     // Two values against the first: error probabilities of 2.5 % (median) and 1.5 % (p99), halved.
     let said = text(&synthetic::loads(), "effect-load");
     assert!(said.contains("98.8 % CI") && said.contains("99.25 % CI"), "{said}");
@@ -272,7 +272,7 @@ fn an_interval_is_labelled_with_the_confidence_it_has() {
 }
 
 #[test]
-fn sentences_about_bare_numbers_have_no_gap_and_one_colon() {
+fn unitless_axis_has_clean_sentences() {
     let ttls = ["60", "61", "62", "63"];
     let mut run = idle(&ttls, 3, 5, 0.02);
     let numbers = (vec![60.0, 61.0, 62.0, 63.0], "");
@@ -288,7 +288,7 @@ fn sentences_about_bare_numbers_have_no_gap_and_one_colon() {
 }
 
 #[test]
-fn the_variation_of_every_load_is_told() {
+fn ipdv_of_every_load_is_reported() {
     let all = figures(&synthetic::loads());
     let jitter = all.iter().find(|figure| figure.id == "jitter-load").unwrap();
     for load in ["load none", "load network", "load cpu"] {
@@ -301,8 +301,8 @@ fn the_variation_of_every_load_is_told() {
 }
 
 #[test]
-fn terminals_show_a_line_of_bars_for_every_cell() {
-    let lines = dwell_report::sparks(&synthetic::loads(), 40);
+fn sparkline_has_one_line_per_cell() {
+    let lines = dwell_report::sparkline(&synthetic::loads(), 40);
     assert!(lines[0].starts_with("Round-trip delay, 172 us to 2.7 ms"), "{}", lines[0]);
     assert_eq!(lines.len(), 4);
     let bars = |line: &str| line.chars().skip("load network  ".len()).collect::<Vec<char>>();
@@ -313,11 +313,11 @@ fn terminals_show_a_line_of_bars_for_every_cell() {
     // The tail under CPU load is longer than that of an idle machine.
     let reach = |line: &str| bars(line).iter().rposition(|bar| *bar != ' ').unwrap();
     assert!(reach(&lines[3]) > reach(&lines[1]), "{lines:?}");
-    assert!(dwell_report::sparks(&synthetic::run("1", "none", None, Vec::new()), 40).is_empty());
+    assert!(dwell_report::sparkline(&synthetic::run("1", "none", None, Vec::new()), 40).is_empty());
 }
 
 #[test]
-fn trials_measured_once_each_are_no_effect_however_far_apart() {
+fn single_trials_are_no_effect() {
     let mut run = idle(&["60", "61", "62", "63"], 1, 3, 0.1);
     slow_down(&mut run.trials[2], 8.0);
     let said = text(&run, "effect-ttl");
@@ -333,7 +333,7 @@ fn trials_measured_once_each_are_no_effect_however_far_apart() {
 }
 
 #[test]
-fn runs_of_one_thing_claim_an_effect_less_than_once_in_twenty_times() {
+fn equal_runs_give_few_false_effects() {
     for (repetitions, spread) in [(3, 0.1), (5, 0.4)] {
         let wrong = |&seed: &u64| {
             claims(&text(&idle(&["60", "61", "62", "63"], repetitions, seed, spread), "effect-ttl"))
@@ -344,7 +344,7 @@ fn runs_of_one_thing_claim_an_effect_less_than_once_in_twenty_times() {
 }
 
 #[test]
-fn effects_and_lines_of_one_thing_together_claim_less_than_once_in_twenty_times() {
+fn equal_runs_give_few_false_effects_and_lines() {
     let wrong = |&seed: &u64| {
         let values = ["60", "61", "62", "63"];
         let mut run = idle(&values, 3, seed, 0.2);
@@ -361,7 +361,7 @@ fn effects_and_lines_of_one_thing_together_claim_less_than_once_in_twenty_times(
 }
 
 #[test]
-fn an_obvious_effect_in_three_repetitions_of_two_loads_is_told() {
+fn obvious_effect_in_three_repetitions_is_found() {
     // Medians in nanoseconds by repetition, measured over a slow link.
     let medians = [
         ("100B", "none", [310e3, 300e3, 330e3]),
@@ -389,7 +389,7 @@ fn an_obvious_effect_in_three_repetitions_of_two_loads_is_told() {
 }
 
 #[test]
-fn every_load_gets_its_verdict_and_not_only_the_one_that_does_most() {
+fn every_load_has_a_verdict() {
     let loads = ["none", "much", "some", "nothing", "wild"];
     let factors =
         [[1.0; 3], [3.0, 3.1, 2.9], [1.5, 1.52, 1.48], [1.0, 1.001, 0.999], [0.4, 1.0, 2.5]];
@@ -410,7 +410,7 @@ fn every_load_gets_its_verdict_and_not_only_the_one_that_does_most() {
 }
 
 #[test]
-fn a_drift_is_told_and_noise_is_not_called_the_lack_of_one() {
+fn drift_is_found_and_noise_is_undecided() {
     let drift = |run: &RunData| {
         figures(run).into_iter().find(|figure| figure.id == "drift").unwrap().finding
     };
@@ -428,14 +428,14 @@ fn a_drift_is_told_and_noise_is_not_called_the_lack_of_one() {
 }
 
 #[test]
-fn sentences_quote_the_stored_median_and_not_the_edge_of_its_bucket() {
+fn finding_uses_stored_median() {
     let mut run = idle(&["60"], 1, 7, 0.0);
     run.trials[0].summary.as_mut().unwrap().metrics.get_mut("rtt_ns").unwrap().p50 = Some(282_519);
     assert!(text(&run, "delay").contains("median 283 us"), "{}", text(&run, "delay"));
 }
 
 #[test]
-fn a_failed_trial_does_not_pass_for_an_effect() {
+fn failed_trial_is_not_an_effect() {
     let mut run = synthetic::sweep();
     // Without its small packets, one rate would look slow.
     for trial in &mut run.trials {
@@ -455,7 +455,7 @@ fn a_failed_trial_does_not_pass_for_an_effect() {
 }
 
 #[test]
-fn runs_without_delays_say_why() {
+fn runs_without_delays_give_a_reason() {
     let empty = synthetic::run("1", "nothing", None, Vec::new());
     assert_eq!(text(&empty, "delay"), "This run has no trials.");
     let mut lost = synthetic::loads();
@@ -472,7 +472,7 @@ fn runs_without_delays_say_why() {
 }
 
 #[test]
-fn broken_limits_are_told_even_when_the_node_did_not_warn() {
+fn broken_limits_are_reported_without_node_warning() {
     let mut run = synthetic::loads();
     assert!(text(&run, "trust").starts_with("All trust limits were kept"));
     let mut imported = run.clone();
@@ -518,7 +518,7 @@ fn host_samples_of_a_busy_machine_break_a_limit_of_trust() {
 }
 
 #[test]
-fn few_probes_that_left_late_are_warned_of_though_they_have_no_99th_percentile() {
+fn few_late_probes_are_warned_of_without_p99() {
     let said = |p50: i64, p90: i64, max: i64| {
         let mut run = synthetic::loads();
         let trust = &mut run.trials[1].summary.as_mut().unwrap().trust;
@@ -556,7 +556,7 @@ fn the_banner_claims_only_what_is_known() {
 }
 
 #[test]
-fn modes_of_relaying_are_compared_on_the_one_rung_that_all_have() {
+fn relay_modes_are_compared_on_common_metric() {
     let run = synthetic::relays(synthetic::PI_ZERO);
     let all = findings(&run);
     let text = |id: &str| &all.iter().find(|finding| finding.id == id).unwrap().text;
@@ -579,7 +579,7 @@ fn modes_of_relaying_are_compared_on_the_one_rung_that_all_have() {
 }
 
 #[test]
-fn where_most_were_lost_is_told_only_of_more_than_half_and_beyond_chance() {
+fn largest_loss_is_named_only_if_significant() {
     let lose = |run: &mut RunData, lost: &[u64]| {
         for (trial, lost) in run.trials.iter_mut().zip(lost) {
             let packets = trial.summary.as_mut().unwrap().packets.as_mut().unwrap();
@@ -598,7 +598,7 @@ fn where_most_were_lost_is_told_only_of_more_than_half_and_beyond_chance() {
 }
 
 #[test]
-fn packets_of_one_way_arrive_and_are_not_answered() {
+fn one_way_packets_have_their_own_wording() {
     let mut run = idle(&["60"], 1, 10, 0.0);
     let summary = run.trials[0].summary.as_mut().unwrap();
     (summary.kind, summary.engine) = (dwell_record::Kind::Import, "iperf2".to_owned());
@@ -618,7 +618,7 @@ fn fact(run: &RunData, name: &str) -> String {
 }
 
 #[test]
-fn the_trust_panel_says_what_is_known_and_no_more() {
+fn trust_panel_marks_unknown_facts() {
     let mut run = synthetic::loads();
     run.trials[4].summary.as_mut().unwrap().trust.schedule_error_ns.as_mut().unwrap().max =
         Some(1_016_600);
@@ -649,7 +649,7 @@ fn the_trust_panel_says_what_is_known_and_no_more() {
 }
 
 #[test]
-fn outliers_of_both_sides_are_counted_and_point_their_way() {
+fn low_and_high_outliers_are_counted() {
     let mut run = idle(&["60"], 1, 11, 0.0);
     let series = run.trials[0].series.get_mut("rtt_ns").unwrap();
     let hampel = series.hampel.as_mut().unwrap();

@@ -41,7 +41,7 @@ fn escaped(text: &str) -> String {
 }
 
 #[test]
-fn a_stranger_learns_protocol_size_nodes_link_and_loads_from_the_page_of_a_plan() {
+fn page_describes_the_plan() {
     let run = contended::beside_others(quick(&[]), 0.01);
     let what = said(&run, "What");
     assert!(what.contains("n1 sends a probe, n2 sends it back"), "{what}");
@@ -81,7 +81,7 @@ fn unloaded_trials_name_what_other_programs_used() {
 }
 
 #[test]
-fn what_was_set_from_outside_is_said_and_counts_in_the_words() {
+fn overrides_are_listed_and_applied() {
     let run = quick(&["topology.link.rate=10Mbit/s", "ping.count=100"]);
     assert!(said(&run, "Nodes and links").contains("10 Mbit/s"));
     assert!(said(&run, "Sending").contains("100 probes"));
@@ -90,7 +90,7 @@ fn what_was_set_from_outside_is_said_and_counts_in_the_words() {
 }
 
 #[test]
-fn a_flow_is_told_with_the_node_between_and_what_varies() {
+fn flow_description_names_relay_and_axes() {
     let mut run = planned(synthetic::relays(synthetic::PI_ZERO), RELAYS, &[]);
     let what = said(&run, "What");
     assert!(what.contains("from n1 to n3, through n2, which routes"), "{what}");
@@ -109,7 +109,7 @@ fn a_flow_is_told_with_the_node_between_and_what_varies() {
 }
 
 #[test]
-fn of_a_file_is_said_that_it_is_one() {
+fn imported_file_is_named() {
     let mut run = synthetic::loads();
     for trial in &mut run.trials {
         let summary = trial.summary.as_mut().unwrap();
@@ -121,13 +121,13 @@ fn of_a_file_is_said_that_it_is_one() {
 }
 
 #[test]
-fn a_plan_that_cannot_be_read_is_still_shown() {
+fn unreadable_plan_is_shown() {
     let run = planned(synthetic::loads(), "version = 99", &[]);
     assert!(page(&run).contains("version = 99"));
 }
 
 #[test]
-fn a_closed_loop_is_labelled_in_sentences_and_under_every_figure_and_an_open_one_is_not() {
+fn closed_loop_is_labelled() {
     let (closed, open) = (quick(&[]), planned(synthetic::loads(), QUICK, &[]));
     let delay = |run: &RunData| findings(run)[0].text.clone();
     assert!(delay(&closed).contains("Round-trip delay (closed loop):"), "{}", delay(&closed));

@@ -18,7 +18,7 @@ fn nlr(run: &RunData) -> String {
 }
 
 #[test]
-fn stress_that_slows_an_emulated_link_makes_no_node_look_fast() {
+fn nlr_ignores_trials_under_load() {
     let quiet = relays_repeated(PI_ZERO, 2);
     let mut run = quiet.clone();
     for made in run.trials.iter_mut().filter(|trial| trial.parameters["load"] != "none") {
@@ -39,7 +39,7 @@ fn stress_that_slows_an_emulated_link_makes_no_node_look_fast() {
 }
 
 #[test]
-fn sizes_that_links_carry_at_less_than_half_their_rate_have_no_nlr() {
+fn size_with_slow_links_has_no_nlr() {
     let whole = relays_repeated(PI_ZERO, 2);
     let mut run = whole.clone();
     for made in run.trials.iter_mut().filter(|trial| trial.parameters["size"] == "100B") {
@@ -60,7 +60,7 @@ fn sizes_that_links_carry_at_less_than_half_their_rate_have_no_nlr() {
 }
 
 #[test]
-fn findings_and_claims_have_one_nlr_of_95th_percentiles() {
+fn findings_and_claims_agree_on_nlr() {
     let run = relays_repeated(PI_ZERO, 2);
     let claim = verdict(&run, "S0.19-translate").value.unwrap() * 100.0;
     let text = nlr(&run);
@@ -73,7 +73,7 @@ fn findings_and_claims_have_one_nlr_of_95th_percentiles() {
 }
 
 #[test]
-fn a_sentence_of_nlr_names_the_rungs_of_its_node_delays() {
+fn nlr_finding_names_node_delay_metrics() {
     let said = nlr(&relays(PI_ZERO));
     let rungs =
         "node delay between netfilter's hooks (route) and node delay (translate and encrypt)";
@@ -81,7 +81,7 @@ fn a_sentence_of_nlr_names_the_rungs_of_its_node_delays() {
 }
 
 #[test]
-fn the_figure_has_no_nlr_where_the_claims_have_none_and_transmission_beside_the_links() {
+fn figure_omits_invalid_nlr_and_shows_transmission() {
     let mut run = relays(PI_ZERO);
     for made in run.trials.iter_mut().filter(|trial| trial.parameters["size"] == "100B") {
         links_times(made, 4.0);

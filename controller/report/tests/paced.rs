@@ -7,7 +7,7 @@ mod trains;
 
 use dwell_report::data::{RunData, TrialData, TrialState};
 use dwell_report::{
-    Verdict, findings, main_metric, page, rates_of_runs, verdict_table, verdict_words, verdicts,
+    RateVerdictKind, findings, main_metric, page, rates_of_runs, verdict_table, verdict_words, verdicts,
 };
 use trains::paces;
 
@@ -19,7 +19,7 @@ fn of(run: &RunData, engine: &str) -> Vec<Option<u64>> {
 }
 
 #[test]
-fn a_sender_measures_as_much_as_its_gaps_are_large_beside_their_errors() {
+fn largest_rate_follows_gap_errors() {
     let run = paces(&[]);
     // The tolerance is a tenth of the gap: 16 us, 1.6 us and 160 ns for 200 B, 7.5x that for 1500
     // B.
@@ -30,22 +30,22 @@ fn a_sender_measures_as_much_as_its_gaps_are_large_beside_their_errors() {
     let spin = verdict("spin");
     assert_eq!((spin.node.as_str(), spin.ip_size, spin.flows), ("n1", 200, 0));
     assert!(spin.reason.unwrap().starts_with("1Gbit/s: inaccurate"));
-    assert_eq!(verdict("sleep").verdict, Verdict::None);
+    assert_eq!(verdict("sleep").verdict, RateVerdictKind::None);
 }
 
 #[test]
-fn stamps_of_the_program_and_engines_that_are_not_there_never_make_a_verdict() {
+fn user_stamps_and_missing_engines_give_no_verdict() {
     let run = paces(&[]);
     assert_eq!(of(&run, "packet-ring"), [None; 4], "no kernel timestamps");
     for verdict in verdicts(&run) {
         let reason = verdict.reason.as_deref().unwrap_or_default();
         match verdict.engine.as_str() {
             "packet-ring" => {
-                assert_eq!(verdict.verdict, Verdict::CannotTell);
+                assert_eq!(verdict.verdict, RateVerdictKind::CannotTell);
                 assert!(reason.contains("user-space timestamps"), "{reason}");
             }
             "xsk" | "gso" | "txtime" | "uring" => {
-                assert_eq!((verdict.verdict, verdict.largest_rate_bps), (Verdict::NotRun, None));
+                assert_eq!((verdict.verdict, verdict.largest_rate_bps), (RateVerdictKind::NotRun, None));
                 assert!(reason.ends_with("is not supported here"), "{reason}");
                 // Sizes come from the plan, because no trial reported any.
                 assert!([200, 1_500].contains(&verdict.ip_size));
@@ -56,7 +56,7 @@ fn stamps_of_the_program_and_engines_that_are_not_there_never_make_a_verdict() {
 }
 
 #[test]
-fn who_goes_past_a_limit_or_loses_stamps_is_never_told_to_keep_a_rate() {
+fn unseen_limit_or_lost_stamps_are_undecided() {
     let mut run = paces(&[]);
     let spin = |trial: &&mut TrialData| trial.parameters["engine"] == "spin";
     for trial in run.trials.iter_mut().filter(spin) {
@@ -78,7 +78,7 @@ fn who_goes_past_a_limit_or_loses_stamps_is_never_told_to_keep_a_rate() {
 }
 
 #[test]
-fn a_trial_that_failed_is_as_many_trains_of_which_nothing_is_known() {
+fn failed_trial_counts_as_unknown_trains() {
     let fail = |up_to: u32| {
         let mut run = paces(&["trials.repetitions=4"]);
         let spin = |trial: &&mut TrialData| trial.parameters["engine"] == "spin";
@@ -96,7 +96,7 @@ fn a_trial_that_failed_is_as_many_trains_of_which_nothing_is_known() {
 }
 
 #[test]
-fn the_words_name_the_best_engine_and_all_others_and_what_accurate_means() {
+fn verdict_text_names_engines_and_tolerance() {
     let lines = verdict_words(&paces(&[]));
     assert_eq!(
         lines[0],
@@ -117,7 +117,7 @@ fn the_words_name_the_best_engine_and_all_others_and_what_accurate_means() {
 }
 
 #[test]
-fn a_tolerance_comes_from_the_plan_or_from_whoever_shows_the_run() {
+fn tolerance_comes_from_plan_or_command_line() {
     let mut run = paces(&["accurate.gap=1%", "accurate.trains=15"]);
     assert_eq!(of(&run, "spin")[0], Some(10), "one hundredth of the gap is too strict");
     let line = verdict_words(&run).pop().unwrap();
@@ -131,7 +131,7 @@ fn a_tolerance_comes_from_the_plan_or_from_whoever_shows_the_run() {
 }
 
 #[test]
-fn a_slow_rate_that_was_not_measured_is_not_skipped_and_repetitions_are_judged_together() {
+fn missing_rate_is_undecided_repetitions_are_merged() {
     let mut run = paces(&[]);
     let slow = |trial: &&mut dwell_report::data::TrialData| {
         let is = |name: &str, value: &str| trial.parameters[name] == value;
@@ -150,7 +150,7 @@ fn a_slow_rate_that_was_not_measured_is_not_skipped_and_repetitions_are_judged_t
 }
 
 #[test]
-fn a_frame_and_the_packet_in_it_are_two_senders_at_one_rate() {
+fn frame_and_ip_size_are_separate_senders() {
     let both = paces(&["matrix.size=[\"1500B\", \"frame:1514B\"]"]);
     let spin: Vec<_> =
         verdicts(&both).into_iter().filter(|verdict| verdict.engine == "spin").collect();
@@ -173,7 +173,7 @@ fn a_frame_and_the_packet_in_it_are_two_senders_at_one_rate() {
 }
 
 #[test]
-fn parameters_beside_keep_verdicts_apart_and_runs_stand_side_by_side() {
+fn other_parameters_separate_verdicts() {
     let several = paces(&["matrix.\"topology.link.rate\"=[\"50Mbit/s\", \"none\"]"]);
     let all = verdicts(&several);
     let links: Vec<&str> =
@@ -190,7 +190,7 @@ fn parameters_beside_keep_verdicts_apart_and_runs_stand_side_by_side() {
 }
 
 #[test]
-fn a_report_has_the_table_with_s2s_boards_and_no_delay_that_nobody_measured() {
+fn report_has_published_boards_and_no_delay() {
     let run = paces(&[]);
     let table = verdict_table(&run);
     assert_eq!(table.rows.len(), 5 * 2 * 2 + 4 + 8, "one row per unsupported engine");
@@ -226,7 +226,7 @@ fn a_report_has_the_table_with_s2s_boards_and_no_delay_that_nobody_measured() {
 }
 
 #[test]
-fn what_became_of_packets_is_told_of_the_trials_in_which_somebody_counted_them() {
+fn loss_covers_only_trials_with_receive_counts() {
     let mut run = paces(&[]);
     let lost = |run: &RunData| findings(run).into_iter().find(|finding| finding.id == "loss");
     let said = lost(&run).unwrap().text;

@@ -13,7 +13,7 @@ fn without_runtime(html: &str) -> String {
 }
 
 #[test]
-fn nothing_is_fetched_from_anywhere() {
+fn page_makes_no_requests() {
     let run = synthetic::sweep();
     for html in
         [page(&run), comparison_page(&[run.clone(), run.clone()], "rtt_ns", &findings(&run))]
@@ -32,7 +32,7 @@ fn nothing_is_fetched_from_anywhere() {
 }
 
 #[test]
-fn trust_comes_first_and_every_section_is_there() {
+fn page_sections_are_complete_and_ordered() {
     let html = without_runtime(&page(&synthetic::loads()));
     let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text} is missing"));
     let order = [
@@ -65,7 +65,7 @@ fn trust_comes_first_and_every_section_is_there() {
 }
 
 #[test]
-fn the_panel_has_what_experts_look_for_and_folds_what_is_long() {
+fn trust_panel_has_facts_and_folds_long_ones() {
     let mut run = synthetic::loads();
     run.plan = Some(PlanData { text: "name = 'x'\n".to_owned(), settings: vec!["a=1".to_owned()] });
     let offloads = ["rx-gro", "tx-tcp-segmentation", "tx-checksum-ipv4", "rx-vlan-hw-parse"];
@@ -89,7 +89,7 @@ fn the_panel_has_what_experts_look_for_and_folds_what_is_long() {
 }
 
 #[test]
-fn what_network_cards_dropped_is_told_by_machine_and_warned_of_and_silence_is_not_nought() {
+fn nic_drops_are_reported_by_machine() {
     let fact = |html: &str| {
         let after = html.split("<dt>Dropped by network cards</dt><dd>").nth(1).unwrap_or_default();
         after.split("</dd>").next().unwrap_or_default().to_owned()
@@ -135,7 +135,7 @@ fn what_network_cards_dropped_is_told_by_machine_and_warned_of_and_silence_is_no
 }
 
 #[test]
-fn percentiles_of_a_trial_stand_with_their_intervals_and_those_of_several_trials_without() {
+fn only_single_trials_show_percentile_intervals() {
     let mut run = synthetic::loads();
     let values = &mut run.trials[1].summary.as_mut().unwrap().values;
     values.retain(|name, _| !name.starts_with("rtt_p99"));
@@ -173,7 +173,7 @@ fn percentiles_of_a_trial_stand_with_their_intervals_and_those_of_several_trials
 }
 
 #[test]
-fn the_shortest_and_the_longest_are_those_observed_and_not_middles_of_bins() {
+fn extremes_are_observed_values() {
     let mut run = synthetic::loads();
     run.trials.retain(|trial| trial.repetition == 1);
     for trial in &mut run.trials {
@@ -200,7 +200,7 @@ fn the_shortest_and_the_longest_are_those_observed_and_not_middles_of_bins() {
 }
 
 #[test]
-fn what_a_witness_saw_is_on_the_page() {
+fn page_shows_witness_captures() {
     let mut run = synthetic::loads();
     assert!(!page(&run).contains("Witness captures"));
     synthetic::add_witness(&mut run);
@@ -218,7 +218,7 @@ fn what_a_witness_saw_is_on_the_page() {
 }
 
 #[test]
-fn a_capture_of_several_trials_is_one_capture_and_a_probe_that_two_captures_saw_is_one_probe() {
+fn witness_counts_captures_and_probes_once() {
     let mut run = synthetic::loads();
     synthetic::add_witness(&mut run);
     let one = run.trials[0].witnesses[0].clone();
@@ -235,32 +235,32 @@ fn a_capture_of_several_trials_is_one_capture_and_a_probe_that_two_captures_saw_
 }
 
 #[test]
-fn the_page_explains_the_method_that_is_used() {
+fn glossary_explains_the_method() {
     let html = without_runtime(&page(&synthetic::loads()));
     assert!(!html.contains("binomial"), "verdicts rest on trials, not on samples");
     assert!(html.contains("A trial is one observation") && html.contains("triangle down"));
 }
 
 #[test]
-fn hostile_text_stays_text() {
-    const EVIL: &str = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&";
+fn hostile_text_is_escaped() {
+    const HOSTILE_TEXT: &str = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&";
     let mut run = synthetic::loads();
-    run.name = EVIL.to_owned();
-    run.title = Some(EVIL.to_owned());
-    run.notes = vec![EVIL.to_owned()];
-    run.axes[0].name = EVIL.to_owned();
-    run.axes[0].values[0] = EVIL.to_owned();
+    run.name = HOSTILE_TEXT.to_owned();
+    run.title = Some(HOSTILE_TEXT.to_owned());
+    run.notes = vec![HOSTILE_TEXT.to_owned()];
+    run.axes[0].name = HOSTILE_TEXT.to_owned();
+    run.axes[0].values[0] = HOSTILE_TEXT.to_owned();
     for trial in &mut run.trials {
         let load = trial.parameters.remove("load").unwrap();
         trial
             .parameters
-            .insert(EVIL.to_owned(), if load == "none" { EVIL.to_owned() } else { load });
-        trial.reason = Some(EVIL.to_owned());
+            .insert(HOSTILE_TEXT.to_owned(), if load == "none" { HOSTILE_TEXT.to_owned() } else { load });
+        trial.reason = Some(HOSTILE_TEXT.to_owned());
         let summary = trial.summary.as_mut().unwrap();
-        summary.trust.warnings.push(EVIL.to_owned());
-        summary.environment.kernel = Some(EVIL.to_owned());
+        summary.trust.warnings.push(HOSTILE_TEXT.to_owned());
+        summary.environment.kernel = Some(HOSTILE_TEXT.to_owned());
         let series = trial.series.remove("residence_ns").unwrap();
-        trial.series.insert(EVIL.to_owned(), series);
+        trial.series.insert(HOSTILE_TEXT.to_owned(), series);
     }
     run.trials[2].state = dwell_report::data::TrialState::Failed;
     for html in
@@ -275,7 +275,7 @@ fn hostile_text_stays_text() {
 }
 
 #[test]
-fn a_run_of_nothing_is_still_a_page() {
+fn empty_run_gives_a_page() {
     let html = page(&synthetic::run("1", "nothing", None, Vec::new()));
     assert!(
         html.contains("This run has no trials.") && html.contains("There are no samples to draw.")

@@ -13,7 +13,7 @@ fn text(run: &RunData, id: &str) -> String {
 }
 
 #[test]
-fn effects_of_a_parameter_are_said_of_each_mode_by_itself() {
+fn effects_are_reported_per_mode() {
     // Load slows programs but not the kernel.
     let run = relays_repeated(Relay { stress: 3.0, ..PI_ZERO }, 3);
     let said = text(&run, "effect-load");
@@ -34,7 +34,7 @@ fn effects_of_a_parameter_are_said_of_each_mode_by_itself() {
 }
 
 #[test]
-fn no_sentence_has_one_delay_of_several_modes_or_conditions() {
+fn findings_never_merge_modes() {
     let run = relays(PI_ZERO);
     assert!(text(&run, "delay").ends_with("packets arrived."), "{}", text(&run, "delay"));
     let held = "at link rate none, size 700B (Miya 2020: 1000 B), rate 200pps, load none";
@@ -46,7 +46,7 @@ fn no_sentence_has_one_delay_of_several_modes_or_conditions() {
 }
 
 #[test]
-fn a_mode_that_takes_as_long_as_routing_is_said_to() {
+fn equal_mode_is_about_the_same() {
     let mut run = relays_repeated(PI_ZERO, 3);
     run.trials.retain(|trial| trial.parameters["rate"] == "200pps");
     let alike: Vec<TrialData> = run
@@ -68,7 +68,7 @@ fn a_mode_that_takes_as_long_as_routing_is_said_to() {
 }
 
 #[test]
-fn the_kernels_sending_over_bare_links_is_said_to_have_the_far_ends_receiving_in_it() {
+fn send_path_note_depends_on_link_rate() {
     let whole = relays(PI_ZERO);
     let far = "it includes the receive path of the far end";
     let [bare, rated] = ["none", "65Mbit/s"]
@@ -78,7 +78,7 @@ fn the_kernels_sending_over_bare_links_is_said_to_have_the_far_ends_receiving_in
 }
 
 #[test]
-fn a_line_whose_slope_may_be_none_is_no_model_of_enciphering() {
+fn uncertain_slope_gives_no_encryption_model() {
     let steep = text(&relays(PI_ZERO), "fit-encrypt");
     assert!(steep.contains(" ns x bytes (slope "), "{steep}");
     let flat = text(&relays(Relay { per_byte_ns: 0.0, ..PI_ZERO }), "fit-encrypt");
@@ -87,7 +87,7 @@ fn a_line_whose_slope_may_be_none_is_no_model_of_enciphering() {
 }
 
 #[test]
-fn losses_of_modes_are_counted_where_all_modes_were_measured() {
+fn mode_losses_use_common_combinations() {
     let run = relays(PI_ZERO);
     let all = figures(&run);
     let figure = all.iter().find(|figure| figure.id == "loss-relay").unwrap();
@@ -99,7 +99,7 @@ fn losses_of_modes_are_counted_where_all_modes_were_measured() {
 }
 
 #[test]
-fn a_bar_and_its_ratio_are_of_one_trial() {
+fn bar_and_nlr_are_of_one_trial() {
     let mut run = relays_repeated(PI_ZERO, 3);
     // The medians of node delay, link delay and ratio belong to three different trials.
     for trial in &mut run.trials {
@@ -139,7 +139,7 @@ fn scale(trial: &mut TrialData, metric: &str, factor: f64) {
 }
 
 #[test]
-fn pictures_that_differ_in_mode_alone_say_which_mode_they_are_of() {
+fn figure_titles_name_the_mode() {
     let all = figures(&relays(PI_ZERO));
     let picture = |id: &str| {
         let figure = all.iter().find(|figure| figure.id == id).unwrap();
@@ -158,7 +158,7 @@ fn pictures_that_differ_in_mode_alone_say_which_mode_they_are_of() {
 }
 
 #[test]
-fn what_s0_varied_comes_before_the_rate_of_links() {
+fn link_rate_axis_comes_last() {
     let all = figures(&relays(PI_ZERO));
     let order: Vec<&str> =
         all.iter().map(|figure| figure.id.as_str()).filter(|id| id.starts_with("p95-")).collect();
@@ -169,7 +169,7 @@ fn what_s0_varied_comes_before_the_rate_of_links() {
 }
 
 #[test]
-fn machines_on_the_way_are_told_by_mode_with_their_engines_stamps_and_quotas() {
+fn node_table_has_engines_timestamps_and_quotas() {
     let mut run = relays(PI_ZERO);
     for trial in &mut run.trials {
         let way = trial.summary.as_mut().unwrap();

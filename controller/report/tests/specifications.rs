@@ -76,7 +76,7 @@ fn single(delays: &[Option<i64>]) -> RunData {
 }
 
 #[test]
-fn the_validator_refuses_what_is_not_vega_lite() {
+fn validator_rejects_invalid_specification() {
     let mut spec = figures(&synthetic::loads()).remove(0).spec;
     assert!(SCHEMA.is_valid(&spec));
     spec["layer"][0]["mark"]["type"] = "no-such-mark".into();
@@ -84,7 +84,7 @@ fn the_validator_refuses_what_is_not_vega_lite() {
 }
 
 #[test]
-fn a_run_over_loads_has_every_figure_that_one_named_axis_supports() {
+fn run_over_loads_has_all_figures() {
     let all = figures(&synthetic::loads());
     check(&all);
     let expected = [
@@ -103,7 +103,7 @@ fn a_run_over_loads_has_every_figure_that_one_named_axis_supports() {
 }
 
 #[test]
-fn a_sweep_over_two_numbers_adds_bands_fits_and_a_heat_map() {
+fn numeric_sweep_adds_bands_fits_and_heat_map() {
     let all = figures(&synthetic::sweep());
     check(&all);
     for id in [
@@ -120,7 +120,7 @@ fn a_sweep_over_two_numbers_adds_bands_fits_and_a_heat_map() {
 }
 
 #[test]
-fn runs_side_by_side_share_axes() {
+fn compared_runs_share_axes() {
     let (one, mut other) = (synthetic::loads(), synthetic::loads());
     other.id = "another".to_owned();
     let all = comparison_figures(&[one.clone(), other.clone(), one], "rtt_ns", &[]);
@@ -131,7 +131,7 @@ fn runs_side_by_side_share_axes() {
 }
 
 #[test]
-fn a_comparison_is_judged_once_and_its_figures_repeat_the_verdict() {
+fn comparison_figures_repeat_findings() {
     let finding = |text: &str| Finding { id: "shift".to_owned(), text: text.to_owned() };
     let told = [finding("rtt: A to B: p50 fell by 34 us")];
     let (mut one, mut other) = (synthetic::loads(), synthetic::loads());
@@ -167,7 +167,7 @@ fn single_trials_of_any_size_are_drawn() {
 }
 
 #[test]
-fn delays_of_zero_below_zero_and_all_alike_are_drawn() {
+fn zero_negative_and_equal_delays_are_drawn() {
     for delays in [vec![Some(0); 200], vec![Some(250_000); 200], (-100..100).map(Some).collect()] {
         check(&figures(&single(&delays)));
     }
@@ -175,7 +175,7 @@ fn delays_of_zero_below_zero_and_all_alike_are_drawn() {
 }
 
 #[test]
-fn a_relay_is_taken_apart_into_its_node_and_its_links() {
+fn relay_breakdown_has_node_and_links() {
     let mut run = synthetic::loads();
     let means = [
         ("node_delay_ns", 60e3),
@@ -213,7 +213,7 @@ fn a_relay_is_taken_apart_into_its_node_and_its_links() {
 }
 
 #[test]
-fn what_machines_did_is_drawn_under_the_delay_by_quantity() {
+fn host_activity_has_one_panel_per_quantity() {
     let run = synthetic::with_machines("n2");
     let all = figures(&run);
     check(&all);
@@ -244,7 +244,7 @@ fn what_machines_did_is_drawn_under_the_delay_by_quantity() {
 }
 
 #[test]
-fn nothing_received_gives_no_figure_of_delay() {
+fn total_loss_gives_no_delay_figure() {
     assert_eq!(figures(&single(&[None; 300])), []);
     let mut lost = synthetic::loads();
     for trial in &mut lost.trials {
@@ -258,7 +258,7 @@ fn nothing_received_gives_no_figure_of_delay() {
 }
 
 #[test]
-fn a_thousand_trials_stay_a_few_thousand_marks() {
+fn thousand_trials_stay_below_mark_limit() {
     let mut run = synthetic::sweep();
     let trials = run.trials.clone();
     for i in 0..1_000 {
@@ -276,7 +276,7 @@ fn a_thousand_trials_stay_a_few_thousand_marks() {
 }
 
 #[test]
-fn a_run_over_relays_draws_every_figure_of_s0() {
+fn relay_run_has_figures_of_miya_2020() {
     let mut run = synthetic::relays(synthetic::PI_ZERO);
     synthetic::add_packets(&mut run);
     let figures = figures(&run);
@@ -310,7 +310,7 @@ fn drawn<'a>(spec: &'a Value, field: &str) -> std::collections::BTreeSet<&'a str
 }
 
 #[test]
-fn a_figure_of_relays_names_the_condition_at_which_it_holds_what_it_does_not_vary() {
+fn relay_figure_names_fixed_parameters() {
     let run = synthetic::relays(synthetic::PI_ZERO);
     let figures = figures(&run);
     let figure = |id: &str| figures.iter().find(|figure| figure.id == id).unwrap();
@@ -335,7 +335,7 @@ fn a_figure_of_relays_names_the_condition_at_which_it_holds_what_it_does_not_var
 }
 
 #[test]
-fn percentiles_against_a_parameter_are_those_of_the_trials_at_the_condition() {
+fn p95_figure_uses_trials_at_condition() {
     let run = synthetic::relays(synthetic::PI_ZERO);
     let figures = figures(&run);
     let figure = figures.iter().find(|figure| figure.id == "p95-size").unwrap();
@@ -357,7 +357,7 @@ fn percentiles_against_a_parameter_are_those_of_the_trials_at_the_condition() {
 }
 
 #[test]
-fn one_stressed_trial_changes_no_bar_of_idle_ones() {
+fn loaded_trial_does_not_change_idle_bars() {
     let bars = |run: &RunData| {
         let all = figures(run);
         let of = |id: &str| all.iter().find(|figure| figure.id == id).unwrap().table.clone();
@@ -374,7 +374,7 @@ fn one_stressed_trial_changes_no_bar_of_idle_ones() {
 }
 
 #[test]
-fn nodes_of_a_lab_are_drawn_as_the_one_machine_that_they_are() {
+fn lab_nodes_share_machine_quantities() {
     let mut run = synthetic::with_machines("n2");
     run.host = run.host.map(dwell_report::data::HostData::shared);
     let all = figures(&run);
@@ -392,7 +392,7 @@ fn nodes_of_a_lab_are_drawn_as_the_one_machine_that_they_are() {
 }
 
 #[test]
-fn a_run_of_paced_packets_has_what_s2_drew_and_the_errors_of_gaps() {
+fn pace_run_has_figures_of_mok_2015() {
     let all = figures(&trains::paces(&[]));
     check(&all);
     let expected =
@@ -443,7 +443,7 @@ fn figure(run: &RunData, id: &str) -> Figure {
 }
 
 #[test]
-fn what_s2_measured_whatever_was_asked_is_a_line_over_the_rates_that_it_tried() {
+fn published_rate_range_is_a_horizontal_line() {
     let of_pi = |row: &Value| {
         row["device"].as_str().is_some_and(|name| name.starts_with("Raspberry Pi I (B)"))
     };
@@ -486,7 +486,7 @@ fn what_s2_measured_whatever_was_asked_is_a_line_over_the_rates_that_it_tried() 
 }
 
 #[test]
-fn a_line_of_rates_runs_through_the_median_of_the_trials_at_each_rate() {
+fn rate_line_connects_medians() {
     let mut run = trains::paces(&[]);
     // At the largest rate, one of three trials is disturbed.
     for trial in &mut run.trials {
@@ -526,7 +526,7 @@ fn a_line_of_rates_runs_through_the_median_of_the_trials_at_each_rate() {
 }
 
 #[test]
-fn less_than_a_rate_has_another_mark_than_that_rate_and_no_row_is_empty() {
+fn below_rate_has_own_mark_and_no_row_is_empty() {
     let figure = figure(&trains::paces(&[]), "largest-rates");
     check(std::slice::from_ref(&figure));
     let below = |mark: &Value| mark["type"] == "point" && mark["filled"] == false;

@@ -34,8 +34,8 @@ fn web() -> PathBuf {
 }
 
 #[test]
-fn the_committed_runtime_is_what_a_rebuild_gives() {
-    const TEST: &str = "the_committed_runtime_is_what_a_rebuild_gives";
+fn committed_runtime_equals_rebuild() {
+    const TEST: &str = "committed_runtime_equals_rebuild";
     if let Err(reason) = &*PACKAGES {
         println!("SKIP {TEST}: {reason}");
         return;
@@ -81,7 +81,7 @@ fn pages_work_in_a_browser() {
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report-pages");
     write_pages(&folder);
-    for (page, figures) in DRAWN_ELSEWHERE {
+    for (page, figures) in REQUIRED_FIGURES {
         let html = std::fs::read_to_string(folder.join(page)).unwrap();
         for id in figures {
             assert!(html.contains(&format!("data-figure=\"{id}\"")), "{page} lacks {id}");
@@ -99,7 +99,7 @@ fn pages_work_in_a_browser() {
 }
 
 /// Figures that only some kinds of runs have, by page.
-const DRAWN_ELSEWHERE: [(&str, &[&str]); 3] = [
+const REQUIRED_FIGURES: [(&str, &[&str]); 3] = [
     ("machines.html", &["host"]),
     ("paces.html", &["largest-rates", "rates-0", "rates-25", "pairs", "gap-errors-0"]),
     (

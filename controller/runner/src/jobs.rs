@@ -6,7 +6,7 @@ mod peer;
 
 use dwell_fleet::Hosts;
 use dwell_plan::{
-    BulkJob, CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, PingPlan, Place, Plan,
+    BulkJob, CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, PingPlan, ThreadPlacement, Plan,
     ReflectJob, SinkJob, Stamps, TrafficHeader, TrafficJob, TrafficLoad, Transport,
 };
 use dwell_store::Role;
@@ -15,14 +15,14 @@ use dwell_units::{Nanos, Rate};
 pub use peer::Peer;
 
 /// Default port of reflectors whose protocol has no registered port.
-const PORT: u16 = 7_100;
+const DEFAULT_REFLECTOR_PORT: u16 = 7_100;
 
 /// Port of load sinks; differs from the receiver's port of a flow.
 const SINK_PORT: u16 = 5_009;
 
 /// A job for a node.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Planned {
+pub struct PlannedJob {
     /// The node.
     pub node: String,
     /// The job.
@@ -39,21 +39,21 @@ pub struct Planned {
 
 /// The jobs of a trial, in starting order.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Servers {
+pub struct TrialJobs {
     /// Reflectors, which may continue from trial to trial.
-    pub standing: Vec<Planned>,
+    pub standing: Vec<PlannedJob>,
     /// Sinks, relays and traces, which run for this trial only.
-    pub sinks: Vec<Planned>,
+    pub sinks: Vec<PlannedJob>,
     /// Loads.
-    pub loads: Vec<Planned>,
+    pub loads: Vec<PlannedJob>,
     /// The measurement.
-    pub measurement: Planned,
+    pub measurement: PlannedJob,
     /// Time to wait after the measurement for packets in flight.
     pub settle: Nanos,
 }
 
 /// Returns the jobs of a trial of this plan, on nodes with these addresses.
-pub fn jobs(plan: &Plan, hosts: &Hosts) -> Servers {
+pub fn jobs(plan: &Plan, hosts: &Hosts) -> TrialJobs {
     match (&plan.ping, &plan.flow, &plan.pace) {
         (Some(ping), ..) => ping_jobs(plan, ping, hosts),
         (None, Some(flow), _) => flow::jobs(plan, flow, hosts),
@@ -62,16 +62,16 @@ pub fn jobs(plan: &Plan, hosts: &Hosts) -> Servers {
     }
 }
 
-fn ping_jobs(plan: &Plan, ping: &PingPlan, hosts: &Hosts) -> Servers {
+fn ping_jobs(plan: &Plan, ping: &PingPlan, hosts: &Hosts) -> TrialJobs {
     let (name, port) = (&ping.protocol, port(ping));
     let url = |host: &str| match port {
         Some(port) => format!("{name}://{host}:{port}"),
         None => format!("{name}://{host}"),
     };
-    let reflector = Planned {
+    let reflector = PlannedJob {
         node: ping.to.clone(),
         job: Job::Reflect(ReflectJob {
-            urls: vec![url(everywhere(ping.ipv6))],
+            urls: vec![url(any_address(ping.ipv6))],
             stateless: plan.reflect.stateless,
             stamps: plan.reflect.stamps,
             limit: plan.reflect.limit,
@@ -96,7 +96,7 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, hosts: &Hosts) -> Servers {
         warm_up: ping.warm_up,
         stamps: ping.stamps,
         sched_stamps: ping.sched_stamps,
-        place: Place { scheduling: ping.scheduling, ..place(plan, &ping.from, ping.busy_poll) },
+        place: ThreadPlacement { scheduling: ping.scheduling, ..place(plan, &ping.from, ping.busy_poll) },
         icmp_socket: ping.icmp_socket,
         pattern: ping.pattern,
         ipv4: !ping.ipv6,
@@ -105,12 +105,12 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, hosts: &Hosts) -> Servers {
         dscp: ping.dscp,
         ..PingJob::to(url(&peer.url_host()))
     };
-    Servers {
+    TrialJobs {
         // The kernel answers ICMP.
         standing: if name == "icmp" { Vec::new() } else { vec![reflector] },
         sinks,
         loads,
-        measurement: Planned {
+        measurement: PlannedJob {
             node: ping.from.clone(),
             job: Job::Ping(Box::new(probe)),
             role: Role::Measurement,
@@ -125,8 +125,8 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, hosts: &Hosts) -> Servers {
 
 /// Jobs that run beside the measurement.
 struct Loads {
-    sinks: Vec<Planned>,
-    loads: Vec<Planned>,
+    sinks: Vec<PlannedJob>,
+    loads: Vec<PlannedJob>,
 }
 
 fn loads(plan: &Plan, hosts: &Hosts, ipv6: bool) -> Loads {
@@ -137,13 +137,13 @@ fn loads(plan: &Plan, hosts: &Hosts, ipv6: bool) -> Loads {
         .collect();
     receivers.sort();
     receivers.dedup();
-    let sinks = receivers.into_iter().map(|(node, itg, scheme)| Planned {
+    let sinks = receivers.into_iter().map(|(node, itg, scheme)| PlannedJob {
         node: node.clone(),
         job: if itg {
             Job::ItgSink(ItgSinkJob {})
         } else {
             Job::Sink(SinkJob {
-                urls: vec![format!("{scheme}://{}:{SINK_PORT}", everywhere(ipv6))],
+                urls: vec![format!("{scheme}://{}:{SINK_PORT}", any_address(ipv6))],
                 ..SinkJob::default()
             })
         },
@@ -152,7 +152,7 @@ fn loads(plan: &Plan, hosts: &Hosts, ipv6: bool) -> Loads {
         without: None,
         peer: None,
     });
-    let burners = load.cpu.iter().map(|cpu| Planned {
+    let burners = load.cpu.iter().map(|cpu| PlannedJob {
         node: cpu.on.clone(),
         job: Job::Cpu(CpuJob { level: cpu.level, cpus: cpu.cpus.clone(), duration: None }),
         role: Role::Load,
@@ -162,7 +162,7 @@ fn loads(plan: &Plan, hosts: &Hosts, ipv6: bool) -> Loads {
     });
     let sources = traffic.iter().map(|traffic| {
         let peer = Peer::of(&traffic.to, hosts, ipv6);
-        Planned {
+        PlannedJob {
             node: traffic.from.clone(),
             job: source(plan, traffic, &peer, ipv6),
             role: Role::Load,
@@ -229,12 +229,12 @@ fn source(plan: &Plan, traffic: &TrafficLoad, peer: &Peer, ipv6: bool) -> Job {
     })
 }
 
-fn place(plan: &Plan, node: &str, busy_poll: bool) -> Place {
+fn place(plan: &Plan, node: &str, busy_poll: bool) -> ThreadPlacement {
     let cpu = plan.nodes.get(node).and_then(|place| place.cpu);
-    Place { cpu, busy_poll, ..Place::default() }
+    ThreadPlacement { cpu, busy_poll, ..ThreadPlacement::default() }
 }
 
-const fn everywhere(ipv6: bool) -> &'static str {
+const fn any_address(ipv6: bool) -> &'static str {
     if ipv6 { "[::]" } else { "0.0.0.0" }
 }
 
@@ -242,13 +242,13 @@ fn port(ping: &PingPlan) -> Option<u16> {
     match ping.protocol.as_str() {
         "icmp" => None,
         "stamp" => Some(ping.port.unwrap_or(862)),
-        _ => Some(ping.port.unwrap_or(PORT)),
+        _ => Some(ping.port.unwrap_or(DEFAULT_REFLECTOR_PORT)),
     }
 }
 
 /// Returns the maximum duration of a trial.
 pub(crate) fn time_limit(plan: &Plan) -> Nanos {
-    const SPARE: Nanos = Nanos::from_secs(30);
+    const TIME_LIMIT_MARGIN: Nanos = Nanos::from_secs(30);
     let estimate = dwell_plan::Estimate::of(plan);
     let (count, timeout) = plan.ping.as_ref().map_or((None, Nanos::ZERO), |p| (p.count, p.timeout));
     plan.trials.time_limit.unwrap_or_else(|| {
@@ -259,7 +259,7 @@ pub(crate) fn time_limit(plan: &Plan) -> Nanos {
         } else {
             Nanos(estimate.time.0.saturating_mul(3))
         };
-        Nanos(longest.0.saturating_add(SPARE.0).saturating_add(timeout.0))
+        Nanos(longest.0.saturating_add(TIME_LIMIT_MARGIN.0).saturating_add(timeout.0))
     })
 }
 
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_has_a_reflector_its_loads_and_a_sink_where_traffic_goes() {
+    fn ping_trial_has_reflector_loads_and_sinks() {
         let text = "version = 1\nname = \"x\"\nload = \"both\"\ntopology = { lab = \"line:2\" }\n\
                     [nodes.n2]\ncpu = 1\n[ping]\nfrom = \"n1\"\nto = \"n2\"\nprotocol = \"roundtrip\"\n\
                     closed_loop = true\ncount = 10\n[loads.both]\n\
@@ -320,7 +320,7 @@ mod tests {
     }
 
     /// Returns all addresses in the jobs that are sent to or listened on.
-    fn places(servers: &Servers) -> Vec<String> {
+    fn places(servers: &TrialJobs) -> Vec<String> {
         let all = servers.standing.iter().chain(&servers.sinks).chain(&servers.loads);
         let mut places = Vec::new();
         for planned in all.chain([&servers.measurement]) {
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_have_addresses_of_nodes_instead_of_names() {
+    fn jobs_use_node_addresses_instead_of_names() {
         let head = "version = 1\nname = \"x\"\ntopology = { lab = \"line:3\" }\n";
         let ping = "load = \"busy\"\n[ping]\nfrom = \"n1\"\nto = \"n2\"\ncount = 10\n[loads.busy]\n\
                     traffic = [{ from = \"n3\", to = \"n1\", rate = \"1Mbit/s\" }]\n";

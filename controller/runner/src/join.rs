@@ -10,22 +10,22 @@ use std::collections::hash_map::Entry;
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 
-use dwell_engine::passage::{Passage, Point, PointStamps};
+use dwell_engine::observation::{PacketObservation, Point, PointStamps};
 use dwell_engine::stamps::State;
 use dwell_record::segment::{self, FlowEntry, Record, SegmentEnd, SegmentError};
 use dwell_record::{Batch, Column};
-use dwell_stats::{Leg, Part, Rungs, Way};
+use dwell_stats::{Leg, DelayComponent, LinkEndpoints, OneWayPath};
 use dwell_units::Instant;
 
 /// Maximum number of packets joined; bounds the memory.
-const MOST: usize = 1 << 20;
+const MAX_PACKETS: usize = 1 << 20;
 
 /// Rows of a batch.
-const BATCH: usize = 1 << 14;
+const BATCH_ROWS: usize = 1 << 14;
 
 /// A machine along the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Machine {
+pub(crate) enum PathRole {
     Sender,
     Node,
     Receiver,
@@ -43,17 +43,17 @@ pub(crate) struct Join {
     void: bool,
     /// Whether links are emulated by queueing disciplines of the senders.
     queue_is_link: bool,
-    pub(crate) told: Told,
+    pub(crate) told: JoinCounts,
 }
 
 /// Counts that the rows do not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct JoinCounts {
     /// Duplicate packets.
     pub(crate) duplicate: u64,
     /// Passages at the relay, in traces and at the receiver that match no sent packet.
-    pub(crate) strange: [u64; 3],
-    /// Packets sent beyond [`MOST`].
+    pub(crate) unmatched: [u64; 3],
+    /// Packets sent beyond [`MAX_PACKETS`].
     pub(crate) left_out: u64,
     /// Packets whose id the sender had already used.
     pub(crate) repeated: u64,
@@ -64,7 +64,7 @@ pub(crate) struct Told {
 struct Packet {
     id: u64,
     size: u16,
-    way: Way,
+    way: OneWayPath,
     received: bool,
     reordered: bool,
 }
@@ -77,14 +77,14 @@ type Addresses = (SocketAddr, SocketAddr);
 struct Route {
     sent: Addresses,
     /// Addresses after the relay; equal to `sent` without a relay.
-    behind: Addresses,
+    after_relay: Addresses,
 }
 
 /// The side of the node on which a flow was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Before,
-    Behind,
+    After,
     /// The addresses are the same on both sides.
     Both,
 }
@@ -102,7 +102,7 @@ impl Join {
 
     /// Records that a clock was stepped. The clock pairings at the ends of the trial do not show
     /// when, so all its delays are invalid.
-    pub(crate) fn make_void(&mut self) {
+    pub(crate) fn invalidate_delays(&mut self) {
         self.void = true;
     }
 
@@ -118,11 +118,11 @@ impl Join {
             Record::Flow(entry) => {
                 flows.insert(entry.flow, self.routes.len());
                 let sent = entry.out();
-                self.routes.push(Route { sent, behind: sent });
+                self.routes.push(Route { sent, after_relay: sent });
             }
-            Record::Passage(passage) => {
+            Record::PacketObservation(passage) => {
                 let Some(&flow) = flows.get(&passage.flow) else { return };
-                if self.packets.len() == MOST {
+                if self.packets.len() == MAX_PACKETS {
                     self.told.left_out += 1;
                     return;
                 }
@@ -132,7 +132,7 @@ impl Join {
                     return;
                 };
                 new.insert(self.packets.len());
-                let way = Way { sender: passage.stamps, ..Way::default() };
+                let way = OneWayPath { sender: passage.stamps, ..OneWayPath::default() };
                 self.packets.push(Packet { id, size, way, received: false, reordered: false });
             }
             Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
@@ -145,15 +145,15 @@ impl Join {
         let mut flows = HashMap::new();
         segment::read(from, &mut |record| match record {
             Record::Flow(entry) => {
-                let known = self.routes.iter().position(|route| are_same(route.sent, came(entry)));
+                let known = self.routes.iter().position(|route| are_same(route.sent, incoming_addresses(entry)));
                 if let Some(flow) = known {
                     flows.insert(entry.flow, flow);
-                    self.routes[flow].behind = entry.out();
+                    self.routes[flow].after_relay = entry.out();
                 }
             }
-            Record::Passage(passage) => match self.packet(flows.get(&passage.flow), passage) {
+            Record::PacketObservation(passage) => match self.packet(flows.get(&passage.flow), passage) {
                 Some(packet) => packet.way.node.merge(&passage.stamps),
-                None => self.told.strange[0] += 1,
+                None => self.told.unmatched[0] += 1,
             },
             Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
         })
@@ -162,31 +162,31 @@ impl Join {
     /// Adds the segment of a trace at this machine.
     pub(crate) fn trace(
         &mut self,
-        at: Machine,
+        at: PathRole,
         from: &mut dyn Read,
     ) -> Result<SegmentEnd, SegmentError> {
         let mut flows: HashMap<u32, (usize, Side)> = HashMap::new();
         segment::read(from, &mut |record| match record {
             Record::Flow(entry) => {
-                let seen = came(entry);
+                let seen = incoming_addresses(entry);
                 let sides = self.routes.iter().map(|route| route.side(seen));
                 if let Some((flow, Some(side))) = sides.enumerate().find(|(_, side)| side.is_some())
                 {
                     flows.insert(entry.flow, (flow, side));
                 }
             }
-            Record::Passage(passage) => {
+            Record::PacketObservation(passage) => {
                 let Some(&(flow, side)) = flows.get(&passage.flow) else {
-                    self.told.strange[1] += 1;
+                    self.told.unmatched[1] += 1;
                     return;
                 };
                 let stamps = passage.stamps.iter().filter(|(point, _)| match (at, side) {
                     // Stamps that do not belong to this side of the node are dropped.
-                    (Machine::Node, Side::Before) => *point <= Point::PreRouting,
-                    (Machine::Node, Side::Behind) => *point >= Point::PostRouting,
-                    (Machine::Node, Side::Both) => true,
-                    (Machine::Sender, side) => side != Side::Behind && *point >= Point::PostRouting,
-                    (Machine::Receiver, side) => {
+                    (PathRole::Node, Side::Before) => *point <= Point::PreRouting,
+                    (PathRole::Node, Side::After) => *point >= Point::PostRouting,
+                    (PathRole::Node, Side::Both) => true,
+                    (PathRole::Sender, side) => side != Side::After && *point >= Point::PostRouting,
+                    (PathRole::Receiver, side) => {
                         side != Side::Before && *point <= Point::PreRouting
                     }
                 });
@@ -194,7 +194,7 @@ impl Join {
                 stamps.for_each(|(point, stamp)| fitting.set(point, stamp));
                 match self.packet(Some(&flow), passage) {
                     Some(packet) => at.of(&mut packet.way).merge(&fitting),
-                    None => self.told.strange[1] += 1,
+                    None => self.told.unmatched[1] += 1,
                 }
             }
             Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
@@ -208,14 +208,14 @@ impl Join {
         let mut latest: HashMap<usize, usize> = HashMap::new();
         segment::read(from, &mut |record| match record {
             Record::Flow(entry) => {
-                let behind = self.routes.iter().position(|r| are_same(r.behind, came(entry)));
-                flows.extend(behind.map(|flow| (entry.flow, flow)));
+                let after_relay = self.routes.iter().position(|r| are_same(r.after_relay, incoming_addresses(entry)));
+                flows.extend(after_relay.map(|flow| (entry.flow, flow)));
             }
-            Record::Passage(passage) => {
+            Record::PacketObservation(passage) => {
                 let known = flows.get(&passage.flow).copied();
                 let at = known.and_then(|flow| self.index.get(&(flow, passage.id)).copied());
                 let (Some(flow), Some(at)) = (known, at) else {
-                    self.told.strange[2] += 1;
+                    self.told.unmatched[2] += 1;
                     return;
                 };
                 let packet = &mut self.packets[at];
@@ -248,20 +248,20 @@ impl Join {
     }
 
     /// Returns the stamps at which links begin and end.
-    pub(crate) fn rungs(&self) -> Rungs {
+    pub(crate) fn rungs(&self) -> LinkEndpoints {
         let ways = self.packets.iter().map(|packet| &packet.way);
         let queue_is_link = self.queue_is_link;
-        let rungs = if queue_is_link { Rungs::with_queue_as_link(ways) } else { Rungs::of(ways) };
+        let rungs = if queue_is_link { LinkEndpoints::with_queue_as_link(ways) } else { LinkEndpoints::of(ways) };
         if self.relayed { rungs.through_a_node() } else { rungs }
     }
 
     /// Returns the number of received packets that lack a stamp which others have, by machine and
     /// point.
-    pub(crate) fn missing(&self) -> Vec<(Machine, Point, u64)> {
+    pub(crate) fn missing(&self) -> Vec<(PathRole, Point, u64)> {
         let received = || self.packets.iter().filter(|packet| packet.received);
         let all = received().count() as u64;
         let mut missing = Vec::new();
-        for machine in [Machine::Sender, Machine::Node, Machine::Receiver] {
+        for machine in [PathRole::Sender, PathRole::Node, PathRole::Receiver] {
             for point in Point::ALL {
                 let has = |packet: &&Packet| machine.at(&packet.way).get(point).is_some();
                 let stamped = received().filter(has).count() as u64;
@@ -295,21 +295,21 @@ impl Join {
     /// Returns the rows, in sending order.
     pub(crate) fn batches(&self) -> impl Iterator<Item = Batch> + '_ {
         let rungs = self.rungs();
-        self.packets.chunks(BATCH).map(move |packets| {
+        self.packets.chunks(BATCH_ROWS).map(move |packets| {
             let mut batch = Batch::default();
             packets.iter().for_each(|packet| packet.append(&mut batch, &rungs, self.void));
             batch
         })
     }
 
-    fn packet(&mut self, flow: Option<&usize>, passage: &Passage) -> Option<&mut Packet> {
+    fn packet(&mut self, flow: Option<&usize>, passage: &PacketObservation) -> Option<&mut Packet> {
         let at = *self.index.get(&(*flow?, passage.id))?;
         self.packets.get_mut(at)
     }
 }
 
 impl Packet {
-    fn append(&self, batch: &mut Batch, rungs: &Rungs, void: bool) {
+    fn append(&self, batch: &mut Batch, rungs: &LinkEndpoints, void: bool) {
         batch.push(self.id, if self.received { State::Received } else { State::Lost });
         let last = batch.len() - 1;
         (batch.reordered[last], batch.void[last]) = (self.reordered, void);
@@ -333,7 +333,7 @@ impl Packet {
             return;
         }
         let legs = Leg::ALL.map(|leg| (leg.name(), leg.of(&self.way, rungs)));
-        let parts = Part::ALL.map(|part| (part.name(), rungs.part(part, &self.way.node)));
+        let parts = DelayComponent::ALL.map(|part| (part.name(), rungs.part(part, &self.way.node)));
         for (name, delay) in legs.into_iter().chain(parts) {
             if let (Some(column), Some(delay)) = (Column::named(name), delay) {
                 batch.set(column, delay.0);
@@ -345,16 +345,16 @@ impl Packet {
 impl Route {
     /// Returns the side of the node on which these are this flow's addresses.
     fn side(&self, seen: Addresses) -> Option<Side> {
-        match (are_same(self.sent, seen), are_same(self.behind, seen)) {
+        match (are_same(self.sent, seen), are_same(self.after_relay, seen)) {
             (true, true) => Some(Side::Both),
             (true, false) => Some(Side::Before),
-            (false, true) => Some(Side::Behind),
+            (false, true) => Some(Side::After),
             (false, false) => None,
         }
     }
 }
 
-impl Machine {
+impl PathRole {
     /// Returns the name used in results.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -364,7 +364,7 @@ impl Machine {
         }
     }
 
-    fn at(self, way: &Way) -> &PointStamps {
+    fn at(self, way: &OneWayPath) -> &PointStamps {
         match self {
             Self::Sender => &way.sender,
             Self::Node => &way.node,
@@ -372,7 +372,7 @@ impl Machine {
         }
     }
 
-    fn of(self, way: &mut Way) -> &mut PointStamps {
+    fn of(self, way: &mut OneWayPath) -> &mut PointStamps {
         match self {
             Self::Sender => &mut way.sender,
             Self::Node => &mut way.node,
@@ -381,7 +381,7 @@ impl Machine {
     }
 }
 
-fn came(entry: &FlowEntry) -> Addresses {
+fn incoming_addresses(entry: &FlowEntry) -> Addresses {
     (entry.from, entry.to)
 }
 
@@ -397,6 +397,6 @@ fn are_same(a: Addresses, b: Addresses) -> bool {
 }
 
 #[cfg(test)]
-mod proof;
+mod attribution;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Runs plans: derives the jobs of each trial, starts and stops them in order, and continues the
 //! run after failures.
 //!
-//! [`Machine`] decides, as a state machine driven by events and time. [`Runner`] executes its
+//! [`TrialMachine`] decides, as a state machine driven by events and time. [`Runner`] executes its
 //! decisions, with a fleet, a store and a clock that the caller provides. What the machines along a
 //! flow recorded of the same packets is joined before it is stored.
 
@@ -11,13 +11,13 @@
 mod incoming;
 mod jobs;
 mod join;
-mod keep;
+mod persist;
 mod links;
-mod machine;
+mod trial;
 mod quotas;
 mod runner;
-mod way;
+mod flow_summary;
 
-pub use jobs::{Peer, Planned, Servers, jobs};
-pub use machine::{Action, Machine, Outcome};
-pub use runner::{Clock, End, Runner, RunnerError, Talk, TrialEnd, new_trials};
+pub use jobs::{Peer, PlannedJob, TrialJobs, jobs};
+pub use trial::{Action, TrialMachine, Outcome};
+pub use runner::{Clock, RunEnd, Runner, RunnerError, ProgressReporter, TrialEnd, new_trials};

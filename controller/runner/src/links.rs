@@ -1,11 +1,11 @@
 //! Properties of the links that a flow passes.
 
-use dwell_fleet::LinkMade;
+use dwell_fleet::CreatedLink;
 use dwell_plan::{FlowPlan, Plan};
 
 /// The links of a flow, combined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Passed {
+pub(crate) struct PathLinks {
     /// Rate of the slowest limited link; `None` if no link is limited.
     pub(crate) rate_bps: Option<u64>,
     /// How the links delay packets; `None` if they do not or it is unknown.
@@ -16,16 +16,16 @@ pub(crate) struct Passed {
     pub(crate) queue_is_link: bool,
 }
 
-impl Passed {
+impl PathLinks {
     /// Returns the links as they were created, or as the plan requests them if that is unknown.
-    pub(crate) fn of(plan: &Plan, flow: &FlowPlan, made: &[LinkMade]) -> Self {
+    pub(crate) fn of(plan: &Plan, flow: &FlowPlan, made: &[CreatedLink]) -> Self {
         let relay = plan.relay.as_ref().map(|relay| &relay.on);
         let way: Vec<&String> =
             [Some(&flow.from), relay, Some(&flow.to)].into_iter().flatten().collect();
-        let passes = |link: &&LinkMade| {
-            way.windows(2).any(|hop| hop.iter().all(|node| link.joins.contains(node)))
+        let passes = |link: &&CreatedLink| {
+            way.windows(2).any(|hop| hop.iter().all(|node| link.nodes.contains(node)))
         };
-        let mut passed: Vec<&LinkMade> = made.iter().filter(passes).collect();
+        let mut passed: Vec<&CreatedLink> = made.iter().filter(passes).collect();
         if passed.is_empty() {
             // The flow passes nodes that the plan does not name.
             passed = made.iter().collect();

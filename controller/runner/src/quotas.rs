@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_burnt_is_what_grew_over_the_time_between() {
+    fn cpu_use_is_growth_over_elapsed_time() {
         let at = |at, used_ns, throttled_ns| Quotas {
             at: Instant::from_nanos(at),
             nodes: BTreeMap::from([(

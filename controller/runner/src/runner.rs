@@ -15,21 +15,21 @@ use dwell_units::{Instant, Monotonic, Nanos};
 use thiserror::Error;
 
 use crate::incoming::Incoming;
-use crate::jobs::{Planned, jobs, time_limit};
-use crate::machine::{Action, Machine};
+use crate::jobs::{PlannedJob, jobs, time_limit};
+use crate::trial::{Action, TrialMachine};
 use crate::quotas::Quotas;
 
 /// Maximum time until a stop request takes effect.
-const TURN: Duration = Duration::from_millis(100);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Default number of consecutive failures that ends a run.
-const FAILURES: u32 = 5;
+const DEFAULT_MAX_FAILURES: u32 = 5;
 
 /// Interval of checks for free space on a full disk.
-const FULL_DISK: Nanos = Nanos::from_secs(1);
+const SPACE_CHECK_INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// Maximum time between attempts to measure a trial that did not fit on the disk.
-const LONGEST_WAIT: Nanos = Nanos::from_secs(60);
+const MAX_RETRY_INTERVAL: Nanos = Nanos::from_secs(60);
 
 /// Source of time.
 pub trait Clock {
@@ -40,9 +40,9 @@ pub trait Clock {
 }
 
 /// Receives progress reports of a run.
-pub trait Talk {
+pub trait ProgressReporter {
     /// A trial starts: number of completed trials, number of all trials, trial number and cell.
-    fn begins(&mut self, done: u32, all: u32, trial: u32, cell: &BTreeMap<String, String>);
+    fn trial_started(&mut self, done: u32, all: u32, trial: u32, cell: &BTreeMap<String, String>);
     /// Progress of the current measurement.
     fn progress(&mut self, progress: &Progress);
     /// It ended.
@@ -75,7 +75,7 @@ pub enum TrialEnd {
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RunEnd {
     /// Every trial has been tried.
     Complete,
     /// The user stopped it.
@@ -130,24 +130,24 @@ pub struct Runner<'a> {
     /// The clock.
     pub clock: &'a dyn Clock,
     /// Receives progress reports.
-    pub talk: &'a mut dyn Talk,
+    pub talk: &'a mut dyn ProgressReporter,
     /// Set to request the run to stop.
     pub stop: &'a AtomicBool,
 }
 
 /// State that is kept from trial to trial.
 #[derive(Default)]
-struct Standing {
-    reflectors: Vec<(JobId, Planned)>,
+struct Carryover {
+    reflectors: Vec<(JobId, PlannedJob)>,
     next_job: u32,
     /// Whether a lab was created: then a topology that fails is itself at fault.
     lab_made: bool,
     /// Sample bytes received for the current trial.
-    came: u64,
+    received_bytes: u64,
 }
 
 /// A trial whose lab could not be created before any other could.
-struct Held<'a> {
+struct BlockedTrial<'a> {
     trial: &'a TrialRow,
     error: FleetError,
 }
@@ -157,28 +157,28 @@ impl Runner<'_> {
     ///
     /// # Errors
     /// The run cannot continue.
-    pub fn run(mut self) -> Result<End, RunnerError> {
+    pub fn run(mut self) -> Result<RunEnd, RunnerError> {
         self.store.set_run_state(&self.run, RunState::Running)?;
         let outcome = self.trials();
         // Nodes are removed on success and failure.
         let dissolved = self.fleet.dissolve();
         let state = match outcome {
-            Ok(End::Complete) => RunState::Finished,
-            Ok(End::Interrupted | End::Stopped(_)) | Err(_) => RunState::Stopped,
+            Ok(RunEnd::Complete) => RunState::Finished,
+            Ok(RunEnd::Interrupted | RunEnd::Stopped(_)) | Err(_) => RunState::Stopped,
         };
         let noted = self.store.set_run_state(&self.run, state);
         let end = outcome?;
         match noted {
             // The user may interrupt the wait for free space; the run can be resumed in its stored
             // state.
-            Err(error) if error.is_full_disk() && end == End::Interrupted => {}
+            Err(error) if error.is_full_disk() && end == RunEnd::Interrupted => {}
             noted => noted?,
         }
         dissolved?;
         Ok(end)
     }
 
-    fn trials(&mut self) -> Result<End, RunnerError> {
+    fn trials(&mut self) -> Result<RunEnd, RunnerError> {
         let stop_rules = self.expansion.plan().stop;
         let mut trials = self.store.trials(&self.run)?;
         trials.sort_unstable_by_key(|trial| trial.position);
@@ -189,39 +189,39 @@ impl Runner<'_> {
         let mut done = trials.iter().filter(|trial| over(trial)).count() as u32;
         let started = self.clock.now();
         let mut failures = 0;
-        let most = stop_rules.failures.unwrap_or(FAILURES);
-        let mut standing = Standing::default();
-        let mut held: Vec<Held<'_>> = Vec::new();
+        let most = stop_rules.failures.unwrap_or(DEFAULT_MAX_FAILURES);
+        let mut standing = Carryover::default();
+        let mut blocked: Vec<BlockedTrial<'_>> = Vec::new();
         for trial in trials.iter().filter(|trial| !over(trial)) {
             if self.stop.load(Ordering::Relaxed) {
-                return Ok(End::Interrupted);
+                return Ok(RunEnd::Interrupted);
             }
             if stop_rules.time.is_some_and(|time| self.clock.now() - started >= time) {
                 let left = all - done;
-                return Ok(End::Stopped(format!(
+                return Ok(RunEnd::Stopped(format!(
                     "the time limit was reached; trials left: {left}"
                 )));
             }
-            self.talk.begins(done, all, trial.number, &trial.parameters);
+            self.talk.trial_started(done, all, trial.number, &trial.parameters);
             let ended = match self.trial(trial, &mut standing) {
                 // If no lab can be created at all, no single trial is at fault.
                 Err(RunnerError::Fleet(error)) if error.is_of_topology() => {
-                    held.push(Held { trial, error });
-                    if held.len() < most as usize && self.has_other_labs() {
+                    blocked.push(BlockedTrial { trial, error });
+                    if blocked.len() < most as usize && self.has_other_labs() {
                         continue;
                     }
-                    return Err(held.swap_remove(0).error.into());
+                    return Err(blocked.swap_remove(0).error.into());
                 }
                 ended => ended?,
             };
-            let to_blame = if standing.lab_made { std::mem::take(&mut held) } else { Vec::new() };
-            for Held { trial, error } in to_blame {
-                self.talk.begins(done, all, trial.number, &trial.parameters);
+            let to_blame = if standing.lab_made { std::mem::take(&mut blocked) } else { Vec::new() };
+            for BlockedTrial { trial, error } in to_blame {
+                self.talk.trial_started(done, all, trial.number, &trial.parameters);
                 let end = self.fail(trial, &error.to_string())?;
                 self.talk.ended(trial.number, &end);
                 done += 1;
             }
-            let Some(end) = ended else { return Ok(End::Interrupted) };
+            let Some(end) = ended else { return Ok(RunEnd::Interrupted) };
             self.talk.ended(trial.number, &end);
             done += 1;
             failures = match end {
@@ -231,35 +231,35 @@ impl Runner<'_> {
             };
             if failures >= most && done < all {
                 let TrialEnd::Failed(reason) = end else { continue };
-                return Ok(End::Stopped(format!(
+                return Ok(RunEnd::Stopped(format!(
                     "{failures} trials in a row failed; the last error: {reason}"
                 )));
             }
             let pause = self.expansion.plan().trials.pause;
             if pause > Nanos::ZERO && done < all {
-                self.rest(pause);
+                self.sleep_unless_stopped(pause);
             }
         }
-        match held.into_iter().next() {
-            Some(Held { error, .. }) => Err(error.into()),
-            None => Ok(End::Complete),
+        match blocked.into_iter().next() {
+            Some(BlockedTrial { error, .. }) => Err(error.into()),
+            None => Ok(RunEnd::Complete),
         }
     }
 
     /// Whether the plan has more than one topology.
     fn has_other_labs(&self) -> bool {
-        self.expansion.axes().iter().any(|axis| axis.is_of("topology"))
+        self.expansion.axes().iter().any(|axis| axis.sets_table("topology"))
     }
 
     /// Pauses, unless a stop is requested.
-    fn rest(&self, pause: Nanos) {
+    fn sleep_unless_stopped(&self, pause: Nanos) {
         let end = self.clock.now().saturating_add(pause);
         while !self.stop.load(Ordering::Relaxed) {
             let left = (end - self.clock.now()).max(Nanos::ZERO).to_std();
             if left.is_zero() {
                 return;
             }
-            self.clock.sleep(left.min(TURN));
+            self.clock.sleep(left.min(STOP_POLL_INTERVAL));
         }
     }
 
@@ -269,32 +269,32 @@ impl Runner<'_> {
     fn trial(
         &mut self,
         trial: &TrialRow,
-        standing: &mut Standing,
+        standing: &mut Carryover,
     ) -> Result<Option<TrialEnd>, RunnerError> {
-        let mut wait = FULL_DISK;
+        let mut wait = SPACE_CHECK_INTERVAL;
         loop {
-            standing.came = 0;
+            standing.received_bytes = 0;
             let failure = match self.try_trial(trial, standing) {
                 Ok(end) => return Ok(end),
                 Err(failure) if failure.is_full_disk() => failure,
                 Err(failure) => return Err(failure),
             };
             // No load runs during the wait, and unfinished requests are dropped.
-            self.forget(standing)?;
-            let needed = needed_room(standing.came);
+            self.release_nodes(standing)?;
+            let needed = needed_space(standing.received_bytes);
             self.talk.say(&format!(
                 "{failure}: the disk is full; waiting for {} MB of free space in {}",
                 needed.div_ceil(1_000_000),
                 self.store.dir().display()
             ));
             // The needed space is an estimate: back off in case it is too low.
-            self.rest(wait);
-            wait = Nanos(wait.0.saturating_mul(2)).min(LONGEST_WAIT);
-            while !has_room(&self.store.incoming(), needed) {
+            self.sleep_unless_stopped(wait);
+            wait = Nanos(wait.0.saturating_mul(2)).min(MAX_RETRY_INTERVAL);
+            while !has_free_space(&self.store.incoming(), needed) {
                 if self.stop.load(Ordering::Relaxed) {
                     return Ok(None);
                 }
-                self.rest(FULL_DISK);
+                self.sleep_unless_stopped(SPACE_CHECK_INTERVAL);
             }
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(None);
@@ -306,7 +306,7 @@ impl Runner<'_> {
     fn try_trial(
         &mut self,
         trial: &TrialRow,
-        standing: &mut Standing,
+        standing: &mut Carryover,
     ) -> Result<Option<TrialEnd>, RunnerError> {
         let plan = match self.expansion.plan_of(trial.cell) {
             Ok(plan) => plan,
@@ -322,14 +322,14 @@ impl Runner<'_> {
             Err(error) => return Err(error.into()),
         };
         self.store.begin_trial(trial)?;
-        self.notice_the_gone(standing);
+        self.drop_ended_nodes(standing);
         let quotas = Quotas::now(self.fleet, self.clock);
         let mut incoming = BTreeMap::new();
         let limit = time_limit(&plan);
         let needed = jobs(&plan, &self.fleet.hosts());
         let reflectors = std::mem::take(&mut standing.reflectors);
         let (mut machine, actions) =
-            Machine::new(needed, reflectors, standing.next_job, limit, self.clock.now());
+            TrialMachine::new(needed, reflectors, standing.next_job, limit, self.clock.now());
         self.carry_out(&mut machine, actions);
         let mut interrupted = false;
         while !machine.is_over() {
@@ -340,7 +340,7 @@ impl Runner<'_> {
                 self.carry_out(&mut machine, actions);
             }
             let left = (machine.deadline() - self.clock.now()).max(Nanos::ZERO).to_std();
-            let heard = self.fleet.next(left.min(TURN));
+            let heard = self.fleet.next(left.min(STOP_POLL_INTERVAL));
             let now = self.clock.now();
             let actions = match heard {
                 None => machine.tick(now),
@@ -360,13 +360,13 @@ impl Runner<'_> {
                         }
                         _ => {}
                     }
-                    machine.hear(&node, event, now)
+                    machine.handle_event(&node, event, now)
                 }
             };
             self.carry_out(&mut machine, actions);
         }
         standing.next_job = machine.next_job();
-        standing.came = incoming.values().map(Incoming::bytes).sum();
+        standing.received_bytes = incoming.values().map(Incoming::bytes).sum();
         let mut outcome = machine.outcome().unwrap_or_default();
         standing.reflectors.clone_from(&outcome.standing);
         // ^C on a terminal also reaches nodes that are being started. A trial that failed during an
@@ -375,15 +375,15 @@ impl Runner<'_> {
             return Ok(None);
         }
         outcome.seen = quotas.until(&Quotas::now(self.fleet, self.clock));
-        let fault = self.fault_since(routes.as_ref());
+        let fault = self.route_fault(routes.as_ref());
         if let Some(fault) = &fault {
             // Other failures are consequences of this one.
             let rest = outcome.failure.take().map(|why| format!("; {why}")).unwrap_or_default();
             outcome.failure = Some(format!("{fault}{rest}"));
         }
-        let kept = self.keep(trial, &plan, outcome, incoming)?;
+        let kept = self.persist(trial, &plan, outcome, incoming)?;
         if fault.is_some() {
-            self.forget(standing)?;
+            self.release_nodes(standing)?;
         }
         Ok(kept)
     }
@@ -393,14 +393,14 @@ impl Runner<'_> {
     fn ready(
         &mut self,
         topology: &Topology,
-        standing: &mut Standing,
+        standing: &mut Carryover,
     ) -> Result<Option<Routes>, FleetError> {
         self.fleet.prepare(topology)?;
         standing.lab_made = true;
         match self.fleet.routes() {
             Err(FleetError::Routes(fault)) => {
                 self.talk.say(&format!("{fault}; recreating the lab"));
-                self.forget(standing)?;
+                self.release_nodes(standing)?;
                 self.fleet.prepare(topology)?;
                 self.fleet.routes()
             }
@@ -409,7 +409,7 @@ impl Runner<'_> {
     }
 
     /// Returns how the routes changed; `None` if they did not.
-    fn fault_since(&mut self, before: Option<&Routes>) -> Option<String> {
+    fn route_fault(&mut self, before: Option<&Routes>) -> Option<String> {
         let before = before?;
         match self.fleet.routes() {
             Ok(now) => before.change(&now?),
@@ -418,9 +418,9 @@ impl Runner<'_> {
     }
 
     /// Releases all nodes and forgets their jobs.
-    fn forget(&mut self, standing: &mut Standing) -> Result<(), FleetError> {
+    fn release_nodes(&mut self, standing: &mut Carryover) -> Result<(), FleetError> {
         *standing =
-            Standing { lab_made: standing.lab_made, came: standing.came, ..Standing::default() };
+            Carryover { lab_made: standing.lab_made, received_bytes: standing.received_bytes, ..Carryover::default() };
         self.fleet.dissolve()
     }
 
@@ -441,7 +441,7 @@ impl Runner<'_> {
     }
 
     /// Handles nodes that ended since the last trial; their jobs are started again for the next.
-    fn notice_the_gone(&mut self, standing: &mut Standing) {
+    fn drop_ended_nodes(&mut self, standing: &mut Carryover) {
         while let Some((node, what)) = self.fleet.next(Duration::ZERO) {
             let FromNode::Gone(why) = what else { continue };
             self.talk.say(&format!("node {node} ended between trials and is restarted: {why}"));
@@ -450,7 +450,7 @@ impl Runner<'_> {
     }
 
     /// Executes actions and reports failed requests to the state machine.
-    fn carry_out(&mut self, machine: &mut Machine, actions: Vec<Action>) {
+    fn carry_out(&mut self, machine: &mut TrialMachine, actions: Vec<Action>) {
         let mut todo = std::collections::VecDeque::from(actions);
         while let Some(action) = todo.pop_front() {
             match action {
@@ -476,12 +476,12 @@ impl Runner<'_> {
 
 /// Returns the free space needed for a trial with this many received bytes: the same again for the
 /// sample file, plus 1 MiB for the catalogue.
-fn needed_room(came: u64) -> u64 {
-    came.saturating_mul(2).saturating_add(1 << 20)
+fn needed_space(received_bytes: u64) -> u64 {
+    received_bytes.saturating_mul(2).saturating_add(1 << 20)
 }
 
 /// Whether `dir` has this many free bytes and 1 MiB can be written there.
-fn has_room(dir: &Path, bytes: u64) -> bool {
+fn has_free_space(dir: &Path, bytes: u64) -> bool {
     let free = rustix::fs::statvfs(dir).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
     if free.is_ok_and(|free| free < bytes) {
         return false;
@@ -497,11 +497,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_what_the_attempt_before_would_have_needed() {
-        assert_eq!(needed_room(500_000_000), 1_000_000_000 + (1 << 20));
+    fn needed_space_follows_from_the_last_attempt() {
+        assert_eq!(needed_space(500_000_000), 1_000_000_000 + (1 << 20));
         let dir = tempfile::tempdir().unwrap();
-        assert!(has_room(dir.path(), needed_room(0)));
-        assert!(!has_room(dir.path(), needed_room(u64::MAX)));
+        assert!(has_free_space(dir.path(), needed_space(0)));
+        assert!(!has_free_space(dir.path(), needed_space(u64::MAX)));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

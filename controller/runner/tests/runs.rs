@@ -1,6 +1,6 @@
 //! Whole runs with a fake fleet, a fake clock and a real store.
 
-mod made_up;
+mod fakes;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use dwell_fleet::{Fleet, FleetError, FromNode, Routes};
 use dwell_plan::{Expansion, Job, Topology};
 use dwell_protocol::{Event, JobId, Request};
 use dwell_record::segment::{Header, SegmentWriter};
-use dwell_runner::{End, Runner, RunnerError, TrialEnd};
+use dwell_runner::{RunEnd, Runner, RunnerError, TrialEnd};
 use dwell_store::{RunRow, RunState, Store, TrialState};
 use dwell_units::{BitRate, Instant, Nanos, Pairing};
-use made_up::{Begun, Listener, Ticking, begin, summary};
+use fakes::{StartedRun, Listener, TickingClock, begin, summary};
 
 const PLAN: &str = "version = 1\nname = \"made-up\"\ntopology = { lab = \"line:2\" }\n\
     [ping]\nfrom = \"n1\"\nto = \"n2\"\ncount = 10\n[matrix]\nsize = [\"64B\", \"128B\", \"256B\"]\n\
@@ -36,7 +36,7 @@ enum Fault {
 }
 
 /// Nodes that execute requests at once.
-struct MadeUp {
+struct FakeFleet {
     told: VecDeque<(String, FromNode)>,
     /// One per measurement, in order.
     faults: VecDeque<Fault>,
@@ -58,7 +58,7 @@ struct MadeUp {
     stop: Arc<AtomicBool>,
 }
 
-impl MadeUp {
+impl FakeFleet {
     fn new(faults: &[Fault]) -> Self {
         Self {
             told: VecDeque::new(),
@@ -81,11 +81,11 @@ impl MadeUp {
     }
 }
 
-impl Fleet for MadeUp {
+impl Fleet for FakeFleet {
     fn prepare(&mut self, topology: &Topology) -> Result<(), FleetError> {
         if topology.link.rate.is_some_and(|rate| self.impossible.contains(&rate)) {
             let said = "no such link".to_owned();
-            return Err(FleetError::Lab { what: FleetError::MAKING, said, code: Some(4) });
+            return Err(FleetError::Lab { what: FleetError::CREATE_OPERATION, said, code: Some(4) });
         }
         Ok(())
     }
@@ -192,34 +192,34 @@ fn segment(received: u64) -> Vec<u8> {
     writer.finish(0).unwrap()
 }
 
-struct World {
+struct TestRun {
     _dir: tempfile::TempDir,
     store: Store,
     expansion: Expansion,
     run: RunRow,
 }
 
-impl World {
+impl TestRun {
     fn new() -> Self {
         Self::of(PLAN)
     }
 
     fn of(plan: &str) -> Self {
-        let Begun { dir, store, expansion, run } = begin(plan);
+        let StartedRun { dir, store, expansion, run } = begin(plan);
         Self { _dir: dir, store, expansion, run }
     }
 
     /// Runs the remaining trials until the run or `stop_after` trials have ended.
-    fn run(&mut self, fleet: &mut MadeUp, stop_after: usize) -> (End, Vec<TrialEnd>) {
+    fn run(&mut self, fleet: &mut FakeFleet, stop_after: usize) -> (RunEnd, Vec<TrialEnd>) {
         let (end, ends) = self.try_to_run(fleet, stop_after);
         (end.unwrap(), ends)
     }
 
     fn try_to_run(
         &mut self,
-        fleet: &mut MadeUp,
+        fleet: &mut FakeFleet,
         stop_after: usize,
-    ) -> (Result<End, RunnerError>, Vec<TrialEnd>) {
+    ) -> (Result<RunEnd, RunnerError>, Vec<TrialEnd>) {
         let stop = Arc::clone(&fleet.stop);
         stop.store(false, Ordering::Relaxed);
         let mut talk = Listener { ends: Vec::new(), stop_after, stop: &stop };
@@ -228,7 +228,7 @@ impl World {
             store: &mut self.store,
             expansion: &self.expansion,
             run: self.run.clone(),
-            clock: &Ticking::default(),
+            clock: &TickingClock::default(),
             talk: &mut talk,
             stop: &stop,
         };
@@ -241,12 +241,12 @@ impl World {
 }
 
 #[test]
-fn a_run_goes_on_after_trials_that_failed_and_says_why_each_did() {
-    let mut world = World::new();
+fn run_continues_after_failed_trials_with_reasons() {
+    let mut world = TestRun::new();
     let faults = [Fault::Nothing, Fault::Vanishes, Fault::Flips, Fault::Nothing, Fault::Silence];
-    let mut fleet = MadeUp::new(&faults);
+    let mut fleet = FakeFleet::new(&faults);
     let (end, ends) = world.run(&mut fleet, usize::MAX);
-    assert_eq!(end, End::Complete);
+    assert_eq!(end, RunEnd::Complete);
     assert!(fleet.dissolved);
     let failed = |reason: &str| TrialEnd::Failed(reason.to_owned());
     assert_eq!(
@@ -268,41 +268,41 @@ fn a_run_goes_on_after_trials_that_failed_and_says_why_each_did() {
 }
 
 #[test]
-fn a_stopped_run_goes_on_where_it_ended_and_measures_nothing_twice() {
-    let mut world = World::new();
-    let mut fleet = MadeUp::new(&[]);
+fn stopped_run_resumes_without_repeating_trials() {
+    let mut world = TestRun::new();
+    let mut fleet = FakeFleet::new(&[]);
     let (end, ends) = world.run(&mut fleet, 2);
-    assert_eq!((end, ends.len()), (End::Interrupted, 2));
+    assert_eq!((end, ends.len()), (RunEnd::Interrupted, 2));
     assert_eq!(world.store.run(&world.run.run).unwrap().state, RunState::Stopped);
     let (end, ends) = world.run(&mut fleet, usize::MAX);
-    assert_eq!((end, ends.len()), (End::Complete, 4));
+    assert_eq!((end, ends.len()), (RunEnd::Complete, 4));
     assert_eq!(fleet.measured, 6);
     assert!(world.states().iter().all(|state| *state == TrialState::Finished));
 }
 
 #[test]
-fn a_trial_whose_node_an_interrupt_ended_has_not_failed_and_is_measured_on_resuming() {
-    let mut world = World::new();
-    let mut fleet = MadeUp::new(&[Fault::Nothing, Fault::Interrupted]);
+fn interrupted_trial_is_repeated_on_resume() {
+    let mut world = TestRun::new();
+    let mut fleet = FakeFleet::new(&[Fault::Nothing, Fault::Interrupted]);
     let (end, ends) = world.run(&mut fleet, usize::MAX);
-    assert_eq!((end, ends.as_slice()), (End::Interrupted, &[TrialEnd::Finished][..]));
+    assert_eq!((end, ends.as_slice()), (RunEnd::Interrupted, &[TrialEnd::Finished][..]));
     assert!(!world.states().contains(&TrialState::Failed));
     fleet.interrupt = false;
     let (end, ends) = world.run(&mut fleet, usize::MAX);
-    assert_eq!((end, ends.len()), (End::Complete, 5));
+    assert_eq!((end, ends.len()), (RunEnd::Complete, 5));
     assert!(world.states().iter().all(|state| *state == TrialState::Finished));
 }
 
 #[test]
-fn as_many_failures_in_a_row_as_the_plan_allows_end_the_run_and_the_rest_can_be_resumed() {
-    let mut world = World::new();
-    let mut fleet = MadeUp::new(&[Fault::Nothing, Fault::Silence, Fault::Silence, Fault::Silence]);
+fn consecutive_failures_stop_a_resumable_run() {
+    let mut world = TestRun::new();
+    let mut fleet = FakeFleet::new(&[Fault::Nothing, Fault::Silence, Fault::Silence, Fault::Silence]);
     let (end, ends) = world.run(&mut fleet, usize::MAX);
-    let End::Stopped(why) = end else { panic!("{end:?}") };
+    let RunEnd::Stopped(why) = end else { panic!("{end:?}") };
     assert!(why.contains("3 trials in a row failed") && why.contains("no reply arrived"), "{why}");
     assert_eq!(ends.len(), 4);
     let (end, ends) = world.run(&mut fleet, usize::MAX);
-    assert_eq!((end, ends.len()), (End::Complete, 2));
+    assert_eq!((end, ends.len()), (RunEnd::Complete, 2));
 }
 
 /// [`PLAN`] over two links, the first of which is slow.
@@ -314,19 +314,19 @@ fn links() -> String {
 }
 
 #[test]
-fn a_cell_whose_lab_cannot_be_made_fails_and_the_others_are_measured() {
-    let mut world = World::of(&links());
-    let mut fleet = MadeUp::new(&[]);
+fn impossible_lab_fails_only_its_cell() {
+    let mut world = TestRun::of(&links());
+    let mut fleet = FakeFleet::new(&[]);
     fleet.impossible = vec![BitRate(1_000)];
     let (end, ends) = world.run(&mut fleet, usize::MAX);
-    assert_eq!(end, End::Complete);
+    assert_eq!(end, RunEnd::Complete);
     let failed = TrialEnd::Failed("make the lab: no such link".into());
     assert_eq!(ends, [failed.clone(), failed, TrialEnd::Finished, TrialEnd::Finished]);
     assert_eq!(world.store.run(&world.run.run).unwrap().state, RunState::Finished);
 }
 
 #[test]
-fn where_no_lab_can_be_made_no_trial_is_to_blame_and_the_run_can_be_resumed() {
+fn run_without_any_possible_lab_stays_resumable() {
     for (plan, impossible) in [
         (links(), vec![BitRate(1_000), BitRate(1_000_000)]),
         (
@@ -334,8 +334,8 @@ fn where_no_lab_can_be_made_no_trial_is_to_blame_and_the_run_can_be_resumed() {
             vec![BitRate(1_000)],
         ),
     ] {
-        let mut world = World::of(&plan);
-        let mut fleet = MadeUp::new(&[]);
+        let mut world = TestRun::of(&plan);
+        let mut fleet = FakeFleet::new(&[]);
         fleet.impossible = impossible;
         let (end, ends) = world.try_to_run(&mut fleet, usize::MAX);
         assert!(matches!(end, Err(RunnerError::Fleet(FleetError::Lab { code: Some(4), .. }))));
@@ -344,15 +344,15 @@ fn where_no_lab_can_be_made_no_trial_is_to_blame_and_the_run_can_be_resumed() {
         assert_eq!(world.store.run(&world.run.run).unwrap().state, RunState::Stopped);
         fleet.impossible.clear();
         let (end, _) = world.run(&mut fleet, usize::MAX);
-        assert_eq!(end, End::Complete);
+        assert_eq!(end, RunEnd::Complete);
         assert!(world.states().iter().all(|state| *state == TrialState::Finished));
     }
 }
 
 #[test]
-fn a_trial_given_up_is_planned_again_and_not_under_way() {
-    let mut world = World::new();
-    let mut fleet = MadeUp::new(&[Fault::Nothing, Fault::Interrupted]);
+fn discarded_trial_becomes_planned_again() {
+    let mut world = TestRun::new();
+    let mut fleet = FakeFleet::new(&[Fault::Nothing, Fault::Interrupted]);
     world.run(&mut fleet, usize::MAX);
     let mut expected = vec![TrialState::Planned; 6];
     expected[0] = TrialState::Finished;
@@ -360,19 +360,19 @@ fn a_trial_given_up_is_planned_again_and_not_under_way() {
 }
 
 #[test]
-fn a_node_that_dies_between_trials_fails_none_and_its_reflector_is_begun_anew() {
-    let mut world = World::new();
-    let mut fleet = MadeUp::new(&[]);
+fn node_lost_between_trials_is_restarted() {
+    let mut world = TestRun::new();
+    let mut fleet = FakeFleet::new(&[]);
     fleet.dies_after = Some(2);
     let (end, ends) = world.run(&mut fleet, usize::MAX);
-    assert_eq!((end, ends), (End::Complete, vec![TrialEnd::Finished; 6]));
+    assert_eq!((end, ends), (RunEnd::Complete, vec![TrialEnd::Finished; 6]));
     assert_eq!(fleet.servers, 2);
 }
 
 #[test]
-fn a_trial_whose_routes_were_lost_or_changed_fails_with_that_reason_and_the_lab_is_made_anew() {
-    let mut world = World::new();
-    let mut fleet = MadeUp::new(&[Fault::Nothing, Fault::Nothing, Fault::Vanishes]);
+fn changed_routes_fail_the_trial_and_recreate_the_lab() {
+    let mut world = TestRun::new();
+    let mut fleet = FakeFleet::new(&[Fault::Nothing, Fault::Nothing, Fault::Vanishes]);
     let ended = Err("babeld in n2 has ended");
     fleet.routes = VecDeque::from([
         // Read before and after each trial, and again after the lab was recreated before one.
@@ -391,7 +391,7 @@ fn a_trial_whose_routes_were_lost_or_changed_fails_with_that_reason_and_the_lab_
         ended,
     ]);
     let (end, ends) = world.run(&mut fleet, usize::MAX);
-    assert!(matches!(end, End::Complete), "{end:?}");
+    assert!(matches!(end, RunEnd::Complete), "{end:?}");
     let failed = |reason: &str| TrialEnd::Failed(reason.to_owned());
     assert_eq!(
         ends,

@@ -1,6 +1,6 @@
 //! The catalogue of runs, trials and their summaries.
 
-mod ending;
+mod summaries;
 mod host;
 mod runs;
 mod samples;
@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::error::StoreError;
 use crate::lock::RunnerLock;
 use crate::migrations::{migrate, refuse_newer, refuse_older};
-use crate::names;
+use crate::run_names;
 use crate::run::Role;
 
 /// A data directory.
@@ -28,7 +28,7 @@ pub struct Store {
 }
 
 /// A row of the table `summaries`.
-type Told = (Role, String, Summary);
+type SummaryRow = (Role, String, Summary);
 
 impl Store {
     /// Opens the data directory `dir`, creating it if it does not exist. A catalogue of an older
@@ -88,7 +88,7 @@ impl Store {
     /// Whether `dir` is a data directory: has a catalogue, or samples whose catalogue is lost.
     pub fn is_at(dir: &Path) -> bool {
         dir.join("catalogue.sqlite").exists()
-            || names::with_samples(&dir.join("samples")).next().is_some()
+            || run_names::with_samples(&dir.join("samples")).next().is_some()
     }
 
     /// The directory.
@@ -120,7 +120,7 @@ fn refuse_lost(path: &Path, samples: &Path) -> Result<(), StoreError> {
     if fs::metadata(path).is_ok_and(|file| file.len() > 0) {
         return Ok(());
     }
-    let mut runs: Vec<String> = names::with_samples(samples).collect();
+    let mut runs: Vec<String> = run_names::with_samples(samples).collect();
     runs.sort();
     match runs.first() {
         None => Ok(()),

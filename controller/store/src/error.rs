@@ -55,7 +55,7 @@ pub enum StoreError {
          use the dwell that made it",
         path.display()
     )]
-    Strange {
+    IncompleteSchema {
         /// The catalogue.
         path: PathBuf,
         /// Its version.

@@ -8,17 +8,17 @@ use std::sync::Arc;
 
 use dwell_engine::stamps::State;
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
-use dwell_record::{Batch, Column, Columns, Departing, Summary, all_count};
+use dwell_record::{Batch, Column, BatchStatistics, DepartureCollector, Summary, all_valid};
 
 use crate::error::StoreError;
 use crate::parquet::{SampleWriter, Written};
-use crate::stage::{Stage, Take};
-use crate::views::{Growing, StoredSeries};
+use crate::stage::{Stage, BatchConsumer};
+use crate::views::{SeriesBuilder, StoredSeries};
 
 /// Metrics drawn in figures, by column. Each takes space in the catalogue, so of the parts of a
 /// path only those of Miya 2020 are included; the others are in the samples and their figures in
 /// the summary.
-const DRAWN: [Column; 15] = [
+const DRAWN_COLUMNS: [Column; 15] = [
     Column::Rtt,
     Column::RttKernel,
     Column::OneWayForward,
@@ -32,12 +32,12 @@ const DRAWN: [Column; 15] = [
     Column::NodeDelayNetfilter,
     Column::NodeDelayDriver,
     Column::Processing,
-    Column::ProcessingS0,
+    Column::ProcessingWithSend,
     Column::LinkDelay,
 ];
 
 /// Columns that give the time of a row, in order of preference.
-const TIMES: [Column; 9] = [
+const TIME_COLUMNS: [Column; 9] = [
     Column::TxApp,
     Column::Capture,
     Column::Intended,
@@ -50,19 +50,19 @@ const TIMES: [Column; 9] = [
 ];
 
 /// Rows examined together: usually all have the same state.
-const RUN: usize = 128;
+const RUN_ROWS: usize = 128;
 
 /// Rows of a batch made from a segment.
-const BATCH: usize = 1 << 16;
+const BATCH_ROWS: usize = 1 << 16;
 
 /// Rows of a batch of departures, whose segments are often short.
-const DEPARTURES: usize = 1 << 14;
+const DEPARTURE_BATCH_ROWS: usize = 1 << 14;
 
 /// Samples of one trial being stored.
 #[derive(Debug)]
 pub struct Ingest {
     writer: Stage<SampleWriter>,
-    summary: Stage<Gathered>,
+    summary: Stage<IngestSummary>,
 }
 
 /// The result of an ingest.
@@ -74,15 +74,15 @@ pub struct Ingested {
     /// Send time of the first probe, in nanoseconds since the epoch; `None` if no row has a time.
     pub first_ns: Option<i64>,
     /// The figures, if requested with [`Ingest::with_figures`].
-    pub columns: Columns,
+    pub columns: BatchStatistics,
     pub(crate) series: BTreeMap<String, StoredSeries>,
 }
 
 /// Data computed from samples while they are stored.
 #[derive(Debug, Default)]
-struct Gathered {
-    growing: Vec<(Column, Growing)>,
-    columns: Option<Columns>,
+struct IngestSummary {
+    growing: Vec<(Column, SeriesBuilder)>,
+    columns: Option<BatchStatistics>,
     first: Option<i64>,
     /// Time of a row without a timestamp: that of the row before, or, if no row has one, the sum of
     /// the round trips before it.
@@ -97,7 +97,7 @@ impl Ingest {
     pub(crate) fn new(path: &Path, wanted: &[Column]) -> Self {
         Self {
             writer: Stage::new(SampleWriter::new(path, wanted)),
-            summary: Stage::new(Gathered::default()),
+            summary: Stage::new(IngestSummary::default()),
         }
     }
 
@@ -105,7 +105,7 @@ impl Ingest {
     /// before the first row.
     #[must_use]
     pub fn with_figures(self) -> Self {
-        let gathered = Gathered { columns: Some(Columns::default()), ..Gathered::default() };
+        let gathered = IngestSummary { columns: Some(BatchStatistics::default()), ..IngestSummary::default() };
         Self { summary: Stage::new(gathered), ..self }
     }
 
@@ -150,7 +150,7 @@ impl Ingest {
             each(&record);
             if let Record::Sample(sample, bridge, near) = record {
                 batch.push_sample(sample, bridge, near);
-                if batch.len() == BATCH {
+                if batch.len() == BATCH_ROWS {
                     failure = self.push(std::mem::take(&mut batch)).err();
                 }
             }
@@ -178,7 +178,7 @@ impl Ingest {
         each: &mut dyn FnMut(&Record<'_>),
         sender: impl FnOnce() -> Cow<'a, Summary>,
     ) -> Result<Result<SegmentEnd, SegmentError>, E> {
-        let mut departing = Departing::default();
+        let mut departing = DepartureCollector::default();
         // Errors are reported by the second pass.
         let _ = segment::read(&mut open()?, &mut |record| {
             if let Record::Sample(sample, bridge, _) = &record {
@@ -192,7 +192,7 @@ impl Ingest {
         let end = segment::read(&mut open()?, &mut |record| {
             let Record::Sample(sample, bridge, near) = record else { return };
             departed.push(&mut batch, sample, bridge, near);
-            if batch.len() == DEPARTURES && full.is_ok() {
+            if batch.len() == DEPARTURE_BATCH_ROWS && full.is_ok() {
                 full = self.push(std::mem::take(&mut batch));
             }
         });
@@ -225,19 +225,19 @@ impl Ingest {
     }
 }
 
-impl Take for SampleWriter {
+impl BatchConsumer for SampleWriter {
     fn take(&mut self, batch: &Arc<Batch>) -> Result<(), StoreError> {
         self.push(batch)
     }
 }
 
-impl Take for Gathered {
+impl BatchConsumer for IngestSummary {
     fn take(&mut self, batch: &Arc<Batch>) -> Result<(), StoreError> {
         if let Some(columns) = &mut self.columns {
             columns.take(batch);
         }
-        for start in (0..batch.len()).step_by(PIECE) {
-            let rows = start..batch.len().min(start + PIECE);
+        for start in (0..batch.len()).step_by(PIECE_ROWS) {
+            let rows = start..batch.len().min(start + PIECE_ROWS);
             self.place(batch, rows.clone());
             self.draw(batch, &rows);
         }
@@ -245,28 +245,28 @@ impl Take for Gathered {
     }
 }
 
-impl Gathered {
+impl IngestSummary {
     /// Adds rows to the drawn series, after [`Self::place`].
     fn draw(&mut self, batch: &Batch, rows: &Range<usize>) {
-        for column in DRAWN {
+        for column in DRAWN_COLUMNS {
             let Some(values) = batch.column(column) else { continue };
             let place = self.growing.iter().position(|(known, _)| *known == column);
             let place = place.unwrap_or_else(|| {
                 let growing = match self.columns.is_some() && is_counted(column) {
-                    true => Growing::counted_elsewhere(),
-                    false => Growing::new(),
+                    true => SeriesBuilder::counted_elsewhere(),
+                    false => SeriesBuilder::new(),
                 };
                 self.growing.push((column, growing));
                 self.growing.len() - 1
             });
             let growing = &mut self.growing[place].1;
             let is_of_departure = matches!(column, Column::Gap | Column::GapError);
-            for start in rows.clone().step_by(RUN) {
-                let run = start..rows.end.min(start + RUN);
+            for start in rows.clone().step_by(RUN_ROWS) {
+                let run = start..rows.end.min(start + RUN_ROWS);
                 let at = &self.at[run.start - rows.start..run.end - rows.start];
                 let values = &values[run.clone()];
                 let (states, void) = (&batch.state[run.clone()], &batch.void[run]);
-                if all_count(states, void, values) {
+                if all_valid(states, void, values) {
                     growing.push(at, values);
                     continue;
                 }
@@ -286,7 +286,7 @@ impl Gathered {
 
     /// Computes the times of rows, in nanoseconds since the first row.
     fn place(&mut self, batch: &Batch, rows: Range<usize>) {
-        let times = TIMES.iter().find_map(|column| batch.column(*column));
+        let times = TIME_COLUMNS.iter().find_map(|column| batch.column(*column));
         if let (Some(times), None) = (times, self.first) {
             self.first = times.iter().copied().find(|time| *time != Batch::ABSENT);
         }
@@ -309,7 +309,7 @@ impl Gathered {
                 let bits = rtt.iter().fold(0, |bits, took| bits | (*took).max(0));
                 let elapsed = &mut self.elapsed;
                 // Sums of short round trips cannot overflow.
-                if bits < SHORT && *elapsed < i64::MAX / 2 {
+                if bits < MAX_SUMMABLE_RTT_NS && *elapsed < i64::MAX / 2 {
                     self.at.extend(rtt.iter().map(|took| {
                         let at = *elapsed;
                         *elapsed += (*took).max(0);
@@ -333,10 +333,10 @@ impl Gathered {
 }
 
 /// Rows processed at once; small enough for a CPU cache.
-const PIECE: usize = 1 << 14;
+const PIECE_ROWS: usize = 1 << 14;
 
 /// Upper limit of round trips whose sum over a piece cannot overflow, in nanoseconds.
-const SHORT: i64 = i64::MAX / 4 / PIECE as i64;
+const MAX_SUMMABLE_RTT_NS: i64 = i64::MAX / 4 / PIECE_ROWS as i64;
 
 /// Whether the figures of a column count the same values as the drawn series. Figures of schedule
 /// errors also count lost probes.
@@ -349,10 +349,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_that_cannot_be_written_end_the_ingest_with_the_name_of_the_file() {
+    fn ingest_write_error_names_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("gone").join("1.parquet");
-        for rows in [10, BATCH] {
+        for rows in [10, BATCH_ROWS] {
             let mut ingest = Ingest::new(&path, &[]).with_figures();
             let mut outcome = Ok(());
             for first in 0..20 {

@@ -20,7 +20,7 @@ mod error;
 mod ingest;
 mod lock;
 mod migrations;
-mod names;
+mod run_names;
 mod parquet;
 mod run;
 mod scan;

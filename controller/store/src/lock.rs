@@ -94,7 +94,7 @@ pub struct RunnerLock {
     _lock: RecordLock,
 }
 
-const NAME: &str = "runner.lock";
+const RUNNER_LOCK_FILE: &str = "runner.lock";
 
 /// A runner that was killed holds its lock until the kernel has ended it.
 const KILLED_RUNNER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -103,7 +103,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
 impl RunnerLock {
     pub(crate) fn take(dir: &Path) -> Result<Self, StoreError> {
-        let path = dir.join(NAME);
+        let path = dir.join(RUNNER_LOCK_FILE);
         let since = Instant::now();
         loop {
             if let Some(lock) = RecordLock::take(&path)? {
@@ -119,7 +119,7 @@ impl RunnerLock {
 
 /// Whether a process runs a plan in `dir`. Writes nothing, and needs no permission to.
 pub(crate) fn has_runner(dir: &Path) -> bool {
-    RecordLock::is_held(&dir.join(NAME))
+    RecordLock::is_held(&dir.join(RUNNER_LOCK_FILE))
 }
 
 /// Held while a run is imported, by the process that imports it.
@@ -129,13 +129,13 @@ pub struct ImportLock {
     _lock: RecordLock,
 }
 
-const IMPORTING: &str = "importing";
+const IMPORT_LOCK_FILE: &str = "importing";
 
 impl ImportLock {
     /// `samples` is the directory of the run's samples. The run is new, so no other importer uses
     /// it.
     pub(crate) fn take(samples: &Path) -> Result<Self, StoreError> {
-        let path = samples.join(IMPORTING);
+        let path = samples.join(IMPORT_LOCK_FILE);
         fs::create_dir_all(samples).map_err(StoreError::file("create", samples))?;
         match RecordLock::take(&path)? {
             Some(lock) => Ok(Self { path, _lock: lock }),
@@ -153,7 +153,7 @@ impl Drop for ImportLock {
 
 /// Whether a process imports the run whose samples are in `samples`. Writes nothing.
 pub(crate) fn has_importer(samples: &Path) -> bool {
-    RecordLock::is_held(&samples.join(IMPORTING))
+    RecordLock::is_held(&samples.join(IMPORT_LOCK_FILE))
 }
 
 #[cfg(test)]
@@ -163,14 +163,14 @@ mod tests {
     use super::*;
 
     /// Set for a child process of this test program.
-    const LOOKED_AT: &str = "DWELL_TEST_LOCKED_DIR";
+    const TEST_DIR_VARIABLE: &str = "DWELL_TEST_LOCKED_DIR";
 
     /// Whether another process sees a runner at work in `dir`.
     fn is_seen_from_outside(dir: &Path) -> bool {
         let tests = std::env::current_exe().unwrap();
         let mut child = Command::new(tests);
-        child.args(["--exact", "lock::tests::runner_lock_outlives_a_look_at_it"]);
-        let output = child.env(LOOKED_AT, dir).output().unwrap();
+        child.args(["--exact", "lock::tests::runner_lock_survives_a_check"]);
+        let output = child.env(TEST_DIR_VARIABLE, dir).output().unwrap();
         match output.status.code() {
             Some(0) => true,
             Some(101) => false,
@@ -191,8 +191,8 @@ mod tests {
     }
 
     #[test]
-    fn runner_lock_outlives_a_look_at_it() {
-        if let Some(dir) = std::env::var_os(LOOKED_AT) {
+    fn runner_lock_survives_a_check() {
+        if let Some(dir) = std::env::var_os(TEST_DIR_VARIABLE) {
             assert!(has_runner(dir.as_ref()), "not locked");
             return;
         }

@@ -45,7 +45,7 @@ pub(crate) fn refuse_older(db: &Connection, path: &Path) -> Result<(), StoreErro
     if found < newest {
         return Err(StoreError::Older { path: path.to_owned(), found, newest });
     }
-    refuse_strange(&MIGRATIONS, found, db, path)
+    refuse_incomplete(&MIGRATIONS, found, db, path)
 }
 
 /// Migrates a catalogue to the newest version. The caller must exclude other processes.
@@ -71,7 +71,7 @@ fn migrate_by(migrations: &[&str], db: &mut Connection, path: &Path) -> Result<(
         let source = rusqlite::Error::InvalidQuery;
         return Err(StoreError::Damaged { path: path.to_owned(), source });
     }
-    refuse_strange(migrations, found, db, path)?;
+    refuse_incomplete(migrations, found, db, path)?;
     if found == newest {
         return Ok(());
     }
@@ -95,7 +95,7 @@ fn migrate_by(migrations: &[&str], db: &mut Connection, path: &Path) -> Result<(
 
 /// Refuses a catalogue that claims version `found` but lacks tables or columns of it: it was made
 /// by a build between two releases.
-fn refuse_strange(
+fn refuse_incomplete(
     migrations: &[&str],
     found: u32,
     db: &Connection,
@@ -117,7 +117,7 @@ fn refuse_strange(
     } else {
         format!("table {table}")
     };
-    Err(StoreError::Strange { path: path.to_owned(), version: found, missing })
+    Err(StoreError::IncompleteSchema { path: path.to_owned(), version: found, missing })
 }
 
 /// Returns all columns, with their tables.
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_catalogue_is_migrated_and_kept_as_it_was_beside_it() {
+    fn older_catalogue_is_migrated_with_a_backup() {
         let dir = tempfile::tempdir().unwrap();
         let path = old(dir.path());
         let mut db = Connection::open(&path).unwrap();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_catalogue_of_version_1_keeps_its_runs_and_the_names_that_were_given() {
+    fn migrated_version_1_keeps_runs_and_names() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("catalogue.sqlite");
         let mut db = Connection::open(&path).unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_migration_that_fails_leaves_the_older_catalogue_and_can_be_tried_again() {
+    fn failed_migration_changes_nothing_and_can_be_retried() {
         let dir = tempfile::tempdir().unwrap();
         let path = old(dir.path());
         let mut db = Connection::open(&path).unwrap();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_catalogue_is_refused_by_its_header_and_by_its_contents() {
+    fn newer_catalogue_is_refused_by_header_and_content() {
         let dir = tempfile::tempdir().unwrap();
         let path = old(dir.path());
         Connection::open(&path).unwrap().pragma_update(None, "user_version", 7).unwrap();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_catalogue_of_its_version_that_lacks_a_column_or_a_table_is_refused_as_it_is() {
+    fn catalogue_with_missing_tables_is_refused() {
         for (change, missing) in [
             (
                 "ALTER TABLE trials DROP COLUMN samples_crc32",
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_catalogue_that_lacks_a_column_is_neither_migrated_nor_copied() {
+    fn incomplete_older_catalogue_is_not_migrated() {
         let dir = tempfile::tempdir().unwrap();
         let path = old(dir.path());
         let mut db = Connection::open(&path).unwrap();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_catalogue_may_have_more_columns_than_are_known() {
+    fn catalogue_with_additional_columns_opens() {
         let dir = tempfile::tempdir().unwrap();
         drop(crate::Store::open(dir.path()).unwrap());
         let db = Connection::open(dir.path().join("catalogue.sqlite")).unwrap();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_of_somebody_else_is_not_touched() {
+    fn foreign_database_is_not_changed() {
         let dir = tempfile::tempdir().unwrap();
         let path = old(dir.path());
         let mut db = Connection::open(&path).unwrap();

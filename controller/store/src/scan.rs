@@ -4,18 +4,18 @@ use std::ops::Range;
 use std::path::Path;
 use std::thread;
 
-use dwell_record::{Column, Columns};
+use dwell_record::{Column, BatchStatistics};
 
 use crate::error::StoreError;
 use crate::parquet::SampleReader;
 
 /// Scans the samples of one file.
-pub(crate) fn scan(path: &Path) -> Result<Columns, StoreError> {
+pub(crate) fn scan(path: &Path) -> Result<BatchStatistics, StoreError> {
     let reader = SampleReader::open(path)?;
     let groups = reader.groups();
     let all = reader.columns();
     let wanted: Vec<Column> =
-        Columns::TAKEN.iter().copied().filter(|column| all.contains(column)).collect();
+        BatchStatistics::USED_COLUMNS.iter().copied().filter(|column| all.contains(column)).collect();
     let threads = thread::available_parallelism().map_or(1, usize::from).min(groups).max(1);
     let part = |number: usize| number * groups / threads..(number + 1) * groups / threads;
     // Each thread reads consecutive row groups, so that only the ends of its part need joining.
@@ -31,7 +31,7 @@ pub(crate) fn scan(path: &Path) -> Result<Columns, StoreError> {
         });
         std::iter::once(first).chain(others).collect::<Result<Vec<_>, _>>()
     })?;
-    let mut columns = Columns::default();
+    let mut columns = BatchStatistics::default();
     for part in &parts {
         if columns.shares_an_id(part) {
             // Rare enough to reread the whole file.
@@ -46,8 +46,8 @@ fn scan_groups(
     path: &Path,
     groups: Range<usize>,
     wanted: &[Column],
-) -> Result<Columns, StoreError> {
-    let mut columns = Columns::default();
+) -> Result<BatchStatistics, StoreError> {
+    let mut columns = BatchStatistics::default();
     SampleReader::open(path)?.read_groups(groups, wanted, &mut |batch| {
         columns.take(batch);
         Ok(())
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_finds_what_was_found_when_the_samples_came_in() {
+    fn scan_equals_figures_of_the_ingest() {
         let dir = tempfile::tempdir().unwrap();
         for sizes in [&[65_536][..], &[40_000, 1, 100_000, 7], &[999]] {
             let path = dir.path().join(format!("{}.parquet", sizes.len()));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_delay_of_an_id_beyond_the_joint_of_two_stretches_is_ignored_as_anywhere() {
+    fn repeated_id_across_scan_parts_is_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1.parquet");
         // The last ids of a row group are repeated at the beginning of the next.
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_cut_off_or_has_no_rows_is_told_apart() {
+    fn scan_distinguishes_truncated_from_empty_files() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1.parquet");
         Ingest::new(&path, &[Column::Rtt]).finish().unwrap();

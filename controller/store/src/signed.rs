@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_distribution_has_counted_is_what_would_have_been_counted() {
+    fn histogram_of_a_distribution_equals_direct_counts() {
         for count in [7, 65_536, 200_000_i64] {
             let values: Vec<i64> =
                 (0..count).map(|n| (n * n * 7_919 - 900_000) >> (n % 20)).collect();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_either_sign_come_back_from_their_bytes() {
+    fn signed_values_survive_encoding() {
         let mut signed = Signed::new(Digits::Three);
         [-5_000_000, -3, 0, 7, 1_234_567, i64::MAX, i64::MIN]
             .into_iter()

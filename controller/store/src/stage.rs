@@ -10,16 +10,16 @@ use dwell_record::Batch;
 use crate::error::StoreError;
 
 /// A consumer of batches.
-pub(crate) trait Take: Send + 'static {
+pub(crate) trait BatchConsumer: Send + 'static {
     /// Processes rows.
     fn take(&mut self, batch: &Arc<Batch>) -> Result<(), StoreError>;
 }
 
 /// Minimum size of batches for which a thread is started.
-const LARGE: usize = 1 << 15;
+const MIN_THREADED_ROWS: usize = 1 << 15;
 
 /// Maximum number of batches waiting for the thread; bounds the memory.
-const WAITING: usize = 4;
+const MAX_WAITING_BATCHES: usize = 4;
 
 /// A step and its thread.
 #[derive(Debug)]
@@ -35,14 +35,14 @@ struct Thread<T> {
     handle: JoinHandle<Result<T, StoreError>>,
 }
 
-impl<T: Take> Stage<T> {
+impl<T: BatchConsumer> Stage<T> {
     pub(crate) fn new(step: T) -> Self {
         Self { here: Some(step), thread: None }
     }
 
     /// Processes rows. An error may belong to an earlier batch.
     pub(crate) fn push(&mut self, batch: &Arc<Batch>) -> Result<(), StoreError> {
-        if batch.len() >= LARGE
+        if batch.len() >= MIN_THREADED_ROWS
             && let Some(step) = self.here.take()
         {
             self.thread = Some(Thread::start(step));
@@ -67,9 +67,9 @@ impl<T: Take> Stage<T> {
     }
 }
 
-impl<T: Take> Thread<T> {
+impl<T: BatchConsumer> Thread<T> {
     fn start(mut step: T) -> Self {
-        let (batches, coming) = sync_channel::<Arc<Batch>>(WAITING);
+        let (batches, coming) = sync_channel::<Arc<Batch>>(MAX_WAITING_BATCHES);
         let handle = thread::spawn(move || {
             for batch in coming {
                 step.take(&batch)?;
@@ -115,14 +115,14 @@ mod tests {
         firsts: Vec<u64>,
         fails_at: Option<u64>,
         takes: Duration,
-        _over: Over,
+        _over: DropFlag,
     }
 
     /// Sets its flag when dropped.
     #[derive(Debug, Default)]
-    struct Over(Arc<AtomicBool>);
+    struct DropFlag(Arc<AtomicBool>);
 
-    impl Take for Notes {
+    impl BatchConsumer for Notes {
         fn take(&mut self, batch: &Arc<Batch>) -> Result<(), StoreError> {
             thread::sleep(self.takes);
             if self.fails_at == Some(batch.id[0]) {
@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    impl Drop for Over {
+    impl Drop for DropFlag {
         fn drop(&mut self) {
             self.0.store(true, Ordering::SeqCst);
         }
@@ -147,9 +147,9 @@ mod tests {
     }
 
     #[test]
-    fn batches_are_taken_in_the_order_in_which_they_come_wherever_the_step_is_done() {
+    fn batches_keep_their_order_across_threads() {
         let mut stage = Stage::new(Notes::default());
-        let sizes = [1, 7, LARGE, 3, 1, LARGE, LARGE, 2, 1, 1, 1, LARGE];
+        let sizes = [1, 7, MIN_THREADED_ROWS, 3, 1, MIN_THREADED_ROWS, MIN_THREADED_ROWS, 2, 1, 1, 1, MIN_THREADED_ROWS];
         for (number, rows) in (0..).zip(sizes) {
             stage.push(&batch(number, rows)).unwrap();
             assert_eq!(
@@ -163,10 +163,10 @@ mod tests {
     }
 
     #[test]
-    fn an_error_comes_out_of_a_later_push_and_is_told_once() {
+    fn stage_error_is_returned_once_by_a_later_push() {
         let mut stage = Stage::new(Notes { fails_at: Some(2), ..Notes::default() });
         // After the waiting batches, a push finds that the thread has ended.
-        let errors = (0..20).filter_map(|first| stage.push(&batch(first, LARGE)).err());
+        let errors = (0..20).filter_map(|first| stage.push(&batch(first, MIN_THREADED_ROWS)).err());
         let errors: Vec<String> = errors.map(|error| error.to_string()).collect();
         assert_eq!(errors.len(), 1, "{errors:?}");
         assert!(errors[0].contains("1.parquet"), "{errors:?}");
@@ -174,20 +174,20 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_no_push_told_comes_out_at_the_end() {
+    fn stage_error_is_returned_by_finish() {
         let mut stage = Stage::new(Notes { fails_at: Some(0), ..Notes::default() });
-        stage.push(&batch(0, LARGE)).unwrap();
+        stage.push(&batch(0, MIN_THREADED_ROWS)).unwrap();
         let error = stage.finish().unwrap_err();
         assert!(error.to_string().contains("1.parquet"), "{error}");
     }
 
     #[test]
-    fn what_is_given_up_is_over_when_that_returns() {
+    fn dropped_stage_has_ended_its_thread() {
         let over = Arc::new(AtomicBool::new(false));
         let takes = Duration::from_millis(20);
-        let notes = Notes { takes, _over: Over(Arc::clone(&over)), ..Notes::default() };
+        let notes = Notes { takes, _over: DropFlag(Arc::clone(&over)), ..Notes::default() };
         let mut stage = Stage::new(notes);
-        (0..3).for_each(|first| stage.push(&batch(first, LARGE)).unwrap());
+        (0..3).for_each(|first| stage.push(&batch(first, MIN_THREADED_ROWS)).unwrap());
         assert!(!over.load(Ordering::SeqCst));
         drop(stage);
         assert!(over.load(Ordering::SeqCst));

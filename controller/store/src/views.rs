@@ -5,45 +5,45 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use dwell_record::series::{Hampel, Point, Series, TimeBin};
-use dwell_stats::{Distribution, Hampel as Filter, Standing, extremes};
+use dwell_stats::{Distribution, Hampel as Filter, OutlierClass, extremes};
 
 use crate::signed::{Digits, Signed};
 
 /// Maximum number of time bins; a long series has at least half as many.
-const BINS: usize = 400;
+const MAX_BINS: usize = 400;
 
 /// Initial width of a time bin, in nanoseconds. It doubles as the series grows.
-const NARROW: i64 = 1_000_000;
+const INITIAL_BIN_WIDTH_NS: i64 = 1_000_000;
 
 /// Maximum number of evenly spaced samples to draw; a long series has at least half as many.
-const SPACED: usize = 1_600;
+const MAX_SPACED_POINTS: usize = 1_600;
 
 /// Number of largest samples that are always drawn.
-const EXTREME: usize = 200;
+const MAX_EXTREME_POINTS: usize = 200;
 
 /// Up to this many samples, all are judged by the Hampel filter; beyond, evenly spread stretches of
 /// them.
-const JUDGED: usize = 1 << 20;
+const MAX_JUDGED: usize = 1 << 20;
 
 /// Samples per stretch; large enough that truncated windows at its ends matter little.
-const STRETCH: u64 = 1 << 13;
+const STRETCH_LEN: u64 = 1 << 13;
 
 /// Samples examined together.
-const RUN: usize = 128;
+const RUN_LEN: usize = 128;
 
 /// One metric of one trial while it is collected.
 #[derive(Debug)]
-pub(crate) struct Growing {
+pub(crate) struct SeriesBuilder {
     /// `None` if a distribution counts the values.
     whole: Option<Signed>,
     bins: Vec<Bin>,
     width: i64,
-    spread: Spread,
+    spread: SpreadStretches,
     filter: Filter,
     count: u64,
-    spaced: Vec<Shown>,
+    spaced: Vec<DrawnSample>,
     stride: u64,
-    extreme: BinaryHeap<Reverse<Shown>>,
+    extreme: BinaryHeap<Reverse<DrawnSample>>,
     /// The newest samples and half a window before them.
     near: Vec<i64>,
     /// Times of `near`.
@@ -64,7 +64,7 @@ struct Bin {
 
 /// A sample that may be drawn.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Shown {
+struct DrawnSample {
     value: i64,
     index: u64,
     at: i64,
@@ -75,7 +75,7 @@ struct Shown {
 
 /// Evenly spread stretches of a series.
 #[derive(Debug)]
-struct Spread {
+struct SpreadStretches {
     values: Vec<i64>,
     /// One in this many stretches is kept.
     every: u64,
@@ -100,13 +100,13 @@ pub(crate) struct StoredSeries {
     pub(crate) hampel: Option<Hampel>,
 }
 
-impl Growing {
+impl SeriesBuilder {
     pub(crate) fn new() -> Self {
         Self {
             whole: Some(Signed::new(Digits::Three)),
             bins: Vec::new(),
-            width: NARROW,
-            spread: Spread { values: Vec::new(), every: 1 },
+            width: INITIAL_BIN_WIDTH_NS,
+            spread: SpreadStretches { values: Vec::new(), every: 1 },
             filter: Filter::default(),
             count: 0,
             spaced: Vec::new(),
@@ -181,7 +181,7 @@ impl Growing {
     fn look(&mut self, to: usize) {
         let first = self.count - self.near.len() as u64;
         while self.looked < to {
-            let end = to.min(self.looked + RUN);
+            let end = to.min(self.looked + RUN_LEN);
             let index = first + self.looked as u64;
             let run = &self.near[self.looked..end];
             // Few runs contain any: the next evenly spaced one is far off, and none is among the
@@ -197,7 +197,7 @@ impl Growing {
 
     fn is_extreme(&self, value: i64) -> bool {
         let least = self.extreme.peek().map_or(i64::MIN, |least| least.0.value);
-        value > least || self.extreme.len() < EXTREME
+        value > least || self.extreme.len() < MAX_EXTREME_POINTS
     }
 
     /// Keeps a sample if it is to be drawn so far.
@@ -205,7 +205,7 @@ impl Growing {
         if index.is_multiple_of(self.stride) {
             let shown = self.shown(place);
             self.spaced.push(shown);
-            if self.spaced.len() > SPACED {
+            if self.spaced.len() > MAX_SPACED_POINTS {
                 self.stride *= 2;
                 let stride = self.stride;
                 self.spaced.retain(|shown| shown.index.is_multiple_of(stride));
@@ -214,19 +214,19 @@ impl Growing {
         if self.is_extreme(self.near[place]) {
             let shown = self.shown(place);
             self.extreme.push(Reverse(shown));
-            if self.extreme.len() > EXTREME {
+            if self.extreme.len() > MAX_EXTREME_POINTS {
                 self.extreme.pop();
             }
         }
     }
 
-    fn shown(&self, place: usize) -> Shown {
+    fn shown(&self, place: usize) -> DrawnSample {
         let half = self.filter.half_window;
         let from = place.saturating_sub(half);
         let to = (place + half + 1).min(self.near.len());
         let index = self.count - (self.near.len() - place) as u64;
         let (at, value) = (self.near_at[place], self.near[place]);
-        Shown { value, index, at, window: self.near[from..to].to_vec(), place: place - from }
+        DrawnSample { value, index, at, window: self.near[from..to].to_vec(), place: place - from }
     }
 
     /// `counted` holds the counts of the values if this does not.
@@ -256,10 +256,10 @@ impl Growing {
         shown.extend(self.extreme.into_iter().map(|Reverse(shown)| shown));
         shown.sort_unstable_by_key(|shown| shown.index);
         shown.dedup_by_key(|shown| shown.index);
-        let point = |shown: Shown| Point {
+        let point = |shown: DrawnSample| Point {
             at_ns: shown.at,
             value_ns: shown.value,
-            outlier: self.filter.judge_one(&shown.window, shown.place) != Standing::Ordinary,
+            outlier: self.filter.judge_one(&shown.window, shown.place) != OutlierClass::Ordinary,
         };
         shown.into_iter().map(point).collect()
     }
@@ -268,9 +268,9 @@ impl Growing {
 /// Returns the number of the time bin that contains `at`, creating it if necessary.
 fn number(bins: &mut Vec<Bin>, width: &mut i64, at: i64) -> usize {
     let at = at.max(0);
-    while at / *width >= BINS as i64 {
+    while at / *width >= MAX_BINS as i64 {
         *width = width.saturating_mul(2);
-        let mut wider: Vec<Bin> = Vec::with_capacity(BINS);
+        let mut wider: Vec<Bin> = Vec::with_capacity(MAX_BINS);
         for (number, bin) in std::mem::take(bins).into_iter().enumerate() {
             match wider.get_mut(number / 2) {
                 Some(earlier) => earlier.add(&bin),
@@ -287,14 +287,14 @@ fn number(bins: &mut Vec<Bin>, width: &mut i64, at: i64) -> usize {
     place
 }
 
-impl Spread {
+impl SpreadStretches {
     /// Adds values; `first` is the index of the first one in the series.
     fn take(&mut self, first: u64, values: &[i64]) {
         let (mut index, mut rest) = (first, values);
         while !rest.is_empty() {
-            let left = (STRETCH - index % STRETCH) as usize;
+            let left = (STRETCH_LEN - index % STRETCH_LEN) as usize;
             let (here, later) = rest.split_at(left.min(rest.len()));
-            if (index / STRETCH).is_multiple_of(self.every) {
+            if (index / STRETCH_LEN).is_multiple_of(self.every) {
                 self.hold(here, index);
             }
             index += here.len() as u64;
@@ -304,12 +304,12 @@ impl Spread {
 
     /// Keeps a stretch or a part of one.
     fn hold(&mut self, part: &[i64], index: u64) {
-        if self.values.len() == JUDGED {
+        if self.values.len() == MAX_JUDGED {
             // Keep one in eight, so that thinning is rare and enough stretches are left.
-            let stretches = self.values.chunks(STRETCH as usize).step_by(8);
+            let stretches = self.values.chunks(STRETCH_LEN as usize).step_by(8);
             self.values = stretches.flatten().copied().collect();
             self.every *= 8;
-            if !(index / STRETCH).is_multiple_of(self.every) {
+            if !(index / STRETCH_LEN).is_multiple_of(self.every) {
                 return;
             }
         }
@@ -318,11 +318,11 @@ impl Spread {
 
     fn judge(&self, filter: Filter, count: u64) -> Hampel {
         let all = self.every == 1;
-        let stretch = if all { self.values.len().max(1) } else { STRETCH as usize };
+        let stretch = if all { self.values.len().max(1) } else { STRETCH_LEN as usize };
         let (mut upper, mut lower) = (0, 0);
         for standing in self.values.chunks(stretch).flat_map(|stretch| filter.judge(stretch)) {
-            upper += u64::from(standing == Standing::Upper);
-            lower += u64::from(standing == Standing::Lower);
+            upper += u64::from(standing == OutlierClass::Upper);
+            lower += u64::from(standing == OutlierClass::Lower);
         }
         let judged = self.values.len() as u64;
         Hampel {
@@ -402,7 +402,7 @@ pub(crate) fn joined(bins: &[StoredBin]) -> Option<TimeBin> {
 mod tests {
     use super::*;
 
-    impl Growing {
+    impl SeriesBuilder {
         fn take(&mut self, at: &[i64], values: &[i64], rising: bool) {
             self.push(at, values);
             self.take_in(rising);
@@ -410,8 +410,8 @@ mod tests {
     }
 
     #[test]
-    fn bins_that_are_joined_have_the_percentiles_of_all_their_values() {
-        let mut growing = Growing::new();
+    fn joined_bins_have_percentiles_of_all_values() {
+        let mut growing = SeriesBuilder::new();
         for n in 0..400_i64 {
             growing.take(&[n * 1_000_000], &[100_000 + n * 1_000], true);
         }
@@ -426,8 +426,8 @@ mod tests {
     }
 
     #[test]
-    fn a_long_series_takes_few_bins_and_points_and_loses_no_count() {
-        let mut growing = Growing::new();
+    fn long_series_is_thinned_without_losing_counts() {
+        let mut growing = SeriesBuilder::new();
         for n in 0..200_000_i64 {
             growing.take(&[n * 1_000_000], &[100_000 + n % 1_000], true);
             if n % 1_000 == 0 {
@@ -436,11 +436,11 @@ mod tests {
         }
         growing.take(&[3], &[9_000_000], true);
         let series = growing.finish(None).series().unwrap();
-        assert!((BINS / 2..=BINS).contains(&series.bins.len()), "{}", series.bins.len());
+        assert!((MAX_BINS / 2..=MAX_BINS).contains(&series.bins.len()), "{}", series.bins.len());
         assert_eq!(series.bins.iter().map(|bin| bin.count).sum::<u64>(), 200_001);
         assert_eq!(series.bins.iter().map(|bin| bin.lost).sum::<u64>(), 200);
         assert_eq!(series.steps.iter().map(|step| step.count).sum::<u64>(), 200_001);
-        assert!((SPACED / 2..=SPACED + EXTREME).contains(&series.points.len()));
+        assert!((MAX_SPACED_POINTS / 2..=MAX_SPACED_POINTS + MAX_EXTREME_POINTS).contains(&series.points.len()));
         let spike = series.points.iter().find(|point| point.value_ns == 9_000_000).unwrap();
         assert!(spike.outlier, "the largest is shown and judged");
         assert!(series.hampel.unwrap().upper >= 1);
@@ -449,8 +449,8 @@ mod tests {
     }
 
     #[test]
-    fn few_samples_are_all_shown_and_have_no_percentiles_they_cannot_support() {
-        let mut growing = Growing::new();
+    fn short_series_shows_all_samples_without_percentiles() {
+        let mut growing = SeriesBuilder::new();
         for n in 0..5 {
             growing.take(&[n * 100_000], &[-5 + n], true);
         }
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn however_samples_come_in_pieces_the_series_is_the_same_and_points_are_judged_as_all_are() {
+    fn series_does_not_depend_on_batch_sizes() {
         let at: Vec<i64> = (0..70_000).map(|n| n * 250_000).collect();
         let value = |n: i64| 100_000 + (n * 7_919) % 997 + i64::from(n % 777 == 5) * 50_000;
         let values: Vec<i64> = (0..70_000).map(value).collect();
@@ -473,7 +473,7 @@ mod tests {
         let mut counted = Distribution::new();
         counted.record_all(&values);
         for (piece, rising) in [1, 37, 4_096, at.len()].into_iter().zip([true, false].repeat(2)) {
-            let mut growing = if rising { Growing::counted_elsewhere() } else { Growing::new() };
+            let mut growing = if rising { SeriesBuilder::counted_elsewhere() } else { SeriesBuilder::new() };
             let pieces = at.chunks(piece).zip(values.chunks(piece));
             pieces.for_each(|(at, values)| growing.take(at, values, rising));
             series.push(growing.finish(Some(&counted)).series().unwrap());
@@ -481,17 +481,17 @@ mod tests {
         assert!(series.iter().all(|other| *other == series[0]));
         for point in &series[0].points {
             let place = (point.at_ns / 250_000) as usize;
-            assert_eq!(point.outlier, standing[place] != Standing::Ordinary, "{place}");
+            assert_eq!(point.outlier, standing[place] != OutlierClass::Ordinary, "{place}");
         }
-        let upper = standing.iter().filter(|standing| **standing == Standing::Upper).count();
+        let upper = standing.iter().filter(|standing| **standing == OutlierClass::Upper).count();
         let hampel = series[0].hampel.unwrap();
         assert_eq!((hampel.judged, hampel.upper), (None, upper as u64));
     }
 
     #[test]
-    fn of_a_very_long_series_evenly_spread_stretches_are_judged_and_counted() {
-        let mut growing = Growing::new();
-        let count = JUDGED as i64 * 3;
+    fn very_long_series_is_judged_by_spread_stretches() {
+        let mut growing = SeriesBuilder::new();
+        let count = MAX_JUDGED as i64 * 3;
         for from in (0..count).step_by(65_536) {
             let at: Vec<i64> = (from..from + 65_536).collect();
             let value = |n: &i64| 100_000 + (n * 31) % 50 + i64::from(n % 1_000 == 500) * 9_000;

@@ -3,7 +3,7 @@
 //! 2015), so the sender only waits and sends.
 
 mod gaps;
-mod leads;
+mod lead_in;
 
 use std::ops::Range;
 
@@ -13,23 +13,23 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use thiserror::Error;
 
 pub use gaps::{GapsLineError, read_gaps};
-pub use leads::{LEADS, lead_time, leads, leads_of};
+pub use lead_in::{LEAD_IN_PACKETS, lead_in_duration, lead_in, lead_in_len};
 
 use crate::schedule::{Gaps, Schedule};
 
 /// Maximum number of packets in a pattern; their departure times take 80 MB.
-pub const MOST_PACKETS: usize = 10_000_000;
+pub const MAX_PACKETS: usize = 10_000_000;
 
 /// Maximum duration of a pattern.
-pub const LONGEST: Nanos = Nanos::from_secs(24 * 3_600);
+pub const MAX_DURATION: Nanos = Nanos::from_secs(24 * 3_600);
 
 /// Default minimum pause between trains. It outlasts a stall of the sender and drains the queue of
 /// a virtual link or a network card. A slower link needs a pause long enough to drain its own
 /// queue.
-pub const PAUSE: Nanos = Nanos::from_millis(10);
+pub const DEFAULT_PAUSE: Nanos = Nanos::from_millis(10);
 
 /// Seed of the random pauses. No result depends on it.
-const PAUSES: u64 = 1;
+const PAUSE_SEED: u64 = 1;
 
 /// A pattern of packet trains separated by pauses.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,12 +92,12 @@ pub enum PatternError {
     Empty,
     /// A train of one packet has no gap.
     #[error("a train of {0} packet has no gap; the count must be 2 or more")]
-    Single(u32),
-    /// More than [`MOST_PACKETS`] packets.
-    #[error("{0} packets; at most {MOST_PACKETS} are allowed")]
+    SinglePacket(u32),
+    /// More than [`MAX_PACKETS`] packets.
+    #[error("{0} packets; at most {MAX_PACKETS} are allowed")]
     TooMany(u128),
-    /// The last packet would leave more than [`LONGEST`] after the start.
-    #[error("the pattern would take more than {LONGEST}")]
+    /// The last packet would leave more than [`MAX_DURATION`] after the start.
+    #[error("the pattern would take more than {MAX_DURATION}")]
     TooLong,
     /// A gap is negative or not finite.
     #[error("gap is {0} ns; it must be at least 0")]
@@ -107,10 +107,10 @@ pub enum PatternError {
     Pause(Nanos),
 }
 
-/// Returns the default pause between trains with a mean gap of `gap` nanoseconds: [`PAUSE`], and at
+/// Returns the default pause between trains with a mean gap of `gap` nanoseconds: [`DEFAULT_PAUSE`], and at
 /// least one gap.
 pub fn default_pause(gap: f64) -> Nanos {
-    PAUSE.max(Nanos(gap.ceil() as i64))
+    DEFAULT_PAUSE.max(Nanos(gap.ceil() as i64))
 }
 
 /// Returns the mean pause for a minimum of `pause`.
@@ -143,9 +143,9 @@ impl Pattern {
         }
     }
 
-    /// Number of lead-in packets before each train (see [`leads`]).
+    /// Number of lead-in packets before each train (see [`lead_in`]).
     pub fn leads(&self) -> usize {
-        leads_of(self.shape().1, self.mean_gap())
+        lead_in_len(self.shape().1, self.mean_gap())
     }
 
     /// Minimum pause from the last packet of a train to the first of the next, or from one pair to
@@ -172,14 +172,14 @@ impl Pattern {
         let mut at = Vec::with_capacity(repeat as usize * count);
         let mut trains = Vec::with_capacity(repeat as usize);
         let mut start = Nanos::ZERO;
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(PAUSES);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(PAUSE_SEED);
         for train in 0..repeat {
             let first = at.len();
             self.append(train, start, &mut at);
             trains.push(first..at.len());
             let last = at[at.len() - 1];
             // Checked after each train, so that the sums cannot overflow.
-            if last > LONGEST {
+            if last > MAX_DURATION {
                 return Err(PatternError::TooLong);
             }
             let more = match self {
@@ -196,11 +196,11 @@ impl Pattern {
         match count {
             _ if repeat == 0 => return Err(PatternError::Empty),
             0 => return Err(PatternError::Empty),
-            1 => return Err(PatternError::Single(1)),
+            1 => return Err(PatternError::SinglePacket(1)),
             _ => {}
         }
         let packets = u128::from(repeat) * count as u128;
-        if packets > MOST_PACKETS as u128 {
+        if packets > MAX_PACKETS as u128 {
             return Err(PatternError::TooMany(packets));
         }
         let mean = self.mean_gap();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pairs_of_s2_are_due_two_by_two_every_millisecond() {
+    fn pairs_are_due_two_by_two_every_millisecond() {
         let pairs = Pattern::Pair { pairs: 25, gap: Nanos::from_millis(1) }.departures().unwrap();
         assert_eq!((pairs.at().len(), pairs.trains().len()), (50, 25));
         for (n, pair) in pairs.by_train().enumerate() {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_does_not_drift_over_a_train_of_a_million_packets() {
+    fn rate_does_not_drift_over_a_million_packets() {
         // 576 B at 7 Mbit/s: 658285.714... ns.
         let gap = 576.0 * 8e9 / 7e6;
         let departures = train(1_000_001, 1, gap).departures().unwrap();
@@ -291,19 +291,19 @@ mod tests {
     }
 
     #[test]
-    fn trains_are_apart_by_the_pause_and_at_least_by_a_gap() {
+    fn trains_are_separated_by_pause_and_at_least_a_gap() {
         let fast = train(3, 2, 1_600.0).departures().unwrap();
         let start = fast.at()[3].0;
-        assert!((PAUSE.0..=2 * PAUSE.0).contains(&(start - 2 * 1_600)), "{start}");
+        assert!((DEFAULT_PAUSE.0..=2 * DEFAULT_PAUSE.0).contains(&(start - 2 * 1_600)), "{start}");
         assert_eq!(fast.at()[2..], [3_200, start, start + 1_600, start + 3_200].map(Nanos));
         assert_eq!(fast.trains(), [0..3, 3..6]);
         assert_eq!(train(2, 2, 12_112_000.0).pause(), Nanos(12_112_000));
-        let told = Pattern::Train { count: 2, repeat: 2, gap: 10.0, pause: Some(Nanos::ZERO) };
-        assert_eq!(told.departures().unwrap().at(), [0, 10, 10, 20].map(Nanos));
+        let explicit = Pattern::Train { count: 2, repeat: 2, gap: 10.0, pause: Some(Nanos::ZERO) };
+        assert_eq!(explicit.departures().unwrap().at(), [0, 10, 10, 20].map(Nanos));
     }
 
     #[test]
-    fn trains_keep_in_step_with_nothing_that_is_periodic() {
+    fn trains_do_not_align_with_periodic_events() {
         const TICK: i64 = 4_000_000;
         // A train of 41 packets every 160 us plus a pause of 9.6 ms lasts exactly four ticks. With
         // constant pauses, every train would begin at the same phase of the tick.
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn poisson_trains_are_those_of_their_seed_and_each_has_other_gaps() {
+    fn poisson_trains_differ_and_follow_their_seed() {
         let pattern = |seed| Pattern::Poisson {
             count: 50,
             repeat: 2,
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn replayed_gaps_are_the_gaps_of_every_train() {
+    fn replayed_gaps_repeat_in_every_train() {
         let gaps = [5, 0, 70].map(Nanos).to_vec();
         let pattern = Pattern::Replay { gaps, repeat: 2, pause: Some(Nanos::ZERO) };
         let at = [0, 5, 5, 75, 75, 80, 80, 150].map(Nanos);
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_without_sense_or_bounds_are_refused_before_memory_is_taken() {
+    fn invalid_patterns_are_refused_before_allocation() {
         let replay = |gaps: Vec<i64>| Pattern::Replay {
             gaps: gaps.into_iter().map(Nanos).collect(),
             repeat: 1,
@@ -358,8 +358,8 @@ mod tests {
         for (pattern, error) in [
             (train(0, 1, 1.0), PatternError::Empty),
             (train(50, 0, 1.0), PatternError::Empty),
-            (train(1, 9, 1.0), PatternError::Single(1)),
-            (replay(vec![]), PatternError::Single(1)),
+            (train(1, 9, 1.0), PatternError::SinglePacket(1)),
+            (replay(vec![]), PatternError::SinglePacket(1)),
             (Pattern::Pair { pairs: 0, gap: Nanos(1) }, PatternError::Empty),
             (train(u32::MAX, u32::MAX, 1.0), PatternError::TooMany(18_446_744_065_119_617_025)),
             (Pattern::Pair { pairs: 5_000_001, gap: Nanos(1) }, PatternError::TooMany(10_000_002)),
@@ -380,7 +380,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn constant_trains_are_those_of_exact_fractions(
+        fn constant_trains_match_exact_fractions(
             count in 2..200_u32, repeat in 1..5_u32, size in 44..1_515_u32,
             mbit in 1..1_001_u32, pause in 0..1_000_000_i64,
         ) {

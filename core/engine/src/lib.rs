@@ -5,10 +5,10 @@
 
 pub mod burner;
 pub mod departures;
-pub mod far_drops;
+pub mod remote_drops;
 pub mod join;
 pub mod link;
-pub mod passage;
+pub mod observation;
 pub mod pinger;
 pub mod protocol;
 pub mod reflector;

@@ -10,10 +10,10 @@
 //! (The master of Roedlach/Vock matches by order, so one late reply shifts all later cycles.)
 
 mod config;
-mod far_clock;
+mod remote_clock;
 mod slot;
 
-pub use config::{Config, Counts, Departures, Rejected};
+pub use config::{Config, Counts, ProbeSchedule, Rejected};
 
 use std::collections::VecDeque;
 
@@ -21,24 +21,24 @@ use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use crate::protocol::{Protocol, Reject, Reply, WireId, is_warm_up};
 use crate::stamps::{Remote, RxStamps, Sample, State, TxPoint, TxStamp};
-use far_clock::FarClock;
-use slot::{Fate, Slot};
+use remote_clock::RemoteClock;
+use slot::{ProbeState, Slot};
 
 /// Maximum time a reply waits for the kernel timestamp of its probe. After that it is reported
 /// without.
-const STAMP_GRACE: Nanos = Nanos::from_millis(20);
+const STAMP_TIMEOUT: Nanos = Nanos::from_millis(20);
 
 /// Maximum number of replies that wait for a timestamp. When full, the oldest is reported without.
-const STAMP_QUEUE: usize = 1_024;
+const MAX_AWAITING_STAMP: usize = 1_024;
 
 /// Wait for duplicates after the last reply, in multiples of the longest round-trip delay so far.
 /// It is limited by the bounds below and by the time-out.
 const LINGER_ROUND_TRIPS: i64 = 4;
-const LINGER_LEAST: Nanos = Nanos::from_millis(1);
-const LINGER_MOST: Nanos = Nanos::from_millis(50);
+const MIN_LINGER: Nanos = Nanos::from_millis(1);
+const MAX_LINGER: Nanos = Nanos::from_millis(50);
 
 /// Maximum rounding error of a timestamp that was written into a probe and returned in its reply.
-const ROUNDING: Nanos = Nanos(1);
+const MAX_ROUNDING_ERROR: Nanos = Nanos(1);
 
 /// Token of one send action, created by [`Pinger::transmit`] and consumed by [`Pinger::sent`] or
 /// [`Pinger::send_failed`]. It cannot be copied, so each probe gets exactly one send timestamp.
@@ -67,7 +67,7 @@ pub struct Pinger<P> {
     /// Probe ids by kernel timestamp key.
     keys: Box<[u64]>,
     /// Replies that wait for a timestamp, and when each is reported without.
-    stamping: VecDeque<(u64, Instant<Monotonic>)>,
+    awaiting_stamp: VecDeque<(u64, Instant<Monotonic>)>,
     /// Timestamp point that a reply waits for.
     awaited: Option<TxPoint>,
     /// Id of the next probe. Warm-up ids end just below 0 (wrapping).
@@ -84,7 +84,7 @@ pub struct Pinger<P> {
     linger: Option<Instant<Monotonic>>,
     highest_received: Option<u64>,
     /// Checks the timestamps of the reflector.
-    far_clock: FarClock,
+    far_clock: RemoteClock,
     counts: Counts,
 }
 
@@ -101,7 +101,7 @@ impl<P: Protocol> Pinger<P> {
             message_len: 0,
             slots: vec![Slot::FREE; window].into_boxed_slice(),
             keys: vec![u64::MAX / 2; window].into_boxed_slice(),
-            stamping: VecDeque::with_capacity(STAMP_QUEUE),
+            awaiting_stamp: VecDeque::with_capacity(MAX_AWAITING_STAMP),
             awaited: None,
             next_id: first,
             oldest: first,
@@ -112,7 +112,7 @@ impl<P: Protocol> Pinger<P> {
             longest: Nanos::ZERO,
             linger: None,
             highest_received: None,
-            far_clock: FarClock::new(),
+            far_clock: RemoteClock::new(),
             counts: Counts::default(),
         }
     }
@@ -164,7 +164,7 @@ impl<P: Protocol> Pinger<P> {
     /// the run is over.
     pub fn wake(&self) -> Option<Instant<Monotonic>> {
         let timeout = (self.oldest != self.next_id).then(|| self.slot(self.oldest).deadline);
-        let stamp = self.stamping.front().map(|(_, until)| *until);
+        let stamp = self.awaiting_stamp.front().map(|(_, until)| *until);
         [self.next_departure, timeout, stamp, self.linger].into_iter().flatten().min()
     }
 
@@ -188,7 +188,7 @@ impl<P: Protocol> Pinger<P> {
         self.message_len = self.protocol.write(id, stamp, &mut self.message);
         *self.slot_mut(id) = Slot {
             id,
-            fate: Fate::InFlight,
+            status: ProbeState::InFlight,
             deadline: now.saturating_add(self.config.timeout),
             intended,
             written: stamp,
@@ -233,7 +233,7 @@ impl<P: Protocol> Pinger<P> {
         self.protocol.unsent(id);
         let slot = self.slot_mut(id);
         slot.tx.app = app;
-        slot.fate = Fate::Free;
+        slot.status = ProbeState::Free;
         let sample = slot.sample(State::SendFailed);
         if is_warm_up(id) {
             self.counts.warm_up_sent -= 1;
@@ -242,7 +242,7 @@ impl<P: Protocol> Pinger<P> {
             self.counts.send_failed += 1;
             out(sample);
         }
-        if let Departures::Closed { pause, spacing } = self.config.departures {
+        if let ProbeSchedule::Closed { pause, spacing } = self.config.departures {
             // No reply will arrive for this probe. The minimum gap avoids a tight loop on a failing
             // socket.
             self.depart_after(now, pause.max(spacing).max(Nanos::from_millis(10)));
@@ -272,7 +272,7 @@ impl<P: Protocol> Pinger<P> {
             self.counts.rejected.unknown += 1;
             return Err(Reject::Unknown);
         };
-        let remote = reply.remote.filter(|remote| self.is_true(id, remote, &rx));
+        let remote = reply.remote.filter(|remote| self.is_plausible(id, remote, &rx));
         if is_warm_up(id) {
             if let Some(remote) = &reply.remote {
                 self.protocol.warm_up_answered(id, remote);
@@ -286,27 +286,27 @@ impl<P: Protocol> Pinger<P> {
         let waited = rx.kernel.map_or(Nanos::ZERO, |kernel| rx.app - kernel);
         let arrived = now - waited.max(Nanos::ZERO);
         let in_time = arrived <= self.slot(id).deadline;
-        match self.slot(id).fate {
-            Fate::InFlight if in_time => {
+        match self.slot(id).status {
+            ProbeState::InFlight if in_time => {
                 self.reply_in_time(id, rx, remote, (arrived, now), out);
                 self.skip_resolved();
                 if self.next_departure.is_none() && self.oldest == self.next_id && !self.stopped {
-                    self.linger = Some(now.saturating_add(self.lingering()));
+                    self.linger = Some(now.saturating_add(self.linger_time()));
                 }
             }
-            Fate::InFlight => {
+            ProbeState::InFlight => {
                 // Its time-out has passed, but `expire` has not been called since.
                 self.lose(id, now, out);
                 self.reply_late(id, rx, remote, out);
             }
-            Fate::Lost => self.reply_late(id, rx, remote, out),
-            Fate::Stamping | Fate::Received | Fate::Late => {
+            ProbeState::Lost => self.reply_late(id, rx, remote, out),
+            ProbeState::AwaitingStamp | ProbeState::Received | ProbeState::Late => {
                 self.counts.duplicate += 1;
                 let slot = *self.slot(id);
                 let duplicate = Slot { rx: Some(rx), remote, ..slot };
                 out(duplicate.sample(State::Duplicate));
             }
-            Fate::Free => {
+            ProbeState::Free => {
                 // A reply to a probe whose send call failed.
                 self.counts.rejected.unknown += 1;
                 return Err(Reject::Unknown);
@@ -330,8 +330,8 @@ impl<P: Protocol> Pinger<P> {
             TxStamp::Kernel(at) => drop(slot.tx.kernel.get_or_insert(at)),
             TxStamp::Hw(at) => drop(slot.tx.hw.get_or_insert(at)),
         }
-        if slot.fate == Fate::Stamping && awaited.is_none_or(|point| point == stamp.point()) {
-            self.told(id, out);
+        if slot.status == ProbeState::AwaitingStamp && awaited.is_none_or(|point| point == stamp.point()) {
+            self.report_received(id, out);
         }
     }
 
@@ -344,14 +344,14 @@ impl<P: Protocol> Pinger<P> {
     /// Handles time-outs and missing timestamps.
     pub fn expire(&mut self, now: Instant<Monotonic>, out: &mut impl FnMut(Sample)) {
         self.linger = self.linger.filter(|until| now < *until);
-        while let Some((id, _)) = self.stamping.front().copied().filter(|(_, until)| *until <= now)
+        while let Some((id, _)) = self.awaiting_stamp.front().copied().filter(|(_, until)| *until <= now)
         {
-            self.stamping.pop_front();
-            self.told_without_stamp(id, out);
+            self.awaiting_stamp.pop_front();
+            self.report_without_stamp(id, out);
         }
         while self.oldest != self.next_id {
             let slot = self.slot(self.oldest);
-            if slot.fate == Fate::InFlight {
+            if slot.status == ProbeState::InFlight {
                 if slot.deadline > now {
                     break;
                 }
@@ -374,10 +374,10 @@ impl<P: Protocol> Pinger<P> {
 
     /// Declares all outstanding probes lost, because the connection is broken and cannot deliver
     /// replies.
-    pub fn lose_open(&mut self, now: Instant<Monotonic>, out: &mut impl FnMut(Sample)) {
+    pub fn lose_outstanding(&mut self, now: Instant<Monotonic>, out: &mut impl FnMut(Sample)) {
         self.stop();
         while self.oldest != self.next_id {
-            if self.slot(self.oldest).fate == Fate::InFlight {
+            if self.slot(self.oldest).status == ProbeState::InFlight {
                 self.lose(self.oldest, now, out);
             }
             self.oldest = self.oldest.wrapping_add(1);
@@ -388,8 +388,8 @@ impl<P: Protocol> Pinger<P> {
     /// they count neither as sent nor as lost. Returns the number of discarded probes.
     pub fn abandon(&mut self, out: &mut impl FnMut(Sample)) -> u64 {
         self.stop();
-        while let Some((id, _)) = self.stamping.pop_front() {
-            self.told_without_stamp(id, out);
+        while let Some((id, _)) = self.awaiting_stamp.pop_front() {
+            self.report_without_stamp(id, out);
         }
         let open = self.outstanding();
         self.counts.sent -= open;
@@ -417,12 +417,12 @@ impl<P: Protocol> Pinger<P> {
     /// requested more probes in flight than fit.
     fn make_room(&mut self, id: u64, out: &mut impl FnMut(Sample)) {
         let old = *self.slot(id);
-        match old.fate {
-            Fate::InFlight => {
+        match old.status {
+            ProbeState::InFlight => {
                 self.counts.window_overrun += 1;
                 self.lose(old.id, old.deadline, out);
             }
-            Fate::Stamping => self.told_without_stamp(old.id, out),
+            ProbeState::AwaitingStamp => self.report_without_stamp(old.id, out),
             _ => {}
         }
         self.skip_resolved();
@@ -445,8 +445,8 @@ impl<P: Protocol> Pinger<P> {
             self.end = self.config.duration.map(|d| intended.saturating_add(d));
         }
         self.next_departure = match self.config.departures {
-            Departures::Open { interval } => Some(intended.saturating_add(interval)),
-            Departures::Closed { .. } => None,
+            ProbeSchedule::Open { interval } => Some(intended.saturating_add(interval)),
+            ProbeSchedule::Closed { .. } => None,
         };
         if self.next_departure.is_some_and(|due| self.ends_before(due)) {
             self.next_departure = None;
@@ -464,7 +464,7 @@ impl<P: Protocol> Pinger<P> {
     fn warm_up_gap(&self, id: u64) -> Nanos {
         let slow = self.config.warm_up_interval;
         match self.config.departures {
-            Departures::Open { interval } if self.is_run_up(id) => interval.min(slow),
+            ProbeSchedule::Open { interval } if self.is_run_up(id) => interval.min(slow),
             // The maximum; in a closed loop a reply starts the next probe earlier.
             _ => slow,
         }
@@ -478,7 +478,7 @@ impl<P: Protocol> Pinger<P> {
 
     /// Closed loop: schedules the next probe of the run-up after a reply.
     fn run_up(&mut self, id: u64, now: Instant<Monotonic>) {
-        let Departures::Closed { pause, spacing } = self.config.departures else { return };
+        let ProbeSchedule::Closed { pause, spacing } = self.config.departures else { return };
         let next = id.wrapping_add(1);
         if next != self.next_id || !self.is_run_up(next) {
             return;
@@ -495,7 +495,7 @@ impl<P: Protocol> Pinger<P> {
 
     /// Closed loop: schedules the next probe `pause` after `now`, but keeps the minimum spacing.
     fn depart_after(&mut self, now: Instant<Monotonic>, pause: Nanos) {
-        let Departures::Closed { spacing, .. } = self.config.departures else { return };
+        let ProbeSchedule::Closed { spacing, .. } = self.config.departures else { return };
         let due = now.saturating_add(pause);
         let spaced = self.last_departure.map_or(due, |last| last.saturating_add(spacing));
         let due = due.max(spaced);
@@ -517,28 +517,28 @@ impl<P: Protocol> Pinger<P> {
     }
 
     /// Time to wait for duplicates after the last reply.
-    fn lingering(&self) -> Nanos {
+    fn linger_time(&self) -> Nanos {
         let round_trips = self.longest.saturating_mul(LINGER_ROUND_TRIPS);
-        round_trips.clamp(LINGER_LEAST, LINGER_MOST).min(self.config.timeout)
+        round_trips.clamp(MIN_LINGER, MAX_LINGER).min(self.config.timeout)
     }
 
     /// Whether the reply returns the timestamp of its probe. Without this check, an echoed request,
     /// whose reflector fields are 0, would answer probe 0.
     fn is_answer_to(&self, id: u64, reply: &Reply) -> bool {
         let written = self.slot(id).written;
-        reply.written.is_none_or(|given_back| (given_back - written).abs() <= ROUNDING)
+        reply.written.is_none_or(|given_back| (given_back - written).abs() <= MAX_ROUNDING_ERROR)
     }
 
     /// Whether the reflector's timestamps are plausible.
-    fn is_true(&mut self, id: u64, remote: &Remote, rx: &RxStamps) -> bool {
+    fn is_plausible(&mut self, id: u64, remote: &Remote, rx: &RxStamps) -> bool {
         let sent = self.slot(id).tx.app;
         self.far_clock.accepts(id, sent, remote, rx)
     }
 
     fn warm_up_reply(&mut self, id: u64, rx: RxStamps, remote: Option<Remote>) {
         let slot = self.slot_mut(id);
-        if slot.fate == Fate::InFlight {
-            *slot = Slot { fate: Fate::Received, rx: Some(rx), remote, ..*slot };
+        if slot.status == ProbeState::InFlight {
+            *slot = Slot { status: ProbeState::Received, rx: Some(rx), remote, ..*slot };
             self.counts.warm_up_received += 1;
         }
     }
@@ -567,18 +567,18 @@ impl<P: Protocol> Pinger<P> {
             None => true,
         };
         if stamped || slot.key.is_none() {
-            slot.fate = Fate::Received;
+            slot.status = ProbeState::Received;
             out(slot.sample(State::Received));
         } else {
-            slot.fate = Fate::Stamping;
-            if self.stamping.len() == STAMP_QUEUE
-                && let Some((oldest, _)) = self.stamping.pop_front()
+            slot.status = ProbeState::AwaitingStamp;
+            if self.awaiting_stamp.len() == MAX_AWAITING_STAMP
+                && let Some((oldest, _)) = self.awaiting_stamp.pop_front()
             {
-                self.told_without_stamp(oldest, out);
+                self.report_without_stamp(oldest, out);
             }
-            self.stamping.push_back((id, now.saturating_add(STAMP_GRACE)));
+            self.awaiting_stamp.push_back((id, now.saturating_add(STAMP_TIMEOUT)));
         }
-        if let Departures::Closed { pause, .. } = self.config.departures
+        if let ProbeSchedule::Closed { pause, .. } = self.config.departures
             && self.is_current(id)
         {
             self.depart_after(now, pause);
@@ -595,20 +595,20 @@ impl<P: Protocol> Pinger<P> {
         self.counts.lost -= 1;
         self.counts.late += 1;
         let slot = self.slot_mut(id);
-        *slot = Slot { fate: Fate::Late, rx: Some(rx), remote, ..*slot };
+        *slot = Slot { status: ProbeState::Late, rx: Some(rx), remote, ..*slot };
         out(slot.sample(State::Late));
     }
 
     fn lose(&mut self, id: u64, now: Instant<Monotonic>, out: &mut impl FnMut(Sample)) {
         let slot = self.slot_mut(id);
-        slot.fate = Fate::Lost;
+        slot.status = ProbeState::Lost;
         let sample = slot.sample(State::Lost);
         if is_warm_up(id) {
             return;
         }
         self.counts.lost += 1;
         out(sample);
-        if let Departures::Closed { pause, .. } = self.config.departures
+        if let ProbeSchedule::Closed { pause, .. } = self.config.departures
             && self.is_current(id)
         {
             self.depart_after(now, pause);
@@ -616,22 +616,22 @@ impl<P: Protocol> Pinger<P> {
     }
 
     /// Reports a reply whose awaited timestamp has arrived.
-    fn told(&mut self, id: u64, out: &mut impl FnMut(Sample)) {
-        self.stamping.retain(|(waiting, _)| *waiting != id);
+    fn report_received(&mut self, id: u64, out: &mut impl FnMut(Sample)) {
+        self.awaiting_stamp.retain(|(waiting, _)| *waiting != id);
         let slot = self.slot_mut(id);
-        slot.fate = Fate::Received;
+        slot.status = ProbeState::Received;
         out(slot.sample(State::Received));
     }
 
-    fn told_without_stamp(&mut self, id: u64, out: &mut impl FnMut(Sample)) {
-        if self.slot(id).fate == Fate::Stamping {
+    fn report_without_stamp(&mut self, id: u64, out: &mut impl FnMut(Sample)) {
+        if self.slot(id).status == ProbeState::AwaitingStamp {
             self.counts.tx_stamp_missing += 1;
-            self.told(id, out);
+            self.report_received(id, out);
         }
     }
 
     fn skip_resolved(&mut self) {
-        while self.oldest != self.next_id && self.slot(self.oldest).fate != Fate::InFlight {
+        while self.oldest != self.next_id && self.slot(self.oldest).status != ProbeState::InFlight {
             self.oldest = self.oldest.wrapping_add(1);
         }
     }

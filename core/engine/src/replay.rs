@@ -127,7 +127,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn window_agrees_with_a_set_of_all_numbers(
+        fn window_matches_a_set_of_all_numbers(
             size in prop_oneof![Just(1_u32), Just(64), Just(100), Just(1_024)],
             start in prop_oneof![Just(0_u32), Just(u32::MAX - 500), any::<u32>()],
             steps in prop::collection::vec(

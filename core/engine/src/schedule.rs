@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mean_gap_is_the_one_asked_for() {
+    fn mean_gap_matches_the_request() {
         for (gaps, tolerance) in
             [(Gaps::Constant, 1e-9), (Gaps::Poisson, 0.02), (Gaps::Pareto(2.5), 0.02)]
         {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_departures() {
+    fn same_seed_gives_same_departures() {
         let take = |seed| -> Vec<_> {
             Schedule::new(Gaps::Pareto(1.5), 1e6, Nanos(7), seed).take(100).collect()
         };
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn distributions_are_read_and_printed() {
+    fn distributions_are_parsed_and_printed() {
         for text in ["constant", "poisson", "pareto(1.5)"] {
             assert_eq!(text.parse::<Gaps>().unwrap().to_string(), text);
         }

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use dwell_units::{Instant, Realtime};
 use serde::{Deserialize, Serialize};
 
-use crate::processor::Stat;
+use crate::cpu_stats::Stat;
 use crate::wireless::{Channel, Radio};
 
 /// Maximum number of values in a sample; a machine with 256 CPUs has about 1,500.
-const MOST: usize = 4_096;
+const MAX_VALUES: usize = 4_096;
 
 /// Host activity at one time, or since the previous sample.
 ///
@@ -128,7 +128,7 @@ struct Values(BTreeMap<String, f64>);
 
 impl Values {
     fn put(&mut self, name: String, value: f64) {
-        if value.is_finite() && self.0.len() < MOST {
+        if value.is_finite() && self.0.len() < MAX_VALUES {
             self.0.insert(name, value);
         }
     }
@@ -194,7 +194,7 @@ fn busy(before: &Channel, now: &Channel) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::processor::CpuTimes;
+    use crate::cpu_stats::CpuTimes;
 
     fn readings(ms: i64, busy: u64, interrupts: u64) -> Readings {
         let mut readings = Readings::at(Instant::from_nanos(ms * 1_000_000));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_become_shares_and_rates_and_the_first_sample_has_neither() {
+    fn counters_become_ratios_and_rates_from_the_second_on() {
         let mut series = Series::default();
         assert!(series.take(readings(0, 50, 1_000)).values.is_empty());
         let mut later = readings(200, 65, 1_500);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_go_back_and_clocks_that_stand_still_give_nothing() {
+    fn decreasing_counters_and_stopped_clocks_give_no_values() {
         let mut series = Series::default();
         series.take(readings(0, 50, 1_000));
         assert!(series.take(readings(200, 40, 900)).values.is_empty());
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn only_threads_that_were_there_both_times_count() {
+    fn only_threads_in_both_readings_count() {
         let mut series = Series::default();
         let with = |ms: i64, waits: &[(u32, u64)]| {
             let mut readings = Readings::at(Instant::from_nanos(ms * 1_000_000));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_are_compared_with_their_last_survey_however_long_ago() {
+    fn channels_are_compared_with_their_last_survey() {
         let channel = |active_ms, busy_ms| Channel {
             frequency_mhz: 2_452,
             noise_dbm: Some(-95.0),

@@ -2,7 +2,7 @@
 //! of `iw dev X survey dump` (survey.c in iw).
 
 /// Maximum number of interfaces or channels; no machine has more.
-const MOST: usize = 256;
+const MAX_ENTRIES: usize = 256;
 
 /// Current reception of a wireless interface.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +50,7 @@ pub fn radios(text: &str) -> Vec<Radio> {
         let (signal_dbm, noise_dbm) = (dbm(signal), dbm(noise));
         Some(Radio { interface, quality: quality.filter(|q| q.is_finite()), signal_dbm, noise_dbm })
     });
-    rows.take(MOST).collect()
+    rows.take(MAX_ENTRIES).collect()
 }
 
 /// Reads the output of `iw dev X survey dump`.
@@ -58,7 +58,7 @@ pub fn survey(text: &str) -> Vec<Channel> {
     let mut channels: Vec<Channel> = Vec::new();
     for line in text.lines() {
         if line.trim_start().starts_with("Survey data from ") {
-            if channels.len() == MOST {
+            if channels.len() == MAX_ENTRIES {
                 break;
             }
             channels.push(Channel::default());
@@ -124,7 +124,7 @@ Survey data from wlan0
 ";
 
     #[test]
-    fn a_recorded_table_tells_the_strength_of_what_is_received() {
+    fn recorded_table_gives_the_signal_strength() {
         let read = radios(WIRELESS);
         assert_eq!(read.len(), 2, "the header lines are skipped");
         let Radio { interface, quality, signal_dbm, noise_dbm } = &read[0];
@@ -134,7 +134,7 @@ Survey data from wlan0
     }
 
     #[test]
-    fn a_recorded_survey_tells_of_the_channel_in_use_and_of_its_neighbours() {
+    fn recorded_survey_gives_all_channels() {
         let read = survey(SURVEY);
         assert_eq!(read.len(), 2);
         assert_eq!((read[0].frequency_mhz, read[0].in_use), (2_412, false));
@@ -146,14 +146,14 @@ Survey data from wlan0
     }
 
     #[test]
-    fn a_table_of_nothing_is_empty() {
+    fn empty_table_has_no_radios() {
         assert_eq!(radios(&WIRELESS.lines().take(2).collect::<Vec<_>>().join("\n")), []);
         assert_eq!(survey("command failed: Operation not supported (-95)"), []);
     }
 
     proptest! {
         #[test]
-        fn no_text_makes_a_parser_panic(text in "(\\PC|\n){0,200}") {
+        fn any_text_is_parsed_without_panic(text in "(\\PC|\n){0,200}") {
             let _ = (radios(&text), survey(&text));
             let _ = survey(&format!("Survey data from w\n{text}"));
         }

@@ -10,7 +10,7 @@ use toml::Value;
 use crate::path::Path;
 
 /// Maximum number of values per axis.
-const MOST: i128 = 100_000;
+const MAX_AXIS_VALUES: i128 = 100_000;
 
 /// A quantity in its base unit, so that ranges are exact and figures can show numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -150,7 +150,7 @@ impl AxisValues {
         let mut seen = HashMap::new();
         for (number, value) in values.iter().enumerate() {
             let written = label(value);
-            if let Some(first) = seen.insert(Meaning::of(value), written.clone()) {
+            if let Some(first) = seen.insert(CanonicalValue::of(value), written.clone()) {
                 let message = match first == written {
                     true => format!("{first} is listed twice; remove one"),
                     false => format!("{first} and {written} are the same; remove one"),
@@ -162,7 +162,7 @@ impl AxisValues {
     }
 
     /// Reduces the axis to this single value.
-    pub(crate) fn collapsed(self, value: Value) -> Self {
+    pub(crate) fn with_single_value(self, value: Value) -> Self {
         Self { values: vec![value], replaced: self.values, ..self }
     }
 
@@ -172,7 +172,7 @@ impl AxisValues {
     }
 
     /// Returns whether it sets a field of this table of the plan.
-    pub fn is_of(&self, table: &str) -> bool {
+    pub fn sets_table(&self, table: &str) -> bool {
         self.path.first() == table
     }
 
@@ -202,14 +202,14 @@ impl From<String> for AxisError {
 
 /// A value independent of its notation: 1kB equals 1000B.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Meaning {
+pub(crate) enum CanonicalValue {
     /// Unit, and number in the smallest unit.
     Quantity(&'static str, i128),
     /// TOML text.
     Other(String),
 }
 
-impl Meaning {
+impl CanonicalValue {
     pub(crate) fn of(value: &Value) -> Self {
         match Quantity::of(value) {
             Some(quantity) => Self::Quantity(quantity.unit(), quantity.base()),
@@ -251,8 +251,8 @@ impl Range {
             ));
         }
         let count = (to.base() - from.base()) / step.base() + 1;
-        if count > MOST {
-            return Err(format!("the range has {count} values; at most {MOST} are possible"));
+        if count > MAX_AXIS_VALUES {
+            return Err(format!("the range has {count} values; at most {MAX_AXIS_VALUES} are possible"));
         }
         (0..count)
             .map(|n| from.with_base(from.base() + n * step.base()))
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_that_makes_no_sense_says_what_would() {
+    fn invalid_axis_reports_a_valid_form() {
         for (text, word) in [
             ("[]", "empty"),
             ("5", "list"),

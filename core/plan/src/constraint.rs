@@ -4,19 +4,19 @@ use std::collections::HashSet;
 
 use toml::Value;
 
-use crate::axis::{AxisValues, Meaning, label};
+use crate::axis::{AxisValues, CanonicalValue, label};
 use crate::error::PlanError;
-use crate::expand::{Cell, MOST_CELLS, axes_of, measuring, path_of, product};
+use crate::expand::{Cell, MAX_CELLS, axes_of, measuring, path_of, product};
 use crate::plan::Plan;
 use crate::source::Source;
 
 /// A constraint resolved against the axes.
 pub(crate) struct Rule {
     /// Values that a cell must have, by axis name.
-    when: Vec<(String, Vec<Meaning>)>,
+    when: Vec<(String, Vec<CanonicalValue>)>,
     drop: bool,
     /// Axes that replace those with the same name.
-    instead: Vec<usize>,
+    replacement_axes: Vec<usize>,
     number: usize,
 }
 
@@ -35,17 +35,17 @@ pub(crate) fn constraints(
         let when = constraint
             .when
             .iter()
-            .map(|(name, value)| wanted(source, axes, &at, name, value))
+            .map(|(name, value)| resolve_condition(source, axes, &at, name, value))
             .collect::<Result<_, _>>()?;
         let first = axes.len();
         for new in axes_of(source, &constraint.matrix, &format!("{at}.matrix"))? {
-            let new = as_known(source, axes, &at, new)?;
+            let new = with_known_name(source, axes, &at, new)?;
             axes.push(new);
         }
         rules.push(Rule {
             when,
             drop: constraint.drop,
-            instead: (first..axes.len()).collect(),
+            replacement_axes: (first..axes.len()).collect(),
             number,
         });
     }
@@ -53,13 +53,13 @@ pub(crate) fn constraints(
 }
 
 /// Resolves the condition on one axis: its name and the matching values.
-fn wanted(
+fn resolve_condition(
     source: &Source,
     axes: &[AxisValues],
     at: &str,
     name: &str,
     value: &Value,
-) -> Result<(String, Vec<Meaning>), PlanError> {
+) -> Result<(String, Vec<CanonicalValue>), PlanError> {
     let place = format!("{at}.when.{name}");
     let path = path_of(name, measuring(source));
     let of_axis: Vec<_> = axes.iter().filter(|axis| Some(&axis.path) == path.as_ref()).collect();
@@ -74,11 +74,11 @@ fn wanted(
         Value::Array(values) => values.as_slice(),
         one => std::slice::from_ref(one),
     };
-    let meanings: Vec<_> = values.iter().map(Meaning::of).collect();
+    let meanings: Vec<_> = values.iter().map(CanonicalValue::of).collect();
     // An overridden value may still be named, although no cell has it.
-    let on_axis = |meaning: &Meaning| {
+    let on_axis = |meaning: &CanonicalValue| {
         let mut values = of_axis.iter().flat_map(|axis| axis.values.iter().chain(&axis.replaced));
-        values.any(|value| Meaning::of(value) == *meaning)
+        values.any(|value| CanonicalValue::of(value) == *meaning)
     };
     if let Some(stranger) = meanings.iter().position(|meaning| !on_axis(meaning)) {
         let place = match value {
@@ -89,7 +89,7 @@ fn wanted(
         let message = format!(
             "'{}' is not a value of this axis; known are {}",
             label(&values[stranger]),
-            some_of(&known)
+            list_some(&known)
         );
         return Err(source.error(&place, message));
     }
@@ -97,17 +97,17 @@ fn wanted(
 }
 
 /// Lists a few names as examples.
-fn some_of(names: &[String]) -> String {
-    const MOST: usize = 8;
+fn list_some(names: &[String]) -> String {
+    const MAX_LISTED_NAMES: usize = 8;
     match names.len() {
-        0..=MOST => names.join(", "),
-        count => format!("{} and {} more", names[..MOST - 1].join(", "), count - (MOST - 1)),
+        0..=MAX_LISTED_NAMES => names.join(", "),
+        count => format!("{} and {} more", names[..MAX_LISTED_NAMES - 1].join(", "), count - (MAX_LISTED_NAMES - 1)),
     }
 }
 
 /// Gives an axis of a constraint the name and the notation of values used by earlier axes of the
 /// same field, so that equal values appear once in results.
-fn as_known(
+fn with_known_name(
     source: &Source,
     axes: &[AxisValues],
     at: &str,
@@ -121,7 +121,7 @@ fn as_known(
         }
         new.name.clone_from(&known.name);
         for value in &mut new.values {
-            let same = known.values.iter().find(|known| Meaning::of(known) == Meaning::of(value));
+            let same = known.values.iter().find(|known| CanonicalValue::of(known) == CanonicalValue::of(value));
             if let Some(same) = same {
                 value.clone_from(same);
             }
@@ -132,10 +132,10 @@ fn as_known(
 
 impl Rule {
     fn fits(&self, axes: &[AxisValues], Cell(values): &Cell) -> bool {
-        self.when.iter().all(|(name, wanted)| {
+        self.when.iter().all(|(name, resolve_condition)| {
             values.iter().any(|(axis, value)| {
                 let axis = &axes[*axis as usize];
-                axis.name == *name && wanted.contains(&Meaning::of(&axis.values[*value as usize]))
+                axis.name == *name && resolve_condition.contains(&CanonicalValue::of(&axis.values[*value as usize]))
             })
         })
     }
@@ -151,8 +151,8 @@ impl Rule {
             return Ok(cells.into_iter().filter(|cell| !self.fits(axes, cell)).collect());
         }
         let replaced =
-            |axis: u16| self.instead.iter().any(|new| axes[*new].name == axes[axis as usize].name);
-        let new = product(source, axes, &self.instead)?;
+            |axis: u16| self.replacement_axes.iter().any(|new| axes[*new].name == axes[axis as usize].name);
+        let new = product(source, axes, &self.replacement_axes)?;
         let mut out = Vec::new();
         let mut seen = HashSet::new();
         for cell in cells {
@@ -167,9 +167,9 @@ impl Rule {
                     new.iter().map(|Cell(new)| Cell(kept.iter().chain(new).copied().collect())),
                 );
             }
-            if out.len() > MOST_CELLS {
+            if out.len() > MAX_CELLS {
                 let at = format!("constraint[{}]", self.number);
-                return Err(source.error(&at, format!("more than {MOST_CELLS} cells")));
+                return Err(source.error(&at, format!("more than {MAX_CELLS} cells")));
             }
         }
         Ok(out)

@@ -1,22 +1,22 @@
 //! Cost estimate of a plan before it runs.
 
-use dwell_engine::departures::{lead_time, leads_of};
+use dwell_engine::departures::{lead_in_duration, lead_in_len};
 use dwell_units::{Nanos, Rate};
 
 use crate::error::PlanError;
 use crate::expand::Expansion;
 use crate::pacing::{PaceKind, PacePlan};
 use crate::plan::{PingPlan, Plan, Transport};
-use crate::relaying::FlowPlan;
+use crate::flow::FlowPlan;
 
 /// Overhead of a trial besides measuring and warm-up: starting and stopping.
-const AROUND: Nanos = Nanos::from_millis(70);
+const TRIAL_OVERHEAD: Nanos = Nanos::from_millis(70);
 
 /// IPv4 and UDP headers of traffic.
-const HEADERS: u64 = 28;
+const IPV4_UDP_HEADER_LEN: u64 = 28;
 
 /// Size of a full IP packet of a TCP connection over Ethernet.
-const TCP_PACKET: u64 = 1_500;
+const TCP_PACKET_LEN: u64 = 1_500;
 
 /// Estimated cost of trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Estimate {
             (None, None, Some(pace)) => Self::of_pace(pace),
             (None, None, None) => Self::default(),
         };
-        let busy = Nanos(measuring.time.0.saturating_add(AROUND.0));
+        let busy = Nanos(measuring.time.0.saturating_add(TRIAL_OVERHEAD.0));
         let (load_packets, load_bytes) = load(plan, busy);
         let time = Nanos(busy.0.saturating_add(plan.trials.pause.0));
         Self { time, load_packets, load_bytes, ..measuring }
@@ -84,8 +84,8 @@ impl Estimate {
         // as bytes.
         let (gap, times) =
             (pace.gap_ns().unwrap_or(0.0), trains.saturating_add(pace.warm_up.into()));
-        let sent = all.saturating_add(times.saturating_mul(leads_of(count as usize, gap) as u64));
-        let ahead = (lead_time(count as usize, gap) - pace.mean_pause()).max(Nanos::ZERO);
+        let sent = all.saturating_add(times.saturating_mul(lead_in_len(count as usize, gap) as u64));
+        let ahead = (lead_in_duration(count as usize, gap) - pace.mean_pause()).max(Nanos::ZERO);
         let leading = ahead.0.saturating_mul(i64::try_from(times).unwrap_or(i64::MAX));
         Self {
             time: Nanos(time.0.saturating_add(warming).saturating_add(leading)),
@@ -165,8 +165,8 @@ fn load(plan: &Plan, time: Nanos) -> (u64, u64) {
     let mut all = (0_u64, 0_u64);
     for traffic in plan.traffic() {
         let each = match traffic.protocol {
-            Transport::Udp => traffic.payload().0 + HEADERS,
-            Transport::Tcp => TCP_PACKET,
+            Transport::Udp => traffic.payload().0 + IPV4_UDP_HEADER_LEN,
+            Transport::Tcp => TCP_PACKET_LEN,
         };
         let packets = match traffic.rate {
             Some(Rate::Packets(rate)) => rate.as_f64() * seconds,
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_is_counted_one_way_and_takes_as_long_as_it_is_sent() {
+    fn flow_counts_one_direction_and_its_sending_time() {
         let text = "version = 1\nname = \"e\"\ntopology = { lab = \"line:3\" }\n\
                     [flow]\nfrom = \"n1\"\nto = \"n3\"\nsize = \"100B\"\nrate = \"200pps\"\n\
                     duration = \"5s\"\n";

@@ -15,7 +15,7 @@ use crate::plan::{Order, Plan};
 use crate::source::Source;
 
 /// Maximum number of cells; callers ask for confirmation far below it.
-pub(crate) const MOST_CELLS: usize = 10_000_000;
+pub(crate) const MAX_CELLS: usize = 10_000_000;
 
 /// One combination of values: for each of its axes, the index of the axis and of the value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -143,7 +143,7 @@ impl Expansion {
     /// # Errors
     /// If these values are incompatible.
     pub fn plan_of(&self, cell: u32) -> Result<Plan, PlanError> {
-        let mut table = bare(&self.source);
+        let mut table = without_matrix(&self.source);
         for (axis, value) in &self.cells[cell as usize].0 {
             let axis = &self.axes[*axis as usize];
             axis.path
@@ -155,7 +155,7 @@ impl Expansion {
             Ok(plan)
         });
         plan.map_err(|error| {
-            let mut error = self.at_its_axis(cell, error);
+            let mut error = self.at_axis_value(cell, error);
             let cell = self.parameters(cell);
             let cell: Vec<_> = cell.iter().map(|(name, value)| format!("{name} {value}")).collect();
             if !cell.is_empty() {
@@ -166,7 +166,7 @@ impl Expansion {
     }
 
     /// Moves an error about a field set by a matrix axis to the value in the matrix.
-    fn at_its_axis(&self, cell: u32, error: PlanError) -> PlanError {
+    fn at_axis_value(&self, cell: u32, error: PlanError) -> PlanError {
         let set_it = self.cells[cell as usize].0.iter().find(|(axis, _)| {
             let axis = &self.axes[*axis as usize];
             axis.path.to_string() == error.field && axis.replaced.is_empty()
@@ -183,7 +183,7 @@ impl Expansion {
 }
 
 /// The plan's table without its matrix, which the values of a cell replace.
-fn bare(source: &Source) -> Table {
+fn without_matrix(source: &Source) -> Table {
     let table = source.table().iter();
     table
         .filter(|(name, _)| !["matrix", "constraint"].contains(&name.as_str()))
@@ -208,7 +208,7 @@ pub(crate) fn axes_of(
                     "not a field of a plan; an axis is a field of [{}], load, {}, or a path like \
                      \"topology.link.rate\" in quotes",
                     measuring.table(),
-                    if measuring == Measuring::Pace { "flows" } else { "relay" }
+                    if measuring == MeasuredTable::Pace { "flows" } else { "relay" }
                 ),
             )
         })?;
@@ -223,8 +223,8 @@ pub(crate) fn axes_of(
                 PlanError { field: place.clone(), ..one }
             }
         })?;
-        axes.push(match source.set_field(&axis.path.to_string(), &place) {
-            Some(value) => axis.collapsed(value.clone()),
+        axes.push(match source.override_of(&axis.path.to_string(), &place) {
+            Some(value) => axis.with_single_value(value.clone()),
             None => axis,
         });
     }
@@ -236,13 +236,13 @@ pub(crate) fn axes_of(
 
 /// The table that a plan measures; its fields are axes by their plain names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Measuring {
+pub(crate) enum MeasuredTable {
     Ping,
     Flow,
     Pace,
 }
 
-impl Measuring {
+impl MeasuredTable {
     const fn table(self) -> &'static str {
         match self {
             Self::Ping => "ping",
@@ -253,18 +253,18 @@ impl Measuring {
 }
 
 /// Determines what the plan of `source` measures.
-pub(crate) fn measuring(source: &Source) -> Measuring {
+pub(crate) fn measuring(source: &Source) -> MeasuredTable {
     let has = |name| source.table().contains_key(name);
     match (has("flow"), has("pace")) {
-        (true, _) => Measuring::Flow,
-        (false, true) => Measuring::Pace,
-        (false, false) => Measuring::Ping,
+        (true, _) => MeasuredTable::Flow,
+        (false, true) => MeasuredTable::Pace,
+        (false, false) => MeasuredTable::Ping,
     }
 }
 
 /// Path of the field that an axis of this name sets.
-pub(crate) fn path_of(name: &str, measuring: Measuring) -> Option<Path> {
-    const PING: [&str; 22] = [
+pub(crate) fn path_of(name: &str, measuring: MeasuredTable) -> Option<Path> {
+    const PING_AXES: [&str; 22] = [
         "from",
         "to",
         "protocol",
@@ -288,7 +288,7 @@ pub(crate) fn path_of(name: &str, measuring: Measuring) -> Option<Path> {
         "ttl",
         "dscp",
     ];
-    const FLOW: [&str; 13] = [
+    const FLOW_AXES: [&str; 13] = [
         "from",
         "to",
         "size",
@@ -303,7 +303,7 @@ pub(crate) fn path_of(name: &str, measuring: Measuring) -> Option<Path> {
         "busy_poll",
         "ipv6",
     ];
-    const PACE: [&str; 22] = [
+    const PACE_AXES: [&str; 22] = [
         "from",
         "to",
         "engine",
@@ -328,9 +328,9 @@ pub(crate) fn path_of(name: &str, measuring: Measuring) -> Option<Path> {
         "ipv6",
     ];
     match name {
-        "relay" if measuring == Measuring::Flow => return Path::of("relay.mode").ok(),
+        "relay" if measuring == MeasuredTable::Flow => return Path::of("relay.mode").ok(),
         "relay" => return None,
-        "flows" if measuring == Measuring::Pace => return Path::of("cross.flows").ok(),
+        "flows" if measuring == MeasuredTable::Pace => return Path::of("cross.flows").ok(),
         _ => {}
     }
     if name == "load" || name.contains('.') {
@@ -339,9 +339,9 @@ pub(crate) fn path_of(name: &str, measuring: Measuring) -> Option<Path> {
         return (!forbidden.contains(&path.first())).then_some(path);
     }
     let known: &[&str] = match measuring {
-        Measuring::Ping => &PING,
-        Measuring::Flow => &FLOW,
-        Measuring::Pace => &PACE,
+        MeasuredTable::Ping => &PING_AXES,
+        MeasuredTable::Flow => &FLOW_AXES,
+        MeasuredTable::Pace => &PACE_AXES,
     };
     let path = || Path::of(&format!("{}.{name}", measuring.table())).ok();
     known.contains(&name).then(path).flatten()
@@ -351,7 +351,7 @@ pub(crate) fn path_of(name: &str, measuring: Measuring) -> Option<Path> {
 fn check_each_value(source: &Source, axes: &[AxisValues]) -> Result<(), PlanError> {
     for axis in axes {
         for (number, value) in axis.values.iter().enumerate() {
-            let mut table = bare(source);
+            let mut table = without_matrix(source);
             // Incompatible fields are reported per cell; only this field is checked here.
             let place = format!("matrix.{}", axis.name);
             axis.path
@@ -376,9 +376,9 @@ pub(crate) fn product(
 ) -> Result<Vec<Cell>, PlanError> {
     let lengths = chosen.iter().map(|&axis| axes[axis].values.len());
     let count = lengths.clone().try_fold(1_usize, usize::checked_mul);
-    let count = count.filter(|count| *count <= MOST_CELLS).ok_or_else(|| {
+    let count = count.filter(|count| *count <= MAX_CELLS).ok_or_else(|| {
         let sizes: Vec<_> = lengths.map(|n| n.to_string()).collect();
-        source.error("matrix", format!("{} are more than {MOST_CELLS} cells", sizes.join(" x ")))
+        source.error("matrix", format!("{} are more than {MAX_CELLS} cells", sizes.join(" x ")))
     })?;
     let mut cells = Vec::with_capacity(count);
     for mut rest in 0..count {
@@ -408,10 +408,10 @@ fn order(
     let cells = all.len();
     let repetitions = plan.trials.repetitions;
     let count = cells as u64 * u64::from(repetitions);
-    if count > MOST_CELLS as u64 {
+    if count > MAX_CELLS as u64 {
         return Err(source.error(
             "trials.repetitions",
-            format!("{cells} cells x {repetitions} repetitions are more than {MOST_CELLS} trials"),
+            format!("{cells} cells x {repetitions} repetitions are more than {MAX_CELLS} trials"),
         ));
     }
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -549,7 +549,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
     }
 
     #[test]
-    fn a_constraint_means_quantities_however_they_are_written() {
+    fn constraint_compares_quantities_not_notation() {
         let pps = PLAN.split("[[constraint]]").next().unwrap();
         let with = |when: &str| {
             expanded(&format!("{pps}[[constraint]]\nwhen = {{ {when} }}\ndrop = true\n"))
@@ -561,7 +561,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
     }
 
     #[test]
-    fn a_constraint_on_a_value_that_no_axis_has_is_refused_where_it_stands() {
+    fn constraint_on_unknown_value_is_refused_in_place() {
         for (when, column, words) in [
             ("protocol = \"icmp\"", 21, "known are udp, tcp"),
             ("size = \"1050B\"", 17, "'1050B' is not a value"),
@@ -579,7 +579,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
     }
 
     #[test]
-    fn values_that_are_the_same_are_one_in_results_whoever_wrote_them() {
+    fn equal_values_are_merged_in_results() {
         let text = PLAN.replace(
             "from = \"20pps\", to = \"400pps\", step = \"20pps\"",
             "from = \"0.4kpps\", to = \"1kpps\", step = \"0.2kpps\"",
@@ -598,7 +598,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
     }
 
     #[test]
-    fn the_axes_of_a_very_large_matrix_are_told_at_once() {
+    fn axes_of_a_large_matrix_are_listed_quickly() {
         let sizes = "{ from = \"100B\", to = \"1400B\", step = \"100B\" }";
         let mut large = expanded(&PLAN.replace(sizes, "[\"100B\"]"));
         let size = large.axes.iter().position(|axis| axis.name == "size").unwrap();
@@ -617,7 +617,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
     }
 
     #[test]
-    fn a_field_that_is_set_from_outside_is_no_axis_any_more_and_constraints_that_name_it_still_hold()
+    fn overridden_axis_keeps_one_value_and_its_constraints()
      {
         let set = |settings: &[&str]| {
             let mut source = Source::parse(PLAN).unwrap();
@@ -710,7 +710,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
     }
 
     #[test]
-    fn a_value_that_stands_there_twice_is_shown_itself() {
+    fn duplicate_value_is_marked() {
         for (list, column, width) in
             [("[\"64B\", \"100B\", \"64B\"]", 24, 5), ("[\"64B\", \"1kB\", \"1000B\"]", 23, 7)]
         {
@@ -724,7 +724,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
     }
 
     #[test]
-    fn a_matrix_beyond_measure_is_refused_and_not_expanded() {
+    fn oversized_matrix_is_refused_without_expansion() {
         let large = "{ from = 1, to = 100000, step = 1 }";
         let text = PLAN
             .replace("[\"udp\", \"tcp\"]", "[\"udp\"]")

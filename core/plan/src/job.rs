@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 pub use bulk::BulkJob;
 pub use flow_filter::{FlowFilter, FlowFilterError, FlowProtocol};
 pub use itg::{Generator, ItgJob, ItgSinkJob};
-pub use pace::{FarStamps, PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize};
+pub use pace::{SinkTimestamps, PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize};
 pub use relay::{
-    Cipher, Clear, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode,
+    Cipher, ClearPrefix, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode,
 };
 pub use trace::{TraceHook, TraceJob};
 
@@ -71,7 +71,7 @@ impl Job {
 
     /// Returns whether the job ends without being stopped. Traffic ends if it has a count or a
     /// duration.
-    pub fn ends_by_itself(&self) -> bool {
+    pub fn is_finite(&self) -> bool {
         match self {
             Self::Ping(_) | Self::Pace(_) => true,
             Self::Traffic(traffic) => traffic.count.is_some() || traffic.duration.is_some(),
@@ -137,7 +137,7 @@ pub struct PingJob {
     pub sched_stamps: bool,
     /// CPU and scheduling of the timing loop.
     #[serde(default)]
-    pub place: Place,
+    pub place: ThreadPlacement,
     /// Type of ICMP socket.
     #[serde(default)]
     pub icmp_socket: IcmpSocket,
@@ -182,7 +182,7 @@ impl PingJob {
             warm_up: None,
             stamps: Stamps::default(),
             sched_stamps: false,
-            place: Place::default(),
+            place: ThreadPlacement::default(),
             icmp_socket: IcmpSocket::default(),
             key_file: None,
             path: None,
@@ -229,7 +229,7 @@ pub struct ReflectJob {
     pub allow_any_port: bool,
     /// CPU and scheduling of the threads.
     #[serde(default)]
-    pub place: Place,
+    pub place: ThreadPlacement,
 }
 
 /// Rate limit of replies.
@@ -272,7 +272,7 @@ pub struct TrafficJob {
     #[serde(default = "constant")]
     pub distribution: String,
     /// Size of the UDP payload.
-    #[serde(default = "large")]
+    #[serde(default = "default_payload")]
     pub size: Bytes,
     /// Seed of the gaps.
     #[serde(default = "first_seed")]
@@ -301,7 +301,7 @@ pub struct TrafficJob {
     pub stamps: Stamps,
     /// CPU and scheduling of the timing loop.
     #[serde(default)]
-    pub place: Place,
+    pub place: ThreadPlacement,
 }
 
 /// Header at the start of a traffic payload.
@@ -323,7 +323,7 @@ fn constant() -> String {
     "constant".into()
 }
 
-fn large() -> Bytes {
+fn default_payload() -> Bytes {
     Bytes(1400)
 }
 
@@ -351,13 +351,13 @@ pub struct SinkJob {
     pub stamps: Stamps,
     /// CPU and scheduling of the threads.
     #[serde(default)]
-    pub place: Place,
+    pub place: ThreadPlacement,
 }
 
 /// CPU and scheduling of a timing thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Place {
+pub struct ThreadPlacement {
     /// Pin to this CPU.
     #[serde(default)]
     pub cpu: Option<usize>,
@@ -424,7 +424,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_comes_back_from_json_as_it_was() {
+    fn job_survives_json_round_trip() {
         let mut ping = PingJob::to("stamp://n2");
         ping.interval = Some(Nanos::from_micros(250));
         ping.place.cpu = Some(1);
@@ -445,7 +445,7 @@ mod tests {
                 duration: None,
                 ipv4: true,
                 ipv6: false,
-                place: Place::default(),
+                place: ThreadPlacement::default(),
             }),
             Job::Itg(ItgJob {
                 to: "n2".into(),
@@ -458,7 +458,7 @@ mod tests {
             }),
             Job::ItgSink(ItgSinkJob {}),
             Job::Relay(Box::new(RelayJob {
-                clear: Clear::Auto,
+                clear: ClearPrefix::Auto,
                 cipher: Cipher::Aes128Gcm,
                 key: KeySource::File("key".into()),
                 ..RelayJob::translate("udp://0.0.0.0:5001", "udp://n3:5001")
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_comes_back_from_json_as_it_was() {
+    fn train_job_survives_json_round_trip() {
         let pattern =
             PacePattern::Train { rate: "10Mbit/s".parse().unwrap(), count: 50, repeat: 20 };
         let job = Job::Pace(Box::new(PaceJob {
@@ -483,11 +483,11 @@ mod tests {
             pause: None,
             late: None,
             warm_up: 1,
-            sink: FarStamps::Needed,
+            sink: SinkTimestamps::Needed,
             stamps: Stamps::default(),
             ipv4: false,
             ipv6: false,
-            place: Place::default(),
+            place: ThreadPlacement::default(),
         }));
         let text = serde_json::to_string(&job).unwrap();
         assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job, "{text}");
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_not_known_is_refused() {
+    fn unknown_field_is_refused() {
         let text = r#"{"job":"ping","target":"stamp://n2","sise":10}"#;
         assert!(serde_json::from_str::<Job>(text).is_err());
     }

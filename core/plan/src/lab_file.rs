@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lab_file_that_is_missing_or_lists_no_nodes_is_a_mistake_of_the_plan() {
+    fn missing_or_empty_lab_file_is_a_plan_error() {
         for (text, words) in [
             (Err("No such file".to_owned()), "a.toml: No such file"),
             (Ok("nodes = 3".to_owned()), "lists its nodes"),

@@ -18,18 +18,18 @@ mod limits;
 mod pacing;
 mod path;
 mod plan;
-mod relaying;
+mod flow;
 mod source;
-mod words;
+mod messages;
 
 pub use axis::{AxisValues, Quantity};
 pub use error::{PlanError, Position};
 pub use estimate::Estimate;
 pub use expand::{Cell, Expansion, Trial, expand};
 pub use job::{
-    BulkJob, Cipher, Clear, CpuJob, FarStamps, FlowFilter, FlowFilterError, FlowProtocol,
+    BulkJob, Cipher, ClearPrefix, CpuJob, SinkTimestamps, FlowFilter, FlowFilterError, FlowProtocol,
     Generator, Hold, HoldAt, IcmpSocket, IdFormat, ItgJob, ItgSinkJob, Job, KeySource, Limit,
-    PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize, Pattern, PingJob, Place, ReflectJob,
+    PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize, Pattern, PingJob, ThreadPlacement, ReflectJob,
     RelayEngine, RelayJob, RelayMode, Scheduling, SinkJob, Stamps, TraceHook, TraceJob,
     TrafficHeader, TrafficJob,
 };
@@ -37,8 +37,8 @@ pub use pacing::{
     Accurate, AccurateError, CrossPlan, NamedSize, NamedSizeError, PaceKind, PacePlan,
 };
 pub use plan::{
-    ClaimSet, Constraint, CpuLoad, LinkPlan, Load, NodePlace, Order, PingPlan, Plan, Quota,
+    ClaimSet, Constraint, CpuLoad, LinkPlan, Load, NodeSettings, Order, PingPlan, Plan, Quota,
     ReflectPlan, Routing, StopRules, Topology, TrafficLoad, Transport, Trials,
 };
-pub use relaying::{FlowPlan, RelayPlan, Relaying, TracePlan, Tracing};
+pub use flow::{FlowPlan, RelayPlan, ForwardingMode, TracePlan, TraceSetting};
 pub use source::Source;

@@ -2,7 +2,7 @@
 //! the limits of a node's program are repeated here as numbers.
 
 use dwell_engine::link::LinkParameters;
-use dwell_engine::pinger::{Config, Departures};
+use dwell_engine::pinger::{Config, ProbeSchedule};
 use dwell_engine::schedule::Gaps;
 use dwell_units::{BitRate, Bytes, Nanos, Rate};
 
@@ -12,13 +12,13 @@ use crate::plan::{PingPlan, Plan, TrafficLoad, Transport};
 use crate::source::Source;
 
 /// Maximum UDP payload over IPv4 (65,535 - 20 - 8), used for every protocol.
-const MOST_BYTES: u64 = 65_507;
+const MAX_UDP_PAYLOAD: u64 = 65_507;
 /// Maximum write size of a TCP load.
-const MOST_WRITE: u64 = 1 << 20;
+const MAX_TCP_WRITE: u64 = 1 << 20;
 /// Maximum DSCP: a field of 6 bits (RFC 2474, 3).
-const MOST_DSCP: u8 = 63;
+const MAX_DSCP: u8 = 63;
 /// Minimum link rate: tc counts whole bytes per second.
-const LEAST_LINK: BitRate = BitRate(8);
+const MIN_LINK_RATE: BitRate = BitRate(8);
 
 /// Checks the fields of a plan, separately and in combination.
 pub(crate) fn check(plan: &Plan, source: &Source) -> Result<(), PlanError> {
@@ -36,21 +36,21 @@ pub(crate) fn check(plan: &Plan, source: &Source) -> Result<(), PlanError> {
 }
 
 fn check_ping(ping: &PingPlan, source: &Source) -> Result<(), PlanError> {
-    if let Some(wrong) = ping.size.and_then(|size| wrong_size(ping, size.0)) {
+    if let Some(wrong) = ping.size.and_then(|size| size_error(ping, size.0)) {
         return Err(source.error("ping.size", wrong));
     }
     if ping.ttl == Some(0) {
         return Err(source.error("ping.ttl", "must be 1 to 255"));
     }
-    if ping.dscp.is_some_and(|dscp| dscp > MOST_DSCP) {
-        return Err(source.error("ping.dscp", format!("must be 0 to {MOST_DSCP}")));
+    if ping.dscp.is_some_and(|dscp| dscp > MAX_DSCP) {
+        return Err(source.error("ping.dscp", format!("must be 0 to {MAX_DSCP}")));
     }
     if ping.pause.is_some_and(|pause| pause < Nanos::ZERO) {
         return Err(source.error("ping.pause", "must be 0 or more"));
     }
     let interval = ping.interval().unwrap_or(Nanos::from_secs(1));
     let config = Config {
-        departures: Departures::Open { interval },
+        departures: ProbeSchedule::Open { interval },
         count: None,
         duration: None,
         timeout: ping.timeout,
@@ -69,7 +69,7 @@ fn check_ping(ping: &PingPlan, source: &Source) -> Result<(), PlanError> {
 }
 
 /// Returns what is wrong with a payload of this size.
-fn wrong_size(ping: &PingPlan, size: u64) -> Option<String> {
+fn size_error(ping: &PingPlan, size: u64) -> Option<String> {
     let protocol = ping.protocol.as_str();
     let (least, fixed) = match protocol {
         "stamp" => (44, false),
@@ -86,9 +86,9 @@ fn wrong_size(ping: &PingPlan, size: u64) -> Option<String> {
     if size < least {
         return Some(format!("{} is too small; {protocol} needs at least {least}B", Bytes(size)));
     }
-    if size > MOST_BYTES {
+    if size > MAX_UDP_PAYLOAD {
         return Some(format!(
-            "{} does not fit into a datagram; at most {MOST_BYTES}B",
+            "{} does not fit into a datagram; at most {MAX_UDP_PAYLOAD}B",
             Bytes(size)
         ));
     }
@@ -102,8 +102,8 @@ fn wrong_size(ping: &PingPlan, size: u64) -> Option<String> {
 
 fn check_link(plan: &Plan, source: &Source) -> Result<(), PlanError> {
     let link = &plan.topology.link;
-    if let Some(rate) = link.rate.filter(|rate| *rate < LEAST_LINK) {
-        let message = format!("{rate} is too slow for a link; at least {LEAST_LINK}");
+    if let Some(rate) = link.rate.filter(|rate| *rate < MIN_LINK_RATE) {
+        let message = format!("{rate} is too slow for a link; at least {MIN_LINK_RATE}");
         return Err(source.error("topology.link.rate", message));
     }
     let known = ["netem", "tbf", "tap"];
@@ -125,7 +125,7 @@ fn check_link(plan: &Plan, source: &Source) -> Result<(), PlanError> {
     };
     parameters.check().map_err(|error| source.error("topology.link", error.to_string()))?;
     let wrong = match link.mechanism.as_deref() {
-        Some("tbf") if !parameters.is_bare_rate() => {
+        Some("tbf") if !parameters.is_rate_only() => {
             "tbf supports a rate only; remove the mechanism, or every setting except the rate"
         }
         Some("netem") if parameters.is_plain() => {
@@ -157,7 +157,7 @@ fn check_traffic(plan: &Plan, source: &Source) -> Result<(), PlanError> {
                 return wrong("rate", "must be above 0, like \"80Mbit/s\"".into());
             }
             if traffic.protocol == Transport::Tcp {
-                if let Some((field, message)) = wrong_for_tcp(traffic) {
+                if let Some((field, message)) = tcp_error(traffic) {
                     return wrong(field, message.into());
                 }
                 continue;
@@ -170,8 +170,8 @@ fn check_traffic(plan: &Plan, source: &Source) -> Result<(), PlanError> {
                 );
             }
             let least = traffic.generator.least_payload().0;
-            if !(least..=MOST_BYTES).contains(&traffic.payload().0) {
-                return wrong("size", format!("must be {least}B to {MOST_BYTES}B"));
+            if !(least..=MAX_UDP_PAYLOAD).contains(&traffic.payload().0) {
+                return wrong("size", format!("must be {least}B to {MAX_UDP_PAYLOAD}B"));
             }
         }
     }
@@ -179,14 +179,14 @@ fn check_traffic(plan: &Plan, source: &Source) -> Result<(), PlanError> {
 }
 
 /// Returns the field that is invalid for TCP, and the reason.
-fn wrong_for_tcp(traffic: &TrafficLoad) -> Option<(&'static str, &'static str)> {
+fn tcp_error(traffic: &TrafficLoad) -> Option<(&'static str, &'static str)> {
     if matches!(traffic.rate, Some(Rate::Packets(_))) {
         return Some((
             "rate",
             "a tcp rate is not in packets; give bits, like \"80Mbit/s\", or no rate",
         ));
     }
-    if traffic.size.is_some_and(|size| !(1..=MOST_WRITE).contains(&size.0)) {
+    if traffic.size.is_some_and(|size| !(1..=MAX_TCP_WRITE).contains(&size.0)) {
         return Some(("size", "a tcp write must be 1B to 1MiB"));
     }
     if traffic.distribution.parse::<Gaps>() != Ok(Gaps::Constant) {
@@ -214,7 +214,7 @@ traffic = [{ from = "n1", to = "n2", rate = "1Mbit/s" }]
 "#;
 
     #[test]
-    fn what_a_node_or_a_lab_would_refuse_is_refused_in_the_plan() {
+    fn plan_rejects_values_beyond_node_and_lab_limits() {
         Plan::read(&Source::parse(PLAN).unwrap()).unwrap();
         for (set, field, words) in [
             ("ping.size=70000B", "ping.size", "at most 65507B"),

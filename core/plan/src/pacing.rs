@@ -20,7 +20,7 @@ pub use cross::CrossPlan;
 pub use size::{NamedSize, NamedSizeError};
 
 /// Default port of the receiver.
-const PORT: u16 = 7_102;
+const DEFAULT_PORT: u16 = 7_102;
 
 /// What every trial measures: departures of packets sent on schedule.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -49,16 +49,16 @@ pub struct PacePlan {
     #[serde(default, deserialize_with = "rate_or_none")]
     pub rate: Option<BitRate>,
     /// Packets per train.
-    #[serde(default = "fifty")]
+    #[serde(default = "default_count")]
     pub count: u32,
     /// Trains per trial.
-    #[serde(default = "twenty")]
+    #[serde(default = "default_repeat")]
     pub repeat: u32,
     /// Pairs per trial.
-    #[serde(default = "twenty_five")]
+    #[serde(default = "default_pairs")]
     pub pairs: u32,
     /// Time from one pair to the next.
-    #[serde(default = "millisecond")]
+    #[serde(default = "default_gap")]
     pub gap: Nanos,
     /// Pause from the last packet of a train to the first of the next.
     #[serde(default)]
@@ -122,24 +122,24 @@ const fn first() -> u64 {
     1
 }
 
-const fn fifty() -> u32 {
+const fn default_count() -> u32 {
     50
 }
 
-const fn twenty() -> u32 {
+const fn default_repeat() -> u32 {
     20
 }
 
-const fn twenty_five() -> u32 {
+const fn default_pairs() -> u32 {
     25
 }
 
-const fn millisecond() -> Nanos {
+const fn default_gap() -> Nanos {
     Nanos::from_millis(1)
 }
 
 const fn port() -> u16 {
-    PORT
+    DEFAULT_PORT
 }
 
 impl PaceKind {
@@ -164,7 +164,7 @@ impl PacePlan {
 
     /// The size at every layer, if one valid size is given.
     pub fn packet_size(&self) -> Option<PacketSize> {
-        size::packet_size(self.named_size()?, self.ipv6, size::MOST).ok()
+        size::packet_size(self.named_size()?, self.ipv6, size::UNKNOWN_MTU).ok()
     }
 
     /// Send schedule of the job; `None` for a train without a rate.
@@ -221,11 +221,11 @@ impl PacePlan {
             ("frame_size", self.frame_size.map(PaceSize::Frame)),
         ];
         // Links of a lab file may have a larger MTU than Ethernet.
-        let mtu = if plan.node_names().is_some() { size::MTU } else { size::MOST };
+        let mtu = if plan.node_names().is_some() { size::MTU } else { size::UNKNOWN_MTU };
         for (field, size) in given {
             let Some(size) = size else { continue };
             if let Err(error) = size::packet_size(size, self.ipv6, mtu) {
-                return wrong(field, size::in_a_plan(error));
+                return wrong(field, size::plan_message(error));
             }
         }
         Ok(())
@@ -255,14 +255,14 @@ impl PacePlan {
             );
             return wrong("bypass", what);
         }
-        use dwell_engine::departures::{LONGEST, MOST_PACKETS};
+        use dwell_engine::departures::{MAX_DURATION, MAX_PACKETS};
         let (packets, time) = self.extent();
-        if packets > MOST_PACKETS as u64 {
-            let what = format!("{packets} packets; a trial has at most {MOST_PACKETS}");
+        if packets > MAX_PACKETS as u64 {
+            let what = format!("{packets} packets; a trial has at most {MAX_PACKETS}");
             return wrong(if self.pattern == PaceKind::Pair { "pairs" } else { "repeat" }, what);
         }
-        if time > LONGEST {
-            return wrong("repeat", format!("a trial would take {time}; at most {LONGEST}"));
+        if time > MAX_DURATION {
+            return wrong("repeat", format!("a trial would take {time}; at most {MAX_DURATION}"));
         }
         Ok(())
     }

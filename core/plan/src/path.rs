@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_put_into_an_element_that_is_there_and_into_no_other() {
+    fn value_is_put_only_into_existing_elements() {
         let mut table: Table = toml::from_str("a = [{ b = 1 }, { b = 2 }]").unwrap();
         let put =
             |table: &mut Table, path: &str| Path::of(path).unwrap().put(table, Value::Integer(9));

@@ -37,7 +37,7 @@ use crate::error::PlanError;
 use crate::job::{Generator, IcmpSocket, Limit, Pattern, Scheduling, Stamps};
 use crate::limits;
 use crate::pacing::{Accurate, CrossPlan, PacePlan};
-use crate::relaying::{FlowPlan, RelayPlan, Tracing};
+use crate::flow::{FlowPlan, RelayPlan, TraceSetting};
 use crate::source::Source;
 
 /// Supported format version.
@@ -47,13 +47,13 @@ const VERSION: u32 = 1;
 pub(crate) const NO_LOAD: &str = "none";
 
 /// Lab shapes whose name contains the number of nodes.
-const SHAPES: [&str; 3] = ["line", "star", "forced"];
+const LAB_SHAPES: [&str; 3] = ["line", "star", "forced"];
 
 /// Minimum CPU quota of a node, in parts per million.
-const LEAST_QUOTA: u32 = 10_000;
+const MIN_QUOTA_PPM: u32 = 10_000;
 
 /// Maximum number of repetitions per cell.
-const MOST_REPETITIONS: u32 = 1_000_000;
+const MAX_REPETITIONS: u32 = 1_000_000;
 
 /// A plan, with the values of one cell inserted.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -73,7 +73,7 @@ pub struct Plan {
     pub topology: Topology,
     /// Settings for all jobs of a node.
     #[serde(default)]
-    pub nodes: BTreeMap<String, NodePlace>,
+    pub nodes: BTreeMap<String, NodeSettings>,
     /// Measurement of round trips.
     #[serde(default)]
     pub ping: Option<PingPlan>,
@@ -94,7 +94,7 @@ pub struct Plan {
     pub relay: Option<RelayPlan>,
     /// Kernel hooks that timestamp the packets of the flow.
     #[serde(default)]
-    pub trace: Tracing,
+    pub trace: TraceSetting,
     /// Published claims to check the run against: `s0`.
     #[serde(default)]
     pub claims: Option<ClaimSet>,
@@ -222,7 +222,7 @@ fn rate_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bit
 /// Settings for all jobs of a node.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NodePlace {
+pub struct NodeSettings {
     /// CPU of timing threads.
     #[serde(default)]
     pub cpu: Option<usize>,
@@ -515,7 +515,7 @@ impl Plan {
     pub fn node_names(&self) -> Option<Vec<String>> {
         let (shape, count) = self.topology.lab.split_once(':')?;
         let count: usize = count.parse().ok()?;
-        SHAPES.contains(&shape).then(|| (1..=count).map(|n| format!("n{n}")).collect())
+        LAB_SHAPES.contains(&shape).then(|| (1..=count).map(|n| format!("n{n}")).collect())
     }
 
     /// Like [`Self::node_names`], including lab files whose text was added.
@@ -544,10 +544,10 @@ impl Plan {
         self.check_loads(source)?;
         limits::check(self, source)?;
         let repetitions = self.trials.repetitions;
-        if !(1..=MOST_REPETITIONS).contains(&repetitions) {
+        if !(1..=MAX_REPETITIONS).contains(&repetitions) {
             return Err(source.error(
                 "trials.repetitions",
-                format!("{repetitions} is not between 1 and {MOST_REPETITIONS}"),
+                format!("{repetitions} is not between 1 and {MAX_REPETITIONS}"),
             ));
         }
         if self.trials.pause < Nanos::ZERO {
@@ -560,8 +560,8 @@ impl Plan {
         let lab = &self.topology.lab;
         let number = |count: &str| count.parse::<u32>().is_ok_and(|n| (1..=250).contains(&n));
         match lab.split_once(':') {
-            Some((shape, count)) if SHAPES.contains(&shape) && number(count) => {}
-            Some((shape, _)) if SHAPES.contains(&shape) => {
+            Some((shape, count)) if LAB_SHAPES.contains(&shape) && number(count) => {}
+            Some((shape, _)) if LAB_SHAPES.contains(&shape) => {
                 return Err(source.error(
                     "topology.lab",
                     format!("'{lab}': a lab has 1 to 250 nodes, like line:3"),
@@ -581,7 +581,7 @@ impl Plan {
         for (node, quota) in &self.topology.quota {
             let path = format!("topology.quota.{node}");
             self.check_node(source, &path, node)?;
-            if quota.0.is_some_and(|share| share.ppm() < LEAST_QUOTA) {
+            if quota.0.is_some_and(|share| share.ppm() < MIN_QUOTA_PPM) {
                 let what = "must be 1% or more of one processor, or \"none\" for no quota";
                 return Err(source.error(&path, what));
             }
@@ -749,7 +749,7 @@ cpu = [{ on = "n2", level = "90%" }]
     }
 
     #[test]
-    fn a_plan_says_what_is_left_out() {
+    fn plan_fills_in_defaults() {
         let plan = read(PLAN).unwrap();
         let ping = plan.ping.as_ref().unwrap();
         assert_eq!((plan.load.as_str(), ping.protocol.as_str()), ("none", "stamp"));
@@ -774,7 +774,7 @@ cpu = [{ on = "n2", level = "90%" }]
     }
 
     #[test]
-    fn every_mistake_points_at_its_line_and_says_what_would_be_right() {
+    fn flow_error_has_line_and_valid_form() {
         for (from, to, line, words) in [
             ("version = 1", "version = 2", 2, "version 1"),
             ("name = \"sizes\"", "name = \"../x\"", 3, "letters"),

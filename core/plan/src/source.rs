@@ -10,7 +10,7 @@ use toml::{Spanned, Table, Value};
 use crate::error::{PlanError, Position, floor_boundary};
 use crate::lab_file::LabFiles;
 use crate::path::Path;
-use crate::words::{no_toml, plain};
+use crate::messages::{toml_message, serde_message};
 
 /// A plan as text, with overrides applied. Fields are named by their TOML path, like `ping.size` or
 /// `loads.network.traffic[0].rate`.
@@ -21,7 +21,7 @@ pub struct Source {
     /// Positions of values and of table keys.
     spans: Spans,
     /// Overrides, in the order given.
-    set: Vec<Setting>,
+    set: Vec<Override>,
     pub(crate) labs: LabFiles,
 }
 
@@ -34,7 +34,7 @@ struct Spans {
 
 /// An override.
 #[derive(Clone, Debug)]
-struct Setting {
+struct Override {
     /// Path without quotation marks.
     path: String,
     /// The text `PATH=VALUE`.
@@ -54,7 +54,7 @@ impl Source {
         let wrong = |error: toml::de::Error| PlanError {
             at: error.span().map(|span| Position::of(text, span)),
             field: String::new(),
-            message: no_toml(error.message(), error.span().map(|span| word(text, span))),
+            message: toml_message(error.message(), error.span().map(|span| word(text, span))),
         };
         let spanned = DeTable::parse(text).map_err(wrong)?;
         let mut spans = Spans::default();
@@ -100,12 +100,12 @@ impl Source {
             }
         }
         let assignment = assignment.trim().to_owned();
-        self.set.push(Setting { path: name, assignment, value: text.to_owned(), toml: value });
+        self.set.push(Override { path: name, assignment, value: text.to_owned(), toml: value });
         Ok(())
     }
 
     /// The last override of the field at `path` or of a table that contains it.
-    fn setting(&self, path: &str) -> Option<&Setting> {
+    fn setting(&self, path: &str) -> Option<&Override> {
         self.set.iter().rev().find(|setting| {
             path.strip_prefix(&setting.path)
                 .is_some_and(|below| below.is_empty() || below.starts_with(['.', '[']))
@@ -114,7 +114,7 @@ impl Source {
 
     /// The override of exactly the field at `path`, unless its axis, at `axis`, was overridden
     /// later.
-    pub(crate) fn set_field(&self, path: &str, axis: &str) -> Option<&Value> {
+    pub(crate) fn override_of(&self, path: &str, axis: &str) -> Option<&Value> {
         let last = self.set.iter().rev().find(|setting| {
             let of_axis = axis.strip_prefix(&setting.path);
             setting.path == path
@@ -160,7 +160,7 @@ impl Source {
         serde_path_to_error::deserialize(table).map_err(|error| {
             let path = error.path().to_string();
             let path = if path == "." { String::new() } else { path };
-            let message = plain(error.inner().message());
+            let message = serde_message(error.inner().message());
             let mut placed = self.error(&path, message);
             if placed.message.starts_with("unknown field")
                 && let (Some(key), Some(_)) = (self.spans.keys.get(&path), &placed.at)
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_from_outside_goes_before_the_file_and_needs_no_quotes() {
+    fn override_replaces_the_file_and_needs_no_quotes() {
         let mut source = Source::parse("[ping]\ncount = 5\n").unwrap();
         source.set("ping.count=7").unwrap();
         source.set("topology.link.rate = 10Mbit/s").unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_is_set_takes_the_place_of_the_interval_and_the_other_way_round() {
+    fn overriding_rate_removes_interval_and_reverse() {
         let mut source = Source::parse("[ping]\nrate = \"5pps\"\n").unwrap();
         source.set("ping.interval=1ms").unwrap();
         assert_eq!(source.table()["ping"].get("rate"), None);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_in_what_was_set_does_not_point_at_the_text() {
+    fn error_in_an_override_has_no_position() {
         let mut source = Source::parse("[ping]\nsize = \"10B\"\n").unwrap();
         source.set("ping={ size = 7 }").unwrap();
         let error = source.error("ping.size", "x");
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_quotes_and_a_number_that_is_too_large_are_told_what_would_be_right() {
+    fn unquoted_text_and_large_numbers_get_a_hint() {
         for (value, words) in [
             ("n2", "'n2' is not a value; put text in quotes: \"n2\""),
             ("t", "'t' is not a value; put text in quotes: \"t\""),
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_placed_at_the_field_or_at_the_nearest_thing_around_it() {
+    fn error_points_at_the_nearest_enclosing_item() {
         let source = Source::parse("a = 1\n[ping]\nsize = \"ten\"\n").unwrap();
         let at = source.error("ping.size", "x").at.unwrap();
         assert_eq!((at.line, at.column, at.width), (3, 8, 5));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_field_is_pointed_at_itself_and_a_missing_one_at_the_table_it_belongs_to() {
+    fn unknown_and_missing_fields_have_positions() {
         #[derive(Debug, serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         #[expect(dead_code, reason = "only deserialisation is tested")]
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_is_placed_too() {
+    fn invalid_toml_has_a_position() {
         let error = Source::parse("a = 1\nb = = 2\n").unwrap_err();
         assert_eq!(error.at.unwrap().line, 2);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use dwell_plan::{
-    Accurate, Constraint, CpuLoad, CrossPlan, Expansion, FlowPlan, LinkPlan, Load, NodePlace,
+    Accurate, Constraint, CpuLoad, CrossPlan, Expansion, FlowPlan, LinkPlan, Load, NodeSettings,
     PacePlan, PingPlan, Plan, ReflectPlan, RelayPlan, Source, StopRules, Topology, TracePlan,
     TrafficLoad, Trials, expand,
 };
@@ -63,7 +63,7 @@ fn the_documentation_has_every_field_and_no_other() {
     known.extend(topology.filter(|name| !in_tables.contains(&name.as_str())));
     known.insert("topology.quota.NODE".to_owned());
     known.extend(fields::<LinkPlan>("topology.link."));
-    known.extend(fields::<NodePlace>("nodes.NAME."));
+    known.extend(fields::<NodeSettings>("nodes.NAME."));
     known.extend(fields::<PingPlan>("ping."));
     known.extend(fields::<FlowPlan>("flow."));
     known.extend(fields::<RelayPlan>("relay."));
@@ -84,7 +84,7 @@ fn the_documentation_has_every_field_and_no_other() {
 }
 
 #[test]
-fn the_plans_of_the_documentation_have_as_many_trials_as_it_says() {
+fn documented_plans_have_the_stated_trial_counts() {
     let text = documentation();
     let plans = text.split("```toml plan\n").skip(1).map(|rest| rest.split_once("```").unwrap().0);
     let expanded: Vec<Expansion> =
@@ -100,7 +100,7 @@ fn the_plans_of_the_documentation_have_as_many_trials_as_it_says() {
 }
 
 #[test]
-fn every_plan_that_comes_with_dwell_can_be_run_cell_by_cell() {
+fn shipped_plans_are_valid_in_every_cell() {
     let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
     let files: Vec<_> =
         std::fs::read_dir(plans).unwrap().map(|file| file.unwrap().path()).collect();
@@ -115,7 +115,7 @@ fn every_plan_that_comes_with_dwell_can_be_run_cell_by_cell() {
 }
 
 #[test]
-fn the_short_relay_plan_drops_no_axis_of_the_whole_one_and_keeps_every_mode_and_load() {
+fn short_relay_plan_keeps_axes_modes_and_loads() {
     let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
     let axes = |name: &str| {
         let text = std::fs::read_to_string(plans.join(name)).unwrap();
@@ -153,7 +153,7 @@ fn the_short_relay_plan_drops_no_axis_of_the_whole_one_and_keeps_every_mode_and_
 }
 
 #[test]
-fn the_short_pace_plan_drops_no_axis_of_the_whole_one_and_keeps_every_engine() {
+fn short_pace_plan_keeps_axes_and_engines() {
     let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
     let read = |name: &str| {
         let text = std::fs::read_to_string(plans.join(name)).unwrap();

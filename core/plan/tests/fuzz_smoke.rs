@@ -9,6 +9,6 @@ use smoke::Smoke;
 
 #[test]
 fn plans_of_any_text_are_expanded_or_refused_without_panic() {
-    Smoke { corpus: "plan", seeds: 2, rounds: 5_000, letters: b"0123456789[]{}\"=.,-\nBmps" }
+    Smoke { corpus: "plan", seeds: 2, rounds: 5_000, alphabet: b"0123456789[]{}\"=.,-\nBmps" }
         .run(plan::plan);
 }

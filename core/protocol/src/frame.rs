@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::message::JobId;
 
 /// Maximum payload length in bytes.
-pub const MOST: usize = 1 << 20;
+pub const MAX_PAYLOAD_LEN: usize = 1 << 20;
 
 const MESSAGE: u8 = b'J';
 const DATA: u8 = b'D';
@@ -29,7 +29,7 @@ pub enum FrameError {
     #[error("cannot read from the pipe")]
     Io(#[from] io::Error),
     /// The frame is too long.
-    #[error("frame of {0} bytes exceeds the maximum of {MOST}")]
+    #[error("frame of {0} bytes exceeds the maximum of {MAX_PAYLOAD_LEN}")]
     Length(u32),
     /// The kind of the frame is unknown.
     #[error("frame of unknown kind {0:#04x}")]
@@ -57,7 +57,7 @@ pub fn write_message<M: Serialize>(to: &mut impl Write, message: &M) -> io::Resu
     write(to, MESSAGE, &[&payload])
 }
 
-/// Writes a piece of a segment of at most half of [`MOST`] bytes.
+/// Writes a piece of a segment of at most half of [`MAX_PAYLOAD_LEN`] bytes.
 ///
 /// # Errors
 /// Those of `to`.
@@ -67,7 +67,7 @@ pub fn write_data(to: &mut impl Write, job: JobId, bytes: &[u8]) -> io::Result<(
 
 fn write(to: &mut impl Write, kind: u8, parts: &[&[u8]]) -> io::Result<()> {
     let len: usize = parts.iter().map(|part| part.len()).sum();
-    if len > MOST {
+    if len > MAX_PAYLOAD_LEN {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "frame too long"));
     }
     // One write call, so that a process that is killed leaves whole frames.
@@ -94,7 +94,7 @@ pub fn read_frame<M: for<'de> Deserialize<'de>>(
         Err(error) => return Err(error.into()),
     }
     let len = u32::from_le_bytes([head[0], head[1], head[2], head[3]]);
-    if len as usize > MOST {
+    if len as usize > MAX_PAYLOAD_LEN {
         return Err(FrameError::Length(len));
     }
     let mut payload = vec![0; len as usize];
@@ -120,7 +120,7 @@ mod tests {
     use crate::message::Request;
 
     #[test]
-    fn frames_come_back_as_they_were_sent() {
+    fn frames_round_trip() {
         let mut pipe = Vec::new();
         write_message(&mut pipe, &Request::Stop { job: JobId(7) }).unwrap();
         write_data(&mut pipe, JobId(9), b"bytes").unwrap();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_an_error_and_takes_no_memory() {
+    fn invalid_frame_is_refused_without_allocation() {
         let read = |bytes: &[u8]| read_frame::<Request>(&mut &bytes[..]);
         assert!(matches!(read(b"\xff\xff\xff\xffJ"), Err(FrameError::Length(u32::MAX))));
         assert!(matches!(read(b"\x01\x00\x00\x00Xx"), Err(FrameError::Kind(b'X'))));

@@ -10,7 +10,7 @@
 mod frame;
 mod message;
 
-pub use frame::{Frame, FrameError, MOST, read_frame, write_data, write_message};
+pub use frame::{Frame, FrameError, MAX_PAYLOAD_LEN, read_frame, write_data, write_message};
 pub use message::{Event, Job, JobId, Progress, Request, VERSION};
 
 /// Environment variable of a node: process id of the controller that started it on the same

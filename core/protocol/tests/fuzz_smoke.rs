@@ -9,6 +9,6 @@ mod smoke;
 use smoke::Smoke;
 
 #[test]
-fn frames_of_any_bytes_are_read_and_written_again_without_panic() {
-    Smoke { corpus: "frame", seeds: 2, rounds: 5_000, letters: b"" }.run(frame::frame);
+fn any_frame_is_read_and_rewritten_without_panic() {
+    Smoke { corpus: "frame", seeds: 2, rounds: 5_000, alphabet: b"" }.run(frame::frame);
 }

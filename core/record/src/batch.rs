@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_column_that_begins_late_is_absent_before() {
+    fn late_column_is_absent_in_earlier_rows() {
         let mut batch = Batch::default();
         batch.push(0, State::Lost);
         batch.push(1, State::Received);

@@ -1,6 +1,6 @@
 //! Numeric columns of a sample, with their names in every format: CSV, JSON lines, Parquet.
 
-use dwell_engine::passage::Point;
+use dwell_engine::observation::Point;
 
 /// A numeric column, in nanoseconds unless its name states another unit. A data set omits columns
 /// without values.
@@ -66,21 +66,21 @@ pub enum Column {
     SenderOut,
     /// See [`dwell_stats::Leg::LinkIn`].
     LinkIn,
-    /// See [`dwell_stats::Part::NodeDelay`]; likewise for the following components.
+    /// See [`dwell_stats::DelayComponent::NodeDelay`]; likewise for the following components.
     NodeDelay,
-    /// See [`dwell_stats::Part::NodeDelayNetfilter`].
+    /// See [`dwell_stats::DelayComponent::NodeDelayNetfilter`].
     NodeDelayNetfilter,
-    /// See [`dwell_stats::Part::NodeDelayDriver`].
+    /// See [`dwell_stats::DelayComponent::NodeDelayDriver`].
     NodeDelayDriver,
-    /// See [`dwell_stats::Part::QueueingIn`].
+    /// See [`dwell_stats::DelayComponent::QueueingIn`].
     QueueingIn,
-    /// See [`dwell_stats::Part::Processing`].
+    /// See [`dwell_stats::DelayComponent::Processing`].
     Processing,
-    /// See [`dwell_stats::Part::ProcessingS0`].
-    ProcessingS0,
-    /// See [`dwell_stats::Part::QueueingOut`].
+    /// See [`dwell_stats::DelayComponent::ProcessingWithSend`].
+    ProcessingWithSend,
+    /// See [`dwell_stats::DelayComponent::QueueingOut`].
     QueueingOut,
-    /// See [`dwell_stats::Part::Qdisc`].
+    /// See [`dwell_stats::DelayComponent::Qdisc`].
     Qdisc,
     /// See [`dwell_stats::Leg::LinkOut`].
     LinkOut,
@@ -147,7 +147,7 @@ impl Column {
         Self::NodeDelayDriver,
         Self::QueueingIn,
         Self::Processing,
-        Self::ProcessingS0,
+        Self::ProcessingWithSend,
         Self::QueueingOut,
         Self::Qdisc,
         Self::LinkOut,
@@ -182,7 +182,7 @@ impl Column {
         Self::NodeDelayDriver,
         Self::QueueingIn,
         Self::Processing,
-        Self::ProcessingS0,
+        Self::ProcessingWithSend,
         Self::QueueingOut,
         Self::Qdisc,
         Self::LinkOut,
@@ -255,7 +255,7 @@ impl Column {
             Self::NodeDelayDriver => "node_delay_driver_ns",
             Self::QueueingIn => "queueing_in_ns",
             Self::Processing => "processing_ns",
-            Self::ProcessingS0 => "processing_s0_ns",
+            Self::ProcessingWithSend => "processing_s0_ns",
             Self::QueueingOut => "queueing_out_ns",
             Self::Qdisc => "qdisc_ns",
             Self::LinkOut => "link_out_ns",
@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_column_stands_at_its_own_number_and_is_found_by_its_name() {
+    fn column_order_and_names_are_consistent() {
         for (number, column) in Column::ALL.into_iter().enumerate() {
             assert_eq!(column as usize, number);
             assert_eq!(Column::named(column.name()), Some(column));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use dwell_engine::stamps::State;
-use dwell_stats::{Distribution, Ipdv, Jitter, Metric, Quantile, Resolution, Thinned};
+use dwell_stats::{Distribution, Ipdv, Jitter, Metric, Quantile, Resolution, DecimatedSeries};
 
 use crate::batch::Batch;
 use crate::column::Column;
@@ -30,7 +30,7 @@ const METRICS: [Column; 24] = [
     Column::NodeDelayDriver,
     Column::QueueingIn,
     Column::Processing,
-    Column::ProcessingS0,
+    Column::ProcessingWithSend,
     Column::QueueingOut,
     Column::Qdisc,
     Column::LinkOut,
@@ -39,7 +39,7 @@ const METRICS: [Column; 24] = [
 ];
 
 /// Total delays, from which delay variation is computed; a data set has one of them.
-const WHOLE: [Column; 2] = [Column::Rtt, Column::EndToEnd];
+const TOTAL_DELAYS: [Column; 2] = [Column::Rtt, Column::EndToEnd];
 
 /// Metrics and values by name, and packet counts; `None` for the counts without rows.
 pub type ColumnFigures =
@@ -47,12 +47,12 @@ pub type ColumnFigures =
 
 /// Streaming figures of one data set, in bounded memory.
 #[derive(Clone, Debug, Default)]
-pub struct Columns {
+pub struct BatchStatistics {
     distributions: BTreeMap<&'static str, Distribution>,
     ipdv: BTreeMap<&'static str, Ipdv>,
     jitter: Jitter,
     /// Total delays in time order.
-    series: BTreeMap<&'static str, Thinned>,
+    series: BTreeMap<&'static str, DecimatedSeries>,
     packets: Counted,
     rows: u64,
     // Scratch buffers, kept to reuse their memory.
@@ -68,8 +68,8 @@ struct Counted {
     unannounced: u64,
 }
 
-/// Columns used by [`Columns::take`]: [`METRICS`] and those of IPDV.
-const TAKEN: [Column; METRICS.len() + 2] = {
+/// Columns used by [`BatchStatistics::take`]: [`METRICS`] and those of IPDV.
+const USED_COLUMNS: [Column; METRICS.len() + 2] = {
     let mut all = [Column::ForwardPlusOffset; METRICS.len() + 2];
     let mut place = 0;
     while place < METRICS.len() {
@@ -80,15 +80,15 @@ const TAKEN: [Column; METRICS.len() + 2] = {
     all
 };
 
-impl Columns {
+impl BatchStatistics {
     /// The columns that figures are computed from.
-    pub const TAKEN: &[Column] = &TAKEN;
+    pub const USED_COLUMNS: &[Column] = &USED_COLUMNS;
 
     /// Adds rows in order.
     pub fn take(&mut self, batch: &Batch) {
         self.rows += batch.len() as u64;
-        for start in (0..batch.len()).step_by(PIECE) {
-            self.take_piece(batch, start..(start + PIECE).min(batch.len()));
+        for start in (0..batch.len()).step_by(PIECE_LEN) {
+            self.take_piece(batch, start..(start + PIECE_LEN).min(batch.len()));
         }
     }
 
@@ -101,7 +101,7 @@ impl Columns {
             let lost_too = matches!(column, Column::ScheduleError | Column::Gap | Column::GapError);
             self.select(batch, values, rows.clone(), lost_too);
             self.distributions.entry(column.name()).or_default().record_all(&self.values);
-            if WHOLE.contains(&column) {
+            if TOTAL_DELAYS.contains(&column) {
                 self.jitter.record_all(&self.values);
                 self.series.entry(column.name()).or_default().record_all(&self.values);
                 let ipdv = self.ipdv.entry(Metric::Ipdv.name()).or_default();
@@ -124,11 +124,11 @@ impl Columns {
     fn select(&mut self, batch: &Batch, values: &[i64], rows: Range<usize>, lost_too: bool) {
         self.values.clear();
         self.ids.clear();
-        for start in rows.clone().step_by(RUN) {
-            let run = start..(start + RUN).min(rows.end);
+        for start in rows.clone().step_by(RUN_LEN) {
+            let run = start..(start + RUN_LEN).min(rows.end);
             let (ids, values) = (&batch.id[run.clone()], &values[run.clone()]);
             let (states, void) = (&batch.state[run.clone()], &batch.void[run]);
-            if all_count(states, void, values) {
+            if all_valid(states, void, values) {
                 self.ids.extend_from_slice(ids);
                 self.values.extend_from_slice(values);
                 continue;
@@ -186,7 +186,7 @@ impl Columns {
     pub fn metric(&self, name: &str) -> Option<&Distribution> {
         let called = |full: &str| full.trim_end_matches("_ns") == name;
         if called(Metric::Pdv.name()) {
-            return WHOLE.iter().find_map(|column| self.distribution(*column));
+            return TOTAL_DELAYS.iter().find_map(|column| self.distribution(*column));
         }
         let column = METRICS.into_iter().find(|column| called(column.name()));
         let ipdv = || self.ipdv.iter().find(|(full, _)| called(full));
@@ -240,7 +240,7 @@ impl Columns {
                 metrics.insert((*name).to_owned(), distribution.figures().into());
             }
         }
-        let whole = WHOLE.iter().find_map(|column| self.distributions.get(column.name()));
+        let whole = TOTAL_DELAYS.iter().find_map(|column| self.distributions.get(column.name()));
         if let Some((whole, min)) = whole.and_then(|whole| Some((whole, whole.min()?))) {
             let pdv = whole.figures().relative_to(min);
             metrics.insert(Metric::Pdv.name().to_owned(), pdv.into());
@@ -267,7 +267,7 @@ impl Columns {
 
 impl Counted {
     fn take(&mut self, states: &[State], reordered: &[bool]) {
-        for (states, reordered) in states.chunks(RUN).zip(reordered.chunks(RUN)) {
+        for (states, reordered) in states.chunks(RUN_LEN).zip(reordered.chunks(RUN_LEN)) {
             let received = states.iter().fold(true, |all, state| all & (*state == State::Received));
             if received {
                 let overtook = reordered.iter().map(|reordered| u64::from(*reordered)).sum::<u64>();
@@ -325,13 +325,13 @@ impl Counted {
 }
 
 /// Rows checked together; usually all have the same state.
-const RUN: usize = 128;
+const RUN_LEN: usize = 128;
 
 /// Rows added together: few enough for the CPU cache.
-const PIECE: usize = 1 << 14;
+const PIECE_LEN: usize = 1 << 14;
 
 /// Returns whether every row is received, not void and has a value.
-pub fn all_count(states: &[State], void: &[bool], values: &[i64]) -> bool {
+pub fn all_valid(states: &[State], void: &[bool], values: &[i64]) -> bool {
     let received = states.iter().fold(true, |all, state| all & (*state == State::Received));
     let void = void.iter().fold(false, |any, void| any | void);
     // Fast path: non-negative values cannot be [`Batch::ABSENT`].
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn figures_of_batches_are_those_of_their_received_rows() {
-        let mut columns = Columns::default();
+        let mut columns = BatchStatistics::default();
         for start in [0, 5] {
             let mut batch = Batch::default();
             for id in start..start + 5 {
@@ -398,7 +398,7 @@ mod tests {
                     batch.set(Column::Rtt, rtt);
                 }
             }
-            let mut columns = Columns::default();
+            let mut columns = BatchStatistics::default();
             columns.take(&batch);
             columns
         };

@@ -10,12 +10,12 @@
 mod batch;
 mod column;
 mod columns;
-mod departed;
+mod departure_times;
 mod environment;
 mod quota;
 mod row;
 mod rows;
-mod s4;
+mod roundtrip_csv;
 pub mod segment;
 pub mod series;
 mod summary;
@@ -23,8 +23,8 @@ mod trust;
 
 pub use batch::Batch;
 pub use column::Column;
-pub use columns::{ColumnFigures, Columns, all_count};
-pub use departed::{Departed, Departing};
+pub use columns::{ColumnFigures, BatchStatistics, all_valid};
+pub use departure_times::{DepartureTimes, DepartureCollector};
 pub use dwell_host::CpuUse;
 pub use environment::{Ends, Environment, Placement, Scheduling, Waiting};
 pub use quota::quota_value;

@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_of_any_name_makes_the_name_of_a_value() {
+    fn node_name_is_sanitised_in_value_names() {
         assert_eq!(quota_value("Node-2", "burnt_ratio"), "quota_node_2_burnt_ratio");
     }
 }

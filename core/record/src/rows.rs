@@ -11,14 +11,14 @@ use dwell_units::Pairing;
 
 use crate::column::Column;
 use crate::row::Row;
-use crate::s4;
+use crate::roundtrip_csv;
 
 /// Row format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowFormat {
     /// Round-trip CSV of Roedlach/Vock, in seconds. One row per probe, not per event: a lost probe
     /// stays `NaN` even if its reply arrives late.
-    S4Csv,
+    RoundTripCsv,
     /// Comma-separated nanoseconds; missing values are empty.
     Csv,
     /// One JSON object per line; missing values are null. Described by
@@ -32,7 +32,7 @@ impl RowFormat {
     /// Appends the file header.
     pub fn append_header(self, out: &mut Vec<u8>) {
         match self {
-            Self::S4Csv => out.extend_from_slice(s4::HEADER),
+            Self::RoundTripCsv => out.extend_from_slice(roundtrip_csv::HEADER),
             Self::Csv => {
                 let names = Column::ALL[..Column::MEASURED].iter().map(|column| column.name());
                 let names = names.collect::<Vec<_>>().join(",");
@@ -49,11 +49,11 @@ impl RowFormat {
     /// void sample. `near` is the local timestamp source for one-way delays (see [`Delays::of`]).
     pub fn append(self, out: &mut Vec<u8>, sample: &Sample, bridge: Option<&Pairing>, near: Rung) {
         match self {
-            Self::S4Csv => match sample.state {
+            Self::RoundTripCsv => match sample.state {
                 State::Received => {
-                    s4::append(out, sample.id, Delays::of(sample, bridge, near).rtt);
+                    roundtrip_csv::append(out, sample.id, Delays::of(sample, bridge, near).rtt);
                 }
-                State::Lost | State::SendFailed | State::Sent => s4::append(out, sample.id, None),
+                State::Lost | State::SendFailed | State::Sent => roundtrip_csv::append(out, sample.id, None),
                 State::Late | State::Duplicate => {}
             },
             Self::Csv => append_csv(out, &Row::of(sample, bridge, near)),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_csv_has_a_unit_in_every_column_and_nothing_where_nothing_is_known() {
+    fn csv_has_units_and_empty_unknown_values() {
         let lines = text(RowFormat::Csv, &[received(), without_reply(State::Lost)], Some(&BRIDGE));
         let expected = "\
             id,state,reordered,void,rtt_ns,rtt_intended_ns,rtt_kernel_ns,rtt_hw_ns,\
@@ -152,7 +152,7 @@ mod tests {
         let lines = text(RowFormat::Csv, &[received()], None);
         let row = lines.lines().nth(1).unwrap();
         assert_eq!(row, "7,received,true,true,,,,,,,,,,1510,,1520,,1600,1700,,1900,1950");
-        let s4 = text(RowFormat::S4Csv, &[received()], None);
+        let s4 = text(RowFormat::RoundTripCsv, &[received()], None);
         assert_eq!(s4.lines().nth(1), Some("         7,        NaN"));
     }
 
@@ -164,13 +164,13 @@ mod tests {
     }
 
     #[test]
-    fn s4_has_one_row_per_probe_whatever_comes_after() {
+    fn roundtrip_csv_has_one_row_per_probe() {
         let late = Sample { state: State::Late, ..received() };
         let duplicate = Sample { state: State::Duplicate, id: 8, ..received() };
         let second = Sample { id: 8, ..received() };
         let samples = [without_reply(State::Lost), second, late, duplicate];
         let expected = "id,roundtrip_time [s]\n         7,        NaN\n         8,0.000000440\n";
-        assert_eq!(text(RowFormat::S4Csv, &samples, Some(&BRIDGE)), expected);
+        assert_eq!(text(RowFormat::RoundTripCsv, &samples, Some(&BRIDGE)), expected);
     }
 
     proptest! {

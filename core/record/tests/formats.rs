@@ -6,7 +6,7 @@ use dwell_engine::stamps::State;
 use dwell_record::{Column, segment};
 
 #[test]
-fn the_documentation_has_every_column_and_the_number_of_every_state() {
+fn documentation_has_every_column_and_state_code() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats.md");
     let text = std::fs::read_to_string(path).unwrap();
     let words: Vec<&str> = text.split(|c: char| c == '`' || c.is_whitespace()).collect();

@@ -10,19 +10,19 @@
 
 mod largest;
 mod published;
-mod words;
+mod verdict_text;
 
 use std::fmt;
 
 use dwell_engine::stamps::Rung;
 
-use crate::departures::Asked;
+use crate::departures::TrainRequest;
 use crate::distribution::Quantile;
 use crate::interval::{RealInterval, independent_quantile_ranks};
 
 pub use largest::{LargestRate, largest_rate};
-pub use published::{Measurable, PublishedDevice, PublishedRate, S2_DEVICES, S2_RATES};
-pub use words::{Attained, best_engines, in_words, sentence};
+pub use published::{Measurable, PublishedDevice, PublishedRate, MOK_2015_DEVICES, MOK_2015_RATES};
+pub use verdict_text::{EngineRate, best_engines, verdict_lines, sentence};
 
 /// Tolerances and confidence of the verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,18 +56,18 @@ pub enum Accuracy {
     /// The rate or the gaps are outside their tolerance.
     Inaccurate {
         /// The violated tolerance.
-        why: Miss,
+        why: ToleranceViolation,
     },
     /// These trains support no verdict.
     CannotTell {
         /// Reason.
-        why: Doubt,
+        why: NoVerdictReason,
     },
 }
 
 /// The tolerance that an inaccurate sender violates; displayed as a clause.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Miss {
+pub enum ToleranceViolation {
     /// The rate, as a share of the requested rate.
     Rate(RealInterval),
     /// The gaps, as a share of the nominal gap.
@@ -76,7 +76,7 @@ pub enum Miss {
 
 /// Reason for a missing verdict; displayed as a clause.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Doubt {
+pub enum NoVerdictReason {
     /// Only user-space timestamps are available; they miss delays in the kernel.
     UserStamps,
     /// Packets bypass the rate limit of the egress path or are timestamped before it, so departures
@@ -90,7 +90,7 @@ pub enum Doubt {
         least: usize,
     },
     /// This number of trains cannot bracket a median at the requested confidence.
-    Unbracketed,
+    NoInterval,
     /// Too many trains failed, lack timestamps or are too short for a 95th percentile.
     Incomplete {
         /// Number of such trains.
@@ -118,7 +118,7 @@ pub struct Judgement {
 }
 
 /// Position of an interval relative to the tolerance.
-enum Place {
+enum ToleranceFit {
     Within,
     Outside,
     Across,
@@ -140,27 +140,27 @@ impl Default for Tolerance {
 
 impl Tolerance {
     /// Judges the trains of one sender at one rate; `rung` is the source of their timestamps.
-    pub fn judge(&self, asked: &Asked, rung: Rung, trains: &[TrainAccuracy]) -> Judgement {
+    pub fn judge(&self, asked: &TrainRequest, rung: Rung, trains: &[TrainAccuracy]) -> Judgement {
         let ranks = independent_quantile_ranks(trains.len() as u64, Quantile::P50, self.confidence);
         let of = |value: fn(&TrainAccuracy) -> RealInterval| Some(median(trains, ranks?, value));
         let rate_bps = of(|train| train.rate_bps);
         let gap_error_p95 = of(|train| train.gap_error_p95);
         let why_not = if rung == Rung::User {
-            Some(Doubt::UserStamps)
+            Some(NoVerdictReason::UserStamps)
         } else if trains.len() < self.trains {
-            Some(Doubt::FewTrains { trains: trains.len(), least: self.trains })
+            Some(NoVerdictReason::FewTrains { trains: trains.len(), least: self.trains })
         } else {
             None
         };
         let accuracy = match (why_not, rate_bps.zip(gap_error_p95)) {
             (Some(why), _) => Accuracy::CannotTell { why },
-            (None, None) => Accuracy::CannotTell { why: Doubt::Unbracketed },
+            (None, None) => Accuracy::CannotTell { why: NoVerdictReason::NoInterval },
             (None, Some((rate, gaps))) => {
                 let nominal = asked.rate_bps().unwrap_or(f64::NAN);
                 match self.decide(share_of(rate, nominal), share_of(gaps, asked.gap)) {
                     Accuracy::CannotTell { .. } if !(rate.high + gaps.high).is_finite() => {
                         let open = trains.iter().filter(|train| !train.is_known()).count();
-                        let why = Doubt::Incomplete { trains: open, of: trains.len() };
+                        let why = NoVerdictReason::Incomplete { trains: open, of: trains.len() };
                         Accuracy::CannotTell { why }
                     }
                     decided => decided,
@@ -176,25 +176,25 @@ impl Tolerance {
         // exactly on it.
         let off = |share: f64| share - 1.0;
         let rate_is = if -self.rate < off(rate.low) && off(rate.high) < self.rate {
-            Place::Within
+            ToleranceFit::Within
         } else if off(rate.high) < -self.rate || self.rate < off(rate.low) {
-            Place::Outside
+            ToleranceFit::Outside
         } else {
-            Place::Across
+            ToleranceFit::Across
         };
         let gaps_are = if gaps.high < self.gap {
-            Place::Within
+            ToleranceFit::Within
         } else if self.gap < gaps.low {
-            Place::Outside
+            ToleranceFit::Outside
         } else {
-            Place::Across
+            ToleranceFit::Across
         };
         match (rate_is, gaps_are) {
-            (Place::Outside, _) => Accuracy::Inaccurate { why: Miss::Rate(rate) },
-            (_, Place::Outside) => Accuracy::Inaccurate { why: Miss::Gaps(gaps) },
-            (Place::Across, _) => Accuracy::CannotTell { why: Doubt::Rate(rate) },
-            (_, Place::Across) => Accuracy::CannotTell { why: Doubt::Gaps(gaps) },
-            (Place::Within, Place::Within) => Accuracy::Accurate,
+            (ToleranceFit::Outside, _) => Accuracy::Inaccurate { why: ToleranceViolation::Rate(rate) },
+            (_, ToleranceFit::Outside) => Accuracy::Inaccurate { why: ToleranceViolation::Gaps(gaps) },
+            (ToleranceFit::Across, _) => Accuracy::CannotTell { why: NoVerdictReason::Rate(rate) },
+            (_, ToleranceFit::Across) => Accuracy::CannotTell { why: NoVerdictReason::Gaps(gaps) },
+            (ToleranceFit::Within, ToleranceFit::Within) => Accuracy::Accurate,
         }
     }
 }
@@ -236,7 +236,7 @@ impl fmt::Display for Accuracy {
     }
 }
 
-impl fmt::Display for Miss {
+impl fmt::Display for ToleranceViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rate(rate) => write!(f, "the rate is {} of the one asked for", Between(*rate)),
@@ -245,7 +245,7 @@ impl fmt::Display for Miss {
     }
 }
 
-impl fmt::Display for Doubt {
+impl fmt::Display for NoVerdictReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UserStamps => f.write_str("only user-space timestamps are available"),
@@ -253,7 +253,7 @@ impl fmt::Display for Doubt {
             Self::FewTrains { trains, least } => {
                 write!(f, "{trains} trains, at least {least} needed")
             }
-            Self::Unbracketed => f.write_str("too few trains for this confidence"),
+            Self::NoInterval => f.write_str("too few trains for this confidence"),
             Self::Incomplete { trains, of } => {
                 write!(
                     f,
@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     /// 1,250 B at 100 Mbit/s.
-    const ASKED: Asked = Asked { bits: 1e4, gap: 1e5, deadline: None, same_clock: true };
+    const REQUEST: TrainRequest = TrainRequest { bits: 1e4, gap: 1e5, deadline: None, same_clock: true };
 
     fn train(rate: f64, gap_error: f64) -> TrainAccuracy {
         let exactly = |value| RealInterval { low: value, high: value };
@@ -330,7 +330,7 @@ mod tests {
     }
 
     fn judge(trains: &[TrainAccuracy]) -> Accuracy {
-        Tolerance::default().judge(&ASKED, Rung::KernelSw, trains).accuracy
+        Tolerance::default().judge(&REQUEST, Rung::KernelSw, trains).accuracy
     }
 
     fn level(accuracy: Accuracy) -> u8 {
@@ -352,17 +352,17 @@ mod tests {
     }
 
     #[test]
-    fn exactly_at_a_limit_nobody_can_tell() {
+    fn median_exactly_at_a_limit_is_undecided() {
         assert_eq!(level(judge(&[train(1.0, 0.1); 100])), 1);
         let rates = Tolerance { rate: 0.5, ..Tolerance::default() };
         for rate in [0.5, 1.5] {
-            let found = rates.judge(&ASKED, Rung::KernelSw, &[train(rate, 0.0); 100]);
+            let found = rates.judge(&REQUEST, Rung::KernelSw, &[train(rate, 0.0); 100]);
             assert_eq!(level(found.accuracy), 1);
         }
     }
 
     #[test]
-    fn a_median_that_may_lie_on_either_side_cannot_be_told() {
+    fn interval_across_a_limit_is_undecided() {
         let mixed: Vec<_> = (0..20).map(|n| train(1.0, if n < 12 { 0.05 } else { 0.3 })).collect();
         assert_eq!(
             judge(&mixed).to_string(),
@@ -374,25 +374,25 @@ mod tests {
     }
 
     #[test]
-    fn few_trains_and_the_programs_own_stamps_never_have_a_verdict() {
+    fn few_trains_or_user_timestamps_give_no_verdict() {
         assert_eq!(
             judge(&[train(1.0, 0.0); 19]).to_string(),
             "cannot tell: 19 trains, at least 20 needed"
         );
         for error in [0.0, 0.9] {
             let trains = [train(1.0, error); 40];
-            let found = Tolerance::default().judge(&ASKED, Rung::User, &trains);
-            assert_eq!(found.accuracy, Accuracy::CannotTell { why: Doubt::UserStamps });
+            let found = Tolerance::default().judge(&REQUEST, Rung::User, &trains);
+            assert_eq!(found.accuracy, Accuracy::CannotTell { why: NoVerdictReason::UserStamps });
             assert!(found.rate_bps.is_some(), "figures are shown without a verdict");
         }
         let few = Tolerance { trains: 3, ..Tolerance::default() };
-        let found = few.judge(&ASKED, Rung::Hw, &[train(1.0, 0.0); 5]);
-        assert_eq!(found.accuracy, Accuracy::CannotTell { why: Doubt::Unbracketed });
+        let found = few.judge(&REQUEST, Rung::Hw, &[train(1.0, 0.0); 5]);
+        assert_eq!(found.accuracy, Accuracy::CannotTell { why: NoVerdictReason::NoInterval });
         assert_eq!((found.rate_bps, judge(&[]).name()), (None, "cannot-tell"));
     }
 
     #[test]
-    fn trains_without_stamps_are_held_against_any_verdict() {
+    fn missing_timestamps_prevent_a_verdict() {
         let with = |n: usize, of: TrainAccuracy| {
             let known = std::iter::repeat_n(of, 20 - n);
             known.chain(std::iter::repeat_n(unknown(), n)).collect::<Vec<_>>()
@@ -417,15 +417,15 @@ mod tests {
     }
 
     #[test]
-    fn without_a_gap_there_is_nothing_to_be_accurate_about() {
-        let pairs = Asked { gap: 0.0, ..ASKED };
+    fn request_without_gap_gives_no_verdict() {
+        let pairs = TrainRequest { gap: 0.0, ..REQUEST };
         let found = Tolerance::default().judge(&pairs, Rung::KernelSw, &[train(1.0, 0.0); 30]);
         assert_eq!(found.accuracy.name(), "cannot-tell");
     }
 
     proptest! {
         #[test]
-        fn trains_that_are_all_worse_never_raise_the_verdict(
+        fn worse_trains_never_improve_the_verdict(
             base in proptest::collection::vec((0.8..1.2, 0.0..0.3, 0.0..0.2, 0.0..0.2), 20..60),
         ) {
             let before: Vec<_> = base.iter().map(|&(rate, gap, ..)| train(rate, gap)).collect();
@@ -437,7 +437,7 @@ mod tests {
         }
 
         #[test]
-        fn stamps_that_get_lost_never_turn_one_verdict_into_another(
+        fn lost_timestamps_never_reverse_a_verdict(
             base in proptest::collection::vec((0.9..1.1, 0.0..0.2, any::<bool>()), 20..60),
         ) {
             let all: Vec<_> = base.iter().map(|&(rate, gap, _)| train(rate, gap)).collect();

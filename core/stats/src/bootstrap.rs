@@ -14,22 +14,22 @@ use crate::interval::share_below;
 use crate::percentile::ranked;
 
 /// Maximum number of blocks. It keeps blocks long enough to include slow changes of the series.
-const MOST_BLOCKS: usize = 64;
+const MAX_BLOCKS: usize = 64;
 /// Minimum number of blocks to draw from.
-const FEWEST_BLOCKS: usize = 8;
+const MIN_BLOCKS: usize = 8;
 /// Width of the searched range to either side, in standard errors of the rank.
-const REACH: f64 = 8.0;
+const SEARCH_RANGE_SIGMAS: f64 = 8.0;
 /// Maximum number of cells per quantile; more values than this are grouped.
-const CELLS: usize = 4_000;
+const MAX_CELLS: usize = 4_000;
 
 /// A series cut into blocks, prepared for drawing.
 pub(crate) struct Blocks {
     sizes: Vec<u64>,
-    reaches: Vec<Reach>,
+    reaches: Vec<QuantileRange>,
 }
 
 /// The values around one quantile.
-struct Reach {
+struct QuantileRange {
     quantile: Quantile,
     /// Number of values below the range, per block.
     below: Vec<u64>,
@@ -50,7 +50,7 @@ impl Blocks {
         let blocks = block_count(values)?;
         let sizes =
             (0..blocks).map(|b| (edge(b + 1, blocks, values) - edge(b, blocks, values)) as u64);
-        let reaches = quantiles.iter().map(|&quantile| Reach::of(values, blocks, quantile));
+        let reaches = quantiles.iter().map(|&quantile| QuantileRange::of(values, blocks, quantile));
         Some(Self { sizes: sizes.collect(), reaches: reaches.collect::<Option<_>>()? })
     }
 
@@ -69,19 +69,19 @@ impl Blocks {
 
     /// Returns each quantile, in the requested order, of the series formed by the drawn blocks.
     pub(crate) fn quantiles(&self, drawn: Vec<u64>) -> impl Iterator<Item = i64> {
-        let n = weigh(&drawn, &self.sizes);
+        let n = weighted_sum(&drawn, &self.sizes);
         self.reaches.iter().map(move |reach| reach.quantile(&drawn, n))
     }
 }
 
-impl Reach {
+impl QuantileRange {
     fn of(values: &[i64], blocks: usize, quantile: Quantile) -> Option<Self> {
         let n = values.len();
         let rank = quantile.rank(n as u64)? as usize;
         let mut scratch = values.to_vec();
         let estimate = ranked(&mut scratch, rank);
         let series = Dependence::of(n, |i| share_below(values[i], estimate))?;
-        let margin = (REACH * (series.long_run * n as f64).sqrt()) as usize + 40;
+        let margin = (SEARCH_RANGE_SIGMAS * (series.long_run * n as f64).sqrt()) as usize + 40;
         let low = ranked(&mut scratch, rank.saturating_sub(margin).max(1));
         let high = ranked(&mut scratch, (rank + margin).min(n));
         let mut below = vec![0; blocks];
@@ -102,7 +102,7 @@ impl Reach {
     /// range.
     fn quantile(&self, drawn: &[u64], n: u64) -> i64 {
         let rank = self.quantile.rank(n).unwrap_or(n);
-        let mut passed = weigh(drawn, &self.below);
+        let mut passed = weighted_sum(drawn, &self.below);
         for cell in &self.cells {
             passed += u64::from(cell.count) * drawn[cell.block as usize];
             if passed >= rank {
@@ -115,7 +115,7 @@ impl Reach {
 
 /// Groups values of nearly equal rank within each block.
 fn cells(mut within: Vec<(i64, u32)>) -> Vec<Cell> {
-    let width = within.len().div_ceil(CELLS).max(1);
+    let width = within.len().div_ceil(MAX_CELLS).max(1);
     for cell in within.chunks_mut(width) {
         let value = cell[cell.len() / 2].0;
         cell.iter_mut().for_each(|member| member.0 = value);
@@ -129,12 +129,12 @@ fn cells(mut within: Vec<(i64, u32)>) -> Vec<Cell> {
 /// while neighbouring blocks are still correlated, because such blocks are too short to contain the
 /// dependence.
 fn block_count(values: &[i64]) -> Option<usize> {
-    let mut blocks = (values.len().isqrt() * 3 / 4).min(MOST_BLOCKS);
-    if blocks < FEWEST_BLOCKS {
+    let mut blocks = (values.len().isqrt() * 3 / 4).min(MAX_BLOCKS);
+    if blocks < MIN_BLOCKS {
         return None;
     }
     let middle = ranked(&mut values.to_vec(), values.len().div_ceil(2));
-    while blocks / 2 >= FEWEST_BLOCKS && neighbours_resemble(values, blocks, middle) {
+    while blocks / 2 >= MIN_BLOCKS && neighbours_resemble(values, blocks, middle) {
         blocks /= 2;
     }
     Some(blocks)
@@ -159,7 +159,7 @@ fn edge(block: usize, blocks: usize, values: &[i64]) -> usize {
     (block as u128 * values.len() as u128 / blocks as u128) as usize
 }
 
-fn weigh(drawn: &[u64], counts: &[u64]) -> u64 {
+fn weighted_sum(drawn: &[u64], counts: &[u64]) -> u64 {
     drawn.iter().zip(counts).map(|(times, count)| times * count).sum()
 }
 
@@ -179,10 +179,10 @@ mod tests {
     }
 
     #[test]
-    fn blocks_grow_until_neighbours_no_longer_resemble_each_other() {
+    fn blocks_grow_until_neighbours_are_uncorrelated() {
         assert_eq!(block_count(&random(100)), None);
         assert_eq!(block_count(&random(2_500)), Some(37), "seed {SEED}");
-        assert_eq!(block_count(&random(1_000_000)), Some(MOST_BLOCKS), "seed {SEED}");
+        assert_eq!(block_count(&random(1_000_000)), Some(MAX_BLOCKS), "seed {SEED}");
         // Five levels: the samples within one level are one observation.
         let levels: Vec<i64> = random(10_000)
             .iter()
@@ -193,10 +193,10 @@ mod tests {
     }
 
     #[test]
-    fn many_values_within_reach_are_told_apart_finely_enough() {
+    fn grouped_values_keep_enough_resolution() {
         let values: Vec<i64> = (0..400_000).map(|i| (i / 1_000) * 1_000 + i * 7 % 1_000).collect();
         let blocks = Blocks::of(&values, &[Quantile::P50]).unwrap();
-        assert!(blocks.reaches[0].cells.len() <= CELLS * blocks.count());
+        assert!(blocks.reaches[0].cells.len() <= MAX_CELLS * blocks.count());
         let once = vec![1; blocks.count()];
         let found = blocks.quantiles(once).next().unwrap();
         assert!((found - 200_000).abs() <= 200, "{found}");
@@ -204,7 +204,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_quantile_of_drawn_blocks_is_that_of_the_series_they_make(
+        fn quantile_of_drawn_blocks_matches_the_built_series(
             values in proptest::collection::vec(0..400_i64, 130..400),
             draws in proptest::collection::vec(any::<prop::sample::Index>(), 8..14),
             ppm in 100_000..900_000_u32,

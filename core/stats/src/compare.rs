@@ -24,7 +24,7 @@ use crate::rank_test::{RankTest, mann_whitney};
 use crate::shift::Shift;
 
 /// Minimum number of bootstrap draws for an interval.
-const FEWEST_DRAWS: usize = 200;
+const MIN_DRAWS: usize = 200;
 
 /// Settings of a comparison.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,12 +126,12 @@ impl Compare {
     /// Adds intervals and verdicts to the quantiles that are bracketed in both series.
     fn judge(&self, a: &[i64], b: &[i64], confidence: f64, shifts: &mut [QuantileShift]) {
         let brackets = |values, quantile| quantile_interval(values, quantile, confidence).is_some();
-        let told: Vec<_> = shifts
+        let bracketed: Vec<_> = shifts
             .iter_mut()
             .filter(|shift| brackets(a, shift.quantile) && brackets(b, shift.quantile))
             .collect();
-        let quantiles: Vec<_> = told.iter().map(|shift| shift.quantile).collect();
-        if quantiles.is_empty() || self.draws < FEWEST_DRAWS {
+        let quantiles: Vec<_> = bracketed.iter().map(|shift| shift.quantile).collect();
+        if quantiles.is_empty() || self.draws < MIN_DRAWS {
             return;
         }
         let (Some(of_a), Some(of_b)) = (Blocks::of(a, &quantiles), Blocks::of(b, &quantiles))
@@ -149,7 +149,7 @@ impl Compare {
         }
         let spread = Spread::of(of_a.count().min(of_b.count()), confidence);
         let largest = a.iter().max().copied().unwrap_or_default();
-        for (shift, draws) in told.into_iter().zip(draws) {
+        for (shift, draws) in bracketed.into_iter().zip(draws) {
             shift.add(&draws, spread, largest);
         }
     }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_samples_do_not_support_is_absent() {
+    fn unsupported_quantiles_have_no_interval() {
         let (few, many) = (random(60, 1_000, 2_000), random(4_000, 5_000, 6_000));
         for shift in Compare::default().series(&few, &many).quantiles {
             assert_eq!((shift.interval, shift.shift), (None, Shift::CannotTell));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn of_values_that_are_not_positive_there_is_no_percentage() {
+    fn non_positive_values_have_no_percentage() {
         let (a, b) = (random(1_000, -500, 500), random(1_000, 1_500, 2_500));
         let found = Compare::default().series(&a, &b);
         let median = found.quantiles[0];

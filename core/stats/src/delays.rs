@@ -50,7 +50,7 @@ impl Delays {
         let tx = sample.tx;
         let sent = Self { schedule_error: Some(tx.app - intended), ..Self::default() };
         let Some(rx) = sample.rx else { return sent };
-        let ends = at_rung(&tx, &rx, near);
+        let ends = local_timestamps(&tx, &rx, near);
         let remote = sample.remote;
         let residence = remote.map(|r| r.tx - r.rx);
         let forward_plus_offset = ends.zip(remote).map(|((t1, _), r)| r.rx - t1);
@@ -83,7 +83,7 @@ fn between<C: Clock>(from: Option<Instant<C>>, to: Option<Instant<C>>) -> Option
 /// Local T1 and T4 at `rung`, on a clock comparable with the far end's timestamps. For the driver,
 /// which only timestamps received packets, and the network card, which has its own clock, these are
 /// the kernel timestamps.
-fn at_rung(
+fn local_timestamps(
     tx: &TxStamps,
     rx: &RxStamps,
     rung: Rung,
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_without_stamps_of_the_rung_lends_none_from_another() {
+    fn missing_rung_is_not_replaced_by_another() {
         let mut sample = sample();
         sample.tx.kernel = None;
         let delays = Delays::of(&sample, Some(&BRIDGE), Rung::KernelSw);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_probe_has_a_schedule_error_and_a_failed_or_void_one_has_nothing() {
+    fn lost_probe_has_only_a_schedule_error() {
         let lost = Sample { state: State::Lost, rx: None, remote: None, ..sample() };
         let only = Delays { schedule_error: Some(Nanos(30)), ..Delays::default() };
         assert_eq!(Delays::of(&lost, Some(&BRIDGE), Rung::User), only);

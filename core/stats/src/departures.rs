@@ -17,7 +17,7 @@ pub use variability::Variability;
 
 /// Parameters requested for every train of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Asked {
+pub struct TrainRequest {
     /// Bits of a packet at its nominal size: 8 s in the equations of Mok 2015.
     pub bits: f64,
     /// Nominal gap in nanoseconds: from the rate, or the mean of varying gaps; 0 for pairs.
@@ -32,7 +32,7 @@ pub struct Asked {
 
 /// The packets of one train or pair, in the order of their due times.
 #[derive(Clone, Copy, Debug)]
-pub struct Sent<'a> {
+pub struct TrainDepartures<'a> {
     /// Due time of each packet, relative to the start of the pattern.
     pub due: &'a [Nanos],
     /// Departure time of each packet by its index, relative to the same start; `None`, or beyond
@@ -43,7 +43,7 @@ pub struct Sent<'a> {
     pub stepped: bool,
 }
 
-impl Asked {
+impl TrainRequest {
     /// Nominal rate in bit/s; `None` without a gap.
     pub fn rate_bps(&self) -> Option<f64> {
         rate(self.bits, self.gap)
@@ -55,7 +55,7 @@ impl Asked {
     }
 }
 
-impl<'a> Sent<'a> {
+impl<'a> TrainDepartures<'a> {
     /// Splits the timestamps of a pattern into its trains; times are relative to the start of the
     /// pattern. Sets `stepped` to false; callers that detect a clock step set it.
     pub fn each(
@@ -69,7 +69,7 @@ impl<'a> Sent<'a> {
     }
 }
 
-impl Sent<'_> {
+impl TrainDepartures<'_> {
     fn left(&self, packet: usize) -> Option<i64> {
         self.left.get(packet).copied().flatten().map(|at| at.0)
     }
@@ -108,12 +108,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stamps_by_packet_number_fall_to_their_trains_and_may_end_early() {
+    fn timestamps_are_split_by_train_and_may_end_early() {
         let pattern = Pattern::Train { count: 3, repeat: 3, gap: 10.0, pause: Some(Nanos::ZERO) };
         let departures = pattern.departures().unwrap();
         let left: Vec<_> = departures.at()[..4].iter().map(|at| Some(*at + Nanos(1))).collect();
-        let trains: Vec<_> = Sent::each(&departures, &left).collect();
-        assert_eq!(trains.iter().map(Sent::stamped).collect::<Vec<_>>(), [3, 1, 0]);
+        let trains: Vec<_> = TrainDepartures::each(&departures, &left).collect();
+        assert_eq!(trains.iter().map(TrainDepartures::stamped).collect::<Vec<_>>(), [3, 1, 0]);
         assert_eq!(trains[1].due, [20, 30, 40].map(Nanos));
         for train in &trains {
             assert!(train.schedule_errors().all(|(_, error)| error == 1));

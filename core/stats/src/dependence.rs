@@ -12,13 +12,13 @@ use crate::probability::{normal_quantile, student_quantile};
 
 /// Maximum number of cells; longer series are summed into cells first. The cosines are much slower
 /// than a cell: the fastest loses 2.3 % of its power, all together less than 1 %.
-const CELLS: usize = 600;
+const MAX_CELLS: usize = 600;
 /// Maximum number of terms. More gain little: Student's t with 100 degrees of freedom is within 1.3
 /// % of the normal quantile.
-const MOST_TERMS: f64 = 100.0;
+const MAX_TERMS: f64 = 100.0;
 /// Number of standard deviations by which the mean square of the slowest quarter may exceed the
 /// overall mean square by chance. The standard deviation of a mean of k squares is sqrt(2 / k).
-const DRIFT: f64 = 2.5;
+const DRIFT_SIGMAS: f64 = 2.5;
 
 /// Mean of a series with its variance.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +43,7 @@ impl Dependence {
         }
         // Relative to the first value: squares of large values would hide a small spread.
         let origin = value(0);
-        let cells = n.min(CELLS);
+        let cells = n.min(MAX_CELLS);
         let edge = |cell: usize| (cell as u128 * n as u128 / cells as u128) as usize;
         let mut sums = vec![0.0; cells];
         let (mut total, mut squares) = (0.0, 0.0);
@@ -64,7 +64,7 @@ impl Dependence {
         let slowest = &powers[..powers.len().div_ceil(4)];
         // Slow changes beyond the resolution of the terms appear as power that still rises towards
         // the slowest terms; then only these are used.
-        let drifts = mean_of(slowest) > all * (1.0 + DRIFT * (2.0 / slowest.len() as f64).sqrt());
+        let drifts = mean_of(slowest) > all * (1.0 + DRIFT_SIGMAS * (2.0 / slowest.len() as f64).sqrt());
         let (power, freedom) =
             if drifts { (mean_of(slowest), slowest.len()) } else { (all, powers.len()) };
         let (long_run, freedom) = (power * 2.0 / n as f64, freedom as f64);
@@ -100,7 +100,7 @@ impl Dependence {
 /// Number of cosines: 0.3 n^(2/3), a compromise between including slow changes and a precise
 /// variance.
 fn terms(n: usize) -> usize {
-    (0.3 * (n as f64).powf(2.0 / 3.0)).round().clamp(1.0, MOST_TERMS) as usize
+    (0.3 * (n as f64).powf(2.0 / 3.0)).round().clamp(1.0, MAX_TERMS) as usize
 }
 
 /// Squares of the first `terms` cosine transforms of the cells, slowest first.
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn constant_and_short_series_are_no_trouble() {
+    fn constant_and_short_series_are_handled() {
         assert_eq!(Dependence::of(1, |_| 5.0), None);
         assert_eq!(Dependence::of(100, |_| 5.0).unwrap().effective(), 100.0);
         assert!(Dependence::of(2, |i| i as f64).unwrap().effective() >= 1.0);

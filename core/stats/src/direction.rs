@@ -9,7 +9,7 @@
 use dwell_engine::protocol::WarmUpSession;
 use dwell_engine::stamps::{Sample, State};
 
-use crate::recent::Recent;
+use crate::recent_ids::Recent;
 
 /// Losses by direction: counted probes for which no reply arrived, not even late. Their sum is
 /// exact. The split can be off by a few probes if packets were reordered on the forward path just
@@ -41,7 +41,7 @@ pub(crate) struct Directions {
     /// State of each recent reflector number.
     arrivals: Recent<Arrival>,
     /// Duplicated probes of which only one reply arrived.
-    half_answered: u64,
+    missing_replies: u64,
     send_failed: u64,
     lost_before_newest: u64,
     lost_after_newest: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Directions {
 /// State of a reflector number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arrival {
-    Came,
+    Arrived,
     /// Later numbers arrived, and no lost probe explains the gap.
     Missed,
 }
@@ -77,7 +77,7 @@ impl Directions {
             numbers: Recent::new(),
             duplicated_forward: 0,
             arrivals: Recent::new(),
-            half_answered: 0,
+            missing_replies: 0,
             send_failed: 0,
             lost_before_newest: 0,
             lost_after_newest: 0,
@@ -114,7 +114,7 @@ impl Directions {
         // `seq - id` if every probe had arrived, minus its actual value.
         let missing = i128::from(warm_up)
             + i128::from(newest.duplicated_forward)
-            + i128::from(self.half_answered)
+            + i128::from(self.missing_replies)
             - i128::from(newest.send_failed)
             - i128::from(newest.shift);
         let lost = self.lost_before_newest;
@@ -155,13 +155,13 @@ impl Directions {
         let Some(seq) = seq else { return };
         let number = number(id, i64::from(seq.wrapping_sub(id as u32).cast_signed()));
         let missed = self.arrivals.get(number) == Some(Arrival::Missed);
-        self.arrivals.put(number, Arrival::Came);
+        self.arrivals.put(number, Arrival::Arrived);
         match self.numbers.get(id) {
             // A missing number is already counted.
             Some(first) => self.duplicated_forward += u64::from(first != seq && !missed),
             None => {
                 self.numbers.put(id, seq);
-                self.half_answered -= u64::from(missed);
+                self.missing_replies -= u64::from(missed);
             }
         }
     }
@@ -172,7 +172,7 @@ impl Directions {
         let (first, end) = (number(before.id, before.shift).saturating_add(1), number(id, shift));
         let failed = self.send_failed - before.send_failed;
         let probes = (id - before.id - 1).saturating_sub(failed);
-        let recent = end.saturating_sub(NEIGHBOURS).max(first)..end;
+        let recent = end.saturating_sub(MAX_SEARCHED_NUMBERS).max(first)..end;
         let absent = |number: &u64| self.arrivals.get(*number).is_none();
         let missed: Vec<u64> = if end.saturating_sub(first) > probes {
             recent.rev().filter(absent).collect()
@@ -183,7 +183,7 @@ impl Directions {
         for number in missed.into_iter().take(beyond as usize) {
             self.arrivals.put(number, Arrival::Missed);
         }
-        self.half_answered += beyond;
+        self.missing_replies += beyond;
     }
 
     fn lost_at(&mut self, id: u64) -> &mut u64 {
@@ -196,7 +196,7 @@ impl Directions {
 }
 
 /// Number of preceding reflector numbers to search.
-const NEIGHBOURS: u64 = 64;
+const MAX_SEARCHED_NUMBERS: u64 = 64;
 
 /// Reflector number of a reply, extended beyond 32 bits so that it does not wrap.
 fn number(id: u64, shift: i64) -> u64 {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stateless_reflector_tells_nothing() {
+    fn stateless_reflector_gives_no_direction() {
         let mut directions = Directions::new(3);
         for id in 0..10 {
             directions.record(&sample(id, State::Received, Some(id as u32)));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicated_probe_of_whose_replies_one_is_lost_does_not_hide_a_lost_one() {
+    fn half_answered_duplicate_does_not_hide_a_loss() {
         let mut directions = Directions::new(0);
         let mut received = |id, seq| directions.record(&sample(id, State::Received, Some(seq)));
         received(0, 0);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_that_overtake_one_another_are_not_taken_for_duplicated_ones() {
+    fn reordered_probes_are_not_counted_as_duplicates() {
         let mut directions = Directions::new(0);
         // The reflector saw 2 before 1, and replies were reordered again.
         for (id, seq) in [(0, 0), (2, 1), (3, 3), (1, 2), (4, 4), (6, 5), (7, 7), (5, 6), (9, 8)] {
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_and_duplication_on_both_ways_are_told_apart_within_a_twentieth() {
+    fn losses_by_direction_are_within_5_percent() {
         use rand::{RngExt as _, SeedableRng as _};
         const SEED: u64 = 5;
         let mut random = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(SEED);
@@ -330,16 +330,16 @@ mod tests {
                 }
             }
         }
-        let told = directions.loss().unwrap();
-        let close = |told: u64, true_one: u64| told.abs_diff(true_one) * 20 < true_one;
+        let found = directions.loss().unwrap();
+        let close = |found: u64, true_one: u64| found.abs_diff(true_one) * 20 < true_one;
         assert!(
-            close(told.forward, forward) && close(told.backward, backward),
-            "seed {SEED}: {told:?} for {forward} and {backward}"
+            close(found.forward, forward) && close(found.backward, backward),
+            "seed {SEED}: {found:?} for {forward} and {backward}"
         );
     }
 
     #[test]
-    fn a_late_reply_takes_its_loss_back() {
+    fn late_reply_removes_its_loss() {
         let mut directions = Directions::new(1);
         directions.record(&sample(0, State::Received, Some(1)));
         directions.record(&sample(1, State::Lost, None));
@@ -369,7 +369,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn losses_are_told_apart_by_a_reflector_that_counts(
+        fn stateful_reflector_separates_losses_by_direction(
             warm_ups in proptest::collection::vec(any::<bool>(), 1..8),
             fates in proptest::collection::vec(prop_oneof![
                 6 => Just(Fate::Answered),

@@ -1,6 +1,6 @@
 //! Distribution of signed nanoseconds, built one value at a time in bounded memory.
 //!
-//! Percentiles are nearest-rank, so each is an observed value. This is exact up to [`EXACT_LIMIT`]
+//! Percentiles are nearest-rank, so each is an observed value. This is exact up to [`MAX_EXACT_VALUES`]
 //! values. Beyond that, values are counted in logarithmic bins of three significant digits (as in
 //! HdrHistogram): a percentile is then at most 0.1 % off the observed value and never outside the
 //! observed range. Count, extremes and mean are always exact. Memory: at most 512 KiB exact or 900
@@ -10,10 +10,10 @@ use dwell_units::Nanos;
 use pulp::{Arch, NullaryFnOnce};
 
 use crate::log_counts::{LogBin, LogCounts};
-use crate::moments::{Moments, PIECE, narrow};
+use crate::moments::{Moments, PIECE_LEN, narrow};
 
 /// Maximum number of values stored exactly; beyond it they are binned.
-pub const EXACT_LIMIT: usize = 65_536;
+pub const MAX_EXACT_VALUES: usize = 65_536;
 
 /// Share of values at or below a percentile, in parts per million, so that ranks are computed
 /// without rounding.
@@ -182,7 +182,7 @@ impl Distribution {
         self.mean += before / self.count as f64;
         self.squares += before * (value as f64 - self.mean);
         match &mut self.values {
-            Values::Exact(values) if values.len() < EXACT_LIMIT => values.push(value),
+            Values::Exact(values) if values.len() < MAX_EXACT_VALUES => values.push(value),
             values => values.binned().record(value),
         }
     }
@@ -198,7 +198,7 @@ impl Distribution {
         if piece.is_empty() {
             return;
         }
-        let mut room = [0; PIECE];
+        let mut room = [0; PIECE_LEN];
         let narrow = narrow(piece, &mut room);
         let moments = match narrow {
             Some(narrow) => Moments::of_narrow(narrow),
@@ -207,7 +207,7 @@ impl Distribution {
         let Moments { min, max, .. } = moments;
         self.add_moments(moments);
         match &mut self.values {
-            Values::Exact(values) if values.len() + piece.len() <= EXACT_LIMIT => {
+            Values::Exact(values) if values.len() + piece.len() <= MAX_EXACT_VALUES => {
                 values.extend_from_slice(piece);
             }
             values => {
@@ -238,7 +238,7 @@ impl Distribution {
         });
         match (&mut self.values, &other.values) {
             (Values::Exact(own), Values::Exact(values))
-                if own.len() + values.len() <= EXACT_LIMIT =>
+                if own.len() + values.len() <= MAX_EXACT_VALUES =>
             {
                 own.extend_from_slice(values);
             }
@@ -361,7 +361,7 @@ impl NullaryFnOnce for RecordAll<'_> {
 
     #[inline(always)]
     fn call(self) {
-        for piece in self.values.chunks(PIECE) {
+        for piece in self.values.chunks(PIECE_LEN) {
             self.into.record_piece(piece);
         }
     }
@@ -466,14 +466,14 @@ mod tests {
     }
 
     #[test]
-    fn values_move_into_bins_when_one_too_many_comes_and_none_is_lost() {
-        let mut distribution = of(&(0..EXACT_LIMIT as i64).collect::<Vec<_>>());
+    fn values_beyond_the_limit_move_into_bins_without_loss() {
+        let mut distribution = of(&(0..MAX_EXACT_VALUES as i64).collect::<Vec<_>>());
         assert_eq!(distribution.resolution(), Resolution::Exact);
-        distribution.record(Nanos(EXACT_LIMIT as i64));
+        distribution.record(Nanos(MAX_EXACT_VALUES as i64));
         assert_eq!(distribution.resolution(), Resolution::PerMille);
         let mut total = 0;
         distribution.for_each(|_, n| total += n);
-        assert_eq!(total, EXACT_LIMIT as u64 + 1);
+        assert_eq!(total, MAX_EXACT_VALUES as u64 + 1);
         let p50 = distribution.percentile(Quantile::P50).unwrap().0;
         assert!((p50 - 32_768).abs() <= 33, "{p50}");
     }
@@ -504,7 +504,7 @@ mod tests {
         binned.record(i64::MAX);
         // `log_counts` tests the memory of each sign.
         assert_eq!((binned.below_zero.total(), binned.from_zero.total()), (64, 64));
-        assert!(EXACT_LIMIT * size_of::<i64>() <= 1 << 20);
+        assert!(MAX_EXACT_VALUES * size_of::<i64>() <= 1 << 20);
     }
 
     /// Values of one to ten digits and both signs, or arbitrary ones.

@@ -26,13 +26,13 @@ pub struct PercentilePoint {
 
 /// Sorted values with their cumulative counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Steps {
+pub struct CumulativeCounts {
     values: Vec<i64>,
     // Number of values at or below the value of the same index.
     ranks: Vec<u64>,
 }
 
-impl Steps {
+impl CumulativeCounts {
     /// Builds the steps from values with counts in any order; values may repeat, and counts may be
     /// 0. A sum of counts that overflows saturates.
     pub fn new(counts: impl IntoIterator<Item = (Nanos, u64)>) -> Self {
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn few_points_keep_every_decade_of_the_tail() {
         let values: Vec<i64> = (1..=1_000_000).collect();
-        let points = Steps::of(&values).ecdf(100);
+        let points = CumulativeCounts::of(&values).ecdf(100);
         assert!(points.len() <= 100 && points.len() > 90, "{}", points.len());
         for decade in [1e-5, 1e-4, 1e-3, 1e-2, 1e-1] {
             let within =
@@ -143,9 +143,9 @@ mod tests {
 
     #[test]
     fn nothing_measured_draws_nothing() {
-        assert_eq!(Steps::of(&[]).ecdf(10), []);
-        assert_eq!(Steps::of(&[]).percentile_plot(10), []);
-        assert_eq!(Steps::of(&[3]).percentile_plot(10).len(), 1);
+        assert_eq!(CumulativeCounts::of(&[]).ecdf(10), []);
+        assert_eq!(CumulativeCounts::of(&[]).percentile_plot(10), []);
+        assert_eq!(CumulativeCounts::of(&[3]).percentile_plot(10).len(), 1);
     }
 
     proptest! {
@@ -156,7 +156,7 @@ mod tests {
         ) {
             let n = values.len();
             let count = |test: &dyn Fn(i64) -> bool| values.iter().filter(|&&v| test(v)).count();
-            let points = Steps::of(&values).ecdf(limit);
+            let points = CumulativeCounts::of(&values).ecdf(limit);
             prop_assert!(points.len() <= limit.max(2));
             prop_assert_eq!(points[0].value.0, *values.iter().min().unwrap());
             prop_assert_eq!(points[points.len() - 1].value.0, *values.iter().max().unwrap());
@@ -174,8 +174,8 @@ mod tests {
         ) {
             let repeated: Vec<i64> =
                 counts.iter().flat_map(|&(value, n)| (0..n).map(move |_| value)).collect();
-            let counted = Steps::new(counts.into_iter().map(|(value, n)| (Nanos(value), n)));
-            prop_assert_eq!(counted, Steps::of(&repeated));
+            let counted = CumulativeCounts::new(counts.into_iter().map(|(value, n)| (Nanos(value), n)));
+            prop_assert_eq!(counted, CumulativeCounts::of(&repeated));
         }
 
         #[test]
@@ -183,7 +183,7 @@ mod tests {
             values in proptest::collection::vec(-100..100_i64, 1..300),
             limit in 0..60_usize,
         ) {
-            let points = Steps::of(&values).percentile_plot(limit);
+            let points = CumulativeCounts::of(&values).percentile_plot(limit);
             prop_assert!(points.len() <= limit.max(2));
             prop_assert!(points.windows(2).all(|pair| pair[0].share < pair[1].share));
             for point in points {

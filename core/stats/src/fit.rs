@@ -16,7 +16,7 @@ use crate::probability::{is_confidence, normal_quantile, student_quantile};
 
 /// Maximum number of points of the robust fit (2 million pairs); beyond it, a random subset is
 /// used.
-pub const ROBUST_POINTS: usize = 2_000;
+pub const MAX_ROBUST_POINTS: usize = 2_000;
 
 /// Coefficient of a fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,7 +52,7 @@ pub struct LineFit {
 /// Line with the median of all slopes between two points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RobustFit {
-    /// Number of points used: all, or [`ROBUST_POINTS`].
+    /// Number of points used: all, or [`MAX_ROBUST_POINTS`].
     pub count: usize,
     /// The median of y - slope x.
     pub intercept: f64,
@@ -146,7 +146,7 @@ pub fn grouped_least_squares(
     Some((fit, levelled.collect()))
 }
 
-/// Theil-Sen line. Above [`ROBUST_POINTS`] points a random subset drawn with `seed` is used, which
+/// Theil-Sen line. Above [`MAX_ROBUST_POINTS`] points a random subset drawn with `seed` is used, which
 /// widens the interval. `None` with fewer than three points, if x does not vary, if a point is not
 /// finite, or if the confidence is not between 0 and 1.
 pub fn theil_sen(points: &[(f64, f64)], confidence: f64, seed: u64) -> Option<RobustFit> {
@@ -181,11 +181,11 @@ fn all_finite(points: &[(f64, f64)]) -> bool {
 }
 
 fn subset(points: &[(f64, f64)], seed: u64) -> Vec<(f64, f64)> {
-    if points.len() <= ROBUST_POINTS {
+    if points.len() <= MAX_ROBUST_POINTS {
         return points.to_vec();
     }
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    sample(&mut rng, points.len(), ROBUST_POINTS).iter().map(|i| points[i]).collect()
+    sample(&mut rng, points.len(), MAX_ROBUST_POINTS).iter().map(|i| points[i]).collect()
 }
 
 /// Variance of Kendall's S for independent x and y, corrected for ties in both (Kendall 1970,
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn least_squares_reproduces_norris_of_the_nist_reference_datasets() {
+    fn least_squares_matches_nist_norris() {
         let y = [
             0.1, 338.8, 118.1, 888.0, 9.2, 228.1, 668.5, 998.5, 449.1, 778.9, 559.2, 0.3, 0.1,
             778.1, 668.8, 339.3, 448.9, 10.8, 557.7, 228.3, 998.0, 888.8, 119.6, 0.3, 0.6, 557.6,
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifth_of_wild_points_does_not_bend_the_robust_line() {
+    fn robust_line_tolerates_a_fifth_of_outliers() {
         let delay = |i: usize| {
             let (x, wild) = ((100 * (1 + i % 14)) as f64, i.is_multiple_of(5) && i % 14 > 9);
             (x, 8_000.0 + 12.5 * x + (i % 7) as f64 + if wild { 5e6 } else { 0.0 })
@@ -317,13 +317,13 @@ mod tests {
         let points: Vec<_> =
             (0..100_000).map(|i| (f64::from(i % 14), f64::from(3 * (i % 14) + i % 11))).collect();
         let fit = theil_sen(&points, 0.95, SEED).unwrap();
-        assert_eq!(fit.count, ROBUST_POINTS);
+        assert_eq!(fit.count, MAX_ROBUST_POINTS);
         assert_eq!(theil_sen(&points, 0.95, SEED), Some(fit), "seed {SEED}");
         assert!((fit.slope - 3.0).abs() < 0.1, "seed {SEED}: {fit:?}");
     }
 
     #[test]
-    fn what_is_no_line_has_no_fit() {
+    fn degenerate_points_have_no_fit() {
         let cases: [&[(f64, f64)]; 4] = [
             &[],
             &[(1.0, 1.0), (2.0, 2.0)],

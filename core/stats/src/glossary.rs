@@ -366,12 +366,12 @@ const VALUES: &[Term] = &[
 mod tests {
     use super::*;
     use crate::departures::Variability;
-    use crate::{Leg, Metric, Part};
+    use crate::{Leg, Metric, DelayComponent};
 
     #[test]
     fn every_name_of_the_code_has_a_term() {
         let metrics = Metric::ALL.map(Metric::name).into_iter();
-        let metrics = metrics.chain(Part::ALL.map(Part::name)).chain(Leg::ALL.map(Leg::name));
+        let metrics = metrics.chain(DelayComponent::ALL.map(DelayComponent::name)).chain(Leg::ALL.map(Leg::name));
         for name in metrics {
             assert!(METRICS.iter().any(|term| term.name == name), "{name}");
         }
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_complete_and_no_name_stands_twice() {
+    fn terms_are_complete_and_unique() {
         for kind in [TermKind::Metric, TermKind::Value] {
             let mut names: Vec<_> = terms(kind).iter().map(|term| term.name).collect();
             names.sort_unstable();

@@ -22,7 +22,7 @@ pub struct Hampel {
 
 /// Position of a sample relative to its neighbourhood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Standing {
+pub enum OutlierClass {
     /// Within the limits.
     Ordinary,
     /// Above the limits: a spike.
@@ -43,7 +43,7 @@ impl Default for Hampel {
 impl Hampel {
     /// Judges each sample, in time order. Linear in the number of samples and slowly growing with
     /// the window: 10 million samples take about a second.
-    pub fn judge(&self, values: &[i64]) -> Vec<Standing> {
+    pub fn judge(&self, values: &[i64]) -> Vec<OutlierClass> {
         let n = values.len();
         let mut window = Window {
             sorted: Vec::with_capacity(n.min(self.half_window.saturating_mul(2).saturating_add(1))),
@@ -67,28 +67,28 @@ impl Hampel {
     ///
     /// # Panics
     /// If `at` is out of range.
-    pub fn judge_one(&self, values: &[i64], at: usize) -> Standing {
+    pub fn judge_one(&self, values: &[i64], at: usize) -> OutlierClass {
         let to = at.saturating_add(self.half_window).saturating_add(1).min(values.len());
         let mut window = values[at.saturating_sub(self.half_window)..to].to_vec();
         window.sort_unstable();
         self.standing(&window, values[at])
     }
 
-    fn standing(&self, sorted: &[i64], value: i64) -> Standing {
+    fn standing(&self, sorted: &[i64], value: i64) -> OutlierClass {
         let median = sorted[(sorted.len() - 1) / 2];
         if value == median {
-            return Standing::Ordinary;
+            return OutlierClass::Ordinary;
         }
         let scale = match median_deviation(sorted, median) {
             0 => 1.253_3 * mean_deviation(sorted, median),
             deviation => 1.482_6 * deviation as f64,
         };
         if value.abs_diff(median) as f64 <= self.sigmas * scale {
-            Standing::Ordinary
+            OutlierClass::Ordinary
         } else if value > median {
-            Standing::Upper
+            OutlierClass::Upper
         } else {
-            Standing::Lower
+            OutlierClass::Lower
         }
     }
 }
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     /// The definition, evaluated window by window.
-    fn naive(filter: Hampel, values: &[i64]) -> Vec<Standing> {
+    fn naive(filter: Hampel, values: &[i64]) -> Vec<OutlierClass> {
         let middle = |mut values: Vec<u64>| {
             values.sort_unstable();
             values[(values.len() - 1) / 2]
@@ -163,9 +163,9 @@ mod tests {
             let scale = if mad == 0 { 1.253_3 * mean } else { 1.482_6 * mad as f64 };
             let far = values[i].abs_diff(median) as f64 > filter.sigmas * scale;
             match (far, values[i] > median) {
-                (false, _) => Standing::Ordinary,
-                (true, true) => Standing::Upper,
-                (true, false) => Standing::Lower,
+                (false, _) => OutlierClass::Ordinary,
+                (true, true) => OutlierClass::Upper,
+                (true, false) => OutlierClass::Lower,
             }
         };
         (0..values.len()).map(judge).collect()
@@ -178,21 +178,21 @@ mod tests {
         values[100] = 5_000;
         values[300] = 20;
         let found = Hampel::default().judge(&values);
-        assert_eq!((found[100], found[300]), (Standing::Upper, Standing::Lower));
-        let ordinary = found.iter().filter(|&&s| s == Standing::Ordinary).count();
+        assert_eq!((found[100], found[300]), (OutlierClass::Upper, OutlierClass::Lower));
+        let ordinary = found.iter().filter(|&&s| s == OutlierClass::Ordinary).count();
         // At a level change, up to half a window belongs to the other level.
         assert_eq!(ordinary, 398, "{found:?}");
     }
 
     #[test]
-    fn with_a_coarse_clock_a_spike_stands_out_and_the_next_tick_does_not() {
+    fn coarse_clock_spike_is_outlier_and_next_tick_is_not() {
         let mut values = vec![100; 300];
         values.iter_mut().step_by(3).for_each(|value| *value = 101);
         values[150] = 900;
         let found = Hampel::default().judge(&values);
-        let outliers: Vec<_> = (0..300).filter(|&i| found[i] != Standing::Ordinary).collect();
+        let outliers: Vec<_> = (0..300).filter(|&i| found[i] != OutlierClass::Ordinary).collect();
         assert_eq!(outliers, [150]);
-        assert_eq!(Hampel::default().judge(&[7; 9]), [Standing::Ordinary; 9]);
+        assert_eq!(Hampel::default().judge(&[7; 9]), [OutlierClass::Ordinary; 9]);
         assert_eq!(Hampel::default().judge(&[]), []);
     }
 

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_covered_is_known_where_powers_are_too_small_for_a_number() {
+    fn coverage_is_computed_despite_underflow() {
         // Expected values summed in integer arithmetic.
         let known = [(194, 0.978304, 189, 0.246898025), (199, 0.98, 195, 0.367209448)];
         for (n, share, below, expected) in known {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_independent_samples_lies_between_the_ranks_of_printed_tables() {
+    fn median_ranks_match_published_tables() {
         let table = [(5, None), (6, Some((1, 6))), (10, Some((2, 9))), (25, Some((8, 18)))];
         for (n, expected) in table.into_iter().chain([(100, Some((40, 61)))]) {
             let values: Vec<i64> = (1..=n).rev().collect();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_that_order_statistics_do_not_bracket_has_no_interval() {
+    fn unbracketed_quantile_has_no_interval() {
         let values: Vec<i64> = (0..50).collect();
         assert_eq!(independent_quantile_interval(&values, Quantile::P95, 0.95), None);
         assert_eq!(quantile_interval(&values, Quantile::P95, 0.95), None);

@@ -11,8 +11,8 @@
 #![forbid(unsafe_code)]
 
 pub mod accuracy;
-mod bars;
-mod blocked;
+mod text_histogram;
+mod blocked_comparison;
 mod bootstrap;
 mod compare;
 mod delays;
@@ -30,34 +30,34 @@ mod log_counts;
 mod loss_runs;
 mod metric;
 mod moments;
-mod part;
+mod delay_component;
 mod path;
 mod percentile;
 mod probability;
 mod rank_test;
-mod recent;
+mod recent_ids;
 mod repetitions;
 mod round_trip;
 mod shift;
-mod thinned;
+mod decimated_series;
 mod threshold;
 mod variation;
-mod way;
+mod one_way_path;
 
-pub use bars::render;
-pub use blocked::{
-    Block, BlockedShift, FEWEST_TRIALS, blocked_difference, blocked_level, blocked_mean,
+pub use text_histogram::render;
+pub use blocked_comparison::{
+    Block, BlockedShift, MIN_TRIALS, blocked_difference, blocked_level, blocked_mean,
     blocked_shift,
 };
 pub use compare::{Compare, Comparison, NanosInterval, QuantileShift};
 pub use delays::Delays;
 pub use direction::LossByDirection;
-pub use distribution::{Distribution, EXACT_LIMIT, Figures, Quantile, Resolution};
-pub use ecdf::{EcdfPoint, PercentilePoint, Steps};
+pub use distribution::{Distribution, MAX_EXACT_VALUES, Figures, Quantile, Resolution};
+pub use ecdf::{EcdfPoint, PercentilePoint, CumulativeCounts};
 pub use fit::{
-    Coefficient, LineFit, ROBUST_POINTS, RobustFit, grouped_least_squares, least_squares, theil_sen,
+    Coefficient, LineFit, MAX_ROBUST_POINTS, RobustFit, grouped_least_squares, least_squares, theil_sen,
 };
-pub use hampel::{Hampel, Standing};
+pub use hampel::{Hampel, OutlierClass};
 pub use histogram::{Bin, bins};
 pub use interval::{
     Interval, RealInterval, independent_quantile_interval, independent_quantile_ranks,
@@ -67,15 +67,15 @@ pub use log_counts::{LogBin, LogCounts};
 pub use loss_runs::LossRuns;
 pub use metric::Metric;
 pub use moments::extremes;
-pub use part::{Part, Parts};
-pub use path::{PathDelays, Place, PlaceFigures};
+pub use delay_component::{DelayComponent, ComponentFigures};
+pub use path::{PathDelays, PathPosition, PathPositionFigures};
 pub use percentile::{median, percentile, percentile_of_sorted, percentiles};
 pub use rank_test::{RankTest, mann_whitney};
 pub use round_trip::{Packets, RoundTrip};
 pub use shift::Shift;
-pub use thinned::Thinned;
+pub use decimated_series::DecimatedSeries;
 pub use threshold::{
-    Change, Decision, Doubt, Evidence, Observed, Threshold, ThresholdError, Values, Verdict,
+    Change, Decision, UndecidedReason, Evidence, Observed, Threshold, ThresholdError, Values, ThresholdVerdict,
 };
 pub use variation::{Ipdv, Jitter};
-pub use way::{Leg, Rungs, Slice, Way};
+pub use one_way_path::{Leg, LinkEndpoints, PathComponent, OneWayPath};

@@ -79,8 +79,8 @@ impl LogCounts {
         }
         self.total += values.len() as u64;
         let counts = &mut self.counts[..=last];
-        let mut places = [0; PIECE];
-        for piece in values.chunks(PIECE) {
+        let mut places = [0; PIECE_LEN];
+        for piece in values.chunks(PIECE_LEN) {
             // All places first, because a processor computes several at a time.
             for (to, value) in places.iter_mut().zip(piece) {
                 *to = place(value);
@@ -142,7 +142,7 @@ impl LogCounts {
 }
 
 /// Values per piece: few enough for the places to stay in the L1 cache.
-const PIECE: usize = 512;
+const PIECE_LEN: usize = 512;
 
 /// Index of a magnitude: linear for two doublings of `bits`, then each doubling halves the
 /// resolution.
@@ -157,9 +157,9 @@ fn place(bits: u32, magnitude: u64) -> usize {
 /// digits after the first.
 #[inline(always)]
 fn narrow_place(bits: u32, magnitude: i32) -> u32 {
-    const BIAS: u32 = 1_023;
+    const EXPONENT_BIAS: u32 = 1_023;
     let above = (f64::from(magnitude).to_bits() >> (52 - bits)) as u32;
-    let place = above.wrapping_sub((BIAS + bits - 1) << bits);
+    let place = above.wrapping_sub((EXPONENT_BIAS + bits - 1) << bits);
     if magnitude < 1 << bits { magnitude as u32 } else { place }
 }
 

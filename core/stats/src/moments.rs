@@ -2,7 +2,7 @@
 
 /// Maximum number of values per piece: few enough to stay in the L1 cache and for a sum of narrow
 /// values to be exact in floating point.
-pub(crate) const PIECE: usize = 2_048;
+pub(crate) const PIECE_LEN: usize = 2_048;
 
 /// Moments of a set of values.
 pub(crate) struct Moments {
@@ -16,10 +16,10 @@ pub(crate) struct Moments {
 }
 
 impl Moments {
-    /// Moments of 1 to [`PIECE`] values.
+    /// Moments of 1 to [`PIECE_LEN`] values.
     pub(crate) fn of(values: &[i64]) -> Self {
         let n = values.len() as f64;
-        let (min, max) = widest(values);
+        let (min, max) = range_of(values);
         let sum = sum(values, min, max);
         let mean = sum as f64 / n;
         let squares = if max.abs_diff(min) <= i32::MAX as u64 {
@@ -36,8 +36,8 @@ impl Moments {
     /// small.
     #[inline(always)]
     pub(crate) fn of_narrow(values: &[i32]) -> Self {
-        /// Bits of a difference for which the sum of [`PIECE`] squares fits into 63 bits.
-        const NEAR: u32 = 26;
+        /// Bits of a difference for which the sum of [`PIECE_LEN`] squares fits into 63 bits.
+        const MAX_DIFFERENCE_BITS: u32 = 26;
         let Some(&first) = values.first() else { return Self::of(&[]) };
         let (mut min, mut max) = (first, first);
         let (mut sum, mut squares) = (0, 0_i64);
@@ -51,7 +51,7 @@ impl Moments {
         }
         let n = values.len() as i128;
         let mean = f64::from(first) + sum as f64 / n as f64;
-        let squares = if max.abs_diff(min) >> NEAR == 0 {
+        let squares = if max.abs_diff(min) >> MAX_DIFFERENCE_BITS == 0 {
             (n * i128::from(squares) - i128::from(sum) * i128::from(sum)) as f64 / n as f64
         } else {
             self::squares(values, |value| f64::from(value) - mean)
@@ -74,7 +74,7 @@ const LANES: usize = 4;
 /// range.
 pub fn extremes(values: &[i64]) -> (i64, i64) {
     if values.is_empty() || !is_narrow(values) {
-        return widest(values);
+        return range_of(values);
     }
     let wider =
         |(min, max): (i32, i32), value: &i64| (min.min(*value as i32), max.max(*value as i32));
@@ -82,7 +82,7 @@ pub fn extremes(values: &[i64]) -> (i64, i64) {
     (min.into(), max.into())
 }
 
-fn widest(values: &[i64]) -> (i64, i64) {
+fn range_of(values: &[i64]) -> (i64, i64) {
     let wider = |(min, max): (i64, i64), value: &i64| (min.min(*value), max.max(*value));
     values.iter().fold((i64::MAX, i64::MIN), wider)
 }
@@ -125,8 +125,8 @@ fn squares<T: Copy>(values: &[T], from_mean: impl Fn(T) -> f64) -> f64 {
 
 /// Sum of the values. 64 bits are enough if the values, between `min` and `max`, are few and small.
 fn sum(values: &[i64], min: i64, max: i64) -> i128 {
-    const SMALL: i64 = i64::MAX / PIECE as i64;
-    if min > -SMALL && max < SMALL {
+    const MAX_SUMMABLE: i64 = i64::MAX / PIECE_LEN as i64;
+    if min > -MAX_SUMMABLE && max < MAX_SUMMABLE {
         values.iter().sum::<i64>().into()
     } else {
         values.iter().map(|value| i128::from(*value)).sum()
@@ -147,9 +147,9 @@ mod tests {
     }
 
     #[test]
-    fn squares_of_the_farthest_apart_values_that_are_near_do_not_overflow() {
+    fn squares_of_widest_near_values_do_not_overflow() {
         for far in [(1 << 26) - 1, 1 << 26, i32::MAX] {
-            let mut narrow = [far; PIECE];
+            let mut narrow = [far; PIECE_LEN];
             narrow[0] = 0;
             let wide: Vec<i64> = narrow.iter().map(|value| i64::from(*value)).collect();
             let (found, expected) = (Moments::of_narrow(&narrow), Moments::of(&wide));
@@ -160,13 +160,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn narrow_values_have_the_moments_of_any_others_wherever_the_first_lies(
+        fn narrow_moments_match_general_moments(
             (first, base) in prop_oneof![
                 (0..=i32::MAX, 0..i32::MAX - 1_000_000),
                 (0..i32::MAX - 1_000_000).prop_map(|base| (base, base)),
             ],
             spread in 1..1_000_000,
-            noise in proptest::collection::vec(any::<u32>(), 0..PIECE),
+            noise in proptest::collection::vec(any::<u32>(), 0..PIECE_LEN),
         ) {
             let others = noise.iter().map(|noise| base + (noise % spread as u32) as i32);
             let narrow: Vec<i32> = std::iter::once(first).chain(others).collect();

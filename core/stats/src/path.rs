@@ -5,12 +5,12 @@ use dwell_engine::stamps::Hop;
 use crate::distribution::{Distribution, Figures};
 
 /// Maximum number of places with figures; telemetry of further places is only counted.
-const MOST: usize = 64;
+const MAX_POSITIONS: usize = 64;
 
 /// Position of a relay on the path. A path may change; a relay then has separate figures for each
 /// of its positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct PathPosition {
     /// On the backward path.
     pub back: bool,
     /// Position on this direction of the path, from 1.
@@ -21,9 +21,9 @@ pub struct Place {
 
 /// Figures of one relay at one place.
 #[derive(Clone, Debug)]
-pub struct PlaceFigures {
+pub struct PathPositionFigures {
     /// The place.
-    pub place: Place,
+    pub place: PathPosition,
     /// `rx_kernel` to `tx_app`; empty if the relay has no kernel timestamps.
     pub node_delay: Figures,
     /// `rx_kernel` to `rx_app`; empty if the relay has no kernel timestamps.
@@ -42,7 +42,7 @@ struct Delays {
 /// Streaming figures of all relays that filled telemetry slots, in bounded memory.
 #[derive(Clone, Debug, Default)]
 pub struct PathDelays {
-    places: Vec<(Place, Delays)>,
+    places: Vec<(PathPosition, Delays)>,
     /// Number of telemetry slots per packet.
     slots: usize,
     replies: u64,
@@ -67,7 +67,7 @@ impl PathDelays {
         for hop in hops {
             let number = &mut numbers[usize::from(hop.back)];
             *number += 1;
-            let place = Place { back: hop.back, number: *number, node: hop.node };
+            let place = PathPosition { back: hop.back, number: *number, node: hop.node };
             let Some(delays) = self.at(place) else {
                 self.beyond += 1;
                 continue;
@@ -78,10 +78,10 @@ impl PathDelays {
         }
     }
 
-    fn at(&mut self, place: Place) -> Option<&mut Delays> {
+    fn at(&mut self, place: PathPosition) -> Option<&mut Delays> {
         let found = self.places.iter().position(|(known, _)| *known == place);
         let found = found.or_else(|| {
-            (self.places.len() < MOST).then(|| {
+            (self.places.len() < MAX_POSITIONS).then(|| {
                 self.places.push((place, Delays::default()));
                 self.places.len() - 1
             })
@@ -111,11 +111,11 @@ impl PathDelays {
     }
 
     /// Figures by place: the forward path, then the backward path.
-    pub fn figures(&self) -> Vec<PlaceFigures> {
+    pub fn figures(&self) -> Vec<PathPositionFigures> {
         let mut all: Vec<_> = self
             .places
             .iter()
-            .map(|(place, delays)| PlaceFigures {
+            .map(|(place, delays)| PathPositionFigures {
                 place: *place,
                 node_delay: delays.node_delay.figures(),
                 queueing_in: delays.queueing_in.figures(),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn every_relay_has_figures_of_its_own_in_the_order_of_the_way() {
+    fn relay_figures_are_in_path_order() {
         let mut path = PathDelays::of_slots(4);
         for _ in 0..10 {
             path.record(&[
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_whose_slots_ran_out_before_the_way_back_was_told_are_counted() {
+    fn replies_with_too_few_slots_are_counted_as_cut() {
         let mut path = PathDelays::of_slots(3);
         let ways = [hop(7, false, 1), hop(9, false, 1), hop(9, true, 1), hop(7, true, 1)];
         path.record(&ways[..3]);
@@ -190,6 +190,6 @@ mod tests {
     fn a_flood_of_node_numbers_takes_bounded_memory() {
         let mut path = PathDelays::default();
         (0..1_000).for_each(|node| path.record(&[hop(node, false, 1)]));
-        assert_eq!((path.figures().len(), path.beyond()), (MOST, 1_000 - MOST as u64));
+        assert_eq!((path.figures().len(), path.beyond()), (MAX_POSITIONS, 1_000 - MAX_POSITIONS as u64));
     }
 }

@@ -50,7 +50,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_percentile_is_the_smallest_value_with_the_share_at_or_below_it(
+        fn percentile_matches_its_definition(
             values in proptest::collection::vec(-50..50_i64, 0..200),
             ppm in 0..=1_000_000_u32,
         ) {

@@ -6,7 +6,7 @@ use statrs::function::beta::beta_reg;
 /// Maximum variance for the exact calculation. Above it the continued fraction of the incomplete
 /// beta function does not converge within its step limit, and the approximation is accurate to
 /// 0.0005.
-const EXACT_VARIANCE: f64 = 300.0;
+const MAX_EXACT_VARIANCE: f64 = 300.0;
 
 /// Quantile of the standard normal distribution for `p` between 0 and 1.
 pub(crate) fn normal_quantile(p: f64) -> f64 {
@@ -32,7 +32,7 @@ pub(crate) fn binomial_at_most(k: f64, n: f64, p: f64) -> f64 {
     if k <= -1.0 {
         return 0.0;
     }
-    if n * p * (1.0 - p) > EXACT_VARIANCE {
+    if n * p * (1.0 - p) > MAX_EXACT_VARIANCE {
         camp_paulson(k, n, p)
     } else {
         beta_reg(n - k, k + 1.0, 1.0 - p)
@@ -76,7 +76,7 @@ mod tests {
         for (n, p) in
             [(1_u32, 0.5), (20, 0.1), (60, 0.95), (1_000, 0.5), (30_000, 0.99), (1_500, 0.4)]
         {
-            let close = if f64::from(n) * p * (1.0 - p) > EXACT_VARIANCE { 5e-4 } else { 1e-9 };
+            let close = if f64::from(n) * p * (1.0 - p) > MAX_EXACT_VARIANCE { 5e-4 } else { 1e-9 };
             // In logarithms, because the first term may underflow.
             let mut term = f64::from(n) * f64::ln(1.0 - p);
             let mut sum = 0.0;

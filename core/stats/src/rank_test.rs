@@ -7,7 +7,7 @@ use crate::shift::Shift;
 
 /// Maximum number of pooled values in the scoring grid. The grid only affects the dependence; U is
 /// exact.
-const GRID: usize = 1_000;
+const MAX_GRID_VALUES: usize = 1_000;
 
 /// Result of the rank-sum test.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,7 +98,7 @@ impl Pooled {
 
 /// Evenly spaced values of both samples, sorted.
 fn grid(a: &[i64], b: &[i64]) -> Vec<i64> {
-    let step = (a.len() + b.len()).div_ceil(GRID);
+    let step = (a.len() + b.len()).div_ceil(MAX_GRID_VALUES);
     let mut grid: Vec<_> = a.iter().chain(b).step_by(step).copied().collect();
     grid.sort_unstable();
     grid
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_verdict_says_which_way_b_lies() {
+    fn verdict_gives_the_direction_of_b() {
         let a: Vec<i64> = (0..300).map(|i| i * 7_919 % 1_000).collect();
         let b: Vec<i64> = a.iter().map(|value| value + 400).collect();
         assert_eq!(mann_whitney(&a, &b, 0.99).unwrap().shift, Shift::Rises);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_and_too_few_tell_nothing() {
+    fn equal_or_few_values_give_no_verdict() {
         let same = mann_whitney(&[5; 40], &[5; 30], 0.95).unwrap();
         assert_eq!((same.p_value, same.shift), (None, Shift::CannotTell));
         assert_eq!(mann_whitney(&[5], &[5; 30], 0.95), None);

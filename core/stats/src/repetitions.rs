@@ -3,7 +3,7 @@
 
 use dwell_units::Nanos;
 
-use crate::blocked::FEWEST_TRIALS;
+use crate::blocked_comparison::MIN_TRIALS;
 use crate::compare::{Compare, Comparison, NanosInterval, QuantileShift};
 use crate::distribution::Quantile;
 use crate::interval::RealInterval;
@@ -14,7 +14,7 @@ use crate::shift::Shift;
 impl Compare {
     /// Compares the repetitions of A with those of B, each a series in any order, with Welch's t on
     /// the quantile of each repetition. A repetition that does not support a quantile is excluded
-    /// from it. Intervals need at least [`FEWEST_TRIALS`] repetitions per side. `ranks` is `None`,
+    /// from it. Intervals need at least [`MIN_TRIALS`] repetitions per side. `ranks` is `None`,
     /// because ranks compare samples, not repetitions.
     ///
     /// If all quantiles are positive, their logarithms are compared: `baseline` and `other` are
@@ -28,7 +28,7 @@ impl Compare {
         let (a, b) = (figures(a, &self.quantiles), figures(b, &self.quantiles));
         let sides = self.quantiles.iter().zip(a.iter().zip(&b));
         let quantiles =
-            sides.map(|(&quantile, (a, b))| compared(quantile, a, b, confidence_each)).collect();
+            sides.map(|(&quantile, (a, b))| compare_quantile(quantile, a, b, confidence_each)).collect();
         Comparison { quantiles, ranks: None, confidence_each }
     }
 }
@@ -59,7 +59,7 @@ impl Mean {
             return None;
         }
         let value = figures.clone().sum::<f64>() / n;
-        let enough = figures.len() >= FEWEST_TRIALS;
+        let enough = figures.len() >= MIN_TRIALS;
         let squares: f64 = figures.map(|figure| (figure - value).powi(2)).sum();
         let square_error = enough.then(|| squares / (n - 1.0) / n);
         Some(Self { value, square_error, freedom: n - 1.0 })
@@ -74,7 +74,7 @@ impl Mean {
     }
 }
 
-fn compared(quantile: Quantile, a: &[f64], b: &[f64], confidence: f64) -> QuantileShift {
+fn compare_quantile(quantile: Quantile, a: &[f64], b: &[f64], confidence: f64) -> QuantileShift {
     if a.iter().chain(b).all(|figure| *figure > 0.0) {
         by_logarithm(quantile, a, b, confidence)
     } else {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_rise_over_an_unsteady_baseline_is_a_rise_in_percent_too() {
+    fn large_rise_over_unsteady_baseline_rises_in_percent() {
         let unsteady: [&[i64]; 3] = [&[40_000; 9], &[62_000; 9], &[115_000; 9]];
         let slow: [&[i64]; 3] = [&[2_880_000; 9], &[2_900_000; 9], &[2_920_000; 9]];
         let found = compare(&unsteady, &slow);
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn a_percentage_is_welch_on_logarithms() {
         let e = |logs: [f64; 3]| logs.map(f64::exp);
-        let found = compared(Quantile::P50, &e([10.0, 10.1, 10.2]), &e([11.0, 11.2, 11.4]), 0.95);
+        let found = compare_quantile(Quantile::P50, &e([10.0, 10.1, 10.2]), &e([11.0, 11.2, 11.4]), 0.95);
         // Standard errors 0.0577 and 0.1155, 2.94 degrees of freedom: t is 3.22.
         let RealInterval { low, high } = found.percent_interval.unwrap();
         let [low, high] = [low, high].map(|percent| (percent / 100.0).ln_1p());
@@ -267,9 +267,9 @@ mod tests {
     }
 
     #[test]
-    fn a_percentage_of_figures_with_zeros_lies_between_limits_that_a_test_tells_apart() {
+    fn percentage_interval_with_zeros_matches_fieller() {
         let (a, b) = ([1_000.0, 1_040.0, 980.0], [0.0, 80.0, 40.0, 60.0]);
-        let found = compared(Quantile::P50, &a, &b, 0.96);
+        let found = compare_quantile(Quantile::P50, &a, &b, 0.96);
         let of = |side: &[f64]| Mean::of(side.iter().copied()).unwrap();
         let (a, b) = (of(&a), of(&b));
         let RealInterval { low, high } = found.percent_interval.unwrap();
@@ -309,7 +309,7 @@ mod tests {
         ) {
             let [a, b] = [a, b].map(|side| side.iter().map(|figure| figure.floor()).collect());
             let (a, b): (Vec<f64>, Vec<f64>) = (a, b);
-            let found = compared(Quantile::P50, &a, &b, confidence);
+            let found = compare_quantile(Quantile::P50, &a, &b, confidence);
             if let (Some(interval), Some(percent)) = (found.percent_interval, found.percent) {
                 prop_assert!(interval.low >= -100.0, "{found:?}");
                 let grain = 1e-6 * (1.0 + percent.abs());

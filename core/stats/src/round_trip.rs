@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_reply_moves_its_probe_from_lost_to_late_and_enters_no_delay() {
+    fn late_reply_moves_probe_from_lost_to_late() {
         let mut all = RoundTrip::new(Rung::User, 0);
         all.record(&sample(0, State::Lost, None), Some(&BRIDGE));
         all.record(&sample(1, State::Received, Some(400)), Some(&BRIDGE));
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_of_stamps_that_never_came_are_absent_from_the_list() {
+    fn metrics_without_timestamps_are_omitted() {
         let mut all = RoundTrip::new(Rung::User, 0);
         all.record(&sample(0, State::Received, Some(400)), Some(&BRIDGE));
         let names: Vec<_> = all.metrics().map(|(metric, _)| metric.name()).collect();

@@ -27,7 +27,7 @@ use thiserror::Error;
 
 use crate::distribution::Quantile;
 
-pub use judge::{Doubt, Evidence, Observed, Values, Verdict};
+pub use judge::{UndecidedReason, Evidence, Observed, Values, ThresholdVerdict};
 
 /// A condition that makes a measurement fail.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,7 +134,7 @@ enum Condition {
     Delay(Delay, Nanos),
     Change(Delay, Change),
     Jitter(Nanos),
-    Share(Fate, Ratio),
+    Share(ProbeShare, Ratio),
 }
 
 /// A figure of a metric.
@@ -147,7 +147,7 @@ struct Delay {
 
 /// Probe states whose share is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum ProbeShare {
     /// Lost or late.
     Loss,
     Lost,
@@ -233,9 +233,9 @@ impl FromStr for Threshold {
         }
         let of_change = subject.strip_suffix("change").filter(|rest| rest.ends_with(' '));
         let condition = match subject {
-            "loss" => Condition::Share(Fate::Loss, value.parse()?),
-            "lost" => Condition::Share(Fate::Lost, value.parse()?),
-            "late" => Condition::Share(Fate::Late, value.parse()?),
+            "loss" => Condition::Share(ProbeShare::Loss, value.parse()?),
+            "lost" => Condition::Share(ProbeShare::Lost, value.parse()?),
+            "late" => Condition::Share(ProbeShare::Late, value.parse()?),
             "jitter" => Condition::Jitter(value.parse()?),
             _ if of_change.is_some() => {
                 let subject = of_change.unwrap_or_default().trim();
@@ -354,7 +354,7 @@ impl Operator {
     }
 }
 
-impl Fate {
+impl ProbeShare {
     const fn name(self) -> &'static str {
         match self {
             Self::Loss => "loss",

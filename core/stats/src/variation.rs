@@ -10,7 +10,7 @@ use dwell_units::Nanos;
 use pulp::{Arch, NullaryFnOnce};
 
 use crate::distribution::Distribution;
-use crate::recent::{Recent, WINDOW};
+use crate::recent_ids::{Recent, WINDOW_LEN};
 
 /// IPDV as |D(i) - D(i-1)| of probes with adjacent ids, in whatever order their delays become
 /// known. A pair is missing if one probe is lost or if their delays become known more than 4,096
@@ -31,10 +31,10 @@ pub struct Ipdv {
 }
 
 /// Number of pairs processed together.
-const RUN: usize = 128;
+const RUN_LEN: usize = 128;
 
 /// Maximum length of `head`: the number of ids that `delays` stores.
-const HEAD: usize = WINDOW;
+const HEAD_LEN: usize = WINDOW_LEN;
 
 /// Interarrival jitter: J += (|D| - J) / 16 in arrival order (RFC 3550 section 6.4.1 and appendix
 /// A.8). D is the difference of the delays of two successive arrivals. With round-trip delays
@@ -49,7 +49,7 @@ pub struct Jitter {
 
 /// Arrivals after which earlier ones are negligible: they are multiplied by (15/16)^1,024, about
 /// 2e-29, which is below the precision of a double.
-const REMEMBERED: usize = 1_024;
+const ESTIMATE_MEMORY: usize = 1_024;
 
 impl Default for Ipdv {
     fn default() -> Self {
@@ -72,7 +72,7 @@ impl Ipdv {
 
     /// Records the delay of probe `id`. A second delay for the same id is ignored.
     pub fn record(&mut self, id: u64, delay: Nanos) {
-        self.settle();
+        self.flush_in_order();
         if self.delays.get(id).is_some() {
             return;
         }
@@ -92,7 +92,7 @@ impl Ipdv {
         assert_eq!(ids.len(), delays.len(), "one id per delay");
         let Some(&first) = ids.first() else { return };
         let is_newer = self.newest.is_none_or(|(newest, _)| first > newest);
-        if !is_newer || !rise(ids) {
+        if !is_newer || !is_increasing(ids) {
             ids.iter().zip(delays).for_each(|(&id, &delay)| self.record(id, Nanos(delay)));
             return;
         }
@@ -101,18 +101,18 @@ impl Ipdv {
         distances.clear();
         let before = self.newest.filter(|(newest, _)| first - newest == 1);
         distances.extend(before.map(|(_, delay)| distance(Nanos(delays[0]), delay).0));
-        Arch::new().dispatch(Steps { ids, delays, into: &mut distances });
+        Arch::new().dispatch(AdjacentDistances { ids, delays, into: &mut distances });
         self.magnitudes.record_all(&distances);
         self.distances = distances;
         let all = || ids.iter().zip(delays).map(|(&id, &delay)| (id, Nanos(delay)));
-        let missing = HEAD - self.head.len();
+        let missing = HEAD_LEN - self.head.len();
         self.head.extend(all().take(missing));
-        if ids.len() >= WINDOW {
+        if ids.len() >= WINDOW_LEN {
             self.in_order.clear();
-        } else if self.in_order.len() >= WINDOW {
-            self.in_order.drain(..self.in_order.len() - WINDOW);
+        } else if self.in_order.len() >= WINDOW_LEN {
+            self.in_order.drain(..self.in_order.len() - WINDOW_LEN);
         }
-        self.in_order.extend(all().skip(ids.len().saturating_sub(WINDOW)));
+        self.in_order.extend(all().skip(ids.len().saturating_sub(WINDOW_LEN)));
         self.newest = all().next_back();
     }
 
@@ -127,7 +127,7 @@ impl Ipdv {
     /// Appends a record that was collected separately and continues this one. An id in both counts
     /// twice: see [`Self::shares_an_id`].
     pub fn append(&mut self, later: &Self) {
-        self.settle();
+        self.flush_in_order();
         for &(id, delay) in &later.head {
             for neighbour in [id.checked_sub(1), id.checked_add(1)].into_iter().flatten() {
                 if let Some(other) = self.delays.get(neighbour) {
@@ -138,20 +138,20 @@ impl Ipdv {
         self.magnitudes.merge(&later.magnitudes);
         later.delays.for_each(|id, delay| self.delays.put(id, delay));
         later.in_order.iter().for_each(|&(id, delay)| self.delays.put(id, delay));
-        let missing = HEAD - self.head.len();
+        let missing = HEAD_LEN - self.head.len();
         self.head.extend(later.head.iter().take(missing));
         self.newest = self.newest.max(later.newest);
     }
 
     /// Moves delays recorded in order into `delays`.
-    fn settle(&mut self) {
+    fn flush_in_order(&mut self) {
         self.in_order.drain(..).for_each(|(id, delay)| self.delays.put(id, delay));
     }
 
     fn remember(&mut self, id: u64, delay: Nanos) {
         self.delays.put(id, delay);
         self.newest = self.newest.max(Some((id, delay)));
-        if self.head.len() < HEAD {
+        if self.head.len() < HEAD_LEN {
             self.head.push((id, delay));
         }
     }
@@ -172,10 +172,10 @@ impl Jitter {
         }
     }
 
-    /// Records the delays of successive arrivals. In a long series, only the last [`REMEMBERED`]
+    /// Records the delays of successive arrivals. In a long series, only the last [`ESTIMATE_MEMORY`]
     /// affect the estimate and are evaluated.
     pub fn record_all(&mut self, delays: &[i64]) {
-        let Some(forgotten) = delays.len().checked_sub(REMEMBERED + 1).filter(|n| *n > 0) else {
+        let Some(forgotten) = delays.len().checked_sub(ESTIMATE_MEMORY + 1).filter(|n| *n > 0) else {
             delays.iter().for_each(|&delay| self.record(Nanos(delay)));
             return;
         };
@@ -217,13 +217,13 @@ impl Jitter {
 
 /// Computes distances of adjacent ids in an increasing sequence, compiled for the widest vector
 /// registers of this processor; every callee must be inlined.
-struct Steps<'a> {
+struct AdjacentDistances<'a> {
     ids: &'a [u64],
     delays: &'a [i64],
     into: &'a mut Vec<i64>,
 }
 
-impl NullaryFnOnce for Steps<'_> {
+impl NullaryFnOnce for AdjacentDistances<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -232,8 +232,8 @@ impl NullaryFnOnce for Steps<'_> {
         // Differences of non-negative values cannot overflow.
         let narrow = delays.iter().fold(0, |bits, delay| bits | delay) >= 0;
         // Increasing ids are consecutive if last - first = count - 1.
-        for start in (0..ids.len() - 1).step_by(RUN) {
-            let end = (start + RUN + 1).min(ids.len());
+        for start in (0..ids.len() - 1).step_by(RUN_LEN) {
+            let end = (start + RUN_LEN + 1).min(ids.len());
             let (ids, delays) = (&ids[start..end], &delays[start..end]);
             let apart = |pair: (&i64, &i64)| distance(Nanos(*pair.1), Nanos(*pair.0)).0;
             let pairs = delays.iter().zip(&delays[1..]);
@@ -251,9 +251,9 @@ impl NullaryFnOnce for Steps<'_> {
 }
 
 /// Returns whether ids are strictly increasing.
-fn rise(ids: &[u64]) -> bool {
-    (0..ids.len()).step_by(RUN).all(|start| {
-        let run = &ids[start..ids.len().min(start + RUN + 1)];
+fn is_increasing(ids: &[u64]) -> bool {
+    (0..ids.len()).step_by(RUN_LEN).all(|start| {
+        let run = &ids[start..ids.len().min(start + RUN_LEN + 1)];
         // Fast path: usually each id is the next one, which is checked for several at a time.
         let steps = run.iter().zip(&run[1..]).map(|(before, id)| id.wrapping_sub(*before));
         let next = steps.fold(0, |other, step| other | (step ^ 1)) == 0;
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_share_an_id_are_told_from_those_that_do_not() {
+    fn shared_ids_between_parts_are_detected() {
         let part = |ids: &[u64], at_once: bool| {
             let mut ipdv = Ipdv::new();
             match at_once {
@@ -335,7 +335,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ipdv_does_not_depend_on_the_order_in_which_delays_become_known(
+        fn ipdv_is_independent_of_arrival_order(
             delays in proptest::collection::vec(proptest::option::weighted(0.8, 0..1_000_000_i64), 0..300),
             order in any::<prop::sample::Index>(),
             seed in proptest::collection::vec(any::<u32>(), 300),
@@ -377,7 +377,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
-        fn delays_recorded_at_once_and_in_parts_vary_as_those_recorded_one_by_one(
+        fn batched_delays_match_single_records(
             delays in proptest::collection::vec(proptest::option::weighted(0.9, 0..1_000_000_i64), 0..9_000),
             swapped in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
             cut in any::<prop::sample::Index>(),

@@ -5,7 +5,7 @@
 use dwell_engine::departures::{Departures, Pattern};
 use dwell_engine::stamps::Rung;
 use dwell_stats::accuracy::{Accuracy, Tolerance};
-use dwell_stats::departures::{Asked, Sent, Trains};
+use dwell_stats::departures::{TrainRequest, TrainDepartures, Trains};
 use dwell_units::Nanos;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution as _, LogNormal, Pareto};
@@ -16,27 +16,27 @@ const RUNS: u64 = 1_000;
 /// Packets per train in Mok 2015.
 const PACKETS: u32 = 50;
 /// 1500 B at 10 Mbit/s.
-const ASKED: Asked = Asked { bits: 12_000.0, gap: 1_200_000.0, deadline: None, same_clock: true };
+const REQUEST: TrainRequest = TrainRequest { bits: 12_000.0, gap: 1_200_000.0, deadline: None, same_clock: true };
 
 fn departures(trains: u32) -> Departures {
-    let pattern = Pattern::Train { count: PACKETS, repeat: trains, gap: ASKED.gap, pause: None };
+    let pattern = Pattern::Train { count: PACKETS, repeat: trains, gap: REQUEST.gap, pause: None };
     pattern.departures().unwrap()
 }
 
 /// Judges trains whose gap errors are drawn from `error`, as shares of the gap.
 fn judge(trains: u32, mut error: impl FnMut() -> f64) -> Accuracy {
     let departures = departures(trains);
-    let mut all = Trains::new(ASKED);
+    let mut all = Trains::new(REQUEST);
     for due in departures.by_train() {
         let mut at = due[0].0 as f64;
         let mut left = vec![Some(due[0])];
         for gap in due.windows(2).map(|pair| (pair[1] - pair[0]).0 as f64) {
-            at += gap + error() * ASKED.gap;
+            at += gap + error() * REQUEST.gap;
             left.push(Some(Nanos(at.round() as i64)));
         }
-        all.record(&Sent { due, left: &left, stepped: false });
+        all.record(&TrainDepartures { due, left: &left, stepped: false });
     }
-    Tolerance::default().judge(&ASKED, Rung::KernelSw, all.accuracies()).accuracy
+    Tolerance::default().judge(&REQUEST, Rung::KernelSw, all.accuracies()).accuracy
 }
 
 /// Errors of both signs with uniform magnitude, scaled so that the median of the trains' 95th
@@ -67,7 +67,7 @@ fn called(first: u64, trains: u32, error: impl Fn(u64) -> Box<dyn FnMut() -> f64
 }
 
 #[test]
-fn gaps_exactly_at_the_limit_are_hardly_ever_called_accurate() {
+fn gaps_at_the_limit_are_rarely_called_accurate() {
     for (trains, first) in [(20, 1_000), (25, 2_000), (60, 3_000)] {
         let [accurate, inaccurate] = called(first, trains, |seed| Box::new(even(seed, 0.1)));
         assert!(accurate < 50, "{trains} trains, seeds from {first}: {accurate} accurate");
@@ -78,7 +78,7 @@ fn gaps_exactly_at_the_limit_are_hardly_ever_called_accurate() {
 }
 
 #[test]
-fn a_rate_exactly_at_a_limit_is_hardly_ever_called_accurate() {
+fn rate_at_the_limit_is_rarely_called_accurate() {
     // Each whole train is off by a random share; the median rate is 5 % off.
     for (rate, first) in [(0.95_f64, 10_000), (1.05, 20_000)] {
         let at_limit = |seed| -> Box<dyn FnMut() -> f64> {
@@ -101,7 +101,7 @@ fn a_rate_exactly_at_a_limit_is_hardly_ever_called_accurate() {
 }
 
 #[test]
-fn senders_well_on_either_side_of_the_limit_are_told() {
+fn senders_clearly_off_the_limit_get_a_verdict() {
     let [accurate, _] = called(30_000, 20, |seed| Box::new(even(seed, 0.095)));
     assert!(accurate > 900, "{accurate}");
     let [_, inaccurate] = called(40_000, 20, |seed| Box::new(even(seed, 0.105)));
@@ -121,13 +121,13 @@ fn load_on_the_same_departures_never_raises_the_verdict() {
         let limit = rng.random_range(0.05..0.12);
         let share: f64 = rng.random_range(0.0..0.2);
         let departures = departures(20);
-        let (mut idle, mut loaded) = (Trains::new(ASKED), Trains::new(ASKED));
+        let (mut idle, mut loaded) = (Trains::new(REQUEST), Trains::new(REQUEST));
         // Every packet leaves slightly late. Under load some are also delayed, occasionally by much
         // more (Pareto), and all following packets wait for them.
-        let held = Pareto::new(0.02 * ASKED.gap, 1.5).unwrap();
+        let held = Pareto::new(0.02 * REQUEST.gap, 1.5).unwrap();
         for due in departures.by_train() {
             let late: Vec<f64> =
-                due.iter().map(|_| rng.random_range(0.0..limit * ASKED.gap)).collect();
+                due.iter().map(|_| rng.random_range(0.0..limit * REQUEST.gap)).collect();
             let hold: Vec<f64> = due
                 .iter()
                 .map(|_| if rng.random_bool(share) { held.sample(&mut rng) } else { 0.0 })
@@ -140,11 +140,11 @@ fn load_on_the_same_departures_never_raises_the_verdict() {
                 };
                 due.iter().zip(late.iter().zip(&hold)).map(leave).collect()
             };
-            idle.record(&Sent { due, left: &left(0.0), stepped: false });
-            loaded.record(&Sent { due, left: &left(1.0), stepped: false });
+            idle.record(&TrainDepartures { due, left: &left(0.0), stepped: false });
+            loaded.record(&TrainDepartures { due, left: &left(1.0), stepped: false });
         }
         let judge = |trains: &Trains| {
-            level(Tolerance::default().judge(&ASKED, Rung::KernelSw, trains.accuracies()).accuracy)
+            level(Tolerance::default().judge(&REQUEST, Rung::KernelSw, trains.accuracies()).accuracy)
         };
         let (idle, loaded) = (judge(&idle), judge(&loaded));
         assert!(loaded <= idle, "seed {seed}: {loaded} under load, {idle} without");

@@ -56,7 +56,7 @@ fn prove_same(name: &str, shape: [usize; 2], stray: Stray, spread_b: f64) {
 }
 
 #[test]
-fn trials_of_the_same_thing_do_not_differ() {
+fn identical_conditions_do_not_differ() {
     for shape in [[1, 3], [1, 5], [1, 10], [2, 3], [3, 2], [3, 1], [4, 1], [6, 2], [12, 1]] {
         prove_same("normal", shape, normal, 1.0);
         prove_same("two levels", shape, placed, 1.0);
@@ -65,14 +65,14 @@ fn trials_of_the_same_thing_do_not_differ() {
 }
 
 #[test]
-fn another_spread_is_no_other_level() {
+fn different_spread_is_not_a_shift() {
     for shape in [[1, 3], [1, 5], [3, 2], [2, 3], [4, 1], [6, 2]] {
         prove_same("tenfold spread", shape, normal, 10.0);
     }
 }
 
 #[test]
-fn two_standard_deviations_are_found_mostly_in_five_repetitions() {
+fn two_sigma_shift_is_found_in_five_repetitions() {
     for (shape, least) in [([1, 5], 0.7), ([2, 5], 0.85), ([1, 10], 0.95)] {
         let rises = |&seed: &u64| {
             let found = blocked_shift(&blocks(seed, shape, normal, 1.0, 2.0), CONFIDENCE).unwrap();

@@ -74,7 +74,7 @@ fn the_99th_percentile_of_enough_delays_is_covered() {
 }
 
 #[test]
-fn exact_order_statistics_cover_independent_delays_and_not_dependent_ones() {
+fn exact_order_statistics_cover_only_independent_delays() {
     let truth = MEDIAN as i64;
     let covers = |seed, phi| {
         independent_quantile_interval(&delays(seed, 500, phi), Quantile::P50, CONFIDENCE)

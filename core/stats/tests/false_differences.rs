@@ -36,29 +36,29 @@ fn prove_same(n: usize, phi: f64, first: u64) {
 }
 
 #[test]
-fn short_series_of_the_same_thing_do_not_differ() {
+fn short_series_of_same_condition_do_not_differ() {
     prove_same(500, 0.0, 1_000);
     prove_same(500, 0.5, 11_000);
     prove_same(500, 0.8, 21_000);
 }
 
 #[test]
-fn long_independent_series_of_the_same_thing_do_not_differ() {
+fn long_independent_series_do_not_differ() {
     prove_same(2_000, 0.0, 3_000);
 }
 
 #[test]
-fn long_dependent_series_of_the_same_thing_do_not_differ() {
+fn long_dependent_series_do_not_differ() {
     prove_same(2_000, 0.5, 13_000);
 }
 
 #[test]
-fn long_strongly_dependent_series_of_the_same_thing_do_not_differ() {
+fn long_strongly_dependent_series_do_not_differ() {
     prove_same(2_000, 0.8, 23_000);
 }
 
 #[test]
-fn series_of_the_same_thing_do_not_differ_by_a_coarse_clock() {
+fn coarse_clock_causes_no_difference() {
     let ticks = |seed| -> Vec<i64> {
         delays(seed, 1_000, 0.5).into_iter().map(|delay| delay / 50_000 * 50_000).collect()
     };
@@ -85,7 +85,7 @@ fn compare_repetitions(seed: u64, slower: f64) -> Comparison {
 }
 
 #[test]
-fn repetitions_that_differ_among_themselves_do_not_differ_from_others() {
+fn varying_repetitions_do_not_differ() {
     let tells = |&seed: &u64| differ(&compare_repetitions(seed, 1.0));
     let different = (41_000..41_000 + PAIRS).filter(tells).count();
     let rises = |&seed: &u64| compare_repetitions(seed, 1.3).quantiles[0].shift == Shift::Rises;
@@ -96,7 +96,7 @@ fn repetitions_that_differ_among_themselves_do_not_differ_from_others() {
 }
 
 #[test]
-fn a_tenth_more_is_found_in_two_thousand_delays() {
+fn ten_percent_shift_is_found_in_2000_delays() {
     let (mut median, mut ranks) = (0, 0);
     for seed in 31_000..31_000 + PAIRS {
         let found = compare(seed, 2_000, 0.0, 1.1);

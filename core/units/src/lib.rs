@@ -9,7 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod quantity;
-mod serial;
+mod serde_text;
 mod text;
 mod time;
 

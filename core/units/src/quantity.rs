@@ -106,7 +106,7 @@ const TIME: &[Unit] = &[
     ("us", 1_000),
     ("ns", 1),
 ];
-const TIME_IN: &[Unit] = &[
+const TIME_PARSED: &[Unit] = &[
     ("h", 3_600_000_000_000),
     ("min", 60_000_000_000),
     ("m", 60_000_000_000),
@@ -121,7 +121,7 @@ const BIT_RATE: &[Unit] =
     &[("Gbit/s", 1_000_000_000), ("Mbit/s", 1_000_000), ("kbit/s", 1_000), ("bit/s", 1)];
 /// Accepted spellings of a bit rate: decimal prefix, then `bit/s`, `bit`, `bps`, `b/s` or nothing.
 /// `m` alone is a minute, `MB/s` and `MBps` are bytes: neither is accepted.
-const BIT_RATE_IN: &[Unit] = &[
+const BIT_RATE_PARSED: &[Unit] = &[
     ("Gbit/s", 1_000_000_000),
     ("gbit/s", 1_000_000_000),
     ("Gbit", 1_000_000_000),
@@ -153,7 +153,7 @@ const BIT_RATE_IN: &[Unit] = &[
     ("b/s", 1),
 ];
 const SIZE: &[Unit] = &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
-const SIZE_IN: &[Unit] = &[
+const SIZE_PARSED: &[Unit] = &[
     ("GiB", 1 << 30),
     ("GB", 1_000_000_000),
     ("MiB", 1 << 20),
@@ -175,7 +175,7 @@ impl FromStr for Nanos {
             Some(rest) => (true, rest),
             None => (false, text),
         };
-        let ns = parse(digits, TIME_IN, "10ms, 250us or 1.5s", LIMIT)?;
+        let ns = parse(digits, TIME_PARSED, "10ms, 250us or 1.5s", LIMIT)?;
         let ns = i64::try_from(ns)
             .map_err(|_| UnitError::OutOfRange { text: text.to_owned(), limit: LIMIT })?;
         Ok(Self(if negative { -ns } else { ns }))
@@ -198,7 +198,7 @@ impl FromStr for BitRate {
 
     /// Parses `100Mbit/s`, `100Mbps`, `100mbit` or `100M`. Prefixes are decimal.
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse(text, BIT_RATE_IN, "100Mbit/s or 100M", "a bit rate must be a whole number of bit/s")
+        parse(text, BIT_RATE_PARSED, "100Mbit/s or 100M", "a bit rate must be a whole number of bit/s")
             .map(Self)
     }
 }
@@ -261,7 +261,7 @@ impl FromStr for Bytes {
 
     /// Parses `1400B`, `64KiB`, `1MB`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse(text, SIZE_IN, "1400B or 64KiB", "a size must be a whole number of bytes").map(Self)
+        parse(text, SIZE_PARSED, "1400B or 64KiB", "a size must be a whole number of bytes").map(Self)
     }
 }
 
@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_read_as_people_write_them() {
+    fn common_spellings_of_quantities_are_parsed() {
         assert_eq!("10ms".parse(), Ok(Nanos::from_millis(10)));
         assert_eq!("1.5s".parse(), Ok(Nanos::from_millis(1_500)));
         assert_eq!("250us".parse(), Ok(Nanos::from_micros(250)));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_or_strange_number_says_what_would_be_right() {
+    fn invalid_quantity_shows_a_valid_example() {
         let text = |r: Result<Nanos, UnitError>| r.unwrap_err().to_string();
         assert_eq!(text("10".parse()), "'10' has no unit; write it like 10ms, 250us or 1.5s");
         assert!(text("10parsec".parse()).contains("unknown unit 'parsec'"));
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn bare_percentage_above_one_is_read_and_below_is_refused() {
+    fn bare_percentage_is_parsed_only_above_one() {
         assert_eq!("50".parse::<Ratio>().map(Ratio::ppm), Ok(500_000));
         assert_eq!("12.5".parse::<Ratio>().map(Ratio::ppm), Ok(125_000));
         assert_eq!("0".parse::<Ratio>().map(Ratio::ppm), Ok(0));
@@ -373,7 +373,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(
+        fn printed_quantity_is_parsed_back(
             ns in -i64::MAX..=i64::MAX, big in any::<u64>(), ppm in 0..=1_000_000_u32,
         ) {
             prop_assert_eq!(Nanos(ns).to_string().parse(), Ok(Nanos(ns)));
@@ -387,9 +387,9 @@ mod tests {
 
         #[test]
         fn every_spelling_of_a_bit_rate_has_one_value(
-            thousandths in 0..=999_999_u64, spelling in 0..BIT_RATE_IN.len(), space in any::<bool>(),
+            thousandths in 0..=999_999_u64, spelling in 0..BIT_RATE_PARSED.len(), space in any::<bool>(),
         ) {
-            let (unit, scale) = BIT_RATE_IN[spelling];
+            let (unit, scale) = BIT_RATE_PARSED[spelling];
             let space = if space { " " } else { "" };
             let text = format!("{}.{:03}{space}{unit}", thousandths / 1_000, thousandths % 1_000);
             let bits = thousandths * scale;
@@ -403,7 +403,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_a_parser_panic(text in "\\PC*") {
+        fn any_text_is_parsed_without_panic(text in "\\PC*") {
             let _ = text.parse::<Nanos>();
             let _ = text.parse::<Rate>();
             let _ = text.parse::<Bytes>();

@@ -217,7 +217,7 @@ pub struct Pairing {
 impl Pairing {
     /// Difference between the offsets of two pairings above which a clock was stepped: both clocks
     /// are slewed alike, and the tightest of many brackets is about 30 ns wide.
-    pub const STEP: Nanos = Nanos(100);
+    pub const STEP_THRESHOLD: Nanos = Nanos(100);
 
     /// CLOCK_REALTIME minus CLOCK_MONOTONIC.
     pub fn offset(&self) -> Nanos {
@@ -230,10 +230,10 @@ impl Pairing {
     }
 
     /// Returns how far CLOCK_REALTIME was stepped between this pairing and a `later` one: the
-    /// difference of the offsets, if it exceeds both [`Self::STEP`] and the sum of the brackets.
+    /// difference of the offsets, if it exceeds both [`Self::STEP_THRESHOLD`] and the sum of the brackets.
     pub fn step_until(&self, later: &Pairing) -> Option<Nanos> {
         let moved = later.offset() - self.offset();
-        let limit = Self::STEP.max(self.width + later.width);
+        let limit = Self::STEP_THRESHOLD.max(self.width + later.width);
         (moved.abs() > limit).then_some(moved)
     }
 }
@@ -251,13 +251,13 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_instant_moves_to_the_stamps_clock_by_the_measured_offset() {
+    fn scheduled_time_converts_by_the_measured_offset() {
         let p = pairing(5_000, 1_000);
         assert_eq!(p.to_real(Instant::from_nanos(1_250)), Instant::from_nanos(5_250));
     }
 
     #[test]
-    fn a_clock_step_is_seen_and_noise_within_the_limit_is_not() {
+    fn clock_step_is_detected_and_noise_is_not() {
         let start = pairing(5_000, 1_000);
         assert_eq!(start.step_until(&pairing(9_090, 5_000)), None);
         assert_eq!(start.step_until(&pairing(9_101, 5_000)), Some(Nanos(101)));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn never_stays_never() {
+    fn adding_to_never_is_never() {
         let far = Instant::<Monotonic>::from_nanos(7).saturating_add(Nanos::MAX);
         assert_eq!(far.as_nanos(), i64::MAX);
     }

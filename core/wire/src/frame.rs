@@ -6,18 +6,18 @@ use std::net::{IpAddr, SocketAddr};
 use crate::icmp::checksum;
 
 /// Destination, source, type.
-const ETHERNET: usize = 14;
+const ETHERNET_HEADER_LEN: usize = 14;
 const UDP: usize = 8;
 /// The protocol number of UDP.
-const PROTOCOL: u8 = 17;
+const UDP_PROTOCOL: u8 = 17;
 
 /// Header fields of the frames of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpFrame {
     /// Destination MAC address.
-    pub to_station: [u8; 6],
+    pub destination_mac: [u8; 6],
     /// Source MAC address.
-    pub from_station: [u8; 6],
+    pub source_mac: [u8; 6],
     /// Source address and port.
     pub from: SocketAddr,
     /// Destination address and port, of the same family.
@@ -31,7 +31,7 @@ pub struct UdpFrame {
 impl UdpFrame {
     /// Bytes of a frame besides its payload.
     pub fn overhead(&self) -> usize {
-        ETHERNET + self.ip() + UDP
+        ETHERNET_HEADER_LEN + self.ip() + UDP
     }
 
     /// Bytes of an IP packet besides its payload.
@@ -48,15 +48,15 @@ impl UdpFrame {
     pub fn emit(&self, payload: &[u8], frame: &mut [u8]) {
         let len = u16::try_from(self.packet_overhead() + payload.len()).expect("fits a packet");
         assert_eq!(frame.len(), self.overhead() + payload.len());
-        frame[..6].copy_from_slice(&self.to_station);
-        frame[6..12].copy_from_slice(&self.from_station);
+        frame[..6].copy_from_slice(&self.destination_mac);
+        frame[6..12].copy_from_slice(&self.source_mac);
         let addresses = match (self.from.ip(), self.to.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
                 let ip = &mut frame[12..34];
                 ip[..4].copy_from_slice(&[0x08, 0x00, 0x45, self.tos]);
                 ip[4..6].copy_from_slice(&len.to_be_bytes());
                 // Don't fragment, so the identification is irrelevant (RFC 6864).
-                ip[6..14].copy_from_slice(&[0, 0, 0x40, 0, self.ttl, PROTOCOL, 0, 0]);
+                ip[6..14].copy_from_slice(&[0, 0, 0x40, 0, self.ttl, UDP_PROTOCOL, 0, 0]);
                 ip[14..18].copy_from_slice(&from.octets());
                 ip[18..].copy_from_slice(&to.octets());
                 let sum = checksum(&ip[2..]);
@@ -68,14 +68,14 @@ impl UdpFrame {
                 let class = self.tos;
                 ip[..6].copy_from_slice(&[0x86, 0xdd, 0x60 | class >> 4, class << 4, 0, 0]);
                 ip[6..8].copy_from_slice(&(len - 40).to_be_bytes());
-                ip[8..10].copy_from_slice(&[PROTOCOL, self.ttl]);
+                ip[8..10].copy_from_slice(&[UDP_PROTOCOL, self.ttl]);
                 ip[10..26].copy_from_slice(&from.octets());
                 ip[26..].copy_from_slice(&to.octets());
                 22
             }
             _ => panic!("source and destination are of one family"),
         };
-        let at = ETHERNET + self.ip();
+        let at = ETHERNET_HEADER_LEN + self.ip();
         let len = len - self.ip() as u16;
         let udp = &mut frame[at..];
         udp[..2].copy_from_slice(&self.from.port().to_be_bytes());
@@ -85,7 +85,7 @@ impl UdpFrame {
         udp[UDP..].copy_from_slice(payload);
         // The pseudo header consists of the addresses, which directly precede the UDP header, the
         // protocol and the length.
-        let sum = u32::from(!checksum(&frame[addresses..])) + u32::from(PROTOCOL) + u32::from(len);
+        let sum = u32::from(!checksum(&frame[addresses..])) + u32::from(UDP_PROTOCOL) + u32::from(len);
         let sum = (sum & 0xffff) + (sum >> 16);
         // 0 means no checksum (RFC 768).
         let sum = match !((sum & 0xffff) + (sum >> 16)) as u16 {
@@ -108,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn checksums_and_lengths_of_every_frame_hold(
+        fn frames_have_valid_checksums_and_lengths(
             v4: (u32, u32),
             v6: (u128, u128),
             ports: (u16, u16),
@@ -123,8 +123,8 @@ mod tests {
                 let from = SocketAddr::new(from, ports.0);
                 let to = SocketAddr::new(to, ports.1);
                 let stations = ([1; 6], [2; 6]);
-                let (to_station, from_station) = stations;
-                let flow = UdpFrame { to_station, from_station, from, to, ttl: 64, tos };
+                let (destination_mac, source_mac) = stations;
+                let flow = UdpFrame { destination_mac, source_mac, from, to, ttl: 64, tos };
                 let mut frame = vec![0xee; flow.overhead() + payload.len()];
                 flow.emit(&payload, &mut frame);
                 prop_assert_eq!(&frame[14 + header + 8..], &payload[..]);
@@ -142,7 +142,7 @@ mod tests {
                     prop_assert_eq!((u16::from_be_bytes([ip[0], ip[1]]) >> 4) as u8, tos);
                     &ip[8..40]
                 };
-                let pseudo = [addresses, &[0, PROTOCOL], &udp[4..6], udp].concat();
+                let pseudo = [addresses, &[0, UDP_PROTOCOL], &udp[4..6], udp].concat();
                 prop_assert_eq!(checksum(&pseudo), 0);
             }
         }

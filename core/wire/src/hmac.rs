@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_hmac_sha_256() {
+    fn hmac_matches_rfc_4231() {
         // RFC 4231 test case 2, truncated to 16 bytes.
         let tag = Key::new(b"Jefe").sign(&[b"what do ya want ", b"for nothing?"]);
         assert_eq!(tag, [91, 220, 193, 70, 191, 96, 117, 78, 106, 4, 36, 38, 8, 149, 117, 199]);
@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_flipped_bit_is_seen(
+        fn flipped_bit_is_detected(
             key in prop::collection::vec(any::<u8>(), 16..40),
             mut data in prop::collection::vec(any::<u8>(), 1..120),
             bit in any::<prop::sample::Index>(),

@@ -79,7 +79,7 @@ pub fn checksum(message: &[u8]) -> u16 {
 
 /// Class of an ICMP error message, as seen by the probe that caused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meaning {
+pub enum ErrorClass {
     /// Port unreachable: no program listens on the port.
     Port,
     /// The TTL or hop limit was exceeded.
@@ -96,42 +96,42 @@ pub enum Meaning {
 
 /// Returns the name of an ICMP error by type and code (RFC 792, RFC 1122 section 3.2.2.1, RFC 1812
 /// section 5.2.7.1, RFC 4443, IANA registries), and its meaning.
-pub const fn error(family: Family, kind: u8, code: u8) -> (&'static str, Meaning) {
+pub const fn error(family: Family, kind: u8, code: u8) -> (&'static str, ErrorClass) {
     match (family, kind, code) {
-        (Family::V4, 3, 0) => ("network unreachable", Meaning::Unreachable),
-        (Family::V4, 3, 1) => ("host unreachable", Meaning::Unreachable),
-        (Family::V4, 3, 2) => ("protocol unreachable", Meaning::Other),
-        (Family::V4, 3, 3) | (Family::V6, 1, 4) => ("port unreachable", Meaning::Port),
-        (Family::V4, 3, 4) => ("fragmentation needed", Meaning::TooBig),
-        (Family::V4, 3, 5) => ("source route failed", Meaning::Unreachable),
-        (Family::V4, 3, 6) => ("network unknown", Meaning::Unreachable),
-        (Family::V4, 3, 7) => ("host unknown", Meaning::Unreachable),
-        (Family::V4, 3, 9) => ("network administratively prohibited", Meaning::Prohibited),
-        (Family::V4, 3, 10) => ("host administratively prohibited", Meaning::Prohibited),
-        (Family::V4, 3, 11) => ("network unreachable for this DSCP", Meaning::Unreachable),
-        (Family::V4, 3, 12) => ("host unreachable for this DSCP", Meaning::Unreachable),
+        (Family::V4, 3, 0) => ("network unreachable", ErrorClass::Unreachable),
+        (Family::V4, 3, 1) => ("host unreachable", ErrorClass::Unreachable),
+        (Family::V4, 3, 2) => ("protocol unreachable", ErrorClass::Other),
+        (Family::V4, 3, 3) | (Family::V6, 1, 4) => ("port unreachable", ErrorClass::Port),
+        (Family::V4, 3, 4) => ("fragmentation needed", ErrorClass::TooBig),
+        (Family::V4, 3, 5) => ("source route failed", ErrorClass::Unreachable),
+        (Family::V4, 3, 6) => ("network unknown", ErrorClass::Unreachable),
+        (Family::V4, 3, 7) => ("host unknown", ErrorClass::Unreachable),
+        (Family::V4, 3, 9) => ("network administratively prohibited", ErrorClass::Prohibited),
+        (Family::V4, 3, 10) => ("host administratively prohibited", ErrorClass::Prohibited),
+        (Family::V4, 3, 11) => ("network unreachable for this DSCP", ErrorClass::Unreachable),
+        (Family::V4, 3, 12) => ("host unreachable for this DSCP", ErrorClass::Unreachable),
         (Family::V4, 3, 13) | (Family::V6, 1, 1) => {
-            ("communication administratively prohibited", Meaning::Prohibited)
+            ("communication administratively prohibited", ErrorClass::Prohibited)
         }
-        (Family::V4, 3, 14) => ("host precedence violation", Meaning::Prohibited),
-        (Family::V4, 3, 15) => ("precedence cutoff in effect", Meaning::Prohibited),
+        (Family::V4, 3, 14) => ("host precedence violation", ErrorClass::Prohibited),
+        (Family::V4, 3, 15) => ("precedence cutoff in effect", ErrorClass::Prohibited),
         (Family::V4, 3, _) | (Family::V6, 1, _) => match (family, code) {
-            (Family::V6, 0) => ("no route to destination", Meaning::Unreachable),
-            (Family::V6, 2) => ("beyond scope of source address", Meaning::Unreachable),
-            (Family::V6, 3) => ("address unreachable", Meaning::Unreachable),
-            (Family::V6, 5) => ("source address failed ingress policy", Meaning::Prohibited),
-            (Family::V6, 6) => ("reject route to destination", Meaning::Prohibited),
-            _ => ("destination unreachable", Meaning::Unreachable),
+            (Family::V6, 0) => ("no route to destination", ErrorClass::Unreachable),
+            (Family::V6, 2) => ("beyond scope of source address", ErrorClass::Unreachable),
+            (Family::V6, 3) => ("address unreachable", ErrorClass::Unreachable),
+            (Family::V6, 5) => ("source address failed ingress policy", ErrorClass::Prohibited),
+            (Family::V6, 6) => ("reject route to destination", ErrorClass::Prohibited),
+            _ => ("destination unreachable", ErrorClass::Unreachable),
         },
-        (Family::V6, 2, _) => ("packet too big", Meaning::TooBig),
+        (Family::V6, 2, _) => ("packet too big", ErrorClass::TooBig),
         (Family::V4, 11, 1) | (Family::V6, 3, 1) => {
-            ("fragment reassembly time exceeded", Meaning::Other)
+            ("fragment reassembly time exceeded", ErrorClass::Other)
         }
         (Family::V4, 11, _) | (Family::V6, 3, _) => {
-            ("time exceeded in transit", Meaning::TimeExceeded)
+            ("time exceeded in transit", ErrorClass::TimeExceeded)
         }
-        (Family::V4, 12, _) | (Family::V6, 4, _) => ("parameter problem", Meaning::Other),
-        _ => ("ICMP error", Meaning::Other),
+        (Family::V4, 12, _) | (Family::V6, 4, _) => ("parameter problem", ErrorClass::Other),
+        _ => ("ICMP error", ErrorClass::Other),
     }
 }
 
@@ -142,8 +142,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_have_their_own_names_in_both_families() {
-        use Meaning::{Port, Prohibited, TimeExceeded, Unreachable};
+    fn errors_are_named_in_both_families() {
+        use ErrorClass::{Port, Prohibited, TimeExceeded, Unreachable};
         let cases = [
             (Family::V4, 11, 0, "time exceeded in transit", TimeExceeded),
             (Family::V6, 3, 0, "time exceeded in transit", TimeExceeded),
@@ -154,7 +154,7 @@ mod tests {
             (Family::V4, 3, 1, "host unreachable", Unreachable),
             (Family::V6, 1, 3, "address unreachable", Unreachable),
             // A type of the other family.
-            (Family::V6, 11, 0, "ICMP error", Meaning::Other),
+            (Family::V6, 11, 0, "ICMP error", ErrorClass::Other),
         ];
         for (family, kind, code, name, meaning) in cases {
             assert_eq!(error(family, kind, code), (name, meaning), "{family:?} {kind} {code}");
@@ -163,7 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_and_its_checksum_holds(
+        fn written_echo_is_read_back_with_valid_checksum(
             id: u16, seq: u16, payload in prop::collection::vec(any::<u8>(), 0..100),
         ) {
             for family in [Family::V4, Family::V6] {

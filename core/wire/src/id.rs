@@ -82,10 +82,10 @@ pub fn iperf(format: Format, payload: &[u8]) -> Option<Datagram> {
 }
 
 fn looks_like_classic_iperf(payload: &[u8], now: Instant<Realtime>) -> bool {
-    const PLAUSIBLE: Nanos = Nanos::from_secs(10 * 86_400);
+    const MAX_TIME_OFFSET: Nanos = Nanos::from_secs(10 * 86_400);
     iperf(Format::IperfClassic, payload).is_some_and(|datagram| {
         let off = datagram.at().as_nanos().abs_diff(now.as_nanos());
-        datagram.usec < 1_000_000 && off <= PLAUSIBLE.0.unsigned_abs()
+        datagram.usec < 1_000_000 && off <= MAX_TIME_OFFSET.0.unsigned_abs()
     })
 }
 
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn each_format_is_told_from_the_others_and_gives_its_number() {
+    fn each_format_is_detected_and_numbered() {
         let mut mark = [0xa5; 100];
         Mark { flow: 3, seq: 9 }.emit(&mut mark);
         let mut message = [0; roundtrip::LEN];
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_payload_enciphered_behind_12_bytes_the_lower_half_of_the_id_is_read() {
+    fn encrypted_iperf_payload_gives_the_low_half_of_its_id() {
         let seed = 0x5eed_u64;
         let mut noise = seed;
         for id in [1, 9, 77_777, -9] {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_fin_may_have_the_number_of_another_packet() {
+    fn only_an_iperf_fin_is_repeatable() {
         assert!(is_repeatable(Format::Iperf, &datagram(-9, 100)));
         assert!(!is_repeatable(Format::Iperf, &datagram(9, 100)));
         assert!(!is_repeatable(Format::Stamp, &stamp(u32::MAX, Mode::Unauthenticated)));
@@ -227,7 +227,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_looked_at_without_panic(payload in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_read_without_panic(payload in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = (detect(&payload), detect_clear(&payload, Instant::from_nanos(AT)));
             for format in [Format::Iperf, Format::IperfClassic, Format::Stamp, Format::Roundtrip, Format::Dwell] {
                 let _ = (packet_id(format, &payload), is_repeatable(format, &payload));

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_those_of_s4() {
+    fn message_matches_the_published_format() {
         let message = Message { seconds: 1, nanoseconds: 2, id: 3, control: Control::Request };
         let mut bytes = [0xff; LEN];
         message.emit(&mut bytes);
@@ -93,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(seconds: i64, nanoseconds: i64, id: u32, ack: bool) {
+        fn written_report_is_read_back(seconds: i64, nanoseconds: i64, id: u32, ack: bool) {
             let control = if ack { Control::Acknowledge } else { Control::Request };
             let message = Message { seconds, nanoseconds, id, control };
             let mut bytes = [0; LEN];

@@ -16,7 +16,7 @@ pub const ETHERNET_HEADER: u64 = 14;
 
 /// The part of a packet that a size counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Counted {
+pub enum SizeMeasure {
     /// The IP packet: IP header, UDP header and payload.
     Ip,
     /// The UDP payload.
@@ -28,7 +28,7 @@ pub enum Counted {
 /// Size of a UDP packet that fits the MTU of its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketSize {
-    counted: Counted,
+    counted: SizeMeasure,
     family: Family,
     payload: u64,
 }
@@ -41,9 +41,9 @@ pub enum SizeError {
         "invalid value {given} for {}: at least {least}, with headers and {content} of payload",
         counted.flag()
     )]
-    Small {
+    TooSmall {
         /// The part of the packet that the size counts.
-        counted: Counted,
+        counted: SizeMeasure,
         /// The given size.
         given: Bytes,
         /// Minimum size.
@@ -56,9 +56,9 @@ pub enum SizeError {
         "invalid value {given} for {}: at most {most}, for IP packets of at most {mtu}",
         counted.flag()
     )]
-    Large {
+    TooLarge {
         /// The part of the packet that the size counts.
-        counted: Counted,
+        counted: SizeMeasure,
         /// The given size.
         given: Bytes,
         /// Maximum size.
@@ -68,7 +68,7 @@ pub enum SizeError {
     },
     /// Not even the smallest packet fits the MTU.
     #[error("no packet with {content} of payload fits an MTU of {mtu}")]
-    Narrow {
+    MtuTooSmall {
         /// Required payload.
         content: Bytes,
         /// The MTU.
@@ -76,7 +76,7 @@ pub enum SizeError {
     },
 }
 
-impl Counted {
+impl SizeMeasure {
     /// All measures, in the order in which sizes are printed.
     pub const ALL: [Self; 3] = [Self::Ip, Self::Payload, Self::Frame];
 
@@ -112,56 +112,56 @@ impl PacketSize {
     /// Creates a size from `given`. The payload must hold at least `content`, and the IP packet
     /// must not exceed `mtu`.
     pub fn new(
-        counted: Counted,
+        counted: SizeMeasure,
         given: Bytes,
         family: Family,
         content: Bytes,
         mtu: Bytes,
     ) -> Result<Self, SizeError> {
-        let ip_headers = Counted::Ip.headers(family);
+        let ip_headers = SizeMeasure::Ip.headers(family);
         let mtu = mtu.min(largest(family));
         let room = mtu.0.checked_sub(ip_headers).filter(|room| *room >= content.0);
-        let Some(room) = room else { return Err(SizeError::Narrow { content, mtu }) };
+        let Some(room) = room else { return Err(SizeError::MtuTooSmall { content, mtu }) };
         let headers = counted.headers(family);
         match given.0.checked_sub(headers) {
             Some(payload) if payload > room => {
-                Err(SizeError::Large { counted, given, most: Bytes(room + headers), mtu })
+                Err(SizeError::TooLarge { counted, given, most: Bytes(room + headers), mtu })
             }
             Some(payload) if payload >= content.0 => Ok(Self { counted, family, payload }),
             _ => {
-                Err(SizeError::Small { counted, given, least: Bytes(content.0 + headers), content })
+                Err(SizeError::TooSmall { counted, given, least: Bytes(content.0 + headers), content })
             }
         }
     }
 
     /// The measure in which the size was given.
-    pub fn counted(&self) -> Counted {
+    pub fn counted(&self) -> SizeMeasure {
         self.counted
     }
 
     /// The size as given. Rates count these bytes.
-    pub fn as_named(&self) -> Bytes {
+    pub fn as_given(&self) -> Bytes {
         self.of(self.counted)
     }
 
     /// The size in the measure `counted`.
-    pub fn of(&self, counted: Counted) -> Bytes {
+    pub fn of(&self, counted: SizeMeasure) -> Bytes {
         Bytes(self.payload + counted.headers(self.family))
     }
 
     /// Length of the IP packet.
     pub fn ip(&self) -> Bytes {
-        self.of(Counted::Ip)
+        self.of(SizeMeasure::Ip)
     }
 
     /// Length of the UDP payload.
     pub fn payload(&self) -> Bytes {
-        self.of(Counted::Payload)
+        self.of(SizeMeasure::Payload)
     }
 
     /// Length of the Ethernet frame without frame check sequence.
     pub fn frame(&self) -> Bytes {
-        self.of(Counted::Frame)
+        self.of(SizeMeasure::Frame)
     }
 
     /// Gap between departures at `rate`, in nanoseconds. Fractions are kept, so that the rate does
@@ -181,7 +181,7 @@ impl PacketSize {
 
     /// Bits of the size as given (8 s in Mok 2015).
     pub fn bits(&self) -> f64 {
-        self.as_named().0 as f64 * 8.0
+        self.as_given().0 as f64 * 8.0
     }
 }
 
@@ -189,12 +189,12 @@ impl std::fmt::Display for PacketSize {
     /// Prints all three sizes, the given one first.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let word = |counted| match counted {
-            Counted::Ip => "IP packet",
-            Counted::Payload => "UDP payload",
-            Counted::Frame => "frame",
+            SizeMeasure::Ip => "IP packet",
+            SizeMeasure::Payload => "UDP payload",
+            SizeMeasure::Frame => "frame",
         };
-        write!(f, "{} {}", word(self.counted), self.as_named())?;
-        for other in Counted::ALL.into_iter().filter(|other| *other != self.counted) {
+        write!(f, "{} {}", word(self.counted), self.as_given())?;
+        for other in SizeMeasure::ALL.into_iter().filter(|other| *other != self.counted) {
             write!(f, ", {} {}", word(other), self.of(other))?;
         }
         Ok(())
@@ -229,7 +229,7 @@ mod tests {
     const MTU: Bytes = Bytes(1_500);
     const CONTENT: Bytes = Bytes(16);
 
-    fn v4(counted: Counted, size: u64) -> Result<PacketSize, SizeError> {
+    fn v4(counted: SizeMeasure, size: u64) -> Result<PacketSize, SizeError> {
         PacketSize::new(counted, Bytes(size), Family::V4, CONTENT, MTU)
     }
 
@@ -238,11 +238,11 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_frame_of_s2_is_an_ip_packet_of_the_mtu() {
-        let frame = v4(Counted::Frame, 1_514).unwrap();
+    fn frame_of_1514_bytes_holds_an_ip_packet_of_the_mtu() {
+        let frame = v4(SizeMeasure::Frame, 1_514).unwrap();
         assert_eq!((frame.ip(), frame.payload()), (Bytes(1_500), Bytes(1_472)));
         assert_eq!(frame.to_string(), "frame 1514B, IP packet 1500B, UDP payload 1472B");
-        let error = v4(Counted::Ip, 1_514).unwrap_err().to_string();
+        let error = v4(SizeMeasure::Ip, 1_514).unwrap_err().to_string();
         assert_eq!(
             error,
             "invalid value 1514B for --size: at most 1500B, for IP packets of at most 1500B"
@@ -250,12 +250,12 @@ mod tests {
     }
 
     #[test]
-    fn the_gap_is_that_of_the_size_as_named() {
+    fn gap_follows_from_the_size_as_given() {
         // Target gaps of Mok 2015 for 1, 10 and 1,000 Mbit/s.
         for (size, gaps) in [
-            (v4(Counted::Ip, 200), [1_600_000.0, 160_000.0, 1_600.0]),
-            (v4(Counted::Ip, 576), [4_608_000.0, 460_800.0, 4_608.0]),
-            (v4(Counted::Frame, 1_514), [12_112_000.0, 1_211_200.0, 12_112.0]),
+            (v4(SizeMeasure::Ip, 200), [1_600_000.0, 160_000.0, 1_600.0]),
+            (v4(SizeMeasure::Ip, 576), [4_608_000.0, 460_800.0, 4_608.0]),
+            (v4(SizeMeasure::Frame, 1_514), [12_112_000.0, 1_211_200.0, 12_112.0]),
         ] {
             let size = size.unwrap();
             for (rate, gap) in [1, 10, 1_000].into_iter().zip(gaps) {
@@ -264,17 +264,17 @@ mod tests {
             }
         }
         // 576 B at 7 Mbit/s: fractions of a nanosecond are kept.
-        let gap = v4(Counted::Ip, 576).unwrap().gap_ns(mbit(7)).unwrap();
+        let gap = v4(SizeMeasure::Ip, 576).unwrap().gap_ns(mbit(7)).unwrap();
         assert!((gap - 658_285.714_285_714_3).abs() < 1e-6, "{gap}");
-        let slow = v4(Counted::Ip, 576).unwrap();
+        let slow = v4(SizeMeasure::Ip, 576).unwrap();
         let packets = Rate::Packets(PacketRate::from_millipps(200_000));
         assert_eq!(slow.gap_ns(packets), Some(5_000_000.0));
         assert_eq!((slow.gap_ns(mbit(0)), slow.rate_bps(0.0)), (None, None));
     }
 
     #[test]
-    fn a_size_under_the_headers_is_told_the_smallest_that_is_possible() {
-        for (counted, least) in [(Counted::Ip, 44), (Counted::Payload, 16), (Counted::Frame, 58)] {
+    fn too_small_size_is_refused_with_the_minimum() {
+        for (counted, least) in [(SizeMeasure::Ip, 44), (SizeMeasure::Payload, 16), (SizeMeasure::Frame, 58)] {
             assert_eq!(v4(counted, least).unwrap().payload(), CONTENT);
             for size in [0, least - 1] {
                 let error = v4(counted, size).unwrap_err().to_string();
@@ -282,21 +282,21 @@ mod tests {
                 assert!(error.contains(&expected), "{error}");
             }
         }
-        let v6 = PacketSize::new(Counted::Ip, Bytes(63), Family::V6, CONTENT, MTU);
+        let v6 = PacketSize::new(SizeMeasure::Ip, Bytes(63), Family::V6, CONTENT, MTU);
         assert!(v6.unwrap_err().to_string().contains("at least 64B"));
     }
 
     #[test]
-    fn an_mtu_below_the_headers_is_refused_whatever_the_size() {
-        let error = PacketSize::new(Counted::Ip, Bytes(100), Family::V6, CONTENT, Bytes(63));
-        let expected = SizeError::Narrow { content: CONTENT, mtu: Bytes(63) };
+    fn mtu_below_the_headers_is_refused() {
+        let error = PacketSize::new(SizeMeasure::Ip, Bytes(100), Family::V6, CONTENT, Bytes(63));
+        let expected = SizeError::MtuTooSmall { content: CONTENT, mtu: Bytes(63) };
         assert_eq!(error, Err(expected));
     }
 
     #[test]
-    fn loopback_has_a_larger_mtu_than_a_datagram_can_fill() {
+    fn size_is_limited_by_the_datagram_maximum() {
         let size = |payload| {
-            PacketSize::new(Counted::Payload, Bytes(payload), Family::V4, CONTENT, Bytes(65_536))
+            PacketSize::new(SizeMeasure::Payload, Bytes(payload), Family::V4, CONTENT, Bytes(65_536))
         };
         assert_eq!(size(65_507).unwrap().ip(), Bytes(65_535));
         assert!(size(65_508).unwrap_err().to_string().contains("at most 65507B"));
@@ -304,19 +304,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_three_sizes_of_a_packet_are_names_of_the_same(
+        fn three_measures_describe_the_same_packet(
             v6 in any::<bool>(), which in 0..3_usize, given in prop_oneof![0..2_000_u64, any::<u64>()],
             content in 0..64_u64, mtu in prop_oneof![0..2_000_u64, any::<u64>()],
         ) {
             let family = if v6 { Family::V6 } else { Family::V4 };
             let (content, mtu) = (Bytes(content), Bytes(mtu));
-            let size = PacketSize::new(Counted::ALL[which], Bytes(given), family, content, mtu);
+            let size = PacketSize::new(SizeMeasure::ALL[which], Bytes(given), family, content, mtu);
             if let Ok(size) = size {
-                prop_assert_eq!(size.as_named(), Bytes(given));
+                prop_assert_eq!(size.as_given(), Bytes(given));
                 prop_assert!(size.payload() >= content && size.ip() <= mtu);
                 prop_assert_eq!(size.ip().0, size.payload().0 + if v6 { 48 } else { 28 });
                 prop_assert_eq!(size.frame().0, size.ip().0 + 14);
-                for counted in Counted::ALL {
+                for counted in SizeMeasure::ALL {
                     let other = PacketSize::new(counted, size.of(counted), family, content, mtu);
                     prop_assert_eq!(other.map(|other| other.ip()), Ok(size.ip()));
                 }

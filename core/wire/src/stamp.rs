@@ -27,7 +27,7 @@ impl Mode {
     }
 
     /// Minimum length of a request.
-    const fn least_request(self) -> usize {
+    const fn min_request_len(self) -> usize {
         match self {
             Self::Unauthenticated => 14,
             Self::Authenticated => 112,
@@ -35,7 +35,7 @@ impl Mode {
     }
 
     /// Minimum length of a reply.
-    const fn least_reply(self) -> usize {
+    const fn min_reply_len(self) -> usize {
         match self {
             Self::Unauthenticated => 38,
             Self::Authenticated => 112,
@@ -53,7 +53,7 @@ impl Mode {
 }
 
 /// Number of bytes covered by the HMAC of a packet.
-const SIGNED: usize = 96;
+const SIGNED_LEN: usize = 96;
 
 /// Packet of the session-sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub struct Request {
 impl Request {
     /// Reads a request.
     pub fn parse(packet: &[u8], mode: Mode) -> Result<Self, WireError> {
-        if packet.len() < mode.least_request() {
+        if packet.len() < mode.min_request_len() {
             return Err(WireError::TooShort);
         }
         let at = mode.timestamp();
@@ -138,7 +138,7 @@ pub fn likeness_to_reply(packet: &[u8], mode: Mode) -> Likeness {
     let (t2_at, _, _, error_at, ttl_at) = reply_offsets(mode);
     let zeros_to = match mode {
         Mode::Unauthenticated => mode.base(),
-        Mode::Authenticated => SIGNED,
+        Mode::Authenticated => SIGNED_LEN,
     };
     let timestamp = |at| bytes(packet, at).map(u64::from_be_bytes);
     let own_error = bytes(packet, mode.timestamp() + 8).map(u16::from_be_bytes);
@@ -191,7 +191,7 @@ const fn reply_offsets(mode: Mode) -> (usize, usize, usize, usize, usize) {
 impl Reply {
     /// Reads a reply.
     pub fn parse(packet: &[u8], mode: Mode) -> Result<Self, WireError> {
-        if packet.len() < mode.least_reply() {
+        if packet.len() < mode.min_reply_len() {
             return Err(WireError::TooShort);
         }
         let at = mode.timestamp();
@@ -237,13 +237,13 @@ impl Reply {
 
 /// Writes the HMAC of an authenticated packet.
 pub fn sign(key: &Key, packet: &mut [u8]) {
-    let (signed, rest) = packet.split_at_mut(SIGNED);
+    let (signed, rest) = packet.split_at_mut(SIGNED_LEN);
     rest[..hmac::LEN].copy_from_slice(&key.sign(&[signed]));
 }
 
 /// Whether the HMAC of an authenticated packet is valid.
 pub fn verify(key: &Key, packet: &[u8]) -> bool {
-    packet.get(SIGNED..SIGNED + hmac::LEN).is_some_and(|tag| key.verify(&[&packet[..SIGNED]], tag))
+    packet.get(SIGNED_LEN..SIGNED_LEN + hmac::LEN).is_some_and(|tag| key.verify(&[&packet[..SIGNED_LEN]], tag))
 }
 
 #[cfg(test)]
@@ -255,7 +255,7 @@ mod tests {
     const MODES: [Mode; 2] = [Mode::Unauthenticated, Mode::Authenticated];
 
     #[test]
-    fn fields_lie_where_rfc_8762_puts_them() {
+    fn field_offsets_match_rfc_8762() {
         let reply = Reply {
             seq: 0x01020304,
             t3: 0x1111_1111_1111_1111,
@@ -324,11 +324,11 @@ mod tests {
     }
 
     #[test]
-    fn packet_without_all_fields_of_a_reply_is_no_full_one() {
+    fn incomplete_reply_has_partial_likeness() {
         for mode in MODES {
             let whole = reply(mode, 0x8001, 0xeb01_78f1_0000_0000, 9);
             let (_, _, _, error, ttl) = reply_offsets(mode);
-            let zero_to = if mode == Mode::Unauthenticated { 44 } else { SIGNED };
+            let zero_to = if mode == Mode::Unauthenticated { 44 } else { SIGNED_LEN };
             for at in (error + 2..ttl).chain(ttl + 1..zero_to) {
                 let mut packet = whole.clone();
                 packet[at] = 1;
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_twamp_light_reply_of_38_bytes_is_read() {
+    fn twamp_light_reply_of_38_bytes_is_read() {
         let mut packet = [0; 38];
         packet[24..28].copy_from_slice(&7_u32.to_be_bytes());
         let reply = Reply::parse(&packet, Mode::Unauthenticated).unwrap();
@@ -361,7 +361,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn written_report_is_read_back(
             seq: u32, timestamp: u64, error: u16, ssid: u16, t2: u64, sender_seq: u32, t1: u64,
             sender_error: u16, ttl: u8,
         ) {
@@ -396,7 +396,7 @@ mod tests {
         }
 
         #[test]
-        fn an_authenticated_packet_tolerates_no_change(seq: u32, bit in 0..896_usize) {
+        fn changed_authenticated_packet_is_refused(seq: u32, bit in 0..896_usize) {
             let key = Key::new(b"0123456789abcdef");
             let mut packet = [0; 112];
             Request { seq, timestamp: 5, error: 1, ssid: 9 }.emit(&mut packet, Mode::Authenticated);

@@ -15,13 +15,13 @@ use crate::tlv::{self, kind};
 pub const MAGIC: [u8; 4] = *b"dwlp";
 
 /// Length of a slot in bytes.
-pub const SLOT: usize = 32;
+pub const SLOT_LEN: usize = 32;
 
 /// Bytes before the slots.
-const HEAD: usize = 8;
+const HEAD_LEN: usize = 8;
 
 /// Maximum number of slots in a packet.
-pub const MOST_SLOTS: usize = 8;
+pub const MAX_SLOTS: usize = 8;
 
 const BACK: u8 = 1;
 
@@ -42,7 +42,7 @@ pub struct Slot {
 
 /// Length of the value of a TLV with `slots` slots.
 pub const fn value_len(slots: usize) -> usize {
-    HEAD + slots * SLOT
+    HEAD_LEN + slots * SLOT_LEN
 }
 
 /// Writes a value without used slots.
@@ -57,10 +57,10 @@ pub fn begin(value: &mut [u8]) {
 /// Fills the next slot of a STAMP packet with this TLV. Returns `false` and leaves the packet
 /// unchanged if it is another packet, has no free slot, or has an HMAC TLV.
 pub fn fill(packet: &mut [u8], slot: &Slot) -> bool {
-    let Some(at) = place(packet) else { return false };
+    let Some(at) = value_offset(packet) else { return false };
     let value = &mut packet[at..];
     let used = usize::from(value[4]);
-    let Some(room) = value.get_mut(HEAD + used * SLOT..HEAD + (used + 1) * SLOT) else {
+    let Some(room) = value.get_mut(HEAD_LEN + used * SLOT_LEN..HEAD_LEN + (used + 1) * SLOT_LEN) else {
         return false;
     };
     room.fill(0);
@@ -75,7 +75,7 @@ pub fn fill(packet: &mut [u8], slot: &Slot) -> bool {
 
 /// Returns the offset of the TLV's value if it has a free slot. Checks the whole packet: one that
 /// is not exactly STAMP with TLVs must not be changed.
-fn place(packet: &mut [u8]) -> Option<usize> {
+fn value_offset(packet: &mut [u8]) -> Option<usize> {
     let base = Mode::Unauthenticated.base();
     let area = packet.get(base..)?;
     let (mut at, mut offset) = (None, 0);
@@ -86,8 +86,8 @@ fn place(packet: &mut [u8]) -> Option<usize> {
         match header[1] {
             kind::HMAC => return None,
             kind::PATH if at.is_none() => {
-                let slots = len.checked_sub(HEAD)? / SLOT;
-                let ours = value.starts_with(&MAGIC) && slots <= MOST_SLOTS;
+                let slots = len.checked_sub(HEAD_LEN)? / SLOT_LEN;
+                let ours = value.starts_with(&MAGIC) && slots <= MAX_SLOTS;
                 let left = ours && usize::from(value[4]) < slots;
                 at = left.then_some(base + offset + tlv::HEADER);
             }
@@ -100,10 +100,10 @@ fn place(packet: &mut [u8]) -> Option<usize> {
 
 /// Iterates over the filled slots, in path order. Empty for a foreign value.
 pub fn slots(value: &[u8]) -> impl Iterator<Item = Slot> + '_ {
-    let ours = value.len() >= HEAD && value.starts_with(&MAGIC);
-    let used = if ours { usize::from(value[4]).min(MOST_SLOTS) } else { 0 };
-    let bytes = value.get(HEAD..).unwrap_or(&[]);
-    bytes.chunks_exact(SLOT).take(used).map(|slot| {
+    let ours = value.len() >= HEAD_LEN && value.starts_with(&MAGIC);
+    let used = if ours { usize::from(value[4]).min(MAX_SLOTS) } else { 0 };
+    let bytes = value.get(HEAD_LEN..).unwrap_or(&[]);
+    bytes.chunks_exact(SLOT_LEN).take(used).map(|slot| {
         let number = |at: usize| {
             let mut bytes = [0; 8];
             bytes.copy_from_slice(&slot[at..at + 8]);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn relays_fill_slots_in_the_order_of_the_way_until_none_is_left() {
+    fn relays_fill_slots_in_path_order() {
         let mut packet = packet(2, false);
         assert!(read(&packet).is_empty());
         assert!(fill(&mut packet, &slot(1, false)));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_signed_or_no_stamp_of_ours_is_left_alone() {
+    fn signed_or_foreign_packet_is_unchanged() {
         let mut foreign = packet(2, false);
         foreign[Mode::Unauthenticated.base() + tlv::HEADER] ^= 1;
         let mut cut = packet(2, false);
@@ -172,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_and_filled_without_harm(
+        fn any_bytes_are_read_and_filled_without_panic(
             mut bytes in prop::collection::vec(any::<u8>(), 0..400),
         ) {
             let _ = slots(&bytes).count();

@@ -17,14 +17,14 @@ pub fn is(word: &[u8], datagram: &[u8]) -> bool {
 /// Finds whole words in a stream that arrives in pieces. Stores only the matched length, so nothing
 /// is buffered. Bytes that are neither word nor line end are counted and skipped.
 #[derive(Clone, Debug)]
-pub struct Splitter {
+pub struct WordScanner {
     word: &'static [u8],
     seen: usize,
     /// Bytes that belong to no word.
     pub strays: u64,
 }
 
-impl Splitter {
+impl WordScanner {
     /// Creates a splitter for this word.
     pub fn new(word: &'static [u8]) -> Self {
         Self { word, seen: 0, strays: 0 }
@@ -53,14 +53,14 @@ mod tests {
     use super::*;
 
     fn words(pieces: &[&[u8]]) -> (usize, u64) {
-        let mut splitter = Splitter::new(ACKNOWLEDGE);
+        let mut splitter = WordScanner::new(ACKNOWLEDGE);
         let found =
             pieces.iter().flat_map(|p| p.iter()).filter(|byte| splitter.take(**byte)).count();
         (found, splitter.strays)
     }
 
     #[test]
-    fn datagrams_are_words_with_or_without_a_line_end() {
+    fn line_end_after_a_word_is_accepted() {
         assert!(is(REQUEST, b"request"));
         assert!(is(REQUEST, b"request\r\n"));
         assert!(!is(REQUEST, b"requests"));
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_found_however_the_stream_is_cut() {
+    fn words_are_found_in_any_pieces() {
         assert_eq!(words(&[b"acknow", b"ledge\r\nacknowledgeack"]), (2, 0));
         assert_eq!(words(&[b"xxacknowleacknowledge"]), (1, 2 + 8));
         assert_eq!(words(&[b""]), (0, 0));

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signed_area_verifies_and_a_changed_one_does_not() {
+    fn signed_area_verifies_unless_changed() {
         let key = Key::new(b"0123456789abcdef");
         let mut tlvs = area(&[(kind::NODE_CLOCK, 16), (kind::HMAC, 16), (kind::EXTRA_PADDING, 7)]);
         sign(&key, [0, 0, 0, 1], &mut tlvs, 20);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_packet_is_marked_malformed() {
+    fn length_beyond_the_packet_is_malformed() {
         let mut tlvs = area(&[(1, 2), (4, 4)]);
         tlvs[9] = 200;
         let mut seen = Vec::new();
@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_area_ends_the_walk(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_walked_without_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut total = 0;
             walk(&mut bytes, |tlv| total += HEADER + tlv.value.len());
             prop_assert!(total <= bytes.len());

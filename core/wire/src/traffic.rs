@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_read_as_it_was_written_and_nothing_else_is_one() {
+    fn mark_round_trips_and_other_bytes_are_refused() {
         let mark = Mark { flow: 7, seq: 1 << 40 };
         let mut payload = [0xff; 20];
         mark.emit(&mut payload);

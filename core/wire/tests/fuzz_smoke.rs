@@ -2,37 +2,37 @@
 //! toolchain.
 
 #[path = "../../../fuzz/src/bodies.rs"]
-mod bodies;
+mod packets;
 #[path = "../../../fuzz/src/smoke.rs"]
 mod smoke;
 
 use smoke::Smoke;
 
 fn smoke(corpus: &'static str, body: fn(&[u8])) {
-    Smoke { corpus, seeds: 2, rounds: 20_000, letters: b"" }.run(body);
+    Smoke { corpus, seeds: 2, rounds: 20_000, alphabet: b"" }.run(body);
 }
 
 #[test]
-fn stamp_packets_of_any_bytes_are_read_and_written_without_panic() {
-    smoke("stamp", bodies::stamp);
+fn any_stamp_packet_is_read_without_panic() {
+    smoke("stamp", packets::stamp);
 }
 
 #[test]
-fn round_trip_messages_of_any_bytes_are_read_and_written_without_panic() {
-    smoke("roundtrip", bodies::roundtrip);
+fn any_round_trip_message_is_read_without_panic() {
+    smoke("roundtrip", packets::roundtrip);
 }
 
 #[test]
-fn icmp_messages_of_any_bytes_are_read_and_written_without_panic() {
-    smoke("icmp", bodies::icmp);
+fn any_icmp_message_is_read_without_panic() {
+    smoke("icmp", packets::icmp);
 }
 
 #[test]
-fn text_streams_of_any_bytes_are_split_without_panic() {
-    smoke("text", bodies::text);
+fn any_text_stream_is_split_without_panic() {
+    smoke("text", packets::text);
 }
 
 #[test]
-fn iperf2_packets_of_any_bytes_are_read_and_written_without_panic() {
-    smoke("iperf2", bodies::iperf2);
+fn any_iperf2_packet_is_read_without_panic() {
+    smoke("iperf2", packets::iperf2);
 }

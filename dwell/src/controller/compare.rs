@@ -13,13 +13,13 @@ use dwell_record::{Batch, Column, Summary};
 use dwell_report::Finding;
 use dwell_report::data::RunData;
 use dwell_stats::{
-    Compare, Comparison, FEWEST_TRIALS, Quantile, QuantileShift, RealInterval, Shift,
+    Compare, Comparison, MIN_TRIALS, Quantile, QuantileShift, RealInterval, Shift,
 };
 use dwell_store::{Role, RunKind, RunRow, Store, StoreError, TrialRow};
 use serde_json::{Value, json};
 
 use self::threshold::Thresholds;
-use super::data::{DataArgs, chain, find, main_column, run_data, without_damaged};
+use super::data::{DataArgs, chain, find, main_column, run_data, fail_if_damaged};
 
 /// Arguments of `compare`.
 #[derive(Debug, clap::Args)]
@@ -78,7 +78,7 @@ const QUANTILES: [(&str, Quantile); 5] = [
 type Cells = BTreeMap<String, Vec<Vec<i64>>>;
 
 /// One cell compared between two runs.
-struct Compared {
+struct CellComparison {
     run: String,
     cell: String,
     count: (usize, usize),
@@ -121,7 +121,7 @@ impl Basis {
             }
             Self::Trials => Some(format!(
                 "{} and {} trials: a difference of trials, not of runs; cannot tell below \
-                 {FEWEST_TRIALS} of each",
+                 {MIN_TRIALS} of each",
                 trials.0, trials.1
             )),
         }
@@ -143,7 +143,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         .map(|row| cells(&store, row, column, &mut left_out))
         .collect::<Result<_, _>>()?;
     let (first, others) = cells.split_first().context("at least two runs are required")?;
-    let pairs: Vec<(&RunRow, Pair)> = rows[1..]
+    let pairs: Vec<(&RunRow, CellPair)> = rows[1..]
         .iter()
         .zip(others)
         .flat_map(|(row, other)| pairs(first, other).into_iter().map(move |pair| (row, pair)))
@@ -158,9 +158,9 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         draws: usual.draws * share.min(8),
     };
     let imported = |row: &RunRow| row.kind == RunKind::Import;
-    let compare_pair = |(row, (cell, a, b)): (&RunRow, Pair)| {
+    let compare_pair = |(row, (cell, a, b)): (&RunRow, CellPair)| {
         let (basis, comparison) = compare(&how, &a, &b, imported(&rows[0]) && imported(row));
-        Compared {
+        CellComparison {
             run: row.run.clone(),
             cell,
             count: (a.iter().map(Vec::len).sum(), b.iter().map(Vec::len).sum()),
@@ -169,9 +169,9 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             comparison,
         }
     };
-    let compared: Vec<Compared> = pairs.into_iter().map(compare_pair).collect();
+    let compared: Vec<CellComparison> = pairs.into_iter().map(compare_pair).collect();
     if compared.is_empty() {
-        without_damaged(left_out)?;
+        fail_if_damaged(left_out)?;
         return Err(Failure::usage(format!(
             "these runs have no cell in common with values of {}",
             column.name()
@@ -200,7 +200,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         }
     }
     let exit = thresholds.judge(&store, &rows[1..], column, &compared)?;
-    match without_damaged(left_out) {
+    match fail_if_damaged(left_out) {
         // The verdict on the other trials stands.
         Err(failure) if exit == Exit::Threshold => {
             say(&format!("dwell: {:#}", failure.error));
@@ -286,10 +286,10 @@ fn cell_of(trial: &TrialRow) -> String {
 }
 
 /// A cell with its values in both runs.
-type Pair = (String, Vec<Vec<i64>>, Vec<Vec<i64>>);
+type CellPair = (String, Vec<Vec<i64>>, Vec<Vec<i64>>);
 
 /// Returns the cells with equal names. Two runs of one cell each are compared whatever the names.
-fn pairs(first: &Cells, other: &Cells) -> Vec<Pair> {
+fn pairs(first: &Cells, other: &Cells) -> Vec<CellPair> {
     if let (1, 1) = (first.len(), other.len())
         && let (Some((name, a)), Some(b)) = (first.first_key_value(), other.values().next())
     {
@@ -306,7 +306,7 @@ fn compare(how: &Compare, a: &[Vec<i64>], b: &[Vec<i64>], imported: bool) -> (Ba
     if let (true, [a], [b]) = (imported, a, b) {
         return (Basis::Recordings, how.series(a, b));
     }
-    let repeated = a.len() >= FEWEST_TRIALS && b.len() >= FEWEST_TRIALS;
+    let repeated = a.len() >= MIN_TRIALS && b.len() >= MIN_TRIALS;
     let basis = if repeated { Basis::Repetitions } else { Basis::Trials };
     let a: Vec<&[i64]> = a.iter().map(Vec::as_slice).collect();
     let b: Vec<&[i64]> = b.iter().map(Vec::as_slice).collect();
@@ -339,7 +339,7 @@ fn percent_ends(RealInterval { low, high }: RealInterval) -> String {
     format!("{} to {}", end(low), end(high))
 }
 
-fn findings(baseline: &str, column: Column, compared: &[Compared]) -> Vec<Finding> {
+fn findings(baseline: &str, column: Column, compared: &[CellComparison]) -> Vec<Finding> {
     let metric = column.name().trim_end_matches("_ns");
     let several = compared.len() > 1;
     compared
@@ -389,7 +389,7 @@ fn print(
     out: &mut impl Write,
     baseline: &str,
     column: Column,
-    compared: &[Compared],
+    compared: &[CellComparison],
     findings: &[Finding],
 ) -> io::Result<()> {
     writeln!(out, "{} against {baseline}", column.name())?;
@@ -463,7 +463,7 @@ fn print(
     findings.iter().try_for_each(|finding| writeln!(out, "- {}", finding.text))
 }
 
-fn object(baseline: &str, column: Column, compared: &[Compared], findings: &[Finding]) -> Value {
+fn object(baseline: &str, column: Column, compared: &[CellComparison], findings: &[Finding]) -> Value {
     let cells: Vec<_> = compared
         .iter()
         .map(|one| {

@@ -8,7 +8,7 @@ use dwell_node_cli::{Failure, say};
 use dwell_plan::{Accurate, Plan, Source};
 use dwell_record::Column;
 use dwell_report::data::{
-    Axis, HostData, HostGather, MachineData, PlanData, RunData, TrialData, TrialState,
+    Axis, HostData, HostAccumulator, MachineData, PlanData, RunData, TrialData, TrialState,
 };
 use dwell_report::host_wanted;
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
@@ -148,7 +148,7 @@ fn host(
         return Ok(None);
     };
     let windows = store.windows(trial, &wanted.metric, wanted.window_ns)?;
-    let mut gather = HostGather::new(wanted, windows);
+    let mut gather = HostAccumulator::new(wanted, windows);
     let read = store.host(run, trial, &mut |row| {
         gather.take(row.node, row.at_ns, row.name, row.value);
     });
@@ -271,7 +271,7 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Fails if trials with damaged samples were left out.
-pub(super) fn without_damaged(left_out: usize) -> Result<(), Failure> {
+pub(super) fn fail_if_damaged(left_out: usize) -> Result<(), Failure> {
     match left_out {
         0 => Ok(()),
         n => Err(anyhow::anyhow!("trials left out because their samples are damaged: {n}").into()),

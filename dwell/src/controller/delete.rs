@@ -9,7 +9,7 @@ use dwell_store::{RunRow, RunState};
 use serde_json::json;
 
 use super::data::{DataArgs, find};
-use super::human;
+use super::amounts;
 
 /// Arguments of `delete`.
 #[derive(Debug, clap::Args)]
@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             run.name,
             run.started,
             run.trials,
-            human::bytes(bytes)
+            amounts::bytes(bytes)
         );
         if !io::stdin().is_terminal() {
             return Err(Failure::usage(format!("{what} would be deleted; confirm with --yes")));
@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     // The lock excludes a runner, which could not continue without its run.
     let _lock = store.lock()?;
-    take_down_lab(&run)?;
+    remove_lab(&run)?;
     store.delete(&run)?;
     tell(args, &run, true, bytes)?;
     Ok(Exit::Measured)
@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 
 /// Removes the lab that a killed runner left. After the run is deleted, the name of the lab is
 /// lost.
-fn take_down_lab(run: &RunRow) -> Result<(), Failure> {
+fn remove_lab(run: &RunRow) -> Result<(), Failure> {
     let ended_by_itself = !matches!(run.state, RunState::Running | RunState::Interrupted);
     let Some(lab) = run.lab.clone().filter(|_| !ended_by_itself) else { return Ok(()) };
     let program = std::env::current_exe().context("cannot locate the dwell executable")?;

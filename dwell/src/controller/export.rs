@@ -16,7 +16,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
-use super::data::{DataArgs, axes, chain, find, main_column, without_damaged};
+use super::data::{DataArgs, axes, chain, find, main_column, fail_if_damaged};
 
 /// Arguments of `export`.
 #[derive(Debug, clap::Args)]
@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             What::Host => host::parquet(&store, &run, &dir)?,
         };
         super::print(&dir.display().to_string())?;
-        return without_damaged(left_out).map(|()| Exit::Measured);
+        return fail_if_damaged(left_out).map(|()| Exit::Measured);
     }
     if (args.what, args.format) == (What::Host, Format::Hdr) {
         let text = "--format hdr is for delays only; --what host supports csv, jsonl and parquet";
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         let style = if args.format == Format::Csv { Style::Csv } else { Style::JsonLines };
         let left_out = host::rows(&store, &run, &mut out, style)?;
         out.flush()?;
-        return without_damaged(left_out).map(|()| Exit::Measured);
+        return fail_if_damaged(left_out).map(|()| Exit::Measured);
     }
     let (trials, left_out) = whole(&store, &run)?;
     match args.format {
@@ -105,7 +105,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         Format::Parquet => unreachable!("handled above"),
     }
     out.flush()?;
-    without_damaged(left_out).map(|()| Exit::Measured)
+    fail_if_damaged(left_out).map(|()| Exit::Measured)
 }
 
 /// Returns the trials with readable samples and the number of others, which are reported and left

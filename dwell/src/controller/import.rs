@@ -9,9 +9,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use dwell_import::{Flow, Format, HEAD, ImportError, Imported, recognise};
+use dwell_import::{Flow, Format, HEAD_LEN, ImportError, Imported, recognise};
 use dwell_node_cli::{Exit, Failure, say};
-use dwell_record::{Columns, Environment, Kind, Stamps, Summary, Trust};
+use dwell_record::{BatchStatistics, Environment, Kind, Stamps, Summary, Trust};
 use dwell_report::data::Axis;
 use dwell_store::{
     ImportLock, Ingest, Ingested, NewRun, NewTrial, Role, RunKind, RunRow, RunState, Store,
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::data::{DataArgs, chain, find};
 
 /// First bytes of files written by dwell's --samples.
-const SEGMENT: &[u8] = &dwell_record::segment::MAGIC;
+const SEGMENT_MAGIC: &[u8] = &dwell_record::segment::MAGIC;
 
 /// Arguments of `import`.
 #[derive(Debug, clap::Args)]
@@ -53,14 +53,14 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let path = &args.file;
     let shown = path.display();
     let file = File::open(path).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
-    let mut input = BufReader::with_capacity(HEAD, file);
+    let mut input = BufReader::with_capacity(HEAD_LEN, file);
     let head = head(&mut input).with_context(|| format!("cannot read {shown}"))?;
-    if head.starts_with(SEGMENT) {
+    if head.starts_with(SEGMENT_MAGIC) {
         let mut store = args.data.open()?;
         return segment::import(args, &mut store, &head, input);
     }
     let format = recognise(&head).map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
-    let mut input = BufReader::with_capacity(HEAD, std::io::Cursor::new(head).chain(input));
+    let mut input = BufReader::with_capacity(HEAD_LEN, std::io::Cursor::new(head).chain(input));
     if let Some(of) = &args.witness {
         let mut store = args.data.open_existing()?;
         let run = find(&store, of)?;
@@ -73,13 +73,13 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 
 /// Reads the beginning of the file, by which its format is detected.
 fn head(input: &mut impl Read) -> std::io::Result<Vec<u8>> {
-    let mut head = Vec::with_capacity(HEAD);
-    input.take(HEAD as u64).read_to_end(&mut head)?;
+    let mut head = Vec::with_capacity(HEAD_LEN);
+    input.take(HEAD_LEN as u64).read_to_end(&mut head)?;
     Ok(head)
 }
 
 /// A data set being imported.
-struct Coming {
+struct ImportedSet {
     trial: TrialRow,
     ingest: Ingest,
 }
@@ -117,14 +117,14 @@ fn take(
     input: &mut dyn BufRead,
 ) -> Result<Exit, Failure> {
     let name = file_name(&args.file);
-    let mut coming: BTreeMap<String, Coming> = BTreeMap::new();
+    let mut coming: BTreeMap<String, ImportedSet> = BTreeMap::new();
     let mut order: Vec<String> = Vec::new();
     let outcome = dwell_import::read::<anyhow::Error>(format, input, &mut |flow, batch| {
         if !coming.contains_key(flow) {
             let trial = add_trial(store, run, order.len() as u32 + 1, flow)?;
             let ingest = store.ingest(run, &trial)?.with_figures();
             order.push(flow.to_owned());
-            coming.insert(flow.to_owned(), Coming { trial, ingest });
+            coming.insert(flow.to_owned(), ImportedSet { trial, ingest });
         }
         let set = coming.get_mut(flow).context("the flow was just added")?;
         set.ingest.push(batch)?;
@@ -166,9 +166,9 @@ fn take(
     )
 }
 
-fn summary(imported: &Imported, flow: &Flow, columns: Option<&Columns>) -> Summary {
+fn summary(imported: &Imported, flow: &Flow, columns: Option<&BatchStatistics>) -> Summary {
     let warnings = imported.warnings.iter().chain(&flow.warnings).cloned().collect();
-    let (mut metrics, mut values, packets) = columns.map(Columns::figures).unwrap_or_default();
+    let (mut metrics, mut values, packets) = columns.map(BatchStatistics::figures).unwrap_or_default();
     // Stated figures take precedence over computed ones: the program knew more than its rows show.
     metrics.extend(flow.metrics.clone());
     values.extend(flow.values.clone());
@@ -190,7 +190,7 @@ fn summary(imported: &Imported, flow: &Flow, columns: Option<&Columns>) -> Summa
         trains: Vec::new(),
         trust: Trust {
             warnings,
-            percentile_resolution: columns.and_then(Columns::resolution),
+            percentile_resolution: columns.and_then(BatchStatistics::resolution),
             ..Trust::default()
         },
         environment: Environment::default(),

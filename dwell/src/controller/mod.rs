@@ -4,7 +4,7 @@ mod compare;
 mod data;
 mod delete;
 mod export;
-mod human;
+mod amounts;
 mod import;
 mod note;
 mod packets;

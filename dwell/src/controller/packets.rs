@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_that_are_drawn_are_those_that_sum_to_the_whole() {
+    fn drawn_parts_sum_to_the_end_to_end_delay() {
         let ends =
             [("sender_out_ns", 1), ("link_in_ns", 2), ("link_out_ns", 3), ("receiver_in_ns", 4)];
         let program =

@@ -16,17 +16,17 @@ use dwell_fleet::{FleetError, LabFleet};
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_plan::{Estimate, Expansion, PlanError, Source, expand};
 use dwell_report::data::Axis;
-use dwell_runner::{Clock, End, Runner, RunnerError, new_trials};
+use dwell_runner::{Clock, RunEnd, Runner, RunnerError, new_trials};
 use dwell_store::{NewRun, RunKind, RunRow, RunState, Store};
 use dwell_units::{Instant, Monotonic, Nanos};
 use serde_json::json;
 
 use super::data::{DataArgs, find};
-use super::human;
+use super::amounts;
 use progress::Progress;
 
 /// Number of trials beyond which the user must confirm.
-const ASK: usize = 10_000;
+const MAX_UNCONFIRMED_TRIALS: usize = 10_000;
 
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
@@ -82,12 +82,12 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             .set(assignment)
             .map_err(|error| Failure::usage(format!("invalid value for --set: {error}")))?;
     }
-    take_in_labs(&mut source).map_err(wrong)?;
+    load_lab_files(&mut source).map_err(wrong)?;
     let seed = args.seed.unwrap_or_else(drawn_seed);
     // A plan with a mistake must not create a directory.
     let expansion = expand(&source, seed).map_err(wrong)?;
     if args.dry_run {
-        return dry_run(args, &expansion).map_err(wrong_or(wrong));
+        return dry_run(args, &expansion).map_err(dry_run_failure(wrong));
     }
     if args.resume.is_none() {
         ask(args, &expansion)?;
@@ -103,17 +103,17 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let _lock = store.lock()?;
     let (run, expansion) = if let Some(resume) = &args.resume {
         match resumed(&store, resume, &source)? {
-            Resumed::Go(run) => {
-                let source = as_begun(&source, &run).map_err(wrong)?;
+            Resumption::Go(run) => {
+                let source = source_of_run(&source, &run).map_err(wrong)?;
                 let expansion = expand(&source, run.seed).map_err(wrong)?;
                 (run, expansion)
             }
-            Resumed::Finished(run) => {
+            Resumption::Finished(run) => {
                 // Nothing was left to measure, so nothing can have failed.
-                conclude(args, &store, &run, Ok(End::Complete))?;
+                conclude(args, &store, &run, Ok(RunEnd::Complete))?;
                 return Ok(Exit::Measured);
             }
-            Resumed::None => {
+            Resumption::None => {
                 ask(args, &expansion)?;
                 (begin(&mut store, args, &source, &expansion)?, expansion)
             }
@@ -121,7 +121,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     } else {
         (begin(&mut store, args, &source, &expansion)?, expansion)
     };
-    let outcome = carry_out(args, &mut store, &run, &expansion, &stop)?;
+    let outcome = execute(args, &mut store, &run, &expansion, &stop)?;
     let run = store.run(&run.run)?;
     conclude(args, &store, &run, outcome)
 }
@@ -132,7 +132,7 @@ fn drawn_seed() -> u64 {
 }
 
 /// Converts an error of a dry run.
-fn wrong_or(wrong: impl Fn(PlanError) -> Failure) -> impl Fn(DryRunError) -> Failure {
+fn dry_run_failure(wrong: impl Fn(PlanError) -> Failure) -> impl Fn(DryRunError) -> Failure {
     move |error| match error {
         DryRunError::Plan(error) => wrong(error),
         DryRunError::Io(error) => error.into(),
@@ -140,13 +140,13 @@ fn wrong_or(wrong: impl Fn(PlanError) -> Failure) -> impl Fn(DryRunError) -> Fai
 }
 
 /// A run to resume.
-enum Resumed {
+enum Resumption {
     Go(RunRow),
     Finished(RunRow),
     None,
 }
 
-fn resumed(store: &Store, wanted: &str, source: &Source) -> Result<Resumed, Failure> {
+fn resumed(store: &Store, wanted: &str, source: &Source) -> Result<Resumption, Failure> {
     let unfinished = |run: &RunRow| {
         run.state != RunState::Finished
             || run.trials_finished + run.trials_failed + run.trials_not_run < run.trials
@@ -156,9 +156,9 @@ fn resumed(store: &Store, wanted: &str, source: &Source) -> Result<Resumed, Fail
         runs.retain(|run| has_labs_of(source, run));
         let newest = runs.first().cloned();
         return Ok(match (runs.into_iter().find(unfinished), newest) {
-            (Some(run), _) => Resumed::Go(run),
-            (None, Some(newest)) => Resumed::Finished(newest),
-            (None, None) => Resumed::None,
+            (Some(run), _) => Resumption::Go(run),
+            (None, Some(newest)) => Resumption::Finished(newest),
+            (None, None) => Resumption::None,
         });
     }
     let run = find(store, wanted)?;
@@ -167,7 +167,7 @@ fn resumed(store: &Store, wanted: &str, source: &Source) -> Result<Resumed, Fail
     } else if !has_labs_of(source, &run) {
         "another lab: the lab file of the plan was changed since"
     } else {
-        return Ok(if unfinished(&run) { Resumed::Go(run) } else { Resumed::Finished(run) });
+        return Ok(if unfinished(&run) { Resumption::Go(run) } else { Resumption::Finished(run) });
     };
     Err(Failure::usage(format!(
         "run {wanted} belongs to {changed}; `dwell run PLAN` starts a new run"
@@ -175,25 +175,25 @@ fn resumed(store: &Store, wanted: &str, source: &Source) -> Result<Resumed, Fail
 }
 
 /// Returns the plan with the settings of a run and the current contents of its lab files.
-fn as_begun(source: &Source, run: &RunRow) -> Result<Source, PlanError> {
+fn source_of_run(source: &Source, run: &RunRow) -> Result<Source, PlanError> {
     let mut source = source.clone();
     for assignment in &run.settings {
         source.set(assignment)?;
     }
-    take_in_labs(&mut source)?;
+    load_lab_files(&mut source)?;
     Ok(source)
 }
 
 /// Whether the lab files are unchanged since the run began. Runs of older versions stored none.
 fn has_labs_of(source: &Source, run: &RunRow) -> bool {
     let Some(kept) = &run.lab_files else { return true };
-    as_begun(source, run).is_ok_and(|now| {
+    source_of_run(source, run).is_ok_and(|now| {
         now.lab_files().iter().all(|path| kept.get(path) == now.lab_texts().get(path))
     })
 }
 
 /// Reads the lab files that the plan names.
-fn take_in_labs(source: &mut Source) -> Result<(), PlanError> {
+fn load_lab_files(source: &mut Source) -> Result<(), PlanError> {
     for path in source.lab_files() {
         let text = read_text(Path::new(&path)).map_err(|error| error.to_string());
         source.add_lab_file(&path, text)?;
@@ -203,10 +203,10 @@ fn take_in_labs(source: &mut Source) -> Result<(), PlanError> {
 
 /// Reads a text file of limited length.
 fn read_text(path: &Path) -> io::Result<String> {
-    const LONGEST: u64 = 4 << 20;
+    const MAX_FILE_LEN: u64 = 4 << 20;
     let mut bytes = Vec::new();
-    let read = File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
-    if read as u64 > LONGEST {
+    let read = File::open(path)?.take(MAX_FILE_LEN + 1).read_to_end(&mut bytes)?;
+    if read as u64 > MAX_FILE_LEN {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 4 MiB"));
     }
     String::from_utf8(bytes).map_err(|error| {
@@ -268,7 +268,7 @@ fn axes(expansion: &Expansion) -> Vec<Axis> {
 /// Asks for confirmation of a very large plan, which may be a mistake.
 fn ask(args: &Args, expansion: &Expansion) -> Result<(), Failure> {
     let count = expansion.trials().len();
-    if count <= ASK || args.yes {
+    if count <= MAX_UNCONFIRMED_TRIALS || args.yes {
         return Ok(());
     }
     if !io::stdin().is_terminal() {
@@ -286,22 +286,22 @@ fn ask(args: &Args, expansion: &Expansion) -> Result<(), Failure> {
     Err(Failure::usage("nothing was run; --dry-run shows the cost of the plan"))
 }
 
-fn carry_out(
+fn execute(
     args: &Args,
     store: &mut Store,
     run: &RunRow,
     expansion: &Expansion,
     stop: &AtomicBool,
-) -> Result<Result<End, RunnerError>, Failure> {
+) -> Result<Result<RunEnd, RunnerError>, Failure> {
     let program = std::env::current_exe().context("cannot locate the dwell executable")?;
     let lab = run.lab.clone().unwrap_or_else(|| lab_name(store.dir(), &run.run));
     store.set_lab(run, &lab)?;
-    clear_after_the_dead(store, run, &program)?;
+    remove_orphaned_labs(store, run, &program)?;
     let mut fleet = LabFleet::new(program, lab);
     // Remove what a dead runner left.
     fleet.clear()?;
     let mut progress = Progress::new(args.quiet, expansion);
-    let clock = Wall::default();
+    let clock = WallClock::default();
     let runner = Runner {
         fleet: &mut fleet,
         store,
@@ -318,7 +318,7 @@ fn carry_out(
 
 /// Removes the labs of other runs whose runner was killed. A data directory has only one runner, so
 /// other runs in state running have none.
-fn clear_after_the_dead(store: &mut Store, run: &RunRow, program: &Path) -> Result<(), Failure> {
+fn remove_orphaned_labs(store: &mut Store, run: &RunRow, program: &Path) -> Result<(), Failure> {
     let others = store.runs()?.into_iter().filter(|other| other.run != run.run);
     for dead in others.filter(|other| other.state == RunState::Running) {
         let Some(lab) = dead.lab.clone() else { continue };
@@ -341,15 +341,15 @@ fn lab_name(dir: &Path, run: &str) -> String {
 }
 
 /// Clock that counts from the start of the run.
-struct Wall(StdInstant);
+struct WallClock(StdInstant);
 
-impl Default for Wall {
+impl Default for WallClock {
     fn default() -> Self {
         Self(StdInstant::now())
     }
 }
 
-impl Clock for Wall {
+impl Clock for WallClock {
     fn now(&self) -> Instant<Monotonic> {
         let elapsed = i64::try_from(self.0.elapsed().as_nanos()).unwrap_or(i64::MAX);
         Instant::from_nanos(0) + Nanos(elapsed)
@@ -365,12 +365,12 @@ fn conclude(
     args: &Args,
     store: &Store,
     run: &RunRow,
-    outcome: Result<End, RunnerError>,
+    outcome: Result<RunEnd, RunnerError>,
 ) -> Result<Exit, Failure> {
     let end = match &outcome {
-        Ok(End::Complete) => "complete".to_owned(),
-        Ok(End::Interrupted) => "interrupted".to_owned(),
-        Ok(End::Stopped(why)) => format!("stopped: {why}"),
+        Ok(RunEnd::Complete) => "complete".to_owned(),
+        Ok(RunEnd::Interrupted) => "interrupted".to_owned(),
+        Ok(RunEnd::Stopped(why)) => format!("stopped: {why}"),
         Err(error) => format!("failed: {error}"),
     };
     if args.json {
@@ -406,9 +406,9 @@ fn conclude(
         }
     }
     match outcome {
-        Ok(End::Complete) if run.trials_finished > 0 => Ok(Exit::Measured),
-        Ok(End::Complete | End::Stopped(_)) => Ok(Exit::Failed),
-        Ok(End::Interrupted) => {
+        Ok(RunEnd::Complete) if run.trials_finished > 0 => Ok(Exit::Measured),
+        Ok(RunEnd::Complete | RunEnd::Stopped(_)) => Ok(Exit::Failed),
+        Ok(RunEnd::Interrupted) => {
             say(&format!("dwell: continue it with --resume {}", run.run));
             Ok(Exit::Interrupted)
         }
@@ -486,16 +486,16 @@ fn dry_run(args: &Args, expansion: &Expansion) -> Result<Exit, DryRunError> {
     if estimate.at_least {
         writeln!(out, "time: unknown: a closed loop takes as long as its replies")?;
     } else {
-        let (time, sending) = (human::time(estimate.time), human::time(estimate.sending));
+        let (time, sending) = (amounts::time(estimate.time), amounts::time(estimate.sending));
         writeln!(out, "time: {time}, of which {sending} sending")?;
     }
     writeln!(out, "probes: {most}{}", count(estimate.probes))?;
-    let bytes = estimate.bytes.map_or("as many as fit".into(), human::bytes);
+    let bytes = estimate.bytes.map_or("as many as fit".into(), amounts::bytes);
     writeln!(out, "bytes of IP packets, both ways: {bytes}")?;
     if estimate.load_packets > 0 && estimate.at_least {
         writeln!(out, "load traffic: for the duration of the trials")?;
     } else if estimate.load_packets > 0 {
-        let bytes = human::bytes(estimate.load_bytes);
+        let bytes = amounts::bytes(estimate.load_bytes);
         writeln!(out, "load traffic: {} packets, {bytes}", estimate.load_packets)?;
     }
     writeln!(out)?;

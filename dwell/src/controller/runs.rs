@@ -6,7 +6,7 @@ use dwell_node_cli::{Exit, Failure, terminal};
 use serde_json::json;
 
 use super::data::DataArgs;
-use super::human;
+use super::amounts;
 
 /// Arguments of `runs`.
 #[derive(Debug, clap::Args)]
@@ -86,5 +86,5 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 fn size(bytes: u64) -> String {
-    if bytes == 0 { "-".to_owned() } else { human::bytes(bytes) }
+    if bytes == 0 { "-".to_owned() } else { amounts::bytes(bytes) }
 }

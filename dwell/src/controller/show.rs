@@ -11,7 +11,7 @@ use dwell_report::data::{MachineData, RunData, TrialData};
 use dwell_store::{RunKind, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 
-use super::data::{AccurateArgs, DataArgs, chain, find, run_data, without_damaged};
+use super::data::{AccurateArgs, DataArgs, chain, find, run_data, fail_if_damaged};
 use super::witness::print_metrics;
 
 /// Arguments of `show`.
@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             }
         }
     }
-    without_damaged(left_out)?;
+    fail_if_damaged(left_out)?;
     Ok(Exit::Measured)
 }
 
@@ -203,7 +203,7 @@ fn main_metric<'a>(trial: &'a TrialData, of_run: Option<&str>) -> Option<(&'a st
 }
 
 /// Width of a histogram, which leaves room for the cell name on 80 columns.
-const BARS: usize = 48;
+const HISTOGRAM_WIDTH: usize = 48;
 
 pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     writeln!(out, "run {}  {}  {}", run.id, run.name, run.started)?;
@@ -232,11 +232,11 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     print_table(out, &dwell_report::verdict_table(run))?;
     print_table(out, &dwell_report::machines(run))?;
     trials::print(out, run)?;
-    let sparks = dwell_report::sparks(run, BARS);
-    if !sparks.is_empty() {
+    let sparkline = dwell_report::sparkline(run, HISTOGRAM_WIDTH);
+    if !sparkline.is_empty() {
         writeln!(out)?;
     }
-    sparks.iter().try_for_each(|line| writeln!(out, "{}", line.trim_end()))?;
+    sparkline.iter().try_for_each(|line| writeln!(out, "{}", line.trim_end()))?;
     let mut warnings: Vec<(&String, u32)> = Vec::new();
     for summary in run.trials.iter().filter_map(|trial| trial.summary.as_ref()) {
         let own = &summary.trust.warnings;
@@ -249,15 +249,15 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
             }
         }
     }
-    const MOST: usize = 8;
-    for (warning, times) in warnings.iter().take(MOST) {
+    const MAX_WARNINGS: usize = 8;
+    for (warning, times) in warnings.iter().take(MAX_WARNINGS) {
         writeln!(out, "note: {warning} (trials: {times})")?;
     }
-    if warnings.len() > MOST {
+    if warnings.len() > MAX_WARNINGS {
         writeln!(
             out,
             "note: {} more; `dwell show {} --json` lists all",
-            warnings.len() - MOST,
+            warnings.len() - MAX_WARNINGS,
             run.id
         )?;
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
 
 use dwell_engine::stamps::State;
-use dwell_import::{Format, Joined, Look, Own, Witness};
+use dwell_import::{Format, WitnessMatch, ProbeSignature, RunProbe, Witness};
 use dwell_node_cli::{Exit, Failure, terminal};
 use dwell_record::{Batch, Column, Environment, Figures, Kind, Stamps, Summary, Trust};
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 /// A trial and what the witness saw of it.
-type Seen = (TrialRow, Joined);
+type Seen = (TrialRow, WitnessMatch);
 
 /// Matches the capture to all trials of the run.
 pub(super) fn witness(
@@ -54,7 +54,7 @@ pub(super) fn witness(
     }
     for (trial, joined) in &seen {
         let told = summary(name, &hash, format, joined);
-        store.tell(trial, Role::Witness, name, &told, |old| is_same_capture(old, &hash))?;
+        store.add_summary(trial, Role::Witness, name, &told, |old| is_same_capture(old, &hash))?;
     }
     let mut out = terminal::stdout();
     if as_json {
@@ -86,12 +86,12 @@ pub(super) fn witness(
 }
 
 /// Parameter that distinguishes captures of the same name.
-const HASH: &str = "sha256";
+const HASH_PARAMETER: &str = "sha256";
 
 /// Whether an earlier witness of the same name is this capture. Older versions stored no hash;
 /// their witnesses count as the same.
 fn is_same_capture(old: &Summary, hash: &str) -> bool {
-    old.parameters.get(HASH).and_then(Value::as_str).is_none_or(|known| known == hash)
+    old.parameters.get(HASH_PARAMETER).and_then(Value::as_str).is_none_or(|known| known == hash)
 }
 
 /// A reader that computes the hash of its input.
@@ -131,15 +131,15 @@ impl BufRead for Hashed<'_> {
 }
 
 /// Returns the visible properties of a trial's probes.
-fn look(store: &Store, trial: &TrialRow) -> Result<Look, StoreError> {
+fn look(store: &Store, trial: &TrialRow) -> Result<ProbeSignature, StoreError> {
     let told = store.told(trial)?.into_iter();
     let mut measured = told.filter(|(role, ..)| *role == Role::Measurement);
-    Ok(measured.next().map_or_else(Look::default, |(_, _, told)| Look::of_target(&told.target)))
+    Ok(measured.next().map_or_else(ProbeSignature::default, |(_, _, told)| ProbeSignature::of_target(&told.target)))
 }
 
 /// Returns the probes of a trial, by id.
-fn own(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Vec<Own>, StoreError> {
-    let mut probes: BTreeMap<u64, Own> = BTreeMap::new();
+fn own(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Vec<RunProbe>, StoreError> {
+    let mut probes: BTreeMap<u64, RunProbe> = BTreeMap::new();
     let columns = [Column::TxApp, Column::TxKernel, Column::Rtt, Column::RttKernel];
     store.samples(run, trial, Some(&columns), &mut |batch: &Batch| {
         for row in 0..batch.len() {
@@ -150,17 +150,17 @@ fn own(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Vec<Own>, StoreE
                 |deep, shallow| batch.number(row, deep).or_else(|| batch.number(row, shallow));
             let Some(left) = deepest(Column::TxKernel, Column::TxApp) else { continue };
             let rtt = deepest(Column::RttKernel, Column::Rtt);
-            probes.insert(batch.id[row], Own { id: batch.id[row], left, rtt });
+            probes.insert(batch.id[row], RunProbe { id: batch.id[row], left, rtt });
         }
         Ok(())
     })?;
     Ok(probes.into_values().collect())
 }
 
-fn summary(name: &str, hash: &str, format: Format, joined: &Joined) -> Summary {
+fn summary(name: &str, hash: &str, format: Format, joined: &WitnessMatch) -> Summary {
     let parameters = [
         ("format", json!(format.name())),
-        (HASH, json!(hash)),
+        (HASH_PARAMETER, json!(hash)),
         ("flow", json!(joined.flow)),
         ("matched", json!(joined.matched)),
         ("unseen", json!(joined.unseen)),
@@ -182,7 +182,7 @@ fn summary(name: &str, hash: &str, format: Format, joined: &Joined) -> Summary {
     }
 }
 
-fn print(out: &mut impl Write, trial: &TrialRow, joined: &Joined) -> io::Result<()> {
+fn print(out: &mut impl Write, trial: &TrialRow, joined: &WitnessMatch) -> io::Result<()> {
     writeln!(
         out,
         "trial {}: {} probes seen in {}, {} not seen; {}",

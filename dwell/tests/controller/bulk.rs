@@ -2,15 +2,15 @@
 
 use dwell_stats::glossary::{TermKind, term};
 
-use crate::fixture::{Place, as_root, said};
-use crate::schemas::assert_follows;
+use crate::fixture::{Sandbox, as_root, said};
+use crate::schemas::assert_matches_schema;
 
 #[test]
 fn plan_with_a_tcp_load_shows_bufferbloat() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let plan = place.write(
         "bloat.toml",
         "version = 1\nname = \"bloat\"\n\
@@ -24,7 +24,7 @@ fn plan_with_a_tcp_load_shows_bufferbloat() {
     let output = place.dwell(&["run", &plan, "--quiet"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let shown = place.json(&["show", "last"]);
-    assert_follows("dwell.run", &shown);
+    assert_matches_schema("dwell.run", &shown);
     let [idle, loaded] = shown["trials"].as_array().unwrap().as_slice() else {
         panic!("{shown:#}")
     };

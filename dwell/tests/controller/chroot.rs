@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::fixture::{DWELL, Place, as_root, object, printed, said, skip};
+use crate::fixture::{DWELL, Sandbox, as_root, object, printed, said, skip};
 
 /// Copies a program and its libraries into `root`, at their own paths.
 fn copy_with_libraries(program: &Path, root: &Path, to: &str) {
@@ -26,7 +26,7 @@ struct Chroot(PathBuf);
 
 impl Chroot {
     /// Returns `None`, after reporting the reason, if it cannot be used.
-    fn new(place: &Place) -> Option<Self> {
+    fn new(place: &Sandbox) -> Option<Self> {
         if !as_root() {
             return None;
         }
@@ -64,7 +64,7 @@ impl Chroot {
 
 #[test]
 fn plan_runs_in_a_chroot_where_mounts_are_refused() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let Some(chroot) = Chroot::new(&place) else { return };
     fs::copy(place.plan(3), chroot.0.join("plan.toml")).unwrap();
     let flow = "version = 1\nname = \"flow\"\ntopology = { lab = \"line:3\" }\n[flow]\nfrom = \"n1\"\n\
@@ -91,8 +91,8 @@ fn plan_runs_in_a_chroot_where_mounts_are_refused() {
 }
 
 #[test]
-fn lab_exec_warns_once_and_goes_on_where_mounts_are_refused() {
-    let place = Place::new();
+fn lab_exec_warns_once_where_mounts_are_refused() {
+    let place = Sandbox::new();
     let Some(chroot) = Chroot::new(&place) else { return };
     let script = "dwell lab up line:2 --name c >&2; dwell lab exec --lab c n1 -- dwell --version\n\
                   code=$?; dwell lab down c >&2; exit $code";

@@ -8,9 +8,9 @@ use dwell_record::{Batch, Column, Environment, Figures, Kind, Packets, Stamps, S
 use dwell_store::{NewRun, NewTrial, Role, RunKind, RunState, Store};
 use serde_json::json;
 
-use crate::fixture::{Place, object, printed, repository, said, skip};
+use crate::fixture::{Sandbox, object, printed, repository, said, skip};
 
-fn import(place: &Place, file: &Path) -> String {
+fn import(place: &Sandbox, file: &Path) -> String {
     let imported = place.json(&["import", file.to_str().unwrap()]);
     imported["run"].as_str().unwrap().to_owned()
 }
@@ -24,8 +24,8 @@ fn published(name: &str) -> Option<PathBuf> {
 }
 
 #[test]
-fn a_run_compared_with_itself_cannot_be_told_apart() {
-    let place = Place::new();
+fn run_compared_with_itself_is_undecided() {
+    let place = Sandbox::new();
     let file = repository("controller/import/tests/data/s4.csv");
     let (a, b) = (import(&place, &file), import(&place, &file));
     let output = place.dwell(&["compare", &a, &b]);
@@ -38,14 +38,14 @@ fn a_run_compared_with_itself_cannot_be_told_apart() {
 }
 
 #[test]
-fn load_on_the_published_boards_is_found_and_a_condition_on_it_fails() {
+fn load_on_published_boards_is_detected() {
     let names = ["no_load", "cpu_stress_both", "nw_stress"];
     let found: Option<Vec<_>> =
         names.iter().map(|name| published(&format!("pi4_to_pi3_{name}_50000.csv"))).collect();
     let Some(found) = found else {
         return skip("the published round trips are missing (set DWELL_SHARED to their root)");
     };
-    let place = Place::new();
+    let place = Sandbox::new();
     let runs: Vec<_> = found.iter().map(|file| import(&place, file)).collect();
     let [idle, stressed, network] = &runs[..] else { panic!("expected three runs") };
     let compare = |a: &str, b: &str, condition: &str| {
@@ -74,7 +74,7 @@ fn load_on_the_published_boards_is_found_and_a_condition_on_it_fails() {
 }
 
 /// Creates a run of a plan whose trials have not started.
-fn begun(place: &Place, trials: u32) -> String {
+fn begun(place: &Sandbox, trials: u32) -> String {
     let mut store = Store::open(&place.data()).unwrap();
     let trial = |number: u32| NewTrial {
         number,
@@ -99,7 +99,7 @@ fn begun(place: &Place, trials: u32) -> String {
 }
 
 /// Creates a run with one trial per level, each of 400 round trips around it.
-fn measured(place: &Place, levels: &[i64]) -> String {
+fn measured(place: &Sandbox, levels: &[i64]) -> String {
     let run = begun(place, levels.len() as u32);
     let mut store = Store::open(&place.data()).unwrap();
     let row = store.run(&run).unwrap();
@@ -121,8 +121,8 @@ fn measured(place: &Place, levels: &[i64]) -> String {
 }
 
 #[test]
-fn runs_of_one_trial_each_cannot_be_told_apart_however_far_they_are() {
-    let place = Place::new();
+fn runs_of_one_trial_each_are_undecided() {
+    let place = Sandbox::new();
     let (a, b) = (measured(&place, &[20_000]), measured(&place, &[90_000]));
     let object = place.json(&["compare", &a, &b]);
     let cell = &object["cells"][0];
@@ -140,14 +140,14 @@ fn runs_of_one_trial_each_cannot_be_told_apart_however_far_they_are() {
 }
 
 #[test]
-fn a_run_of_a_closed_loop_is_labelled_where_it_is_shown_and_compared() {
-    let place = Place::new();
+fn closed_loop_run_is_labelled() {
+    let place = Sandbox::new();
     let (open, closed) = (measured(&place, &[20_000]), measured(&place, &[21_000]));
     for (run, mode) in [(&open, "open-loop"), (&closed, "closed-loop")] {
         let mut store = Store::open(&place.data()).unwrap();
         let row = store.run(run).unwrap();
         let trial = store.trials(&row).unwrap().remove(0);
-        store.tell(&trial, Role::Measurement, "n1", &told(mode), |_| false).unwrap();
+        store.add_summary(&trial, Role::Measurement, "n1", &told(mode), |_| false).unwrap();
     }
     assert_eq!(place.json(&["compare", &open, &closed])["closed_loop"], json!([closed]));
     let compared = printed(&place.dwell(&["compare", &open, &closed]));
@@ -178,8 +178,8 @@ fn told(mode: &str) -> Summary {
 }
 
 #[test]
-fn show_counts_trials_and_not_sentences_and_has_a_row_where_everything_was_lost() {
-    let place = Place::new();
+fn show_counts_warnings_by_trial_and_lists_lost_trials() {
+    let place = Sandbox::new();
     let run = measured(&place, &[20_000, 21_000]);
     let mut store = Store::open(&place.data()).unwrap();
     let row = store.run(&run).unwrap();
@@ -192,7 +192,7 @@ fn show_counts_trials_and_not_sentences_and_has_a_row_where_everything_was_lost(
             let figures = Figures { count: 1, min: Some(20_000), ..Figures::default() };
             summary.metrics.insert("rtt_ns".to_owned(), figures);
         }
-        store.tell(trial, Role::Measurement, "n1", &summary, |_| false).unwrap();
+        store.add_summary(trial, Role::Measurement, "n1", &summary, |_| false).unwrap();
     }
     let shown = printed(&place.dwell(&["show", &run]));
     assert!(shown.contains("note: a queue was long (trials: 2)"), "{shown}");
@@ -207,8 +207,8 @@ fn show_counts_trials_and_not_sentences_and_has_a_row_where_everything_was_lost(
 }
 
 #[test]
-fn runs_are_told_apart_against_how_their_repetitions_differ() {
-    let place = Place::new();
+fn runs_are_compared_against_repetition_spread() {
+    let place = Sandbox::new();
     let steady = measured(&place, &[20_000, 20_400, 19_800]);
     let slower = measured(&place, &[40_000, 41_000, 39_500]);
     let wild = measured(&place, &[20_000, 60_000, 30_000]);
@@ -229,8 +229,8 @@ fn runs_are_told_apart_against_how_their_repetitions_differ() {
 }
 
 #[test]
-fn a_condition_in_percent_holds_for_a_rise_of_many_times_an_unsteady_baseline() {
-    let place = Place::new();
+fn percent_condition_holds_for_a_large_rise() {
+    let place = Sandbox::new();
     let unsteady = measured(&place, &[40_000, 62_000, 115_000]);
     let slow = measured(&place, &[1_880_000, 1_900_000, 1_920_000]);
     for condition in ["p50 change > 10%", "p50 change > 100us"] {
@@ -250,7 +250,7 @@ fn a_condition_in_percent_holds_for_a_rise_of_many_times_an_unsteady_baseline() 
 
 #[test]
 fn limit_inside_the_interval_of_a_change_is_exit_5() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let steady = measured(&place, &[20_000, 20_400, 19_800]);
     let wild = measured(&place, &[20_000, 60_000, 30_000]);
     for condition in ["p50 change > 10%", "p50 change > 1us"] {
@@ -269,7 +269,7 @@ fn limit_inside_the_interval_of_a_change_is_exit_5() {
 
 #[test]
 fn condition_that_holds_wins_over_damaged_trials() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let steady = measured(&place, &[20_000, 20_400, 19_800]);
     let slower = measured(&place, &[40_000, 41_000, 39_500, 40_500]);
     let damaged = place.data().join("samples").join(&slower).join("2.parquet");
@@ -288,7 +288,7 @@ fn condition_that_holds_wins_over_damaged_trials() {
 
 #[test]
 fn percentage_of_a_negative_baseline_is_named_as_the_reason() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let negative = measured(&place, &[-20_000, -20_400, -19_800]);
     let slower = measured(&place, &[40_000, 41_000, 39_500]);
     let judge = |condition: &str| {
@@ -304,7 +304,7 @@ fn percentage_of_a_negative_baseline_is_named_as_the_reason() {
 
 #[test]
 fn packets_a_sink_lost_are_beyond_limits_on_gaps_in_compare() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let judge = |departures: &str| {
         let (a, b) = (paced(&place, departures), paced(&place, departures));
         let limit = ["--metric", "gap_error", "--fail-if", "gap_error.p50 > 1ms"];
@@ -319,7 +319,7 @@ fn packets_a_sink_lost_are_beyond_limits_on_gaps_in_compare() {
 }
 
 /// Creates a run of `dwell pace` with one trial: 100 packets arrived and 300 were lost.
-fn paced(place: &Place, departures: &str) -> String {
+fn paced(place: &Sandbox, departures: &str) -> String {
     let run = begun(place, 1);
     let mut store = Store::open(&place.data()).unwrap();
     let row = store.run(&run).unwrap();
@@ -347,7 +347,7 @@ fn paced(place: &Place, departures: &str) -> String {
 
 #[test]
 fn compare_judges_the_values_of_the_new_run_as_ping_does() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let (a, b) = (measured(&place, &[90_000, 90_000]), measured(&place, &[20_000, 20_400]));
     let judge = |conditions: &[&str]| {
         let conditions = conditions.iter().flat_map(|condition| ["--fail-if", *condition]);
@@ -369,7 +369,7 @@ fn compare_judges_the_values_of_the_new_run_as_ping_does() {
 
 #[test]
 fn fewer_than_two_runs_are_a_usage_error() {
-    let place = Place::new();
+    let place = Sandbox::new();
     for runs in [&["compare"][..], &["compare", "last"]] {
         let output = place.dwell(runs);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -377,8 +377,8 @@ fn fewer_than_two_runs_are_a_usage_error() {
 }
 
 #[test]
-fn recordings_are_compared_within_themselves_and_it_says_so() {
-    let place = Place::new();
+fn imported_recordings_are_compared_with_a_caveat() {
+    let place = Sandbox::new();
     let s4 = repository("controller/import/tests/data/s4.csv");
     let (a, b) = (import(&place, &s4), import(&place, &s4));
     let output = place.dwell(&["compare", &a, &b]);
@@ -391,8 +391,8 @@ fn recordings_are_compared_within_themselves_and_it_says_so() {
 }
 
 #[test]
-fn a_condition_that_makes_no_sense_is_a_usage_error() {
-    let place = Place::new();
+fn invalid_condition_is_a_usage_error() {
+    let place = Sandbox::new();
     let file = repository("controller/import/tests/data/s4.csv");
     let (a, b) = (import(&place, &file), import(&place, &file));
     for (condition, words) in [

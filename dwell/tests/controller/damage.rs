@@ -3,16 +3,16 @@
 use std::fs;
 use std::process::Command;
 
-use crate::fixture::{DWELL, Place, as_root, printed, repository, said};
+use crate::fixture::{DWELL, Sandbox, as_root, printed, repository, said};
 
-fn imported(place: &Place) -> String {
+fn imported(place: &Sandbox) -> String {
     let file = repository("controller/import/tests/data/s4.csv");
     place.json(&["import", file.to_str().unwrap()])["run"].as_str().unwrap().to_owned()
 }
 
 #[test]
-fn a_lost_catalogue_is_named_and_no_samples_are_written_over() {
-    let place = Place::new();
+fn lost_catalogue_is_named_and_samples_are_kept() {
+    let place = Sandbox::new();
     let run = imported(&place);
     let catalogue = place.data().join("catalogue.sqlite");
     let samples = place.data().join("samples").join(&run).join("1.parquet");
@@ -42,8 +42,8 @@ fn a_lost_catalogue_is_named_and_no_samples_are_written_over() {
 }
 
 #[test]
-fn damaged_pages_of_the_catalogue_are_told_with_its_name() {
-    let place = Place::new();
+fn damaged_catalogue_pages_error_names_the_file() {
+    let place = Sandbox::new();
     imported(&place);
     let catalogue = place.data().join("catalogue.sqlite");
     let mut bytes = fs::read(&catalogue).unwrap();
@@ -57,11 +57,11 @@ fn damaged_pages_of_the_catalogue_are_told_with_its_name() {
 }
 
 #[test]
-fn one_damaged_trial_is_named_and_the_others_are_shown_and_compared() {
+fn damaged_trial_is_named_and_others_are_shown() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let plan = place.plan(3);
     for _ in 0..2 {
         let output = place.dwell(&["run", &plan, "--quiet"]);
@@ -106,11 +106,11 @@ fn one_damaged_trial_is_named_and_the_others_are_shown_and_compared() {
 }
 
 #[test]
-fn parameters_that_cannot_be_read_cost_their_own_trial_only() {
+fn damaged_parameters_affect_only_their_trial() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let output = place.dwell(&["run", &place.plan(3), "--quiet"]);
     assert!(output.status.success(), "{output:?}");
     let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
@@ -142,12 +142,12 @@ fn parameters_that_cannot_be_read_cost_their_own_trial_only() {
 }
 
 #[test]
-fn who_may_not_write_may_read() {
+fn data_directory_is_readable_without_write_permission() {
     // Root can become another user.
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let run = imported(&place);
     let program = place.path("program");
     fs::copy(DWELL, &program).unwrap();
@@ -189,8 +189,8 @@ fn who_may_not_write_may_read() {
 }
 
 #[test]
-fn a_file_is_no_data_directory() {
-    let place = Place::new();
+fn file_as_data_directory_is_a_usage_error() {
+    let place = Sandbox::new();
     let file = place.write("data", "");
     for arguments in [&["runs"][..], &["show", "last"]] {
         let output = place.dwell(&[arguments, &["--data", &file]].concat());

@@ -11,18 +11,18 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::Value;
 
-use crate::fixture::{Place, as_root, printed, repository};
+use crate::fixture::{Sandbox, as_root, printed, repository};
 
 /// Of one trial: number of rows, and number, sum and maximum of received round trips.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Told {
+struct TrialTotals {
     rows: u64,
     received: u64,
     sum: i64,
     max: i64,
 }
 
-impl Told {
+impl TrialTotals {
     fn take(&mut self, state: &str, rtt: Option<i64>) {
         self.rows += 1;
         if let ("received", Some(rtt)) = (state, rtt) {
@@ -33,7 +33,7 @@ impl Told {
     }
 }
 
-type Trials = BTreeMap<u64, Told>;
+type Trials = BTreeMap<u64, TrialTotals>;
 
 fn csv(text: &str) -> Trials {
     let mut trials = Trials::new();
@@ -109,7 +109,7 @@ fn base64(text: &str) -> Vec<u8> {
     bytes
 }
 
-fn assert_formats_agree(place: &Place, run: &str, rows: u64) {
+fn assert_formats_agree(place: &Sandbox, run: &str, rows: u64) {
     let export = |format: &str| {
         let output = place.dwell(&["export", run, "--format", format]);
         assert!(output.status.success(), "{output:?}");
@@ -146,11 +146,11 @@ fn assert_formats_agree(place: &Place, run: &str, rows: u64) {
 }
 
 #[test]
-fn an_interval_of_histograms_lasts_from_the_first_stamp_of_its_trial_to_the_last() {
+fn hdr_interval_spans_the_stamps_of_its_trial() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let more = ["--quiet", "--set", "ping.count=500"];
     let output = place.dwell(&[&["run", &place.plan(3)][..], &more].concat());
     assert!(output.status.success(), "{output:?}");
@@ -184,19 +184,19 @@ fn an_interval_of_histograms_lasts_from_the_first_stamp_of_its_trial_to_the_last
 }
 
 #[test]
-fn an_import_is_the_same_in_every_format() {
-    let place = Place::new();
+fn import_exports_alike_in_every_format() {
+    let place = Sandbox::new();
     let file = repository("controller/import/tests/data/s4.csv");
     let run = place.json(&["import", file.to_str().unwrap()]);
     assert_formats_agree(&place, run["run"].as_str().unwrap(), 200);
 }
 
 #[test]
-fn a_run_with_losses_and_axes_is_the_same_in_every_format() {
+fn run_with_losses_exports_alike_in_every_format() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let plan = place.plan(3);
     let run = place.json(&[
         "run",

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use dwell_io::process::{Handle, Signal};
 
-use crate::fixture::{DWELL, Place, as_root, ended, object, said, skip, until};
+use crate::fixture::{DWELL, Sandbox, as_root, ended, object, said, skip, until};
 
 /// Four consecutive trials of 300 ms.
 const SLOW: &str = "version = 1\nname = \"slow\"\ntopology = { lab = \"line:2\" }\n\
@@ -16,11 +16,11 @@ const SLOW: &str = "version = 1\nname = \"slow\"\ntopology = { lab = \"line:2\" 
     interval = \"2ms\"\n[trials]\nrepetitions = 4\n";
 
 #[test]
-fn a_node_that_vanishes_fails_its_trial_with_a_reason_and_the_run_goes_on() {
+fn killed_node_fails_only_its_trial() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     // A trial must last longer than it takes to find its node processes, even on a busy machine.
     let plan = place.write("slow.toml", &SLOW.replace("300ms", "1500ms"));
     let mut runner = place.start(&mut place.command(&["run", &plan]));
@@ -40,18 +40,18 @@ fn a_node_that_vanishes_fails_its_trial_with_a_reason_and_the_run_goes_on() {
     let reason = reason.as_str().unwrap();
     assert!(reason.starts_with("node n") && reason.contains(" is gone: "), "{reason}");
     assert!(place.said().contains(reason), "{}", place.said());
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
 }
 
 #[test]
-fn a_trial_whose_babeld_was_killed_says_so_and_the_next_has_a_lab_of_its_own() {
+fn killed_babeld_fails_only_its_trial() {
     if !as_root() {
         return;
     }
     if Command::new("babeld").arg("-V").output().is_err() {
         return skip("needs babeld");
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let plan = SLOW
         .replace("\"line:2\"", "\"line:3\", routing = \"babel\"")
         .replace("to = \"n2\"", "to = \"n3\"")
@@ -78,15 +78,15 @@ fn a_trial_whose_babeld_was_killed_says_so_and_the_next_has_a_lab_of_its_own() {
     assert_eq!(place.states("last"), ["finished", "failed", "finished"]);
     let reason = &place.json(&["show", "last"])["trials"][1]["reason"];
     assert!(reason.as_str().unwrap().starts_with("babeld in n2 has ended"), "{reason}");
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
 }
 
 #[test]
-fn a_run_whose_runner_was_killed_is_not_said_to_be_running() {
+fn killed_run_is_shown_as_interrupted() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let plan = place.write("slow.toml", &SLOW.replace("300ms", "3s"));
     let mut runner = place.start(&mut place.command(&["run", &plan]));
     let running = "SELECT run FROM runs JOIN trials ON run_id = runs.id
@@ -103,15 +103,15 @@ fn a_run_whose_runner_was_killed_is_not_said_to_be_running() {
     let output = place.dwell(&["run", &other, "--quiet"]);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(place.query("SELECT state FROM runs ORDER BY id"), ["stopped", "finished"]);
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
 }
 
 #[test]
-fn a_run_goes_on_when_nobody_hears_its_talk_any_more() {
+fn run_continues_when_its_output_is_closed() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let plan = place.write("slow.toml", &SLOW.replace("300ms", "50ms"));
     let mut command = place.command(&["run", &plan]);
     let mut runner = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -127,11 +127,11 @@ fn a_run_goes_on_when_nobody_hears_its_talk_any_more() {
 }
 
 #[test]
-fn trials_that_cannot_be_measured_have_reasons_and_a_run_without_any_ends_with_1() {
+fn run_without_measured_trials_exits_with_1() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let plan = place.write("slow.toml", &SLOW.replace("300ms", "50ms"));
     // CPU 4000 does not exist.
     let output = place.dwell(&["run", &plan, "--set", "nodes.n1.cpu=4000"]);
@@ -139,15 +139,15 @@ fn trials_that_cannot_be_measured_have_reasons_and_a_run_without_any_ends_with_1
     assert_eq!(place.states("last"), ["failed"; 4]);
     let reason = &place.json(&["show", "last"])["trials"][0]["reason"];
     assert!(reason.as_str().unwrap().starts_with("ping on n1: "), "{reason}");
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
 }
 
 #[test]
-fn a_disk_that_fills_up_pauses_the_run_with_the_reason_and_room_lets_it_go_on() {
+fn full_disk_pauses_the_run_until_space_is_free() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let output = with_full_disk(
         &place,
         "rm $DWELL_DATA/filler; wait $runner\n\
@@ -166,11 +166,11 @@ fn a_disk_that_fills_up_pauses_the_run_with_the_reason_and_room_lets_it_go_on() 
 }
 
 #[test]
-fn a_run_that_waits_for_room_can_be_interrupted_and_resumed() {
+fn run_waiting_for_space_can_be_interrupted() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let output = with_full_disk(
         &place,
         "kill -INT $runner; code=0; wait $runner || code=$?\n\
@@ -188,7 +188,7 @@ fn a_run_that_waits_for_room_can_be_interrupted_and_resumed() {
 /// Runs a plan of four trials on a disk that is filled up to some 16 KiB after the first trial,
 /// then runs `then` once the runner reports it. Returns `None`, after reporting the reason, if that
 /// is impossible.
-fn with_full_disk(place: &Place, then: &str) -> Option<Output> {
+fn with_full_disk(place: &Sandbox, then: &str) -> Option<Output> {
     if !Command::new("unshare").args(["--mount", "true"]).status().unwrap().success() {
         skip("mount namespaces are forbidden here");
         return None;

@@ -15,15 +15,15 @@ use tempfile::TempDir;
 pub(crate) const DWELL: &str = env!("CARGO_BIN_EXE_dwell");
 
 /// Longer than any test step takes; a step that hangs fails.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The data directory of a test. All processes that dwell starts for it have its path in their
 /// environment, so that leftover processes can be found.
-pub(crate) struct Place {
+pub(crate) struct Sandbox {
     dir: TempDir,
 }
 
-impl Place {
+impl Sandbox {
     pub(crate) fn new() -> Self {
         Self { dir: tempfile::tempdir().unwrap() }
     }
@@ -106,7 +106,7 @@ impl Place {
             return Vec::new();
         }
         let db = rusqlite::Connection::open(path).unwrap();
-        db.busy_timeout(PATIENCE).unwrap();
+        db.busy_timeout(STEP_TIMEOUT).unwrap();
         let Ok(mut select) = db.prepare(query) else { return Vec::new() };
         let rows = select.query_map([], |row| row.get::<_, Option<String>>(0)).unwrap();
         rows.filter_map(|row| row.unwrap()).collect()
@@ -157,7 +157,7 @@ impl Place {
 
     /// Asserts that no process, lab or received file is left. A node may take a second to notice
     /// that its pipe is closed.
-    pub(crate) fn assert_nothing_is_left(&self) {
+    pub(crate) fn assert_no_leftovers(&self) {
         until("every process to end", || self.processes().is_empty());
         assert_eq!(self.left_of_labs(), Vec::<PathBuf>::new());
         let incoming = fs::read_dir(self.data().join("incoming")).unwrap();
@@ -165,7 +165,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Sandbox {
     fn drop(&mut self) {
         for (pid, _) in self.processes() {
             if let Ok(process) = Handle::open(pid) {
@@ -236,7 +236,7 @@ pub(crate) fn skip(reason: &str) {
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let since = Instant::now();
     while !condition() {
-        assert!(since.elapsed() < PATIENCE, "waited too long: {what}");
+        assert!(since.elapsed() < STEP_TIMEOUT, "waited too long: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use crate::fixture::{Place, as_root, printed};
-use crate::schemas::assert_follows;
+use crate::fixture::{Sandbox, as_root, printed};
+use crate::schemas::assert_matches_schema;
 
 const PACKETS: u64 = 200;
 
@@ -19,7 +19,7 @@ const PARTS: [&str; 8] = [
     "receiver_in_ns",
 ];
 
-fn plan(place: &Place, more: &str) -> String {
+fn plan(place: &Sandbox, more: &str) -> String {
     place.write(
         "flow.toml",
         &format!(
@@ -31,23 +31,23 @@ fn plan(place: &Place, more: &str) -> String {
     )
 }
 
-fn rows(place: &Place) -> Vec<Value> {
+fn rows(place: &Sandbox) -> Vec<Value> {
     let output = place.dwell(&["export", "last", "--format", "jsonl"]);
     assert!(output.status.success(), "{output:?}");
     printed(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
-fn a_flow_through_a_relay_is_joined_packet_by_packet_and_shown_with_what_every_machine_told() {
+fn relayed_flow_is_joined_and_shown_with_all_machines() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let output = place.dwell(&["run", &plan(&place, ""), "--quiet"]);
     assert!(output.status.success(), "{output:?}");
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
     let shown = place.json(&["show", "last"]);
-    assert_follows("dwell.run", &shown);
+    assert_matches_schema("dwell.run", &shown);
     let [route, translate] = shown["trials"].as_array().unwrap().as_slice() else { panic!() };
     for trial in [route, translate] {
         assert_eq!(trial["packets"]["received"], PACKETS, "{trial:#}");
@@ -115,11 +115,11 @@ fn a_flow_through_a_relay_is_joined_packet_by_packet_and_shown_with_what_every_m
 }
 
 #[test]
-fn a_routed_flow_whose_node_nobody_stamps_has_no_link_delay() {
+fn untraced_routed_flow_has_no_link_delay() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let output = place.dwell(&["run", &plan(&place, ""), "--quiet", "--set", "trace=false"]);
     assert!(output.status.success(), "{output:?}");
     let shown = place.json(&["show", "last"]);
@@ -132,11 +132,11 @@ fn a_routed_flow_whose_node_nobody_stamps_has_no_link_delay() {
 }
 
 #[test]
-fn an_enciphered_flow_through_a_weakened_and_loaded_node_says_what_was_asked_and_burnt() {
+fn loaded_node_with_quota_reports_its_cpu_use() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let plan = place.write(
         "weak.toml",
         &format!(
@@ -149,9 +149,9 @@ fn an_enciphered_flow_through_a_weakened_and_loaded_node_says_what_was_asked_and
     );
     let output = place.dwell(&["run", &plan, "--quiet"]);
     assert!(output.status.success(), "{output:?}");
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
     let shown = place.json(&["show", "last"]);
-    assert_follows("dwell.run", &shown);
+    assert_matches_schema("dwell.run", &shown);
     let [idle, loaded] = shown["trials"].as_array().unwrap().as_slice() else { panic!() };
     for trial in [idle, loaded] {
         assert_eq!(trial["packets"]["received"], PACKETS, "{trial:#}");

@@ -1,10 +1,10 @@
 //! Exact output for fixed input.
 
-use crate::fixture::{Place, assert_golden, printed, repository};
+use crate::fixture::{Sandbox, assert_golden, printed, repository};
 
 #[test]
-fn the_quick_plan_expands_to_the_golden_trials() {
-    let place = Place::new();
+fn quick_plan_matches_the_golden_trials() {
+    let place = Sandbox::new();
     let plan = repository("plans/quick.toml");
     let plan = plan.to_str().unwrap();
     for (more, name) in [(&[][..], "quick.txt"), (&["--json"], "quick.json")] {
@@ -16,8 +16,8 @@ fn the_quick_plan_expands_to_the_golden_trials() {
 }
 
 #[test]
-fn a_sweep_over_protocols_sizes_rates_and_loads_expands_to_the_golden_order_of_its_seed() {
-    let place = Place::new();
+fn sweep_matches_the_golden_order_of_its_seed() {
+    let place = Sandbox::new();
     let plan = repository("dwell/tests/controller/plans/sweep.toml");
     let plan = plan.to_str().unwrap();
     let output = place.dwell(&["run", plan, "--dry-run", "--seed", "7"]);
@@ -39,8 +39,8 @@ fn a_sweep_over_protocols_sizes_rates_and_loads_expands_to_the_golden_order_of_i
 }
 
 #[test]
-fn an_imported_file_is_shown_as_the_golden_text() {
-    let place = Place::new();
+fn shown_import_matches_the_golden_text() {
+    let place = Sandbox::new();
     let file = repository("controller/import/tests/data/s4.csv");
     let run = place.json(&["import", file.to_str().unwrap()])["run"].as_str().unwrap().to_owned();
     let output = place.dwell(&["show", "last"]);

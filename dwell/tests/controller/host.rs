@@ -7,14 +7,14 @@ use std::time::Instant;
 use dwell_io::process::{Handle, Signal};
 use serde_json::Value;
 
-use crate::fixture::{DWELL, Place, as_root, printed, said, until};
+use crate::fixture::{DWELL, Sandbox, as_root, printed, said, until};
 
 #[test]
-fn what_the_pinging_machine_did_is_kept_with_a_run_drawn_and_handed_on() {
+fn host_activity_is_stored_drawn_and_exported() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let plan = place.plan(3);
     let told = place.json(&[
         "run",
@@ -61,7 +61,7 @@ fn what_the_pinging_machine_did_is_kept_with_a_run_drawn_and_handed_on() {
     assert!(said(&output).contains("1.parquet"), "{output:?}");
     place.json(&["delete", run, "--yes"]);
     assert!(!place.data().join("samples").join(run).exists());
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
 }
 
 /// A plan whose load runs on the node that does not measure.
@@ -83,16 +83,16 @@ pub(crate) fn assert_load_is_own(trial: &Value) {
 }
 
 #[test]
-fn declared_load_of_another_node_is_not_an_other_program() {
+fn declared_load_is_not_counted_as_another_program() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let plan = place.write("loaded.toml", LOADED);
     let output = place.dwell(&["run", &plan, "--quiet"]);
     assert!(output.status.success(), "{output:?}");
     assert_load_is_own(&place.json(&["show", "last"])["trials"][0]);
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
 }
 
 /// Returns the clock ticks of CPU time that a process has used.
@@ -102,11 +102,11 @@ fn ticks(pid: u32) -> u64 {
 }
 
 #[test]
-fn dwell_of_another_parent_is_an_other_program() {
+fn dwell_started_elsewhere_counts_as_another_program() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let plan = place.write("idle.toml", &LOADED.replace("load = \"busy\"\n", ""));
     // The shell exits and init adopts the process, as if a service manager had started it.
     let script = "setsid \"$0\" load cpu --level 100% --duration 60s > /dev/null 2>&1 & echo $!";
@@ -123,12 +123,12 @@ fn dwell_of_another_parent_is_an_other_program() {
     let trial = &place.json(&["show", "last"])["trials"][0];
     let own = own_ratio(trial) * trial["trust"]["host"]["cpus"].as_f64().unwrap();
     assert!(own < 0.6 * burnt, "{own} of {burnt}: {trial:#}");
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
 }
 
 #[test]
-fn a_histogram_of_what_machines_did_is_a_wrong_command_line() {
-    let place = Place::new();
+fn hdr_export_of_host_activity_is_a_usage_error() {
+    let place = Sandbox::new();
     let file = crate::fixture::repository("controller/import/tests/data/s4.csv");
     place.json(&["import", file.to_str().unwrap()]);
     let output = place.dwell(&["export", "last", "--what", "host", "--format", "hdr"]);

@@ -6,7 +6,7 @@ use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::fixture::{PATIENCE, Place, as_root};
+use crate::fixture::{STEP_TIMEOUT, Sandbox, as_root};
 
 /// Number of trials of a run.
 const TRIALS: u32 = 12;
@@ -28,7 +28,7 @@ struct Finished {
     samples: (SystemTime, u64),
 }
 
-fn finished(place: &Place) -> BTreeMap<String, Finished> {
+fn finished(place: &Sandbox) -> BTreeMap<String, Finished> {
     let rows = place.query(
         "SELECT runs.run || '/' || number || ' ' || trials.started || ' ' || trials.finished || ' '
              || first_ns || ' ' || samples || ' ' || group_concat(summaries.id)
@@ -60,7 +60,7 @@ enum Phase {
 impl Phase {
     /// Determines the phase of a runner that was just killed. `next` is the runner started after
     /// it.
-    fn of_the_dead(place: &Place, next: &Child) -> Self {
+    fn of_the_dead(place: &Sandbox, next: &Child) -> Self {
         let parent = |pid: u32| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             let fields = stat.rsplit_once(')').map(|(_, fields)| fields.to_owned());
@@ -80,7 +80,7 @@ impl Phase {
 
 /// A runner and the place it works in.
 struct Attempt<'a> {
-    place: &'a Place,
+    place: &'a Sandbox,
     runner: Child,
 }
 
@@ -117,7 +117,7 @@ impl Attempt<'_> {
     fn outlasts(&mut self, mut happened: impl FnMut() -> bool) -> bool {
         let since = Instant::now();
         while !happened() {
-            assert!(since.elapsed() < PATIENCE, "no progress: {}", self.place.said());
+            assert!(since.elapsed() < STEP_TIMEOUT, "no progress: {}", self.place.said());
             if !self.outlives(Duration::from_millis(2)) {
                 return false;
             }
@@ -143,7 +143,7 @@ fn killed_runner_resumes_and_measures_every_trial_once() {
         x ^= x << 17;
         (x >> 16) % below
     };
-    let place = Place::new();
+    let place = Sandbox::new();
     let plan = place.plan(TRIALS);
     let start = |resume: bool| {
         let mut arguments = vec!["run", &plan, "--quiet"];
@@ -216,5 +216,5 @@ fn killed_runner_resumes_and_measures_every_trial_once() {
     assert_eq!((refused, lost), (Vec::new(), Vec::new()));
     assert_eq!(doubled, Vec::<&Finished>::new());
     assert_eq!(all.len(), runs.len() * TRIALS as usize);
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
 }

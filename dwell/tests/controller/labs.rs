@@ -4,12 +4,12 @@ use std::fs;
 
 use dwell_io::process::{Handle, Signal};
 
-use crate::fixture::{Place, as_root, ended, printed, said, until};
+use crate::fixture::{Sandbox, as_root, ended, printed, said, until};
 
 const LAB: &str = "version = 1\nnodes = [\"robot\", \"base\"]\n\
     [[links]]\na = \"robot\"\nb = \"base\"\nrate = \"100Mbit/s\"\n";
 
-fn plan(place: &Place, to: &str) -> (String, String) {
+fn plan(place: &Sandbox, to: &str) -> (String, String) {
     let lab = place.write("lab.toml", LAB);
     let text = format!(
         "version = 1\nname = \"own\"\ntopology = {{ lab = \"{lab}\" }}\n[ping]\nfrom = \"robot\"\n\
@@ -20,8 +20,8 @@ fn plan(place: &Place, to: &str) -> (String, String) {
 }
 
 #[test]
-fn a_lab_file_that_is_missing_or_has_no_such_node_is_a_mistake_of_the_plan() {
-    let place = Place::new();
+fn missing_lab_file_or_node_is_a_plan_error() {
+    let place = Sandbox::new();
     let (own, lab) = plan(&place, "moon");
     for more in [&[][..], &["--dry-run"]] {
         let output = place.dwell(&[&["run", &own], more].concat());
@@ -37,11 +37,11 @@ fn a_lab_file_that_is_missing_or_has_no_such_node_is_a_mistake_of_the_plan() {
 }
 
 #[test]
-fn a_run_is_not_resumed_on_a_lab_that_was_changed_since() {
+fn run_is_not_resumed_on_a_changed_lab() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let (own, lab) = plan(&place, "base");
     let mut runner = place.start(&mut place.command(&["run", &own, "--quiet"]));
     let measured = "SELECT number FROM trials WHERE state = 'finished'";
@@ -69,5 +69,5 @@ fn a_run_is_not_resumed_on_a_lab_that_was_changed_since() {
     let output = place.dwell(&["run", &own, "--resume", "last", "--quiet"]);
     assert!(output.status.success(), "{output:?}");
     assert!(printed(&output).contains(&format!("run {run}: complete; 3 of 3")), "{output:?}");
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
 }

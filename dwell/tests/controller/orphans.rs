@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
 
-use crate::fixture::{DWELL, Place, as_root, ended, skip, until};
+use crate::fixture::{DWELL, Sandbox, as_root, ended, skip, until};
 
 /// Returns the command line of a process; empty if it has ended.
 fn command_line(pid: u32) -> Vec<u8> {
@@ -22,7 +22,7 @@ fn parent(pid: u32) -> Option<u32> {
 }
 
 /// Whether a `dwell lab up` is running for this data directory.
-fn makes_a_lab(place: &Place) -> bool {
+fn makes_a_lab(place: &Sandbox) -> bool {
     place.processes().iter().any(|(_, line)| line.contains("lab up"))
 }
 
@@ -31,7 +31,7 @@ fn kill(runner: &mut Child) {
     runner.wait().unwrap();
 }
 
-fn resume(place: &Place, plan: &str) -> Child {
+fn resume(place: &Sandbox, plan: &str) -> Child {
     place.start(&mut place.command(&["run", plan, "--quiet", "--resume", "last"]))
 }
 
@@ -43,7 +43,7 @@ fn runner_resumes_while_a_child_of_the_dead_one_waits_for_exec() {
     if Command::new("strace").arg("-V").output().is_err() {
         return skip("needs strace");
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let plan = place.plan(3);
     // Delays every exec by 3 s. With -D the child started here is the runner itself.
     let mut runner = Command::new("strace");
@@ -78,7 +78,7 @@ fn runner_resumes_while_a_child_of_the_dead_one_waits_for_exec() {
     });
     assert!(ended(&mut resumed).success(), "{}", place.said());
     assert_eq!(place.states("last"), ["finished"; 3]);
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn runner_resumes_while_lab_up_of_the_dead_one_is_not_listed() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let plan = place.plan(3);
     // `lab up` asks for the version of `ip` after creating the lab's directory and before
     // describing it.
@@ -117,7 +117,7 @@ fn runner_resumes_while_lab_up_of_the_dead_one_is_not_listed() {
     fs::remove_file(hold).unwrap();
     assert!(ended(&mut resumed).success(), "{}", place.said());
     assert_eq!(place.states("last"), ["finished"; 3]);
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn runner_resumes_at_any_moment_of_lab_up_of_the_dead_one() {
         return;
     }
     for after in [0, 10, 30, 100, 300] {
-        let place = Place::new();
+        let place = Sandbox::new();
         let plan = place.plan(3);
         // A large lab takes long to create.
         let text = fs::read_to_string(&plan).unwrap();
@@ -138,6 +138,6 @@ fn runner_resumes_at_any_moment_of_lab_up_of_the_dead_one() {
         let mut resumed = resume(&place, &plan);
         assert!(ended(&mut resumed).success(), "after {after} ms: {}", place.said());
         assert_eq!(place.states("last"), ["finished"; 3]);
-        place.assert_nothing_is_left();
+        place.assert_no_leftovers();
     }
 }

@@ -5,10 +5,10 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::fixture::{Place, as_root, printed, skip};
-use crate::schemas::assert_follows;
+use crate::fixture::{Sandbox, as_root, printed, skip};
+use crate::schemas::assert_matches_schema;
 
-fn plan(place: &Place) -> String {
+fn plan(place: &Sandbox) -> String {
     place.write(
         "paces.toml",
         "version = 1\nname = \"paces\"\ntopology = { lab = \"line:2\" }\n\
@@ -22,24 +22,24 @@ fn plan(place: &Place) -> String {
 }
 
 #[test]
-fn trains_are_judged_pairs_measured_and_an_engine_without_its_qdisc_is_not_run() {
+fn trains_are_judged_and_txtime_without_fq_is_not_run() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let output = place.dwell(&["run", &plan(&place), "--quiet", "--json"]);
     assert!(output.status.success(), "{output:?}");
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
     let end: Value = serde_json::from_str(&printed(&output)).unwrap();
-    assert_follows("dwell.run-end", &end);
+    assert_matches_schema("dwell.run-end", &end);
     // The lab's links have no queueing discipline that could hold packets until their time.
     let counts =
         ["trials", "finished", "failed", "not_run"].map(|name| end[name].as_u64().unwrap());
     assert_eq!(counts, [8, 4, 0, 4], "{end:#}");
-    assert_follows("dwell.runs", &place.json(&["runs"]));
+    assert_matches_schema("dwell.runs", &place.json(&["runs"]));
 
     let shown = place.json(&["show", "last"]);
-    assert_follows("dwell.run", &shown);
+    assert_matches_schema("dwell.run", &shown);
     let verdicts = shown["verdicts"].as_array().unwrap();
     assert_eq!(verdicts.len(), 4, "two engines, two numbers of flows: {verdicts:#?}");
     for verdict in verdicts {
@@ -77,11 +77,11 @@ fn trains_are_judged_pairs_measured_and_an_engine_without_its_qdisc_is_not_run()
 }
 
 #[test]
-fn the_far_end_stamps_what_the_sender_does_not_and_drops_what_it_does() {
+fn sink_stamps_packets_only_if_the_sender_does_not() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let set = [
         "--set",
         "matrix={stamps=[\"auto\",\"user\"],rate=[\"20Mbit/s\"]}",
@@ -111,14 +111,14 @@ fn the_far_end_stamps_what_the_sender_does_not_and_drops_what_it_does() {
 }
 
 #[test]
-fn cross_traffic_of_the_real_itg_tells_what_it_achieved() {
+fn itg_cross_traffic_reports_its_achieved_rate() {
     if !as_root() {
         return;
     }
     if Command::new("ITGSend").arg("-h").output().is_err() {
         return skip("ITGSend is not installed (make setup)");
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let set = [
         "--set",
         "matrix={flows=[3],engine=[\"sleep-spin\"],pattern=[\"train\",\"pair\"],rate=[\"20Mbit/s\"]}",
@@ -130,9 +130,9 @@ fn cross_traffic_of_the_real_itg_tells_what_it_achieved() {
     ];
     let output = place.dwell(&[&["run", &plan(&place), "--quiet"], &set[..]].concat());
     assert!(output.status.success(), "{output:?}");
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
     let shown = place.json(&["show", "last"]);
-    assert_follows("dwell.run", &shown);
+    assert_matches_schema("dwell.run", &shown);
     let loads = shown["trials"][0]["loads"].as_array().unwrap();
     let [load] = loads.as_slice() else { panic!("expected one load: {loads:#?}") };
     assert!(load["engine"].as_str().unwrap().starts_with("ITGSend 2"), "{load:#}");
@@ -150,11 +150,11 @@ fn cross_traffic_of_the_real_itg_tells_what_it_achieved() {
 }
 
 #[test]
-fn every_row_has_the_gap_before_it_and_runs_are_compared_by_gap_errors() {
+fn paced_rows_have_gaps_and_compare_uses_gap_errors() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let set = ["--set", "matrix.engine=[\"spin\"]", "--set", "matrix.flows=[0]"];
     let output = place.dwell(&[&["run", &plan(&place), "--quiet"], &set[..]].concat());
     assert!(output.status.success(), "{output:?}");
@@ -189,8 +189,8 @@ fn every_row_has_the_gap_before_it_and_runs_are_compared_by_gap_errors() {
 }
 
 #[test]
-fn departures_kept_by_the_command_are_a_run_like_any_other() {
-    let place = Place::new();
+fn departures_of_dwell_pace_are_imported_as_a_run() {
+    let place = Sandbox::new();
     let file = place.path("pace.segment").display().to_string();
     let url =
         ["pace", "udp://127.0.0.1:9", "--rate", "20Mbit/s", "--size", "300B", "--repeat", "3"];
@@ -199,7 +199,7 @@ fn departures_kept_by_the_command_are_a_run_like_any_other() {
     let imported = place.dwell(&["import", &file]);
     assert!(imported.status.success(), "{imported:?}");
     let shown = place.json(&["show", "last"]);
-    assert_follows("dwell.run", &shown);
+    assert_matches_schema("dwell.run", &shown);
     let trial = &shown["trials"][0];
     for metric in ["gap_ns", "gap_error_ns"] {
         assert_eq!(trial["metrics"][metric]["count"], 3 * 49, "{trial:#}");

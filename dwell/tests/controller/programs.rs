@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::fixture::{DWELL, Place, as_root, printed, said, skip};
+use crate::fixture::{DWELL, Sandbox, as_root, printed, said, skip};
 
 /// A lab that is removed when the test ends.
 struct Lab {
@@ -55,7 +55,7 @@ fn has(program: &str) -> bool {
 }
 
 /// Imports a text and returns its trials.
-fn imported(place: &Place, name: &str, text: &str) -> (Value, Vec<Value>) {
+fn imported(place: &Sandbox, name: &str, text: &str) -> (Value, Vec<Value>) {
     let file = place.write(name, text);
     let about = place.json(&["import", &file]);
     let run = place.json(&["show", about["run"].as_str().unwrap()]);
@@ -67,7 +67,7 @@ fn busybox_ping_in_a_lab_is_imported_with_its_figures() {
     if !as_root() || !has("busybox") {
         return;
     }
-    let (lab, place) = (Lab::up("busybox", "line:3"), Place::new());
+    let (lab, place) = (Lab::up("busybox", "line:3"), Sandbox::new());
     let text = lab.output("n1", &["busybox", "ping", "-c", "20", "-i", "0.01", "n3"]);
     let (about, trials) = imported(&place, "busybox.txt", &text);
     assert_eq!((&about["format"], &about["samples"]), (&"ping".into(), &20.into()), "{text}");
@@ -87,7 +87,7 @@ fn mtr_in_a_lab_is_imported_hop_by_hop() {
     if !as_root() || !has("mtr") {
         return;
     }
-    let (lab, place) = (Lab::up("mtr", "line:3"), Place::new());
+    let (lab, place) = (Lab::up("mtr", "line:3"), Sandbox::new());
     let text = lab.output("n1", &["mtr", "--json", "-n", "-c", "5", "-i", "0.1", "n3"]);
     let (about, trials) = imported(&place, "mtr.json", &text);
     assert_eq!((&about["format"], &about["samples"]), (&"mtr".into(), &0.into()), "{text}");
@@ -129,7 +129,7 @@ fn iperf3_in_a_lab_is_imported_with_its_figures() {
     if !as_root() || !has("iperf3") {
         return;
     }
-    let (lab, place) = (Lab::up("iperf3", "line:2"), Place::new());
+    let (lab, place) = (Lab::up("iperf3", "line:2"), Sandbox::new());
     for (name, more) in [("tcp", &["-b", "20M"][..]), ("udp", &["-u", "-b", "1M"])] {
         let _server = Server::start(&lab, "n2");
         let client = [&["iperf3", "-c", "n2", "-J", "-t", "1", "-i", "0.25"][..], more].concat();
@@ -154,7 +154,7 @@ fn iperf3_in_a_lab_is_imported_with_its_figures() {
 
 #[test]
 fn log_without_samples_leaves_no_run_and_exits_with_2() {
-    let place = Place::new();
+    let place = Sandbox::new();
     let file = place.write("empty.txt", "PING 10.0.0.9 (10.0.0.9): 56 data bytes\n");
     let output = place.dwell(&["import", &file]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");

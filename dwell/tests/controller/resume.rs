@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use dwell_io::process::{Handle, Signal};
 
-use crate::fixture::{Place, as_root, ended, object, printed, said, until};
+use crate::fixture::{Sandbox, as_root, ended, object, printed, said, until};
 
 #[test]
-fn resume_goes_on_with_the_newest_unfinished_run_of_this_plan_and_begins_one_only_if_there_is_none()
+fn resume_last_continues_the_newest_unfinished_run()
 {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let plan = place.plan(3);
     let run = |more: &[&str]| {
         let output = place.dwell(&[&["run", &plan, "--json"], more].concat());
@@ -46,15 +46,15 @@ fn resume_goes_on_with_the_newest_unfinished_run_of_this_plan_and_begins_one_onl
     assert!(said(&refused).contains("another plan"), "{refused:?}");
     let output = place.dwell(&["run", &other, "--resume", "last", "--json"]);
     assert_eq!(object(&output)["trials"], 6, "{output:?}");
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
 }
 
 #[test]
-fn to_resume_a_run_of_which_nothing_is_left_names_it_and_succeeds_even_where_all_failed() {
+fn resuming_a_complete_run_succeeds() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let plan = place.plan(3);
     let set = ["run", &plan, "--json", "--quiet", "--set", "nodes.n1.cpu=4000"];
     let first = place.dwell(&set);
@@ -62,15 +62,15 @@ fn to_resume_a_run_of_which_nothing_is_left_names_it_and_succeeds_even_where_all
     let again = place.dwell(&["run", &plan, "--json", "--resume", "last"]);
     assert_eq!(again.status.code(), Some(0), "{again:?}");
     assert_eq!(object(&again)["run"], object(&first)["run"]);
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
 }
 
 #[test]
-fn a_run_is_resumed_with_its_own_seed_and_settings() {
+fn run_is_resumed_with_its_seed_and_settings() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let plan = place.plan(12);
     let mut runner = place.start(&mut place.command(&["run", &plan, "--set", "ping.count=12"]));
     until("a trial is finished", || {
@@ -91,11 +91,11 @@ fn a_run_is_resumed_with_its_own_seed_and_settings() {
 }
 
 #[test]
-fn to_delete_a_run_whose_runner_was_killed_takes_its_lab_down_too() {
+fn deleting_a_killed_run_removes_its_lab() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     let plan = place.plan(12);
     let mut runner = place.start(&mut place.command(&["run", &plan, "--quiet"]));
     until("the runner is at work", || !place.serving().is_empty());
@@ -111,15 +111,15 @@ fn to_delete_a_run_whose_runner_was_killed_takes_its_lab_down_too() {
     assert!(output.status.success(), "{output:?}");
     assert!(!left, "{} still exists", directory.display());
     assert_eq!(place.query("SELECT run FROM runs"), Vec::<String>::new());
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
 }
 
 #[test]
-fn a_second_runner_on_one_data_directory_is_told_and_touches_nothing() {
+fn second_runner_is_refused_and_changes_nothing() {
     if !as_root() {
         return;
     }
-    let place = Place::new();
+    let place = Sandbox::new();
     // Long in wall-clock time but not in CPU time.
     let plan = place.plan(6);
     let text = fs::read_to_string(&plan).unwrap();
@@ -137,16 +137,16 @@ fn a_second_runner_on_one_data_directory_is_told_and_touches_nothing() {
     assert!(ended(&mut first).success(), "{}", place.said());
     assert_eq!(place.query("SELECT run FROM runs"), runs);
     assert_eq!(place.states("last"), ["finished"; 6]);
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
 }
 
 #[test]
-fn an_interrupt_ends_the_run_with_130_and_it_can_be_resumed() {
+fn interrupt_ends_the_run_with_130_and_it_resumes() {
     interrupted(&|runner| Handle::open(runner).unwrap().signal(Signal::Interrupt).unwrap());
 }
 
 #[test]
-fn an_interrupt_of_the_whole_process_group_as_a_terminal_sends_it_does_the_same() {
+fn interrupt_of_the_process_group_ends_the_run_with_130() {
     interrupted(&|runner| {
         let kill = Command::new("kill").args(["-INT", "--", &format!("-{runner}")]).status();
         assert!(kill.unwrap().success());
@@ -154,7 +154,7 @@ fn an_interrupt_of_the_whole_process_group_as_a_terminal_sends_it_does_the_same(
 }
 
 #[test]
-fn a_terminal_that_is_closed_ends_the_run_as_an_interrupt_does() {
+fn closed_terminal_ends_the_run_like_an_interrupt() {
     interrupted(&|runner| {
         let kill = Command::new("kill").args(["-HUP", &runner.to_string()]).status();
         assert!(kill.unwrap().success());
@@ -167,7 +167,7 @@ fn interrupted(interrupt: &dyn Fn(u32)) {
         return;
     }
     for after in [0, 5, 10, 20, 40, 80, 160, 320, 640] {
-        let place = Place::new();
+        let place = Sandbox::new();
         // Long enough not to be finished by then, even if other processes delay the interrupt.
         let plan = place.plan(120);
         let mut runner =
@@ -178,7 +178,7 @@ fn interrupted(interrupt: &dyn Fn(u32)) {
         interrupt(runner.id());
         let status = ended(&mut runner);
         assert_eq!((status.code(), status.signal()), (Some(130), None), "{}", place.said());
-        place.assert_nothing_is_left();
+        place.assert_no_leftovers();
         let states = place.states("last");
         assert!(states.contains(&"planned".to_owned()), "after {after} ms: {states:?}");
         assert!(!states.contains(&"failed".to_owned()), "after {after} ms: {states:?}");

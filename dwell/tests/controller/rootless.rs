@@ -35,7 +35,7 @@ impl Home {
 }
 
 #[test]
-fn declared_load_of_a_rootless_run_is_not_an_other_program() {
+fn rootless_load_is_not_counted_as_another_program() {
     // Root can become another user.
     if !as_root() {
         return;
@@ -52,7 +52,7 @@ fn declared_load_of_a_rootless_run_is_not_an_other_program() {
 }
 
 #[test]
-fn without_root_a_plan_runs_in_a_lab_of_a_user_namespace() {
+fn rootless_plan_runs_in_a_user_namespace() {
     // Root can become another user.
     if !as_root() {
         return;

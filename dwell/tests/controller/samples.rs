@@ -8,14 +8,14 @@ use dwell_io::process::{Handle, Signal};
 use dwell_record::segment::{Header, SegmentWriter};
 use serde_json::Value;
 
-use crate::fixture::{Place, ended, object, printed, said, until};
-use crate::schemas::assert_follows;
+use crate::fixture::{Sandbox, ended, object, printed, said, until};
+use crate::schemas::assert_matches_schema;
 
 /// A reflector on loopback and its URL; it ends with the test.
 struct Reflector(Child, String);
 
 impl Reflector {
-    fn new(place: &Place, scheme: &str) -> Self {
+    fn new(place: &Sandbox, scheme: &str) -> Self {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
         drop(socket);
@@ -41,8 +41,8 @@ impl Drop for Reflector {
 }
 
 #[test]
-fn an_imported_segment_has_exactly_the_figures_that_its_ping_printed() {
-    let place = Place::new();
+fn imported_segment_has_the_figures_of_its_ping() {
+    let place = Sandbox::new();
     for scheme in ["stamp", "roundtrip", "udp"] {
         let reflector = Reflector::new(&place, scheme);
         let file = place.path(scheme).display().to_string();
@@ -86,8 +86,8 @@ fn an_imported_segment_has_exactly_the_figures_that_its_ping_printed() {
 }
 
 #[test]
-fn the_segment_of_a_killed_ping_is_imported_up_to_its_last_whole_frame() {
-    let place = Place::new();
+fn segment_of_a_killed_ping_is_imported_up_to_its_end() {
+    let place = Sandbox::new();
     let reflector = Reflector::new(&place, "stamp");
     let file = place.path("killed").display().to_string();
     let ping =
@@ -137,8 +137,8 @@ fn the_segment_of_a_killed_ping_is_imported_up_to_its_last_whole_frame() {
 }
 
 #[test]
-fn the_passages_of_one_machine_are_imported_as_what_they_are_or_refused_with_the_reason() {
-    let place = Place::new();
+fn passages_of_one_machine_are_imported_or_refused() {
+    let place = Sandbox::new();
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("udp://127.0.0.1:{}", socket.local_addr().unwrap().port());
     drop(socket);
@@ -162,7 +162,7 @@ fn the_passages_of_one_machine_are_imported_as_what_they_are_or_refused_with_the
         let passages = imported["samples"].as_u64().unwrap();
         assert!(passages > 300, "{imported}");
         let shown = place.json(&["show", "last"]);
-        assert_follows("dwell.run", &shown);
+        assert_matches_schema("dwell.run", &shown);
         let trial = &shown["trials"][0];
         assert!(trial["metrics"][part]["count"].as_u64().unwrap() > 300, "{trial:#}");
         assert!(trial["packets"].is_null() && trial["values"]["loss_ratio"].is_null());

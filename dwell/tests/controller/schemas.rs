@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::fixture::{Place, as_root, object, repository};
+use crate::fixture::{Sandbox, as_root, object, repository};
 
 fn errors(name: &str, object: &Value) -> Vec<String> {
     let path = repository("docs/schema").join(format!("{name}-1.schema.json"));
@@ -16,7 +16,7 @@ fn errors(name: &str, object: &Value) -> Vec<String> {
 
 /// Asserts that an object matches its schema, and that it does not without any one of its fields or
 /// with an additional field.
-pub(crate) fn assert_follows(name: &str, object: &Value) {
+pub(crate) fn assert_matches_schema(name: &str, object: &Value) {
     assert_eq!(object["schema"], format!("{name}/1"));
     assert_eq!(errors(name, object), Vec::<String>::new(), "{object:#}");
     for field in object.as_object().unwrap().keys() {
@@ -34,9 +34,9 @@ fn assert_refuses(name: &str, object: &Value, change: impl FnOnce(&mut Value)) {
 }
 
 #[test]
-fn imports_and_what_is_done_with_them_follow_their_schemas() {
-    let place = Place::new();
-    assert_follows("dwell.runs", &place.json(&["runs"]));
+fn import_output_matches_the_schemas() {
+    let place = Sandbox::new();
+    assert_matches_schema("dwell.runs", &place.json(&["runs"]));
     let data = repository("controller/import/tests/data");
     let mut runs = Vec::new();
     let mut files: Vec<_> = fs::read_dir(&data).unwrap().map(|e| e.unwrap().path()).collect();
@@ -45,33 +45,33 @@ fn imports_and_what_is_done_with_them_follow_their_schemas() {
         let output = place.dwell(&["import", file.to_str().unwrap(), "--json"]);
         assert!(output.status.success(), "{}: {output:?}", file.display());
         let imported = object(&output);
-        assert_follows("dwell.import", &imported);
+        assert_matches_schema("dwell.import", &imported);
         runs.push(imported["run"].as_str().unwrap().to_owned());
-        assert_follows("dwell.run", &place.json(&["show", runs.last().unwrap()]));
+        assert_matches_schema("dwell.run", &place.json(&["show", runs.last().unwrap()]));
     }
     let listed = place.json(&["runs"]);
-    assert_follows("dwell.runs", &listed);
+    assert_matches_schema("dwell.runs", &listed);
     assert_eq!(listed["runs"].as_array().unwrap().len(), runs.len());
     assert_refuses("dwell.runs", &listed, |object| object["runs"][0]["kind"] = json!("gift"));
     let s4 = data.join("s4.csv");
     let again = place.json(&["import", s4.to_str().unwrap()]);
     let first = files.iter().position(|file| *file == s4).unwrap();
     let compared = place.json(&["compare", &runs[first], again["run"].as_str().unwrap()]);
-    assert_follows("dwell.comparison", &compared);
+    assert_matches_schema("dwell.comparison", &compared);
     let verdict = |object: &mut Value| object["cells"][0]["shifts"][0]["verdict"] = json!("maybe");
     assert_refuses("dwell.comparison", &compared, verdict);
-    assert_follows("dwell.delete", &place.json(&["delete", &runs[0], "--yes"]));
+    assert_matches_schema("dwell.delete", &place.json(&["delete", &runs[0], "--yes"]));
 }
 
 #[test]
-fn what_a_witness_saw_follows_its_schema_and_is_shown_with_the_run() {
-    let place = Place::new();
+fn witness_output_matches_its_schema_and_is_shown() {
+    let place = Sandbox::new();
     let data = repository("controller/import/tests/data");
     let file = |name: &str| data.join(name).to_str().unwrap().to_owned();
     let run = place.json(&["import", &file("dwell.csv")])["run"].as_str().unwrap().to_owned();
     let capture = "stamp-roundtrip-iperf2.pcap";
     let seen = place.json(&["import", &file(capture), "--witness", &run]);
-    assert_follows("dwell.witness", &seen);
+    assert_matches_schema("dwell.witness", &seen);
     assert_eq!((&seen["run"], &seen["witness"]), (&json!(run), &json!(capture)));
     let of_trial = seen["trials"][0].as_object().unwrap().clone();
     let metrics = of_trial["metrics"].as_object().unwrap();
@@ -94,9 +94,9 @@ fn what_a_witness_saw_follows_its_schema_and_is_shown_with_the_run() {
     assert_refuses("dwell.witness", &seen, |object| object["trials"] = json!([]));
 
     let shown = place.json(&["show", &run]);
-    assert_follows("dwell.run", &shown);
+    assert_matches_schema("dwell.run", &shown);
     let told = &shown["trials"][0]["witnesses"][0];
-    assert_follows("dwell.summary", told);
+    assert_matches_schema("dwell.summary", told);
     assert_eq!(told["metrics"], seen["trials"][0]["metrics"]);
     for name in ["flow", "matched", "unseen", "others", "same_clock"] {
         assert_eq!(told["parameters"][name], of_trial[name], "{name}");
@@ -109,22 +109,22 @@ fn what_a_witness_saw_follows_its_schema_and_is_shown_with_the_run() {
 }
 
 #[test]
-fn runs_and_dry_runs_follow_their_schemas_finished_failed_and_interrupted() {
-    let place = Place::new();
+fn run_output_matches_the_schemas_in_every_state() {
+    let place = Sandbox::new();
     let plan = place.plan(3);
     for plan in [plan.as_str(), repository("plans/quick.toml").to_str().unwrap()] {
         let dry = place.json(&["run", plan, "--dry-run"]);
-        assert_follows("dwell.dry-run", &dry);
+        assert_matches_schema("dwell.dry-run", &dry);
         assert_refuses("dwell.dry-run", &dry, |object| object["trials"][0]["order"] = json!(0));
     }
     if !as_root() {
         return;
     }
     let end = place.json(&["run", &plan, "--quiet"]);
-    assert_follows("dwell.run-end", &end);
+    assert_matches_schema("dwell.run-end", &end);
     assert_refuses("dwell.run-end", &end, |object| object["end"] = json!("well"));
     let shown = place.json(&["show", "last"]);
-    assert_follows("dwell.run", &shown);
+    assert_matches_schema("dwell.run", &shown);
     let placement = &shown["trials"][0]["environment"]["placement"];
     assert_eq!(placement["far"]["waiting"], "blocking", "dwell started the far end: {placement}");
     assert_refuses("dwell.run", &shown, |object| {
@@ -134,12 +134,12 @@ fn runs_and_dry_runs_follow_their_schemas_finished_failed_and_interrupted() {
     let failing = ["run", &plan, "--quiet", "--json", "--set", "nodes.n1.cpu=4000"];
     let failing = place.dwell(&failing);
     assert_eq!(failing.status.code(), Some(1), "{failing:?}");
-    assert_follows("dwell.run-end", &object(&failing));
-    assert_follows("dwell.run", &place.json(&["show", "last"]));
+    assert_matches_schema("dwell.run-end", &object(&failing));
+    assert_matches_schema("dwell.run", &place.json(&["show", "last"]));
     let stopped = ["run", &plan, "--quiet", "--json", "--set", "stop.time=1ns"];
     let stopped = place.dwell(&stopped);
     assert_eq!(stopped.status.code(), Some(1), "{stopped:?}");
-    assert_follows("dwell.run-end", &object(&stopped));
-    assert_follows("dwell.run", &place.json(&["show", "last"]));
-    assert_follows("dwell.runs", &place.json(&["runs"]));
+    assert_matches_schema("dwell.run-end", &object(&stopped));
+    assert_matches_schema("dwell.run", &place.json(&["show", "last"]));
+    assert_matches_schema("dwell.runs", &place.json(&["runs"]));
 }

@@ -9,11 +9,11 @@ use std::sync::{Mutex, PoisonError};
 use dwell_host::CpuTimes;
 use serde_json::Value;
 
-use crate::fixture::{Place, as_root, skip};
+use crate::fixture::{Sandbox, as_root, skip};
 
 /// Serialises the tests, because the load of one would disturb the other's sender. Both senders
 /// have real-time priority, so that other processes do not disturb them.
-static MACHINE: Mutex<()> = Mutex::new(());
+static MACHINE_LOCK: Mutex<()> = Mutex::new(());
 
 const MBIT: u64 = 1_000_000;
 
@@ -28,32 +28,32 @@ const ACCURATE: &str = "[accurate]\ngap = \"50%\"\n";
 /// Minimum number of runs per test. Upper limits must hold in each of them. What the machine can do
 /// is taken from the best run, because a run during which the host takes its CPUs away measures
 /// nothing, and its verdict says so.
-const RUNS: usize = 4;
+const MIN_RUNS: usize = 4;
 
 /// Maximum number of runs until the best one is found.
-const MOST: usize = 12;
+const MAX_RUNS: usize = 12;
 
 /// Maximum share of the busy CPU time that the host may steal; beyond it, the machine's abilities
 /// are unknown.
-const TAKEN: f64 = 0.1;
+const MAX_STOLEN_RATIO: f64 = 0.1;
 
 /// Repeats `run` until it has seen what the machine can do. Otherwise the test fails, or is skipped
 /// if the host stole too much CPU time.
-fn until_seen(mut run: impl FnMut(usize) -> bool) {
+fn repeat_until_reached(mut run: impl FnMut(usize) -> bool) {
     let mut taken = Vec::new();
     let mut seen = false;
-    for n in 0..MOST {
+    for n in 0..MAX_RUNS {
         let before = processors();
         seen |= run(n);
         let after = processors();
         taken.push((after.0 - before.0) as f64 / (after.1 - before.1).max(1) as f64);
-        if seen && n + 1 >= RUNS {
+        if seen && n + 1 >= MIN_RUNS {
             return;
         }
     }
     println!("share of busy CPU time stolen by the host: {taken:.2?}");
     let least = taken.iter().copied().fold(f64::INFINITY, f64::min);
-    assert!(least > TAKEN, "the machine reached its rate in none of {MOST} runs");
+    assert!(least > MAX_STOLEN_RATIO, "the machine reached its rate in none of {MAX_RUNS} runs");
     skip(&format!("the host stole at least {:.0} % of the CPU time", least * 100.0));
 }
 
@@ -65,7 +65,7 @@ fn processors() -> (u64, u64) {
 }
 
 /// Returns packet size and largest rate in bit/s of every sender of a run.
-fn verdicts(place: &Place, plan: &str) -> Vec<(u64, Option<u64>)> {
+fn verdicts(place: &Sandbox, plan: &str) -> Vec<(u64, Option<u64>)> {
     let output = place.dwell(&["run", plan, "--quiet", "--json"]);
     assert!(output.status.success(), "{output:?}");
     let shown = place.json(&["show", "last"]);
@@ -77,12 +77,12 @@ fn verdicts(place: &Place, plan: &str) -> Vec<(u64, Option<u64>)> {
 }
 
 #[test]
-fn behind_a_limit_of_200_mbit_no_size_is_found_to_measure_more() {
+fn verdict_stays_within_a_200_mbit_limit() {
     if !as_root() {
         return;
     }
-    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let place = Place::new();
+    let _alone = MACHINE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = Sandbox::new();
     let plan = place.write(
         "limit.toml",
         &format!(
@@ -94,7 +94,7 @@ fn behind_a_limit_of_200_mbit_no_size_is_found_to_measure_more() {
         ),
     );
     let mut best = [None; 3];
-    until_seen(|_| {
+    repeat_until_reached(|_| {
         let found = verdicts(&place, &plan);
         let sizes: Vec<u64> = found.iter().map(|(size, _)| *size).collect();
         assert_eq!(sizes, [200, 576, 1_500]);
@@ -105,7 +105,7 @@ fn behind_a_limit_of_200_mbit_no_size_is_found_to_measure_more() {
         // The limit, or the step below it, because a limit counts whole frames.
         best.iter().all(|rate| *rate >= Some(100 * MBIT))
     });
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
 }
 
 /// A CPU load that ends with its test.
@@ -146,12 +146,12 @@ const CPU: &str = "0";
 /// A load affects the sender only at a higher priority. A train of 1500 B packets at 100 Mbit/s
 /// takes 2.4 ms, so every train is delayed by more than the 5 % by which its rate may deviate.
 #[test]
-fn a_loaded_machine_is_found_to_measure_less_and_never_more() {
+fn verdict_is_lower_under_load() {
     if !as_root() {
         return;
     }
-    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let place = Place::new();
+    let _alone = MACHINE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = Sandbox::new();
     let plan = place.write(
         "load.toml",
         &format!(
@@ -165,7 +165,7 @@ fn a_loaded_machine_is_found_to_measure_less_and_never_more() {
         return skip("real-time priority for the load is not allowed here");
     };
     drop(burner);
-    until_seen(|n| {
+    repeat_until_reached(|n| {
         let measure = |loaded: bool| {
             let _burner = loaded.then(|| Burner::start().unwrap());
             let found = verdicts(&place, &plan);
@@ -183,5 +183,5 @@ fn a_loaded_machine_is_found_to_measure_less_and_never_more() {
         let second = measure(n % 2 != 0);
         first.max(second) >= 100 * MBIT
     });
-    place.assert_nothing_is_left();
+    place.assert_no_leftovers();
 }

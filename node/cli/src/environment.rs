@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_build_is_told_by_the_hash_that_sha256sum_prints_of_the_program() {
+    fn build_contains_the_sha256_of_the_program() {
         let program = std::env::current_exe().unwrap();
         let printed = Command::new("sha256sum").arg(program).output().unwrap().stdout;
         let printed = String::from_utf8(printed).unwrap();

@@ -67,10 +67,10 @@ impl RunQueueWait {
 }
 
 /// Interval between samples.
-const EVERY: Nanos = Nanos::from_millis(200);
+const SAMPLE_INTERVAL: Nanos = Nanos::from_millis(200);
 
 /// Capacity of the sample queue: more than a minute of samples while the recorder is stopped.
-const WAITING: usize = 512;
+const QUEUE_LEN: usize = 512;
 
 /// Samples host activity on a thread, which ends when this is dropped.
 ///
@@ -91,7 +91,7 @@ impl HostSampler {
     /// Starts the thread. If that fails, there are no samples.
     pub(crate) fn start() -> Self {
         let (stop, stopped) = mpsc::sync_channel(0);
-        let (samples, taken) = mpsc::sync_channel(WAITING);
+        let (samples, taken) = mpsc::sync_channel(QUEUE_LEN);
         let read = move || {
             let mut host = Host::find();
             let mut series = Series::default();
@@ -102,7 +102,7 @@ impl HostSampler {
                 if !sample.values.is_empty() {
                     let _ = samples.try_send(sample);
                 }
-                match stopped.recv_timeout(EVERY.to_std()) {
+                match stopped.recv_timeout(SAMPLE_INTERVAL.to_std()) {
                     Err(RecvTimeoutError::Timeout) => {}
                     Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
                 }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_is_read_until_nobody_wants_it_any_more() {
+    fn host_sampler_stops_when_dropped() {
         let sampler = HostSampler::start();
         let first = sampler.samples.recv_timeout(Duration::from_secs(30)).unwrap();
         let second = sampler.samples.recv_timeout(Duration::from_secs(30)).unwrap();

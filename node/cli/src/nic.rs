@@ -6,7 +6,7 @@ use dwell_io::interface::{self, Dropped, Interface};
 use dwell_record::NicDropped;
 
 /// Maximum number of peers to look up in the routing table. Further peers use the same interfaces.
-const MOST_PEERS: usize = 64;
+const MAX_PEERS: usize = 64;
 
 /// Drop counters of all interfaces at the start of a measurement.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl NicWatch {
     ) -> Option<Vec<NicDropped>> {
         let mut hosts: Vec<SocketAddr> = Vec::new();
         for peer in peers {
-            if hosts.len() < MOST_PEERS && hosts.iter().all(|host| host.ip() != peer.ip()) {
+            if hosts.len() < MAX_PEERS && hosts.iter().all(|host| host.ip() != peer.ip()) {
                 hosts.push(peer);
             }
         }
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_interfaces_of_the_probes_dropped_since_the_beginning_counts() {
+    fn nic_drops_count_only_since_start_and_per_interface() {
         let before = [counted(1, [5, 0, 7]), counted(2, [0; 3]), counted(3, [9, 9, 9])];
         let now = [counted(1, [8, 1, 7]), counted(2, [0; 3]), counted(3, [99, 99, 99])];
         let found = since(&before, &now, &[1, 2]).unwrap();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_nobody_knows_is_made_anew_or_counts_backwards_is_absent_and_not_nought() {
+    fn unknown_or_reset_interface_is_absent_not_zero() {
         let before = [counted(1, [5, 0, 0]), counted(2, [1, 1, 1])];
         assert_eq!(since(&before, &[counted(1, [4, 0, 0])], &[1]), None);
         assert_eq!(since(&before, &[counted(3, [0; 3])], &[3]), None);

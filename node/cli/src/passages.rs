@@ -6,27 +6,27 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use dwell_engine::passage::Passage;
+use dwell_engine::observation::PacketObservation;
 use dwell_record::segment::{FlowEntry, Header, SegmentWriter};
-use dwell_stats::Parts;
+use dwell_stats::ComponentFigures;
 
 use crate::Failure;
 use crate::host::HostSampler;
 use crate::ping::SampleFile;
 
 /// Maximum number of senders to remember.
-const MOST_SENDERS: usize = 16;
+const MAX_SENDERS: usize = 16;
 
 /// Records passages. See the module documentation.
-pub(crate) struct PassageLog {
-    parts: Parts,
+pub(crate) struct ObservationWriter {
+    parts: ComponentFigures,
     segment: Option<(SegmentWriter<Box<dyn Write>>, PathBuf)>,
     host: Option<HostSampler>,
     senders: Vec<SocketAddr>,
     failure: Option<anyhow::Error>,
 }
 
-impl PassageLog {
+impl ObservationWriter {
     /// Starts a log for the command `kind` at `target`. An unwritable file is an error here, before
     /// the measurement.
     pub(crate) fn begin(
@@ -43,7 +43,7 @@ impl PassageLog {
         let segment = file.map(begin).transpose()?;
         // Host activity is recorded with passages only.
         let host = segment.is_some().then(HostSampler::start);
-        Ok(Self { parts: Parts::default(), segment, host, senders: Vec::new(), failure: None })
+        Ok(Self { parts: ComponentFigures::default(), segment, host, senders: Vec::new(), failure: None })
     }
 
     /// Whether passages are written to a segment, so that flows must be described.
@@ -53,7 +53,7 @@ impl PassageLog {
 
     /// Records a flow that later passages refer to.
     pub(crate) fn flow(&mut self, flow: &FlowEntry) {
-        if self.senders.len() < MOST_SENDERS
+        if self.senders.len() < MAX_SENDERS
             && self.senders.iter().all(|known| known.ip() != flow.from.ip())
         {
             self.senders.push(flow.from);
@@ -63,7 +63,7 @@ impl PassageLog {
     }
 
     /// Records the passage of a packet.
-    pub(crate) fn take(&mut self, passage: &Passage) {
+    pub(crate) fn take(&mut self, passage: &PacketObservation) {
         self.parts.record(&passage.stamps);
         if let Some((writer, _)) = &mut self.segment {
             writer.push_passage(passage);
@@ -80,19 +80,19 @@ impl PassageLog {
         self.note(written);
     }
 
-    /// One address of each machine that flows came from, up to [`MOST_SENDERS`].
+    /// One address of each machine that flows came from, up to [`MAX_SENDERS`].
     pub(crate) fn senders(&self) -> &[SocketAddr] {
         &self.senders
     }
 
     /// Figures so far.
-    pub(crate) fn parts(&self) -> &Parts {
+    pub(crate) fn parts(&self) -> &ComponentFigures {
         &self.parts
     }
 
     /// Ends the segment. `ring_dropped` passages were lost before they got here. Returns the
     /// figures and, if the segment is incomplete, the error.
-    pub(crate) fn finish(mut self, ring_dropped: u64) -> (Parts, Option<anyhow::Error>) {
+    pub(crate) fn finish(mut self, ring_dropped: u64) -> (ComponentFigures, Option<anyhow::Error>) {
         if let Some((writer, name)) = self.segment.take() {
             let ended = writer.finish(ring_dropped).map(drop);
             self.failure = self.failure.or(ended.err().map(|error| failure(error, &name)));

@@ -3,14 +3,14 @@
 use std::thread;
 
 use dwell_io::cpu::{self, Class, Placement, RealTime};
-use dwell_plan::{Place, Scheduling as Asked};
+use dwell_plan::{ThreadPlacement, Scheduling as Asked};
 use dwell_record::{Scheduling, Waiting};
 
 use crate::Failure;
 
 /// Options that place a timing thread.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub struct PlaceArgs {
+pub struct PlacementArgs {
     /// CPU to run on
     #[arg(long, value_name = "N")]
     pub cpu: Option<usize>,
@@ -36,8 +36,8 @@ pub enum SchedulingChoice {
     Fifo,
 }
 
-impl From<Place> for PlaceArgs {
-    fn from(place: Place) -> Self {
+impl From<ThreadPlacement> for PlacementArgs {
+    fn from(place: ThreadPlacement) -> Self {
         let scheduling = match place.scheduling {
             Asked::Auto => SchedulingChoice::Auto,
             Asked::Other => SchedulingChoice::Other,
@@ -47,8 +47,8 @@ impl From<Place> for PlaceArgs {
     }
 }
 
-impl From<PlaceArgs> for Place {
-    fn from(args: PlaceArgs) -> Self {
+impl From<PlacementArgs> for ThreadPlacement {
+    fn from(args: PlacementArgs) -> Self {
         let scheduling = match args.scheduling {
             SchedulingChoice::Auto => Asked::Auto,
             SchedulingChoice::Other => Asked::Other,
@@ -58,7 +58,7 @@ impl From<PlaceArgs> for Place {
     }
 }
 
-impl PlaceArgs {
+impl PlacementArgs {
     /// Checks the options before anything is sent.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if let Some(cpu) = self.cpu {
@@ -73,7 +73,7 @@ impl PlaceArgs {
                  kernel stops a real-time thread that never sleeps",
             ));
         }
-        thread::spawn(cpu::go_first).join().expect("the thread does not panic").map_err(|error| {
+        thread::spawn(cpu::set_real_time).join().expect("the thread does not panic").map_err(|error| {
             Failure::unsupported(format!(
                 "--scheduling fifo is not permitted ({error}): it needs CAP_SYS_NICE (root, or \
                  setcap cap_sys_nice+ep on the program) or a limit (ulimit -r), and in a control \

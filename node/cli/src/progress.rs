@@ -1,5 +1,5 @@
 //! Progress of work with a known number of steps: a bar on a terminal, otherwise an occasional
-//! line. Nothing for work that takes less than [`GRACE`].
+//! line. Nothing for work that takes less than [`SHOW_DELAY`].
 
 use std::io::{self, IsTerminal};
 use std::sync::Mutex;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Work shorter than this shows no bar.
-const GRACE: Duration = Duration::from_millis(500);
+const SHOW_DELAY: Duration = Duration::from_millis(500);
 
 /// Minimum interval between progress lines if standard error is not a terminal.
-const PLAIN_LINE: Duration = Duration::from_secs(5);
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Progress display on standard error, removed when dropped. Starts no thread.
 pub(crate) struct Progress {
@@ -46,7 +46,7 @@ impl Progress {
     pub(crate) fn show(&self, done: usize, of: usize, message: &str) {
         let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if !self.is_terminal {
-            if state.last_line.elapsed() >= PLAIN_LINE {
+            if state.last_line.elapsed() >= LINE_INTERVAL {
                 crate::say(&format!("{}: {done} of {of} steps done", self.what));
                 state.last_line = Instant::now();
             }
@@ -55,7 +55,7 @@ impl Progress {
         self.bar.set_length(of as u64);
         self.bar.set_message(message.to_owned());
         self.bar.set_position(done as u64);
-        if !state.is_shown && self.since.elapsed() >= GRACE {
+        if !state.is_shown && self.since.elapsed() >= SHOW_DELAY {
             state.is_shown = true;
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
             self.bar.tick();

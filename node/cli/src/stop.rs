@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ignored_signal_is_told_by_its_bit() {
+    fn ignored_signal_is_read_from_the_mask() {
         assert!(ignores("Name:\tdwell\nSigIgn:\t0000000000001001\n", SIGHUP));
         assert!(!ignores("SigIgn:\t0000000000001000\n", SIGHUP));
         assert!(!ignores("", SIGHUP));

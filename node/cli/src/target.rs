@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scheme_names_the_protocol_and_stamp_is_the_default() {
+    fn target_without_scheme_is_stamp() {
         assert_eq!("n2".parse(), target(Scheme::Stamp, "n2", 862));
         assert_eq!("stamp://[::]:8620".parse(), target(Scheme::Stamp, "::", 8620));
         assert_eq!("stamp://::1".parse(), target(Scheme::Stamp, "::1", 862));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_target_says_what_would_be_right() {
+    fn wrong_target_error_names_the_correction() {
         let error = |text: &str| text.parse::<Target>().unwrap_err().to_string();
         assert!(error("gopher://h").contains("unknown scheme 'gopher'"));
         assert!(error("udp://h:0").contains("from 1 to 65535"));
@@ -232,7 +232,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_the_parser_panic_and_what_is_printed_is_read_back(text in "\\PC*") {
+        fn target_parser_never_panics_and_round_trips(text in "\\PC*") {
             if let Ok(target) = text.parse::<Target>() {
                 prop_assert_eq!(target.to_string().parse(), Ok(target));
             }

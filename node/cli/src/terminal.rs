@@ -24,12 +24,12 @@ pub fn buffered_stdout() -> Terminal<BufWriter<StdoutLock<'static>>> {
 
 /// Escapes all control characters in `text` except line feeds.
 pub fn escaped(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_obeyed) {
+    if !text.contains(is_terminal_control) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if is_obeyed(c) {
+        if is_terminal_control(c) {
             // Writing to a string cannot fail.
             let _ = write!(out, "\\u{:04x}", u32::from(c));
         } else {
@@ -40,7 +40,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
 }
 
 /// Whether a terminal acts on `c`: control characters and bidirectional controls (Unicode Annex 9).
-fn is_obeyed(c: char) -> bool {
+fn is_terminal_control(c: char) -> bool {
     (c.is_control() && c != '\n')
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_shown_and_ends_of_lines_stay() {
+    fn control_characters_are_escaped_and_line_feeds_kept() {
         let mut out = Terminal(Vec::new());
         write!(out, "a\u{1b}[31m\r\u{7}\u{9b}2J\u{202e}\tµ—é\nnext\u{7f}\n").unwrap();
         let shown = String::from_utf8(out.0).unwrap();
@@ -83,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_object_that_is_printed_stays_the_same_object(text in any_text()) {
+        fn escaped_json_keeps_its_meaning(text in any_text()) {
             let object = serde_json::json!({ "text": text });
             let printed = format!("{object:#}");
             let read: serde_json::Value = serde_json::from_str(&escaped(&printed)).unwrap();
@@ -91,7 +91,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_that_a_terminal_obeys_is_left(text in any_text()) {
+        fn escaped_text_has_no_control_characters(text in any_text()) {
             prop_assert!(!escaped(&text).contains(|c: char| c.is_control() && c != '\n'));
         }
     }

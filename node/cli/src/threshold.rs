@@ -1,6 +1,6 @@
 //! `--fail-if`: parses thresholds, judges a measurement by them and returns the exit code.
 
-use dwell_stats::{Evidence, Threshold, ThresholdError, Verdict};
+use dwell_stats::{Evidence, Threshold, ThresholdError, ThresholdVerdict};
 
 use crate::{Exit, Failure};
 
@@ -26,12 +26,12 @@ pub(crate) fn judge<'a>(
     let mut exit = Exit::Measured;
     for threshold in thresholds {
         match threshold.judge(&evidence(threshold.metric())) {
-            Verdict::Pass(_) => {}
-            Verdict::Fail(observed) => {
+            ThresholdVerdict::Pass(_) => {}
+            ThresholdVerdict::Fail(observed) => {
                 crate::say(&format!("dwell: --fail-if {threshold}: it is {observed}"));
                 exit = exit.or_worse(Exit::Threshold);
             }
-            Verdict::CannotTell(doubt) => {
+            ThresholdVerdict::CannotTell(doubt) => {
                 crate::say(&format!("dwell: --fail-if {threshold}: cannot tell: {doubt}"));
                 exit = exit.or_worse(Exit::Undecided);
             }

@@ -10,11 +10,11 @@ use support::{dwell, json};
 /// Maximum difference of the medians. With -U, ping measures between calls of the program, as
 /// dwell's `rtt` does. Without -U it ends at the kernel timestamp, so its figure is at least
 /// dwell's `rtt_kernel`, which starts later. ping prints whole microseconds.
-const LIMIT_US: f64 = 25.0;
+const MAX_DIFFERENCE_US: f64 = 25.0;
 
 /// Maximum excess of the program's median: after each pause dwell has more code to fetch than ping,
 /// on a busy host all of it from memory.
-const LONGER_US: f64 = 50.0;
+const MAX_EXCESS_US: f64 = 50.0;
 
 /// Number of turns of each. The second smallest and second largest differences enclose the median
 /// of all possible turns (sign test): outside them on either side in 1 of 1,000 tests.
@@ -39,7 +39,7 @@ const NOISE_US: [f64; TURNS] =
     [1.3, 11.3, 8.7, 9.1, 4.9, -2.8, 6.9, 0.2, 14.6, -0.6, 16.8, 5.8, 28.7, -0.3, 13.7];
 
 #[test]
-fn a_median_that_is_45_us_too_short_or_70_us_too_long_is_noticed() {
+fn median_off_by_45_us_short_or_70_us_long_is_detected() {
     let shifted = |program: f64, kernel: f64| -> Vec<[f64; 2]> {
         NOISE_US.iter().map(|noise| [noise + program, noise + kernel]).collect()
     };
@@ -53,7 +53,7 @@ fn a_median_that_is_45_us_too_short_or_70_us_too_long_is_noticed() {
 fn agree(turns: &[[f64; 2]]) -> bool {
     let of = |which: usize| interval(turns.iter().map(|turn| turn[which]).collect());
     let (program, kernel) = (of(0), of(1));
-    program.0 <= LONGER_US && program.1 >= -LIMIT_US && kernel.0 <= LIMIT_US
+    program.0 <= MAX_EXCESS_US && program.1 >= -MAX_DIFFERENCE_US && kernel.0 <= MAX_DIFFERENCE_US
 }
 
 /// Interval of the median of all possible turns, in microseconds.

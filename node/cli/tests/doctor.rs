@@ -42,7 +42,7 @@ fn ability<'a>(found: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn what_the_doctor_finds_follows_its_schema_and_comes_from_doing() {
+fn doctor_findings_follow_schema_and_leave_nothing_behind() {
     let _alone = alone();
     let (found, validator) = findings(&dwell(&["doctor", "--json"]));
     for timer in found["timers"].as_array().unwrap() {
@@ -74,7 +74,7 @@ fn what_the_doctor_finds_follows_its_schema_and_comes_from_doing() {
 }
 
 #[test]
-fn without_root_the_doctor_tries_what_a_rootless_lab_would() {
+fn doctor_without_root_tests_in_a_user_namespace() {
     let _alone = alone();
     if !dwell_io::netns::may_create() {
         skip("changing to an unprivileged user needs root");
@@ -86,12 +86,12 @@ fn without_root_the_doctor_tries_what_a_rootless_lab_would() {
     assert!(
         Command::new("chmod").args(["755", "."]).current_dir(&home).status().unwrap().success()
     );
-    let nobody = |arguments: &[&str]| {
+    let as_unprivileged = |arguments: &[&str]| {
         let who = ["--reuid=65534", "--regid=65534", "--clear-groups", "--"];
         let mut command = Command::new("setpriv");
         command.args(who).arg(&program).args(arguments).current_dir("/").output().unwrap()
     };
-    let (found, _) = findings(&nobody(&["doctor", "--json"]));
+    let (found, _) = findings(&as_unprivileged(&["doctor", "--json"]));
     let rows = |found: &Value| -> Vec<String> {
         let abilities = found["abilities"].as_array().unwrap();
         abilities.iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
@@ -114,7 +114,7 @@ fn without_root_the_doctor_tries_what_a_rootless_lab_would() {
 }
 
 #[test]
-fn where_there_can_be_no_namespace_every_row_stays_and_says_so() {
+fn doctor_without_namespaces_reports_all_rows_as_untested() {
     let _alone = alone();
     // The creator of a user namespace may set limits for everything inside.
     let script = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$0\" doctor --json";
@@ -140,7 +140,7 @@ fn where_there_can_be_no_namespace_every_row_stays_and_says_so() {
 }
 
 #[test]
-fn a_reader_that_has_had_enough_of_the_findings_is_success() {
+fn doctor_with_closed_stdout_is_success() {
     let _alone = alone();
     for arguments in [&["doctor"][..], &["doctor", "--json"]] {
         let mut child = Command::new(DWELL)
@@ -157,7 +157,7 @@ fn a_reader_that_has_had_enough_of_the_findings_is_success() {
 }
 
 #[test]
-fn a_burner_burns_the_level_asked_within_three_points() {
+fn cpu_load_reaches_the_level_within_three_points() {
     let _alone = alone();
     for level in [1, 20, 50, 80, 90].map(f64::from) {
         let text = format!("{level}%");
@@ -194,7 +194,7 @@ fn busy() -> Duration {
 }
 
 #[test]
-fn traffic_reaches_the_rate_asked_within_two_percent() {
+fn traffic_reaches_the_rate_within_two_percent() {
     let _alone = alone();
     let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("udp://127.0.0.1:{port}");

@@ -38,7 +38,7 @@ fn pace_without_a_target_ends_with_a_verdict() {
 }
 
 #[test]
-fn rows_go_to_standard_output_and_nothing_else_does() {
+fn csv_to_stdout_contains_only_rows() {
     let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
     let text = printed(&["ping", &urls[0], "-c", "5", "-i", "1ms", "-q", "--csv", "-"]);
     let mut lines = text.lines();
@@ -58,7 +58,7 @@ fn rows_go_to_standard_output_and_nothing_else_does() {
 }
 
 #[test]
-fn short_units_are_accepted_where_one_meaning_is_possible() {
+fn unambiguous_short_units_are_accepted() {
     let found: Value = serde_json::from_str(&printed(&[
         "load",
         "cpu",

@@ -45,7 +45,7 @@ fn load_of_another_program_is_advice_of_the_doctor() {
 }
 
 #[test]
-fn samples_carry_what_the_machine_did_between_the_first_and_the_last_probe() {
+fn samples_contain_host_activity_during_the_probes() {
     let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("samples");
@@ -81,6 +81,6 @@ fn samples_carry_what_the_machine_did_between_the_first_and_the_last_probe() {
     }
     let has_radio =
         fs::read_to_string("/proc/net/wireless").is_ok_and(|text| text.lines().count() > 2);
-    let told = names.iter().any(|name| name.ends_with("_signal_dbm"));
-    assert!(has_radio || !told, "signal levels without a radio: {names:?}");
+    let has_signal = names.iter().any(|name| name.ends_with("_signal_dbm"));
+    assert!(has_radio || !has_signal, "signal levels without a radio: {names:?}");
 }

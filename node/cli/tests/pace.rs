@@ -48,7 +48,7 @@ fn samples(path: &str) -> Vec<Sample> {
 }
 
 #[test]
-fn trains_leave_on_time_by_the_kernels_stamps_and_nobody_has_to_listen() {
+fn trains_leave_on_time_without_receiver() {
     let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
     for engine in ["sleep", "spin", "sleep-spin"] {
         let more = ["--rate", "10Mbit/s", "--size", "576B", "--repeat", "6", "--engine", engine];
@@ -95,7 +95,7 @@ fn trains_leave_on_time_by_the_kernels_stamps_and_nobody_has_to_listen() {
 }
 
 #[test]
-fn what_a_sink_stamps_stands_for_departures_where_there_are_no_others() {
+fn sink_stamps_replace_missing_departures() {
     let (server, url) = sink();
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("pace.segment");
@@ -130,7 +130,7 @@ fn what_a_sink_stamps_stands_for_departures_where_there_are_no_others() {
 }
 
 #[test]
-fn what_comes_to_a_sink_that_nobody_asked_is_not_refused_and_not_kept() {
+fn sink_drops_packets_of_unannounced_flows() {
     let (server, url) = sink();
     let more = ["--rate", "20Mbit/s", "--size", "300B", "--repeat", "4", "--engine", "spin"];
     let kept = ["--sink", "--stamps", "user"];
@@ -151,7 +151,7 @@ fn what_comes_to_a_sink_that_nobody_asked_is_not_refused_and_not_kept() {
 }
 
 #[test]
-fn a_sink_asks_whether_a_silent_sender_is_still_there() {
+fn sink_probes_silent_sender() {
     let (server, url) = sink();
     let address = url.strip_prefix("udp://").unwrap();
     let sender = TcpStream::connect(address).unwrap();
@@ -168,7 +168,7 @@ fn a_sink_asks_whether_a_silent_sender_is_still_there() {
 }
 
 #[test]
-fn a_sink_that_leaves_takes_nothing_with_it() {
+fn lost_sink_keeps_local_results() {
     let far = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("udp://{}", far.local_addr().unwrap());
     let leaving = std::thread::spawn(move || {
@@ -209,7 +209,7 @@ fn stepped_sink(far: &TcpListener) {
 }
 
 #[test]
-fn a_train_during_which_the_sinks_clock_was_stepped_is_discarded_and_counted() {
+fn train_with_sink_clock_step_is_discarded() {
     let far = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("udp://{}", far.local_addr().unwrap());
     let send = |more: &[&str]| {
@@ -235,7 +235,7 @@ fn a_train_during_which_the_sinks_clock_was_stepped_is_discarded_and_counted() {
 }
 
 #[test]
-fn packets_lead_trains_whose_gaps_are_short_and_are_counted_nowhere() {
+fn lead_in_packets_are_not_counted() {
     const LEAD: u64 = u64::MAX << 32;
     let far = UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("udp://{}", far.local_addr().unwrap());
@@ -291,7 +291,7 @@ fn pairs_say_which_capacity_their_gap_measures() {
 }
 
 #[test]
-fn the_best_engine_is_found_by_measuring_and_the_reason_is_told() {
+fn auto_engine_is_measured_with_reason() {
     let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
     let found = pace(&url, &["--rate", "50Mbit/s", "--size", "576B", "--repeat", "3"]);
     let used = found["parameters"]["engine_used"].as_str().unwrap();
@@ -301,7 +301,7 @@ fn the_best_engine_is_found_by_measuring_and_the_reason_is_told() {
 }
 
 #[test]
-fn a_stop_while_engines_are_measured_says_that_none_was_chosen() {
+fn stop_while_choosing_reports_no_engine() {
     let far = UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("udp://{}", far.local_addr().unwrap());
     let mut command = Command::new(DWELL);
@@ -320,7 +320,7 @@ fn a_stop_while_engines_are_measured_says_that_none_was_chosen() {
 }
 
 #[test]
-fn beside_a_sink_what_was_sent_to_choose_is_not_what_arrived() {
+fn engine_choice_packets_are_not_counted_by_sink() {
     let (server, url) = sink();
     let found = pace(&url, &["--rate", "50Mbit/s", "--size", "576B", "--repeat", "3", "--sink"]);
     let packets = &found["packets"];
@@ -336,7 +336,7 @@ fn beside_a_sink_what_was_sent_to_choose_is_not_what_arrived() {
 }
 
 #[test]
-fn what_cannot_be_carried_out_says_what_would_be_right() {
+fn invalid_pace_options_are_explained() {
     let directory = tempfile::tempdir().unwrap();
     let gaps = directory.path().join("gaps");
     fs::write(&gaps, "10us\n# a comment\nsoon\n").unwrap();
@@ -391,7 +391,7 @@ fn threshold_decides_the_exit_code_of_pace() {
 }
 
 #[test]
-fn stamps_of_the_program_decide_no_threshold() {
+fn user_stamps_decide_no_threshold() {
     let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
     let train = ["--rate", "10Mbit/s", "--size", "576B", "--repeat", "3", "--engine", "sleep"];
     for condition in ["gap_error.p95 > 10s", "gap.p50 > 1ns", "gap_error.max > 10s"] {
@@ -417,7 +417,7 @@ fn losing_sink(far: &TcpListener) {
 }
 
 #[test]
-fn gaps_of_lost_packets_are_beyond_limits_by_a_sinks_stamps() {
+fn lost_packets_exceed_gap_limits_by_sink_stamps() {
     let far = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("udp://{}", far.local_addr().unwrap());
     let judge = |more: &[&str]| {
@@ -439,7 +439,7 @@ fn gaps_of_lost_packets_are_beyond_limits_by_a_sinks_stamps() {
 }
 
 #[test]
-fn a_rate_that_no_engine_reaches_is_missed_and_the_most_that_was_reached_is_told() {
+fn unreachable_rate_is_reported_with_reached_rate() {
     let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
     let found = pace(&url, &["--rate", "1000Gbit/s", "--size", "1500B", "--engine", "sendmmsg"]);
     let reached = found["values"]["rate_bps"].as_f64().unwrap();
@@ -461,7 +461,7 @@ fn a_rate_that_no_engine_reaches_is_missed_and_the_most_that_was_reached_is_told
 }
 
 #[test]
-fn pairs_that_could_not_follow_one_another_as_planned_are_told() {
+fn delayed_pairs_are_reported() {
     let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
     let said = |gap| {
         let pairs = ["--pattern", "pair", "--pairs", "30", "--gap", gap, "--engine", "spin"];
@@ -473,7 +473,7 @@ fn pairs_that_could_not_follow_one_another_as_planned_are_told() {
 }
 
 #[test]
-fn a_limit_that_an_engine_goes_past_is_named_and_one_that_it_meets_is_kept() {
+fn bypassed_limit_is_named_and_met_limit_is_kept() {
     if !as_root() {
         return;
     }
@@ -503,7 +503,7 @@ fn a_limit_that_an_engine_goes_past_is_named_and_one_that_it_meets_is_kept() {
 }
 
 #[test]
-fn a_sink_whose_interface_merges_packets_refuses_and_names_the_offload() {
+fn sink_refuses_receive_offload() {
     if !as_root() {
         return;
     }
@@ -526,7 +526,7 @@ fn a_sink_whose_interface_merges_packets_refuses_and_names_the_offload() {
 }
 
 #[test]
-fn a_train_that_is_stopped_keeps_what_had_left() {
+fn stopped_train_keeps_sent_packets() {
     let far = UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("udp://{}", far.local_addr().unwrap());
     let directory = tempfile::tempdir().unwrap();
@@ -572,7 +572,7 @@ fn gaps_of_a_file_are_replayed() {
 }
 
 #[test]
-fn an_engine_without_its_permission_is_named_and_the_best_of_the_others_is_taken() {
+fn unprivileged_engine_is_named_and_skipped() {
     if !as_root() {
         return;
     }

@@ -17,7 +17,7 @@ use serde_json::Value;
 #[path = "support/pause.rs"]
 mod pause;
 mod support;
-use pause::{go_on, pause};
+use pause::{resume, pause};
 use support::{DWELL, Server, dwell, free_port, json, said, signal};
 
 const KEY: &str = "00112233445566778899aabbccddeeff";
@@ -81,7 +81,7 @@ fn authenticated_mode_needs_the_same_key_at_both_ends() {
 }
 
 #[test]
-fn a_late_reply_disturbs_no_later_cycle() {
+fn late_reply_does_not_desync_later_cycles() {
     // The master of Roedlach/Vock matches by order: after one late reply every later cycle fails.
     for host in ["127.0.0.1:0", "[::1]:0"] {
         late_reply(UdpSocket::bind(host).unwrap());
@@ -119,7 +119,7 @@ fn late_reply(socket: UdpSocket) {
 }
 
 #[test]
-fn a_reply_that_came_while_the_pinger_was_stopped_is_late_only_if_nobody_stamped_it() {
+fn reply_during_a_stop_is_late_only_without_kernel_stamp() {
     for stamps in ["kernel", "user"] {
         for waiting in [&[][..], &["--busy-poll"]] {
             let in_time = stamps == "kernel";
@@ -160,14 +160,14 @@ fn stopped_pinger(more: &[&str]) -> Value {
         socket.send_to(&buffer[..len], from).unwrap();
         if n == 10 {
             thread::sleep(Duration::from_secs(2));
-            go_on(&pinger);
+            resume(&pinger);
         }
     }
     json(&pinger.wait_with_output().unwrap())["packets"].clone()
 }
 
 #[test]
-fn a_wrong_command_line_is_exit_2_and_says_what_would_be_right() {
+fn wrong_ping_option_exits_2_with_the_correction() {
     let cases: &[(&[&str], &str)] = &[
         (&["gopher://127.0.0.1"], "unknown scheme"),
         (&["udp://127.0.0.1:0"], "from 1 to 65535"),
@@ -201,7 +201,7 @@ fn a_wrong_command_line_is_exit_2_and_says_what_would_be_right() {
 }
 
 #[test]
-fn a_silent_target_is_exit_1_with_the_result_printed() {
+fn silent_target_exits_1_with_a_result() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("udp://{}", socket.local_addr().unwrap());
     let output = dwell(&["ping", &url, "-c", "3", "-i", "0.01", "-W", "0.1", "--json"]);
@@ -211,7 +211,7 @@ fn a_silent_target_is_exit_1_with_the_result_printed() {
 }
 
 #[test]
-fn probes_under_way_on_a_connection_that_breaks_are_lost() {
+fn probes_in_flight_on_a_broken_connection_are_lost() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("tcp://{}", listener.local_addr().unwrap());
     let peer = thread::spawn(move || {
@@ -231,7 +231,7 @@ fn probes_under_way_on_a_connection_that_breaks_are_lost() {
 }
 
 #[test]
-fn a_plain_echo_is_no_stamp_reflector() {
+fn plain_echo_is_not_a_stamp_reflector() {
     let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
     let url = urls[0].replace("udp", "stamp");
     let output = dwell(&["ping", &url, "-c", "5", "-i", "0.01", "-W", "0.2", "--json"]);
@@ -261,7 +261,7 @@ fn threshold_decides_the_exit_code() {
 }
 
 #[test]
-fn an_interrupt_prints_what_was_measured() {
+fn interrupt_prints_the_result_so_far() {
     let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
     let child = Command::new(DWELL)
         .args(["ping", &urls[0], "-i", "0.005", "--jsonl"])
@@ -311,7 +311,7 @@ fn interrupted(mut command: Server) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn a_disk_that_is_full_at_the_start_is_said_before_anything_is_measured() {
+fn full_disk_at_start_fails_before_measuring() {
     let (server, urls) = Server::reflect(&["udp"], "127.0.0.1", &["--json"]);
     let output =
         dwell(&["ping", &urls[0], "-c", "5", "-i", "0.01", "--json", "--csv", "/dev/full"]);
@@ -321,7 +321,7 @@ fn a_disk_that_is_full_at_the_start_is_said_before_anything_is_measured() {
 }
 
 #[test]
-fn a_disk_that_fills_up_costs_the_rows_and_not_the_result() {
+fn disk_that_fills_up_loses_rows_but_not_the_result() {
     let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
     let dir = tempfile::tempdir().unwrap();
     // A 4 KiB file system in a mount namespace that ends with the command.
@@ -340,7 +340,7 @@ fn a_disk_that_fills_up_costs_the_rows_and_not_the_result() {
         .output()
         .unwrap();
     if said(&output).contains("unshare failed") {
-        println!("SKIP a_disk_that_fills_up_costs_the_rows_and_not_the_result: {}", said(&output));
+        println!("SKIP disk_that_fills_up_loses_rows_but_not_the_result: {}", said(&output));
         return;
     }
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
@@ -354,7 +354,7 @@ fn a_disk_that_fills_up_costs_the_rows_and_not_the_result() {
 }
 
 #[test]
-fn replies_that_come_after_the_warm_up_still_tell_their_rung() {
+fn replies_after_the_warm_up_still_set_the_stamp_source() {
     // Every reply is delayed by eight requests: 80 ms, longer than the warm-up of 50 ms.
     const REQUESTS: usize = 5 + 30;
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -384,7 +384,7 @@ fn replies_that_come_after_the_warm_up_still_tell_their_rung() {
 }
 
 #[test]
-fn a_reader_of_json_lines_that_has_enough_ends_the_run_with_success() {
+fn closed_jsonl_reader_ends_the_run_with_success() {
     let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
     let mut ping = Command::new(DWELL)
         .args(["ping", &urls[0], "-i", "1ms", "--jsonl"])
@@ -471,8 +471,8 @@ fn stamp_suite(test: &str) -> Option<PathBuf> {
 }
 
 #[test]
-fn another_implementations_sender_is_answered_in_both_modes() {
-    let Some(peer) = stamp_suite("another_implementations_sender_is_answered_in_both_modes") else {
+fn foreign_stamp_sender_is_answered_in_both_modes() {
+    let Some(peer) = stamp_suite("foreign_stamp_sender_is_answered_in_both_modes") else {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
@@ -501,8 +501,8 @@ fn another_implementations_sender_is_answered_in_both_modes() {
 }
 
 #[test]
-fn another_implementations_reflector_is_measured_in_both_modes() {
-    const TEST: &str = "another_implementations_reflector_is_measured_in_both_modes";
+fn foreign_stamp_reflector_is_measured_in_both_modes() {
+    const TEST: &str = "foreign_stamp_reflector_is_measured_in_both_modes";
     let Some(peer) = stamp_suite(TEST) else { return };
     let dir = tempfile::tempdir().unwrap();
     let key = dir.path().join("key");
@@ -569,9 +569,9 @@ print(p.seq, p.ssid != 0, len(p.tlv_objects), p.tlv_objects[0].type)";
 }
 
 #[test]
-fn what_the_link_dropped_is_exactly_what_is_reported_lost_and_its_delay_is_in_the_rtt() {
+fn reported_loss_and_rtt_match_the_link_log() {
     const TEST: &str =
-        "what_the_link_dropped_is_exactly_what_is_reported_lost_and_its_delay_is_in_the_rtt";
+        "reported_loss_and_rtt_match_the_link_log";
     let name = format!("t{}-loss", std::process::id());
     let up = dwell(&[
         "lab",
@@ -642,8 +642,8 @@ fn exact_loss(name: &str) {
 }
 
 #[test]
-fn a_packet_that_the_queue_dropped_shifts_no_stamp() {
-    const TEST: &str = "a_packet_that_the_queue_dropped_shifts_no_stamp";
+fn packet_dropped_by_the_queue_shifts_no_stamp() {
+    const TEST: &str = "packet_dropped_by_the_queue_shifts_no_stamp";
     let name = format!("t{}-full", std::process::id());
     let up = dwell(&["lab", "up", "line:2", "--name", &name, "--rate", "2Mbit/s"]);
     if up.status.code() == Some(4) {

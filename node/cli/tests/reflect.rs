@@ -29,7 +29,7 @@ fn address(url: &str) -> SocketAddr {
 }
 
 #[test]
-fn a_connection_beyond_the_limit_is_slowed_and_loses_nothing() {
+fn connection_above_the_limit_is_slowed_without_loss() {
     const REQUESTS: u32 = 60;
     let (_server, urls) = Server::reflect(&["text+tcp"], "127.0.0.1", &["--limit", "100pps"]);
     let mut stream = TcpStream::connect(address(&urls[0])).unwrap();
@@ -45,7 +45,7 @@ fn a_connection_beyond_the_limit_is_slowed_and_loses_nothing() {
 }
 
 #[test]
-fn a_stream_that_stalls_gives_every_message_back_and_none_to_another_probe() {
+fn stalled_stream_returns_every_message_to_its_probe() {
     const LARGE: &str = "60000";
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("tcp://{}", listener.local_addr().unwrap());
@@ -83,7 +83,7 @@ fn a_stream_that_stalls_gives_every_message_back_and_none_to_another_probe() {
 }
 
 #[test]
-fn a_peer_that_never_reads_does_not_keep_an_interrupt_waiting() {
+fn interrupt_ends_a_ping_whose_peer_never_reads() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("tcp://{}", listener.local_addr().unwrap());
     let mut command = Command::new(DWELL);
@@ -184,7 +184,7 @@ fn counted(server: Server, name: &str) -> u64 {
 }
 
 #[test]
-fn a_peer_that_reads_late_gets_all_its_replies_from_a_polling_and_a_waiting_reflector() {
+fn peer_that_reads_late_gets_all_replies() {
     for how in [&["--json", "--busy-poll"][..], &["--json"]] {
         let (server, urls) = Server::reflect(&["tcp"], HOST, how);
         let mut stream = TcpStream::connect(address(&urls[0])).unwrap();
@@ -217,7 +217,7 @@ fn a_peer_that_reads_late_gets_all_its_replies_from_a_polling_and_a_waiting_refl
 }
 
 #[test]
-fn a_connection_that_ends_without_reading_its_replies_is_counted() {
+fn connection_that_ends_with_unread_replies_is_counted() {
     let (server, urls) = Server::reflect(&["tcp"], HOST, &["--json"]);
     let mut stream = TcpStream::connect(address(&urls[0])).unwrap();
     stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
@@ -228,7 +228,7 @@ fn a_connection_that_ends_without_reading_its_replies_is_counted() {
 }
 
 #[test]
-fn what_cannot_be_accepted_is_counted_and_ends_nothing() {
+fn failed_accept_is_counted_and_the_reflector_continues() {
     for how in ["", "--busy-poll"] {
         let url = format!("tcp://{HOST}:{}", free_port(HOST));
         let mut command = Command::new("sh");
@@ -246,7 +246,7 @@ fn what_cannot_be_accepted_is_counted_and_ends_nothing() {
 }
 
 #[test]
-fn connections_beyond_the_most_are_counted_and_an_idle_one_makes_room() {
+fn excess_connection_replaces_only_an_idle_one() {
     let (server, urls) = Server::reflect(&["tcp"], HOST, &["--json", "--busy-poll"]);
     let to = address(&urls[0]);
     let connect = || {
@@ -406,7 +406,7 @@ fn socket_drops_are_null_where_unknown() {
 }
 
 #[test]
-fn what_was_sent_to_many_is_refused_before_it_costs_anything() {
+fn broadcast_request_is_refused_before_the_rate_limit() {
     const LIMIT: &str = "1pps";
     let port = free_port("0.0.0.0");
     let mut command = Command::new(DWELL);
@@ -431,7 +431,7 @@ fn what_was_sent_to_many_is_refused_before_it_costs_anything() {
 }
 
 #[test]
-fn nothing_listens_on_an_address_of_many() {
+fn broadcast_listen_address_is_refused() {
     let targets =
         ["udp://127.255.255.255:7100", "stamp://224.0.0.1:7100", "tcp://127.255.255.255:7100"];
     for url in targets {
@@ -442,8 +442,8 @@ fn nothing_listens_on_an_address_of_many() {
 }
 
 #[test]
-fn a_reply_is_marked_as_the_sender_asked_and_says_how_the_request_was_marked() {
-    const TEST: &str = "a_reply_is_marked_as_the_sender_asked_and_says_how_the_request_was_marked";
+fn reply_has_requested_dscp_and_reports_received_dscp() {
+    const TEST: &str = "reply_has_requested_dscp_and_reports_received_dscp";
     let python = "/usr/bin/python3";
     if !Path::new(python).exists() {
         println!("SKIP {TEST}: python3 is not installed (make setup)");

@@ -71,7 +71,7 @@ impl Node {
         let (mut flows, mut ids) = (0, Vec::new());
         segment::read(&mut &data[..], &mut |record| match record {
             Record::Flow(_) => flows += 1,
-            Record::Passage(passage) => ids.push(passage.id),
+            Record::PacketObservation(passage) => ids.push(passage.id),
             Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
         })
         .unwrap();
@@ -87,18 +87,18 @@ impl Drop for Node {
 }
 
 #[test]
-fn traffic_with_a_count_ends_by_itself_and_both_ends_hand_over_every_packet() {
+fn traffic_job_with_count_ends_and_both_ends_have_samples() {
     let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
     let mut node = Node::start();
     let (sink, traffic) = (JobId(1), JobId(2));
     let what = Job::Sink(SinkJob { urls: vec![url.clone()], ..SinkJob::default() });
-    assert!(!what.ends_by_itself());
+    assert!(!what.is_finite());
     node.ask(&Request::Start { job: sink, what, samples: true });
     assert!(matches!(node.next().0, Event::Ready { job } if job == sink));
     let text =
         format!(r#"{{"url":"{url}","rate":"1000pps","count":100,"size":"200B","header":"iperf"}}"#);
     let what = Job::Traffic(serde_json::from_str::<TrafficJob>(&text).unwrap());
-    assert!(what.ends_by_itself());
+    assert!(what.is_finite());
     node.ask(&Request::Start { job: traffic, what, samples: true });
     assert!(matches!(node.next().0, Event::Ready { job } if job == traffic));
     let sent = node.finished(traffic).packets.unwrap();
@@ -114,7 +114,7 @@ fn traffic_with_a_count_ends_by_itself_and_both_ends_hand_over_every_packet() {
 }
 
 #[test]
-fn what_a_relay_counted_stands_though_there_was_no_room_for_its_samples() {
+fn relay_result_survives_a_full_spool() {
     let far = UdpSocket::bind("127.0.0.1:0").unwrap();
     far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let listen = format!("127.0.0.1:{}", free_port("127.0.0.1"));

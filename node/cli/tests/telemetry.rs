@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use dwell_engine::passage::{Passage, Point};
+use dwell_engine::observation::{PacketObservation, Point};
 use dwell_record::segment::{self, Record};
 use dwell_wire::stamp::{Mode, Request};
 use dwell_wire::telemetry::{self, Slot};
@@ -20,7 +20,7 @@ const HOST: &str = "127.0.0.5";
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
 /// Exceeds the time of any step, so that a hang fails the test.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running relay with its address and its samples file.
 struct Relay {
@@ -30,8 +30,8 @@ struct Relay {
 }
 
 /// Result of a relay: passages by id for each direction, and the number of filled slots.
-struct Said {
-    ways: [BTreeMap<u64, Passage>; 2],
+struct RelayResult {
+    ways: [BTreeMap<u64, PacketObservation>; 2],
     filled: u64,
 }
 
@@ -46,26 +46,26 @@ impl Relay {
         Self { server: Server::ready(command, "relaying", 1), listen, samples }
     }
 
-    fn end(self) -> Said {
+    fn end(self) -> RelayResult {
         let output = self.server.stop();
         assert!(output.status.success(), "{output:?}");
         let filled = json(&output)["values"]["telemetry_filled"].as_u64().unwrap();
         let mut ways = [BTreeMap::new(), BTreeMap::new()];
         let mut file = fs::File::open(&self.samples).unwrap();
         segment::read(&mut file, &mut |record| {
-            if let Record::Passage(passage) = record {
+            if let Record::PacketObservation(passage) = record {
                 // With one client, flow 0 is forward and flow 1 backward.
                 ways[passage.flow as usize].insert(passage.id, *passage);
             }
         })
         .unwrap();
-        Said { ways, filled }
+        RelayResult { ways, filled }
     }
 }
 
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind((HOST, 0)).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     socket
 }
 
@@ -98,12 +98,12 @@ fn receive(socket: &UdpSocket) -> Vec<u8> {
 
 /// Returns the time from the slot's `tx_app` to the passage's: the clock is read before the slot is
 /// written and again before the send call. If the relay encrypts, that lies in between.
-fn later(passage: &Passage, slot: &Slot) -> i64 {
+fn later(passage: &PacketObservation, slot: &Slot) -> i64 {
     passage.stamps.get(Point::TxApp).unwrap().as_nanos() - i64::try_from(slot.tx_app).unwrap()
 }
 
 #[test]
-fn slots_say_what_the_relays_own_passages_say_of_the_same_packet() {
+fn telemetry_slots_equal_relay_passages() {
     const PACKETS: u32 = 200;
     let translate: [&[&str]; 2] = [&["--mode", "translate"]; 2];
     let tunnel: [&[&str]; 2] = [&["--mode", "encrypt"], &["--mode", "decrypt"]];
@@ -163,7 +163,7 @@ fn slots_say_what_the_relays_own_passages_say_of_the_same_packet() {
 }
 
 #[test]
-fn relays_with_gcm_fill_the_slots_of_both_ways() {
+fn gcm_relays_fill_slots_in_both_directions() {
     const PACKETS: u32 = 10;
     for engine in ["socket", "batch"] {
         let directory = tempfile::tempdir().unwrap();
@@ -188,7 +188,7 @@ fn relays_with_gcm_fill_the_slots_of_both_ways() {
 }
 
 #[test]
-fn only_an_empty_slot_of_an_unsigned_stamp_packet_is_ever_changed() {
+fn telemetry_changes_only_empty_unsigned_slots() {
     let directory = tempfile::tempdir().unwrap();
     let far = socket();
     let far_address = far.local_addr().unwrap().to_string();
@@ -218,7 +218,7 @@ fn only_an_empty_slot_of_an_unsigned_stamp_packet_is_ever_changed() {
 }
 
 #[test]
-fn a_size_or_a_protocol_without_room_for_slots_is_refused() {
+fn telemetry_without_room_is_refused() {
     for (arguments, says) in [
         (&["ping", "stamp://127.0.0.1:9", "--path", "4", "-s", "100"][..], "needs"),
         (&["ping", "udp://127.0.0.1:9", "--path", "4"], "--path is for stamp://"),

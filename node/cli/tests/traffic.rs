@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use dwell_engine::passage::{Fate, Passage, Point};
+use dwell_engine::observation::{PacketOutcome, PacketObservation, Point};
 use dwell_io::process::Signal;
 use dwell_record::segment::{self, FlowEntry, Record};
 use serde_json::Value;
@@ -38,12 +38,12 @@ impl Drop for TemporaryFile {
 }
 
 /// Reads the flows and passages of a complete segment.
-fn passages(path: &str) -> (Vec<FlowEntry>, Vec<Passage>) {
+fn passages(path: &str) -> (Vec<FlowEntry>, Vec<PacketObservation>) {
     let (mut flows, mut passages) = (Vec::new(), Vec::new());
     let mut file = fs::File::open(path).unwrap();
     let end = segment::read(&mut file, &mut |record| match record {
         Record::Flow(flow) => flows.push(flow.clone()),
-        Record::Passage(passage) => passages.push(*passage),
+        Record::PacketObservation(passage) => passages.push(*passage),
         Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
     })
     .unwrap();
@@ -129,7 +129,7 @@ impl Drop for Iperf {
 }
 
 #[test]
-fn both_ends_tell_of_every_packet_and_their_stamps_lie_in_packet_order() {
+fn both_ends_record_all_packets_in_stamp_order() {
     let (left, came) = (TemporaryFile::named("left"), TemporaryFile::named("came"));
     let (sink, url) = sink(&["--samples", came.path()]);
     let traffic = ["load", "traffic", &url, "--rate", "500pps", "--count", "300", "--json"];
@@ -150,7 +150,7 @@ fn both_ends_tell_of_every_packet_and_their_stamps_lie_in_packet_order() {
     let (left_flows, left) = passages(left.path());
     let (came_flows, came) = passages(came.path());
     let ends = |flow: &FlowEntry| (flow.from, flow.to);
-    let join = |flows: &[FlowEntry], all: Vec<Passage>| -> BTreeMap<_, Passage> {
+    let join = |flows: &[FlowEntry], all: Vec<PacketObservation>| -> BTreeMap<_, PacketObservation> {
         let flow = |name| flows.iter().find(|flow| flow.flow == name).unwrap();
         all.into_iter().map(|passage| ((ends(flow(passage.flow)), passage.id), passage)).collect()
     };
@@ -160,8 +160,8 @@ fn both_ends_tell_of_every_packet_and_their_stamps_lie_in_packet_order() {
     let mut without = BTreeMap::new();
     for ((key, tx), (other, rx)) in left.iter().zip(&came) {
         assert_eq!(key, other, "the same flow and id at both ends");
-        assert_eq!((tx.fate, rx.fate, tx.size, rx.size), (Fate::Sent, Fate::Received, 400, 400));
-        let at = |passage: &Passage, point| passage.stamps.get(point);
+        assert_eq!((tx.fate, rx.fate, tx.size, rx.size), (PacketOutcome::Sent, PacketOutcome::Received, 400, 400));
+        let at = |passage: &PacketObservation, point| passage.stamps.get(point);
         assert!(at(tx, Point::TxAppDone).unwrap() > at(tx, Point::TxApp).unwrap());
         let all = [
             at(tx, Point::TxApp),
@@ -186,8 +186,8 @@ fn both_ends_tell_of_every_packet_and_their_stamps_lie_in_packet_order() {
 }
 
 #[test]
-fn the_real_server_counts_our_traffic_as_we_do() {
-    const TEST: &str = "the_real_server_counts_our_traffic_as_we_do";
+fn iperf_server_agrees_with_traffic_counts() {
+    const TEST: &str = "iperf_server_agrees_with_traffic_counts";
     if !has_iperf(TEST) {
         return;
     }
@@ -220,8 +220,8 @@ fn the_real_server_counts_our_traffic_as_we_do() {
 }
 
 #[test]
-fn the_real_client_prints_our_figures_as_the_servers_report() {
-    const TEST: &str = "the_real_client_prints_our_figures_as_the_servers_report";
+fn iperf_client_prints_sink_report() {
+    const TEST: &str = "iperf_client_prints_sink_report";
     if !has_iperf(TEST) {
         return;
     }
@@ -254,7 +254,7 @@ fn the_real_client_prints_our_figures_as_the_servers_report() {
 }
 
 #[test]
-fn nobody_is_sent_more_than_came_from_there() {
+fn sink_never_amplifies() {
     let (sink, url) = sink(&[]);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(url.strip_prefix("udp://").unwrap()).unwrap();
@@ -277,7 +277,7 @@ fn nobody_is_sent_more_than_came_from_there() {
 }
 
 #[test]
-fn an_end_that_is_said_again_with_the_next_number_is_no_other_packet() {
+fn repeated_fin_is_not_another_packet() {
     let (sink, url) = sink(&[]);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(url.strip_prefix("udp://").unwrap()).unwrap();
@@ -300,7 +300,7 @@ fn an_end_that_is_said_again_with_the_next_number_is_no_other_packet() {
 }
 
 #[test]
-fn a_flow_that_begins_again_from_the_same_port_is_another_flow() {
+fn restarted_flow_from_same_port_is_new() {
     let (sink, url) = sink(&[]);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(url.strip_prefix("udp://").unwrap()).unwrap();
@@ -332,7 +332,7 @@ fn send_iperf(socket: &UdpSocket, packets: &[(i64, u32)]) {
 }
 
 #[test]
-fn a_flow_whose_first_packet_was_lost_is_not_taken_for_the_one_before_it_from_the_same_port() {
+fn flow_without_first_packet_is_still_new() {
     let (sink, url) = sink(&[]);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(url.strip_prefix("udp://").unwrap()).unwrap();
@@ -350,7 +350,7 @@ fn a_flow_whose_first_packet_was_lost_is_not_taken_for_the_one_before_it_from_th
 }
 
 #[test]
-fn what_finds_no_room_at_the_sink_is_told_apart_from_what_the_network_lost() {
+fn sink_overflow_is_separate_from_loss() {
     let (sink, url) = sink(&[]);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(url.strip_prefix("udp://").unwrap()).unwrap();
@@ -384,7 +384,7 @@ fn what_finds_no_room_at_the_sink_is_told_apart_from_what_the_network_lost() {
 }
 
 #[test]
-fn behind_a_relay_that_enciphers_all_but_12_bytes_every_packet_has_its_id() {
+fn ids_survive_encryption_after_12_bytes() {
     let (left, came) = (TemporaryFile::named("left-12"), TemporaryFile::named("came-12"));
     let (sink, to) = sink(&["--samples", came.path()]);
     let (relay, listen) = relay(&to, &["encrypt", "--clear", "12"]);
@@ -404,7 +404,7 @@ fn behind_a_relay_that_enciphers_all_but_12_bytes_every_packet_has_its_id() {
 }
 
 #[test]
-fn every_packet_of_a_run_has_the_same_random_series_and_its_seed_repeats_it() {
+fn payload_is_repeatable_by_seed() {
     let receive = |seed: &str| -> Vec<Vec<u8>> {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -427,7 +427,7 @@ fn every_packet_of_a_run_has_the_same_random_series_and_its_seed_repeats_it() {
 }
 
 #[test]
-fn without_a_server_the_end_is_said_in_vain_and_what_was_sent_is_told() {
+fn missing_server_is_reported_after_sending() {
     let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
     let traffic = ["load", "traffic", &url, "--rate", "1000pps", "--count", "20", "--json"];
     let result = json(&dwell(&[&traffic[..], &["--header", "iperf"]].concat()));
@@ -438,10 +438,10 @@ fn without_a_server_the_end_is_said_in_vain_and_what_was_sent_is_told() {
 }
 
 #[test]
-fn samples_that_cannot_be_written_are_told_before_anything_is_sent() {
+fn unwritable_samples_fail_before_sending() {
     if !Path::new("/dev/full").exists() {
         println!(
-            "SKIP samples_that_cannot_be_written_are_told_before_anything_is_sent: no /dev/full"
+            "SKIP unwritable_samples_fail_before_sending: no /dev/full"
         );
         return;
     }
@@ -453,7 +453,7 @@ fn samples_that_cannot_be_written_are_told_before_anything_is_sent() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_with_what_would_be_right() {
+fn invalid_traffic_options_are_explained() {
     let traffic = ["load", "traffic", "udp://127.0.0.1:9", "--rate", "10pps", "--header", "iperf"];
     for (flags, right) in [
         (&["--size", "19B"][..], "20B to 65507B"),
@@ -473,7 +473,7 @@ fn what_cannot_be_sent_is_refused_with_what_would_be_right() {
 }
 
 #[test]
-fn a_sink_that_is_stopped_before_it_could_read_still_counts_what_had_come() {
+fn stopped_sink_counts_queued_packets() {
     const COUNT: usize = 100;
     let (mut sink, url) = sink(&[]);
     let kill = |how: &str| {

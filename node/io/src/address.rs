@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 
 /// Port of the discard protocol (RFC 863). A packet to it makes the kernel resolve the next hop,
 /// and the target ignores it.
-pub(crate) const DISCARD: u16 = 9;
+pub(crate) const DISCARD_PORT: u16 = 9;
 
 /// An IP address in the kernel's form, with its length. The storage fits both families; the kernel
 /// truncates longer addresses of other families.
@@ -22,7 +22,7 @@ const _: () = assert!(
 
 impl RawAddress {
     /// Length to pass to a call that writes an address.
-    pub(crate) const ROOM: libc::socklen_t =
+    pub(crate) const STORAGE_LEN: libc::socklen_t =
         mem::size_of::<libc::sockaddr_in6>() as libc::socklen_t;
 
     /// Returns storage for an address that a call writes.
@@ -30,7 +30,7 @@ impl RawAddress {
         Self {
             // SAFETY: sockaddr_in6 is plain data for which all zeros is a valid value.
             storage: unsafe { mem::zeroed() },
-            len: Self::ROOM,
+            len: Self::STORAGE_LEN,
         }
     }
 

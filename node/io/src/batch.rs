@@ -13,22 +13,22 @@ use crate::address::RawAddress;
 use crate::clock::realtime;
 use crate::datagram::{Datagram, Peer, UdpEnd};
 use crate::message;
-use crate::pending;
+use crate::socket_error;
 use crate::port::SendError;
-use crate::udp::{Beside, Marks};
+use crate::udp::{ControlData, Marks};
 
 /// Maximum length of a datagram in bytes.
-const LONGEST: usize = 65_535;
+const MAX_DATAGRAM_LEN: usize = 65_535;
 
 /// Length of a control buffer: timestamps and the destination address.
-const CONTROL: usize = 128;
+const CONTROL_LEN: usize = 128;
 
 /// Maximum number of datagrams in one UDP_SEGMENT message that every kernel accepts (linux/udp.h,
 /// UDP_MAX_SEGMENTS).
-const MOST_CUT: usize = 64;
+const MAX_SEGMENTS: usize = 64;
 
 /// Maximum length of a UDP_SEGMENT message in bytes: the longest payload over IPv4.
-const LONGEST_TRAIN: usize = 65_507;
+const MAX_MESSAGE_LEN: usize = 65_507;
 
 /// Difference in length of consecutive buffers, in bytes, so that their starts do not all map to
 /// the same cache sets.
@@ -40,7 +40,7 @@ pub struct Batch {
     buffers: Vec<Box<[u8]>>,
     names: Vec<RawAddress>,
     controls: Vec<Control>,
-    besides: Vec<Beside>,
+    besides: Vec<ControlData>,
     iovs: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
     /// Number of datagrams that each header sends.
@@ -54,7 +54,7 @@ pub struct Batch {
 
 #[derive(Clone, Copy)]
 #[repr(align(16))]
-struct Control([u8; CONTROL]);
+struct Control([u8; CONTROL_LEN]);
 
 /// A datagram to send from a batch.
 #[derive(Clone, Debug)]
@@ -89,14 +89,14 @@ impl std::fmt::Debug for Batch {
 impl Batch {
     /// Allocates buffers for `most` datagrams, each with `headroom` free bytes in front.
     pub fn new(most: usize, headroom: usize) -> Self {
-        let size = (headroom + LONGEST).next_multiple_of(4_096);
+        let size = (headroom + MAX_DATAGRAM_LEN).next_multiple_of(4_096);
         Self {
             headroom,
             buffers: (0..most)
                 .map(|n| vec![0; size + n % 16 * STAGGER].into_boxed_slice())
                 .collect(),
             names: vec![RawAddress::empty(); most],
-            controls: vec![Control([0; CONTROL]); most],
+            controls: vec![Control([0; CONTROL_LEN]); most],
             besides: Vec::with_capacity(most),
             iovs: Vec::with_capacity(most),
             headers: Vec::with_capacity(most),
@@ -113,7 +113,7 @@ impl Batch {
         self.iovs.clear();
         self.headers.clear();
         for buffer in &mut self.buffers[..ask] {
-            let room = &mut buffer[self.headroom..self.headroom + LONGEST];
+            let room = &mut buffer[self.headroom..self.headroom + MAX_DATAGRAM_LEN];
             self.iovs.push(libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() });
         }
         for n in 0..ask {
@@ -123,15 +123,15 @@ impl Batch {
             header.msg_hdr.msg_iovlen = 1;
             if !from.connected {
                 header.msg_hdr.msg_name = self.names[n].as_mut_ptr().cast();
-                header.msg_hdr.msg_namelen = RawAddress::ROOM;
+                header.msg_hdr.msg_namelen = RawAddress::STORAGE_LEN;
             }
-            if from.beside {
+            if from.control_data {
                 header.msg_hdr.msg_control = self.controls[n].0.as_mut_ptr().cast();
-                header.msg_hdr.msg_controllen = CONTROL as _;
+                header.msg_hdr.msg_controllen = CONTROL_LEN as _;
             }
             self.headers.push(header);
         }
-        let came = pending::receive(|_| {
+        let came = socket_error::receive(|_| {
             // SAFETY: `ask` headers were just filled in with pointers to memory that this value
             // owns, of the stated lengths. The memory is neither moved nor borrowed until the call
             // returns. A failed call has changed none of the headers.
@@ -160,16 +160,16 @@ impl Batch {
     /// If fewer datagrams were received.
     pub fn datagram(&mut self, n: usize, from: &UdpEnd) -> (Datagram, &mut [u8]) {
         let header = &self.headers[..self.came][n];
-        let used = size(header.msg_hdr.msg_controllen).min(CONTROL);
-        let beside = if from.beside {
+        let used = size(header.msg_hdr.msg_controllen).min(CONTROL_LEN);
+        let control_data = if from.control_data {
             message::parse(&self.controls[n].0[..used])
         } else {
-            message::Beside::default()
+            message::ControlData::default()
         };
-        self.names[n].len = header.msg_hdr.msg_namelen.min(RawAddress::ROOM);
-        let rx = RxStamps { hw: None, kernel: beside.kernel, app: self.at };
+        self.names[n].len = header.msg_hdr.msg_namelen.min(RawAddress::STORAGE_LEN);
+        let rx = RxStamps { hw: None, kernel: control_data.kernel, app: self.at };
         let len = header.msg_len as usize;
-        let from = from.peer(self.names[n], beside.to);
+        let from = from.peer(self.names[n], control_data.to);
         (Datagram { len, rx, from }, &mut self.buffers[n])
     }
 
@@ -195,7 +195,7 @@ impl Batch {
         let mut failed = 0;
         while done < parcels.len() {
             let rest = &parcels[done..];
-            self.address(rest, through.cuts);
+            self.address(rest, through.max_merged_len);
             let before = realtime();
             // SAFETY: the headers were just filled in with pointers to memory that this value and
             // `parcels` own, of the stated lengths; the kernel only reads that memory.
@@ -219,19 +219,19 @@ impl Batch {
                 failed = 0;
                 if done < parcels.len() {
                     // The call does not report why it stopped early.
-                    through.lose_count();
+                    through.restart_keys();
                 }
                 continue;
             }
             // The call fails only if its first message does, so the error belongs to that one.
             let first = self.trains[0];
-            if first > 1 && is_uncut(&error) {
+            if first > 1 && is_segmentation_error(&error) {
                 // The error may be about an earlier packet. If it persists, send the parcels
                 // separately.
                 if failed == 0 {
                     failed = 1;
                 } else {
-                    through.cuts = parcels[done].at.len() - 1;
+                    through.max_merged_len = parcels[done].at.len() - 1;
                     failed = 0;
                 }
                 continue;
@@ -248,7 +248,7 @@ impl Batch {
     }
 
     /// Fills in one header per message; a message holds as many parcels as can be merged.
-    fn address(&mut self, parcels: &[Parcel], cuts: usize) {
+    fn address(&mut self, parcels: &[Parcel], max_merged_len: usize) {
         self.iovs.clear();
         self.headers.clear();
         self.besides.clear();
@@ -262,21 +262,21 @@ impl Batch {
         }
         let mut rest = parcels;
         while let Some(Parcel { at, to, .. }) = rest.first() {
-            let (train, later) = rest.split_at(if at.len() <= cuts { train(rest) } else { 1 });
+            let (train, later) = rest.split_at(if at.len() <= max_merged_len { train(rest) } else { 1 });
             let source = to.as_ref().and_then(|to| Some((to.address(), to.source?)));
-            let mut beside = match source {
-                Some((to, source)) => Beside::new(to, Some(source), Marks::default()),
-                None => Beside::empty(),
+            let mut control_data = match source {
+                Some((to, source)) => ControlData::new(to, Some(source), Marks::default()),
+                None => ControlData::empty(),
             };
             if let (2.., Ok(len)) = (train.len(), u16::try_from(at.len())) {
-                beside.cut_into(len);
+                control_data.segment_into(len);
             }
-            self.besides.push(beside);
+            self.besides.push(control_data);
             self.trains.push(train.len());
             rest = later;
         }
         let mut first = 0;
-        for (beside, train) in self.besides.iter_mut().zip(&self.trains) {
+        for (control_data, train) in self.besides.iter_mut().zip(&self.trains) {
             // SAFETY: mmsghdr is plain data for which all zeros is valid.
             let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
             let iovs = &mut self.iovs[first..first + train];
@@ -286,7 +286,7 @@ impl Batch {
                 header.msg_hdr.msg_name = to.raw.as_ptr().cast_mut().cast();
                 header.msg_hdr.msg_namelen = to.raw.len;
             }
-            beside.attach(&mut header.msg_hdr);
+            control_data.attach(&mut header.msg_hdr);
             self.headers.push(header);
             first += train;
         }
@@ -298,7 +298,7 @@ impl Batch {
 fn train(parcels: &[Parcel]) -> usize {
     let Some((first, others)) = parcels.split_first() else { return 0 };
     let len = first.at.len();
-    let most = LONGEST_TRAIN.checked_div(len).map_or(0, |most| most.min(MOST_CUT));
+    let most = MAX_MESSAGE_LEN.checked_div(len).map_or(0, |most| most.min(MAX_SEGMENTS));
     let to = |parcel: &Parcel| parcel.to.map(|to| (to.address(), to.source));
     let mut train = 1;
     for parcel in others.iter().take(most.saturating_sub(1)) {
@@ -315,9 +315,9 @@ fn train(parcels: &[Parcel]) -> usize {
 
 /// Whether a message may have been refused because it cannot be segmented: a segment is too long
 /// for the path, or the interface does not compute checksums (net/ipv4/udp.c, udp_send_skb).
-fn is_uncut(error: &io::Error) -> bool {
-    const UNCUT: [i32; 3] = [libc::EIO, libc::EINVAL, libc::EMSGSIZE];
-    error.raw_os_error().is_some_and(|errno| UNCUT.contains(&errno))
+fn is_segmentation_error(error: &io::Error) -> bool {
+    const SEGMENTATION_ERRORS: [i32; 3] = [libc::EIO, libc::EINVAL, libc::EMSGSIZE];
+    error.raw_os_error().is_some_and(|errno| SEGMENTATION_ERRORS.contains(&errno))
 }
 
 /// Converts a length of the C library, whose type differs between C libraries.
@@ -335,7 +335,7 @@ mod tests {
     const HEADROOM: usize = 12;
 
     #[test]
-    fn a_batch_goes_there_and_back_with_every_payload_in_its_place() {
+    fn batch_round_trip_preserves_payloads() {
         for listen in ["127.0.0.1", "0.0.0.0", "::1"] {
             let options = EndOptions::default();
             let address = SocketAddr::new(listen.parse().unwrap(), 0);
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_out_of_one_arrives_as_what_it_was() {
+    fn segmented_datagrams_arrive_unchanged() {
         let options = EndOptions { merge: true, ..EndOptions::default() };
         for listen in ["127.0.0.1:0", "[::1]:0"] {
             let server = UdpEnd::listen(listen.parse().unwrap(), options).unwrap();
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_stamped_is_sent_one_by_one() {
+    fn packets_to_be_timestamped_are_not_merged() {
         let options =
             EndOptions { stamps: StampRequest::Kernel, merge: true, ..EndOptions::default() };
         let server = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_too_long_does_not_keep_the_others() {
+    fn oversized_parcel_does_not_block_others() {
         let options = EndOptions { whole: true, ..EndOptions::default() };
         let server = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
         let mut client = UdpEnd::connect(server.local_addr(), options).unwrap();

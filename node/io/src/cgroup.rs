@@ -72,7 +72,7 @@ impl CpuGroup {
             }
             match fs::create_dir(directory) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(told(directory, error));
+                    return Err(with_path(directory, error));
                 }
                 _ => {}
             }
@@ -140,20 +140,20 @@ impl CpuGroup {
     /// It still contains processes, or the privilege is missing.
     pub fn remove(&self) -> io::Result<()> {
         // A group may stay busy briefly after its last process was reaped.
-        const PATIENCE: Duration = Duration::from_secs(2);
-        const PAUSE: Duration = Duration::from_millis(1);
+        const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+        const POLL_INTERVAL: Duration = Duration::from_millis(1);
         let since = Instant::now();
         for directory in &self.directories {
             loop {
                 match fs::remove_dir(directory) {
                     Err(error)
                         if error.kind() == io::ErrorKind::ResourceBusy
-                            && since.elapsed() < PATIENCE =>
+                            && since.elapsed() < BUSY_TIMEOUT =>
                     {
-                        std::thread::sleep(PAUSE);
+                        std::thread::sleep(POLL_INTERVAL);
                     }
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        return Err(told(directory, error));
+                        return Err(with_path(directory, error));
                     }
                     _ => break,
                 }
@@ -191,10 +191,10 @@ fn hierarchies(mounts: &str, has_cpu: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    fs::write(path, text).map_err(|error| told(path, error))
+    fs::write(path, text).map_err(|error| with_path(path, error))
 }
 
-fn told(path: &Path, error: io::Error) -> io::Error {
+fn with_path(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
@@ -202,30 +202,30 @@ fn told(path: &Path, error: io::Error) -> io::Error {
 mod tests {
     use super::*;
 
-    const ONE: &str = "\
+    const MOUNTS_V1: &str = "\
 25 20 0:22 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
 26 25 0:23 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu
 27 25 0:24 / /sys/fs/cgroup/cpuacct rw,relatime - cgroup cgroup rw,cpuacct
 28 25 0:25 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset
 29 25 0:26 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
 ";
-    const TWO: &str =
+    const MOUNTS_V2: &str =
         "30 20 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate";
 
     #[test]
-    fn version_one_is_taken_where_it_has_the_cpu_controller_and_version_two_elsewhere() {
+    fn cgroup_v1_is_used_if_it_has_cpu_controller_else_v2() {
         let paths = |text, has| hierarchies(text, |_| has);
         let one = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpuacct"].map(PathBuf::from);
-        assert_eq!(paths(ONE, false), one);
-        assert_eq!(paths(TWO, true), [PathBuf::from("/sys/fs/cgroup")]);
-        assert!(paths(TWO, false).is_empty());
+        assert_eq!(paths(MOUNTS_V1, false), one);
+        assert_eq!(paths(MOUNTS_V2, true), [PathBuf::from("/sys/fs/cgroup")]);
+        assert!(paths(MOUNTS_V2, false).is_empty());
         assert!(paths("", true).is_empty());
         let joint = "26 25 0:23 / /c/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct";
         assert_eq!(paths(joint, false), [PathBuf::from("/c/cpu,cpuacct")]);
     }
 
     #[test]
-    fn usage_is_read_from_either_version_and_absent_where_there_is_none() {
+    fn cpu_usage_is_read_from_both_cgroup_versions() {
         let group = tempfile::tempdir().unwrap();
         let read = || CpuGroup::at(vec![group.path().to_owned()]).usage();
         assert_eq!(read(), CpuUsage::default());

@@ -60,7 +60,7 @@ pub fn pair() -> Pairing {
 /// Like [`pair`], but returns the first bracket narrower than 1 us, of at most four. Takes the time
 /// of three clock reads if not interrupted. More attempts would not help where a read itself is
 /// slow.
-pub fn glance() -> Pairing {
+pub fn quick_pair() -> Pairing {
     let is_narrow = |bracket: &Pairing| bracket.width < Nanos::from_micros(1);
     (1..4).map(|_| bracket()).find(is_narrow).unwrap_or_else(bracket)
 }
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sleep_never_ends_early_and_one_until_what_is_past_at_once() {
+    fn sleep_never_ends_early_and_past_deadline_returns_at_once() {
         let due = monotonic() + Nanos::from_millis(2);
         sleep_until(due);
         assert!(monotonic() >= due);

@@ -81,25 +81,25 @@ pub fn pin(cpu: usize) -> io::Result<()> {
 
 /// Sets up the calling thread as a timing thread: pinned if a CPU is given, with precise timers and
 /// locked memory if permitted. Fails only if the CPU or a required scheduling class is unavailable.
-pub fn settle(cpu: Option<usize>, real_time: RealTime) -> io::Result<Placement> {
+pub fn place_thread(cpu: Option<usize>, real_time: RealTime) -> io::Result<Placement> {
     if let Some(cpu) = cpu {
         pin(cpu)?;
     }
     match real_time {
         RealTime::No => {}
         // The resulting class is read back below.
-        RealTime::IfAllowed => drop(go_first()),
-        RealTime::Required => go_first()?,
+        RealTime::IfAllowed => drop(set_real_time()),
+        RealTime::Required => set_real_time()?,
     }
     // MCL_ONFAULT: untouched memory, such as most of a stack, needs no RAM.
     // SAFETY: mlockall takes flags only.
     let locked = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) };
-    Ok(Placement { cpu, class: class(), precise_timers: sharpen_timers(), locked: locked == 0 })
+    Ok(Placement { cpu, class: class(), precise_timers: set_timer_slack(), locked: locked == 0 })
 }
 
 /// Sets the timer slack of this thread to 1 ns, so that timers fire when due and not when
 /// convenient for the kernel. Returns whether that succeeded.
-pub fn sharpen_timers() -> bool {
+pub fn set_timer_slack() -> bool {
     // SAFETY: PR_SET_TIMERSLACK takes one integer, in ns, and acts on the calling thread.
     let slack = unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
     slack == 0
@@ -109,7 +109,7 @@ pub fn sharpen_timers() -> bool {
 ///
 /// # Errors
 /// Not permitted.
-pub fn go_first() -> io::Result<()> {
+pub fn set_real_time() -> io::Result<()> {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: reads one sched_param and acts on the calling thread.
     let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority) };
@@ -147,10 +147,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_can_be_pinned_to_a_cpu_it_is_allowed_and_to_no_other() {
+    fn thread_can_be_pinned_to_allowed_cpu_only() {
         let cpus = allowed();
         let last = *cpus.last().expect("at least one CPU");
-        let pinned = std::thread::spawn(move || (settle(Some(last), RealTime::No), allowed()));
+        let pinned = std::thread::spawn(move || (place_thread(Some(last), RealTime::No), allowed()));
         let (placement, now) = pinned.join().unwrap();
         assert_eq!(placement.unwrap().cpu, Some(last));
         assert_eq!(now, [last]);
@@ -158,8 +158,8 @@ mod tests {
     }
 
     #[test]
-    fn the_class_that_is_reported_is_the_one_that_was_got() {
-        let settled = |real_time| std::thread::spawn(move || settle(None, real_time)).join();
+    fn reported_scheduling_class_is_the_actual_one() {
+        let settled = |real_time| std::thread::spawn(move || place_thread(None, real_time)).join();
         let class = |real_time| settled(real_time).unwrap().map(|p| p.class);
         assert_eq!(class(RealTime::No).unwrap(), Some(Class::Other));
         match class(RealTime::Required) {

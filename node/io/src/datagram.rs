@@ -11,20 +11,20 @@ use dwell_engine::stamps::RxStamps;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::address::RawAddress;
-use crate::calls;
+use crate::syscall;
 use crate::clock::{monotonic, realtime};
 use crate::message::{self, Control};
-use crate::pending;
+use crate::socket_error;
 use crate::port::{Notice, SendError, Sent, StampRequest};
 use crate::socket;
-use crate::udp::{self, Beside, Marks};
+use crate::udp::{self, ControlData, Marks};
 
 /// Requested socket buffer size in bytes. With the default of 208 KiB, the buffer and not the CPU
 /// decides which packets are lost.
-const BUFFER: c_int = 32 << 20;
+const BUFFER_LEN: c_int = 32 << 20;
 
 /// Index of the drop counter in SO_MEMINFO (SK_MEMINFO_DROPS, linux/sock_diag.h).
-const DROPS: usize = 8;
+const DROPS_INDEX: usize = 8;
 
 /// Options for opening a socket.
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,13 +89,13 @@ pub struct UdpEnd {
     local: SocketAddr,
     control: Box<Control>,
     /// Packets come with control data: timestamps, or their destination address.
-    pub(crate) beside: bool,
+    pub(crate) control_data: bool,
     stamped: bool,
     pub(crate) connected: bool,
     /// A client may have its own socket on this port.
     shares: bool,
     /// Payloads up to this length may be merged, as far as is known.
-    pub(crate) cuts: usize,
+    pub(crate) max_merged_len: usize,
     /// The kernel's OPT_ID counter; see [`crate::udp`].
     next_key: u32,
     /// Requested timestamps.
@@ -106,7 +106,7 @@ pub struct UdpEnd {
 }
 
 /// Time after which a timestamp is no longer expected; one second is a long queueing delay.
-const LATEST: Nanos = Nanos::from_secs(1);
+const TIMESTAMP_TIMEOUT: Nanos = Nanos::from_secs(1);
 
 impl UdpEnd {
     /// Opens a socket that receives from any sender at `address`. An IPv6 socket is IPv6-only.
@@ -127,9 +127,9 @@ impl UdpEnd {
         }
         // A second socket on one address would take packets from a wildcard listener until it is
         // connected.
-        let shares = options.own && !everywhere && Self::may_share(&fd)?;
+        let shares = options.own && !everywhere && Self::enable_sharing(&fd)?;
         if shares {
-            Self::bind_alone(&fd, address)?;
+            Self::bind_exclusively(&fd, address)?;
         } else {
             socket::bind(&fd, address)?;
         }
@@ -138,8 +138,8 @@ impl UdpEnd {
 
     /// Allows other sockets of ours on its port that receive none of its packets. Returns `false`
     /// on old kernels, which cannot.
-    fn may_share(fd: &OwnedFd) -> io::Result<bool> {
-        let may = socket::share_port(fd, true).and_then(|()| socket::first_takes_all(fd)).is_ok();
+    fn enable_sharing(fd: &OwnedFd) -> io::Result<bool> {
+        let may = socket::share_port(fd, true).and_then(|()| socket::first_receives_all(fd)).is_ok();
         if !may {
             socket::share_port(fd, false)?;
         }
@@ -147,7 +147,7 @@ impl UdpEnd {
     }
 
     /// Binds a socket that may share its port to a port not in use, and ends the sharing.
-    fn bind_alone(fd: &OwnedFd, mut address: SocketAddr) -> io::Result<()> {
+    fn bind_exclusively(fd: &OwnedFd, mut address: SocketAddr) -> io::Result<()> {
         let free = socket::open(address.ip(), libc::SOCK_DGRAM, 0)?;
         socket::bind(&free, address)?;
         address.set_port(socket::local_addr(&free)?.port());
@@ -183,7 +183,7 @@ impl UdpEnd {
 
     /// Redirects the peer of a socket from [`UdpEnd::own`] to the listener, as if this socket did
     /// not exist. Earlier packets can still be received here; no more can be sent.
-    pub fn turn_away(&self) -> io::Result<()> {
+    pub fn release_peer(&self) -> io::Result<()> {
         // A connected socket receives from its peer only, and no other socket has this address.
         socket::connect(&self.fd, self.local)
     }
@@ -202,8 +202,8 @@ impl UdpEnd {
             [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
         {
             // Best effort: a smaller buffer only affects bursts.
-            if socket::set(&fd, libc::SOL_SOCKET, force, BUFFER).is_err() {
-                let _ = socket::set(&fd, libc::SOL_SOCKET, ask, BUFFER);
+            if socket::set(&fd, libc::SOL_SOCKET, force, BUFFER_LEN).is_err() {
+                let _ = socket::set(&fd, libc::SOL_SOCKET, ask, BUFFER_LEN);
             }
         }
         if options.whole {
@@ -234,11 +234,11 @@ impl UdpEnd {
             local: socket::local_addr(&fd)?,
             fd,
             control: Control::new(),
-            beside: stamped || everywhere,
+            control_data: stamped || everywhere,
             stamped,
             connected,
             shares: false,
-            cuts: if options.merge && !stamped { usize::MAX } else { 0 },
+            max_merged_len: if options.merge && !stamped { usize::MAX } else { 0 },
             next_key: 0,
             stamps: options.stamps,
             quiet_until: None,
@@ -266,18 +266,18 @@ impl UdpEnd {
     /// Receives one packet; `None` if none is queued. A pending ICMP error is not returned; it
     /// stays in the error queue (see [`UdpEnd::notices`]).
     pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Datagram>> {
-        pending::receive(|_| {
+        socket_error::receive(|_| {
             let mut raw = RawAddress::empty();
-            if self.beside {
+            if self.control_data {
                 let from = (!self.connected).then_some(&mut raw);
                 let came = message::receive(&self.fd, buffer, &mut self.control, from, 0)?;
-                let from = self.peer(raw, came.beside.to);
+                let from = self.peer(raw, came.control_data.to);
                 return Ok(Datagram { len: came.len, rx: came.rx(), from });
             }
             let len = if self.connected {
-                calls::receive(&self.fd, buffer, 0)?
+                syscall::receive(&self.fd, buffer, 0)?
             } else {
-                calls::receive_from(&self.fd, buffer, &mut raw, 0)?
+                syscall::receive_from(&self.fd, buffer, &mut raw, 0)?
             };
             let rx = RxStamps { hw: None, kernel: None, app: realtime() };
             Ok(Datagram { len, rx, from: self.peer(raw, None) })
@@ -295,11 +295,11 @@ impl UdpEnd {
         loop {
             let app = realtime();
             let sent = match to {
-                None => calls::send(&self.fd, message, 0),
-                Some(Peer { source: None, raw, .. }) => calls::send_to(&self.fd, message, 0, raw),
+                None => syscall::send(&self.fd, message, 0),
+                Some(Peer { source: None, raw, .. }) => syscall::send_to(&self.fd, message, 0, raw),
                 Some(Peer { source: Some(source), raw, address }) => {
-                    let mut beside = Beside::new(*address, Some(*source), Marks::default());
-                    udp::send_beside(&self.fd, message, raw, &mut beside)
+                    let mut control_data = ControlData::new(*address, Some(*source), Marks::default());
+                    udp::send_with_control(&self.fd, message, raw, &mut control_data)
                 }
             };
             let Err(error) = sent else {
@@ -324,24 +324,24 @@ impl UdpEnd {
 
     /// Restarts the kernel's key counter after a packet could not be sent and may or may not have
     /// taken a key. Keys are withheld until timestamps under way have arrived.
-    pub(crate) fn lose_count(&mut self) {
+    pub(crate) fn restart_keys(&mut self) {
         if !self.stamped {
             return;
         }
-        let again = socket::count_anew(&self.fd, self.stamps, true);
+        let again = socket::restart_key_counter(&self.fd, self.stamps, true);
         self.next_key = 0;
-        let wait = if again.is_ok() { LATEST } else { Nanos::MAX };
+        let wait = if again.is_ok() { TIMESTAMP_TIMEOUT } else { Nanos::MAX };
         self.quiet_until = Some(monotonic().saturating_add(wait));
     }
 
     /// Handles a failed send after `before` earlier failures for the same packet. Returns the
     /// error, or `None` if the packet is to be sent again.
     pub(crate) fn failed(&mut self, error: &io::Error, before: usize) -> Option<SendError> {
-        let errno = calls::errno(error);
+        let errno = syscall::errno(error);
         if udp::takes_key(errno) {
             self.next_key = self.next_key.wrapping_add(1);
         }
-        let again = pending::is_to_be_sent_again(errno, before);
+        let again = socket_error::should_retry(errno, before);
         (!again).then(|| socket::send_error(errno))
     }
 
@@ -370,7 +370,7 @@ impl std::fmt::Debug for UdpEnd {
 
 /// Returns the number of packets dropped by this socket for lack of room, if the kernel reports it.
 pub(crate) fn overflowed(fd: &OwnedFd) -> Option<u64> {
-    let mut memory = [0_u32; DROPS + 1];
+    let mut memory = [0_u32; DROPS_INDEX + 1];
     let mut len = mem::size_of_val(&memory) as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to `memory`, and the length to `len`.
     let result = unsafe {
@@ -383,7 +383,7 @@ pub(crate) fn overflowed(fd: &OwnedFd) -> Option<u64> {
         )
     };
     let told = socket::check(result).is_ok() && len as usize == mem::size_of_val(&memory);
-    told.then(|| memory[DROPS].into())
+    told.then(|| memory[DROPS_INDEX].into())
 }
 
 /// Whether `address` belongs to this machine. The port is ignored; the scope of a link-local
@@ -397,12 +397,12 @@ pub fn is_ours(mut address: SocketAddr) -> bool {
 
 /// Whether a socket could not be opened for lack of descriptors, memory or ports, so that closing
 /// another one helps.
-pub fn is_short(error: &io::Error) -> bool {
+pub fn is_out_of_resources(error: &io::Error) -> bool {
     // Connecting an unbound socket assigns a port or fails with EAGAIN (net/ipv4/af_inet.c,
     // inet_autobind).
-    const SHORT: [c_int; 5] =
+    const SHORTAGE_ERRORS: [c_int; 5] =
         [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS, libc::EAGAIN];
-    error.raw_os_error().is_some_and(|errno| SHORT.contains(&errno))
+    error.raw_os_error().is_some_and(|errno| SHORTAGE_ERRORS.contains(&errno))
 }
 
 /// Whether sockets of this family can request the kernel's timestamps.
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_goes_there_and_back_from_the_address_it_was_sent_to() {
+    fn reply_leaves_from_address_of_request() {
         for (listen, to) in [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.3"), ("::", "::1")] {
             let options = EndOptions::default();
             let address = SocketAddr::new(listen.parse().unwrap(), 0);
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_with_a_socket_of_its_own_is_served_by_it_and_others_by_the_listener() {
+    fn own_socket_serves_its_client_and_listener_the_others() {
         for listen in ["127.0.0.1", "::1"] {
             let options = EndOptions { own: true, ..EndOptions::default() };
             let mut listener =
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_stamps_of_both_ways_come_and_name_their_packet() {
+    fn kernel_timestamps_of_both_directions_match_their_packet() {
         let options = EndOptions { stamps: StampRequest::Kernel, ..EndOptions::default() };
         let mut server = UdpEnd::listen(loopback(0), options).unwrap();
         let mut client = UdpEnd::connect(server.local_addr(), options).unwrap();
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_find_no_room_are_counted() {
+    fn dropped_packets_are_counted() {
         let server = UdpEnd::listen(loopback(0), EndOptions::default()).unwrap();
         socket::set(&server.fd, libc::SOL_SOCKET, libc::SO_RCVBUF, 1 as c_int).unwrap();
         let mut client = UdpEnd::connect(server.local_addr(), EndOptions::default()).unwrap();

@@ -22,7 +22,7 @@ const ETH_SS_FEATURES: u32 = 4;
 /// Length of a name in a string set, in bytes.
 const ETH_GSTRING_LEN: usize = 32;
 /// Maximum number of features: more than any kernel has (64 in 2026).
-const MOST_FEATURES: usize = 256;
+const MAX_FEATURES: usize = 256;
 
 /// Timestamping abilities that a driver claims. Only a received timestamp proves them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub(crate) fn switch(name: &str, feature: &str, on: bool) -> io::Result<()> {
     let index = index.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
     let blocks = names.len().div_ceil(32);
     // Two words per 32 features: mask and value.
-    let mut words = vec![0; 2 + MOST_FEATURES / 32 * 2];
+    let mut words = vec![0; 2 + MAX_FEATURES / 32 * 2];
     words[..2].copy_from_slice(&[ETHTOOL_SFEATURES, blocks as u32]);
     let bit = 1 << (index % 32);
     words[2 + index / 32 * 2] = bit;
@@ -94,16 +94,16 @@ fn features(name: &str) -> io::Result<(Vec<String>, Vec<u32>)> {
     count[0] = ETHTOOL_GSSET_INFO;
     put_u64(&mut count, 2, 1 << ETH_SS_FEATURES);
     ask(name, &mut count)?;
-    let features = (count[4] as usize).min(MOST_FEATURES);
+    let features = (count[4] as usize).min(MAX_FEATURES);
 
-    let mut names = vec![0; 3 + MOST_FEATURES * ETH_GSTRING_LEN / 4];
+    let mut names = vec![0; 3 + MAX_FEATURES * ETH_GSTRING_LEN / 4];
     names[..3].copy_from_slice(&[ETHTOOL_GSTRINGS, ETH_SS_FEATURES, features as u32]);
     ask(name, &mut names)?;
     let names = bytes(&names);
     let names = names[12..].chunks_exact(ETH_GSTRING_LEN).take(features).map(text);
 
     let blocks = features.div_ceil(32);
-    let mut states = vec![0; 2 + MOST_FEATURES / 32 * 4];
+    let mut states = vec![0; 2 + MAX_FEATURES / 32 * 4];
     states[..2].copy_from_slice(&[ETHTOOL_GFEATURES, blocks as u32]);
     ask(name, &mut states)?;
     Ok((names.collect(), states))

@@ -13,7 +13,7 @@ use dwell_host::{
 use crate::clock;
 
 /// Number of readings per channel survey, each of which starts a program.
-const SURVEY: u64 = 10;
+const READINGS_PER_SURVEY: u64 = 10;
 
 /// Reads the host repeatedly.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Host {
             .collect();
         readings.temperatures = values(&self.temperatures).collect();
         readings.radios = radios(&text("/proc/thread-self/net/wireless"));
-        if self.readings.is_multiple_of(SURVEY) {
+        if self.readings.is_multiple_of(READINGS_PER_SURVEY) {
             for radio in &readings.radios {
                 let channels = survey(&channels_of(&radio.interface));
                 let named = channels.into_iter().map(|channel| (radio.interface.clone(), channel));
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_linux_tells_what_its_processors_do() {
+    fn host_reading_contains_cpu_activity() {
         let mut host = Host::find();
         let first = host.read();
         assert!(!first.stat.cpus.is_empty());
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_found_by_number_and_those_that_say_nothing_are_left_out() {
+    fn numbered_files_are_sorted_and_unreadable_ones_skipped() {
         let root = tempfile::tempdir().unwrap();
         for (zone, text) in
             [("zone10", "51000\n"), ("zone2", "-3500\n"), ("zone3", "?"), ("zonex", "1")]

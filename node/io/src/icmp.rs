@@ -18,7 +18,7 @@ const ECHO_REPLY_V6: u32 = 129;
 
 /// A kind of ICMP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IcmpRung {
+pub enum IcmpSocketKind {
     /// SOCK_DGRAM: the kernel chooses the id and delivers our own replies only.
     Ping,
     /// SOCK_RAW: needs CAP_NET_RAW, receives every echo reply.
@@ -30,7 +30,7 @@ pub enum IcmpRung {
 #[derive(Debug)]
 pub struct IcmpPort {
     link: Link,
-    rung: IcmpRung,
+    rung: IcmpSocketKind,
     v4: bool,
     local: SocketAddr,
 }
@@ -38,7 +38,7 @@ pub struct IcmpPort {
 impl IcmpPort {
     /// Opens a socket of this kind. For a link-local IPv6 address, which needs a scope, use
     /// [`IcmpPort::connect_scoped`].
-    pub fn connect(peer: IpAddr, rung: IcmpRung, options: &PortOptions) -> io::Result<Self> {
+    pub fn connect(peer: IpAddr, rung: IcmpSocketKind, options: &PortOptions) -> io::Result<Self> {
         Self::connect_scoped(SocketAddr::new(peer, 0), rung, options)
     }
 
@@ -46,19 +46,19 @@ impl IcmpPort {
     /// port is ignored.
     pub fn connect_scoped(
         mut to: SocketAddr,
-        rung: IcmpRung,
+        rung: IcmpSocketKind,
         options: &PortOptions,
     ) -> io::Result<Self> {
         to.set_port(0);
         let peer = to.ip();
         let protocol = if peer.is_ipv4() { libc::IPPROTO_ICMP } else { libc::IPPROTO_ICMPV6 };
         let kind = match rung {
-            IcmpRung::Ping => libc::SOCK_DGRAM,
-            IcmpRung::Raw => libc::SOCK_RAW,
+            IcmpSocketKind::Ping => libc::SOCK_DGRAM,
+            IcmpSocketKind::Raw => libc::SOCK_RAW,
         };
         let fd = socket::open(peer, kind, protocol)?;
         socket::apply(&fd, peer, options)?;
-        if rung == IcmpRung::Raw {
+        if rung == IcmpSocketKind::Raw {
             if peer.is_ipv4() {
                 socket::set(&fd, libc::SOL_RAW, ICMP_FILTER, !(1_u32 << ECHO_REPLY))?;
             } else {
@@ -74,13 +74,13 @@ impl IcmpPort {
     }
 
     /// Returns the kind of socket.
-    pub fn rung(&self) -> IcmpRung {
+    pub fn rung(&self) -> IcmpSocketKind {
         self.rung
     }
 
     /// Returns the echo id that replies will carry, if the kernel chose it.
     pub fn kernel_id(&self) -> Option<u16> {
-        (self.rung == IcmpRung::Ping).then(|| self.local.port())
+        (self.rung == IcmpSocketKind::Ping).then(|| self.local.port())
     }
 }
 
@@ -92,7 +92,7 @@ impl Port for IcmpPort {
     /// Removes the IP header that a raw IPv4 socket delivers.
     fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
         let Some(arrival) = self.link.receive(buffer, wait)? else { return Ok(None) };
-        if self.rung == IcmpRung::Ping || !self.v4 {
+        if self.rung == IcmpSocketKind::Ping || !self.v4 {
             return Ok(Some(arrival));
         }
         let header = buffer.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
@@ -121,9 +121,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_local_host_is_looked_for_by_the_interface_of_its_scope() {
+    fn link_local_icmp_target_uses_interface_of_its_scope() {
         let open = |text: &str| {
-            IcmpPort::connect_scoped(text.parse().unwrap(), IcmpRung::Ping, &PortOptions::default())
+            IcmpPort::connect_scoped(text.parse().unwrap(), IcmpSocketKind::Ping, &PortOptions::default())
                 .map(drop)
                 .map_err(|error| error.kind())
         };

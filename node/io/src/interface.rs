@@ -85,10 +85,10 @@ pub const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
 /// Offloads that merge, or may merge, received UDP datagrams into one buffer before they are
 /// timestamped. `rx-gro` alone does not: it merges datagrams only for sockets that request it
 /// (UDP_GRO).
-const MERGES_RECEIVED: [&str; 4] = ["rx-lro", "rx-gro-hw", "rx-gro-list", "rx-udp-gro-forwarding"];
+const RECEIVE_MERGING_OFFLOADS: [&str; 4] = ["rx-lro", "rx-gro-hw", "rx-gro-list", "rx-udp-gro-forwarding"];
 
 /// Queueing disciplines that limit, or may limit, a rate.
-const LIMITERS: [&str; 6] = ["tbf", "htb", "hfsc", "cake", "netem", "taprio"];
+const RATE_LIMITERS: [&str; 6] = ["tbf", "htb", "hfsc", "cake", "netem", "taprio"];
 
 /// Switches [`UDP_SEGMENTATION`] of the interface `name` on or off; returns its previous state.
 /// Needs CAP_NET_ADMIN.
@@ -203,9 +203,9 @@ pub(crate) fn route(peer: SocketAddr) -> io::Result<Option<RouteMessage>> {
 
 /// Keeps the segmentation offload of an interface off until dropped.
 #[derive(Debug)]
-pub struct Uncut(String);
+pub struct SegmentationOff(String);
 
-impl Drop for Uncut {
+impl Drop for SegmentationOff {
     fn drop(&mut self) {
         // The interface may be gone.
         let _ = switch_udp_segmentation(&self.0, true);
@@ -221,24 +221,24 @@ impl Interface {
 
     /// Returns its enabled offloads that let UDP datagrams sent as one message leave with one
     /// timestamp, and so without gaps; `None` if its driver reports no offloads.
-    pub fn merges_sent(&self) -> Option<Vec<&str>> {
+    pub fn send_merging_offloads(&self) -> Option<Vec<&str>> {
         self.active(&[UDP_SEGMENTATION])
     }
 
-    /// Switches off the offloads of [`Self::merges_sent`] until the returned value is dropped;
+    /// Switches off the offloads of [`Self::send_merging_offloads`] until the returned value is dropped;
     /// `None` if none was on.
     ///
     /// # Errors
     /// Not permitted (CAP_NET_ADMIN), or the driver leaves it on.
-    pub fn cut_sent(&self) -> io::Result<Option<Uncut>> {
+    pub fn disable_segmentation(&self) -> io::Result<Option<SegmentationOff>> {
         let was_on = switch_udp_segmentation(&self.name, false)?;
-        Ok(was_on.then(|| Uncut(self.name.clone())))
+        Ok(was_on.then(|| SegmentationOff(self.name.clone())))
     }
 
     /// Returns its enabled offloads that merge received UDP datagrams into one buffer with one
     /// timestamp; `None` if its driver reports no offloads.
-    pub fn merges_received(&self) -> Option<Vec<&str>> {
-        self.active(&MERGES_RECEIVED)
+    pub fn receive_merging_offloads(&self) -> Option<Vec<&str>> {
+        self.active(&RECEIVE_MERGING_OFFLOADS)
     }
 
     fn active(&self, which: &[&str]) -> Option<Vec<&str>> {
@@ -248,7 +248,7 @@ impl Interface {
 
     /// Whether it is a tun or tap interface (drivers/net/tun.c). Packets are then timestamped when
     /// they are handed to the program, before any rate limit of the link. `false` if unknown.
-    pub fn ends_in_a_program(&self) -> bool {
+    pub fn is_tun_or_tap(&self) -> bool {
         self.driver.as_deref() == Some("tun")
     }
 
@@ -272,7 +272,7 @@ impl Interface {
             TcAttribute::Kind(kind) => Some(kind),
             _ => None,
         });
-        Ok(kinds.find(|kind| LIMITERS.contains(&kind.as_str())))
+        Ok(kinds.find(|kind| RATE_LIMITERS.contains(&kind.as_str())))
     }
 
     /// Whether its driver claims that the card timestamps packets in both directions.
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn every_interface_tells_what_it_dropped() {
+    fn drop_counters_cover_every_interface() {
         let names = |mut names: Vec<String>| {
             names.sort();
             names

@@ -25,13 +25,13 @@ pub mod tcp;
 pub mod tcp_info;
 pub mod train;
 pub mod udp;
-pub mod warmth;
+pub mod cache_warming;
 
 mod address;
-mod calls;
+mod syscall;
 mod ethtool;
-mod held;
+mod cork;
 mod message;
 mod neighbour;
-mod pending;
+mod socket_error;
 mod socket;

@@ -11,12 +11,12 @@ use dwell_engine::stamps::{RxStamps, TxStamp};
 use dwell_units::{Card, Clock, Instant, Realtime};
 
 use crate::address::RawAddress;
-use crate::calls;
+use crate::syscall;
 use crate::clock::realtime;
 use crate::port::Notice;
 
 /// Length of a control buffer in bytes: several times all control messages requested here.
-const CONTROL: usize = 512;
+const CONTROL_LEN: usize = 512;
 
 /// Values of `sock_extended_err.ee_origin` (linux/errqueue.h).
 const ORIGIN_ICMP: u8 = 2;
@@ -25,17 +25,17 @@ const ORIGIN_TIMESTAMPING: u8 = 4;
 
 /// A control buffer, aligned as the kernel's cmsghdr requires.
 #[repr(align(16))]
-pub(crate) struct Control([u8; CONTROL]);
+pub(crate) struct Control([u8; CONTROL_LEN]);
 
 impl Control {
     pub(crate) fn new() -> Box<Self> {
-        Box::new(Self([0; CONTROL]))
+        Box::new(Self([0; CONTROL_LEN]))
     }
 }
 
 /// Control data of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Beside {
+pub(crate) struct ControlData {
     pub(crate) kernel: Option<Instant<Realtime>>,
     pub(crate) hw: Option<Instant<Card>>,
     pub(crate) ttl: Option<u8>,
@@ -58,16 +58,16 @@ struct Extended {
 }
 
 /// A message received with recvmsg(2).
-pub(crate) struct Came {
+pub(crate) struct Received {
     pub(crate) len: usize,
     /// Clock read right after the call.
     app: Instant<Realtime>,
-    pub(crate) beside: Beside,
+    pub(crate) control_data: ControlData,
 }
 
-impl Came {
+impl Received {
     pub(crate) fn rx(&self) -> RxStamps {
-        RxStamps { hw: self.beside.hw, kernel: self.beside.kernel, app: self.app }
+        RxStamps { hw: self.control_data.hw, kernel: self.control_data.kernel, app: self.app }
     }
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn receive(
     control: &mut Control,
     from: Option<&mut RawAddress>,
     flags: libc::c_int,
-) -> io::Result<Came> {
+) -> io::Result<Received> {
     let mut iov = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: msghdr is plain data for which all zeros is valid.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
@@ -95,13 +95,13 @@ pub(crate) fn receive(
     header.msg_controllen = control.0.len() as _;
     // SAFETY: every pointer in `header` points to memory of the stated length that outlives the
     // call and is borrowed exclusively.
-    let len = unsafe { calls::receive_message(fd, &mut header, flags) }?;
+    let len = unsafe { syscall::receive_message(fd, &mut header, flags) }?;
     let app = realtime();
     if let Some(name_len) = name_len {
-        *name_len = header.msg_namelen.min(RawAddress::ROOM);
+        *name_len = header.msg_namelen.min(RawAddress::STORAGE_LEN);
     }
-    let used = (header.msg_controllen as usize).min(CONTROL);
-    Ok(Came { len, app, beside: parse(&control.0[..used]) })
+    let used = (header.msg_controllen as usize).min(CONTROL_LEN);
+    Ok(Received { len, app, control_data: parse(&control.0[..used]) })
 }
 
 /// Reads up to `limit` entries of the error queue.
@@ -115,9 +115,9 @@ pub(crate) fn notices(
         // The packet's bytes are not needed; OPT_TSONLY leaves them out anyway.
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
         let Ok(came) = receive(fd, &mut [], control, None, flags) else { return };
-        let Some(error) = came.beside.error else { continue };
+        let Some(error) = came.control_data.error else { continue };
         match error.origin {
-            ORIGIN_TIMESTAMPING => stamps(&came.beside, &error, each),
+            ORIGIN_TIMESTAMPING => stamps(&came.control_data, &error, each),
             origin => each(Notice::Error {
                 errno: i32::try_from(error.errno).unwrap_or(libc::EIO),
                 icmp: matches!(origin, ORIGIN_ICMP | ORIGIN_ICMP6),
@@ -131,23 +131,23 @@ pub(crate) fn notices(
 /// A queue entry carries a software timestamp, a hardware timestamp, or both. `ee_info` tells where
 /// the software timestamp was taken (SCM_TSTAMP_SND 0, SCHED 1, ACK 2), `ee_data` is the OPT_ID
 /// key.
-fn stamps(beside: &Beside, error: &Extended, each: &mut dyn FnMut(Notice)) {
+fn stamps(control_data: &ControlData, error: &Extended, each: &mut dyn FnMut(Notice)) {
     let software = match error.info {
         0 => TxStamp::Kernel,
         1 => TxStamp::Sched,
         _ => return,
     };
-    let stamps = [beside.kernel.map(software), beside.hw.map(TxStamp::Hw)];
+    let stamps = [control_data.kernel.map(software), control_data.hw.map(TxStamp::Hw)];
     for stamp in stamps.into_iter().flatten() {
         each(Notice::TxStamp { key: error.data, stamp });
     }
 }
 
 /// Parses control messages: a chain of (length, level, type, data), each aligned to a word.
-pub(crate) fn parse(mut rest: &[u8]) -> Beside {
+pub(crate) fn parse(mut rest: &[u8]) -> ControlData {
     const WORD: usize = mem::size_of::<usize>();
     const HEADER: usize = mem::size_of::<libc::cmsghdr>();
-    let mut beside = Beside::default();
+    let mut control_data = ControlData::default();
     while rest.len() >= HEADER {
         let len = usize::from_ne_bytes(rest[..WORD].try_into().expect("a word"));
         if len < HEADER || len > rest.len() {
@@ -156,45 +156,45 @@ pub(crate) fn parse(mut rest: &[u8]) -> Beside {
         let level = int(rest, WORD);
         let kind = int(rest, WORD + 4);
         if let (Some(level), Some(kind)) = (level, kind) {
-            take(&mut beside, level, kind, &rest[HEADER..len]);
+            take(&mut control_data, level, kind, &rest[HEADER..len]);
         }
         let step = len.div_ceil(WORD) * WORD;
         rest = rest.get(step..).unwrap_or(&[]);
     }
-    beside
+    control_data
 }
 
-fn take(beside: &mut Beside, level: i32, kind: i32, data: &[u8]) {
+fn take(control_data: &mut ControlData, level: i32, kind: i32, data: &[u8]) {
     match (level, kind) {
         (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => {
-            beside.kernel = timespec(data, 0);
-            beside.hw = timespec(data, 2);
+            control_data.kernel = timespec(data, 0);
+            control_data.hw = timespec(data, 2);
         }
         (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
-            beside.ttl = int(data, 0).and_then(|ttl| u8::try_from(ttl).ok());
+            control_data.ttl = int(data, 0).and_then(|ttl| u8::try_from(ttl).ok());
         }
         // IP_TOS comes as one byte, IPV6_TCLASS as an int.
-        (libc::IPPROTO_IP, libc::IP_TOS) => beside.tos = data.first().copied(),
+        (libc::IPPROTO_IP, libc::IP_TOS) => control_data.tos = data.first().copied(),
         (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-            beside.tos = int(data, 0).and_then(|tos| u8::try_from(tos).ok());
+            control_data.tos = int(data, 0).and_then(|tos| u8::try_from(tos).ok());
         }
         // in_pktinfo: interface, local address, destination address. The two addresses differ if
         // the destination is not a host's address (net/ipv4/fib_frontend.c, fib_compute_spec_dst);
         // this identifies a subnet's broadcast address.
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
             let (local, to) = (data.get(4..8).and_then(ipv4), data.get(8..12).and_then(ipv4));
-            beside.to = to.map(IpAddr::V4);
-            beside.to_many = local != to && local != Some(Ipv4Addr::UNSPECIFIED);
+            control_data.to = to.map(IpAddr::V4);
+            control_data.to_many = local != to && local != Some(Ipv4Addr::UNSPECIFIED);
         }
         (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
             let to = data.get(..16).and_then(ipv6);
-            beside.to = to.map(IpAddr::V6);
-            beside.to_many = to.is_some_and(|to| to.is_multicast());
+            control_data.to = to.map(IpAddr::V6);
+            control_data.to_many = to.is_some_and(|to| to.is_multicast());
         }
         (libc::IPPROTO_IP, libc::IP_RECVERR)
         | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
         | (libc::SOL_PACKET, libc::PACKET_TX_TIMESTAMP) => {
-            beside.error = extended(data);
+            control_data.error = extended(data);
         }
         _ => {}
     }
@@ -247,11 +247,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sent_to_a_group_is_told_in_both_families() {
+    fn group_destinations_are_recognised_in_both_families() {
         let told = |level, kind, data: &[u8]| {
-            let mut beside = Beside::default();
-            take(&mut beside, level, kind, data);
-            (beside.to.map(|to| to.to_string()).unwrap_or_default(), beside.to_many)
+            let mut control_data = ControlData::default();
+            take(&mut control_data, level, kind, data);
+            (control_data.to.map(|to| to.to_string()).unwrap_or_default(), control_data.to_many)
         };
         let v4 = |local: [u8; 4], to: [u8; 4]| {
             told(libc::IPPROTO_IP, libc::IP_PKTINFO, &[[0; 4], local, to].concat())

@@ -15,7 +15,7 @@ use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteVia};
 use crate::interface;
 
 /// An Ethernet address.
-pub(crate) type Station = [u8; 6];
+pub(crate) type MacAddress = [u8; 6];
 
 /// Returns the address that packets to `peer` are handed to: that of `peer` or of a gateway.
 pub(crate) fn next_hop(peer: SocketAddr) -> io::Result<IpAddr> {
@@ -35,7 +35,7 @@ pub(crate) fn next_hop(peer: SocketAddr) -> io::Result<IpAddr> {
 
 /// Returns the link-layer address of the interface with this index; `None` if it is not Ethernet.
 /// That of the loopback interface is all zeros.
-pub(crate) fn own_station(index: u32) -> io::Result<Option<Station>> {
+pub(crate) fn own_mac(index: u32) -> io::Result<Option<MacAddress>> {
     let dump = RouteNetlinkMessage::GetLink(LinkMessage::default());
     let links = interface::ask(dump, NLM_F_DUMP)?.into_iter().filter_map(|message| match message {
         RouteNetlinkMessage::NewLink(link) if link.header.index == index => Some(link),
@@ -53,7 +53,7 @@ pub(crate) fn own_station(index: u32) -> io::Result<Option<Station>> {
 
 /// Returns the link-layer address of the neighbour `address` on the interface with this index, if
 /// the kernel has resolved it.
-pub(crate) fn station(index: u32, address: IpAddr) -> io::Result<Option<Station>> {
+pub(crate) fn station(index: u32, address: IpAddr) -> io::Result<Option<MacAddress>> {
     let dump = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
     let wanted = match address {
         IpAddr::V4(v4) => NeighbourAddress::Inet(v4),

@@ -21,7 +21,7 @@ use std::thread;
 /// The file is missing, is not a network namespace, or may not be entered.
 pub fn within<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     let namespace = File::open(path)?;
-    on_a_thread(|| {
+    run_on_thread(|| {
         set(&namespace, libc::CLONE_NEWNET)?;
         Ok(work())
     })
@@ -33,9 +33,9 @@ pub fn within<T: Send>(path: &Path, work: impl FnOnce() -> T + Send) -> io::Resu
 ///
 /// # Errors
 /// EPERM without the privilege.
-pub fn within_a_new_one<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
-    on_a_thread(|| {
-        leave_for_a_new_one()?;
+pub fn within_new<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    run_on_thread(|| {
+        enter_new()?;
         Ok(work())
     })
 }
@@ -133,7 +133,7 @@ pub fn may_create() -> bool {
 ///
 /// # Errors
 /// EPERM without the privilege.
-pub fn leave_for_a_new_one() -> io::Result<()> {
+pub fn enter_new() -> io::Result<()> {
     unshare(libc::CLONE_NEWNET)
 }
 
@@ -180,7 +180,7 @@ pub fn overlay(file: &Path, place: &Path) -> io::Result<()> {
 }
 
 /// Runs `work` on a new thread, so that its changes to the thread end with it.
-fn on_a_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+fn run_on_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     thread::scope(|scope| match thread::Builder::new().spawn_scoped(scope, work)?.join() {
         Ok(outcome) => outcome,
         Err(panic) => std::panic::resume_unwind(panic),
@@ -234,8 +234,8 @@ mod tests {
             }
             Err(error) => panic!("{error}"),
         }
-        let other = on_a_thread(|| {
-            leave_for_a_new_one()?;
+        let other = run_on_thread(|| {
+            enter_new()?;
             own_inode()
         });
         assert_ne!(other.unwrap(), own);

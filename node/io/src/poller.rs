@@ -11,7 +11,7 @@ use crate::port::Wait;
 use crate::socket::check;
 
 /// Token of the timer; no socket has it.
-const TICK: u64 = u64::MAX - 1;
+const TICK_TOKEN: u64 = u64::MAX - 1;
 
 /// Waits for sockets, level-triggered. A closed socket is removed automatically, unless another
 /// descriptor table holds it too.
@@ -85,7 +85,7 @@ impl Poller {
         let times = libc::itimerspec { it_interval: every, it_value: every };
         // SAFETY: the kernel reads `times`, which outlives the call, and writes nothing.
         check(unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &times, ptr::null_mut()) })?;
-        self.add(&timer, TICK)?;
+        self.add(&timer, TICK_TOKEN)?;
         self.timer = Some(timer.into());
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Poller {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
             Err(error) => return Err(error),
         };
-        let tick = self.events[..self.came].iter().position(|event| event.u64 == TICK);
+        let tick = self.events[..self.came].iter().position(|event| event.u64 == TICK_TOKEN);
         if let (Some(tick), Some(timer)) = (tick, &mut self.timer) {
             // The timer stays readable until read; the number of ticks does not matter.
             let _ = timer.read(&mut [0; 8]);
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_for_ever_ends_with_every_tick_and_tells_of_no_socket() {
+    fn tick_ends_endless_wait_without_reporting_sockets() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut poller = Poller::new(4).unwrap();
         poller.add(&socket, u64::MAX).unwrap();

@@ -41,7 +41,7 @@ pub struct PortOptions {
 
 impl PortOptions {
     /// Maximum DSCP: a 6-bit field (RFC 2474, section 3).
-    pub const MOST_DSCP: u8 = 63;
+    pub const MAX_DSCP: u8 = 63;
 }
 
 /// A sent message.

@@ -175,13 +175,13 @@ impl Signal {
 /// Blocked signals, which wait until they are taken. They stay blocked until the process ends. Only
 /// threads started later inherit this (std unblocks them for child processes).
 #[derive(Debug)]
-pub struct Held(libc::sigset_t);
+pub struct BlockedSignals(libc::sigset_t);
 
 /// Blocks `signals` for this thread and for threads that it starts.
 ///
 /// # Errors
 /// pthread_sigmask(3) failed.
-pub fn hold(signals: &[Signal]) -> io::Result<Held> {
+pub fn block(signals: &[Signal]) -> io::Result<BlockedSignals> {
     let mut set = MaybeUninit::uninit();
     // SAFETY: sigemptyset initialises the set it is given; sigaddset and pthread_sigmask get that
     // initialised set and signal numbers that exist.
@@ -192,13 +192,13 @@ pub fn hold(signals: &[Signal]) -> io::Result<Held> {
             libc::sigaddset(&mut set, *signal as libc::c_int);
         }
         match libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) {
-            0 => Ok(Held(set)),
+            0 => Ok(BlockedSignals(set)),
             error => Err(io::Error::from_raw_os_error(error)),
         }
     }
 }
 
-impl Held {
+impl BlockedSignals {
     /// Takes one of the blocked signals, waiting at most `limit`.
     pub fn take(&self, limit: Nanos) -> Option<Signal> {
         let limit = limit.0.max(0);
@@ -236,13 +236,13 @@ pub fn end_with_parent(command: &mut Command, signal: Signal) -> &mut Command {
 }
 
 /// Whether all threads share one descriptor table.
-static SHARED: AtomicBool = AtomicBool::new(false);
+static SHARED_DESCRIPTORS: AtomicBool = AtomicBool::new(false);
 
 /// Makes all threads of this process share one descriptor table from now on. For a process that
 /// continues after its measurements: their sockets must be closed, and the ports free, when they
 /// end.
 pub fn share_descriptors() {
-    SHARED.store(true, Ordering::Relaxed);
+    SHARED_DESCRIPTORS.store(true, Ordering::Relaxed);
 }
 
 /// Gives the calling thread a file descriptor table of its own. Threads that share one pay for a
@@ -252,7 +252,7 @@ pub fn share_descriptors() {
 /// whose sockets live as long as the process. Does nothing after [`share_descriptors`]. Returns
 /// whether the thread has its own table.
 pub fn own_descriptors() -> bool {
-    if SHARED.load(Ordering::Relaxed) {
+    if SHARED_DESCRIPTORS.load(Ordering::Relaxed) {
         return false;
     }
     // SAFETY: copies this thread's descriptor table; every descriptor keeps its number.
@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_outlives_its_process_and_fits_no_other() {
+    fn identity_matches_only_its_process() {
         let mut child = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().unwrap();
         let identity = Identity::of(child.id()).unwrap();
         assert_eq!(identity.to_string().parse(), Ok(identity));
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_held_signal_waits_until_it_is_taken() {
-        let held = hold(&[Signal::Report]).unwrap();
+        let held = block(&[Signal::Report]).unwrap();
         assert_eq!(held.take(Nanos::ZERO), None);
         let pid = std::process::id() as libc::pid_t;
         // SAFETY: the calling thread exists and blocks this signal. The signal is sent to this

@@ -86,7 +86,7 @@ pub(crate) fn share_port(fd: &OwnedFd, shared: bool) -> io::Result<()> {
 /// Among sockets that share a port, gives this one, the first to be bound, all packets for which no
 /// other is connected: a program that selects the first socket (SO_ATTACH_REUSEPORT_CBPF,
 /// socket(7)).
-pub(crate) fn first_takes_all(fd: &OwnedFd) -> io::Result<()> {
+pub(crate) fn first_receives_all(fd: &OwnedFd) -> io::Result<()> {
     attach_zero(fd, libc::SO_ATTACH_REUSEPORT_CBPF)
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn apply(fd: &OwnedFd, peer: IpAddr, options: &PortOptions) -> io::Re
         }
     }
     if let Some(dscp) = options.dscp {
-        if dscp > PortOptions::MOST_DSCP {
+        if dscp > PortOptions::MAX_DSCP {
             // Shifted, it would lose its upper bits and become another code point.
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -210,7 +210,7 @@ pub(crate) fn request_stamps(
 
 /// Restarts the kernel's key counter at 0: it restarts when keys are requested after they were not
 /// (net/core/sock.c, sock_set_timestamping).
-pub(crate) fn count_anew(fd: &OwnedFd, request: StampRequest, sched: bool) -> io::Result<()> {
+pub(crate) fn restart_key_counter(fd: &OwnedFd, request: StampRequest, sched: bool) -> io::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0 as c_int)?;
     request_stamps(fd, request, true, sched)
 }
@@ -245,7 +245,7 @@ pub(crate) fn sleep_for(fd: &OwnedFd, events: c_short, until: Instant<Monotonic>
 }
 
 /// Maps the errno of a send call to an error about this message, if it is about this one: see
-/// [`crate::pending`].
+/// [`crate::socket_error`].
 pub(crate) fn send_error(errno: c_int) -> SendError {
     match errno {
         libc::EAGAIN | libc::ENOBUFS => SendError::Full,

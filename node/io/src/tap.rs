@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_no_interface_can_have_is_refused_before_the_kernel_is_asked() {
+    fn invalid_tap_name_is_refused() {
         let kind = |name: &str| Tap::create(name).unwrap_err().kind();
         assert_eq!(kind("a-name-of-16-bytes"), io::ErrorKind::InvalidInput);
         assert_eq!(kind("a\0b"), io::ErrorKind::InvalidInput);

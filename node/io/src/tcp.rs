@@ -9,20 +9,20 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use dwell_units::{Instant, Monotonic, Nanos};
 
-use crate::calls;
+use crate::syscall;
 use crate::clock::{monotonic, realtime};
 use crate::message::{self, Control};
-use crate::pending::{is_icmp, nothing};
+use crate::socket_error::{is_icmp, nothing};
 use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequest, Wait};
 use crate::socket;
 use crate::udp::{is_broadcast, receive_flags};
 
 /// Maximum number of messages whose timestamps are awaited; the oldest is forgotten.
-const UNSTAMPED: usize = 1_024;
+const MAX_UNSTAMPED: usize = 1_024;
 
 /// Initial capacity in bytes for the rest of a message that did not fit; a longer one grows it
 /// once.
-const LARGEST: usize = 65_536;
+const REST_CAPACITY: usize = 65_536;
 
 /// Maximum number of ICMP errors read after a connection failed.
 const MAX_CONNECT_NOTICES: usize = 32;
@@ -54,7 +54,7 @@ struct Departures {
 
 impl Departures {
     fn new() -> Self {
-        Self { offset: 0, messages: 0, unstamped: VecDeque::with_capacity(UNSTAMPED) }
+        Self { offset: 0, messages: 0, unstamped: VecDeque::with_capacity(MAX_UNSTAMPED) }
     }
 
     /// Records a sent message of `len` bytes; returns its number.
@@ -62,7 +62,7 @@ impl Departures {
         self.offset = self.offset.wrapping_add(len as u32);
         let number = self.messages;
         self.messages = number.wrapping_add(1);
-        if self.unstamped.len() == UNSTAMPED {
+        if self.unstamped.len() == MAX_UNSTAMPED {
             self.unstamped.pop_front();
         }
         self.unstamped.push_back((self.offset.wrapping_sub(1), number));
@@ -125,7 +125,7 @@ impl TcpPort {
             control: Control::new(),
             timeout: Nanos::MAX,
             departures: stamped.then(Departures::new),
-            rest: Vec::with_capacity(LARGEST),
+            rest: Vec::with_capacity(REST_CAPACITY),
         })
     }
 
@@ -134,10 +134,10 @@ impl TcpPort {
         let mut sent = 0;
         while sent < message.len() {
             let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-            match calls::send(&self.fd, &message[sent..], flags) {
+            match syscall::send(&self.fd, &message[sent..], flags) {
                 Ok(more) => sent += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => match calls::errno(&error) {
+                Err(error) => match syscall::errno(&error) {
                     errno if is_icmp(errno) => return Err(SendError::Closed),
                     errno => match socket::send_error(errno) {
                         SendError::Full => break,
@@ -263,7 +263,7 @@ pub fn listen(address: SocketAddr, wait: Option<Nanos>) -> io::Result<TcpListene
 /// Makes the kernel probe a peer that has been silent for a minute. Reading from a machine that is
 /// gone fails 30 s later, or 90 s after sending data that is not acknowledged. More frequent probes
 /// would add traffic to the measurement.
-pub fn notice_loss(stream: &TcpStream) -> io::Result<()> {
+pub fn enable_keepalive(stream: &TcpStream) -> io::Result<()> {
     socket::set(stream, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1_i32)?;
     socket::set(stream, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 60_i32)?;
     socket::set(stream, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 10_i32)?;
@@ -275,7 +275,7 @@ pub fn notice_loss(stream: &TcpStream) -> io::Result<()> {
 
 /// Limits the kernel's send and receive buffers of each connection that `listener` accepts to about
 /// twice `bytes`. Otherwise each may grow to several MiB (tcp_rmem and tcp_wmem, tcp(7)).
-pub fn bound_buffers(listener: &TcpListener, bytes: i32) -> io::Result<()> {
+pub fn limit_buffers(listener: &TcpListener, bytes: i32) -> io::Result<()> {
     socket::set(listener, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)?;
     socket::set(listener, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes)
 }
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peer_has_no_room_for_is_kept_and_follows_in_order() {
+    fn unsent_stream_data_is_kept_and_sent_in_order() {
         let (mut near, mut conn) = connected();
         let mut given = 0_u64;
         // The peer does not read: send until the socket buffers of both sides are full. A late
@@ -409,8 +409,8 @@ mod tests {
     fn a_peer_that_never_reads_keeps_no_sender_waiting() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
-        let patience = Nanos::from_secs(20);
-        let mut port = TcpPort::connect(to, patience, &PortOptions::default()).unwrap();
+        let connect_timeout = Nanos::from_secs(20);
+        let mut port = TcpPort::connect(to, connect_timeout, &PortOptions::default()).unwrap();
         let (_silent, _) = listener.accept().unwrap();
         let start = monotonic();
         let full = (0..10_000).find_map(|_| port.send(&[0x5a; 60_000]).err());

@@ -76,7 +76,7 @@ pub fn congestion_control(stream: &TcpStream) -> io::Result<String> {
 /// Limits the unsent data in the socket, so that a connection ends soon after the last write
 /// (TCP_NOTSENT_LOWAT), and the time until a vanished peer is noticed (TCP_USER_TIMEOUT). The
 /// congestion window is not limited.
-pub fn bound_bulk(stream: &TcpStream, unsent_bytes: u32, timeout: Nanos) -> io::Result<()> {
+pub fn limit_bulk(stream: &TcpStream, unsent_bytes: u32, timeout: Nanos) -> io::Result<()> {
     let millis = u32::try_from(timeout.0 / 1_000_000).unwrap_or(u32::MAX);
     set(stream, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, unsent_bytes)?;
     set(stream, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, millis)

@@ -10,11 +10,11 @@ use dwell_engine::stamps::RxStamps;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::address::RawAddress;
-use crate::calls;
+use crate::syscall;
 use crate::clock::realtime;
 use crate::datagram;
 use crate::message::{self, Control};
-use crate::pending::{self, is_to_be_sent_again};
+use crate::socket_error::{self, should_retry};
 use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequest, Wait};
 use crate::socket;
 
@@ -69,7 +69,7 @@ pub(crate) struct Link {
     /// Kernel timestamps were requested.
     stamped: bool,
     /// Receiving needs control data, for timestamps or the TTL.
-    beside: bool,
+    control_data: bool,
     /// The kernel's OPT_ID counter. The kernel takes a key when it builds a packet and returns it
     /// if building fails (net/ipv4/ip_output.c, `__ip_append_data`), but not if the packet is
     /// dropped afterwards (see [`takes_key`]).
@@ -93,8 +93,8 @@ impl Link {
             socket::receive_ttl(&fd, peer)?;
         }
         let stamped = options.stamps != StampRequest::User;
-        let beside = stamped || options.reply_ttl;
-        Ok(Self { fd, control: Control::new(), stamped, beside, next_key: 0, timeout: Nanos::MAX })
+        let control_data = stamped || options.reply_ttl;
+        Ok(Self { fd, control: Control::new(), stamped, control_data, next_key: 0, timeout: Nanos::MAX })
     }
 
     pub(crate) fn send(&mut self, message: &[u8]) -> Result<Sent, SendError> {
@@ -102,10 +102,10 @@ impl Link {
         loop {
             let app = realtime();
             // Non-blocking: the schedule is kept even if the socket's buffer is full.
-            let Err(error) = calls::send(&self.fd, message, libc::MSG_DONTWAIT) else {
+            let Err(error) = syscall::send(&self.fd, message, libc::MSG_DONTWAIT) else {
                 return Ok(Sent { app, key: self.take_key() });
             };
-            if let Some(error) = self.failed(calls::errno(&error), failed) {
+            if let Some(error) = self.failed(syscall::errno(&error), failed) {
                 return Err(error);
             }
             failed += 1;
@@ -120,7 +120,7 @@ impl Link {
     }
 
     /// Records that the kernel restarted its key counter.
-    pub(crate) fn begin_keys(&mut self) {
+    pub(crate) fn reset_keys(&mut self) {
         self.next_key = 0;
     }
 
@@ -130,20 +130,20 @@ impl Link {
         if takes_key(errno) {
             self.next_key = self.next_key.wrapping_add(1);
         }
-        let again = is_to_be_sent_again(errno, before);
+        let again = should_retry(errno, before);
         (!again).then(|| socket::send_error(errno))
     }
 
     pub(crate) fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
         let flags = receive_flags(&self.fd, &mut self.timeout, wait)?;
-        pending::receive(|again| {
+        socket_error::receive(|again| {
             let flags = if again { flags | libc::MSG_DONTWAIT } else { flags };
-            if self.beside {
+            if self.control_data {
                 let came = message::receive(&self.fd, buffer, &mut self.control, None, flags)?;
-                let (len, rx, ttl) = (came.len, came.rx(), came.beside.ttl);
+                let (len, rx, ttl) = (came.len, came.rx(), came.control_data.ttl);
                 return Ok(Arrival { len, rx, channel: 0, ttl });
             }
-            let len = calls::receive(&self.fd, buffer, flags)?;
+            let len = syscall::receive(&self.fd, buffer, flags)?;
             let rx = RxStamps { hw: None, kernel: None, app: realtime() };
             Ok(Arrival { len, rx, channel: 0, ttl: None })
         })
@@ -297,14 +297,14 @@ impl UdpServer {
         let Some(control) = &mut self.control else {
             return self.receive_bare(buffer, flags);
         };
-        self.asker.len = RawAddress::ROOM;
+        self.asker.len = RawAddress::STORAGE_LEN;
         let came = match message::receive(&self.fd, buffer, control, Some(&mut self.asker), flags) {
             Ok(came) => came,
-            Err(error) => return pending::nothing(error),
+            Err(error) => return socket_error::nothing(error),
         };
         let Some(from) = self.from() else { return Ok(None) };
         let rx = self.timed.then(|| came.rx());
-        let message::Beside { ttl, tos, to, to_many, .. } = came.beside;
+        let message::ControlData { ttl, tos, to, to_many, .. } = came.control_data;
         Ok(Some(Request { len: came.len, from, to, to_many, rx, ttl, tos }))
     }
 
@@ -317,20 +317,20 @@ impl UdpServer {
         marks: Marks,
     ) -> Result<(), SendError> {
         let sent = if request.to.is_none() && marks == Marks::default() {
-            calls::send_to(&self.fd, message, 0, &self.asker)
+            syscall::send_to(&self.fd, message, 0, &self.asker)
         } else {
-            let mut beside = Beside::new(request.from, request.to, marks);
-            send_beside(&self.fd, message, &self.asker, &mut beside)
+            let mut control_data = ControlData::new(request.from, request.to, marks);
+            send_with_control(&self.fd, message, &self.asker, &mut control_data)
         };
         // A socket that is not connected and has no IP_RECVERR gets no ICMP errors, so a failure is
         // about this reply.
-        sent.map(drop).map_err(|error| socket::send_error(calls::errno(&error)))
+        sent.map(drop).map_err(|error| socket::send_error(syscall::errno(&error)))
     }
 
     fn receive_bare(&mut self, buffer: &mut [u8], flags: c_int) -> io::Result<Option<Request>> {
-        let received = match calls::receive_from(&self.fd, buffer, &mut self.asker, flags) {
+        let received = match syscall::receive_from(&self.fd, buffer, &mut self.asker, flags) {
             Ok(received) => received,
-            Err(error) => return pending::nothing(error),
+            Err(error) => return socket_error::nothing(error),
         };
         let Some(from) = self.from() else { return Ok(None) };
         let len = received;
@@ -397,11 +397,11 @@ impl Gate {
 }
 
 /// sendmsg(2) of one message to `to`, with control messages.
-pub(crate) fn send_beside(
+pub(crate) fn send_with_control(
     fd: &OwnedFd,
     message: &[u8],
     to: &RawAddress,
-    beside: &mut Beside,
+    control_data: &mut ControlData,
 ) -> io::Result<usize> {
     let mut iov =
         libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
@@ -411,38 +411,38 @@ pub(crate) fn send_beside(
     header.msg_namelen = to.len;
     header.msg_iov = &mut iov;
     header.msg_iovlen = 1;
-    beside.attach(&mut header);
+    control_data.attach(&mut header);
     // SAFETY: every pointer in `header` points to memory of the stated length that outlives the
     // call.
-    unsafe { calls::send_message(fd, &header, 0) }
+    unsafe { syscall::send_message(fd, &header, 0) }
 }
 
 /// Control messages of packets to send, such as source address, TOS and TTL.
 #[repr(align(16))]
-pub(crate) struct Beside {
+pub(crate) struct ControlData {
     bytes: [u8; 96],
     len: usize,
 }
 
-impl Beside {
+impl ControlData {
     pub(crate) fn empty() -> Self {
         Self { bytes: [0; 96], len: 0 }
     }
 
     pub(crate) fn new(to: SocketAddr, source: Option<IpAddr>, marks: Marks) -> Self {
-        let mut beside = Self::empty();
+        let mut control_data = Self::empty();
         match source {
             Some(IpAddr::V4(v4)) => {
                 // in_pktinfo: interface 0 (any), ipi_spec_dst, ipi_addr (ignored when sending).
                 let mut info = [0; 12];
                 info[4..8].copy_from_slice(&v4.octets());
-                beside.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+                control_data.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
             }
             Some(IpAddr::V6(v6)) => {
                 // in6_pktinfo: the address, interface 0 (any; the scope id of the peer decides).
                 let mut info = [0; 20];
                 info[..16].copy_from_slice(&v6.octets());
-                beside.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+                control_data.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
             }
             None => {}
         }
@@ -452,15 +452,15 @@ impl Beside {
         };
         for (kind, mark) in [(tos_kind, marks.tos), (ttl_kind, marks.ttl)] {
             if let Some(mark) = mark {
-                beside.push(level, kind, &c_int::from(mark).to_ne_bytes());
+                control_data.push(level, kind, &c_int::from(mark).to_ne_bytes());
             }
         }
-        beside
+        control_data
     }
 
     /// Makes the kernel segment the message into datagrams with `len` bytes of payload; the last
     /// may be shorter.
-    pub(crate) fn cut_into(&mut self, len: u16) {
+    pub(crate) fn segment_into(&mut self, len: u16) {
         self.push(libc::SOL_UDP, libc::UDP_SEGMENT, &len.to_ne_bytes());
     }
 
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_to_a_shut_gate_is_counted_and_not_kept() {
+    fn shut_gate_counts_and_drops_packets() {
         for address in ["127.0.0.1", "::1"] {
             let (mut port, mut server) = pair(address, StampRequest::User);
             let mut gate = server.gate().unwrap();
@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_point_of_more_than_six_bits_is_refused_and_not_cut() {
+    fn dscp_above_63_is_refused() {
         for address in ["127.0.0.1:9", "[::1]:9"] {
             let open = |dscp| {
                 let options = PortOptions { dscp: Some(dscp), ..Default::default() };
@@ -618,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_stamps_join_their_packet_and_lie_in_packet_order() {
+    fn kernel_timestamps_match_packets_in_order() {
         for address in ["127.0.0.1", "::1"] {
             let (mut port, mut server) = pair(address, StampRequest::Kernel);
             let mut buffer = [0; 64];
@@ -641,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_stay_joined_after_refused_and_oversized_sends() {
+    fn keys_stay_matched_after_refused_and_oversized_sends() {
         let (mut port, server) = pair("127.0.0.1", StampRequest::Kernel);
         let address = server.local_addr();
         drop(server);
@@ -674,7 +674,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_on_all_addresses_answers_from_the_one_that_was_asked() {
+    fn wildcard_server_replies_from_requested_address() {
         let any = ServerOptions::default();
         let mut server = UdpServer::bind("0.0.0.0:0".parse().unwrap(), any).unwrap();
         let port = server.local_addr().port();
@@ -691,7 +691,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_to_many_is_told_from_what_was_sent_to_one() {
+    fn broadcast_requests_are_recognised() {
         let any = ServerOptions::default();
         for (any_address, to, many) in [
             ("0.0.0.0:0", "127.0.0.2", false),

@@ -29,9 +29,9 @@ pub(crate) const LINK_V4_LEN: u8 = 30;
 pub(crate) const LINK_V6_LEN: u8 = 64;
 
 /// Length of the IPv4 prefix of a shared bridge.
-pub(crate) const MEDIUM_V4_LEN: u8 = 24;
+pub(crate) const BRIDGE_V4_LEN: u8 = 24;
 /// Length of the IPv6 prefix of a shared bridge.
-pub(crate) const MEDIUM_V6_LEN: u8 = 64;
+pub(crate) const BRIDGE_V6_LEN: u8 = 64;
 
 /// End of a link that an address belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub(crate) fn link_subnet(place: usize) -> Addresses {
 
 /// Returns the addresses on the bridge of a forced line of the node with index `place`. A forced
 /// line has no links.
-pub(crate) fn on_medium(place: usize) -> Addresses {
+pub(crate) fn on_bridge(place: usize) -> Addresses {
     let number = place as u32 + 1;
     let v4 = Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 18, 0, 0)) + number);
     Addresses { v4, v6: ula(1, number as u16) }
@@ -83,7 +83,7 @@ pub(crate) fn hardware(place: usize, end: End) -> Hardware {
 }
 
 /// Returns the hardware address of a node on a shared bridge; no end of a link has the 0xff.
-pub(crate) fn medium_hardware(place: usize) -> Hardware {
+pub(crate) fn bridge_hardware(place: usize) -> Hardware {
     Hardware([0x02, 0x64, 0x77, 0xff, 0, place as u8 + 1])
 }
 
@@ -112,12 +112,12 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::topology::{MOST_LINKS, MOST_NODES};
+    use crate::topology::{MAX_LINKS, MAX_NODES};
 
     #[test]
     fn no_two_things_of_the_largest_lab_share_an_address() {
-        let nodes = (0..MOST_NODES).map(node);
-        let ends = (0..MOST_LINKS).flat_map(|k| [link_end(k, End::A), link_end(k, End::B)]);
+        let nodes = (0..MAX_NODES).map(node);
+        let ends = (0..MAX_LINKS).flat_map(|k| [link_end(k, End::A), link_end(k, End::B)]);
         let all: Vec<Addresses> = nodes.chain(ends).collect();
         let v4: HashSet<_> = all.iter().map(|a| a.v4).collect();
         let v6: HashSet<_> = all.iter().map(|a| a.v6).collect();
@@ -127,8 +127,8 @@ mod tests {
 
     #[test]
     fn no_two_nodes_and_ends_of_links_share_a_hardware_address() {
-        let ends = (0..MOST_LINKS).flat_map(|k| [hardware(k, End::A), hardware(k, End::B)]);
-        let all: Vec<Hardware> = ends.chain((0..MOST_NODES).map(medium_hardware)).collect();
+        let ends = (0..MAX_LINKS).flat_map(|k| [hardware(k, End::A), hardware(k, End::B)]);
+        let all: Vec<Hardware> = ends.chain((0..MAX_NODES).map(bridge_hardware)).collect();
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
     }
 
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(link_end(0, End::A).v6.to_string(), "fd64:7765:6c6c:1::1");
         assert_eq!(hardware(258, End::A).to_string(), "02:64:77:01:02:01");
         assert_eq!(hardware(258, End::A).link_local().to_string(), "fe80::64:77ff:fe01:201");
-        assert_eq!(on_medium(249).v4, Ipv4Addr::new(198, 18, 0, 250));
-        assert_eq!(on_medium(1).v6.to_string(), "fd64:7765:6c6c:1::2");
+        assert_eq!(on_bridge(249).v4, Ipv4Addr::new(198, 18, 0, 250));
+        assert_eq!(on_bridge(1).v6.to_string(), "fd64:7765:6c6c:1::2");
     }
 }

@@ -21,7 +21,7 @@ use dwell_units::Nanos;
 use crate::background;
 use crate::description::{Daemon, DaemonState, Lab};
 use crate::error::LabError;
-use crate::make::end_at;
+use crate::creation::end_at;
 use crate::namespace::netns_path;
 use crate::state::{DIR_VARIABLE, LabDir, Lock};
 use crate::table;
@@ -32,10 +32,10 @@ const FILE: &str = "babel.pid";
 const PRIVATE: &str = "babel";
 
 /// How often the supervisor checks whether the lab's directory still exists.
-const EVERY: Nanos = Nanos::from_secs(10);
+const CHECK_INTERVAL: Nanos = Nanos::from_secs(10);
 
 /// Time-out for every node to reach every other.
-const PATIENCE: Nanos = Nanos::from_secs(60);
+const CONVERGENCE_TIMEOUT: Nanos = Nanos::from_secs(60);
 
 /// Refuses early what could not be started later.
 pub(crate) fn check(routing: Routing) -> Result<(), LabError> {
@@ -69,35 +69,35 @@ pub(crate) fn converge(
     lab: &mut Lab,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<(), LabError> {
-    const PAUSE: Duration = Duration::from_millis(50);
+    const POLL_INTERVAL: Duration = Duration::from_millis(50);
     let since = Instant::now();
     loop {
         if interrupted() {
             return Err(LabError::Interrupted);
         }
         let Some((from, to, reason)) = table::first_fault(lab)? else { return Ok(()) };
-        look_after(dir, lab);
+        update_state(dir, lab);
         if let Some(dead) = dead(&lab.daemons) {
-            let message = match said(dir, lab) {
+            let message = match last_output(dir, lab) {
                 Some(last) => format!("{dead}; its last output: {last}"),
                 None => dead,
             };
             return Err(LabError::Background { what: PROGRAM.to_owned(), message });
         }
-        if since.elapsed() > PATIENCE.to_std() {
+        if since.elapsed() > CONVERGENCE_TIMEOUT.to_std() {
             return Err(LabError::NoRoute {
                 from: lab.nodes[from].name.clone(),
                 to: lab.nodes[to].name.clone(),
-                after: PATIENCE,
+                after: CONVERGENCE_TIMEOUT,
                 reason,
             });
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
 /// Records which daemons have ended.
-pub(crate) fn look_after(dir: &LabDir, lab: &mut Lab) {
+pub(crate) fn update_state(dir: &LabDir, lab: &mut Lab) {
     for daemon in &mut lab.daemons {
         let place = lab.nodes.iter().position(|node| node.name == daemon.node);
         if place.is_none_or(|place| background::signed(dir, &pid_file(place)).is_none()) {
@@ -128,7 +128,7 @@ pub(crate) fn end(dir: &LabDir) {
 ///
 /// # Errors
 /// A node cannot be entered, or babeld cannot be started.
-pub fn keep_babel(dir: &LabDir) -> Result<(), LabError> {
+pub fn supervise_babel(dir: &LabDir) -> Result<(), LabError> {
     background::sign(dir, FILE)?;
     let held = process::hold(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
         .map_err(LabError::io("blocking signals"))?;
@@ -149,14 +149,14 @@ pub fn keep_babel(dir: &LabDir) -> Result<(), LabError> {
         reap(child)?;
     }
     // Leave the last node, so as not to count as one of its processes.
-    netns::leave_for_a_new_one().map_err(LabError::io("creating a namespace"))?;
+    netns::enter_new().map_err(LabError::io("creating a namespace"))?;
     background::ready(dir, "babel.log")?;
-    while held.take(EVERY) != Some(Signal::Terminate) && dir.path().exists() {}
+    while held.take(CHECK_INTERVAL) != Some(Signal::Terminate) && dir.path().exists() {}
     for handle in &handles {
         let _ = handle.signal(Signal::Kill);
     }
     for handle in &handles {
-        handle.wait(EVERY);
+        handle.wait(CHECK_INTERVAL);
     }
     Ok(())
 }
@@ -199,9 +199,9 @@ fn spawn(dir: &LabDir, lab: &Lab, place: usize, program: &Path) -> Result<Child,
 
 /// Waits for the child's end on a thread of its own, so that a dead one does not count as running.
 fn reap(mut child: Child) -> Result<(), LabError> {
-    const STACK: usize = 64 * 1024;
+    const STACK_LEN: usize = 64 * 1024;
     std::thread::Builder::new()
-        .stack_size(STACK)
+        .stack_size(STACK_LEN)
         .spawn(move || child.wait())
         .map(drop)
         .map_err(LabError::io("starting a thread"))
@@ -211,10 +211,10 @@ fn reap(mut child: Child) -> Result<(), LabError> {
 /// shell does not search.
 fn program(path: &str) -> Result<PathBuf, LabError> {
     let all = std::env::split_paths(path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
-    in_one_of(all)
+    find_in(all)
 }
 
-fn in_one_of(mut directories: impl Iterator<Item = PathBuf>) -> Result<PathBuf, LabError> {
+fn find_in(mut directories: impl Iterator<Item = PathBuf>) -> Result<PathBuf, LabError> {
     let found = directories.find(|directory| directory.join(PROGRAM).is_file());
     found.map(|directory| directory.join(PROGRAM)).ok_or_else(|| {
         LabError::Unsupported(format!(
@@ -224,7 +224,7 @@ fn in_one_of(mut directories: impl Iterator<Item = PathBuf>) -> Result<PathBuf, 
 }
 
 /// Returns the last line that a daemon that ended printed.
-fn said(dir: &LabDir, lab: &Lab) -> Option<String> {
+fn last_output(dir: &LabDir, lab: &Lab) -> Option<String> {
     let dead = lab.daemons.iter().find(|daemon| daemon.state == DaemonState::Dead)?;
     let place = lab.nodes.iter().position(|node| node.name == dead.node)?;
     let text = fs::read_to_string(dir.file(PRIVATE).join(format!("{place}.log"))).ok()?;
@@ -240,12 +240,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_babeld_it_is_said_how_to_get_it() {
+    fn missing_babeld_error_says_how_to_install_it() {
         let empty = tempfile::tempdir().unwrap();
-        let missing = in_one_of([empty.path().to_owned()].into_iter()).unwrap_err();
+        let missing = find_in([empty.path().to_owned()].into_iter()).unwrap_err();
         assert!(matches!(&missing, LabError::Unsupported(text) if text.contains("install babeld")));
         File::create(empty.path().join(PROGRAM)).unwrap();
-        let found = in_one_of([empty.path().to_owned()].into_iter()).unwrap();
+        let found = find_in([empty.path().to_owned()].into_iter()).unwrap();
         assert_eq!(found, empty.path().join(PROGRAM));
     }
 

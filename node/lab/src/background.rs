@@ -9,7 +9,7 @@ use dwell_io::process::{self, Handle, Identity, Signal};
 use dwell_units::Nanos;
 
 use crate::error::LabError;
-use crate::holder;
+use crate::namespace_keeper;
 use crate::state::{DIR_VARIABLE, LabDir, Lock};
 
 /// Exit code 4 of every dwell command: not supported.
@@ -87,22 +87,22 @@ pub fn kept_processes() -> Vec<u32> {
 fn kept(dir: &LabDir) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir(dir.path()) else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let signatures = names.filter(|name| name == holder::FILE || name.ends_with(".pid"));
+    let signatures = names.filter(|name| name == namespace_keeper::FILE || name.ends_with(".pid"));
     signatures.filter_map(|name| Some(signed(dir, &name)?.0.pid)).collect()
 }
 
 /// Ends processes: asks first, then kills them after a time-out. Returns when all are gone.
 pub(crate) fn end(processes: &[Handle]) {
-    const PATIENCE: Nanos = Nanos::from_millis(2_000);
+    const TERMINATE_TIMEOUT: Nanos = Nanos::from_millis(2_000);
     for process in processes {
         let _ = process.signal(Signal::Terminate);
     }
     let asked = dwell_io::clock::monotonic();
     for process in processes {
-        let left = PATIENCE - (dwell_io::clock::monotonic() - asked);
+        let left = TERMINATE_TIMEOUT - (dwell_io::clock::monotonic() - asked);
         if !process.wait(left.max(Nanos::ZERO)) {
             let _ = process.signal(Signal::Kill);
-            process.wait(PATIENCE);
+            process.wait(TERMINATE_TIMEOUT);
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct Lab {
     pub links: Vec<Link>,
     /// Bridge that joins all nodes in a forced line, which has no links.
     #[serde(default)]
-    pub medium: Option<Medium>,
+    pub medium: Option<SharedBridge>,
     /// Source of its routes.
     #[serde(default)]
     pub routing: Routing,
@@ -96,7 +96,7 @@ pub struct Quota {
 /// The shared bridge of a forced line, in a namespace of its own. Filters reduce what its nodes
 /// hear to a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Medium {
+pub struct SharedBridge {
     /// Namespace of the bridge.
     pub netns: String,
     /// Name of the bridge and of the interface in every node.

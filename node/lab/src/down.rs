@@ -11,7 +11,7 @@ use dwell_io::process::Handle;
 use crate::babel;
 use crate::background;
 use crate::error::LabError;
-use crate::holder::Holder;
+use crate::namespace_keeper::NamespaceKeeper;
 use crate::iproute::Tool;
 use crate::namespace::{self, Namespace, netns_path};
 use crate::quota;
@@ -46,7 +46,7 @@ pub fn down(name: &str, abandoned: &dyn Fn() -> bool) -> Result<Vec<Ended>, LabE
         },
         None => match namespace::marked(name)? {
             left if left.is_empty() => {
-                Err(LabError::NoSuchLab { name: name.to_owned(), there_are: names()? })
+                Err(LabError::NoSuchLab { name: name.to_owned(), existing: names()? })
             }
             left => remove_namespaces(&left, None),
         },
@@ -67,15 +67,15 @@ pub fn named_or_only(name: Option<&str>) -> Result<String, LabError> {
     match (name, names()?) {
         (Some(name), _) => Ok(name.to_owned()),
         (None, mut all) if all.len() == 1 => Ok(all.remove(0)),
-        (None, there_are) => Err(LabError::WhichLab { there_are }),
+        (None, existing) => Err(LabError::WhichLab { existing }),
     }
 }
 
 /// Removes all of a lab, its directory last: while the directory exists, removal can be retried.
 pub(crate) fn remove_all(dir: &LabDir, lock: &Lock) -> Result<Vec<Ended>, LabError> {
-    let holder = Holder::enter(dir)?;
+    let holder = NamespaceKeeper::enter(dir)?;
     let mut ended = match holder {
-        Holder::Gone(Some(user)) => end_all(left_behind(dir.name(), user)),
+        NamespaceKeeper::Gone(Some(user)) => end_all(remains(dir.name(), user)),
         _ => Vec::new(),
     };
     babel::end(dir);
@@ -86,7 +86,7 @@ pub(crate) fn remove_all(dir: &LabDir, lock: &Lock) -> Result<Vec<Ended>, LabErr
         ended.extend(end_all(groups.iter().flat_map(grouped).collect()));
         groups.iter().try_for_each(CpuGroup::remove).map_err(LabError::io("removing a quota"))?;
     }
-    if let Holder::Running(holder) = holder {
+    if let NamespaceKeeper::Running(holder) = holder {
         background::end(&[holder]);
     }
     dir.remove()?;
@@ -153,7 +153,7 @@ fn running_in(namespaces: &[Namespace]) -> Vec<(Ended, Handle)> {
 
 /// Returns the remains of a lab whose holder died: processes in its user namespace that `exec`
 /// started. Both are checked, because the inode number of a namespace may have been reused.
-fn left_behind(lab: &str, user: u64) -> Vec<(Ended, Handle)> {
+fn remains(lab: &str, user: u64) -> Vec<(Ended, Handle)> {
     let mark = format!("DWELL_LAB={lab}");
     processes(|pid| {
         let same = netns::inode(format!("/proc/{pid}/ns/user").as_ref()).ok()? == user;

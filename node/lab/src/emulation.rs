@@ -11,24 +11,24 @@ use crate::addressing::End;
 use crate::description::{Lab, Parameters};
 use crate::error::LabError;
 use crate::iproute::Tool;
-use crate::make::end_at;
-use crate::topology::{LinkWishes, Mechanism};
+use crate::creation::end_at;
+use crate::topology::{LinkOptions, Mechanism};
 
 /// Chooses mechanisms, and caches the trials.
 #[derive(Default)]
-pub(crate) struct Choice {
+pub(crate) struct MechanismChooser {
     tried: Vec<(String, bool)>,
 }
 
-impl Choice {
+impl MechanismChooser {
     /// Returns the mechanism for a link: the requested one; otherwise a plain veth pair if nothing
     /// is requested, netem if the kernel has it, tbf for a rate alone, and dwell's own TAP link for
     /// the rest.
-    pub(crate) fn mechanism(&mut self, wishes: &LinkWishes) -> Result<Mechanism, LabError> {
-        let parameters = wishes.parameters();
-        match wishes.mechanism {
+    pub(crate) fn mechanism(&mut self, options: &LinkOptions) -> Result<Mechanism, LabError> {
+        let parameters = options.parameters();
+        match options.mechanism {
             Some(Mechanism::Netem) => {
-                let netem = netem(&parameters, wishes.seed);
+                let netem = netem(&parameters, options.seed);
                 self.works(&netem)?.then_some(Mechanism::Netem).ok_or_else(|| {
                     LabError::Unsupported(format!(
                         "this kernel or its tc refuses '{netem}'; leave --mechanism out, or load \
@@ -38,8 +38,8 @@ impl Choice {
             }
             Some(mechanism) => Ok(mechanism),
             None if parameters.is_plain() => Ok(Mechanism::Veth),
-            None if self.works(&netem(&parameters, wishes.seed))? => Ok(Mechanism::Netem),
-            None if parameters.is_bare_rate() => Ok(Mechanism::Tbf),
+            None if self.works(&netem(&parameters, options.seed))? => Ok(Mechanism::Netem),
+            None if parameters.is_rate_only() => Ok(Mechanism::Tbf),
             None => Ok(Mechanism::Tap),
         }
     }
@@ -56,7 +56,7 @@ impl Choice {
         }
         let tried = std::thread::scope(|scope| {
             let trial = scope.spawn(|| {
-                netns::leave_for_a_new_one().map_err(LabError::io("creating a namespace"))?;
+                netns::enter_new().map_err(LabError::io("creating a namespace"))?;
                 Tool::Tc.batch(lines, None)
             });
             trial.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -103,11 +103,11 @@ pub(crate) fn discipline(mechanism: Mechanism, wanted: &Parameters) -> Option<St
 fn tbf(parameters: &LinkParameters) -> String {
     const MTU: usize = 1_600;
     let rate = parameters.rate.map_or(0, |rate| rate.0);
-    format!("tbf rate {rate}bit burst {MTU} limit {}", Wire::QUEUE * MTU)
+    format!("tbf rate {rate}bit burst {MTU} limit {}", Wire::QUEUE_LEN * MTU)
 }
 
 fn netem(parameters: &LinkParameters, seed: Option<u64>) -> String {
-    let mut text = format!("netem limit {}", Wire::QUEUE + parameters.frames_under_way());
+    let mut text = format!("netem limit {}", Wire::QUEUE_LEN + parameters.max_frames_in_flight());
     let mut word = |name: &str, value: String| {
         let _ = write!(text, " {name} {value}");
     };
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn netem_is_told_everything_in_words_that_tc_knows() {
+    fn netem_arguments_cover_all_parameters() {
         let parameters = LinkParameters {
             rate: Some(BitRate(10_000_000)),
             delay: Nanos::from_millis(5),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_bucket_holds_one_frame_so_that_no_burst_passes_faster_than_the_rate() {
+    fn token_bucket_holds_one_frame() {
         let parameters =
             LinkParameters { rate: Some(BitRate(10_000_000)), ..LinkParameters::default() };
         assert_eq!(tbf(&parameters), "tbf rate 10000000bit burst 1600 limit 160000");

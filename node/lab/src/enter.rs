@@ -9,7 +9,7 @@ use std::process::Command;
 use dwell_io::netns;
 
 use crate::error::LabError;
-use crate::holder::Holder;
+use crate::namespace_keeper::NamespaceKeeper;
 use crate::namespace::{all_namespaces, lab_of, netns_path, not_entered};
 use crate::quota;
 use crate::state;
@@ -32,15 +32,15 @@ pub fn exec(
     abandoned: &dyn Fn() -> bool,
 ) -> Result<Infallible, LabError> {
     let Some(dir) = state::find(lab)? else {
-        let there_are = crate::down::names()?;
-        return Err(LabError::NoSuchLab { name: lab.to_owned(), there_are });
+        let existing = crate::down::names()?;
+        return Err(LabError::NoSuchLab { name: lab.to_owned(), existing });
     };
     let Some(description) = dir.read()? else { return Err(LabError::NotWhole(lab.to_owned())) };
     let Some(node) = description.node(node) else {
         let (lab, node) = (lab.to_owned(), node.to_owned());
         return Err(LabError::NoSuchNode { lab, node, nodes: some_nodes(&description.nodes) });
     };
-    if let Holder::Gone(_) = Holder::enter(&dir)? {
+    if let NamespaceKeeper::Gone(_) = NamespaceKeeper::enter(&dir)? {
         return Err(LabError::NotWhole(lab.to_owned()));
     }
     if let Some(held) = &node.quota {
@@ -78,10 +78,10 @@ pub fn here() -> Option<String> {
 
 /// Returns the names of nodes, shortened if there are many.
 fn some_nodes(nodes: &[crate::description::Node]) -> String {
-    const SHOWN: usize = 12;
-    let names: Vec<&str> = nodes.iter().take(SHOWN).map(|node| node.name.as_str()).collect();
+    const MAX_SHOWN: usize = 12;
+    let names: Vec<&str> = nodes.iter().take(MAX_SHOWN).map(|node| node.name.as_str()).collect();
     match nodes.last() {
-        Some(last) if nodes.len() > SHOWN => format!("{} ... {}", names.join(", "), last.name),
+        Some(last) if nodes.len() > MAX_SHOWN => format!("{} ... {}", names.join(", "), last.name),
         _ => names.join(", "),
     }
 }

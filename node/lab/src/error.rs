@@ -34,18 +34,18 @@ pub enum LabError {
         netns: String,
     },
     /// There is no lab of this name.
-    #[error("there is no lab '{name}'; {}", known(.there_are))]
+    #[error("there is no lab '{name}'; {}", known(.existing))]
     NoSuchLab {
         /// Requested name.
         name: String,
         /// Existing labs.
-        there_are: Vec<String>,
+        existing: Vec<String>,
     },
     /// No lab was named, and the number of labs is not one.
-    #[error("which lab? {}", known(.there_are))]
+    #[error("which lab? {}", known(.existing))]
     WhichLab {
         /// Existing labs.
-        there_are: Vec<String>,
+        existing: Vec<String>,
     },
     /// The lab has no such node.
     #[error("lab '{lab}' has no node '{node}'; its nodes are {nodes}")]
@@ -148,20 +148,20 @@ pub enum TopologyError {
         kind: &'static str,
     },
     /// Too few or too many nodes.
-    #[error("{count} nodes are not possible; a lab has 1 to {most} nodes")]
+    #[error("{count} nodes are not possible; a lab has 1 to {max} nodes")]
     Count {
         /// Requested number.
         count: u64,
         /// Maximum.
-        most: usize,
+        max: usize,
     },
     /// Too many links.
-    #[error("{count} links are not possible; a lab has at most {most}")]
+    #[error("{count} links are not possible; a lab has at most {max}")]
     Links {
         /// Requested number.
         count: usize,
         /// Maximum.
-        most: usize,
+        max: usize,
     },
     /// The file cannot be read.
     #[error("cannot read {}: {error}", .path.display())]
@@ -214,8 +214,8 @@ pub(crate) enum ValueError {
     Unit(#[from] UnitError),
     #[error("'{0}' is not a mechanism; mechanisms are netem, tbf and tap")]
     Mechanism(String),
-    #[error("{slow} is too slow; the minimum rate of a link is {least}")]
-    Rate { slow: BitRate, least: BitRate },
+    #[error("{slow} is too slow; the minimum rate of a link is {min}")]
+    Rate { slow: BitRate, min: BitRate },
 }
 
 impl LabError {
@@ -232,7 +232,7 @@ impl LabError {
     }
 
     /// Whether a lab of the requested name, or its remains, prevents a new one.
-    pub fn is_in_the_way(&self) -> bool {
+    pub fn blocks_creation(&self) -> bool {
         matches!(self, Self::Exists(_) | Self::Busy(_) | Self::NotWhole(_))
     }
 

@@ -12,12 +12,12 @@ mod down;
 mod emulation;
 mod enter;
 mod error;
-mod holder;
+mod namespace_keeper;
 mod iproute;
 mod link;
 mod list;
-mod make;
-mod medium;
+mod creation;
+mod shared_bridge;
 mod namespace;
 mod quota;
 mod routes;
@@ -27,19 +27,19 @@ mod topology;
 mod up;
 
 pub use addressing::Addresses;
-pub use babel::keep_babel;
+pub use babel::supervise_babel;
 pub use background::kept_processes;
 pub use description::{
     Counters, Daemon, DaemonState, DirectionCounters, Filter, Lab, LabState, Link, LinkState,
-    Medium, Node, Parameters, Port, Quota, SCHEMA,
+    SharedBridge, Node, Parameters, Port, Quota, SCHEMA,
 };
 pub use down::{Ended, down, named_or_only, names};
 pub use enter::{exec, here};
 pub use error::{LabError, TopologyError};
-pub use holder::hold;
+pub use namespace_keeper::hold;
 pub use link::run_link;
 pub use list::{counters, list};
 pub use state::LabDir;
-pub use table::{RouteTable, Way, routes};
-pub use topology::{LinkWishes, Mechanism, QuotaWish, Routing, Topology, rate};
+pub use table::{RouteTable, NodeRoute, routes};
+pub use topology::{LinkOptions, Mechanism, QuotaOption, Routing, Topology, rate};
 pub use up::up;

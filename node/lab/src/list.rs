@@ -11,9 +11,9 @@ use crate::babel;
 use crate::description::{Counters, DirectionCounters, Lab, LabState, Link, LinkState};
 use crate::down::names;
 use crate::error::LabError;
-use crate::holder::Holder;
+use crate::namespace_keeper::NamespaceKeeper;
 use crate::iproute::Tool;
-use crate::make::end_at;
+use crate::creation::end_at;
 use crate::namespace::{netns_path, not_entered};
 use crate::quota;
 use crate::state::{self, LabDir};
@@ -27,14 +27,14 @@ pub fn list() -> Result<Vec<Result<Lab, String>>, LabError> {
     let describe = |name: String| {
         let Some(dir) = state::find(&name)? else { return Ok(Err(name)) };
         let Some(mut lab) = dir.read().ok().flatten() else { return Ok(Err(name)) };
-        look_after(&dir, &mut lab);
+        update_state(&dir, &mut lab);
         Ok(Ok(lab))
     };
     names()?.into_iter().map(describe).collect()
 }
 
 /// Records what has ended since the lab was created, which its state file does not tell.
-pub(crate) fn look_after(dir: &LabDir, lab: &mut Lab) {
+pub(crate) fn update_state(dir: &LabDir, lab: &mut Lab) {
     if lab.state != LabState::Up {
         return;
     }
@@ -44,11 +44,11 @@ pub(crate) fn look_after(dir: &LabDir, lab: &mut Lab) {
             lab.state = LabState::Broken;
         }
     }
-    babel::look_after(dir, lab);
+    babel::update_state(dir, lab);
     if babel::dead(&lab.daemons).is_some() {
         lab.state = LabState::Broken;
     }
-    if lab.rootless && !Holder::runs(dir) {
+    if lab.rootless && !NamespaceKeeper::runs(dir) {
         lab.state = LabState::Broken;
     }
 }
@@ -61,12 +61,12 @@ pub(crate) fn look_after(dir: &LabDir, lab: &mut Lab) {
 /// # Errors
 /// There is no such lab, it is incomplete, or it belongs to root.
 pub fn counters(name: &str) -> Result<Lab, LabError> {
-    let no_such = |there_are| LabError::NoSuchLab { name: name.to_owned(), there_are };
+    let no_such = |existing| LabError::NoSuchLab { name: name.to_owned(), existing };
     let Some(dir) = state::find(name)? else { return Err(no_such(names()?)) };
     let mut lab = dir.read()?.ok_or_else(|| LabError::NotWhole(name.to_owned()))?;
-    look_after(&dir, &mut lab);
+    update_state(&dir, &mut lab);
     quota::read(&mut lab);
-    if let Holder::Gone(_) = Holder::enter(&dir)? {
+    if let NamespaceKeeper::Gone(_) = NamespaceKeeper::enter(&dir)? {
         return Err(LabError::NotWhole(name.to_owned()));
     }
     let sent = lab

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::description::Lab;
 use crate::error::LabError;
 use crate::iproute::Tool;
-use crate::medium;
+use crate::shared_bridge;
 
 /// Directory in which `ip netns` keeps namespaces.
 pub(crate) const NETNS_DIR: &str = "/run/netns";
@@ -58,7 +58,7 @@ pub(crate) fn listed_by(lab: &Lab) -> Vec<Namespace> {
     });
     let nodes = nodes.map(|node| Namespace { netns: node.netns.clone(), node: node.name.clone() });
     let medium = lab.medium.iter().filter(|medium| {
-        medium.netns == netns_name(&lab.name, medium::NAME) && netns_path(&medium.netns).exists()
+        medium.netns == netns_name(&lab.name, shared_bridge::NAME) && netns_path(&medium.netns).exists()
     });
     let medium = medium
         .map(|medium| Namespace { netns: medium.netns.clone(), node: medium.interface.clone() });
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_tells_its_lab_and_node_whatever_hyphens_the_lab_has() {
+    fn namespace_name_splits_despite_hyphens_in_lab_name() {
         assert_eq!(netns_name("rtt-2", "n1"), "dwell-rtt-2-n1");
         assert_eq!(lab_of("dwell-rtt-2-n1"), Some(("rtt-2", "n1")));
         assert_eq!(lab_of("dwell-a-b-c"), Some(("a-b", "c")), "and not node b-c of lab a");

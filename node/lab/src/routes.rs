@@ -38,8 +38,8 @@ impl Neighbours {
 
     /// Returns the first link from `from` to each node, by breadth-first search; `None` for the
     /// node itself and unreachable ones. Of equally short paths, the one by the earlier link wins.
-    pub(crate) fn first_links(&self, from: usize) -> Vec<Option<Way>> {
-        let mut ways: Vec<Option<Way>> = vec![None; self.0.len()];
+    pub(crate) fn first_links(&self, from: usize) -> Vec<Option<FirstLink>> {
+        let mut ways: Vec<Option<FirstLink>> = vec![None; self.0.len()];
         let mut waiting = VecDeque::from([from]);
         while let Some(node) = waiting.pop_front() {
             for &(link, neighbour) in &self.0[node] {
@@ -47,7 +47,7 @@ impl Neighbours {
                     continue;
                 }
                 let before = ways[node];
-                ways[neighbour] = Some(Way {
+                ways[neighbour] = Some(FirstLink {
                     link: before.map_or(link, |way| way.link),
                     hops: before.map_or(1, |way| way.hops + 1),
                 });
@@ -60,7 +60,7 @@ impl Neighbours {
 
 /// How a node is reached: first link, and number of hops.
 #[derive(Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct FirstLink {
     pub(crate) link: usize,
     pub(crate) hops: usize,
 }
@@ -147,10 +147,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::topology::{Edge, LinkWishes};
+    use crate::topology::{Edge, LinkOptions};
 
     fn topology(nodes: usize, links: &[(usize, usize)]) -> Topology {
-        let edge = |&(a, b): &(usize, usize)| Edge { a, b, wishes: LinkWishes::default() };
+        let edge = |&(a, b): &(usize, usize)| Edge { a, b, options: LinkOptions::default() };
         Topology {
             nodes: (1..=nodes).map(|n| format!("n{n}")).collect(),
             links: links.iter().map(edge).collect(),

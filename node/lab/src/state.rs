@@ -94,8 +94,8 @@ impl LabDir {
     /// Takes the lock, waiting for a lab that is being created or removed; `None` if it was removed
     /// in the process.
     pub(crate) fn lock(&self) -> Result<Option<Lock>, LabError> {
-        const PATIENCE: Duration = Duration::from_secs(30);
-        const PAUSE: Duration = Duration::from_millis(10);
+        const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+        const POLL_INTERVAL: Duration = Duration::from_millis(10);
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::PermissionDenied => LabError::not_ours(&self.name),
             _ => LabError::io(format!("locking {}", self.path.display()))(error),
@@ -109,8 +109,8 @@ impl LabDir {
         loop {
             match file.try_lock() {
                 Ok(()) => break,
-                Err(TryLockError::WouldBlock) if since.elapsed() < PATIENCE => {
-                    std::thread::sleep(PAUSE);
+                Err(TryLockError::WouldBlock) if since.elapsed() < LOCK_TIMEOUT => {
+                    std::thread::sleep(POLL_INTERVAL);
                 }
                 Err(TryLockError::WouldBlock) => return Err(LabError::Busy(self.name.clone())),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_on_a_lab_that_was_removed_meanwhile_is_none() {
+    fn lock_of_removed_lab_is_none() {
         let base = tempfile::tempdir().unwrap();
         let dir = LabDir::at(&base.path().join("lab")).unwrap();
         fs::create_dir(dir.path()).unwrap();

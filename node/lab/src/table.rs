@@ -10,9 +10,9 @@ use serde_json::Value;
 use crate::babel;
 use crate::description::{Daemon, Lab};
 use crate::error::LabError;
-use crate::holder::Holder;
+use crate::namespace_keeper::NamespaceKeeper;
 use crate::iproute::Tool;
-use crate::list::look_after;
+use crate::list::update_state;
 use crate::namespace::{netns_path, not_entered};
 use crate::state;
 use crate::topology::Routing;
@@ -35,12 +35,12 @@ pub struct RouteTable {
     /// Daemons that maintain the routes.
     pub daemons: Vec<Daemon>,
     /// All routes.
-    pub routes: Vec<Way>,
+    pub routes: Vec<NodeRoute>,
 }
 
 /// Route from one node to an own address of another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Way {
+pub struct NodeRoute {
     /// Node that packets leave.
     pub from: String,
     /// Node that packets go to.
@@ -63,11 +63,11 @@ pub struct Way {
 /// # Errors
 /// There is no such lab, it is incomplete, or it belongs to root.
 pub fn routes(name: &str) -> Result<RouteTable, LabError> {
-    let no_such = |there_are| LabError::NoSuchLab { name: name.to_owned(), there_are };
+    let no_such = |existing| LabError::NoSuchLab { name: name.to_owned(), existing };
     let Some(dir) = state::find(name)? else { return Err(no_such(crate::down::names()?)) };
     let mut lab = dir.read()?.ok_or_else(|| LabError::NotWhole(name.to_owned()))?;
-    look_after(&dir, &mut lab);
-    if let Holder::Gone(_) = Holder::enter(&dir)? {
+    update_state(&dir, &mut lab);
+    if let NamespaceKeeper::Gone(_) = NamespaceKeeper::enter(&dir)? {
         return Err(LabError::NotWhole(name.to_owned()));
     }
     let mut table = RouteTable {
@@ -119,7 +119,7 @@ pub(crate) fn first_fault(lab: &Lab) -> Result<Option<(usize, usize, String)>, L
     Ok(None)
 }
 
-impl Way {
+impl NodeRoute {
     /// Describes what is wrong with the route, if routes should come from `routing`.
     fn fault(&self, routing: Routing) -> Option<String> {
         let Self { from, to, address, protocol, .. } = self;
@@ -159,11 +159,11 @@ impl Routes {
     }
 
     /// Returns the routes from one node to the own addresses of another.
-    fn ways(&self, lab: &Lab, from: usize, to: usize) -> [Way; 2] {
+    fn ways(&self, lab: &Lab, from: usize, to: usize) -> [NodeRoute; 2] {
         let addresses = lab.nodes[to].addresses;
         [addresses.v4.into(), addresses.v6.into()].map(|address| {
             let route = self.towards(address);
-            Way {
+            NodeRoute {
                 from: lab.nodes[from].name.clone(),
                 to: lab.nodes[to].name.clone(),
                 address,
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_prefix_wins_and_next_hops_may_be_of_the_other_family() {
+    fn longest_prefix_wins_across_next_hop_families() {
         let near = towards("198.19.0.2").unwrap();
         assert_eq!((near.protocol.as_str(), near.len), ("babel", 32));
         assert_eq!(near.gateway, Some("fe80::1".parse().unwrap()));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_that_refuses_is_no_way() {
+    fn rejecting_route_is_ignored() {
         assert_eq!(towards("198.19.0.4"), None);
         assert_eq!(towards("10.0.0.1"), None);
         assert!(parse(b"{").is_empty());

@@ -32,12 +32,12 @@ use serde::{Deserialize, Serialize};
 use crate::error::{TopologyError, ValueError};
 
 /// Maximum number of nodes in a lab.
-pub(crate) const MOST_NODES: usize = 250;
+pub(crate) const MAX_NODES: usize = 250;
 /// Maximum number of links in a lab: as many subnets as the addresses allow.
-pub(crate) const MOST_LINKS: usize = 16_384;
+pub(crate) const MAX_LINKS: usize = 16_384;
 
 /// Minimum rate of a link: tc counts rates in whole bytes per second.
-const LEAST_RATE: BitRate = BitRate(8);
+const MIN_RATE: BitRate = BitRate(8);
 
 /// Nodes and links, in the order given.
 #[derive(Clone, Debug, Default)]
@@ -93,12 +93,12 @@ impl FromStr for Routing {
 
 /// CPU quota of a node, as on the command line: `n2=20%`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuotaWish {
+pub struct QuotaOption {
     node: String,
     share: Ratio,
 }
 
-impl FromStr for QuotaWish {
+impl FromStr for QuotaOption {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -114,12 +114,12 @@ impl FromStr for QuotaWish {
 pub(crate) struct Edge {
     pub(crate) a: usize,
     pub(crate) b: usize,
-    pub(crate) wishes: LinkWishes,
+    pub(crate) options: LinkOptions,
 }
 
 /// Requested properties of a link; `None` is the default.
 #[derive(Clone, Debug, Default)]
-pub struct LinkWishes {
+pub struct LinkOptions {
     /// Rate in bits per second.
     pub rate: Option<BitRate>,
     /// Propagation delay.
@@ -188,7 +188,7 @@ impl Topology {
     ///
     /// # Errors
     /// The text is none of these, or requests something impossible.
-    pub fn read(text: &str, over: &LinkWishes) -> Result<Self, TopologyError> {
+    pub fn read(text: &str, over: &LinkOptions) -> Result<Self, TopologyError> {
         let mut topology = match text.split_once(':') {
             Some(("line", count)) => Self::line(nodes(text, "line", count)?),
             Some(("star", count)) => Self::star(nodes(text, "star", count)?),
@@ -199,7 +199,7 @@ impl Topology {
             _ => return Err(TopologyError::Unknown(text.to_owned())),
         };
         for edge in &mut topology.links {
-            edge.wishes = edge.wishes.clone().overridden_by(over);
+            edge.options = edge.options.clone().overridden_by(over);
         }
         topology.check()?;
         Ok(topology)
@@ -215,8 +215,8 @@ impl Topology {
     ///
     /// # Errors
     /// There is no such node.
-    pub fn with_quotas(mut self, wishes: &[QuotaWish]) -> Result<Self, TopologyError> {
-        for QuotaWish { node, share } in wishes {
+    pub fn with_quotas(mut self, options: &[QuotaOption]) -> Result<Self, TopologyError> {
+        for QuotaOption { node, share } in options {
             let Some(place) = self.nodes.iter().position(|name| name == node) else {
                 let (node, nodes) = (node.clone(), self.nodes.join(", "));
                 return Err(TopologyError::QuotaNode { node, nodes });
@@ -237,7 +237,7 @@ impl Topology {
 
     /// Creates nodes n1, n2 ...; each but the first is joined to an earlier one.
     fn numbered(count: usize, towards: impl Fn(usize) -> usize) -> Self {
-        let edge = |n| Edge { a: towards(n), b: n, wishes: LinkWishes::default() };
+        let edge = |n| Edge { a: towards(n), b: n, options: LinkOptions::default() };
         Self {
             nodes: (1..=count).map(|n| format!("n{n}")).collect(),
             links: (1..count).map(edge).collect(),
@@ -247,22 +247,22 @@ impl Topology {
 
     fn check(&self) -> Result<(), TopologyError> {
         let count = self.nodes.len();
-        if !(1..=MOST_NODES).contains(&count) {
-            return Err(TopologyError::Count { count: count as u64, most: MOST_NODES });
+        if !(1..=MAX_NODES).contains(&count) {
+            return Err(TopologyError::Count { count: count as u64, max: MAX_NODES });
         }
-        if self.links.len() > MOST_LINKS {
-            return Err(TopologyError::Links { count: self.links.len(), most: MOST_LINKS });
+        if self.links.len() > MAX_LINKS {
+            return Err(TopologyError::Links { count: self.links.len(), max: MAX_LINKS });
         }
         for edge in &self.links {
             let link = || format!("{} - {}", self.nodes[edge.a], self.nodes[edge.b]);
-            let parameters = edge.wishes.parameters();
+            let parameters = edge.options.parameters();
             parameters.check().map_err(|error| TopologyError::Link { link: link(), error })?;
-            if edge.wishes.mechanism == Some(Mechanism::Tbf) && !parameters.is_bare_rate() {
+            if edge.options.mechanism == Some(Mechanism::Tbf) && !parameters.is_rate_only() {
                 let message = "tbf gives a rate and nothing else; leave the mechanism out, or \
                                everything but the rate";
                 return Err(TopologyError::Mechanism { link: link(), message });
             }
-            if edge.wishes.mechanism == Some(Mechanism::Netem) && parameters.is_plain() {
+            if edge.options.mechanism == Some(Mechanism::Netem) && parameters.is_plain() {
                 let message = "netem has nothing to do here; give a rate, a delay or a loss";
                 return Err(TopologyError::Mechanism { link: link(), message });
             }
@@ -271,7 +271,7 @@ impl Topology {
     }
 }
 
-impl LinkWishes {
+impl LinkOptions {
     /// Returns these properties, overridden by those that `over` sets.
     fn overridden_by(self, over: &Self) -> Self {
         Self {
@@ -305,7 +305,7 @@ impl LinkWishes {
 /// The text is not a rate, or the rate is too low; the message says what would be right.
 pub fn rate(text: &str) -> Result<BitRate, String> {
     match text.parse::<BitRate>().map_err(|error| error.to_string())? {
-        slow if slow < LEAST_RATE => Err(ValueError::Rate { slow, least: LEAST_RATE }.to_string()),
+        slow if slow < MIN_RATE => Err(ValueError::Rate { slow, min: MIN_RATE }.to_string()),
         rate => Ok(rate),
     }
 }
@@ -313,9 +313,9 @@ pub fn rate(text: &str) -> Result<BitRate, String> {
 /// Parses a CPU share that a node can be limited to; the error says what would be right.
 fn quota_share(text: &str) -> Result<Ratio, String> {
     // The kernel refuses quotas below 1 ms, and periods above 1 s are useless.
-    const LEAST_PPM: u32 = 10_000;
+    const MIN_PPM: u32 = 10_000;
     let share: Ratio = text.parse().map_err(|error: dwell_units::UnitError| error.to_string())?;
-    if share.ppm() < LEAST_PPM {
+    if share.ppm() < MIN_PPM {
         return Err(format!("a quota of {share} is too small; the minimum is 1%, like n2=20%"));
     }
     Ok(share)
@@ -326,8 +326,8 @@ fn nodes(text: &str, kind: &'static str, count: &str) -> Result<usize, TopologyE
     let count: u64 =
         count.parse().map_err(|_| TopologyError::NoCount { text: text.to_owned(), kind })?;
     match usize::try_from(count) {
-        Ok(nodes) if (1..=MOST_NODES).contains(&nodes) => Ok(nodes),
-        _ => Err(TopologyError::Count { count, most: MOST_NODES }),
+        Ok(nodes) if (1..=MAX_NODES).contains(&nodes) => Ok(nodes),
+        _ => Err(TopologyError::Count { count, max: MAX_NODES }),
     }
 }
 
@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Topology, String> {
-        Topology::read(text, &LinkWishes::default()).map_err(|error| error.to_string())
+        Topology::read(text, &LinkOptions::default()).map_err(|error| error.to_string())
     }
 
     fn parse(text: &str) -> Result<Topology, String> {
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn quotas_name_a_node_and_a_share_of_one_processor() {
-        let quota = |text: &str| text.parse::<QuotaWish>();
+        let quota = |text: &str| text.parse::<QuotaOption>();
         let lab = read("line:3").unwrap().with_quotas(&[quota("n2=20%").unwrap()]).unwrap();
         assert_eq!(lab.quotas, [(1, Ratio::from_ppm(200_000).unwrap())]);
         let stranger = lab.with_quotas(&[quota("n9=20%").unwrap()]).unwrap_err().to_string();
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_word_or_number_says_what_would_be_right() {
+    fn invalid_topology_error_says_what_is_right() {
         for (text, right) in [
             ("line:0", "1 to 250 nodes"),
             ("star:0", "1 to 250 nodes"),
@@ -434,14 +434,14 @@ mod tests {
         "#;
         let topology = parse(text).unwrap();
         assert_eq!(joined(&topology), [(0, 1), (1, 2)]);
-        let first = &topology.links[0].wishes;
+        let first = &topology.links[0].options;
         assert_eq!(first.rate, Some(BitRate(10_000_000)));
         assert_eq!((first.delay, first.seed), (Some(Nanos::from_millis(5)), Some(3)));
-        assert_eq!(topology.links[1].wishes.mechanism, Some(Mechanism::Tap));
+        assert_eq!(topology.links[1].options.mechanism, Some(Mechanism::Tap));
     }
 
     #[test]
-    fn what_is_wrong_in_a_file_is_told_with_its_line() {
+    fn topology_file_errors_name_their_line() {
         let two = "version = 1\nnodes = [\"a\", \"b\"]\n";
         for (text, line, right) in [
             ("version = 2\nnodes = []".to_owned(), 1, "write 1"),
@@ -465,20 +465,20 @@ mod tests {
 
     #[test]
     fn parameters_that_do_not_go_together_name_the_link() {
-        let wrong = |wishes| Topology::read("line:2", &wishes).unwrap_err().to_string();
-        let jitter = LinkWishes { jitter: Some(Nanos(5)), ..LinkWishes::default() };
+        let wrong = |options| Topology::read("line:2", &options).unwrap_err().to_string();
+        let jitter = LinkOptions { jitter: Some(Nanos(5)), ..LinkOptions::default() };
         assert!(wrong(jitter).starts_with("link n1 - n2: jitter is 5ns"));
-        let tbf = LinkWishes {
+        let tbf = LinkOptions {
             mechanism: Some(Mechanism::Tbf),
             delay: Some(Nanos(5)),
-            ..LinkWishes::default()
+            ..LinkOptions::default()
         };
         assert!(wrong(tbf).contains("tbf gives a rate and nothing else"));
     }
 
     proptest! {
         #[test]
-        fn no_text_makes_the_reader_panic(text in "\\PC{0,200}") {
+        fn any_text_is_parsed_without_panic(text in "\\PC{0,200}") {
             let _ = Topology::parse(&text, "lab.toml");
         }
     }

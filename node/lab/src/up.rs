@@ -11,12 +11,12 @@ use crate::addressing::{self, End};
 use crate::babel;
 use crate::description::{Lab, LabState, Link, LinkState, Node, Parameters, SCHEMA};
 use crate::down;
-use crate::emulation::Choice;
+use crate::emulation::MechanismChooser;
 use crate::error::LabError;
-use crate::holder;
+use crate::namespace_keeper;
 use crate::iproute;
-use crate::make::{self, Steps};
-use crate::medium;
+use crate::creation::{self, Steps};
+use crate::shared_bridge;
 use crate::namespace::{self, netns_name};
 use crate::quota;
 use crate::state::{LabDir, Lock, is_lab_name};
@@ -72,13 +72,13 @@ fn make_all(
     // First, under the lock: from here on other processes see the lab and wait for it.
     steps.go_on()?;
     if rootless {
-        holder::start(dir, lock)?;
+        namespace_keeper::start(dir, lock)?;
     }
     // From here on all these names belong to the lab, and namespaces with them may be removed.
     namespace::check_free(dir.name())?;
     let mut lab = plan(dir, topology, rootless)?;
     dir.write(&lab)?;
-    make::make(dir, lock, topology, &mut lab, steps)?;
+    creation::make(dir, lock, topology, &mut lab, steps)?;
     Ok(lab)
 }
 
@@ -91,9 +91,9 @@ fn plan(dir: &LabDir, topology: &Topology, rootless: bool) -> Result<Lab, LabErr
         let quota = quota.map(|(_, share)| quota::plan(node, &netns, *share)).transpose()?;
         Ok(Node { name: node.clone(), netns, addresses: addressing::node(place), quota })
     };
-    let mut choice = Choice::default();
+    let mut choice = MechanismChooser::default();
     let mut link = |(place, edge): (usize, &Edge)| -> Result<Link, LabError> {
-        let mechanism = choice.mechanism(&edge.wishes)?;
+        let mechanism = choice.mechanism(&edge.options)?;
         let (a, b) = (&topology.nodes[edge.a], &topology.nodes[edge.b]);
         let log = dir.file(&format!("link-{place}.events"));
         Ok(Link {
@@ -105,12 +105,12 @@ fn plan(dir: &LabDir, topology: &Topology, rootless: bool) -> Result<Lab, LabErr
             b_address: addressing::link_end(place, End::B),
             mechanism,
             state: LinkState::Up,
-            parameters: Parameters::new(&edge.wishes.parameters(), seed(edge, place, mechanism)?),
+            parameters: Parameters::new(&edge.options.parameters(), seed(edge, place, mechanism)?),
             event_log: (mechanism == Mechanism::Tap).then(|| log.display().to_string()),
             counters: None,
         })
     };
-    let medium = topology.forced.then(|| medium::plan(name, topology, &mut Choice::default()));
+    let medium = topology.forced.then(|| shared_bridge::plan(name, topology, &mut MechanismChooser::default()));
     let links = if topology.forced { &[][..] } else { &topology.links };
     Ok(Lab {
         schema: SCHEMA.to_owned(),
@@ -129,10 +129,10 @@ fn plan(dir: &LabDir, topology: &Topology, rootless: bool) -> Result<Lab, LabErr
 /// Returns the seed of one link: derived from the requested seed, different for each link, the same
 /// in every lab.
 fn seed(edge: &Edge, place: usize, mechanism: Mechanism) -> Result<Option<u64>, LabError> {
-    if !edge.wishes.parameters().is_random() {
+    if !edge.options.parameters().is_random() {
         return Ok(None);
     }
-    match (mechanism, edge.wishes.seed) {
+    match (mechanism, edge.options.seed) {
         (Mechanism::Veth | Mechanism::Tbf, _) | (Mechanism::Netem, None) => Ok(None),
         (_, Some(seed)) => Ok(Some(seed.wrapping_add(place as u64))),
         (Mechanism::Tap, None) => random().map(Some),

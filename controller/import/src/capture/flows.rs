@@ -55,10 +55,10 @@ struct Flow {
 }
 
 /// Maximum number of unanswered requests kept for all flows.
-const OPEN: usize = 65_536;
+const MAX_OPEN_REQUESTS: usize = 65_536;
 
 /// A 32-bit id less than this below the wrap at the start of a flow counts as negative.
-const WARM_UP: i64 = 65_536;
+const MAX_WARM_UP_IDS: i64 = 65_536;
 
 impl Flows {
     /// Adds a datagram captured at `at`. Returns false if there are too many flows.
@@ -115,7 +115,7 @@ impl Flows {
         }
         let asked = request.and_then(|request| self.flows.get_mut(&request)?.open.remove(&id));
         self.open -= usize::from(asked.is_some());
-        let Probe { t1, t2_t3, .. } = probe.unwrap_or(UNKNOWN);
+        let Probe { t1, t2_t3, .. } = probe.unwrap_or(UNRECOGNISED);
         let (t2, t3) = t2_t3.unzip();
         let between = |from: Option<i64>, to: Option<i64>| to?.checked_sub(from?);
         let (rtt, residence) = (between(asked, Some(at)), between(t2, t3));
@@ -146,7 +146,7 @@ impl Flows {
     fn open(&mut self, key: Key, id: u64, at: i64, sink: &mut Sink) -> Result<(), ImportError> {
         let Some(flow) = self.flows.get_mut(&key) else { return Ok(()) };
         self.open += usize::from(flow.open.insert(id, at).is_none());
-        if self.open > OPEN {
+        if self.open > MAX_OPEN_REQUESTS {
             let given_up = flow.open.pop_first();
             self.open -= usize::from(given_up.is_some());
             // Without any reply, losses are unknown.
@@ -206,7 +206,7 @@ impl Flows {
 }
 
 /// Fields of a payload that was not recognised.
-const UNKNOWN: Probe =
+const UNRECOGNISED: Probe =
     Probe { protocol: Protocol::RoundTrip, reply: false, id: Id::End, t1: None, t2_t3: None };
 
 impl Key {
@@ -253,7 +253,7 @@ impl Key {
 fn before_first(first: Option<Id>) -> i64 {
     match first {
         Some(Id::Bits16(id)) => i64::from(id),
-        Some(Id::Bits32(id)) if i64::from(id) >= (1 << 32) - WARM_UP => i64::from(id) - (1 << 32),
+        Some(Id::Bits32(id)) if i64::from(id) >= (1 << 32) - MAX_WARM_UP_IDS => i64::from(id) - (1 << 32),
         Some(Id::Bits32(id)) => i64::from(id),
         _ => -1,
     }
@@ -295,7 +295,7 @@ impl Flow {
         match arrival {
             Arrival::First { overtaken } => (State::Received, overtaken),
             Arrival::Again => (State::Duplicate, false),
-            Arrival::Astray => {
+            Arrival::OutOfRange => {
                 *sequence = Sequence::starting_at(id);
                 let _ = sequence.arrive(id);
                 (State::Received, false)

@@ -19,7 +19,7 @@ pub(super) enum Link {
 
 /// Why a frame yields no datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotTaken {
+pub(super) enum FrameError {
     /// Another protocol.
     Other,
     /// Not the first fragment.
@@ -65,7 +65,7 @@ impl Link {
 }
 
 /// Returns the datagram in a frame.
-pub(super) fn datagram(link: Link, frame: &[u8]) -> Result<Datagram<'_>, NotTaken> {
+pub(super) fn datagram(link: Link, frame: &[u8]) -> Result<Datagram<'_>, FrameError> {
     let packet = match link {
         Link::Ethernet => ethernet(frame)?,
         Link::Cooked1 => of_protocol(be16(frame, 14)?, from(frame, 16)?)?,
@@ -73,10 +73,10 @@ pub(super) fn datagram(link: Link, frame: &[u8]) -> Result<Datagram<'_>, NotTake
         Link::Family => from(frame, 4)?,
         Link::Ip => frame,
     };
-    match packet.first().ok_or(NotTaken::Cut)? >> 4 {
+    match packet.first().ok_or(FrameError::Cut)? >> 4 {
         4 => v4(packet),
         6 => v6(packet),
-        _ => Err(NotTaken::Other),
+        _ => Err(FrameError::Other),
     }
 }
 
@@ -84,7 +84,7 @@ const ICMP: u8 = 1;
 const UDP: u8 = 17;
 const ICMP6: u8 = 58;
 
-fn ethernet(frame: &[u8]) -> Result<&[u8], NotTaken> {
+fn ethernet(frame: &[u8]) -> Result<&[u8], FrameError> {
     let mut at = 12;
     // Each 802.1Q or 802.1ad tag is four bytes before the protocol. At most two are read.
     for _ in 0..2 {
@@ -95,26 +95,26 @@ fn ethernet(frame: &[u8]) -> Result<&[u8], NotTaken> {
     of_protocol(be16(frame, at)?, from(frame, at + 2)?)
 }
 
-fn of_protocol(protocol: u16, packet: &[u8]) -> Result<&[u8], NotTaken> {
+fn of_protocol(protocol: u16, packet: &[u8]) -> Result<&[u8], FrameError> {
     match protocol {
         0x0800 | 0x86dd => Ok(packet),
-        _ => Err(NotTaken::Other),
+        _ => Err(FrameError::Other),
     }
 }
 
-fn v4(packet: &[u8]) -> Result<Datagram<'_>, NotTaken> {
-    let header: &[u8; 20] = packet.first_chunk().ok_or(NotTaken::Cut)?;
+fn v4(packet: &[u8]) -> Result<Datagram<'_>, FrameError> {
+    let header: &[u8; 20] = packet.first_chunk().ok_or(FrameError::Cut)?;
     let protocol = header[9];
     if !matches!(protocol, UDP | ICMP) {
-        return Err(NotTaken::Other);
+        return Err(FrameError::Other);
     }
     let fragment = be16(header, 6)?;
     if fragment & 0x1fff != 0 {
-        return Err(NotTaken::Fragment);
+        return Err(FrameError::Fragment);
     }
     let length = usize::from(header[0] & 0xf) * 4;
     if length < header.len() {
-        return Err(NotTaken::Cut);
+        return Err(FrameError::Cut);
     }
     let address = |at: usize| Ipv4Addr::from_octets(four(header, at));
     let ends = (address(12).into(), address(16).into());
@@ -128,8 +128,8 @@ fn v4(packet: &[u8]) -> Result<Datagram<'_>, NotTaken> {
     echo(ends, segment, whole, (8, 0))
 }
 
-fn v6(packet: &[u8]) -> Result<Datagram<'_>, NotTaken> {
-    let header: &[u8; 40] = packet.first_chunk().ok_or(NotTaken::Cut)?;
+fn v6(packet: &[u8]) -> Result<Datagram<'_>, FrameError> {
+    let header: &[u8; 40] = packet.first_chunk().ok_or(FrameError::Cut)?;
     let address = |at: usize| Ipv6Addr::from_octets(std::array::from_fn(|byte| header[at + byte]));
     let ends = (address(8).into(), address(24).into());
     let (mut next, mut at) = (header[6], header.len());
@@ -146,27 +146,27 @@ fn v6(packet: &[u8]) -> Result<Datagram<'_>, NotTaken> {
             // Hop-by-hop options, routing, destination options.
             0 | 43 | 60 => {
                 let extension = from(packet, at)?;
-                let [following, length, ..] = extension[..] else { return Err(NotTaken::Cut) };
+                let [following, length, ..] = extension[..] else { return Err(FrameError::Cut) };
                 (next, at) = (following, at + 8 + usize::from(length) * 8);
             }
             // Fragment header.
             44 => {
                 let fragment = be16(packet, at + 2)?;
                 if fragment & 0xfff8 != 0 {
-                    return Err(NotTaken::Fragment);
+                    return Err(FrameError::Fragment);
                 }
                 is_whole = fragment & 1 == 0;
                 (next, at) = (packet[at], at + 8);
             }
-            _ => return Err(NotTaken::Other),
+            _ => return Err(FrameError::Other),
         }
     }
 }
 
-type Ends = (IpAddr, IpAddr);
+type Addresses = (IpAddr, IpAddr);
 
-fn udp((source, destination): Ends, segment: &[u8]) -> Result<Datagram<'_>, NotTaken> {
-    let length = be16(segment, 4)?.checked_sub(8).ok_or(NotTaken::Cut)?;
+fn udp((source, destination): Addresses, segment: &[u8]) -> Result<Datagram<'_>, FrameError> {
+    let length = be16(segment, 4)?.checked_sub(8).ok_or(FrameError::Cut)?;
     let payload = from(segment, 8)?;
     Ok(Datagram {
         source: SocketAddr::new(source, be16(segment, 0)?),
@@ -180,16 +180,16 @@ fn udp((source, destination): Ends, segment: &[u8]) -> Result<Datagram<'_>, NotT
 
 /// Parses an echo message with these two types. `whole` is its length with header, if known.
 fn echo(
-    (source, destination): Ends,
+    (source, destination): Addresses,
     message: &[u8],
     whole: Option<usize>,
     (request, reply): (u8, u8),
-) -> Result<Datagram<'_>, NotTaken> {
-    let header: &[u8; 8] = message.first_chunk().ok_or(NotTaken::Cut)?;
+) -> Result<Datagram<'_>, FrameError> {
+    let header: &[u8; 8] = message.first_chunk().ok_or(FrameError::Cut)?;
     if header[1] != 0 || ![request, reply].contains(&header[0]) {
-        return Err(NotTaken::Other);
+        return Err(FrameError::Other);
     }
-    let length = whole.map(|whole| whole.checked_sub(header.len()).ok_or(NotTaken::Cut));
+    let length = whole.map(|whole| whole.checked_sub(header.len()).ok_or(FrameError::Cut));
     let length = length.transpose()?.and_then(|length| u16::try_from(length).ok());
     let payload = from(message, header.len())?;
     let captured = length.map_or(payload.len(), |length| payload.len().min(length.into()));
@@ -202,12 +202,12 @@ fn echo(
     })
 }
 
-fn from(bytes: &[u8], at: usize) -> Result<&[u8], NotTaken> {
-    bytes.get(at..).ok_or(NotTaken::Cut)
+fn from(bytes: &[u8], at: usize) -> Result<&[u8], FrameError> {
+    bytes.get(at..).ok_or(FrameError::Cut)
 }
 
-fn be16(bytes: &[u8], at: usize) -> Result<u16, NotTaken> {
-    let bytes = from(bytes, at)?.first_chunk().ok_or(NotTaken::Cut)?;
+fn be16(bytes: &[u8], at: usize) -> Result<u16, FrameError> {
+    let bytes = from(bytes, at)?.first_chunk().ok_or(FrameError::Cut)?;
     Ok(u16::from_be_bytes(*bytes))
 }
 
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_datagram_comes_out_of_every_link() {
+    fn every_link_type_yields_the_same_datagram() {
         let packet = packet(b"hello");
         let expected = Datagram {
             source: "10.0.0.1:7".parse().unwrap(),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_datagram_behind_extension_headers_of_ipv6_is_found() {
+    fn datagram_after_ipv6_extension_headers_is_found() {
         let mut frame = vec![0x60, 0, 0, 0, 0, 0, 0, 64];
         frame.extend_from_slice(&Ipv6Addr::LOCALHOST.octets());
         frame.extend_from_slice(&Ipv6Addr::LOCALHOST.octets());
@@ -270,10 +270,10 @@ mod tests {
     }
 
     #[test]
-    fn a_later_fragment_is_no_datagram() {
+    fn later_fragment_is_not_a_datagram() {
         let mut later = packet(b"hello");
         later[7] = 1;
-        assert_eq!(datagram(Link::Ip, &later), Err(NotTaken::Fragment));
+        assert_eq!(datagram(Link::Ip, &later), Err(FrameError::Fragment));
     }
 
     #[test]

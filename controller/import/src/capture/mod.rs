@@ -13,24 +13,24 @@ use crate::sink::Sink;
 use crate::{ImportError, Imported};
 
 use flows::Flows;
-use frame::{Link, NotTaken};
+use frame::{Link, FrameError};
 
 /// Reads a libpcap capture.
 pub(crate) fn read_pcap(input: &mut dyn BufRead, sink: Sink) -> Result<Imported, ImportError> {
-    let mut witness = Witness::new(sink);
+    let mut witness = PacketSink::new(sink);
     pcap::read(input, &mut witness)?;
     witness.finish()
 }
 
 /// Reads a pcapng capture.
 pub(crate) fn read_pcapng(input: &mut dyn BufRead, sink: Sink) -> Result<Imported, ImportError> {
-    let mut witness = Witness::new(sink);
+    let mut witness = PacketSink::new(sink);
     pcapng::read(input, &mut witness)?;
     witness.finish()
 }
 
 /// Collects the packets that the file format readers find.
-struct Witness<'a> {
+struct PacketSink<'a> {
     sink: Sink<'a>,
     flows: Flows,
     packets: u64,
@@ -41,7 +41,7 @@ struct Witness<'a> {
     unknown_link: Option<u32>,
 }
 
-impl<'a> Witness<'a> {
+impl<'a> PacketSink<'a> {
     fn new(sink: Sink<'a>) -> Self {
         Self {
             sink,
@@ -74,9 +74,9 @@ impl<'a> Witness<'a> {
                     self.sink.skip(self.packets, bytes);
                 }
             }
-            Err(NotTaken::Other) => self.other += 1,
-            Err(NotTaken::Fragment) => self.fragments += 1,
-            Err(NotTaken::Cut) => self.cut += 1,
+            Err(FrameError::Other) => self.other += 1,
+            Err(FrameError::Fragment) => self.fragments += 1,
+            Err(FrameError::Cut) => self.cut += 1,
         }
         Ok(())
     }

@@ -5,9 +5,9 @@ use std::io::{BufRead, Read};
 
 use crate::{Format, ImportError};
 
-use super::Witness;
+use super::PacketSink;
 
-pub(super) fn read(input: &mut dyn BufRead, witness: &mut Witness) -> Result<(), ImportError> {
+pub(super) fn read(input: &mut dyn BufRead, witness: &mut PacketSink) -> Result<(), ImportError> {
     let malformed = |reason: String| ImportError::Malformed { format: Format::Pcap, reason };
     let mut bytes = Vec::new();
     let Some(header) = chunk::<24>(input, &mut bytes)? else {
@@ -21,7 +21,7 @@ pub(super) fn read(input: &mut dyn BufRead, witness: &mut Witness) -> Result<(),
         0x4d3c_b2a1 => (true, 1),
         _ => return Err(malformed("its magic number is that of another format".to_owned())),
     };
-    let order = Order { swapped };
+    let order = ByteOrder { swapped };
     // The upper half may hold the FCS length.
     let link = order.u32(part(&header, 20)) & 0xffff;
     for number in 1_u64.. {
@@ -33,7 +33,7 @@ pub(super) fn read(input: &mut dyn BufRead, witness: &mut Witness) -> Result<(),
         };
         let word = |at: usize| order.u32(part(&head, at));
         let captured = word(8) as usize;
-        if captured > LONGEST_PACKET {
+        if captured > MAX_PACKET_LEN {
             let reason = format!("packet {number} claims {captured} bytes");
             if number == 1 {
                 return Err(malformed(reason));
@@ -53,16 +53,16 @@ pub(super) fn read(input: &mut dyn BufRead, witness: &mut Witness) -> Result<(),
 }
 
 /// Maximum captured length of a packet (`MAXIMUM_SNAPLEN` of libpcap).
-pub(super) const LONGEST_PACKET: usize = 262_144;
+pub(super) const MAX_PACKET_LEN: usize = 262_144;
 
 /// Byte order of a file.
 #[derive(Clone, Copy)]
-pub(super) struct Order {
+pub(super) struct ByteOrder {
     /// Big-endian.
     pub(super) swapped: bool,
 }
 
-impl Order {
+impl ByteOrder {
     pub(super) fn u32(self, bytes: [u8; 4]) -> u32 {
         if self.swapped { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
     }

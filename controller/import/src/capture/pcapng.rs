@@ -5,21 +5,21 @@ use std::io::{self, BufRead, Read};
 
 use crate::{Format, ImportError};
 
-use super::Witness;
-use super::pcap::{LONGEST_PACKET, Order, chunk, fill, part};
+use super::PacketSink;
+use super::pcap::{MAX_PACKET_LEN, ByteOrder, chunk, fill, part};
 
-pub(super) fn read(input: &mut dyn BufRead, witness: &mut Witness) -> Result<(), ImportError> {
-    let mut section = Section { order: Order { swapped: false }, interfaces: Vec::new() };
+pub(super) fn read(input: &mut dyn BufRead, witness: &mut PacketSink) -> Result<(), ImportError> {
+    let mut section = Section { order: ByteOrder { swapped: false }, interfaces: Vec::new() };
     let mut body = Vec::new();
     for number in 1_u64.. {
         match section.block(input, &mut body, witness) {
             Ok(true) => {}
             Ok(false) => break,
-            Err(Broken::Import(error)) => return Err(error),
-            Err(Broken::Block(reason)) if number == 1 => {
+            Err(BlockError::Import(error)) => return Err(error),
+            Err(BlockError::Block(reason)) if number == 1 => {
                 return Err(ImportError::Malformed { format: Format::Pcapng, reason });
             }
-            Err(Broken::Block(reason)) => {
+            Err(BlockError::Block(reason)) => {
                 witness.sink.warn(format!("reading stopped at block {number}: {reason}"));
                 break;
             }
@@ -35,13 +35,13 @@ const SIMPLE_PACKET: u32 = 3;
 const PACKET: u32 = 6;
 
 /// Maximum number of interfaces of a section.
-const INTERFACES: usize = 1_024;
+const MAX_INTERFACES: usize = 1_024;
 
 /// Maximum length of a parsed block: a packet and its options. Longer blocks are skipped.
-const LONGEST_BLOCK: usize = 2 * LONGEST_PACKET;
+const MAX_BLOCK_LEN: usize = 2 * MAX_PACKET_LEN;
 
 struct Section {
-    order: Order,
+    order: ByteOrder,
     interfaces: Vec<Interface>,
 }
 
@@ -54,12 +54,12 @@ struct Interface {
 }
 
 /// Why a block cannot be read.
-enum Broken {
+enum BlockError {
     Block(String),
     Import(ImportError),
 }
 
-impl From<ImportError> for Broken {
+impl From<ImportError> for BlockError {
     fn from(error: ImportError) -> Self {
         Self::Import(error)
     }
@@ -71,8 +71,8 @@ impl Section {
         &mut self,
         input: &mut dyn BufRead,
         body: &mut Vec<u8>,
-        witness: &mut Witness,
-    ) -> Result<bool, Broken> {
+        witness: &mut PacketSink,
+    ) -> Result<bool, BlockError> {
         let Some(head) = chunk::<8>(input, body)? else {
             return if body.is_empty() { Ok(false) } else { Err(cut()) };
         };
@@ -84,18 +84,18 @@ impl Section {
             self.order.swapped = match u32::from_le_bytes(magic) {
                 0x1a2b_3c4d => false,
                 0x4d3c_2b1a => true,
-                _ => return Err(Broken::Block("its byte-order magic is invalid".to_owned())),
+                _ => return Err(BlockError::Block("its byte-order magic is invalid".to_owned())),
             };
             self.interfaces.clear();
             before += magic.len();
         }
         let length = self.order.u32(part(&head, 4)) as usize;
         if length < before + 4 || !length.is_multiple_of(4) {
-            return Err(Broken::Block(format!("block length {length} is invalid")));
+            return Err(BlockError::Block(format!("block length {length} is invalid")));
         }
         let rest = length - before;
         let wanted = matches!(kind, INTERFACE | OLD_PACKET | SIMPLE_PACKET | PACKET);
-        if !wanted || rest > LONGEST_BLOCK {
+        if !wanted || rest > MAX_BLOCK_LEN {
             let passed = io::copy(&mut input.take(rest as u64), &mut io::sink());
             let passed = passed.map_err(ImportError::Read)?;
             return if passed == rest as u64 { Ok(true) } else { Err(cut()) };
@@ -113,11 +113,11 @@ impl Section {
     }
 
     /// 0 u16 link type, 4 u32 snap length, 8 options.
-    fn interface(&mut self, content: &[u8]) -> Result<(), Broken> {
-        let short = || Broken::Block("an interface has no link type".to_owned());
+    fn interface(&mut self, content: &[u8]) -> Result<(), BlockError> {
+        let short = || BlockError::Block("an interface has no link type".to_owned());
         let link = self.order.u16(*content.first_chunk().ok_or_else(short)?);
-        if self.interfaces.len() == INTERFACES {
-            return Err(Broken::Block(format!("it has more than {INTERFACES} interfaces")));
+        if self.interfaces.len() == MAX_INTERFACES {
+            return Err(BlockError::Block(format!("it has more than {MAX_INTERFACES} interfaces")));
         }
         let mut interface = Interface { link: u32::from(link), units: Some(1_000_000), offset: 0 };
         let mut options = content.get(8..).unwrap_or_default();
@@ -147,12 +147,12 @@ impl Section {
 
     /// 0 u32 interface (u16 in the old block), 4 and 8 time, 12 captured length, 16 packet length,
     /// 20 packet. The simple block has only the packet length and no time.
-    fn packet(&self, kind: u32, content: &[u8], witness: &mut Witness) -> Result<(), Broken> {
+    fn packet(&self, kind: u32, content: &[u8], witness: &mut PacketSink) -> Result<(), BlockError> {
         if kind == SIMPLE_PACKET {
             return Ok(witness.packet(0, None, &[])?);
         }
         let Some((head, rest)) = content.split_first_chunk::<20>() else {
-            return Err(Broken::Block("a packet has no header".to_owned()));
+            return Err(BlockError::Block("a packet has no header".to_owned()));
         };
         let word = |at: usize| self.order.u32(part(head, at));
         let number = match kind {
@@ -162,7 +162,7 @@ impl Section {
         let captured = word(12) as usize;
         let Some((interface, packet)) = self.interfaces.get(number).zip(rest.get(..captured))
         else {
-            return Err(Broken::Block("a packet does not match its block".to_owned()));
+            return Err(BlockError::Block("a packet does not match its block".to_owned()));
         };
         let at = interface.nanos(u64::from(word(4)) << 32 | u64::from(word(8)));
         Ok(witness.packet(interface.link, at, packet)?)
@@ -177,8 +177,8 @@ impl Interface {
     }
 }
 
-fn cut() -> Broken {
-    Broken::Block("the file is truncated".to_owned())
+fn cut() -> BlockError {
+    BlockError::Block("the file is truncated".to_owned())
 }
 
 #[cfg(test)]

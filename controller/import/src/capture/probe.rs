@@ -85,7 +85,7 @@ const STAMP_PORT: u16 = 862;
 
 /// Maximum difference between the clocks of sender and witness when only the timestamp identifies a
 /// packet. Random data passes this test once in 25,000 packets; the other fields far more rarely.
-const CLOCKS_APART_NS: u64 = 86_400_000_000_000;
+const MAX_CLOCK_DIFFERENCE_NS: u64 = 86_400_000_000_000;
 
 fn round_trip(payload: &[u8]) -> Option<Probe> {
     let message = Message::parse(payload).ok()?;
@@ -108,7 +108,7 @@ fn stamp(payload: &[u8], (source, destination): (u16, u16), at: i64) -> Option<P
     };
     let credible = |bits: u64, error: u16| {
         // RFC 8762 section 4.2.1: the multiplier is not zero.
-        error & 0xff != 0 && time(bits, error).abs_diff(at) <= CLOCKS_APART_NS
+        error & 0xff != 0 && time(bits, error).abs_diff(at) <= MAX_CLOCK_DIFFERENCE_NS
     };
     if destination != STAMP_PORT
         && let Ok(reply) = Reply::parse(payload, mode)
@@ -148,7 +148,7 @@ fn iperf2(payload: &[u8], at: i64) -> Option<Probe> {
     let word = |at: usize| Some(u32::from_be_bytes(*payload.get(at..)?.first_chunk()?));
     let (low, seconds, micros) = (word(0)?, word(4)?, word(8)?);
     let t1 = i64::from(seconds) * 1_000_000_000 + i64::from(micros) * 1_000;
-    if micros >= 1_000_000 || t1.abs_diff(at) > CLOCKS_APART_NS {
+    if micros >= 1_000_000 || t1.abs_diff(at) > MAX_CLOCK_DIFFERENCE_NS {
         return None;
     }
     // A valid upper half is small or a sign extension.
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn stamp_is_told_by_its_content_in_both_modes_and_formats_of_time_on_any_port() {
+    fn stamp_is_recognised_by_content_on_any_port() {
         let ntp = (timestamp::write_ntp(Instant::from_nanos(NOW)), 0x0001);
         // A PTP timestamp with few nanoseconds could also be an iperf2 timestamp.
         let ptp = (timestamp::write_ptp(Instant::from_nanos(NOW + 5)), 0x4001);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_request_of_twamp_light_needs_the_port_to_be_told() {
+    fn short_twamp_light_request_needs_the_port() {
         let time = timestamp::write_ntp(Instant::from_nanos(NOW));
         let packet = request(Mode::Unauthenticated, time, 0x0001, 14);
         assert_eq!(recognise(&packet, (40_000, 20_862), NOW), None);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_of_another_day_is_not_recognised() {
+    fn timestamp_of_another_day_is_not_recognised() {
         let words = [1, (NOW / 1_000_000_000) as u32 - 2 * 86_400, 5, 0];
         let datagram: Vec<_> = words.iter().flat_map(|word: &u32| word.to_be_bytes()).collect();
         assert_eq!(recognise(&datagram, (9, 5001), NOW), None);

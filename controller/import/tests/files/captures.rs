@@ -43,7 +43,7 @@ fn requests_have_gaps_and_replies_round_trips_at_the_witness() {
 }
 
 #[test]
-fn only_replies_tell_how_many_probes_were_answered() {
+fn packet_counts_come_from_reply_flows() {
     let outcome = import("stamp-roundtrip-iperf2.pcap");
     let replies = |flow: &&Flow| flow.name.ends_with(" replies");
     let of = |name: &str| outcome.imported.flows.iter().find(|flow| flow.name == name).unwrap();
@@ -67,7 +67,7 @@ fn iperf_packets_have_their_ids_and_sending_times() {
 }
 
 #[test]
-fn pcapng_has_what_pcap_has_of_the_same_packets_with_finer_stamps() {
+fn pcapng_equals_pcap_with_finer_timestamps() {
     let (coarse, fine) =
         (import("stamp-roundtrip-iperf2.pcap"), import("stamp-roundtrip-iperf2.pcapng"));
     assert_eq!(names(&coarse), names(&fine));
@@ -148,7 +148,7 @@ fn swapped(little: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_capture_that_breaks_off_gives_what_it_holds_and_says_so() {
+fn truncated_capture_yields_its_packets_and_a_warning() {
     for name in ["roundtrip-nanoseconds.pcap", "stamp-roundtrip-iperf2.pcapng"] {
         let bytes = recorded(name);
         let format = detect(&bytes).unwrap();
@@ -160,7 +160,7 @@ fn a_capture_that_breaks_off_gives_what_it_holds_and_says_so() {
 }
 
 #[test]
-fn a_packet_seen_twice_is_a_double() {
+fn packet_captured_twice_is_a_duplicate() {
     let bytes = recorded("roundtrip-nanoseconds.pcap");
     let packet = 16 + 66;
     let (head, first) = (&bytes[..24], &bytes[24..]);
@@ -235,7 +235,7 @@ fn joined(packets: &[(u32, bool, u16, u16)]) -> Outcome {
 }
 
 #[test]
-fn icmp_sequence_is_counted_on_where_it_wraps() {
+fn icmp_sequence_is_unwrapped() {
     let packets: Vec<_> = (0..6_u32)
         .flat_map(|n| {
             let seq = (65_533 + n) as u16;
@@ -283,7 +283,7 @@ fn request_at_the_end_of_a_capture_is_not_lost() {
 }
 
 #[test]
-fn icmp_sessions_of_two_identifiers_are_told_apart() {
+fn icmp_sessions_are_distinguished_by_identifier() {
     let packets = [(0, false, 9, 1), (1, false, 10, 1), (5, true, 10, 1), (7, true, 9, 1)];
     let outcome = joined(&packets);
     assert_eq!(outcome.column(PING, Column::Rtt), [7_000_000]);

@@ -11,7 +11,7 @@ use dwell_record::{Batch, Column};
 use proptest::prelude::*;
 
 const RECORDED: [(&str, Format); 33] = [
-    ("s4.csv", Format::S4Csv),
+    ("s4.csv", Format::RoundTripCsv),
     ("ping-v4.txt", Format::Ping),
     ("ping-v6-stamped.txt", Format::Ping),
     ("ping-losses.txt", Format::Ping),
@@ -47,7 +47,7 @@ const RECORDED: [(&str, Format); 33] = [
 ];
 
 #[test]
-fn every_recorded_file_is_detected_and_none_is_forgotten_here() {
+fn every_recorded_file_is_detected() {
     for (name, format) in RECORDED {
         assert_eq!(detect(&recorded(name)), Some(format), "{name}");
     }
@@ -80,7 +80,7 @@ fn no_reader_takes_samples_from_a_file_of_another_format() {
 }
 
 #[test]
-fn every_cut_of_a_recorded_file_is_read_without_panic_and_gives_no_sample_that_is_not_there() {
+fn truncated_files_yield_no_invented_samples() {
     for (name, format) in RECORDED {
         let bytes = recorded(name);
         let all = import_as(format, &bytes).unwrap().imported;
@@ -95,11 +95,11 @@ fn every_cut_of_a_recorded_file_is_read_without_panic_and_gives_no_sample_that_i
 }
 
 #[test]
-fn a_bad_row_is_counted_quoted_with_its_line_and_skipped() {
+fn bad_row_is_skipped_counted_and_quoted() {
     let mut text = String::from_utf8(recorded("s4.csv")).unwrap();
     text.insert_str(text.find("         5,").unwrap(), "no row at all\n");
     text.push_str("       200,0.0001\x1b[2J\n");
-    let outcome = import_as(Format::S4Csv, text.as_bytes()).unwrap();
+    let outcome = import_as(Format::RoundTripCsv, text.as_bytes()).unwrap();
     assert_eq!(outcome.imported.skipped_lines, 2);
     let example = outcome.imported.skipped_example.unwrap();
     assert_eq!((example.row, example.text.as_str()), (7, "no row at all"));
@@ -110,16 +110,16 @@ fn a_bad_row_is_counted_quoted_with_its_line_and_skipped() {
 #[test]
 fn a_file_of_mostly_bad_rows_is_refused() {
     let text = "id,roundtrip_time [s]\n         0,0.000000001\nx\ny\n";
-    let error = import_as(Format::S4Csv, text.as_bytes()).unwrap_err();
+    let error = import_as(Format::RoundTripCsv, text.as_bytes()).unwrap_err();
     let ImportError::Rows { rows, skipped, row, text, .. } = &error else { panic!("{error}") };
     assert_eq!((*rows, *skipped, *row, text.as_str()), (3, 2, 3, "x"));
 }
 
 #[test]
-fn s4_rows_of_any_shape_are_read_with_those_in_their_columns() {
+fn csv_rows_of_any_number_format_are_read() {
     let text = "id,roundtrip_time [s]\r\n0,0.000001\r\n 1 , 1e-6\n         2,0.000000007\n3,nan\n\
                          4,        NaN\n12345678901,12.000000001";
-    let outcome = import_as(Format::S4Csv, text.as_bytes()).unwrap();
+    let outcome = import_as(Format::RoundTripCsv, text.as_bytes()).unwrap();
     assert_eq!(outcome.column("", Column::Rtt), [1_000, 1_000, 7, 12_000_000_001]);
     assert_eq!(outcome.ids("", State::Lost), [3, 4]);
     assert_eq!(outcome.ids("", State::Received), [0, 1, 2, 12_345_678_901]);
@@ -127,14 +127,14 @@ fn s4_rows_of_any_shape_are_read_with_those_in_their_columns() {
 }
 
 #[test]
-fn an_s4_file_longer_than_every_buffer_keeps_each_row_once() {
+fn csv_longer_than_the_buffer_keeps_each_row_once() {
     let rows = 200_000_u64;
     let mut text = String::from("id,roundtrip_time [s]\n");
     (0..rows).for_each(|id| text.push_str(&format!("{id:>10},0.{:09}\n", 1_000 + id)));
     // A line longer than the buffer, in the middle of the file.
     text.insert_str(22 + 23 * 100_000, &format!("{}\n", "9".repeat(500_000)));
     let mut next = 0;
-    let imported = read(Format::S4Csv, &mut text.as_bytes(), &mut |_, batch: Batch| {
+    let imported = read(Format::RoundTripCsv, &mut text.as_bytes(), &mut |_, batch: Batch| {
         assert!(batch.len() <= 65_536);
         for row in 0..batch.len() {
             assert_eq!(batch.id[row], next);
@@ -150,7 +150,7 @@ fn an_s4_file_longer_than_every_buffer_keeps_each_row_once() {
 
 /// A round-trip time is measured on one clock, so it cannot be negative.
 #[test]
-fn a_round_trip_below_0_is_a_bad_row_of_every_format_and_never_a_delay() {
+fn negative_round_trip_is_a_bad_row_in_every_format() {
     let of = |name: &str| String::from_utf8(recorded(name)).unwrap();
     let s4 = of("s4.csv").replacen("         5,", "         5,-", 1);
     let ping = of("ping-v4.txt").replacen(" time=", " time=-", 1);
@@ -171,7 +171,7 @@ fn a_round_trip_below_0_is_a_bad_row_of_every_format_and_never_a_delay() {
     let swapped = [cells[0], cells[2], cells[1], cells[3]].join(", ");
     let sockperf = sockperf.replacen(row, &swapped, 1);
     for (format, text) in [
-        (Format::S4Csv, s4.as_str()),
+        (Format::RoundTripCsv, s4.as_str()),
         (Format::Ping, ping.as_str()),
         (Format::DwellCsv, dwell),
         (Format::Irtt, json.as_str()),
@@ -187,7 +187,7 @@ fn a_round_trip_below_0_is_a_bad_row_of_every_format_and_never_a_delay() {
 }
 
 #[test]
-fn a_one_way_delay_below_0_is_kept_and_said_to_be_of_clocks_that_differ() {
+fn negative_one_way_delay_is_kept_with_a_warning() {
     let mut log = recorded("d-itg-receiver.log");
     // Sets the send time of the first packet a second after its arrival.
     let second = f64::from_le_bytes(*log[128..].first_chunk().unwrap()) + 1.0;
@@ -208,7 +208,7 @@ fn a_one_way_delay_below_0_is_kept_and_said_to_be_of_clocks_that_differ() {
 }
 
 #[test]
-fn a_reply_that_was_captured_before_its_request_has_no_round_trip() {
+fn reply_before_its_request_has_no_round_trip() {
     let mut capture = recorded("roundtrip-nanoseconds.pcap");
     let whole = import_as(Format::Pcap, &capture).unwrap();
     let word = |bytes: &[u8], at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().unwrap());
@@ -228,7 +228,7 @@ fn a_reply_that_was_captured_before_its_request_has_no_round_trip() {
 }
 
 #[test]
-fn a_receiver_that_refuses_ends_the_import_with_its_reason() {
+fn sample_receiver_error_ends_the_import() {
     for (name, format) in RECORDED {
         let bytes = recorded(name);
         let refuse = |_: &str, _: Batch| Err("the disk is full");
@@ -244,7 +244,7 @@ fn a_receiver_that_refuses_ends_the_import_with_its_reason() {
 }
 
 #[test]
-fn ping_counts_on_where_its_sequence_wraps() {
+fn ping_sequence_is_unwrapped() {
     let mut text = String::from("PING 127.0.0.1 (127.0.0.1) 56(84) bytes of data.\n");
     for id in (65_530..65_540_u32).filter(|id| *id != 65_535 && *id != 65_537) {
         let seq = id % 65_536;
@@ -259,7 +259,7 @@ fn ping_counts_on_where_its_sequence_wraps() {
 }
 
 #[test]
-fn a_ping_that_claims_more_packets_than_there_can_be_does_not_fill_the_disk() {
+fn impossible_ping_totals_do_not_fill_the_disk() {
     let mut text = String::from_utf8(recorded("ping-v4.txt")).unwrap();
     text = text.replace("5 packets transmitted", "18446744073709551615 packets transmitted");
     let outcome = import_as(Format::Ping, text.as_bytes()).unwrap();
@@ -283,7 +283,7 @@ fn file_without_samples_is_refused_by_every_reader() {
         r#"{"start": {"connected": [], "version": "iperf 3.12"}, "intervals": [], "end": {}}"#;
     let dwell = of("dwell.csv");
     for (format, text) in [
-        (Format::S4Csv, first_line("s4.csv").into_bytes()),
+        (Format::RoundTripCsv, first_line("s4.csv").into_bytes()),
         (Format::Ping, first_line("ping-v4.txt").into_bytes()),
         (Format::Ping, first_line("busybox-ping-v6.txt").into_bytes()),
         (Format::Irtt, format!("{}]}}", &irtt[..trips]).into_bytes()),
@@ -334,7 +334,7 @@ fn irtt_loss_of_an_unsigned_underflow_is_null_with_a_note() {
 }
 
 #[test]
-fn counts_that_no_machine_could_reach_do_not_overflow() {
+fn impossible_counts_do_not_overflow() {
     let most = u64::MAX.to_string();
     let sockperf = String::from_utf8(recorded("sockperf-ping-pong.csv")).unwrap();
     let sockperf = sockperf.replace("dropped messages = 0", &format!("dropped messages = {most}"));

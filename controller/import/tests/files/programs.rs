@@ -18,7 +18,7 @@ fn close(found: f64, printed: f64, unit: f64) {
 }
 
 #[test]
-fn s4_rows_are_nanoseconds_to_the_last_digit_and_nan_is_a_loss() {
+fn csv_rows_are_exact_nanoseconds_and_nan_is_a_loss() {
     let outcome = import("s4.csv");
     let (min, mean, max) = outcome.spread(Column::Rtt);
     assert_eq!((min, max), (230_090, 2_836_228));
@@ -39,10 +39,10 @@ fn s4_published_file_gives_the_published_figures() {
         println!("SKIP {TEST}: {} does not exist (set DWELL_SHARED to its root)", path.display());
         return;
     };
-    let mut input = BufReader::with_capacity(dwell_import::HEAD, file);
-    assert_eq!(detect(input.fill_buf().unwrap()), Some(Format::S4Csv));
+    let mut input = BufReader::with_capacity(dwell_import::HEAD_LEN, file);
+    assert_eq!(detect(input.fill_buf().unwrap()), Some(Format::RoundTripCsv));
     let mut times = Vec::new();
-    let imported = dwell_import::read(Format::S4Csv, &mut input, &mut |_, batch| {
+    let imported = dwell_import::read(Format::RoundTripCsv, &mut input, &mut |_, batch| {
         times.extend_from_slice(batch.column(Column::Rtt).unwrap());
         Ok::<_, std::convert::Infallible>(())
     });
@@ -54,7 +54,7 @@ fn s4_published_file_gives_the_published_figures() {
 
 /// `ping` prints milliseconds with three decimals; its mean includes duplicates.
 #[test]
-fn ping_gives_the_round_trips_that_it_printed() {
+fn imported_ping_figures_equal_its_totals() {
     for (name, min, mean, max) in
         [("ping-v4.txt", 3_000, 12_000.0, 27_000), ("ping-v6-stamped.txt", 2_000, 6_000.0, 16_000)]
     {
@@ -72,7 +72,7 @@ fn ping_gives_the_round_trips_that_it_printed() {
 }
 
 #[test]
-fn ping_losses_doubles_and_errors_are_states_with_and_without_its_remarks_on_them() {
+fn ping_losses_duplicates_and_errors_become_states() {
     for name in ["ping-losses.txt", "ping-losses-outstanding.txt"] {
         let outcome = import(name);
         let expected =
@@ -90,7 +90,7 @@ fn ping_losses_doubles_and_errors_are_states_with_and_without_its_remarks_on_the
 }
 
 #[test]
-fn a_ping_that_nobody_answers_lost_all_it_sent() {
+fn unanswered_ping_loses_all_probes() {
     let text = "PING 10.0.0.9 (10.0.0.9) 56(84) bytes of data.\n\n--- 10.0.0.9 ping statistics ---\n\
                 3 packets transmitted, 0 received, 100% packet loss, time 2050ms\n\n";
     let outcome = import_as(Format::Ping, text.as_bytes()).unwrap();
@@ -99,7 +99,7 @@ fn a_ping_that_nobody_answers_lost_all_it_sent() {
 }
 
 #[test]
-fn a_ping_that_counts_from_0_has_its_first_reply() {
+fn ping_counting_from_0_keeps_its_first_reply() {
     let text = "PING 127.0.0.1 (127.0.0.1): 56 data bytes\n\
                 64 bytes from 127.0.0.1: icmp_seq=0 ttl=64 time=0.042 ms\n\
                 64 bytes from 127.0.0.1: icmp_seq=2 ttl=64 time=0.100 ms\n\n\
@@ -200,7 +200,7 @@ fn mtr_hops_are_summaries_with_counts_and_without_percentiles() {
 }
 
 #[test]
-fn mtr_reports_of_two_targets_are_told_apart() {
+fn mtr_reports_of_two_targets_are_distinguished() {
     let flows = import("mtr-two.json").imported.flows;
     let of = |name: &str, target: &str| (name.to_owned(), target.to_owned());
     let found: Vec<_> = flows.into_iter().map(|flow| (flow.name, flow.target)).collect();
@@ -364,7 +364,7 @@ fn iperf_totals_of_both_ends_are_those_that_it_printed() {
 }
 
 #[test]
-fn iperf_flows_are_told_apart_and_without_a_report_nothing_is_known_to_be_received() {
+fn iperf_flows_without_a_report_have_no_packet_counts() {
     let outcome = import("iperf2-client-two.txt");
     let flows = &outcome.imported.flows;
     assert_eq!(flows.len(), 2);
@@ -376,7 +376,7 @@ fn iperf_flows_are_told_apart_and_without_a_report_nothing_is_known_to_be_receiv
 }
 
 #[test]
-fn a_warning_about_one_iperf_flow_stands_at_its_own_and_not_at_the_other() {
+fn iperf_warning_belongs_to_its_flow() {
     // The last line but one is the only one that names the socket-4 flow.
     let text = String::from_utf8(recorded("iperf2-client-two.txt")).unwrap();
     let text = text.trim_end().trim_end_matches(|c| c != '\n');
@@ -390,7 +390,7 @@ fn a_warning_about_one_iperf_flow_stands_at_its_own_and_not_at_the_other() {
 }
 
 #[test]
-fn an_iperf_server_whose_clock_is_not_good_for_it_has_no_latency() {
+fn iperf_server_without_synchronised_clock_has_no_latency() {
     let text = String::from_utf8(recorded("iperf2-server.txt")).unwrap();
     let text = text.replace("0.274/0.012/10.049/1.463 ms", "-/-/-/- ms");
     let outcome = import_as(Format::Iperf2, text.as_bytes()).unwrap();
@@ -399,7 +399,7 @@ fn an_iperf_server_whose_clock_is_not_good_for_it_has_no_latency() {
 }
 
 #[test]
-fn an_iperf_latency_between_two_machines_is_no_one_way_delay() {
+fn iperf_latency_between_hosts_is_not_a_one_way_delay() {
     let text = String::from_utf8(recorded("iperf2-server.txt")).unwrap();
     let text = text.replace("connected with 127.0.0.1", "connected with 127.0.0.2");
     let outcome = import_as(Format::Iperf2, text.as_bytes()).unwrap();
@@ -433,7 +433,7 @@ fn d_itg_flows_have_the_delays_that_its_decoder_prints() {
 }
 
 #[test]
-fn a_d_itg_log_without_some_records_has_losses_and_a_sender_s_log_no_delays() {
+fn itg_missing_records_are_losses() {
     let whole = recorded("d-itg-receiver.log");
     let records = whole.chunks(144).take(50).enumerate();
     let kept = records.filter(|(number, _)| !matches!(number, 0 | 7 | 8)).flat_map(|(_, r)| r);
@@ -451,7 +451,7 @@ fn a_d_itg_log_without_some_records_has_losses_and_a_sender_s_log_no_delays() {
 }
 
 #[test]
-fn dwell_rows_come_back_as_the_summary_of_the_same_run_has_them() {
+fn dwell_csv_reproduces_the_run_summary() {
     let outcome = import("dwell.csv");
     let expected = Packets { sent: 12, received: 10, lost: 2, ..Packets::default() };
     assert_eq!(outcome.imported.packets(), Some(expected));

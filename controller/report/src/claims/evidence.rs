@@ -14,10 +14,10 @@ use crate::data::{RunData, TrialData, TrialState};
 use crate::nlr;
 
 /// Maximum deviation of the achieved CPU load from the requested one (DESIGN: three points).
-const STRESS_OFF: f64 = 0.03;
+const MAX_LOAD_DEVIATION: f64 = 0.03;
 
 /// Maximum number of parameters in the name of a lost combination.
-const MOST_NAMES: usize = 8;
+const MAX_NAMED_PARAMETERS: usize = 8;
 
 /// A value with its confidence bounds; infinite if repetitions are too few.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,7 +82,7 @@ impl Bound {
 
 /// Comparison of two conditions: mean values of both and their ratio.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Against {
+pub(super) struct Comparison {
     pub(super) from: f64,
     pub(super) to: f64,
     pub(super) factor: Bound,
@@ -139,7 +139,7 @@ impl<'a> Evidence<'a> {
     /// Finished trials with the requested load.
     pub(super) fn of(run: &'a RunData) -> Self {
         let finished = run.trials.iter().filter(|trial| trial.state == TrialState::Finished);
-        let (missed, trials) = finished.partition(|trial| missed_stress(trial));
+        let (missed, trials) = finished.partition(|trial| missed_load(trial));
         Self { trials, missed }
     }
 
@@ -164,7 +164,7 @@ impl<'a> Evidence<'a> {
         let mut open: Vec<_> = missed.difference(&left).copied().collect();
         let names: Vec<&String> =
             open.iter().flat_map(|one| one.keys()).collect::<BTreeSet<_>>().into_iter().collect();
-        let mut sets: Vec<Vec<&String>> = (1..1_usize << names.len().min(MOST_NAMES))
+        let mut sets: Vec<Vec<&String>> = (1..1_usize << names.len().min(MAX_NAMED_PARAMETERS))
             .map(|bits| (0..names.len()).filter(|n| bits >> n & 1 == 1).map(|n| names[n]).collect())
             .collect();
         sets.sort_by_key(Vec::len);
@@ -251,10 +251,10 @@ impl<'a> Evidence<'a> {
         parameter: &str,
         of: impl Fn(&TrialData) -> Option<f64>,
         doubt: f64,
-    ) -> Option<Against> {
+    ) -> Option<Comparison> {
         let found = blocked_shift(&blocks(others, self, parameter, of), 1.0 - doubt)?;
         let (from, to) = (found.baseline, found.other);
-        found.relative.then(|| Against { from, to, factor: Bound::new(to / from, &found) })
+        found.relative.then(|| Comparison { from, to, factor: Bound::new(to / from, &found) })
     }
 
     /// Difference of these trials to `others`, compared in the same way.
@@ -371,10 +371,10 @@ fn scalar(summary: &Summary, name: &str) -> Option<f64> {
     summary.values.get(name).copied().flatten().map(Scalar::as_f64)
 }
 
-fn missed_stress(trial: &TrialData) -> bool {
+fn missed_load(trial: &TrialData) -> bool {
     trial.loads.iter().any(|load| {
         let both = scalar(load, "asked_ratio").zip(scalar(load, "burnt_ratio"));
-        both.is_some_and(|(asked, burnt)| (asked - burnt).abs() > STRESS_OFF + 1e-9)
+        both.is_some_and(|(asked, burnt)| (asked - burnt).abs() > MAX_LOAD_DEVIATION + 1e-9)
     })
 }
 

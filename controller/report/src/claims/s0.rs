@@ -5,7 +5,7 @@
 mod jitter;
 mod loss;
 mod ratio;
-mod why;
+mod explanation;
 
 use std::collections::BTreeSet;
 
@@ -17,24 +17,24 @@ use crate::data::{RunData, TrialData};
 use crate::figures::RELAY;
 use crate::group::percentile_of;
 use crate::metric;
-use crate::nlr::{NODE, Terms};
+use crate::nlr::{NODE_DELAY_METRICS, NlrConditions};
 use crate::quantity::{delay, share, three_digits};
 
 /// Maximum ratio of 95th percentiles that counts as flat; repetitions in the paper differ by more.
-const FLAT: f64 = 1.25;
+const MAX_FLAT_RATIO: f64 = 1.25;
 
 /// Minimum R2 of a linear relation.
-const LINEAR: f64 = 0.9;
+const MIN_LINEAR_R2: f64 = 0.9;
 
 /// Maximum ratio under load that counts as no increase.
-const NO_MORE: f64 = 1.05;
+const MAX_UNCHANGED_RATIO: f64 = 1.05;
 
 /// Node-delay metrics in order of preference. The paper timestamped packets between netfilter's
 /// hooks (S0.6); a claim uses the first metric that its trials have, and names it.
-const RUNGS: [&str; 3] = [NODE[2], NODE[1], NODE[0]];
+const PREFERRED_METRICS: [&str; 3] = [NODE_DELAY_METRICS[2], NODE_DELAY_METRICS[1], NODE_DELAY_METRICS[0]];
 
 /// Error probability of each claim: 5 % shared by all claims of a run.
-const DOUBT: f64 = 0.05 / 15.0;
+const ERROR_PROBABILITY: f64 = 0.05 / 15.0;
 
 /// Limit of a claim.
 #[derive(Clone, Copy)]
@@ -46,7 +46,7 @@ enum Limit {
 }
 
 /// Result of judging a claim.
-struct Found {
+struct Judgement {
     verdict: ClaimVerdict,
     value: Option<f64>,
     words: String,
@@ -54,7 +54,7 @@ struct Found {
     why: Option<String>,
 }
 
-impl Found {
+impl Judgement {
     fn cannot_tell(why: impl Into<String>) -> Self {
         Self { verdict: ClaimVerdict::CannotTell, value: None, words: why.into(), why: None }
     }
@@ -68,7 +68,7 @@ impl Found {
     }
 
     /// Adds what would decide an undecided verdict that rests on `bound`, and the trials left out.
-    fn resting_on(mut self, bound: Bound, all: &[&Evidence]) -> Self {
+    fn with_undecided_hint(mut self, bound: Bound, all: &[&Evidence]) -> Self {
         let lost = all.iter().any(|evidence| !evidence.lost().is_empty());
         if self.verdict == ClaimVerdict::CannotTell {
             self.words += match (bound.is_bounded(), lost) {
@@ -106,7 +106,7 @@ impl Found {
     }
 
     /// Adds an explanation if the verdict is a failure.
-    fn because(mut self, why: impl FnOnce() -> Option<String>) -> Self {
+    fn with_explanation(mut self, why: impl FnOnce() -> Option<String>) -> Self {
         if self.verdict == ClaimVerdict::Fail {
             self.why = why();
         }
@@ -115,11 +115,11 @@ impl Found {
 }
 
 /// Result without evidence: not measured, or not under the requested load.
-fn nothing(all: &[&Evidence], what: &str) -> Found {
+fn nothing(all: &[&Evidence], what: &str) -> Judgement {
     if all.iter().any(|evidence| evidence.is_empty() && evidence.left_out() > 0) {
-        return Found::cannot_tell("Here: no trial had the requested load.").without(all);
+        return Judgement::cannot_tell("Here: no trial had the requested load.").without(all);
     }
-    Found::not_run(what)
+    Judgement::not_run(what)
 }
 
 /// Judges every claim.
@@ -129,9 +129,9 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
     let all = Evidence::of(run);
     let (route, translate) = (all.mode("route"), all.mode("translate"));
     let encrypt = all.mode("encrypt");
-    let terms = Terms::of(run);
+    let terms = NlrConditions::of(run);
     let mut claims = Vec::new();
-    let mut say = |id: &str, says: &str, (limit, unit): (Limit, ClaimUnit), found: Found| {
+    let mut say = |id: &str, says: &str, (limit, unit): (Limit, ClaimUnit), found: Judgement| {
         let why = found.why.map_or_else(String::new, |why| format!(" Why: {why}."));
         let text = format!("{says} {}{why}", found.words);
         let (verdict, value) = (found.verdict, found.value);
@@ -178,7 +178,7 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
                     "The node delay of {name} does not depend on the {what}: its 95th percentiles \
                      stay within a factor of 1.25."
                 ),
-                (Own(FLAT), Times),
+                (Own(MAX_FLAT_RATIO), Times),
                 flat(trials, axis),
             );
         }
@@ -187,7 +187,7 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
         "S0.22-linear",
         "The node delay of encrypted packets is linear in their size: a rising line through the 95th \
          percentiles explains at least 90 % of the variance (R2).",
-        (Own(LINEAR), Number),
+        (Own(MIN_LINEAR_R2), Number),
         linear(&encrypt),
     );
     say(
@@ -255,28 +255,28 @@ fn between(bound: Bound, said: impl Fn(f64) -> String) -> String {
 fn modes<'a>(
     a: &Evidence<'a>,
     b: &Evidence<'a>,
-) -> Result<(Evidence<'a>, Evidence<'a>, &'static str), Found> {
+) -> Result<(Evidence<'a>, Evidence<'a>, &'static str), Judgement> {
     let (a, b) = (a.bare(), b.bare());
     if a.is_empty() || b.is_empty() {
         return Err(nothing(&[&a, &b], "Not both modes were measured."));
     }
-    match rung(RUNGS, &[&a, &b]) {
+    match rung(PREFERRED_METRICS, &[&a, &b]) {
         Some(metric) => Ok((a, b, metric)),
         None => {
-            Err(Found::cannot_tell("Here: the modes share no timestamp level; tracing needs root."))
+            Err(Judgement::cannot_tell("Here: the modes share no timestamp level; tracing needs root."))
         }
     }
 }
 
-const ALIKE: &str = "Here: no combination of parameters has enough samples of both.";
+const NO_COMMON_CELLS: &str = "Here: no combination of parameters has enough samples of both.";
 
-fn crossing(route: &Evidence, translate: &Evidence) -> Found {
+fn crossing(route: &Evidence, translate: &Evidence) -> Judgement {
     let (kernel, program, metric) = match modes(route, translate) {
         Ok(modes) => modes,
         Err(found) => return found,
     };
-    let Some(against) = program.against(&kernel, RELAY, p95(metric), DOUBT) else {
-        return Found::cannot_tell(ALIKE);
+    let Some(against) = program.against(&kernel, RELAY, p95(metric), ERROR_PROBABILITY) else {
+        return Judgement::cannot_tell(NO_COMMON_CELLS);
     };
     let factor = against.factor;
     let words = format!(
@@ -287,18 +287,18 @@ fn crossing(route: &Evidence, translate: &Evidence) -> Found {
         delay(against.from),
         metric::words(metric)
     );
-    Found::new(factor.at_least(10.0), factor.value, words)
-        .resting_on(factor, &[&kernel, &program])
-        .because(|| why::wait(&program))
+    Judgement::new(factor.at_least(10.0), factor.value, words)
+        .with_undecided_hint(factor, &[&kernel, &program])
+        .with_explanation(|| explanation::wait(&program))
 }
 
-fn cost(route: &Evidence, translate: &Evidence) -> Found {
+fn cost(route: &Evidence, translate: &Evidence) -> Judgement {
     let (kernel, program, metric) = match modes(route, translate) {
         Ok(modes) => modes,
         Err(found) => return found,
     };
-    let Some(more) = program.more(&kernel, RELAY, p95(metric), DOUBT) else {
-        return Found::cannot_tell(ALIKE);
+    let Some(more) = program.more(&kernel, RELAY, p95(metric), ERROR_PROBABILITY) else {
+        return Judgement::cannot_tell(NO_COMMON_CELLS);
     };
     let words = format!(
         "Here: {} more{} ({}, 95th percentile).",
@@ -306,24 +306,24 @@ fn cost(route: &Evidence, translate: &Evidence) -> Found {
         between(more, delay),
         metric::words(metric)
     );
-    Found::new(more.at_least(1e5), more.value, words)
-        .resting_on(more, &[&kernel, &program])
-        .because(|| why::wait(&program))
+    Judgement::new(more.at_least(1e5), more.value, words)
+        .with_undecided_hint(more, &[&kernel, &program])
+        .with_explanation(|| explanation::wait(&program))
 }
 
-fn flat(trials: &Evidence, axis: &str) -> Found {
+fn flat(trials: &Evidence, axis: &str) -> Judgement {
     let bare = trials.bare();
     if bare.is_empty() {
         return nothing(&[&bare], "This mode was not measured.");
     }
-    let Some(metric) = rung(RUNGS, &[&bare]) else {
-        return Found::cannot_tell("Here: the node has no timestamps.");
+    let Some(metric) = rung(PREFERRED_METRICS, &[&bare]) else {
+        return Judgement::cannot_tell("Here: the node has no timestamps.");
     };
     if bare.trials.iter().any(|trial| !trial.parameters.contains_key(axis)) {
-        return Found::not_run(format!("The run has no axis {axis}."));
+        return Judgement::not_run(format!("The run has no axis {axis}."));
     }
-    let Some(spread) = bare.spread(axis, p95(metric), DOUBT) else {
-        return Found::cannot_tell("Here: one value only.").without(&[&bare]);
+    let Some(spread) = bare.spread(axis, p95(metric), ERROR_PROBABILITY) else {
+        return Judgement::cannot_tell("Here: one value only.").without(&[&bare]);
     };
     let (ends, spread) = (spread.ends, spread.factor);
     let said = ends.as_ref().map(|ends| {
@@ -338,21 +338,21 @@ fn flat(trials: &Evidence, axis: &str) -> Found {
         between(spread, three_digits),
         metric::words(metric)
     );
-    Found::new(spread.at_most(FLAT), spread.value, words)
-        .resting_on(spread, &[&bare])
-        .because(|| why::by_axis(&bare, axis, &ends?.values))
+    Judgement::new(spread.at_most(MAX_FLAT_RATIO), spread.value, words)
+        .with_undecided_hint(spread, &[&bare])
+        .with_explanation(|| explanation::by_axis(&bare, axis, &ends?.values))
 }
 
-fn linear(encrypt: &Evidence) -> Found {
+fn linear(encrypt: &Evidence) -> Judgement {
     let bare = encrypt.bare();
     if bare.is_empty() {
         return nothing(&[&bare], "Encryption was not measured.");
     }
-    let Some(metric) = rung(RUNGS, &[&bare]) else {
-        return Found::cannot_tell("Here: the node has no timestamps.");
+    let Some(metric) = rung(PREFERRED_METRICS, &[&bare]) else {
+        return Judgement::cannot_tell("Here: the node has no timestamps.");
     };
-    let Some(line) = bare.line("payload_bytes", p95(metric), DOUBT) else {
-        return Found::cannot_tell("Here: a line needs three sizes.").without(&[&bare]);
+    let Some(line) = bare.line("payload_bytes", p95(metric), ERROR_PROBABILITY) else {
+        return Judgement::cannot_tell("Here: a line needs three sizes.").without(&[&bare]);
     };
     let slope = line.fit.slope;
     let r2 = explained(line.fit.r_squared.unwrap_or(0.0), line.free);
@@ -367,14 +367,14 @@ fn linear(encrypt: &Evidence) -> Found {
         metric::words(metric)
     );
     let rises = Bound { value: slope.value, low: slope.interval.low, high: slope.interval.high };
-    let verdict = match (rises.at_least(f64::MIN_POSITIVE), r2.at_least(LINEAR)) {
+    let verdict = match (rises.at_least(f64::MIN_POSITIVE), r2.at_least(MIN_LINEAR_R2)) {
         (ClaimVerdict::Pass, verdict) => verdict,
         (ClaimVerdict::Fail, _) | (_, ClaimVerdict::Fail) => ClaimVerdict::Fail,
         _ => ClaimVerdict::CannotTell,
     };
-    Found::new(verdict, r2.value, words)
-        .resting_on(r2, &[&bare])
-        .because(|| why::per_byte(&bare, metric))
+    Judgement::new(verdict, r2.value, words)
+        .with_undecided_hint(r2, &[&bare])
+        .with_explanation(|| explanation::per_byte(&bare, metric))
 }
 
 /// R2 with bounds of three standard errors of Fisher's z of the correlation.
@@ -391,14 +391,14 @@ fn explained(r2: f64, trials: usize) -> Bound {
     }
 }
 
-fn order(encrypt: &Evidence) -> Found {
+fn order(encrypt: &Evidence) -> Judgement {
     let bare = encrypt.bare();
     if bare.is_empty() {
         return nothing(&[&bare], "Encryption was not measured.");
     }
-    let level = |metric| Some((metric, bare.level(p95(metric), DOUBT)?));
-    let Some((metric, level)) = rung(RUNGS, &[&bare]).and_then(level) else {
-        return Found::cannot_tell("Here: the node has no timestamps, or too few samples.");
+    let level = |metric| Some((metric, bare.level(p95(metric), ERROR_PROBABILITY)?));
+    let Some((metric, level)) = rung(PREFERRED_METRICS, &[&bare]).and_then(level) else {
+        return Judgement::cannot_tell("Here: the node has no timestamps, or too few samples.");
     };
     let words = format!(
         "Here: {}{} ({}, 95th percentile, geometric mean over trials).",
@@ -406,23 +406,23 @@ fn order(encrypt: &Evidence) -> Found {
         between(level, delay),
         metric::words(metric)
     );
-    Found::new(level.at_least(1e6), level.value, words)
-        .resting_on(level, &[&bare])
-        .because(|| why::parts(&bare))
+    Judgement::new(level.at_least(1e6), level.value, words)
+        .with_undecided_hint(level, &[&bare])
+        .with_explanation(|| explanation::parts(&bare))
 }
 
-fn rate(all: &Evidence) -> Found {
+fn rate(all: &Evidence) -> Judgement {
     let bare = all.bare();
-    let Some(metric) = rung(RUNGS, &[&bare]) else {
-        return Found::cannot_tell("Here: the node has no timestamps.");
+    let Some(metric) = rung(PREFERRED_METRICS, &[&bare]) else {
+        return Judgement::cannot_tell("Here: the node has no timestamps.");
     };
     // Logarithms, because modes differ by orders of magnitude and each varies in proportion.
     let mean = |trial: &TrialData| {
         let mean = trial.summary.as_ref()?.metrics.get(metric)?.mean?;
         (mean > 0.0).then(|| mean.ln())
     };
-    let Some(line) = bare.line("rate_pps", mean, DOUBT) else {
-        return Found::not_run("A line needs three packet rates.");
+    let Some(line) = bare.line("rate_pps", mean, ERROR_PROBABILITY) else {
+        return Judgement::not_run("A line needs three packet rates.");
     };
     let change = |slope: f64| (slope * 1_000.0).exp_m1();
     let slope = line.fit.slope;
@@ -442,12 +442,12 @@ fn rate(all: &Evidence) -> Found {
         between(change, share),
         metric::words(metric)
     );
-    Found::new(verdict, change.value, words)
-        .resting_on(change, &[&bare])
-        .because(|| why::by_rate(&bare))
+    Judgement::new(verdict, change.value, words)
+        .with_undecided_hint(change, &[&bare])
+        .with_explanation(|| explanation::by_rate(&bare))
 }
 
-fn balance(translate: &Evidence, encrypt: &Evidence) -> Found {
+fn balance(translate: &Evidence, encrypt: &Evidence) -> Judgement {
     let programs = translate.bare().and(encrypt.bare());
     if programs.is_empty() {
         return nothing(&[&programs], "No program relayed.");
@@ -461,9 +461,9 @@ fn balance(translate: &Evidence, encrypt: &Evidence) -> Found {
     if idle.is_empty() || busy.is_empty() {
         return nothing(&[&idle, &loaded], "The run has no axis load with and without load.");
     }
-    let against = |metric| Some((metric, busy.against(&idle, "load", p95(metric), DOUBT)?));
-    let Some((metric, against)) = rung(RUNGS, &[&idle, &busy]).and_then(against) else {
-        return Found::cannot_tell(ALIKE);
+    let against = |metric| Some((metric, busy.against(&idle, "load", p95(metric), ERROR_PROBABILITY)?));
+    let Some((metric, against)) = rung(PREFERRED_METRICS, &[&idle, &busy]).and_then(against) else {
+        return Judgement::cannot_tell(NO_COMMON_CELLS);
     };
     let factor = against.factor;
     let words = format!(
@@ -476,10 +476,10 @@ fn balance(translate: &Evidence, encrypt: &Evidence) -> Found {
     );
     let verdict = match factor {
         Bound { low, .. } if low > 1.0 => ClaimVerdict::Pass,
-        Bound { high, .. } if high <= NO_MORE => ClaimVerdict::Fail,
+        Bound { high, .. } if high <= MAX_UNCHANGED_RATIO => ClaimVerdict::Fail,
         _ => ClaimVerdict::CannotTell,
     };
-    Found::new(verdict, factor.value, words)
-        .resting_on(factor, &[&idle.clone().and(busy.clone())])
-        .because(|| why::compared([("without load", &idle), ("under the highest load", &busy)]))
+    Judgement::new(verdict, factor.value, words)
+        .with_undecided_hint(factor, &[&idle.clone().and(busy.clone())])
+        .with_explanation(|| explanation::compared([("without load", &idle), ("under the highest load", &busy)]))
 }

@@ -11,7 +11,7 @@ use crate::group::{self, Group};
 use crate::quantity::count;
 
 /// Maximum number of panels for the values of a second axis.
-const PANELS: usize = 6;
+const MAX_PANELS: usize = 6;
 
 /// Returns `None` unless the axis has at least three numbers with samples.
 pub(super) fn bands(subject: &Subject, axis: &Axis) -> Option<Figure> {
@@ -55,7 +55,7 @@ pub(super) fn bands(subject: &Subject, axis: &Axis) -> Option<Figure> {
     let body = body(&values, &labels, x(axis, numbers), scale, y_axis);
     let title = format!("{} against {}", subject.title(), axis.name);
     let id = format!("bands-{}", slug(&axis.name));
-    Some(Figure::new(id, title, finding, &subject.caption, body, table.tell_intervals()))
+    Some(Figure::new(id, title, finding, &subject.caption, body, table.label_intervals()))
 }
 
 /// Trials by the value of another axis with few values, or all in one panel.
@@ -64,7 +64,7 @@ fn panels<'a>(subject: &Subject<'a>, axis: &Axis) -> Vec<(String, Vec<&'a TrialD
         .run
         .axes
         .iter()
-        .find(|other| other.name != axis.name && (2..=PANELS).contains(&other.values.len()));
+        .find(|other| other.name != axis.name && (2..=MAX_PANELS).contains(&other.values.len()));
     match other {
         Some(other) => {
             let groups = group::by_axis(subject.run, subject.metric, other).into_iter();

@@ -140,5 +140,5 @@ fn table(overlay: &Overlay) -> Table {
         row.extend([cell(each.iter().min().copied()), cell(each.iter().max().copied())]);
         table.rows.push(row);
     }
-    table.tell_intervals()
+    table.label_intervals()
 }

@@ -6,21 +6,21 @@ use serde_json::{Value, json};
 use super::{RELAY, Subject, modes, parts};
 use crate::condition::{Condition, LINK_RATE, Links};
 use crate::data::TrialData;
-use crate::figure::{Figure, Table, WIDTH, told_apart};
+use crate::figure::{Figure, Table, WIDTH, group_channel};
 use crate::group::{self, Group};
 use crate::quantity::{Unit, delay, share};
 
 /// Maximum number of packet sizes, with one bar per relay mode each.
-const SIZES: usize = 4;
+const MAX_SIZES: usize = 4;
 
 /// Components before and behind the node, in packet order.
-const BEFORE: [&str; 2] = ["sender_out_ns", "link_in_ns"];
-const BEHIND: [&str; 2] = ["link_out_ns", "receiver_in_ns"];
+const UPSTREAM: [&str; 2] = ["sender_out_ns", "link_in_ns"];
+const DOWNSTREAM: [&str; 2] = ["link_out_ns", "receiver_in_ns"];
 
 /// Components of the node if a program relays, by the timestamps of DESIGN.md section 1, in packet
 /// order; and the node-delay metrics for kernel routing, of which the first available one is used.
 const NODE: [&str; 4] = ["queueing_in_ns", "processing_ns", "queueing_out_ns", "qdisc_ns"];
-const ROUTED: [&str; 2] = ["node_delay_driver_ns", "node_delay_netfilter_ns"];
+const ROUTED_NODE: [&str; 2] = ["node_delay_driver_ns", "node_delay_netfilter_ns"];
 
 /// Components of a round trip; the rest is in the sender.
 const ROUND_TRIP: [(&str, &str); 2] =
@@ -51,7 +51,7 @@ struct Parts<'g> {
 /// Returns `None` if no delay of the run has two known components.
 pub(super) fn breakdown(subject: &Subject) -> Option<Figure> {
     let (bars, note) = bars(subject);
-    let apart = |bar| way(bar).or_else(|| relayed(bar)).or_else(|| round_trip(bar));
+    let apart = |bar| one_way(bar).or_else(|| relayed(bar)).or_else(|| round_trip(bar));
     let mut groups: Vec<Parts> = bars.iter().filter_map(apart).collect();
     let metric = groups.first()?.metric;
     groups.retain(|group| group.metric == metric);
@@ -99,8 +99,8 @@ fn bars<'a>(subject: &Subject<'a>) -> (Vec<Bar<'a>>, Option<String>) {
     };
     let condition = Condition::of(run, subject.metric, Links::Rated);
     let (size, link) = (condition.level("size"), condition.level(LINK_RATE));
-    let held = condition.but(&["size", LINK_RATE]);
-    let sizes = group::evenly(levels("size"), SIZES);
+    let held = condition.without(&["size", LINK_RATE]);
+    let sizes = group::evenly(levels("size"), MAX_SIZES);
     let mut bars = Vec::new();
     for rate in levels(LINK_RATE) {
         for mode in modes(run) {
@@ -143,12 +143,12 @@ impl Bar<'_> {
 }
 
 /// Components of a one-way delay; `None` without timestamps of both ends.
-fn way<'g>(bar: &'g Bar) -> Option<Parts<'g>> {
+fn one_way<'g>(bar: &'g Bar) -> Option<Parts<'g>> {
     let whole = mean(&bar.group, "end_to_end_ns")?;
-    let mut parts = known(&bar.group, &BEFORE);
+    let mut parts = known(&bar.group, &UPSTREAM);
     let inside = known(&bar.group, &NODE);
     parts.extend(if inside.is_empty() {
-        let routed = ROUTED.iter().map(|part| known(&bar.group, &[*part]));
+        let routed = ROUTED_NODE.iter().map(|part| known(&bar.group, &[*part]));
         routed.into_iter().find(|known| !known.is_empty()).unwrap_or_default()
     } else {
         inside
@@ -156,7 +156,7 @@ fn way<'g>(bar: &'g Bar) -> Option<Parts<'g>> {
     if !parts.iter().any(|(words, _)| *words == parts::LINK_IN) {
         parts.extend(known(&bar.group, &["link_delay_ns"]));
     }
-    parts.extend(known(&bar.group, &BEHIND));
+    parts.extend(known(&bar.group, &DOWNSTREAM));
     add_rest(&mut parts, parts::REST, whole)?;
     (parts.len() > 1).then_some(Parts { bar, metric: "end_to_end_ns", whole, parts })
 }
@@ -266,7 +266,7 @@ fn panel(groups: &[&Parts], names: &[&str], unit: Unit, title: &str) -> Value {
         {"field": "full", "title": "group"}, {"field": "group", "title": "part"}, {"field": "mean"}
     ]);
     let trip = ROUND_TRIP.iter().any(|(_, words)| names.contains(words));
-    let colour = if trip { told_apart(names.iter().copied()) } else { parts::colour(names) };
+    let colour = if trip { group_channel(names.iter().copied()) } else { parts::colour(names) };
     json!({
         "data": {"values": rows}, "width": WIDTH, "height": {"step": 40},
         "encoding": {"y": {

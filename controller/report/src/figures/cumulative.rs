@@ -4,7 +4,7 @@ use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
 use super::{Overlay, capital};
-use crate::figure::{Figure, Table, WIDTH, delay_axis, told_apart};
+use crate::figure::{Figure, Table, WIDTH, delay_axis, group_channel};
 use crate::group::Group;
 use crate::quantity::{count, delay_ns, significant};
 
@@ -60,7 +60,7 @@ fn body(overlay: &Overlay, share: fn(u64, u64, u64) -> f64, y: Value) -> Option<
             })
         })
     });
-    let apart = told_apart(overlay.labels());
+    let apart = group_channel(overlay.labels());
     Some(json!({
         "data": {"values": values.collect::<Vec<_>>()},
         "width": WIDTH, "height": 300,
@@ -92,7 +92,7 @@ fn said(overlay: &Overlay, what: &str, quantile: Quantile) -> String {
 }
 
 pub(super) fn table(overlay: &Overlay) -> Table {
-    const SHOWN: [(&str, u32); 7] = [
+    const TABLE_PERCENTILES: [(&str, u32); 7] = [
         ("p1", 10_000),
         ("p10", 100_000),
         ("p50", 500_000),
@@ -104,17 +104,17 @@ pub(super) fn table(overlay: &Overlay) -> Table {
     let unit = overlay.unit;
     let mut columns =
         vec!["group".to_owned(), "samples".to_owned(), format!("min [{}]", unit.name())];
-    columns.extend(SHOWN.iter().map(|(name, _)| format!("{name} [{}]", unit.name())));
+    columns.extend(TABLE_PERCENTILES.iter().map(|(name, _)| format!("{name} [{}]", unit.name())));
     columns.push(format!("max [{}]", unit.name()));
     let row = |group: &Group| {
         let cell = |value: Option<i64>| unit.cell(value.map(|ns| ns as f64));
         let mut row =
             vec![group.label.clone(), count(group.steps.count()), cell(group.steps.min())];
-        row.extend(SHOWN.iter().map(|(_, ppm)| {
+        row.extend(TABLE_PERCENTILES.iter().map(|(_, ppm)| {
             Quantile::from_ppm(*ppm).map_or_else(|| cell(None), |q| group.pooled_cell(unit, q))
         }));
         row.push(cell(group.steps.max()));
         row
     };
-    Table { columns, rows: overlay.groups.iter().map(row).collect() }.tell_intervals()
+    Table { columns, rows: overlay.groups.iter().map(row).collect() }.label_intervals()
 }

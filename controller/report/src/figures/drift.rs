@@ -5,13 +5,13 @@ use serde_json::json;
 
 use super::{RELAY, Subject, modes};
 use crate::data::TrialData;
-use crate::figure::{Figure, Table, WIDTH, delay_axis, told_apart};
+use crate::figure::{Figure, Table, WIDTH, delay_axis, group_channel};
 use crate::group::{self, Group};
 use crate::quantity::{compared, count, delay};
-use crate::steps::Steps;
+use crate::distribution::SampleDistribution;
 
 /// Maximum number of trials; beyond it, evenly spaced ones are drawn.
-const TRIALS: usize = 600;
+const MAX_TRIALS: usize = 600;
 
 /// Returns `None` with fewer than four trials with samples.
 pub(super) fn drift(subject: &Subject) -> Option<Figure> {
@@ -21,7 +21,7 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
     let mut measured = Vec::new();
     for trial in trials {
         let Some(series) = trial.series.get(subject.metric) else { continue };
-        let steps = Steps::merged([series.steps.as_slice()]);
+        let steps = SampleDistribution::merged([series.steps.as_slice()]);
         if let Some(median) = group::percentile_of(trial, subject.metric, Quantile::P50) {
             measured.push((trial, steps, median));
         }
@@ -32,7 +32,7 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
     let finding =
         finding(subject, &measured.iter().map(|(t, _, m)| (t.trial, *m)).collect::<Vec<_>>());
     let total = measured.len();
-    let shown = group::evenly(measured, TRIALS);
+    let shown = group::evenly(measured, MAX_TRIALS);
     let mut table = Table::new(["order", "trial", "samples", "p1", "p50", "p99"]);
     for column in &mut table.columns[3..] {
         *column = format!("{column} [{}]", unit.name());
@@ -85,19 +85,19 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
     if !modes(subject.run).is_empty() {
         let labels: Vec<String> =
             modes(subject.run).iter().map(|mode| format!("{RELAY} {mode}")).collect();
-        let apart = told_apart(labels.iter().map(String::as_str));
+        let apart = group_channel(labels.iter().map(String::as_str));
         body["layer"][0]["encoding"]["color"] = apart.clone();
         body["layer"][1]["encoding"]["color"] = apart.clone();
         body["layer"][1]["encoding"]["shape"] = apart;
     }
     let title = format!("{} by trial order", subject.title());
-    let more = if total > TRIALS {
-        format!(" Shown: {TRIALS} of {total} trials, evenly spaced.")
+    let more = if total > MAX_TRIALS {
+        format!(" Shown: {MAX_TRIALS} of {total} trials, evenly spaced.")
     } else {
         String::new()
     };
     let finding = format!("{finding} Dots: medians; lines: p1 to p99.{more}");
-    Some(Figure::new("drift", title, finding, &subject.caption, body, table.tell_intervals()))
+    Some(Figure::new("drift", title, finding, &subject.caption, body, table.label_intervals()))
 }
 
 /// Label of the trial's relay mode.

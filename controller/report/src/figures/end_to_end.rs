@@ -14,11 +14,11 @@ use crate::nlr;
 use crate::quantity::{Unit, delay, delay_ns, share};
 
 /// Maximum number of packet sizes, with one bar per relay mode each.
-const SIZES: usize = 4;
+const MAX_SIZES: usize = 4;
 
 /// A relay mode at a packet size, by one trial, because components of different trials must not be
 /// combined.
-struct Stack<'a> {
+struct StackedBar<'a> {
     trial: &'a TrialData,
     mode: &'a str,
     size: Option<&'a str>,
@@ -39,13 +39,13 @@ struct Stack<'a> {
 pub(super) fn end_to_end(subject: &Subject) -> Option<Figure> {
     let run = subject.run;
     let condition = Condition::of(run, subject.metric, Links::Rated);
-    let terms = nlr::Terms::of(run);
-    let stacks = stacks(subject, &condition.but(&["size"]), &terms);
-    let longest = stacks.iter().map(Stack::reach).max()?;
+    let terms = nlr::NlrConditions::of(run);
+    let stacks = stacks(subject, &condition.without(&["size"]), &terms);
+    let longest = stacks.iter().map(StackedBar::reach).max()?;
     let unit = Unit::fitting(longest as f64 / 2.0);
     let mut finding = finding(&stacks, condition.level("size"));
     let rungs = nlr::rungs(stacks.iter().map(|stack| (stack.mode, stack.rung)));
-    if let Some(words) = condition.but(&["size"]).words() {
+    if let Some(words) = condition.without(&["size"]).words() {
         finding += &format!(" Fixed: {words}.");
     }
     finding += &format!(
@@ -61,7 +61,7 @@ pub(super) fn end_to_end(subject: &Subject) -> Option<Figure> {
     Some(Figure::new("end-to-end", title, finding, &subject.caption, body, table))
 }
 
-impl Stack<'_> {
+impl StackedBar<'_> {
     fn label(&self) -> String {
         self.size.map_or_else(|| self.mode.to_owned(), |size| format!("{}, {size}", self.mode))
     }
@@ -77,10 +77,10 @@ fn repeated(run: &RunData) -> bool {
     run.trials.iter().any(|trial| trial.repetition > 1)
 }
 
-fn stacks<'a>(subject: &Subject<'a>, held: &Condition, terms: &nlr::Terms) -> Vec<Stack<'a>> {
+fn stacks<'a>(subject: &Subject<'a>, held: &Condition, terms: &nlr::NlrConditions) -> Vec<StackedBar<'a>> {
     let run = subject.run;
     let sizes: Vec<Option<&str>> = match run.axes.iter().find(|axis| axis.name == "size") {
-        Some(axis) => group::evenly(axis.values.iter().map(|v| Some(v.as_str())).collect(), SIZES),
+        Some(axis) => group::evenly(axis.values.iter().map(|v| Some(v.as_str())).collect(), MAX_SIZES),
         None => vec![None],
     };
     let mut stacks = Vec::new();
@@ -105,7 +105,7 @@ fn stacks<'a>(subject: &Subject<'a>, held: &Condition, terms: &nlr::Terms) -> Ve
             };
             let whole = p95("end_to_end_ns");
             let nlr = terms.of_trial(trial);
-            stacks.push(Stack { trial, mode, size: *size, rung, parts, node, links, whole, nlr });
+            stacks.push(StackedBar { trial, mode, size: *size, rung, parts, node, links, whole, nlr });
         }
     }
     stacks
@@ -129,9 +129,9 @@ fn middle<'a>(trials: &[&'a TrialData]) -> Option<&'a TrialData> {
 }
 
 /// Node and link delay of each mode at the packet size nearest to that of Miya 2020.
-fn finding(stacks: &[Stack], size: Option<&str>) -> String {
+fn finding(stacks: &[StackedBar], size: Option<&str>) -> String {
     let near = stacks.iter().filter(|stack| stack.size == size || stack.size.is_none());
-    let said = |stack: &Stack| {
+    let said = |stack: &StackedBar| {
         let nlr = stack.nlr.map_or_else(String::new, |nlr| format!(", NLR {}", share(nlr)));
         let (node, links) = (delay_ns(stack.node), delay_ns(stack.links));
         let sending = nlr::transmission_ns(stack.trial)
@@ -145,7 +145,7 @@ fn finding(stacks: &[Stack], size: Option<&str>) -> String {
     format!("95th percentiles by mode: {}.", all.join("; "))
 }
 
-fn table(stacks: &[Stack], unit: Unit) -> Table {
+fn table(stacks: &[StackedBar], unit: Unit) -> Table {
     let names = parts::present(|name| stacks.iter().any(|s| s.parts.iter().any(|p| p.0 == name)));
     let mut table = Table { columns: vec!["group".to_owned()], rows: Vec::new() };
     table.columns.extend(names.iter().map(|name| format!("{name} [{}]", unit.name())));
@@ -168,7 +168,7 @@ fn table(stacks: &[Stack], unit: Unit) -> Table {
     table
 }
 
-fn body(stacks: &[Stack], unit: Unit) -> Value {
+fn body(stacks: &[StackedBar], unit: Unit) -> Value {
     let (mut bars, mut ends) = (Vec::new(), Vec::new());
     for stack in stacks {
         let mut from = 0;
@@ -186,7 +186,7 @@ fn body(stacks: &[Stack], unit: Unit) -> Value {
             "said": stack.whole.map(delay_ns)
         }));
     }
-    let labels: Vec<String> = stacks.iter().map(Stack::label).collect();
+    let labels: Vec<String> = stacks.iter().map(StackedBar::label).collect();
     let names = parts::present(|name| stacks.iter().any(|s| s.parts.iter().any(|p| p.0 == name)));
     let title = format!("95th percentile, stacked [{}]", unit.name());
     let x = |field: &str| {

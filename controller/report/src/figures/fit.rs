@@ -10,7 +10,7 @@ use crate::fits::{self, medians};
 use crate::quantity::{delay, three_digits};
 
 /// Number of points of the line and its band.
-const RESOLUTION: u32 = 40;
+const LINE_POINTS: u32 = 40;
 
 /// Returns `None` unless the axis has at least three numbers with samples; see [`medians`].
 pub(super) fn fit(subject: &Subject, axis: &Axis) -> Option<Figure> {
@@ -49,9 +49,9 @@ fn body(
     let dots: Vec<Value> =
         points.iter().map(|(x, y)| json!({"x": x, "median of a trial": unit.of(*y)})).collect();
     let (min, max) = points.iter().fold((f64::MAX, f64::MIN), |(l, h), p| (l.min(p.0), h.max(p.0)));
-    let along: Vec<Value> = (0..=RESOLUTION)
+    let along: Vec<Value> = (0..=LINE_POINTS)
         .map(|i| {
-            let x = min + (max - min) * f64::from(i) / f64::from(RESOLUTION);
+            let x = min + (max - min) * f64::from(i) / f64::from(LINE_POINTS);
             let (y, half) = (line.at(x), line.margin_at(x));
             // A mean delay is not negative: the band ends at 0.
             let low = if is_delay { (y - half).max(y.min(0.0)) } else { y - half };

@@ -10,9 +10,9 @@ use crate::group::{self, Group};
 use crate::quantity::{count, delay};
 
 /// Maximum number of fields with their value printed.
-const WRITTEN: usize = 120;
+const MAX_LABELS: usize = 120;
 
-struct Field<'a> {
+struct HeatCell<'a> {
     at: [String; 2],
     group: Group<'a>,
 }
@@ -50,10 +50,10 @@ pub(super) fn heat(subject: &Subject) -> Option<Figure> {
     }
     let title = format!("{} over {} and {}", subject.title(), across.name, up.name);
     let id = format!("heat-{}-{}", slug(&across.name), slug(&up.name));
-    Some(Figure::new(id, title, finding(&fields), &subject.caption, body, table.tell_intervals()))
+    Some(Figure::new(id, title, finding(&fields), &subject.caption, body, table.label_intervals()))
 }
 
-fn fields<'a>(subject: &Subject<'a>, across: &Axis, up: &Axis) -> Vec<Field<'a>> {
+fn fields<'a>(subject: &Subject<'a>, across: &Axis, up: &Axis) -> Vec<HeatCell<'a>> {
     let metric = subject.metric;
     let columns = group::by_axis(subject.run, metric, across);
     let rows = group::by_axis(subject.run, metric, up);
@@ -66,7 +66,7 @@ fn fields<'a>(subject: &Subject<'a>, across: &Axis, up: &Axis) -> Vec<Field<'a>>
             let group = Group::new(format!("{}, {}", column.label, row.label), trials, metric);
             if group.steps.count() > 0 {
                 fields
-                    .push(Field { at: [across.values[*i].clone(), up.values[*j].clone()], group });
+                    .push(HeatCell { at: [across.values[*i].clone(), up.values[*j].clone()], group });
             }
         }
     }
@@ -77,7 +77,7 @@ fn panel(
     subject: &Subject,
     across: &Axis,
     up: &Axis,
-    fields: &[Field],
+    fields: &[HeatCell],
     name: &str,
     quantile: Quantile,
 ) -> Option<Value> {
@@ -103,7 +103,7 @@ fn panel(
             "legend": {"title": format!("{name} [{}]", unit.name()), "orient": "right", "direction": "vertical", "format": ",.4~r"}
         }}
     })];
-    if rows.len() <= WRITTEN {
+    if rows.len() <= MAX_LABELS {
         layer.push(json!({
             "mark": {"type": "text", "fontSize": 11},
             "encoding": {
@@ -130,7 +130,7 @@ fn panel(
     }))
 }
 
-fn finding(fields: &[Field]) -> String {
+fn finding(fields: &[HeatCell]) -> String {
     let said = |name: &str, quantile: Quantile| {
         let mut values: Vec<(f64, &str)> = fields
             .iter()

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{Overlay, capital};
-use crate::figure::{Figure, Table, WIDTH, delay_axis, told_apart, without_legend};
+use crate::figure::{Figure, Table, WIDTH, delay_axis, group_channel, without_legend};
 use crate::group::Group;
 use crate::quantity::{count, delay_ns, significant};
-use crate::steps;
+use crate::distribution;
 
 /// Number of bars per distribution. Roedlach/Vock drew 1,200; a small panel cannot show more than
 /// this.
@@ -16,7 +16,7 @@ const BARS: u32 = 80;
 pub(crate) fn histogram(overlay: &Overlay) -> Option<Figure> {
     let (min, max) = overlay.extremes()?;
     let unit = overlay.unit;
-    let edges = steps::edges(min, max, BARS);
+    let edges = distribution::edges(min, max, BARS);
     let mut values = Vec::new();
     let mut most = 1;
     let mut table = Table::new(["group", "from", "to", "samples"]);
@@ -68,7 +68,7 @@ fn body(overlay: &Overlay, values: Vec<Value>, scale: Value, axis: Value, most: 
                     "axis": {"title": "samples [log.]", "values": powers, "format": "~s"}
                 },
                 "y2": {"datum": 0.5},
-                "color": without_legend(&told_apart(overlay.labels())),
+                "color": without_legend(&group_channel(overlay.labels())),
             }
         }
     })

@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 use super::Subject;
 use crate::data::{HostData, HostSeries, Quantity, Series};
-use crate::figure::{Figure, Table, WIDTH, delay_axis, told_apart};
+use crate::figure::{Figure, Table, WIDTH, delay_axis, group_channel};
 use crate::group;
-use crate::host::{self, together};
+use crate::host::{self, correlation};
 use crate::quantity::{Unit, listed, three_digits};
 
 /// Width of the y-axis labels in pixels, equal in all panels to align their time axes.
-const LABELS: u32 = 56;
+const LABEL_WIDTH: u32 = 56;
 
 /// Returns `None` without host samples.
 pub(super) fn host(subject: &Subject) -> Option<Figure> {
@@ -73,7 +73,7 @@ impl Frame<'_> {
         let what = if by_p99 { "99th percentile" } else { "largest" };
         let logarithmic = if scale["type"] == "log" { ", logarithmic" } else { "" };
         axis["title"] = Value::Null;
-        axis["minExtent"] = json!(LABELS);
+        axis["minExtent"] = json!(LABEL_WIDTH);
         let values: Vec<Value> = rows
             .iter()
             .map(|(time, ns)| json!({"time": time, "delay": subject.unit.of(*ns)}))
@@ -105,10 +105,10 @@ impl Frame<'_> {
                 "x": self.x(last),
                 "y": {
                     "field": "value", "type": "quantitative", "scale": {"zero": false, "nice": true},
-                    "axis": {"title": null, "tickCount": 3, "minExtent": LABELS}
+                    "axis": {"title": null, "tickCount": 3, "minExtent": LABEL_WIDTH}
                 },
-                "color": told_apart(self.nodes.iter().copied()),
-                "strokeDash": told_apart(self.nodes.iter().copied())
+                "color": group_channel(self.nodes.iter().copied()),
+                "strokeDash": group_channel(self.nodes.iter().copied())
             }
         })
     }
@@ -120,8 +120,8 @@ fn heading(text: &str) -> Value {
 
 fn finding(subject: &Subject, host: &HostData, label: &str) -> String {
     let known = host.windows.iter().filter(|window| window.p99_ns.is_some()).count();
-    let judged = host.series.iter().any(|series| together(host, series).is_some());
-    let said = host::stands_out(subject.run).unwrap_or_else(|| match judged {
+    let judged = host.series.iter().any(|series| correlation(host, series).is_some());
+    let said = host::correlation_finding(subject.run).unwrap_or_else(|| match judged {
         true => {
             format!("No host activity correlates with the p99 over {known} windows of the trial.")
         }
@@ -161,8 +161,8 @@ fn table(host: &HostData) -> Table {
     ]);
     for series in &host.series {
         let text = |value: f64| three_digits(series.quantity.drawn(value));
-        let found = together(host, series);
-        let cell = |of: fn(&host::Together) -> f64, say: &dyn Fn(f64) -> String| {
+        let found = correlation(host, series);
+        let cell = |of: fn(&host::Correlation) -> f64, say: &dyn Fn(f64) -> String| {
             found.as_ref().map_or_else(|| "-".to_owned(), |found| say(of(found)))
         };
         table.row([

@@ -64,10 +64,10 @@ fn whole(subject: &Subject) -> &'static str {
 
 /// Means by axis value; of more than five, only the first, last, smallest and largest.
 fn averages(along: &[(usize, Group, Variation)]) -> Vec<String> {
-    const FEW: usize = 5;
+    const MAX_LISTED: usize = 5;
     let by_mean = |a: &usize, b: &usize| along[*a].2.mean.total_cmp(&along[*b].2.mean);
     let last = along.len().saturating_sub(1);
-    let places: BTreeSet<usize> = if along.len() <= FEW {
+    let places: BTreeSet<usize> = if along.len() <= MAX_LISTED {
         (0..along.len()).collect()
     } else {
         let extremes = [(0..=last).min_by(by_mean), (0..=last).max_by(by_mean)];

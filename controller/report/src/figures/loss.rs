@@ -101,7 +101,7 @@ pub(super) fn by_mode(run: &RunData) -> Option<Figure> {
     if !said.is_empty() {
         finding += &format!(" Counted where every mode was measured: {}.", said.join("; "));
     }
-    Some(figure.titled("Loss by relay mode").saying(finding))
+    Some(figure.with_title("Loss by relay mode").with_finding(finding))
 }
 
 impl Loss {
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interval_of_no_loss_is_not_empty() {
+    fn zero_loss_has_nonempty_interval() {
         let (low, high) = Loss { sent: 1_000, gone: 0 }.interval();
         assert!(low < 1e-9, "{low}");
         assert!((high - 0.003_83).abs() < 1e-4, "{high}");

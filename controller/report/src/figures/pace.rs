@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Subject, caption, host};
 use crate::data::RunData;
 use crate::figure::Figure;
-use crate::paced::{Paced, paced, verdicts};
+use crate::paced::{PacedTrial, paced, verdicts};
 
 /// Returns the figures, the most informative first; empty for other runs.
 pub(super) fn pace(run: &RunData) -> Vec<Figure> {
@@ -34,20 +34,20 @@ pub(super) fn pace(run: &RunData) -> Vec<Figure> {
 
 /// Trials of one node with equal other parameters.
 struct Part<'p, 'a> {
-    trials: Vec<&'p Paced<'a>>,
+    trials: Vec<&'p PacedTrial<'a>>,
     /// Suffix of titles if there are several parts.
     named: String,
     engines: Vec<String>,
 }
 
-fn parts<'p, 'a>(all: &'p [Paced<'a>]) -> Vec<Part<'p, 'a>> {
-    let engines = firsts(all.iter().map(|paced| paced.sender.engine.clone()));
-    let key = |paced: &Paced| (paced.sender.node.clone(), paced.sender.others.clone());
-    let keys = firsts(all.iter().map(key));
+fn parts<'p, 'a>(all: &'p [PacedTrial<'a>]) -> Vec<Part<'p, 'a>> {
+    let engines = distinct(all.iter().map(|paced| paced.sender.engine.clone()));
+    let key = |paced: &PacedTrial| (paced.sender.node.clone(), paced.sender.others.clone());
+    let keys = distinct(all.iter().map(key));
     let several = keys.len() > 1;
     keys.into_iter()
         .map(|(node, others)| {
-            let of = |paced: &&Paced| paced.sender.node == node && paced.sender.others == others;
+            let of = |paced: &&PacedTrial| paced.sender.node == node && paced.sender.others == others;
             let words: Vec<_> = others.iter().map(|(name, it)| format!(", {name} {it}")).collect();
             Part {
                 trials: all.iter().filter(of).collect(),
@@ -59,7 +59,7 @@ fn parts<'p, 'a>(all: &'p [Paced<'a>]) -> Vec<Part<'p, 'a>> {
 }
 
 /// Distinct items in order of appearance.
-fn firsts<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut told = Vec::new();
     for one in all {
         if !told.contains(&one) {
@@ -83,7 +83,7 @@ fn ends(part: &Part) -> Vec<u32> {
 }
 
 /// Sizes of IP packets in ascending order.
-fn sizes<'a>(trials: impl Iterator<Item = &'a Paced<'a>>) -> Vec<u64> {
+fn sizes<'a>(trials: impl Iterator<Item = &'a PacedTrial<'a>>) -> Vec<u64> {
     let mut sizes: Vec<u64> = trials.map(|paced| paced.sender.ip_size).collect();
     sizes.sort_unstable();
     sizes.dedup();

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_has_a_colour_of_its_own() {
+    fn theme_has_one_colour_per_component() {
         for config in [crate::theme::light(), crate::theme::dark()] {
             let colours = config["range"]["ordinal"].as_array().unwrap();
             assert_eq!(colours.len(), ALL.len());
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_has_the_same_colour_whatever_else_a_figure_shows() {
+    fn component_colour_is_independent_of_others() {
         let (one, other) = (colour(&[LINK_IN]), colour(&[SENDER, LINK_IN, REST]));
         assert_eq!(one["scale"], other["scale"]);
     }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::cumulative::table;
 use super::{Overlay, capital};
-use crate::figure::{Figure, WIDTH, delay_axis, told_apart};
+use crate::figure::{Figure, WIDTH, delay_axis, group_channel};
 use crate::group::Group;
 use crate::quantity::{compared, delay_ns, significant};
 
@@ -38,7 +38,7 @@ pub(crate) fn percentiles(overlay: &Overlay) -> Option<Figure> {
         .chain((1..7).map(|e| 10f64.powi(e)))
         .filter(|m| *m <= most * 1.01)
         .collect();
-    let apart = told_apart(overlay.labels());
+    let apart = group_channel(overlay.labels());
     let encoding = json!({
         "x": {
             "field": "odds", "type": "quantitative",

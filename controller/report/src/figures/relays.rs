@@ -5,7 +5,7 @@
 use dwell_stats::Quantile;
 
 use super::{
-    Overlay, RELAY, Subject, against, boxes, breakdown, ccdf, drift, ecdf, end_to_end, fit, heat,
+    Overlay, RELAY, Subject, p95_by_parameter, boxes, breakdown, ccdf, drift, ecdf, end_to_end, fit, heat,
     histogram, host, jitter, loss, modes, percentiles, timeline, waterfall,
 };
 use crate::condition::{Condition, LINK_RATE, Links};
@@ -17,10 +17,10 @@ use crate::quantity::delay;
 /// Returns the figures, the most informative first.
 pub(super) fn relays(subject: &Subject) -> Vec<Figure> {
     let (run, metric) = (subject.run, subject.metric);
-    let condition = Condition::of(run, metric, Links::Bare);
+    let condition = Condition::of(run, metric, Links::Unlimited);
     let mut figures = Vec::new();
     for axis in varied(run) {
-        figures.extend(against::against(subject, axis));
+        figures.extend(p95_by_parameter::p95_by_parameter(subject, axis));
     }
     figures.extend(end_to_end::end_to_end(subject));
     figures.extend(breakdown::breakdown(subject));
@@ -70,7 +70,7 @@ fn at_one_condition(subject: &Subject, condition: &Condition) -> Vec<Figure> {
     figures.extend(ecdf(&overlay));
     figures.extend(timeline::timeline(&here).map(|figure| {
         let finding = overlay.noted(figure.finding.clone());
-        figure.saying(finding)
+        figure.with_finding(finding)
     }));
     let title = here.title();
     figures.extend(boxes(&overlay, format!("boxes-{RELAY}"), title, medians(&here.cells)));
@@ -79,7 +79,7 @@ fn at_one_condition(subject: &Subject, condition: &Condition) -> Vec<Figure> {
     figures.extend(histogram(&overlay));
     let by_mode = |figure: Figure| {
         let title = format!("{}, by relay mode", figure.title);
-        figure.titled(title)
+        figure.with_title(title)
     };
     figures.into_iter().map(by_mode).collect()
 }
@@ -101,7 +101,7 @@ fn label(mode: &str) -> String {
 
 /// One box per mode and level of a non-numeric parameter, such as a load.
 fn by_level(subject: &Subject, condition: &Condition, axis: &Axis) -> Option<Figure> {
-    let held = condition.but(&[&axis.name]);
+    let held = condition.without(&[&axis.name]);
     let part = subject.run.at(&held.levels());
     let here = Subject::about(&part, subject.metric)?;
     let mut groups = Vec::new();
@@ -150,12 +150,12 @@ fn of_mode(subject: &Subject, condition: &Condition, mode: &str) -> Vec<Figure> 
             figure.finding += &format!(" Fixed: {words}.");
         }
         let title = format!("{}, relay {mode}", figure.title);
-        figures.push(figure.titled(title));
+        figures.push(figure.with_title(title));
     };
-    let at_one = condition.but(&["size"]);
+    let at_one = condition.without(&["size"]);
     let part = of(&at_one);
     add(&part, &at_one, &|here, size| jitter::jitter(here, size));
-    let numbers = condition.but(&["size", "rate"]);
+    let numbers = condition.without(&["size", "rate"]);
     let part = of(&numbers);
     add(&part, &numbers, &|here, size| fit::fit(here, size));
     add(&part, &numbers, &|here, size| {

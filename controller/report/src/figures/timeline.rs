@@ -8,14 +8,14 @@ use super::Subject;
 use crate::data::{Point, RunData, Series, TimeBin, TrialData};
 use crate::figure::{Figure, Table, WIDTH, delay_axis};
 use crate::group::{self, Group};
-use crate::quantity::{Unit, count, delay_ns, things};
+use crate::quantity::{Unit, count, delay_ns, count_noun};
 
 /// Maximum number of trials, one panel each.
-const PANELS: usize = 6;
+const MAX_PANELS: usize = 6;
 /// Maximum number of outliers per panel; the largest are drawn.
-const OUTLIERS: usize = 150;
+const MAX_OUTLIERS: usize = 150;
 /// Maximum number of samples that are drawn as single dots.
-const FEW: u64 = 300;
+const MAX_DOTS: u64 = 300;
 
 /// First repetition of each cell, or of evenly chosen cells; and the number of cells.
 pub(crate) fn shown<'a>(subject: &Subject<'a>) -> (Vec<&'a TrialData>, usize) {
@@ -24,7 +24,7 @@ pub(crate) fn shown<'a>(subject: &Subject<'a>) -> (Vec<&'a TrialData>, usize) {
     });
     let firsts: Vec<&TrialData> = firsts.collect();
     let of = firsts.len();
-    (group::evenly(firsts, PANELS), of)
+    (group::evenly(firsts, MAX_PANELS), of)
 }
 
 /// Returns `None` without data to draw.
@@ -73,13 +73,13 @@ fn samples(series: &Series) -> u64 {
 
 /// Whether each sample is drawn as a dot.
 fn single(series: &Series) -> bool {
-    samples(series) <= FEW && !series.points.is_empty()
+    samples(series) <= MAX_DOTS && !series.points.is_empty()
 }
 
 /// Whether an outlier is below the median of its bin.
 fn low(point: &Point, series: &Series) -> bool {
     let bin = series.bins.iter().find(|bin| (bin.from_ns..bin.to_ns).contains(&point.at_ns));
-    let steps = || crate::steps::Steps::merged([series.steps.as_slice()]).quantile(Quantile::P50);
+    let steps = || crate::distribution::SampleDistribution::merged([series.steps.as_slice()]).quantile(Quantile::P50);
     bin.and_then(|bin| bin.p50_ns).or_else(steps).is_some_and(|median| point.value_ns < median)
 }
 
@@ -174,7 +174,7 @@ impl Frame {
     fn outliers(&self, series: &Series) -> Option<Value> {
         let mut outliers: Vec<_> = series.points.iter().filter(|point| point.outlier).collect();
         outliers.sort_by_key(|point| std::cmp::Reverse(point.value_ns));
-        outliers.truncate(OUTLIERS);
+        outliers.truncate(MAX_OUTLIERS);
         let rows: Vec<Value> = outliers.iter().map(|point| {
             let way = if low(point, series) { "low" } else { "high" };
             json!({"time": self.time.of(point.at_ns as f64), "outlier": self.unit.of(point.value_ns as f64), "way": way})
@@ -219,8 +219,8 @@ fn finding(run: &RunData, shown: &[&TrialData], subject: &Subject) -> String {
         let spikes = series.hampel.as_ref().map(|hampel| {
             let n = samples(series);
             let of = match hampel.judged {
-                None => things(n, "sample"),
-                Some(judged) => format!("{} judged", things(judged, "sample")),
+                None => count_noun(n, "sample"),
+                Some(judged) => format!("{} judged", count_noun(judged, "sample")),
             };
             let out = hampel.upper.saturating_add(hampel.lower);
             match hampel.lower {
@@ -295,5 +295,5 @@ fn table(subject: &Subject) -> Table {
             cell(steps.max()),
         ]);
     }
-    table.tell_intervals()
+    table.label_intervals()
 }

@@ -10,10 +10,10 @@ use crate::group;
 use crate::metric;
 use crate::quantity::{Unit, delay_ns, share};
 
-const WHOLE: &str = "end_to_end_ns";
+const WHOLE_METRIC: &str = "end_to_end_ns";
 
 /// Components in packet order. A trial has those of one timestamp level.
-const ORDER: [&str; 11] = [
+const COMPONENT_ORDER: [&str; 11] = [
     "sender_out_ns",
     "link_in_ns",
     "node_delay_driver_ns",
@@ -28,29 +28,29 @@ const ORDER: [&str; 11] = [
 ];
 
 /// Maximum number of trials with example packets.
-const EXAMPLES: usize = 4;
+const MAX_EXAMPLES: usize = 4;
 
 /// Returns the numbers of the trials whose packets are worth drawing: one per relay mode, all at
 /// one condition; without modes, one from the middle of the run.
 pub fn packets_wanted(run: &RunData) -> Vec<u32> {
-    let has = |trial: &&TrialData| trial.series.contains_key(WHOLE);
+    let has = |trial: &&TrialData| trial.series.contains_key(WHOLE_METRIC);
     let trials: Vec<&TrialData> = group::finished(run).filter(has).collect();
     let modes = modes(run);
     if modes.is_empty() {
         return trials.get(trials.len() / 2).map(|trial| trial.trial).into_iter().collect();
     }
-    let condition = Condition::of(run, WHOLE, Links::Rated);
+    let condition = Condition::of(run, WHOLE_METRIC, Links::Rated);
     let of = |mode: &String| {
         let fits = |trial: &&&TrialData| {
             condition.holds(trial) && trial.parameters.get(RELAY) == Some(mode)
         };
         trials.iter().find(fits).map(|trial| trial.trial)
     };
-    modes.iter().filter_map(of).take(EXAMPLES).collect()
+    modes.iter().filter_map(of).take(MAX_EXAMPLES).collect()
 }
 
 /// A packet with its row label and its full name.
-struct Shown<'a> {
+struct LabelledPacket<'a> {
     packet: &'a PacketData,
     row: String,
     full: String,
@@ -58,15 +58,15 @@ struct Shown<'a> {
 
 /// Returns `None` without example packets.
 pub(super) fn waterfall(subject: &Subject) -> Option<Figure> {
-    let packets: Vec<Shown> = subject.run.packets.iter().map(|one| shown(subject, one)).collect();
+    let packets: Vec<LabelledPacket> = subject.run.packets.iter().map(|one| shown(subject, one)).collect();
     let longest = packets.iter().map(|it| it.packet.end_to_end_ns).max()?;
     let unit = Unit::fitting(longest as f64 / 10.0);
     let has = |name: &&str| packets.iter().any(|it| it.packet.parts.contains_key(*name));
-    let names: Vec<&str> = ORDER.into_iter().filter(has).collect();
+    let names: Vec<&str> = COMPONENT_ORDER.into_iter().filter(has).collect();
     let mut table = Table::new(["packet", "id"]);
     table.columns.extend(names.iter().map(|name| heading(name, unit)));
     table.columns.push(format!("end-to-end delay [{}]", unit.name()));
-    for Shown { packet, full, .. } in &packets {
+    for LabelledPacket { packet, full, .. } in &packets {
         let mut row = vec![full.clone(), packet.id.to_string()];
         let part = |name: &&str| packet.parts.get(*name).map(|ns| *ns as f64);
         row.extend(names.iter().map(|name| unit.cell(part(name))));
@@ -79,11 +79,11 @@ pub(super) fn waterfall(subject: &Subject) -> Option<Figure> {
     Some(Figure::new("waterfall", title, finding, &subject.caption, body, table))
 }
 
-fn shown<'a>(subject: &Subject, packet: &'a PacketData) -> Shown<'a> {
+fn shown<'a>(subject: &Subject, packet: &'a PacketData) -> LabelledPacket<'a> {
     let trial = subject.run.trials.iter().find(|trial| trial.trial == packet.trial);
     let mode = trial.and_then(|trial| trial.parameters.get(RELAY).cloned());
     let cell = trial.map_or_else(String::new, |trial| group::trial_label(subject.run, trial));
-    Shown {
+    LabelledPacket {
         packet,
         row: mode.unwrap_or_else(|| format!("trial {}", packet.trial)),
         full: format!("{} of {cell}", packet.which),
@@ -113,7 +113,7 @@ fn heading(name: &str, unit: Unit) -> String {
 
 /// One panel per kind of packet, each with its own scale, because the slowest of some thousand
 /// packets would flatten the others.
-fn body(packets: &[Shown], names: &[&str], unit: Unit) -> Value {
+fn body(packets: &[LabelledPacket], names: &[&str], unit: Unit) -> Value {
     let words = parts::present(|part| names.iter().any(|name| parts::name(name) == part));
     let mut kinds: Vec<&str> = Vec::new();
     for it in packets {
@@ -122,7 +122,7 @@ fn body(packets: &[Shown], names: &[&str], unit: Unit) -> Value {
         }
     }
     let panels = kinds.iter().map(|kind| {
-        let of: Vec<&Shown> = packets.iter().filter(|it| it.packet.which == *kind).collect();
+        let of: Vec<&LabelledPacket> = packets.iter().filter(|it| it.packet.which == *kind).collect();
         let title = match *kind {
             "median" => "median packet",
             "p99" => "p99 packet",
@@ -135,9 +135,9 @@ fn body(packets: &[Shown], names: &[&str], unit: Unit) -> Value {
     json!({"vconcat": panels, "spacing": 16})
 }
 
-fn panel(packets: &[&Shown], names: &[&str], words: &[&str], unit: Unit, title: &str) -> Value {
+fn panel(packets: &[&LabelledPacket], names: &[&str], words: &[&str], unit: Unit, title: &str) -> Value {
     let mut rows = Vec::new();
-    for Shown { packet, row, full } in packets {
+    for LabelledPacket { packet, row, full } in packets {
         let mut from = 0;
         for name in names {
             let Some(ns) = packet.parts.get(*name).copied() else { continue };
@@ -173,7 +173,7 @@ fn panel(packets: &[&Shown], names: &[&str], words: &[&str], unit: Unit, title: 
     })
 }
 
-fn finding(packets: &[Shown]) -> Option<String> {
+fn finding(packets: &[LabelledPacket]) -> Option<String> {
     let slowest = packets.iter().max_by_key(|it| it.packet.end_to_end_ns)?;
     let packet = slowest.packet;
     let (name, ns) = packet.parts.iter().max_by_key(|(_, ns)| **ns)?;

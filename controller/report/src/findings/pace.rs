@@ -7,10 +7,10 @@ use super::Finding;
 use crate::data::RunData;
 use crate::group;
 use crate::paced::{paced, verdict_words};
-use crate::quantity::{share, significant, things};
+use crate::quantity::{share, significant, count_noun};
 
 /// Returns the verdict lines and the achieved cross traffic.
-pub(super) fn paces(run: &RunData) -> Vec<Finding> {
+pub(super) fn pace_findings(run: &RunData) -> Vec<Finding> {
     let finding = |id: &str, text: String| Finding { id: id.to_owned(), text };
     let mut findings: Vec<Finding> =
         verdict_words(run).into_iter().map(|text| finding("verdict", format!("{text}."))).collect();
@@ -27,7 +27,7 @@ fn nothing(run: &RunData) -> String {
     match all.iter().all(|paced| paced.pairs) {
         true if measured > 0 => format!(
             "{} of packet pairs: gaps are in figures and tables; verdicts on rates need trains.",
-            things(measured, "trial")
+            count_noun(measured, "trial")
         ),
         _ => "Nothing was measured.".to_owned(),
     }
@@ -49,9 +49,9 @@ fn cross(run: &RunData) -> Option<String> {
     let rate = BitRate(significant(reached, 3) as u64);
     Some(format!(
         "Cross traffic of up to {} reached at least {} of the requested rate ({rate} with {}).",
-        things(most, "flow"),
+        count_noun(most, "flow"),
         share(ratio),
-        things(flows, "flow")
+        count_noun(flows, "flow")
     ))
 }
 

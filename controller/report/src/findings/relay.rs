@@ -33,7 +33,7 @@ fn by_mode(run: &RunData) -> Vec<(String, RunData)> {
 
 fn node_delay(run: &RunData) -> Option<String> {
     let metric = metric::node_delay(run)?;
-    let condition = Condition::of(run, metric, Links::Bare);
+    let condition = Condition::of(run, metric, Links::Unlimited);
     let here = run.at(&condition.levels());
     let medians = |metric: &str| -> Vec<String> {
         let median = |(mode, part): (String, RunData)| {
@@ -43,8 +43,8 @@ fn node_delay(run: &RunData) -> Option<String> {
         };
         by_mode(&here).into_iter().filter_map(median).collect()
     };
-    let of_s0 = match medians(HOOKS) {
-        found if found.is_empty() || metric == HOOKS || run.claims.is_none() => String::new(),
+    let of_s0 = match medians(NETFILTER_METRIC) {
+        found if found.is_empty() || metric == NETFILTER_METRIC || run.claims.is_none() => String::new(),
         found => format!(
             " Between netfilter's hooks, where Miya 2020 timestamped and its claims are judged: {}.",
             listed(&found)
@@ -62,7 +62,7 @@ fn node_delay(run: &RunData) -> Option<String> {
 }
 
 /// Node delay by the timestamps of Miya 2020 (S0.6).
-const HOOKS: &str = "node_delay_netfilter_ns";
+const NETFILTER_METRIC: &str = "node_delay_netfilter_ns";
 
 /// Condition as a clause: `, at size 1000B, rate 200pps`.
 fn held(condition: &Condition) -> String {
@@ -80,11 +80,11 @@ fn processing(run: &RunData) -> Option<String> {
     if modes(run).is_empty() {
         let (ours, s0) = both(run)?;
         return Some(format!(
-            "Processing in the relay program: median {ours}. {AS_S0} {s0}; {}",
+            "Processing in the relay program: median {ours}. {AS_MIYA_2020} {s0}; {}",
             sending(run)
         ));
     }
-    let condition = Condition::of(run, metric::node_delay(run)?, Links::Bare);
+    let condition = Condition::of(run, metric::node_delay(run)?, Links::Unlimited);
     let here = run.at(&condition.levels());
     let found: Vec<_> = (by_mode(&here).into_iter())
         .filter_map(|(mode, part)| Some((mode, both(&part)?)))
@@ -94,7 +94,7 @@ fn processing(run: &RunData) -> Option<String> {
     let s0: Vec<String> = found.iter().map(|(mode, (_, s0))| format!("{s0} at {mode}")).collect();
     (!found.is_empty()).then(|| {
         format!(
-            "Processing in the relay program, median: {}{}. {AS_S0} {}; {}",
+            "Processing in the relay program, median: {}{}. {AS_MIYA_2020} {}; {}",
             listed(&ours),
             held(&condition),
             listed(&s0),
@@ -103,7 +103,7 @@ fn processing(run: &RunData) -> Option<String> {
     })
 }
 
-const AS_S0: &str = "With the second timestamp after the send call, as in Miya 2020, it is";
+const AS_MIYA_2020: &str = "With the second timestamp after the send call, as in Miya 2020, it is";
 
 /// Explains the timestamp after the send call. Over a link without a rate inside one machine, the
 /// packet reaches the receiver's stack before the call returns.
@@ -118,12 +118,12 @@ fn sending(run: &RunData) -> String {
 }
 
 fn nlr(run: &RunData) -> Option<String> {
-    let terms = nlr::Terms::of(run);
+    let terms = nlr::NlrConditions::of(run);
     let parts = by_mode(run);
     let mut each = Vec::new();
     let mut used: Vec<(&str, &TrialData)> = Vec::new();
     for (mode, part) in &parts {
-        let trials: Vec<_> = group::finished(part).filter(|trial| terms.hold(trial)).collect();
+        let trials: Vec<_> = group::finished(part).filter(|trial| terms.is_valid(trial)).collect();
         let Some(ratio) = nlr::typical(&trials, |trial| terms.of_trial(trial)) else { continue };
         each.push(format!("{} at {mode}", share(ratio)));
         used.extend(trials.into_iter().map(|trial| (mode.as_str(), trial)));

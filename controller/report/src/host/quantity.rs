@@ -61,7 +61,7 @@ impl Quantity {
     }
 
     /// Result of `count` combined values.
-    pub(super) fn joined(self, all: f64, count: u32) -> f64 {
+    pub(super) fn combined(self, all: f64, count: u32) -> f64 {
         match self {
             Self::CpuUse | Self::Steal | Self::Frequency => all / f64::from(count.max(1)),
             _ => all,
@@ -69,12 +69,12 @@ impl Quantity {
     }
 
     /// Whether a value covers the time since the previous reading instead of an instant.
-    pub(super) fn is_of_a_time(self) -> bool {
+    pub(super) fn is_interval_value(self) -> bool {
         !matches!(self, Self::Frequency | Self::Temperature | Self::Signal)
     }
 
     /// Whether it belongs to the whole machine instead of one network namespace.
-    pub(super) fn is_of_the_machine(self) -> bool {
+    pub(super) fn is_machine_wide(self) -> bool {
         !matches!(self, Self::OwnRunQueueWait | Self::Signal | Self::ChannelUse)
     }
 

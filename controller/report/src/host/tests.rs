@@ -30,25 +30,25 @@ fn at(reading: i64) -> i64 {
 }
 
 #[test]
-fn a_trial_of_any_length_leaves_a_hundred_values_that_keep_its_mean() {
+fn long_trial_keeps_100_points_and_its_mean() {
     for length in [30, 600, 36_000] {
-        let mut gather = HostGather::new(wanted(length), Vec::new());
+        let mut gather = HostAccumulator::new(wanted(length), Vec::new());
         for reading in 1..length * 5 {
             gather.take("n1", at(reading), "interrupts_per_s", (reading % 7) as f64);
         }
         let host = gather.finish().unwrap();
         let [series] = host.series.as_slice() else { panic!("{:?}", host.series) };
-        assert_eq!(series.points.len(), DRAWN, "{length} s");
+        assert_eq!(series.points.len(), MAX_POINTS, "{length} s");
         assert!(series.points.is_sorted_by_key(|(at, _)| *at));
-        let mean = series.points.iter().map(|(_, value)| value).sum::<f64>() / DRAWN as f64;
+        let mean = series.points.iter().map(|(_, value)| value).sum::<f64>() / MAX_POINTS as f64;
         assert!((mean - 3.0).abs() < 0.1, "{length} s: {mean}");
         assert_eq!((series.lowest, series.highest), (0.0, 6.0), "extremes are kept");
     }
 }
 
 #[test]
-fn few_readings_are_drawn_as_they_are_and_those_outside_the_trial_are_not() {
-    let mut gather = HostGather::new(wanted(2), Vec::new());
+fn few_readings_are_kept_and_others_ignored() {
+    let mut gather = HostAccumulator::new(wanted(2), Vec::new());
     for reading in -3..14 {
         gather.take("n1", at(reading), "thermal0_celsius", reading as f64);
         gather.take("n1", at(reading), "thermal1_celsius", -40.0);
@@ -62,8 +62,8 @@ fn few_readings_are_drawn_as_they_are_and_those_outside_the_trial_are_not() {
 }
 
 #[test]
-fn processors_are_taken_together_and_machines_are_not() {
-    let mut gather = HostGather::new(wanted(1), vec![window(0)]);
+fn cpus_are_combined_machines_are_not() {
+    let mut gather = HostAccumulator::new(wanted(1), vec![window(0)]);
     for (node, busy) in [("n1", [0.2, 0.4]), ("n2", [0.9, 1.0])] {
         for reading in [1, 2] {
             gather.take(node, at(reading), "cpu0_busy_ratio", busy[0]);
@@ -91,8 +91,8 @@ fn processors_are_taken_together_and_machines_are_not() {
 }
 
 #[test]
-fn a_share_belongs_to_the_window_in_which_most_of_its_time_was() {
-    let mut gather = HostGather::new(wanted(2), vec![window(0), window(1)]);
+fn ratio_belongs_to_window_of_its_midpoint() {
+    let mut gather = HostAccumulator::new(wanted(2), vec![window(0), window(1)]);
     // The second reading, just behind the border, covers the time before it.
     for (ms, share) in [(850, 0.1), (1_050, 0.9), (1_250, 0.3)] {
         let at = 1_795_000_000_000_000_000 + ms * 1_000_000;
@@ -109,21 +109,21 @@ fn a_share_belongs_to_the_window_in_which_most_of_its_time_was() {
 }
 
 #[test]
-fn machines_beyond_those_with_a_colour_are_counted_and_nothing_gives_nothing() {
-    let mut gather = HostGather::new(wanted(2), Vec::new());
+fn excess_machines_are_counted() {
+    let mut gather = HostAccumulator::new(wanted(2), Vec::new());
     for node in 0..9 {
         for reading in 1..4 {
             gather.take(&format!("n{node}"), at(reading), "interrupts_per_s", 1.0);
         }
     }
     let host = gather.finish().unwrap();
-    assert_eq!((host.series.len(), host.nodes_left_out), (NODES, 3));
-    assert_eq!(HostGather::new(wanted(2), Vec::new()).finish(), None);
+    assert_eq!((host.series.len(), host.nodes_left_out), (MAX_NODES, 3));
+    assert_eq!(HostAccumulator::new(wanted(2), Vec::new()).finish(), None);
 }
 
 #[test]
-fn nodes_are_in_the_order_of_counting_whichever_told_first() {
-    let mut gather = HostGather::new(wanted(2), Vec::new());
+fn nodes_are_in_natural_order() {
+    let mut gather = HostAccumulator::new(wanted(2), Vec::new());
     for node in ["n10", "n2", "gateway", "n1"] {
         for reading in 1..4 {
             gather.take(node, at(reading), "interrupts_per_s", 1.0);
@@ -140,5 +140,5 @@ fn nodes_are_in_the_order_of_counting_whichever_told_first() {
     let shared = host.shared();
     assert_eq!(shared.on_one_machine, ["gateway", "n1", "n2", "n10"]);
     let machine = shared.series.iter().filter(|it| it.quantity == Quantity::Interrupts);
-    assert_eq!(machine.map(|it| it.node.as_str()).collect::<Vec<_>>(), [ONE_MACHINE]);
+    assert_eq!(machine.map(|it| it.node.as_str()).collect::<Vec<_>>(), [SHARED_MACHINE]);
 }

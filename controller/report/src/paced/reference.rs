@@ -1,13 +1,13 @@
 //! The boards of Mok 2015 as rows of the table of verdicts.
 
-use dwell_stats::accuracy::S2_DEVICES;
+use dwell_stats::accuracy::MOK_2015_DEVICES;
 use dwell_units::Bytes;
 
 use crate::quantity::count;
 
 /// Node, engine, size, flows, largest rate and reason, per board and kind of packets.
 pub(crate) fn reference_rows() -> Vec<[String; 6]> {
-    let rows = S2_DEVICES.iter().flat_map(|device| {
+    let rows = MOK_2015_DEVICES.iter().flat_map(|device| {
         let Bytes(ram) = device.ram;
         let card = format!(
             "published (Mok 2015): {} MHz, {} MiB, {} interface, {}, about ${} then",

@@ -6,14 +6,14 @@ use std::iter;
 use dwell_engine::stamps::Rung;
 use dwell_record::Train;
 use dwell_stats::RealInterval;
-use dwell_stats::accuracy::{Accuracy, Doubt, LargestRate, Tolerance, TrainAccuracy, largest_rate};
-use dwell_stats::departures::Asked;
+use dwell_stats::accuracy::{Accuracy, NoVerdictReason, LargestRate, Tolerance, TrainAccuracy, largest_rate};
+use dwell_stats::departures::TrainRequest;
 use dwell_units::BitRate;
 use serde::Serialize;
 
-use super::{Paced, Sender, number, paced};
+use super::{PacedTrial, Sender, number, paced};
 use crate::data::{RunData, TrialState};
-use crate::measured;
+use crate::measurement;
 
 /// Verdict on one engine of a node, for one packet size and number of cross-traffic flows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,7 +29,7 @@ pub struct RateVerdict {
     /// Values of the other varied parameters.
     pub parameters: BTreeMap<String, String>,
     /// Verdict.
-    pub verdict: Verdict,
+    pub verdict: RateVerdictKind,
     /// Largest rate in bit/s such that it and all smaller ones tried are accurate: 0 if none is,
     /// `None` if undecided.
     pub largest_rate_bps: Option<u64>,
@@ -42,7 +42,7 @@ pub struct RateVerdict {
 /// Kind of verdict on a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum RateVerdictKind {
     /// A largest accurate rate was found.
     Rate,
     /// Not even the smallest rate tried is accurate.
@@ -55,7 +55,7 @@ pub enum Verdict {
 
 /// Definition of accurate: from the command line, else from the plan, else the default.
 pub fn tolerance(run: &RunData) -> Tolerance {
-    let plan = measured::plan(run).and_then(|plan| plan.accurate).unwrap_or_default();
+    let plan = measurement::plan(run).and_then(|plan| plan.accurate).unwrap_or_default();
     let set = run.accurate.unwrap_or_default().or(plan);
     let usual = Tolerance::default();
     Tolerance {
@@ -68,7 +68,7 @@ pub fn tolerance(run: &RunData) -> Tolerance {
 
 /// Verdicts of a run of trains, ordered by node, other parameters, engine, flows and size.
 pub fn verdicts(run: &RunData) -> Vec<RateVerdict> {
-    let trains: Vec<Paced> = paced(run).into_iter().filter(|paced| paced.rate.is_some()).collect();
+    let trains: Vec<PacedTrial> = paced(run).into_iter().filter(|paced| paced.rate.is_some()).collect();
     let tolerance = tolerance(run);
     let mut senders: Vec<&Sender> = Vec::new();
     for paced in &trains {
@@ -79,7 +79,7 @@ pub fn verdicts(run: &RunData) -> Vec<RateVerdict> {
     let mut all: Vec<RateVerdict> = senders
         .into_iter()
         .map(|sender| {
-            let of: Vec<&Paced> = trains.iter().filter(|paced| paced.sender == *sender).collect();
+            let of: Vec<&PacedTrial> = trains.iter().filter(|paced| paced.sender == *sender).collect();
             verdict(sender, &of, &tolerance)
         })
         .collect();
@@ -109,14 +109,14 @@ fn engines(run: &RunData, all: &[RateVerdict]) -> Vec<String> {
     engines
 }
 
-fn verdict(sender: &Sender, trials: &[&Paced], tolerance: &Tolerance) -> RateVerdict {
+fn verdict(sender: &Sender, trials: &[&PacedTrial], tolerance: &Tolerance) -> RateVerdict {
     let mut rates: Vec<BitRate> = trials.iter().filter_map(|paced| paced.rate).collect();
     rates.sort_unstable();
     rates.dedup();
     let judged: Vec<(BitRate, Accuracy)> = rates
         .into_iter()
         .map(|rate| {
-            let at: Vec<&Paced> =
+            let at: Vec<&PacedTrial> =
                 trials.iter().copied().filter(|paced| paced.rate == Some(rate)).collect();
             (rate, accuracy(&at, tolerance))
         })
@@ -128,14 +128,14 @@ fn verdict(sender: &Sender, trials: &[&Paced], tolerance: &Tolerance) -> RateVer
         // The node is in a field of its own.
         let of_job = format!("pace on {}: ", sender.node);
         let reason = first.map(|text| text.strip_prefix(&of_job).unwrap_or(text).to_owned());
-        (Verdict::NotRun, reason)
+        (RateVerdictKind::NotRun, reason)
     } else {
         let limit = judged.iter().find(|(_, accuracy)| *accuracy != Accuracy::Accurate);
         let reason = limit.map(|(rate, accuracy)| format!("{rate}: {accuracy}"));
         let verdict = match largest {
-            LargestRate::Rate { .. } => Verdict::Rate,
-            LargestRate::NoneTried => Verdict::None,
-            LargestRate::CannotTell => Verdict::CannotTell,
+            LargestRate::Rate { .. } => RateVerdictKind::Rate,
+            LargestRate::NoneTried => RateVerdictKind::None,
+            LargestRate::CannotTell => RateVerdictKind::CannotTell,
         };
         (verdict, reason)
     };
@@ -155,21 +155,21 @@ fn verdict(sender: &Sender, trials: &[&Paced], tolerance: &Tolerance) -> RateVer
 
 /// Accuracy of a sender at one rate, over the trains of all its trials. The least accurate
 /// timestamp source counts, and the trains of a failed trial are unknown.
-fn accuracy(trials: &[&Paced], tolerance: &Tolerance) -> Accuracy {
+fn accuracy(trials: &[&PacedTrial], tolerance: &Tolerance) -> Accuracy {
     let summaries = || trials.iter().filter_map(|paced| paced.summary);
     let mut trains: Vec<TrainAccuracy> =
         summaries().flat_map(|summary| &summary.trains).map(of_train).collect();
     let of_a_trial = summaries().map(|summary| summary.trains.len()).max().unwrap_or(0);
     let failed = trials.iter().filter(|paced| paced.trial.state == TrialState::Failed).count();
     let few = Accuracy::CannotTell {
-        why: Doubt::FewTrains { trains: trains.len(), least: tolerance.trains },
+        why: NoVerdictReason::FewTrains { trains: trains.len(), least: tolerance.trains },
     };
     // Trains of failed trials do not count towards the minimum.
     if trains.len() >= tolerance.trains {
-        trains.extend(iter::repeat_n(UNKNOWN, failed * of_a_trial));
+        trains.extend(iter::repeat_n(UNKNOWN_TRAIN, failed * of_a_trial));
     }
     if summaries().any(|summary| summary.parameters.get("limit_unseen") == Some(&true.into())) {
-        return Accuracy::CannotTell { why: Doubt::LimitUnseen };
+        return Accuracy::CannotTell { why: NoVerdictReason::LimitUnseen };
     }
     let Some(rung) = summaries().map(|summary| summary.stamps.tx.unwrap_or(Rung::User)).min()
     else {
@@ -177,7 +177,7 @@ fn accuracy(trials: &[&Paced], tolerance: &Tolerance) -> Accuracy {
     };
     let asked = summaries().find_map(|summary| {
         let (rate, gap) = (number(summary, "rate_bps")?, number(summary, "gap_ns")?);
-        (rate > 0.0 && gap > 0.0).then(|| Asked {
+        (rate > 0.0 && gap > 0.0).then(|| TrainRequest {
             bits: rate * gap / 1e9,
             gap,
             deadline: None,
@@ -188,12 +188,12 @@ fn accuracy(trials: &[&Paced], tolerance: &Tolerance) -> Accuracy {
 }
 
 /// Interval of an unknown value.
-const ANYTHING: RealInterval = RealInterval { low: 0.0, high: f64::INFINITY };
-const UNKNOWN: TrainAccuracy = TrainAccuracy { rate_bps: ANYTHING, gap_error_p95: ANYTHING };
+const UNKNOWN_INTERVAL: RealInterval = RealInterval { low: 0.0, high: f64::INFINITY };
+const UNKNOWN_TRAIN: TrainAccuracy = TrainAccuracy { rate_bps: UNKNOWN_INTERVAL, gap_error_p95: UNKNOWN_INTERVAL };
 
 fn of_train(train: &Train) -> TrainAccuracy {
     let span = |value: Option<f64>| {
-        value.map_or(ANYTHING, |value| RealInterval { low: value, high: value })
+        value.map_or(UNKNOWN_INTERVAL, |value| RealInterval { low: value, high: value })
     };
     TrainAccuracy {
         rate_bps: span(train.rate_bps),

@@ -12,7 +12,7 @@ use crate::figures::Subject;
 use crate::group::{self, Group};
 use crate::html::{escape, table};
 use crate::metric;
-use crate::quantity::{Unit, count, share, things, three_digits};
+use crate::quantity::{Unit, count, share, count_noun, three_digits};
 use crate::trust;
 use crate::witness;
 
@@ -23,7 +23,7 @@ pub(super) fn about(run: &RunData) -> String {
     let finished =
         run.finished.as_deref().map_or_else(|| "not finished".to_owned(), |at| format!("to {at}"));
     let measured = group::finished(run).count();
-    let trials = things(run.trials.len() as u64, "trial");
+    let trials = count_noun(run.trials.len() as u64, "trial");
     let axes: Vec<String> = run
         .axes
         .iter()
@@ -52,7 +52,7 @@ pub(super) fn about(run: &RunData) -> String {
 
 /// What was measured, in words, and the text of the plan.
 pub(super) fn measured(run: &RunData, id: &str, heading: &str) -> String {
-    let facts = crate::measured::measured(run);
+    let facts = crate::measurement::measured(run);
     if facts.is_empty() && run.plan.is_none() {
         return String::new();
     }
@@ -96,11 +96,11 @@ pub(super) fn trust(run: &RunData, heading: &str, id: &str) -> String {
             let _ = write!(html, "<li>{}</li>", escape(warning));
         }
         html += "</ul></div>";
-    } else if trust::was_watched(run) {
+    } else if trust::has_schedule_errors(run) {
         let _ = write!(
             html,
             "<p class=\"banner good\"><b><span aria-hidden=\"true\">&#10003; </span>All limits kept.</b> {}</p>",
-            escape(&trust::what_held(run))
+            escape(&trust::kept_limits_text(run))
         );
     } else {
         html += "<p class=\"banner unknown\"><b><span aria-hidden=\"true\">? </span>Unknown.</b> Not all trials recorded clocks and schedule errors.</p>";
@@ -208,7 +208,7 @@ pub(super) fn trials(run: &RunData) -> String {
     for trial in &run.trials {
         all.rows.push(trial_row(run, trial, subject.as_ref()));
     }
-    let all = all.tell_intervals();
+    let all = all.label_intervals();
     let caption = subject.as_ref().map_or_else(
         || "All trials".to_owned(),
         |subject| format!("All trials; p50, p99 and max of the {}", subject.noun),
@@ -280,7 +280,7 @@ pub(super) fn delays(run: &RunData) -> String {
     if all.rows.is_empty() {
         return String::new();
     }
-    let all = all.tell_intervals();
+    let all = all.label_intervals();
     let table = table(&all, "All delays, repetitions merged");
     format!(
         "<section id=\"delays\"><h2>All delays</h2>\

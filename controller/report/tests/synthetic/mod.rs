@@ -8,7 +8,7 @@ use dwell_record::{
     Scheduling, Stamps, Summary, Trust, Waiting,
 };
 use dwell_report::data::{
-    Axis, Hampel, HostGather, PacketData, Point, RunData, Series, Step, TimeBin, TrialData,
+    Axis, Hampel, HostAccumulator, PacketData, Point, RunData, Series, Step, TimeBin, TrialData,
     TrialState,
 };
 use dwell_stats::{Distribution, Quantile, Resolution, quantile_interval};
@@ -399,7 +399,7 @@ pub(crate) fn with_machines(busy: &str) -> RunData {
     let wanted = dwell_report::host_wanted(&run).unwrap();
     let started = wanted.started_ns;
     let windows = run.trials[0].series["rtt_ns"].bins.clone();
-    let mut gather = HostGather::new(wanted, windows);
+    let mut gather = HostAccumulator::new(wanted, windows);
     for node in ["n1", "n2"] {
         let works = if node == busy { &slow } else { &other };
         for reading in 0..200 {

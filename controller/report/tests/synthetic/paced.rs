@@ -11,11 +11,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::synthetic::{axis, load, run, steps, summary};
 
-const SHORT: &str = include_str!("../../../../plans/send-accuracy-short.toml");
+const SHORT_PLAN: &str = include_str!("../../../../plans/send-accuracy-short.toml");
 
 /// 95th percentile of |gap error| per engine in nanoseconds; it is eight times as large with 25
 /// flows. Other engines are not supported on this node.
-const PUNCTUAL: [(&str, f64); 5] = [
+const GAP_ERROR_P95_NS: [(&str, f64); 5] = [
     ("sleep", 60e3),
     ("spin", 300.0),
     ("sleep-spin", 3e3),
@@ -25,7 +25,7 @@ const PUNCTUAL: [(&str, f64); 5] = [
 
 /// `dwell run plans/send-accuracy-short.toml` with overrides.
 pub(crate) fn paces(settings: &[&str]) -> RunData {
-    of(SHORT, settings)
+    of(SHORT_PLAN, settings)
 }
 
 /// The same for any `[pace]` plan. Departures of packet-ring have only the program's timestamps.
@@ -66,7 +66,7 @@ fn trial(expansion: &Expansion, cell: u32, it: &dwell_plan::Trial) -> TrialData 
         machines: Vec::new(),
         series: BTreeMap::new(),
     };
-    let Some((_, error)) = PUNCTUAL.iter().find(|(name, _)| *name == engine) else {
+    let Some((_, error)) = GAP_ERROR_P95_NS.iter().find(|(name, _)| *name == engine) else {
         made.state = TrialState::NotRun;
         made.reason = Some(format!("pace on n1: {engine} is not supported here"));
         return made;

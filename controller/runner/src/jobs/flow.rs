@@ -8,19 +8,19 @@ use dwell_plan::{
 use dwell_store::Role;
 use dwell_units::{Nanos, Rate};
 
-use super::{Loads, Peer, Planned, Servers, everywhere, loads, place};
+use super::{Loads, Peer, PlannedJob, TrialJobs, any_address, loads, place};
 
 /// What is unknown if the trace on a node is refused where the kernel routes.
-const AT_A_ROUTER: &str = "therefore unknown: the delays of the node and of its links";
+const UNKNOWN_WITHOUT_ROUTER_TRACE: &str = "therefore unknown: the delays of the node and of its links";
 
 /// What is unknown if the trace on a node is refused where a program relays.
-const BESIDE_A_PROGRAM: &str = "therefore unknown: the delay between the kernel's hooks (pre_routing to \
+const UNKNOWN_WITHOUT_RELAY_TRACE: &str = "therefore unknown: the delay between the kernel's hooks (pre_routing to \
                                 post_routing, rx_driver to tx_tcx); socket timestamps are not affected";
 
-pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> Servers {
+pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> TrialJobs {
     let port = flow.port;
-    let listen = format!("udp://{}:{port}", everywhere(flow.ipv6));
-    let kept = |node: &str, job: Job| Planned {
+    let listen = format!("udp://{}:{port}", any_address(flow.ipv6));
+    let kept = |node: &str, job: Job| PlannedJob {
         node: node.to_owned(),
         job,
         role: Role::Server,
@@ -52,10 +52,10 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> Servers {
             ..RelayJob::translate(listen, format!("udp://{}:{port}", receiving.url_host()))
         };
         let relay = kept(&relay.on, Job::Relay(Box::new(job)));
-        sinks.push(Planned { peer: Some(receiving.clone()), ..relay });
+        sinks.push(PlannedJob { peer: Some(receiving.clone()), ..relay });
     }
     let traced = plan.traced();
-    let without = if program.is_some() { BESIDE_A_PROGRAM } else { AT_A_ROUTER };
+    let without = if program.is_some() { UNKNOWN_WITHOUT_RELAY_TRACE } else { UNKNOWN_WITHOUT_ROUTER_TRACE };
     let traces = traced.on.iter().map(|node| {
         let job = TraceJob {
             flow: format!("udp port {port}"),
@@ -64,7 +64,7 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> Servers {
             interfaces: Vec::new(),
             duration: None,
         };
-        Planned { without: Some(without), ..kept(node, Job::Trace(job)) }
+        PlannedJob { without: Some(without), ..kept(node, Job::Trace(job)) }
     });
     sinks.extend(traces);
     let Loads { sinks: more, loads } = loads(plan, hosts, flow.ipv6);
@@ -91,11 +91,11 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> Servers {
         stamps: flow.stamps,
         place: place(plan, &flow.from, flow.busy_poll),
     };
-    Servers {
+    TrialJobs {
         standing: Vec::new(),
         sinks,
         loads,
-        measurement: Planned {
+        measurement: PlannedJob {
             role: Role::Measurement,
             peer: Some(to),
             ..kept(&flow.from, Job::Traffic(sender))
@@ -111,7 +111,7 @@ mod tests {
     use super::super::jobs;
     use super::*;
 
-    fn needed(mode: &str) -> Servers {
+    fn needed(mode: &str) -> TrialJobs {
         let text = format!(
             "version = 1\nname = \"x\"\nload = \"busy\"\ntopology = {{ lab = \"line:3\" }}\n\
              [flow]\nfrom = \"n1\"\nto = \"n3\"\nsize = \"500B\"\nrate = \"4Mbit/s\"\ncount = 10\n\
@@ -121,13 +121,13 @@ mod tests {
         jobs(&Plan::read(&Source::parse(&text).unwrap()).unwrap(), &Hosts::default())
     }
 
-    fn to(servers: &Servers) -> &str {
+    fn to(servers: &TrialJobs) -> &str {
         let Job::Traffic(sender) = &servers.measurement.job else { panic!("expected a sender") };
         &sender.url
     }
 
     #[test]
-    fn a_sender_sends_to_the_relay_which_sends_to_the_receiver_and_all_keep_samples() {
+    fn relayed_flow_jobs_are_chained_and_keep_samples() {
         let needed = needed("encrypt");
         let names: Vec<_> =
             needed.sinks.iter().map(|one| (one.node.as_str(), one.job.name())).collect();
@@ -139,16 +139,16 @@ mod tests {
         assert_eq!((needed.loads.len(), needed.loads[0].samples), (1, false));
         let Job::Traffic(sender) = &needed.measurement.job else { panic!("expected a sender") };
         assert_eq!((sender.rate.to_string(), sender.count), ("1kpps".into(), Some(16)));
-        assert!(needed.measurement.job.ends_by_itself());
+        assert!(needed.measurement.job.is_finite());
         assert!(sender.unreported, "the relay would garble the report");
     }
 
     #[test]
-    fn where_the_kernel_routes_there_is_no_relay_and_the_trace_may_be_refused() {
+    fn routed_flow_has_no_relay_and_an_optional_trace() {
         let needed = needed("route");
         let names: Vec<_> = needed.sinks.iter().map(|one| one.job.name()).collect();
         assert_eq!((names.as_slice(), to(&needed)), (&["load sink", "trace"][..], "udp://n3:5001"));
-        assert_eq!([needed.sinks[0].without, needed.sinks[1].without], [None, Some(AT_A_ROUTER)]);
+        assert_eq!([needed.sinks[0].without, needed.sinks[1].without], [None, Some(UNKNOWN_WITHOUT_ROUTER_TRACE)]);
         let Job::Traffic(sender) = &needed.measurement.job else { panic!("expected a sender") };
         assert!(!sender.unreported, "the receiver's report is not altered");
     }

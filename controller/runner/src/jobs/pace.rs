@@ -2,18 +2,18 @@
 //! traffic from the same node.
 
 use dwell_fleet::Hosts;
-use dwell_plan::{FarStamps, Job, PaceEngine, PaceJob, PacePlan, PaceSinkJob, Place, Plan};
+use dwell_plan::{SinkTimestamps, Job, PaceEngine, PaceJob, PacePlan, PaceSinkJob, ThreadPlacement, Plan};
 use dwell_store::Role;
 use dwell_units::Nanos;
 
-use super::{Loads, Peer, Planned, Servers, everywhere, loads, place};
+use super::{Loads, Peer, PlannedJob, TrialJobs, any_address, loads, place};
 
-pub(super) fn jobs(plan: &Plan, pace: &PacePlan, hosts: &Hosts) -> Servers {
+pub(super) fn jobs(plan: &Plan, pace: &PacePlan, hosts: &Hosts) -> TrialJobs {
     let port = pace.port;
-    let sink = Planned {
+    let sink = PlannedJob {
         node: pace.to.clone(),
         job: Job::PaceSink(PaceSinkJob {
-            url: format!("udp://{}:{port}", everywhere(pace.ipv6)),
+            url: format!("udp://{}:{port}", any_address(pace.ipv6)),
             place: place(plan, &pace.to, false),
         }),
         role: Role::Server,
@@ -42,20 +42,20 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan, hosts: &Hosts) -> Servers {
         late: pace.late,
         warm_up: pace.warm_up,
         sink: match pace.sink {
-            None => FarStamps::Needed,
-            Some(true) => FarStamps::Always,
-            Some(false) => FarStamps::Never,
+            None => SinkTimestamps::Needed,
+            Some(true) => SinkTimestamps::Always,
+            Some(false) => SinkTimestamps::Never,
         },
         stamps: pace.stamps,
         ipv4: !pace.ipv6,
         ipv6: pace.ipv6,
-        place: Place { scheduling: pace.scheduling, ..place(plan, &pace.from, false) },
+        place: ThreadPlacement { scheduling: pace.scheduling, ..place(plan, &pace.from, false) },
     };
-    Servers {
+    TrialJobs {
         standing: Vec::new(),
         sinks,
         loads,
-        measurement: Planned {
+        measurement: PlannedJob {
             node: pace.from.clone(),
             job: Job::Pace(Box::new(sender)),
             role: Role::Measurement,
@@ -80,12 +80,12 @@ mod tests {
         [pace]\nfrom = \"n1\"\nto = \"n2\"\nframe_size = \"1514B\"\nrate = \"10Mbit/s\"\n\
         engine = \"xsk\"\n";
 
-    fn needed(text: &str) -> Servers {
+    fn needed(text: &str) -> TrialJobs {
         jobs(&Plan::read(&Source::parse(text).unwrap()).unwrap(), &Hosts::default())
     }
 
     #[test]
-    fn a_sender_has_a_far_end_and_traffic_from_its_own_node_that_is_counted() {
+    fn paced_sender_gets_a_sink_and_counted_cross_traffic() {
         let needed = needed(&format!("{PLAN}[cross]\nflows = 15\n"));
         let names: Vec<_> =
             needed.sinks.iter().map(|one| (one.node.as_str(), one.job.name())).collect();
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(sender.size, Some(PaceSize::Frame(Bytes(1_514))));
         let rate = BitRate(10_000_000);
         assert_eq!(sender.pattern, PacePattern::Train { rate, count: 50, repeat: 20 });
-        assert!(needed.measurement.samples && sender.sink == FarStamps::Needed);
+        assert!(needed.measurement.samples && sender.sink == SinkTimestamps::Needed);
         let [cross] = needed.loads.as_slice() else { panic!("expected one source") };
         let Job::Traffic(traffic) = &cross.job else { panic!("expected traffic") };
         assert_eq!((cross.node.as_str(), cross.role, traffic.flows), ("n1", Role::Load, 15));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_of_itg_run_beside_the_sender_with_the_parameters_of_the_plan() {
+    fn itg_cross_traffic_takes_its_parameters_from_the_plan() {
         let cross = "[cross]\nflows = 25\ngenerator = \"itg\"\nseed = 7\n";
         let needed = needed(&format!("{PLAN}{cross}"));
         let names: Vec<_> = needed.sinks.iter().map(|one| one.job.name()).collect();
@@ -112,13 +112,13 @@ mod tests {
         assert_eq!((itg.to.as_str(), itg.flows, itg.seed), ("n2", 25, 7));
         assert_eq!((itg.distribution.as_str(), itg.size), ("pareto(1.5)", Bytes(512)));
         assert_eq!(itg.rate, Rate::Bits(BitRate(25_000_000)));
-        assert!(!needed.loads[0].job.ends_by_itself());
+        assert!(!needed.loads[0].job.is_finite());
     }
 
     #[test]
-    fn without_a_sink_and_flows_there_is_the_sender_alone() {
+    fn plan_without_sink_and_flows_has_only_the_sender() {
         let needed = needed(&PLAN.replace("engine =", "sink = false\nengine ="));
         assert!(needed.sinks.is_empty() && needed.loads.is_empty());
-        assert!(needed.measurement.job.ends_by_itself());
+        assert!(needed.measurement.job.is_finite());
     }
 }

@@ -1,4 +1,4 @@
-use dwell_engine::passage::Fate;
+use dwell_engine::observation::PacketOutcome;
 use dwell_record::segment::{Header, SegmentWriter};
 
 use super::*;
@@ -8,13 +8,13 @@ fn entry(flow: u32, from: &str, to: &str) -> FlowEntry {
     FlowEntry { flow, protocol: "udp".into(), from, to, from_out: None, to_out: None }
 }
 
-fn passage(flow: u32, id: u64, stamps: &[(Point, i64)]) -> Passage {
+fn passage(flow: u32, id: u64, stamps: &[(Point, i64)]) -> PacketObservation {
     let mut all = PointStamps::default();
     stamps.iter().for_each(|(point, at)| all.set(*point, Instant::from_nanos(*at)));
-    Passage { flow, id, size: 1_000, fate: Fate::Seen, stamps: all }
+    PacketObservation { flow, id, size: 1_000, fate: PacketOutcome::Observed, stamps: all }
 }
 
-fn segment(flows: &[FlowEntry], passages: &[Passage]) -> Vec<u8> {
+fn segment(flows: &[FlowEntry], passages: &[PacketObservation]) -> Vec<u8> {
     let header = Header::of_passages("relay", "udp://n2:5001".into());
     let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
     flows.iter().for_each(|flow| writer.push_flow(flow).unwrap());
@@ -75,7 +75,7 @@ fn rows(join: &Join) -> Batch {
 }
 
 #[test]
-fn what_four_machines_told_of_a_packet_is_one_row_whose_parts_sum_to_the_whole() {
+fn joined_row_parts_sum_to_the_end_to_end_delay() {
     let mut join = Join::default();
     join.sender(&mut &sent(0..3)[..]).unwrap();
     join.relay(&mut &relayed(&[0, 1])[..]).unwrap();
@@ -87,7 +87,7 @@ fn what_four_machines_told_of_a_packet_is_one_row_whose_parts_sum_to_the_whole()
             passage(2, 0, &[(Point::PreRouting, 999)]),
         ],
     );
-    join.trace(Machine::Node, &mut &hooks[..]).unwrap();
+    join.trace(PathRole::Node, &mut &hooks[..]).unwrap();
     join.receiver(&mut &received(&[0, 1])[..]).unwrap();
     let rows = rows(&join);
     assert_eq!(rows.state, [State::Received, State::Received, State::Lost]);
@@ -112,20 +112,20 @@ fn what_four_machines_told_of_a_packet_is_one_row_whose_parts_sum_to_the_whole()
     let stamps = stamps.map(|name| rows.number(0, Column::named(name).unwrap()));
     assert_eq!(stamps, [Some(100), Some(110), Some(160), None], "the node's own stamps are kept");
     assert!(rows.column(Column::NodeRxTcx).is_none(), "a column without stamps is absent");
-    assert_eq!(join.told.strange, [2, 1, 0], "other flows are counted and not joined");
+    assert_eq!(join.told.unmatched, [2, 1, 0], "other flows are counted and not joined");
     let missing = join.missing();
     assert_eq!(missing.len(), 2, "{missing:?}");
-    assert!(missing.contains(&(Machine::Node, Point::PreRouting, 1)));
+    assert!(missing.contains(&(PathRole::Node, Point::PreRouting, 1)));
 }
 
 #[test]
-fn a_routed_flow_keeps_its_addresses_and_one_trace_sees_both_sides_of_the_node() {
+fn trace_of_a_routed_flow_sees_both_sides() {
     let mut join = Join::default();
     let send = [passage(0, 1, &[(Point::TxApp, 0), (Point::TxKernel, 5)])];
     join.sender(&mut &segment(&[entry(0, SENDER, RECEIVER)], &send)[..]).unwrap();
     let seen = [passage(9, 1, &[(Point::PreRouting, 25), (Point::PostRouting, 32)])];
     let hooks = segment(&[entry(9, SENDER, RECEIVER)], &seen);
-    join.trace(Machine::Node, &mut &hooks[..]).unwrap();
+    join.trace(PathRole::Node, &mut &hooks[..]).unwrap();
     let came = [passage(0, 1, &[(Point::RxKernel, 60), (Point::RxApp, 71)])];
     join.receiver(&mut &segment(&[entry(0, SENDER, RECEIVER)], &came)[..]).unwrap();
     let rows = rows(&join);
@@ -134,16 +134,16 @@ fn a_routed_flow_keeps_its_addresses_and_one_trace_sees_both_sides_of_the_node()
     assert_eq!(number(Column::NodeDelayNetfilter), Some(7));
     assert_eq!((number(Column::LinkIn), number(Column::LinkOut)), (Some(20), Some(28)));
     assert_eq!((number(Column::Processing), number(Column::NodeDelay)), (None, None));
-    assert_eq!(join.rungs().node, Some(Part::NodeDelayNetfilter));
+    assert_eq!(join.rungs().node, Some(DelayComponent::NodeDelayNetfilter));
 }
 
 #[test]
-fn packets_that_come_again_or_out_of_order_are_counted_as_such() {
+fn duplicate_and_reordered_packets_are_counted() {
     let mut join = Join::default();
     join.sender(&mut &sent(0..5)[..]).unwrap();
     join.relay(&mut &relayed(&[0, 1, 2, 3])[..]).unwrap();
     join.receiver(&mut &received(&[0, 2, 1, 2, 3, 77])[..]).unwrap();
-    assert_eq!((join.told.duplicate, join.told.strange[2]), (1, 1));
+    assert_eq!((join.told.duplicate, join.told.unmatched[2]), (1, 1));
     let rows = rows(&join);
     assert_eq!(rows.reordered, [false, true, false, false, false]);
     assert_eq!(join.counts(), (5, 4));
@@ -155,7 +155,7 @@ fn packets_that_come_again_or_out_of_order_are_counted_as_such() {
 }
 
 #[test]
-fn a_segment_that_was_cut_short_gives_what_is_whole() {
+fn truncated_segment_yields_its_complete_part() {
     let mut join = Join::default();
     let whole = sent(0..2_000);
     let end = join.sender(&mut &whole[..whole.len() - 40]).unwrap();
@@ -164,7 +164,7 @@ fn a_segment_that_was_cut_short_gives_what_is_whole() {
 }
 
 #[test]
-fn an_id_that_the_sender_tells_of_twice_is_one_packet_and_no_other_packet_gets_its_stamps() {
+fn repeated_sender_id_is_joined_once() {
     let mut join = Join::default();
     let at = |id: u64, ns: i64| passage(3, id, &[(Point::TxApp, ns), (Point::TxKernel, ns + 10)]);
     let told = [at(0, 0), at(0, 500_000), at(1, 1_000_000)];
@@ -178,7 +178,7 @@ fn an_id_that_the_sender_tells_of_twice_is_one_packet_and_no_other_packet_gets_i
 }
 
 #[test]
-fn a_packet_that_passed_an_unstamped_node_has_no_link_delay_rather_than_one_with_the_node_in_it() {
+fn unstamped_node_leaves_no_link_delay() {
     for (relayed, link) in [(false, Some(290)), (true, None)] {
         let mut join = Join::new(relayed);
         let told = [passage(0, 0, &[(Point::TxApp, 0), (Point::TxKernel, 10)])];
@@ -191,7 +191,7 @@ fn a_packet_that_passed_an_unstamped_node_has_no_link_delay_rather_than_one_with
 }
 
 #[test]
-fn a_wait_in_a_queue_that_is_the_link_is_the_links_in_the_rows() {
+fn qdisc_wait_counts_as_link_delay_for_emulated_links() {
     let rows_of = |queue_is_link: bool| {
         let mut join = Join::default();
         if queue_is_link {
@@ -214,13 +214,13 @@ fn a_wait_in_a_queue_that_is_the_link_is_the_links_in_the_rows() {
 }
 
 #[test]
-fn where_a_clock_was_stepped_there_are_stamps_and_no_delays() {
+fn clock_step_keeps_stamps_and_voids_delays() {
     let mut join = Join::default();
     join.sender(&mut &sent(0..3)[..]).unwrap();
     join.relay(&mut &relayed(&[0, 1])[..]).unwrap();
     join.receiver(&mut &received(&[0, 1])[..]).unwrap();
     assert_eq!(join.void(), 0);
-    join.make_void();
+    join.invalidate_delays();
     let rows = rows(&join);
     assert_eq!((join.void(), rows.void.as_slice()), (3, &[true; 3][..]));
     assert_eq!(rows.state[..2], [State::Received; 2], "arrival does not depend on a clock");

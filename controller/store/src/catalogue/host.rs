@@ -46,7 +46,7 @@ impl Store {
         if !path.exists() {
             return Ok(());
         }
-        trial.whole()?;
+        trial.check_parameters()?;
         parquet::read_host(&path, each)
     }
 
@@ -75,7 +75,7 @@ impl Store {
     }
 
     /// Removes the host series of an earlier attempt at a trial.
-    pub(super) fn forget_host(&self, trial: &TrialRow) -> Result<(), StoreError> {
+    pub(super) fn remove_host_series(&self, trial: &TrialRow) -> Result<(), StoreError> {
         let run: Option<String> = self
             .db
             .query_row(

@@ -7,7 +7,7 @@ use rusqlite::{Row, TransactionBehavior, params};
 use super::{Store, json, text, time_text};
 use crate::error::StoreError;
 use crate::lock::{ImportLock, has_importer, has_runner};
-use crate::names;
+use crate::run_names;
 use crate::run::{NewRun, RunKind, RunRow, RunState};
 
 impl Store {
@@ -35,7 +35,7 @@ impl Store {
                 )?)
             }
         };
-        let run = names::give(&transaction, &day, &self.dir.join("samples"))?;
+        let run = run_names::assign(&transaction, &day, &self.dir.join("samples"))?;
         transaction.execute(
             "INSERT INTO runs
              (run, kind, plan_id, name, title, state, started, settings, seed, axes, dwell, lab_files)

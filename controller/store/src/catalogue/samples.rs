@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use dwell_record::{Batch, Column, Columns};
+use dwell_record::{Batch, Column, BatchStatistics};
 
 use super::Store;
 use crate::error::StoreError;
@@ -66,9 +66,9 @@ impl Store {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn recompute(&self, run: &RunRow, trial: &TrialRow) -> Result<Columns, StoreError> {
+    pub fn recompute(&self, run: &RunRow, trial: &TrialRow) -> Result<BatchStatistics, StoreError> {
         if trial.samples.is_none_or(|samples| samples == 0) {
-            return Ok(Columns::default());
+            return Ok(BatchStatistics::default());
         }
         scan(&self.verified(run, trial)?)
     }
@@ -78,7 +78,7 @@ impl Store {
     /// # Errors
     /// The file is damaged or missing, or the trial's parameters are damaged.
     pub fn verified(&self, run: &RunRow, trial: &TrialRow) -> Result<PathBuf, StoreError> {
-        trial.whole()?;
+        trial.check_parameters()?;
         let path = self.samples_path(&run.run, trial.number);
         if let Some(crc32) = trial.samples_crc32 {
             verify(&path, crc32)?;

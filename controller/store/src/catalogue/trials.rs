@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dwell_record::series::Series;
 use rusqlite::{Row, params};
 
-use super::{Store, Told, json, text, time_text};
+use super::{Store, SummaryRow, json, text, time_text};
 use crate::error::StoreError;
 use crate::run::{NewTrial, Role, RunRow, RunState, TrialRow, TrialState};
 use crate::views::{StoredBin, StoredSeries};
@@ -42,7 +42,7 @@ impl Store {
     /// # Errors
     /// The catalogue cannot be written.
     pub fn begin_trial(&mut self, trial: &TrialRow) -> Result<(), StoreError> {
-        self.forget_host(trial)?;
+        self.remove_host_series(trial)?;
         let transaction = self.db.transaction()?;
         transaction.execute("DELETE FROM summaries WHERE trial_id = ?1", [trial.id])?;
         transaction.execute("DELETE FROM series WHERE trial_id = ?1", [trial.id])?;
@@ -82,8 +82,8 @@ impl Store {
     ///
     /// # Errors
     /// The catalogue cannot be read, or the trial's parameters are damaged.
-    pub fn told(&self, trial: &TrialRow) -> Result<Vec<Told>, StoreError> {
-        trial.whole()?;
+    pub fn told(&self, trial: &TrialRow) -> Result<Vec<SummaryRow>, StoreError> {
+        trial.check_parameters()?;
         let mut select = self.db.prepare_cached(
             "SELECT role, node, summary FROM summaries WHERE trial_id = ?1 ORDER BY id",
         )?;
@@ -104,7 +104,7 @@ impl Store {
     /// # Errors
     /// The catalogue cannot be read, or the trial's parameters are damaged.
     pub fn series(&self, trial: &TrialRow) -> Result<BTreeMap<String, Series>, StoreError> {
-        trial.whole()?;
+        trial.check_parameters()?;
         let mut select = self.db.prepare_cached(
             "SELECT id, metric, histogram, below, points, hampel FROM series WHERE trial_id = ?1",
         )?;
@@ -136,7 +136,7 @@ impl Store {
 
 impl TrialRow {
     /// Fails if the trial's parameters are damaged: its results then have no meaning.
-    pub(crate) fn whole(&self) -> Result<(), StoreError> {
+    pub(crate) fn check_parameters(&self) -> Result<(), StoreError> {
         self.damaged.as_deref().map_or(Ok(()), |text| parameters(self.number, text).map(drop))
     }
 }

@@ -13,17 +13,17 @@ use parquet::errors::ParquetError;
 use crate::error::StoreError;
 
 /// Bytes read or written at once.
-const BUFFER: usize = 1 << 18;
+const BUFFER_LEN: usize = 1 << 18;
 
 /// A file and the checksum of the data written to it.
-pub(super) struct Summed {
+pub(super) struct ChecksumWriter {
     file: BufWriter<File>,
     hasher: crc32fast::Hasher,
 }
 
-impl Summed {
+impl ChecksumWriter {
     pub(super) fn new(file: File) -> Self {
-        let file = BufWriter::with_capacity(BUFFER, file);
+        let file = BufWriter::with_capacity(BUFFER_LEN, file);
         Self { file, hasher: crc32fast::Hasher::new() }
     }
 
@@ -35,7 +35,7 @@ impl Summed {
     }
 }
 
-impl Write for Summed {
+impl Write for ChecksumWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let written = self.file.write(bytes)?;
         self.hasher.update(&bytes[..written]);
@@ -53,7 +53,7 @@ pub(crate) fn verify(path: &Path, crc32: u32) -> Result<(), StoreError> {
     let file = File::open(path).map_err(StoreError::file("open", path))?;
     let len = file.metadata().map_err(StoreError::file("read", path))?.len();
     let threads = thread::available_parallelism().map_or(1, |n| n.get() as u64);
-    let threads = threads.min(len / BUFFER as u64).max(1);
+    let threads = threads.min(len / BUFFER_LEN as u64).max(1);
     let stretch = |number: u64| {
         let to = |number: u64| (u128::from(len) * u128::from(number) / u128::from(threads)) as u64;
         sum(&file, to(number)..to(number + 1))
@@ -81,10 +81,10 @@ pub(crate) fn verify(path: &Path, crc32: u32) -> Result<(), StoreError> {
 /// Returns the checksum of a range of bytes; of fewer bytes if the file became shorter.
 fn sum(file: &File, bytes: Range<u64>) -> std::io::Result<crc32fast::Hasher> {
     let mut hasher = crc32fast::Hasher::new();
-    let mut buffer = vec![0; BUFFER];
+    let mut buffer = vec![0; BUFFER_LEN];
     let mut at = bytes.start;
     while at < bytes.end {
-        let wanted = (bytes.end - at).min(BUFFER as u64) as usize;
+        let wanted = (bytes.end - at).min(BUFFER_LEN as u64) as usize;
         match file.read_at(&mut buffer[..wanted], at) {
             Ok(0) => break,
             Ok(read) => {
@@ -103,10 +103,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sum_by_stretches_is_that_of_the_whole_and_any_flipped_bit_is_found() {
+    fn parallel_checksum_detects_any_flipped_bit() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1.parquet");
-        for len in [0, 1, BUFFER - 1, BUFFER, 2 * BUFFER, 2 * BUFFER + 1, 5 * BUFFER + 12_345] {
+        for len in [0, 1, BUFFER_LEN - 1, BUFFER_LEN, 2 * BUFFER_LEN, 2 * BUFFER_LEN + 1, 5 * BUFFER_LEN + 12_345] {
             let mut bytes: Vec<_> = (0..len).map(|at| (at * at % 251) as u8).collect();
             let whole = crc32fast::hash(&bytes);
             std::fs::write(&path, &bytes).unwrap();

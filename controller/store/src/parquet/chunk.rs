@@ -12,17 +12,17 @@ use parquet::file::statistics::Statistics;
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 
-use super::delta::Differences;
-use super::runs::Runs;
+use super::delta::DeltaEncoder;
+use super::runs::RunEncoder;
 
 /// Rows per page.
-const PAGE: usize = 1 << 16;
+const PAGE_ROWS: usize = 1 << 16;
 
 /// Rows examined together: usually all have a value.
-const RUN: usize = 128;
+const RUN_ROWS: usize = 128;
 
 /// Level 1: the remaining differences are noise, which higher levels do not compress further.
-const LEVEL: i32 = 1;
+const ZSTD_LEVEL: i32 = 1;
 
 /// Bits per state code.
 const STATE_BITS: usize = 3;
@@ -31,7 +31,7 @@ const STATE_BITS: usize = 3;
 pub(super) struct Chunk {
     values: Values,
     /// Which rows have a value; `None` if all have.
-    levels: Option<Runs>,
+    levels: Option<RunEncoder>,
     rows_in_page: usize,
     rows: usize,
     absent: u64,
@@ -47,24 +47,24 @@ pub(super) struct Chunk {
 }
 
 enum Values {
-    Integers(Box<Differences>),
-    States(Runs),
-    Flags(Runs),
+    Integers(Box<DeltaEncoder>),
+    States(RunEncoder),
+    Flags(RunEncoder),
 }
 
 impl Chunk {
     /// A column of integers that are never absent.
     pub(super) fn integers() -> Result<Self, ParquetError> {
-        Self::new(Values::Integers(Box::new(Differences::new())), None)
+        Self::new(Values::Integers(Box::new(DeltaEncoder::new())), None)
     }
 
     /// A column of integers, [`Batch::ABSENT`] if unavailable.
     pub(super) fn sparse_integers() -> Result<Self, ParquetError> {
-        Self::new(Values::Integers(Box::new(Differences::new())), Some(Runs::new(1)))
+        Self::new(Values::Integers(Box::new(DeltaEncoder::new())), Some(RunEncoder::new(1)))
     }
 
     pub(super) fn states() -> Result<Self, ParquetError> {
-        let mut chunk = Self::new(Values::States(Runs::new(STATE_BITS)), None)?;
+        let mut chunk = Self::new(Values::States(RunEncoder::new(STATE_BITS)), None)?;
         let numbers = State::ALL.iter().flat_map(|state| i32::from(state.code()).to_le_bytes());
         let buf: Vec<u8> = numbers.collect();
         chunk.write(&buf, |buf| Page::DictionaryPage {
@@ -78,11 +78,11 @@ impl Chunk {
     }
 
     pub(super) fn flags() -> Result<Self, ParquetError> {
-        Self::new(Values::Flags(Runs::new(1)), None)
+        Self::new(Values::Flags(RunEncoder::new(1)), None)
     }
 
-    fn new(values: Values, levels: Option<Runs>) -> Result<Self, ParquetError> {
-        let compressor = zstd::bulk::Compressor::new(LEVEL).map_err(failed)?;
+    fn new(values: Values, levels: Option<RunEncoder>) -> Result<Self, ParquetError> {
+        let compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(failed)?;
         Ok(Self {
             values,
             levels,
@@ -108,12 +108,12 @@ impl Chunk {
                 chunk.push_present(values);
                 return;
             }
-            for run in values.chunks(RUN) {
+            for run in values.chunks(RUN_ROWS) {
                 let bits = run.iter().fold(0, |bits, value| bits | value);
                 let present = |value: &i64| *value != Batch::ABSENT;
                 // Most delays are not negative, and then none is absent.
                 let all = bits >= 0 || run.iter().fold(true, |all, value| all & present(value));
-                let levels = chunk.levels.get_or_insert_with(|| Runs::new(1));
+                let levels = chunk.levels.get_or_insert_with(|| RunEncoder::new(1));
                 if all {
                     levels.repeat(1, run.len());
                     chunk.push_present(run);
@@ -134,8 +134,8 @@ impl Chunk {
     pub(super) fn push_absent(&mut self, rows: usize) -> Result<(), ParquetError> {
         let mut left = rows;
         while left > 0 {
-            let here = left.min(PAGE - self.rows_in_page);
-            self.levels.get_or_insert_with(|| Runs::new(1)).repeat(0, here);
+            let here = left.min(PAGE_ROWS - self.rows_in_page);
+            self.levels.get_or_insert_with(|| RunEncoder::new(1)).repeat(0, here);
             self.absent += here as u64;
             self.grow(here)?;
             left -= here;
@@ -185,7 +185,7 @@ impl Chunk {
         encodings.extend(dictionary.map(|_| Encoding::PLAIN));
         encodings.extend((encoding != Encoding::RLE).then_some(encoding));
         let mut metadata = ColumnChunkMetaData::builder(column)
-            .set_compression(Compression::ZSTD(ZstdLevel::try_new(LEVEL)?))
+            .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
             .set_encodings(encodings)
             .set_num_values(self.rows as i64)
             .set_total_compressed_size(bytes.len() as i64)
@@ -222,7 +222,7 @@ impl Chunk {
     ) -> Result<(), ParquetError> {
         let mut rest = rows;
         while !rest.is_empty() {
-            let (here, later) = rest.split_at(rest.len().min(PAGE - self.rows_in_page));
+            let (here, later) = rest.split_at(rest.len().min(PAGE_ROWS - self.rows_in_page));
             take(self, here);
             self.grow(here.len())?;
             rest = later;
@@ -233,7 +233,7 @@ impl Chunk {
     fn grow(&mut self, rows: usize) -> Result<(), ParquetError> {
         self.rows += rows;
         self.rows_in_page += rows;
-        if self.rows_in_page == PAGE { self.close_page() } else { Ok(()) }
+        if self.rows_in_page == PAGE_ROWS { self.close_page() } else { Ok(()) }
     }
 
     fn close_page(&mut self) -> Result<(), ParquetError> {
@@ -287,7 +287,7 @@ impl Chunk {
 }
 
 /// Appends runs with a length prefix, for use where other data follows.
-fn with_length(runs: &mut Runs, out: &mut Vec<u8>) {
+fn with_length(runs: &mut RunEncoder, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     runs.finish(out);

@@ -2,27 +2,27 @@
 //! timestamps rise and delays are similar.
 
 /// Differences per block; a block has a common minimum.
-const BLOCK: usize = 256;
+const BLOCK_LEN: usize = 256;
 
 /// Differences per miniblock; a miniblock has a common bit width.
-const MINI: usize = 64;
+const MINIBLOCK_LEN: usize = 64;
 
 /// The values of one page.
 #[derive(Debug)]
-pub(super) struct Differences {
+pub(super) struct DeltaEncoder {
     first: Option<i64>,
     last: i64,
     count: u64,
     /// Differences of the incomplete block.
-    block: [i64; BLOCK],
+    block: [i64; BLOCK_LEN],
     filled: usize,
     /// Encoded complete blocks.
     packed: Vec<u8>,
 }
 
-impl Differences {
+impl DeltaEncoder {
     pub(super) fn new() -> Self {
-        let block = [0; BLOCK];
+        let block = [0; BLOCK_LEN];
         Self { first: None, last: 0, count: 0, block, filled: 0, packed: Vec::new() }
     }
 
@@ -34,7 +34,7 @@ impl Differences {
         }
         self.count += values.len() as u64;
         while let Some(&next) = rest.first() {
-            let (here, later) = rest.split_at(rest.len().min(BLOCK - self.filled));
+            let (here, later) = rest.split_at(rest.len().min(BLOCK_LEN - self.filled));
             let block = &mut self.block[self.filled..self.filled + here.len()];
             block[0] = next.wrapping_sub(self.last);
             for (difference, pair) in block[1..].iter_mut().zip(here.windows(2)) {
@@ -42,7 +42,7 @@ impl Differences {
             }
             self.last = here[here.len() - 1];
             self.filled += here.len();
-            if self.filled == BLOCK {
+            if self.filled == BLOCK_LEN {
                 self.close_block();
             }
             rest = later;
@@ -54,7 +54,7 @@ impl Differences {
         if self.filled > 0 {
             self.close_block();
         }
-        for number in [BLOCK as u64, (BLOCK / MINI) as u64, self.count] {
+        for number in [BLOCK_LEN as u64, (BLOCK_LEN / MINIBLOCK_LEN) as u64, self.count] {
             varint(number, out);
         }
         varint(zigzag(self.first.unwrap_or(0)), out);
@@ -67,17 +67,17 @@ impl Differences {
         let least = least(&self.block[..filled]);
         varint(zigzag(least), &mut self.packed);
         let widths = self.packed.len();
-        self.packed.resize(widths + BLOCK / MINI, 0);
-        for (number, start) in (0..filled).step_by(MINI).enumerate() {
-            let end = filled.min(start + MINI);
-            let mut above = [0; MINI];
+        self.packed.resize(widths + BLOCK_LEN / MINIBLOCK_LEN, 0);
+        for (number, start) in (0..filled).step_by(MINIBLOCK_LEN).enumerate() {
+            let end = filled.min(start + MINIBLOCK_LEN);
+            let mut above = [0; MINIBLOCK_LEN];
             for (above, difference) in above.iter_mut().zip(&self.block[start..end]) {
                 *above = difference.wrapping_sub(least) as u64;
             }
             let bits = above.iter().fold(0, |bits, above| bits | above);
             let width = (u64::BITS - bits.leading_zeros()) as usize;
             self.packed[widths + number] = width as u8;
-            let mut words = [0; MINI];
+            let mut words = [0; MINIBLOCK_LEN];
             pack(&above, width, &mut words);
             self.packed.reserve(size_of::<u64>() * width);
             for word in &words[..width] {
@@ -112,7 +112,7 @@ fn least(differences: &[i64]) -> i64 {
 }
 
 /// Packs numbers of `width` bits into `width` words, from the lowest bit.
-fn pack(numbers: &[u64; MINI], width: usize, words: &mut [u64; MINI]) {
+fn pack(numbers: &[u64; MINIBLOCK_LEN], width: usize, words: &mut [u64; MINIBLOCK_LEN]) {
     macro_rules! by_width {
         ($($width:literal)*) => {
             match width {
@@ -129,7 +129,7 @@ fn pack(numbers: &[u64; MINI], width: usize, words: &mut [u64; MINI]) {
 }
 
 /// Packs with a width known at compile time, so that all shifts are constant.
-fn packed<const WIDTH: usize>(numbers: &[u64; MINI], words: &mut [u64; MINI]) {
+fn packed<const WIDTH: usize>(numbers: &[u64; MINIBLOCK_LEN], words: &mut [u64; MINIBLOCK_LEN]) {
     let mut word = 0;
     macro_rules! each {
         ($($place:literal)*) => {$(
@@ -154,8 +154,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_what_the_format_says() {
-        let mut differences = Differences::new();
+    fn delta_page_matches_the_specification() {
+        let mut differences = DeltaEncoder::new();
         differences.push(&[7]);
         differences.push(&[5, 3, 1, 2, 3, 4, 5]);
         let mut page = Vec::new();
@@ -163,7 +163,7 @@ mod tests {
         // The example in the format specification: differences -2 -2 -2 1 1 1 1 with minimum -2,
         // stored as 0 0 0 3 3 3 3 in two bits each.
         let mut expected = vec![0x80, 0x02, 4, 8, 14, 3, 2, 0, 0, 0, 0b1100_0000, 0b0011_1111];
-        expected.resize(10 + 2 * MINI / 8, 0);
+        expected.resize(10 + 2 * MINIBLOCK_LEN / 8, 0);
         assert_eq!(page, expected);
         let mut empty = Vec::new();
         differences.finish(&mut empty);
@@ -171,11 +171,11 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_every_width_are_packed_from_the_lowest_bit_on() {
+    fn packing_starts_at_the_lowest_bit_for_every_width() {
         for width in 1..=64 {
             let number = |place: u64| place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - width);
-            let numbers: [u64; MINI] = std::array::from_fn(|place| number(place as u64 + 1));
-            let mut words = [0; MINI];
+            let numbers: [u64; MINIBLOCK_LEN] = std::array::from_fn(|place| number(place as u64 + 1));
+            let mut words = [0; MINIBLOCK_LEN];
             pack(&numbers, width, &mut words);
             for (place, number) in numbers.iter().enumerate() {
                 let bit = |bit: usize| {

@@ -17,20 +17,20 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type};
 
-use super::checksum::Summed;
+use super::checksum::ChecksumWriter;
 use crate::error::StoreError;
 
 /// The columns.
 const COLUMNS: [&str; 4] = ["node", "at_ns", "name", "value"];
 
 /// Rows per row group; bounds the memory while writing.
-const GROUP: usize = 1 << 16;
+const GROUP_ROWS: usize = 1 << 16;
 
 /// Rows read at once.
-const PIECE: usize = 1 << 12;
+const READ_ROWS: usize = 1 << 12;
 
 /// Position of the file's CRC-32 (IEEE, little-endian), which is computed with zeros in its place.
-const CHECKSUM: std::ops::Range<usize> = 4..8;
+const CHECKSUM_RANGE: std::ops::Range<usize> = 4..8;
 
 /// One value of a host series.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,7 +49,7 @@ pub struct HostRow<'a> {
 pub struct HostWriter {
     path: PathBuf,
     partial: PathBuf,
-    open: Option<SerializedFileWriter<Summed>>,
+    open: Option<SerializedFileWriter<ChecksumWriter>>,
     group: Group,
     /// The first error; returned by `finish`.
     failure: Option<StoreError>,
@@ -80,7 +80,7 @@ impl HostWriter {
             self.group.name.push(name.as_str().into());
             self.group.value.push(*value);
         }
-        if self.group.at.len() >= GROUP {
+        if self.group.at.len() >= GROUP_ROWS {
             self.failure = self.close_group().err();
         }
     }
@@ -117,11 +117,11 @@ impl HostWriter {
             Some(writer) => writer,
             None => {
                 let file = File::create(&self.partial);
-                let file = Summed::new(file.map_err(StoreError::file("create", &self.partial))?);
+                let file = ChecksumWriter::new(file.map_err(StoreError::file("create", &self.partial))?);
                 schema()
                     .and_then(|schema| {
                         let mut writer = SerializedFileWriter::new(file, schema, properties()?)?;
-                        writer.write_all(&[0; CHECKSUM.end - CHECKSUM.start])?;
+                        writer.write_all(&[0; CHECKSUM_RANGE.end - CHECKSUM_RANGE.start])?;
                         Ok(writer)
                     })
                     .map_err(|source| self.failed(source))?
@@ -153,7 +153,7 @@ impl Drop for HostWriter {
 }
 
 impl Group {
-    fn write(&self, writer: &mut SerializedFileWriter<Summed>) -> Result<(), ParquetError> {
+    fn write(&self, writer: &mut SerializedFileWriter<ChecksumWriter>) -> Result<(), ParquetError> {
         let mut rows = writer.next_row_group()?;
         let mut place = 0;
         while let Some(mut column) = rows.next_column()? {
@@ -174,7 +174,7 @@ impl Group {
 /// Writes the checksum into its place.
 fn sign(path: &Path, sum: u32) -> std::io::Result<()> {
     let mut file = File::options().write(true).open(path)?;
-    file.seek(SeekFrom::Start(CHECKSUM.start as u64))?;
+    file.seek(SeekFrom::Start(CHECKSUM_RANGE.start as u64))?;
     file.write_all(&sum.to_le_bytes())?;
     file.sync_all()
 }
@@ -183,13 +183,13 @@ fn sign(path: &Path, sum: u32) -> std::io::Result<()> {
 fn is_whole(file: &mut File) -> std::io::Result<bool> {
     let mut hasher = crc32fast::Hasher::new();
     let mut buffer = vec![0; 1 << 16];
-    let mut head = [0; CHECKSUM.end];
+    let mut head = [0; CHECKSUM_RANGE.end];
     if file.metadata()?.len() < head.len() as u64 {
         return Ok(false);
     }
     file.read_exact(&mut head)?;
     let told: [u8; 4] = [head[4], head[5], head[6], head[7]];
-    head[CHECKSUM].fill(0);
+    head[CHECKSUM_RANGE].fill(0);
     hasher.update(&head);
     loop {
         match file.read(&mut buffer) {
@@ -248,10 +248,10 @@ fn rows(
             }
             at.clear();
             values.clear();
-            node.read_records(PIECE, None, None, &mut nodes)?;
-            times.read_records(PIECE, None, None, &mut at)?;
-            name.read_records(PIECE, None, None, &mut names)?;
-            numbers.read_records(PIECE, None, None, &mut values)?;
+            node.read_records(READ_ROWS, None, None, &mut nodes)?;
+            times.read_records(READ_ROWS, None, None, &mut at)?;
+            name.read_records(READ_ROWS, None, None, &mut names)?;
+            numbers.read_records(READ_ROWS, None, None, &mut values)?;
             let len = at.len();
             if [nodes.len(), names.len(), values.len()] != [len; 3] {
                 return Err(general("columns have different lengths"));
@@ -356,11 +356,11 @@ mod tests {
     }
 
     #[test]
-    fn what_machines_did_comes_back_over_several_groups_and_stays_small() {
+    fn host_series_round_trips_over_several_groups() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1.host.parquet");
         let expected = written(&path, 20_000);
-        assert!(expected.len() > GROUP);
+        assert!(expected.len() > GROUP_ROWS);
         assert_eq!(all(&path).unwrap(), expected);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         let bytes = std::fs::metadata(&path).unwrap().len();
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_of_nothing_leaves_no_file_and_takes_an_old_one_away() {
+    fn empty_host_series_removes_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1.host.parquet");
         written(&path, 5);
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_named() {
+    fn damaged_host_file_error_names_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1.host.parquet");
         written(&path, 20);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_series_that_cannot_be_written_is_told_at_the_end() {
+    fn host_write_error_is_returned_by_finish() {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = HostWriter::new(dir.path().join("gone").join("1.host.parquet"));
         (0..35_000).for_each(|n| writer.push("n1", &sample(n)));

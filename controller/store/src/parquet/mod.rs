@@ -16,7 +16,7 @@ pub(crate) use read::SampleReader;
 pub(crate) use write::{SampleWriter, Written};
 
 /// Columns of every file, before those of [`dwell_record::Column`].
-const ROW: [&str; 4] = ["id", "state", "reordered", "void"];
+const FIXED_COLUMNS: [&str; 4] = ["id", "state", "reordered", "void"];
 
 #[cfg(test)]
 mod tests {
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_come_back_as_they_were_written_over_several_groups() {
+    fn samples_round_trip_over_several_groups() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1.parquet");
         let mut writer = SampleWriter::new(&path, &[Column::Residence]);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_rows_hold_comes_back_however_they_were_handed_over() {
+    fn random_samples_round_trip_for_any_batch_size() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
         let mut all = Batch::default();
         for row in 0..150_000_u64 {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_leaves_no_file() {
+    fn dropped_writer_leaves_no_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1.parquet");
         let mut writer = SampleWriter::new(&path, &[]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_parquet_names_itself() {
+    fn error_of_an_invalid_file_names_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1.parquet");
         std::fs::write(&path, b"PAR1 something else").unwrap();

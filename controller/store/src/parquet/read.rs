@@ -11,14 +11,14 @@ use parquet::data_type::{BoolType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
-use super::ROW;
+use super::FIXED_COLUMNS;
 use crate::error::StoreError;
 
 /// Rows passed on at once; small enough for a CPU cache.
-const PIECE: usize = 1 << 14;
+const READ_ROWS: usize = 1 << 14;
 
 /// Rows examined together: usually all are alike.
-const RUN: usize = 128;
+const RUN_ROWS: usize = 128;
 
 /// Reads one file.
 pub(crate) struct SampleReader {
@@ -62,7 +62,7 @@ impl SampleReader {
         each: &mut dyn FnMut(&Batch) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let failed = |source| StoreError::Samples { what: "read", path: self.path.clone(), source };
-        let (mut batch, mut room) = (Batch::default(), Room::default());
+        let (mut batch, mut room) = (Batch::default(), Scratch::default());
         for number in groups {
             let mut group = Group::open(&self.reader, number, columns, room).map_err(failed)?;
             while group.fill(&mut batch).map_err(failed)? {
@@ -81,12 +81,12 @@ struct Group {
     reordered: ColumnReaderImpl<BoolType>,
     void: ColumnReaderImpl<BoolType>,
     numbers: Vec<(Column, ColumnReaderImpl<Int64Type>)>,
-    room: Room,
+    room: Scratch,
 }
 
 /// Scratch buffers, kept to reuse their memory.
 #[derive(Default)]
-struct Room {
+struct Scratch {
     ids: Vec<i64>,
     states: Vec<i32>,
     levels: Vec<i16>,
@@ -99,7 +99,7 @@ impl Group {
         reader: &SerializedFileReader<File>,
         number: usize,
         columns: &[Column],
-        room: Room,
+        room: Scratch,
     ) -> Result<Self, ParquetError> {
         let group = reader.get_row_group(number)?;
         let schema = reader.metadata().file_metadata().schema_descr();
@@ -113,7 +113,7 @@ impl Group {
         for column in columns.iter().filter(|column| place(column.name()).is_some()) {
             numbers.push((*column, int64(open(column.name())?)?));
         }
-        let [id, state, reordered, void] = ROW;
+        let [id, state, reordered, void] = FIXED_COLUMNS;
         let kind = |_| ParquetError::General("a column has an unexpected type".to_owned());
         Ok(Self {
             id: int64(open(id)?)?,
@@ -131,16 +131,16 @@ impl Group {
     /// Reads the next rows into `batch`. Returns false if there are none.
     fn fill(&mut self, batch: &mut Batch) -> Result<bool, ParquetError> {
         batch.clear();
-        let Room { ids, states, levels, values, spread } = &mut self.room;
+        let Scratch { ids, states, levels, values, spread } = &mut self.room;
         ids.clear();
-        let (rows, ..) = self.id.read_records(PIECE, None, None, ids)?;
+        let (rows, ..) = self.id.read_records(READ_ROWS, None, None, ids)?;
         if rows == 0 {
             return Ok(false);
         }
         batch.id.extend(ids.iter().map(|id| *id as u64));
         states.clear();
         self.state.read_records(rows, None, None, states)?;
-        for run in states.chunks(RUN) {
+        for run in states.chunks(RUN_ROWS) {
             let known = |code: i32| {
                 let state = usize::try_from(code).ok().and_then(|code| State::ALL.get(code));
                 let unknown = || ParquetError::General("unknown state code".to_owned());
@@ -185,7 +185,7 @@ fn spread_out(values: &[i64], levels: &[i16], all: &mut Vec<i64>) {
     all.clear();
     all.reserve(levels.len());
     let mut rest = values;
-    for run in levels.chunks(RUN) {
+    for run in levels.chunks(RUN_ROWS) {
         if let Some((here, later)) = rest.split_at_checked(run.len())
             && run.iter().fold(true, |all, level| all & (*level != 0))
         {

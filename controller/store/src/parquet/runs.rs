@@ -4,43 +4,43 @@
 use super::delta::varint;
 
 /// Numbers examined together.
-const UNIT: usize = 64;
+const UNIT_LEN: usize = 64;
 
 /// The numbers of one page.
 #[derive(Debug)]
-pub(super) struct Runs {
+pub(super) struct RunEncoder {
     width: usize,
-    unit: [u8; UNIT],
+    unit: [u8; UNIT_LEN],
     filled: usize,
-    open: Open,
+    open: OpenRun,
     out: Vec<u8>,
 }
 
 /// A run that may still grow.
 #[derive(Debug)]
-enum Open {
-    Alike { number: u8, count: u64 },
+enum OpenRun {
+    Repeated { number: u8, count: u64 },
     Packed(Vec<u8>),
 }
 
-impl Runs {
+impl RunEncoder {
     /// `width` is the number of bits per value, 1 to 8.
     pub(super) fn new(width: usize) -> Self {
-        let open = Open::Alike { number: 0, count: 0 };
-        Self { width, unit: [0; UNIT], filled: 0, open, out: Vec::new() }
+        let open = OpenRun::Repeated { number: 0, count: 0 };
+        Self { width, unit: [0; UNIT_LEN], filled: 0, open, out: Vec::new() }
     }
 
     /// Appends numbers.
     pub(super) fn push(&mut self, numbers: impl ExactSizeIterator<Item = u8>) {
         let mut numbers = numbers;
         while numbers.len() > 0 {
-            let here = numbers.len().min(UNIT - self.filled);
+            let here = numbers.len().min(UNIT_LEN - self.filled);
             for (to, number) in self.unit[self.filled..].iter_mut().zip(numbers.by_ref().take(here))
             {
                 *to = number;
             }
             self.filled += here;
-            if self.filled == UNIT {
+            if self.filled == UNIT_LEN {
                 self.close_unit();
             }
         }
@@ -48,13 +48,13 @@ impl Runs {
 
     /// Appends `number` `count` times.
     pub(super) fn repeat(&mut self, number: u8, count: usize) {
-        let before = count.min((UNIT - self.filled) % UNIT);
+        let before = count.min((UNIT_LEN - self.filled) % UNIT_LEN);
         self.push(std::iter::repeat_n(number, before));
         let left = count - before;
-        if left >= UNIT {
-            self.alike(number, left - left % UNIT);
+        if left >= UNIT_LEN {
+            self.push_repeated(number, left - left % UNIT_LEN);
         }
-        self.push(std::iter::repeat_n(number, left % UNIT));
+        self.push(std::iter::repeat_n(number, left % UNIT_LEN));
     }
 
     /// Appends the page to `out` and starts the next one.
@@ -70,15 +70,15 @@ impl Runs {
         let filled = std::mem::take(&mut self.filled);
         let first = self.unit[0];
         if self.unit[..filled].iter().fold(0, |other, number| other | (number ^ first)) == 0 {
-            self.alike(first, filled);
+            self.push_repeated(first, filled);
             return;
         }
         self.unit[filled..].fill(0);
-        if matches!(self.open, Open::Alike { .. }) {
+        if matches!(self.open, OpenRun::Repeated { .. }) {
             self.close_run();
-            self.open = Open::Packed(Vec::new());
+            self.open = OpenRun::Packed(Vec::new());
         }
-        let Open::Packed(packed) = &mut self.open else { return };
+        let OpenRun::Packed(packed) = &mut self.open else { return };
         for eight in self.unit[..filled.next_multiple_of(8)].chunks_exact(8) {
             let bits = eight
                 .iter()
@@ -88,24 +88,24 @@ impl Runs {
         }
     }
 
-    fn alike(&mut self, number: u8, more: usize) {
+    fn push_repeated(&mut self, number: u8, more: usize) {
         match &mut self.open {
-            Open::Alike { number: known, count } if *known == number => *count += more as u64,
+            OpenRun::Repeated { number: known, count } if *known == number => *count += more as u64,
             _ => {
                 self.close_run();
-                self.open = Open::Alike { number, count: more as u64 };
+                self.open = OpenRun::Repeated { number, count: more as u64 };
             }
         }
     }
 
     fn close_run(&mut self) {
-        match std::mem::replace(&mut self.open, Open::Alike { number: 0, count: 0 }) {
-            Open::Alike { count: 0, .. } => {}
-            Open::Alike { number, count } => {
+        match std::mem::replace(&mut self.open, OpenRun::Repeated { number: 0, count: 0 }) {
+            OpenRun::Repeated { count: 0, .. } => {}
+            OpenRun::Repeated { number, count } => {
                 varint(count << 1, &mut self.out);
                 self.out.push(number);
             }
-            Open::Packed(packed) => {
+            OpenRun::Packed(packed) => {
                 varint((packed.len() / self.width) as u64 * 2 + 1, &mut self.out);
                 self.out.extend_from_slice(&packed);
             }
@@ -117,8 +117,8 @@ impl Runs {
 mod tests {
     use super::*;
 
-    fn page(fill: impl Fn(&mut Runs)) -> Vec<u8> {
-        let mut runs = Runs::new(3);
+    fn page(fill: impl Fn(&mut RunEncoder)) -> Vec<u8> {
+        let mut runs = RunEncoder::new(3);
         let mut page = Vec::new();
         // A page must not leave data in the next one.
         for _ in 0..2 {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_number_again_and_again_takes_two_or_three_bytes_however_it_comes() {
+    fn repeated_number_takes_three_bytes() {
         let run = [0x90, 3, 4];
         assert_eq!(page(|runs| runs.repeat(4, 200)), run);
         assert_eq!(page(|runs| (0..200).for_each(|_| runs.repeat(4, 1))), run);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_of_different_numbers_is_packed_between_the_runs() {
+    fn mixed_unit_is_bit_packed_between_runs() {
         let mixed: Vec<u8> = (0..64).map(|place| place % 8).collect();
         let packed = page(|runs| {
             runs.repeat(1, 64);

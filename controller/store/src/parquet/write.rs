@@ -16,13 +16,13 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
-use super::ROW;
-use super::checksum::Summed;
+use super::FIXED_COLUMNS;
+use super::checksum::ChecksumWriter;
 use super::chunk::Chunk;
 use crate::error::StoreError;
 
 /// Rows per row group; bounds the memory for encoded rows.
-const GROUP: usize = 1 << 18;
+const GROUP_ROWS: usize = 1 << 18;
 
 /// Writes one file, which appears under its name when it is complete.
 pub(crate) struct SampleWriter {
@@ -36,7 +36,7 @@ pub(crate) struct SampleWriter {
 }
 
 struct Open {
-    writer: SerializedFileWriter<Summed>,
+    writer: SerializedFileWriter<ChecksumWriter>,
     columns: Vec<Column>,
 }
 
@@ -82,7 +82,7 @@ impl SampleWriter {
             Ok(group.rows)
         });
         let rows = pushed.map_err(|source| self.failed(source))?;
-        if rows >= GROUP { self.close_group() } else { Ok(()) }
+        if rows >= GROUP_ROWS { self.close_group() } else { Ok(()) }
     }
 
     /// Finishes the file.
@@ -123,7 +123,7 @@ impl SampleWriter {
             let file =
                 File::create(&self.partial).map_err(StoreError::file("create", &self.partial))?;
             let writer = schema(&columns).and_then(|schema| {
-                SerializedFileWriter::new(Summed::new(file), schema, properties())
+                SerializedFileWriter::new(ChecksumWriter::new(file), schema, properties())
             });
             let writer = writer.map_err(|source| self.failed(source))?;
             self.open = Some(Open { writer, columns });
@@ -201,7 +201,7 @@ impl Group {
         Ok(())
     }
 
-    fn write(self, writer: &mut SerializedFileWriter<Summed>) -> Result<(), ParquetError> {
+    fn write(self, writer: &mut SerializedFileWriter<ChecksumWriter>) -> Result<(), ParquetError> {
         let columns = writer.schema_descr().columns().to_vec();
         let mut rows = writer.next_row_group()?;
         let fixed = [self.id, self.state, self.reordered, self.void];
@@ -223,7 +223,7 @@ fn schema(columns: &[Column]) -> Result<Arc<Type>, ParquetError> {
             .map(Arc::new)
     };
     let integer = |bit_width, is_signed| Some(LogicalType::integer(bit_width, is_signed));
-    let [id, state, reordered, void] = ROW;
+    let [id, state, reordered, void] = FIXED_COLUMNS;
     let mut fields = vec![
         field(id, Physical::INT64, Repetition::REQUIRED, integer(64, false))?,
         field(state, Physical::INT32, Repetition::REQUIRED, integer(8, true))?,

@@ -4,17 +4,17 @@
 use dwell_units::Nanos;
 use thiserror::Error;
 
-use super::MOST_PACKETS;
+use super::MAX_PACKETS;
 
 /// Maximum number of characters of an invalid line that an error message quotes.
-const SHOWN: usize = 40;
+const MAX_QUOTED_CHARS: usize = 40;
 
 /// Error in a gap trace. Line numbers start at 1.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum GapsLineError {
     /// The line is not a gap.
     #[error("line {line}: '{text}' is not a gap; write it like 1600 (nanoseconds) or 1.6us")]
-    NoGap {
+    InvalidGap {
         /// Line number.
         line: usize,
         /// Content of the line, shortened if long.
@@ -43,7 +43,7 @@ pub enum GapsLineError {
 
 /// Reads the gaps of a trace in order.
 pub fn read_gaps(text: &str) -> Result<Vec<Nanos>, GapsLineError> {
-    read_at_most(text, MOST_PACKETS)
+    read_at_most(text, MAX_PACKETS)
 }
 
 /// Reads the gaps of a trace of at most `most` packets.
@@ -55,7 +55,7 @@ fn read_at_most(text: &str, most: usize) -> Result<Vec<Nanos>, GapsLineError> {
             continue;
         }
         let gap = content.parse().map(Nanos).or_else(|_| content.parse());
-        let gap = gap.map_err(|_| GapsLineError::NoGap { line, text: beginning(content) })?;
+        let gap = gap.map_err(|_| GapsLineError::InvalidGap { line, text: beginning(content) })?;
         if gap < Nanos::ZERO {
             return Err(GapsLineError::Negative { line, gap });
         }
@@ -71,7 +71,7 @@ fn read_at_most(text: &str, most: usize) -> Result<Vec<Nanos>, GapsLineError> {
 }
 
 fn beginning(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
+    match text.char_indices().nth(MAX_QUOTED_CHARS) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),
     }
@@ -88,13 +88,13 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_a_line_is_read_with_and_without_a_unit() {
+    fn trace_is_parsed_with_and_without_units() {
         let text = "# of a router\n1600\n\n 1.6us # the second\r\n0\n2ms\n";
         assert_eq!(read_gaps(text), Ok([1_600, 1_600, 0, 2_000_000].map(Nanos).to_vec()));
     }
 
     #[test]
-    fn what_is_no_gap_is_told_by_its_line() {
+    fn invalid_gap_is_reported_with_its_line() {
         assert_eq!(
             wrong("1\n#\n1.5\n"),
             "line 3: '1.5' is not a gap; write it like 1600 (nanoseconds) or 1.6us"
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_of_more_packets_than_can_be_sent_ends_where_it_is_too_long() {
+    fn too_long_trace_is_refused_at_the_first_excess_line() {
         let read = |text| read_at_most(text, 4);
         assert_eq!(read("1\n1\n1").unwrap().len(), 3);
         assert_eq!(read("1\n1\n#\n1\n1"), Err(GapsLineError::TooMany { line: 5, most: 4 }));
@@ -116,7 +116,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(
+        fn printed_quantity_is_parsed_back(
             gaps in proptest::collection::vec((0..=i64::MAX, any::<bool>()), 1..50),
         ) {
             let line = |&(gap, unit): &(i64, bool)| match unit {
@@ -129,7 +129,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_the_reader_panic(text in "(\\PC|\n|[0-9.#-]|ns|us)*") {
+        fn any_text_is_parsed_without_panic(text in "(\\PC|\n|[0-9.#-]|ns|us)*") {
             let _ = read_gaps(&text);
         }
     }

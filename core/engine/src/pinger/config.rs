@@ -4,7 +4,7 @@ use dwell_units::Nanos;
 
 /// Departure schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Departures {
+pub enum ProbeSchedule {
     /// Open loop: an absolute schedule with one probe per `interval`, independent of replies.
     Open {
         /// Time between intended departures. Must be positive.
@@ -23,7 +23,7 @@ pub enum Departures {
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// Departure schedule.
-    pub departures: Departures,
+    pub departures: ProbeSchedule,
     /// Number of counted probes; `None`: until stopped.
     pub count: Option<u64>,
     /// Maximum time from the first counted probe to the last.
@@ -48,8 +48,8 @@ impl Config {
     /// so that late replies are recognised for another time-out.
     pub(super) fn window(&self) -> usize {
         let in_flight = match self.departures {
-            Departures::Open { interval } => self.timeout.0 / interval.0.max(1),
-            Departures::Closed { .. } => 1,
+            ProbeSchedule::Open { interval } => self.timeout.0 / interval.0.max(1),
+            ProbeSchedule::Closed { .. } => 1,
         };
         let wanted = usize::try_from(in_flight).unwrap_or(0).saturating_mul(2).saturating_add(64);
         wanted.clamp(Self::MIN_WINDOW, Self::MAX_WINDOW).next_power_of_two()
@@ -59,10 +59,10 @@ impl Config {
     /// lost early.
     pub fn fits_window(&self) -> bool {
         match self.departures {
-            Departures::Open { interval } => {
+            ProbeSchedule::Open { interval } => {
                 self.timeout.0 / interval.0.max(1) < Self::MAX_WINDOW as i64
             }
-            Departures::Closed { .. } => true,
+            ProbeSchedule::Closed { .. } => true,
         }
     }
 

@@ -5,11 +5,11 @@ use dwell_units::{Instant, Monotonic, Realtime};
 use crate::stamps::{Remote, RxStamps, Sample, State, TxStamps};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum ProbeState {
     Free,
     InFlight,
     /// Answered in time, waiting for the kernel timestamp of the probe.
-    Stamping,
+    AwaitingStamp,
     Received,
     Late,
     Lost,
@@ -18,7 +18,7 @@ pub(super) enum Fate {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) id: u64,
-    pub(super) fate: Fate,
+    pub(super) status: ProbeState,
     pub(super) reordered: bool,
     pub(super) key: Option<u32>,
     pub(super) deadline: Instant<Monotonic>,
@@ -33,7 +33,7 @@ pub(super) struct Slot {
 impl Slot {
     pub(super) const FREE: Self = Self {
         id: u64::MAX / 2,
-        fate: Fate::Free,
+        status: ProbeState::Free,
         reordered: false,
         key: None,
         deadline: Instant::EPOCH,

@@ -33,9 +33,9 @@ impl Protocol for Plain {
 }
 
 /// Maps a probe to the delays of its replies.
-type Fates = fn(id: i64, sent: i64) -> Vec<i64>;
+type ReplyDelays = fn(id: i64, sent: i64) -> Vec<i64>;
 
-struct World {
+struct Simulation {
     now: i64,
     pinger: Pinger<Plain>,
     replies: BinaryHeap<Reverse<(i64, u64)>>,
@@ -45,7 +45,7 @@ struct World {
 
 fn open(count: u64, interval: i64, timeout: i64) -> Config {
     Config {
-        departures: Departures::Open { interval: Nanos(interval) },
+        departures: ProbeSchedule::Open { interval: Nanos(interval) },
         count: Some(count),
         duration: None,
         timeout: Nanos(timeout),
@@ -55,11 +55,11 @@ fn open(count: u64, interval: i64, timeout: i64) -> Config {
 }
 
 fn closed(count: u64, pause: i64, timeout: i64) -> Config {
-    let departures = Departures::Closed { pause: Nanos(pause), spacing: Nanos::ZERO };
+    let departures = ProbeSchedule::Closed { pause: Nanos(pause), spacing: Nanos::ZERO };
     Config { departures, ..open(count, 0, timeout) }
 }
 
-impl World {
+impl Simulation {
     fn new(config: Config) -> Self {
         Self {
             now: 0,
@@ -79,7 +79,7 @@ impl World {
     }
 
     /// One iteration of the caller's loop at the current time.
-    fn turn(&mut self, fates: Fates) {
+    fn iterate(&mut self, reply_delays: ReplyDelays) {
         let (mono, real) = (self.mono(), self.real());
         let out = &mut |sample| self.samples.push(sample);
         while let Some(Reverse((_, id))) = self.replies.peek().filter(|r| r.0.0 <= self.now) {
@@ -92,7 +92,7 @@ impl World {
         if let Some(token) = self.pinger.transmit(mono, real, out) {
             let id = token.id();
             self.departures.push((id as i64, self.now));
-            for delay in fates(id as i64, self.now) {
+            for delay in reply_delays(id as i64, self.now) {
                 self.replies.push(Reverse((self.now + delay, id)));
             }
             self.pinger.sent(token, real, None);
@@ -100,9 +100,9 @@ impl World {
     }
 
     /// Runs until the pinger waits for nothing, then delivers the remaining replies.
-    fn run(mut self, fates: Fates) -> Self {
+    fn run(mut self, reply_delays: ReplyDelays) -> Self {
         for _ in 0..1_000_000 {
-            self.turn(fates);
+            self.iterate(reply_delays);
             let Some(wake) = self.pinger.wake() else { break };
             let arrival = self.replies.peek().map_or(i64::MAX, |r| r.0.0);
             self.now = self.now.max(wake.as_nanos().min(arrival));
@@ -110,7 +110,7 @@ impl World {
         assert_eq!(self.pinger.wake(), None, "the run has ended");
         while let Some(Reverse((at, _))) = self.replies.peek() {
             self.now = *at;
-            self.turn(fates);
+            self.iterate(reply_delays);
         }
         self
     }
@@ -125,25 +125,25 @@ fn rtt(sample: &Sample) -> i64 {
 }
 
 #[test]
-fn a_constant_delay_is_measured_exactly_and_departures_keep_the_schedule() {
-    let world = World::new(open(100, 10 * MS, 1_000 * MS)).run(|_, _| vec![3 * MS]);
-    assert_eq!(world.states(State::Received), (0..100).collect::<Vec<_>>());
-    assert!(world.samples.iter().all(|s| rtt(s) == 3 * MS));
-    assert!(world.departures.iter().all(|(id, at)| *at == id * 10 * MS));
+fn constant_delay_is_exact_and_schedule_is_kept() {
+    let simulation = Simulation::new(open(100, 10 * MS, 1_000 * MS)).run(|_, _| vec![3 * MS]);
+    assert_eq!(simulation.states(State::Received), (0..100).collect::<Vec<_>>());
+    assert!(simulation.samples.iter().all(|s| rtt(s) == 3 * MS));
+    assert!(simulation.departures.iter().all(|(id, at)| *at == id * 10 * MS));
 }
 
 #[test]
-fn lost_probes_are_states_and_not_missing_rows() {
-    let fates: Fates = |id, _| if id % 3 == 0 { vec![] } else { vec![MS] };
-    let world = World::new(open(30, 10 * MS, 50 * MS)).run(fates);
-    assert_eq!(world.samples.len(), 30);
-    assert_eq!(world.states(State::Lost), (0..30).step_by(3).collect::<Vec<_>>());
-    let counts = world.pinger.counts();
+fn lost_probes_have_rows() {
+    let reply_delays: ReplyDelays = |id, _| if id % 3 == 0 { vec![] } else { vec![MS] };
+    let simulation = Simulation::new(open(30, 10 * MS, 50 * MS)).run(reply_delays);
+    assert_eq!(simulation.samples.len(), 30);
+    assert_eq!(simulation.states(State::Lost), (0..30).step_by(3).collect::<Vec<_>>());
+    let counts = simulation.pinger.counts();
     assert_eq!((counts.sent, counts.received, counts.lost), (30, 20, 10));
 }
 
 #[test]
-fn a_reply_that_the_kernel_had_in_time_is_in_time_whenever_it_is_looked_at() {
+fn kernel_timestamp_decides_whether_a_reply_is_late() {
     for (kernel, state) in
         [(Some(80), State::Received), (Some(101), State::Late), (None, State::Late)]
     {
@@ -165,63 +165,63 @@ fn a_reply_that_the_kernel_had_in_time_is_in_time_whenever_it_is_looked_at() {
 }
 
 #[test]
-fn a_late_reply_is_late_and_disturbs_no_later_probe() {
+fn late_reply_does_not_affect_later_probes() {
     // The master of Roedlach/Vock takes the late reply of cycle 5 for that of cycle 6, and so on.
-    let fates: Fates = |id, _| if id == 5 { vec![120 * MS] } else { vec![MS] };
+    let reply_delays: ReplyDelays = |id, _| if id == 5 { vec![120 * MS] } else { vec![MS] };
     for config in [closed(50, 0, 100 * MS), open(50, 10 * MS, 100 * MS)] {
         // In the closed loop the other 44 cycles take 44 ms, so the late reply arrives between
         // them.
-        let world = World::new(config).run(fates);
-        assert_eq!(world.states(State::Late), [5]);
-        assert_eq!(world.states(State::Lost), [5], "the time-out is reported when it expires");
-        let received = world.states(State::Received);
+        let simulation = Simulation::new(config).run(reply_delays);
+        assert_eq!(simulation.states(State::Late), [5]);
+        assert_eq!(simulation.states(State::Lost), [5], "the time-out is reported when it expires");
+        let received = simulation.states(State::Received);
         assert_eq!(received.len(), 49);
         assert!(
-            world.samples.iter().filter(|s| s.state == State::Received).all(|s| rtt(s) == MS),
+            simulation.samples.iter().filter(|s| s.state == State::Received).all(|s| rtt(s) == MS),
             "no later cycle is matched to the late reply"
         );
-        let counts = world.pinger.counts();
+        let counts = simulation.pinger.counts();
         assert_eq!((counts.sent, counts.received, counts.lost, counts.late), (50, 49, 0, 1));
     }
 }
 
 #[test]
-fn duplicates_are_extra_and_never_count_as_received() {
-    let world = World::new(open(10, 10 * MS, 50 * MS)).run(|_, _| vec![MS, 2 * MS, 2 * MS]);
-    let counts = world.pinger.counts();
+fn duplicates_do_not_count_as_received() {
+    let simulation = Simulation::new(open(10, 10 * MS, 50 * MS)).run(|_, _| vec![MS, 2 * MS, 2 * MS]);
+    let counts = simulation.pinger.counts();
     assert_eq!((counts.sent, counts.received, counts.duplicate), (10, 10, 20));
-    assert_eq!(world.states(State::Duplicate).len(), 20);
+    assert_eq!(simulation.states(State::Duplicate).len(), 20);
 }
 
 /// Runs with only the wake-ups that the pinger requests; returns the end time and the counters.
-fn end_of_run(config: Config, fates: Fates) -> (i64, Counts) {
-    let mut world = World::new(config);
-    while let Some(wake) = world.pinger.wake() {
-        let arrival = world.replies.peek().map_or(i64::MAX, |r| r.0.0);
-        world.now = world.now.max(wake.as_nanos().min(arrival));
-        world.turn(fates);
+fn end_of_run(config: Config, reply_delays: ReplyDelays) -> (i64, Counts) {
+    let mut simulation = Simulation::new(config);
+    while let Some(wake) = simulation.pinger.wake() {
+        let arrival = simulation.replies.peek().map_or(i64::MAX, |r| r.0.0);
+        simulation.now = simulation.now.max(wake.as_nanos().min(arrival));
+        simulation.iterate(reply_delays);
     }
-    (world.now, world.pinger.counts())
+    (simulation.now, simulation.pinger.counts())
 }
 
 #[test]
-fn duplicates_of_the_last_reply_are_waited_for_a_few_round_trips() {
-    let twice: Fates = |_, _| vec![2 * MS, 9 * MS];
+fn wait_for_duplicates_is_a_few_round_trips() {
+    let twice: ReplyDelays = |_, _| vec![2 * MS, 9 * MS];
     for config in [open(10, 10 * MS, 50 * MS), closed(10, 0, 50 * MS)] {
         let (end, counts) = end_of_run(config, twice);
         assert_eq!((counts.received, counts.duplicate), (10, 10));
         let last = counts.sent as i64 - 1;
         let departure = match config.departures {
-            Departures::Open { interval } => last * interval.0,
+            ProbeSchedule::Open { interval } => last * interval.0,
             // No wait for duplicates between two cycles.
-            Departures::Closed { .. } => last * 2 * MS,
+            ProbeSchedule::Closed { .. } => last * 2 * MS,
         };
         assert_eq!(end, departure + 2 * MS + 4 * 2 * MS);
     }
 }
 
 #[test]
-fn waiting_for_duplicates_is_bounded() {
+fn wait_for_duplicates_is_bounded() {
     // The wait after the last reply is between 1 and 50 ms, and at most the time-out.
     let cases = [
         (1_000 * MS, MS / 10, MS),
@@ -238,57 +238,57 @@ fn waiting_for_duplicates_is_bounded() {
     // No wait after a time-out or an interrupt.
     let (end, counts) = end_of_run(open(1, 10 * MS, 70 * MS), |_, _| vec![]);
     assert_eq!((counts.lost, end), (1, 70 * MS));
-    let mut world = World::new(open(2, 10 * MS, 1_000 * MS));
-    world.turn(|_, _| vec![MS]);
-    world.pinger.stop();
-    world.now = MS;
-    world.turn(|_, _| vec![]);
-    assert_eq!(world.pinger.wake(), None);
+    let mut simulation = Simulation::new(open(2, 10 * MS, 1_000 * MS));
+    simulation.iterate(|_, _| vec![MS]);
+    simulation.pinger.stop();
+    simulation.now = MS;
+    simulation.iterate(|_, _| vec![]);
+    assert_eq!(simulation.pinger.wake(), None);
 }
 
 #[test]
-fn an_overtaken_reply_is_reordered_and_still_received() {
-    let fates: Fates = |id, _| if id == 3 { vec![15 * MS] } else { vec![MS] };
-    let world = World::new(open(10, 10 * MS, 50 * MS)).run(fates);
-    let reordered: Vec<_> = world.samples.iter().filter(|s| s.reordered).map(|s| s.id).collect();
+fn overtaken_reply_is_reordered_and_received() {
+    let reply_delays: ReplyDelays = |id, _| if id == 3 { vec![15 * MS] } else { vec![MS] };
+    let simulation = Simulation::new(open(10, 10 * MS, 50 * MS)).run(reply_delays);
+    let reordered: Vec<_> = simulation.samples.iter().filter(|s| s.reordered).map(|s| s.id).collect();
     assert_eq!(reordered, [3]);
-    assert_eq!(world.pinger.counts().received, 10);
+    assert_eq!(simulation.pinger.counts().received, 10);
 }
 
 #[test]
-fn a_stalled_responder_does_not_stop_an_open_loop() {
+fn stalled_responder_does_not_stop_an_open_loop() {
     // All replies between 100 and 300 ms are held until 300 ms.
-    let fates: Fates = |_, sent| {
+    let reply_delays: ReplyDelays = |_, sent| {
         let stalled = (100 * MS..300 * MS).contains(&sent);
         vec![if stalled { 300 * MS - sent } else { MS }]
     };
-    let world = World::new(open(50, 10 * MS, 1_000 * MS)).run(fates);
-    assert_eq!(world.pinger.counts().received, 50);
-    assert!(world.departures.iter().all(|(id, at)| *at == id * 10 * MS));
-    let worst = world.samples.iter().map(rtt).max();
+    let simulation = Simulation::new(open(50, 10 * MS, 1_000 * MS)).run(reply_delays);
+    assert_eq!(simulation.pinger.counts().received, 50);
+    assert!(simulation.departures.iter().all(|(id, at)| *at == id * 10 * MS));
+    let worst = simulation.samples.iter().map(rtt).max();
     assert_eq!(worst, Some(200 * MS), "the stall shows in the delays");
 }
 
 #[test]
-fn a_closed_loop_sends_after_the_reply_and_the_pause() {
-    let world = World::new(closed(4, 7 * MS, 100 * MS)).run(|_, _| vec![2 * MS]);
-    let at: Vec<_> = world.departures.iter().map(|(_, at)| *at).collect();
+fn closed_loop_sends_after_reply_and_pause() {
+    let simulation = Simulation::new(closed(4, 7 * MS, 100 * MS)).run(|_, _| vec![2 * MS]);
+    let at: Vec<_> = simulation.departures.iter().map(|(_, at)| *at).collect();
     assert_eq!(at, [0, 9 * MS, 18 * MS, 27 * MS]);
 }
 
 #[test]
-fn a_closed_loop_goes_on_after_a_time_out() {
-    let world =
-        World::new(closed(3, 0, 100 * MS)).run(|id, _| if id == 1 { vec![] } else { vec![MS] });
-    let at: Vec<_> = world.departures.iter().map(|(_, at)| *at).collect();
+fn closed_loop_continues_after_a_time_out() {
+    let simulation =
+        Simulation::new(closed(3, 0, 100 * MS)).run(|id, _| if id == 1 { vec![] } else { vec![MS] });
+    let at: Vec<_> = simulation.departures.iter().map(|(_, at)| *at).collect();
     assert_eq!(at, [0, MS, 101 * MS]);
 }
 
 #[test]
-fn the_last_probes_of_the_warm_up_leave_at_the_pace_of_those_that_count() {
+fn run_up_uses_the_measured_rate() {
     let gaps = |config: Config| -> Vec<i64> {
-        let world = World::new(config).run(|_, _| vec![MS / 10]);
-        world.departures.windows(2).map(|pair| pair[1].1 - pair[0].1).collect()
+        let simulation = Simulation::new(config).run(|_, _| vec![MS / 10]);
+        simulation.departures.windows(2).map(|pair| pair[1].1 - pair[0].1).collect()
     };
     let warm = |config| Config { warm_up: 8, ..config };
     // Four gaps of the warm-up interval, then the measured rate: 200 us apart, or after each reply.
@@ -302,173 +302,173 @@ fn the_last_probes_of_the_warm_up_leave_at_the_pace_of_those_that_count() {
 }
 
 #[test]
-fn warm_up_probes_leave_no_sample_and_no_count() {
+fn warm_up_probes_are_not_counted() {
     let config = Config { warm_up: 5, ..open(10, 10 * MS, 50 * MS) };
-    let world = World::new(config).run(|id, _| if id == -2 { vec![] } else { vec![MS] });
-    assert_eq!(world.departures.len(), 15);
-    assert_eq!(world.departures[0].0, -5);
-    assert_eq!(world.samples.len(), 10);
-    let counts = world.pinger.counts();
+    let simulation = Simulation::new(config).run(|id, _| if id == -2 { vec![] } else { vec![MS] });
+    assert_eq!(simulation.departures.len(), 15);
+    assert_eq!(simulation.departures[0].0, -5);
+    assert_eq!(simulation.samples.len(), 10);
+    let counts = simulation.pinger.counts();
     assert_eq!((counts.sent, counts.received, counts.lost), (10, 10, 0));
     assert_eq!((counts.warm_up_sent, counts.warm_up_received), (5, 4));
 }
 
 #[test]
-fn a_reply_to_a_probe_never_sent_is_rejected() {
-    let mut world = World::new(open(3, 10 * MS, 50 * MS));
-    world.turn(|_, _| vec![]);
-    let rx = RxStamps { hw: None, kernel: None, app: world.real() };
-    let now = world.mono();
+fn reply_to_unsent_probe_is_rejected() {
+    let mut simulation = Simulation::new(open(3, 10 * MS, 50 * MS));
+    simulation.iterate(|_, _| vec![]);
+    let rx = RxStamps { hw: None, kernel: None, app: simulation.real() };
+    let now = simulation.mono();
     for (message, reject) in
         [(&[0, 0, 0, 9][..], Reject::Unknown), (&[1, 2, 3][..], Reject::Malformed)]
     {
-        let result = world.pinger.receive(message, 0, rx, now, &mut |_| panic!("no sample"));
+        let result = simulation.pinger.receive(message, 0, rx, now, &mut |_| panic!("no sample"));
         assert_eq!(result, Err(reject));
     }
-    assert_eq!(world.pinger.counts().rejected.unknown, 1);
-    assert_eq!(world.pinger.counts().rejected.malformed, 1);
-    assert_eq!(world.pinger.counts().received, 0);
+    assert_eq!(simulation.pinger.counts().rejected.unknown, 1);
+    assert_eq!(simulation.pinger.counts().rejected.malformed, 1);
+    assert_eq!(simulation.pinger.counts().received, 0);
 }
 
 #[test]
-fn a_stepped_realtime_clock_moves_no_departure_and_no_time_out() {
+fn realtime_clock_step_moves_no_departure_or_time_out() {
     // The timestamps jump by an hour; schedule and time-outs use CLOCK_MONOTONIC.
-    let mut world = World::new(open(5, 10 * MS, 50 * MS));
+    let mut simulation = Simulation::new(open(5, 10 * MS, 50 * MS));
     let mut samples = Vec::new();
-    for turn in 0..5_i64 {
-        let step = if turn >= 2 { 3_600_000 * MS } else { 0 };
-        let now = Instant::from_nanos(turn * 10 * MS);
-        let stamp = |after: i64| Instant::from_nanos(OFFSET + step + turn * 10 * MS + after);
-        let token = world.pinger.transmit(now, stamp(0), &mut |_| {}).expect("due by the schedule");
+    for iterate in 0..5_i64 {
+        let step = if iterate >= 2 { 3_600_000 * MS } else { 0 };
+        let now = Instant::from_nanos(iterate * 10 * MS);
+        let stamp = |after: i64| Instant::from_nanos(OFFSET + step + iterate * 10 * MS + after);
+        let token = simulation.pinger.transmit(now, stamp(0), &mut |_| {}).expect("due by the schedule");
         let message = (token.id() as u32).to_be_bytes();
-        world.pinger.sent(token, stamp(0), None);
+        simulation.pinger.sent(token, stamp(0), None);
         let rx = RxStamps { hw: None, kernel: None, app: stamp(MS) };
         let later = now + Nanos(MS);
-        world.pinger.receive(&message, 0, rx, later, &mut |s| samples.push(s)).unwrap();
+        simulation.pinger.receive(&message, 0, rx, later, &mut |s| samples.push(s)).unwrap();
     }
     assert_eq!(samples.len(), 5);
     assert!(samples.iter().all(|s| s.state == State::Received));
-    let lingering = world.pinger.wake().expect("waits for duplicates");
-    world.pinger.expire(lingering, &mut |_| panic!("no sample"));
-    assert_eq!(world.pinger.wake(), None);
+    let linger_end = simulation.pinger.wake().expect("waits for duplicates");
+    simulation.pinger.expire(linger_end, &mut |_| panic!("no sample"));
+    assert_eq!(simulation.pinger.wake(), None);
 }
 
 #[test]
-fn a_reply_waits_for_the_stamp_of_its_own_probe() {
-    let mut world = World::new(open(2, 10 * MS, 50 * MS));
-    world.pinger.await_stamp(Some(TxPoint::Kernel));
+fn reply_waits_for_the_stamp_of_its_probe() {
+    let mut simulation = Simulation::new(open(2, 10 * MS, 50 * MS));
+    simulation.pinger.await_stamp(Some(TxPoint::Kernel));
     let mut samples = Vec::new();
-    let (now, real) = (world.mono(), world.real());
-    let token = world.pinger.transmit(now, real, &mut |_| {}).unwrap();
-    world.pinger.sent(token, real, Some(70));
+    let (now, real) = (simulation.mono(), simulation.real());
+    let token = simulation.pinger.transmit(now, real, &mut |_| {}).unwrap();
+    simulation.pinger.sent(token, real, Some(70));
     let rx = RxStamps { hw: None, kernel: None, app: real + Nanos(MS) };
-    world.pinger.receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s)).unwrap();
+    simulation.pinger.receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s)).unwrap();
     assert_eq!(samples, [], "reported only with its timestamp");
-    world.pinger.tx_stamp(71, TxStamp::Kernel(real), &mut |s| samples.push(s));
+    simulation.pinger.tx_stamp(71, TxStamp::Kernel(real), &mut |s| samples.push(s));
     assert_eq!(samples, [], "the timestamp of another packet is ignored");
-    world.pinger.tx_stamp(70, TxStamp::Kernel(real + Nanos(9)), &mut |s| samples.push(s));
+    simulation.pinger.tx_stamp(70, TxStamp::Kernel(real + Nanos(9)), &mut |s| samples.push(s));
     assert_eq!(samples.len(), 1);
     assert_eq!(samples[0].tx.kernel, Some(real + Nanos(9)));
-    assert_eq!(world.pinger.counts().tx_stamp_missing, 0);
+    assert_eq!(simulation.pinger.counts().tx_stamp_missing, 0);
 }
 
 #[test]
-fn a_stamp_that_does_not_come_is_absent_and_counted() {
-    let mut world = World::new(open(1, 10 * MS, 500 * MS));
-    world.pinger.await_stamp(Some(TxPoint::Kernel));
+fn missing_stamp_is_absent_and_counted() {
+    let mut simulation = Simulation::new(open(1, 10 * MS, 500 * MS));
+    simulation.pinger.await_stamp(Some(TxPoint::Kernel));
     let mut samples = Vec::new();
-    let (now, real) = (world.mono(), world.real());
-    let token = world.pinger.transmit(now, real, &mut |_| {}).unwrap();
-    world.pinger.sent(token, real, Some(1));
+    let (now, real) = (simulation.mono(), simulation.real());
+    let token = simulation.pinger.transmit(now, real, &mut |_| {}).unwrap();
+    simulation.pinger.sent(token, real, Some(1));
     let rx = RxStamps { hw: None, kernel: None, app: real + Nanos(MS) };
-    world.pinger.receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s)).unwrap();
-    let lingering = world.pinger.wake().expect("waits for duplicates");
-    world.pinger.expire(lingering, &mut |_| panic!("no sample"));
-    let wake = world.pinger.wake().expect("waits for the timestamp");
-    assert_eq!(wake, now + Nanos(MS) + STAMP_GRACE);
-    world.pinger.expire(wake, &mut |s| samples.push(s));
+    simulation.pinger.receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s)).unwrap();
+    let linger_end = simulation.pinger.wake().expect("waits for duplicates");
+    simulation.pinger.expire(linger_end, &mut |_| panic!("no sample"));
+    let wake = simulation.pinger.wake().expect("waits for the timestamp");
+    assert_eq!(wake, now + Nanos(MS) + STAMP_TIMEOUT);
+    simulation.pinger.expire(wake, &mut |s| samples.push(s));
     assert_eq!(samples.len(), 1);
     assert_eq!((samples[0].state, samples[0].tx.kernel), (State::Received, None));
-    assert_eq!(world.pinger.counts().tx_stamp_missing, 1);
-    assert_eq!(world.pinger.wake(), None);
+    assert_eq!(simulation.pinger.counts().tx_stamp_missing, 1);
+    assert_eq!(simulation.pinger.wake(), None);
 }
 
 #[test]
-fn probes_under_way_at_an_interrupt_are_neither_sent_nor_lost() {
-    let mut world = World::new(open(100, 10 * MS, 1_000 * MS));
+fn interrupted_probes_are_neither_sent_nor_lost() {
+    let mut simulation = Simulation::new(open(100, 10 * MS, 1_000 * MS));
     for _ in 0..3 {
-        world.turn(|_, _| vec![]);
-        world.now += 10 * MS;
+        simulation.iterate(|_, _| vec![]);
+        simulation.now += 10 * MS;
     }
-    assert_eq!(world.pinger.abandon(&mut |_| {}), 3);
-    assert_eq!(world.pinger.counts().sent, 0);
-    assert_eq!(world.pinger.counts().lost, 0);
-    assert_eq!(world.pinger.wake(), None);
+    assert_eq!(simulation.pinger.abandon(&mut |_| {}), 3);
+    assert_eq!(simulation.pinger.counts().sent, 0);
+    assert_eq!(simulation.pinger.counts().lost, 0);
+    assert_eq!(simulation.pinger.wake(), None);
 }
 
 #[test]
-fn probes_under_way_when_the_socket_broke_are_lost_with_rows() {
+fn outstanding_probes_are_lost_when_the_socket_breaks() {
     let config = Config { warm_up: 1, ..open(100, 10 * MS, 1_000 * MS) };
-    let mut world = World::new(config);
+    let mut simulation = Simulation::new(config);
     for _ in 0..4 {
         // The warm-up probe and all probes from 1 on are not answered in time.
-        world.turn(|id, _| if id == 0 { vec![MS] } else { vec![] });
-        world.now += 10 * MS;
+        simulation.iterate(|id, _| if id == 0 { vec![MS] } else { vec![] });
+        simulation.now += 10 * MS;
     }
-    let now = world.mono();
-    world.pinger.lose_open(now, &mut |sample| world.samples.push(sample));
-    assert_eq!((world.states(State::Received), world.states(State::Lost)), (vec![0], vec![1, 2]));
-    assert_eq!(world.pinger.abandon(&mut |_| panic!("all replies were reported")), 0);
-    let counts = world.pinger.counts();
+    let now = simulation.mono();
+    simulation.pinger.lose_outstanding(now, &mut |sample| simulation.samples.push(sample));
+    assert_eq!((simulation.states(State::Received), simulation.states(State::Lost)), (vec![0], vec![1, 2]));
+    assert_eq!(simulation.pinger.abandon(&mut |_| panic!("all replies were reported")), 0);
+    let counts = simulation.pinger.counts();
     assert_eq!((counts.sent, counts.received, counts.lost), (3, 1, 2));
-    assert_eq!(world.pinger.wake(), None);
+    assert_eq!(simulation.pinger.wake(), None);
 }
 
 #[test]
-fn a_failed_send_is_its_own_state_and_is_not_sent() {
-    let mut world = World::new(open(2, 10 * MS, 50 * MS));
+fn failed_send_is_not_counted_as_sent() {
+    let mut simulation = Simulation::new(open(2, 10 * MS, 50 * MS));
     let mut samples = Vec::new();
-    let (now, real) = (world.mono(), world.real());
-    let token = world.pinger.transmit(now, real, &mut |_| {}).unwrap();
-    world.pinger.send_failed(token, real, now, &mut |s| samples.push(s));
+    let (now, real) = (simulation.mono(), simulation.real());
+    let token = simulation.pinger.transmit(now, real, &mut |_| {}).unwrap();
+    simulation.pinger.send_failed(token, real, now, &mut |s| samples.push(s));
     assert_eq!(samples[0].state, State::SendFailed);
-    assert_eq!((world.pinger.counts().sent, world.pinger.counts().send_failed), (0, 1));
-    let world = world.run(|_, _| vec![MS]);
-    assert_eq!(world.states(State::Received), [1]);
+    assert_eq!((simulation.pinger.counts().sent, simulation.pinger.counts().send_failed), (0, 1));
+    let simulation = simulation.run(|_, _| vec![MS]);
+    assert_eq!(simulation.states(State::Received), [1]);
 }
 
 #[test]
-fn the_run_ends_when_its_time_is_over() {
+fn run_ends_after_its_duration() {
     let config =
         Config { duration: Some(Nanos(95 * MS)), count: None, ..open(0, 10 * MS, MS * 50) };
-    let world = World::new(config).run(|_, _| vec![MS]);
-    assert_eq!(world.pinger.counts().sent, 10, "at 0, 10 ... 90 ms");
+    let simulation = Simulation::new(config).run(|_, _| vec![MS]);
+    assert_eq!(simulation.pinger.counts().sent, 10, "at 0, 10 ... 90 ms");
 }
 
 proptest! {
     /// Every probe has exactly one outcome and the counters add up, whatever the network does.
     #[test]
-    fn fates_are_disjoint_and_add_up(seed in any::<u64>(), closed_loop in any::<bool>()) {
-        // The delays are a hash of seed and id, because `Fates` is a function pointer.
+    fn outcomes_are_disjoint_and_add_up(seed in any::<u64>(), closed_loop in any::<bool>()) {
+        // The delays are a hash of seed and id, because `ReplyDelays` is a function pointer.
         std::thread_local!(static SEED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
         SEED.set(seed);
-        let fates: Fates = |id, _| {
+        let reply_delays: ReplyDelays = |id, _| {
             let mut x = SEED.get() ^ (id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let mut next = || { x ^= x << 13; x ^= x >> 7; x ^= x << 17; x };
             let copies = [0, 1, 1, 1, 1, 2, 3][(next() % 7) as usize];
             (0..copies).map(|_| (next() % 80) as i64 * MS).collect()
         };
         let config = if closed_loop { closed(200, 0, 50 * MS) } else { open(200, 3 * MS, 50 * MS) };
-        let world = World::new(config).run(fates);
-        let counts = world.pinger.counts();
+        let simulation = Simulation::new(config).run(reply_delays);
+        let counts = simulation.pinger.counts();
         prop_assert_eq!(counts.sent, 200);
         prop_assert_eq!(counts.received + counts.lost + counts.late, 200);
-        prop_assert_eq!(world.states(State::Received).len() as u64, counts.received);
-        prop_assert_eq!(world.states(State::Late).len() as u64, counts.late);
-        prop_assert_eq!(world.states(State::Lost).len() as u64, counts.lost + counts.late);
-        prop_assert_eq!(world.states(State::Duplicate).len() as u64, counts.duplicate);
-        let mut fated = world.states(State::Received);
-        fated.extend(world.states(State::Lost));
+        prop_assert_eq!(simulation.states(State::Received).len() as u64, counts.received);
+        prop_assert_eq!(simulation.states(State::Late).len() as u64, counts.late);
+        prop_assert_eq!(simulation.states(State::Lost).len() as u64, counts.lost + counts.late);
+        prop_assert_eq!(simulation.states(State::Duplicate).len() as u64, counts.duplicate);
+        let mut fated = simulation.states(State::Received);
+        fated.extend(simulation.states(State::Lost));
         fated.sort_unstable();
         prop_assert_eq!(fated, (0..200).collect::<Vec<_>>());
     }

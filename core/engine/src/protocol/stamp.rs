@@ -27,7 +27,7 @@ pub struct Session {
     pub utc_error: Option<Nanos>,
     /// Packet length in bytes, TLVs included.
     pub size: usize,
-    /// Number of empty telemetry slots for relays, at most [`telemetry::MOST_SLOTS`].
+    /// Number of empty telemetry slots for relays, at most [`telemetry::MAX_SLOTS`].
     pub path_slots: usize,
 }
 
@@ -69,7 +69,7 @@ pub struct Stamp {
     pivot: Instant<Realtime>,
     /// Copy of a reply's TLVs, because a walk sets the flags of malformed ones.
     scratch: Box<[u8]>,
-    hops: [Hop; telemetry::MOST_SLOTS],
+    hops: [Hop; telemetry::MAX_SLOTS],
     hops_used: usize,
     /// First id of the warm-up.
     warm_up_first: Option<u64>,
@@ -134,7 +134,7 @@ impl Stamp {
         let error = ErrorEstimate::of_clock(session.utc_error).to_bits();
         let scratch = vec![0; room].into_boxed_slice();
         let pivot = Instant::EPOCH;
-        let hops = [Hop::default(); telemetry::MOST_SLOTS];
+        let hops = [Hop::default(); telemetry::MAX_SLOTS];
         Self {
             session,
             mode,
@@ -162,7 +162,7 @@ impl Stamp {
     }
 
     /// Id of the probe with the sequence number `seq` of the session `ssid`.
-    fn answered(&self, ssid: u16, seq: u32) -> Option<WireId> {
+    fn probe_id(&self, ssid: u16, seq: u32) -> Option<WireId> {
         if ssid == self.session.warm_up_ssid() {
             let first = self.warm_up_first?;
             let nth = seq.checked_sub(first as u32)?;
@@ -199,10 +199,10 @@ impl Stamp {
         tlv::walk(area, |tlv| match tlv.kind {
             kind::NODE_CLOCK => {
                 let clock = session.clock.as_ref().map(|clock| &clock[..]);
-                let said = tlv.value.split_first_chunk();
+                let received = tlv.value.split_first_chunk();
                 same |= is_answered(*tlv.flags)
-                    && said.is_some_and(|(magic, said)| {
-                        *magic == NODE_CLOCK_MAGIC && Some(said) == clock
+                    && received.is_some_and(|(magic, received)| {
+                        *magic == NODE_CLOCK_MAGIC && Some(received) == clock
                     });
             }
             kind::SOCKET_DROPS if is_answered(*tlv.flags) => {
@@ -281,7 +281,7 @@ impl Protocol for Stamp {
         }
         let format = reply.estimate().format;
         let written = timestamp::read(reply.sender_timestamp, Format::Ntp, self.pivot);
-        let id = self.answered(reply.ssid, reply.sender_seq).ok_or(Reject::Unknown)?;
+        let id = self.probe_id(reply.ssid, reply.sender_seq).ok_or(Reject::Unknown)?;
         let remote = Remote {
             rx: timestamp::read(reply.t2, format, self.pivot),
             tx: timestamp::read(reply.t3, format, self.pivot),

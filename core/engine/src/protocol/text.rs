@@ -43,14 +43,14 @@ impl Protocol for TextUdp {
 /// acknowledge without an open request is a duplicate of the last one.
 #[derive(Debug, Default)]
 pub struct TextStream {
-    order: Option<Order>,
+    order: Option<AckOrder>,
     /// Ranges of ids that were not sent: first id and count, ascending.
     unsent: VecDeque<(u64, u64)>,
 }
 
 /// Position in the stream of acknowledges.
 #[derive(Clone, Copy, Debug)]
-struct Order {
+struct AckOrder {
     /// Oldest request without an acknowledge.
     next: u64,
     /// One more than the id of the last request.
@@ -65,7 +65,7 @@ impl Protocol for TextStream {
     }
 
     fn write(&mut self, id: u64, _now: Instant<Realtime>, message: &mut [u8]) -> usize {
-        let order = self.order.get_or_insert(Order { next: id, end: id, answered: None });
+        let order = self.order.get_or_insert(AckOrder { next: id, end: id, answered: None });
         order.end = id.wrapping_add(1);
         write(message)
     }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extra_acknowledge_repeats_the_last_answer_and_takes_no_later_ones_place() {
+    fn extra_acknowledge_repeats_the_last_answer() {
         let mut stream = TextStream::default();
         assert_eq!(acknowledged(&mut stream), Err(Reject::Unknown));
         // Warm-up ids are below 0.
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_did_not_leave_are_skipped_in_the_order() {
+    fn unsent_requests_are_skipped() {
         let mut stream = TextStream::default();
         for id in 0..10 {
             request(&mut stream, id);

@@ -20,7 +20,7 @@ const PREFIX_SHARE: i64 = 256;
 
 /// Minimum time for which a source without a table entry is remembered. A source that asks at least
 /// once in this time keeps its budget.
-const MIN_MEMORY: Nanos = Nanos::from_millis(1_500);
+const MIN_MEMORY_DURATION: Nanos = Nanos::from_millis(1_500);
 
 /// The same in packets at the limit, so that a source at a tenth of any limit is remembered.
 const MEMORY_PACKETS: i64 = 15;
@@ -148,7 +148,7 @@ impl Limiter {
     pub fn new(limits: RateLimits) -> Option<Self> {
         let (local, global) = (Buckets::new(limits.local)?, Buckets::new(limits.global)?);
         let gap = local.source.gap.max(global.source.gap);
-        let memory = MIN_MEMORY.max(gap.saturating_mul(MEMORY_PACKETS));
+        let memory = MIN_MEMORY_DURATION.max(gap.saturating_mul(MEMORY_PACKETS));
         Some(Self {
             local,
             global,
@@ -271,7 +271,7 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
 
-    use super::super::table::WAYS;
+    use super::super::table::SET_ENTRIES;
     use super::*;
 
     const SEED: u64 = 0x6c69_6d69_7472_6174;
@@ -429,7 +429,7 @@ mod tests {
     #[test]
     fn work_per_packet_does_not_grow_with_the_table() {
         let outcome = simulate(Spoofed::Anywhere, 100_000);
-        let bound = 2 * WAYS as u64;
+        let bound = 2 * SET_ENTRIES as u64;
         assert!((1..=bound).contains(&outcome.most_examined), "{outcome:?}");
     }
 

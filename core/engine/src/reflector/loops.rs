@@ -13,14 +13,14 @@ use dwell_wire::stamp::{Likeness, Mode, likeness_to_reply};
 use super::Refusal;
 use super::table::{Key, Lookup, Table};
 
-/// Maximum number of identical requests of one source that are answered within [`WINDOW`].
+/// Maximum number of identical requests of one source that are answered within [`COUNT_INTERVAL`].
 const MAX_IDENTICAL: u32 = 1_000;
 
 /// Time over which identical requests are counted.
-const WINDOW: Nanos = Nanos::from_secs(1);
+const COUNT_INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// Time for which a source is not answered after too many identical requests.
-const SILENCE: Nanos = Nanos::from_secs(60);
+const SILENCE_DURATION: Nanos = Nanos::from_secs(60);
 
 /// Maximum number of requests counted at the same time.
 const MAX_REQUESTS: usize = 4_096;
@@ -86,7 +86,7 @@ impl LoopGuard {
             return Err(Refusal::Silenced);
         }
         let rank = |count: &Count| {
-            let is_current = now - count.since < WINDOW;
+            let is_current = now - count.since < COUNT_INTERVAL;
             (if is_current { count.requests } else { 0 }, count.since)
         };
         let first = Count { since: now, requests: 1 };
@@ -97,7 +97,7 @@ impl LoopGuard {
             }
             Lookup::Found(count) => count,
         };
-        if now - count.since >= WINDOW {
+        if now - count.since >= COUNT_INTERVAL {
             *count = first;
             return Ok(());
         }
@@ -108,8 +108,8 @@ impl LoopGuard {
         // After the silence, counting starts again.
         count.requests = 0;
         match self.silenced.look_up(source, |until| *until) {
-            Lookup::Found(until) => *until = now + SILENCE,
-            Lookup::Absent(slot) => *slot = Some((source, now + SILENCE)),
+            Lookup::Found(until) => *until = now + SILENCE_DURATION,
+            Lookup::Absent(slot) => *slot = Some((source, now + SILENCE_DURATION)),
         }
         Err(Refusal::Silenced)
     }

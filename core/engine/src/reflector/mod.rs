@@ -20,7 +20,7 @@ use dwell_units::{Instant, Monotonic, Realtime};
 
 /// Metadata of a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Meta {
+pub struct RequestMeta {
     /// Source of the request.
     pub from: SocketAddr,
     /// T2: receive timestamp, from the source closest to the wire.

@@ -119,7 +119,7 @@ impl ReplayGuard {
             return;
         }
         if self.free.is_empty() {
-            self.forget_idle();
+            self.evict_idle();
         }
         let Some(slot) = self.free.pop() else { return };
         let window = Window::start(self.size, seq, &mut self.bits[slot * words..][..words]);
@@ -136,7 +136,7 @@ impl ReplayGuard {
 
     /// Evicts the quarter of sessions that have been idle for longest, and keeps their newest
     /// timestamps.
-    fn forget_idle(&mut self) {
+    fn evict_idle(&mut self) {
         self.last_uses.clear();
         self.last_uses.extend(self.sessions.values().map(|session| session.last));
         let (_, limit, _) = self.last_uses.select_nth_unstable(MAX_SESSIONS / 4);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn evicted_sessions_go_on_and_their_requests_stay_refused() {
+    fn evicted_session_continues_without_accepting_replays() {
         let mut guard = ReplayGuard::new(64);
         let captured: Vec<_> = (0..50).map(|n| request(n, 1_000 + u64::from(n), 7)).collect();
         assert!(captured.iter().all(|old| take(&mut guard, 1, *old)));

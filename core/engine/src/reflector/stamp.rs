@@ -16,10 +16,10 @@ use dwell_wire::tlv::{
 };
 
 use super::replay::ReplayGuard;
-use super::{LoopGuard, Meta, Refusal, reply_ttl};
+use super::{LoopGuard, RequestMeta, Refusal, reply_ttl};
 
 /// Maximum number of sessions. The longest idle ones make room for new ones.
-const SESSIONS: usize = 4_096;
+const MAX_SESSIONS: usize = 4_096;
 
 /// Length of an unauthenticated packet up to and including T2 (RFC 8762 figure 5).
 const T2_END: usize = 24;
@@ -111,7 +111,7 @@ impl StampReflector {
     pub fn answer(
         &mut self,
         packet: &mut [u8],
-        meta: &Meta,
+        meta: &RequestMeta,
         allow: impl FnOnce() -> Result<(), Refusal>,
     ) -> Result<Unfinished, Refusal> {
         // The length is checked first: a truncated packet has no HMAC to verify.
@@ -178,7 +178,7 @@ impl StampReflector {
         &mut self,
         packet: &[u8],
         request: &Request,
-        meta: &Meta,
+        meta: &RequestMeta,
     ) -> Result<Option<u8>, Refusal> {
         let is_short = packet.len() < self.mode.base();
         let may_be_own = || {
@@ -211,13 +211,13 @@ impl StampReflector {
     }
 
     /// Counts the request in its session; `None` if the reflector is stateless.
-    fn session(&mut self, meta: &Meta, ssid: u16) -> Option<Session> {
+    fn session(&mut self, meta: &RequestMeta, ssid: u16) -> Option<Session> {
         if self.config.stateless {
             return None;
         }
         let key = (meta.from, ssid);
-        if self.sessions.len() >= SESSIONS && !self.sessions.contains_key(&key) {
-            self.forget_idle();
+        if self.sessions.len() >= MAX_SESSIONS && !self.sessions.contains_key(&key) {
+            self.evict_idle();
         }
         let session = self.sessions.entry(key).or_insert(Session { received: 0, last: meta.now });
         session.received = session.received.wrapping_add(1);
@@ -227,9 +227,9 @@ impl StampReflector {
 
     /// Evicts the quarter of sessions that have been idle for longest, so that a flood of new
     /// sessions causes a full scan only once per 1,024 packets.
-    fn forget_idle(&mut self) {
+    fn evict_idle(&mut self) {
         let mut last: Vec<_> = self.sessions.values().map(|session| session.last).collect();
-        let (_, limit, _) = last.select_nth_unstable(SESSIONS / 4);
+        let (_, limit, _) = last.select_nth_unstable(MAX_SESSIONS / 4);
         let limit = *limit;
         self.sessions.retain(|_, session| session.last > limit);
     }
@@ -240,7 +240,7 @@ impl StampReflector {
         &self,
         kind: u8,
         value: &mut [u8],
-        meta: &Meta,
+        meta: &RequestMeta,
         session: Option<Session>,
         tos: &mut Option<u8>,
     ) -> u8 {
@@ -317,8 +317,8 @@ mod tests {
 
     const CLOCK: [u8; 12] = *b"this machine";
 
-    fn meta(port: u16) -> Meta {
-        Meta {
+    fn meta(port: u16) -> RequestMeta {
+        RequestMeta {
             from: SocketAddr::new("192.0.2.1".parse().unwrap(), port),
             rx: Instant::from_nanos(1_700_000_000_000_001_000),
             ttl: Some(63),
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_measures_in_both_modes_and_sizes() {
+    fn pair_measures_in_both_modes_and_all_sizes() {
         let plain = [44, 64, 65 + 4, 76, 80].map(|size| (false, size));
         for (key, size) in plain.into_iter().chain([112, 152, 164, 1_400].map(|size| (true, size)))
         {
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_relays_wrote_on_both_ways_comes_back_with_the_reply() {
+    fn relay_telemetry_returns_with_the_reply() {
         let size = protocol::Session::size_of_path(3);
         let session = protocol::Session {
             ssid: 7,
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stateful_reflector_counts_and_a_stateless_one_copies() {
+    fn stateful_reflector_counts_stateless_one_copies() {
         let seq = |stateless| {
             let mut sender = sender(false, 44);
             let mut reflector = StampReflector::new(config(false, stateless));
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_key_only_authentic_packets_are_answered_or_believed() {
+    fn unauthentic_packets_are_refused_with_a_key() {
         let mut reflector = StampReflector::new(config(true, false));
         let refused = round(&mut sender(true, 152), &mut reflector, 1, |p| p[0] ^= 1);
         assert_eq!(refused.unwrap_err(), Refusal::Unauthentic);
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn replayed_request_is_refused_from_any_port_and_spends_no_budget() {
+    fn replayed_request_is_refused_and_spends_no_budget() {
         let config = StampConfig { replay_window: Some(64), ..config(true, false) };
         let mut reflector = StampReflector::new(config);
         let mut sender = sender(true, 152);
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_refused_by_the_limit_counts_in_no_session() {
+    fn rate_limited_request_counts_in_no_session() {
         let mut reflector = StampReflector::new(config(false, false));
         let mut sender = sender(false, 44);
         for id in 0..10 {
@@ -522,18 +522,18 @@ mod tests {
     }
 
     #[test]
-    fn the_sessions_that_are_in_use_survive_a_flood_of_new_ones() {
+    fn active_session_survives_a_flood_of_new_ones() {
         let mut reflector = StampReflector::new(config(false, false));
         let mut ask = |ssid: u16, at: i64| {
             let mut packet = vec![0; 44];
             packet[14..16].copy_from_slice(&ssid.to_be_bytes());
-            let meta = Meta { now: Instant::from_nanos(at), ..meta(4_000) };
+            let meta = RequestMeta { now: Instant::from_nanos(at), ..meta(4_000) };
             let _ = reflector.answer(&mut packet, &meta, || Ok(())).unwrap();
             reflector.sessions()
         };
         for n in 1..=u16::MAX {
             // Session 1 sends repeatedly; every other session only once.
-            assert!(ask(n, i64::from(n)) <= SESSIONS);
+            assert!(ask(n, i64::from(n)) <= MAX_SESSIONS);
             ask(1, i64::from(n));
         }
         let session = reflector.sessions[&(meta(4_000).from, 1)];
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_key_a_packet_cut_short_is_malformed() {
+    fn truncated_packet_is_malformed_with_a_key() {
         let mut reflector = StampReflector::new(config(true, false));
         let mut packet = vec![0; 112];
         sender(true, 112).write(1, T1, &mut packet);
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_after_a_malformed_tlv_is_answered() {
+    fn tlvs_after_a_malformed_one_are_not_answered() {
         let asked = [
             (kind::TIMESTAMP_INFORMATION, 0x80, vec![0; 4]),
             (kind::CLASS_OF_SERVICE, 0x80, vec![7; 3]),
@@ -605,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_a_sender_must_not_set_do_not_come_back() {
+    fn invalid_request_flags_are_not_returned() {
         let asked = [(kind::EXTRA_PADDING, 0xff, vec![1; 3]), (200, 0x7f, vec![2; 3])];
         assert_eq!(answers(&asked), [(0, vec![1; 3]), (tlv::UNRECOGNISED, vec![2; 3])]);
     }
@@ -625,7 +625,7 @@ mod tests {
 
     /// Sends a packet back and forth between a reflector and another end. Returns the number of
     /// turns and the refusal that ended the loop.
-    fn circulate(
+    fn run_loop(
         packet: &mut Vec<u8>,
         reflector: &mut StampReflector,
         mut other_end: impl FnMut(&mut Vec<u8>, Option<u8>) -> Option<u8>,
@@ -633,7 +633,7 @@ mod tests {
         let mut ttl = Some(64);
         for turn in 0..100_000 {
             let after = i64::from(turn) * 20_000;
-            let meta = Meta {
+            let meta = RequestMeta {
                 ttl,
                 rx: meta(0).rx + Nanos(after),
                 now: Instant::from_nanos(after),
@@ -666,8 +666,8 @@ mod tests {
                 }
                 let mut near = StampReflector::new(config(key, false));
                 let mut far = StampReflector::new(config(key, true));
-                let (turns, refusal) = circulate(&mut packet, &mut near, |packet, ttl| {
-                    let meta = Meta { ttl, ..meta(862) };
+                let (turns, refusal) = run_loop(&mut packet, &mut near, |packet, ttl| {
+                    let meta = RequestMeta { ttl, ..meta(862) };
                     let unfinished = far.answer(packet, &meta, || Ok(())).ok()?;
                     far.finish(unfinished, packet, meta.rx + Nanos(3_000));
                     unfinished.ttl.or(Some(64))
@@ -684,7 +684,7 @@ mod tests {
         for size in [14, 23, 24, 38, 41, 43, 44, 500] {
             let mut packet = vec![0; size];
             let mut reflector = StampReflector::new(config(false, true));
-            let (turns, refusal) = circulate(&mut packet, &mut reflector, |_, _| Some(64));
+            let (turns, refusal) = run_loop(&mut packet, &mut reflector, |_, _| Some(64));
             let expected = if size < 44 { Refusal::Silenced } else { Refusal::Loop };
             let bound = if size < 44 { 1_001 } else { 2 };
             assert_eq!(refusal, expected, "{size} bytes");
@@ -730,7 +730,7 @@ mod tests {
                 if key {
                     stamp::sign(&signing, packet);
                 }
-                let meta = Meta { rx: T1 + Nanos(n * 1_000 + 500), now, ..meta(4_000) };
+                let meta = RequestMeta { rx: T1 + Nanos(n * 1_000 + 500), now, ..meta(4_000) };
                 let answer = reflector.answer(packet, &meta, || Ok(()));
                 assert!(answer.is_ok(), "seed {SEED:#x}, request {n}, key {key}: {packet:02x?}");
             }
@@ -750,14 +750,14 @@ mod tests {
             packet[4..12].copy_from_slice(&sent.to_be_bytes());
             packet[12..14].copy_from_slice(&[0x3f, 0xff]);
             let now = Instant::from_nanos(n * 1_000);
-            let meta = Meta { rx: T1 + Nanos(n * 1_000 + 500), now, ..meta(4_000) };
+            let meta = RequestMeta { rx: T1 + Nanos(n * 1_000 + 500), now, ..meta(4_000) };
             let answer = reflector.answer(&mut packet, &meta, || Ok(())).unwrap();
             assert_eq!(answer.ttl, Some(62), "seed {SEED:#x}, request {n}");
         }
     }
 
     #[test]
-    fn any_bytes_get_at_most_as_many_back_and_sessions_stay_bounded() {
+    fn any_bytes_get_no_longer_reply_and_bounded_sessions() {
         let mut reflector = StampReflector::new(config(false, false));
         let mut x = 0x2545_f491_4f6c_dd1d_u64;
         for round in 0..20_000_u32 {
@@ -774,6 +774,6 @@ mod tests {
             }
             assert_eq!(packet.len(), len);
         }
-        assert!(reflector.sessions() <= SESSIONS);
+        assert!(reflector.sessions() <= MAX_SESSIONS);
     }
 }

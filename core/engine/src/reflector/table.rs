@@ -4,7 +4,7 @@
 use std::num::NonZeroU64;
 
 /// Entries per set.
-pub(super) const WAYS: usize = 8;
+pub(super) const SET_ENTRIES: usize = 8;
 
 /// A keyed 64-bit hash that identifies an entry. Sources with equal hashes are treated as one. The
 /// hash key is random, so a sender cannot choose such sources.
@@ -16,7 +16,7 @@ pub(super) type Slot<V> = Option<(Key, V)>;
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Table<V> {
-    sets: Box<[[Slot<V>; WAYS]]>,
+    sets: Box<[[Slot<V>; SET_ENTRIES]]>,
     /// Slots examined, to test the cost.
     #[cfg(test)]
     pub(super) examined: u64,
@@ -32,11 +32,11 @@ pub(super) enum Lookup<'a, V> {
 }
 
 impl<V: Copy> Table<V> {
-    /// An empty table of `capacity` entries, a power of two and at least [`WAYS`].
+    /// An empty table of `capacity` entries, a power of two and at least [`SET_ENTRIES`].
     pub(super) fn new(capacity: usize) -> Self {
-        debug_assert!(capacity.is_power_of_two() && capacity >= WAYS);
+        debug_assert!(capacity.is_power_of_two() && capacity >= SET_ENTRIES);
         Self {
-            sets: vec![[None; WAYS]; capacity / WAYS].into_boxed_slice(),
+            sets: vec![[None; SET_ENTRIES]; capacity / SET_ENTRIES].into_boxed_slice(),
             #[cfg(test)]
             examined: 0,
         }
@@ -48,7 +48,7 @@ impl<V: Copy> Table<V> {
         let set = &mut self.sets[index];
         #[cfg(test)]
         {
-            self.examined += WAYS as u64;
+            self.examined += SET_ENTRIES as u64;
         }
         let found = set.iter().position(|slot| slot.is_some_and(|(other, _)| other == key));
         match found {
@@ -58,7 +58,7 @@ impl<V: Copy> Table<V> {
             },
             None => {
                 let rank = |at: &usize| set[*at].as_ref().map(|(_, value)| rank(value));
-                let at = (0..WAYS).min_by_key(rank).unwrap_or(0);
+                let at = (0..SET_ENTRIES).min_by_key(rank).unwrap_or(0);
                 Lookup::Absent(&mut set[at])
             }
         }

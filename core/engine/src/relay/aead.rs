@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn published_gcm_vectors_come_out_both_ways() {
+    fn published_gcm_vectors_hold_in_both_directions() {
         for [key, nonce, associated, plain, cipher, tag] in CASES {
             let aead = Aead::new(&Key::from_hex(key).unwrap());
             let (nonce, associated) = (bytes(nonce).try_into().unwrap(), bytes(associated));

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_known_answers_of_nist_sp_800_38a_f_5_come_out_both_ways_and_in_pieces() {
+    fn nist_sp_800_38a_ctr_vectors_hold_in_any_pieces() {
         let key = Key::from_hex(KEY).unwrap();
         for (from, to) in [(PLAIN, CIPHER), (CIPHER, PLAIN)] {
             let mut data = bytes(from);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_keystream_that_is_made_first_is_the_one_that_is_applied() {
+    fn written_keystream_equals_the_applied_one() {
         let key = Key::from_hex(KEY).unwrap();
         let mut ahead = vec![0xa5; 64];
         key.write(&start(), &mut ahead);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn only_32_hexadecimal_digits_are_a_key() {
+    fn key_requires_32_hexadecimal_digits() {
         for wrong in ["", "2b7e", &KEY[1..], &format!("{KEY}00"), &KEY.replace('2', "g")] {
             assert!(Key::from_hex(wrong).is_err(), "'{wrong}'");
         }

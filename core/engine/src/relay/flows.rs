@@ -8,25 +8,25 @@ use std::net::SocketAddr;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 /// Index of no slot.
-const NONE: u32 = u32::MAX;
+const NO_SLOT: u32 = u32::MAX;
 
 /// Identifies a flow by its slot and a generation count, so that the id of a removed flow does not
 /// match a later one in the same slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowId {
     slot: u32,
-    tenant: u32,
+    generation: u32,
 }
 
 impl FlowId {
     /// Packs the id into a `u64`.
     pub fn to_u64(self) -> u64 {
-        u64::from(self.tenant) << 32 | u64::from(self.slot)
+        u64::from(self.generation) << 32 | u64::from(self.slot)
     }
 
     /// Unpacks an id from [`FlowId::to_u64`].
     pub fn from_u64(number: u64) -> Self {
-        Self { slot: number as u32, tenant: (number >> 32) as u32 }
+        Self { slot: number as u32, generation: (number >> 32) as u32 }
     }
 }
 
@@ -57,14 +57,14 @@ pub struct Flows<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
-    tenant: u32,
+    generation: u32,
     older: u32,
     newer: u32,
-    held: Option<Held<T>>,
+    entry: Option<Entry<T>>,
 }
 
 #[derive(Debug)]
-struct Held<T> {
+struct Entry<T> {
     client: SocketAddr,
     used: Instant<Monotonic>,
     flow: T,
@@ -74,7 +74,7 @@ impl<T> Flows<T> {
     /// Creates a table of at most `most` flows (at least one) that may expire after being idle for
     /// longer than `idle`.
     pub fn new(most: usize, idle: Nanos) -> Self {
-        let most = most.clamp(1, NONE as usize);
+        let most = most.clamp(1, NO_SLOT as usize);
         Self {
             // Twice the capacity, so that the map reuses entries of removed flows instead of
             // growing.
@@ -83,8 +83,8 @@ impl<T> Flows<T> {
             free: Vec::with_capacity(most),
             most,
             idle,
-            oldest: NONE,
-            newest: NONE,
+            oldest: NO_SLOT,
+            newest: NO_SLOT,
             counts: FlowCounts::default(),
         }
     }
@@ -107,28 +107,28 @@ impl<T> Flows<T> {
     /// Id of the flow of `client`.
     pub fn of(&self, client: &SocketAddr) -> Option<FlowId> {
         let slot = *self.by_client.get(client)?;
-        Some(FlowId { slot, tenant: self.slots[slot as usize].tenant })
+        Some(FlowId { slot, generation: self.slots[slot as usize].generation })
     }
 
     /// Returns a flow, unless it was removed.
     pub fn find(&mut self, id: FlowId) -> Option<&mut T> {
-        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.tenant == id.tenant)?;
-        slot.held.as_mut().map(|held| &mut held.flow)
+        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
+        slot.entry.as_mut().map(|entry| &mut entry.flow)
     }
 
     /// Returns a flow and marks it as used at `now`, unless it was removed.
     pub fn touch(&mut self, id: FlowId, now: Instant<Monotonic>) -> Option<&mut T> {
         let slot = self.slots.get(id.slot as usize)?;
-        if slot.tenant != id.tenant || slot.held.is_none() {
+        if slot.generation != id.generation || slot.entry.is_none() {
             return None;
         }
         if self.newest != id.slot {
             self.unlink(id.slot);
             self.append(id.slot);
         }
-        let held = self.slots[id.slot as usize].held.as_mut()?;
-        held.used = now;
-        Some(&mut held.flow)
+        let entry = self.slots[id.slot as usize].entry.as_mut()?;
+        entry.used = now;
+        Some(&mut entry.flow)
     }
 
     /// Inserts the flow of a client that has none. Returns its id and the evicted flow, if any.
@@ -140,12 +140,12 @@ impl<T> Flows<T> {
     ) -> (FlowId, Option<T>) {
         let evicted = if self.len() == self.most { self.evict() } else { None };
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { tenant: 0, older: NONE, newer: NONE, held: None });
+            self.slots.push(Slot { generation: 0, older: NO_SLOT, newer: NO_SLOT, entry: None });
             (self.slots.len() - 1) as u32
         });
         let place = &mut self.slots[slot as usize];
-        place.held = Some(Held { client, used: now, flow });
-        let id = FlowId { slot, tenant: place.tenant };
+        place.entry = Some(Entry { client, used: now, flow });
+        let id = FlowId { slot, generation: place.generation };
         self.append(slot);
         self.by_client.insert(client, slot);
         self.counts.opened += 1;
@@ -154,16 +154,16 @@ impl<T> Flows<T> {
 
     /// Evicts the flow that has been idle for longest.
     pub fn evict(&mut self) -> Option<T> {
-        let held = self.remove(self.oldest)?;
+        let entry = self.remove(self.oldest)?;
         self.counts.evicted += 1;
-        Some(held)
+        Some(entry)
     }
 
     /// Id of the flow that has been idle for longest, if that exceeds the idle time-out.
     pub fn overdue(&self, now: Instant<Monotonic>) -> Option<FlowId> {
         let slot = self.slots.get(self.oldest as usize)?;
-        let idle = now - slot.held.as_ref()?.used;
-        (idle > self.idle).then_some(FlowId { slot: self.oldest, tenant: slot.tenant })
+        let idle = now - slot.entry.as_ref()?.used;
+        (idle > self.idle).then_some(FlowId { slot: self.oldest, generation: slot.generation })
     }
 
     /// Removes a flow if it is still [`Flows::overdue`].
@@ -178,25 +178,25 @@ impl<T> Flows<T> {
     /// Iterates over all flows in arbitrary order.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (FlowId, &mut T)> + '_ {
         self.slots.iter_mut().enumerate().filter_map(|(n, slot)| {
-            let id = FlowId { slot: n as u32, tenant: slot.tenant };
-            Some((id, &mut slot.held.as_mut()?.flow))
+            let id = FlowId { slot: n as u32, generation: slot.generation };
+            Some((id, &mut slot.entry.as_mut()?.flow))
         })
     }
 
     fn remove(&mut self, slot: u32) -> Option<T> {
         let place = self.slots.get_mut(slot as usize)?;
-        let held = place.held.take()?;
-        place.tenant = place.tenant.wrapping_add(1);
+        let entry = place.entry.take()?;
+        place.generation = place.generation.wrapping_add(1);
         self.unlink(slot);
-        self.by_client.remove(&held.client);
+        self.by_client.remove(&entry.client);
         self.free.push(slot);
-        Some(held.flow)
+        Some(entry.flow)
     }
 
     fn append(&mut self, slot: u32) {
         let last = self.newest;
         self.slots[slot as usize].older = last;
-        self.slots[slot as usize].newer = NONE;
+        self.slots[slot as usize].newer = NO_SLOT;
         match self.slots.get_mut(last as usize) {
             Some(last) => last.newer = slot,
             None => self.oldest = slot,
@@ -235,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_table_does_what_a_list_in_order_of_use_does(
+        fn table_matches_a_least_recently_used_list(
             most in 1_usize..6, idle in 1_i64..20,
             steps in prop::collection::vec((1_u16..9, 0_i64..6, any::<bool>()), 1..300),
         ) {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_from_random_ports_takes_no_more_than_its_bound_and_spares_who_is_active() {
+    fn flood_is_bounded_and_spares_the_active_flow() {
         let mut flows = Flows::new(100, Nanos::from_secs(1));
         let (busy, _) = flows.insert(client(1), 1, at(0));
         for (n, port) in (2..=u16::MAX).enumerate() {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_was_used_since_it_was_overdue_does_not_expire() {
+    fn flow_used_since_overdue_does_not_expire() {
         let mut flows = Flows::new(2, Nanos(10));
         let (first, _) = flows.insert(client(1), 1, at(0));
         flows.insert(client(2), 2, at(5));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_took_a_place_is_not_taken_for_who_left_it() {
+    fn id_of_removed_flow_does_not_match_its_successor() {
         let mut flows = Flows::new(1, Nanos::from_secs(1));
         let (first, _) = flows.insert(client(1), 'a', at(0));
         let (second, evicted) = flows.insert(client(2), 'b', at(1));

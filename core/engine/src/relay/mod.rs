@@ -5,7 +5,7 @@ pub mod aead;
 pub mod cipher;
 pub mod flows;
 pub mod id;
-pub mod known_salts;
+pub mod salt_windows;
 pub mod records;
 pub mod salts;
 pub mod seal;
@@ -17,15 +17,15 @@ use std::ops::Range;
 
 use cipher::Key;
 use salts::{Domain, Salts};
-use seal::{Draw, NONCE, Opener, Prefix, SealError, Sealer};
+use seal::{SaltSource, NONCE_LEN, Opener, Prefix, SealError, Sealer};
 use sealed::{AuthenticOpener, AuthenticSealer};
 
-/// Bytes that must be free before a payload for [`Work::pass`].
-pub const HEADROOM: usize = NONCE;
+/// Bytes that must be free before a payload for [`PayloadTransform::pass`].
+pub const HEADROOM: usize = NONCE_LEN;
 
 /// Transformation of the payloads of one direction.
 #[derive(Debug)]
-pub enum Work {
+pub enum PayloadTransform {
     /// None.
     Pass,
     /// Encrypts.
@@ -40,7 +40,7 @@ pub enum Work {
 
 /// Result of a transformation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Passed {
+pub enum Transformed {
     /// Forward the payload at this range.
     On(Range<usize>),
     /// Forward the payload unchanged: it has nothing beyond its clear bytes.
@@ -49,9 +49,9 @@ pub enum Passed {
     Refused(SealError),
 }
 
-impl Work {
+impl PayloadTransform {
     /// Encrypts with `key`; see [`Sealer::new`].
-    pub fn seal(key: Key, prefix: Prefix, draw: Draw) -> Self {
+    pub fn seal(key: Key, prefix: Prefix, draw: SaltSource) -> Self {
         Self::Seal(Box::new(Sealer::new(key, prefix, draw)))
     }
 
@@ -87,18 +87,18 @@ impl Work {
 
     /// Transforms the payload at `at` of `buffer`. Needs [`HEADROOM`] free bytes before it, and
     /// [`sealed::TRAILER_LEN`] after it unless the datagram already has the maximum length.
-    pub fn pass(&mut self, buffer: &mut [u8], at: Range<usize>) -> Passed {
+    pub fn pass(&mut self, buffer: &mut [u8], at: Range<usize>) -> Transformed {
         let worked = match self {
-            Self::Pass => return Passed::On(at),
+            Self::Pass => return Transformed::On(at),
             Self::Seal(sealer) => sealer.seal(buffer, at.clone()),
             Self::Open(opener) => opener.open(buffer, at.clone()),
             Self::AuthenticSeal(sealer) => sealer.seal(buffer, at.clone()),
             Self::AuthenticOpen(opener) => opener.open(buffer, at.clone()),
         };
         match worked {
-            Ok(now) => Passed::On(now),
-            Err(SealError::Short) => Passed::Short(at),
-            Err(error) => Passed::Refused(error),
+            Ok(now) => Transformed::On(now),
+            Err(SealError::Short) => Transformed::Short(at),
+            Err(error) => Transformed::Refused(error),
         }
     }
 
@@ -114,11 +114,11 @@ impl Work {
 
     /// Touches the memory that the next payload needs, to keep it in the caches. For busy-polling
     /// callers.
-    pub fn keep_warm(&self) {
+    pub fn touch_caches(&self) {
         match self {
             Self::Pass | Self::AuthenticSeal(_) | Self::AuthenticOpen(_) => {}
-            Self::Seal(sealer) => sealer.keep_warm(),
-            Self::Open(opener) => opener.keep_warm(),
+            Self::Seal(sealer) => sealer.touch_caches(),
+            Self::Open(opener) => opener.touch_caches(),
         }
     }
 }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loop_is_seen_through_the_address_of_all_addresses() {
+    fn loop_is_detected_through_wildcard_addresses() {
         let loops = |listen: &str, to: &str| {
             let ours = |to: SocketAddr| to.ip().to_canonical().to_string() == "192.0.2.1";
             is_loop(listen.parse().unwrap(), to.parse().unwrap(), ours)
@@ -155,25 +155,25 @@ mod tests {
     }
 
     #[test]
-    fn two_relays_give_back_the_payload_and_short_ones_pass_as_they_are() {
+    fn relay_pair_restores_payloads_and_passes_short_ones() {
         let key = Key::new([1; 16]);
         let prefix = Prefix::Fixed(12);
-        let mut seal = Work::seal(key.clone(), prefix, Box::new(|| [3; 8]));
-        let mut open = Work::open(key, prefix);
+        let mut seal = PayloadTransform::seal(key.clone(), prefix, Box::new(|| [3; 8]));
+        let mut open = PayloadTransform::open(key, prefix);
         for len in [0, 12, 13, 100, 1_400] {
             let payload: Vec<u8> = (0..len).map(|n| n as u8).collect();
             let mut buffer = [&[0; HEADROOM][..], &payload].concat();
             let there = match seal.pass(&mut buffer, HEADROOM..HEADROOM + len) {
-                Passed::On(at) if len > 12 => at,
-                Passed::Short(at) if len <= 12 => at,
+                Transformed::On(at) if len > 12 => at,
+                Transformed::Short(at) if len <= 12 => at,
                 other => panic!("{len}: {other:?}"),
             };
             match open.pass(&mut buffer, there) {
-                Passed::On(at) | Passed::Short(at) => assert_eq!(buffer[at], payload, "{len}"),
+                Transformed::On(at) | Transformed::Short(at) => assert_eq!(buffer[at], payload, "{len}"),
                 other => panic!("{len}: {other:?}"),
             }
         }
         let unsealed = open.pass(&mut [0; 30], 12..30);
-        assert_eq!(unsealed, Passed::Refused(SealError::Unsealed));
+        assert_eq!(unsealed, Transformed::Refused(SealError::Unsealed));
     }
 }

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn salts_of_two_domains_never_meet() {
+    fn salts_of_two_domains_are_disjoint() {
         let domains = [
             Domain::DatagramForward,
             Domain::DatagramBackward,

@@ -3,7 +3,7 @@
 use dwell_units::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-use super::Place;
+use super::ThreadPlacement;
 
 /// TCP connections to send on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,5 +33,5 @@ pub struct BulkJob {
     pub ipv6: bool,
     /// CPU and scheduling of the sending thread.
     #[serde(default)]
-    pub place: Place,
+    pub place: ThreadPlacement,
 }

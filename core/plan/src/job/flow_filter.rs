@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flow_is_a_protocol_and_perhaps_a_host_and_a_port_in_any_order() {
+    fn filter_parses_protocol_host_and_port_in_any_order() {
         let host = Some("10.0.0.2".parse().unwrap());
         for (text, protocol, host, port) in [
             ("udp", FlowProtocol::Udp, None, None),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_flow_is_told_with_what_would_be_right() {
+    fn invalid_filter_reports_a_valid_form() {
         for (text, needle) in [
             ("", "udp port 5001"),
             ("port 5001", "unknown protocol 'port'"),

@@ -3,7 +3,7 @@
 use dwell_units::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-use super::{Place, Stamps};
+use super::{ThreadPlacement, Stamps};
 
 /// Pairs or trains to send.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub struct PaceJob {
     /// Whether `dwell pace sink` listens at the target; its timestamps are used as departures if
     /// the sender has none.
     #[serde(default)]
-    pub sink: FarStamps,
+    pub sink: SinkTimestamps,
     /// Timestamps to use.
     #[serde(default)]
     pub stamps: Stamps,
@@ -52,13 +52,13 @@ pub struct PaceJob {
     pub ipv6: bool,
     /// CPU and scheduling of the timing loop. Other threads are not pinned.
     #[serde(default)]
-    pub place: Place,
+    pub place: ThreadPlacement,
 }
 
 /// When to request timestamps from the far end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum FarStamps {
+pub enum SinkTimestamps {
     /// Never; no receiver is needed.
     #[default]
     Never,
@@ -195,5 +195,5 @@ pub struct PaceSinkJob {
     pub url: String,
     /// CPU and scheduling of the thread.
     #[serde(default)]
-    pub place: Place,
+    pub place: ThreadPlacement,
 }

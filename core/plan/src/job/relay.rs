@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use dwell_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::{Place, Stamps};
+use super::{ThreadPlacement, Stamps};
 
 /// A relay from one address to another (Miya 2020, S0.4).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct RelayJob {
     pub cipher: Cipher,
     /// Bytes at the start of a payload that stay unencrypted.
     #[serde(default)]
-    pub clear: Clear,
+    pub clear: ClearPrefix,
     /// Source of the key.
     #[serde(default)]
     pub key: KeySource,
@@ -41,7 +41,7 @@ pub struct RelayJob {
     #[serde(default)]
     pub id: IdFormat,
     /// Maximum number of flows; beyond it the longest idle flow is evicted.
-    #[serde(default = "most_flows")]
+    #[serde(default = "default_flows")]
     pub flows: u32,
     /// Idle time after which a flow is removed or a connection closed; `None`: the default of the
     /// protocol.
@@ -58,10 +58,10 @@ pub struct RelayJob {
     pub hold: Option<Hold>,
     /// CPU and scheduling of the thread.
     #[serde(default)]
-    pub place: Place,
+    pub place: ThreadPlacement,
 }
 
-const fn most_flows() -> u32 {
+const fn default_flows() -> u32 {
     4_096
 }
 
@@ -73,18 +73,18 @@ impl RelayJob {
             to: to.into(),
             mode: RelayMode::Translate,
             cipher: Cipher::default(),
-            clear: Clear::default(),
+            clear: ClearPrefix::default(),
             key: KeySource::default(),
             engine: RelayEngine::default(),
             merge: None,
             stamps: Stamps::default(),
             id: IdFormat::default(),
-            flows: most_flows(),
+            flows: default_flows(),
             idle: None,
             telemetry: false,
             node_id: 0,
             hold: None,
-            place: Place::default(),
+            place: ThreadPlacement::default(),
         }
     }
 
@@ -133,7 +133,7 @@ impl Cipher {
 /// Bytes at the start of a payload that stay unencrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Clear {
+pub enum ClearPrefix {
     /// The length of the iperf2 header in the packet.
     Auto,
     /// A fixed number of bytes.
@@ -141,7 +141,7 @@ pub enum Clear {
     Bytes(u16),
 }
 
-impl Default for Clear {
+impl Default for ClearPrefix {
     /// Id and time of the packets of Miya 2020 (S0.4, S0.7).
     fn default() -> Self {
         Self::Bytes(12)

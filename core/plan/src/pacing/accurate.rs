@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tolerance_is_refused_with_one_that_is() {
+    fn invalid_tolerance_reports_a_valid_form() {
         for (text, words) in [
             ("", "rate 5%"),
             ("rate", "rate 5%"),

@@ -11,10 +11,10 @@ use crate::plan::{Plan, TrafficLoad, Transport};
 use crate::source::Source;
 
 /// Maximum UDP payload.
-const MOST_BYTES: u64 = 65_507;
+const MAX_UDP_PAYLOAD: u64 = 65_507;
 
 /// Maximum number of flows.
-const MOST_FLOWS: u32 = 1_000;
+const MAX_FLOWS: u32 = 1_000;
 
 /// Flows of traffic from the sender's node. Mok 2015 states the number of flows and Pareto gaps;
 /// the other values are dwell's.
@@ -25,7 +25,7 @@ pub struct CrossPlan {
     #[serde(default)]
     pub flows: u32,
     /// Rate per flow; bits count IP packets.
-    #[serde(default = "megabit")]
+    #[serde(default = "default_rate")]
     pub rate: Rate,
     /// Gaps: `constant`, `poisson` or `pareto(SHAPE)`.
     #[serde(default = "pareto")]
@@ -45,9 +45,9 @@ pub struct CrossPlan {
 }
 
 /// UDP and IPv4 headers.
-const IPV4_UDP: u64 = 28;
+const IPV4_UDP_HEADER_LEN: u64 = 28;
 
-const fn megabit() -> Rate {
+const fn default_rate() -> Rate {
     Rate::Bits(BitRate(1_000_000))
 }
 
@@ -81,7 +81,7 @@ impl CrossPlan {
     /// bits assume IPv4.
     pub fn pareto(&self) -> Option<(f64, f64)> {
         let mean = match self.rate {
-            Rate::Bits(rate) => (self.size.0 + IPV4_UDP) as f64 * 8e9 / rate.0 as f64,
+            Rate::Bits(rate) => (self.size.0 + IPV4_UDP_HEADER_LEN) as f64 * 8e9 / rate.0 as f64,
             Rate::Packets(rate) => 1e9 / rate.as_f64(),
         };
         self.distribution.parse::<Gaps>().ok()?.pareto(mean)
@@ -95,8 +95,8 @@ impl CrossPlan {
     ) -> Result<(), PlanError> {
         let wrong =
             |field: &str, message: String| Err(source.error(&format!("cross.{field}"), message));
-        if self.flows > MOST_FLOWS {
-            return wrong("flows", format!("{} flows; must be 0 to {MOST_FLOWS}", self.flows));
+        if self.flows > MAX_FLOWS {
+            return wrong("flows", format!("{} flows; must be 0 to {MAX_FLOWS}", self.flows));
         }
         let still = match self.rate {
             Rate::Bits(rate) => rate.0 == 0,
@@ -109,8 +109,8 @@ impl CrossPlan {
             return wrong("distribution", error.to_string());
         }
         let least = self.generator.least_payload().0;
-        if !(least..=MOST_BYTES).contains(&self.size.0) {
-            return wrong("size", format!("must be {least}B to {MOST_BYTES}B"));
+        if !(least..=MAX_UDP_PAYLOAD).contains(&self.size.0) {
+            return wrong("size", format!("must be {least}B to {MAX_UDP_PAYLOAD}B"));
         }
         let Some(to) = &self.to else { return Ok(()) };
         plan.check_node(source, "cross.to", to)?;

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use dwell_units::Bytes;
 use dwell_wire::icmp::Family;
-use dwell_wire::size::{Counted, PacketSize, SizeError};
+use dwell_wire::size::{SizeMeasure, PacketSize, SizeError};
 use dwell_wire::traffic::Mark;
 use serde::{Deserialize, Deserializer, de};
 use thiserror::Error;
@@ -17,7 +17,7 @@ use crate::job::PaceSize;
 pub(super) const MTU: Bytes = Bytes(1_500);
 
 /// Limit for a link with an unknown MTU.
-pub(super) const MOST: Bytes = Bytes(u64::MAX);
+pub(super) const UNKNOWN_MTU: Bytes = Bytes(u64::MAX);
 
 /// A size as written in plans: `200B` or `ip:200B`, `payload:172B`, `frame:1514B`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,25 +68,25 @@ impl<'de> Deserialize<'de> for NamedSize {
 /// Computes the size at every layer.
 pub(super) fn packet_size(size: PaceSize, ipv6: bool, mtu: Bytes) -> Result<PacketSize, SizeError> {
     let (counted, given) = match size {
-        PaceSize::Ip(bytes) => (Counted::Ip, bytes),
-        PaceSize::Payload(bytes) => (Counted::Payload, bytes),
-        PaceSize::Frame(bytes) => (Counted::Frame, bytes),
+        PaceSize::Ip(bytes) => (SizeMeasure::Ip, bytes),
+        PaceSize::Payload(bytes) => (SizeMeasure::Payload, bytes),
+        PaceSize::Frame(bytes) => (SizeMeasure::Frame, bytes),
     };
     let family = if ipv6 { Family::V6 } else { Family::V4 };
     PacketSize::new(counted, given, family, Bytes(Mark::LEN as u64), mtu)
 }
 
 /// Error text for a plan, without the command-line flag.
-pub(super) fn in_a_plan(error: SizeError) -> String {
+pub(super) fn plan_message(error: SizeError) -> String {
     match error {
-        SizeError::Small { given, least, content, .. } => {
+        SizeError::TooSmall { given, least, content, .. } => {
             format!(
                 "{given} is too small: at least {least} for the headers and {content} of payload"
             )
         }
-        SizeError::Large { given, most, mtu, .. } => {
+        SizeError::TooLarge { given, most, mtu, .. } => {
             format!("{given} is too large: at most {most}, for IP packets of at most {mtu}")
         }
-        SizeError::Narrow { .. } => error.to_string(),
+        SizeError::MtuTooSmall { .. } => error.to_string(),
     }
 }

@@ -19,7 +19,7 @@ fn read(text: &str) -> Result<Plan, PlanError> {
 }
 
 #[test]
-fn a_plan_of_departures_says_what_is_left_out() {
+fn pace_plan_fills_in_defaults() {
     let plan = read(PLAN).unwrap();
     let pace = plan.pace.as_ref().unwrap();
     assert_eq!((pace.count, pace.repeat, pace.pairs, pace.sink), (50, 20, 25, None));
@@ -38,7 +38,7 @@ fn one_axis_has_sizes_by_several_names() {
     let sizes: Vec<_> = (0..3)
         .map(|cell| {
             let size = expansion.plan_of(cell).unwrap().pace.unwrap().packet_size().unwrap();
-            (size.ip().0, size.as_named().0)
+            (size.ip().0, size.as_given().0)
         })
         .collect();
     assert_eq!(sizes, [(200, 200), (1_500, 1_514), (200, 172)]);
@@ -74,7 +74,7 @@ fn pairs_have_no_rate_and_slow_rates_may_have_shorter_trains() {
 }
 
 #[test]
-fn time_packets_and_bytes_are_those_of_all_trains_with_the_warm_up() {
+fn estimate_includes_warm_up_trains() {
     let of = |text: &str| Estimate::of(&read(text).unwrap());
     let all = of(PLAN);
     // Gaps up to 20 ms have three lead packets.
@@ -97,7 +97,7 @@ fn time_packets_and_bytes_are_those_of_all_trains_with_the_warm_up() {
 }
 
 #[test]
-fn every_mistake_points_at_its_line_and_says_what_would_be_right() {
+fn flow_error_has_line_and_valid_form() {
     for (from, to, line, words) in [
         ("to = \"n2\"", "to = \"n9\"", 8, "n1 to n2"),
         ("to = \"n2\"", "to = \"n1\"", 8, "itself"),
@@ -132,7 +132,7 @@ fn every_mistake_points_at_its_line_and_says_what_would_be_right() {
 }
 
 #[test]
-fn what_is_wrong_only_together_is_told_at_its_axis() {
+fn error_of_a_combination_points_at_its_axis() {
     let refused = |text: &str| {
         let expansion = expand(&Source::parse(text).unwrap(), 1)?;
         Estimate::of_all(&expansion).map(drop)

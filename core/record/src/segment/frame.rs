@@ -2,10 +2,10 @@
 //! integers little-endian.
 
 /// Length of a frame head.
-pub(super) const HEAD: usize = 12;
+pub(super) const HEAD_LEN: usize = 12;
 
 /// Maximum payload length. Blocks of samples are much shorter.
-pub(super) const MOST: usize = 1 << 20;
+pub(super) const MAX_PAYLOAD_LEN: usize = 1 << 20;
 
 /// Content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,13 +64,13 @@ pub(super) struct Head {
 
 impl Head {
     /// Parses a head; `None` if the bytes are not one.
-    pub(super) fn parse(bytes: &[u8; HEAD]) -> Option<Self> {
+    pub(super) fn parse(bytes: &[u8; HEAD_LEN]) -> Option<Self> {
         let kind = Kind::ALL.into_iter().find(|kind| kind.code() == bytes[0])?;
         let word = |at: usize| {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
         let len = word(4) as usize;
-        (bytes[1..4] == [0; 3] && len <= MOST).then(|| Self { kind, len, crc: word(8) })
+        (bytes[1..4] == [0; 3] && len <= MAX_PAYLOAD_LEN).then(|| Self { kind, len, crc: word(8) })
     }
 
     /// Returns whether `payload` matches the checksum.
@@ -81,7 +81,7 @@ impl Head {
 
 /// Appends a frame.
 pub(super) fn append(out: &mut Vec<u8>, kind: Kind, payload: &[u8]) {
-    debug_assert!(payload.len() <= MOST);
+    debug_assert!(payload.len() <= MAX_PAYLOAD_LEN);
     out.extend_from_slice(&[kind.code(), 0, 0, 0]);
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
     out.extend_from_slice(&crc(kind, payload).to_le_bytes());

@@ -6,7 +6,7 @@
 
 mod flow;
 mod frame;
-mod passage;
+mod observation;
 mod read;
 mod sample;
 mod varint;
@@ -16,7 +16,7 @@ pub use flow::FlowEntry;
 pub use read::{Record, SegmentEnd, SegmentError, read};
 pub use write::SegmentWriter;
 
-use dwell_engine::passage::Point;
+use dwell_engine::observation::Point;
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the format.

@@ -2,16 +2,16 @@
 
 use std::io::{self, Read};
 
-use dwell_engine::passage::Passage;
+use dwell_engine::observation::PacketObservation;
 use dwell_engine::stamps::{Rung, Sample};
 use dwell_host::HostSample;
 use dwell_units::{Instant, Nanos, Pairing};
 use thiserror::Error;
 
-use super::frame::{HEAD, Head, Kind};
-use super::sample::{Before, LEAST};
+use super::frame::{HEAD_LEN, Head, Kind};
+use super::sample::{Previous, MIN_ENCODED_LEN};
 use super::varint::Bytes;
-use super::{FlowEntry, Header, MAGIC, SCHEMA, Totals, VERSION, passage};
+use super::{FlowEntry, Header, MAGIC, SCHEMA, Totals, VERSION, observation};
 
 /// An item of a segment.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +23,7 @@ pub enum Record<'a> {
     /// A flow that later passages refer to.
     Flow(&'a FlowEntry),
     /// A passage.
-    Passage(&'a Passage),
+    PacketObservation(&'a PacketObservation),
     /// Host activity.
     Host(&'a HostSample),
 }
@@ -78,22 +78,22 @@ pub fn read(
     let mut reader = Reader::default();
     let mut payload = Vec::new();
     loop {
-        let mut head = [0; HEAD];
+        let mut head = [0; HEAD_LEN];
         let got = fill(from, &mut head)?;
-        if got < HEAD {
+        if got < HEAD_LEN {
             reader.end.tail += got as u64;
             break;
         }
         let Some(head) = Head::parse(&head) else {
             // Without a length the next frame cannot be located.
             reader.end.damaged += 1;
-            reader.end.tail += HEAD as u64 + io::copy(from, &mut io::sink())?;
+            reader.end.tail += HEAD_LEN as u64 + io::copy(from, &mut io::sink())?;
             break;
         };
         payload.resize(head.len, 0);
         let got = fill(from, &mut payload)?;
         if got < head.len {
-            reader.end.tail += (HEAD + got) as u64;
+            reader.end.tail += (HEAD_LEN + got) as u64;
             break;
         }
         let whole = head.fits(&payload) && reader.take(head.kind, &payload, each).is_some();
@@ -153,16 +153,16 @@ impl Reader {
             Kind::Flow => each(Record::Flow(&serde_json::from_slice(payload).ok()?)),
             Kind::Host => each(Record::Host(&serde_json::from_slice(payload).ok()?)),
             Kind::Passages => {
-                let (count, rest) = counted(payload, passage::LEAST)?;
-                let (mut bytes, mut before) = (Bytes(rest), passage::Before::default());
+                let (count, rest) = counted(payload, observation::MIN_ENCODED_LEN)?;
+                let (mut bytes, mut before) = (Bytes(rest), observation::Previous::default());
                 for _ in 0..count {
-                    each(Record::Passage(&bytes.passage(&mut before)?));
+                    each(Record::PacketObservation(&bytes.passage(&mut before)?));
                     self.end.samples += 1;
                 }
             }
             Kind::Samples => {
-                let (count, rest) = counted(payload, LEAST)?;
-                let (mut bytes, mut before) = (Bytes(rest), Before::default());
+                let (count, rest) = counted(payload, MIN_ENCODED_LEN)?;
+                let (mut bytes, mut before) = (Bytes(rest), Previous::default());
                 for _ in 0..count {
                     let (sample, void) = bytes.sample(&mut before)?;
                     let bridge = self.bridge.as_ref().filter(|_| !void);
@@ -200,7 +200,7 @@ fn fill(from: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::passage::{Fate, Point, PointStamps};
+    use dwell_engine::observation::{PacketOutcome, Point, PointStamps};
     use dwell_engine::stamps::{Remote, RxStamps, State, TxStamps};
     use proptest::prelude::*;
 
@@ -245,9 +245,9 @@ mod tests {
             )
     }
 
-    fn passage() -> impl Strategy<Value = Passage> {
+    fn passage() -> impl Strategy<Value = PacketObservation> {
         let stamps = proptest::array::uniform11(proptest::option::of(any::<i64>()));
-        (any::<u32>(), any::<u64>(), any::<u16>(), 0..Fate::ALL.len(), stamps).prop_map(
+        (any::<u32>(), any::<u64>(), any::<u16>(), 0..PacketOutcome::ALL.len(), stamps).prop_map(
             |(flow, id, size, fate, stamps)| {
                 let mut all = PointStamps::default();
                 for (point, at) in Point::ALL.into_iter().zip(stamps) {
@@ -255,7 +255,7 @@ mod tests {
                         all.set(point, Instant::from_nanos(at));
                     }
                 }
-                Passage { flow, id, size, fate: Fate::ALL[fate], stamps: all }
+                PacketObservation { flow, id, size, fate: PacketOutcome::ALL[fate], stamps: all }
             },
         )
     }
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_frame_costs_itself_only() {
+    fn damaged_frame_loses_only_itself() {
         let samples: Vec<_> = (0..30).map(ordinary).collect();
         let mut bytes = written(&samples);
         let middle = bytes.len() / 2;
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_did_meanwhile_comes_back_between_the_samples() {
+    fn host_samples_are_read_back_in_order() {
         let values = [("cpu0_busy_ratio".to_owned(), 0.25), ("thermal0_celsius".to_owned(), -3.5)];
         let host = HostSample { at_ns: 1_700_000_000_000_000_000, values: values.into() };
         let header = Header::of_ping("stamp://n2".into());
@@ -370,7 +370,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(samples in proptest::collection::vec(sample(), 0..40)) {
+        fn written_report_is_read_back(samples in proptest::collection::vec(sample(), 0..40)) {
             let (read, end) = all(&written(&samples));
             prop_assert_eq!(end.totals, Some(Totals { samples: samples.len() as u64, ring_dropped: 3 }));
             prop_assert_eq!(read.len(), samples.len());
@@ -382,7 +382,7 @@ mod tests {
         }
 
         #[test]
-        fn a_tail_that_is_cut_off_costs_the_tail_only(cut in 0..2_000_usize) {
+        fn truncated_tail_loses_only_the_tail(cut in 0..2_000_usize) {
             let samples: Vec<_> = (0..40).map(ordinary).collect();
             let bytes = written(&samples);
             let kept = &bytes[..bytes.len().saturating_sub(cut)];
@@ -420,7 +420,7 @@ mod tests {
             let (mut flows, mut read_back) = (Vec::new(), Vec::new());
             let end = read(&mut &bytes[..], &mut |record| match record {
                 Record::Flow(flow) => flows.push(flow.clone()),
-                Record::Passage(passage) => read_back.push(*passage),
+                Record::PacketObservation(passage) => read_back.push(*passage),
                 Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
             });
             prop_assert_eq!(flows, [flow]);

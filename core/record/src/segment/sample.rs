@@ -8,7 +8,7 @@ use dwell_units::{Clock, Instant};
 use super::varint::{Bytes, signed};
 
 /// Minimum encoded length: flags, and one byte each of id, intended and tx_app.
-pub(super) const LEAST: usize = 5;
+pub(super) const MIN_ENCODED_LEN: usize = 5;
 
 const REORDERED: u8 = 1 << 3;
 const VOID: u8 = 1 << 4;
@@ -25,7 +25,7 @@ const TTL: u8 = 1 << 5;
 
 /// State of the previous sample.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Before {
+pub(super) struct Previous {
     next_id: u64,
     intended: i64,
     tx_app: i64,
@@ -40,7 +40,7 @@ fn from<A: Clock, B: Clock>(stamp: Instant<A>, base: Instant<B>) -> i64 {
 }
 
 /// Appends a sample. `void` means that it has no bridge, because a clock was stepped.
-pub(super) fn append(out: &mut Vec<u8>, sample: &Sample, void: bool, before: &mut Before) {
+pub(super) fn append(out: &mut Vec<u8>, sample: &Sample, void: bool, before: &mut Previous) {
     let Sample { id, state, reordered, intended, tx, rx, remote } = sample;
     let bit = |is: bool, bit: u8| if is { bit } else { 0 };
     let same_clock = remote.is_some_and(|remote| remote.same_clock);
@@ -89,7 +89,7 @@ pub(super) fn append(out: &mut Vec<u8>, sample: &Sample, void: bool, before: &mu
         signed(out, i64::from(remote.seq.wrapping_sub(*id as u32) as i32));
         out.extend(remote.ttl);
     }
-    *before = Before {
+    *before = Previous {
         next_id: id.wrapping_add(1),
         intended: intended.as_nanos(),
         tx_app: tx.app.as_nanos(),
@@ -103,7 +103,7 @@ impl Bytes<'_> {
     }
 
     /// Decodes the next sample and whether it is void; `None` for invalid bytes.
-    pub(super) fn sample(&mut self, before: &mut Before) -> Option<(Sample, bool)> {
+    pub(super) fn sample(&mut self, before: &mut Previous) -> Option<(Sample, bool)> {
         let (flags, stamps) = (self.byte()?, self.byte()?);
         let state = *State::ALL.get(usize::from(flags & 7))?;
         let id = before.next_id.wrapping_add(self.signed()? as u64);
@@ -143,7 +143,7 @@ impl Bytes<'_> {
             remote = Some(Remote { rx: t2, tx: t3, seq, ttl, same_clock });
         }
         *before =
-            Before { next_id: id.wrapping_add(1), intended, tx_app: app.as_nanos(), ..*before };
+            Previous { next_id: id.wrapping_add(1), intended, tx_app: app.as_nanos(), ..*before };
         let sample = Sample {
             id,
             state,

@@ -2,17 +2,17 @@
 
 use std::io::{self, Write};
 
-use dwell_engine::passage::Passage;
+use dwell_engine::observation::PacketObservation;
 use dwell_engine::stamps::{Rung, Sample};
 use dwell_host::HostSample;
 use dwell_units::Pairing;
 
 use super::frame::{self, Kind};
-use super::sample::{self, Before};
-use super::{FlowEntry, Header, MAGIC, Totals, VERSION, passage};
+use super::sample::{self, Previous};
+use super::{FlowEntry, Header, MAGIC, Totals, VERSION, observation};
 
 /// Block length at which a block is closed.
-const BLOCK: usize = 32 * 1024;
+const BLOCK_LEN: usize = 32 * 1024;
 
 /// Writes a segment; memory is bounded by one block. Items are passed to the underlying writer by
 /// [`Self::flush`].
@@ -24,8 +24,8 @@ pub struct SegmentWriter<W> {
     count: u32,
     /// Content of the open block.
     kind: Kind,
-    before: Before,
-    passage_before: passage::Before,
+    before: Previous,
+    passage_before: observation::Previous,
     bridge: Option<Pairing>,
     near: Option<Rung>,
     framed: Vec<u8>,
@@ -40,14 +40,14 @@ impl<W: Write> SegmentWriter<W> {
     pub fn new(to: W, header: &Header) -> io::Result<Self> {
         let mut writer = Self {
             to,
-            block: Vec::with_capacity(2 * BLOCK),
+            block: Vec::with_capacity(2 * BLOCK_LEN),
             count: 0,
             kind: Kind::Samples,
-            before: Before::default(),
-            passage_before: passage::Before::default(),
+            before: Previous::default(),
+            passage_before: observation::Previous::default(),
             bridge: None,
             near: None,
-            framed: Vec::with_capacity(2 * BLOCK),
+            framed: Vec::with_capacity(2 * BLOCK_LEN),
             totals: Totals::default(),
         };
         writer.framed.extend_from_slice(&MAGIC);
@@ -92,9 +92,9 @@ impl<W: Write> SegmentWriter<W> {
     }
 
     /// Appends a passage.
-    pub fn push_passage(&mut self, passage: &Passage) {
+    pub fn push_passage(&mut self, passage: &PacketObservation) {
         self.open_block(Kind::Passages);
-        passage::append(&mut self.block, passage, &mut self.passage_before);
+        observation::append(&mut self.block, passage, &mut self.passage_before);
         self.counted();
     }
 
@@ -106,7 +106,7 @@ impl<W: Write> SegmentWriter<W> {
     pub fn push_host(&mut self, sample: &HostSample) -> io::Result<()> {
         self.close_block();
         let json = serde_json::to_vec(sample).map_err(io::Error::other)?;
-        if json.len() > frame::MOST {
+        if json.len() > frame::MAX_PAYLOAD_LEN {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "host sample exceeds a frame"));
         }
         frame::append(&mut self.framed, Kind::Host, &json);
@@ -126,7 +126,7 @@ impl<W: Write> SegmentWriter<W> {
     fn counted(&mut self) {
         self.count += 1;
         self.totals.samples += 1;
-        if self.block.len() >= BLOCK {
+        if self.block.len() >= BLOCK_LEN {
             self.close_block();
         }
     }
@@ -139,8 +139,8 @@ impl<W: Write> SegmentWriter<W> {
         frame::append(&mut self.framed, self.kind, &self.block);
         self.block.clear();
         self.count = 0;
-        self.before = Before::default();
-        self.passage_before = passage::Before::default();
+        self.before = Previous::default();
+        self.passage_before = observation::Previous::default();
     }
 
     /// Writes all items out.

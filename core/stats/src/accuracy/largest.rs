@@ -69,7 +69,7 @@ pub fn largest_rate(judged: impl IntoIterator<Item = (BitRate, Accuracy)>) -> La
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accuracy::{Doubt, Miss};
+    use crate::accuracy::{NoVerdictReason, ToleranceViolation};
     use crate::interval::RealInterval;
 
     /// Verdicts at 1, 2, 3 ... Mbit/s: `+` accurate, `-` inaccurate, `?` cannot tell.
@@ -77,8 +77,8 @@ mod tests {
         let share = RealInterval { low: 0.5, high: 0.5 };
         let accuracy = |c| match c {
             '+' => Accuracy::Accurate,
-            '-' => Accuracy::Inaccurate { why: Miss::Rate(share) },
-            _ => Accuracy::CannotTell { why: Doubt::UserStamps },
+            '-' => Accuracy::Inaccurate { why: ToleranceViolation::Rate(share) },
+            _ => Accuracy::CannotTell { why: NoVerdictReason::UserStamps },
         };
         let judged =
             (1..).zip(verdicts.chars()).map(|(n, c)| (BitRate(n * 1_000_000), accuracy(c)));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn all_smaller_rates_have_to_be_accurate_too() {
+    fn largest_rate_needs_all_smaller_rates_accurate() {
         assert_eq!(largest("+++--"), at(3, None));
         assert_eq!(largest("++-++"), at(2, None));
         assert_eq!(largest("+++++"), at(5, None));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_cannot_be_told_leaves_the_largest_open() {
+    fn undecided_rate_leaves_the_largest_open() {
         assert_eq!(largest("++?--"), at(2, Some(3)));
         assert_eq!(largest("++?++"), at(2, Some(3)));
         assert_eq!(largest("?+++-"), LargestRate::CannotTell);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn results_tell_none_of_the_rates_from_cannot_tell() {
+    fn result_separates_no_rate_from_undecided() {
         assert_eq!((largest("-").bps(), largest("?").bps()), (Some(0), None));
         assert_eq!(
             (largest("+?").bps(), largest("+").rate()),
@@ -121,9 +121,9 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_with_two_verdicts_is_as_good_as_the_worse() {
+    fn rate_with_two_verdicts_takes_the_worse() {
         let rate = BitRate(5);
-        let miss = Accuracy::Inaccurate { why: Miss::Rate(RealInterval { low: 0.0, high: 0.0 }) };
+        let miss = Accuracy::Inaccurate { why: ToleranceViolation::Rate(RealInterval { low: 0.0, high: 0.0 }) };
         assert_eq!(
             largest_rate([(rate, Accuracy::Accurate), (rate, miss)]),
             LargestRate::NoneTried

@@ -40,7 +40,7 @@ pub enum Measurable {
 /// A rate that the text of Mok 2015 gives as a number; its figures are not digitised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublishedRate {
-    /// Board name in [`S2_DEVICES`].
+    /// Board name in [`MOK_2015_DEVICES`].
     pub device: &'static str,
     /// Requested rate; `None` for every rate tested on this board.
     pub asked: Option<BitRate>,
@@ -63,7 +63,7 @@ const fn mib(size: u64) -> Bytes {
 /// Table 2 and the verdicts of Mok 2015, in its order (S2.7, S2.8). That the TP-LINK measures less
 /// than 100 Mbit/s with packets of 576 B and more is from section 4 beside figure 3, not from its
 /// verdict.
-pub const S2_DEVICES: [PublishedDevice; 4] = [
+pub const MOK_2015_DEVICES: [PublishedDevice; 4] = [
     PublishedDevice {
         name: "TP-LINK ML-3020",
         cpu_mhz: 400,
@@ -108,10 +108,10 @@ pub const S2_DEVICES: [PublishedDevice; 4] = [
 
 /// Rates requested by Mok 2015 (S2.5); each board was tested with those its interface supports
 /// (S2.7).
-const S2_ASKED: [BitRate; 6] = [mbit(1), mbit(5), mbit(10), mbit(50), mbit(100), mbit(1_000)];
+const MOK_2015_REQUESTED_RATES: [BitRate; 6] = [mbit(1), mbit(5), mbit(10), mbit(50), mbit(100), mbit(1_000)];
 
 /// Rates given in the text of Mok 2015 (S2.8).
-pub const S2_RATES: [PublishedRate; 3] = [
+pub const MOK_2015_RATES: [PublishedRate; 3] = [
     PublishedRate {
         device: "Raspberry Pi I (B)",
         asked: None,
@@ -138,8 +138,8 @@ pub const S2_RATES: [PublishedRate; 3] = [
 impl PublishedDevice {
     /// Smallest and largest rate requested of this board.
     pub fn asked(&self) -> (BitRate, BitRate) {
-        let [least, ..] = S2_ASKED;
-        let most = S2_ASKED.into_iter().filter(|rate| *rate <= self.link).max();
+        let [least, ..] = MOK_2015_REQUESTED_RATES;
+        let most = MOK_2015_REQUESTED_RATES.into_iter().filter(|rate| *rate <= self.link).max();
         (least, most.unwrap_or(least))
     }
 }
@@ -148,7 +148,7 @@ impl PublishedRate {
     /// Smallest and largest requested rate behind this measurement; both are the same if the paper
     /// names one.
     pub fn asked_between(&self) -> (BitRate, BitRate) {
-        let device = S2_DEVICES.iter().find(|device| device.name == self.device);
+        let device = MOK_2015_DEVICES.iter().find(|device| device.name == self.device);
         let tried = || device.map_or((self.measured, self.measured), PublishedDevice::asked);
         self.asked.map_or_else(tried, |asked| (asked, asked))
     }
@@ -179,33 +179,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_board_measures_more_than_its_interface_or_less_with_large_packets() {
-        for device in S2_DEVICES {
+    fn published_rates_fit_interface_and_packet_size() {
+        for device in MOK_2015_DEVICES {
             let (all, large) = (device.all_sizes.rate(), device.large_packets.rate());
             assert!(all <= large && large <= Some(device.link), "{}", device.name);
         }
     }
 
     #[test]
-    fn every_published_rate_is_that_of_a_board_of_the_table_and_below_what_was_asked() {
-        for rate in S2_RATES {
-            let device = S2_DEVICES.iter().find(|device| device.name == rate.device).unwrap();
+    fn published_rate_is_below_the_requested_rate() {
+        for rate in MOK_2015_RATES {
+            let device = MOK_2015_DEVICES.iter().find(|device| device.name == rate.device).unwrap();
             assert!(rate.measured < rate.asked.unwrap_or(device.link), "{}", device.name);
         }
     }
 
     #[test]
-    fn a_rate_is_told_of_no_rate_asked_for_that_s2_did_not_try_on_its_board() {
-        let between = S2_RATES.map(|rate| rate.asked_between());
+    fn requested_range_contains_only_tested_rates() {
+        let between = MOK_2015_RATES.map(|rate| rate.asked_between());
         let gigabit = (mbit(1_000), mbit(1_000));
         assert_eq!(between, [(mbit(1), mbit(100)), gigabit, gigabit]);
-        let most = S2_DEVICES.map(|device| device.asked().1);
+        let most = MOK_2015_DEVICES.map(|device| device.asked().1);
         assert_eq!(most, [mbit(100), mbit(100), mbit(100), mbit(1_000)]);
     }
 
     #[test]
-    fn verdicts_are_printed_as_s2_words_them() {
-        let words = S2_DEVICES.map(|device| device.all_sizes.to_string());
+    fn published_verdicts_print_as_in_the_paper() {
+        let words = MOK_2015_DEVICES.map(|device| device.all_sizes.to_string());
         assert_eq!(words, ["below 50Mbit/s", "not suitable", "10Mbit/s", "50Mbit/s"]);
     }
 }

@@ -2,13 +2,13 @@
 
 use dwell_units::Nanos;
 
-use super::{Asked, Sent, rate};
+use super::{TrainRequest, TrainDepartures, rate};
 use crate::distribution::{Distribution, Figures};
 
 /// Accumulates the figures of pairs one by one, in bounded memory.
 #[derive(Clone, Debug)]
 pub struct Pairs {
-    asked: Asked,
+    asked: TrainRequest,
     gaps: Distribution,
     schedule_error: Distribution,
     missed: u64,
@@ -27,7 +27,7 @@ pub struct PairFigures {
     /// Actual minus scheduled departure of first packets; empty if the clocks differ. The second
     /// packet is due with the first, so its lateness is the gap.
     pub schedule_error: Figures,
-    /// First packets that missed their deadline ([`Asked::deadline`]). `None` if the clocks differ
+    /// First packets that missed their deadline ([`TrainRequest::deadline`]). `None` if the clocks differ
     /// or no deadline was given, because a pair has no nominal gap.
     pub missed: Option<u64>,
     /// 8 s / g in bit/s for the smallest gap: the largest capacity that the sender can measure.
@@ -47,7 +47,7 @@ pub struct PairFigures {
 
 impl Pairs {
     /// Creates an empty accumulator.
-    pub fn new(asked: &Asked) -> Self {
+    pub fn new(asked: &TrainRequest) -> Self {
         Self {
             asked: *asked,
             gaps: Distribution::new(),
@@ -61,7 +61,7 @@ impl Pairs {
     }
 
     /// Adds a pair: the first two packets of `pair`.
-    pub fn record(&mut self, pair: &Sent) {
+    pub fn record(&mut self, pair: &TrainDepartures) {
         if pair.stepped {
             self.discarded += 1;
             return;
@@ -147,13 +147,13 @@ mod tests {
 
     use super::*;
 
-    const ASKED: Asked = Asked { bits: 1_600.0, gap: 0.0, deadline: None, same_clock: true };
+    const REQUEST: TrainRequest = TrainRequest { bits: 1_600.0, gap: 0.0, deadline: None, same_clock: true };
 
     fn of(stamps: &[[Option<i64>; 2]]) -> PairFigures {
-        let mut pairs = Pairs::new(&ASKED);
+        let mut pairs = Pairs::new(&REQUEST);
         for pair in stamps {
             let left = pair.map(|at| at.map(Nanos));
-            pairs.record(&Sent { due: &[Nanos(0); 2], left: &left, stepped: false });
+            pairs.record(&TrainDepartures { due: &[Nanos(0); 2], left: &left, stepped: false });
         }
         pairs.figures()
     }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_of_nought_is_an_artefact_and_no_capacity() {
+    fn zero_gap_gives_no_capacity() {
         let found = of(&[[Some(3), Some(3)]; 25]);
         assert_eq!((found.merged, found.gap.count), (25, 0));
         assert_eq!((found.capacity_bps, found.capacity_median_bps), (None, None));
@@ -176,13 +176,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_a_pair_is_late_by_itself_and_the_second_by_the_gap() {
-        let asked = Asked { deadline: Some(Nanos(1_000)), ..ASKED };
-        let take = |asked: &Asked| {
+    fn only_first_packet_of_a_pair_misses_its_deadline() {
+        let asked = TrainRequest { deadline: Some(Nanos(1_000)), ..REQUEST };
+        let take = |asked: &TrainRequest| {
             let mut pairs = Pairs::new(asked);
             for left in [[Some(40), Some(90)], [None, Some(9_000)], [Some(1_001), None]] {
                 let left = left.map(|at| at.map(Nanos));
-                pairs.record(&Sent { due: &[Nanos(0); 2], left: &left, stepped: false });
+                pairs.record(&TrainDepartures { due: &[Nanos(0); 2], left: &left, stepped: false });
             }
             pairs.figures()
         };
@@ -193,22 +193,22 @@ mod tests {
             (2, Some(Nanos(40)), Some(Nanos(1_001)))
         );
         assert_eq!((found.missed, found.gap.max), (Some(1), Some(Nanos(50))));
-        assert_eq!(take(&ASKED).missed, None, "no deadline, and no gap to be one");
-        let elsewhere = take(&Asked { same_clock: false, ..asked });
+        assert_eq!(take(&REQUEST).missed, None, "no deadline, and no gap to be one");
+        let elsewhere = take(&TrainRequest { same_clock: false, ..asked });
         assert_eq!((elsewhere.schedule_error.count, elsewhere.missed), (0, None));
     }
 
     #[test]
     fn a_clock_step_discards_the_pair() {
-        let mut pairs = Pairs::new(&ASKED);
+        let mut pairs = Pairs::new(&REQUEST);
         let left = [Some(Nanos(1)), Some(Nanos(9))];
-        pairs.record(&Sent { due: &[Nanos(0); 2], left: &left, stepped: true });
+        pairs.record(&TrainDepartures { due: &[Nanos(0); 2], left: &left, stepped: true });
         assert_eq!((pairs.figures().discarded, pairs.figures().gap.count), (1, 0));
     }
 
     proptest! {
         #[test]
-        fn every_pair_is_counted_once_and_the_smallest_gap_is_that_of_some_pair(
+        fn pair_counts_once_and_smallest_gap_is_observed(
             pairs in proptest::collection::vec(
                 [proptest::option::of(-50..50_i64), proptest::option::of(-50..50_i64)], 0..60,
             ),

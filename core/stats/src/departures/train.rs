@@ -3,7 +3,7 @@
 use dwell_units::Nanos;
 
 use super::variability::Variability;
-use super::{Asked, Sent, rate};
+use super::{TrainRequest, TrainDepartures, rate};
 use crate::accuracy::TrainAccuracy;
 use crate::distribution::{Distribution, Figures, Quantile};
 use crate::interval::RealInterval;
@@ -27,7 +27,7 @@ pub struct TrainFigures {
     pub schedule_error: Figures,
     /// The same for the first packet, which is sent with cold caches.
     pub first_schedule_error: Option<Nanos>,
-    /// Packets that missed their deadline ([`Asked::deadline`]).
+    /// Packets that missed their deadline ([`TrainRequest::deadline`]).
     pub missed: Option<u64>,
     /// Runs of packets that left too close together.
     pub bursts: Bursts,
@@ -52,7 +52,7 @@ pub struct Bursts {
 
 impl TrainFigures {
     /// Computes the figures of a train; `None` if a clock was stepped while it was sent.
-    pub fn of(train: &Sent, asked: &Asked) -> Option<Self> {
+    pub fn of(train: &TrainDepartures, asked: &TrainRequest) -> Option<Self> {
         if train.stepped {
             return None;
         }
@@ -113,14 +113,14 @@ impl Bursts {
 }
 
 /// gap - scheduled gap| of every known gap, in order.
-pub(super) fn gap_errors(train: &Sent) -> Vec<i64> {
+pub(super) fn gap_errors(train: &TrainDepartures) -> Vec<i64> {
     train
         .gaps()
         .filter_map(|(scheduled, gap)| Some(gap?.saturating_sub(scheduled).saturating_abs()))
         .collect()
 }
 
-fn holes(train: &Sent, nominal: f64) -> u64 {
+fn holes(train: &TrainDepartures, nominal: f64) -> u64 {
     let longer = |(scheduled, gap): (i64, Option<i64>)| {
         gap.is_some_and(|gap| gap.saturating_sub(scheduled) as f64 > nominal)
     };
@@ -135,7 +135,7 @@ fn figures(values: &[i64]) -> Figures {
 
 /// Bounds of equation (1): the low end if no packet without a timestamp left, the high end if all
 /// did. Unbounded if the first or the last packet has no timestamp.
-fn possible_rate(train: &Sent, bits: f64) -> RealInterval {
+fn possible_rate(train: &TrainDepartures, bits: f64) -> RealInterval {
     let unknown = RealInterval { low: 0.0, high: f64::INFINITY };
     let Some(last) = train.due.len().checked_sub(1).filter(|last| *last > 0) else {
         return unknown;
@@ -174,7 +174,7 @@ mod tests {
     use crate::percentile::percentile;
 
     /// 100 packets of 1,000 bits in a second, 10 ms apart.
-    const ASKED: Asked = Asked { bits: 1e3, gap: 1e7, deadline: None, same_clock: true };
+    const REQUEST: TrainRequest = TrainRequest { bits: 1e3, gap: 1e7, deadline: None, same_clock: true };
 
     fn due(packets: i64) -> Vec<Nanos> {
         (0..packets).map(|n| Nanos(n * 10_000_000)).collect()
@@ -182,7 +182,7 @@ mod tests {
 
     fn figures_of(due: &[Nanos], left: &[Option<i64>]) -> TrainFigures {
         let left: Vec<_> = left.iter().map(|at| at.map(Nanos)).collect();
-        TrainFigures::of(&Sent { due, left: &left, stepped: false }, &ASKED).unwrap()
+        TrainFigures::of(&TrainDepartures { due, left: &left, stepped: false }, &REQUEST).unwrap()
     }
 
     /// Packets due every 10 ms with this lateness in milliseconds.
@@ -193,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn packets_with_the_same_stamp_are_told_unless_they_were_due_together() {
+    fn equal_timestamps_count_as_merged_unless_due_together() {
         let due = [0, 0, 10, 20, 30].map(|n| Nanos(n * 1_000_000));
         let left = [0, 0, 10, 10, 30].map(|at| Some(at * 1_000_000));
         assert_eq!(figures_of(&due, &left).merged, 1);
     }
 
     #[test]
-    fn a_packet_that_is_held_up_makes_a_hole_and_those_that_catch_up_a_burst() {
+    fn delayed_packet_makes_a_hole_and_catch_up_a_burst() {
         // Departures in ms: 0 10 41 42 43 50.
         let train = late(&[0, 0, 21, 12, 3, 0].map(Some));
         assert_eq!((train.holes, train.holed()), (1, true));
@@ -213,14 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_of_twice_the_scheduled_one_is_no_hole_yet() {
+    fn gap_of_twice_the_schedule_is_not_a_hole() {
         assert_eq!(late(&[0, 10, 10].map(Some)).holes, 0);
         assert_eq!(late(&[0, 11, 11].map(Some)).holes, 1);
         assert_eq!(late(&[0, 10, 10].map(Some)).missed, Some(0));
     }
 
     #[test]
-    fn the_first_packet_is_judged_apart() {
+    fn first_packet_has_a_separate_schedule_error() {
         let train = late(&[5, 1, 1].map(Some));
         assert_eq!(train.first_schedule_error, Some(Nanos(5_000_000)));
         assert_eq!(
@@ -245,19 +245,19 @@ mod tests {
     #[test]
     fn stamps_of_another_clock_have_gaps_and_no_schedule_error() {
         let (due, left) = (due(3), [7, 10_000_007, 20_000_009].map(|at| Some(Nanos(at))));
-        let asked = Asked { same_clock: false, ..ASKED };
-        let train = Sent { due: &due, left: &left, stepped: false };
+        let asked = TrainRequest { same_clock: false, ..REQUEST };
+        let train = TrainDepartures { due: &due, left: &left, stepped: false };
         let found = TrainFigures::of(&train, &asked).unwrap();
         assert_eq!((found.gap_error.max, found.schedule_error.count), (Some(Nanos(2)), 0));
         assert_eq!((found.first_schedule_error, found.missed), (None, None));
-        assert_eq!(TrainFigures::of(&Sent { stepped: true, ..train }, &asked), None);
+        assert_eq!(TrainFigures::of(&TrainDepartures { stepped: true, ..train }, &asked), None);
     }
 
     #[test]
     fn the_limit_of_deadlines_can_be_set() {
         let (due, left) = (due(3), [0, 10_500_000, 22_000_000].map(|at| Some(Nanos(at))));
-        let train = Sent { due: &due, left: &left, stepped: false };
-        let asked = Asked { deadline: Some(Nanos::from_millis(1)), ..ASKED };
+        let train = TrainDepartures { due: &due, left: &left, stepped: false };
+        let asked = TrainRequest { deadline: Some(Nanos::from_millis(1)), ..REQUEST };
         assert_eq!(TrainFigures::of(&train, &asked).unwrap().missed, Some(1));
     }
 
@@ -284,8 +284,8 @@ mod tests {
             let pattern = Pattern::Train { count, repeat: 1, gap: gap as f64, pause: None };
             let due = pattern.departures().unwrap();
             let left: Vec<_> = due.at().iter().map(|at| Some(*at + Nanos(start))).collect();
-            let asked = Asked { bits: bytes as f64 * 8.0, gap: gap as f64, ..ASKED };
-            let train = Sent { due: due.at(), left: &left, stepped: false };
+            let asked = TrainRequest { bits: bytes as f64 * 8.0, gap: gap as f64, ..REQUEST };
+            let train = TrainDepartures { due: due.at(), left: &left, stepped: false };
             let found = TrainFigures::of(&train, &asked).unwrap();
             let (rate, exact) = (found.rate_bps.unwrap(), asked.rate_bps().unwrap());
             prop_assert!((rate / exact - 1.0).abs() <= 4.0 * f64::EPSILON, "{rate} {exact}");
@@ -297,7 +297,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_possible_holds_whatever_the_absent_stamps_would_have_been(
+        fn bounds_contain_every_value_of_missing_timestamps(
             errors in proptest::collection::vec((0..1_000_000_i64, any::<bool>()), 2..120),
         ) {
             let known: Vec<_> = errors.iter().filter(|(_, known)| *known).map(|(e, _)| *e).collect();
@@ -332,7 +332,7 @@ mod tests {
         }
 
         #[test]
-        fn no_stamps_make_it_panic(
+        fn arbitrary_timestamps_do_not_panic(
             due in proptest::collection::vec(any::<i64>(), 0..30),
             left in proptest::collection::vec(proptest::option::of(any::<i64>()), 0..40),
         ) {

@@ -5,7 +5,7 @@ use dwell_units::Nanos;
 
 use super::train::{Bursts, TrainFigures, gap_errors};
 use super::variability::{Variability, mean};
-use super::{Asked, Sent, rate};
+use super::{TrainRequest, TrainDepartures, rate};
 use crate::accuracy::TrainAccuracy;
 use crate::distribution::{Distribution, Figures};
 use crate::percentile::median;
@@ -13,7 +13,7 @@ use crate::percentile::median;
 /// Accumulates trains one by one. Uses 260 B per train, whatever its number of packets.
 #[derive(Clone, Debug)]
 pub struct Trains {
-    asked: Asked,
+    asked: TrainRequest,
     accuracies: Vec<TrainAccuracy>,
     rates: Vec<f64>,
     /// Scheduled rates of the same trains.
@@ -34,7 +34,7 @@ pub struct Trains {
 
 impl Trains {
     /// Creates an empty accumulator.
-    pub fn new(asked: Asked) -> Self {
+    pub fn new(asked: TrainRequest) -> Self {
         Self {
             asked,
             accuracies: Vec::new(),
@@ -56,7 +56,7 @@ impl Trains {
     }
 
     /// Adds a train and returns its figures; `None` if it is discarded.
-    pub fn record(&mut self, train: &Sent) -> Option<TrainFigures> {
+    pub fn record(&mut self, train: &TrainDepartures) -> Option<TrainFigures> {
         let Some(figures) = TrainFigures::of(train, &self.asked) else {
             self.discarded += 1;
             return None;
@@ -93,7 +93,7 @@ impl Trains {
     }
 
     /// Parameters requested for every train.
-    pub fn asked(&self) -> &Asked {
+    pub fn asked(&self) -> &TrainRequest {
         &self.asked
     }
 
@@ -199,7 +199,7 @@ impl Trains {
 }
 
 /// Equation (1) applied to the due times.
-fn scheduled_rate(train: &Sent, bits: f64) -> Option<f64> {
+fn scheduled_rate(train: &TrainDepartures, bits: f64) -> Option<f64> {
     let (first, last) = (train.due.first()?, train.due.last()?);
     rate(bits * (train.due.len() - 1) as f64, (*last - *first).0 as f64)
 }
@@ -210,17 +210,17 @@ mod tests {
 
     use super::*;
 
-    const ASKED: Asked = Asked { bits: 1e3, gap: 1e4, deadline: None, same_clock: true };
+    const REQUEST: TrainRequest = TrainRequest { bits: 1e3, gap: 1e4, deadline: None, same_clock: true };
     const DUE: [Nanos; 3] = [Nanos(0), Nanos(10_000), Nanos(20_000)];
 
     fn record(trains: &mut Trains, left: [Option<i64>; 3], stepped: bool) {
         let left = left.map(|at| at.map(Nanos));
-        trains.record(&Sent { due: &DUE, left: &left, stepped });
+        trains.record(&TrainDepartures { due: &DUE, left: &left, stepped });
     }
 
     #[test]
     fn figures_are_those_of_all_trains_but_the_discarded_ones() {
-        let mut trains = Trains::new(ASKED);
+        let mut trains = Trains::new(REQUEST);
         record(&mut trains, [50, 10_002, 20_004].map(Some), false);
         record(&mut trains, [70, 10_001, 50_003].map(Some), false);
         record(&mut trains, [Some(0), None, Some(20_000)], false);
@@ -255,12 +255,12 @@ mod tests {
     }
 
     #[test]
-    fn gaps_that_vary_have_the_rate_of_their_schedule_and_not_the_one_asked_for() {
-        let mut trains = Trains::new(ASKED);
+    fn varying_gaps_have_the_rate_of_their_schedule() {
+        let mut trains = Trains::new(REQUEST);
         for gap in [40_000, 60_000, 50_000].map(Nanos) {
             let due = [Nanos(0), Nanos(1_000), gap];
             let left = due.map(|at| Some(at + Nanos(7)));
-            trains.record(&Sent { due: &due, left: &left, stepped: false });
+            trains.record(&TrainDepartures { due: &due, left: &left, stepped: false });
         }
         let values: BTreeMap<_, _> = trains.values().into_iter().collect();
         assert_eq!(trains.scheduled_rate_bps(), Some(2e3 * 1e9 / 50_000.0));
@@ -268,8 +268,8 @@ mod tests {
     }
 
     #[test]
-    fn without_trains_nothing_is_known_but_that_there_are_none() {
-        let trains = Trains::new(ASKED);
+    fn no_trains_give_no_figures() {
+        let trains = Trains::new(REQUEST);
         assert_eq!(trains.metrics().count(), 0);
         let values: BTreeMap<_, _> = trains.values().into_iter().collect();
         assert_eq!((values["rate_bps"], values["trains"]), (None, Some(0.0)));

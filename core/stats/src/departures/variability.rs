@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_four_are_four_different_things() {
+    fn four_definitions_give_different_values() {
         // Nominal gap 100; the mean is 110.
         let found = Variability::of(&[100, 140, 90, 110].map(Some), 100.0);
         let expected = [("j_literal_ns", 110.0), ("j_nominal_ns", 15.0)];
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_that_is_not_known_has_no_successor() {
+    fn unknown_gap_has_no_successive_difference() {
         let found = Variability::of(&[Some(10), None, Some(30), Some(34)], 10.0);
         assert_eq!((found.literal, found.successive), (Some(74.0 / 3.0), Some(4.0)));
         assert_eq!(Variability::of(&[None, None], 10.0), Variability::default());
@@ -93,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn of_stamps_that_do_not_fall_the_literal_one_is_the_mean_gap(
+        fn literal_j_of_ordered_timestamps_is_the_mean_gap(
             stamps in proptest::collection::vec(0..1_000_000_000_i64, 2..100),
         ) {
             let mut stamps = stamps;
@@ -105,7 +105,7 @@ mod tests {
         }
 
         #[test]
-        fn of_a_constant_train_the_mean_and_the_successive_one_are_nought(
+        fn constant_train_has_zero_mean_and_successive_j(
             gap in 0..10_000_000_i64, n in 2..100_usize, nominal in 0.0..1e7,
         ) {
             let found = Variability::of(&vec![Some(gap); n], nominal);

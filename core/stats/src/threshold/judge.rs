@@ -4,8 +4,8 @@ use std::fmt;
 
 use dwell_units::{Nanos, Ratio};
 
-use super::share::{enough, exceeds};
-use super::{Condition, Decision, Fate, Field, Operator, Threshold};
+use super::share::{sufficient_probes, exceeds};
+use super::{Condition, Decision, ProbeShare, Field, Operator, Threshold};
 use crate::distribution::{Distribution, Quantile};
 use crate::probability::student_quantile;
 use crate::round_trip::Packets;
@@ -42,13 +42,13 @@ pub struct Values<'a> {
 
 /// Result of judging a measurement by a threshold.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Verdict {
+pub enum ThresholdVerdict {
     /// The condition does not hold.
     Pass(Observed),
     /// The condition holds.
     Fail(Observed),
     /// Undecided.
-    CannotTell(Doubt),
+    CannotTell(UndecidedReason),
 }
 
 /// The judged value; displayed with its unit.
@@ -71,7 +71,7 @@ pub enum Observed {
 
 /// Reason for a missing verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Doubt {
+pub enum UndecidedReason {
     /// There is no value to judge.
     NoValue,
     /// A single value has no interval.
@@ -85,7 +85,7 @@ pub enum Doubt {
         /// All probes.
         probes: u64,
         /// Number of probes that would decide with the same share; `None` if no number would.
-        enough: Option<u64>,
+        sufficient_probes: Option<u64>,
     },
     /// The limit lies inside the interval of a mean, in nanoseconds.
     Inside {
@@ -100,15 +100,15 @@ pub enum Doubt {
 
 impl Threshold {
     /// Judges a measurement. A limit on a change is never decided here.
-    pub fn judge(&self, evidence: &Evidence<'_>) -> Verdict {
+    pub fn judge(&self, evidence: &Evidence<'_>) -> ThresholdVerdict {
         let operator = self.operator;
         match &self.condition {
             Condition::Delay(delay, limit) => {
                 if let Some(why) = evidence.unusable {
-                    return Verdict::CannotTell(Doubt::Unusable(why));
+                    return ThresholdVerdict::CannotTell(UndecidedReason::Unusable(why));
                 }
                 let Some(values) = evidence.values else {
-                    return Verdict::CannotTell(Doubt::NoValue);
+                    return ThresholdVerdict::CannotTell(UndecidedReason::NoValue);
                 };
                 values.judge(operator, delay.field, *limit, evidence.timeout)
             }
@@ -116,21 +116,21 @@ impl Threshold {
                 // RFC 3550 defines jitter over arrivals: it excludes lost probes but would include
                 // late ones.
                 let late = evidence.packets.map_or(0, |packets| packets.late);
-                one_figure(operator, evidence.jitter, limit.0 as f64, late)
+                judge_figure(operator, evidence.jitter, limit.0 as f64, late)
             }
             Condition::Share(fate, limit) => {
                 let Some(packets) = evidence.packets.filter(|packets| packets.sent() > 0) else {
-                    return Verdict::CannotTell(Doubt::NoValue);
+                    return ThresholdVerdict::CannotTell(UndecidedReason::NoValue);
                 };
                 fate.judge(operator, packets, *limit)
             }
-            Condition::Change(..) => Verdict::CannotTell(Doubt::NoValue),
+            Condition::Change(..) => ThresholdVerdict::CannotTell(UndecidedReason::NoValue),
         }
     }
 }
 
-impl Fate {
-    fn judge(self, operator: Operator, packets: Packets, limit: Ratio) -> Verdict {
+impl ProbeShare {
+    fn judge(self, operator: Operator, packets: Packets, limit: Ratio) -> ThresholdVerdict {
         let hits = match self {
             Self::Loss => packets.lost + packets.late,
             Self::Lost => packets.lost,
@@ -141,10 +141,10 @@ impl Fate {
         // No number of probes proves a share of exactly 0 or 1, so such a limit applies to these
         // probes only.
         if limit == Ratio::ZERO || limit == Ratio::ONE {
-            return told(operator.holds(share, allowed), Observed::Share(share));
+            return verdict_of(operator.holds(share, allowed), Observed::Share(share));
         }
         match exceeds(hits, probes, allowed) {
-            Some(exceeds) => told(exceeds == operator.is_upper(), Observed::Share(share)),
+            Some(exceeds) => verdict_of(exceeds == operator.is_upper(), Observed::Share(share)),
             None => undecided(hits, probes, allowed),
         }
     }
@@ -157,24 +157,24 @@ impl Values<'_> {
         field: Field,
         limit: Nanos,
         timeout: Option<Nanos>,
-    ) -> Verdict {
+    ) -> ThresholdVerdict {
         let probes = self.distribution.count() + self.missing;
         if probes == 0 {
-            return Verdict::CannotTell(Doubt::NoValue);
+            return ThresholdVerdict::CannotTell(UndecidedReason::NoValue);
         }
         let at = |value: Nanos| value.0.saturating_sub(self.base.0) as f64;
         let nanos = limit.0 as f64;
         // Extremes refer to these probes only.
         let extreme = |value: Option<Nanos>| match value {
-            Some(value) => told(operator.holds(at(value), nanos), Observed::Nanos(at(value))),
-            None => told(operator.is_upper(), Observed::BeyondTimeout(timeout)),
+            Some(value) => verdict_of(operator.holds(at(value), nanos), Observed::Nanos(at(value))),
+            None => verdict_of(operator.is_upper(), Observed::BeyondTimeout(timeout)),
         };
         match (field, field.quantile()) {
             (_, Some(quantile)) => self.judge_quantile(operator, quantile, limit, timeout),
             (Field::Max, _) => extreme(self.distribution.max().filter(|_| self.missing == 0)),
             (Field::Min, _) => extreme(self.distribution.min()),
             (Field::Mean, _) => self.judge_mean(operator, nanos),
-            _ => one_figure(operator, self.distribution.stddev(), nanos, self.missing),
+            _ => judge_figure(operator, self.distribution.stddev(), nanos, self.missing),
         }
     }
 
@@ -185,7 +185,7 @@ impl Values<'_> {
         quantile: Quantile,
         limit: Nanos,
         timeout: Option<Nanos>,
-    ) -> Verdict {
+    ) -> ThresholdVerdict {
         let inclusive = matches!(operator, Operator::AtLeast | Operator::Below);
         let mut beyond = self.missing;
         self.distribution.for_each(|value, count| {
@@ -207,15 +207,15 @@ impl Values<'_> {
             Some(_) => Observed::BeyondTimeout(timeout),
             None => Observed::Count { beyond, probes },
         };
-        told(exceeds == operator.is_upper(), observed)
+        verdict_of(exceeds == operator.is_upper(), observed)
     }
 
-    fn judge_mean(&self, operator: Operator, limit: f64) -> Verdict {
+    fn judge_mean(&self, operator: Operator, limit: f64) -> ThresholdVerdict {
         let values = self.distribution;
         let Some((mean, stddev)) = values.mean().zip(values.stddev()) else {
             return match values.count() {
-                1 => Verdict::CannotTell(Doubt::SingleValue),
-                _ => one_figure(operator, None, limit, self.missing),
+                1 => ThresholdVerdict::CannotTell(UndecidedReason::SingleValue),
+                _ => judge_figure(operator, None, limit, self.missing),
             };
         };
         let n = values.count() as f64;
@@ -223,36 +223,36 @@ impl Values<'_> {
         let mean = mean - self.base.0 as f64;
         let (low, high) = (mean - margin, mean + margin);
         match operator.decide((low, high), limit) {
-            Decision::CannotTell => Verdict::CannotTell(Doubt::Inside { low, high }),
-            decided => raised(operator, decided == Decision::Holds, mean, self.missing),
+            Decision::CannotTell => ThresholdVerdict::CannotTell(UndecidedReason::Inside { low, high }),
+            decided => judge_lower_bound(operator, decided == Decision::Holds, mean, self.missing),
         }
     }
 }
 
 /// Judges a figure without an interval.
-fn one_figure(operator: Operator, value: Option<f64>, limit: f64, missing: u64) -> Verdict {
+fn judge_figure(operator: Operator, value: Option<f64>, limit: f64, missing: u64) -> ThresholdVerdict {
     match value {
-        Some(value) => raised(operator, operator.holds(value, limit), value, missing),
-        None if missing > 0 => Verdict::CannotTell(Doubt::Missing(missing)),
-        None => Verdict::CannotTell(Doubt::NoValue),
+        Some(value) => judge_lower_bound(operator, operator.holds(value, limit), value, missing),
+        None if missing > 0 => ThresholdVerdict::CannotTell(UndecidedReason::Missing(missing)),
+        None => ThresholdVerdict::CannotTell(UndecidedReason::NoValue),
     }
 }
 
 /// Judges a figure of received probes, which late and lost probes could only increase.
-fn raised(operator: Operator, holds: bool, value: f64, missing: u64) -> Verdict {
+fn judge_lower_bound(operator: Operator, holds: bool, value: f64, missing: u64) -> ThresholdVerdict {
     if missing > 0 && holds != operator.is_upper() {
-        return Verdict::CannotTell(Doubt::Missing(missing));
+        return ThresholdVerdict::CannotTell(UndecidedReason::Missing(missing));
     }
-    told(holds, Observed::Nanos(value))
+    verdict_of(holds, Observed::Nanos(value))
 }
 
-fn told(holds: bool, observed: Observed) -> Verdict {
-    if holds { Verdict::Fail(observed) } else { Verdict::Pass(observed) }
+fn verdict_of(holds: bool, observed: Observed) -> ThresholdVerdict {
+    if holds { ThresholdVerdict::Fail(observed) } else { ThresholdVerdict::Pass(observed) }
 }
 
-fn undecided(beyond: u64, probes: u64, allowed: f64) -> Verdict {
-    let enough = enough(beyond, probes, allowed);
-    Verdict::CannotTell(Doubt::TooFew { beyond, probes, enough })
+fn undecided(beyond: u64, probes: u64, allowed: f64) -> ThresholdVerdict {
+    let sufficient_probes = sufficient_probes(beyond, probes, allowed);
+    ThresholdVerdict::CannotTell(UndecidedReason::TooFew { beyond, probes, sufficient_probes })
 }
 
 impl fmt::Display for Observed {
@@ -269,7 +269,7 @@ impl fmt::Display for Observed {
     }
 }
 
-impl fmt::Display for Doubt {
+impl fmt::Display for UndecidedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::NoValue => f.write_str("no value was measured"),
@@ -277,19 +277,19 @@ impl fmt::Display for Doubt {
                 f.write_str("only 1 value was measured; 2 or more are needed for an interval")
             }
             Self::Unusable(why) => f.write_str(why),
-            Self::TooFew { beyond: 0, probes, enough: Some(enough) } => write!(
+            Self::TooFew { beyond: 0, probes, sufficient_probes: Some(sufficient_probes) } => write!(
                 f,
-                "no probe of {probes} is beyond the limit, which gives no 95 % bound; {enough} or \
+                "no probe of {probes} is beyond the limit, which gives no 95 % bound; {sufficient_probes} or \
                  more would"
             ),
-            Self::TooFew { beyond, probes, enough } => {
+            Self::TooFew { beyond, probes, sufficient_probes } => {
                 write!(
                     f,
                     "{beyond} of {probes} probes are beyond the limit: it lies inside the 95 % \
                      interval"
                 )?;
-                match enough {
-                    Some(enough) => write!(f, "; about {enough} such probes would decide"),
+                match sufficient_probes {
+                    Some(sufficient_probes) => write!(f, "; about {sufficient_probes} such probes would decide"),
                     None => Ok(()),
                 }
             }
@@ -327,7 +327,7 @@ mod tests {
             Self { values, packets: Packets { received, lost, late, ..Packets::default() } }
         }
 
-        fn judge(&self, text: &str) -> Verdict {
+        fn judge(&self, text: &str) -> ThresholdVerdict {
             let values = Values {
                 distribution: &self.values,
                 base: Nanos::ZERO,
@@ -344,27 +344,27 @@ mod tests {
         }
     }
 
-    fn fails(verdict: Verdict) -> bool {
-        matches!(verdict, Verdict::Fail(_))
+    fn fails(verdict: ThresholdVerdict) -> bool {
+        matches!(verdict, ThresholdVerdict::Fail(_))
     }
 
-    fn passes(verdict: Verdict) -> bool {
-        matches!(verdict, Verdict::Pass(_))
+    fn passes(verdict: ThresholdVerdict) -> bool {
+        matches!(verdict, ThresholdVerdict::Pass(_))
     }
 
-    fn doubts(verdict: Verdict) -> bool {
-        matches!(verdict, Verdict::CannotTell(_))
+    fn doubts(verdict: ThresholdVerdict) -> bool {
+        matches!(verdict, ThresholdVerdict::CannotTell(_))
     }
 
     #[test]
     fn condition_states_failure_for_every_operator() {
         let case = Case::of(1_000, 0, 0);
-        assert_eq!(case.judge("p99 > 1.1ms"), Verdict::Pass(Observed::Nanos(990e3)));
-        assert_eq!(case.judge("p50 >= 400us"), Verdict::Fail(Observed::Nanos(500e3)));
-        assert_eq!(case.judge("median < 400us"), Verdict::Pass(Observed::Nanos(500e3)));
-        assert_eq!(case.judge("rtt.p50 <= 600us"), Verdict::Fail(Observed::Nanos(500e3)));
-        assert_eq!(case.judge("max <= 1ms"), Verdict::Fail(Observed::Nanos(1e6)));
-        assert_eq!(case.judge("min > 1us"), Verdict::Pass(Observed::Nanos(1e3)));
+        assert_eq!(case.judge("p99 > 1.1ms"), ThresholdVerdict::Pass(Observed::Nanos(990e3)));
+        assert_eq!(case.judge("p50 >= 400us"), ThresholdVerdict::Fail(Observed::Nanos(500e3)));
+        assert_eq!(case.judge("median < 400us"), ThresholdVerdict::Pass(Observed::Nanos(500e3)));
+        assert_eq!(case.judge("rtt.p50 <= 600us"), ThresholdVerdict::Fail(Observed::Nanos(500e3)));
+        assert_eq!(case.judge("max <= 1ms"), ThresholdVerdict::Fail(Observed::Nanos(1e6)));
+        assert_eq!(case.judge("min > 1us"), ThresholdVerdict::Pass(Observed::Nanos(1e3)));
         assert!(passes(case.judge("mean > 600us")) && fails(case.judge("mean < 600us")));
         assert!(passes(case.judge("jitter > 1s")) && fails(case.judge("jitter > 1us")));
         assert!(passes(case.judge("stddev > 1ms")));
@@ -376,46 +376,46 @@ mod tests {
         let case = Case::of(381, 0, 1_618);
         let beyond = Observed::BeyondTimeout(Some(TIMEOUT));
         for text in ["p99 > 8ms", "p50 > 8ms", "p99 > 1h", "p90 >= 10s", "max > 10s"] {
-            assert_eq!(case.judge(text), Verdict::Fail(beyond), "{text}");
+            assert_eq!(case.judge(text), ThresholdVerdict::Fail(beyond), "{text}");
         }
-        assert_eq!(case.judge("p99 < 8ms"), Verdict::Pass(beyond));
+        assert_eq!(case.judge("p99 < 8ms"), ThresholdVerdict::Pass(beyond));
         assert_eq!(beyond.to_string(), "> 8ms (time-out)");
         assert!(fails(case.judge("loss > 5%")) && fails(case.judge("late > 70%")));
         assert!(passes(case.judge("lost > 5%")));
-        assert_eq!(case.judge("min > 1us"), Verdict::Pass(Observed::Nanos(1e3)));
+        assert_eq!(case.judge("min > 1us"), ThresholdVerdict::Pass(Observed::Nanos(1e3)));
         let none = Case::of(0, 3, 7);
-        assert_eq!(none.judge("min > 1s"), Verdict::Fail(beyond));
-        assert_eq!(none.judge("p50 > 1s"), Verdict::Fail(beyond));
+        assert_eq!(none.judge("min > 1s"), ThresholdVerdict::Fail(beyond));
+        assert_eq!(none.judge("p50 > 1s"), ThresholdVerdict::Fail(beyond));
     }
 
     #[test]
     fn few_late_probes_move_a_percentile_up_by_their_number() {
         // 980 of 1,000 at or below 980 us: p95 is received, p99 is among the late probes.
         let case = Case::of(980, 10, 10);
-        assert_eq!(case.judge("p95 > 2ms"), Verdict::Pass(Observed::Nanos(950e3)));
+        assert_eq!(case.judge("p95 > 2ms"), ThresholdVerdict::Pass(Observed::Nanos(950e3)));
         let beyond = Observed::BeyondTimeout(Some(TIMEOUT));
-        assert_eq!(case.judge("p99 > 2ms"), Verdict::Fail(beyond));
+        assert_eq!(case.judge("p99 > 2ms"), ThresholdVerdict::Fail(beyond));
     }
 
     #[test]
     fn mean_with_missing_probes_passes_no_upper_limit() {
         let case = Case::of(1_000, 1, 0);
-        assert_eq!(case.judge("mean > 1ms"), Verdict::CannotTell(Doubt::Missing(1)));
-        assert_eq!(case.judge("stddev > 1ms"), Verdict::CannotTell(Doubt::Missing(1)));
+        assert_eq!(case.judge("mean > 1ms"), ThresholdVerdict::CannotTell(UndecidedReason::Missing(1)));
+        assert_eq!(case.judge("stddev > 1ms"), ThresholdVerdict::CannotTell(UndecidedReason::Missing(1)));
         assert!(fails(case.judge("mean > 100us")), "missing probes can only raise it");
         assert!(passes(case.judge("mean < 100us")));
         assert!(passes(case.judge("jitter > 1s")), "RFC 3550 leaves lost packets out");
         let late = Case::of(1_000, 0, 1);
-        assert_eq!(late.judge("jitter > 1s"), Verdict::CannotTell(Doubt::Missing(1)));
+        assert_eq!(late.judge("jitter > 1s"), ThresholdVerdict::CannotTell(UndecidedReason::Missing(1)));
     }
 
     #[test]
     fn mean_of_a_single_value_needs_two_or_more() {
         for (lost, condition) in [(0, "mean > 1s"), (0, "mean < 1s"), (1, "mean > 1s")] {
             let verdict = Case::of(1, lost, 0).judge(condition);
-            assert_eq!(verdict, Verdict::CannotTell(Doubt::SingleValue), "{condition}");
+            assert_eq!(verdict, ThresholdVerdict::CannotTell(UndecidedReason::SingleValue), "{condition}");
         }
-        assert!(Doubt::SingleValue.to_string().contains("2 or more are needed"));
+        assert!(UndecidedReason::SingleValue.to_string().contains("2 or more are needed"));
         assert!(passes(Case::of(2, 0, 0).judge("mean > 1s")));
     }
 
@@ -430,9 +430,9 @@ mod tests {
             ..Evidence::default()
         };
         let judge = |text: &str| text.parse::<Threshold>().unwrap().judge(&evidence);
-        let doubt = Doubt::Unusable("of another clock");
+        let doubt = UndecidedReason::Unusable("of another clock");
         for condition in ["p50 > 1ns", "p50 > 10s", "mean > 10s", "max > 10s"] {
-            assert_eq!(judge(condition), Verdict::CannotTell(doubt), "{condition}");
+            assert_eq!(judge(condition), ThresholdVerdict::CannotTell(doubt), "{condition}");
         }
         assert_eq!(doubt.to_string(), "of another clock");
         assert!(passes(judge("loss > 1%")));
@@ -453,7 +453,7 @@ mod tests {
     fn too_few_probes_name_the_number_that_decides() {
         let case = Case::of(200, 0, 0);
         let verdict = case.judge("p99 > 50ms");
-        let Verdict::CannotTell(doubt) = verdict else { panic!("{verdict:?}") };
+        let ThresholdVerdict::CannotTell(doubt) = verdict else { panic!("{verdict:?}") };
         let text =
             "no probe of 200 is beyond the limit, which gives no 95 % bound; 299 or more would";
         assert_eq!(doubt.to_string(), text);
@@ -461,13 +461,13 @@ mod tests {
         assert!(doubts(Case::of(10, 0, 0).judge("loss > 1%")));
         assert!(passes(Case::of(400, 0, 0).judge("loss > 1%")));
         let all = Case::of(10, 0, 0).judge("p99.9 > 0ns");
-        assert_eq!(all, Verdict::Fail(Observed::Count { beyond: 10, probes: 10 }));
+        assert_eq!(all, ThresholdVerdict::Fail(Observed::Count { beyond: 10, probes: 10 }));
     }
 
     #[test]
     fn limit_of_no_loss_is_about_these_probes() {
-        assert_eq!(Case::of(20, 0, 0).judge("loss > 0%"), Verdict::Pass(Observed::Share(0.0)));
-        assert_eq!(Case::of(3, 1, 0).judge("loss > 0%"), Verdict::Fail(Observed::Share(0.25)));
+        assert_eq!(Case::of(20, 0, 0).judge("loss > 0%"), ThresholdVerdict::Pass(Observed::Share(0.0)));
+        assert_eq!(Case::of(3, 1, 0).judge("loss > 0%"), ThresholdVerdict::Fail(Observed::Share(0.25)));
         assert_eq!(Observed::Share(0.01).to_string(), "1.0000%");
     }
 
@@ -475,10 +475,10 @@ mod tests {
     fn nothing_measured_cannot_be_told() {
         let nothing = Case::of(0, 0, 0);
         for text in ["p99 > 10s", "loss > 1%", "min > 1ns", "mean > 1ns"] {
-            assert_eq!(nothing.judge(text), Verdict::CannotTell(Doubt::NoValue), "{text}");
+            assert_eq!(nothing.judge(text), ThresholdVerdict::CannotTell(UndecidedReason::NoValue), "{text}");
         }
         let unstamped = Evidence { values: None, ..Evidence::default() };
         let threshold: Threshold = "rtt_kernel.p50 > 10s".parse().unwrap();
-        assert_eq!(threshold.judge(&unstamped), Verdict::CannotTell(Doubt::NoValue));
+        assert_eq!(threshold.judge(&unstamped), ThresholdVerdict::CannotTell(UndecidedReason::NoValue));
     }
 }

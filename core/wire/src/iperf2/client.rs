@@ -19,7 +19,7 @@ pub struct Client {
 }
 
 /// Length of a datagram up to the end of [`Client`].
-const EXTENDED: usize = 76;
+const SETTINGS_END: usize = 76;
 
 const VERSION1: u32 = 0x8000_0000;
 const EXTEND: u32 = 0x4000_0000;
@@ -37,12 +37,12 @@ const ISOCHRONOUS_SETTINGS: u16 = 0x0040;
 /// Version of the client: 2.1.8, whose format this is.
 const VERSION: [u8; 8] = [0, 2, 0, 1, 0, 8, 0, 3];
 
-/// Whether the flags are those of a client that sends at least [`EXTENDED`] bytes of headers.
+/// Whether the flags are those of a client that sends at least [`SETTINGS_END`] bytes of headers.
 pub(super) fn is_extended(flags: u32) -> bool {
     let len = (flags & LEN_MASK) >> 1;
     flags & (EXTEND | LEN_BIT) == EXTEND | LEN_BIT
         && flags & UNUSED == 0
-        && EXTENDED as u32 <= len
+        && SETTINGS_END as u32 <= len
         && len <= 160
 }
 
@@ -68,13 +68,13 @@ impl Client {
     pub fn emit(&self, payload: &mut [u8]) {
         let end = payload.len().min(128);
         payload[super::LEN..end].fill(0);
-        if payload.len() < EXTENDED {
+        if payload.len() < SETTINGS_END {
             return;
         }
         let mut put = |at: usize, word: u32| {
             payload[at..at + 4].copy_from_slice(&word.to_be_bytes());
         };
-        put(16, EXTEND | SEQNO64B | LEN_BIT | (EXTENDED as u32) << 1);
+        put(16, EXTEND | SEQNO64B | LEN_BIT | (SETTINGS_END as u32) << 1);
         put(20, self.threads);
         put(24, self.port);
         put(28, self.size);
@@ -136,7 +136,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_we_write_is_what_the_real_client_writes() {
+    fn settings_match_the_real_client() {
         let client = Client { threads: 1, port: 0xaa72, size: 1_400, amount: -10, rate: 100 };
         assert_eq!(Client::parse(&PLAIN), Ok(client));
         let mut payload = [0xa5; 80];
@@ -146,7 +146,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_relay_leaves_clear_what_each_captured_header_takes() {
+    fn clear_length_covers_each_captured_header() {
         for (what, flags, upper, len, clear) in [
             ("plain", 0x4801_0098, 0x0000, 1_400, 76),
             ("-l 60", 0x4801_0098, 0x0000, 60, 60),
@@ -166,7 +166,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_payload_without_room_for_the_settings_has_zeros_there() {
+    fn payload_too_short_for_settings_is_zeroed() {
         let client = Client { threads: 1, port: 5_001, size: 60, amount: 600, rate: 1 << 33 };
         let mut payload = [0xa5; 60];
         client.emit(&mut payload);
@@ -179,7 +179,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn bytes_that_are_enciphered_do_not_change_how_many_are_clear(
+        fn encrypted_bytes_do_not_change_the_clear_length(
             flags in prop_oneof![
                 any::<u32>(), Just(0x4801_0098), Just(0x6801_00d8), Just(0x8800_0000),
             ],

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_the_real_client_are_read_its_fin_included() {
+    fn real_client_numbers_are_read_including_the_fin() {
         let first = Datagram { id: 1, sec: 0x6b01_78f1, usec: 0x000f_0c27 };
         assert_eq!(Datagram::parse(&PLAIN), Ok(first));
         let mut fin = PLAIN;
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_clients_fin_is_one_though_other_fields_stand_where_the_upper_half_is_now() {
+    fn fin_of_an_old_client_is_recognised() {
         let classic = [0xff, 0xff, 0xff, 0xf3, 0, 0, 0, 9, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 1];
         assert_eq!(Datagram::parse(&classic), Ok(Datagram { id: -13, sec: 9, usec: 5 }));
         assert_eq!(Datagram::parse(&classic[..CLASSIC_LEN]).unwrap().id, -13);
@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(id: i64, at in 0..4_000_000_000_000_000_000_i64) {
+        fn written_report_is_read_back(id: i64, at in 0..4_000_000_000_000_000_000_i64) {
             let datagram = Datagram::new(id, Instant::from_nanos(at));
             let mut payload = PLAIN;
             datagram.emit(&mut payload);

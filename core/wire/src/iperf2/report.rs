@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_real_servers_report_says_what_it_printed() {
+    fn real_server_report_matches_its_output() {
         let report = ServerReport::parse(&captured()).unwrap();
         assert_eq!((report.lost, report.out_of_order, report.datagrams), (2, 1, 11));
         assert_eq!((report.bytes, report.duration), (2_700, Nanos::from_micros(80_554)));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_write_differs_from_the_real_report_only_where_we_keep_nothing() {
+    fn rewritten_report_matches_the_captured_one() {
         let mut again = [0xff; ServerReport::LEN];
         ServerReport::parse(&captured()).unwrap().emit(&mut again);
         // The fraction of the squares is not stored.
@@ -181,7 +181,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn written_report_is_read_back(
             counts: [u64; 4],
             times in prop::array::uniform5(-2_000_000_000_000_000_i64..2_000_000_000_000_000),
             count: u32, squares: u32, rate: u32,

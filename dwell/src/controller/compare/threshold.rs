@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 
 use dwell_node_cli::{Exit, Failure, say};
-use dwell_record::{Column, Columns};
+use dwell_record::{Column, BatchStatistics};
 use dwell_stats::{
     Change, Decision, Distribution, Evidence, Metric, Packets, Quantile, QuantileShift,
-    RealInterval, Threshold, ThresholdError, Values, Verdict,
+    RealInterval, Threshold, ThresholdError, Values, ThresholdVerdict,
 };
 use dwell_store::{Role, RunRow, Store};
 use dwell_units::Nanos;
 use serde_json::Value;
 
-use super::{Basis, Compared, QUANTILES, cell_of, percent_ends, time};
+use super::{Basis, CellComparison, QUANTILES, cell_of, percent_ends, time};
 
 /// The conditions of the command line.
 pub(super) struct Thresholds(Vec<Threshold>);
@@ -22,7 +22,7 @@ impl Thresholds {
     /// Parses the conditions.
     pub(super) fn read(texts: &[String]) -> Result<Self, Failure> {
         let ping = Metric::ALL.map(|metric| metric.name().trim_end_matches("_ns"));
-        let mut known: Vec<&str> = ping.into_iter().chain(Columns::metric_names()).collect();
+        let mut known: Vec<&str> = ping.into_iter().chain(BatchStatistics::metric_names()).collect();
         known.sort_unstable();
         known.dedup();
         let read = |text: &String| -> Result<Threshold, ThresholdError> {
@@ -65,7 +65,7 @@ impl Thresholds {
         store: &Store,
         runs: &[RunRow],
         column: Column,
-        compared: &[Compared],
+        compared: &[CellComparison],
     ) -> Result<Exit, Failure> {
         let mut exit = Exit::Measured;
         for (threshold, (quantile, limit)) in
@@ -102,7 +102,7 @@ fn place(run: &str, cell: &str) -> String {
 fn judge_change(
     threshold: &Threshold,
     limit: Change,
-    one: &Compared,
+    one: &CellComparison,
     shift: &QuantileShift,
 ) -> Exit {
     let of = place(&one.run, &one.cell);
@@ -149,14 +149,14 @@ fn judge_change(
 
 /// The results of one cell of a run.
 #[derive(Default)]
-struct Cell {
-    trials: Vec<Columns>,
+struct CellResults {
+    trials: Vec<BatchStatistics>,
     timeout: Option<Nanos>,
     /// Packets that did not arrive, in trials whose departures are timestamped by a sink.
     without_departure: u64,
 }
 
-impl Cell {
+impl CellResults {
     /// Judges all probes of the cell together and reports a condition that does not pass.
     fn judge(&self, threshold: &Threshold, column: Column, of: &str) -> Exit {
         let name = threshold.metric().unwrap_or(column.name().trim_end_matches("_ns"));
@@ -164,7 +164,7 @@ impl Cell {
         let found = self.trials.iter().filter_map(|trial| trial.metric(name));
         found.for_each(|values| distribution.merge(values));
         let mut packets = Packets::default();
-        for fates in self.trials.iter().map(Columns::packets) {
+        for fates in self.trials.iter().map(BatchStatistics::packets) {
             packets.received += fates.received;
             packets.lost += fates.lost;
             packets.late += fates.late;
@@ -183,17 +183,17 @@ impl Cell {
         let evidence = Evidence {
             packets: Some(packets),
             values: is_known.then_some(values),
-            jitter: self.trials.iter().filter_map(Columns::jitter).max_by(f64::total_cmp),
+            jitter: self.trials.iter().filter_map(BatchStatistics::jitter).max_by(f64::total_cmp),
             timeout: self.timeout,
             unusable: None,
         };
         match threshold.judge(&evidence) {
-            Verdict::Pass(_) => Exit::Measured,
-            Verdict::Fail(observed) => {
+            ThresholdVerdict::Pass(_) => Exit::Measured,
+            ThresholdVerdict::Fail(observed) => {
                 say(&format!("dwell: --fail-if {threshold}: it is {observed} in {of}"));
                 Exit::Threshold
             }
-            Verdict::CannotTell(doubt) => {
+            ThresholdVerdict::CannotTell(doubt) => {
                 say(&format!("dwell: --fail-if {threshold}: cannot tell for {of}: {doubt}"));
                 Exit::Undecided
             }
@@ -203,11 +203,11 @@ impl Cell {
 
 /// Returns the results of each cell of a run. Trials with damaged samples have already been
 /// reported.
-fn cells(store: &Store, run: &RunRow) -> Result<BTreeMap<String, Cell>, Failure> {
-    let mut cells: BTreeMap<String, Cell> = BTreeMap::new();
+fn cells(store: &Store, run: &RunRow) -> Result<BTreeMap<String, CellResults>, Failure> {
+    let mut cells: BTreeMap<String, CellResults> = BTreeMap::new();
     for trial in store.trials(run)? {
-        let mut columns = Columns::default();
-        let read = store.samples(run, &trial, Some(Columns::TAKEN), &mut |batch| {
+        let mut columns = BatchStatistics::default();
+        let read = store.samples(run, &trial, Some(BatchStatistics::TAKEN), &mut |batch| {
             columns.take(batch);
             Ok(())
         });

@@ -16,7 +16,7 @@ use super::{Args, add_trial, end, file_name, finish};
 
 /// Maximum number of bytes imported, about 50 million packets. A segment is read twice but a pipe
 /// only once, so the bytes are kept in memory.
-const MOST: u64 = 1 << 30;
+const MAX_SEGMENT_LEN: u64 = 1 << 30;
 
 pub(super) fn import(
     args: &Args,
@@ -25,12 +25,12 @@ pub(super) fn import(
     input: &mut dyn Read,
 ) -> Result<Exit, Failure> {
     let mut bytes = Vec::new();
-    input.take(MOST).read_to_end(&mut bytes)?;
+    input.take(MAX_SEGMENT_LEN).read_to_end(&mut bytes)?;
     let name = file_name(&args.file);
     let trial = add_trial(store, run, 1, &name)?;
     let mut ingest = store.ingest_columns(run, &trial, &Column::PACED)?.with_figures();
     let mut host = store.host_writer(run, &trial)?;
-    let told = RefCell::new(Told::default());
+    let told = RefCell::new(SegmentMetadata::default());
     let read = ingest.push_departures(
         || Ok::<_, StoreError>(bytes.as_slice()),
         &mut |record| match record {
@@ -66,7 +66,7 @@ pub(super) fn import(
 }
 
 /// Metadata collected in the first pass over a segment.
-struct Told {
+struct SegmentMetadata {
     target: String,
     environment: Environment,
     rung: Rung,
@@ -74,7 +74,7 @@ struct Told {
     arrived: bool,
 }
 
-impl Default for Told {
+impl Default for SegmentMetadata {
     fn default() -> Self {
         Self {
             target: String::new(),
@@ -86,7 +86,7 @@ impl Default for Told {
     }
 }
 
-impl Told {
+impl SegmentMetadata {
     fn take(&mut self, record: &Record<'_>) {
         match record {
             Record::Header(header) => {

@@ -4,22 +4,22 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Cursor, Read};
 
-use dwell_engine::passage::{Fate, Passage, Point};
+use dwell_engine::observation::{PacketOutcome, PacketObservation, Point};
 use dwell_engine::stamps::{Rung, State};
 use dwell_node_cli::{Exit, Failure};
 use dwell_record::segment::{self, Header, Record, SegmentEnd, SegmentError};
 use dwell_record::{Batch, CUT_SHORT, Column, Environment, Kind, Scalar, Stamps, Summary, Trust};
-use dwell_stats::{Part, RoundTrip};
+use dwell_stats::{DelayComponent, RoundTrip};
 use dwell_store::{HostWriter, Ingest, RunRow, Store, StoreError, TrialRow};
 use serde_json::{Value, json};
 
 use super::{Args, add_trial, begin, departures, end, file_name, finish, whole};
 
 /// Maximum number of flows of passages; each becomes a trial.
-const MOST_FLOWS: usize = 64;
+const MAX_FLOWS: usize = 64;
 
 /// Rows per batch.
-const BATCH: usize = 1 << 14;
+const BATCH_ROWS: usize = 1 << 14;
 
 /// Imports a segment that begins with `head`.
 pub(super) fn import(
@@ -75,7 +75,7 @@ fn samples(
             measured.record(sample, *bridge);
         }
         Record::Host(sample) => host.push(&name, sample),
-        Record::Flow(_) | Record::Passage(_) => {}
+        Record::Flow(_) | Record::PacketObservation(_) => {}
     })?;
     let end_of_it = match end_of_it {
         Ok(end) => end,
@@ -122,7 +122,7 @@ fn passages(
     input: &mut dyn Read,
 ) -> Result<Exit, Failure> {
     let name = file_name(&args.file);
-    let mut coming = Coming { flows: HashMap::new(), sets: Vec::new(), host: None, left_out: 0 };
+    let mut coming = PassageImport { flows: HashMap::new(), sets: Vec::new(), host: None, left_out: 0 };
     let mut header = None;
     let mut failure = None;
     let read = segment::read(input, &mut |record| {
@@ -134,12 +134,12 @@ fn passages(
             Record::Flow(entry) => {
                 let (from, to) = (entry.from, entry.to);
                 let name = format!("{} {from} to {to}", entry.protocol);
-                if coming.flows.len() < MOST_FLOWS {
-                    coming.flows.insert(entry.flow, Known { name, set: None });
+                if coming.flows.len() < MAX_FLOWS {
+                    coming.flows.insert(entry.flow, KnownFlow { name, set: None });
                 }
                 Ok(())
             }
-            Record::Passage(passage) if failure.is_none() => coming.take(store, run, passage),
+            Record::PacketObservation(passage) if failure.is_none() => coming.take(store, run, passage),
             Record::Host(sample) => {
                 // Host activity is stored with the first trial; earlier samples are dropped.
                 if let Some(host) = &mut coming.host {
@@ -147,7 +147,7 @@ fn passages(
                 }
                 Ok(())
             }
-            Record::Passage(_) | Record::Sample(..) => Ok(()),
+            Record::PacketObservation(_) | Record::Sample(..) => Ok(()),
         };
         failure = failure.take().or(taken.err());
     });
@@ -167,7 +167,7 @@ fn passages(
     let mut warnings: Vec<String> = cut_short.into_iter().chain(damaged(&end_of_it)).collect();
     if coming.left_out > 0 {
         let left_out = coming.left_out;
-        warnings.push(format!("passages of flows beyond {MOST_FLOWS} left out: {left_out}"));
+        warnings.push(format!("passages of flows beyond {MAX_FLOWS} left out: {left_out}"));
     }
     warnings.push("passages of one machine: losses elsewhere are unknown".to_owned());
     coming.host.map(HostWriter::finish).transpose()?;
@@ -211,39 +211,39 @@ fn passages(
 }
 
 /// Passages being imported.
-struct Coming {
-    flows: HashMap<u32, Known>,
-    sets: Vec<Set>,
+struct PassageImport {
+    flows: HashMap<u32, KnownFlow>,
+    sets: Vec<FlowPassages>,
     host: Option<HostWriter>,
     /// Number of passages of flows beyond the maximum.
     left_out: u64,
 }
 
 /// A flow of the segment's table.
-struct Known {
+struct KnownFlow {
     name: String,
     /// Index of its set, once it has a passage.
     set: Option<usize>,
 }
 
 /// The passages of one flow.
-struct Set {
+struct FlowPassages {
     name: String,
     trial: TrialRow,
     ingest: Ingest,
     batch: Batch,
-    before: Option<Passage>,
+    before: Option<PacketObservation>,
     dropped: u64,
     /// Whether any row has a delay or a gap.
     told: bool,
 }
 
-impl Coming {
+impl PassageImport {
     fn take(
         &mut self,
         store: &mut Store,
         run: &RunRow,
-        passage: &Passage,
+        passage: &PacketObservation,
     ) -> Result<(), StoreError> {
         let Some(known) = self.flows.get_mut(&passage.flow) else {
             self.left_out += 1;
@@ -260,7 +260,7 @@ impl Coming {
                 let ingest = store.ingest(run, &trial)?.with_figures();
                 let name = known.name.clone();
                 let batch = Batch::default();
-                let set = Set { name, trial, ingest, batch, before: None, dropped: 0, told: false };
+                let set = FlowPassages { name, trial, ingest, batch, before: None, dropped: 0, told: false };
                 self.sets.push(set);
                 known.set = Some(at);
                 at
@@ -270,9 +270,9 @@ impl Coming {
     }
 }
 
-impl Set {
-    fn take(&mut self, passage: &Passage) -> Result<(), StoreError> {
-        let is_dropped = passage.fate == Fate::Dropped;
+impl FlowPassages {
+    fn take(&mut self, passage: &PacketObservation) -> Result<(), StoreError> {
+        let is_dropped = passage.fate == PacketOutcome::Dropped;
         self.dropped += u64::from(is_dropped);
         self.batch.push(passage.id, if is_dropped { State::Lost } else { State::Received });
         let mut set = |column, value: i64| {
@@ -285,11 +285,11 @@ impl Set {
         for (point, at) in passage.stamps.iter() {
             set(Column::of_node(point), at.as_nanos());
         }
-        let parts = Part::ALL
+        let parts = DelayComponent::ALL
             .into_iter()
             .filter_map(|part| Some((Column::named(part.name())?, part.of(&passage.stamps)?.0)));
-        let since = |before: &Passage| {
-            let at = |of: &Passage, point| Some(of.stamps.get(point)?.as_nanos());
+        let since = |before: &PacketObservation| {
+            let at = |of: &PacketObservation, point| Some(of.stamps.get(point)?.as_nanos());
             Point::ALL
                 .into_iter()
                 .find_map(|point| at(passage, point)?.checked_sub(at(before, point)?))
@@ -300,7 +300,7 @@ impl Set {
             set(column, delay);
         }
         self.before = Some(*passage);
-        if self.batch.len() < BATCH {
+        if self.batch.len() < BATCH_ROWS {
             return Ok(());
         }
         self.ingest.push(std::mem::take(&mut self.batch))

@@ -8,12 +8,12 @@ use dwell_node_cli::say;
 use dwell_node_cli::terminal::escaped;
 use dwell_plan::{Estimate, Expansion};
 use dwell_protocol::Progress as Probes;
-use dwell_runner::{Talk, TrialEnd};
+use dwell_runner::{ProgressReporter, TrialEnd};
 use dwell_units::Nanos;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 /// Minimum interval between lines when the output is not a terminal.
-const PLAIN_LINE: Duration = Duration::from_secs(10);
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Shows a bar on a terminal and lines elsewhere.
 pub(super) struct Progress {
@@ -86,7 +86,7 @@ impl Progress {
                 bar.set_position(u64::from(self.done));
                 bar.set_message(escaped(&text).into_owned());
             }
-            None if !self.quiet && self.last_line.elapsed() >= PLAIN_LINE => {
+            None if !self.quiet && self.last_line.elapsed() >= LINE_INTERVAL => {
                 say(&format!("{} of {} trials  {text}", self.done, self.all));
                 self.last_line = Instant::now();
             }
@@ -95,8 +95,8 @@ impl Progress {
     }
 }
 
-impl Talk for Progress {
-    fn begins(&mut self, done: u32, all: u32, trial: u32, cell: &BTreeMap<String, String>) {
+impl ProgressReporter for Progress {
+    fn trial_started(&mut self, done: u32, all: u32, trial: u32, cell: &BTreeMap<String, String>) {
         self.done_before.get_or_insert(done);
         self.trial_began = Instant::now();
         (self.done, self.all) = (done, all);
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_left_goes_down_within_a_trial_and_not_below_its_end() {
+    fn time_left_decreases_within_a_trial_to_its_end() {
         let began = Instant::now();
         let after = |seconds| began + Duration::from_secs(seconds);
         let mut progress = Progress {

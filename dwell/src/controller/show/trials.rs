@@ -10,10 +10,10 @@ use dwell_stats::Quantile;
 use serde_json::json;
 
 /// Maximum width of a table, unless a single cell is wider.
-const WIDTH: usize = 110;
+const MAX_TABLE_WIDTH: usize = 110;
 
 /// Space between two columns.
-const GAP: &str = "  ";
+const COLUMN_GAP: &str = "  ";
 
 /// Prints both tables.
 pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
@@ -43,13 +43,13 @@ fn print_counts(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     }
     let cells: Vec<String> = run.trials.iter().map(|trial| described(run, trial)).collect();
     writeln!(out)?;
-    let margin = columns.iter().map(|column| column.width() + GAP.len()).sum::<usize>();
-    let room = WIDTH.saturating_sub(margin).max(40);
-    writeln!(out, "{}{GAP}cell", line(&columns, None).trim_end())?;
+    let margin = columns.iter().map(|column| column.width() + COLUMN_GAP.len()).sum::<usize>();
+    let room = MAX_TABLE_WIDTH.saturating_sub(margin).max(40);
+    writeln!(out, "{}{COLUMN_GAP}cell", line(&columns, None).trim_end())?;
     for (row, cell) in cells.iter().enumerate() {
         let mut parts = wrapped(cell, room).into_iter();
         let first = parts.next().unwrap_or_default();
-        writeln!(out, "{}", format!("{}{GAP}{first}", line(&columns, Some(row))).trim_end())?;
+        writeln!(out, "{}", format!("{}{COLUMN_GAP}{first}", line(&columns, Some(row))).trim_end())?;
         parts.try_for_each(|part| writeln!(out, "{:margin$}{part}", ""))?;
     }
     Ok(())
@@ -125,10 +125,10 @@ fn print_wrapped(out: &mut impl Write, columns: Vec<Column>, rows: usize) -> io:
     let mut columns = columns.into_iter();
     let Some(names) = columns.next() else { return Ok(()) };
     let mut blocks: Vec<Vec<Column>> = Vec::new();
-    let mut width = WIDTH;
+    let mut width = MAX_TABLE_WIDTH;
     for column in columns {
-        let more = GAP.len() + column.width();
-        if width + more > WIDTH {
+        let more = COLUMN_GAP.len() + column.width();
+        if width + more > MAX_TABLE_WIDTH {
             blocks.push(vec![names.clone()]);
             width = names.width();
         }
@@ -189,7 +189,7 @@ fn line(columns: &[Column], row: Option<usize>) -> String {
         let width = column.width();
         if column.is_text { format!("{text:width$}") } else { format!("{text:>width$}") }
     };
-    columns.iter().map(cell).collect::<Vec<_>>().join(GAP)
+    columns.iter().map(cell).collect::<Vec<_>>().join(COLUMN_GAP)
 }
 
 /// Unit and number of decimals of a table.
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_beyond_the_width_follow_in_a_block_of_their_own() {
+    fn wide_tables_continue_in_another_block() {
         let column =
             |heading, cell: &str| Column { heading, cells: vec![cell.to_owned()], is_text: false };
         let wide = "9".repeat(60);
@@ -285,7 +285,7 @@ mod tests {
         let mut out = Vec::new();
         print_wrapped(&mut out, columns, 1).unwrap();
         let out = String::from_utf8(out).unwrap();
-        assert!(out.lines().all(|line| line.len() <= WIDTH), "{out}");
+        assert!(out.lines().all(|line| line.len() <= MAX_TABLE_WIDTH), "{out}");
         let headings: Vec<_> = out.lines().filter(|line| line.starts_with("trial")).collect();
         assert_eq!(headings.len(), 2, "{out}");
         assert!(headings[0].ends_with('a') && headings[1].ends_with('b'), "{out}");

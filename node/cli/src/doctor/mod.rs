@@ -2,7 +2,7 @@
 //! from a test; untested features are not reported.
 
 mod advice;
-mod playground;
+mod sandbox;
 mod print;
 mod probe;
 mod stamps;
@@ -21,12 +21,12 @@ use serde::{Deserialize, Serialize};
 use crate::host::{CpuWatch, RunQueueWait};
 use crate::progress::Progress;
 use crate::{Exit, Failure};
-use playground::Tried;
+use sandbox::SandboxResults;
 use probe::Lateness;
-use stamps::StampsSeen;
+use stamps::StampSupport;
 
 /// Number of progress steps: one per timer method, and three more.
-const STEPS: usize = probe::WAYS_TO_WAIT + 3;
+const STEPS: usize = probe::TIMER_METHODS + 3;
 
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
@@ -48,8 +48,8 @@ struct Findings {
     clocks: Clocks,
     /// CPU use during the tests.
     load: Option<CpuUse>,
-    timers: [Lateness; probe::WAYS_TO_WAIT],
-    stamps: Vec<StampsSeen>,
+    timers: [Lateness; probe::TIMER_METHODS],
+    stamps: Vec<StampSupport>,
     interfaces: Vec<InterfaceFacts>,
     abilities: Vec<Ability>,
     advice: Vec<String>,
@@ -132,7 +132,7 @@ impl Ability {
 pub fn run(args: Args) -> Result<Exit, Failure> {
     if args.playground {
         let refused = |error| Failure::unsupported(format!("no user namespace: {error}"));
-        print_json(&playground::tried_without_root().map_err(refused)?)?;
+        print_json(&sandbox::run_rootless().map_err(refused)?)?;
         return Ok(Exit::Measured);
     }
     let findings = examine();
@@ -164,7 +164,7 @@ fn examine() -> Findings {
     begin("timestamps on loopback");
     let mut stamps = stamps::LOOPBACK.stamps();
     begin("namespace tests");
-    let Tried { abilities: in_playground, stamps: over_veth } = playground::tried();
+    let SandboxResults { abilities: in_sandbox, stamps: over_veth } = sandbox::tried();
     stamps.extend(over_veth);
     begin("privileges");
     let interfaces = interface::all().unwrap_or_default().into_iter().map(Into::into).collect();
@@ -177,7 +177,7 @@ fn examine() -> Findings {
         Ability::of("eBPF: load an XDP program", Pass::load(Hook::Xdp).map(drop)),
         Ability::of("eBPF: load a netfilter program", Pass::load(Hook::Netfilter).map(drop)),
     ];
-    abilities.extend(in_playground);
+    abilities.extend(in_sandbox);
     let load = watch.end(wait);
     let mut findings = Findings {
         schema: "dwell.doctor/1",

@@ -1,7 +1,7 @@
 //! Tests that would disturb the machine's own interfaces, in a temporary network namespace. It has
 //! a loopback and one end of a veth pair.
 //!
-//! Without the privilege to create one, a child process (`dwell doctor --playground`) creates it in
+//! Without the privilege to create one, a child process (`dwell doctor --sandbox`) creates it in
 //! a user namespace, as `dwell lab up` does: a process cannot leave a user namespace again.
 use std::fs::{self, File};
 use std::io;
@@ -15,7 +15,7 @@ use dwell_io::{interface, netns};
 use serde::{Deserialize, Serialize};
 
 use super::Ability;
-use super::stamps::{self, Road, StampsSeen};
+use super::stamps::{self, TestPath, StampSupport};
 
 /// Queueing disciplines, with parameters that they accept.
 const QDISCS: [(&str, &[&str]); 4] = [
@@ -33,28 +33,28 @@ const XDP_VETH: &str = "XDP on veth, native";
 
 /// Results of the tests.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Tried {
+pub(super) struct SandboxResults {
     pub(super) abilities: Vec<Ability>,
-    pub(super) stamps: Vec<StampsSeen>,
+    pub(super) stamps: Vec<StampSupport>,
 }
 
 /// Runs all tests.
-pub(super) fn tried() -> Tried {
+pub(super) fn tried() -> SandboxResults {
     if netns::may_create() {
-        netns::within_a_new_one(|| inside(None)).unwrap_or_else(|error| nowhere(&error))
+        netns::within_new(|| inside(None)).unwrap_or_else(|error| unavailable(&error))
     } else {
-        in_a_child().unwrap_or_else(|error| nowhere(&error))
+        run_in_child().unwrap_or_else(|error| unavailable(&error))
     }
 }
 
 /// Runs all tests in a user namespace, which this process then stays in. The process must have only
 /// one thread.
-pub(super) fn tried_without_root() -> io::Result<Tried> {
+pub(super) fn run_rootless() -> io::Result<SandboxResults> {
     netns::become_root_of_new_namespaces()?;
     Ok(inside(Some("in a user namespace, without root")))
 }
 
-fn in_a_child() -> io::Result<Tried> {
+fn run_in_child() -> io::Result<SandboxResults> {
     let output = Command::new(std::env::current_exe()?)
         .args(["doctor", "--playground"])
         .stdin(Stdio::null())
@@ -66,23 +66,23 @@ fn in_a_child() -> io::Result<Tried> {
 }
 
 /// The results without a namespace: all other tests are unknown.
-fn nowhere(error: &io::Error) -> Tried {
+fn unavailable(error: &io::Error) -> SandboxResults {
     let qdiscs = QDISCS.into_iter().map(|(name, _)| name);
     let others = [VETH, TAP, XDP_LOOPBACK, XDP_VETH].into_iter().chain(qdiscs);
     let why = "not tested: no network namespace is available";
     let untried = others.map(|name| Ability::untried(name, why));
     let namespaces = Ability::of(NAMESPACES, Err(io::Error::other(error.to_string())));
-    Tried {
+    SandboxResults {
         abilities: std::iter::once(namespaces).chain(untried).collect(),
         stamps: stamps::untried("veth", why),
     }
 }
 
 /// Runs the tests inside the namespace. `how` describes how it was created, if notable.
-fn inside(how: Option<&str>) -> Tried {
+fn inside(how: Option<&str>) -> SandboxResults {
     let namespaces =
         Ability { name: NAMESPACES.into(), available: Some(true), reason: how.map(str::to_owned) };
-    let far = Far::new();
+    let far = FarNamespace::new();
     let veth = match &far {
         Ok(_) => Ability::of(VETH, Ok(())),
         Err(error) => Ability::of(VETH, Err(io::Error::other(error.to_string()))),
@@ -95,7 +95,7 @@ fn inside(how: Option<&str>) -> Tried {
     ];
     // Test timestamps before anything is attached to the interface.
     let no_veth = "not tested: no veth is available";
-    let stamps = far.as_ref().map_or_else(|_| stamps::untried("veth", no_veth), Far::stamps);
+    let stamps = far.as_ref().map_or_else(|_| stamps::untried("veth", no_veth), FarNamespace::stamps);
     let on_veth = |name, attempt: &dyn Fn() -> io::Result<()>| match &far {
         Ok(_) => Ability::of(name, attempt()),
         Err(_) => Ability::untried(name, no_veth),
@@ -105,13 +105,13 @@ fn inside(how: Option<&str>) -> Tried {
         let replace = ["qdisc", "replace", "dev", "dwell0", "root"];
         abilities.push(on_veth(name, &|| iproute("tc", &[&replace[..], parameters].concat())));
     }
-    Tried { abilities, stamps }
+    SandboxResults { abilities, stamps }
 }
 
 /// A second namespace with the other end of the pair, so that packets must traverse it.
-struct Far(File);
+struct FarNamespace(File);
 
-impl Far {
+impl FarNamespace {
     const V4: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2)];
     const V6: [Ipv6Addr; 2] = [
         Ipv6Addr::new(0xfd64, 0x7765, 0x6c6c, 0, 0, 0, 0, 1),
@@ -119,16 +119,16 @@ impl Far {
     ];
 
     fn new() -> io::Result<Self> {
-        let far = Self(netns::within_a_new_one(|| File::open("/proc/thread-self/ns/net"))??);
+        let far = Self(netns::within_new(|| File::open("/proc/thread-self/ns/net"))??);
         let place = format!("/proc/{}/fd/{}", process::id(), far.0.as_raw_fd());
         let pair = ["link", "add", "name", "dwell0", "type", "veth", "peer", "name", "dwell1"];
         iproute("ip", &[&pair[..], &["netns", &place]].concat())?;
-        Self::switch_on("dwell0", 0)?;
-        netns::within(place.as_ref(), || Self::switch_on("dwell1", 1))??;
+        Self::configure("dwell0", 0)?;
+        netns::within(place.as_ref(), || Self::configure("dwell1", 1))??;
         Ok(far)
     }
 
-    fn switch_on(interface: &str, end: usize) -> io::Result<()> {
+    fn configure(interface: &str, end: usize) -> io::Result<()> {
         iproute("ip", &["link", "set", "dev", "lo", "up"])?;
         iproute("ip", &["link", "set", "dev", interface, "up"])?;
         iproute("ip", &["addr", "add", &format!("{}/30", Self::V4[end]), "dev", interface])?;
@@ -140,10 +140,10 @@ impl Far {
         Ok(())
     }
 
-    fn stamps(&self) -> Vec<StampsSeen> {
+    fn stamps(&self) -> Vec<StampSupport> {
         let [_, v4] = Self::V4;
         let [_, v6] = Self::V6;
-        Road { interface: "veth", v4, v6, far: Some(&self.0) }.stamps()
+        TestPath { interface: "veth", v4, v6, far: Some(&self.0) }.stamps()
     }
 }
 

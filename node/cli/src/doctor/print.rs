@@ -81,13 +81,13 @@ pub(super) fn findings(out: &mut impl Write, found: &Findings) -> io::Result<()>
             text(&interface.driver),
             text(&interface.qdisc),
         )?;
-        let told = [
+        let claims = [
             ("TX by the kernel", interface.tx_software_stamps),
             ("TX by the card", interface.tx_hardware_stamps),
             ("RX by the card", interface.rx_hardware_stamps),
         ];
         let able: Vec<_> =
-            told.iter().filter(|(_, able)| *able == Some(true)).map(|(name, _)| *name).collect();
+            claims.iter().filter(|(_, able)| *able == Some(true)).map(|(name, _)| *name).collect();
         let able = if able.is_empty() { "none".to_owned() } else { able.join(", ") };
         writeln!(out, "                   timestamps claimed: {able}")?;
         if let Some(offloads) = &interface.offloads {

@@ -6,8 +6,8 @@ use std::thread;
 
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::cpu::{self, RealTime};
-use dwell_io::icmp::{IcmpPort, IcmpRung};
-use dwell_io::pacer::{self, Manner};
+use dwell_io::icmp::{IcmpPort, IcmpSocketKind};
+use dwell_io::pacer::{self, WaitMode};
 use dwell_io::port::PortOptions;
 use dwell_io::udp::{ServerOptions, UdpServer};
 use dwell_stats::Distribution;
@@ -15,10 +15,10 @@ use dwell_units::Nanos;
 use serde::Serialize;
 
 /// Number of methods in [`timers`].
-pub(super) const WAYS_TO_WAIT: usize = 5;
+pub(super) const TIMER_METHODS: usize = 5;
 
 /// Number of sleeps per method.
-const SLEEPS: i64 = 200;
+const SLEEPS_PER_METHOD: i64 = 200;
 
 /// Lateness of one method to wait.
 #[derive(Debug, Serialize)]
@@ -32,14 +32,14 @@ pub(super) struct Lateness {
 
 /// Median duration of a read of CLOCK_REALTIME.
 pub(super) fn clock_read() -> Nanos {
-    const READS: i64 = 100;
+    const READS_PER_BATCH: i64 = 100;
     let mut costs: Vec<_> = (0..1_000)
         .map(|_| {
             let start = monotonic();
-            for _ in 0..READS {
+            for _ in 0..READS_PER_BATCH {
                 std::hint::black_box(realtime());
             }
-            (monotonic() - start).0 / READS
+            (monotonic() - start).0 / READS_PER_BATCH
         })
         .collect();
     costs.sort_unstable();
@@ -48,17 +48,17 @@ pub(super) fn clock_read() -> Nanos {
 
 /// Measures the lateness of 1 ms sleeps by five methods. A method that is not permitted has count
 /// 0. `begin` is called with the name of each method.
-pub(super) fn timers(begin: &dyn Fn(&str)) -> [Lateness; WAYS_TO_WAIT] {
-    let lateness = |method, precise: Option<RealTime>, manner: Manner| {
+pub(super) fn timers(begin: &dyn Fn(&str)) -> [Lateness; TIMER_METHODS] {
+    let lateness = |method, precise: Option<RealTime>, manner: WaitMode| {
         begin(method);
         let sleeper = thread::spawn(move || {
             if let Some(real_time) = precise
-                && cpu::settle(None, real_time).is_err()
+                && cpu::place_thread(None, real_time).is_err()
             {
                 return Distribution::default().figures();
             }
             let mut late = Distribution::default();
-            for _ in 0..SLEEPS {
+            for _ in 0..SLEEPS_PER_METHOD {
                 let until = monotonic() + Nanos::from_millis(1);
                 let _ = pacer::wait(manner, until, || false);
                 late.record(monotonic() - until);
@@ -75,21 +75,21 @@ pub(super) fn timers(begin: &dyn Fn(&str)) -> [Lateness; WAYS_TO_WAIT] {
         }
     };
     [
-        lateness("sleep", None, Manner::CatchUp),
-        lateness("sleep, timer slack 1 ns", Some(RealTime::No), Manner::CatchUp),
-        lateness("sleep, slack 1 ns, SCHED_FIFO", Some(RealTime::Required), Manner::CatchUp),
-        lateness("sleep to 150 us before, then spin", Some(RealTime::No), Manner::SleepSpin),
-        lateness("the same, SCHED_FIFO", Some(RealTime::Required), Manner::SleepSpin),
+        lateness("sleep", None, WaitMode::CatchUp),
+        lateness("sleep, timer slack 1 ns", Some(RealTime::No), WaitMode::CatchUp),
+        lateness("sleep, slack 1 ns, SCHED_FIFO", Some(RealTime::Required), WaitMode::CatchUp),
+        lateness("sleep to 150 us before, then spin", Some(RealTime::No), WaitMode::SleepSpin),
+        lateness("the same, SCHED_FIFO", Some(RealTime::Required), WaitMode::SleepSpin),
     ]
 }
 
 /// Tests SCHED_FIFO on a short-lived thread.
 pub(super) fn real_time() -> io::Result<()> {
-    thread::spawn(cpu::go_first).join().expect("the thread does not panic")
+    thread::spawn(cpu::set_real_time).join().expect("the thread does not panic")
 }
 
 pub(super) fn locked_memory() -> io::Result<()> {
-    match thread::spawn(|| cpu::settle(None, RealTime::No))
+    match thread::spawn(|| cpu::place_thread(None, RealTime::No))
         .join()
         .expect("the thread does not panic")?
         .locked
@@ -101,12 +101,12 @@ pub(super) fn locked_memory() -> io::Result<()> {
 
 pub(super) fn ping_socket() -> io::Result<()> {
     let loopback = IpAddr::from([127, 0, 0, 1]);
-    IcmpPort::connect(loopback, IcmpRung::Ping, &PortOptions::default()).map(drop)
+    IcmpPort::connect(loopback, IcmpSocketKind::Ping, &PortOptions::default()).map(drop)
 }
 
 pub(super) fn raw_socket() -> io::Result<()> {
     let loopback = IpAddr::from([127, 0, 0, 1]);
-    IcmpPort::connect(loopback, IcmpRung::Raw, &PortOptions::default()).map(drop)
+    IcmpPort::connect(loopback, IcmpSocketKind::Raw, &PortOptions::default()).map(drop)
 }
 
 /// Tests whether any of three ports below 1024 can be bound.

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use dwell_io::clock::monotonic;
-use dwell_io::icmp::{IcmpPort, IcmpRung};
+use dwell_io::icmp::{IcmpPort, IcmpSocketKind};
 use dwell_io::netns;
 use dwell_io::port::{Notice, Port, PortOptions, StampRequest, Wait};
 use dwell_io::tcp::{self, TcpConn, TcpPort};
@@ -19,11 +19,11 @@ use dwell_wire::icmp::{self, Family};
 use serde::{Deserialize, Serialize};
 
 /// Time-out for timestamps, which the kernel enables asynchronously.
-const PATIENCE: Nanos = Nanos::from_millis(200);
+const STAMP_TIMEOUT: Nanos = Nanos::from_millis(200);
 
 /// Kernel timestamps that a kind of socket delivers.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct StampsSeen {
+pub(super) struct StampSupport {
     /// `lo` or `veth`.
     pub(super) interface: Cow<'static, str>,
     pub(super) socket: Cow<'static, str>,
@@ -34,7 +34,7 @@ pub(super) struct StampsSeen {
 }
 
 /// The path of the test packets.
-pub(super) struct Road<'a> {
+pub(super) struct TestPath<'a> {
     pub(super) interface: &'static str,
     pub(super) v4: Ipv4Addr,
     pub(super) v6: Ipv6Addr,
@@ -42,8 +42,8 @@ pub(super) struct Road<'a> {
     pub(super) far: Option<&'a File>,
 }
 
-pub(super) const LOOPBACK: Road<'static> =
-    Road { interface: "lo", v4: Ipv4Addr::LOCALHOST, v6: Ipv6Addr::LOCALHOST, far: None };
+pub(super) const LOOPBACK: TestPath<'static> =
+    TestPath { interface: "lo", v4: Ipv4Addr::LOCALHOST, v6: Ipv6Addr::LOCALHOST, far: None };
 
 /// All kinds of sockets.
 const SOCKETS: [&str; 8] = [
@@ -58,12 +58,12 @@ const SOCKETS: [&str; 8] = [
 ];
 
 /// Rows for a path that does not exist.
-pub(super) fn untried(interface: &'static str, why: &str) -> Vec<StampsSeen> {
-    let row = |socket| StampsSeen::of(interface, socket, Err(io::Error::other(why.to_owned())));
+pub(super) fn untried(interface: &'static str, why: &str) -> Vec<StampSupport> {
+    let row = |socket| StampSupport::of(interface, socket, Err(io::Error::other(why.to_owned())));
     SOCKETS.into_iter().map(row).collect()
 }
 
-impl StampsSeen {
+impl StampSupport {
     fn of(interface: &'static str, socket: &'static str, tried: io::Result<(bool, bool)>) -> Self {
         let reason = tried.as_ref().err().map(io::Error::to_string);
         let (tx, rx) = tried.unwrap_or_default();
@@ -71,26 +71,26 @@ impl StampsSeen {
     }
 }
 
-impl Road<'_> {
+impl TestPath<'_> {
     /// Tests all kinds of sockets.
-    pub(super) fn stamps(&self) -> Vec<StampsSeen> {
+    pub(super) fn stamps(&self) -> Vec<StampSupport> {
         let (v4, v6) = (IpAddr::from(self.v4), IpAddr::from(self.v6));
         let tried = [
             self.udp(v4),
             self.udp(v6),
             self.tcp(v4),
             self.tcp(v6),
-            echo(v4, IcmpRung::Ping),
-            echo(v4, IcmpRung::Raw),
-            echo(v6, IcmpRung::Ping),
-            echo(v6, IcmpRung::Raw),
+            echo(v4, IcmpSocketKind::Ping),
+            echo(v4, IcmpSocketKind::Raw),
+            echo(v6, IcmpSocketKind::Ping),
+            echo(v6, IcmpSocketKind::Raw),
         ];
-        let row = |(socket, tried)| StampsSeen::of(self.interface, socket, tried);
+        let row = |(socket, tried)| StampSupport::of(self.interface, socket, tried);
         SOCKETS.into_iter().zip(tried).map(row).collect()
     }
 
     /// Opens a socket in the receiver's namespace.
-    fn there<T: Send>(&self, make: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    fn at_receiver<T: Send>(&self, make: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         match self.far {
             None => make(),
             Some(far) => {
@@ -102,10 +102,10 @@ impl Road<'_> {
 
     fn udp(&self, address: IpAddr) -> io::Result<(bool, bool)> {
         let options = ServerOptions { stamps: StampRequest::Kernel, metadata: false };
-        let mut server = self.there(|| UdpServer::bind(SocketAddr::new(address, 0), options))?;
+        let mut server = self.at_receiver(|| UdpServer::bind(SocketAddr::new(address, 0), options))?;
         let mut port = UdpPort::connect(server.local_addr(), &STAMPED)?;
         let mut rx = false;
-        let tx = until_stamped(&mut port, b"probe", |_| {
+        let tx = send_until_stamped(&mut port, b"probe", |_| {
             let request = server.receive(&mut [0; 64], Wait::AtMost(Nanos::from_millis(10)));
             rx |= request.is_ok_and(|r| r.and_then(|r| r.rx?.kernel).is_some());
             rx
@@ -114,13 +114,13 @@ impl Road<'_> {
     }
 
     fn tcp(&self, address: IpAddr) -> io::Result<(bool, bool)> {
-        let listener = self.there(|| tcp::listen(SocketAddr::new(address, 0), Some(PATIENCE)))?;
-        let mut port = TcpPort::connect(listener.local_addr()?, PATIENCE, &STAMPED)?;
+        let listener = self.at_receiver(|| tcp::listen(SocketAddr::new(address, 0), Some(STAMP_TIMEOUT)))?;
+        let mut port = TcpPort::connect(listener.local_addr()?, STAMP_TIMEOUT, &STAMPED)?;
         let (stream, peer) = listener.accept()?;
-        let mut far = TcpConn::new(stream, peer, Some(PATIENCE))?;
+        let mut far = TcpConn::new(stream, peer, Some(STAMP_TIMEOUT))?;
         let mut buffer = [0; 64];
         let mut rx = false;
-        let tx = until_stamped(&mut port, b"probe", |port| {
+        let tx = send_until_stamped(&mut port, b"probe", |port| {
             if let Ok(Some(len)) = far.receive(&mut buffer)
                 && far.send(&buffer[..len]).is_ok()
             {
@@ -144,13 +144,13 @@ const STAMPED: PortOptions = PortOptions {
 };
 
 /// Tests an ICMP socket; the far kernel answers.
-fn echo(address: IpAddr, rung: IcmpRung) -> io::Result<(bool, bool)> {
+fn echo(address: IpAddr, rung: IcmpSocketKind) -> io::Result<(bool, bool)> {
     let mut port = IcmpPort::connect(address, rung, &STAMPED)?;
     let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
     let mut message = [0; 64];
     icmp::emit_request(family, 0xd3e1, 1, &mut message);
     let mut rx = false;
-    let tx = until_stamped(&mut port, &message, |port| {
+    let tx = send_until_stamped(&mut port, &message, |port| {
         let reply = port.receive(&mut [0; 128], Wait::AtMost(Nanos::from_millis(10)));
         rx |= reply.is_ok_and(|r| r.is_some_and(|r| r.rx.kernel.is_some()));
         rx
@@ -159,12 +159,12 @@ fn echo(address: IpAddr, rung: IcmpRung) -> io::Result<(bool, bool)> {
 }
 
 /// Sends repeatedly. Returns whether a TX timestamp arrived. `received` checks for an RX timestamp.
-fn until_stamped<P: Port>(
+fn send_until_stamped<P: Port>(
     port: &mut P,
     message: &[u8],
     mut received: impl FnMut(&mut P) -> bool,
 ) -> bool {
-    let end = monotonic() + PATIENCE;
+    let end = monotonic() + STAMP_TIMEOUT;
     let mut tx = false;
     while monotonic() < end {
         if port.send(message).is_err() {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use dwell_io::process::is_stdin_hung_up;
 use dwell_lab::{
-    Lab, LabDir, LabError, LinkWishes, Mechanism, QuotaWish, RouteTable, Routing, Topology,
+    Lab, LabDir, LabError, LinkOptions, Mechanism, QuotaOption, RouteTable, Routing, Topology,
 };
 use dwell_units::{BitRate, Nanos, Ratio};
 
@@ -118,7 +118,7 @@ struct UpArgs {
     routing: Routing,
     /// Share of one processor for everything in a node, like n2=20%. Repeatable
     #[arg(long, value_name = "NODE=SHARE", allow_hyphen_values = true)]
-    quota: Vec<QuotaWish>,
+    quota: Vec<QuotaOption>,
     /// First remove a lab of the same name and end its processes
     #[arg(long, requires = "name")]
     replace: bool,
@@ -195,7 +195,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         LabCommand::Down(DownArgs { name, attached, .. }) => down(name.as_deref(), attached),
         LabCommand::Routes(args) => routes(&args),
         LabCommand::Babel { dir } => {
-            dwell_lab::keep_babel(&lab_dir(&dir)?).map_err(failure)?;
+            dwell_lab::supervise_babel(&lab_dir(&dir)?).map_err(failure)?;
             Ok(Exit::Measured)
         }
         LabCommand::Hold { dir } => {
@@ -214,7 +214,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
 }
 
 fn up(args: UpArgs) -> Result<Exit, Failure> {
-    let wishes = LinkWishes {
+    let wishes = LinkOptions {
         rate: args.rate,
         delay: args.delay,
         jitter: args.jitter,
@@ -235,7 +235,7 @@ fn up(args: UpArgs) -> Result<Exit, Failure> {
     if let (true, Some(name)) = (args.replace, &args.name) {
         for _ in 0..MAX_REPLACEMENTS {
             match made {
-                Err(error) if error.is_in_the_way() => take_away(name, args.attached)?,
+                Err(error) if error.blocks_creation() => remove_lab(name, args.attached)?,
                 _ => break,
             }
             made = make();
@@ -257,7 +257,7 @@ const MAX_REPLACEMENTS: usize = 5;
 
 /// Removes the lab of this name, or its remains. A child process does so, because removing a
 /// rootless lab means entering its namespaces for good. A lab that no longer exists is fine.
-fn take_away(name: &str, attached: Attached) -> Result<(), Failure> {
+fn remove_lab(name: &str, attached: Attached) -> Result<(), Failure> {
     let own = std::env::current_exe()?;
     let mut down = Command::new(own);
     down.args(["lab", "down", name]).args(attached.attached.then_some("--attached"));

@@ -29,11 +29,11 @@ pub(super) fn lab(lab: &Lab) -> io::Result<()> {
         writeln!(out, "  {:<15} {:<15} {}", node.name, addresses.v4, addresses.v6)?;
     }
     for link in &lab.links {
-        let does = what(link.mechanism.name(), &link.parameters);
+        let does = link_text(link.mechanism.name(), &link.parameters);
         writeln!(out, "  {} - {}: {does}", link.a, link.b)?;
     }
     if let Some(medium) = &lab.medium {
-        let does = what(medium.mechanism.name(), &medium.parameters);
+        let does = link_text(medium.mechanism.name(), &medium.parameters);
         writeln!(out, "  one bridge ({}): {does}", medium.netns)?;
         for port in &medium.ports {
             let hears = if port.hears.is_empty() { "no node" } else { &port.hears.join(", ") };
@@ -63,7 +63,7 @@ pub(super) fn labs(labs: &[Result<Lab, String>]) -> io::Result<()> {
                 let state = match lab.state {
                     LabState::Making => ", incomplete: being created, or aborted".to_owned(),
                     LabState::Up => String::new(),
-                    LabState::Broken => format!(", broken: {}", what_is_dead(lab)),
+                    LabState::Broken => format!(", broken: {}", dead_parts(lab)),
                 };
                 let mut mechanisms: Vec<&str> =
                     lab.links.iter().map(|link| link.mechanism.name()).collect();
@@ -86,7 +86,7 @@ pub(super) fn labs(labs: &[Result<Lab, String>]) -> io::Result<()> {
 }
 
 /// Names the dead links and daemons of a broken lab.
-fn what_is_dead(lab: &Lab) -> String {
+fn dead_parts(lab: &Lab) -> String {
     let dead = lab.links.iter().filter(|link| link.state == LinkState::Dead);
     let dead: Vec<String> = dead.map(|link| format!("{} - {}", link.a, link.b)).collect();
     let daemons = lab.daemons.iter().filter(|daemon| daemon.state == DaemonState::Dead);
@@ -126,7 +126,7 @@ pub(super) fn labs_json(labs: Vec<Lab>) -> io::Result<()> {
 }
 
 /// The mechanism of a link and its parameters, as on the command line.
-fn what(mechanism: &str, does: &Parameters) -> String {
+fn link_text(mechanism: &str, does: &Parameters) -> String {
     let parameters = does.link_parameters();
     let mut text = mechanism.to_owned();
     let mut word = |name: &str, value: String| {

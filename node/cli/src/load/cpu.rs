@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use dwell_engine::burner::{PERIOD, slice};
+use dwell_engine::burner::{BURN_PERIOD, burn_time};
 use dwell_io::clock::monotonic;
 use dwell_io::cpu;
 use dwell_plan::CpuJob;
@@ -11,7 +11,7 @@ use dwell_record::{Placement, Scalar, Summary, Trust};
 use dwell_units::{Nanos, Ratio};
 use serde_json::json;
 
-use super::Put;
+use super::LoadSummary;
 use crate::Failure;
 
 /// Arguments of `load cpu`.
@@ -90,14 +90,14 @@ pub(crate) fn burn(
         ("duration_ns", json!(job.duration.map(|time| time.0))),
     ];
     let only = (cpus.len() == 1).then(|| u32::try_from(cpus[0]).ok()).flatten();
-    let put = Put {
+    let put = LoadSummary {
         target: "cpu".into(),
         engine: "duty cycle",
         parameters: &parameters,
         values: &values,
         trust: Trust { warnings, ..Trust::default() },
         placement: Placement { cpu: only, ..Placement::default() },
-        ..Put::default()
+        ..LoadSummary::default()
     };
     Ok(put.summary())
 }
@@ -116,11 +116,11 @@ fn burn_one(cpu: usize, level: Ratio, duration: Option<Nanos>, stop: &AtomicBool
             break;
         }
         let used = cpu::thread_time();
-        let until = used + slice(level, now - start, used - first);
+        let until = used + burn_time(level, now - start, used - first);
         while cpu::thread_time() < until {
             std::hint::spin_loop();
         }
-        let left = (now + PERIOD).min(end) - monotonic();
+        let left = (now + BURN_PERIOD).min(end) - monotonic();
         if left > Nanos::ZERO && level != Ratio::ONE {
             thread::sleep(left.to_std());
         }

@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dwell_engine::passage::Point;
+use dwell_engine::observation::Point;
 use dwell_engine::stamps::Rung;
 use dwell_record::{Figures, Kind, Packets, Placement, Scalar, Stamps, Summary, Trust};
-use dwell_stats::Parts;
+use dwell_stats::ComponentFigures;
 use serde_json::Value;
 
 use crate::environment::environment;
@@ -109,7 +109,7 @@ impl From<Summary> for Loaded {
 
 /// Parts of a load's summary.
 #[derive(Default)]
-struct Put<'a> {
+struct LoadSummary<'a> {
     target: String,
     engine: &'a str,
     parameters: &'a [(&'a str, Value)],
@@ -122,7 +122,7 @@ struct Put<'a> {
     placement: Placement,
 }
 
-impl Put<'_> {
+impl LoadSummary<'_> {
     fn summary(self) -> Summary {
         let named = |(name, value): &(&str, Value)| ((*name).to_owned(), value.clone());
         Summary {
@@ -142,7 +142,7 @@ impl Put<'_> {
 }
 
 /// Warns about timestamps that are missing for some packets.
-fn missing_stamps(parts: &Parts) -> impl Iterator<Item = String> {
+fn missing_stamps(parts: &ComponentFigures) -> impl Iterator<Item = String> {
     Point::ALL.into_iter().filter_map(|point| {
         let missing = parts.missing(point).filter(|missing| *missing > 0)?;
         Some(format!("packets without {} timestamp: {missing}", point.name()))
@@ -150,14 +150,14 @@ fn missing_stamps(parts: &Parts) -> impl Iterator<Item = String> {
 }
 
 /// Values printed even if zero.
-const ALWAYS: [&str; 3] = ["packets", "payload_bytes", "tcp_payload_bytes"];
+const ALWAYS_PRINTED: [&str; 3] = ["packets", "payload_bytes", "tcp_payload_bytes"];
 
 /// Maximum number of connections printed individually.
 const MAX_CONNECTION_ROWS: usize = 16;
 
 /// Prints the result as text.
 fn print(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
-    crate::human::print_values(out, &summary.values, &ALWAYS)?;
+    crate::human::print_values(out, &summary.values, &ALWAYS_PRINTED)?;
     print_connections(out, summary)?;
     for (name, figures) in &summary.metrics {
         let name = name.trim_end_matches("_ns").replace('_', " ");

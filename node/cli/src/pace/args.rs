@@ -5,14 +5,14 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use dwell_engine::departures::read_gaps;
-use dwell_plan::{FarStamps, PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize};
+use dwell_plan::{SinkTimestamps, PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize};
 use dwell_units::{BitRate, Bytes, Nanos};
 
 use crate::ping::StampChoice;
-use crate::{Failure, PlaceArgs};
+use crate::{Failure, PlacementArgs};
 
 /// Maximum size of a file of gaps: 10 million packets, one per line.
-const MOST_TEXT: u64 = 256 << 20;
+const MAX_GAP_FILE_LEN: u64 = 256 << 20;
 
 /// Arguments of `pace`.
 #[derive(Debug, clap::Args)]
@@ -29,7 +29,7 @@ printed)."
 )]
 pub struct Args {
     #[command(subcommand)]
-    pub(super) far: Option<Far>,
+    pub(super) far: Option<FarCommand>,
 
     /// Target: udp://HOST:PORT; no program needs to listen there [default: a port on loopback,
     /// which measures program and kernel without a network card]
@@ -120,7 +120,7 @@ pub struct Args {
 
     /// CPU and scheduling of the timing loop.
     #[command(flatten)]
-    place: PlaceArgs,
+    place: PlacementArgs,
 
     /// Use IPv4 only
     #[arg(short = '4', conflicts_with = "ipv6")]
@@ -154,7 +154,7 @@ pub struct Args {
 
 /// The far end of `dwell pace`.
 #[derive(Debug, clap::Subcommand)]
-pub(super) enum Far {
+pub(super) enum FarCommand {
     /// Timestamp arriving packets for senders that use --sink
     Sink(SinkArgs),
 }
@@ -167,7 +167,7 @@ pub(super) struct SinkArgs {
 
     /// CPU and scheduling of the thread.
     #[command(flatten)]
-    place: PlaceArgs,
+    place: PlacementArgs,
 
     /// Print the summary as one JSON object
     #[arg(long)]
@@ -206,7 +206,7 @@ impl Args {
             (Some(file), _) => {
                 let mut text = String::new();
                 let read = fs::File::open(file)
-                    .and_then(|from| from.take(MOST_TEXT).read_to_string(&mut text));
+                    .and_then(|from| from.take(MAX_GAP_FILE_LEN).read_to_string(&mut text));
                 read.map_err(|error| {
                     Failure::usage(format!("cannot read {}: {error}", file.display()))
                 })?;
@@ -235,7 +235,7 @@ impl Args {
             pause: self.pause,
             late: self.late,
             warm_up: self.warm_up,
-            sink: if self.sink { FarStamps::Always } else { FarStamps::Never },
+            sink: if self.sink { SinkTimestamps::Always } else { SinkTimestamps::Never },
             stamps: self.stamps.into(),
             ipv4: self.ipv4,
             ipv6: self.ipv6,

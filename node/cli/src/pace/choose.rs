@@ -12,38 +12,38 @@ use dwell_io::clock::monotonic;
 use dwell_io::cpu;
 use dwell_io::train::TrainSender;
 use dwell_plan::{PaceEngine, PaceJob};
-use dwell_stats::departures::{Sent, TrainFigures};
+use dwell_stats::departures::{TrainDepartures, TrainFigures};
 use dwell_stats::median;
 use dwell_units::Nanos;
 
-use super::LONGEST_FIRST;
-use super::drive::{Driver, Train, WARM_UP, first_id};
+use super::MAX_REALTIME_TRAIN_TIME;
+use super::drive::{Driver, Train, FIRST_UNCOUNTED_ID, first_id};
 use super::engines;
 use super::far_end::{Arrivals, FarEnd};
-use super::plan::{Plan, longest, train_time};
+use super::plan::{PacePlan, longest, train_time};
 use super::recorder::Source;
 use crate::Failure;
 
 /// Minimum number of common turns for a comparison: one of three engines easily wins three turns by
 /// chance.
-const TELLING: usize = 4;
+const MIN_COMMON_TURNS: usize = 4;
 
-/// Minimum turns per engine; more up to [`MOST_ROUNDS`] while all turns stay below [`BUDGET`].
-const LEAST_ROUNDS: usize = 4;
-const MOST_ROUNDS: usize = 15;
+/// Minimum turns per engine; more up to [`MAX_ROUNDS`] while all turns stay below [`TIME_BUDGET`].
+const MIN_ROUNDS: usize = 4;
+const MAX_ROUNDS: usize = 15;
 
 /// Time budget of all turns.
-const BUDGET: Nanos = Nanos::from_millis(1_500);
+const TIME_BUDGET: Nanos = Nanos::from_millis(1_500);
 
 /// Packets in a train of one turn, enough for a 95th percentile of its gaps. Slow patterns use
-/// fewer, as many as fit into [`LONGEST`] but at least [`LEAST_PACKETS`].
-const PACKETS: usize = 22;
-const LEAST_PACKETS: usize = 4;
-const LONGEST: Nanos = Nanos::from_millis(50);
+/// fewer, as many as fit into [`MAX_TURN_TIME`] but at least [`MIN_PACKETS`].
+const MAX_PACKETS: usize = 22;
+const MIN_PACKETS: usize = 4;
+const MAX_TURN_TIME: Nanos = Nanos::from_millis(50);
 
 /// Pairs per turn, and the maximum interval between them.
-const PAIRS: u32 = 8;
-const PAIR_GAP: Nanos = Nanos::from_millis(10);
+const PAIRS_PER_TURN: u32 = 8;
+const MAX_PAIR_GAP: Nanos = Nanos::from_millis(10);
 
 /// Order of preference among unbeaten engines: lower demands on the machine and timestamps nearer
 /// to the wire first.
@@ -60,16 +60,16 @@ const PREFERENCE: [PaceEngine; 8] = [
 
 /// Spinning is preferred for trains up to this length: a CPU that slept has lost the caches of the
 /// send path, which short trains do not always show.
-const SPUN: Nanos = Nanos::from_secs(1);
+const MAX_SPIN_TRAIN_TIME: Nanos = Nanos::from_secs(1);
 
 /// An engine is better than another in a turn if its figure is smaller by more than SHARE and NEAR
 /// nanoseconds. It beats the other if it is better in more than MOSTLY of their common turns, by
 /// the median or by the 95th percentile, and the other is not better by the other figure. Closer
 /// figures of so few packets are chance. The percentile of a short train is its second largest
 /// error, which other load on the machine may dominate.
-const SHARE: f64 = 0.1;
-const NEAR: f64 = 50.0;
-const MOSTLY: f64 = 0.75;
+const MIN_ADVANTAGE: f64 = 0.1;
+const MIN_ADVANTAGE_NS: f64 = 50.0;
+const MIN_WIN_SHARE: f64 = 0.75;
 
 /// A usable engine.
 pub(super) struct Opened {
@@ -95,14 +95,14 @@ struct Turn {
 /// engine only serves comparison. `progress` gets the turns done and the total.
 pub(super) fn best(
     job: &PaceJob,
-    plan: &Plan,
+    plan: &PacePlan,
     flow: u32,
     far: Option<&mut FarEnd>,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Opened, Failure> {
     let pattern = short(&plan.pattern);
-    let leads = pattern.leads();
+    let lead_in = pattern.lead_in();
     let departures = pattern
         .departures()
         .map_err(|error| Failure::usage(format!("invalid pattern: {error}")))?;
@@ -111,11 +111,11 @@ pub(super) fn best(
     let mut left_out = Vec::new();
     // If any engine has only the sink's timestamps, all are compared by those.
     let mut sink = None;
-    let preference = preference(train_time(&plan.departures) <= SPUN);
+    let preference = preference(train_time(&plan.departures) <= MAX_SPIN_TRAIN_TIME);
     for engine in preference {
         let name = engine.name();
         // All engines are open at the same time, so they are opened for short trains.
-        let longest = longest(&departures) + leads;
+        let longest = longest(&departures) + lead_in;
         let opened = engines::open(engine, job, plan, flow, longest).map_err(|why| why.to_string());
         let source = opened.and_then(|sender| {
             let rung = far.as_ref().map(|far| far.rung);
@@ -134,7 +134,7 @@ pub(super) fn best(
         }
     }
     let (turns, mut senders) =
-        take_turns(job, plan, senders, (&departures, leads), stop, progress)?;
+        take_turns(job, plan, senders, (&departures, lead_in), stop, progress)?;
     if stop.load(Ordering::Relaxed) && !senders.is_empty() {
         let why = Some("stopped while measuring engines: none was chosen".to_owned());
         return Ok(Opened { engine: PaceEngine::Auto, why, sender: senders.swap_remove(0) });
@@ -184,10 +184,10 @@ pub(super) fn best(
     };
     let by = if sink.is_some() { ", by the sink's stamps" } else { "" };
     let why = format!(
-        "the first in order of preference that no other engine beats by {:.0} % and {NEAR} ns in more than \
+        "the first in order of preference that no other engine beats by {:.0} % and {MIN_ADVANTAGE_NS} ns in more than \
          {:.0} % of their turns; {what}{by}: {said}",
-        SHARE * 100.0,
-        MOSTLY * 100.0
+        MIN_ADVANTAGE * 100.0,
+        MIN_WIN_SHARE * 100.0
     );
     Ok(Opened { engine, why: Some(why), sender: open(engine)? })
 }
@@ -218,7 +218,7 @@ fn figure_of(turns: &[Figure], pairs: bool) -> Option<Figure> {
 /// An engine with the figures of its turns, in order.
 type Figures = (PaceEngine, Vec<Option<Figure>>);
 
-/// Returns [`PREFERENCE`], adapted to [`SPUN`].
+/// Returns [`PREFERENCE`], adapted to [`MAX_SPIN_TRAIN_TIME`].
 fn preference(spins: bool) -> [PaceEngine; 8] {
     let mut preference = PREFERENCE;
     if spins {
@@ -242,7 +242,7 @@ fn chosen(figures: &[Figures], preference: &[PaceEngine]) -> Option<PaceEngine> 
     unbeaten.or_else(any).map(|(engine, _)| *engine)
 }
 
-/// Whether one engine beats another; see [`SHARE`].
+/// Whether one engine beats another; see [`MIN_ADVANTAGE`].
 fn beats(own: &Figures, other: &Figures) -> bool {
     let [middle, tail]: [fn(&Figure) -> f64; 2] = [|turn| turn.middle, |turn| turn.tail];
     let over = |part, against| is_better(own, other, part) && !is_better(other, own, against);
@@ -256,18 +256,18 @@ fn is_better((_, own): &Figures, (_, other): &Figures, part: fn(&Figure) -> f64)
         .zip(other)
         .filter_map(|(own, other)| Some((part(own.as_ref()?), part(other.as_ref()?))))
         .collect();
-    let won = both.iter().filter(|(own, other)| own * (1.0 + SHARE) + NEAR < *other).count();
-    both.len() >= TELLING && won as f64 > MOSTLY * both.len() as f64
+    let won = both.iter().filter(|(own, other)| own * (1.0 + MIN_ADVANTAGE) + MIN_ADVANTAGE_NS < *other).count();
+    both.len() >= MIN_COMMON_TURNS && won as f64 > MIN_WIN_SHARE * both.len() as f64
 }
 
 /// Shortens the pattern to one train of fewer packets, or to fewer pairs.
 fn short(pattern: &Pattern) -> Pattern {
     let fitting = |gap: f64| {
-        let gaps = (LONGEST.0 as f64 / gap.max(1.0)) as usize;
-        (gaps + 1).clamp(LEAST_PACKETS, PACKETS) as u32
+        let gaps = (MAX_TURN_TIME.0 as f64 / gap.max(1.0)) as usize;
+        (gaps + 1).clamp(MIN_PACKETS, MAX_PACKETS) as u32
     };
     match pattern.clone() {
-        Pattern::Pair { gap, .. } => Pattern::Pair { pairs: PAIRS, gap: gap.min(PAIR_GAP) },
+        Pattern::Pair { gap, .. } => Pattern::Pair { pairs: PAIRS_PER_TURN, gap: gap.min(MAX_PAIR_GAP) },
         Pattern::Train { count, gap, .. } => {
             Pattern::Train { count: count.min(fitting(gap)), repeat: 1, gap, pause: None }
         }
@@ -279,10 +279,10 @@ fn short(pattern: &Pattern) -> Pattern {
             let mut time = Nanos::ZERO;
             let fit = gaps.iter().take_while(|gap| {
                 time += **gap;
-                time <= LONGEST
+                time <= MAX_TURN_TIME
             });
             let fit = fit.count();
-            gaps.truncate(fit.clamp(LEAST_PACKETS - 1, PACKETS - 1));
+            gaps.truncate(fit.clamp(MIN_PACKETS - 1, MAX_PACKETS - 1));
             Pattern::Replay { gaps, repeat: 1, pause: None }
         }
     }
@@ -292,13 +292,13 @@ fn short(pattern: &Pattern) -> Pattern {
 /// turn. Turns completed before a stop are kept.
 fn take_turns(
     job: &PaceJob,
-    plan: &Plan,
+    plan: &PacePlan,
     senders: Senders,
-    (departures, leads): (&Departures, usize),
+    (departures, lead_in): (&Departures, usize),
     stop: &AtomicBool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<(Vec<Turn>, Senders), Failure> {
-    let real_time = plan.place.real_time(train_time(departures) <= LONGEST_FIRST);
+    let real_time = plan.place.real_time(train_time(departures) <= MAX_REALTIME_TRAIN_TIME);
     let engines = senders.len();
     // One number is left out, so that the last packet of a turn and the first of the next are not
     // neighbours.
@@ -306,18 +306,18 @@ fn take_turns(
     let (told, heard) = mpsc::channel();
     thread::scope(|scope| {
         let sending = scope.spawn(move || -> io::Result<_> {
-            cpu::settle(job.place.cpu, real_time)?;
+            cpu::place_thread(job.place.cpu, real_time)?;
             let mut senders = senders;
-            let (start, mut rounds, mut round) = (monotonic(), LEAST_ROUNDS, 0);
+            let (start, mut rounds, mut round) = (monotonic(), MIN_ROUNDS, 0);
             while round < rounds && !stop.load(Ordering::Relaxed) {
                 for engine in 0..engines {
                     let turn = (round * engines + engine) as u64;
-                    let first = (WARM_UP | WARM_UP >> 1) + turn * numbers;
+                    let first = (FIRST_UNCOUNTED_ID | FIRST_UNCOUNTED_ID >> 1) + turn * numbers;
                     let (left, trains) = mpsc::channel();
                     let sender = senders.remove(0);
                     let warm_up = u32::from(round == 0);
                     let driver =
-                        Driver { sender, departures, leads, first, warm_up, stop, told: left };
+                        Driver { sender, departures, lead_in, first, warm_up, stop, told: left };
                     senders.push(driver.run());
                     let trains = trains.into_iter().filter(|train| train.number.is_some());
                     let turns = trains.map(|train| Turn { engine, first, train }).collect();
@@ -325,8 +325,8 @@ fn take_turns(
                     let _ = told.send((turns, rounds * engines));
                 }
                 if round == 0 {
-                    let fit = BUDGET.0 / (monotonic() - start).0.max(1);
-                    rounds = (fit as usize).clamp(LEAST_ROUNDS, MOST_ROUNDS);
+                    let fit = TIME_BUDGET.0 / (monotonic() - start).0.max(1);
+                    rounds = (fit as usize).clamp(MIN_ROUNDS, MAX_ROUNDS);
                 }
                 round += 1;
             }
@@ -347,14 +347,14 @@ fn take_turns(
 fn arrivals(far: &mut FarEnd, turns: &[Turn]) -> anyhow::Result<Arrivals> {
     let sent = turns.iter().flat_map(|turn| &turn.train.left);
     let expected = sent.filter(|left| left.app.is_some()).count();
-    far.arrivals(WARM_UP | WARM_UP >> 1..u64::MAX, expected).context("--sink: the far end is gone")
+    far.arrivals(FIRST_UNCOUNTED_ID | FIRST_UNCOUNTED_ID >> 1..u64::MAX, expected).context("--sink: the far end is gone")
 }
 
 impl Turn {
     /// Returns the figures of the turn; `None` without enough timestamps.
     fn figure(
         &self,
-        plan: &Plan,
+        plan: &PacePlan,
         departures: &Departures,
         source: Source,
         arrivals: Option<&Arrivals>,
@@ -369,7 +369,7 @@ impl Turn {
         })?;
         let sent = on_schedule.sent();
         let ids = first..first + sent.due.len() as u64;
-        let sent = Sent { stepped: sent.stepped || source.stepped_during(ids, arrivals), ..sent };
+        let sent = TrainDepartures { stepped: sent.stepped || source.stepped_during(ids, arrivals), ..sent };
         if plan.is_pairs() {
             return match sent.left[..] {
                 [Some(first), Some(second)] if second > first && !sent.stepped => {
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_paces_better_beats_one_whose_worst_packets_only_chance_made_better() {
+    fn better_median_beats_lucky_tail() {
         use PaceEngine::{SleepSpin, Spin};
         let of = |engine, middle, tails: [f64; 4]| {
             (engine, tails.map(|tail| Some(Figure { middle, tail })).to_vec())
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn of_engines_that_do_not_beat_each_other_the_preferred_one_is_taken() {
+    fn unbeaten_engines_are_chosen_by_preference() {
         use PaceEngine::{Gso, PacketRing, Sendmmsg, SleepSpin, Spin};
         let of = |figures: &[(PaceEngine, [f64; 4])]| {
             let some = |(engine, turns): &(_, [f64; 4])| (*engine, turns.map(both).to_vec());
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn where_every_engine_is_beaten_by_another_the_best_single_turn_decides() {
+    fn cyclic_wins_are_decided_by_best_turn() {
         use PaceEngine::{Gso, Sendmmsg, Spin};
         let of = |engine, middles: [f64; 8], tails: [f64; 8]| {
             let turns = middles.into_iter().zip(tails);
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn trains_that_a_busy_machine_spoils_do_not_count_against_their_engine() {
+    fn disturbed_trains_do_not_lower_engine_figure() {
         let of = |turns: &[f64], pairs| {
             figure_of(&turns.iter().copied().filter_map(both).collect::<Vec<_>>(), pairs)
         };

@@ -3,26 +3,26 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use dwell_engine::departures::{Departures, LEADS, leads};
+use dwell_engine::departures::{Departures, LEAD_IN_PACKETS, lead_in};
 use dwell_io::clock::{self, monotonic};
-use dwell_io::pacer::{self, NAP, sleep_until};
-use dwell_io::train::{Course, Departure, Numbers, TrainSender};
-use dwell_stats::departures::Sent;
+use dwell_io::pacer::{self, MAX_SLEEP, sleep_until};
+use dwell_io::train::{TrainProgress, Departure, Numbers, TrainSender};
+use dwell_stats::departures::TrainDepartures;
 use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
 
 /// Minimum time to prepare a train before its first packet is due.
-const LEAD: Nanos = Nanos::from_micros(500);
+const PREPARE_TIME: Nanos = Nanos::from_micros(500);
 
 /// Time-out for the timestamps of a train, which delays the next train: what holds them up, such as
 /// a slow queue, would delay it too.
-const PATIENCE: Nanos = Nanos::from_millis(500);
+const STAMP_TIMEOUT: Nanos = Nanos::from_millis(500);
 
 /// First number of packets that are not counted.
-pub(super) const WARM_UP: u64 = 1 << 63;
+pub(super) const FIRST_UNCOUNTED_ID: u64 = 1 << 63;
 
 /// Maximum length of a warm-up train.
-const WARM_PACKETS: usize = 50;
-const WARM_TIME: Nanos = Nanos::from_millis(100);
+const MAX_WARM_UP_PACKETS: usize = 50;
+const MAX_WARM_UP_TIME: Nanos = Nanos::from_millis(100);
 
 /// A train that was sent.
 pub(super) struct Train {
@@ -46,8 +46,8 @@ pub(super) struct OnSchedule {
 }
 
 impl OnSchedule {
-    pub(super) fn sent(&self) -> Sent<'_> {
-        Sent { due: &self.due, left: &self.left, stepped: self.stepped }
+    pub(super) fn sent(&self) -> TrainDepartures<'_> {
+        TrainDepartures { due: &self.due, left: &self.left, stepped: self.stepped }
     }
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Driver<'a> {
     pub(super) sender: Box<dyn TrainSender>,
     pub(super) departures: &'a Departures,
     /// Number of lead-in packets before each train.
-    pub(super) leads: usize,
+    pub(super) lead_in: usize,
     /// Number of the first packet.
     pub(super) first: u64,
     pub(super) warm_up: u32,
@@ -94,7 +94,7 @@ impl Driver<'_> {
         let trains = self.departures.trains();
         for n in 0..self.warm_up {
             let packets = trains.first().map_or(0, std::iter::ExactSizeIterator::len);
-            let first = WARM_UP + u64::from(n) * (packets as u64 + 1);
+            let first = FIRST_UNCOUNTED_ID + u64::from(n) * (packets as u64 + 1);
             if self.send(None, 0, first, monotonic()).is_none() {
                 return self.sender;
             }
@@ -123,36 +123,36 @@ impl Driver<'_> {
     ) -> Option<Instant<Monotonic>> {
         let mut at = &self.departures.at()[self.departures.trains()[like].clone()];
         if number.is_none() {
-            let enough = at.iter().take(WARM_PACKETS).take_while(|due| **due - at[0] <= WARM_TIME);
+            let enough = at.iter().take(MAX_WARM_UP_PACKETS).take_while(|due| **due - at[0] <= MAX_WARM_UP_TIME);
             at = &at[..enough.count()];
         }
-        let leads = leads(at);
-        let leads = &leads[LEADS - self.leads..];
-        let numbers = Numbers::new(first, at.len()).led_by(leads.len());
+        let lead_in = lead_in(at);
+        let lead_in = &lead_in[LEAD_IN_PACKETS - self.lead_in..];
+        let numbers = Numbers::new(first, at.len()).led_by(lead_in.len());
         self.sender.prepare(numbers);
         let mut left = vec![Departure::default(); numbers.len()];
         let mut due = Vec::with_capacity(numbers.len());
         let bridge = clock::pair();
-        let ahead = leads.first().map_or(Nanos::ZERO, |first| at[0] - *first);
-        let start = planned.max(monotonic() + LEAD + ahead);
-        due.extend(leads.iter().chain(at).map(|due| start + (*due - at[0])));
+        let ahead = lead_in.first().map_or(Nanos::ZERO, |first| at[0] - *first);
+        let start = planned.max(monotonic() + PREPARE_TIME + ahead);
+        due.extend(lead_in.iter().chain(at).map(|due| start + (*due - at[0])));
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return None;
             }
-            if start - monotonic() <= NAP {
+            if start - monotonic() <= MAX_SLEEP {
                 break;
             }
-            sleep_until((start - NAP).min(monotonic() + NAP));
+            sleep_until((start - MAX_SLEEP).min(monotonic() + MAX_SLEEP));
         }
-        self.sender.send(Course::new(&due, self.stop).led_by(leads.len()), &mut left);
+        self.sender.send(TrainProgress::new(&due, self.stop).led_by(lead_in.len()), &mut left);
         if self.stop.load(Ordering::Relaxed) {
             // A train that was cut short consists of the packets sent.
             let sent = left.iter().rposition(|left| left.app.is_some()).map_or(0, |last| last + 1);
             left.truncate(sent);
         }
-        self.sender.collect(&mut left, PATIENCE);
-        left.drain(..leads.len().min(left.len()));
+        self.sender.collect(&mut left, STAMP_TIMEOUT);
+        left.drain(..lead_in.len().min(left.len()));
         let stepped = bridge.step_until(&clock::pair()).is_some();
         // Sending fails only if the recorder has failed.
         self.told.send(Train { number, start, bridge, stepped, left }).is_ok().then_some(start)

@@ -1,6 +1,6 @@
 //! Opens the engines that send trains, or returns why one is unavailable.
 
-use dwell_io::pacer::Manner;
+use dwell_io::pacer::WaitMode;
 use dwell_io::port::{PortOptions, StampRequest};
 use dwell_io::train::{
     Gso, Numbers, PacketRing, Payloads, Sendmmsg, SocketSender, TrainSender, Txtime, Unavailable,
@@ -10,22 +10,22 @@ use dwell_plan::{PaceEngine, PaceJob, Stamps};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::plan::Plan;
+use super::plan::PacePlan;
 
 /// Seed of the payload, the same in every run.
-const FILL: u64 = 1;
+const PAYLOAD_SEED: u64 = 1;
 
 /// Opens an engine for the flow of this number and for trains of up to `longest` packets, lead-in
 /// included.
 pub(super) fn open(
     engine: PaceEngine,
     job: &PaceJob,
-    plan: &Plan,
+    plan: &PacePlan,
     flow: u32,
     longest: usize,
 ) -> Result<Box<dyn TrainSender>, Unavailable> {
     let mut fill = vec![0; plan.size.payload().0 as usize];
-    Xoshiro256PlusPlus::seed_from_u64(FILL).fill_bytes(&mut fill);
+    Xoshiro256PlusPlus::seed_from_u64(PAYLOAD_SEED).fill_bytes(&mut fill);
     let mut payloads = Payloads::new(flow, fill.len(), fill);
     // Building a train allocates nothing later.
     payloads.prepare(Numbers::new(0, longest));
@@ -37,9 +37,9 @@ pub(super) fn open(
     let socket = |payloads, manner| SocketSender::new(peer, options, payloads, manner);
     Ok(match engine {
         PaceEngine::Sleep => Box::new(socket(payloads, None)?),
-        PaceEngine::Spin => Box::new(socket(payloads, Some(Manner::Spin))?),
+        PaceEngine::Spin => Box::new(socket(payloads, Some(WaitMode::Spin))?),
         PaceEngine::Auto | PaceEngine::SleepSpin => {
-            Box::new(socket(payloads, Some(Manner::SleepSpin))?)
+            Box::new(socket(payloads, Some(WaitMode::SleepSpin))?)
         }
         PaceEngine::Sendmmsg => Box::new(Sendmmsg::new(peer, options, payloads)?),
         PaceEngine::Gso => Box::new(Gso::new(peer, options, payloads)?),

@@ -26,28 +26,28 @@ const GREETING: &str = "dwell-pace/1";
 const REFUSED: &str = "refused";
 
 /// Maximum length of a line.
-const LINE: usize = 256;
+const MAX_LINE_LEN: usize = 256;
 
 /// Length of an entry in bytes.
-const STAMP: usize = 16;
+const STAMP_LEN: usize = 16;
 
 /// Time-out without any data from the other side.
-pub(super) const PATIENCE: Nanos = Nanos::from_secs(5);
+pub(super) const SILENCE_TIMEOUT: Nanos = Nanos::from_secs(5);
 
 /// Time-out of the whole exchange of timestamps, enough for the maximum number at 2.5 Mbit/s.
-pub(super) const EXCHANGE: Nanos = Nanos::from_secs(60);
+pub(super) const EXCHANGE_TIMEOUT: Nanos = Nanos::from_secs(60);
 
 /// Entries copied at a time.
-const SOME: usize = 4_096;
+const STAMP_BATCH: usize = 4_096;
 
 /// Time without new arrivals after which the remaining packets count as lost.
-const SETTLED: Nanos = Nanos::from_millis(250);
+const ARRIVAL_TIMEOUT: Nanos = Nanos::from_millis(250);
 
 /// Maximum time to wait for arrivals.
-const LATEST: Nanos = Nanos::from_secs(3);
+const MAX_ARRIVAL_WAIT: Nanos = Nanos::from_secs(3);
 
 /// Packet number that marks a possible clock step. No counted packet has it
-/// ([`dwell_io::train::LEAD`]).
+/// ([`dwell_io::train::FIRST_LEAD_NUMBER`]).
 pub(super) const STEPPED: u64 = u64::MAX;
 
 /// Arrival of a packet at the sink.
@@ -97,14 +97,14 @@ impl Arrivals {
 
 /// A connection with a deadline and a time-out for silence.
 #[derive(Debug)]
-pub(super) struct Timed {
+pub(super) struct TimedStream {
     pub(super) stream: TcpStream,
     pub(super) until: Instant<Monotonic>,
 }
 
-impl Timed {
+impl TimedStream {
     fn left(&self) -> io::Result<Option<Duration>> {
-        let left = (self.until - monotonic()).min(PATIENCE);
+        let left = (self.until - monotonic()).min(SILENCE_TIMEOUT);
         match u64::try_from(left.0) {
             Ok(left) if left > 0 => Ok(Some(Duration::from_nanos(left))),
             _ => Err(io::ErrorKind::TimedOut.into()),
@@ -120,14 +120,14 @@ fn timed_out(error: io::Error) -> io::Error {
     }
 }
 
-impl Read for Timed {
+impl Read for TimedStream {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(self.left()?)?;
         self.stream.read(bytes).map_err(timed_out)
     }
 }
 
-impl Write for Timed {
+impl Write for TimedStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.set_write_timeout(self.left()?)?;
         self.stream.write(bytes).map_err(timed_out)
@@ -141,7 +141,7 @@ impl Write for Timed {
 /// The sender's connection to the sink.
 #[derive(Debug)]
 pub(super) struct FarEnd {
-    stream: BufReader<Timed>,
+    stream: BufReader<TimedStream>,
     /// Whether the sink runs on this machine and uses its clock.
     pub(super) same_clock: bool,
     /// Origin of the sink's timestamps.
@@ -151,11 +151,11 @@ pub(super) struct FarEnd {
 impl FarEnd {
     /// Connects to the sink at `peer` and announces a flow.
     pub(super) fn connect(peer: SocketAddr, flow: u32) -> io::Result<Self> {
-        let until = monotonic() + PATIENCE;
+        let until = monotonic() + SILENCE_TIMEOUT;
         let stream =
-            TcpStream::connect_timeout(&peer, Duration::from_nanos(PATIENCE.0.unsigned_abs()))?;
+            TcpStream::connect_timeout(&peer, Duration::from_nanos(SILENCE_TIMEOUT.0.unsigned_abs()))?;
         stream.set_nodelay(true)?;
-        let mut stream = BufReader::new(Timed { stream, until });
+        let mut stream = BufReader::new(TimedStream { stream, until });
         writeln!(stream.get_mut(), "{GREETING} {flow}")?;
         let answer = line(&mut stream)?;
         if let Some(why) = answer.strip_prefix(&format!("{GREETING} {REFUSED} ")) {
@@ -175,7 +175,7 @@ impl FarEnd {
     /// Returns the arrivals of these packets, once there are `expected` or no more arrive.
     pub(super) fn arrivals(&mut self, of: Range<u64>, expected: usize) -> io::Result<Arrivals> {
         let start = monotonic();
-        self.stream.get_mut().until = start + EXCHANGE;
+        self.stream.get_mut().until = start + EXCHANGE_TIMEOUT;
         let (mut last, mut news) = (0, start);
         loop {
             let found = self.ask(&of)?;
@@ -183,7 +183,7 @@ impl FarEnd {
             if found.0.len() > last {
                 (last, news) = (found.0.len(), now);
             }
-            if last >= expected || now - news > SETTLED || now - start > LATEST {
+            if last >= expected || now - news > ARRIVAL_TIMEOUT || now - start > MAX_ARRIVAL_WAIT {
                 return Ok(found);
             }
             thread::sleep(Duration::from_millis(10));
@@ -195,10 +195,10 @@ impl FarEnd {
         let wrong =
             || io::Error::new(io::ErrorKind::InvalidData, "the sink sent an invalid answer");
         let count: usize = line(&mut self.stream)?.parse().map_err(|_| wrong())?;
-        if count > MOST {
+        if count > MAX_STAMPS {
             return Err(wrong());
         }
-        let mut stamp = [0; STAMP];
+        let mut stamp = [0; STAMP_LEN];
         let told = (0..count).map(|_| self.stream.read_exact(&mut stamp).map(|()| parse(stamp)));
         Arrivals::read(of, told)
     }
@@ -206,11 +206,11 @@ impl FarEnd {
 
 /// Maximum timestamps that a sink keeps of a flow: the maximum packets of a sender, warm-up, and
 /// some duplicates.
-pub(super) const MOST: usize = 1_100_000;
+pub(super) const MAX_STAMPS: usize = 1_100_000;
 
 /// Request of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum SinkRequest {
     /// Keep timestamps of this flow.
     Keep(u32),
     /// Send the timestamps.
@@ -218,22 +218,22 @@ pub(super) enum Wish {
 }
 
 /// Reads a request; `None` at the end of the stream or if it is invalid.
-pub(super) fn wish(from: &mut impl Read) -> Option<Wish> {
+pub(super) fn read_request(from: &mut impl Read) -> Option<SinkRequest> {
     let line = line(from).ok()?;
     match line.split_once(' ') {
-        Some((GREETING, flow)) => flow.parse().ok().map(Wish::Keep),
-        None if line == "stamps" => Some(Wish::Stamps),
+        Some((GREETING, flow)) => flow.parse().ok().map(SinkRequest::Keep),
+        None if line == "stamps" => Some(SinkRequest::Stamps),
         _ => None,
     }
 }
 
-/// Answers [`Wish::Keep`].
+/// Answers [`SinkRequest::Keep`].
 pub(super) fn greet(to: &mut impl Write, rung: Rung) -> io::Result<()> {
     let boot_id = machine::boot_id().map_or("-".to_owned(), hex);
     writeln!(to, "{GREETING} {boot_id} {}", rung.name())
 }
 
-/// Refuses [`Wish::Keep`] with a reason.
+/// Refuses [`SinkRequest::Keep`] with a reason.
 pub(super) fn refuse(to: &mut impl Write, why: &str) -> io::Result<()> {
     writeln!(to, "{GREETING} {REFUSED} {why}")
 }
@@ -243,15 +243,15 @@ pub(super) fn is_refusal(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Unsupported
 }
 
-/// Answers [`Wish::Stamps`] with `count` entries; `some` copies a range of them.
+/// Answers [`SinkRequest::Stamps`] with `count` entries; `some` copies a range of them.
 pub(super) fn tell(
     to: &mut impl Write,
     count: usize,
     mut some: impl FnMut(Range<usize>) -> Vec<(u64, Instant<Realtime>)>,
 ) -> io::Result<()> {
     let mut bytes = format!("{count}\n").into_bytes();
-    for start in (0..count).step_by(SOME) {
-        for (id, at) in some(start..count.min(start + SOME)) {
+    for start in (0..count).step_by(STAMP_BATCH) {
+        for (id, at) in some(start..count.min(start + STAMP_BATCH)) {
             bytes.extend_from_slice(&id.to_be_bytes());
             bytes.extend_from_slice(&at.as_nanos().to_be_bytes());
         }
@@ -261,7 +261,7 @@ pub(super) fn tell(
     to.write_all(&bytes)
 }
 
-fn parse(stamp: [u8; STAMP]) -> (u64, Instant<Realtime>) {
+fn parse(stamp: [u8; STAMP_LEN]) -> (u64, Instant<Realtime>) {
     let (mut id, mut at) = ([0; 8], [0; 8]);
     id.copy_from_slice(&stamp[..8]);
     at.copy_from_slice(&stamp[8..]);
@@ -271,7 +271,7 @@ fn parse(stamp: [u8; STAMP]) -> (u64, Instant<Realtime>) {
 /// Reads a line without its end, byte by byte: lines are short, and binary data may follow.
 fn line(from: &mut impl Read) -> io::Result<String> {
     let (mut text, mut byte) = (Vec::new(), [0]);
-    while text.len() < LINE {
+    while text.len() < MAX_LINE_LEN {
         from.read_exact(&mut byte)?;
         if byte == *b"\n" {
             return String::from_utf8(text).map_err(|_| io::ErrorKind::InvalidData.into());
@@ -292,9 +292,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_sink_tells_is_what_a_sender_hears() {
+    fn sink_stamps_round_trip() {
         // More entries than are copied at a time.
-        let stamps: Vec<_> = (0..2 * SOME as u64 + 1)
+        let stamps: Vec<_> = (0..2 * STAMP_BATCH as u64 + 1)
             .map(|n| (u64::MAX - n, Instant::from_nanos(1_700_000_000_000_000_001 + n as i64)))
             .collect();
         let mut told = Vec::new();
@@ -302,7 +302,7 @@ mod tests {
         let mut told = told.as_slice();
         assert_eq!(line(&mut told).unwrap(), stamps.len().to_string());
         for stamp in stamps {
-            let mut bytes = [0; STAMP];
+            let mut bytes = [0; STAMP_LEN];
             told.read_exact(&mut bytes).unwrap();
             assert_eq!(parse(bytes), stamp);
         }
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn trains_within_which_the_sinks_clock_may_have_been_stepped_are_known() {
+    fn sink_clock_step_within_train_is_detected() {
         let at = Instant::from_nanos;
         let step = (STEPPED, at(0));
         let told = [(7, at(1)), (8, at(2)), step, (9, at(8)), (20, at(9)), (7, at(9)), step];
@@ -325,12 +325,12 @@ mod tests {
     }
 
     #[test]
-    fn a_far_end_that_never_ends_is_not_waited_for() {
+    fn endless_far_end_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut talking, _) = listener.accept().unwrap();
         let talks = thread::spawn(move || while talking.write_all(b"stamps").is_ok() {});
-        let mut timed = Timed { stream, until: monotonic() + Nanos::from_millis(50) };
+        let mut timed = TimedStream { stream, until: monotonic() + Nanos::from_millis(50) };
         let ended = io::copy(&mut timed, &mut io::sink()).unwrap_err();
         assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
         drop(timed);
@@ -338,13 +338,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sender_says_is_bounded_and_nonsense_ends_it() {
-        assert_eq!(wish(&mut &b"dwell-pace/1 42\nstamps\n"[..]), Some(Wish::Keep(42)));
-        assert_eq!(wish(&mut &b"stamps\n"[..]), Some(Wish::Stamps));
+    fn invalid_sender_request_ends_connection() {
+        assert_eq!(read_request(&mut &b"dwell-pace/1 42\nstamps\n"[..]), Some(SinkRequest::Keep(42)));
+        assert_eq!(read_request(&mut &b"stamps\n"[..]), Some(SinkRequest::Stamps));
         for nonsense in [&b""[..], b"stamps", b"dwell-pace/2 1\n", b"dwell-pace/1 -1\n", b"\xff\n"]
         {
-            assert_eq!(wish(&mut &nonsense[..]), None, "{nonsense:?}");
+            assert_eq!(read_request(&mut &nonsense[..]), None, "{nonsense:?}");
         }
-        assert_eq!(wish(&mut io::repeat(b'x')), None);
+        assert_eq!(read_request(&mut io::repeat(b'x')), None);
     }
 }

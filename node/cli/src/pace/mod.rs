@@ -31,9 +31,9 @@ use std::time::Duration;
 use dwell_engine::stamps::Rung;
 use dwell_io::cpu::{self, Placement};
 use dwell_io::host::Own;
-use dwell_io::interface::Uncut;
+use dwell_io::interface::SegmentationOff;
 use dwell_io::train::{Stamping, TrainSender};
-use dwell_plan::{FarStamps, PaceEngine, PaceJob, Stamps};
+use dwell_plan::{SinkTimestamps, PaceEngine, PaceJob, Stamps};
 use dwell_record::{NicDropped, Summary};
 use dwell_stats::departures::{Pairs, Trains};
 use dwell_stats::{Evidence, Values};
@@ -44,11 +44,11 @@ use crate::nic::NicWatch;
 use crate::ping::SampleFile;
 use crate::progress::Progress;
 use crate::{Exit, Failure, threshold};
-use args::Far;
+use args::FarCommand;
 use choose::Opened;
-use drive::{Driver, WARM_UP};
+use drive::{Driver, FIRST_UNCOUNTED_ID};
 use far_end::FarEnd;
-use plan::{Plan, train_time};
+use plan::{PacePlan, train_time};
 use recorder::{Recorder, Source};
 
 pub use args::Args;
@@ -56,10 +56,10 @@ pub(crate) use sink::perform as sink;
 
 /// Maximum length of a train sent with real-time priority: the kernel stops a real-time thread for
 /// 50 ms of every second.
-const LONGEST_FIRST: Nanos = Nanos::from_millis(300);
+const MAX_REALTIME_TRAIN_TIME: Nanos = Nanos::from_millis(300);
 
 /// Interval between writes of the recorder.
-const TICK: Duration = Duration::from_millis(100);
+const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Result of pacing.
 pub(crate) struct Paced {
@@ -68,11 +68,11 @@ pub(crate) struct Paced {
     pub(crate) verdict: Option<String>,
     /// An output could not be written; the measurement is valid.
     pub(crate) failure: Option<Failure>,
-    departed: Departed,
+    departed: ThresholdValues,
 }
 
 /// Statistics that thresholds are evaluated on.
-struct Departed {
+struct ThresholdValues {
     pairs: Option<Pairs>,
     trains: Trains,
     /// Packet counts; `None` without a sink.
@@ -83,7 +83,7 @@ struct Departed {
     unusable: Option<&'static str>,
 }
 
-impl Departed {
+impl ThresholdValues {
     /// Returns the values of a metric, by default of the gap error, which pairs do not have.
     fn evidence(&self, metric: Option<&str>) -> Evidence<'_> {
         let metric = metric.unwrap_or("gap_error");
@@ -148,17 +148,17 @@ pub(crate) fn perform(
     ready: &mut dyn FnMut(&str),
     progress: &mut dyn FnMut(Stage, usize, usize),
 ) -> Result<Paced, Failure> {
-    let plan = Plan::new(job)?;
+    let plan = PacePlan::new(job)?;
     // The number only needs to differ between runs; it is not secret.
     let flow = RandomState::new().build_hasher().finish() as u32;
     let ask_far_end = || far_end(job, &plan, flow);
     let ahead = match job.sink {
-        FarStamps::Never => false,
+        SinkTimestamps::Never => false,
         // Engines without timestamps take part in the choice.
-        FarStamps::Needed => {
+        SinkTimestamps::Needed => {
             matches!(job.engine, PaceEngine::Auto | PaceEngine::Xsk) || job.stamps == Stamps::User
         }
-        FarStamps::Always => true,
+        SinkTimestamps::Always => true,
     };
     let mut far = ahead.then(ask_far_end).transpose()?;
     let _uncut = job.switch_offloads.then(|| switch_offloads(&plan)).transpose()?.flatten();
@@ -176,7 +176,7 @@ pub(crate) fn perform(
             Opened { engine, why: None, sender }
         }
     };
-    if job.sink == FarStamps::Needed {
+    if job.sink == SinkTimestamps::Needed {
         far = match far {
             // Closing the connection ends the sink's recording.
             _ if has_stamps(job, sender.stamping()) => None,
@@ -193,7 +193,7 @@ pub(crate) fn perform(
     }
     let nics = NicWatch::start();
     let watch = CpuWatch::start(own);
-    let Ended { sender, placement, wait } =
+    let SendResult { sender, placement, wait } =
         send(job, &plan, sender, &mut recorder, far.as_mut(), stop, progress)?;
     recorder.finish();
     let used = watch.end(wait);
@@ -213,7 +213,7 @@ pub(crate) fn perform(
     summary.trust.note_host(used);
     let verdict = report::verdict(job, &plan, &recorder, &outcome);
     let failure = recorder.failure.take().map(Failure::from);
-    let failure = failure.or_else(|| nothing_known(job, &recorder));
+    let failure = failure.or_else(|| no_stamps_failure(job, &recorder));
     let packets = summary.packets.map(|packets| dwell_stats::Packets {
         received: packets.received,
         lost: packets.lost,
@@ -222,12 +222,12 @@ pub(crate) fn perform(
     let unusable = report::unusable(job, &plan, recorder.source, &outcome);
     let Recorder { pairs, trains, source, .. } = recorder;
     let are_arrivals = matches!(source, Source::Sink(_));
-    let departed = Departed { pairs, trains, packets, are_arrivals, unusable };
+    let departed = ThresholdValues { pairs, trains, packets, are_arrivals, unusable };
     Ok(Paced { summary, verdict, failure, departed })
 }
 
 /// Returns a failure if packets were sent and none has a timestamp.
-fn nothing_known(job: &PaceJob, recorder: &Recorder<'_>) -> Option<Failure> {
+fn no_stamps_failure(job: &PaceJob, recorder: &Recorder<'_>) -> Option<Failure> {
     let counts = recorder.counts;
     let is_known = !matches!(recorder.source, Source::Kernel(_)) || counts.stamped > 0;
     if is_known || counts.sent == 0 {
@@ -245,7 +245,7 @@ fn nothing_known(job: &PaceJob, recorder: &Recorder<'_>) -> Option<Failure> {
 }
 
 /// State after the last train.
-struct Ended {
+struct SendResult {
     sender: Box<dyn TrainSender>,
     placement: Placement,
     /// Time that the timing thread waited for a CPU.
@@ -255,14 +255,14 @@ struct Ended {
 /// Sends all trains on a separate thread and records them on this one.
 fn send(
     job: &PaceJob,
-    plan: &Plan,
+    plan: &PacePlan,
     sender: Box<dyn TrainSender>,
     recorder: &mut Recorder<'_>,
     far: Option<&mut FarEnd>,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Stage, usize, usize),
-) -> Result<Ended, Failure> {
-    let sleeps = train_time(&plan.departures) <= LONGEST_FIRST;
+) -> Result<SendResult, Failure> {
+    let sleeps = train_time(&plan.departures) <= MAX_REALTIME_TRAIN_TIME;
     let real_time = plan.place.real_time(sleeps);
     let (told, heard) = mpsc::channel();
     // With a far end, all trains wait for its timestamps, which arrive last.
@@ -272,20 +272,20 @@ fn send(
         let driver = Driver {
             sender,
             departures: &plan.departures,
-            leads: plan.pattern.leads(),
+            lead_in: plan.pattern.lead_in(),
             first: 0,
             warm_up: job.warm_up,
             stop,
             told,
         };
         let timing = scope.spawn(move || -> io::Result<_> {
-            let placement = cpu::settle(job.place.cpu, real_time)?;
+            let placement = cpu::place_thread(job.place.cpu, real_time)?;
             let (sender, wait) = RunQueueWait::of(|| driver.run());
-            Ok(Ended { sender, placement, wait })
+            Ok(SendResult { sender, placement, wait })
         });
         let mut done = 0;
         loop {
-            match heard.recv_timeout(TICK) {
+            match heard.recv_timeout(FLUSH_INTERVAL) {
                 Ok(train) => {
                     done += usize::from(train.number.is_some());
                     match &far {
@@ -305,7 +305,7 @@ fn send(
         let expected = counted.flat_map(|train| &train.left);
         let expected = expected.filter(|left| left.app.is_some()).count();
         // Departures are valid even if the far end failed.
-        let arrivals = far.arrivals(0..WARM_UP, expected);
+        let arrivals = far.arrivals(0..FIRST_UNCOUNTED_ID, expected);
         waiting.iter().for_each(|train| recorder.take(train, arrivals.as_ref().ok()));
         if let Err(error) = arrivals {
             let gone = anyhow::Error::new(error).context("--sink: the far end is gone");
@@ -317,9 +317,9 @@ fn send(
 
 /// Switches off offloads that give several packets one timestamp, until the returned value is
 /// dropped.
-fn switch_offloads(plan: &Plan) -> Result<Option<Uncut>, Failure> {
+fn switch_offloads(plan: &PacePlan) -> Result<Option<SegmentationOff>, Failure> {
     let Some(interface) = &plan.interface else { return Ok(None) };
-    interface.cut_sent().map_err(|error| {
+    interface.disable_segmentation().map_err(|error| {
         Failure::unsupported(format!(
             "--switch-offloads: cannot switch off segmentation offload of {} ({error}); this needs root and \
              a driver that supports it",
@@ -328,7 +328,7 @@ fn switch_offloads(plan: &Plan) -> Result<Option<Uncut>, Failure> {
     })
 }
 
-fn far_end(job: &PaceJob, plan: &Plan, flow: u32) -> Result<FarEnd, Failure> {
+fn far_end(job: &PaceJob, plan: &PacePlan, flow: u32) -> Result<FarEnd, Failure> {
     plan::fits_a_sink(&plan.departures)?;
     FarEnd::connect(plan.peer, flow).map_err(|error| {
         if far_end::is_refusal(&error) {
@@ -373,7 +373,7 @@ fn loopback(ipv6: bool) -> io::Result<UdpSocket> {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    if let Some(Far::Sink(sink)) = &args.far {
+    if let Some(FarCommand::Sink(sink)) = &args.far {
         crate::stop::on_signal(&stop)?;
         let summary = sink::perform(&sink.job(), &stop, &mut crate::say)?;
         report::print_sink(&summary, sink.json)?;
@@ -387,7 +387,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         job.target = format!("udp://{}", socket.local_addr()?);
     }
     // Validate the job before creating any file.
-    Plan::new(&job)?;
+    PacePlan::new(&job)?;
     if job.switch_offloads {
         // Restore the interface's offloads in any case.
         crate::stop::on_signal_only(&stop)?;

@@ -4,27 +4,27 @@ use std::net::SocketAddr;
 
 use dwell_engine::departures::{Departures, Pattern};
 use dwell_io::interface::{self, Interface};
-use dwell_plan::{FarStamps, PaceEngine, PaceJob, PacePattern, PaceSize};
-use dwell_stats::departures::Asked;
+use dwell_plan::{SinkTimestamps, PaceEngine, PaceJob, PacePattern, PaceSize};
+use dwell_stats::departures::TrainRequest;
 use dwell_units::{BitRate, Bytes, Nanos, Rate};
 use dwell_wire::icmp::Family;
-use dwell_wire::size::{Counted, PacketSize};
+use dwell_wire::size::{SizeMeasure, PacketSize};
 use dwell_wire::traffic::Mark;
 
-use crate::{Failure, PlaceArgs};
+use crate::{Failure, PlacementArgs};
 
 /// MTU of an interface that does not report one: that of Ethernet.
-const MTU: u64 = 1_500;
+const DEFAULT_MTU: u64 = 1_500;
 
 /// Maximum packets per sender with a sink, which keeps all timestamps.
-const MOST_WITH_SINK: usize = 1_000_000;
+const MAX_PACKETS_WITH_SINK: usize = 1_000_000;
 
 /// Maximum size of a train, which is built before its first packet leaves.
-const MOST_BYTES: u64 = 1 << 30;
+const MAX_TRAIN_BYTES: u64 = 1 << 30;
 
 /// A validated job.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct PacePlan {
     pub(super) peer: SocketAddr,
     /// Outgoing interface, if known.
     pub(super) interface: Option<Interface>,
@@ -33,11 +33,11 @@ pub(super) struct Plan {
     pub(super) narrowed: Option<Bytes>,
     pub(super) pattern: Pattern,
     pub(super) departures: Departures,
-    pub(super) place: PlaceArgs,
+    pub(super) place: PlacementArgs,
     late: Option<Nanos>,
 }
 
-impl Plan {
+impl PacePlan {
     pub(super) fn new(job: &PaceJob) -> Result<Self, Failure> {
         if job.bypass && job.engine != PaceEngine::PacketRing {
             return Err(Failure::usage(format!(
@@ -47,19 +47,19 @@ impl Plan {
             )));
         }
         let peer = peer(job)?;
-        let place = PlaceArgs::from(job.place);
+        let place = PlacementArgs::from(job.place);
         place.check()?;
         let interface = interface::towards(peer).ok().flatten();
         let first = interface.as_ref().and_then(|found| found.mtu);
         // The MTU of the path beyond is unknown until packets are sent.
         let way = interface::path_mtu(peer).ok().flatten();
-        let mtu = first.into_iter().chain(way).min().map_or(MTU, u64::from);
+        let mtu = first.into_iter().chain(way).min().map_or(DEFAULT_MTU, u64::from);
         let family = if peer.is_ipv4() { Family::V4 } else { Family::V6 };
         let (counted, given) = match job.size {
-            None => (Counted::Ip, Bytes(mtu.min(MTU))),
-            Some(PaceSize::Ip(bytes)) => (Counted::Ip, bytes),
-            Some(PaceSize::Payload(bytes)) => (Counted::Payload, bytes),
-            Some(PaceSize::Frame(bytes)) => (Counted::Frame, bytes),
+            None => (SizeMeasure::Ip, Bytes(mtu.min(DEFAULT_MTU))),
+            Some(PaceSize::Ip(bytes)) => (SizeMeasure::Ip, bytes),
+            Some(PaceSize::Payload(bytes)) => (SizeMeasure::Payload, bytes),
+            Some(PaceSize::Frame(bytes)) => (SizeMeasure::Frame, bytes),
         };
         let content = Bytes(Mark::LEN as u64);
         let size = PacketSize::new(counted, given, family, content, Bytes(mtu))
@@ -68,14 +68,14 @@ impl Plan {
         let departures = pattern
             .departures()
             .map_err(|error| Failure::usage(format!("invalid pattern: {error}")))?;
-        if job.sink == FarStamps::Always {
+        if job.sink == SinkTimestamps::Always {
             fits_a_sink(&departures)?;
         }
         let longest = longest(&departures);
         let bytes = longest as u64 * size.payload().0;
-        if bytes > MOST_BYTES {
+        if bytes > MAX_TRAIN_BYTES {
             return Err(Failure::usage(format!(
-                "a train of {} packets takes {bytes} B, at most {MOST_BYTES} B are possible; send shorter \
+                "a train of {} packets takes {bytes} B, at most {MAX_TRAIN_BYTES} B are possible; send shorter \
                  trains and more of them (--repeat)",
                 longest
             )));
@@ -83,14 +83,14 @@ impl Plan {
         if let Some(late) = job.late.filter(|late| *late < Nanos::ZERO) {
             return Err(Failure::usage(format!("invalid value {late} for --late: 0s or more")));
         }
-        let narrowed = (job.size.is_none() && mtu < MTU).then_some(Bytes(mtu));
+        let narrowed = (job.size.is_none() && mtu < DEFAULT_MTU).then_some(Bytes(mtu));
         Ok(Self { peer, interface, size, narrowed, pattern, departures, place, late: job.late })
     }
 
     /// Returns the requirements for every train or pair. `same_clock`: timestamps are of this
     /// machine's clock.
-    pub(super) fn asked(&self, same_clock: bool) -> Asked {
-        Asked {
+    pub(super) fn asked(&self, same_clock: bool) -> TrainRequest {
+        TrainRequest {
             bits: self.size.bits(),
             gap: self.pattern.mean_gap(),
             deadline: match &self.pattern {
@@ -109,16 +109,16 @@ impl Plan {
 
     /// Returns the packets of the longest train, lead-in included.
     pub(super) fn longest(&self) -> usize {
-        longest(&self.departures) + self.pattern.leads()
+        longest(&self.departures) + self.pattern.lead_in()
     }
 }
 
 /// Fails if a sink cannot keep the timestamps of all packets.
 pub(super) fn fits_a_sink(departures: &Departures) -> Result<(), Failure> {
     match departures.at().len() {
-        ..=MOST_WITH_SINK => Ok(()),
+        ..=MAX_PACKETS_WITH_SINK => Ok(()),
         n => Err(Failure::usage(format!(
-            "{n} packets are too many for --sink: at most {MOST_WITH_SINK}"
+            "{n} packets are too many for --sink: at most {MAX_PACKETS_WITH_SINK}"
         ))),
     }
 }

@@ -8,12 +8,12 @@ use anyhow::Context;
 use dwell_engine::stamps::{Remote, Rung, Sample, State, TxStamps};
 use dwell_io::train::{Departure, Stamping};
 use dwell_record::segment::{Header, SegmentWriter};
-use dwell_stats::departures::{Pairs, Sent, Trains};
+use dwell_stats::departures::{Pairs, TrainDepartures, Trains};
 use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
 
 use super::drive::{Train, first_id};
 use super::far_end::{Arrival, Arrivals};
-use super::plan::Plan;
+use super::plan::PacePlan;
 use crate::Failure;
 use crate::host::HostSampler;
 use crate::ping::SampleFile;
@@ -90,7 +90,7 @@ pub(super) struct Counts {
 
 /// Statistics and segment of a job.
 pub(super) struct Recorder<'a> {
-    plan: &'a Plan,
+    plan: &'a PacePlan,
     pub(super) source: Source,
     pub(super) pairs: Option<Pairs>,
     pub(super) trains: Trains,
@@ -112,7 +112,7 @@ impl<'a> Recorder<'a> {
     /// Starts recording. `far`: whether the sink uses this clock, `None` without one. Fails if the
     /// file cannot be written.
     pub(super) fn begin(
-        plan: &'a Plan,
+        plan: &'a PacePlan,
         target: &str,
         source: Source,
         far: Option<bool>,
@@ -166,7 +166,7 @@ impl<'a> Recorder<'a> {
         self.begun = Some([self.begun.map_or(began, |[first, _]| first), began]);
         let sent = on_schedule.sent();
         let ids = first..first + train.left.len() as u64;
-        let sent = Sent { stepped: sent.stepped || source.stepped_during(ids, arrivals), ..sent };
+        let sent = TrainDepartures { stepped: sent.stepped || source.stepped_during(ids, arrivals), ..sent };
         self.counts.stamped += sent.left.iter().flatten().count() as u64;
         for (place, (departure, due)) in train.left.iter().zip(sent.due).enumerate() {
             let (id, arrival) = (first + place as u64, arrival(place));
@@ -283,7 +283,7 @@ impl<'a> Recorder<'a> {
 fn state(left: &Departure, arrival: Option<Option<Instant<Realtime>>>) -> State {
     match (left.app, arrival) {
         (None, _) => State::SendFailed,
-        (_, None) => State::Sent,
+        (_, None) => State::TrainDepartures,
         (_, Some(Some(_))) => State::Received,
         (_, Some(None)) => State::Lost,
     }

@@ -9,20 +9,20 @@ use dwell_record::{Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
 use dwell_stats::Resolution;
 use dwell_stats::departures::Variability;
 use dwell_units::Nanos;
-use dwell_wire::size::Counted;
+use dwell_wire::size::SizeMeasure;
 use serde_json::{Value, json};
 
 use super::Outcome;
-use super::plan::Plan;
+use super::plan::PacePlan;
 use super::recorder::{Recorder, Source};
 use crate::environment::environment;
 use crate::ping::unit;
 
 /// Relative deviation of rate or pair interval above which a warning is given.
-const MISSED: f64 = 0.05;
+const MAX_DEVIATION: f64 = 0.05;
 
 /// Returns a line that describes what is about to be sent.
-pub(super) fn opening(job: &PaceJob, plan: &Plan, engine: PaceEngine, source: Source) -> String {
+pub(super) fn opening(job: &PaceJob, plan: &PacePlan, engine: PaceEngine, source: Source) -> String {
     let (trains, packets) = plan.pattern.shape();
     let what = match &plan.pattern {
         Pattern::Pair { gap, .. } => format!("{trains} pairs, one every {gap}"),
@@ -47,7 +47,7 @@ pub(super) fn opening(job: &PaceJob, plan: &Plan, engine: PaceEngine, source: So
 /// Builds the summary.
 pub(super) fn summary(
     job: &PaceJob,
-    plan: &Plan,
+    plan: &PacePlan,
     recorder: &Recorder<'_>,
     outcome: &Outcome,
 ) -> Summary {
@@ -122,15 +122,15 @@ pub(super) fn summary(
 }
 
 /// Why departures would not show a rate limit.
-enum Unseen<'a> {
+enum HiddenLimit<'a> {
     /// Packets bypass the queueing discipline that limits the rate.
     Bypassed(&'a str),
     /// Packets are timestamped when this interface hands them to a program.
     Behind(&'a str),
 }
 
-impl<'a> Unseen<'a> {
-    fn of(job: &PaceJob, plan: &'a Plan, source: Source, outcome: &'a Outcome) -> Option<Self> {
+impl<'a> HiddenLimit<'a> {
+    fn of(job: &PaceJob, plan: &'a PacePlan, source: Source, outcome: &'a Outcome) -> Option<Self> {
         let passes = match outcome.engine {
             PaceEngine::PacketRing => job.bypass,
             engine => engine == PaceEngine::Xsk,
@@ -139,14 +139,14 @@ impl<'a> Unseen<'a> {
             return Some(Self::Bypassed(limiter));
         }
         let interface = plan.interface.as_ref()?;
-        let here = matches!(source, Source::Kernel(_)) && interface.ends_in_a_program();
+        let here = matches!(source, Source::Kernel(_)) && interface.is_tun_or_tap();
         here.then_some(Self::Behind(&interface.name))
     }
 }
 
 fn parameters(
     job: &PaceJob,
-    plan: &Plan,
+    plan: &PacePlan,
     recorder: &Recorder<'_>,
     outcome: &Outcome,
 ) -> BTreeMap<String, Value> {
@@ -163,9 +163,9 @@ fn parameters(
     };
     let size = &plan.size;
     let counted = match size.counted() {
-        Counted::Ip => "ip",
-        Counted::Payload => "payload",
-        Counted::Frame => "frame",
+        SizeMeasure::Ip => "ip",
+        SizeMeasure::Payload => "payload",
+        SizeMeasure::Frame => "frame",
     };
     let named = [
         ("address", json!(plan.peer.to_string())),
@@ -173,7 +173,7 @@ fn parameters(
         ("engine", json!(job.engine.name())),
         ("engine_used", json!(outcome.engine.name())),
         ("bypass", json!(job.bypass)),
-        ("limit_unseen", json!(Unseen::of(job, plan, recorder.source, outcome).is_some())),
+        ("limit_unseen", json!(HiddenLimit::of(job, plan, recorder.source, outcome).is_some())),
         ("counted", json!(counted)),
         ("size_bytes", json!(size.ip().0)),
         ("payload_bytes", json!(size.payload().0)),
@@ -182,7 +182,7 @@ fn parameters(
         ("gap_ns", json!((!plan.is_pairs()).then(|| plan.pattern.mean_gap()))),
         ("trains", json!(trains)),
         ("packets_per_train", json!(packets)),
-        ("leads_per_train", json!(plan.pattern.leads())),
+        ("leads_per_train", json!(plan.pattern.lead_in())),
         ("ahead_packets", json!(recorder.counts.ahead)),
         ("pause_ns", json!(plan.pattern.pause().0)),
         ("seed", seed),
@@ -196,7 +196,7 @@ fn parameters(
 }
 
 /// Returns the warnings.
-fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outcome) -> Vec<String> {
+fn warnings(job: &PaceJob, plan: &PacePlan, recorder: &Recorder<'_>, outcome: &Outcome) -> Vec<String> {
     let mut warnings = Vec::new();
     let counts = recorder.counts;
     if counts.sent + counts.failed == 0 {
@@ -227,12 +227,12 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
         ),
         Source::Kernel(_) => {}
     }
-    match Unseen::of(job, plan, recorder.source, outcome) {
-        Some(Unseen::Bypassed(limiter)) => warnings.push(format!(
+    match HiddenLimit::of(job, plan, recorder.source, outcome) {
+        Some(HiddenLimit::Bypassed(limiter)) => warnings.push(format!(
             "{limiter} limits the rate of the outgoing interface, and this engine bypasses it: the limit \
              is not measured"
         )),
-        Some(Unseen::Behind(name)) => warnings.push(format!(
+        Some(HiddenLimit::Behind(name)) => warnings.push(format!(
             "{name} hands packets to a program (tun or tap): departures are timestamped before it, and a \
              limit of the link behind it is not measured"
         )),
@@ -254,7 +254,7 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
             warnings.extend(told.map(|(count, what)| format!("{count} pairs {what}")));
             warnings.extend(stepped(pairs.discarded, "pairs"));
             if let Some([planned, began]) = recorder.apart()
-                && began.0 as f64 > planned.0 as f64 * (1.0 + MISSED)
+                && began.0 as f64 > planned.0 as f64 * (1.0 + MAX_DEVIATION)
             {
                 warnings.push(format!(
                     "pairs left {began} apart on average, not {planned}: sending a pair takes too long"
@@ -285,7 +285,7 @@ fn warnings(job: &PaceJob, plan: &Plan, recorder: &Recorder<'_>, outcome: &Outco
     }
     let reached = trains.values().into_iter().find(|(name, _)| *name == "rate_bps");
     if let (Some((_, Some(reached))), Some(asked)) = (reached, trains.scheduled_rate_bps())
-        && reached < asked * (1.0 - MISSED)
+        && reached < asked * (1.0 - MAX_DEVIATION)
     {
         warnings.push(format!(
             "the rate was missed: {} requested, {} reached",
@@ -316,22 +316,22 @@ const TABLE: [(&str, &str); 4] = [
 /// Returns the verdict on the rate, in one line.
 pub(super) fn verdict(
     job: &PaceJob,
-    plan: &Plan,
+    plan: &PacePlan,
     recorder: &Recorder<'_>,
     outcome: &Outcome,
 ) -> Option<String> {
-    let unseen = Unseen::of(job, plan, recorder.source, outcome).is_some();
+    let unseen = HiddenLimit::of(job, plan, recorder.source, outcome).is_some();
     super::verdict::line(plan, recorder, unseen)
 }
 
 /// Returns why the departures decide no threshold, by the rule of [`verdict`]; `None` if they do.
 pub(super) fn unusable(
     job: &PaceJob,
-    plan: &Plan,
+    plan: &PacePlan,
     source: Source,
     outcome: &Outcome,
 ) -> Option<&'static str> {
-    let unseen = Unseen::of(job, plan, source, outcome).is_some();
+    let unseen = HiddenLimit::of(job, plan, source, outcome).is_some();
     super::verdict::unusable(source.rung(), unseen)
 }
 

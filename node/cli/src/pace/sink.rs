@@ -13,7 +13,7 @@ use std::time::Duration;
 use dwell_engine::stamps::Rung;
 use dwell_io::clock::{self, monotonic};
 use dwell_io::port::{StampRequest, Wait};
-use dwell_io::train::LEAD;
+use dwell_io::train::FIRST_LEAD_NUMBER;
 use dwell_io::udp::{Gate, ServerOptions, UdpServer};
 use dwell_io::{cpu, interface, tcp};
 use dwell_plan::PaceSinkJob;
@@ -22,33 +22,33 @@ use dwell_units::{Instant, Nanos, Realtime};
 use dwell_wire::traffic::Mark;
 use serde_json::json;
 
-use super::far_end::{self, EXCHANGE, MOST, PATIENCE, STEPPED, Timed, Wish};
-use super::steps::Steps;
+use super::far_end::{self, EXCHANGE_TIMEOUT, MAX_STAMPS, SILENCE_TIMEOUT, STEPPED, TimedStream, SinkRequest};
+use super::steps::ClockSteps;
 use crate::environment::environment;
-use crate::{Failure, PlaceArgs};
+use crate::{Failure, PlacementArgs};
 
 /// Maximum number of senders. This bounds the memory, at 18 MB of timestamps each.
-const SENDERS: usize = 8;
+const MAX_SENDERS: usize = 8;
 
 /// Allocation step, in timestamps.
-const MORE: usize = 1 << 16;
+const STAMP_ALLOCATION: usize = 1 << 16;
 
 /// Maximum time to wait for queued packets before reporting.
-const CATCH_UP: Nanos = Nanos::from_secs(1);
+const CATCH_UP_TIMEOUT: Nanos = Nanos::from_secs(1);
 
 /// Interval for checking for a stop and for new senders.
-const TICK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Timestamps of the announced flows.
 #[derive(Debug)]
-struct Kept {
+struct FlowTable {
     /// By flow number.
     flows: HashMap<u32, Flow>,
     /// Shut while there are no flows.
     gate: Gate,
 }
 
-impl Kept {
+impl FlowTable {
     fn new(mut gate: Gate) -> Self {
         gate.shut();
         Self { flows: HashMap::new(), gate }
@@ -78,7 +78,7 @@ impl Kept {
 struct Flow {
     /// Entries in wire format order.
     stamps: Vec<(u64, Instant<Realtime>)>,
-    /// Epoch of the last packet ([`Steps::packet`]).
+    /// Epoch of the last packet ([`ClockSteps::packet`]).
     epoch: u64,
 }
 
@@ -86,11 +86,11 @@ impl Flow {
     /// Stores a packet's timestamp, preceded by an entry if the clock may have been stepped since
     /// the last one; returns `false` if the flow is full.
     fn keep(&mut self, number: u64, at: Instant<Realtime>, epoch: u64) -> bool {
-        if self.stamps.len() + 2 > MOST {
+        if self.stamps.len() + 2 > MAX_STAMPS {
             return false;
         }
         if self.stamps.len() + 2 > self.stamps.capacity() {
-            self.stamps.reserve_exact(MORE.min(MOST - self.stamps.len()));
+            self.stamps.reserve_exact(STAMP_ALLOCATION.min(MAX_STAMPS - self.stamps.len()));
         }
         if epoch != self.epoch {
             self.epoch = epoch;
@@ -104,7 +104,7 @@ impl Flow {
 /// State shared between the receiving thread and the threads that serve senders.
 #[derive(Debug)]
 struct Shared {
-    kept: Mutex<Kept>,
+    kept: Mutex<FlowTable>,
     /// Number of times that the receive queue was found empty.
     emptied: AtomicU64,
 }
@@ -131,7 +131,7 @@ pub(crate) fn perform(
     stop: &AtomicBool,
     ready: &mut dyn FnMut(&str),
 ) -> Result<Summary, Failure> {
-    let place = PlaceArgs::from(job.place);
+    let place = PlacementArgs::from(job.place);
     place.check()?;
     let addresses = crate::load::udp_addresses(&job.url)?;
     let address = *addresses.first().ok_or_else(|| {
@@ -154,31 +154,31 @@ pub(crate) fn perform(
     listener.set_nonblocking(true).map_err(|error| failed("TCP", error))?;
     let local = server.local_addr();
     let gate = server.gate().map_err(|error| failed("UDP", error))?;
-    let shared = Shared { kept: Mutex::new(Kept::new(gate)), emptied: AtomicU64::new(0) };
+    let shared = Shared { kept: Mutex::new(FlowTable::new(gate)), emptied: AtomicU64::new(0) };
     ready(&format!("stamping what arrives at udp://{local}"));
     let (counts, placement) = thread::scope(|scope| {
         let shared = &shared;
         let receiving = scope.spawn(move || -> io::Result<_> {
-            let placement = cpu::settle(job.place.cpu, place.real_time(false))?;
+            let placement = cpu::place_thread(job.place.cpu, place.real_time(false))?;
             Ok((receive(server, rung, job.place.busy_poll, shared, stop)?, placement))
         });
         let mut senders: Vec<(thread::ScopedJoinHandle<'_, ()>, TcpStream)> = Vec::new();
         while !stop.load(Ordering::Relaxed) && !receiving.is_finished() {
             senders.retain(|(sender, _)| !sender.is_finished());
             match listener.accept() {
-                Ok((stream, _)) if senders.len() < SENDERS => {
+                Ok((stream, _)) if senders.len() < MAX_SENDERS => {
                     // A handle for shutting the connection down.
                     let Ok(other) = stream.try_clone() else { continue };
                     senders.push((scope.spawn(move || serve(stream, rung, shared, stop)), other));
                 }
                 // No connection, or one too many: retry later.
-                _ => thread::sleep(TICK),
+                _ => thread::sleep(POLL_INTERVAL),
             }
         }
         // Let running reports finish, within a limit.
-        let until = monotonic() + PATIENCE;
+        let until = monotonic() + SILENCE_TIMEOUT;
         while senders.iter().any(|(sender, _)| !sender.is_finished()) && monotonic() < until {
-            thread::sleep(TICK);
+            thread::sleep(POLL_INTERVAL);
         }
         for (_, stream) in senders {
             let _ = stream.shutdown(Shutdown::Both);
@@ -189,7 +189,7 @@ pub(crate) fn perform(
 }
 
 impl Shared {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, FlowTable> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -197,7 +197,7 @@ impl Shared {
     /// thread lags behind. Bounded, as other packets may arrive continuously.
     fn catch_up(&self, stop: &AtomicBool) {
         let before = self.emptied.load(Ordering::Acquire);
-        let until = monotonic() + CATCH_UP;
+        let until = monotonic() + CATCH_UP_TIMEOUT;
         while self.emptied.load(Ordering::Acquire) == before
             && monotonic() < until
             && !stop.load(Ordering::Relaxed)
@@ -217,17 +217,17 @@ fn receive(
     let mut counts = Counts::default();
     let mut buffer = vec![0; 65_535];
     let wait = if busy_poll { Wait::No } else { Wait::AtMost(Nanos::from_millis(20)) };
-    let mut steps = Steps::since(clock::pair());
+    let mut steps = ClockSteps::since(clock::pair());
     while !stop.load(Ordering::Relaxed) {
         let request = server.receive(&mut buffer, wait)?;
         if request.is_none() {
             steps.empty();
             shared.emptied.fetch_add(1, Ordering::Release);
         }
-        steps.look(&clock::glance(), clock::pair);
+        steps.look(&clock::quick_pair(), clock::pair);
         let Some(request) = request else { continue };
         let mark = Mark::parse(&buffer[..request.len]).ok();
-        if mark.is_some_and(|mark| mark.seq >= LEAD) {
+        if mark.is_some_and(|mark| mark.seq >= FIRST_LEAD_NUMBER) {
             counts.leads += 1;
             continue;
         }
@@ -270,20 +270,20 @@ fn converse(
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
     // Detect a sender that vanished, so that its flow is not kept for ever.
-    tcp::notice_loss(&stream)?;
-    let mut timed = Timed { stream, until: monotonic() };
+    tcp::enable_keepalive(&stream)?;
+    let mut timed = TimedStream { stream, until: monotonic() };
     loop {
         // A sender is silent while its trains are being sent.
-        timed.stream.set_read_timeout(Some(TICK))?;
+        timed.stream.set_read_timeout(Some(POLL_INTERVAL))?;
         match timed.stream.peek(&mut [0]) {
             Ok(0) => return Ok(()),
             Ok(_) => {}
-            Err(error) if is_nothing_yet(&error) && !stop.load(Ordering::Relaxed) => continue,
+            Err(error) if is_retryable(&error) && !stop.load(Ordering::Relaxed) => continue,
             Err(error) => return Err(error),
         }
-        timed.until = monotonic() + PATIENCE;
-        match far_end::wish(&mut timed) {
-            Some(Wish::Keep(flow)) if flows.is_empty() => {
+        timed.until = monotonic() + SILENCE_TIMEOUT;
+        match far_end::read_request(&mut timed) {
+            Some(SinkRequest::Keep(flow)) if flows.is_empty() => {
                 if let Some(why) = merging(&timed.stream) {
                     return far_end::refuse(&mut timed, &why);
                 }
@@ -296,11 +296,11 @@ fn converse(
                 flows.push(flow);
                 far_end::greet(&mut timed, rung)?;
             }
-            Some(Wish::Stamps) if !flows.is_empty() => {
+            Some(SinkRequest::Stamps) if !flows.is_empty() => {
                 let flow = flows[0];
                 shared.catch_up(stop);
                 let count = shared.kept().flows.get(&flow).map_or(0, |flow| flow.stamps.len());
-                timed.until = monotonic() + EXCHANGE;
+                timed.until = monotonic() + EXCHANGE_TIMEOUT;
                 // Entries are not removed while their sender is connected.
                 far_end::tell(&mut timed, count, |some| {
                     shared.kept().flows[&flow].stamps[some].to_vec()
@@ -314,14 +314,14 @@ fn converse(
 /// Returns why packets from this peer would share timestamps, which would make gaps 0.
 fn merging(from: &TcpStream) -> Option<String> {
     let interface = interface::towards(from.peer_addr().ok()?).ok()??;
-    let merging = interface.merges_received()?;
+    let merging = interface.receive_merging_offloads()?;
     let off: String = merging.iter().map(|offload| format!(" {offload} off")).collect();
     (!merging.is_empty()).then(|| {
         format!("{} merges packets before they are stamped: ethtool -K {0}{off}", interface.name)
     })
 }
 
-fn is_nothing_yet(error: &io::Error) -> bool {
+fn is_retryable(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }

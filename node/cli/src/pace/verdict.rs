@@ -3,11 +3,11 @@
 
 use dwell_engine::departures::Pattern;
 use dwell_engine::stamps::Rung;
-use dwell_stats::accuracy::{Accuracy, Doubt, Miss, Tolerance, TrainAccuracy};
+use dwell_stats::accuracy::{Accuracy, NoVerdictReason, ToleranceViolation, Tolerance, TrainAccuracy};
 use dwell_stats::{RealInterval, median};
-use dwell_wire::size::{Counted, PacketSize};
+use dwell_wire::size::{SizeMeasure, PacketSize};
 
-use super::plan::Plan;
+use super::plan::PacePlan;
 use super::recorder::Recorder;
 
 const USER_STAMPS: &str =
@@ -27,7 +27,7 @@ pub(super) fn unusable(rung: Rung, limit_unseen: bool) -> Option<&'static str> {
 
 /// Returns the verdict on a train pattern; `None` for other patterns, which have no constant rate.
 /// `limit_unseen`: departures are timestamped before a rate limit of the outgoing interface.
-pub(super) fn line(plan: &Plan, recorder: &Recorder<'_>, limit_unseen: bool) -> Option<String> {
+pub(super) fn line(plan: &PacePlan, recorder: &Recorder<'_>, limit_unseen: bool) -> Option<String> {
     if !matches!(plan.pattern, Pattern::Train { .. }) {
         return None;
     }
@@ -35,7 +35,7 @@ pub(super) fn line(plan: &Plan, recorder: &Recorder<'_>, limit_unseen: bool) -> 
     let asked = trains.asked();
     let rate = asked.rate_bps()?;
     let accuracy = match limit_unseen {
-        true => Accuracy::CannotTell { why: Doubt::LimitUnseen },
+        true => Accuracy::CannotTell { why: NoVerdictReason::LimitUnseen },
         false => tolerance.judge(asked, recorder.source.rung(), trains.accuracies()).accuracy,
     };
     Some(format!(
@@ -49,9 +49,9 @@ pub(super) fn line(plan: &Plan, recorder: &Recorder<'_>, limit_unseen: bool) -> 
 /// Formats the packet size as it was given.
 fn packets(size: &PacketSize) -> String {
     match size.counted() {
-        Counted::Ip => format!("{} B packets", size.ip().0),
-        Counted::Payload => format!("{} B payloads", size.payload().0),
-        Counted::Frame => format!("{} B frames", size.frame().0),
+        SizeMeasure::Ip => format!("{} B packets", size.ip().0),
+        SizeMeasure::Payload => format!("{} B payloads", size.payload().0),
+        SizeMeasure::Frame => format!("{} B frames", size.frame().0),
     }
 }
 
@@ -74,27 +74,27 @@ fn outcome(
     };
     match accuracy {
         Accuracy::Accurate => format!("yes ({}, limit {gap_limit})", typical()),
-        Accuracy::Inaccurate { why: Miss::Gaps(_) } => {
+        Accuracy::Inaccurate { why: ToleranceViolation::Gaps(_) } => {
             format!("no ({}, limit {gap_limit})", typical())
         }
-        Accuracy::Inaccurate { why: Miss::Rate(rate) } => {
+        Accuracy::Inaccurate { why: ToleranceViolation::Rate(rate) } => {
             format!("no (rate {} of the requested rate, limits {rate_limit})", span(*rate))
         }
         Accuracy::CannotTell { why } => {
             let reason = match why {
-                Doubt::UserStamps => USER_STAMPS.to_owned(),
-                Doubt::LimitUnseen => LIMIT_UNSEEN.to_owned(),
-                Doubt::FewTrains { trains, least } => {
+                NoVerdictReason::UserStamps => USER_STAMPS.to_owned(),
+                NoVerdictReason::LimitUnseen => LIMIT_UNSEEN.to_owned(),
+                NoVerdictReason::FewTrains { trains, least } => {
                     format!("{trains} trains, at least {least} are required (--repeat)")
                 }
-                Doubt::Unbracketed => "too few trains".to_owned(),
-                Doubt::Incomplete { trains, of } => format!(
+                NoVerdictReason::NoInterval => "too few trains".to_owned(),
+                NoVerdictReason::Incomplete { trains, of } => format!(
                     "{trains} of {of} trains lack timestamps, or gaps for a 95th percentile (--count 21)"
                 ),
-                Doubt::Rate(rate) => {
+                NoVerdictReason::Rate(rate) => {
                     format!("rate {} of the requested rate, limits {rate_limit}", span(*rate))
                 }
-                Doubt::Gaps(gaps) => format!("p95 gap error {}, limit {gap_limit}", span(*gaps)),
+                NoVerdictReason::Gaps(gaps) => format!("p95 gap error {}, limit {gap_limit}", span(*gaps)),
             };
             format!("cannot tell: {reason}")
         }
@@ -113,11 +113,11 @@ fn percent(share: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use dwell_stats::departures::Asked;
+    use dwell_stats::departures::TrainRequest;
 
     use super::*;
 
-    const ASKED: Asked = Asked { bits: 1e4, gap: 1e5, deadline: None, same_clock: true };
+    const REQUEST: TrainRequest = TrainRequest { bits: 1e4, gap: 1e5, deadline: None, same_clock: true };
 
     /// The verdict on trains of this rate and p95 gap error, as shares of the requested values.
     fn judged(trains: &[(f64, f64)], rung: Rung) -> String {
@@ -130,8 +130,8 @@ mod tests {
             })
             .collect();
         let tolerance = Tolerance::default();
-        let accuracy = tolerance.judge(&ASKED, rung, &trains).accuracy;
-        outcome(&accuracy, &tolerance, &trains, ASKED.gap)
+        let accuracy = tolerance.judge(&REQUEST, rung, &trains).accuracy;
+        outcome(&accuracy, &tolerance, &trains, REQUEST.gap)
     }
 
     #[test]

@@ -6,16 +6,16 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use dwell_engine::far_drops::FarDrops;
+use dwell_engine::remote_drops::RemoteDrops;
 use dwell_engine::pinger::{Counts, Pinger};
 use dwell_engine::protocol::{Protocol, WarmUpSession, is_warm_up};
 use dwell_engine::stamps::{Hop, Rung, RxStamps, Sample, TxPoint};
 use dwell_io::clock::{monotonic, realtime};
-use dwell_io::pacer::{self, NAP, Rest, SPIN};
+use dwell_io::pacer::{self, MAX_SLEEP, WaitStep, SPIN_LEAD};
 use dwell_io::port::{Arrival, Notice, Port, SendError, Sent, Wait};
 use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::icmp::Family;
-use dwell_wire::telemetry::MOST_SLOTS;
+use dwell_wire::telemetry::MAX_SLOTS;
 use rtrb::Producer;
 
 use super::icmp_error::NetworkError;
@@ -24,17 +24,17 @@ use super::icmp_error::NetworkError;
 const STOP_GRACE: Nanos = Nanos::from_millis(200);
 
 /// Receive calls between two clock reads while spinning.
-const SPINS: usize = 8;
+const SPIN_BATCH: usize = 8;
 
 /// Maximum number of messages received before a probe is declared lost, so that a flood of other
 /// messages cannot stall the loop.
-const BEFORE_LOSS: usize = 65_536;
+const MAX_RECEIVES_BEFORE_LOSS: usize = 65_536;
 
 /// Interval between reads of the error queue without replies.
-const DRAIN: Nanos = Nanos::from_millis(1);
+const DRAIN_INTERVAL: Nanos = Nanos::from_millis(1);
 
 /// Maximum number of error-queue entries per read.
-const NOTICES: usize = 32;
+const NOTICE_BATCH: usize = 32;
 
 /// Maximum number of distinct network errors to report; others are only counted.
 const MAX_ERROR_KINDS: usize = 8;
@@ -52,7 +52,7 @@ pub(super) struct Shared {
 
 /// An event to report during the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum RunEvent {
     /// ICMP or the kernel reports an undelivered probe. Sent once per kind of error.
     Unreachable(NetworkError),
     /// A probe could not be sent.
@@ -77,14 +77,14 @@ pub(super) enum News {
 
 /// Relay delays of one probe and its reply.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Path {
-    hops: [Hop; MOST_SLOTS],
+pub(super) struct HopDelays {
+    hops: [Hop; MAX_SLOTS],
     used: usize,
 }
 
-impl Path {
+impl HopDelays {
     fn of(hops: &[Hop]) -> Self {
-        let mut path = Self { hops: [Hop::default(); MOST_SLOTS], used: hops.len() };
+        let mut path = Self { hops: [Hop::default(); MAX_SLOTS], used: hops.len() };
         path.hops[..hops.len()].copy_from_slice(hops);
         path
     }
@@ -96,7 +96,7 @@ impl Path {
 
 /// Options of the loop.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner {
+pub(super) struct LoopOptions {
     /// Never sleep.
     pub(super) busy_poll: bool,
     /// Kernel transmit timestamps were requested.
@@ -107,7 +107,7 @@ pub(super) struct Manner {
 
 /// The outcome of a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ended {
+pub(super) struct LoopResult {
     pub(super) counts: Counts,
     /// Probes still in flight when the run was stopped.
     pub(super) abandoned: u64,
@@ -131,30 +131,30 @@ pub(super) struct Ended {
 pub(super) struct Driver<'a, P, Q> {
     pub(super) port: P,
     pub(super) pinger: Pinger<Q>,
-    pub(super) manner: Manner,
+    pub(super) options: LoopOptions,
     pub(super) samples: Producer<Sample>,
-    pub(super) news: Producer<News>,
+    pub(super) events: Producer<RunEvent>,
     /// Destination of relay delays, if requested.
-    pub(super) paths: Option<Producer<Path>>,
+    pub(super) paths: Option<Producer<HopDelays>>,
     pub(super) shared: &'a Shared,
-    pub(super) heard: Heard,
+    pub(super) feedback: Feedback,
     /// Address family of the target, for the names of ICMP errors.
     pub(super) family: Family,
 }
 
 /// State learned from the error queue and from replies.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct Feedback {
     tx: Option<TxPoint>,
     rx: Option<Rung>,
     icmp_errors: u64,
     /// The first error of each kind.
     errors: [Option<NetworkError>; MAX_ERROR_KINDS],
     send_failures: u64,
-    far_drops: FarDrops,
+    far_drops: RemoteDrops,
 }
 
-impl Heard {
+impl Feedback {
     /// Counts an error. Returns whether it is the first of its kind.
     fn note_error(&mut self, error: NetworkError) -> bool {
         self.icmp_errors += 1;
@@ -174,30 +174,30 @@ impl Heard {
 
 impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
     /// Runs until the state of every probe is final, or until stopped.
-    pub(super) fn run(mut self, buffer: &mut [u8]) -> Ended {
-        let mut ended = Ended::default();
+    pub(super) fn run(mut self, buffer: &mut [u8]) -> LoopResult {
+        let mut ended = LoopResult::default();
         let mut drained = monotonic();
         let mut warm = true;
         let mut give_up = None;
         loop {
             let mut now = monotonic();
-            let came = match self.take_what_came(now, buffer) {
-                Ok(came) => came,
+            let received = match self.receive_pending(now, buffer) {
+                Ok(received) => received,
                 Err(error) => {
                     ended.broken = Some(error.raw_os_error().unwrap_or(0));
                     break;
                 }
             };
             self.pinger.expire(now, &mut deliver(&mut self.samples, self.shared));
-            if came {
+            if received {
                 // Receiving may have taken long; a probe sent next must get its full time-out.
                 now = monotonic();
             }
             // Just before the first counted probe is due, so that it leaves on time.
-            let soon = Some(now + SPIN);
+            let soon = Some(now + SPIN_LEAD);
             if warm && !self.pinger.is_warming_up() && self.pinger.departure() <= soon {
                 warm = false;
-                ended.unstamped = self.begin_counting() && self.manner.stamps_required;
+                ended.unstamped = self.begin_counting() && self.options.stamps_required;
             }
             if self.pinger.wake().is_none() {
                 break;
@@ -210,14 +210,14 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
                 break;
             }
             self.send_due(now);
-            match self.take_reply(now, buffer) {
-                Ok(true) if self.manner.tx_stamps => {
-                    self.take_notices();
+            match self.await_reply(now, buffer) {
+                Ok(true) if self.options.tx_stamps => {
+                    self.read_error_queue();
                     drained = now;
                 }
                 Ok(true) => {}
-                Ok(false) if now - drained > DRAIN => {
-                    self.take_notices();
+                Ok(false) if now - drained > DRAIN_INTERVAL => {
+                    self.read_error_queue();
                     drained = now;
                 }
                 Ok(false) => {}
@@ -227,37 +227,37 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
                 }
             }
         }
-        self.take_notices();
+        self.read_error_queue();
         let out = &mut deliver(&mut self.samples, self.shared);
         if ended.broken.is_some() {
-            self.pinger.lose_open(monotonic(), out);
+            self.pinger.lose_outstanding(monotonic(), out);
         }
         ended.abandoned = self.pinger.abandon(out);
         ended.counts = self.pinger.counts();
-        ended.icmp_errors = self.heard.icmp_errors;
-        ended.first_error = self.heard.errors[0];
+        ended.icmp_errors = self.feedback.icmp_errors;
+        ended.first_error = self.feedback.errors[0];
         ended.stray_bytes = self.port.stray_bytes();
         ended.warm_up = self.pinger.protocol().warm_up_session();
-        ended.far_drops = self.heard.far_drops.total();
+        ended.far_drops = self.feedback.far_drops.total();
         ended
     }
 
     /// Ends the warm-up, which decides the timestamp that replies wait for. Returns whether no
     /// timestamp is available.
     fn begin_counting(&mut self) -> bool {
-        self.take_notices();
+        self.read_error_queue();
         let counts = self.pinger.counts();
-        let untried = counts.warm_up_sent == 0 && self.manner.tx_stamps;
+        let untried = counts.warm_up_sent == 0 && self.options.tx_stamps;
         // Without warm-up probes, expect a timestamp; a missing one is counted.
-        self.pinger.await_stamp(self.heard.tx.or(untried.then_some(TxPoint::Kernel)));
-        let tx = match self.heard.tx {
+        self.pinger.await_stamp(self.feedback.tx.or(untried.then_some(TxPoint::Kernel)));
+        let tx = match self.feedback.tx {
             Some(TxPoint::Hw) => Some(Rung::Hw),
             Some(_) => Some(Rung::KernelSw),
             None => (!untried).then_some(Rung::User),
         };
-        let unanswered = counts.warm_up_received == 0 && self.manner.tx_stamps;
-        let rx = self.heard.rx.or((!unanswered).then_some(Rung::User));
-        let _ = self.news.push(News::Counting { tx, rx, warm_up_sent: counts.warm_up_sent });
+        let unanswered = counts.warm_up_received == 0 && self.options.tx_stamps;
+        let rx = self.feedback.rx.or((!unanswered).then_some(Rung::User));
+        let _ = self.events.push(RunEvent::Counting { tx, rx, warm_up_sent: counts.warm_up_sent });
         (tx, rx) == (Some(Rung::User), Some(Rung::User))
     }
 
@@ -275,44 +275,44 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
             Ok(Sent { app, key }) => self.pinger.sent(token, app, key),
             Err(error) => {
                 self.pinger.send_failed(token, realtime(), monotonic(), &mut out);
-                if self.heard.send_failures == 0 {
-                    let _ = self.news.push(News::SendFailed(error));
+                if self.feedback.send_failures == 0 {
+                    let _ = self.events.push(RunEvent::SendFailed(error));
                 }
-                self.heard.send_failures += 1;
+                self.feedback.send_failures += 1;
             }
         }
     }
 
     /// Receives pending messages before a probe is declared lost: this thread may have been
     /// delayed, and the reply may have been on time. Returns whether there were any.
-    fn take_what_came(&mut self, now: Instant<Monotonic>, buffer: &mut [u8]) -> io::Result<bool> {
-        let mut came = false;
-        for _ in 0..BEFORE_LOSS {
+    fn receive_pending(&mut self, now: Instant<Monotonic>, buffer: &mut [u8]) -> io::Result<bool> {
+        let mut received = false;
+        for _ in 0..MAX_RECEIVES_BEFORE_LOSS {
             if !self.pinger.is_timing_out(now) {
                 break;
             }
             let Some(arrival) = self.port.receive(buffer, Wait::No)? else { break };
-            self.hand_in(&arrival, buffer);
-            came = true;
+            self.process_arrival(&arrival, buffer);
+            received = true;
         }
-        Ok(came)
+        Ok(received)
     }
 
     /// Waits for a reply until the next event is due. Returns whether one arrived.
-    fn take_reply(&mut self, now: Instant<Monotonic>, buffer: &mut [u8]) -> io::Result<bool> {
+    fn await_reply(&mut self, now: Instant<Monotonic>, buffer: &mut [u8]) -> io::Result<bool> {
         let Some(wake) = self.pinger.wake() else { return Ok(false) };
         let departure = self.pinger.departure();
-        let woken = pacer::Manner::CatchUp.rest(now, wake);
-        let leaving = departure.map_or(woken, |due| pacer::Manner::SleepSpin.rest(now, due));
-        let asleep_until = match (self.manner.busy_poll, woken, leaving) {
-            (false, Rest::Sleep(wake), Rest::Sleep(leave)) => Some(wake.min(leave)),
+        let woken = pacer::LoopOptions::CatchUp.rest(now, wake);
+        let leaving = departure.map_or(woken, |due| pacer::LoopOptions::SleepSpin.rest(now, due));
+        let asleep_until = match (self.options.busy_poll, woken, leaving) {
+            (false, WaitStep::Sleep(wake), WaitStep::Sleep(leave)) => Some(wake.min(leave)),
             // A departure is near, or busy polling.
             _ => None,
         };
         let Some(asleep_until) = asleep_until else {
-            for _ in 0..SPINS {
+            for _ in 0..SPIN_BATCH {
                 if let Some(arrival) = self.port.receive(buffer, Wait::No)? {
-                    self.hand_in(&arrival, buffer);
+                    self.process_arrival(&arrival, buffer);
                     return Ok(true);
                 }
                 if departure.is_some_and(|due| due <= monotonic()) {
@@ -321,9 +321,9 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
             }
             return Ok(false);
         };
-        let arrival = if departure.is_none() && wake - now > NAP {
+        let arrival = if departure.is_none() && wake - now > MAX_SLEEP {
             // A single blocking call: the fewest system calls.
-            self.port.receive(buffer, Wait::AtMost(NAP))?
+            self.port.receive(buffer, Wait::AtMost(MAX_SLEEP))?
         } else {
             match self.port.receive(buffer, Wait::No)? {
                 None => {
@@ -334,55 +334,55 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
             }
         };
         if let Some(arrival) = &arrival {
-            self.hand_in(arrival, buffer);
+            self.process_arrival(arrival, buffer);
         }
         Ok(arrival.is_some())
     }
 
-    fn hand_in(&mut self, arrival: &Arrival, buffer: &[u8]) {
+    fn process_arrival(&mut self, arrival: &Arrival, buffer: &[u8]) {
         let deepest = match arrival.rx {
             RxStamps { hw: Some(_), .. } => Some(Rung::Hw),
             RxStamps { kernel: Some(_), .. } => Some(Rung::KernelSw),
             _ => None,
         };
-        self.heard.rx = self.heard.rx.max(deepest);
+        self.feedback.rx = self.feedback.rx.max(deepest);
         let out = &mut deliver(&mut self.samples, self.shared);
         let message = &buffer[..arrival.len];
         // The pinger counts messages that are not replies of this run.
         let answered = self.pinger.receive(message, arrival.channel, arrival.rx, monotonic(), out);
         if let (Ok(id), Some(counter)) = (answered, self.pinger.protocol().socket_drops()) {
             if is_warm_up(id) {
-                self.heard.far_drops.start_at(counter);
+                self.feedback.far_drops.start_at(counter);
             } else {
-                self.heard.far_drops.note(counter);
+                self.feedback.far_drops.note(counter);
             }
         }
         let Some(id) = answered.ok().filter(|id| !is_warm_up(*id)) else { return };
         if let Some(ttl) = arrival.ttl {
-            let _ = self.news.push(News::Ttl { id, ttl });
+            let _ = self.events.push(RunEvent::Ttl { id, ttl });
         }
         if let Some(paths) = &mut self.paths
-            && paths.push(Path::of(self.pinger.protocol().hops())).is_err()
+            && paths.push(HopDelays::of(self.pinger.protocol().hops())).is_err()
         {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn take_notices(&mut self) {
-        let Self { port, pinger, heard, samples, news, shared, family, .. } = self;
+    fn read_error_queue(&mut self) {
+        let Self { port, pinger, feedback, samples, events, shared, family, .. } = self;
         let mut out = deliver(samples, shared);
-        port.notices(NOTICES, &mut |notice| match notice {
+        port.notices(NOTICE_BATCH, &mut |notice| match notice {
             Notice::TxStamp { key, stamp } => {
-                if stamp.point() != TxPoint::Sched && heard.tx != Some(TxPoint::Hw) {
-                    heard.tx = Some(stamp.point());
+                if stamp.point() != TxPoint::Sched && feedback.tx != Some(TxPoint::Hw) {
+                    feedback.tx = Some(stamp.point());
                 }
                 pinger.tx_stamp(key, stamp, &mut out);
             }
             error @ Notice::Error { .. } => {
                 if let Some(error) = NetworkError::of(&error, *family)
-                    && heard.note_error(error)
+                    && feedback.note_error(error)
                 {
-                    let _ = news.push(News::Unreachable(error));
+                    let _ = events.push(RunEvent::Unreachable(error));
                 }
             }
         });

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dwell_plan::{IcmpSocket, PingJob};
 
 use super::plan::Plan;
-use super::reach::{self, Addresses, Reached, Silence};
+use super::reach::{self, Addresses, Reached, Unanswered};
 use crate::{Failure, Target};
 
 /// The job to run and its address.
@@ -132,8 +132,8 @@ fn candidates(job: &PingJob) -> Result<Candidates, Failure> {
 }
 
 /// Lists the addresses tried, each with the reason.
-fn reasons(silent: &[Silence]) -> String {
-    let one = |silence: &Silence| match &silence.reason {
+fn reasons(silent: &[Unanswered]) -> String {
+    let one = |silence: &Unanswered| match &silence.reason {
         Some(reason) => format!("{}: {reason}", silence.peer),
         None => format!("{}: no answer", silence.peer),
     };

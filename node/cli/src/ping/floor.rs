@@ -9,7 +9,7 @@ use dwell_stats::Distribution;
 use dwell_units::Nanos;
 
 /// Number of datagrams sent.
-const TRIES: usize = 200;
+const DATAGRAMS: usize = 200;
 
 /// Median time from before the send call to after the receive call of a 64-byte datagram over
 /// loopback, on the calling thread: one send and one receive. Delays below it cannot be
@@ -20,12 +20,12 @@ pub(super) fn measure() -> Option<Nanos> {
     let mut near = UdpPort::connect(far.local_addr(), &PortOptions::default()).ok()?;
     let mut delays = Distribution::default();
     let mut buffer = [0; 64];
-    for _ in 0..TRIES {
+    for _ in 0..DATAGRAMS {
         let sent = near.send(&[0; 64]).ok()?;
         // Over loopback, a datagram has arrived when the send call returns.
-        let came = far.receive(&mut buffer, Wait::No).ok()??;
+        let received = far.receive(&mut buffer, Wait::No).ok()??;
         delays.record(realtime() - sent.app);
-        debug_assert_eq!(came.len, 64);
+        debug_assert_eq!(received.len, 64);
     }
     delays.figures().p50
 }

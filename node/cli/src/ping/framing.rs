@@ -11,7 +11,7 @@ use dwell_io::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, Wait};
 use dwell_io::tcp::TcpPort;
 use dwell_io::udp::UdpPort;
 use dwell_units::{Instant, Monotonic, Nanos};
-use dwell_wire::text::{ACKNOWLEDGE, Splitter};
+use dwell_wire::text::{ACKNOWLEDGE, WordScanner};
 
 /// How a stream is split into messages.
 #[derive(Debug)]
@@ -19,18 +19,18 @@ pub(super) enum Framing {
     /// Every message has this length in bytes and starts with the session.
     Fixed(usize),
     /// Every message is an acknowledgement.
-    Acknowledges(Splitter),
+    Acknowledges(WordScanner),
 }
 
 impl Framing {
     pub(super) fn acknowledges() -> Self {
-        Self::Acknowledges(Splitter::new(ACKNOWLEDGE))
+        Self::Acknowledges(WordScanner::new(ACKNOWLEDGE))
     }
 }
 
 /// Length in bytes of the session, with which all probes of a run start. A stream that has lost
 /// synchronisation resumes at the next session.
-const SESSION: usize = 8;
+const SESSION_LEN: usize = 8;
 
 /// A TCP connection that delivers whole messages. Bytes that belong to no message are counted and
 /// dropped.
@@ -39,11 +39,11 @@ pub(super) struct StreamPort {
     stream: TcpPort,
     framing: Framing,
     /// Received bytes not yet delivered.
-    held: VecDeque<u8>,
+    buffered: VecDeque<u8>,
     /// Timestamps of the last read.
     last: Option<Arrival>,
     /// Session at the start of all probes sent.
-    session: Option<[u8; SESSION]>,
+    session: Option<[u8; SESSION_LEN]>,
     /// Bytes dropped by [`Framing::Fixed`].
     strays: u64,
 }
@@ -52,25 +52,25 @@ impl StreamPort {
     /// Splits `stream` into messages, received into buffers of `buffer` bytes.
     pub(super) fn new(stream: TcpPort, framing: Framing, buffer: usize) -> Self {
         // The stream is read only if no whole message is left, so this is never exceeded.
-        let held = VecDeque::with_capacity(2 * buffer);
-        Self { stream, framing, held, last: None, session: None, strays: 0 }
+        let buffered = VecDeque::with_capacity(2 * buffer);
+        Self { stream, framing, buffered, last: None, session: None, strays: 0 }
     }
 
-    /// Copies the next whole message from `held` to `buffer`.
+    /// Copies the next whole message from `buffered` to `buffer`.
     fn next_message(&mut self, buffer: &mut [u8]) -> Option<usize> {
         match &mut self.framing {
             Framing::Fixed(len) => {
-                let strays = strays(&self.held, self.session.as_ref());
-                self.held.drain(..strays);
+                let strays = strays(&self.buffered, self.session.as_ref());
+                self.buffered.drain(..strays);
                 self.strays += strays as u64;
-                if self.held.len() < *len {
+                if self.buffered.len() < *len {
                     return None;
                 }
-                buffer.iter_mut().zip(self.held.drain(..*len)).for_each(|(to, from)| *to = from);
+                buffer.iter_mut().zip(self.buffered.drain(..*len)).for_each(|(to, from)| *to = from);
                 Some(*len)
             }
             Framing::Acknowledges(splitter) => {
-                while let Some(byte) = self.held.pop_front() {
+                while let Some(byte) = self.buffered.pop_front() {
                     if splitter.take(byte) {
                         buffer[..ACKNOWLEDGE.len()].copy_from_slice(ACKNOWLEDGE);
                         return Some(ACKNOWLEDGE.len());
@@ -89,10 +89,10 @@ impl StreamPort {
 
 /// Number of bytes before the first possible start of a message; all bytes if no probe was sent
 /// yet.
-fn strays(held: &VecDeque<u8>, session: Option<&[u8; SESSION]>) -> usize {
-    let Some(session) = session else { return held.len() };
-    let begins_at = |at: &usize| held.range(*at..).zip(session).all(|(came, own)| came == own);
-    (0..held.len()).find(begins_at).unwrap_or(held.len())
+fn strays(buffered: &VecDeque<u8>, session: Option<&[u8; SESSION_LEN]>) -> usize {
+    let Some(session) = session else { return buffered.len() };
+    let begins_at = |at: &usize| buffered.range(*at..).zip(session).all(|(came, own)| came == own);
+    (0..buffered.len()).find(begins_at).unwrap_or(buffered.len())
 }
 
 impl Port for StreamPort {
@@ -110,7 +110,7 @@ impl Port for StreamPort {
             return Ok(Some(arrival));
         }
         let Some(arrival) = self.stream.receive(buffer, wait)? else { return Ok(None) };
-        self.held.extend(&buffer[..arrival.len]);
+        self.buffered.extend(&buffer[..arrival.len]);
         self.last = Some(arrival);
         Ok(self.take_message(buffer))
     }
@@ -136,10 +136,10 @@ impl Port for StreamPort {
 }
 
 /// Maximum number of ports kept open for late replies.
-const OPEN_PORTS: usize = 16;
+const MAX_OPEN_PORTS: usize = 16;
 
 /// Maximum wait on the newest port, which delays late replies on older ones.
-const GLANCE: Nanos = Nanos::from_millis(20);
+const POLL_INTERVAL: Nanos = Nanos::from_millis(20);
 
 /// Sends every message from its own port, so that the port of a reply identifies the message. The
 /// channel of an arrival is the number of that send.
@@ -156,7 +156,7 @@ impl FreshPorts {
     pub(super) fn connect(peer: SocketAddr, options: PortOptions) -> io::Result<Self> {
         // Opened once now, so that errors show before the first probe.
         let local = UdpPort::connect(peer, &options)?.local_addr();
-        Ok(Self { peer, options, local, ports: VecDeque::with_capacity(OPEN_PORTS), sends: 0 })
+        Ok(Self { peer, options, local, ports: VecDeque::with_capacity(MAX_OPEN_PORTS), sends: 0 })
     }
 }
 
@@ -169,7 +169,7 @@ impl Port for FreshPorts {
         let sent = port.send(message)?;
         // The first packet of a socket has key 0; the send number distinguishes them.
         let key = sent.key.map(|_| number as u32);
-        if self.ports.len() == OPEN_PORTS {
+        if self.ports.len() == MAX_OPEN_PORTS {
             self.ports.pop_front();
         }
         self.ports.push_back((number, port));
@@ -185,7 +185,7 @@ impl Port for FreshPorts {
         let (Wait::AtMost(most), Some((number, port))) = (wait, self.ports.back_mut()) else {
             return Ok(None);
         };
-        let arrival = port.receive(buffer, Wait::AtMost(most.min(GLANCE)))?;
+        let arrival = port.receive(buffer, Wait::AtMost(most.min(POLL_INTERVAL)))?;
         Ok(arrival.map(|arrival| Arrival { channel: *number, ..arrival }))
     }
 
@@ -201,7 +201,7 @@ impl Port for FreshPorts {
     }
 
     fn sleep_until(&mut self, until: Instant<Monotonic>) {
-        let until = until.min(monotonic() + GLANCE);
+        let until = until.min(monotonic() + POLL_INTERVAL);
         match self.ports.back_mut() {
             Some((_, port)) => port.sleep_until(until),
             None => pacer::sleep_until(until),
@@ -233,7 +233,7 @@ mod tests {
         let (mut far, _) = listener.accept().unwrap();
         let message = |n: u8| {
             let mut message = [n; LEN];
-            message[..SESSION].copy_from_slice(b"session!");
+            message[..SESSION_LEN].copy_from_slice(b"session!");
             message
         };
         port.send(&message(0)).unwrap();

@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 
 use dwell_io::port::Notice;
-use dwell_wire::icmp::{self, Family, Meaning};
+use dwell_wire::icmp::{self, Family, ErrorClass};
 
 use crate::{Scheme, Target};
 
@@ -37,28 +37,28 @@ impl NetworkError {
         (self.errno, self.icmp) == (other.errno, other.icmp)
     }
 
-    pub(super) fn meaning(&self) -> Meaning {
-        self.icmp.map_or(Meaning::Other, |(family, kind, code)| icmp::error(family, kind, code).1)
+    pub(super) fn meaning(&self) -> ErrorClass {
+        self.icmp.map_or(ErrorClass::Other, |(family, kind, code)| icmp::error(family, kind, code).1)
     }
 
     /// What to do about it if there was no reply.
     pub(super) fn advice(&self, target: &Target) -> Option<String> {
         let node = self.from.map_or("a node on the path".to_owned(), |from| from.to_string());
         Some(match self.meaning() {
-            Meaning::TimeExceeded => {
+            ErrorClass::TimeExceeded => {
                 format!("the TTL ran out at {node}: use a larger -t, or leave it out")
             }
-            Meaning::Prohibited => format!("a firewall or filter at {node} rejects the probes"),
-            Meaning::Unreachable => {
+            ErrorClass::Prohibited => format!("a firewall or filter at {node} rejects the probes"),
+            ErrorClass::Unreachable => {
                 format!("{node} cannot reach the target: check routes and links")
             }
-            Meaning::TooBig => {
+            ErrorClass::TooBig => {
                 format!("the link after {node} has a smaller MTU: use a smaller -s")
             }
-            Meaning::Port if target.scheme != Scheme::Icmp => {
+            ErrorClass::Port if target.scheme != Scheme::Icmp => {
                 format!("nothing listens there; start `dwell reflect {target}` on it")
             }
-            Meaning::Port | Meaning::Other => return None,
+            ErrorClass::Port | ErrorClass::Other => return None,
         })
     }
 }

@@ -1,13 +1,13 @@
 //! `dwell ping`: sends probes and measures their round-trip delay.
 //!
 //! `plan` checks the job and fills in defaults. `first_contact` chooses the protocol of a bare
-//! host, `reach` the address. `session` opens the socket and runs `drive`, the timing loop, on its
+//! host, `reach` the address. `session` opens the socket and runs `timing_loop`, the timing loop, on its
 //! own thread. `recorder` turns samples into metrics, rows and a segment, and reports to an
 //! `observer`. `report` builds the summary and prints the long table; `brief` prints the short one.
 //! `measure` does all of this without a command line.
 
 mod brief;
-mod drive;
+mod timing_loop;
 mod first_contact;
 mod floor;
 mod framing;
@@ -33,7 +33,7 @@ use dwell_stats::{Metric, PathDelays, RoundTrip};
 use dwell_units::Nanos;
 
 use crate::host::CpuWatch;
-use crate::{Exit, Failure, PlaceArgs};
+use crate::{Exit, Failure, PlacementArgs};
 
 /// Minimum probe interval for a line per reply on a terminal.
 const SLOW_INTERVAL: Nanos = Nanos::from_millis(100);
@@ -99,7 +99,7 @@ pub struct Args {
 
     /// Placement of the timing loop.
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: PlacementArgs,
 
     /// ICMP: kind of socket
     #[arg(long, value_enum, default_value_t = IcmpChoice::Auto)]
@@ -295,7 +295,7 @@ pub(crate) struct Measured {
     /// A failed output or socket. Results until then are valid.
     pub(crate) failure: Option<Failure>,
     /// The reader of standard output has closed it.
-    pub(crate) reader_gone: bool,
+    pub(crate) output_closed: bool,
 }
 
 /// Runs a job to completion or until stopped, against the first address of its target. A bare host
@@ -321,7 +321,7 @@ fn measure_at(
     stop: &Arc<AtomicBool>,
 ) -> Result<Measured, Failure> {
     let watch = CpuWatch::start(own);
-    let shared = Arc::new(drive::Shared { stop: Arc::clone(stop), ..drive::Shared::default() });
+    let shared = Arc::new(timing_loop::Shared { stop: Arc::clone(stop), ..timing_loop::Shared::default() });
     let mut recorder = recorder::Recorder::new(outputs, &plan.target)?;
     let outcome = session::run(job, plan, reached, &shared, &mut recorder)?;
     let unstamped = recorder.rungs.is_unstamped() && job.stamps == Stamps::Kernel;
@@ -352,7 +352,7 @@ fn measure_at(
         answered: counts.received + counts.late,
         advice: advice(plan, job.ttl, &outcome.ended),
         failure: recorder.failure.or(broken).map(Failure::from),
-        reader_gone: recorder.reader_gone,
+        output_closed: recorder.output_closed,
     })
 }
 
@@ -394,7 +394,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     });
     let measured =
         measured.map_err(|failure| failure.or_interrupted(stop.load(Ordering::Relaxed)))?;
-    if measured.reader_gone && measured.failure.is_none() {
+    if measured.output_closed && measured.failure.is_none() {
         // The closed output set the stop flag; this is not an interruption.
         return Ok(match thresholds.is_empty() {
             true => Exit::Measured,
@@ -425,7 +425,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// What to do about a target that did not reply.
-fn advice(plan: &plan::Plan, ttl: Option<u8>, ended: &drive::Ended) -> String {
+fn advice(plan: &plan::Plan, ttl: Option<u8>, ended: &timing_loop::LoopResult) -> String {
     if ended.counts.rejected.unauthentic > 0 {
         return "replies had a wrong HMAC: do both ends use the same key?".into();
     }

@@ -11,7 +11,7 @@ use super::Args;
 use super::replies::Replies;
 
 /// Minimum interval between progress lines if standard error is not a terminal.
-const PLAIN_LINE: std::time::Duration = std::time::Duration::from_secs(10);
+const LINE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Receives progress from the recording thread, ten times a second.
 pub(crate) trait Observer {
@@ -50,7 +50,7 @@ impl Progress {
 
 impl Observer for Progress {
     fn show(&mut self, measured: &RoundTrip) {
-        let due = self.plain.is_some_and(|last| last.elapsed() >= PLAIN_LINE);
+        let due = self.plain.is_some_and(|last| last.elapsed() >= LINE_INTERVAL);
         if self.bar.is_none() && !due {
             return;
         }

@@ -3,13 +3,13 @@
 
 use std::net::IpAddr;
 
-use dwell_engine::pinger::{Config, Departures};
+use dwell_engine::pinger::{Config, ProbeSchedule};
 use dwell_engine::protocol::Session;
 use dwell_io::port::PortOptions;
 use dwell_plan::{Pattern, PingJob};
 use dwell_units::Nanos;
 
-use crate::{Failure, PlaceArgs, Scheme, Target};
+use crate::{Failure, PlacementArgs, Scheme, Target};
 
 /// Maximum UDP payload over IPv4 (65,535 - 20 - 8), used for all protocols.
 const MAX_SIZE: u64 = 65_507;
@@ -47,12 +47,12 @@ impl Plan {
         }
         let authenticated = target.scheme == Scheme::Stamp
             && (job.key_file.is_some() || std::env::var_os("DWELL_KEY").is_some());
-        PlaceArgs::from(job.place).check()?;
+        PlacementArgs::from(job.place).check()?;
         if job.ttl == Some(0) {
             return Err(Failure::usage("invalid value 0 for --ttl: use 1 to 255"));
         }
-        if let Some(dscp) = job.dscp.filter(|dscp| *dscp > PortOptions::MOST_DSCP) {
-            let most = PortOptions::MOST_DSCP;
+        if let Some(dscp) = job.dscp.filter(|dscp| *dscp > PortOptions::MAX_DSCP) {
+            let most = PortOptions::MAX_DSCP;
             return Err(Failure::usage(format!("invalid value {dscp} for --dscp: 0 to {most}")));
         }
         let size = match job.path {
@@ -73,13 +73,13 @@ impl Plan {
     /// Whether the timing loop sleeps most of the time, so that real-time priority starves no other
     /// program: it spins for 150 us before each departure.
     pub(super) fn mostly_sleeps(&self) -> bool {
-        const SPARSE: Nanos = Nanos::from_millis(1);
-        matches!(self.config.departures, Departures::Open { interval } if interval >= SPARSE)
+        const MIN_SLEEP_INTERVAL: Nanos = Nanos::from_millis(1);
+        matches!(self.config.departures, ProbeSchedule::Open { interval } if interval >= MIN_SLEEP_INTERVAL)
     }
 
     /// Whether probes wait for replies.
     pub(super) fn is_closed_loop(&self) -> bool {
-        matches!(self.config.departures, Departures::Closed { .. })
+        matches!(self.config.departures, ProbeSchedule::Closed { .. })
     }
 }
 
@@ -163,7 +163,7 @@ fn config(job: &PingJob, scheme: Scheme) -> Result<Config, Failure> {
         // Chung 2021 pauses after each reply; -i sets a spacing instead.
         let default_pause =
             if text && job.interval.is_none() { Nanos::from_secs(1) } else { Nanos::ZERO };
-        Departures::Closed {
+        ProbeSchedule::Closed {
             pause: job.pause.unwrap_or(default_pause),
             spacing: job.interval.unwrap_or(Nanos::ZERO),
         }
@@ -175,7 +175,7 @@ fn config(job: &PingJob, scheme: Scheme) -> Result<Config, Failure> {
                  --closed-loop sends as fast as replies come",
             ));
         }
-        Departures::Open { interval }
+        ProbeSchedule::Open { interval }
     };
     let config = Config {
         departures,
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_whose_header_fields_do_not_fit_is_refused_whoever_sent_it() {
+    fn out_of_range_header_fields_are_refused() {
         let wrong = |job: PingJob| Plan::new(&job).unwrap_err().error.to_string();
         let job = || PingJob::to("stamp://127.0.0.1");
         assert!(Plan::new(&PingJob { dscp: Some(63), ttl: Some(1), ..job() }).is_ok());

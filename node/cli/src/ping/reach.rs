@@ -154,7 +154,7 @@ pub(super) fn reach(job: &PingJob, plan: &Plan, stop: &AtomicBool) -> Result<Rea
 
 /// An address that did not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Silence {
+pub(super) struct Unanswered {
     pub(super) peer: SocketAddr,
     /// Error reported by the network or the local kernel.
     pub(super) reason: Option<String>,
@@ -167,7 +167,7 @@ pub(super) fn first_answer(
     plan: &Plan,
     addresses: &Addresses,
     stop: &AtomicBool,
-) -> Result<SocketAddr, Vec<Silence>> {
+) -> Result<SocketAddr, Vec<Unanswered>> {
     let end = monotonic() + addresses.attempt_time();
     let mut waiting = addresses.all();
     let mut next_start = monotonic();
@@ -194,7 +194,7 @@ pub(super) fn first_answer(
             open.port.sleep_until((now + POLL_INTERVAL).min(end));
         }
     }
-    let silence = |attempt: Attempt| Silence { peer: attempt.peer, reason: attempt.failure };
+    let silence = |attempt: Attempt| Unanswered { peer: attempt.peer, reason: attempt.failure };
     Err(attempts.into_iter().map(silence).collect())
 }
 

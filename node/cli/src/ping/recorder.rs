@@ -19,10 +19,10 @@ use dwell_stats::{PathDelays, RoundTrip};
 use dwell_units::Pairing;
 use rtrb::Consumer;
 
-use super::drive::{News, Path as WayPath, Shared};
+use super::timing_loop::{RunEvent, Path as HopDelays, Shared};
 use super::observer::Observer;
 use super::replies::{Replies, ReplyLines};
-use super::session::TICK;
+use super::session::RECORD_INTERVAL;
 use crate::host::HostSampler;
 use crate::{Failure, Scheme, Target};
 
@@ -79,7 +79,7 @@ pub(super) struct Recorder {
     /// Delays reported by relays on the path.
     pub(super) path: PathDelays,
     /// Source of `path`.
-    pub(super) paths: Option<Consumer<WayPath>>,
+    pub(super) paths: Option<Consumer<HopDelays>>,
     pub(super) start: Pairing,
     pub(super) last: Pairing,
     /// Probes below this id were in flight when a clock was stepped.
@@ -95,7 +95,7 @@ pub(super) struct Recorder {
     /// First write error. The measurement continues without that output.
     pub(super) failure: Option<anyhow::Error>,
     /// stdout was closed (EPIPE): stop without an error.
-    pub(super) reader_gone: bool,
+    pub(super) output_closed: bool,
     pub(super) warnings: Vec<String>,
 }
 
@@ -103,8 +103,8 @@ impl Recorder {
     /// Opens the outputs, so that errors show before anything is sent.
     pub(super) fn new(outputs: Outputs, target: &Target) -> Result<Self, Failure> {
         let start = clock::pair();
-        let s4 = target.scheme == Scheme::Roundtrip;
-        let format = if s4 { RowFormat::S4Csv } else { RowFormat::Csv };
+        let is_roundtrip = target.scheme == Scheme::Roundtrip;
+        let format = if is_roundtrip { RowFormat::RoundTripCsv } else { RowFormat::Csv };
         let csv = outputs.csv.as_deref().map(|path| Rows::create(path, format)).transpose()?;
         let samples = outputs.samples.map(|file| Samples::begin(file, target)).transpose()?;
         Ok(Self {
@@ -123,7 +123,7 @@ impl Recorder {
             shows_ttl: outputs.replies == Replies::WithTtl,
             observer: outputs.observer,
             failure: None,
-            reader_gone: false,
+            output_closed: false,
             warnings: Vec::new(),
         })
     }
@@ -139,7 +139,7 @@ impl Recorder {
     pub(super) fn follow(
         &mut self,
         mut samples: Consumer<Sample>,
-        mut news: Consumer<News>,
+        mut events: Consumer<RunEvent>,
         shared: &Shared,
         finished: &dyn Fn() -> bool,
     ) {
@@ -149,11 +149,11 @@ impl Recorder {
         self.host = self.samples.is_some().then(HostSampler::start);
         loop {
             let last_turn = finished();
-            self.turn(&mut samples, &mut news, shared);
+            self.turn(&mut samples, &mut events, shared);
             if last_turn {
                 break;
             }
-            thread::park_timeout(TICK.to_std());
+            thread::park_timeout(RECORD_INTERVAL.to_std());
         }
         self.host = None;
         self.observer.end();
@@ -172,11 +172,11 @@ impl Recorder {
         });
     }
 
-    fn turn(&mut self, samples: &mut Consumer<Sample>, news: &mut Consumer<News>, shared: &Shared) {
+    fn turn(&mut self, samples: &mut Consumer<Sample>, events: &mut Consumer<RunEvent>, shared: &Shared) {
         // Check the clocks after receiving the samples and before using them: a step since the last
         // turn invalidates all of them.
         let waiting = samples.slots();
-        self.hear(news);
+        self.handle_events(events);
         let now = clock::pair();
         if let Some(step) = self.last.step_until(&now) {
             // Probes in flight and samples in the ring are void. Warm-up ids, the upper half,
@@ -194,26 +194,26 @@ impl Recorder {
             self.path.record(path.hops());
         }
         self.write_out();
-        if self.reader_gone && self.csv.is_none() {
+        if self.output_closed && self.csv.is_none() {
             shared.stop.store(true, Ordering::Relaxed);
         }
         self.observer.show(&self.measured);
     }
 
-    fn hear(&mut self, news: &mut Consumer<News>) {
-        while let Ok(news) = news.pop() {
-            match news {
-                News::Counting { tx, rx, warm_up_sent } => {
+    fn handle_events(&mut self, events: &mut Consumer<RunEvent>) {
+        while let Ok(events) = events.pop() {
+            match events {
+                RunEvent::Counting { tx, rx, warm_up_sent } => {
                     self.rungs = Rungs { tx, rx, warm_up_sent };
                     self.measured = RoundTrip::new(self.rungs.near(), warm_up_sent);
                 }
-                News::Unreachable(error) => self.warn(error.to_string()),
-                News::Ttl { id, ttl } => {
+                RunEvent::Unreachable(error) => self.warn(error.to_string()),
+                RunEvent::Ttl { id, ttl } => {
                     if let Some(replies) = &mut self.replies {
                         replies.note_ttl(id, ttl);
                     }
                 }
-                News::SendFailed(error) => self.warn(format!("a probe could not be sent: {error}")),
+                RunEvent::SendFailed(error) => self.warn(format!("a probe could not be sent: {error}")),
             }
         }
     }
@@ -248,7 +248,7 @@ impl Recorder {
             let Err(error) = open.write_out() else { continue };
             *rows = None;
             if is_broken_pipe(&error) {
-                self.reader_gone = true;
+                self.output_closed = true;
                 continue;
             }
             self.observer.say(&format!("{error:#}; the measurement continues without it"));

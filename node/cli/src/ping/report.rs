@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use dwell_engine::stamps::Rung;
 use dwell_plan::PingJob;
 use dwell_record::{Kind, Packets, Scalar, Stamps, Summary, Trust};
-use dwell_stats::{Figures, Metric, PathDelays, Place, RoundTrip, Threshold, bins, render};
+use dwell_stats::{Figures, Metric, PathDelays, PathPosition, RoundTrip, Threshold, bins, render};
 use dwell_units::Nanos;
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use super::plan::Plan;
 use super::recorder::{Recorder, Rungs};
 use super::session::Outcome;
 use crate::environment::environment;
-use crate::{Exit, PlaceArgs, Scheme, threshold};
+use crate::{Exit, PlacementArgs, Scheme, threshold};
 
 /// Rows of the table, in reading order.
 const TABLE: [Metric; 14] = [
@@ -84,7 +84,7 @@ pub(super) fn summary(
         trust,
         environment: environment(
             outcome.interface.as_ref(),
-            PlaceArgs::from(job.place).record(outcome.placement),
+            PlacementArgs::from(job.place).record(outcome.placement),
         ),
     }
 }
@@ -92,7 +92,7 @@ pub(super) fn summary(
 /// Adds the figures of every relay on the path; names contain its position and node id.
 fn path_figures(path: &PathDelays, metrics: &mut BTreeMap<String, dwell_record::Figures>) {
     for place in path.figures() {
-        let Place { back, number, node } = place.place;
+        let PathPosition { back, number, node } = place.place;
         let way = if back { "backward" } else { "forward" };
         let parts = [
             ("node_delay", place.node_delay),
@@ -127,10 +127,10 @@ fn engine(job: &PingJob, plan: &Plan) -> &'static str {
 }
 
 fn parameters(job: &PingJob, plan: &Plan, outcome: &Outcome) -> BTreeMap<String, Value> {
-    use dwell_engine::pinger::Departures;
+    use dwell_engine::pinger::ProbeSchedule;
     let (interval, pause) = match plan.config.departures {
-        Departures::Open { interval } => (Some(interval.0), None),
-        Departures::Closed { pause, spacing } => {
+        ProbeSchedule::Open { interval } => (Some(interval.0), None),
+        ProbeSchedule::Closed { pause, spacing } => {
             ((spacing != Nanos::ZERO).then_some(spacing.0), Some(pause.0))
         }
     };
@@ -284,7 +284,7 @@ pub(super) fn print_path(out: &mut impl Write, path: &PathDelays) -> io::Result<
         writeln!(out, "\ndelay inside relays on the path, until tx_app")?;
     }
     for place in places {
-        let Place { back, number, node } = place.place;
+        let PathPosition { back, number, node } = place.place;
         let way = if back { "back" } else { "there" };
         let ends = [("rx_kernel", place.node_delay), ("rx_app", place.processing)];
         for (from, figures) in ends.into_iter().filter(|(_, figures)| figures.count > 0) {
@@ -307,9 +307,9 @@ pub(super) fn describe_stamps(stamps: &Stamps) -> String {
 
 /// The unit that leaves at most five digits before the point: its size in nanoseconds and its name.
 pub(crate) fn unit(largest_ns: f64) -> (f64, &'static str) {
-    const WIDEST: f64 = 99_999.0;
+    const MAX_SHOWN: f64 = 99_999.0;
     let units = [(1e3, "us"), (1e6, "ms"), (1e9, "s")];
-    let fitting = units.into_iter().find(|(size, _)| largest_ns.abs() / size <= WIDEST);
+    let fitting = units.into_iter().find(|(size, _)| largest_ns.abs() / size <= MAX_SHOWN);
     fitting.unwrap_or((1e9, "s"))
 }
 

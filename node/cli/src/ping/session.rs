@@ -7,11 +7,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use dwell_engine::pinger::{Departures, Pinger};
+use dwell_engine::pinger::{ProbeSchedule, Pinger};
 use dwell_engine::protocol::{self, IcmpEcho, PlainEcho, Protocol, TextStream, TextUdp};
 use dwell_io::clock::{self, monotonic};
 use dwell_io::cpu::{self, Placement};
-use dwell_io::icmp::{IcmpPort, IcmpRung};
+use dwell_io::icmp::{IcmpPort, IcmpSocketKind};
 use dwell_io::interface::{self, Interface};
 use dwell_io::machine;
 use dwell_io::port::{Port, PortOptions, StampRequest};
@@ -27,7 +27,7 @@ use dwell_wire::icmp::Family;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::drive::{Driver, Ended, Heard, Manner, Shared};
+use super::timing_loop::{Driver, LoopResult, Feedback, LoopOptions, Shared};
 use super::floor;
 use super::framing::{Framing, FreshPorts, StreamPort};
 use super::icmp_error::NetworkError;
@@ -37,18 +37,18 @@ use super::recorder::Recorder;
 use crate::host::RunQueueWait;
 use crate::nic::NicWatch;
 use crate::secret::{self, Secret};
-use crate::{Failure, PlaceArgs, Scheme};
+use crate::{Failure, PlacementArgs, Scheme};
 
 /// Capacity of the sample ring: two turns of the recorder, with a reserve for bursts of replies. A
 /// closed loop may reach 300,000 samples per second.
-fn ring(departures: Departures) -> usize {
-    const MOST: i64 = 1 << 16;
+fn ring(departures: ProbeSchedule) -> usize {
+    const MAX_RING_LEN: i64 = 1 << 16;
     match departures {
-        Departures::Open { interval } => {
-            (4 * TICK.0 / interval.0.max(1)).clamp(1 << 10, MOST) as usize
+        ProbeSchedule::Open { interval } => {
+            (4 * RECORD_INTERVAL.0 / interval.0.max(1)).clamp(1 << 10, MAX_RING_LEN) as usize
         }
-        Departures::Closed { pause, spacing } if pause.max(spacing) >= TICK => 1 << 10,
-        Departures::Closed { .. } => MOST as usize,
+        ProbeSchedule::Closed { pause, spacing } if pause.max(spacing) >= RECORD_INTERVAL => 1 << 10,
+        ProbeSchedule::Closed { .. } => MAX_RING_LEN as usize,
     }
 }
 
@@ -61,7 +61,7 @@ fn buffer_len(capacity: usize) -> usize {
 /// The outcome of a run.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    pub(super) ended: Ended,
+    pub(super) ended: LoopResult,
     pub(super) placement: Placement,
     /// Delay that the program itself adds to a round trip.
     pub(super) floor: Option<Nanos>,
@@ -110,8 +110,8 @@ pub(super) fn run(
         Scheme::Icmp => {
             let port = icmp(job.icmp_socket, peer, &options, plan)?;
             let socket = match port.rung() {
-                IcmpRung::Ping => "ping socket",
-                IcmpRung::Raw => "raw socket",
+                IcmpSocketKind::Ping => "ping socket",
+                IcmpSocketKind::Raw => "raw socket",
             };
             let id = port.kernel_id().unwrap_or(session as u16);
             start.measure(port, IcmpEcho::new(family(peer), session, id, payload), socket)
@@ -298,7 +298,7 @@ impl Start<'_> {
         let local = port.local_addr();
         let mut buffer = vec![0; buffer_len(protocol.capacity())];
         let (samples, taken) = rtrb::RingBuffer::new(ring(plan.config.departures));
-        let (news, heard) = rtrb::RingBuffer::new(64);
+        let (events, feedback) = rtrb::RingBuffer::new(64);
         let (paths, found) = match job.path {
             Some(_) => {
                 let (paths, found) = rtrb::RingBuffer::new(ring(plan.config.departures));
@@ -306,19 +306,19 @@ impl Start<'_> {
             }
             None => (None, None),
         };
-        let manner = Manner {
+        let options = LoopOptions {
             busy_poll: job.place.busy_poll,
             tx_stamps: job.stamps != Stamps::User,
             stamps_required: job.stamps == Stamps::Kernel && plan.config.warm_up > 0,
         };
         let nics = NicWatch::start();
         let main = std::thread::current();
-        let real_time = PlaceArgs::from(job.place).real_time(plan.mostly_sleeps());
+        let real_time = PlacementArgs::from(job.place).real_time(plan.mostly_sleeps());
         let (ended, wait, placement, floor) = std::thread::scope(|scope| {
             let timing = scope.spawn(move || -> io::Result<_> {
                 let mut pinger = Pinger::new(protocol, plan.config, monotonic());
                 // After all allocations, so that they are locked in memory.
-                let placement = cpu::settle(job.place.cpu, real_time)?;
+                let placement = cpu::place_thread(job.place.cpu, real_time)?;
                 // On failure the measurement is only slower.
                 let _ = process::own_descriptors();
                 let floor = floor::measure();
@@ -326,12 +326,12 @@ impl Start<'_> {
                 let driver = Driver {
                     port,
                     pinger,
-                    manner,
+                    options,
                     samples,
-                    news,
+                    events,
                     paths,
                     shared,
-                    heard: Heard::default(),
+                    feedback: Feedback::default(),
                     family: family(peer),
                 };
                 let (ended, wait) = RunQueueWait::of(|| driver.run(&mut buffer));
@@ -340,7 +340,7 @@ impl Start<'_> {
             });
             recorder.paths = found;
             recorder.path = PathDelays::of_slots(job.path.map_or(0, usize::from));
-            recorder.follow(taken, heard, shared, &|| timing.is_finished());
+            recorder.follow(taken, feedback, shared, &|| timing.is_finished());
             timing.join().expect("the timing loop does not panic")
         })?;
         let nics = nics.of(interface.as_ref());
@@ -362,8 +362,8 @@ fn icmp(
     options: &PortOptions,
     plan: &Plan,
 ) -> Result<IcmpPort, Failure> {
-    let ping = || IcmpPort::connect_scoped(peer, IcmpRung::Ping, options);
-    let raw = || IcmpPort::connect_scoped(peer, IcmpRung::Raw, options);
+    let ping = || IcmpPort::connect_scoped(peer, IcmpSocketKind::Ping, options);
+    let raw = || IcmpPort::connect_scoped(peer, IcmpSocketKind::Raw, options);
     let opened = match choice {
         IcmpSocket::Ping => ping(),
         IcmpSocket::Raw => raw(),
@@ -373,7 +373,7 @@ fn icmp(
         }),
     };
     opened.map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied if is_of_many(peer.ip()) => of_many(plan),
+        io::ErrorKind::PermissionDenied if is_broadcast_or_multicast(peer.ip()) => broadcast_failure(plan),
         io::ErrorKind::PermissionDenied => Failure::unsupported(
             "no ICMP socket is permitted: widen net.ipv4.ping_group_range \
              (sysctl -w net.ipv4.ping_group_range='0 2147483647'), or give CAP_NET_RAW (setcap \
@@ -384,14 +384,14 @@ fn icmp(
 }
 
 /// Whether the address is multicast or, as far as the address itself shows, broadcast.
-fn is_of_many(address: IpAddr) -> bool {
+fn is_broadcast_or_multicast(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_broadcast() || v4.is_multicast() || is_broadcast(v4),
         IpAddr::V6(v6) => v6.is_multicast(),
     }
 }
 
-fn of_many(plan: &Plan) -> Failure {
+fn broadcast_failure(plan: &Plan) -> Failure {
     Failure::usage(format!(
         "{} is a broadcast or multicast address, or sending to it is not permitted; use the \
          address of one machine",
@@ -410,8 +410,8 @@ fn open_failure(error: io::Error, plan: &Plan, options: &PortOptions) -> Failure
             Failure::usage(format!("invalid value for -I: no interface '{name}' on this machine"))
         }
         // The kernel also returns EACCES for broadcast addresses.
-        (io::ErrorKind::PermissionDenied, None, _) => of_many(plan),
-        (io::ErrorKind::InvalidInput, None, _) if target.host.starts_with("ff") => of_many(plan),
+        (io::ErrorKind::PermissionDenied, None, _) => broadcast_failure(plan),
+        (io::ErrorKind::InvalidInput, None, _) if target.host.starts_with("ff") => broadcast_failure(plan),
         (io::ErrorKind::InvalidInput, None, _) if target.host.starts_with("fe80:") => {
             Failure::usage(format!(
                 "{target}: a link-local address needs its interface, like [fe80::1%eth0]"
@@ -442,4 +442,4 @@ pub(crate) fn key(file: Option<&Path>) -> Result<Option<Key>, Failure> {
 }
 
 /// Interval between turns of the recorder.
-pub(super) const TICK: Nanos = Nanos::from_millis(100);
+pub(super) const RECORD_INTERVAL: Nanos = Nanos::from_millis(100);

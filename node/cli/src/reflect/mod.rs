@@ -4,7 +4,7 @@
 //! opens the sockets, starts the threads and prints the counters at the end.
 
 mod counters;
-mod seats;
+mod slots;
 mod tcp;
 mod udp;
 
@@ -29,11 +29,11 @@ use dwell_wire::hmac::Key;
 use serde_json::json;
 
 use crate::environment::environment;
-use crate::{Exit, Failure, PlaceArgs, Scheme, Target};
+use crate::{Exit, Failure, PlacementArgs, Scheme, Target};
 use counters::Counters;
 
 /// Interval between checks of the stop flag.
-const NAP: Nanos = Nanos::from_millis(100);
+const STOP_CHECK_INTERVAL: Nanos = Nanos::from_millis(100);
 
 /// Default of `--limit`, per source.
 const DEFAULT_LIMITS: RateLimits = RateLimits {
@@ -85,7 +85,7 @@ pub struct Args {
 
     /// Placement of the reflecting threads.
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: PlacementArgs,
 
     /// Print the summary as one JSON object at the end
     #[arg(long)]
@@ -156,7 +156,7 @@ trait Service: Send {
 }
 
 /// The outcome of a reflector.
-pub(crate) struct Answered {
+pub(crate) struct ReflectOutcome {
     pub(crate) summary: Summary,
     /// Failure that ended it.
     pub(crate) failure: Option<Failure>,
@@ -168,8 +168,8 @@ pub(crate) fn perform(
     job: &ReflectJob,
     stop: &Arc<AtomicBool>,
     ready: &mut dyn FnMut(&[String]),
-) -> Result<Answered, Failure> {
-    let place = PlaceArgs::from(job.place);
+) -> Result<ReflectOutcome, Failure> {
+    let place = PlacementArgs::from(job.place);
     let listens = listens(job)?;
     place.check()?;
     let authentic = listens.iter().any(|listen| listen.scheme == Scheme::Stamp);
@@ -212,7 +212,7 @@ pub(crate) fn perform(
         match open(job, &listen, key.as_ref(), &own_ports, &counters) {
             Ok(service) => services.push(service),
             // A machine without one address family answers on the other.
-            Err(error) if job.urls.is_empty() && no_family(&error) => {
+            Err(error) if job.urls.is_empty() && is_family_unavailable(&error) => {
                 crate::say(&format!("dwell: skipping {}: {error}", listen.url));
                 continue;
             }
@@ -229,7 +229,7 @@ pub(crate) fn perform(
         Ok(placement) => (placement, None),
         Err(failure) => (Placement::default(), Some(failure)),
     };
-    Ok(Answered { summary: summary(job, &opened, placement), failure, opened })
+    Ok(ReflectOutcome { summary: summary(job, &opened, placement), failure, opened })
 }
 
 /// Runs the command.
@@ -262,14 +262,14 @@ impl std::fmt::Display for Listen {
 /// placement, which is the same for all threads.
 fn serve(
     mut services: Vec<Box<dyn Service>>,
-    place: PlaceArgs,
+    place: PlacementArgs,
     stop: &AtomicBool,
 ) -> Result<Placement, Failure> {
     // Not real-time: the load depends on the senders, who must not starve this machine.
     let real_time = place.real_time(false);
     let stopped = || stop.load(Ordering::Relaxed);
     if place.busy_poll {
-        let placement = cpu::settle(place.cpu, real_time)?;
+        let placement = cpu::place_thread(place.cpu, real_time)?;
         let mut turns = || -> io::Result<()> {
             while !stopped() {
                 for service in &mut services {
@@ -292,7 +292,7 @@ fn serve(
             .into_iter()
             .map(|mut service| {
                 scope.spawn(move || -> io::Result<Placement> {
-                    let placement = cpu::settle(place.cpu, real_time)?;
+                    let placement = cpu::place_thread(place.cpu, real_time)?;
                     let _ = process::own_descriptors();
                     while !stopped() {
                         if let Err(error) = service.turn(Wait::Forever) {
@@ -307,7 +307,7 @@ fn serve(
             })
             .collect();
         while !stopped() && threads.iter().all(|thread| !thread.is_finished()) {
-            thread::sleep(NAP.to_std());
+            thread::sleep(STOP_CHECK_INTERVAL.to_std());
         }
         // One failed thread stops all.
         stop.store(true, Ordering::Relaxed);
@@ -379,7 +379,7 @@ fn open(
         _ if has_stamping_card() => StampRequest::Card,
         _ => StampRequest::Kernel,
     };
-    let rules = udp::Rules {
+    let rules = udp::AdmissionRules {
         limit: listen.limit,
         own_ports: (!job.allow_any_port).then(|| Arc::clone(own_ports)),
     };
@@ -396,7 +396,7 @@ fn is_link_local(address: &SocketAddr) -> bool {
     matches!(address, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local())
 }
 
-fn no_family(error: &io::Error) -> bool {
+fn is_family_unavailable(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
 }
 
@@ -475,6 +475,6 @@ fn summary(job: &ReflectJob, opened: &[(Listen, Arc<Counters>)], placement: Plac
         engine: if job.place.busy_poll { "one thread, polling" } else { "a thread per socket" }
             .into(),
         trust: Trust::default(),
-        environment: environment(None, PlaceArgs::from(job.place).record(placement)),
+        environment: environment(None, PlacementArgs::from(job.place).record(placement)),
     }
 }

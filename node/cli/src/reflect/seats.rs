@@ -13,16 +13,16 @@ const V6_PREFIX_BITS: u32 = 56;
 
 /// The slot of one connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seat {
-    holder: IpAddr,
+pub(super) struct Slot {
+    source: IpAddr,
     /// Arrival of its last message.
     active: Instant<Monotonic>,
 }
 
-impl Seat {
+impl Slot {
     /// A slot for a connection from `peer`.
     pub(super) fn new(peer: IpAddr, now: Instant<Monotonic>) -> Self {
-        Self { holder: holder(peer), active: now }
+        Self { source: source(peer), active: now }
     }
 
     /// Notes the arrival of a message.
@@ -32,7 +32,7 @@ impl Seat {
 }
 
 /// The source that a connection counts for: an IPv4 address or an IPv6 prefix.
-fn holder(peer: IpAddr) -> IpAddr {
+fn source(peer: IpAddr) -> IpAddr {
     match peer {
         IpAddr::V4(_) => peer,
         IpAddr::V6(v6) => {
@@ -46,27 +46,27 @@ fn holder(peer: IpAddr) -> IpAddr {
 /// with the most connections. If the newcomer's source would still have fewer than that, an active
 /// connection may be closed. Otherwise only an idle one is, and the newcomer counts as one more of
 /// its source.
-pub(super) fn seat_to_close(
-    seats: &[(usize, Seat)],
+pub(super) fn slot_to_close(
+    seats: &[(usize, Slot)],
     newcomer: IpAddr,
     now: Instant<Monotonic>,
 ) -> Option<usize> {
     let mut held: BTreeMap<IpAddr, usize> = BTreeMap::new();
-    for (_, seat) in seats {
-        *held.entry(seat.holder).or_default() += 1;
+    for (_, slot) in seats {
+        *held.entry(slot.source).or_default() += 1;
     }
     let most = held.values().copied().max()?;
-    let wanted = held.entry(holder(newcomer)).or_default();
+    let wanted = held.entry(source(newcomer)).or_default();
     *wanted += 1;
     let (least_idle, most) = match *wanted {
         wanted if wanted < most => (Nanos(i64::MIN), most),
         wanted => (IDLE_TIMEOUT, most.max(wanted)),
     };
-    let idle = |seat: &Seat| now - seat.active;
+    let idle = |slot: &Slot| now - slot.active;
     seats
         .iter()
-        .filter(|(_, seat)| held.get(&seat.holder) == Some(&most) && idle(seat) > least_idle)
-        .max_by_key(|(_, seat)| idle(seat))
+        .filter(|(_, slot)| held.get(&slot.source) == Some(&most) && idle(slot) > least_idle)
+        .max_by_key(|(_, slot)| idle(slot))
         .map(|(index, _)| *index)
 }
 
@@ -83,12 +83,12 @@ mod tests {
     /// Connections as the last byte of the peer's address, and the idle time in tenths of the
     /// time-out.
     fn chosen(seats: &[(u8, i64)], newcomer: IpAddr) -> Option<usize> {
-        let seat = |(peer, idle): &(u8, i64)| {
+        let slot = |(peer, idle): &(u8, i64)| {
             let active = now() - Nanos(idle * IDLE_TIMEOUT.0 / 10);
-            Seat::new(IpAddr::from([192, 0, 2, *peer]), active)
+            Slot::new(IpAddr::from([192, 0, 2, *peer]), active)
         };
-        let seats: Vec<_> = seats.iter().map(seat).enumerate().collect();
-        seat_to_close(&seats, newcomer, now())
+        let seats: Vec<_> = seats.iter().map(slot).enumerate().collect();
+        slot_to_close(&seats, newcomer, now())
     }
 
     #[test]
@@ -119,8 +119,8 @@ mod tests {
     #[test]
     fn ipv6_addresses_of_one_site_are_one_holder() {
         let peer = |text: &str| text.parse::<IpAddr>().unwrap();
-        assert_eq!(holder(peer("2001:db8:0:1::1")), holder(peer("2001:db8:0:ff::2")));
-        assert_ne!(holder(peer("2001:db8:0:1::1")), holder(peer("2001:db8:0:100::1")));
-        assert_ne!(holder(peer("192.0.2.1")), holder(peer("192.0.2.2")));
+        assert_eq!(source(peer("2001:db8:0:1::1")), source(peer("2001:db8:0:ff::2")));
+        assert_ne!(source(peer("2001:db8:0:1::1")), source(peer("2001:db8:0:100::1")));
+        assert_ne!(source(peer("192.0.2.1")), source(peer("192.0.2.2")));
     }
 }

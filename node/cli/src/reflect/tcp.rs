@@ -14,11 +14,11 @@ use dwell_io::port::Wait;
 use dwell_io::tcp::{self, TcpConn};
 use dwell_io::udp::Shutter;
 use dwell_units::{Instant, Monotonic, Nanos};
-use dwell_wire::text::{ACKNOWLEDGE, REQUEST, Splitter};
+use dwell_wire::text::{ACKNOWLEDGE, REQUEST, WordScanner};
 
 use super::counters::{Counters, add};
-use super::seats::{self, Seat};
-use super::{NAP, Service};
+use super::slots::{self, Slot};
+use super::{STOP_CHECK_INTERVAL, Service};
 use crate::Scheme;
 
 /// Maximum number of connections at the same time.
@@ -38,7 +38,7 @@ const SOCKET_BUFFER: i32 = 128 << 10;
 const LIMITED_INTERVAL: Nanos = Nanos::from_millis(1);
 
 /// Pause after a failed accept: the missing resource (descriptors, memory) needs time.
-const ACCEPT_PAUSE: Nanos = NAP;
+const ACCEPT_PAUSE: Nanos = STOP_CHECK_INTERVAL;
 
 /// Poller token of the listener; a connection's token is its index.
 const LISTENER: u64 = u64::MAX;
@@ -73,13 +73,13 @@ impl TcpService {
         counters: &Arc<Counters>,
     ) -> io::Result<Self> {
         let listener = tcp::listen(address, None)?;
-        tcp::bound_buffers(&listener, SOCKET_BUFFER)?;
+        tcp::limit_buffers(&listener, SOCKET_BUFFER)?;
         let poller = match busy_poll {
             true => None,
             false => {
                 let mut poller = Poller::new(MAX_CONNECTIONS)?;
                 poller.add(&listener, LISTENER)?;
-                poller.tick(NAP)?;
+                poller.tick(STOP_CHECK_INTERVAL)?;
                 Some(poller)
             }
         };
@@ -103,7 +103,7 @@ impl TcpService {
         match self.listener.accept() {
             Ok((stream, peer)) => {
                 let now = monotonic();
-                match self.free_place(peer, now) {
+                match self.free_slot(peer, now) {
                     // The connection may already be closed.
                     Some(index) => drop(self.serve(index, stream, peer, now)),
                     None => self.counters.refuse(Refusal::Limited),
@@ -140,14 +140,14 @@ impl TcpService {
     }
 
     /// Returns a slot for one more connection. If all are taken, another connection may be closed.
-    fn free_place(&mut self, newcomer: SocketAddr, now: Instant<Monotonic>) -> Option<usize> {
+    fn free_slot(&mut self, newcomer: SocketAddr, now: Instant<Monotonic>) -> Option<usize> {
         if let Some(free) = self.connections.iter().position(Option::is_none) {
             return Some(free);
         }
         let taken = self.connections.iter().enumerate();
         let taken: Vec<_> =
-            taken.filter_map(|(index, open)| Some((index, open.as_ref()?.seat))).collect();
-        let index = seats::seat_to_close(&taken, newcomer.ip(), now)?;
+            taken.filter_map(|(index, open)| Some((index, open.as_ref()?.slot))).collect();
+        let index = slots::slot_to_close(&taken, newcomer.ip(), now)?;
         self.connections[index] = None;
         Some(index)
     }
@@ -165,8 +165,8 @@ impl TcpService {
         }
         let budget = self.limit.and_then(|limits| Budget::new(limits.of(peer.ip())));
         let counters = Arc::clone(&self.counters);
-        let seat = Seat::new(peer.ip(), now);
-        self.connections[index] = Some(Connection::new(conn, self.scheme, seat, counters, budget));
+        let slot = Slot::new(peer.ip(), now);
+        self.connections[index] = Some(Connection::new(conn, self.scheme, slot, counters, budget));
         self.end = self.end.max(index + 1);
         Ok(())
     }
@@ -179,7 +179,7 @@ impl TcpService {
         let stays = !is_over
             && open.turn(&mut self.buffer).is_ok()
             && self.poller.as_mut().is_none_or(|poller| open.follow(poller, index).is_ok());
-        let waits = self.poller.is_some() && open.owes;
+        let waits = self.poller.is_some() && open.is_over_limit;
         if stays && waits && !self.limited.contains(&index) {
             self.limited.push(index);
         }
@@ -208,7 +208,7 @@ impl TcpService {
         for n in (0..self.limited.len()).rev() {
             let index = self.limited[n];
             self.turn_of(index, false);
-            if self.connections[index].as_ref().is_none_or(|open| !open.owes) {
+            if self.connections[index].as_ref().is_none_or(|open| !open.is_over_limit) {
                 self.limited.swap_remove(n);
             }
         }
@@ -238,12 +238,12 @@ impl Service for TcpService {
 struct Connection {
     conn: TcpConn,
     /// Finds requests; unused for plain echo.
-    splitter: Option<Splitter>,
+    splitter: Option<WordScanner>,
     counters: Arc<Counters>,
     budget: Option<Budget>,
     /// The last reply exceeded the limit; nothing is read until the budget covers it.
-    owes: bool,
-    seat: Seat,
+    is_over_limit: bool,
+    slot: Slot,
     /// Events that the socket is polled for.
     interest: Interest,
 }
@@ -252,18 +252,18 @@ impl Connection {
     fn new(
         conn: TcpConn,
         scheme: Scheme,
-        seat: Seat,
+        slot: Slot,
         counters: Arc<Counters>,
         budget: Option<Budget>,
     ) -> Self {
-        let splitter = (scheme == Scheme::TextTcp).then(|| Splitter::new(REQUEST));
+        let splitter = (scheme == Scheme::TextTcp).then(|| WordScanner::new(REQUEST));
         let interest = Interest::Readable;
-        Self { conn, splitter, counters, budget, owes: false, seat, interest }
+        Self { conn, splitter, counters, budget, is_over_limit: false, slot, interest }
     }
 
     /// Updates the polled events to what the connection waits for.
     fn follow(&mut self, poller: &mut Poller, index: usize) -> io::Result<()> {
-        let interest = match (self.conn.unsent(), self.owes) {
+        let interest = match (self.conn.unsent(), self.is_over_limit) {
             (0, false) => Interest::Readable,
             (0, true) => Interest::Ended,
             (1.., _) => Interest::Writable,
@@ -277,7 +277,7 @@ impl Connection {
 
     /// Spends the budget of one reply.
     fn spend(&mut self) {
-        self.owes = self.budget.as_mut().is_some_and(|budget| !budget.allows(monotonic()));
+        self.is_over_limit = self.budget.as_mut().is_some_and(|budget| !budget.allows(monotonic()));
     }
 
     /// Answers pending requests; an error ends the connection.
@@ -292,14 +292,14 @@ impl Connection {
             if !self.conn.flush()? {
                 return Ok(());
             }
-            if self.owes {
+            if self.is_over_limit {
                 self.spend();
-                if self.owes {
+                if self.is_over_limit {
                     return Ok(());
                 }
             }
             let Some(len) = self.conn.receive(buffer)? else { return Ok(()) };
-            self.seat.touch(monotonic());
+            self.slot.touch(monotonic());
             self.answer(&buffer[..len])?;
             if len < buffer.len() {
                 return Ok(());

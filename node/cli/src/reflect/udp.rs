@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use dwell_engine::reflector::{
-    self, Limiter, LoopGuard, Meta, RateLimits, Refusal, StampConfig, StampReflector,
+    self, Limiter, LoopGuard, RequestMeta, RateLimits, Refusal, StampConfig, StampReflector,
 };
 use dwell_io::clock::{self, monotonic, realtime};
 use dwell_io::machine;
@@ -19,7 +19,7 @@ use super::counters::{Counters, add};
 use crate::Scheme;
 
 /// Maximum length of a datagram.
-const LARGEST: usize = 65_535;
+const MAX_DATAGRAM_LEN: usize = 65_535;
 
 /// Interval between checks of clock synchronisation, which may change while a reflector runs.
 const CLOCK_CHECK: Nanos = Nanos::from_secs(16);
@@ -32,7 +32,7 @@ const DROPS_BATCH: u32 = 4_096;
 
 /// Rules for which requests to answer.
 #[derive(Debug)]
-pub(super) struct Rules {
+pub(super) struct AdmissionRules {
     pub(super) limit: Option<RateLimits>,
     /// Ports of this reflector; `None` answers any source port.
     pub(super) own_ports: Option<Arc<[u16]>>,
@@ -97,7 +97,7 @@ impl UdpService {
         address: SocketAddr,
         answer: Answer,
         stamps: StampRequest,
-        rules: Rules,
+        rules: AdmissionRules,
         counters: &Arc<Counters>,
     ) -> io::Result<Self> {
         refuse_group(address.ip())?;
@@ -111,7 +111,7 @@ impl UdpService {
             limiter: rules.limit.and_then(Limiter::new),
             own_ports: rules.own_ports,
             counters: Arc::clone(counters),
-            buffer: vec![0; LARGEST].into_boxed_slice(),
+            buffer: vec![0; MAX_DATAGRAM_LEN].into_boxed_slice(),
             clock_checked: monotonic(),
             drops: Drops { last: 0, next_read: Instant::EPOCH, requests: 0 },
         };
@@ -175,7 +175,7 @@ impl UdpService {
                     stamp.set_utc_error(clock::utc_error());
                     self.clock_checked = now;
                 }
-                let meta = Meta { from, rx, ttl, tos, now };
+                let meta = RequestMeta { from, rx, ttl, tos, now };
                 let unfinished = stamp.answer(packet, &meta, allow)?;
                 let marks = Marks { tos: unfinished.tos, ttl: unfinished.ttl };
                 stamp.finish(unfinished, packet, realtime());

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use dwell_plan::{Cipher, Clear, Hold, HoldAt, KeySource, RelayEngine, RelayJob, RelayMode};
+use dwell_plan::{Cipher, ClearPrefix, Hold, HoldAt, KeySource, RelayEngine, RelayJob, RelayMode};
 use dwell_units::Nanos;
 
 use crate::ping::StampChoice;
-use crate::{IdChoice, PlaceArgs};
+use crate::{IdChoice, PlacementArgs};
 
 /// Arguments of `relay`.
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub struct Args {
 
     /// Bytes at the start of each payload to leave unencrypted; auto: the iperf2 header
     #[arg(long, value_name = "BYTES|auto", default_value = "12", value_parser = clear)]
-    pub clear: Clear,
+    pub clear: ClearPrefix,
 
     /// File with the AES-128 key: 32 hexadecimal digits, unreadable for other users. The
     /// environment variable DWELL_KEY is an alternative
@@ -92,7 +92,7 @@ pub struct Args {
 
     /// CPU and scheduling of the relaying thread.
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub place: PlacementArgs,
 
     /// Print the summary as one JSON object at the end
     #[arg(long)]
@@ -174,15 +174,15 @@ impl Args {
 }
 
 /// Parses `--clear`.
-fn clear(text: &str) -> Result<Clear, String> {
-    const MOST: u16 = 65_507;
+fn clear(text: &str) -> Result<ClearPrefix, String> {
+    const MAX_CLEAR_LEN: u16 = 65_507;
     if text == "auto" {
-        return Ok(Clear::Auto);
+        return Ok(ClearPrefix::Auto);
     }
     // A bare number of bytes, as in Miya 2020, or one with its unit.
     let bytes = text.strip_suffix('B').unwrap_or(text).parse().ok();
-    bytes.filter(|bytes| *bytes <= MOST).map(Clear::Bytes).ok_or_else(|| {
-        format!("a number of bytes from 0 to {MOST}, like 12, 16, 76 or 108; or auto")
+    bytes.filter(|bytes| *bytes <= MAX_CLEAR_LEN).map(ClearPrefix::Bytes).ok_or_else(|| {
+        format!("a number of bytes from 0 to {MAX_CLEAR_LEN}, like 12, 16, 76 or 108; or auto")
     })
 }
 
@@ -205,8 +205,8 @@ mod tests {
 
     #[test]
     fn a_wrong_value_says_what_would_be_right() {
-        assert_eq!(clear("auto"), Ok(Clear::Auto));
-        assert_eq!((clear("108"), clear("12B")), (Ok(Clear::Bytes(108)), Ok(Clear::Bytes(12))));
+        assert_eq!(clear("auto"), Ok(ClearPrefix::Auto));
+        assert_eq!((clear("108"), clear("12B")), (Ok(ClearPrefix::Bytes(108)), Ok(ClearPrefix::Bytes(12))));
         assert!(clear("70000").unwrap_err().contains("from 0 to"));
         let held = hold("socket:2ms").unwrap();
         assert_eq!((held.at, held.time), (HoldAt::Socket, Nanos::from_millis(2)));

@@ -11,33 +11,33 @@ use dwell_io::batch::{Batch, Parcel, Sending};
 use dwell_io::port::SendError;
 use dwell_plan::HoldAt;
 
-use super::counts::Ended;
-use super::plan::Way;
+use super::counts::FinalState;
+use super::plan::FlowDirection;
 use super::sockets::Socket;
-use super::udp::{Came, Relay};
+use super::udp::{IncomingPacket, Relay};
 
 /// Maximum number of packets per batch.
-const MOST: usize = 64;
+const MAX_BATCH: usize = 64;
 
 /// Batches received from one socket before the other sockets are polled.
-const BURST: usize = 4;
+const BATCHES_PER_TURN: usize = 4;
 
 /// Relays until stopped.
-pub(super) fn run(relay: Relay<'_>, stop: &AtomicBool) -> Ended {
+pub(super) fn run(relay: Relay<'_>, stop: &AtomicBool) -> FinalState {
     let mut batches = Batches {
-        batch: Batch::new(MOST, HEADROOM),
-        came: Vec::with_capacity(MOST),
-        parcels: Vec::with_capacity(MOST),
-        outcomes: Vec::with_capacity(MOST),
+        batch: Batch::new(MAX_BATCH, HEADROOM),
+        came: Vec::with_capacity(MAX_BATCH),
+        parcels: Vec::with_capacity(MAX_BATCH),
+        outcomes: Vec::with_capacity(MAX_BATCH),
     };
-    relay.run_by(BURST, &mut |relay, socket| batches.take(relay, socket), stop)
+    relay.run_by(BATCHES_PER_TURN, &mut |relay, socket| batches.take(relay, socket), stop)
 }
 
 /// Buffers of the batched relay, reused for every batch.
 struct Batches {
     batch: Batch,
     /// Packets to send: index in the batch, description, and range of the payload.
-    came: Vec<(usize, Came, Range<usize>)>,
+    came: Vec<(usize, IncomingPacket, Range<usize>)>,
     parcels: Vec<Parcel>,
     outcomes: Vec<(Result<Option<u32>, SendError>, Sending)>,
 }
@@ -58,8 +58,8 @@ impl Batches {
             self.came.sort_unstable_by_key(|(n, came, _)| (came.flow.to_u64(), *n));
         }
         let mut came = std::mem::take(&mut self.came);
-        for of_a_flow in came.chunk_by_mut(|(_, one, _), (_, other, _)| one.flow == other.flow) {
-            self.send(relay, of_a_flow);
+        for flow_packets in came.chunk_by_mut(|(_, one, _), (_, other, _)| one.flow == other.flow) {
+            self.send(relay, flow_packets);
         }
         self.came = came;
         Ok(true)
@@ -78,7 +78,7 @@ impl Batches {
             let (rx, len) = (datagram.rx, datagram.len);
             let client = datagram.from.and_then(|peer| relay.client(peer, buffer, len));
             let worked = client
-                .and_then(|(flow, opened)| relay.work(Way::Forward, flow, rx, buffer, len, opened));
+                .and_then(|(flow, opened)| relay.work(FlowDirection::Forward, flow, rx, buffer, len, opened));
             self.came.extend(worked.map(|(came, at)| (n, came, at)));
         }
         Ok(taken)
@@ -94,15 +94,15 @@ impl Batches {
         for n in 0..taken {
             let Some(flow) = relay.flows.find(id) else { break };
             let (datagram, buffer) = self.batch.datagram(n, &flow.out);
-            let worked = relay.work(Way::Backward, id, datagram.rx, buffer, datagram.len, None);
+            let worked = relay.work(FlowDirection::Backward, id, datagram.rx, buffer, datagram.len, None);
             self.came.extend(worked.map(|(came, at)| (n, came, at)));
         }
         Ok(taken)
     }
 
     /// Sends packets of one flow and direction.
-    fn send(&mut self, relay: &mut Relay<'_>, packets: &mut [(usize, Came, Range<usize>)]) {
-        let Some((_, Came { way, flow, .. }, _)) = packets.first() else { return };
+    fn send(&mut self, relay: &mut Relay<'_>, packets: &mut [(usize, IncomingPacket, Range<usize>)]) {
+        let Some((_, IncomingPacket { way, flow, .. }, _)) = packets.first() else { return };
         let (way, id) = (*way, *flow);
         for (n, came, at) in packets.iter() {
             relay.say(came, &mut self.batch.buffer(*n)[at.clone()]);
@@ -112,12 +112,12 @@ impl Batches {
             packets.iter().for_each(|(_, came, _)| relay.not_sent(came, SendError::Closed));
             return;
         };
-        let to = (way == Way::Backward && flow.own.is_none()).then_some(flow.peer);
+        let to = (way == FlowDirection::Backward && flow.own.is_none()).then_some(flow.peer);
         self.parcels.clear();
         self.parcels.extend(packets.iter().map(|(n, _, at)| Parcel { n: *n, at: at.clone(), to }));
         let through = match way {
-            Way::Forward => &mut flow.out,
-            Way::Backward => flow.own.as_mut().unwrap_or(&mut relay.listener),
+            FlowDirection::Forward => &mut flow.out,
+            FlowDirection::Backward => flow.own.as_mut().unwrap_or(&mut relay.listener),
         };
         self.outcomes.clear();
         let outcomes = &mut self.outcomes;

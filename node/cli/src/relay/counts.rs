@@ -53,7 +53,7 @@ impl Traffic {
 /// All counters of a relay.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Forward and backward, indexed by `Way`.
+    /// Forward and backward, indexed by `FlowDirection`.
     pub(super) ways: [Traffic; 2],
     pub(super) flows: FlowCounts,
     pub(super) unserved: Unserved,
@@ -70,13 +70,13 @@ pub(super) struct Unserved {
     /// This machine had no socket, thread or memory left.
     pub(super) here: Failures,
     /// The maximum number of connections was reached.
-    pub(super) no_seat: u64,
+    pub(super) limit_reached: u64,
 }
 
 impl Unserved {
     /// Returns the sum over all reasons.
     pub(super) fn all(&self) -> u64 {
-        self.refused.times + self.here.times + self.no_seat
+        self.refused.times + self.here.times + self.limit_reached
     }
 }
 
@@ -96,7 +96,7 @@ impl Failures {
 
 /// Final state of a relay: its counters, and the error that ended it early.
 #[derive(Debug, Default)]
-pub(super) struct Ended {
+pub(super) struct FinalState {
     pub(super) counts: Counts,
     pub(super) failure: Option<io::Error>,
 }

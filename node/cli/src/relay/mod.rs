@@ -30,26 +30,26 @@ use dwell_io::port::StampRequest;
 use dwell_io::{clock, process};
 use dwell_plan::{Cipher, RelayEngine, RelayJob, Stamps};
 use dwell_record::Summary;
-use dwell_stats::Parts;
+use dwell_stats::ComponentFigures;
 use dwell_units::Nanos;
 use rtrb::RingBuffer;
 
 use crate::nic::NicWatch;
-use crate::passages::PassageLog;
+use crate::observation_writer::ObservationWriter;
 use crate::ping::SampleFile;
-use crate::{Exit, Failure, PlaceArgs, Scheme};
+use crate::{Exit, Failure, PlacementArgs, Scheme};
 pub use args::{Args, CipherChoice, EngineChoice, ModeChoice};
-use counts::Ended;
-use plan::Plan;
-use record::{News, Teller};
+use counts::FinalState;
+use plan::RelayPlan;
+use record::{RelayEvent, EventSender};
 use report::Outcome;
 use udp::Relay;
 
 /// Maximum time to wait at start for the kernel's timestamping to take effect.
-const STAMPS_COME: Nanos = Nanos::from_millis(200);
+const TIMESTAMPING_TIMEOUT: Nanos = Nanos::from_millis(200);
 
 /// Warning for encryption without authentication outside a lab.
-const UNAUTHENTICATED: &str = "dwell: warning: aes-128-ctr does not authenticate: modified and \
+const UNAUTHENTICATED_WARNING: &str = "dwell: warning: aes-128-ctr does not authenticate: modified and \
                                replayed packets are accepted; use --cipher aes-128-gcm to drop \
                                them";
 
@@ -62,16 +62,16 @@ pub(crate) struct Relayed {
     pub(crate) summary: Summary,
     /// Error that ended the relay early or prevented its samples from being written.
     pub(crate) failure: Option<Failure>,
-    parts: Parts,
+    parts: ComponentFigures,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let job = args.job();
     // Validate the job before creating any file.
-    let plan = Plan::new(&job)?;
+    let plan = RelayPlan::new(&job)?;
     if plan.cipher() == Some(Cipher::Aes128Ctr) && !args.quiet && dwell_lab::here().is_none() {
-        crate::say(UNAUTHENTICATED);
+        crate::say(UNAUTHENTICATED_WARNING);
     }
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
@@ -97,11 +97,11 @@ pub(crate) fn perform(
     stop: &AtomicBool,
     talk: &mut dyn FnMut(&str),
 ) -> Result<Relayed, Failure> {
-    let plan = Plan::new(job)?;
+    let plan = RelayPlan::new(job)?;
     if job.engine == RelayEngine::Xdp {
         return xdp::perform(job, &plan, samples, stop, talk);
     }
-    let mut log = PassageLog::begin("relay", &format!("{} {}", job.listen, job.to), samples)?;
+    let mut log = ObservationWriter::begin("relay", &format!("{} {}", job.listen, job.to), samples)?;
     let mut warnings = Vec::new();
     let wanted = plan.sockets() + SPARE_DESCRIPTORS;
     let allowed = process::allow_descriptors(wanted);
@@ -123,7 +123,7 @@ pub(crate) fn perform(
     let clocks = (start, clock::pair());
     let nics = nics.towards(log.senders().iter().copied().chain([plan.to]));
     let (parts, unwritten) = log.finish(ring_dropped);
-    let (Ended { counts, failure }, placement) = moved;
+    let (FinalState { counts, failure }, placement) = moved;
     let failure = failure.map(|error| anyhow::Error::new(error).context("a relay socket failed"));
     let outcome = Outcome { counts, parts, placement, clocks, ring_dropped, nics, warnings };
     let summary = report::summary(job, &plan, &outcome);
@@ -134,25 +134,25 @@ pub(crate) fn perform(
 /// State of a running relay.
 struct Run<'a> {
     job: &'a RelayJob,
-    plan: &'a Plan,
-    log: &'a mut PassageLog,
+    plan: &'a RelayPlan,
+    log: &'a mut ObservationWriter,
     dropped: &'a AtomicU64,
     stop: &'a AtomicBool,
 }
 
 /// Final state, and the placement of the relaying thread.
-type Moved = (Ended, Placement);
+type EndAndPlacement = (FinalState, Placement);
 
 impl Run<'_> {
-    fn datagrams(&mut self, talk: &mut dyn FnMut(&str)) -> Result<Moved, Failure> {
-        let (ring, mut news) = RingBuffer::new(record::RING);
-        let teller = Teller { ring, dropped: self.dropped };
+    fn datagrams(&mut self, talk: &mut dyn FnMut(&str)) -> Result<EndAndPlacement, Failure> {
+        let (ring, mut news) = RingBuffer::new(record::RING_CAPACITY);
+        let events = EventSender { ring, dropped: self.dropped };
         let (plan, job) = (self.plan, self.job);
-        let relay = Relay::open(plan, job, stamps(plan, job)?, teller)
+        let relay = Relay::open(plan, job, stamps(plan, job)?, events)
             .map_err(|error| open_failure(error, plan, job))?;
         if relay.is_stamped() {
             // Best effort: packets without timestamps are counted.
-            await_stamps(STAMPS_COME);
+            await_stamps(TIMESTAMPING_TIMEOUT);
         }
         talk(&self.announcement());
         let engine = job.engine;
@@ -162,8 +162,8 @@ impl Run<'_> {
         }))
     }
 
-    fn streams(&mut self, talk: &mut dyn FnMut(&str)) -> Result<Moved, Failure> {
-        let (sender, news) = mpsc::sync_channel(record::RING);
+    fn streams(&mut self, talk: &mut dyn FnMut(&str)) -> Result<EndAndPlacement, Failure> {
+        let (sender, news) = mpsc::sync_channel(record::RING_CAPACITY);
         let (plan, job, dropped) = (self.plan, self.job, self.dropped);
         let listener = tcp::listen(plan).map_err(|error| open_failure(error, plan, job))?;
         talk(&self.announcement());
@@ -173,7 +173,7 @@ impl Run<'_> {
     }
 
     fn announcement(&self) -> String {
-        let Plan { scheme, listen, to, .. } = self.plan;
+        let RelayPlan { scheme, listen, to, .. } = self.plan;
         let scheme = scheme.name();
         format!("relaying {scheme}://{listen} -> {scheme}://{to}")
     }
@@ -181,34 +181,34 @@ impl Run<'_> {
     /// Relays on a separate thread and records its events on this one.
     fn recorded(
         &mut self,
-        next: &mut dyn FnMut() -> Option<News>,
-        relay: impl FnOnce(&AtomicBool) -> Ended + Send,
-    ) -> Moved {
-        let (place, stop) = (PlaceArgs::from(self.job.place), self.stop);
+        next: &mut dyn FnMut() -> Option<RelayEvent>,
+        relay: impl FnOnce(&AtomicBool) -> FinalState + Send,
+    ) -> EndAndPlacement {
+        let (place, stop) = (PlacementArgs::from(self.job.place), self.stop);
         thread::scope(|scope| {
             let recorder = thread::current();
             let relaying = scope.spawn(move || {
-                let moved = match cpu::settle(place.cpu, place.real_time(false)) {
+                let moved = match cpu::place_thread(place.cpu, place.real_time(false)) {
                     Ok(placement) => {
                         let _ = process::own_descriptors();
                         (relay(stop), placement)
                     }
                     Err(error) => {
-                        (Ended { failure: Some(error), ..Ended::default() }, Placement::default())
+                        (FinalState { failure: Some(error), ..FinalState::default() }, Placement::default())
                     }
                 };
                 recorder.unpark();
                 moved
             });
             let protocol = self.plan.scheme.name();
-            record::follow(next, self.log, protocol, &|| relaying.is_finished());
+            record::record_events(next, self.log, protocol, &|| relaying.is_finished());
             relaying.join().expect("the relay thread does not panic")
         })
     }
 }
 
 /// Selects kernel timestamps if they are supported and wanted.
-fn stamps(plan: &Plan, job: &RelayJob) -> Result<StampRequest, Failure> {
+fn stamps(plan: &RelayPlan, job: &RelayJob) -> Result<StampRequest, Failure> {
     match job.stamps {
         Stamps::User => Ok(StampRequest::User),
         Stamps::Auto if job.merges() => Ok(StampRequest::User),
@@ -221,7 +221,7 @@ fn stamps(plan: &Plan, job: &RelayJob) -> Result<StampRequest, Failure> {
     }
 }
 
-fn open_failure(error: io::Error, plan: &Plan, job: &RelayJob) -> Failure {
+fn open_failure(error: io::Error, plan: &RelayPlan, job: &RelayJob) -> Failure {
     let url = &job.listen;
     match error.kind() {
         io::ErrorKind::PermissionDenied => Failure::unsupported(format!(

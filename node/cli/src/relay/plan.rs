@@ -6,40 +6,40 @@ use dwell_engine::relay::cipher::Key;
 use dwell_engine::relay::id::Ids;
 use dwell_engine::relay::records::{RecordOpener, RecordSealer};
 use dwell_engine::relay::salts::{Domain, Salts};
-use dwell_engine::relay::seal::{Draw, Prefix};
-use dwell_engine::relay::stream::StreamWork;
-use dwell_engine::relay::{Work, is_loop};
+use dwell_engine::relay::seal::{SaltSource, Prefix};
+use dwell_engine::relay::stream::StreamTransform;
+use dwell_engine::relay::{PayloadTransform, is_loop};
 use dwell_io::{datagram, random, udp};
-use dwell_plan::{Cipher, Clear, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode, Stamps};
+use dwell_plan::{Cipher, ClearPrefix, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode, Stamps};
 use dwell_units::Nanos;
 use dwell_wire::iperf2;
 
 use super::xdp;
 use crate::secret::{self, Secret};
-use crate::{Failure, PlaceArgs, Scheme, Target};
+use crate::{Failure, PlacementArgs, Scheme, Target};
 
 /// Maximum of `--flows`.
-const MOST_FLOWS: u32 = 1 << 20;
+const MAX_FLOWS: u32 = 1 << 20;
 
 /// Maximum number of TCP connections: each takes two threads.
-pub(super) const MOST_CONNECTIONS: u32 = 512;
+pub(super) const MAX_CONNECTIONS: u32 = 512;
 
 /// Default idle time of a datagram client.
-const IDLE: Nanos = Nanos::from_secs(60);
+const DEFAULT_IDLE: Nanos = Nanos::from_secs(60);
 
 /// Default idle time of a connection: RFC 5382 (REQ-5) requires 2 h 4 min of a NAT, slightly more
 /// than the 2 h TCP keep-alive interval (RFC 1122, 4.2.3.6).
-const IDLE_CONNECTION: Nanos = Nanos::from_secs(124 * 60);
+const DEFAULT_CONNECTION_IDLE: Nanos = Nanos::from_secs(124 * 60);
 
 /// A validated job.
-pub(super) struct Plan {
+pub(super) struct RelayPlan {
     pub(super) scheme: Scheme,
     pub(super) listen: SocketAddr,
     pub(super) to: SocketAddr,
     mode: RelayMode,
     cipher: Cipher,
     key: Option<Key>,
-    pub(super) clear: Clear,
+    pub(super) clear: ClearPrefix,
     id: IdFormat,
     /// Maximum number of clients.
     pub(super) flows: u32,
@@ -50,7 +50,7 @@ pub(super) struct Plan {
 /// Processing of one direction of a connection.
 pub(super) enum StreamCipher {
     /// Unchanged, or AES in counter mode.
-    Unauthenticated(StreamWork),
+    Unauthenticated(StreamTransform),
     /// Sealed into records.
     Seal(RecordSealer),
     /// Opened from records.
@@ -59,17 +59,17 @@ pub(super) enum StreamCipher {
 
 /// Direction of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum FlowDirection {
     /// From a client to the far end.
     Forward,
     /// From the far end to the client.
     Backward,
 }
 
-impl Plan {
+impl RelayPlan {
     pub(super) fn new(job: &RelayJob) -> Result<Self, Failure> {
         let usage = |text: String| Err(Failure::usage(text));
-        PlaceArgs::from(job.place).check()?;
+        PlacementArgs::from(job.place).check()?;
         let (scheme, listen) = address("--listen", &job.listen, None)?;
         let (same, to) = address("--to", &job.to, Some(listen))?;
         if same != scheme {
@@ -86,7 +86,7 @@ impl Plan {
             return usage(format!("--to {}: names no machine; give an address", job.to));
         }
         for (flag, url, address) in [("--listen", &job.listen, listen), ("--to", &job.to, to)] {
-            if is_of_many(address.ip()) {
+            if is_multicast_or_broadcast(address.ip()) {
                 return usage(format!(
                     "{flag} {url}: {} is a broadcast or multicast address; a relay connects two \
                      machines; give a unicast address",
@@ -101,8 +101,8 @@ impl Plan {
                 job.to
             ));
         }
-        if job.flows == 0 || job.flows > MOST_FLOWS {
-            return usage(format!("invalid value {} for --flows: 1 to {MOST_FLOWS}", job.flows));
+        if job.flows == 0 || job.flows > MAX_FLOWS {
+            return usage(format!("invalid value {} for --flows: 1 to {MAX_FLOWS}", job.flows));
         }
         if job.idle.is_some_and(|idle| !idle.is_positive()) {
             return usage("invalid value 0s for --idle: give a time like 60s".to_owned());
@@ -134,8 +134,8 @@ impl Plan {
             RelayMode::Encrypt | RelayMode::Decrypt => Some(key(&job.key)?),
         };
         let (flows, idle) = match scheme {
-            Scheme::Tcp => (job.flows.min(MOST_CONNECTIONS), IDLE_CONNECTION),
-            _ => (job.flows, IDLE),
+            Scheme::Tcp => (job.flows.min(MAX_CONNECTIONS), DEFAULT_CONNECTION_IDLE),
+            _ => (job.flows, DEFAULT_IDLE),
         };
         let idle = job.idle.unwrap_or(idle);
         let (mode, cipher, clear, id) = (job.mode, job.cipher, job.clear, job.id);
@@ -149,47 +149,47 @@ impl Plan {
     }
 
     /// Returns the processing of datagram payloads in this direction.
-    pub(super) fn work(&self, way: Way) -> Work {
-        let Some(key) = self.key.clone() else { return Work::Pass };
+    pub(super) fn work(&self, way: FlowDirection) -> PayloadTransform {
+        let Some(key) = self.key.clone() else { return PayloadTransform::Pass };
         let prefix = match self.clear {
-            Clear::Auto => Prefix::Told(iperf2::clear_len),
-            Clear::Bytes(bytes) => Prefix::Fixed(bytes.into()),
+            ClearPrefix::Auto => Prefix::FromPayload(iperf2::clear_len),
+            ClearPrefix::Bytes(bytes) => Prefix::Fixed(bytes.into()),
         };
         match (self.cipher, self.enciphers(way)) {
-            (Cipher::Aes128Ctr, true) => Work::seal(key, prefix, draw()),
-            (Cipher::Aes128Ctr, false) => Work::open(key, prefix),
-            (Cipher::Aes128Gcm, true) => Work::authentic_seal(&key, prefix, self.salts(way)),
-            (Cipher::Aes128Gcm, false) => Work::authentic_open(&key, prefix, self.domain(way)),
+            (Cipher::Aes128Ctr, true) => PayloadTransform::seal(key, prefix, draw()),
+            (Cipher::Aes128Ctr, false) => PayloadTransform::open(key, prefix),
+            (Cipher::Aes128Gcm, true) => PayloadTransform::authentic_seal(&key, prefix, self.salts(way)),
+            (Cipher::Aes128Gcm, false) => PayloadTransform::authentic_open(&key, prefix, self.domain(way)),
         }
     }
 
     /// Returns a salt generator for this direction, with a random start.
-    pub(super) fn salts(&self, way: Way) -> Salts {
-        Salts::new(self.domain(way), u64::from_be_bytes(drawn()))
+    pub(super) fn salts(&self, way: FlowDirection) -> Salts {
+        Salts::new(self.domain(way), u64::from_be_bytes(random_bytes()))
     }
 
     /// Returns the cipher domain, which the encrypting and the decrypting relay must agree on.
-    fn domain(&self, way: Way) -> Domain {
+    fn domain(&self, way: FlowDirection) -> Domain {
         match (self.scheme, way) {
-            (Scheme::Tcp, Way::Forward) => Domain::StreamForward,
-            (Scheme::Tcp, Way::Backward) => Domain::StreamBackward,
-            (_, Way::Forward) => Domain::DatagramForward,
-            (_, Way::Backward) => Domain::DatagramBackward,
+            (Scheme::Tcp, FlowDirection::Forward) => Domain::StreamForward,
+            (Scheme::Tcp, FlowDirection::Backward) => Domain::StreamBackward,
+            (_, FlowDirection::Forward) => Domain::DatagramForward,
+            (_, FlowDirection::Backward) => Domain::DatagramBackward,
         }
     }
 
     /// Returns the processing of a connection's bytes in this direction.
-    pub(super) fn stream_cipher(&self, way: Way) -> StreamCipher {
-        let (Some(key), Clear::Bytes(clear)) = (self.key.clone(), self.clear) else {
-            return StreamCipher::Unauthenticated(StreamWork::pass());
+    pub(super) fn stream_cipher(&self, way: FlowDirection) -> StreamCipher {
+        let (Some(key), ClearPrefix::Bytes(clear)) = (self.key.clone(), self.clear) else {
+            return StreamCipher::Unauthenticated(StreamTransform::pass());
         };
         let clear = clear.into();
         match (self.cipher, self.enciphers(way)) {
             (Cipher::Aes128Ctr, true) => {
-                StreamCipher::Unauthenticated(StreamWork::seal(key, clear, drawn()))
+                StreamCipher::Unauthenticated(StreamTransform::seal(key, clear, random_bytes()))
             }
             (Cipher::Aes128Ctr, false) => {
-                StreamCipher::Unauthenticated(StreamWork::open(key, clear))
+                StreamCipher::Unauthenticated(StreamTransform::open(key, clear))
             }
             (Cipher::Aes128Gcm, true) => StreamCipher::Seal(RecordSealer::new(&key, clear)),
             (Cipher::Aes128Gcm, false) => {
@@ -199,16 +199,16 @@ impl Plan {
     }
 
     /// Returns the direction in which a relay with a cipher encrypts.
-    pub(super) fn sealing_way(&self) -> Way {
-        if self.enciphers(Way::Forward) { Way::Forward } else { Way::Backward }
+    pub(super) fn sealing_way(&self) -> FlowDirection {
+        if self.enciphers(FlowDirection::Forward) { FlowDirection::Forward } else { FlowDirection::Backward }
     }
 
     /// Whether this direction is encrypted; `false` without a cipher.
-    pub(super) fn enciphers(&self, way: Way) -> bool {
+    pub(super) fn enciphers(&self, way: FlowDirection) -> bool {
         match self.mode {
             RelayMode::Translate => false,
-            RelayMode::Encrypt => way == Way::Forward,
-            RelayMode::Decrypt => way == Way::Backward,
+            RelayMode::Encrypt => way == FlowDirection::Forward,
+            RelayMode::Decrypt => way == FlowDirection::Backward,
         }
     }
 
@@ -225,7 +225,7 @@ impl Plan {
     /// Returns the packet numbering of a new flow.
     pub(super) fn ids(&self) -> Ids {
         match self.id {
-            IdFormat::Auto => Ids::guessed(),
+            IdFormat::Auto => Ids::detecting(),
             asked => Ids::of(crate::id::format(asked)),
         }
     }
@@ -234,7 +234,7 @@ impl Plan {
 /// Rejects options of a TCP relay that apply to datagrams only.
 fn check_streams(job: &RelayJob) -> Result<(), Failure> {
     let wrong = |text: &str| Err(Failure::usage(text));
-    if job.clear == Clear::Auto {
+    if job.clear == ClearPrefix::Auto {
         return wrong("--clear auto reads the headers of datagrams; give a number for tcp://");
     }
     if job.telemetry {
@@ -259,12 +259,12 @@ fn check_streams(job: &RelayJob) -> Result<(), Failure> {
 }
 
 /// Returns a source of salts from the kernel.
-fn draw() -> Draw {
-    Box::new(drawn)
+fn draw() -> SaltSource {
+    Box::new(random_bytes)
 }
 
 /// Returns random bytes. A kernel that cannot provide them cannot be used at all.
-fn drawn<const N: usize>() -> [u8; N] {
+fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     random::fill(&mut bytes).expect("getrandom works on Linux 3.17 and later");
     bytes
@@ -272,7 +272,7 @@ fn drawn<const N: usize>() -> [u8; N] {
 
 fn key(source: &KeySource) -> Result<Key, Failure> {
     let file = match source {
-        KeySource::Random => return Ok(Key::new(drawn())),
+        KeySource::Random => return Ok(Key::new(random_bytes())),
         KeySource::File(path) => Some(path.as_path()),
         KeySource::Environment => None,
     };
@@ -310,7 +310,7 @@ fn address(
     Ok((target.scheme, address))
 }
 
-fn is_of_many(address: IpAddr) -> bool {
+fn is_multicast_or_broadcast(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || udp::is_broadcast(v4),
         IpAddr::V6(v6) => v6.is_multicast(),

@@ -6,31 +6,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use dwell_engine::passage::Passage;
+use dwell_engine::observation::PacketObservation;
 use dwell_record::segment::FlowEntry;
 use rtrb::Producer;
 
-use crate::passages::PassageLog;
+use crate::observation_writer::ObservationWriter;
 
 /// Capacity of the ring: the events of one interval, with a margin.
-pub(super) const RING: usize = 1 << 15;
+pub(super) const RING_CAPACITY: usize = 1 << 15;
 
 /// Part of the ring reserved for flows.
-const FOR_FLOWS: usize = RING / 32;
+const RESERVED_FOR_FLOWS: usize = RING_CAPACITY / 32;
 
 /// Pause of the recording thread after few events, and after many.
-const REST: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(5)];
+const DRAIN_INTERVALS: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(5)];
 
 /// Number of events per pass that counts as many.
-const MUCH: usize = RING / 64;
+const BUSY_THRESHOLD: usize = RING_CAPACITY / 64;
 
 /// Event of the relay.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum News {
+pub(super) enum RelayEvent {
     /// A new client, with its two flows.
     Flow(NewFlow),
     /// A relayed packet.
-    Passage(Passage),
+    PacketObservation(PacketObservation),
 }
 
 /// Addresses of a new client's two flows: `number` forward, `number + 1` backward.
@@ -61,15 +61,15 @@ impl NewFlow {
 }
 
 /// The relaying thread's end of the ring. Never blocks: events that do not fit are counted.
-pub(super) struct Teller<'a> {
-    pub(super) ring: Producer<News>,
+pub(super) struct EventSender<'a> {
+    pub(super) ring: Producer<RelayEvent>,
     pub(super) dropped: &'a AtomicU64,
 }
 
-impl Teller<'_> {
-    pub(super) fn tell(&mut self, news: News) {
+impl EventSender<'_> {
+    pub(super) fn push_event(&mut self, news: RelayEvent) {
         // A passage without its flow could not be attributed.
-        let kept_free = if matches!(news, News::Passage(_)) { FOR_FLOWS } else { 0 };
+        let kept_free = if matches!(news, RelayEvent::PacketObservation(_)) { RESERVED_FOR_FLOWS } else { 0 };
         if self.ring.slots() <= kept_free || self.ring.push(news).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -77,9 +77,9 @@ impl Teller<'_> {
 }
 
 /// Records events until the relay has `finished`.
-pub(super) fn follow(
-    next: &mut dyn FnMut() -> Option<News>,
-    log: &mut PassageLog,
+pub(super) fn record_events(
+    next: &mut dyn FnMut() -> Option<RelayEvent>,
+    log: &mut ObservationWriter,
     protocol: &str,
     finished: &dyn Fn() -> bool,
 ) {
@@ -89,15 +89,15 @@ pub(super) fn follow(
         while let Some(news) = next() {
             came += 1;
             match news {
-                News::Flow(flow) => flow.entries(protocol).iter().for_each(|entry| log.flow(entry)),
-                News::Passage(passage) => log.take(&passage),
+                RelayEvent::Flow(flow) => flow.entries(protocol).iter().for_each(|entry| log.flow(entry)),
+                RelayEvent::PacketObservation(passage) => log.take(&passage),
             }
         }
         log.flush();
         if last {
             return;
         }
-        thread::park_timeout(REST[usize::from(came > MUCH)]);
+        thread::park_timeout(DRAIN_INTERVALS[usize::from(came > BUSY_THRESHOLD)]);
     }
 }
 
@@ -106,27 +106,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passages_that_fill_the_ring_leave_room_for_flows() {
-        let (ring, mut news) = rtrb::RingBuffer::new(RING);
+    fn full_ring_keeps_room_for_flows() {
+        let (ring, mut news) = rtrb::RingBuffer::new(RING_CAPACITY);
         let dropped = AtomicU64::new(0);
-        let mut teller = Teller { ring, dropped: &dropped };
+        let mut events = EventSender { ring, dropped: &dropped };
         let address = "192.0.2.1:5000".parse().unwrap();
         let (client, listen, out, to) = (address, address, address, address);
-        let stamps = dwell_engine::passage::PointStamps::default();
-        let fate = dwell_engine::passage::Fate::Sent;
-        for id in 0..RING as u64 {
-            teller.tell(News::Passage(Passage { flow: 0, id, size: 1, fate, stamps }));
+        let stamps = dwell_engine::observation::PointStamps::default();
+        let fate = dwell_engine::observation::Fate::Sent;
+        for id in 0..RING_CAPACITY as u64 {
+            events.push_event(RelayEvent::PacketObservation(PacketObservation { flow: 0, id, size: 1, fate, stamps }));
         }
-        assert_eq!(dropped.load(Ordering::Relaxed), FOR_FLOWS as u64);
+        assert_eq!(dropped.load(Ordering::Relaxed), RESERVED_FOR_FLOWS as u64);
         (0..10).for_each(|number| {
-            teller.tell(News::Flow(NewFlow { number, client, listen, out, to }));
+            events.push_event(RelayEvent::Flow(NewFlow { number, client, listen, out, to }));
         });
         let told = std::iter::from_fn(|| news.pop().ok());
-        assert_eq!(told.filter(|news| matches!(news, News::Flow(_))).count(), 10);
+        assert_eq!(told.filter(|news| matches!(news, RelayEvent::Flow(_))).count(), 10);
     }
 
     #[test]
-    fn a_clients_two_flows_are_each_others_mirror() {
+    fn flows_of_a_client_mirror_each_other() {
         let address = |text: &str| text.parse::<SocketAddr>().unwrap();
         let flow = NewFlow {
             number: 6,

@@ -3,29 +3,29 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use dwell_engine::passage::Point;
+use dwell_engine::observation::Point;
 use dwell_engine::relay::aead::TAG_LEN;
 use dwell_engine::relay::cipher;
 use dwell_engine::relay::salts::SALT_LEN;
-use dwell_engine::relay::seal::NONCE;
+use dwell_engine::relay::seal::NONCE_LEN;
 use dwell_engine::relay::sealed::TRAILER_LEN;
 use dwell_engine::relay::stream;
 use dwell_engine::stamps::Rung;
 use dwell_io::cpu::Placement;
 use dwell_io::interface;
-use dwell_plan::{Cipher, Clear, RelayEngine, RelayJob};
+use dwell_plan::{Cipher, ClearPrefix, RelayEngine, RelayJob};
 use dwell_record::{Kind, NicDropped, Scalar, Stamps, Summary, Trust};
-use dwell_stats::{Parts, Resolution};
+use dwell_stats::{ComponentFigures, Resolution};
 use dwell_units::Pairing;
 use serde_json::json;
 
 use super::counts::{Counts, Failures, Traffic, Unserved};
-use super::plan::{MOST_CONNECTIONS, Plan};
+use super::plan::{MAX_CONNECTIONS, RelayPlan};
 use crate::environment::environment;
-use crate::{PlaceArgs, Scheme};
+use crate::{PlacementArgs, Scheme};
 
 /// ICMP errors from this number on are always reported: kernels limit their rate.
-const MANY_ERRORS: u64 = 5;
+const MIN_REPORTED_ERRORS: u64 = 5;
 
 /// Points at which the sockets of a relay take timestamps.
 const POINTS: [Point; 6] = [
@@ -40,7 +40,7 @@ const POINTS: [Point; 6] = [
 /// Everything that a finished relay measured.
 pub(super) struct Outcome {
     pub(super) counts: Counts,
-    pub(super) parts: Parts,
+    pub(super) parts: ComponentFigures,
     pub(super) placement: Placement,
     pub(super) clocks: (Pairing, Pairing),
     pub(super) ring_dropped: u64,
@@ -49,7 +49,7 @@ pub(super) struct Outcome {
 }
 
 /// Builds the summary.
-pub(super) fn summary(job: &RelayJob, plan: &Plan, outcome: &Outcome) -> Summary {
+pub(super) fn summary(job: &RelayJob, plan: &RelayPlan, outcome: &Outcome) -> Summary {
     let Outcome { counts, parts, placement, clocks, ring_dropped, nics, warnings } = outcome;
     let mut trust = Trust { ring_dropped: *ring_dropped, ..Trust::default() };
     trust.note_clocks(&clocks.0, &clocks.1);
@@ -78,12 +78,12 @@ pub(super) fn summary(job: &RelayJob, plan: &Plan, outcome: &Outcome) -> Summary
         engine: engine(job, plan),
         trains: Vec::new(),
         trust,
-        environment: environment(interface.as_ref(), PlaceArgs::from(job.place).record(*placement)),
+        environment: environment(interface.as_ref(), PlacementArgs::from(job.place).record(*placement)),
     }
 }
 
 /// Describes the engine, the way it waits and the AES implementation.
-fn engine(job: &RelayJob, plan: &Plan) -> String {
+fn engine(job: &RelayJob, plan: &RelayPlan) -> String {
     let engine = match (plan.scheme, job.engine) {
         (Scheme::Tcp, _) => "stream, two threads per connection",
         (_, RelayEngine::Socket) => "socket",
@@ -102,11 +102,11 @@ fn engine(job: &RelayJob, plan: &Plan) -> String {
 }
 
 /// Returns the parameters of the summary.
-pub(super) fn parameters(job: &RelayJob, plan: &Plan) -> BTreeMap<String, serde_json::Value> {
+pub(super) fn parameters(job: &RelayJob, plan: &RelayPlan) -> BTreeMap<String, serde_json::Value> {
     let clear = match plan.clear {
         _ if !plan.is_ciphering() => json!(null),
-        Clear::Auto => json!("auto"),
-        Clear::Bytes(bytes) => json!(bytes),
+        ClearPrefix::Auto => json!("auto"),
+        ClearPrefix::Bytes(bytes) => json!(bytes),
     };
     [
         ("listen", json!(plan.listen.to_string())),
@@ -130,7 +130,7 @@ pub(super) fn parameters(job: &RelayJob, plan: &Plan) -> BTreeMap<String, serde_
     .collect()
 }
 
-fn values(plan: &Plan, counts: &Counts, parts: &Parts) -> BTreeMap<String, Option<Scalar>> {
+fn values(plan: &RelayPlan, counts: &Counts, parts: &ComponentFigures) -> BTreeMap<String, Option<Scalar>> {
     let mut values: BTreeMap<String, Option<Scalar>> = BTreeMap::new();
     let mut put = |name: String, count: Option<u64>| {
         values.insert(name, count.map(Scalar::Count));
@@ -158,11 +158,11 @@ fn values(plan: &Plan, counts: &Counts, parts: &Parts) -> BTreeMap<String, Optio
     put("flows_expired".to_owned(), Some(counts.flows.expired));
     put("flows_not_opened".to_owned(), Some(counts.unserved.all()));
     put("flows_refused".to_owned(), Some(counts.unserved.refused.times));
-    put("flows_no_seat".to_owned(), Some(counts.unserved.no_seat));
+    put("flows_no_seat".to_owned(), Some(counts.unserved.limit_reached));
     let (nonce, tag) = match (plan.cipher(), plan.scheme) {
         (None, _) => (0, 0),
-        (Some(Cipher::Aes128Ctr), Scheme::Tcp) => (stream::NONCE, 0),
-        (Some(Cipher::Aes128Ctr), _) => (NONCE, 0),
+        (Some(Cipher::Aes128Ctr), Scheme::Tcp) => (stream::NONCE_LEN, 0),
+        (Some(Cipher::Aes128Ctr), _) => (NONCE_LEN, 0),
         (Some(Cipher::Aes128Gcm), Scheme::Tcp) => (SALT_LEN, TAG_LEN),
         (Some(Cipher::Aes128Gcm), _) => (TRAILER_LEN - TAG_LEN, TAG_LEN),
     };
@@ -176,11 +176,11 @@ fn values(plan: &Plan, counts: &Counts, parts: &Parts) -> BTreeMap<String, Optio
 
 /// Returns the warnings.
 fn notes(
-    plan: &Plan,
+    plan: &RelayPlan,
     job: &RelayJob,
     counts: &Counts,
     ring_dropped: u64,
-    parts: &Parts,
+    parts: &ComponentFigures,
 ) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |count: u64, text: &str| {
@@ -189,7 +189,7 @@ fn notes(
         }
     };
     let both = |of: fn(&Traffic) -> u64| counts.ways.iter().map(of).sum::<u64>();
-    let longer = if plan.cipher() == Some(Cipher::Aes128Gcm) { TRAILER_LEN } else { NONCE };
+    let longer = if plan.cipher() == Some(Cipher::Aes128Gcm) { TRAILER_LEN } else { NONCE_LEN };
     note(
         both(|way| way.too_long),
         &format!(
@@ -221,7 +221,7 @@ fn notes(
     note(counts.overflowed, "packets were dropped because a receive buffer was full");
     let relayed = both(|way| way.relayed);
     // A receiver that exits before the last packet arrives causes an ICMP error; that is harmless.
-    if counts.icmp_errors >= MANY_ERRORS || counts.icmp_errors.saturating_mul(100) >= relayed {
+    if counts.icmp_errors >= MIN_REPORTED_ERRORS || counts.icmp_errors.saturating_mul(100) >= relayed {
         note(counts.icmp_errors, "ICMP errors: check that the far end is listening");
     }
     note(
@@ -249,18 +249,18 @@ fn notes(
 }
 
 /// Returns one warning per reason why clients could not be served.
-fn unserved(plan: &Plan, unserved: &Unserved) -> Vec<String> {
+fn unserved(plan: &RelayPlan, unserved: &Unserved) -> Vec<String> {
     let failed = |failures: &Failures, what: &str| {
         let first = failures.first.as_ref()?;
         Some(format!("{} times a client could not be served: {what}: {first}", failures.times))
     };
     let scheme = plan.scheme.name();
-    let full = (unserved.no_seat > 0).then(|| {
-        let more = if plan.flows < MOST_CONNECTIONS { "; raise --flows N" } else { "" };
+    let full = (unserved.limit_reached > 0).then(|| {
+        let more = if plan.flows < MAX_CONNECTIONS { "; raise --flows N" } else { "" };
         format!(
             "{} times a client could not be served: all {} connections were in use and none was \
              idle for a minute{more}",
-            unserved.no_seat, plan.flows
+            unserved.limit_reached, plan.flows
         )
     });
     let refused = failed(&unserved.refused, &format!("cannot reach {scheme}://{}", plan.to));
@@ -268,14 +268,14 @@ fn unserved(plan: &Plan, unserved: &Unserved) -> Vec<String> {
     [refused, full, here].into_iter().flatten().collect()
 }
 
-fn resolution(parts: &Parts) -> Option<Resolution> {
-    let all = dwell_stats::Part::ALL.map(|part| parts.distribution(part));
+fn resolution(parts: &ComponentFigures) -> Option<Resolution> {
+    let all = dwell_stats::DelayComponent::ALL.map(|part| parts.distribution(part));
     let with_values = all.into_iter().filter(|distribution| distribution.count() > 0);
     with_values.map(|distribution| distribution.resolution()).max()
 }
 
 /// Prints the result for the terminal.
-pub(super) fn print(summary: &Summary, parts: &Parts) -> io::Result<()> {
+pub(super) fn print(summary: &Summary, parts: &ComponentFigures) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}  {}", summary.target.replace(' ', " -> "), summary.engine)?;
     crate::human::print_values(&mut out, &summary.values, &["received_forward"])?;

@@ -15,18 +15,18 @@ pub(super) enum Socket {
 }
 
 /// Token of the listener.
-const LISTENER: u64 = u64::MAX;
+const LISTENER_TOKEN: u64 = u64::MAX;
 
 /// Bit of a token that marks the client's own socket. The number of descriptors keeps flow indices
 /// far below it.
-const OWN: u64 = 1 << 31;
+const OWN_SOCKET_BIT: u64 = 1 << 31;
 
 impl Socket {
     /// Encodes the socket as a poller token.
     pub(super) fn token(self) -> u64 {
         match self {
-            Self::Listener => LISTENER,
-            Self::Own(flow) => flow.to_u64() | OWN,
+            Self::Listener => LISTENER_TOKEN,
+            Self::Own(flow) => flow.to_u64() | OWN_SOCKET_BIT,
             Self::Out(flow) => flow.to_u64(),
         }
     }
@@ -34,8 +34,8 @@ impl Socket {
     /// Decodes a token; the reverse of [`Socket::token`].
     pub(super) fn of(token: u64) -> Self {
         match token {
-            LISTENER => Self::Listener,
-            own if own & OWN != 0 => Self::Own(FlowId::from_u64(own & !OWN)),
+            LISTENER_TOKEN => Self::Listener,
+            own if own & OWN_SOCKET_BIT != 0 => Self::Own(FlowId::from_u64(own & !OWN_SOCKET_BIT)),
             out => Self::Out(FlowId::from_u64(out)),
         }
     }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_socket_is_found_by_its_number() {
+    fn socket_token_round_trips() {
         let flow = FlowId::from_u64(7 << 32 | 65_535);
         for socket in [Socket::Listener, Socket::Own(flow), Socket::Out(flow)] {
             assert_eq!(Socket::of(socket.token()), socket);

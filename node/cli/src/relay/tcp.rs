@@ -9,41 +9,41 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
+use dwell_engine::observation::{PacketOutcome, PacketObservation, Point, PointStamps};
 use dwell_engine::relay::records::{Opened, RecordOpener, RecordSealer, StreamError};
 use dwell_engine::relay::salts::{Salts, UsedSalts};
-use dwell_engine::relay::stream::StreamWork;
+use dwell_engine::relay::stream::StreamTransform;
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::cpu;
-use dwell_io::datagram::is_short;
+use dwell_io::datagram::is_out_of_resources;
 use dwell_plan::RelayJob;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
-use super::counts::{Counts, Ended, Unserved};
-use super::plan::{Plan, StreamCipher, Way};
-use super::record::{NewFlow, News};
-use crate::PlaceArgs;
+use super::counts::{Counts, FinalState, Unserved};
+use super::plan::{RelayPlan, StreamCipher, FlowDirection};
+use super::record::{NewFlow, RelayEvent};
+use crate::PlacementArgs;
 
 /// Maximum delay until a stop takes effect.
-const NAP: Nanos = Nanos::from_millis(100);
+const STOP_INTERVAL: Nanos = Nanos::from_millis(100);
 
 /// Connect time-out towards the far end.
-const CONNECTING: Nanos = Nanos::from_secs(3);
+const CONNECT_TIMEOUT: Nanos = Nanos::from_secs(3);
 
 /// Minimum idle time of a connection that is closed to admit a new one.
-const RESTING: Nanos = Nanos::from_secs(60);
+const MIN_EVICTION_IDLE: Nanos = Nanos::from_secs(60);
 
 /// Activity time of a connection that is still connecting: never idle.
-const NOT_YET: i64 = i64::MAX;
+const NEVER_IDLE: i64 = i64::MAX;
 
 /// Maximum length of one read.
-const PIECE: usize = 32 * 1024;
+const READ_LEN: usize = 32 * 1024;
 
 /// State that the threads share.
 struct Shared<'a> {
-    plan: &'a Plan,
-    place: PlaceArgs,
-    news: SyncSender<News>,
+    plan: &'a RelayPlan,
+    place: PlacementArgs,
+    news: SyncSender<RelayEvent>,
     ring_dropped: &'a AtomicU64,
     stop: &'a AtomicBool,
     ways: [Counters; 2],
@@ -67,16 +67,16 @@ struct Counters {
 }
 
 /// State of a connection, shared with the listening thread.
-struct Seat {
+struct ConnectionState {
     /// Time of the last activity in either direction.
     active: AtomicI64,
     /// Set when the connection must close: idle for too long, or evicted.
     left: AtomicBool,
 }
 
-impl Seat {
+impl ConnectionState {
     fn new() -> Arc<Self> {
-        Arc::new(Self { active: AtomicI64::new(NOT_YET), left: AtomicBool::new(false) })
+        Arc::new(Self { active: AtomicI64::new(NEVER_IDLE), left: AtomicBool::new(false) })
     }
 
     /// Notes activity.
@@ -90,19 +90,19 @@ impl Seat {
 }
 
 /// Opens the listening socket.
-pub(super) fn listen(plan: &Plan) -> io::Result<TcpListener> {
-    dwell_io::tcp::listen(plan.listen, Some(NAP))
+pub(super) fn listen(plan: &RelayPlan) -> io::Result<TcpListener> {
+    dwell_io::tcp::listen(plan.listen, Some(STOP_INTERVAL))
 }
 
 /// Relays until stopped.
 pub(super) fn run(
     listener: &TcpListener,
-    plan: &Plan,
+    plan: &RelayPlan,
     job: &RelayJob,
-    news: SyncSender<News>,
+    news: SyncSender<RelayEvent>,
     ring_dropped: &AtomicU64,
     stop: &AtomicBool,
-) -> Ended {
+) -> FinalState {
     let shared = Shared {
         plan,
         place: job.place.into(),
@@ -117,11 +117,11 @@ pub(super) fn run(
     let most = plan.flows as usize;
     let mut counts = Counts::default();
     thread::scope(|scope| {
-        let mut seats: Vec<Arc<Seat>> = Vec::with_capacity(most);
+        let mut connections: Vec<Arc<ConnectionState>> = Vec::with_capacity(most);
         let mut number = 0_u32;
         while !stop.load(Ordering::Relaxed) {
             let accepted = listener.accept();
-            clear(&mut seats, plan.idle, &mut counts);
+            clear(&mut connections, plan.idle, &mut counts);
             let (client, peer) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -131,22 +131,22 @@ pub(super) fn run(
                         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
                     ) {
                         shared.unserved().here.note(error);
-                        thread::sleep(NAP.to_std());
+                        thread::sleep(STOP_INTERVAL.to_std());
                     }
                     continue;
                 }
             };
-            if seats.len() >= most && !make_room(&mut seats, &mut counts) {
-                shared.unserved().no_seat += 1;
+            if connections.len() >= most && !evict_idle(&mut connections, &mut counts) {
+                shared.unserved().limit_reached += 1;
                 continue;
             }
-            let seat = Seat::new();
-            seats.push(Arc::clone(&seat));
+            let connection = ConnectionState::new();
+            connections.push(Arc::clone(&connection));
             counts.flows.opened += 1;
             let (shared, flow) = (&shared, number);
             number = number.wrapping_add(2);
             let started = thread::Builder::new().spawn_scoped(scope, move || {
-                serve(shared, client, peer, flow, &seat);
+                serve(shared, client, peer, flow, &connection);
             });
             if let Err(error) = started {
                 shared.unserved().here.note(error);
@@ -163,18 +163,18 @@ pub(super) fn run(
         traffic.truncated = counters.truncated.load(Ordering::Relaxed);
     }
     counts.unserved = shared.unserved.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ended { counts, failure: None }
+    FinalState { counts, failure: None }
 }
 
 /// Removes finished and expired connections.
-fn clear(seats: &mut Vec<Arc<Seat>>, idle: Nanos, counts: &mut Counts) {
+fn clear(connections: &mut Vec<Arc<ConnectionState>>, idle: Nanos, counts: &mut Counts) {
     let now = monotonic();
-    seats.retain(|seat| {
+    connections.retain(|connection| {
         // The connection's threads have ended: only this list holds the reference.
-        let taken = Arc::strong_count(seat) > 1;
-        let expired = taken && seat.idle(now) > idle;
+        let taken = Arc::strong_count(connection) > 1;
+        let expired = taken && connection.idle(now) > idle;
         if expired {
-            seat.left.store(true, Ordering::Relaxed);
+            connection.left.store(true, Ordering::Relaxed);
             counts.flows.expired += 1;
         }
         taken && !expired
@@ -182,50 +182,50 @@ fn clear(seats: &mut Vec<Arc<Seat>>, idle: Nanos, counts: &mut Counts) {
 }
 
 /// Evicts the connection that was idle for longest, if it was idle for long enough.
-fn make_room(seats: &mut Vec<Arc<Seat>>, counts: &mut Counts) -> bool {
+fn evict_idle(connections: &mut Vec<Arc<ConnectionState>>, counts: &mut Counts) -> bool {
     let now = monotonic();
-    let longest = (0..seats.len()).max_by_key(|n| seats[*n].idle(now));
-    let Some(longest) = longest.filter(|n| seats[*n].idle(now) > RESTING) else { return false };
-    seats.swap_remove(longest).left.store(true, Ordering::Relaxed);
+    let longest = (0..connections.len()).max_by_key(|n| connections[*n].idle(now));
+    let Some(longest) = longest.filter(|n| connections[*n].idle(now) > MIN_EVICTION_IDLE) else { return false };
+    connections.swap_remove(longest).left.store(true, Ordering::Relaxed);
     counts.flows.evicted += 1;
     true
 }
 
 /// Serves one connection to its end, or counts why it could not be served.
-fn serve(shared: &Shared<'_>, client: TcpStream, peer: SocketAddr, flow: u32, seat: &Seat) {
-    match TcpStream::connect_timeout(&shared.plan.to, CONNECTING.to_std()) {
+fn serve(shared: &Shared<'_>, client: TcpStream, peer: SocketAddr, flow: u32, connection: &ConnectionState) {
+    match TcpStream::connect_timeout(&shared.plan.to, CONNECT_TIMEOUT.to_std()) {
         Ok(far) => {
-            if let Err(error) = carry(shared, client, far, peer, flow, seat) {
+            if let Err(error) = relay_both_ways(shared, client, far, peer, flow, connection) {
                 shared.unserved().here.note(error);
             }
         }
-        Err(error) if is_short(&error) => shared.unserved().here.note(error),
+        Err(error) if is_out_of_resources(&error) => shared.unserved().here.note(error),
         Err(error) => shared.unserved().refused.note(error),
     }
 }
 
 /// Relays both directions until both have ended. Fails if it could not start.
-fn carry(
+fn relay_both_ways(
     shared: &Shared<'_>,
     client: TcpStream,
     far: TcpStream,
     peer: SocketAddr,
     flow: u32,
-    seat: &Seat,
+    connection: &ConnectionState,
 ) -> io::Result<()> {
-    seat.touch();
+    connection.touch();
     for stream in [&client, &far] {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(NAP.to_std()))?;
-        stream.set_write_timeout(Some(NAP.to_std()))?;
+        stream.set_read_timeout(Some(STOP_INTERVAL.to_std()))?;
+        stream.set_write_timeout(Some(STOP_INTERVAL.to_std()))?;
     }
     let (listen, out) = (client.local_addr()?, far.local_addr()?);
     let new = NewFlow { number: flow, client: peer, listen, out, to: shared.plan.to };
-    shared.tell(News::Flow(new));
-    let direction = |way, from, to| Direction { shared, way, flow, seat, from, to };
+    shared.push_event(RelayEvent::Flow(new));
+    let direction = |way, from, to| Direction { shared, way, flow, connection, from, to };
     let (there, back) =
-        (direction(Way::Forward, &client, &far), direction(Way::Backward, &far, &client));
+        (direction(FlowDirection::Forward, &client, &far), direction(FlowDirection::Backward, &far, &client));
     thread::scope(|scope| {
         // A connection needs both threads.
         let back = thread::Builder::new().spawn_scoped(scope, || back.run())?;
@@ -238,9 +238,9 @@ fn carry(
 /// One direction of a connection.
 struct Direction<'a> {
     shared: &'a Shared<'a>,
-    way: Way,
+    way: FlowDirection,
     flow: u32,
-    seat: &'a Seat,
+    connection: &'a ConnectionState,
     from: &'a TcpStream,
     to: &'a TcpStream,
 }
@@ -250,7 +250,7 @@ impl Direction<'_> {
     fn run(&self) {
         let place = self.shared.place;
         // If the CPU is no longer allowed, relaying is only slower.
-        let _ = cpu::settle(place.cpu, place.real_time(false));
+        let _ = cpu::place_thread(place.cpu, place.real_time(false));
         let ended = match self.pump() {
             Ok(()) => self.to.shutdown(Shutdown::Write),
             Err(error) if error.get_ref().is_some_and(|error| error.is::<StreamError>()) => {
@@ -258,7 +258,7 @@ impl Direction<'_> {
                 Ok(())
             }
             // The other direction sees the stop too and first sends the data it holds.
-            Err(_) if self.go_on().is_err() => Ok(()),
+            Err(_) if self.check_running().is_err() => Ok(()),
             Err(_) => self.from.shutdown(Shutdown::Both).and(self.to.shutdown(Shutdown::Both)),
         };
         // The peer may have closed first.
@@ -275,8 +275,8 @@ impl Direction<'_> {
         }
     }
 
-    fn pump_unauthenticated(&self, mut work: StreamWork) -> io::Result<()> {
-        let mut buffer = vec![0; PIECE].into_boxed_slice();
+    fn pump_unauthenticated(&self, mut work: StreamTransform) -> io::Result<()> {
+        let mut buffer = vec![0; READ_LEN].into_boxed_slice();
         for id in 0.. {
             let (len, came) = self.receive(&mut buffer)?;
             if len == 0 {
@@ -325,11 +325,11 @@ impl Direction<'_> {
 
     /// Receives bytes; returns their number, 0 at the end of the stream, and the time.
     fn receive(&self, room: &mut [u8]) -> io::Result<(usize, Instant<Realtime>)> {
-        self.go_on()?;
-        let len = self.patiently(|| (&mut &*self.from).read(room))?;
+        self.check_running()?;
+        let len = self.retry_timeouts(|| (&mut &*self.from).read(room))?;
         let came = realtime();
         if len > 0 {
-            self.seat.touch();
+            self.connection.touch();
         }
         Ok((len, came))
     }
@@ -352,9 +352,9 @@ impl Direction<'_> {
         stamps.set(Point::TxApp, before);
         stamps.set(Point::TxAppDone, after);
         let flow = self.flow + self.way as u32;
-        let fate = if sent.is_ok() { Fate::Sent } else { Fate::Dropped };
+        let fate = if sent.is_ok() { PacketOutcome::Sent } else { PacketOutcome::Dropped };
         let size = u16::try_from(len).unwrap_or(u16::MAX);
-        self.shared.tell(News::Passage(Passage { flow, id, size, fate, stamps }));
+        self.shared.push_event(RelayEvent::PacketObservation(PacketObservation { flow, id, size, fate, stamps }));
         if sent.is_err() {
             counters.send_failed.fetch_add(1, Ordering::Relaxed);
             return sent;
@@ -384,27 +384,27 @@ impl Direction<'_> {
             // A closed connection cannot be reset.
             let _ = dwell_io::tcp::reset_on_close(stream);
         }
-        self.seat.left.store(true, Ordering::Relaxed);
+        self.connection.left.store(true, Ordering::Relaxed);
     }
 
     fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            match self.patiently(|| (&mut &*self.to).write(bytes))? {
+            match self.retry_timeouts(|| (&mut &*self.to).write(bytes))? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 sent => bytes = &bytes[sent..],
             }
             if !bytes.is_empty() {
                 // Progress counts as activity, but a slow reader must not prevent a stop.
-                self.seat.touch();
-                self.go_on()?;
+                self.connection.touch();
+                self.check_running()?;
             }
         }
         Ok(())
     }
 
     /// Returns an error if the connection must end.
-    fn go_on(&self) -> io::Result<()> {
-        let left = self.seat.left.load(Ordering::Relaxed);
+    fn check_running(&self) -> io::Result<()> {
+        let left = self.connection.left.load(Ordering::Relaxed);
         if left || self.shared.stop.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
@@ -412,12 +412,12 @@ impl Direction<'_> {
     }
 
     /// Retries calls that timed out, until the connection must end.
-    fn patiently(&self, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    fn retry_timeouts(&self, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
         use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
         loop {
             match call() {
                 Err(error) if matches!(error.kind(), Interrupted | TimedOut | WouldBlock) => {
-                    self.go_on()?;
+                    self.check_running()?;
                 }
                 done => return done,
             }
@@ -436,7 +436,7 @@ impl Shared<'_> {
     }
 
     /// Never blocks: events that do not fit are counted.
-    fn tell(&self, news: News) {
+    fn push_event(&self, news: RelayEvent) {
         if self.news.try_send(news).is_err() {
             self.ring_dropped.fetch_add(1, Ordering::Relaxed);
         }

@@ -3,12 +3,12 @@
 //! The slot is filled just before the send call. If the payload is encrypted, it is filled before
 //! encryption: `processing` includes the time of the cipher, the slot does not.
 
-use dwell_engine::passage::{Point, PointStamps};
-use dwell_engine::relay::Work;
+use dwell_engine::observation::{Point, PointStamps};
+use dwell_engine::relay::PayloadTransform;
 use dwell_units::{Instant, Realtime};
 use dwell_wire::telemetry::{Slot, fill};
 
-use super::plan::Way;
+use super::plan::FlowDirection;
 
 /// Fills telemetry slots.
 #[derive(Clone, Copy, Debug)]
@@ -19,14 +19,14 @@ pub(super) struct Telemetry {
 
 impl Telemetry {
     /// Whether the slot is filled before the payload is processed, not after.
-    pub(super) fn is_before(work: &Work) -> bool {
+    pub(super) fn is_before(work: &PayloadTransform) -> bool {
         work.grows()
     }
 
     /// Fills the next slot of `payload`, which leaves at `now`; returns whether a slot was free.
     pub(super) fn say(
         self,
-        way: Way,
+        way: FlowDirection,
         stamps: &PointStamps,
         now: Instant<Realtime>,
         payload: &mut [u8],
@@ -38,7 +38,7 @@ impl Telemetry {
             return false;
         };
         let rx_kernel = stamps.get(Point::RxKernel).and_then(nanos);
-        let back = way == Way::Backward;
+        let back = way == FlowDirection::Backward;
         fill(payload, &Slot { node: self.node, back, rx_kernel, rx_app, tx_app })
     }
 }

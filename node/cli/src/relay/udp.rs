@@ -7,65 +7,65 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
+use dwell_engine::observation::{PacketOutcome, PacketObservation, Point, PointStamps};
 use dwell_engine::relay::flows::{FlowId, Flows};
 use dwell_engine::relay::id::Ids;
-use dwell_engine::relay::{HEADROOM, Passed, Work};
+use dwell_engine::relay::{HEADROOM, Transformed, PayloadTransform};
 use dwell_engine::stamps::RxStamps;
 use dwell_io::clock::{monotonic, realtime};
-use dwell_io::datagram::{EndOptions, Peer, UdpEnd, is_short};
-use dwell_io::pacer::{self, Manner};
+use dwell_io::datagram::{EndOptions, Peer, UdpEnd, is_out_of_resources};
+use dwell_io::pacer::{self, WaitMode};
 use dwell_io::poller::Poller;
 use dwell_io::port::{Notice, SendError, StampRequest, Wait};
-use dwell_io::warmth::Warmth;
+use dwell_io::cache_warming::CacheWarmer;
 use dwell_plan::{Hold, HoldAt, RelayJob};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
-use super::counts::{Counts, Ended};
-use super::plan::{Plan, Way};
-use super::record::{NewFlow, News, Teller};
+use super::counts::{Counts, FinalState};
+use super::plan::{RelayPlan, FlowDirection};
+use super::record::{NewFlow, RelayEvent, EventSender};
 use super::sockets::Socket;
 use super::stamps::Departures;
 use super::telemetry::Telemetry;
 
 /// Interval for checking for a stop and for idle flows.
-const TICK: Nanos = Nanos::from_millis(100);
+const UPKEEP_INTERVAL: Nanos = Nanos::from_millis(100);
 
 /// Maximum length of a datagram.
-const LONGEST: usize = 65_535;
+const MAX_DATAGRAM_LEN: usize = 65_535;
 
 /// Packets received from one socket before the other sockets are polled.
-const BURST: usize = 32;
+const RECEIVE_BATCH: usize = 32;
 
 /// Error queue entries read per call.
-const NOTICES: usize = 128;
+const ERROR_QUEUE_BATCH: usize = 128;
 
 /// Maximum number of reads when an error queue is drained completely.
-const LOOKS: usize = 64;
+const MAX_DRAIN_READS: usize = 64;
 
 /// Up to this number of flows, each socket is polled directly: faster than asking the poller about
 /// all of them.
-const FEW: usize = 4;
+const MAX_POLLED_FLOWS: usize = 4;
 
 /// Interval of cache-warming sends while no packet arrives. A send takes microseconds, so it rarely
 /// delays a packet, and then by less than that.
-const WARM: Nanos = Nanos::from_micros(100);
+const CACHE_WARMING_INTERVAL: Nanos = Nanos::from_micros(100);
 
 /// Cache warming stops this long before a held packet is sent.
-const LEFT_COLD: Nanos = Nanos::from_micros(50);
+const HOLD_MARGIN: Nanos = Nanos::from_micros(50);
 
 /// After this number of consecutive busy rounds, timestamps are read and the clock is checked
 /// anyway.
-const FULL: u64 = 64;
+const MAX_BUSY_ROUNDS: u64 = 64;
 
 /// Maximum number of packets read from a socket that is about to be closed.
-const MOST_UNREAD: usize = 4_096;
+const MAX_FINAL_READS: usize = 4_096;
 
 /// Upper limit of the back-off of `take_answer`, in packets.
-const UNASKED: u64 = 64;
+const MAX_ANSWER_BACKOFF: u64 = 64;
 
 /// Maximum number of flows removed per tick.
-const EXPIRED: usize = 256;
+const EXPIRY_BATCH: usize = 256;
 
 /// A client.
 pub(super) struct Flow {
@@ -101,40 +101,40 @@ fn end_of<'s>(
 
 /// A datagram relay.
 pub(super) struct Relay<'a> {
-    plan: &'a Plan,
+    plan: &'a RelayPlan,
     pub(super) listener: UdpEnd,
     near: EndOptions,
     out: EndOptions,
     poller: Poller,
     pub(super) flows: Flows<Flow>,
-    /// All sockets of the flows while there are at most `FEW` flows.
-    few: Vec<Socket>,
+    /// All sockets of the flows while there are at most `MAX_POLLED_FLOWS` flows.
+    polled: Vec<Socket>,
     /// Flow whose client gets its own socket once its first packet is sent.
-    fresh: Option<FlowId>,
+    new_client: Option<FlowId>,
     /// Flow with a new own socket whose earlier packets may still wait at the listener.
-    behind: Option<FlowId>,
+    catching_up: Option<FlowId>,
     /// Flow whose client has its own socket.
     owner: Option<FlowId>,
     /// Client of the last packet: the next one is often of the same client.
     last: Option<(SocketAddr, FlowId)>,
-    works: [Work; 2],
+    works: [PayloadTransform; 2],
     departures: Departures,
-    teller: Teller<'a>,
+    events: EventSender<'a>,
     counts: Counts,
     hold: Option<Hold>,
     telemetry: Option<Telemetry>,
     busy: bool,
     /// Cache warming: its socket, the time of the last send, and the length of the last packet.
-    warmth: Option<Warmth>,
-    warmed: Instant<Monotonic>,
-    usual: usize,
+    warmth: Option<CacheWarmer>,
+    last_warming: Instant<Monotonic>,
+    last_len: usize,
     /// Socket that was ready last, and how often it was read.
-    crowded: (Socket, usize),
+    last_ready: (Socket, usize),
     /// Consecutive rounds in which a packet arrived.
-    full: u64,
+    busy_rounds: u64,
     /// Back-off of `take_answer`: packets left until the next attempt, and the pause after a failed
     /// one.
-    unasked: (u64, u64),
+    answer_backoff: (u64, u64),
     next_number: u32,
     buffer: Box<[u8]>,
     /// Time of the last clock reading; precise enough for flows.
@@ -146,26 +146,26 @@ pub(super) struct Relay<'a> {
 pub(super) type Take<'a, 't> = dyn FnMut(&mut Relay<'a>, Socket) -> io::Result<bool> + 't;
 
 /// A received packet that is about to be sent.
-pub(super) struct Came {
-    pub(super) way: Way,
+pub(super) struct IncomingPacket {
+    pub(super) way: FlowDirection,
     pub(super) flow: FlowId,
-    pub(super) passage: Passage,
+    pub(super) passage: PacketObservation,
 }
 
 impl<'a> Relay<'a> {
     /// Opens the listening socket.
     pub(super) fn open(
-        plan: &'a Plan,
+        plan: &'a RelayPlan,
         job: &RelayJob,
         stamps: StampRequest,
-        teller: Teller<'a>,
+        events: EventSender<'a>,
     ) -> io::Result<Self> {
-        let works = [plan.work(Way::Forward), plan.work(Way::Backward)];
+        let works = [plan.work(FlowDirection::Forward), plan.work(FlowDirection::Backward)];
         let options = |grows| EndOptions { stamps, whole: grows, merge: job.merges(), own: true };
         let listener = UdpEnd::listen(plan.listen, options(works[1].grows()))?;
-        let mut poller = Poller::new(BURST)?;
+        let mut poller = Poller::new(RECEIVE_BATCH)?;
         poller.add(&listener, Socket::Listener.token())?;
-        poller.tick(TICK)?;
+        poller.tick(UPKEEP_INTERVAL)?;
         let now = monotonic();
         Ok(Self {
             plan,
@@ -174,28 +174,28 @@ impl<'a> Relay<'a> {
             out: options(works[0].grows()),
             poller,
             flows: Flows::new(plan.flows as usize, plan.idle),
-            few: Vec::with_capacity(FEW + 1),
-            fresh: None,
-            behind: None,
+            polled: Vec::with_capacity(MAX_POLLED_FLOWS + 1),
+            new_client: None,
+            catching_up: None,
             owner: None,
             last: None,
             works,
             departures: Departures::new(),
-            teller,
+            events,
             counts: Counts::default(),
             hold: job.hold.filter(|hold| hold.time.is_positive()),
             telemetry: job.telemetry.then_some(Telemetry { node: job.node_id }),
             busy: job.place.busy_poll,
-            warmth: Warmth::at(plan.listen).ok().filter(|_| job.place.busy_poll),
-            warmed: now,
-            usual: 0,
-            full: 0,
-            crowded: (Socket::Listener, 1),
-            unasked: (0, 1),
+            warmth: CacheWarmer::at(plan.listen).ok().filter(|_| job.place.busy_poll),
+            last_warming: now,
+            last_len: 0,
+            busy_rounds: 0,
+            last_ready: (Socket::Listener, 1),
+            answer_backoff: (0, 1),
             next_number: 0,
-            buffer: vec![0; HEADROOM + LONGEST].into_boxed_slice(),
+            buffer: vec![0; HEADROOM + MAX_DATAGRAM_LEN].into_boxed_slice(),
             now,
-            tick: now + TICK,
+            tick: now + UPKEEP_INTERVAL,
         })
     }
 
@@ -205,8 +205,8 @@ impl<'a> Relay<'a> {
     }
 
     /// Relays packet by packet until stopped.
-    pub(super) fn run(self, stop: &AtomicBool) -> Ended {
-        self.run_by(BURST, &mut Self::take, stop)
+    pub(super) fn run(self, stop: &AtomicBool) -> FinalState {
+        self.run_by(RECEIVE_BATCH, &mut Self::take, stop)
     }
 
     /// Relays until stopped or until a socket fails. `take` receives from a socket, sends, and
@@ -216,32 +216,32 @@ impl<'a> Relay<'a> {
         burst: usize,
         take: &mut Take<'a, '_>,
         stop: &AtomicBool,
-    ) -> Ended {
+    ) -> FinalState {
         let mut failure = None;
         while failure.is_none() && !stop.load(Ordering::Relaxed) {
-            let done = if self.busy && self.flows.len() <= FEW && !self.holds(HoldAt::Socket) {
+            let done = if self.busy && self.flows.len() <= MAX_POLLED_FLOWS && !self.holds(HoldAt::Socket) {
                 self.round(take)
             } else {
                 self.turn(burst, take)
             };
             failure = done.err();
         }
-        Ended { counts: self.end(), failure }
+        FinalState { counts: self.end(), failure }
     }
 
-    /// Polls every socket. Periodic work waits for a round without packets, at most `FULL` rounds.
+    /// Polls every socket. Periodic work waits for a round without packets, at most `MAX_BUSY_ROUNDS` rounds.
     fn round(&mut self, take: &mut Take<'a, '_>) -> io::Result<()> {
         let mut came = take(self, Socket::Listener)?;
-        for n in 0..self.few.len() {
+        for n in 0..self.polled.len() {
             // An eviction may have shortened the list.
-            let Some(socket) = self.few.get(n).copied() else { break };
+            let Some(socket) = self.polled.get(n).copied() else { break };
             came |= take(self, socket)?;
         }
-        self.settle_the_fresh(take)?;
-        self.full = if came { self.full + 1 } else { 0 };
+        self.adopt_new_client(take)?;
+        self.busy_rounds = if came { self.busy_rounds + 1 } else { 0 };
         if came {
-            self.warmed = self.now;
-            if !self.full.is_multiple_of(FULL) {
+            self.last_warming = self.now;
+            if !self.busy_rounds.is_multiple_of(MAX_BUSY_ROUNDS) {
                 return Ok(());
             }
         }
@@ -253,23 +253,23 @@ impl<'a> Relay<'a> {
             self.upkeep(take)?;
         }
         if !came {
-            self.keep_warm(self.now);
+            self.touch_caches(self.now);
         }
         Ok(())
     }
 
-    fn keep_warm(&mut self, now: Instant<Monotonic>) {
-        let Some(warmth) = self.warmth.as_ref().filter(|_| now - self.warmed >= WARM) else {
+    fn touch_caches(&mut self, now: Instant<Monotonic>) {
+        let Some(warmth) = self.warmth.as_ref().filter(|_| now - self.last_warming >= CACHE_WARMING_INTERVAL) else {
             return;
         };
-        warmth.stir(&mut self.buffer[HEADROOM..HEADROOM + self.usual]);
-        self.works.iter().for_each(Work::keep_warm);
-        self.warmed = now;
+        warmth.warm_round_trip(&mut self.buffer[HEADROOM..HEADROOM + self.last_len]);
+        self.works.iter().for_each(PayloadTransform::touch_caches);
+        self.last_warming = now;
     }
 
     /// Waits for events and serves the sockets that have some.
     fn turn(&mut self, burst: usize, take: &mut Take<'a, '_>) -> io::Result<()> {
-        let waits = !self.prepare() && !self.busy && self.behind.is_none();
+        let waits = !self.prepare() && !self.busy && self.catching_up.is_none();
         let ready = self.poller.wait(if waits { Wait::Forever } else { Wait::No })?;
         self.now = monotonic();
         for n in 0..ready {
@@ -286,13 +286,13 @@ impl<'a> Relay<'a> {
                 take(self, socket)?;
             }
         }
-        self.settle_the_fresh(take)?;
+        self.adopt_new_client(take)?;
         // After the packets, so that a flow with a new packet does not expire.
         self.upkeep(take)?;
         if ready > 0 {
-            self.warmed = self.now;
+            self.last_warming = self.now;
         } else {
-            self.keep_warm(self.now);
+            self.touch_caches(self.now);
         }
         Ok(())
     }
@@ -305,12 +305,12 @@ impl<'a> Relay<'a> {
         socket: Socket,
         take: &mut Take<'a, '_>,
     ) -> io::Result<()> {
-        let (last, times) = self.crowded;
+        let (last, times) = self.last_ready;
         let times = if last == socket { (2 * times).min(burst) } else { 1 };
-        self.crowded = (socket, times);
+        self.last_ready = (socket, times);
         for n in 0..times {
             if !take(self, socket)? {
-                self.crowded.1 = 1;
+                self.last_ready.1 = 1;
                 break;
             }
             if n == 0 {
@@ -327,11 +327,11 @@ impl<'a> Relay<'a> {
         if matches!(socket, Socket::Out(_)) || self.holds(HoldAt::Socket) {
             return Ok(());
         }
-        let (still, next) = self.unasked;
-        self.unasked = match still.checked_sub(1) {
+        let (still, next) = self.answer_backoff;
+        self.answer_backoff = match still.checked_sub(1) {
             Some(still) => (still, next),
             None if take(self, Socket::Out(flow))? => (0, 1),
-            None => (next, (2 * next).min(UNASKED)),
+            None => (next, (2 * next).min(MAX_ANSWER_BACKOFF)),
         };
         Ok(())
     }
@@ -357,7 +357,7 @@ impl<'a> Relay<'a> {
         let client = came.from.and_then(|peer| self.client(peer, &mut buffer, came.len));
         self.buffer = buffer;
         let Some((flow, opened)) = client else { return Ok(true) };
-        self.pass(Way::Forward, flow, came.rx, came.len, opened);
+        self.pass(FlowDirection::Forward, flow, came.rx, came.len, opened);
         Ok(true)
     }
 
@@ -366,14 +366,14 @@ impl<'a> Relay<'a> {
         // The flow was removed since the socket was polled.
         let Some(flow) = self.flows.find(id) else { return Ok(false) };
         let Some(came) = flow.out.receive(&mut self.buffer[HEADROOM..])? else { return Ok(false) };
-        self.pass(Way::Backward, id, came.rx, came.len, None);
+        self.pass(FlowDirection::Backward, id, came.rx, came.len, None);
         Ok(true)
     }
 
     /// Relays the packet in the buffer.
     fn pass(
         &mut self,
-        way: Way,
+        way: FlowDirection,
         flow: FlowId,
         rx: RxStamps,
         len: usize,
@@ -386,8 +386,8 @@ impl<'a> Relay<'a> {
             let Some(flow) = self.flows.find(flow) else { unreachable!("the flow was just found") };
             let message = &buffer[at];
             let sent = match way {
-                Way::Forward => flow.out.send(message, None),
-                Way::Backward => match &mut flow.own {
+                FlowDirection::Forward => flow.out.send(message, None),
+                FlowDirection::Backward => match &mut flow.own {
                     Some(own) => own.send(message, None),
                     None => self.listener.send(message, Some(&flow.peer)),
                 },
@@ -407,15 +407,15 @@ impl<'a> Relay<'a> {
     /// returns its new range. A rejected payload is counted and reported here.
     pub(super) fn work(
         &mut self,
-        way: Way,
+        way: FlowDirection,
         id: FlowId,
         rx: RxStamps,
         buffer: &mut [u8],
         len: usize,
         opened: Option<Range<usize>>,
-    ) -> Option<(Came, Range<usize>)> {
+    ) -> Option<(IncomingPacket, Range<usize>)> {
         let at = HEADROOM..HEADROOM + len;
-        self.usual = len;
+        self.last_len = len;
         let traffic = &mut self.counts.ways[way as usize];
         traffic.received += 1;
         let work = &mut self.works[way as usize];
@@ -424,7 +424,7 @@ impl<'a> Relay<'a> {
         let flow = if is_genuine { self.flows.touch(id, self.now) } else { self.flows.find(id) }?;
         let ids = &mut flow.ids[way as usize];
         // The id is in the plaintext: read it before encrypting, after decrypting.
-        let early = (!work.opens()).then(|| ids.of_next(&buffer[at.clone()]));
+        let early = (!work.opens()).then(|| ids.next_id_of(&buffer[at.clone()]));
         let mut stamps = PointStamps::default();
         if let Some(kernel) = rx.kernel {
             stamps.set(Point::RxKernel, kernel);
@@ -434,32 +434,32 @@ impl<'a> Relay<'a> {
             let said = telemetry.say(way, &stamps, realtime(), &mut buffer[at.clone()]);
             traffic.telemetry_filled += u64::from(said);
         }
-        let worked = opened.map_or_else(|| work.pass(buffer, at), Passed::On);
+        let worked = opened.map_or_else(|| work.pass(buffer, at), Transformed::On);
         let number = flow.number + way as u32;
         let size = u16::try_from(len).unwrap_or(u16::MAX);
-        let passage = |id, fate| Passage { flow: number, id, size, fate, stamps };
+        let passage = |id, fate| PacketObservation { flow: number, id, size, fate, stamps };
         let at = match worked {
-            Passed::On(at) => at,
-            Passed::Short(at) => {
+            Transformed::On(at) => at,
+            Transformed::Short(at) => {
                 traffic.short += 1;
                 at
             }
-            Passed::Refused(error) => {
+            Transformed::Refused(error) => {
                 traffic.refuse(error);
-                let id = early.unwrap_or_else(|| ids.of_unread());
-                self.teller.tell(News::Passage(passage(id, Fate::Dropped)));
+                let id = early.unwrap_or_else(|| ids.next_without_payload());
+                self.events.push_event(RelayEvent::PacketObservation(passage(id, PacketOutcome::Dropped)));
                 return None;
             }
         };
-        let packet = early.unwrap_or_else(|| ids.of_next(&buffer[at.clone()]));
+        let packet = early.unwrap_or_else(|| ids.next_id_of(&buffer[at.clone()]));
         if !is_genuine {
             self.flows.touch(id, self.now);
         }
-        Some((Came { way, flow: id, passage: passage(packet, Fate::Sent) }, at))
+        Some((IncomingPacket { way, flow: id, passage: passage(packet, PacketOutcome::Sent) }, at))
     }
 
     /// Fills the packet's empty telemetry slot, if it has one, with its timestamps.
-    pub(super) fn say(&mut self, came: &Came, payload: &mut [u8]) {
+    pub(super) fn say(&mut self, came: &IncomingPacket, payload: &mut [u8]) {
         let Some(telemetry) = self.telemetry else { return };
         let way = came.way;
         if !Telemetry::is_before(&self.works[way as usize]) {
@@ -471,7 +471,7 @@ impl<'a> Relay<'a> {
     /// Counts a sent packet and reports it, at once or when its timestamps arrive.
     pub(super) fn sent(
         &mut self,
-        came: &mut Came,
+        came: &mut IncomingPacket,
         key: Option<u32>,
         before: Instant<Realtime>,
         after: Instant<Realtime>,
@@ -481,32 +481,32 @@ impl<'a> Relay<'a> {
         traffic.bytes += u64::from(came.passage.size);
         came.passage.stamps.set(Point::TxApp, before);
         came.passage.stamps.set(Point::TxAppDone, after);
-        let teller = &mut self.teller;
-        let mut tell = |passage| teller.tell(News::Passage(passage));
+        let events = &mut self.events;
+        let mut push_event = |passage| events.push_event(RelayEvent::PacketObservation(passage));
         match key {
             Some(key) => {
                 let has_own = |flow: &mut Flow| flow.own.is_some();
                 let socket = match came.way {
-                    Way::Forward => Socket::Out(came.flow),
-                    Way::Backward if self.flows.find(came.flow).is_some_and(has_own) => {
+                    FlowDirection::Forward => Socket::Out(came.flow),
+                    FlowDirection::Backward if self.flows.find(came.flow).is_some_and(has_own) => {
                         Socket::Own(came.flow)
                     }
-                    Way::Backward => Socket::Listener,
+                    FlowDirection::Backward => Socket::Listener,
                 };
-                self.departures.note(socket.token(), key, came.passage, self.now, &mut tell);
+                self.departures.note(socket.token(), key, came.passage, self.now, &mut push_event);
             }
-            None => tell(came.passage),
+            None => push_event(came.passage),
         }
     }
 
     /// Counts and reports a packet that could not be sent.
-    pub(super) fn not_sent(&mut self, came: &Came, error: SendError) {
+    pub(super) fn not_sent(&mut self, came: &IncomingPacket, error: SendError) {
         let traffic = &mut self.counts.ways[came.way as usize];
         match error {
             SendError::TooLong => traffic.too_long += 1,
             _ => traffic.send_failed += 1,
         }
-        self.teller.tell(News::Passage(Passage { fate: Fate::Dropped, ..came.passage }));
+        self.events.push_event(RelayEvent::PacketObservation(PacketObservation { fate: PacketOutcome::Dropped, ..came.passage }));
     }
 
     /// Returns the flow of a client, and the range of the payload if it was decrypted to check it:
@@ -519,11 +519,11 @@ impl<'a> Relay<'a> {
     ) -> Option<(FlowId, Option<Range<usize>>)> {
         let is_unknown = |relay: &mut Self| relay.known_flow(&peer.address()).is_none();
         let mut opened = None;
-        if self.works[Way::Forward as usize].authenticates() && is_unknown(self) {
-            match self.works[Way::Forward as usize].pass(buffer, HEADROOM..HEADROOM + len) {
-                Passed::On(at) | Passed::Short(at) => opened = Some(at),
-                Passed::Refused(error) => {
-                    let traffic = &mut self.counts.ways[Way::Forward as usize];
+        if self.works[FlowDirection::Forward as usize].authenticates() && is_unknown(self) {
+            match self.works[FlowDirection::Forward as usize].pass(buffer, HEADROOM..HEADROOM + len) {
+                Transformed::On(at) | Transformed::Short(at) => opened = Some(at),
+                Transformed::Refused(error) => {
+                    let traffic = &mut self.counts.ways[FlowDirection::Forward as usize];
                     traffic.received += 1;
                     traffic.refuse(error);
                     return None;
@@ -551,8 +551,8 @@ impl<'a> Relay<'a> {
 
     fn admit(&mut self, peer: Peer) -> Option<FlowId> {
         let mut opened = UdpEnd::connect(self.plan.to, self.out);
-        if opened.as_ref().is_err_and(is_short) {
-            self.spare_who_has_unread();
+        if opened.as_ref().is_err_and(is_out_of_resources) {
+            self.keep_flow_with_unread();
             if let Some(gone) = self.flows.evict() {
                 // Evict the flow that was idle for longest and use its descriptor.
                 self.forget(gone);
@@ -562,9 +562,9 @@ impl<'a> Relay<'a> {
         let out = match opened {
             Ok(out) => out,
             Err(error) => {
-                self.counts.ways[Way::Forward as usize].received += 1;
+                self.counts.ways[FlowDirection::Forward as usize].received += 1;
                 let unserved = &mut self.counts.unserved;
-                let why = if is_short(&error) { &mut unserved.here } else { &mut unserved.refused };
+                let why = if is_out_of_resources(&error) { &mut unserved.here } else { &mut unserved.refused };
                 why.note(error);
                 return None;
             }
@@ -577,7 +577,7 @@ impl<'a> Relay<'a> {
         let news = NewFlow { number, client, listen, out: out.local_addr(), to };
         let ids = [self.plan.ids(); 2];
         if self.flows.len() >= self.plan.flows as usize {
-            self.spare_who_has_unread();
+            self.keep_flow_with_unread();
         }
         let (id, evicted) =
             self.flows.insert(client, Flow { out, own: None, peer, number, ids }, self.now);
@@ -590,15 +590,15 @@ impl<'a> Relay<'a> {
             // Replies to this flow will not be seen.
             self.counts.unserved.here.note(error);
         }
-        self.teller.tell(News::Flow(news));
-        self.note_few();
+        self.events.push_event(RelayEvent::Flow(news));
+        self.update_polled();
         let alone = self.flows.len() == 1 && self.plan.flows > 1;
-        self.fresh = (alone && !self.holds(HoldAt::Socket)).then_some(id);
+        self.new_client = (alone && !self.holds(HoldAt::Socket)).then_some(id);
         Some(id)
     }
 
     /// Marks the owner of unread packets as active, so that its flow is not evicted with them.
-    fn spare_who_has_unread(&mut self) {
+    fn keep_flow_with_unread(&mut self) {
         if let Some(owner) = self.owner
             && let Some(flow) = self.flows.find(owner)
             && flow.own.as_ref().is_some_and(UdpEnd::has_unread)
@@ -609,20 +609,20 @@ impl<'a> Relay<'a> {
 
     /// Gives a new client its own socket if it is the only one. Its earlier packets wait at the
     /// listener; until that is empty, nothing is read from the new socket.
-    fn settle_the_fresh(&mut self, take: &mut Take<'a, '_>) -> io::Result<()> {
-        if let Some(id) = self.fresh.take()
+    fn adopt_new_client(&mut self, take: &mut Take<'a, '_>) -> io::Result<()> {
+        if let Some(id) = self.new_client.take()
             && let Some(flow) = self.flows.find(id)
         {
             // On failure the listener continues to serve the client.
             flow.own = UdpEnd::own(&self.listener, &flow.peer, self.near).ok();
-            self.behind = flow.own.is_some().then_some(id);
-            self.owner = self.behind;
+            self.catching_up = flow.own.is_some().then_some(id);
+            self.owner = self.catching_up;
         }
-        let Some(id) = self.behind else { return Ok(()) };
-        for _ in 0..BURST {
+        let Some(id) = self.catching_up else { return Ok(()) };
+        for _ in 0..RECEIVE_BATCH {
             if !take(self, Socket::Listener)? {
-                self.behind = None;
-                self.hear(id);
+                self.catching_up = None;
+                self.poll_own_socket(id);
                 break;
             }
         }
@@ -630,28 +630,28 @@ impl<'a> Relay<'a> {
     }
 
     /// Starts polling a client's own socket.
-    fn hear(&mut self, id: FlowId) {
+    fn poll_own_socket(&mut self, id: FlowId) {
         let Some(flow) = self.flows.find(id) else { return };
         let Some(own) = &flow.own else { return };
         if self.poller.add(own, Socket::Own(id).token()).is_err() {
             flow.own = None;
             return;
         }
-        self.note_few();
+        self.update_polled();
     }
 
     fn forget(&mut self, flow: Flow) {
         self.counts.overflowed += flow.overflowed();
     }
 
-    /// Updates the list of flow sockets while there are at most `FEW` flows.
-    fn note_few(&mut self) {
-        self.few.clear();
-        if self.flows.len() <= FEW {
+    /// Updates the list of flow sockets while there are at most `MAX_POLLED_FLOWS` flows.
+    fn update_polled(&mut self) {
+        self.polled.clear();
+        if self.flows.len() <= MAX_POLLED_FLOWS {
             for (id, flow) in self.flows.iter_mut() {
-                let is_heard = flow.own.is_some() && self.behind != Some(id);
-                self.few.extend(is_heard.then_some(Socket::Own(id)));
-                self.few.push(Socket::Out(id));
+                let is_heard = flow.own.is_some() && self.catching_up != Some(id);
+                self.polled.extend(is_heard.then_some(Socket::Own(id)));
+                self.polled.push(Socket::Out(id));
             }
         }
     }
@@ -659,82 +659,82 @@ impl<'a> Relay<'a> {
     /// Reads timestamps and errors of one socket; returns whether there were any.
     fn drain(&mut self, socket: Socket) -> bool {
         let mut any = false;
-        let (departures, teller) = (&mut self.departures, &mut self.teller);
+        let (departures, events) = (&mut self.departures, &mut self.events);
         let errors = &mut self.counts.icmp_errors;
         let token = socket.token();
         let mut each = |notice| {
             any = true;
             match notice {
                 Notice::TxStamp { key, stamp } => {
-                    departures.stamp(token, key, stamp, &mut |p| teller.tell(News::Passage(p)));
+                    departures.stamp(token, key, stamp, &mut |p| events.push_event(RelayEvent::PacketObservation(p)));
                 }
                 Notice::Error { icmp, .. } => *errors += u64::from(icmp),
             }
         };
         if let Some(end) = end_of(socket, &mut self.listener, &mut self.flows) {
-            end.notices(NOTICES, &mut each);
+            end.notices(ERROR_QUEUE_BATCH, &mut each);
         }
         any
     }
 
     /// Reads all timestamps and errors of one socket; a burst leaves more than one read returns.
-    fn drain_wholly(&mut self, socket: Socket) {
-        for _ in 0..LOOKS {
+    fn drain_completely(&mut self, socket: Socket) {
+        for _ in 0..MAX_DRAIN_READS {
             if !self.drain(socket) {
                 return;
             }
         }
     }
 
-    /// Reads timestamps and errors of all sockets of at most `FEW` flows.
+    /// Reads timestamps and errors of all sockets of at most `MAX_POLLED_FLOWS` flows.
     fn drain_all(&mut self) {
         self.drain(Socket::Listener);
-        for n in 0..self.few.len() {
-            self.drain(self.few[n]);
+        for n in 0..self.polled.len() {
+            self.drain(self.polled[n]);
         }
     }
 
     /// Prepares keystream for the next packet; returns whether any was missing.
     fn prepare(&mut self) -> bool {
-        self.works.iter_mut().any(Work::prepare)
+        self.works.iter_mut().any(PayloadTransform::prepare)
     }
 
-    /// Does periodic work once per `TICK`.
+    /// Does periodic work once per `UPKEEP_INTERVAL`.
     fn upkeep(&mut self, take: &mut Take<'a, '_>) -> io::Result<()> {
         if self.now < self.tick {
             return Ok(());
         }
-        self.tick = self.now + TICK;
+        self.tick = self.now + UPKEEP_INTERVAL;
         // Before packets are given up: after a stall, many timestamps may be waiting.
-        if self.flows.len() <= FEW {
-            self.drain_wholly(Socket::Listener);
-            for n in 0..self.few.len() {
-                self.drain_wholly(self.few[n]);
+        if self.flows.len() <= MAX_POLLED_FLOWS {
+            self.drain_completely(Socket::Listener);
+            for n in 0..self.polled.len() {
+                self.drain_completely(self.polled[n]);
             }
         }
-        let teller = &mut self.teller;
-        self.departures.overdue(self.now, &mut |p| teller.tell(News::Passage(p)));
+        let events = &mut self.events;
+        self.departures.overdue(self.now, &mut |p| events.push_event(RelayEvent::PacketObservation(p)));
         let mut expired = false;
-        for _ in 0..EXPIRED {
+        for _ in 0..EXPIRY_BATCH {
             let Some(id) = self.flows.overdue(self.now) else { break };
-            self.dispossess(id, take)?;
+            self.close_own_socket(id, take)?;
             let Some(flow) = self.flows.expire(id, self.now) else { continue };
             self.forget(flow);
             expired = true;
         }
         if expired {
-            self.note_few();
+            self.update_polled();
         }
         Ok(())
     }
 
     /// Closes a client's own socket and relays what was waiting there. If anything was, the flow
     /// stays and the listener serves it.
-    fn dispossess(&mut self, id: FlowId, take: &mut Take<'a, '_>) -> io::Result<()> {
+    fn close_own_socket(&mut self, id: FlowId, take: &mut Take<'a, '_>) -> io::Result<()> {
         let own = self.flows.find(id).and_then(|flow| flow.own.as_ref());
         let Some(own) = own else { return Ok(()) };
         // Stop further arrivals; if that fails, read only up to the limit.
-        let most = if own.turn_away().is_ok() { usize::MAX } else { MOST_UNREAD };
+        let most = if own.release_peer().is_ok() { usize::MAX } else { MAX_FINAL_READS };
         for _ in 0..most {
             if !take(self, Socket::Own(id))? {
                 break;
@@ -743,7 +743,7 @@ impl<'a> Relay<'a> {
         let own = self.flows.find(id).and_then(|flow| flow.own.take());
         if let Some(own) = own {
             self.counts.overflowed += own.overflowed().unwrap_or(0);
-            self.note_few();
+            self.update_polled();
         }
         Ok(())
     }
@@ -764,25 +764,25 @@ impl<'a> Relay<'a> {
     fn spin_since(&mut self, start: Instant<Monotonic>, at: HoldAt) {
         let Some(hold) = self.hold.filter(|hold| hold.at == at) else { return };
         let until = start + hold.time;
-        while until - monotonic() > LEFT_COLD {
-            self.keep_warm(monotonic());
+        while until - monotonic() > HOLD_MARGIN {
+            self.touch_caches(monotonic());
         }
-        let _ = pacer::wait(Manner::Spin, until, || false);
+        let _ = pacer::wait(WaitMode::Spin, until, || false);
     }
 
     /// Reads the remaining timestamps, releases waiting packets and adds up the counters.
     fn end(mut self) -> Counts {
-        self.drain_wholly(Socket::Listener);
+        self.drain_completely(Socket::Listener);
         let ids: Vec<_> = self.flows.iter_mut().map(|(id, _)| id).collect();
         for id in ids {
-            self.drain_wholly(Socket::Own(id));
-            self.drain_wholly(Socket::Out(id));
+            self.drain_completely(Socket::Own(id));
+            self.drain_completely(Socket::Out(id));
             self.counts.overflowed += self.flows.find(id).map_or(0, |flow| flow.overflowed());
         }
         self.counts.overflowed += self.listener.overflowed().unwrap_or(0);
-        let teller = &mut self.teller;
+        let events = &mut self.events;
         let end = Instant::from_nanos(i64::MAX);
-        self.departures.overdue(end, &mut |p| teller.tell(News::Passage(p)));
+        self.departures.overdue(end, &mut |p| events.push_event(RelayEvent::PacketObservation(p)));
         self.counts.flows = self.flows.counts();
         self.counts
     }

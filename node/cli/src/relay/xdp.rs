@@ -16,23 +16,23 @@ use dwell_plan::{RelayEngine, RelayJob, RelayMode, Stamps};
 use dwell_record::{Kind, NicDropped, Placement, Scalar, Summary, Trust};
 use dwell_units::{Nanos, Pairing};
 
-use super::plan::Plan;
+use super::plan::RelayPlan;
 use super::record::NewFlow;
 use super::{Relayed, open_failure, report};
 use crate::environment::environment;
 use crate::nic::NicWatch;
-use crate::passages::PassageLog;
+use crate::observation_writer::ObservationWriter;
 use crate::ping::SampleFile;
 use crate::{Exit, Failure};
 
 /// Interval for checking for a stop and for new flows.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Minimum interval between searches for unknown next hops.
-const SEARCH: Nanos = Nanos::from_secs(1);
+const NEXT_HOP_INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// Client, listening address and outgoing address of a flow.
-type Ends = (SocketAddrV4, SocketAddrV4, SocketAddrV4);
+type FlowAddresses = (SocketAddrV4, SocketAddrV4, SocketAddrV4);
 
 /// Rejects what this engine cannot do; needs no privilege.
 pub(super) fn check(job: &RelayJob, listen: SocketAddr, to: SocketAddr) -> Result<(), Failure> {
@@ -79,12 +79,12 @@ pub(super) fn check(job: &RelayJob, listen: SocketAddr, to: SocketAddr) -> Resul
 /// Relays until stopped. Calls `talk` when the program is attached.
 pub(super) fn perform(
     job: &RelayJob,
-    plan: &Plan,
+    plan: &RelayPlan,
     samples: Option<SampleFile>,
     stop: &AtomicBool,
     talk: &mut dyn FnMut(&str),
 ) -> Result<Relayed, Failure> {
-    let mut log = PassageLog::begin("relay", &format!("{} {}", job.listen, job.to), samples)?;
+    let mut log = ObservationWriter::begin("relay", &format!("{} {}", job.listen, job.to), samples)?;
     // Reserve the port. Packets that the program passes up get no "port unreachable" in reply.
     let _seat = UdpSocket::bind(plan.listen).map_err(|error| open_failure(error, plan, job))?;
     let (spec, mut warnings) = spec(job, plan)?;
@@ -92,7 +92,7 @@ pub(super) fn perform(
     let relay = XdpRelay::start(&spec).map_err(refusal)?;
     warnings.extend_from_slice(relay.notes());
     talk(&format!("relaying udp://{} -> udp://{}", plan.listen, plan.to));
-    let mut known = Known { flows: HashMap::new(), to: plan.to, next: 0 };
+    let mut known = RecordedFlows { flows: HashMap::new(), to: plan.to, next: 0 };
     let (mut seen, mut searched) = (XdpCounters::default(), monotonic());
     let mut last = false;
     while !last {
@@ -100,16 +100,16 @@ pub(super) fn perform(
         last = stop.load(Ordering::Relaxed);
         let now = relay.counters()?;
         if now.flows > seen.flows {
-            known.look(&relay, &mut log)?;
+            known.record_new(&relay, &mut log)?;
         }
-        if now.no_way > seen.no_way && monotonic() - searched > SEARCH {
-            relay.look_for_the_way();
+        if now.no_way > seen.no_way && monotonic() - searched > NEXT_HOP_INTERVAL {
+            relay.resolve_next_hops();
             searched = monotonic();
         }
         log.flush();
         seen = now;
         if !last {
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
     let clocks = (start, clock::pair());
@@ -129,16 +129,16 @@ pub(super) fn perform(
 }
 
 /// Flows already recorded.
-struct Known {
+struct RecordedFlows {
     /// By client, with the addresses recorded for it.
-    flows: HashMap<SocketAddrV4, Ends>,
+    flows: HashMap<SocketAddrV4, FlowAddresses>,
     to: SocketAddr,
     next: u32,
 }
 
-impl Known {
+impl RecordedFlows {
     /// Records new flows.
-    fn look(&mut self, relay: &XdpRelay, log: &mut PassageLog) -> Result<(), BpfError> {
+    fn record_new(&mut self, relay: &XdpRelay, log: &mut ObservationWriter) -> Result<(), BpfError> {
         for flow in relay.flows()? {
             let ends = (flow.client, flow.listen, flow.out);
             if self.flows.insert(flow.client, ends) == Some(ends) {
@@ -158,7 +158,7 @@ fn flows(job: &RelayJob) -> Option<u16> {
 }
 
 /// Returns the configuration of the XDP program, and warnings.
-fn spec(job: &RelayJob, plan: &Plan) -> Result<(XdpRelaySpec, Vec<String>), Failure> {
+fn spec(job: &RelayJob, plan: &RelayPlan) -> Result<(XdpRelaySpec, Vec<String>), Failure> {
     let (SocketAddr::V4(listen), SocketAddr::V4(to)) = (plan.listen, plan.to) else {
         return Err(Failure::usage("--engine xdp relays IPv4 only"));
     };
@@ -206,7 +206,7 @@ fn refusal(error: BpfError) -> Failure {
 /// Builds the summary.
 fn summary(
     job: &RelayJob,
-    plan: &Plan,
+    plan: &RelayPlan,
     modes: &[XdpMode],
     counters: XdpCounters,
     (clocks, nics): (&(Pairing, Pairing), Option<Vec<NicDropped>>),
@@ -275,14 +275,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_engine_says_whether_the_driver_itself_relays() {
+    fn engine_name_states_xdp_mode() {
         use XdpMode::{Generic, Native};
         let all = [&[Native, Native][..], &[Generic], &[Generic, Native]].map(engine);
         assert_eq!(all, ["xdp, native", "xdp, generic", "xdp, native and generic"]);
     }
 
     #[test]
-    fn what_the_program_does_not_count_is_absent_and_not_zero() {
+    fn uncounted_value_is_null() {
         let values = values(XdpCounters { forward: 3, ..XdpCounters::default() });
         assert_eq!(values["relayed_forward"], Some(Scalar::Count(3)));
         assert_eq!(values["relayed_backward"], Some(Scalar::Count(0)));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_engine_cannot_do_is_refused_with_the_engine_that_can() {
+    fn xdp_refuses_unsupported_options() {
         let (far, here) = ("203.0.113.9:7", "0.0.0.0:7");
         let job = |change: fn(&mut RelayJob)| {
             let mut job = RelayJob::translate("udp://0.0.0.0:7", "udp://203.0.113.9:7");

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use dwell_protocol::{Event, Job, JobId, MOST, Progress, Request, write_data, write_message};
+use dwell_protocol::{Event, Job, JobId, MAX_PAYLOAD_LEN, Progress, Request, write_data, write_message};
 use dwell_record::{Scalar, Summary};
 use dwell_stats::{Metric, RoundTrip};
 
@@ -17,21 +17,21 @@ use crate::ping::{Observer, Outputs, Replies, SampleFile};
 use crate::{Exit, Failure};
 
 /// Maximum time for all jobs to end after standard input is closed.
-const PATIENCE: Duration = Duration::from_millis(900);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(900);
 
 /// Minimum interval between progress events of a job.
-const NEWS: Duration = Duration::from_millis(500);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Standard output, shared by the job threads, with a byte count. Not used by timing threads.
 #[derive(Clone)]
-pub(super) struct Voice(Arc<Mutex<Said>>);
+pub(super) struct EventWriter(Arc<Mutex<CountedOutput>>);
 
-struct Said {
+struct CountedOutput {
     to: Stdout,
     bytes: u64,
 }
 
-impl io::Write for Said {
+impl io::Write for CountedOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.to.write(bytes)?;
         self.bytes += written as u64;
@@ -43,9 +43,9 @@ impl io::Write for Said {
     }
 }
 
-impl Voice {
+impl EventWriter {
     pub(super) fn new(to: Stdout) -> Self {
-        Self(Arc::new(Mutex::new(Said { to, bytes: 0 })))
+        Self(Arc::new(Mutex::new(CountedOutput { to, bytes: 0 })))
     }
 
     /// Number of bytes written so far.
@@ -59,7 +59,7 @@ impl Voice {
         let _ = write_message(&mut *self.lock(), event);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Said> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, CountedOutput> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -71,14 +71,14 @@ struct Running {
 
 /// See the module documentation.
 pub(super) struct Jobs {
-    voice: Voice,
+    events: EventWriter,
     running: BTreeMap<JobId, Running>,
     spools: BTreeMap<JobId, Spool>,
 }
 
 impl Jobs {
-    pub(super) fn new(voice: Voice) -> Self {
-        Self { voice, running: BTreeMap::new(), spools: BTreeMap::new() }
+    pub(super) fn new(events: EventWriter) -> Self {
+        Self { events, running: BTreeMap::new(), spools: BTreeMap::new() }
     }
 
     /// Handles a request without waiting for a job.
@@ -93,12 +93,12 @@ impl Jobs {
                 }
             }
             Request::Pull { job } => self.pull(job),
-            Request::Hail { job } => self.voice.say(&Event::Alive { job }),
+            Request::Hail { job } => self.events.say(&Event::Alive { job }),
         }
     }
 
     fn start(&mut self, job: JobId, what: Job, samples: bool) {
-        let fail = |reason: String| self.voice.say(&failed(job, reason));
+        let fail = |reason: String| self.events.say(&failed(job, reason));
         if self.running.contains_key(&job) || self.spools.contains_key(&job) {
             return fail(format!("job {} already exists", job.0));
         }
@@ -107,10 +107,10 @@ impl Jobs {
             Err(error) => return fail(format!("cannot create a file for samples: {error}")),
         };
         let stop = Arc::new(AtomicBool::new(false));
-        let (voice, flag) = (self.voice.clone(), Arc::clone(&stop));
+        let (events, flag) = (self.events.clone(), Arc::clone(&stop));
         let kept = spool.clone();
         let thread = thread::spawn(move || {
-            let outcome = perform(job, &what, spool.as_ref(), &flag, &voice);
+            let outcome = perform(job, &what, spool.as_ref(), &flag, &events);
             let segment_bytes = spool.map(|spool| spool.len());
             let event = match outcome {
                 Ok(summary) => Event::Finished { job, summary: Box::new(summary), segment_bytes },
@@ -120,7 +120,7 @@ impl Jobs {
                     unsupported: failure.exit == Exit::Unsupported,
                 },
             };
-            voice.say(&event);
+            events.say(&event);
         });
         self.running.insert(job, Running { stop, thread });
         self.spools.extend(kept.map(|spool| (job, spool)));
@@ -129,20 +129,20 @@ impl Jobs {
     fn pull(&mut self, job: JobId) {
         let Some(spool) = self.spools.remove(&job) else {
             let reason = format!("job {} has no samples", job.0);
-            return self.voice.say(&failed(job, reason));
+            return self.events.say(&failed(job, reason));
         };
         let mut hasher = crc32fast::Hasher::new();
         let mut bytes = 0;
-        let handed = spool.read(MOST / 4, &mut |piece| {
+        let handed = spool.read(MAX_PAYLOAD_LEN / 4, &mut |piece| {
             hasher.update(piece);
             bytes += piece.len() as u64;
-            write_data(&mut *self.voice.lock(), job, piece)
+            write_data(&mut *self.events.lock(), job, piece)
         });
         let event = match handed {
             Ok(()) => Event::Pulled { job, bytes, crc32: hasher.finalize() },
             Err(error) => failed(job, format!("cannot read samples: {error}")),
         };
-        self.voice.say(&event);
+        self.events.say(&event);
     }
 
     /// Stops all jobs. A job that does not end in time ends with the process.
@@ -150,7 +150,7 @@ impl Jobs {
         for running in self.running.values() {
             running.stop.store(true, Ordering::Relaxed);
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
         while self.running.values().any(|running| !running.thread.is_finished())
             && Instant::now() < deadline
         {
@@ -170,9 +170,9 @@ fn perform(
     what: &Job,
     spool: Option<&Spool>,
     stop: &Arc<AtomicBool>,
-    voice: &Voice,
+    events: &EventWriter,
 ) -> Result<Summary, Failure> {
-    let ready = || voice.say(&Event::Ready { job });
+    let ready = || events.say(&Event::Ready { job });
     match what {
         Job::Ping(ping) => {
             ready();
@@ -181,13 +181,13 @@ fn perform(
                 lines: false,
                 samples: spool.map(Spool::file),
                 replies: Replies::Silent,
-                observer: Box::new(News { job, voice: voice.clone(), last: None }),
+                observer: Box::new(ProgressReporter { job, events: events.clone(), last: None }),
             };
-            let before = voice.bytes();
+            let before = events.bytes();
             let measured = crate::ping::measure(ping, outputs, own_of_run(), stop)?;
             let mut summary = measured.summary;
             // Events sent during the run may have disturbed the probes.
-            let said = Scalar::Count(voice.bytes() - before);
+            let said = Scalar::Count(events.bytes() - before);
             summary.values.insert("event_bytes".to_owned(), Some(said));
             match measured.failure {
                 Some(failure) if measured.answered == 0 => return Err(failure),
@@ -208,7 +208,7 @@ fn perform(
             let watch = samples.is_some().then(|| CpuWatch::start(own_of_run()));
             let mut sent = crate::load::send(traffic, samples, stop, &mut |_| ready())?;
             sent.summary.trust.note_host(watch.and_then(|watch| watch.end(None)));
-            Ok(what_stands(sent.summary, sent.failure))
+            Ok(with_warning(sent.summary, sent.failure))
         }
         Job::Bulk(bulk) => {
             let sent = crate::load::send_bulk(bulk, stop, &mut |_| ready())?;
@@ -217,7 +217,7 @@ fn perform(
         Job::Sink(sink) => {
             let samples = spool.map(Spool::file);
             let sunk = crate::load::sink(sink, samples, stop, &mut |_| ready())?;
-            Ok(what_stands(sunk.summary, sunk.failure))
+            Ok(with_warning(sunk.summary, sunk.failure))
         }
         Job::Pace(pace) => {
             let samples = spool.map(Spool::file);
@@ -230,7 +230,7 @@ fn perform(
                 &mut |_| ready(),
                 progress,
             )?;
-            Ok(what_stands(paced.summary, paced.failure))
+            Ok(with_warning(paced.summary, paced.failure))
         }
         Job::PaceSink(sink) => crate::pace::sink(sink, stop, &mut |_| ready()),
         Job::Itg(itg) => crate::load::send_by_itg(itg, stop, &mut |_| ready()),
@@ -238,7 +238,7 @@ fn perform(
         Job::Trace(trace) => {
             let outputs = crate::trace::Outputs { samples: spool.map(Spool::file), live: false };
             let traced = crate::trace::perform(trace, outputs, stop, &mut |_| ready())?;
-            Ok(what_stands(traced.summary, traced.failure))
+            Ok(with_warning(traced.summary, traced.failure))
         }
         Job::Relay(relay) => {
             let relayed =
@@ -246,28 +246,28 @@ fn perform(
             // A relay that ended without being stopped has failed; otherwise only its samples have.
             match relayed.failure {
                 Some(failure) if !stop.load(Ordering::Relaxed) => Err(failure),
-                failure => Ok(what_stands(relayed.summary, failure)),
+                failure => Ok(with_warning(relayed.summary, failure)),
             }
         }
     }
 }
 
 /// Adds the failure to the warnings: the result is valid although its samples are not.
-fn what_stands(mut summary: Summary, failure: Option<Failure>) -> Summary {
+fn with_warning(mut summary: Summary, failure: Option<Failure>) -> Summary {
     summary.trust.warnings.extend(failure.map(|failure| format!("{:#}", failure.error)));
     summary
 }
 
 /// Sends the progress of a measurement to the controller.
-struct News {
+struct ProgressReporter {
     job: JobId,
-    voice: Voice,
+    events: EventWriter,
     last: Option<Instant>,
 }
 
-impl Observer for News {
+impl Observer for ProgressReporter {
     fn show(&mut self, measured: &RoundTrip) {
-        if self.last.is_some_and(|last| last.elapsed() < NEWS) {
+        if self.last.is_some_and(|last| last.elapsed() < PROGRESS_INTERVAL) {
             return;
         }
         self.last = Some(Instant::now());
@@ -279,7 +279,7 @@ impl Observer for News {
             p50_ns: figures.p50.map(|ns| ns.0),
             p99_ns: figures.p99.map(|ns| ns.0),
         };
-        self.voice.say(&Event::Progress { job: self.job, progress });
+        self.events.say(&Event::Progress { job: self.job, progress });
     }
 
     /// Does nothing: the message is also a warning in the summary.

@@ -13,7 +13,7 @@ use std::io::{self, BufReader};
 use dwell_protocol::{Event, Frame, Request, VERSION, read_frame};
 
 use crate::{Exit, Failure};
-use jobs::{Jobs, Voice};
+use jobs::{Jobs, EventWriter};
 
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
@@ -29,14 +29,14 @@ pub fn run(_: &Args) -> Result<Exit, Failure> {
     crate::stop::ignore_interrupts()?;
     // So that a job's ports are free when it reports that it has finished.
     dwell_io::process::share_descriptors();
-    let voice = Voice::new(io::stdout());
-    voice.say(&Event::Hello {
+    let events = EventWriter::new(io::stdout());
+    events.say(&Event::Hello {
         version: VERSION,
         dwell: crate::build().to_owned(),
         node: dwell_io::machine::host_name().unwrap_or_default(),
         jobs: dwell_plan::Job::NAMES.map(str::to_owned).to_vec(),
     });
-    let mut jobs = Jobs::new(voice);
+    let mut jobs = Jobs::new(events);
     let mut input = BufReader::new(io::stdin());
     let outcome = loop {
         match read_frame::<Request>(&mut input) {

@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum size of a spool in bytes; further writes fail.
-const MOST: u64 = 4 << 30;
+const MAX_LEN: u64 = 4 << 30;
 
 /// A spool. Clones share it.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ impl Spool {
 
     pub(super) fn append(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut inner = self.lock();
-        if inner.len + bytes.len() as u64 > MOST {
+        if inner.len + bytes.len() as u64 > MAX_LEN {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "the spool is full"));
         }
         let written = inner.file.write(bytes)?;

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
 
 use dwell_engine::join::Stamp;
-use dwell_engine::passage::Point;
+use dwell_engine::observation::Point;
 use dwell_io::bpf::Event;
 use dwell_plan::IdFormat;
 use dwell_record::segment::FlowEntry;
@@ -13,7 +13,7 @@ use dwell_record::segment::FlowEntry;
 use super::id::Id;
 
 /// Maximum number of flows; events of further flows are only counted.
-const MOST: usize = 4_096;
+const MAX_FLOWS: usize = 4_096;
 
 /// A flow in one direction.
 #[derive(Debug)]
@@ -37,19 +37,19 @@ pub(super) struct Flows {
     /// Events of flows beyond the maximum.
     pub(super) refused: u64,
     /// Events of packets too short to contain an id.
-    pub(super) nameless: u64,
+    pub(super) missing_id: u64,
 }
 
 impl Flows {
     pub(super) fn new(asked: IdFormat) -> Self {
-        Self { asked, numbers: HashMap::new(), flows: Vec::new(), refused: 0, nameless: 0 }
+        Self { asked, numbers: HashMap::new(), flows: Vec::new(), refused: 0, missing_id: 0 }
     }
 
     /// Returns the timestamp of an event, and its flow if this is the flow's first timestamp.
     pub(super) fn stamp(&mut self, event: &Event) -> Option<(Stamp, Option<&Flow>)> {
         let number = match self.numbers.entry((event.from, event.to)) {
             Entry::Occupied(entry) => *entry.get(),
-            Entry::Vacant(_) if self.flows.len() >= MOST => {
+            Entry::Vacant(_) if self.flows.len() >= MAX_FLOWS => {
                 self.refused += 1;
                 return None;
             }
@@ -79,7 +79,7 @@ impl Flows {
         };
         *order += 1;
         let Some(id) = id else {
-            self.nameless += 1;
+            self.missing_id += 1;
             return None;
         };
         let stamp = Stamp { flow: number, id, size: event.size, point: event.point, at: event.at };
@@ -107,14 +107,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flow_whose_first_packet_carries_no_id_is_told_of_with_the_first_that_does() {
+    fn flow_is_reported_with_first_packet_id() {
         let mut flows = Flows::new(IdFormat::Iperf);
         let ends = ("10.0.0.1:9".parse().unwrap(), "10.0.0.2:5001".parse().unwrap());
         let event = |head: &[u8]| {
             Event::udp(Point::PreRouting, Instant::from_nanos(0), ends, head.len() as u16, head)
         };
         assert!(flows.stamp(&event(b"abc")).is_none());
-        assert_eq!(flows.nameless, 1);
+        assert_eq!(flows.missing_id, 1);
         let mut head = [0; 24];
         for (id, new) in [(1_u32, true), (2, false)] {
             head[..4].copy_from_slice(&id.to_be_bytes());

@@ -7,7 +7,7 @@ use dwell_wire::id::{Format, packet_id};
 
 /// Maximum difference between a time in a packet and the packet's timestamp; the sender's clock may
 /// be wrong.
-const PLAUSIBLE: Nanos = Nanos::from_secs(10 * 86_400);
+const MAX_CLOCK_DIFFERENCE: Nanos = Nanos::from_secs(10 * 86_400);
 
 /// Seconds from 1900, the NTP epoch, to 1970 (RFC 5905, section 6).
 const NTP_EPOCH: i64 = 2_208_988_800;
@@ -71,7 +71,7 @@ fn found(event: &Event) -> Option<Format> {
     let now = event.at.as_nanos() / 1_000_000_000;
     let is_near = |at: usize, epoch: i64| {
         let seconds = u32_at(head, at).map(|seconds| i64::from(seconds) - epoch);
-        seconds.is_some_and(|seconds| (seconds - now).abs() <= PLAUSIBLE.0 / 1_000_000_000)
+        seconds.is_some_and(|seconds| (seconds - now).abs() <= MAX_CLOCK_DIFFERENCE.0 / 1_000_000_000)
     };
     let is_time = |at| is_near(at, 0) || is_near(at, NTP_EPOCH);
     // iperf2 times are seconds and microseconds; the upper half of its 64-bit id follows: 0 so far,
@@ -110,7 +110,7 @@ mod tests {
     fn event(size: u16, head: &[u8]) -> Event {
         let at = dwell_units::Instant::from_parts(i64::from(NOW), 0);
         let (from, to) = ("192.0.2.1:9".parse().unwrap(), "192.0.2.2:5001".parse().unwrap());
-        Event::udp(dwell_engine::passage::Point::PreRouting, at, (from, to), size, head)
+        Event::udp(dwell_engine::observation::Point::PreRouting, at, (from, to), size, head)
     }
 
     fn words(words: &[u32]) -> Vec<u8> {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_are_found_by_what_a_payload_begins_with() {
+    fn id_format_is_detected_from_payload_start() {
         let ntp = NOW.wrapping_add(2_208_988_800_u32);
         let mut roundtrip = vec![0; 16];
         roundtrip.extend(7_u32.to_le_bytes());
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_like_no_format_is_told_by_order_and_a_short_one_carries_no_id() {
+    fn unknown_payload_is_matched_by_order() {
         for head in [&b"hello"[..], &[0; 24], &[0xff; 24], &words(&[7, NOW, 1_000_000, 0]), b""] {
             assert_eq!(Id::of(IdFormat::Auto, &event(100, head)), Id::Order, "{head:?}");
         }

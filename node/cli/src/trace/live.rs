@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 
-use dwell_stats::Parts;
+use dwell_stats::ComponentFigures;
 use dwell_units::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::flows::{Flow, Flows};
 
 /// Maximum number of flows shown, those with the most packets first.
-const ROWS: usize = 8;
+const MAX_ROWS: usize = 8;
 
 /// Table on standard error, if that is a terminal.
 pub(super) struct Live {
@@ -29,7 +29,7 @@ impl Live {
     }
 
     /// Shows the current state; call it twice per second.
-    pub(super) fn show(&self, flows: &Flows, parts: &Parts, dropped: u64) {
+    pub(super) fn show(&self, flows: &Flows, parts: &ComponentFigures, dropped: u64) {
         if let Some(bar) = &self.bar {
             bar.set_message(table(flows, parts, dropped));
         }
@@ -43,17 +43,17 @@ impl Live {
     }
 }
 
-fn table(flows: &Flows, parts: &Parts, dropped: u64) -> String {
+fn table(flows: &Flows, parts: &ComponentFigures, dropped: u64) -> String {
     let mut text = format!("{:<52}{:>12}  id\n", "flow", "packets");
     let mut busiest: Vec<_> = flows.all().iter().collect();
     busiest.sort_by_key(|flow| std::cmp::Reverse(flow.packets));
-    for Flow { entry, id, packets, .. } in busiest.iter().take(ROWS) {
+    for Flow { entry, id, packets, .. } in busiest.iter().take(MAX_ROWS) {
         let way = format!("{} -> {}", entry.from, entry.to);
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{way:<52}{packets:>12}  {}", id.name());
     }
-    if busiest.len() > ROWS {
-        let _ = writeln!(text, "and {} more", busiest.len() - ROWS);
+    if busiest.len() > MAX_ROWS {
+        let _ = writeln!(text, "and {} more", busiest.len() - MAX_ROWS);
     }
     let _ = writeln!(text, "\n{:<28}{:>12}{:>12}{:>12}", "delay [us]", "packets", "p50", "p99");
     let us = |value: Option<Nanos>| {
@@ -70,7 +70,7 @@ fn table(flows: &Flows, parts: &Parts, dropped: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::passage::{Point, PointStamps};
+    use dwell_engine::observation::{Point, PointStamps};
     use dwell_io::bpf::Event;
     use dwell_plan::IdFormat;
     use dwell_units::Instant;
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_has_the_busiest_flows_and_the_delays_of_every_rung_that_was_seen() {
+    fn live_table_shows_busiest_flows_and_delays() {
         let mut flows = Flows::new(IdFormat::Iperf);
         for port in 1..=10_u16 {
             let ends = (([10, 0, 0, 1], port).into(), ([10, 0, 0, 2], 5_001).into());
@@ -88,7 +88,7 @@ mod tests {
             assert!(new.is_some());
             (0..port).for_each(|_| flows.count(stamp.flow));
         }
-        let mut parts = Parts::default();
+        let mut parts = ComponentFigures::default();
         let mut stamps = PointStamps::default();
         stamps.set(Point::PreRouting, Instant::from_nanos(1_000));
         stamps.set(Point::PostRouting, Instant::from_nanos(3_500));

@@ -15,36 +15,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use dwell_engine::join::{Join, Joined};
-use dwell_engine::passage::{Passage, Point};
+use dwell_engine::join::{StampJoiner, JoinCounters};
+use dwell_engine::observation::{PacketObservation, Point};
 use dwell_io::bpf::{BpfError, Event, Hooks, Protocol, TraceSpec, Tracer};
 use dwell_io::clock::{monotonic, pair, realtime};
 use dwell_io::interface;
 use dwell_plan::{FlowFilter, FlowProtocol, TraceHook, TraceJob};
 use dwell_record::Summary;
-use dwell_stats::{Part, Parts};
+use dwell_stats::{DelayComponent, ComponentFigures};
 use dwell_units::{Nanos, Pairing};
 
-use crate::passages::PassageLog;
+use crate::observation_writer::ObservationWriter;
 use crate::ping::SampleFile;
 use crate::{Exit, Failure, IdChoice};
 use flows::Flows;
 
 /// Interval for emptying the ring, which sends no wake-ups.
-const NAP: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Time after which a packet is not expected at further hooks.
-const PATIENCE: Nanos = Nanos::from_secs(1);
+const JOIN_TIMEOUT: Nanos = Nanos::from_secs(1);
 
 /// Maximum number of packets between hooks; beyond it the oldest is dropped.
-const OPEN: usize = 65_536;
+const MAX_OPEN_PACKETS: usize = 65_536;
 
 /// Intervals for writing samples and for updating the live table.
-const FLUSH: Nanos = Nanos::from_millis(100);
-const SHOW: Nanos = Nanos::from_millis(500);
+const FLUSH_INTERVAL: Nanos = Nanos::from_millis(100);
+const DISPLAY_INTERVAL: Nanos = Nanos::from_millis(500);
 
 /// Warning for hooks without a pair that bounds a delay.
-const NO_DELAY: &str = "these hooks give timestamps but no delay: a node delay needs netfilter \
+const NO_DELAY_WARNING: &str = "these hooks give timestamps but no delay: a node delay needs netfilter \
                         (pre_routing to post_routing), or xdp and tcx (rx_driver to tx_tcx)";
 
 /// Arguments of `trace`.
@@ -156,8 +156,8 @@ pub(crate) struct Traced {
 /// Everything a trace collected.
 struct Seen {
     flows: Flows,
-    parts: Parts,
-    joined: Joined,
+    parts: ComponentFigures,
+    joined: JoinCounters,
     events: u64,
     dropped: u64,
     clock_moved: bool,
@@ -174,7 +174,7 @@ pub(crate) fn perform(
     talk: &mut dyn FnMut(&str),
 ) -> Result<Traced, Failure> {
     let (filter, spec) = spec(job)?;
-    let mut log = PassageLog::begin("trace", &filter.to_string(), outputs.samples)?;
+    let mut log = ObservationWriter::begin("trace", &filter.to_string(), outputs.samples)?;
     let start = pair();
     let (mut tracer, hooks, without) = attach(job, spec, &mut Tracer::start)?;
     let points = points(hooks);
@@ -182,25 +182,25 @@ pub(crate) fn perform(
     let notes: Vec<_> = without.into_iter().chain(tracer.notes().iter().cloned()).collect();
     notes.iter().for_each(|note| talk(note));
     if !gives_delay(&points) {
-        talk(NO_DELAY);
+        talk(NO_DELAY_WARNING);
     }
     let live = live::Live::new(outputs.live);
     let mut flows = Flows::new(job.id);
-    let mut join = Join::new(&points, PATIENCE, OPEN);
+    let mut join = StampJoiner::new(&points, JOIN_TIMEOUT, MAX_OPEN_PACKETS);
     let mut events = 0;
     let end = monotonic().saturating_add(job.duration.unwrap_or(Nanos::MAX));
-    let (mut next_flush, mut next_show) = (monotonic() + FLUSH, monotonic() + SHOW);
+    let (mut next_flush, mut next_show) = (monotonic() + FLUSH_INTERVAL, monotonic() + DISPLAY_INTERVAL);
     while !stop.load(Ordering::Relaxed) && monotonic() < end {
-        thread::sleep(NAP);
+        thread::sleep(POLL_INTERVAL);
         events += tracer.read(&mut |event| take(event, &mut flows, &mut join, &mut log))?;
         let now = monotonic();
         if now >= next_flush {
-            next_flush = now + FLUSH;
+            next_flush = now + FLUSH_INTERVAL;
             join.expire(realtime(), &mut |passage| pass(passage, &mut flows, &mut log));
             log.flush();
         }
         if live.is_shown() && now >= next_show {
-            next_show = now + SHOW;
+            next_show = now + DISPLAY_INTERVAL;
             live.show(&flows, log.parts(), tracer.dropped()?);
         }
     }
@@ -219,7 +219,7 @@ pub(crate) fn perform(
 }
 
 /// Processes an event.
-fn take(event: &Event, flows: &mut Flows, join: &mut Join, log: &mut PassageLog) {
+fn take(event: &Event, flows: &mut Flows, join: &mut StampJoiner, log: &mut ObservationWriter) {
     let Some((stamp, new)) = flows.stamp(event) else { return };
     if let Some(flow) = new {
         log.flow(&flow.entry);
@@ -228,7 +228,7 @@ fn take(event: &Event, flows: &mut Flows, join: &mut Join, log: &mut PassageLog)
 }
 
 /// Processes a packet.
-fn pass(passage: &Passage, flows: &mut Flows, log: &mut PassageLog) {
+fn pass(passage: &PacketObservation, flows: &mut Flows, log: &mut ObservationWriter) {
     flows.count(passage.flow);
     log.take(passage);
 }
@@ -309,7 +309,7 @@ fn points(hooks: Hooks) -> Vec<Point> {
 
 /// Whether two of these points bound a node delay.
 fn gives_delay(points: &[Point]) -> bool {
-    Part::ALL.map(Part::ends).iter().any(|(from, to)| points.contains(from) && points.contains(to))
+    DelayComponent::ALL.map(DelayComponent::ends).iter().any(|(from, to)| points.contains(from) && points.contains(to))
 }
 
 fn names(points: &[Point]) -> String {
@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_too_old_for_tcx_traces_at_netfilter_unless_tcx_was_asked_for() {
+    fn old_kernel_falls_back_to_netfilter() {
         let mut job = TraceJob {
             flow: "udp port 5001".into(),
             id: IdFormat::Auto,

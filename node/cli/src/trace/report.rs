@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use dwell_engine::passage::Point;
+use dwell_engine::observation::Point;
 use dwell_plan::{FlowFilter, IdFormat, TraceJob};
 use dwell_record::{Figures, Kind, Placement, Scalar, Stamps, Summary, Trust};
 use dwell_units::Nanos;
 use serde_json::json;
 
 use super::id::Id;
-use super::{NO_DELAY, Seen, gives_delay};
+use super::{NO_DELAY_WARNING, Seen, gives_delay};
 use crate::environment::environment;
 
 /// Builds the summary.
@@ -36,7 +36,7 @@ pub(super) fn summary(
         ("unjoined", seen.joined.incomplete),
         ("evicted", seen.joined.evicted),
         ("repeated", seen.joined.repeated),
-        ("without_id", seen.flows.nameless),
+        ("without_id", seen.flows.missing_id),
         ("flows", seen.flows.all().len() as u64),
         ("events_of_more_flows", seen.flows.refused),
     ];
@@ -81,7 +81,7 @@ fn warnings(job: &TraceJob, points: &[Point], seen: &Seen) -> Vec<String> {
         warnings.push("no packet of this flow passed".to_owned());
     }
     if !gives_delay(points) {
-        warnings.push(NO_DELAY.to_owned());
+        warnings.push(NO_DELAY_WARNING.to_owned());
     } else if seen.joined.packets > 0 && seen.parts.figures().next().is_none() {
         warnings.push(
             "no packet was seen at both ends of a node delay (pre_routing and post_routing, or \

@@ -17,35 +17,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dwell_stats::{Leg, Part, Rungs, Slice};
+use dwell_stats::{Leg, DelayComponent, LinkEndpoints, PathComponent};
 
 use fixture::{as_root, has, skip};
-use rig::{Hold, Labs, Manner, Place};
-use verdict::{Judged, Rise};
+use rig::{Hold, Labs, Forwarding, Place};
+use verdict::{RiseVerdict, Rise};
 
 /// Hold times in microseconds.
-const TIMES: [i64; 3] = [20, 200, 2_000];
+const HOLD_TIMES_US: [i64; 3] = [20, 200, 2_000];
 
 /// Minimum number of cycles. In a cycle, every hold has one round, next to rounds without a hold.
-const LEAST: usize = 5;
+const MIN_CYCLES: usize = 5;
 
 /// Maximum number of cycles; with this many, eight outliers do not hide a wrong component.
-const MOST: usize = 49;
+const MAX_CYCLES: usize = 49;
 
 /// The same for strict tests: the median of the wires, the noisiest component, then stays within
 /// 0.5 us.
-const MOST_STRICT: usize = 149;
+const MAX_STRICT_CYCLES: usize = 149;
 
 /// Holds that are not yet settled get further cycles for this time; after that only those that seem to
 /// be wrong do. `make attribution` has no such limit.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// Time limit once there are [`ENOUGH`] cycles.
-const LONGEST: Duration = Duration::from_secs(150);
+/// Time limit once there are [`DECISIVE_CYCLES`] cycles.
+const SUSPECT_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// Number of cycles that suffices to call a component wrong if all of them say so
-/// (`verdict::SURELY`).
-const ENOUGH: usize = 17;
+/// (`verdict::VERDICT_TAIL`).
+const DECISIVE_CYCLES: usize = 17;
 
 /// One test at a time: this process has real-time priority, and so have its computations.
 static MACHINE: Mutex<()> = Mutex::new(());
@@ -55,18 +55,18 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// Returns the component in which a hold at `place` must show.
-fn matching(place: Place, manner: Manner) -> Slice {
+fn matching(place: Place, manner: Forwarding) -> PathComponent {
     match (place, manner) {
-        (Place::Program, _) => Slice::Part(Part::Processing),
-        (Place::Socket, _) => Slice::Part(Part::QueueingIn),
+        (Place::Program, _) => PathComponent::DelayComponent(DelayComponent::Processing),
+        (Place::Socket, _) => PathComponent::DelayComponent(DelayComponent::QueueingIn),
         // Netfilter's last hook is before the queueing discipline.
-        (Place::Qdisc, Manner::Route) => Slice::Leg(Leg::LinkOut),
-        (Place::Qdisc, _) => Slice::Part(Part::Qdisc),
-        (Place::Wire, _) => Slice::Leg(Leg::LinkIn),
+        (Place::Qdisc, Forwarding::Route) => PathComponent::Leg(Leg::LinkOut),
+        (Place::Qdisc, _) => PathComponent::DelayComponent(DelayComponent::Qdisc),
+        (Place::Wire, _) => PathComponent::Leg(Leg::LinkIn),
     }
 }
 
-fn proves(manner: Manner, places: &[Place]) {
+fn assert_attribution(manner: Forwarding, places: &[Place]) {
     if !as_root() || ["tc", "taskset", "chrt", "renice"].into_iter().any(|program| !has(program)) {
         return;
     }
@@ -75,23 +75,23 @@ fn proves(manner: Manner, places: &[Place]) {
         return;
     }
     let _alone = alone();
-    if !rig::go_first() {
+    if !rig::set_realtime_priority() {
         skip("needs real-time scheduling (SCHED_FIFO), which is not permitted here");
         return;
     }
     let strict = std::env::var("DWELL_ATTRIBUTION").is_ok_and(|how| how == "strict");
-    let labs = Labs::up(manner, &TIMES);
+    let labs = Labs::up(manner, &HOLD_TIMES_US);
     let mut proof = Proof::new(manner, places);
     let since = Instant::now();
-    for cycle in 0..if strict { MOST_STRICT } else { MOST } {
+    for cycle in 0..if strict { MAX_STRICT_CYCLES } else { MAX_CYCLES } {
         proof.cycle(&labs, cycle);
-        if cycle + 1 >= LEAST {
+        if cycle + 1 >= MIN_CYCLES {
             let took = since.elapsed();
             proof.undecided.retain(|hold| {
                 judged(&proof.rises[hold]).any(|(_, rise)| match strict {
-                    true => rise.judge() == Judged::CannotTell,
+                    true => rise.judge() == RiseVerdict::CannotTell,
                     false if took < SETTLE_TIMEOUT => !rise.is_settled(),
-                    false => (cycle + 1 < ENOUGH || took < LONGEST) && rise.leans_to_wrong(),
+                    false => (cycle + 1 < DECISIVE_CYCLES || took < SUSPECT_TIMEOUT) && rise.may_be_wrong(),
                 })
             });
         }
@@ -105,21 +105,21 @@ fn proves(manner: Manner, places: &[Place]) {
 }
 
 /// Excludes the total delay: it is the sum of the others.
-fn judged(rises: &[(Slice, Rise)]) -> impl Iterator<Item = &(Slice, Rise)> {
-    rises.iter().filter(|(slice, _)| *slice != Slice::Leg(Leg::EndToEnd))
+fn judged(rises: &[(PathComponent, Rise)]) -> impl Iterator<Item = &(PathComponent, Rise)> {
+    rises.iter().filter(|(slice, _)| *slice != PathComponent::Leg(Leg::EndToEnd))
 }
 
 /// Results of every hold.
 struct Proof {
-    manner: Manner,
-    rises: BTreeMap<Hold, Vec<(Slice, Rise)>>,
+    manner: Forwarding,
+    rises: BTreeMap<Hold, Vec<(PathComponent, Rise)>>,
     undecided: BTreeSet<Hold>,
 }
 
 impl Proof {
-    fn new(manner: Manner, places: &[Place]) -> Self {
+    fn new(manner: Forwarding, places: &[Place]) -> Self {
         let holds =
-            places.iter().flat_map(|place| TIMES.map(|micros| Hold { place: *place, micros }));
+            places.iter().flat_map(|place| HOLD_TIMES_US.map(|micros| Hold { place: *place, micros }));
         let undecided: BTreeSet<Hold> = holds.collect();
         let rises = undecided.iter().map(|hold| (*hold, Vec::new())).collect();
         Self { manner, rises, undecided }
@@ -137,11 +137,11 @@ impl Proof {
             turns.into_iter().map(|hold| (hold, labs.round(hold))).collect();
         for hold in &self.undecided {
             let (held, base) = (&rounds[hold], &rounds[&hold.base()]);
-            let mut slices = Rungs::of(&held.ways).sum();
-            slices.push(Slice::Leg(Leg::EndToEnd));
+            let mut slices = LinkEndpoints::of(&held.ways).sum();
+            slices.push(PathComponent::Leg(Leg::EndToEnd));
             let rises = self.rises.entry(*hold).or_default();
             for (n, slice) in slices.into_iter().enumerate() {
-                let holds = [matching(hold.place, self.manner), Slice::Leg(Leg::EndToEnd)];
+                let holds = [matching(hold.place, self.manner), PathComponent::Leg(Leg::EndToEnd)];
                 let expected = if holds.contains(&slice) { 1_000 * hold.micros } else { 0 };
                 if rises.len() == n {
                     rises.push((slice, Rise::expected(expected)));
@@ -166,7 +166,7 @@ impl Proof {
     fn wrong(&self, strict: bool) -> Vec<String> {
         let all = self.rises.iter().flat_map(|(hold, rises)| judged(rises).map(move |r| (hold, r)));
         all.filter(|(_, (_, rise))| {
-            rise.judge() == Judged::Wrong || strict && !rise.median_is_within()
+            rise.judge() == RiseVerdict::Wrong || strict && !rise.median_is_within()
         })
         .map(|(hold, (slice, rise))| {
             format!("{:?}, held {hold}: {} {rise}", self.manner, slice.name())
@@ -176,21 +176,21 @@ impl Proof {
 }
 
 #[test]
-fn time_that_a_translated_packet_is_held_shows_where_it_was_held_and_nowhere_else() {
-    proves(Manner::Translate, &[Place::Program, Place::Socket, Place::Qdisc, Place::Wire]);
+fn translate_hold_shows_only_where_held() {
+    assert_attribution(Forwarding::Translate, &[Place::Program, Place::Socket, Place::Qdisc, Place::Wire]);
 }
 
 #[test]
-fn time_that_an_enciphered_packet_is_held_shows_where_it_was_held_and_nowhere_else() {
-    proves(Manner::Encrypt, &[Place::Program, Place::Socket, Place::Qdisc, Place::Wire]);
+fn encrypt_hold_shows_only_where_held() {
+    assert_attribution(Forwarding::Encrypt, &[Place::Program, Place::Socket, Place::Qdisc, Place::Wire]);
 }
 
 #[test]
-fn time_that_a_deciphered_packet_is_held_shows_where_it_was_held_and_nowhere_else() {
-    proves(Manner::Decrypt, &[Place::Program, Place::Socket, Place::Qdisc, Place::Wire]);
+fn decrypt_hold_shows_only_where_held() {
+    assert_attribution(Forwarding::Decrypt, &[Place::Program, Place::Socket, Place::Qdisc, Place::Wire]);
 }
 
 #[test]
-fn time_that_a_routed_packet_is_held_shows_where_it_was_held_and_nowhere_else() {
-    proves(Manner::Route, &[Place::Qdisc, Place::Wire]);
+fn route_hold_shows_only_where_held() {
+    assert_attribution(Forwarding::Route, &[Place::Qdisc, Place::Wire]);
 }

@@ -3,9 +3,9 @@
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::verdict::{Judged, Rise};
-use crate::ways::Took;
-use crate::{MOST, alone};
+use crate::verdict::{RiseVerdict, Rise};
+use crate::ways::ComponentTime;
+use crate::{MAX_CYCLES, alone};
 
 /// Medians of rounds without a hold, in microseconds, for each component of CPU time, recorded on a
 /// machine with two processors and twenty compilers running.
@@ -24,15 +24,15 @@ const ROUNDS_US: [&[f64]; 6] = [
 const HELD: i64 = 20_000;
 
 /// Packets that all take the same time.
-fn all(nanos: i64) -> Took {
-    Took { median: nanos, decile: nanos }
+fn all(nanos: i64) -> ComponentTime {
+    ComponentTime { median: nanos, decile: nanos }
 }
 
 /// A component that should rise by `expected` and rises by `really`, over the maximum number of
 /// cycles, with rounds drawn from the recorded ones.
 fn drawn(rounds: &[f64], expected: i64, really: i64, random: &mut Xoshiro256PlusPlus) -> Rise {
     let mut rise = Rise::expected(expected);
-    for _ in 0..MOST {
+    for _ in 0..MAX_CYCLES {
         let mut round = || (1e3 * rounds[random.random_range(0..rounds.len())]) as i64;
         rise.note(all(round()), all(round() + really));
     }
@@ -40,7 +40,7 @@ fn drawn(rounds: &[f64], expected: i64, really: i64, random: &mut Xoshiro256Plus
 }
 
 #[test]
-fn twenty_microseconds_at_the_wrong_place_are_always_found_in_the_noise_recorded() {
+fn misplaced_20_us_are_found_in_recorded_noise() {
     let _alone = alone();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(20);
     for rounds in ROUNDS_US {
@@ -48,7 +48,7 @@ fn twenty_microseconds_at_the_wrong_place_are_always_found_in_the_noise_recorded
             let (missing, too_much) =
                 (drawn(rounds, HELD, 0, &mut random), drawn(rounds, 0, HELD, &mut random));
             for rise in [missing, too_much] {
-                assert_eq!(rise.judge(), Judged::Wrong, "{rise} of {rounds:?}");
+                assert_eq!(rise.judge(), RiseVerdict::Wrong, "{rise} of {rounds:?}");
             }
         }
     }
@@ -62,43 +62,43 @@ fn noise_alone_is_never_wrong() {
         for held in [0, HELD, 200_000, 2_000_000] {
             for _ in 0..200 {
                 let rise = drawn(rounds, held, held, &mut random);
-                assert_ne!(rise.judge(), Judged::Wrong, "{rise} of {rounds:?}");
+                assert_ne!(rise.judge(), RiseVerdict::Wrong, "{rise} of {rounds:?}");
             }
         }
     }
 }
 
 #[test]
-fn a_quiet_machine_finds_three_microseconds_and_a_fall_of_other_parts_is_no_misattribution() {
+fn quiet_machine_finds_3_us_and_ignores_falls() {
     let _alone = alone();
     let of = |expected: i64, really: i64| {
         let mut rise = Rise::expected(expected);
-        for n in 0..MOST as i64 {
+        for n in 0..MAX_CYCLES as i64 {
             rise.note(all(5_000 + 31 * n % 400), all(5_000 + 17 * n % 400 + really));
         }
         rise
     };
-    assert_eq!(of(0, 0).judge(), Judged::Right);
-    assert_eq!(of(0, 3_000).judge(), Judged::Wrong);
-    assert_eq!(of(0, -7_000).judge(), Judged::Right);
-    assert_eq!(of(HELD, HELD - 3_000).judge(), Judged::Wrong);
-    assert_eq!(of(HELD, HELD + 3_000).judge(), Judged::Wrong);
-    assert_eq!(of(200_000, 206_000).judge(), Judged::Right, "5 %");
+    assert_eq!(of(0, 0).judge(), RiseVerdict::Right);
+    assert_eq!(of(0, 3_000).judge(), RiseVerdict::Wrong);
+    assert_eq!(of(0, -7_000).judge(), RiseVerdict::Right);
+    assert_eq!(of(HELD, HELD - 3_000).judge(), RiseVerdict::Wrong);
+    assert_eq!(of(HELD, HELD + 3_000).judge(), RiseVerdict::Wrong);
+    assert_eq!(of(200_000, 206_000).judge(), RiseVerdict::Right, "5 %");
     assert!(!of(0, 3_000).median_is_within() && of(0, 1_000).median_is_within());
 }
 
 /// If the host takes the processors most of the time, half of the packets held for long are also
 /// stalled, but few of the others.
 #[test]
-fn what_holds_up_most_packets_and_not_all_is_the_machines_and_not_wrong() {
+fn stalls_of_most_packets_are_not_wrong() {
     let _alone = alone();
     let of = |decile: i64| {
         let mut rise = Rise::expected(0);
-        for n in 0..MOST as i64 {
-            let base = Took { median: 6_000 + 31 * n % 400, decile: 5_000 };
-            rise.note(base, Took { median: 2_000_000, decile: 5_000 + decile });
+        for n in 0..MAX_CYCLES as i64 {
+            let base = ComponentTime { median: 6_000 + 31 * n % 400, decile: 5_000 };
+            rise.note(base, ComponentTime { median: 2_000_000, decile: 5_000 + decile });
         }
         rise.judge()
     };
-    assert_eq!((of(0), of(9_000)), (Judged::CannotTell, Judged::Wrong));
+    assert_eq!((of(0), of(9_000)), (RiseVerdict::CannotTell, RiseVerdict::Wrong));
 }

@@ -13,7 +13,7 @@ use dwell_io::process::{Handle, Signal};
 use serde_json::Value;
 
 use crate::fixture::{DWELL, TestLab, until};
-use crate::ways::{Round, Told};
+use crate::ways::{Round, MachineSegment};
 
 /// Packets of a round, including the FIN and the warm-up packets.
 const PACKETS: &str = "81";
@@ -25,22 +25,22 @@ const RATE: &str = "200pps";
 /// The polling process has its own processor: the relay the second, or without a relay the
 /// receiver. The sender, which mostly sleeps, and the wires have priority over the receiver on the
 /// first.
-const FIRST: &str = "0";
-const SECOND: &str = "1";
+const FIRST_CPU: &str = "0";
+const SECOND_CPU: &str = "1";
 
 /// Nice value of polling threads, against other load. A polling thread has no real-time priority:
 /// it would block the kernel's own threads, and whatever waits for them, for 950 ms of every second
 /// (sched(7)). The nice value applies within this session only; other sessions may take the same
 /// share of a processor (sched(7), autogroups), which makes rounds noisier.
-const POLLING: &str = "-20";
+const POLLING_NICE: &str = "-20";
 /// Real-time priorities.
-const PUNCTUAL: &str = "2";
-const TEST: &str = "3";
+const SENDER_PRIORITY: &str = "2";
+const TEST_PRIORITY: &str = "3";
 
 /// Gives this process and its children real-time priority; returns whether that is permitted.
-pub(crate) fn go_first() -> bool {
+pub(crate) fn set_realtime_priority() -> bool {
     let process = std::process::id().to_string();
-    let output = Command::new("chrt").args(["-a", "-f", "-p", TEST, &process]).output();
+    let output = Command::new("chrt").args(["-a", "-f", "-p", TEST_PRIORITY, &process]).output();
     output.is_ok_and(|output| output.status.success())
 }
 
@@ -53,7 +53,7 @@ const CLEAR: &str = "900";
 
 /// How the node forwards packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum Forwarding {
     Translate,
     Encrypt,
     Decrypt,
@@ -101,18 +101,18 @@ impl fmt::Display for Hold {
 }
 
 /// Minimum delay of an emulated wire, in microseconds; it covers the time of the emulation itself.
-const WIRE: i64 = 50;
+const MIN_WIRE_DELAY_US: i64 = 50;
 
 /// A lab of plain links, and one lab per hold time of an emulated wire, including 0.
 pub(crate) struct Labs {
-    manner: Manner,
+    manner: Forwarding,
     bare: TestLab,
     wires: BTreeMap<i64, TestLab>,
     _stamps: UdpEnd,
 }
 
 impl Labs {
-    pub(crate) fn up(manner: Manner, times: &[i64]) -> Self {
+    pub(crate) fn up(manner: Forwarding, times: &[i64]) -> Self {
         let bare = TestLab::up("bare", &["line:3"]);
         make_qdisc(&bare);
         let directory = tempfile::tempdir().unwrap();
@@ -121,19 +121,19 @@ impl Labs {
             let text = format!(
                 "version = 1\nnodes = [\"n1\", \"n2\", \"n3\"]\nlinks = [{{ a = \"n1\", b = \"n2\", \
                  mechanism = \"tap\", delay = \"{}us\" }}, {{ a = \"n2\", b = \"n3\" }}]\n",
-                WIRE + micros
+                MIN_WIRE_DELAY_US + micros
             );
             std::fs::write(&file, text).unwrap();
             let lab = TestLab::up(&format!("wire{micros}"), &[file.to_str().unwrap()]);
             for process in lab.processes() {
                 let pid = process.split(' ').next().unwrap();
-                run("taskset", &["-a", "-c", "-p", FIRST, pid]);
-                run("chrt", &["-a", "-f", "-p", PUNCTUAL, pid]);
+                run("taskset", &["-a", "-c", "-p", FIRST_CPU, pid]);
+                run("chrt", &["-a", "-f", "-p", SENDER_PRIORITY, pid]);
             }
             (micros, lab)
         };
         let wires = [0].iter().chain(times).map(|micros| wire(*micros)).collect();
-        Self { manner, bare, wires, _stamps: switch_stamps_on() }
+        Self { manner, bare, wires, _stamps: enable_timestamps() }
     }
 
     /// Sends packets through the node, each with this hold.
@@ -147,7 +147,7 @@ impl Labs {
         if hold.place == Place::Qdisc {
             set_filter(lab, hold.micros);
         }
-        let spare = if self.manner == Manner::Route { SECOND } else { FIRST };
+        let spare = if self.manner == Forwarding::Route { SECOND_CPU } else { FIRST_CPU };
         let sink = ["load", "sink", "udp://198.19.0.3:5001", "--json", "--cpu", spare];
         let sink_samples = samples("sink");
         let sink = [&sink[..], &["--busy-poll", "--samples", &sink_samples]].concat();
@@ -156,13 +156,13 @@ impl Labs {
         let (node, is_ready, polls) = self.node(lab, hold, &node_samples);
         let sink = sink.once("listening", Some(spare));
         let node = node.once(is_ready, polls);
-        let to = if self.manner == Manner::Route { "3" } else { "2" };
+        let to = if self.manner == Forwarding::Route { "3" } else { "2" };
         let to = format!("udp://198.19.0.{to}:5001");
         let sender_samples = samples("sender");
         let traffic = ["load", "traffic", &to, "--rate", RATE, "--size", "1000B", "--json"];
         let more =
-            ["--count", PACKETS, "--header", "iperf", "--cpu", FIRST, "--scheduling", "other"];
-        let chrt = ["chrt", "-f", PUNCTUAL, DWELL];
+            ["--count", PACKETS, "--header", "iperf", "--cpu", FIRST_CPU, "--scheduling", "other"];
+        let chrt = ["chrt", "-f", SENDER_PRIORITY, DWELL];
         let sent = [&chrt[..], &traffic, &more, &["--samples", &sender_samples]].concat();
         let sent = lab.exec("n1", &sent);
         assert!(sent.status.success(), "{sent:?}");
@@ -173,7 +173,7 @@ impl Labs {
             remove_filter(lab);
         }
         let told = [&sender_samples, &node_samples, &sink_samples];
-        let [sender, middle, receiver] = told.map(|file| Told::read(Path::new(file)));
+        let [sender, middle, receiver] = told.map(|file| MachineSegment::read(Path::new(file)));
         middle.assert_missing_stamps_are_counted(&node);
         receiver.assert_missing_stamps_are_counted(&sink);
         let round = Round::join(&sender, &middle, &receiver);
@@ -192,18 +192,18 @@ impl Labs {
         samples: &str,
     ) -> (Running, &'static str, Option<&'static str>) {
         let mode = match self.manner {
-            Manner::Route => {
+            Forwarding::Route => {
                 let trace = ["trace", "--flow", "udp port 5001", "--hooks", "netfilter", "--json"];
                 let arguments = [&trace[..], &["--samples", samples]].concat();
                 return (Running::start(lab, "n2", &arguments), "tracing", None);
             }
-            Manner::Translate => &["--mode", "translate"][..],
-            Manner::Encrypt => &["--mode", "encrypt", "--clear", CLEAR],
-            Manner::Decrypt => &["--mode", "decrypt", "--clear", CLEAR],
+            Forwarding::Translate => &["--mode", "translate"][..],
+            Forwarding::Encrypt => &["--mode", "encrypt", "--clear", CLEAR],
+            Forwarding::Decrypt => &["--mode", "decrypt", "--clear", CLEAR],
         };
         let relay = ["relay", "--listen", "udp://198.19.0.2:5001", "--to", "udp://198.19.0.3:5001"];
         let place =
-            ["--id", "iperf", "--json", "--busy-poll", "--cpu", SECOND, "--samples", samples];
+            ["--id", "iperf", "--json", "--busy-poll", "--cpu", SECOND_CPU, "--samples", samples];
         // A hold of at least 1 ns, also for the base: looking for a packet before taking it takes
         // time, and a relay without a hold keeps its caches warm.
         let nanos = |micros: i64| (1_000 * micros).max(1);
@@ -213,13 +213,13 @@ impl Labs {
             Place::Qdisc | Place::Wire => format!("program:{}ns", nanos(0)),
         };
         let arguments = [&relay[..], &place, mode, &["--hold", &hold]].concat();
-        (Running::start(lab, "n2", &arguments), "relaying", Some(SECOND))
+        (Running::start(lab, "n2", &arguments), "relaying", Some(SECOND_CPU))
     }
 }
 
 /// Keeps receive timestamps enabled from before the first round until after the last: the kernel
 /// enables them some time after the first socket asks for them.
-fn switch_stamps_on() -> UdpEnd {
+fn enable_timestamps() -> UdpEnd {
     let options = EndOptions { stamps: StampRequest::Kernel, ..EndOptions::default() };
     let mut end = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
     let near = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -265,7 +265,7 @@ struct Running(Child);
 impl Running {
     fn start(lab: &TestLab, node: &str, arguments: &[&str]) -> Self {
         let child = Command::new("chrt")
-            .args(["-f", PUNCTUAL, DWELL, "lab", "exec", "--lab", &lab.name, node, "--", DWELL])
+            .args(["-f", SENDER_PRIORITY, DWELL, "lab", "exec", "--lab", &lab.name, node, "--", DWELL])
             .args(arguments)
             .env("DWELL_KEY", KEY)
             .stdin(Stdio::null())
@@ -283,13 +283,13 @@ impl Running {
         let mut lines = talk.lines().map_while(Result::ok);
         assert!(lines.any(|line| line.contains(ready)), "{ready}");
         if let Some(cpu) = polls {
-            self.let_others_go_before_who_polls(cpu);
+            self.lower_polling_priority(cpu);
         }
         self
     }
 
     /// A polling thread must not block other threads of its process or the sender.
-    fn let_others_go_before_who_polls(&self, cpu: &str) {
+    fn lower_polling_priority(&self, cpu: &str) {
         let tasks = format!("/proc/{}/task", self.0.id());
         let polls = |task: &str| {
             let status = std::fs::read_to_string(format!("{tasks}/{task}/status"));
@@ -301,7 +301,7 @@ impl Running {
             let mut names = all.map(|task| task.file_name().into_string().unwrap());
             let Some(task) = names.find(|task| polls(task)) else { return false };
             run("chrt", &["-o", "-p", "0", &task]);
-            run("renice", &["-n", POLLING, "-p", &task]);
+            run("renice", &["-n", POLLING_NICE, "-p", &task]);
             true
         });
     }

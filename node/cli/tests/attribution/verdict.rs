@@ -5,22 +5,22 @@
 
 use std::fmt;
 
-use crate::ways::Took;
+use crate::ways::ComponentTime;
 
 /// Maximum probability, on each side, that the true median is beyond the interval shown; what five
 /// cycles allow.
-const USUALLY: f64 = 0.035;
+const INTERVAL_TAIL: f64 = 0.035;
 
 /// The same for a verdict that fails a test: pure noise fails one of the components of `make test`
 /// once in hundreds of runs.
-const SURELY: f64 = 1e-5;
+const VERDICT_TAIL: f64 = 1e-5;
 
-/// Maximum unexplained rise on a busy machine, in nanoseconds ([`Rise::wonder`]).
-const MOST_WONDER: i64 = 8_000;
+/// Maximum unexplained rise on a busy machine, in nanoseconds ([`Rise::noise_limit`]).
+const MAX_NOISE: i64 = 8_000;
 
 /// Half of the shortest hold time, in nanoseconds: a component nearer than this to its expected
 /// rise does not contain another's delay.
-const FAR: i64 = 10_000;
+const HALF_MIN_HOLD: i64 = 10_000;
 
 /// Rise of one component under a hold.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ struct Differences {
 
 /// Verdict of [`Rise::judge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Judged {
+pub(crate) enum RiseVerdict {
     Right,
     Wrong,
     CannotTell,
@@ -53,40 +53,40 @@ impl Rise {
     }
 
     /// Adds the rounds of a cycle without and with a hold.
-    pub(crate) fn note(&mut self, base: Took, held: Took) {
+    pub(crate) fn note(&mut self, base: ComponentTime, held: ComponentTime) {
         self.medians.note(base.median, held.median);
         self.deciles.note(base.decile, held.decile);
     }
 
     /// Right if the whole interval of the medians is within the limit. Wrong if the intervals of
     /// both medians and first deciles are beyond what noise on this machine explains.
-    pub(crate) fn judge(&self) -> Judged {
+    pub(crate) fn judge(&self) -> RiseVerdict {
         let limit = self.limit();
-        let right = interval(&self.medians.seen, USUALLY)
+        let right = interval(&self.medians.seen, INTERVAL_TAIL)
             .is_some_and(|(low, high)| !self.falls_by(low, limit) && !self.rises_by(high, limit));
         let is_beyond = |differences: &Differences| {
-            interval(&differences.seen, SURELY)
+            interval(&differences.seen, VERDICT_TAIL)
                 .is_some_and(|interval| self.is_beyond(differences, interval))
         };
         match (right, is_beyond(&self.medians) && is_beyond(&self.deciles)) {
-            (true, _) => Judged::Right,
-            (false, true) => Judged::Wrong,
-            (false, false) => Judged::CannotTell,
+            (true, _) => RiseVerdict::Right,
+            (false, true) => RiseVerdict::Wrong,
+            (false, false) => RiseVerdict::CannotTell,
         }
     }
 
     /// Whether more cycles would hardly change the verdict: no delay as long as a hold is missing
     /// or in excess.
     pub(crate) fn is_settled(&self) -> bool {
-        let far = self.limit().max(FAR);
-        let is_near = interval(&self.medians.seen, USUALLY)
+        let far = self.limit().max(HALF_MIN_HOLD);
+        let is_near = interval(&self.medians.seen, INTERVAL_TAIL)
             .is_some_and(|(low, high)| !self.falls_by(low, far) && !self.rises_by(high, far));
-        self.judge() == Judged::Wrong || is_near && !self.seems_wrong()
+        self.judge() == RiseVerdict::Wrong || is_near && !self.seems_wrong()
     }
 
     /// Whether the observations so far look wrong, and more cycles may confirm it.
-    pub(crate) fn leans_to_wrong(&self) -> bool {
-        self.judge() != Judged::Wrong && self.seems_wrong()
+    pub(crate) fn may_be_wrong(&self) -> bool {
+        self.judge() != RiseVerdict::Wrong && self.seems_wrong()
     }
 
     /// Whether the median of the cycles is within the limit.
@@ -109,8 +109,8 @@ impl Rise {
 
     /// Whether the whole interval is beyond what noise explains.
     fn is_beyond(&self, differences: &Differences, (low, high): (i64, i64)) -> bool {
-        let wonder = differences.wonder().max(self.limit());
-        self.rises_by(low, wonder) || self.falls_by(high, wonder)
+        let noise_limit = differences.noise_limit().max(self.limit());
+        self.rises_by(low, noise_limit) || self.falls_by(high, noise_limit)
     }
 
     fn rises_by(&self, rise: i64, limit: i64) -> bool {
@@ -138,10 +138,10 @@ impl Differences {
 
     /// Returns what noise explains on this machine: the spread of rounds without a hold. Other load
     /// cools caches, so that a component may be longer after a long hold, but not by the hold time.
-    fn wonder(&self) -> i64 {
+    fn noise_limit(&self) -> i64 {
         let all = || Some((*self.bases.first()?, *self.bases.last()?));
-        let (low, high) = interval(&self.bases, SURELY).or_else(all).unwrap_or_default();
-        (high - low).min(MOST_WONDER)
+        let (low, high) = interval(&self.bases, VERDICT_TAIL).or_else(all).unwrap_or_default();
+        (high - low).min(MAX_NOISE)
     }
 }
 
@@ -168,7 +168,7 @@ impl fmt::Display for Rise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = |nanos: i64| nanos as f64 / 1e3;
         write!(f, "{:+.2}", micros(self.medians.middle()))?;
-        if let Some((low, high)) = interval(&self.medians.seen, USUALLY) {
+        if let Some((low, high)) = interval(&self.medians.seen, INTERVAL_TAIL) {
             write!(f, " [{:+.2} {:+.2}]", micros(low), micros(high))?;
         }
         let decile = micros(self.deciles.middle());

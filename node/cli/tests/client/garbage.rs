@@ -58,7 +58,7 @@ fn end_in_time(mut child: Child, url: &str) -> Output {
 }
 
 #[test]
-fn endless_garbage_keeps_no_limit_from_ending_the_run() {
+fn run_limits_end_a_ping_that_receives_endless_garbage() {
     for scheme in ["text+tcp", "tcp"] {
         let (address, _sent) = garbage_server();
         let url = format!("{scheme}://{address}");
@@ -74,7 +74,7 @@ fn endless_garbage_keeps_no_limit_from_ending_the_run() {
 }
 
 #[test]
-fn endless_garbage_keeps_no_interrupt_from_ending_the_run() {
+fn interrupt_ends_a_ping_that_receives_endless_garbage() {
     for scheme in ["text+tcp", "tcp"] {
         let (address, sent) = garbage_server();
         let url = format!("{scheme}://{address}");

@@ -1,7 +1,7 @@
 //! `dwell ping`: misbehaving peers, and terminal output.
 
 mod garbage;
-mod lines;
-mod lying;
+mod terminal_output;
+mod bad_timestamps;
 #[path = "../support/mod.rs"]
 mod support;

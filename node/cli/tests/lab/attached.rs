@@ -44,7 +44,7 @@ fn lab_up_replaces_a_lab_of_the_same_name() {
 }
 
 #[test]
-fn lab_up_replaces_a_lab_in_the_making() {
+fn lab_up_replaces_a_lab_being_created() {
     if !as_root() {
         return;
     }

@@ -28,7 +28,7 @@ fn pid(lab: &Value, node: &str) -> u32 {
 }
 
 #[test]
-fn babeld_carries_the_routes_and_its_death_is_told_at_once_and_seen_in_them_later() {
+fn dead_babeld_breaks_the_lab_and_its_routes_expire() {
     if !can_run() {
         return;
     }
@@ -61,7 +61,7 @@ fn babeld_carries_the_routes_and_its_death_is_told_at_once_and_seen_in_them_late
 }
 
 #[test]
-fn daemons_end_with_the_process_that_keeps_them_however_it_ends() {
+fn babeld_ends_when_its_keeper_is_killed() {
     if !can_run() {
         return;
     }
@@ -76,7 +76,7 @@ fn daemons_end_with_the_process_that_keeps_them_however_it_ends() {
 }
 
 #[test]
-fn a_lab_killed_while_babeld_learns_leaves_nothing_after_down() {
+fn lab_killed_during_babel_convergence_is_removed_by_down() {
     if !can_run() {
         return;
     }
@@ -90,7 +90,7 @@ fn a_lab_killed_while_babeld_learns_leaves_nothing_after_down() {
 }
 
 #[test]
-fn a_babeld_that_ends_at_once_is_named_with_its_last_words_and_the_lab_is_rolled_back() {
+fn failed_babeld_is_reported_and_the_lab_rolled_back() {
     if !as_root() {
         return;
     }
@@ -112,7 +112,7 @@ fn a_babeld_that_ends_at_once_is_named_with_its_last_words_and_the_lab_is_rolled
 }
 
 #[test]
-fn static_routes_are_told_as_such_and_a_missing_one_is_named() {
+fn lab_routes_reports_static_and_missing_routes() {
     if !as_root() {
         return;
     }

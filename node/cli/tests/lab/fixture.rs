@@ -13,7 +13,7 @@ use serde_json::Value;
 pub(crate) const DWELL: &str = env!("CARGO_BIN_EXE_dwell-node");
 
 /// Time-out for all waits; longer than any of them takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A lab that is removed when the test ends, even after a panic.
 pub(crate) struct TestLab {
@@ -49,7 +49,7 @@ impl TestLab {
     pub(crate) fn socket(&self, node: &str, address: &str) -> UdpSocket {
         let socket =
             netns::within(&self.netns(node), || UdpSocket::bind(address)).unwrap().unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
         socket
     }
 
@@ -199,7 +199,7 @@ pub(crate) fn skip(reason: &str) {
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let since = Instant::now();
     while !condition() {
-        assert!(since.elapsed() < PATIENCE, "timed out: {what}");
+        assert!(since.elapsed() < WAIT_TIMEOUT, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

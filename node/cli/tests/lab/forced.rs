@@ -36,7 +36,7 @@ fn knows(lab: &TestLab, node: &str, address: &str) -> bool {
 }
 
 #[test]
-fn the_ends_of_a_forced_line_reach_each_other_by_the_middle_and_do_not_hear_each_other() {
+fn forced_line_ends_communicate_only_through_the_middle() {
     let Some(lab) = up("forced", &[]) else { return };
     let described = lab.describe();
     assert_eq!(described["medium"]["ports"][1]["hears"], serde_json::json!(["n1", "n3"]));
@@ -73,7 +73,7 @@ fn the_ends_of_a_forced_line_reach_each_other_by_the_middle_and_do_not_hear_each
 }
 
 #[test]
-fn babeld_finds_the_way_round_in_a_forced_line() {
+fn babeld_finds_the_route_in_a_forced_line() {
     if !has("babeld") {
         return;
     }

@@ -80,7 +80,7 @@ fn warnings(summary: &Value) -> String {
 }
 
 #[test]
-fn a_relay_sends_every_packet_whatever_icmp_says_of_those_before() {
+fn relay_sends_every_packet_despite_icmp_errors() {
     const PACKETS: u64 = 20;
     if !as_root() {
         return;
@@ -122,7 +122,7 @@ fn a_relay_sends_every_packet_whatever_icmp_says_of_those_before() {
 }
 
 #[test]
-fn a_ping_and_traffic_send_every_packet_whatever_icmp_says_of_those_before() {
+fn ping_and_traffic_send_every_packet_despite_icmp_errors() {
     if !as_root() {
         return;
     }
@@ -203,7 +203,7 @@ fn icmp_errors_have_their_own_names_and_fitting_advice() {
 }
 
 #[test]
-fn a_client_for_whom_there_is_no_way_takes_nobodys_place_and_the_real_reason_is_told() {
+fn client_without_route_evicts_no_flow_and_names_the_cause() {
     const CLIENTS: u64 = 5;
     if !as_root() {
         return;
@@ -256,7 +256,7 @@ fn until_taken(lab: &TestLab) {
 }
 
 #[test]
-fn an_enciphered_packet_that_exceeds_the_mtu_is_counted_here_or_told_from_further_on() {
+fn encrypted_packet_above_the_mtu_is_counted() {
     if !as_root() {
         return;
     }

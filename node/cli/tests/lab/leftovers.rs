@@ -11,12 +11,12 @@ use dwell_io::process::{Handle, Signal};
 use crate::fixture::{DWELL, TestLab, as_root, dwell, kill, said, until};
 
 /// A foreign namespace with a process in it, removed when the test ends.
-struct Stranger {
+struct ForeignNamespace {
     netns: String,
     process: Child,
 }
 
-impl Stranger {
+impl ForeignNamespace {
     fn new(netns: String) -> Self {
         assert!(Command::new("ip").args(["netns", "add", &netns]).status().unwrap().success());
         let sleep = ["netns", "exec", &netns, "sleep", "600"];
@@ -34,7 +34,7 @@ impl Stranger {
     }
 }
 
-impl Drop for Stranger {
+impl Drop for ForeignNamespace {
     fn drop(&mut self) {
         kill(&mut self.process);
         let _ = Command::new("ip").args(["netns", "del", &self.netns]).status();
@@ -42,36 +42,36 @@ impl Drop for Stranger {
 }
 
 #[test]
-fn a_namespace_of_somebody_elses_that_is_called_like_a_labs_is_left_alone() {
+fn foreign_namespace_with_a_lab_name_is_left_alone() {
     if !as_root() {
         return;
     }
     // One with the name of a node, and one with another name.
     for node in ["n2", "box"] {
         let lab = TestLab::reserve(&format!("strange{node}"));
-        let mut stranger = Stranger::new(format!("dwell-{}-{node}", lab.name));
+        let mut foreign = ForeignNamespace::new(format!("dwell-{}-{node}", lab.name));
         let listed = dwell(&["lab", "list"]);
         assert!(!String::from_utf8_lossy(&listed.stdout).contains(&lab.name), "{listed:?}");
         let refused = lab.try_up(&["line:3"]);
         assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-        assert!(said(&refused).contains(&stranger.netns), "{}", said(&refused));
+        assert!(said(&refused).contains(&foreign.netns), "{}", said(&refused));
         assert_eq!(lab.namespaces(), 1, "no namespace was created");
         assert!(!lab.directory().exists());
-        stranger.assert_unharmed();
+        foreign.assert_unharmed();
         assert_eq!(lab.down().status.code(), Some(2), "there is no such lab");
-        stranger.assert_unharmed();
+        foreign.assert_unharmed();
     }
     // One that appears while the lab exists.
     let lab = TestLab::up("stranger", &["line:2"]);
-    let mut stranger = Stranger::new(format!("dwell-{}-late", lab.name));
+    let mut foreign = ForeignNamespace::new(format!("dwell-{}-late", lab.name));
     assert!(lab.down().status.success());
     assert_eq!(lab.namespaces(), 1, "only the stranger's");
     assert_eq!(netns::within(&lab.netns("late"), dwell_lab::here).unwrap(), None);
-    stranger.assert_unharmed();
+    foreign.assert_unharmed();
 }
 
 #[test]
-fn a_namespace_that_somebody_else_makes_during_the_making_is_left_alone() {
+fn foreign_namespace_created_during_lab_up_is_left_alone() {
     if !as_root() {
         return;
     }
@@ -79,17 +79,17 @@ fn a_namespace_that_somebody_else_makes_during_the_making_is_left_alone() {
     let arguments = ["lab", "up", "line:200", "--name", &lab.name];
     let up = Command::new(DWELL).args(arguments).stderr(Stdio::piped()).spawn().unwrap();
     until("namespaces appear", || lab.namespaces() >= 1);
-    let mut stranger = Stranger::new(format!("dwell-{}-n200", lab.name));
+    let mut foreign = ForeignNamespace::new(format!("dwell-{}-n200", lab.name));
     let output = up.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(said(&output).contains("File exists"), "{}", said(&output));
     assert_eq!(lab.namespaces(), 1, "only the stranger's");
     assert!(!lab.directory().exists());
-    stranger.assert_unharmed();
+    foreign.assert_unharmed();
 }
 
 #[test]
-fn a_lab_killed_in_its_making_leaves_nothing_after_down() {
+fn lab_up_killed_early_is_removed_by_down() {
     if !as_root() {
         return;
     }
@@ -106,7 +106,7 @@ fn a_lab_killed_in_its_making_leaves_nothing_after_down() {
 }
 
 #[test]
-fn a_lab_killed_while_its_links_start_leaves_nothing_after_down() {
+fn lab_up_killed_while_links_start_is_removed_by_down() {
     if !as_root() {
         return;
     }
@@ -121,7 +121,7 @@ fn a_lab_killed_while_its_links_start_leaves_nothing_after_down() {
 }
 
 #[test]
-fn a_lab_that_cannot_be_finished_is_rolled_back() {
+fn failed_lab_up_is_rolled_back() {
     if !as_root() {
         return;
     }
@@ -143,7 +143,7 @@ fn a_lab_that_cannot_be_finished_is_rolled_back() {
 }
 
 #[test]
-fn an_interrupted_making_is_rolled_back_and_says_so() {
+fn interrupted_lab_up_is_rolled_back_and_exits_130() {
     if !as_root() {
         return;
     }
@@ -162,7 +162,7 @@ fn an_interrupted_making_is_rolled_back_and_says_so() {
 }
 
 #[test]
-fn down_ends_what_still_runs_in_the_lab_and_says_so() {
+fn lab_down_ends_and_reports_running_processes() {
     if !as_root() {
         return;
     }
@@ -194,7 +194,7 @@ fn down_ends_what_still_runs_in_the_lab_and_says_so() {
 }
 
 #[test]
-fn a_lab_whose_state_is_lost_is_still_found_and_removed() {
+fn lab_without_state_directory_is_removed_by_down() {
     if !as_root() {
         return;
     }

@@ -55,7 +55,7 @@ fn send_numbered(lab: &TestLab, count: u32) -> Vec<u32> {
 }
 
 #[test]
-fn what_the_link_lost_is_exactly_what_did_not_arrive_and_its_seed_repeats_it() {
+fn link_drops_match_missing_packets_and_repeat_with_seed() {
     if !as_root() {
         return;
     }
@@ -85,7 +85,7 @@ fn what_the_link_lost_is_exactly_what_did_not_arrive_and_its_seed_repeats_it() {
 }
 
 #[test]
-fn doubled_and_reordered_datagrams_arrive_as_the_log_says() {
+fn duplicates_and_reordering_match_the_link_log() {
     if !as_root() {
         return;
     }
@@ -103,7 +103,7 @@ fn doubled_and_reordered_datagrams_arrive_as_the_log_says() {
 }
 
 #[test]
-fn a_link_of_our_own_adds_its_delay_and_each_packets_own_transmission_time() {
+fn tap_link_adds_delay_and_transmission_time() {
     if !as_root() {
         return;
     }
@@ -142,7 +142,7 @@ fn a_link_of_our_own_adds_its_delay_and_each_packets_own_transmission_time() {
 /// The link itself holds the queue (DESIGN section 1): its interface takes every frame at once, and
 /// its departure timestamp precedes any wait.
 #[test]
-fn nothing_waits_in_the_queueing_discipline_before_a_link_of_our_own() {
+fn tap_link_leaves_no_backlog_in_the_qdisc() {
     if !as_root() {
         return;
     }
@@ -167,7 +167,7 @@ fn nothing_waits_in_the_queueing_discipline_before_a_link_of_our_own() {
 }
 
 #[test]
-fn a_link_ignores_the_terminals_interrupt_and_ends_when_asked() {
+fn tap_link_ignores_sigint_and_ends_on_sigterm() {
     if !as_root() {
         return;
     }
@@ -185,7 +185,7 @@ fn a_link_ignores_the_terminals_interrupt_and_ends_when_asked() {
 }
 
 #[test]
-fn a_link_whose_process_was_killed_is_called_dead() {
+fn killed_link_is_reported_as_dead() {
     if !as_root() {
         return;
     }

@@ -9,13 +9,13 @@ mod capture;
 mod cipher;
 mod first_contact;
 mod fixture;
-mod forced;
+mod forced_line;
 mod icmp;
-mod late;
-mod leftovers;
+mod late_replies;
+mod cleanup;
 mod links;
 mod loops;
-mod merged;
+mod merged_packets;
 mod nic;
 mod pace;
 mod quota;
@@ -24,7 +24,7 @@ mod telemetry;
 #[cfg(feature = "bpf")]
 mod trace;
 mod traffic;
-mod whole;
+mod complete_labs;
 #[cfg(feature = "bpf")]
 mod xdp_command;
 mod xdp_relay;

@@ -3,7 +3,7 @@
 use crate::fixture::{Running, TestLab, as_root};
 
 #[test]
-fn merged_packets_that_are_longer_than_the_link_arrive_in_fragments_as_any_others() {
+fn merged_packets_above_the_mtu_arrive_fragmented() {
     if !as_root() {
         return;
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::fixture::{DWELL, Running, TestLab, as_root, said};
 
 #[test]
-fn probes_that_the_interface_drops_are_told_of_and_a_link_that_drops_none_tells_noughts() {
+fn interface_drops_are_reported_and_zero_without_drops() {
     if !as_root() {
         return;
     }

@@ -17,7 +17,7 @@ fn sent(lab: &TestLab, host: &str, more: &[&str]) -> Output {
 }
 
 /// The summary of two trains.
-fn told(lab: &TestLab, host: &str, more: &[&str]) -> Value {
+fn summary_of(lab: &TestLab, host: &str, more: &[&str]) -> Value {
     let two = ["--rate", "50Mbit/s", "--repeat", "2", "--json"];
     let output = sent(lab, host, &[&two[..], more].concat());
     assert!(output.status.success(), "{output:?}");
@@ -25,7 +25,7 @@ fn told(lab: &TestLab, host: &str, more: &[&str]) -> Value {
 }
 
 fn pace(lab: &TestLab, more: &[&str]) -> Value {
-    told(lab, "198.19.0.2", more)
+    summary_of(lab, "198.19.0.2", more)
 }
 
 /// Sequence numbers from here on belong to lead-in and warm-up packets.
@@ -54,7 +54,7 @@ fn recorded(file: &str) -> Vec<(u64, i64)> {
 
 /// Capture and sink timestamp the same packets, so times and gaps agree to the nanosecond.
 #[test]
-fn what_is_recorded_of_engines_is_what_a_capture_at_the_far_end_saw() {
+fn pace_samples_match_a_capture_at_the_sink() {
     if !as_root() || !has("tcpdump") {
         return;
     }
@@ -95,16 +95,16 @@ fn what_is_recorded_of_engines_is_what_a_capture_at_the_far_end_saw() {
         assert_eq!(seen, recorded(file), "{engine:?} {pattern:?}: count and stamps");
         let neighbours = seen.windows(2).filter(|pair| pair[1].0 == pair[0].0 + 1);
         let gaps: Vec<i64> = neighbours.map(|pair| pair[1].1 - pair[0].1).collect();
-        let told = &found["metrics"]["gap_ns"];
-        assert_eq!(told["count"], json!(gaps.len()), "{engine:?}: {found:#}");
-        assert_eq!(told["min"], json!(gaps.iter().min()), "{engine:?}: {found:#}");
-        assert_eq!(told["max"], json!(gaps.iter().max()), "{engine:?}: {found:#}");
+        let summary_of = &found["metrics"]["gap_ns"];
+        assert_eq!(summary_of["count"], json!(gaps.len()), "{engine:?}: {found:#}");
+        assert_eq!(summary_of["min"], json!(gaps.iter().min()), "{engine:?}: {found:#}");
+        assert_eq!(summary_of["max"], json!(gaps.iter().max()), "{engine:?}: {found:#}");
     }
     sink.end();
 }
 
 #[test]
-fn without_a_size_packets_are_as_large_as_the_way_takes() {
+fn pace_without_size_uses_the_path_mtu() {
     if !as_root() {
         return;
     }
@@ -121,7 +121,7 @@ fn without_a_size_packets_are_as_large_as_the_way_takes() {
 }
 
 #[test]
-fn over_a_tap_a_result_says_that_the_links_limit_is_not_seen() {
+fn pace_over_tap_reports_an_unseen_limit() {
     if !as_root() {
         return;
     }
@@ -138,7 +138,7 @@ fn over_a_tap_a_result_says_that_the_links_limit_is_not_seen() {
 }
 
 #[test]
-fn however_it_is_stopped_an_interface_has_its_offloads_as_before() {
+fn stopped_pace_restores_the_offloads() {
     if !as_root() {
         return;
     }
@@ -146,7 +146,7 @@ fn however_it_is_stopped_an_interface_has_its_offloads_as_before() {
     let cuts = || {
         let all = netns::within(&lab.netns("n1"), interface::all).unwrap().unwrap();
         let way = all.into_iter().find(|found| found.name == "n2").expect("the interface to n2");
-        way.merges_sent().is_some_and(|offloads| !offloads.is_empty())
+        way.send_merging_offloads().is_some_and(|offloads| !offloads.is_empty())
     };
     assert!(cuts(), "a veth leaves segmentation to the receiver");
     for signals in [&["-HUP"][..], &["-INT", "-INT"], &["-TERM"]] {
@@ -191,13 +191,13 @@ fn of_two_queues(lab: &TestLab, name: &str) {
 }
 
 #[test]
-fn a_limit_of_one_of_several_queues_is_named_where_an_engine_goes_past_it() {
+fn bypassed_limit_of_one_tx_queue_is_reported() {
     if !as_root() {
         return;
     }
     let lab = TestLab::up("pacequeues", &["line:2"]);
     of_two_queues(&lab, "wide");
-    let send = || told(&lab, "10.99.0.2", &["--engine", "packet-ring", "--bypass"]);
+    let send = || summary_of(&lab, "10.99.0.2", &["--engine", "packet-ring", "--bypass"]);
     let tc = |rest: &str| {
         let words: Vec<&str> = "tc qdisc replace dev wide ".split_terminator(' ').collect();
         let command = [&words[..], &rest.split(' ').collect::<Vec<_>>()].concat();
@@ -213,7 +213,7 @@ fn a_limit_of_one_of_several_queues_is_named_where_an_engine_goes_past_it() {
 }
 
 #[test]
-fn where_nobody_answers_for_the_host_nothing_was_measured() {
+fn pace_to_an_unresolved_neighbour_fails() {
     if !as_root() {
         return;
     }

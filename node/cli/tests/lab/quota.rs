@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::fixture::{DWELL, TestLab, as_root, said, skip};
 
 #[test]
-fn a_quota_holds_what_runs_in_the_node_and_tells_what_it_burnt() {
+fn quota_limits_the_node_and_reports_its_usage() {
     if !as_root() {
         return;
     }
@@ -44,7 +44,7 @@ fn a_quota_holds_what_runs_in_the_node_and_tells_what_it_burnt() {
 }
 
 #[test]
-fn a_quota_that_the_kernel_does_not_offer_is_refused_with_the_reason_and_nothing_is_left() {
+fn unsupported_quota_is_refused_and_leaves_nothing() {
     if !as_root() {
         return;
     }
@@ -61,7 +61,7 @@ fn a_quota_that_the_kernel_does_not_offer_is_refused_with_the_reason_and_nothing
 }
 
 #[test]
-fn a_wrong_quota_names_the_flag_and_what_would_be_right() {
+fn wrong_quota_error_names_flag_and_correction() {
     let lab = TestLab::reserve("badquota");
     for (quota, right) in
         [("n2=0.1%", "the minimum is 1%"), ("n9=20%", "n1, n2"), ("20%", "n2=20%")]

@@ -10,12 +10,12 @@ use serde_json::Value;
 use crate::fixture::{DWELL, TestLab, as_root, assert_follows_the_schema, has, said, skip, until};
 
 /// A user without privileges, with a directory and a copy of the program.
-struct Nobody {
+struct UnprivilegedUser {
     home: tempfile::TempDir,
     lab: String,
 }
 
-impl Nobody {
+impl UnprivilegedUser {
     fn new(test: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         fs::copy(DWELL, home.path().join("dwell-node")).unwrap();
@@ -74,135 +74,135 @@ impl Nobody {
     }
 }
 
-impl Drop for Nobody {
+impl Drop for UnprivilegedUser {
     fn drop(&mut self) {
         self.dwell(&["lab", "down", &self.lab]);
     }
 }
 
 #[test]
-fn without_root_a_lab_lives_in_a_user_namespace() {
+fn rootless_lab_runs_in_a_user_namespace() {
     if !as_root() {
         return;
     }
-    let nobody = Nobody::new("nobody");
-    let Some(lab) = nobody.up(&["line:3", "--rate", "100Mbit/s", "--mechanism", "tbf"]) else {
+    let user = UnprivilegedUser::new("nobody");
+    let Some(lab) = user.up(&["line:3", "--rate", "100Mbit/s", "--mechanism", "tbf"]) else {
         return;
     };
     assert_eq!((&lab["rootless"], &lab["state"]), (&Value::Bool(true), &Value::from("up")));
-    let hosts = nobody.exec(&["getent", "hosts", "n3"]);
+    let hosts = user.exec(&["getent", "hosts", "n3"]);
     assert!(String::from_utf8_lossy(&hosts.stdout).contains("fd64:7765:6c6c:ffff::3"), "{hosts:?}");
-    let route = nobody.exec(&["ip", "route", "get", "198.19.0.3"]);
+    let route = user.exec(&["ip", "route", "get", "198.19.0.3"]);
     assert!(String::from_utf8_lossy(&route.stdout).contains("src 198.19.0.1"), "{route:?}");
-    let inner = [&nobody.program()[..], "lab", "exec", "--lab", &nobody.lab, "n2", "--", "true"];
-    let inner = nobody.exec(&inner);
+    let inner = [&user.program()[..], "lab", "exec", "--lab", &user.lab, "n2", "--", "true"];
+    let inner = user.exec(&inner);
     assert!(inner.status.success(), "also from inside: {inner:?}");
     let all: Value =
-        serde_json::from_slice(&nobody.dwell(&["lab", "list", "--json"]).stdout).unwrap();
-    let ours = all["labs"].as_array().unwrap().iter().find(|lab| lab["name"] == *nobody.lab);
+        serde_json::from_slice(&user.dwell(&["lab", "list", "--json"]).stdout).unwrap();
+    let ours = all["labs"].as_array().unwrap().iter().find(|lab| lab["name"] == *user.lab);
     let counters = &ours.unwrap()["links"][0]["counters"]["a_to_b"];
     assert!(counters["delivered"].is_u64(), "{ours:?}");
-    let holder = nobody.holder();
-    nobody.down();
+    let holder = user.holder();
+    user.down();
     assert!(holder.wait(dwell_units::Nanos::ZERO), "the holder has ended");
 }
 
 #[test]
-fn without_root_a_command_in_a_node_works_in_the_directory_it_was_started_in() {
+fn rootless_exec_keeps_the_working_directory() {
     if !as_root() {
         return;
     }
-    let nobody = Nobody::new("cwd");
-    if nobody.up(&["line:1"]).is_none() {
+    let user = UnprivilegedUser::new("cwd");
+    if user.up(&["line:1"]).is_none() {
         return;
     }
     let script = "pwd; echo here > relative.txt";
-    let exec = ["lab", "exec", "--lab", &nobody.lab, "n1", "--", "sh", "-c", script];
+    let exec = ["lab", "exec", "--lab", &user.lab, "n1", "--", "sh", "-c", script];
     // A directory that also exists inside, and one that the lab's own /run hides.
     let hidden = tempfile::tempdir_in("/run").unwrap();
     let chown = Command::new("chown").arg("65534:65534").arg(hidden.path()).status();
     assert!(chown.unwrap().success());
-    for place in [nobody.home.path(), hidden.path()] {
-        let output = nobody.command(&exec).current_dir(place).output().unwrap();
+    for place in [user.home.path(), hidden.path()] {
+        let output = user.command(&exec).current_dir(place).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         assert_eq!(fs::read_to_string(place.join("relative.txt")).unwrap(), "here\n");
     }
-    let output = nobody.command(&exec).current_dir(nobody.home.path()).output().unwrap();
+    let output = user.command(&exec).current_dir(user.home.path()).output().unwrap();
     assert_eq!(
         String::from_utf8_lossy(&output.stdout).trim(),
-        nobody.home.path().to_str().unwrap()
+        user.home.path().to_str().unwrap()
     );
 }
 
 #[test]
-fn without_root_a_tap_link_is_refused_with_the_reason_and_nothing_is_left() {
+fn rootless_tap_link_is_refused_and_leaves_nothing() {
     if !as_root() {
         return;
     }
-    let nobody = Nobody::new("notap");
-    if nobody.up(&["line:1"]).is_none() {
+    let user = UnprivilegedUser::new("notap");
+    if user.up(&["line:1"]).is_none() {
         return;
     }
-    nobody.down();
-    let up = ["lab", "up", "line:2", "--mechanism", "tap", "--name", &nobody.lab];
-    let refused = nobody.dwell(&up);
+    user.down();
+    let up = ["lab", "up", "line:2", "--mechanism", "tap", "--name", &user.lab];
+    let refused = user.dwell(&up);
     assert_eq!(refused.status.code(), Some(4), "{refused:?}");
     assert!(said(&refused).contains("run it as root"), "{}", said(&refused));
-    assert_eq!(fs::read_dir(nobody.home.path().join("dwell/labs")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(user.home.path().join("dwell/labs")).unwrap().count(), 0);
 }
 
 #[test]
-fn a_rootless_lab_whose_holder_was_killed_is_removed_with_all_that_ran_in_it() {
+fn rootless_lab_with_dead_holder_is_removed_by_down() {
     if !as_root() {
         return;
     }
-    let nobody = Nobody::new("orphan");
-    if nobody.up(&["line:1"]).is_none() {
+    let user = UnprivilegedUser::new("orphan");
+    if user.up(&["line:1"]).is_none() {
         return;
     }
-    let sleep = ["lab", "exec", "--lab", &nobody.lab, "n1", "--", "sleep", "600"];
-    let mut inside = nobody.command(&sleep).spawn().unwrap();
+    let sleep = ["lab", "exec", "--lab", &user.lab, "n1", "--", "sleep", "600"];
+    let mut inside = user.command(&sleep).spawn().unwrap();
     let comm = format!("/proc/{}/comm", inside.id());
     until("the process sleeps", || fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n"));
-    let holder = nobody.holder();
+    let holder = user.holder();
     holder.signal(Signal::Kill).unwrap();
     assert!(holder.wait(dwell_units::Nanos::from_secs(10)));
-    let listed = nobody.dwell(&["lab", "list"]).stdout;
+    let listed = user.dwell(&["lab", "list"]).stdout;
     let listed = String::from_utf8(listed).unwrap();
-    let line = listed.lines().find(|line| line.starts_with(&nobody.lab)).unwrap();
+    let line = listed.lines().find(|line| line.starts_with(&user.lab)).unwrap();
     assert!(line.contains("broken: its holder process has ended"), "{line}");
-    nobody.down();
+    user.down();
     assert_eq!(inside.wait().unwrap().signal(), Some(15));
 }
 
 #[test]
-fn without_root_babeld_keeps_routes_too_and_ends_with_the_lab_when_its_holder_was_killed() {
+fn rootless_babeld_ends_with_a_lab_whose_holder_died() {
     if !as_root() || !has("babeld") {
         return;
     }
-    let nobody = Nobody::new("nobodybabel");
-    let Some(lab) = nobody.up(&["line:2", "--routing", "babel"]) else { return };
-    let routes = nobody.dwell(&["lab", "routes", &nobody.lab]);
+    let user = UnprivilegedUser::new("nobodybabel");
+    let Some(lab) = user.up(&["line:2", "--routing", "babel"]) else { return };
+    let routes = user.dwell(&["lab", "routes", &user.lab]);
     assert_eq!(routes.status.code(), Some(0), "{routes:?}");
     let pids = lab["daemons"].as_array().unwrap().iter().map(|daemon| &daemon["pid"]);
     let daemons: Vec<Handle> =
         pids.map(|pid| Handle::open(pid.as_u64().unwrap().try_into().unwrap()).unwrap()).collect();
     assert_eq!(daemons.len(), 2);
-    let holder = nobody.holder();
+    let holder = user.holder();
     holder.signal(Signal::Kill).unwrap();
     assert!(holder.wait(dwell_units::Nanos::from_secs(10)));
-    nobody.down();
+    user.down();
     assert!(daemons.iter().all(|daemon| daemon.wait(dwell_units::Nanos::from_secs(10))));
 }
 
 #[test]
-fn without_root_a_quota_is_refused_with_the_reason_and_nothing_is_left() {
+fn rootless_quota_is_refused_and_leaves_nothing() {
     if !as_root() {
         return;
     }
-    let nobody = Nobody::new("nobodyquota");
-    let output = nobody.dwell(&["lab", "up", "line:2", "--quota", "n1=50%", "--name", &nobody.lab]);
+    let user = UnprivilegedUser::new("nobodyquota");
+    let output = user.dwell(&["lab", "up", "line:2", "--quota", "n1=50%", "--name", &user.lab]);
     assert_eq!(output.status.code(), Some(4), "{output:?}");
-    let none_left = fs::read_dir(nobody.home.path().join("dwell/labs")).map_or(0, Iterator::count);
+    let none_left = fs::read_dir(user.home.path().join("dwell/labs")).map_or(0, Iterator::count);
     assert_eq!(none_left, 0, "{output:?}");
 }

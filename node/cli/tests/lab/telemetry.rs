@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use dwell_engine::passage::{Passage, Point};
+use dwell_engine::observation::{PacketObservation, Point};
 use dwell_record::segment::{Record, read};
 use serde_json::Value;
 
 use crate::fixture::{DWELL, Running, TestLab, as_root, said};
 
 /// The passages of one direction by id. With one client, flow 0 is forward and flow 1 backward.
-fn passages(samples: &Path, flow: u32) -> BTreeMap<u64, Passage> {
+fn passages(samples: &Path, flow: u32) -> BTreeMap<u64, PacketObservation> {
     let mut found = BTreeMap::new();
     read(&mut fs::File::open(samples).unwrap(), &mut |record| match record {
-        Record::Passage(passage) if passage.flow == flow => {
+        Record::PacketObservation(passage) if passage.flow == flow => {
             found.insert(passage.id, *passage);
         }
         _ => {}
@@ -25,7 +25,7 @@ fn passages(samples: &Path, flow: u32) -> BTreeMap<u64, Passage> {
 }
 
 #[test]
-fn ping_tells_the_delay_of_every_relay_each_way_as_the_relays_themselves_do() {
+fn ping_path_delays_match_the_relays_own() {
     const COUNT: u64 = 300;
     if !as_root() {
         return;
@@ -80,7 +80,7 @@ fn ping_tells_the_delay_of_every_relay_each_way_as_the_relays_themselves_do() {
     ] {
         let figures = &ping["metrics"][format!("path_{place}_node_delay_ns")];
         assert_eq!(figures["count"].as_u64().unwrap() as usize, replies, "{place}");
-        let told = figures["p50"].as_i64().unwrap();
+        let reported = figures["p50"].as_i64().unwrap();
         let kept: Vec<_> = passages(samples, flow).into_values().collect();
         let mut delays: Vec<_> = kept
             .iter()
@@ -98,10 +98,10 @@ fn ping_tells_the_delay_of_every_relay_each_way_as_the_relays_themselves_do() {
         // others is between these two.
         let rank = replies.div_ceil(2) - 1;
         let (low, high) = (delays[rank], delays[rank + delays.len() - replies]);
-        println!("{place}: {told} ns by ping, {low} to {high} ns by the relay itself");
+        println!("{place}: {reported} ns by ping, {low} to {high} ns by the relay itself");
         // A slot is filled shortly before the relay's own timestamp, up to 20 us on a busy machine;
         // if filled before the hold it would be 100 us off.
         let near = 40_000 + low / 100;
-        assert!(told >= hold && told + near > low && told < high + near, "{place}: {told} {low}");
+        assert!(reported >= hold && reported + near > low && reported < high + near, "{place}: {reported} {low}");
     }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use dwell_engine::passage::{Fate, Passage, Point};
+use dwell_engine::observation::{PacketOutcome, PacketObservation, Point};
 use dwell_io::bpf::{Hook, Pass, XdpMode};
 use dwell_io::{interface, netns};
 use dwell_plan::{IdFormat, Job, TraceHook, TraceJob};
@@ -33,7 +33,7 @@ struct Trace {
 struct Found {
     summary: Value,
     flows: Vec<FlowEntry>,
-    passages: Vec<Passage>,
+    passages: Vec<PacketObservation>,
 }
 
 impl Trace {
@@ -71,7 +71,7 @@ impl Trace {
         let mut segment = fs::File::open(self.samples.path()).unwrap();
         read(&mut segment, &mut |record| match record {
             Record::Flow(flow) => flows.push(flow.clone()),
-            Record::Passage(passage) => passages.push(*passage),
+            Record::PacketObservation(passage) => passages.push(*passage),
             Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
         })
         .unwrap();
@@ -93,7 +93,7 @@ impl Found {
         for passage in &self.passages {
             let names: Vec<_> = passage.stamps.iter().map(|(point, _)| point.name()).collect();
             assert_eq!(names, points);
-            assert_eq!(passage.fate, Fate::Seen);
+            assert_eq!(passage.fate, PacketOutcome::Observed);
             let at: Vec<_> = passage.stamps.iter().map(|(_, at)| at).collect();
             assert!(at.is_sorted(), "{passage:?}");
         }
@@ -117,7 +117,7 @@ fn pass(near: &UdpSocket, far: &UdpSocket, to: &str, ids: std::ops::Range<u64>, 
 }
 
 #[test]
-fn routed_packets_are_stamped_at_every_hook_in_packet_order_in_both_families() {
+fn routed_packets_are_stamped_in_order_at_every_hook() {
     if !as_root() {
         return;
     }
@@ -152,7 +152,7 @@ fn routed_packets_are_stamped_at_every_hook_in_packet_order_in_both_families() {
 }
 
 #[test]
-fn a_burst_as_fast_as_the_machine_can_is_stamped_without_a_loss() {
+fn trace_stamps_a_full_speed_burst_without_loss() {
     const PACKETS: u64 = 50_000;
     if !as_root() {
         return;
@@ -175,7 +175,7 @@ fn a_burst_as_fast_as_the_machine_can_is_stamped_without_a_loss() {
 }
 
 #[test]
-fn a_relayed_packet_is_one_of_two_flows_and_an_echo_is_told_by_its_sequence_number() {
+fn trace_separates_relayed_flows_and_joins_icmp_echoes() {
     if !as_root() {
         return;
     }
@@ -213,7 +213,7 @@ fn a_relayed_packet_is_one_of_two_flows_and_an_echo_is_told_by_its_sequence_numb
 }
 
 #[test]
-fn hooks_behind_a_relay_that_enciphers_all_but_12_bytes_know_packets_by_what_is_left_of_their_ids()
+fn trace_joins_packets_encrypted_after_12_bytes()
 {
     if !as_root() {
         return;
@@ -255,7 +255,7 @@ fn hooks_behind_a_relay_that_enciphers_all_but_12_bytes_know_packets_by_what_is_
 }
 
 #[test]
-fn a_conversation_of_tcp_is_joined_by_its_sequence_numbers() {
+fn trace_joins_tcp_by_sequence_numbers() {
     if !as_root() {
         return;
     }
@@ -282,7 +282,7 @@ fn a_conversation_of_tcp_is_joined_by_its_sequence_numbers() {
 }
 
 #[test]
-fn programs_of_others_stay_and_go_on_and_xdp_that_is_taken_is_done_without() {
+fn trace_coexists_with_foreign_xdp_programs() {
     if !as_root() {
         return;
     }
@@ -319,7 +319,7 @@ fn programs_of_others_stay_and_go_on_and_xdp_that_is_taken_is_done_without() {
 }
 
 #[test]
-fn what_cannot_be_traced_is_told_before_anything_is_made() {
+fn wrong_trace_options_fail_before_files_are_created() {
     if !as_root() {
         return;
     }
@@ -339,7 +339,7 @@ fn what_cannot_be_traced_is_told_before_anything_is_made() {
         assert!(said(&output).contains(needle), "{}", said(&output));
         assert!(!samples.exists());
     }
-    let (program, _directory) = program_of_nobody();
+    let (program, _directory) = world_executable_program();
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
         .arg(program)
@@ -352,7 +352,7 @@ fn what_cannot_be_traced_is_told_before_anything_is_made() {
 }
 
 /// A copy of the program that all users may run.
-fn program_of_nobody() -> (PathBuf, tempfile::TempDir) {
+fn world_executable_program() -> (PathBuf, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("dwell-node");
     fs::copy(DWELL, &program).unwrap();
@@ -362,7 +362,7 @@ fn program_of_nobody() -> (PathBuf, tempfile::TempDir) {
 }
 
 #[test]
-fn a_node_traces_for_its_controller_which_pulls_the_samples() {
+fn trace_job_delivers_samples_to_the_controller() {
     if !as_root() {
         return;
     }
@@ -404,7 +404,7 @@ fn a_node_traces_for_its_controller_which_pulls_the_samples() {
     assert!(matches!(pulled, Event::Pulled { .. }), "{pulled:?}");
     let mut ids = Vec::new();
     read(&mut &bytes[..], &mut |record| {
-        if let Record::Passage(passage) = record {
+        if let Record::PacketObservation(passage) = record {
             ids.push(passage.id);
         }
     })

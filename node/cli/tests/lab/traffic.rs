@@ -114,7 +114,7 @@ fn ready(test: &str, delay: &[&str]) -> Option<TestLab> {
 }
 
 #[test]
-fn the_real_server_and_our_sink_count_the_same_losses_of_our_traffic_through_a_relay_too() {
+fn iperf_server_and_sink_count_the_same_losses() {
     let traffic =
         ["--rate", "250pps", "--count", "600", "--size", "200B", "--header", "iperf", "--json"];
     if !has("tcpdump") {
@@ -166,8 +166,8 @@ fn the_real_server_and_our_sink_count_the_same_losses_of_our_traffic_through_a_r
         assert_eq!(sent["packets"]["lost"], server_lost, "{sent}");
         assert_eq!(sent["values"]["server_packets"], 600);
         // Reported and printed in whole microseconds.
-        let told = sent["values"]["server_jitter_ns"].as_f64().unwrap();
-        assert!((told - jitter).abs() <= 1_001.0, "{told} and {jitter} ns");
+        let reported = sent["values"]["server_jitter_ns"].as_f64().unwrap();
+        assert!((reported - jitter).abs() <= 1_001.0, "{reported} and {jitter} ns");
         println!("{name}: jitter {jitter} ns, {} of the capture", jitter_of(&delays));
         // iperf's timestamps and output have microsecond resolution.
         assert!((jitter - jitter_of(&delays)).abs() < 1_001.0, "{text}");
@@ -183,7 +183,7 @@ fn the_real_server_and_our_sink_count_the_same_losses_of_our_traffic_through_a_r
 }
 
 #[test]
-fn the_real_client_hears_from_our_sink_what_the_link_lost() {
+fn iperf_client_reports_losses_counted_by_the_sink() {
     let Some(lab) = ready("iperf-c", &["--delay", "2ms"]) else { return };
     let sink = [DWELL, "load", "sink", "udp://0.0.0.0:5001", "--json"];
     let sink = InNode::start(&lab, "n2", &sink).listening();

@@ -10,7 +10,7 @@ use dwell_io::netns;
 use crate::fixture::{TestLab, as_root, dwell, said};
 
 #[test]
-fn nodes_reach_each_other_by_name_in_both_families_and_down_removes_all() {
+fn nodes_are_reachable_by_name_and_down_removes_all() {
     if !as_root() {
         return;
     }
@@ -40,7 +40,7 @@ fn nodes_reach_each_other_by_name_in_both_families_and_down_removes_all() {
 }
 
 #[test]
-fn exec_is_the_command_itself_with_its_exit_code_its_signals_and_its_environment() {
+fn exec_passes_exit_code_signals_and_environment() {
     if !as_root() {
         return;
     }
@@ -64,7 +64,7 @@ fn exec_is_the_command_itself_with_its_exit_code_its_signals_and_its_environment
 }
 
 #[test]
-fn a_wrong_command_line_is_a_usage_error_that_says_what_would_be_right() {
+fn wrong_lab_option_exits_2_with_the_correction() {
     for (arguments, right) in [
         (&["lab", "up", "line:0"][..], "1 to 250"),
         (&["lab", "up", "line:251"], "1 to 250"),
@@ -90,7 +90,7 @@ fn a_wrong_command_line_is_a_usage_error_that_says_what_would_be_right() {
 }
 
 #[test]
-fn nodes_may_be_called_like_words_of_the_programs_that_make_them() {
+fn nodes_may_be_named_like_iproute2_keywords() {
     if !as_root() {
         return;
     }
@@ -121,7 +121,7 @@ fn nodes_may_be_called_like_words_of_the_programs_that_make_them() {
 }
 
 #[test]
-fn the_least_rate_works() {
+fn minimum_link_rate_works() {
     if !as_root() {
         return;
     }
@@ -133,7 +133,7 @@ fn the_least_rate_works() {
 }
 
 #[test]
-fn two_labs_live_side_by_side_and_one_must_be_named() {
+fn two_labs_coexist_and_must_be_named() {
     if !as_root() {
         return;
     }
@@ -157,7 +157,7 @@ fn two_labs_live_side_by_side_and_one_must_be_named() {
 }
 
 #[test]
-fn the_ends_of_the_longest_line_reach_each_other() {
+fn ends_of_a_250_node_line_are_connected() {
     if !as_root() {
         return;
     }
@@ -171,7 +171,7 @@ fn the_ends_of_the_longest_line_reach_each_other() {
 }
 
 #[test]
-fn a_file_says_which_nodes_there_are_and_a_process_knows_which_lab_it_is_in() {
+fn toml_file_defines_the_lab_and_processes_know_it() {
     if !as_root() {
         return;
     }

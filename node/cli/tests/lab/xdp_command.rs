@@ -60,7 +60,7 @@ fn flows(segment: &[u8]) -> Vec<FlowEntry> {
     let mut flows = Vec::new();
     read(&mut &segment[..], &mut |record| match record {
         Record::Flow(flow) => flows.push(flow.clone()),
-        Record::Passage(passage) => panic!("a passage without timestamps: {passage:?}"),
+        Record::PacketObservation(passage) => panic!("a passage without timestamps: {passage:?}"),
         Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
     })
     .unwrap();
@@ -88,7 +88,7 @@ fn exchange(lab: &TestLab, at: &str, count: usize) -> (SocketAddr, SocketAddr) {
 }
 
 #[test]
-fn a_relay_in_the_driver_listens_at_every_address_and_tells_its_flows_but_no_delay() {
+fn xdp_relay_listens_on_all_addresses_and_reports_flows() {
     if !as_root() {
         return;
     }
@@ -125,7 +125,7 @@ fn a_relay_in_the_driver_listens_at_every_address_and_tells_its_flows_but_no_del
 }
 
 #[test]
-fn a_node_relays_in_the_driver_as_a_job_and_hands_over_the_table_of_flows() {
+fn xdp_relay_job_delivers_its_flow_table() {
     if !as_root() {
         return;
     }
@@ -170,7 +170,7 @@ fn a_node_relays_in_the_driver_as_a_job_and_hands_over_the_table_of_flows() {
 }
 
 #[test]
-fn what_keeps_a_relay_from_the_driver_is_told_before_it_starts() {
+fn unsupported_xdp_relay_is_refused_at_start() {
     if !as_root() {
         return;
     }

@@ -39,7 +39,7 @@ fn exchange(near: &UdpSocket, far: &UdpSocket, text: &[u8]) -> SocketAddr {
 }
 
 #[test]
-fn the_relay_in_the_driver_gives_every_client_a_port_and_the_far_end_answers_through_it() {
+fn xdp_relay_gives_each_client_a_port_both_ways() {
     if !as_root() {
         return;
     }
@@ -70,7 +70,7 @@ fn the_relay_in_the_driver_gives_every_client_a_port_and_the_far_end_answers_thr
 }
 
 #[test]
-fn a_flood_of_clients_pushes_out_those_idle_for_longest_and_is_counted() {
+fn xdp_relay_evicts_the_longest_idle_clients() {
     if !as_root() {
         return;
     }
@@ -97,7 +97,7 @@ fn a_flood_of_clients_pushes_out_those_idle_for_longest_and_is_counted() {
 }
 
 #[test]
-fn on_a_wire_checksums_are_updated_and_the_far_kernel_finds_them_right() {
+fn xdp_relay_updates_checksums_correctly() {
     if !as_root() {
         return;
     }

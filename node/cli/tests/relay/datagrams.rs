@@ -3,10 +3,10 @@
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use crate::fixture::{PATIENCE, Relay, beside_others, payload, receive, socket, value};
+use crate::fixture::{TEST_TIMEOUT, Relay, beside_others, payload, receive, socket, value};
 
 #[test]
-fn every_client_gets_its_own_replies_whatever_moves_the_packets() {
+fn every_client_gets_its_replies_with_every_engine() {
     let _machine = beside_others();
     const CLIENTS: u8 = 20;
     let engines = [
@@ -46,7 +46,7 @@ fn every_client_gets_its_own_replies_whatever_moves_the_packets() {
 }
 
 #[test]
-fn the_receiver_behind_two_relays_gets_the_original_bytes_and_the_wire_between_does_not() {
+fn tunnel_restores_payload_and_hides_it_between() {
     let _machine = beside_others();
     tunnel(&["--engine", "socket"]);
     tunnel(&["--engine", "batch"]);
@@ -95,7 +95,7 @@ fn tunnel(engine: &[&str]) {
 }
 
 #[test]
-fn a_restart_with_the_same_key_begins_with_another_salt() {
+fn restart_uses_another_salt() {
     let _machine = beside_others();
     let wire = socket();
     let mut salts = Vec::new();
@@ -112,7 +112,7 @@ fn a_restart_with_the_same_key_begins_with_another_salt() {
 }
 
 #[test]
-fn a_far_end_that_is_not_there_is_counted_and_the_relay_stays_up() {
+fn relay_survives_unreachable_far_end() {
     let _machine = beside_others();
     // A separate address, so that no other test's socket takes the port.
     let far = UdpSocket::bind("127.0.0.4:0").unwrap();
@@ -125,7 +125,7 @@ fn a_far_end_that_is_not_there_is_counted_and_the_relay_stays_up() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let far = UdpSocket::bind(address).unwrap();
-    far.set_read_timeout(Some(PATIENCE)).unwrap();
+    far.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     client.send_to(b"and now?", &relay.listen).unwrap();
     // A delayed relay may have sent the last packets only now.
     let late = std::iter::from_fn(|| Some(receive(&far).0)).take_while(|came| came != b"and now?");
@@ -137,7 +137,7 @@ fn a_far_end_that_is_not_there_is_counted_and_the_relay_stays_up() {
 }
 
 #[test]
-fn a_packet_that_is_too_long_once_enciphered_is_counted_and_the_next_one_passes() {
+fn oversized_encrypted_packet_is_counted() {
     let _machine = beside_others();
     let wire = socket();
     let relay = Relay::to_socket(&wire, &["--mode", "encrypt"]);
@@ -152,7 +152,7 @@ fn a_packet_that_is_too_long_once_enciphered_is_counted_and_the_next_one_passes(
 }
 
 #[test]
-fn packets_that_were_merged_arrive_as_they_were_sent() {
+fn merged_packets_arrive_unchanged() {
     let _machine = beside_others();
     let far = socket();
     let relay = Relay::to_socket(&far, &["--engine", "batch", "--merge"]);
@@ -183,7 +183,7 @@ fn packets_that_were_merged_arrive_as_they_were_sent() {
 }
 
 #[test]
-fn batches_are_merged_where_nobody_asks_for_stamps_by_the_kernel_unless_told_not_to() {
+fn batches_merge_without_kernel_stamps() {
     let _machine = beside_others();
     let far = socket();
     for (more, engine) in [
@@ -202,7 +202,7 @@ fn batches_are_merged_where_nobody_asks_for_stamps_by_the_kernel_unless_told_not
 }
 
 #[test]
-fn what_a_client_sends_at_once_from_the_first_packet_on_is_sent_on_in_order() {
+fn first_burst_of_client_stays_in_order() {
     let _machine = beside_others();
     for engine in [&[][..], &["--busy-poll"], &["--engine", "batch"]] {
         let far = socket();
@@ -221,7 +221,7 @@ fn what_a_client_sends_at_once_from_the_first_packet_on_is_sent_on_in_order() {
 }
 
 #[test]
-fn a_flood_of_clients_is_bounded_and_whoever_comes_last_is_served() {
+fn client_flood_is_bounded_and_last_is_served() {
     let _machine = beside_others();
     let far = socket();
     let relay = Relay::to_socket(&far, &["--flows", "8"]);
@@ -251,7 +251,7 @@ fn connected_to(listen: &str) -> Vec<u16> {
 }
 
 #[test]
-fn a_client_that_came_alone_has_a_socket_of_its_own_and_loses_nothing_to_who_comes_later() {
+fn single_client_keeps_own_socket_without_loss() {
     let _machine = beside_others();
     let far = socket();
     let relay = Relay::to_socket(&far, &["--flows", "2"]);
@@ -267,7 +267,7 @@ fn a_client_that_came_alone_has_a_socket_of_its_own_and_loses_nothing_to_who_com
     let port = first.local_addr().unwrap().port();
     let start = Instant::now();
     while connected_to(&relay.listen) != [port] {
-        assert!(start.elapsed() < PATIENCE, "{:?}", connected_to(&relay.listen));
+        assert!(start.elapsed() < TEST_TIMEOUT, "{:?}", connected_to(&relay.listen));
     }
     // There is room for two clients.
     for _ in 0..10 {
@@ -282,7 +282,7 @@ fn a_client_that_came_alone_has_a_socket_of_its_own_and_loses_nothing_to_who_com
 }
 
 #[test]
-fn a_client_that_came_alone_makes_room_when_it_was_idle_for_longest() {
+fn idle_single_client_is_evicted() {
     let _machine = beside_others();
     let far = socket();
     let relay = Relay::to_socket(&far, &["--flows", "2"]);
@@ -297,7 +297,7 @@ fn a_client_that_came_alone_makes_room_when_it_was_idle_for_longest() {
     let await_own = |ports: &[u16]| {
         let start = Instant::now();
         while connected_to(&relay.listen) != ports {
-            assert!(start.elapsed() < PATIENCE, "{:?}", connected_to(&relay.listen));
+            assert!(start.elapsed() < TEST_TIMEOUT, "{:?}", connected_to(&relay.listen));
         }
     };
     round_trip(&first);
@@ -317,7 +317,7 @@ fn round_trip_of_others(relay: &Relay, far: &UdpSocket, clients: [&UdpSocket; 2]
 }
 
 #[test]
-fn a_client_whose_packets_come_just_as_its_flow_expires_loses_none() {
+fn packets_at_flow_expiry_are_not_lost() {
     let _machine = beside_others();
     let far = socket();
     let relay = Relay::to_socket(&far, &["--idle", "100ms"]);
@@ -332,7 +332,7 @@ fn a_client_whose_packets_come_just_as_its_flow_expires_loses_none() {
 }
 
 #[test]
-fn an_idle_client_is_forgotten_and_welcome_again() {
+fn expired_client_gets_a_new_flow() {
     let _machine = beside_others();
     let far = socket();
     let relay = Relay::to_socket(&far, &["--idle", "200ms"]);
@@ -344,7 +344,7 @@ fn an_idle_client_is_forgotten_and_welcome_again() {
         std::thread::sleep(Duration::from_millis(400));
         client.send_to(b"two", &relay.listen).unwrap();
         let (_, after) = receive(&far);
-        if after != before || start.elapsed() > PATIENCE {
+        if after != before || start.elapsed() > TEST_TIMEOUT {
             break after;
         }
     };

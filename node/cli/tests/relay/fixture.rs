@@ -13,7 +13,7 @@ pub(crate) const HOST: &str = "127.0.0.3";
 pub(crate) const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
 /// Exceeds the time of any step, so that a hang fails the test.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Tests that measure run alone; the others run in parallel.
 pub(crate) static MACHINE: RwLock<()> = RwLock::new(());
@@ -28,7 +28,7 @@ pub(crate) fn beside_others() -> RwLockReadGuard<'static, ()> {
 
 pub(crate) fn socket() -> UdpSocket {
     let socket = UdpSocket::bind((HOST, 0)).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     socket
 }
 

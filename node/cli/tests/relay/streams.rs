@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use dwell_io::process::Signal;
 
-use crate::fixture::{HOST, PATIENCE, Relay, beside_others, value};
+use crate::fixture::{HOST, TEST_TIMEOUT, Relay, beside_others, value};
 use crate::support::signal;
 
 /// Reads a stream to its end.
@@ -21,7 +21,7 @@ fn read_all(mut stream: impl Read) -> Vec<u8> {
 /// A connection to a relay.
 fn connected(relay: &Relay) -> TcpStream {
     let stream = TcpStream::connect(&relay.listen).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream
 }
 
@@ -38,7 +38,7 @@ fn stream_of(seed: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn connections_through_two_relays_carry_both_ways_what_was_sent_and_end_by_halves() {
+fn tunnelled_connections_carry_both_directions() {
     let _machine = beside_others();
     let far = TcpListener::bind((HOST, 0)).unwrap();
     let decrypt = Relay::of("tcp", far.local_addr().unwrap(), &["--mode", "decrypt"]);
@@ -59,7 +59,7 @@ fn connections_through_two_relays_carry_both_ways_what_was_sent_and_end_by_halve
             let listen = encrypt.listen.clone();
             std::thread::spawn(move || {
                 let mut stream = TcpStream::connect(listen).unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
                 let sent = stream_of(n, [0, 5, 12, 13, 1_000_000, 3_000_001][n as usize]);
                 stream.write_all(&sent).unwrap();
                 stream.shutdown(Shutdown::Write).unwrap();
@@ -80,8 +80,8 @@ fn connections_through_two_relays_carry_both_ways_what_was_sent_and_end_by_halve
 }
 
 #[test]
-fn socat_and_the_relay_pass_each_others_streams_on() {
-    const TEST: &str = "socat_and_the_relay_pass_each_others_streams_on";
+fn relay_interoperates_with_socat() {
+    const TEST: &str = "relay_interoperates_with_socat";
     let _machine = beside_others();
     if !Path::new("/usr/bin/socat").exists() {
         println!("SKIP {TEST}: socat is not installed (make setup)");
@@ -125,7 +125,7 @@ fn socat_and_the_relay_pass_each_others_streams_on() {
 }
 
 #[test]
-fn a_connection_to_a_far_end_that_is_not_there_is_ended_and_counted_with_its_reason() {
+fn refused_far_end_closes_connection_with_reason() {
     let _machine = beside_others();
     let far = TcpListener::bind("127.0.0.4:0").unwrap();
     let relay = Relay::of("tcp", far.local_addr().unwrap(), &[]);
@@ -140,7 +140,7 @@ fn a_connection_to_a_far_end_that_is_not_there_is_ended_and_counted_with_its_rea
 }
 
 #[test]
-fn a_connection_that_finds_all_seats_taken_is_ended_and_counted_with_that_reason() {
+fn connection_over_limit_is_closed_with_reason() {
     let _machine = beside_others();
     let far = TcpListener::bind((HOST, 0)).unwrap();
     let relay = Relay::of("tcp", far.local_addr().unwrap(), &["--flows", "1"]);
@@ -160,7 +160,7 @@ fn a_connection_that_finds_all_seats_taken_is_ended_and_counted_with_that_reason
 }
 
 #[test]
-fn a_silent_connection_is_closed_after_its_time_and_one_that_speaks_is_not() {
+fn only_idle_connection_is_closed() {
     let _machine = beside_others();
     let far = TcpListener::bind((HOST, 0)).unwrap();
     let relay = Relay::of("tcp", far.local_addr().unwrap(), &["--idle", "1500ms"]);
@@ -179,7 +179,7 @@ fn a_silent_connection_is_closed_after_its_time_and_one_that_speaks_is_not() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             closed => break assert!(matches!(closed, Ok(0) | Err(_)), "{closed:?}"),
         }
-        assert!(start.elapsed() < PATIENCE, "the silent connection is closed");
+        assert!(start.elapsed() < TEST_TIMEOUT, "the silent connection is closed");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(
@@ -193,7 +193,7 @@ fn a_silent_connection_is_closed_after_its_time_and_one_that_speaks_is_not() {
 }
 
 #[test]
-fn a_relay_ends_when_told_while_both_directions_carry_data() {
+fn busy_relay_stops_on_signal() {
     let _machine = beside_others();
     let far = TcpListener::bind((HOST, 0)).unwrap();
     let mut relay = Relay::of("tcp", far.local_addr().unwrap(), &[]);
@@ -209,7 +209,7 @@ fn a_relay_ends_when_told_while_both_directions_carry_data() {
             std::thread::sleep(Duration::from_millis(5));
         }
     });
-    (0..10).for_each(|_| moving.recv_timeout(PATIENCE).unwrap());
+    (0..10).for_each(|_| moving.recv_timeout(TEST_TIMEOUT).unwrap());
     signal(&relay.server.child, Signal::Interrupt);
     let start = Instant::now();
     while relay.server.child.try_wait().unwrap().is_none() {

@@ -21,7 +21,7 @@ pub(crate) fn pause(child: &Child) {
 }
 
 /// Continues the process.
-pub(crate) fn go_on(child: &Child) {
+pub(crate) fn resume(child: &Child) {
     kill(child, "-CONT");
 }
 

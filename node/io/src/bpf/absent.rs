@@ -60,7 +60,7 @@ impl XdpRelay {
     }
 
     /// Unreachable.
-    pub fn look_for_the_way(&self) {
+    pub fn resolve_next_hops(&self) {
         match self.0 {}
     }
 

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use dwell_engine::passage::Point;
+use dwell_engine::observation::Point;
 use dwell_units::{Instant, Nanos, Realtime};
 
 /// Maximum number of packet bytes in an event.
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_of_ipv6_has_longer_addresses_and_an_echo_its_identifier_for_ports() {
+    fn ipv6_echo_event_has_long_addresses_and_id_as_ports() {
         let mut addresses = [0; 32];
         (addresses[15], addresses[31]) = (1, 2);
         let read = Event::parse(&event(4, 1, 6, &addresses), Nanos(0)).unwrap();

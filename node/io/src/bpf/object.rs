@@ -8,14 +8,14 @@ use libbpf_rs::{Object, ObjectBuilder, OpenObject, PrintLevel, set_print};
 use super::BpfError;
 
 /// Number of last verifier lines in an error; the verdict is at the end.
-const LAST_LINES: usize = 12;
+const MAX_ERROR_LINES: usize = 12;
 
 /// Maximum number of bytes kept of libbpf's output; a verifier log may be megabytes long.
-const KEPT: usize = 16 * 1_024;
+const MAX_OUTPUT: usize = 16 * 1_024;
 
 thread_local! {
     /// Output of libbpf on this thread since it was last taken.
-    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+    static OUTPUT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 /// Opens an object file, lets `prepare` select programs and set constants, and loads it.
@@ -23,16 +23,16 @@ pub(super) fn load(
     bytes: &[u8],
     prepare: impl FnOnce(&mut OpenObject) -> libbpf_rs::Result<()>,
 ) -> Result<Object, BpfError> {
-    static LISTEN: Once = Once::new();
-    LISTEN.call_once(|| {
-        set_print(Some((PrintLevel::Warn, listen)));
+    static SET_PRINT: Once = Once::new();
+    SET_PRINT.call_once(|| {
+        set_print(Some((PrintLevel::Warn, append_output)));
     });
-    SAID.take();
+    OUTPUT.take();
     let loaded = ObjectBuilder::default().open_memory(bytes).and_then(|mut object| {
         prepare(&mut object)?;
         object.load()
     });
-    loaded.map_err(|error| refusal(&error, &SAID.take()))
+    loaded.map_err(|error| refusal(&error, &OUTPUT.take()))
 }
 
 fn refusal(error: &libbpf_rs::Error, said: &str) -> BpfError {
@@ -46,17 +46,17 @@ fn refusal(error: &libbpf_rs::Error, said: &str) -> BpfError {
         .map(|line| line.trim_start_matches("libbpf: ").trim_end())
         .filter(|line| !line.is_empty() && !line.contains("PROG LOAD LOG --"))
         .collect();
-    let last = &lines[lines.len().saturating_sub(LAST_LINES)..];
+    let last = &lines[lines.len().saturating_sub(MAX_ERROR_LINES)..];
     let reason = if last.is_empty() { error.to_string() } else { last.join("\n") };
     BpfError::Refused { reason }
 }
 
 /// Appends to the output, of which only the end is kept.
-fn listen(_: PrintLevel, line: String) {
-    SAID.with_borrow_mut(|said| {
+fn append_output(_: PrintLevel, line: String) {
+    OUTPUT.with_borrow_mut(|said| {
         said.push_str(&line);
-        if said.len() > KEPT {
-            let from = said.ceil_char_boundary(said.len() - KEPT / 2);
+        if said.len() > MAX_OUTPUT {
+            let from = said.ceil_char_boundary(said.len() - MAX_OUTPUT / 2);
             said.drain(..from);
         }
     });
@@ -69,14 +69,14 @@ mod tests {
     const REFUSED: &[u8] = include_bytes!("../../../bpf/refused.bpf.o");
 
     #[test]
-    fn a_program_that_the_kernel_refuses_is_an_error_with_the_words_of_its_verifier() {
+    fn refused_program_error_contains_verifier_output() {
         match load(REFUSED, |_| Ok(())) {
             Err(BpfError::Refused { reason }) => {
                 assert!(reason.contains("invalid"), "{reason}");
-                assert!(reason.lines().count() <= LAST_LINES, "{reason}");
+                assert!(reason.lines().count() <= MAX_ERROR_LINES, "{reason}");
             }
             Err(BpfError::NotPermitted(_)) => eprintln!(
-                "SKIP bpf::object::a_program_that_the_kernel_refuses_is_an_error_with_the_words_of_its_verifier: \
+                "SKIP bpf::object::refused_program_error_contains_verifier_output: \
                  needs root"
             ),
             other => panic!("{other:?}"),

@@ -13,7 +13,7 @@ use super::link::{self, Place};
 use super::probe::XdpMode;
 use super::spec::{Checksums, RELAY_FLOWS, XdpCounters, XdpFlow, XdpRelaySpec};
 use super::{BpfError, object};
-use crate::address::DISCARD;
+use crate::address::DISCARD_PORT;
 use crate::interface;
 
 const PROGRAM: &[u8] = include_bytes!("../../../bpf/relay.bpf.o");
@@ -26,10 +26,10 @@ const FIRST_PORT: u16 = 61_000;
 const LISTENS: usize = 8;
 
 /// Maximum number of clients whose next hops are resolved at once.
-const SOUGHT: usize = 64;
+const MAX_RESOLVED_CLIENTS: usize = 64;
 
 /// Time that the far end may take to refuse the probe packet.
-const PATIENCE: Duration = Duration::from_millis(200);
+const REFUSAL_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A relay, which runs until it is dropped.
 pub struct XdpRelay {
@@ -160,14 +160,14 @@ impl XdpRelay {
 
     /// Makes the kernel resolve the next hops to `to` and to the clients again, for when packets
     /// find no route because the kernel has forgotten one.
-    pub fn look_for_the_way(&self) {
+    pub fn resolve_next_hops(&self) {
         // An error here is about the previous packet.
         let _ = self.way.send(&[]);
         let Ok(socket) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) else { return };
         let flows = self.flows().unwrap_or_default();
         let clients: BTreeSet<_> = flows.iter().map(|flow| *flow.client.ip()).collect();
-        for client in clients.into_iter().take(SOUGHT) {
-            let _ = socket.send_to(&[], (client, DISCARD));
+        for client in clients.into_iter().take(MAX_RESOLVED_CLIENTS) {
+            let _ = socket.send_to(&[], (client, DISCARD_PORT));
         }
     }
 
@@ -209,8 +209,8 @@ fn unreadable(error: libbpf_rs::Error) -> BpfError {
 /// up a known one.
 fn towards(to: SocketAddrV4) -> io::Result<(UdpSocket, Ipv4Addr)> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    socket.connect((*to.ip(), DISCARD))?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.connect((*to.ip(), DISCARD_PORT))?;
+    socket.set_read_timeout(Some(REFUSAL_TIMEOUT))?;
     socket.send(&[])?;
     // Refusal and silence are both fine: by now the next hop is resolved.
     let _ = socket.recv(&mut [0; 1]);
@@ -261,15 +261,15 @@ mod tests {
     use crate::netns;
 
     #[test]
-    fn a_node_that_does_not_forward_is_told_what_to_switch_on() {
+    fn non_forwarding_interface_error_names_sysctl() {
         if !netns::may_create() {
             println!(
-                "SKIP bpf::relay::tests::a_node_that_does_not_forward_is_told_what_to_switch_on: \
+                "SKIP bpf::relay::tests::non_forwarding_interface_error_names_sysctl: \
                  needs root"
             );
             return;
         }
-        netns::within_a_new_one(|| {
+        netns::within_new(|| {
             let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
             assert!(up.unwrap().success());
             std::fs::write("/proc/sys/net/ipv4/conf/lo/forwarding", "0").unwrap();

@@ -19,10 +19,10 @@ const PROGRAMS: &[u8] = include_bytes!("../../../bpf/stamps.bpf.o");
 
 /// Ring bytes per measurement point: 130,000 events, which is 650 ms at 200,000 packets/s, in case
 /// the reader is delayed.
-const RING_OF_A_POINT: u32 = 8 << 20;
+const RING_BYTES_PER_POINT: u32 = 8 << 20;
 
 /// Maximum number of events taken from the ring at once.
-const BATCH: usize = 1_024;
+const READ_BATCH: usize = 1_024;
 
 /// Constants of linux/netfilter.h.
 const FAMILIES: [(u32, &str); 2] = [(2, "4"), (10, "6")];
@@ -30,7 +30,7 @@ const PRE_ROUTING: u32 = 0;
 const POST_ROUTING: u32 = 4;
 
 /// Number of netfilter priorities to try if other programs hold the outermost ones.
-const NEIGHBOURS: i32 = 64;
+const MAX_PRIORITY_TRIES: i32 = 64;
 
 /// Timestamps packets until it is dropped. Programs write events without waking the reader: read
 /// the ring at least every 100 ms.
@@ -71,7 +71,7 @@ impl Tracer {
             Ok(())
         })?;
         let tai_offset = clock::tai_offset();
-        let batch = Rc::new(RefCell::new(Vec::with_capacity(BATCH)));
+        let batch = Rc::new(RefCell::new(Vec::with_capacity(READ_BATCH)));
         let ring = ring(&object, Rc::clone(&batch), tai_offset)?;
         let mut tracer =
             Self { links: Vec::new(), ring, batch, object, tai_offset, notes: Vec::new() };
@@ -100,7 +100,7 @@ impl Tracer {
     pub fn read(&mut self, each: &mut dyn FnMut(&Event)) -> Result<u64, BpfError> {
         let mut sum = 0;
         loop {
-            let consumed = self.ring.consume_raw_n(BATCH);
+            let consumed = self.ring.consume_raw_n(READ_BATCH);
             let Ok(consumed) = usize::try_from(consumed) else {
                 let error = io::Error::from_raw_os_error(-consumed);
                 return Err(BpfError::Read { reason: error.to_string() });
@@ -109,7 +109,7 @@ impl Tracer {
             sum += batch.len() as u64;
             batch.iter().for_each(&mut *each);
             batch.clear();
-            if consumed < BATCH {
+            if consumed < READ_BATCH {
                 return Ok(sum);
             }
         }
@@ -145,7 +145,7 @@ impl Tracer {
     fn attach_netfilter(&mut self) -> Result<(), BpfError> {
         for (family, suffix) in FAMILIES {
             for (hook, name) in [(PRE_ROUTING, "pre_routing"), (POST_ROUTING, "post_routing")] {
-                let mut tries = (0..NEIGHBOURS).map(|n| match hook {
+                let mut tries = (0..MAX_PRIORITY_TRIES).map(|n| match hook {
                     PRE_ROUTING => i32::MIN + 1 + n,
                     _ => i32::MAX - 1 - n,
                 });
@@ -217,10 +217,10 @@ fn is_taken(error: Option<&io::Error>) -> bool {
     matches!(error.and_then(io::Error::raw_os_error), Some(libc::EBUSY | libc::EEXIST))
 }
 
-/// Returns a power of two of at least [`RING_OF_A_POINT`] bytes per point.
+/// Returns a power of two of at least [`RING_BYTES_PER_POINT`] bytes per point.
 fn ring_bytes(hooks: Hooks) -> u32 {
     let points = 2 * u32::from(hooks.netfilter) + 2 * u32::from(hooks.tcx) + u32::from(hooks.xdp);
-    (points.max(1) * RING_OF_A_POINT).next_power_of_two()
+    (points.max(1) * RING_BYTES_PER_POINT).next_power_of_two()
 }
 
 /// Encodes struct filter.
@@ -266,7 +266,7 @@ fn ring(
 mod tests {
     use std::net::UdpSocket;
 
-    use dwell_engine::passage::Point;
+    use dwell_engine::observation::Point;
 
     use super::*;
     use crate::netns;
@@ -280,16 +280,16 @@ mod tests {
     }
 
     /// Runs `work` in a new network namespace, or prints why it cannot.
-    fn apart(test: &str, work: impl FnOnce() + Send) {
+    fn in_new_namespace(test: &str, work: impl FnOnce() + Send) {
         if netns::may_create() {
-            netns::within_a_new_one(work).unwrap();
+            netns::within_new(work).unwrap();
         } else {
             println!("SKIP bpf::tracer::tests::{test}: needs root");
         }
     }
 
     #[test]
-    fn a_kernel_without_links_of_tcx_is_too_old_and_any_other_refusal_is_told_as_it_is() {
+    fn missing_tcx_means_old_kernel_other_errors_stay() {
         let told = |errno| no_tcx(io::Error::from_raw_os_error(errno), &|| "rx_tcx of eth0".into());
         let old = told(libc::EINVAL);
         assert!(old.is_unsupported() && old.to_string().contains("6.6"), "{old}");
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn the_kernel_takes_the_programs_for_every_kind_of_flow() {
-        apart("the_kernel_takes_the_programs_for_every_kind_of_flow", || {
+        in_new_namespace("the_kernel_takes_the_programs_for_every_kind_of_flow", || {
             for protocol in [Protocol::Udp, Protocol::Tcp, Protocol::Echo] {
                 for host in [None, Some("192.0.2.1"), Some("2001:db8::1")] {
                     for port in [None, Some(5_001)] {
@@ -313,9 +313,9 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_told_of_at_every_hook_it_passes_and_one_of_another_host_at_none() {
-        apart(
-            "a_packet_is_told_of_at_every_hook_it_passes_and_one_of_another_host_at_none",
+    fn packet_is_traced_at_every_hook_and_other_hosts_at_none() {
+        in_new_namespace(
+            "packet_is_traced_at_every_hook_and_other_hosts_at_none",
             || {
                 let up =
                     std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();

@@ -5,7 +5,7 @@ use std::mem;
 use dwell_units::Nanos;
 
 /// Work is skipped if less than this many times its cost is left.
-const MARGIN: i64 = 2;
+const COST_FACTOR: i64 = 2;
 
 /// Cost of the work in the current train. Each train learns it anew, so that one bad moment does
 /// not affect the rest.
@@ -36,7 +36,7 @@ impl Cost {
 
     /// Whether the work fits into `left`, as far as is known.
     pub(super) fn fits(&self, left: Nanos) -> bool {
-        left >= self.at_least.max(Nanos(self.least.map_or(0, |least| least.0 * MARGIN)))
+        left >= self.at_least.max(Nanos(self.least.map_or(0, |least| least.0 * COST_FACTOR)))
     }
 
     /// Records how long a run took.
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_done_where_there_is_not_twice_the_time_that_it_takes() {
+    fn work_is_skipped_without_twice_its_cost_left() {
         let mut cost = Cost::new(Nanos::from_micros(6));
         let fits = |cost: &Cost, left| cost.fits(Nanos::from_micros(left));
         assert!(fits(&cost, 6) && !fits(&cost, 5), "the cost is unknown");

@@ -8,28 +8,28 @@ use std::ops::Range;
 
 use dwell_units::Nanos;
 
-use super::outlet::Outlet;
-use super::witness::Witness;
-use super::{Course, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable, outgoing};
-use crate::calls;
+use super::tx_socket::TxSocket;
+use super::packet_tap::PacketTap;
+use super::{TrainProgress, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable, outgoing};
+use crate::syscall;
 use crate::clock::realtime;
 use crate::interface::UDP_SEGMENTATION;
-use crate::pacer::Manner;
+use crate::pacer::WaitMode;
 use crate::port::{PortOptions, StampRequest};
-use crate::udp::Beside;
+use crate::udp::ControlData;
 
 /// Maximum number of datagrams in one message that every kernel accepts (linux/udp.h,
 /// UDP_MAX_SEGMENTS).
-const MOST_CUT: usize = 64;
+const MAX_SEGMENTS: usize = 64;
 
 /// Maximum length of such a message in bytes: the longest payload over IPv4.
-const LONGEST: usize = 65_507;
+const MAX_MESSAGE_LEN: usize = 65_507;
 
 /// A sender that sleeps, then spins, and sends packets due together as one message.
 pub struct Gso {
-    outlet: Outlet,
+    tx_socket: TxSocket,
     payloads: Payloads,
-    witness: Option<Witness>,
+    packet_tap: Option<PacketTap>,
     numbers: Numbers,
 }
 
@@ -48,7 +48,7 @@ impl Gso {
     ) -> Result<Self, Unavailable> {
         let interface = outgoing(target, options)?;
         let name = &interface.name;
-        match interface.merges_sent().as_deref() {
+        match interface.send_merging_offloads().as_deref() {
             Some([]) => {}
             Some(_) => {
                 return Err(Unavailable::because(format!(
@@ -62,26 +62,26 @@ impl Gso {
                 )));
             }
         }
-        let outlet = Outlet::silent(target, options)?;
-        let watch = || Witness::open(interface.index, outlet.local(), target, payloads.flow());
-        let witness = (options.stamps != StampRequest::User).then(watch).transpose()?;
-        Ok(Self { outlet, payloads, witness, numbers: Numbers::new(0, 0) })
+        let tx_socket = TxSocket::silent(target, options)?;
+        let watch = || PacketTap::open(interface.index, tx_socket.local(), target, payloads.flow());
+        let packet_tap = (options.stamps != StampRequest::User).then(watch).transpose()?;
+        Ok(Self { tx_socket, payloads, packet_tap, numbers: Numbers::new(0, 0) })
     }
 
     fn hand_over(&mut self, mut rest: Range<usize>, left: &mut [Departure]) {
-        let most = (LONGEST / self.payloads.len()).clamp(1, MOST_CUT);
+        let most = (MAX_MESSAGE_LEN / self.payloads.len()).clamp(1, MAX_SEGMENTS);
         let mut failed = 0;
         while !rest.is_empty() {
             let these = rest.start..rest.end.min(rest.start + most);
             let app = realtime();
             match self.send_as_one(these.clone()) {
                 Ok(_) => {
-                    self.outlet.note(these.clone(), app, realtime(), left);
+                    self.tx_socket.note(these.clone(), app, realtime(), left);
                     rest.start = these.end;
                     failed = 0;
                 }
                 Err(error) => {
-                    if self.outlet.is_to_be_sent_again(calls::errno(&error), failed) {
+                    if self.tx_socket.should_retry(syscall::errno(&error), failed) {
                         failed += 1;
                     } else {
                         rest.start = these.end;
@@ -100,14 +100,14 @@ impl Gso {
         let mut header: libc::msghdr = unsafe { mem::zeroed() };
         header.msg_iov = &mut iov;
         header.msg_iovlen = 1;
-        let mut beside = Beside::empty();
+        let mut control_data = ControlData::empty();
         if let (2.., Ok(len)) = (which.len(), u16::try_from(self.payloads.len())) {
-            beside.cut_into(len);
+            control_data.segment_into(len);
         }
-        beside.attach(&mut header);
+        control_data.attach(&mut header);
         // SAFETY: every pointer in `header` points to memory of the stated length that outlives the
         // call.
-        unsafe { calls::send_message(&self.outlet.port.link.fd, &header, libc::MSG_DONTWAIT) }
+        unsafe { syscall::send_message(&self.tx_socket.port.link.fd, &header, libc::MSG_DONTWAIT) }
     }
 }
 
@@ -115,37 +115,37 @@ impl TrainSender for Gso {
     fn prepare(&mut self, numbers: Numbers) {
         self.numbers = numbers;
         self.payloads.prepare(numbers);
-        self.outlet.begin(numbers.len());
-        if let Some(witness) = &mut self.witness {
-            witness.begin();
+        self.tx_socket.begin(numbers.len());
+        if let Some(packet_tap) = &mut self.packet_tap {
+            packet_tap.begin();
         }
     }
 
-    fn send(&mut self, mut course: Course<'_>, left: &mut [Departure]) {
-        while let Some((which, _)) = course.due_together() {
+    fn send(&mut self, mut progress: TrainProgress<'_>, left: &mut [Departure]) {
+        while let Some((which, _)) = progress.next_due() {
             let memory = self.payloads.span(which);
-            self.outlet.get_ready(Manner::SleepSpin, &course, memory, left, || {});
-            let Some(which) = course.next(Manner::SleepSpin) else { return };
+            self.tx_socket.prepare_departure(WaitMode::SleepSpin, &progress, memory, left, || {});
+            let Some(which) = progress.next(WaitMode::SleepSpin) else { return };
             self.hand_over(which, left);
         }
     }
 
     fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
-        self.outlet.collect(left, Nanos::ZERO);
-        if let Some(witness) = &mut self.witness {
-            witness.collect(self.numbers, left, patience);
+        self.tx_socket.collect(left, Nanos::ZERO);
+        if let Some(packet_tap) = &mut self.packet_tap {
+            packet_tap.collect(self.numbers, left, patience);
         }
     }
 
     fn stamping(&self) -> Stamping {
-        if self.witness.is_some() { Stamping::Tap } else { Stamping::FarEnd }
+        if self.packet_tap.is_some() { Stamping::Tap } else { Stamping::FarEnd }
     }
 
     fn refused(&self) -> u64 {
-        self.outlet.keys.refused()
+        self.tx_socket.keys.refused()
     }
 
     fn failure(&self) -> Option<io::Error> {
-        self.outlet.failure()
+        self.tx_socket.failure()
     }
 }

@@ -4,11 +4,11 @@
 //! afterwards.
 
 mod cost;
-mod course;
+mod progress;
 mod gso;
-mod keys;
+mod timestamp_ids;
 mod mapping;
-mod outlet;
+mod tx_socket;
 mod packet_ring;
 mod payloads;
 mod sendmmsg;
@@ -19,15 +19,15 @@ mod uring;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 #[path = "uring_absent.rs"]
 mod uring;
-mod warmth;
-mod way;
-mod witness;
+mod cache_warming;
+mod frame_route;
+mod packet_tap;
 mod xsk;
 
-pub use course::Course;
+pub use progress::TrainProgress;
 pub use gso::Gso;
 pub use packet_ring::PacketRing;
-pub use payloads::{LEAD, Numbers, Payloads};
+pub use payloads::{FIRST_LEAD_NUMBER, Numbers, Payloads};
 pub use sendmmsg::Sendmmsg;
 pub use socket::SocketSender;
 pub use txtime::Txtime;
@@ -79,7 +79,7 @@ pub trait TrainSender: Send {
     /// one entry per packet. Packets due at the same instant leave together where the engine can. A
     /// packet that cannot be sent has no `app`; the others are sent nevertheless. After a stop, no
     /// more packets are sent.
-    fn send(&mut self, course: Course<'_>, left: &mut [Departure]);
+    fn send(&mut self, progress: TrainProgress<'_>, left: &mut [Departure]);
 
     /// Adds the kernel's timestamps to the departures of the last train, waiting for them up to
     /// `patience`.

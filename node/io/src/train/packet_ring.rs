@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use dwell_units::Nanos;
 use libc::c_int;
 
-use super::keys::Keys;
+use super::timestamp_ids::TimestampIds;
 use super::mapping::Mapping;
-use super::outlet::Outlet;
-use super::way::Way;
-use super::witness::{bind, open};
-use super::{Course, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
-use crate::calls;
+use super::tx_socket::TxSocket;
+use super::frame_route::FrameRoute;
+use super::packet_tap::{bind, open};
+use super::{TrainProgress, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
+use crate::syscall;
 use crate::clock::{monotonic, realtime};
 use crate::message::{self, Control};
-use crate::pacer::Manner;
+use crate::pacer::WaitMode;
 use crate::pacer::sleep_until;
 use crate::port::{PortOptions, SendError, StampRequest};
 use crate::socket;
@@ -29,37 +29,37 @@ use crate::udp::takes_key;
 
 /// Requested buffer size in bytes: more than any train needs, so that only a queueing discipline
 /// drops packets.
-const BUFFER: c_int = 32 << 20;
+const BUFFER_LEN: c_int = 32 << 20;
 
 /// Bytes in front of a frame (net/packet/af_packet.c, `tpacket_parse_header`): the length of the
 /// header without the address after it.
-const HEAD: usize = mem::size_of::<libc::tpacket2_hdr>();
+const HEADER_LEN: usize = mem::size_of::<libc::tpacket2_hdr>();
 
 /// Size of a block of the ring's memory in bytes, a multiple of any page size.
-const BLOCK: usize = 1 << 16;
+const BLOCK_LEN: usize = 1 << 16;
 
 /// Time-out for a free slot. By then the frames of the last train have left or wait in a queueing
 /// discipline.
-const PATIENCE: Nanos = Nanos::from_secs(1);
+const SLOT_TIMEOUT: Nanos = Nanos::from_secs(1);
 
 /// Number of trains that the ring holds. The kernel does not copy frames: over a veth the far end's
 /// program reads a packet from this ring, where a later train eventually overwrites it.
-const TRAINS: usize = 4;
+const RING_TRAINS: usize = 4;
 
 /// Maximum number of retries for a frame that found no room.
-const RETRIES: usize = 4;
+const MAX_RETRIES: usize = 4;
 
 /// A sender that sleeps, then spins, and hands over prepared frames.
 pub struct PacketRing {
     /// Holds the port and receives ICMP errors.
-    outlet: Outlet,
+    tx_socket: TxSocket,
     payloads: Payloads,
-    way: Way,
+    way: FrameRoute,
     fd: OwnedFd,
     control: Box<Control>,
     ring: Ring,
     longest: usize,
-    keys: Keys,
+    keys: TimestampIds,
     next_key: u32,
     stamped: bool,
     /// The slot of the train's first frame.
@@ -89,33 +89,33 @@ impl PacketRing {
             Unavailable::failed("opening a packet socket (needs root or CAP_NET_RAW)", &error)
         };
         let fd = open(libc::SOCK_RAW).map_err(failed)?;
-        let outlet = Outlet::silent(target, options)?;
-        let way = Way::find(outlet.local(), target, options, payloads.len())?;
+        let tx_socket = TxSocket::silent(target, options)?;
+        let way = FrameRoute::find(tx_socket.local(), target, options, payloads.len())?;
         if bypass {
             socket::set(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1 as c_int).map_err(
                 |error| Unavailable::failed("bypassing the queueing discipline", &error),
             )?;
         }
-        if socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER).is_err() {
+        if socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER_LEN).is_err() {
             // Best effort: a smaller buffer only affects long trains.
-            let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER);
+            let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER_LEN);
         }
         // The queue of timestamps counts as received data.
-        let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER);
+        let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_LEN);
         let frame = way.frame.overhead() + payloads.len();
-        let ring = Ring::new(&fd, frame, longest.saturating_mul(TRAINS))
+        let ring = Ring::new(&fd, frame, longest.saturating_mul(RING_TRAINS))
             .map_err(|error| Unavailable::failed("creating a transmit ring", &error))?;
         bind(&fd, way.interface.index, 0).map_err(failed)?;
         socket::request_stamps(&fd, options.stamps, true, options.sched_stamps).map_err(failed)?;
         Ok(Self {
-            outlet,
+            tx_socket,
             payloads,
             way,
             fd,
             control: Control::new(),
             ring,
             longest,
-            keys: Keys::default(),
+            keys: TimestampIds::default(),
             next_key: 0,
             stamped: options.stamps != StampRequest::User,
             first: 0,
@@ -138,7 +138,7 @@ impl PacketRing {
         while !rest.is_empty() {
             let app = realtime();
             let errno =
-                calls::send(&self.fd, &[], libc::MSG_DONTWAIT).err().map(|e| calls::errno(&e));
+                syscall::send(&self.fd, &[], libc::MSG_DONTWAIT).err().map(|e| syscall::errno(&e));
             let done = realtime();
             while let Some(left) = left.get_mut(rest.start).filter(|_| !rest.is_empty()) {
                 let place = self.ring.status(self.first + rest.start - self.given_up);
@@ -159,7 +159,7 @@ impl PacketRing {
                 self.next_key = self.next_key.wrapping_add(1);
             }
             failed += 1;
-            if failed > RETRIES {
+            if failed > MAX_RETRIES {
                 self.give_up(&mut rest, errno);
                 failed = 0;
             }
@@ -190,7 +190,7 @@ impl TrainSender for PacketRing {
         self.payloads.prepare(numbers);
         let packets = numbers.len();
         self.keys.begin(packets);
-        self.outlet.keys.begin(0);
+        self.tx_socket.keys.begin(0);
         if packets > self.longest {
             self.failure = Some(SendError::Full);
             return;
@@ -206,28 +206,28 @@ impl TrainSender for PacketRing {
         }
     }
 
-    fn send(&mut self, course: Course<'_>, left: &mut [Departure]) {
-        let mut course = course.limited(self.packets);
+    fn send(&mut self, progress: TrainProgress<'_>, left: &mut [Departure]) {
+        let mut progress = progress.limited(self.packets);
         // Packets that are not sent leave no gap in the ring.
-        self.packets = course.packets();
-        while let Some((which, _)) = course.due_together() {
-            let Self { outlet, ring, fd, control, keys, stamped, .. } = self;
+        self.packets = progress.packets();
+        while let Some((which, _)) = progress.next_due() {
+            let Self { tx_socket, ring, fd, control, keys, stamped, .. } = self;
             // A call that finds nothing to send.
-            let knock = || drop(calls::send(fd, &[], libc::MSG_DONTWAIT));
+            let warm_engine = || drop(syscall::send(fd, &[], libc::MSG_DONTWAIT));
             let memory = ring.frame(self.first + which.start);
-            if *stamped && let Some((_, due)) = course.due_together() {
+            if *stamped && let Some((_, due)) = progress.next_due() {
                 keys.take_within(due - monotonic(), left, &mut |limit, each| {
                     message::notices(fd, control, limit, each);
                 });
             }
-            outlet.get_ready(Manner::SleepSpin, &course, memory, left, knock);
-            let Some(which) = course.next(Manner::SleepSpin) else { return };
+            tx_socket.prepare_departure(WaitMode::SleepSpin, &progress, memory, left, warm_engine);
+            let Some(which) = progress.next(WaitMode::SleepSpin) else { return };
             self.hand_over(which, left);
         }
     }
 
     fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
-        self.outlet.collect(&mut [], Nanos::ZERO);
+        self.tx_socket.collect(&mut [], Nanos::ZERO);
         let Self { fd, control, keys, stamped, .. } = self;
         keys.collect(left, *stamped, patience, |limit, each| {
             message::notices(fd, control, limit, each);
@@ -239,7 +239,7 @@ impl TrainSender for PacketRing {
     }
 
     fn refused(&self) -> u64 {
-        self.outlet.keys.refused()
+        self.tx_socket.keys.refused()
     }
 
     fn failure(&self) -> Option<io::Error> {
@@ -259,14 +259,14 @@ struct Ring {
 impl Ring {
     /// Creates at least `packets` slots for frames of `frame` bytes.
     fn new(fd: &OwnedFd, frame: usize, packets: usize) -> io::Result<Self> {
-        let slot = (HEAD + frame).next_power_of_two();
+        let slot = (HEADER_LEN + frame).next_power_of_two();
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
-        let per_block = BLOCK / slot;
+        let per_block = BLOCK_LEN / slot;
         let blocks =
             packets.max(1).div_ceil(Some(per_block).filter(|n| *n > 0).ok_or_else(invalid)?);
-        let bytes = blocks.checked_mul(BLOCK).ok_or_else(invalid)?;
+        let bytes = blocks.checked_mul(BLOCK_LEN).ok_or_else(invalid)?;
         let request = libc::tpacket_req {
-            tp_block_size: BLOCK as u32,
+            tp_block_size: BLOCK_LEN as u32,
             tp_block_nr: u32::try_from(blocks).map_err(|_| invalid())?,
             tp_frame_size: slot as u32,
             tp_frame_nr: u32::try_from(blocks * per_block).map_err(|_| invalid())?,
@@ -291,14 +291,14 @@ impl Ring {
 
     /// Waits until the program owns a slot; `false` after a time-out.
     fn is_free(&self, slot: usize) -> bool {
-        let until = monotonic() + PATIENCE;
+        let until = monotonic() + SLOT_TIMEOUT;
         // The upper bits are about timestamps.
-        const WHOSE: u32 = libc::TP_STATUS_SEND_REQUEST | libc::TP_STATUS_SENDING;
-        while self.status(slot).load(Ordering::Acquire) & WHOSE != 0 {
+        const IN_KERNEL: u32 = libc::TP_STATUS_SEND_REQUEST | libc::TP_STATUS_SENDING;
+        while self.status(slot).load(Ordering::Acquire) & IN_KERNEL != 0 {
             if monotonic() >= until {
                 return false;
             }
-            sleep_until(monotonic() + super::keys::LOOK);
+            sleep_until(monotonic() + super::timestamp_ids::POLL_INTERVAL);
         }
         true
     }
@@ -307,7 +307,7 @@ impl Ring {
     fn frame(&self, slot: usize) -> &[u8] {
         let at = self.at(slot).as_ptr();
         // SAFETY: as in `fill`; nothing writes to it while it is borrowed with `self`.
-        unsafe { std::slice::from_raw_parts(at.add(HEAD), self.frame) }
+        unsafe { std::slice::from_raw_parts(at.add(HEADER_LEN), self.frame) }
     }
 
     /// Writes a frame to a slot that the program owns.
@@ -318,7 +318,7 @@ impl Ring {
         let frame = unsafe {
             let head = at.cast::<libc::tpacket2_hdr>();
             (&raw mut (*head).tp_len).write(self.frame as u32);
-            std::slice::from_raw_parts_mut(at.add(HEAD), self.frame)
+            std::slice::from_raw_parts_mut(at.add(HEADER_LEN), self.frame)
         };
         write(frame);
     }
@@ -333,8 +333,8 @@ impl Ring {
                 (&raw mut (*target.as_ptr().cast::<libc::tpacket2_hdr>()).tp_len).cast::<u32>();
             len.write(self.frame as u32);
             std::ptr::copy_nonoverlapping(
-                source.add(HEAD).as_ptr(),
-                target.add(HEAD).as_ptr(),
+                source.add(HEADER_LEN).as_ptr(),
+                target.add(HEADER_LEN).as_ptr(),
                 self.frame,
             );
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use dwell_wire::traffic::Mark;
 
 /// First number of lead-in packets, which do not belong to a train.
-pub const LEAD: u64 = u64::MAX - u32::MAX as u64;
+pub const FIRST_LEAD_NUMBER: u64 = u64::MAX - u32::MAX as u64;
 
 /// Numbers of the packets of a train: first those of the lead-in, then consecutive ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ impl Numbers {
         Self { leads: 0, first, packets }
     }
 
-    /// Adds `leads` lead-in packets. Their numbers are [`LEAD`] plus the first numbers of the
+    /// Adds `leads` lead-in packets. Their numbers are [`FIRST_LEAD_NUMBER`] plus the first numbers of the
     /// train, modulo 2^32, so that they are not confused with those of any train.
     #[must_use]
     pub const fn led_by(self, leads: usize) -> Self {
@@ -42,7 +42,7 @@ impl Numbers {
     pub fn all(&self) -> impl Iterator<Item = u64> + use<> {
         let own = self.first..self.first.saturating_add(self.packets as u64);
         let first = self.first as u32;
-        (0..self.leads as u32).map(move |n| LEAD | u64::from(first.wrapping_add(n))).chain(own)
+        (0..self.leads as u32).map(move |n| FIRST_LEAD_NUMBER | u64::from(first.wrapping_add(n))).chain(own)
     }
 
     /// Returns the number of lead-in packets.
@@ -125,11 +125,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leads_a_train_has_no_place_in_it() {
+    fn lead_in_packets_have_no_place_in_train() {
         let numbers = Numbers::new(7, 3).led_by(2);
-        assert_eq!(numbers.all().collect::<Vec<_>>(), [LEAD + 7, LEAD + 8, 7, 8, 9]);
+        assert_eq!(numbers.all().collect::<Vec<_>>(), [FIRST_LEAD_NUMBER + 7, FIRST_LEAD_NUMBER + 8, 7, 8, 9]);
         assert_eq!(
-            [6, 7, 9, 10, LEAD + 7].map(|n| numbers.place(n)),
+            [6, 7, 9, 10, FIRST_LEAD_NUMBER + 7].map(|n| numbers.place(n)),
             [None, Some(0), Some(2), None, None]
         );
         let mut payloads = Payloads::new(5, 20, vec![1; 20]);

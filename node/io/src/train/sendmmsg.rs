@@ -9,16 +9,16 @@ use std::os::fd::AsRawFd;
 
 use dwell_units::Nanos;
 
-use super::outlet::Outlet;
-use super::{Course, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
-use crate::calls;
+use super::tx_socket::TxSocket;
+use super::{TrainProgress, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
+use crate::syscall;
 use crate::clock::realtime;
-use crate::pacer::Manner;
+use crate::pacer::WaitMode;
 use crate::port::PortOptions;
 
 /// A sender that sleeps, then spins, and sends packets due together in one call.
 pub struct Sendmmsg {
-    outlet: Outlet,
+    tx_socket: TxSocket,
     payloads: Payloads,
     iovs: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
@@ -37,8 +37,8 @@ impl Sendmmsg {
         options: &PortOptions,
         payloads: Payloads,
     ) -> Result<Self, Unavailable> {
-        let outlet = Outlet::open(target, options)?;
-        Ok(Self { outlet, payloads, iovs: Vec::new(), headers: Vec::new() })
+        let tx_socket = TxSocket::open(target, options)?;
+        Ok(Self { tx_socket, payloads, iovs: Vec::new(), headers: Vec::new() })
     }
 
     fn hand_over(&mut self, which: Range<usize>, left: &mut [Departure]) {
@@ -52,7 +52,7 @@ impl Sendmmsg {
             let sent = unsafe {
                 libc::syscall(
                     libc::SYS_sendmmsg,
-                    c_long::from(self.outlet.port.link.fd.as_raw_fd()),
+                    c_long::from(self.tx_socket.port.link.fd.as_raw_fd()),
                     headers.as_mut_ptr(),
                     headers.len(),
                     c_long::from(libc::MSG_DONTWAIT),
@@ -63,12 +63,12 @@ impl Sendmmsg {
             if let Ok(sent) = usize::try_from(sent) {
                 if sent < rest.len() {
                     // The kernel does not report why (net/socket.c, __sys_sendmmsg).
-                    self.outlet.lose_keys();
+                    self.tx_socket.lose_keys();
                 }
-                self.outlet.note(rest.start..rest.start + sent, app, done, left);
+                self.tx_socket.note(rest.start..rest.start + sent, app, done, left);
                 rest.start += sent;
                 failed = 0;
-            } else if self.outlet.is_to_be_sent_again(calls::errno(&error), failed) {
+            } else if self.tx_socket.should_retry(syscall::errno(&error), failed) {
                 failed += 1;
             } else {
                 // The call fails only if its first message does.
@@ -82,7 +82,7 @@ impl Sendmmsg {
 impl TrainSender for Sendmmsg {
     fn prepare(&mut self, numbers: Numbers) {
         self.payloads.prepare(numbers);
-        self.outlet.begin(numbers.len());
+        self.tx_socket.begin(numbers.len());
         self.iovs.clear();
         self.iovs.extend((0..numbers.len()).map(|n| {
             let payload = self.payloads.at(n);
@@ -98,28 +98,28 @@ impl TrainSender for Sendmmsg {
         }));
     }
 
-    fn send(&mut self, mut course: Course<'_>, left: &mut [Departure]) {
-        while let Some((which, _)) = course.due_together() {
+    fn send(&mut self, mut progress: TrainProgress<'_>, left: &mut [Departure]) {
+        while let Some((which, _)) = progress.next_due() {
             let memory = self.payloads.span(which);
-            self.outlet.get_ready(Manner::SleepSpin, &course, memory, left, || {});
-            let Some(which) = course.next(Manner::SleepSpin) else { return };
+            self.tx_socket.prepare_departure(WaitMode::SleepSpin, &progress, memory, left, || {});
+            let Some(which) = progress.next(WaitMode::SleepSpin) else { return };
             self.hand_over(which, left);
         }
     }
 
     fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
-        self.outlet.collect(left, patience);
+        self.tx_socket.collect(left, patience);
     }
 
     fn stamping(&self) -> Stamping {
-        self.outlet.stamping()
+        self.tx_socket.stamping()
     }
 
     fn refused(&self) -> u64 {
-        self.outlet.keys.refused()
+        self.tx_socket.keys.refused()
     }
 
     fn failure(&self) -> Option<io::Error> {
-        self.outlet.failure()
+        self.tx_socket.failure()
     }
 }

@@ -5,17 +5,17 @@ use std::net::SocketAddr;
 
 use dwell_units::Nanos;
 
-use super::outlet::Outlet;
-use super::{Course, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
-use crate::pacer::Manner;
+use super::tx_socket::TxSocket;
+use super::{TrainProgress, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
+use crate::pacer::WaitMode;
 use crate::port::PortOptions;
 
 /// A sender that waits as [`crate::pacer`] offers; `None` sleeps for the gap after each packet, as
 /// programs do that do not read the clock.
 pub struct SocketSender {
-    outlet: Outlet,
+    tx_socket: TxSocket,
     payloads: Payloads,
-    manner: Option<Manner>,
+    wait_mode: Option<WaitMode>,
 }
 
 impl SocketSender {
@@ -27,53 +27,53 @@ impl SocketSender {
         target: SocketAddr,
         options: &PortOptions,
         payloads: Payloads,
-        manner: Option<Manner>,
+        wait_mode: Option<WaitMode>,
     ) -> Result<Self, Unavailable> {
-        let outlet = Outlet::open(target, options)?;
+        let tx_socket = TxSocket::open(target, options)?;
         // A sender that sleeps for each gap imitates ordinary programs, which do not cork.
-        let outlet = if manner.is_some() { outlet.ahead() } else { outlet };
-        Ok(Self { outlet, payloads, manner })
+        let tx_socket = if wait_mode.is_some() { tx_socket.ahead() } else { tx_socket };
+        Ok(Self { tx_socket, payloads, wait_mode })
     }
 }
 
 impl TrainSender for SocketSender {
     fn prepare(&mut self, numbers: Numbers) {
         self.payloads.prepare(numbers);
-        self.outlet.begin(numbers.len());
+        self.tx_socket.begin(numbers.len());
     }
 
-    fn send(&mut self, mut course: Course<'_>, left: &mut [Departure]) {
-        let Self { outlet, payloads, manner } = self;
-        let Some(manner) = *manner else {
-            while let Some(n) = course.next_naive() {
-                outlet.send(n, payloads.at(n), left);
+    fn send(&mut self, mut progress: TrainProgress<'_>, left: &mut [Departure]) {
+        let Self { tx_socket, payloads, wait_mode } = self;
+        let Some(wait_mode) = *wait_mode else {
+            while let Some(n) = progress.next_after_gap() {
+                tx_socket.send(n, payloads.at(n), left);
             }
             return;
         };
-        while let Some((which, _)) = course.due_together() {
-            outlet.get_ready(manner, &course, payloads.span(which.clone()), left, || {});
+        while let Some((which, _)) = progress.next_due() {
+            tx_socket.prepare_departure(wait_mode, &progress, payloads.span(which.clone()), left, || {});
             if which.len() == 1 {
-                outlet.hold(manner, &course, payloads.at(which.start));
+                tx_socket.cork(wait_mode, &progress, payloads.at(which.start));
             }
-            let Some(which) = course.next(manner) else { return outlet.discard() };
-            which.for_each(|n| outlet.send(n, payloads.at(n), left));
+            let Some(which) = progress.next(wait_mode) else { return tx_socket.discard() };
+            which.for_each(|n| tx_socket.send(n, payloads.at(n), left));
         }
     }
 
     fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
-        self.outlet.collect(left, patience);
+        self.tx_socket.collect(left, patience);
     }
 
     fn stamping(&self) -> Stamping {
-        self.outlet.stamping()
+        self.tx_socket.stamping()
     }
 
     fn refused(&self) -> u64 {
-        self.outlet.keys.refused()
+        self.tx_socket.keys.refused()
     }
 
     fn failure(&self) -> Option<io::Error> {
-        self.outlet.failure()
+        self.tx_socket.failure()
     }
 }
 
@@ -96,13 +96,13 @@ mod tests {
     const TRAINS: usize = 40;
 
     #[test]
-    fn a_stop_leaves_nothing_in_the_socket_that_would_go_with_the_next_train() {
+    fn stop_leaves_no_corked_packet_for_next_train() {
         let far = UdpSocket::bind("127.0.0.1:0").unwrap();
         far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let options = PortOptions { stamps: StampRequest::Kernel, ..PortOptions::default() };
         let payloads = Payloads::new(1, LEN, vec![0; LEN]);
         let target = far.local_addr().unwrap();
-        let mut sender = SocketSender::new(target, &options, payloads, Some(Manner::Spin)).unwrap();
+        let mut sender = SocketSender::new(target, &options, payloads, Some(WaitMode::Spin)).unwrap();
         let mut ahead = 0;
         for n in 0..TRAINS {
             sender.prepare(Numbers::new((n * PACKETS) as u64, PACKETS));
@@ -117,7 +117,7 @@ mod tests {
                     sleep_until(start + Nanos::from_micros(17 * n as i64));
                     stop.store(true, Ordering::Relaxed);
                 });
-                sender.send(Course::new(&due, &stop), &mut left);
+                sender.send(TrainProgress::new(&due, &stop), &mut left);
             });
             sender.collect(&mut left, Nanos::from_secs(2));
             for (place, left) in left.iter().enumerate().filter(|(_, left)| left.app.is_some()) {

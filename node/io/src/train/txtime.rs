@@ -9,31 +9,31 @@ use std::net::SocketAddr;
 use dwell_engine::stamps::TxStamp;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
-use super::outlet::Outlet;
-use super::{Course, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable, outgoing};
-use crate::address::DISCARD;
-use crate::calls;
+use super::tx_socket::TxSocket;
+use super::{TrainProgress, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable, outgoing};
+use crate::address::DISCARD_PORT;
+use crate::syscall;
 use crate::clock::{self, monotonic, realtime};
 use crate::pacer::sleep_until;
 use crate::port::{Notice, Port, PortOptions, StampRequest};
 use crate::socket;
-use crate::udp::{Beside, UdpPort};
+use crate::udp::{ControlData, UdpPort};
 
 /// Time before a departure at which its packet is handed over: more than a sleep is late by, and
 /// more than etf's usual `delta`.
-const LEAD: Nanos = Nanos::from_millis(2);
+const HANDOVER_LEAD: Nanos = Nanos::from_millis(2);
 
 /// Delay of the test packet. Leaving this much later proves that it was kept.
-const LATER: Nanos = Nanos::from_millis(5);
+const TEST_DELAY: Nanos = Nanos::from_millis(5);
 
 /// Allowed earliness of the test packet: etf hands packets to the driver `delta` before their time.
-const TOLERANCE: Nanos = Nanos::from_millis(1);
+const TEST_TOLERANCE: Nanos = Nanos::from_millis(1);
 
 /// Time-out for timestamps after a departure.
-const PATIENCE: Nanos = Nanos::from_millis(20);
+const TIMESTAMP_TIMEOUT: Nanos = Nanos::from_millis(20);
 
 /// Maximum number of test packets, sent until one is handed over in time.
-const TRIES: usize = 5;
+const MAX_TRIES: usize = 5;
 
 /// Clocks of queueing disciplines: fq's and, usually, etf's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ enum Timebase {
 /// A sender that hands packets over ahead of their time, for the queueing discipline to keep.
 /// `tx_app` is the time of handing over; only timestamps tell when they left.
 pub struct Txtime {
-    outlet: Outlet,
+    tx_socket: TxSocket,
     payloads: Payloads,
     timebase: Timebase,
 }
@@ -63,7 +63,7 @@ impl Txtime {
         payloads: Payloads,
     ) -> Result<Self, Unavailable> {
         let tried = [Timebase::Monotonic, Timebase::Tai].map(|timebase| {
-            let kept = is_kept(target, options, timebase);
+            let kept = is_held_by_qdisc(target, options, timebase);
             (timebase, kept)
         });
         let found = tried.iter().find(|(_, kept)| matches!(kept, Ok(true)));
@@ -80,10 +80,10 @@ impl Txtime {
                 ),
             }));
         };
-        let outlet = Outlet::open(target, options)?;
-        ask(&outlet.port, timebase)
+        let tx_socket = TxSocket::open(target, options)?;
+        ask(&tx_socket.port, timebase)
             .map_err(|error| Unavailable::failed("enabling SO_TXTIME", &error))?;
-        Ok(Self { outlet, payloads, timebase })
+        Ok(Self { tx_socket, payloads, timebase })
     }
 }
 
@@ -93,10 +93,10 @@ impl Txtime {
         let mut failed = 0;
         loop {
             let app = realtime();
-            match send_at(&self.outlet.port, self.payloads.at(n), at) {
-                Ok(()) => return self.outlet.note(n..n + 1, app, realtime(), left),
+            match send_at(&self.tx_socket.port, self.payloads.at(n), at) {
+                Ok(()) => return self.tx_socket.note(n..n + 1, app, realtime(), left),
                 Err(error) => {
-                    if !self.outlet.is_to_be_sent_again(calls::errno(&error), failed) {
+                    if !self.tx_socket.should_retry(syscall::errno(&error), failed) {
                         return;
                     }
                     failed += 1;
@@ -109,30 +109,30 @@ impl Txtime {
 impl TrainSender for Txtime {
     fn prepare(&mut self, numbers: Numbers) {
         self.payloads.prepare(numbers);
-        self.outlet.begin(numbers.len());
+        self.tx_socket.begin(numbers.len());
     }
 
-    fn send(&mut self, mut course: Course<'_>, left: &mut [Departure]) {
+    fn send(&mut self, mut progress: TrainProgress<'_>, left: &mut [Departure]) {
         let ahead = self.timebase.ahead();
-        while let Some((which, due)) = course.next_ahead(LEAD) {
+        while let Some((which, due)) = progress.next_ahead(HANDOVER_LEAD) {
             which.for_each(|n| self.hand_over(n, due.as_nanos() + ahead, left));
         }
     }
 
     fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
-        self.outlet.collect(left, patience + LEAD);
+        self.tx_socket.collect(left, patience + HANDOVER_LEAD);
     }
 
     fn stamping(&self) -> Stamping {
-        self.outlet.stamping()
+        self.tx_socket.stamping()
     }
 
     fn refused(&self) -> u64 {
-        self.outlet.keys.refused()
+        self.tx_socket.keys.refused()
     }
 
     fn failure(&self) -> Option<io::Error> {
-        self.outlet.failure()
+        self.tx_socket.failure()
     }
 }
 
@@ -170,39 +170,39 @@ fn send_at(port: &UdpPort, message: &[u8], at: i64) -> io::Result<()> {
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
     header.msg_iov = &mut iov;
     header.msg_iovlen = 1;
-    let mut beside = Beside::empty();
-    beside.leave_at(at as u64);
-    beside.attach(&mut header);
+    let mut control_data = ControlData::empty();
+    control_data.leave_at(at as u64);
+    control_data.attach(&mut header);
     // SAFETY: every pointer in `header` points to memory of the stated length that outlives the call.
-    unsafe { calls::send_message(&port.link.fd, &header, libc::MSG_DONTWAIT) }.map(drop)
+    unsafe { syscall::send_message(&port.link.fd, &header, libc::MSG_DONTWAIT) }.map(drop)
 }
 
 /// Whether a packet with a later departure time by this clock leaves later.
-fn is_kept(target: SocketAddr, options: &PortOptions, timebase: Timebase) -> io::Result<bool> {
+fn is_held_by_qdisc(target: SocketAddr, options: &PortOptions, timebase: Timebase) -> io::Result<bool> {
     let mut discard = target;
-    discard.set_port(DISCARD);
+    discard.set_port(DISCARD_PORT);
     let options =
         PortOptions { stamps: StampRequest::Kernel, sched_stamps: false, ..options.clone() };
     let mut port = UdpPort::connect(discard, &options)?;
     // A packet that waits for its neighbour to be resolved looks as if it were kept, so one is sent
     // ahead. Whether it arrives does not matter.
     let _ = port.send(&[]);
-    departure(&mut port, monotonic() + PATIENCE);
+    departure(&mut port, monotonic() + TIMESTAMP_TIMEOUT);
     ask(&port, timebase)?;
-    let mut tries = TRIES;
+    let mut tries = MAX_TRIES;
     loop {
         let ahead = timebase.ahead();
         let asked = realtime();
-        let due = monotonic() + LATER;
+        let due = monotonic() + TEST_DELAY;
         send_at(&port, &[], due.as_nanos() + ahead)?;
         let handed_over = realtime() - asked;
         // A packet that never left was not kept either: it was dropped because of its clock or its
         // time.
-        let left = departure(&mut port, due + PATIENCE);
+        let left = departure(&mut port, due + TIMESTAMP_TIMEOUT);
         tries -= 1;
         // If handing over took nearly as long, the result is inconclusive.
-        if handed_over < LATER - TOLERANCE || tries == 0 {
-            return Ok(left.is_some_and(|left| left - asked >= LATER - TOLERANCE));
+        if handed_over < TEST_DELAY - TEST_TOLERANCE || tries == 0 {
+            return Ok(left.is_some_and(|left| left - asked >= TEST_DELAY - TEST_TOLERANCE));
         }
     }
 }
@@ -222,6 +222,6 @@ fn departure(port: &mut UdpPort, until: Instant<Monotonic>) -> Option<Instant<Re
         if over || left.is_some() {
             return left;
         }
-        sleep_until(monotonic() + super::keys::LOOK);
+        sleep_until(monotonic() + super::timestamp_ids::POLL_INTERVAL);
     }
 }

@@ -8,24 +8,24 @@ use std::os::fd::AsRawFd;
 use dwell_units::Nanos;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 
-use super::outlet::Outlet;
-use super::{Course, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
-use crate::calls;
+use super::tx_socket::TxSocket;
+use super::{TrainProgress, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
+use crate::syscall;
 use crate::clock::realtime;
-use crate::pacer::Manner;
+use crate::pacer::WaitMode;
 use crate::port::PortOptions;
 
 /// Number of requests in a ring; larger groups take several calls.
-const ENTRIES: usize = 256;
+const RING_ENTRIES: usize = 256;
 
 /// Maximum number of calls to submit a group of requests.
-const REFUSALS: usize = 100;
+const MAX_SUBMITS: usize = 100;
 
 /// A sender that sleeps, then spins, and submits prepared requests.
 pub struct Uring {
     /// Dropped before the payloads that its requests point to.
     ring: IoUring,
-    outlet: Outlet,
+    tx_socket: TxSocket,
     payloads: Payloads,
     requests: Vec<squeue::Entry>,
     /// Requests that have to be submitted again.
@@ -50,7 +50,7 @@ impl Uring {
                 &error,
             )
         };
-        let ring = IoUring::new(ENTRIES as u32).map_err(failed)?;
+        let ring = IoUring::new(RING_ENTRIES as u32).map_err(failed)?;
         let mut able = Probe::new();
         ring.submitter().register_probe(&mut able).map_err(failed)?;
         if !able.is_supported(opcode::Send::CODE) {
@@ -58,14 +58,14 @@ impl Uring {
                 "io_uring of this kernel cannot send; it needs Linux 5.6",
             ));
         }
-        let outlet = Outlet::open(target, options)?;
-        let again = Vec::with_capacity(ENTRIES);
-        Ok(Self { ring, outlet, payloads, requests: Vec::new(), again, stuck: false })
+        let tx_socket = TxSocket::open(target, options)?;
+        let again = Vec::with_capacity(RING_ENTRIES);
+        Ok(Self { ring, tx_socket, payloads, requests: Vec::new(), again, stuck: false })
     }
 
     fn hand_over(&mut self, which: Range<usize>, left: &mut [Departure]) {
-        for start in which.clone().step_by(ENTRIES) {
-            let end = which.end.min(start + ENTRIES);
+        for start in which.clone().step_by(RING_ENTRIES) {
+            let end = which.end.min(start + RING_ENTRIES);
             self.again.clear();
             self.again.extend_from_slice(&self.requests[start..end]);
             let mut failed = 0;
@@ -78,7 +78,7 @@ impl Uring {
 
     /// Submits the requests in `again`, which afterwards holds those to be submitted again.
     fn submit(&mut self, failed: usize, left: &mut [Departure]) {
-        let Self { ring, outlet, requests, again, .. } = self;
+        let Self { ring, tx_socket, requests, again, .. } = self;
         // SAFETY: the requests point to payloads that `prepare` built. Nothing changes or moves
         // them before all requests are answered; if that fails, `stuck` keeps them unchanged for
         // good.
@@ -86,7 +86,7 @@ impl Uring {
         assert!(pushed.is_ok(), "the ring is empty and large enough");
         let mut unanswered = again.len();
         again.clear();
-        for _ in 0..REFUSALS {
+        for _ in 0..MAX_SUBMITS {
             let app = realtime();
             // Requests never block, so all are answered when the call returns.
             let submitted = ring.submit_and_wait(unanswered);
@@ -95,8 +95,8 @@ impl Uring {
                 unanswered -= 1;
                 let n = answer.user_data() as usize;
                 if answer.result() >= 0 {
-                    outlet.note(n..n + 1, app, done, left);
-                } else if outlet.is_to_be_sent_again(-answer.result(), failed) {
+                    tx_socket.note(n..n + 1, app, done, left);
+                } else if tx_socket.should_retry(-answer.result(), failed) {
                     again.push(requests[n].clone());
                 }
             }
@@ -105,7 +105,7 @@ impl Uring {
             }
             if let Err(error) = submitted {
                 // This error is that of the call, not of one packet.
-                let _ = outlet.is_to_be_sent_again(calls::errno(&error), usize::MAX);
+                let _ = tx_socket.should_retry(syscall::errno(&error), usize::MAX);
             }
         }
         self.stuck = true;
@@ -120,8 +120,8 @@ impl TrainSender for Uring {
         }
         self.payloads.prepare(numbers);
         let packets = numbers.len();
-        self.outlet.begin(packets);
-        let fd = types::Fd(self.outlet.port.link.fd.as_raw_fd());
+        self.tx_socket.begin(packets);
+        let fd = types::Fd(self.tx_socket.port.link.fd.as_raw_fd());
         self.requests.extend((0..packets).map(|n| {
             let payload = self.payloads.at(n);
             opcode::Send::new(fd, payload.as_ptr(), payload.len() as u32)
@@ -131,11 +131,11 @@ impl TrainSender for Uring {
         }));
     }
 
-    fn send(&mut self, course: Course<'_>, left: &mut [Departure]) {
-        let mut course = course.limited(self.requests.len());
-        while let Some((which, _)) = course.due_together() {
-            let Self { ring, outlet, payloads, .. } = self;
-            outlet.get_ready(Manner::SleepSpin, &course, payloads.span(which), left, || {
+    fn send(&mut self, progress: TrainProgress<'_>, left: &mut [Departure]) {
+        let mut progress = progress.limited(self.requests.len());
+        while let Some((which, _)) = progress.next_due() {
+            let Self { ring, tx_socket, payloads, .. } = self;
+            tx_socket.prepare_departure(WaitMode::SleepSpin, &progress, payloads.span(which), left, || {
                 // SAFETY: a no-op request points to nothing.
                 let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
                 if pushed.is_ok() {
@@ -143,24 +143,24 @@ impl TrainSender for Uring {
                 }
                 ring.completion().for_each(drop);
             });
-            let Some(which) = course.next(Manner::SleepSpin) else { return };
+            let Some(which) = progress.next(WaitMode::SleepSpin) else { return };
             self.hand_over(which, left);
         }
     }
 
     fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
-        self.outlet.collect(left, patience);
+        self.tx_socket.collect(left, patience);
     }
 
     fn stamping(&self) -> Stamping {
-        self.outlet.stamping()
+        self.tx_socket.stamping()
     }
 
     fn refused(&self) -> u64 {
-        self.outlet.keys.refused()
+        self.tx_socket.keys.refused()
     }
 
     fn failure(&self) -> Option<io::Error> {
-        self.outlet.failure()
+        self.tx_socket.failure()
     }
 }

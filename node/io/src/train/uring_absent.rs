@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use dwell_units::Nanos;
 
-use super::{Course, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
+use super::{TrainProgress, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
 use crate::port::PortOptions;
 
 /// A sender that does not exist here.
@@ -29,7 +29,7 @@ impl TrainSender for Uring {
         match self.0 {}
     }
 
-    fn send(&mut self, _: Course<'_>, _: &mut [Departure]) {
+    fn send(&mut self, _: TrainProgress<'_>, _: &mut [Departure]) {
         match self.0 {}
     }
 

@@ -13,35 +13,35 @@ use dwell_units::Nanos;
 use libc::c_int;
 
 use super::mapping::Mapping;
-use super::outlet::Outlet;
-use super::way::Way;
-use super::{Course, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
-use crate::calls;
+use super::tx_socket::TxSocket;
+use super::frame_route::FrameRoute;
+use super::{TrainProgress, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
+use crate::syscall;
 use crate::clock::{monotonic, realtime};
-use crate::pacer::{Manner, sleep_until};
+use crate::pacer::{WaitMode, sleep_until};
 use crate::port::{PortOptions, SendError};
 use crate::socket;
 
 /// Maximum number of packets in a train. The number of ring entries is a power of two, whose limit
 /// differs between kernels.
-const LONGEST: usize = 1 << 15;
+const MAX_TRAIN_LEN: usize = 1 << 15;
 
 /// Chunk sizes that every kernel accepts; a frame must fit into one chunk.
-const CHUNKS: [usize; 2] = [2_048, 4_096];
+const CHUNK_LENS: [usize; 2] = [2_048, 4_096];
 
 /// Time-out for calls that wake the kernel, which may fail briefly while the driver's queue is
 /// full.
-const PATIENCE: Nanos = Nanos::from_millis(1);
+const WAKEUP_TIMEOUT: Nanos = Nanos::from_millis(1);
 
 /// Time-out for a queue to become free after its socket was closed.
-const FREED: Nanos = Nanos::from_secs(1);
+const QUEUE_RELEASE_TIMEOUT: Nanos = Nanos::from_secs(1);
 
 /// A sender that sleeps, then spins, and makes the kernel copy prepared frames.
 pub struct Xsk {
     /// Holds the port and receives ICMP errors.
-    outlet: Outlet,
+    tx_socket: TxSocket,
     payloads: Payloads,
-    way: Way,
+    way: FrameRoute,
     fd: OwnedFd,
     frames: Mapping,
     chunk: usize,
@@ -75,21 +75,21 @@ impl Xsk {
             // The rings are mapped at offsets that a 32-bit program cannot express.
             return Err(Unavailable::because("AF_XDP needs a 64-bit program"));
         }
-        if longest > LONGEST {
+        if longest > MAX_TRAIN_LEN {
             let why = format!(
-                "trains of {longest} packets are too long for AF_XDP; the maximum is {LONGEST}"
+                "trains of {longest} packets are too long for AF_XDP; the maximum is {MAX_TRAIN_LEN}"
             );
             return Err(Unavailable::because(why));
         }
         let failed = |what: &'static str| move |error| Unavailable::failed(what, &error);
         let fd = open().map_err(failed("opening an AF_XDP socket (needs root or CAP_NET_RAW)"))?;
-        let outlet = Outlet::silent(target, options)?;
-        let way = Way::find(outlet.local(), target, options, payloads.len())?;
+        let tx_socket = TxSocket::silent(target, options)?;
+        let way = FrameRoute::find(tx_socket.local(), target, options, payloads.len())?;
         let frame = way.frame.overhead() + payloads.len();
-        let chunk = CHUNKS.into_iter().find(|chunk| frame <= *chunk).ok_or_else(|| {
+        let chunk = CHUNK_LENS.into_iter().find(|chunk| frame <= *chunk).ok_or_else(|| {
             Unavailable::because(format!(
                 "frames of {frame} bytes are too long; the maximum is {}",
-                CHUNKS[1]
+                CHUNK_LENS[1]
             ))
         })?;
         let entries = longest.max(1).next_power_of_two();
@@ -118,7 +118,7 @@ impl Xsk {
             Unavailable::failed(&format!("binding an AF_XDP socket to queue 0 of {name}"), &error)
         })?;
         Ok(Self {
-            outlet,
+            tx_socket,
             payloads,
             way,
             fd,
@@ -137,10 +137,10 @@ impl Xsk {
     /// the kernel remembers the end of the ring, so nothing can be withdrawn.
     fn hand_over(&mut self, which: Range<usize>, left: &mut [Departure]) {
         self.tx.produce(which.len() as u32);
-        let until = monotonic() + PATIENCE;
+        let until = monotonic() + WAKEUP_TIMEOUT;
         loop {
             let app = realtime();
-            let kicked = calls::send(&self.fd, &[], libc::MSG_DONTWAIT);
+            let kicked = syscall::send(&self.fd, &[], libc::MSG_DONTWAIT);
             let done = realtime();
             let taken = which.end.saturating_sub(self.tx.pending() as usize);
             for left in left.iter_mut().take(taken).skip(self.taken) {
@@ -151,7 +151,7 @@ impl Xsk {
                 return;
             }
             if monotonic() >= until {
-                let errno = kicked.err().map_or(libc::EAGAIN, |error| calls::errno(&error));
+                let errno = kicked.err().map_or(libc::EAGAIN, |error| syscall::errno(&error));
                 self.failure = Some(socket::send_error(errno));
                 return;
             }
@@ -161,10 +161,10 @@ impl Xsk {
 
     /// Whether the ring of frames to send is empty, after some calls that wake the kernel.
     fn is_idle(&self) -> bool {
-        let until = monotonic() + PATIENCE;
+        let until = monotonic() + WAKEUP_TIMEOUT;
         while self.tx.pending() > 0 {
             self.completed.consume_all();
-            let _ = calls::send(&self.fd, &[], libc::MSG_DONTWAIT);
+            let _ = syscall::send(&self.fd, &[], libc::MSG_DONTWAIT);
             if monotonic() >= until {
                 return false;
             }
@@ -177,7 +177,7 @@ impl TrainSender for Xsk {
     fn prepare(&mut self, numbers: Numbers) {
         self.payloads.prepare(numbers);
         let packets = numbers.len();
-        self.outlet.keys.begin(0);
+        self.tx_socket.keys.begin(0);
         self.completed.consume_all();
         (self.packets, self.taken) = (0, 0);
         if packets > self.tx.entries as usize || !self.is_idle() {
@@ -198,25 +198,25 @@ impl TrainSender for Xsk {
         }
     }
 
-    fn send(&mut self, course: Course<'_>, left: &mut [Departure]) {
-        let mut course = course.limited(self.packets);
+    fn send(&mut self, progress: TrainProgress<'_>, left: &mut [Departure]) {
+        let mut progress = progress.limited(self.packets);
         let len = self.way.frame.overhead() + self.payloads.len();
-        while let Some((which, _)) = course.due_together() {
-            let Self { outlet, frames, fd, chunk, .. } = self;
+        while let Some((which, _)) = progress.next_due() {
+            let Self { tx_socket, frames, fd, chunk, .. } = self;
             // A call that finds nothing to send.
-            let knock = || drop(calls::send(fd, &[], libc::MSG_DONTWAIT));
+            let warm_engine = || drop(syscall::send(fd, &[], libc::MSG_DONTWAIT));
             let memory = (which.len() - 1) * *chunk + len;
             let place = frames.place(which.start * *chunk, memory).as_ptr();
             // SAFETY: `place` has checked that the memory is mapped; the kernel only reads it.
             let memory = unsafe { std::slice::from_raw_parts(place, memory) };
-            outlet.get_ready(Manner::SleepSpin, &course, memory, left, knock);
-            let Some(which) = course.next(Manner::SleepSpin) else { return };
+            tx_socket.prepare_departure(WaitMode::SleepSpin, &progress, memory, left, warm_engine);
+            let Some(which) = progress.next(WaitMode::SleepSpin) else { return };
             self.hand_over(which, left);
         }
     }
 
     fn collect(&mut self, _left: &mut [Departure], _patience: Nanos) {
-        self.outlet.collect(&mut [], Nanos::ZERO);
+        self.tx_socket.collect(&mut [], Nanos::ZERO);
     }
 
     fn stamping(&self) -> Stamping {
@@ -224,7 +224,7 @@ impl TrainSender for Xsk {
     }
 
     fn refused(&self) -> u64 {
-        self.outlet.keys.refused()
+        self.tx_socket.keys.refused()
     }
 
     fn failure(&self) -> Option<io::Error> {
@@ -339,10 +339,10 @@ fn unsupported() -> io::Error {
 
 /// Waits briefly if the queue belongs to another socket: the kernel takes time to close one.
 fn bind_when_free(fd: &OwnedFd, interface: u32) -> io::Result<()> {
-    let until = monotonic() + FREED;
+    let until = monotonic() + QUEUE_RELEASE_TIMEOUT;
     loop {
         match bind(fd, interface) {
-            Err(error) if calls::errno(&error) == libc::EBUSY && monotonic() < until => {
+            Err(error) if syscall::errno(&error) == libc::EBUSY && monotonic() < until => {
                 sleep_until(monotonic() + Nanos::from_millis(5));
             }
             bound => return bound,

@@ -13,13 +13,13 @@ use dwell_units::{Instant, Nanos, Realtime};
 use crate::fixture::{Ends, PORT};
 
 /// Packets per call.
-const TOGETHER: usize = 16;
+const BATCH_LEN: usize = 16;
 
 /// Longer than the time for which timestamps are awaited.
-const CALM: Nanos = Nanos::from_millis(1_100);
+const SETTLE_TIME: Nanos = Nanos::from_millis(1_100);
 
 /// Interval between packets at which each finds room.
-const APART: Nanos = Nanos::from_millis(20);
+const SEND_INTERVAL: Nanos = Nanos::from_millis(20);
 
 type Sent = HashMap<u32, Instant<Realtime>>;
 
@@ -46,34 +46,34 @@ fn stamps(end: &mut UdpEnd, came: &mut HashMap<u32, Instant<Realtime>>) {
 }
 
 #[test]
-fn after_a_full_queue_no_packet_of_a_batch_gets_the_stamp_of_another() {
+fn batch_timestamps_stay_matched_after_full_queue() {
     let Some(ends) = Ends::up() else { return };
     // Room for some ten packets, which take 2 ms each.
     ends.qdisc(&["tbf", "rate", "1mbit", "burst", "1600", "limit", "3000"]).unwrap();
     ends.near(|| {
         let options = EndOptions { stamps: StampRequest::Kernel, ..EndOptions::default() };
         let mut end = UdpEnd::connect(([198, 19, 7, 2], PORT).into(), options).unwrap();
-        let mut batch = Batch::new(TOGETHER, 0);
+        let mut batch = Batch::new(BATCH_LEN, 0);
         // Until the kernel timestamps packets. The queue is empty again.
         sleep_until(monotonic() + Nanos::from_millis(100));
         let mut sent = Sent::new();
         for _ in 0..5 {
-            send(&mut batch, &mut end, TOGETHER, &mut sent);
+            send(&mut batch, &mut end, BATCH_LEN, &mut sent);
         }
         assert!(
-            (1..5 * TOGETHER).contains(&sent.len()),
+            (1..5 * BATCH_LEN).contains(&sent.len()),
             "some packets are dropped: {}",
             sent.len()
         );
         // There is room again, but timestamps with earlier keys may still arrive.
         sleep_until(monotonic() + Nanos::from_millis(100));
         assert_eq!(send(&mut batch, &mut end, 1, &mut sent), 1, "the next packet has no key");
-        sleep_until(monotonic() + CALM);
+        sleep_until(monotonic() + SETTLE_TIME);
         stamps(&mut end, &mut HashMap::new());
         for round in 0..5 {
             let (mut sent, mut came) = (Sent::new(), HashMap::new());
             assert_eq!(send(&mut batch, &mut end, 1, &mut sent), 0, "round {round}");
-            sleep_until(monotonic() + APART);
+            sleep_until(monotonic() + SEND_INTERVAL);
             let until = realtime();
             stamps(&mut end, &mut came);
             let (key, before) = sent.into_iter().next().expect("the packet is not dropped");

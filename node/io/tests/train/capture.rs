@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempPath;
 
 /// Time-out of all waits.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A capture that runs until it is ended, at the latest with its test.
 pub(crate) struct Capture {
@@ -58,7 +58,7 @@ impl Capture {
             if is_all(&captured) {
                 return captured;
             }
-            assert!(since.elapsed() < PATIENCE, "too few packets were captured: {captured:?}");
+            assert!(since.elapsed() < WAIT_TIMEOUT, "too few packets were captured: {captured:?}");
             std::thread::sleep(Duration::from_millis(2));
         }
     }

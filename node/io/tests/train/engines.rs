@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use dwell_io::clock::monotonic;
 use dwell_io::interface::switch_udp_segmentation;
-use dwell_io::pacer::Manner;
+use dwell_io::pacer::WaitMode;
 use dwell_io::port::{PortOptions, StampRequest};
 use dwell_io::train::{
-    Course, Departure, Gso, Numbers, PacketRing, Sendmmsg, SocketSender, Stamping, TrainSender,
+    TrainProgress, Departure, Gso, Numbers, PacketRing, Sendmmsg, SocketSender, Stamping, TrainSender,
     Txtime, Uring, Xsk,
 };
 use dwell_units::Nanos;
@@ -27,20 +27,20 @@ fn stamped() -> PortOptions {
 }
 
 #[test]
-fn the_plainest_engine_keeps_its_schedule_and_every_packet_is_stamped() {
+fn socket_engine_keeps_schedule_with_timestamps() {
     let Some(ends) = Ends::up() else { return };
     for target in targets() {
-        let told = run(&ends, LEN, || {
-            let manner = Some(Manner::SleepSpin);
+        let report = run(&ends, LEN, || {
+            let manner = Some(WaitMode::SleepSpin);
             Box::new(SocketSender::new(target, &stamped(), payloads(LEN), manner).unwrap())
         });
-        let Some(told) = told else { return };
-        told.assert_stamped();
+        let Some(report) = report else { return };
+        report.assert_stamped();
     }
 }
 
 #[test]
-fn who_never_sleeps_is_punctual_and_who_sleeps_for_each_gap_says_how_late() {
+fn spinning_sender_is_punctual_and_naive_sender_is_stamped() {
     let Some(ends) = Ends::up() else { return };
     for target in targets() {
         let open = |manner| {
@@ -48,21 +48,21 @@ fn who_never_sleeps_is_punctual_and_who_sleeps_for_each_gap_says_how_late() {
                 Box::new(SocketSender::new(target, &stamped(), payloads(LEN), manner).unwrap())
             }
         };
-        let Some(told) = run(&ends, LEN, open(Some(Manner::Spin))) else { return };
-        told.assert_stamped();
-        let Some(told) = send(&ends, LEN, open(None)) else { return };
-        told.assert_stamped();
+        let Some(report) = run(&ends, LEN, open(Some(WaitMode::Spin))) else { return };
+        report.assert_stamped();
+        let Some(report) = send(&ends, LEN, open(None)) else { return };
+        report.assert_stamped();
     }
 }
 
 #[test]
-fn a_train_of_more_packets_than_the_kernel_keeps_stamps_of_has_them_all() {
+fn long_train_has_all_timestamps() {
     const PACKETS: usize = 100_000;
     let Some(ends) = Ends::up() else { return };
     let target = targets()[0];
     let engines: [(&str, Open); 2] = [
         ("socket", &|| {
-            let manner = Some(Manner::SleepSpin);
+            let manner = Some(WaitMode::SleepSpin);
             Box::new(SocketSender::new(target, &stamped(), payloads(LEN), manner).unwrap())
         }),
         ("sendmmsg", &|| Box::new(Sendmmsg::new(target, &stamped(), payloads(LEN)).unwrap())),
@@ -75,7 +75,7 @@ fn a_train_of_more_packets_than_the_kernel_keeps_stamps_of_has_them_all() {
             let start = monotonic() + Nanos::from_millis(1);
             let due: Vec<_> =
                 (0..PACKETS as i64).map(|n| start + Nanos::from_micros(30 * n)).collect();
-            engine.send(Course::unstopped(&due), &mut left);
+            engine.send(TrainProgress::unstopped(&due), &mut left);
             engine.collect(&mut left, Nanos::from_secs(1));
             left
         });
@@ -85,23 +85,23 @@ fn a_train_of_more_packets_than_the_kernel_keeps_stamps_of_has_them_all() {
 }
 
 #[test]
-fn what_is_due_together_leaves_by_one_call_and_every_packet_is_stamped() {
+fn sendmmsg_sends_pairs_in_one_call_with_timestamps() {
     let Some(ends) = Ends::up() else { return };
     for target in targets() {
-        let told = run(&ends, LEN, || {
+        let report = run(&ends, LEN, || {
             let engine = Sendmmsg::new(target, &stamped(), payloads(LEN)).unwrap();
             assert_eq!(engine.stamping(), Stamping::Socket);
             Box::new(engine)
         });
-        let Some(told) = told else { return };
-        told.assert_stamped();
-        told.assert_pairs_left_by_one_call();
-        assert!(told.pair_gap() < 100_000, "{}", told.pair_gap());
+        let Some(report) = report else { return };
+        report.assert_stamped();
+        report.assert_pairs_left_by_one_call();
+        assert!(report.pair_gap() < 100_000, "{}", report.pair_gap());
     }
 }
 
 #[test]
-fn what_is_due_together_leaves_as_one_message_that_is_cut_before_the_driver() {
+fn gso_sends_packets_due_together_as_one_message() {
     let Some(ends) = Ends::up() else { return };
     for target in targets() {
         let refused = ends.near(|| {
@@ -113,7 +113,7 @@ fn what_is_due_together_leaves_as_one_message_that_is_cut_before_the_driver() {
         });
         assert!(refused.contains("ethtool -K near tx-udp-segmentation off"), "{refused}");
         for options in [stamped(), PortOptions::default()] {
-            let told = run(&ends, LEN, || {
+            let report = run(&ends, LEN, || {
                 switch_udp_segmentation("near", false).unwrap();
                 let engine = Gso::new(target, &options, payloads(LEN)).unwrap();
                 let by_tap = options.stamps == StampRequest::Kernel;
@@ -121,51 +121,51 @@ fn what_is_due_together_leaves_as_one_message_that_is_cut_before_the_driver() {
                 assert_eq!(engine.stamping(), expected);
                 Box::new(engine)
             });
-            let Some(told) = told else { return };
+            let Some(report) = report else { return };
             if options.stamps == StampRequest::Kernel {
-                told.assert_stamped();
+                report.assert_stamped();
             } else {
-                assert!(told.left().all(|left| left.kernel.is_none()));
+                assert!(report.left().all(|left| left.kernel.is_none()));
             }
-            assert!((1..50_000).contains(&told.pair_gap()), "{}", told.pair_gap());
+            assert!((1..50_000).contains(&report.pair_gap()), "{}", report.pair_gap());
         }
     }
 }
 
 #[test]
-fn frames_from_a_ring_are_whole_packets_with_and_without_the_queueing_discipline() {
+fn packet_ring_sends_whole_packets_with_and_without_qdisc() {
     let Some(ends) = Ends::up() else { return };
     for target in targets() {
         for bypass in [false, true] {
-            let told = run(&ends, LEN, || {
+            let report = run(&ends, LEN, || {
                 let engine =
                     PacketRing::new(target, &stamped(), payloads(LEN), LONGEST, bypass).unwrap();
                 Box::new(engine)
             });
-            let Some(told) = told else { return };
+            let Some(report) = report else { return };
             // The driver timestamps them either way.
-            told.assert_stamped();
+            report.assert_stamped();
         }
     }
 }
 
 #[test]
-fn frames_by_af_xdp_are_whole_packets_and_nobody_at_this_end_stamps_them() {
+fn af_xdp_sends_whole_packets_without_timestamps() {
     let Some(ends) = Ends::up() else { return };
     for target in targets() {
-        let told = run(&ends, LEN, || {
+        let report = run(&ends, LEN, || {
             let engine = Xsk::new(target, &stamped(), payloads(LEN), LONGEST).unwrap();
             assert_eq!(engine.stamping(), Stamping::FarEnd);
             Box::new(engine)
         });
-        let Some(told) = told else { return };
-        assert!(told.left().all(|left| left.kernel.is_none()));
-        told.assert_pairs_left_by_one_call();
+        let Some(report) = report else { return };
+        assert!(report.left().all(|left| left.kernel.is_none()));
+        report.assert_pairs_left_by_one_call();
     }
 }
 
 #[test]
-fn requests_by_io_uring_leave_by_one_call_and_every_packet_is_stamped() {
+fn io_uring_sends_pairs_in_one_call_with_timestamps() {
     let Some(ends) = Ends::up() else { return };
     if let Err(why) = Uring::new(targets()[0], &stamped(), payloads(LEN))
         && why.why.contains("io_uring_disabled")
@@ -173,19 +173,19 @@ fn requests_by_io_uring_leave_by_one_call_and_every_packet_is_stamped() {
         return skip(&why.why);
     }
     for target in targets() {
-        let told = run(&ends, LEN, || {
+        let report = run(&ends, LEN, || {
             let engine = Uring::new(target, &stamped(), payloads(LEN)).unwrap();
             assert_eq!(engine.stamping(), Stamping::Socket);
             Box::new(engine)
         });
-        let Some(told) = told else { return };
-        told.assert_stamped();
-        told.assert_pairs_left_by_one_call();
+        let Some(report) = report else { return };
+        report.assert_stamped();
+        report.assert_pairs_left_by_one_call();
     }
 }
 
 #[test]
-fn times_of_departure_that_nobody_keeps_are_found_out() {
+fn ignored_txtime_is_detected() {
     let Some(ends) = Ends::up() else { return };
     for target in targets() {
         let open = || Txtime::new(target, &stamped(), payloads(LEN));
@@ -203,13 +203,13 @@ fn packets_that_fq_keeps_leave_when_they_are_due() {
     }
     for target in targets() {
         let open = || Box::new(Txtime::new(target, &stamped(), payloads(LEN)).unwrap());
-        let Some(told) = run(&ends, LEN, || open()) else { return };
-        told.assert_stamped();
+        let Some(report) = run(&ends, LEN, || open()) else { return };
+        report.assert_stamped();
     }
 }
 
 #[test]
-fn a_queue_for_af_xdp_is_free_again_when_its_engine_has_ended_and_not_before() {
+fn af_xdp_queue_is_free_once_its_engine_has_ended() {
     let Some(ends) = Ends::up() else { return };
     ends.near(|| {
         let open = || Xsk::new(targets()[0], &stamped(), payloads(LEN), 8);
@@ -222,14 +222,14 @@ fn a_queue_for_af_xdp_is_free_again_when_its_engine_has_ended_and_not_before() {
 }
 
 #[test]
-fn packets_that_a_full_queue_drops_are_told_as_not_sent_and_all_others_arrive() {
+fn packets_dropped_by_full_queue_are_reported_as_not_sent() {
     let Some(ends) = Ends::up() else { return };
     // Room for some ten packets, at a rate at which none has left when the next ones come.
     ends.qdisc(&["tbf", "rate", "1mbit", "burst", "1600", "limit", "3000"]).unwrap();
     let target = targets()[0];
     let engines: [(&str, Open); 4] = [
         ("socket", &|| {
-            let manner = Some(Manner::SleepSpin);
+            let manner = Some(WaitMode::SleepSpin);
             Box::new(SocketSender::new(target, &stamped(), payloads(LEN), manner).unwrap())
         }),
         ("sendmmsg", &|| Box::new(Sendmmsg::new(target, &stamped(), payloads(LEN)).unwrap())),
@@ -248,7 +248,7 @@ fn packets_that_a_full_queue_drops_are_told_as_not_sent_and_all_others_arrive() 
                 let due = |n: usize| start + Nanos::from_micros(n as i64 / 5 * 5 * gap);
                 let due: Vec<_> = (0..slots).map(due).collect();
                 let mut left = vec![Departure::default(); slots];
-                engine.send(Course::unstopped(&due), &mut left);
+                engine.send(TrainProgress::unstopped(&due), &mut left);
                 engine.collect(&mut left, Nanos::from_secs(1));
                 let is_sent = |left: &&Departure| left.app.is_some();
                 let sent = left.iter().filter(is_sent).count();
@@ -274,7 +274,7 @@ fn packets_that_a_full_queue_drops_are_told_as_not_sent_and_all_others_arrive() 
 }
 
 #[test]
-fn packets_longer_than_the_path_takes_are_refused_or_told() {
+fn packets_above_mtu_are_refused() {
     let Some(ends) = Ends::up() else { return };
     let too_long = 1_473;
     ends.near(|| {
@@ -289,8 +289,8 @@ fn packets_longer_than_the_path_takes_are_refused_or_told() {
 #[test]
 fn frames_to_a_neighbour_that_is_not_there_are_refused() {
     let Some(ends) = Ends::up() else { return };
-    let nobody = SocketAddr::new("198.19.7.99".parse().unwrap(), PORT);
-    let open = || PacketRing::new(nobody, &stamped(), payloads(LEN), 8, false);
+    let missing = SocketAddr::new("198.19.7.99".parse().unwrap(), PORT);
+    let open = || PacketRing::new(missing, &stamped(), payloads(LEN), 8, false);
     let why = ends.near(open).err().expect("no neighbour answers").why;
     assert_eq!(why, "no neighbour at near answers for 198.19.7.99");
 }
@@ -315,7 +315,7 @@ fn frames_over_loopback_arrive_by_ipv6_and_are_refused_by_ipv4() {
         for engine in &mut engines {
             engine.prepare(Numbers::new(0, 1));
             let mut left = [Departure::default()];
-            engine.send(Course::unstopped(&[monotonic() + Nanos::from_millis(1)]), &mut left);
+            engine.send(TrainProgress::unstopped(&[monotonic() + Nanos::from_millis(1)]), &mut left);
             assert_eq!(sink.recv(&mut [0; 2_000]).unwrap(), LEN);
         }
     });

@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use dwell_io::clock::{self, monotonic};
 use dwell_io::netns;
-use dwell_io::train::{Course, Departure, LEAD, Numbers, Payloads, TrainSender};
+use dwell_io::train::{TrainProgress, Departure, FIRST_LEAD_NUMBER, Numbers, Payloads, TrainSender};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::traffic::Mark;
 
 use crate::capture::{self, Capture};
-use crate::punctual::{LATE, Lateness, assert_punctual, watch};
+use crate::punctual::{LATE_NS, Lateness, assert_punctual, watch};
 
 /// Time-out of all waits.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Flow id of every test.
 pub(crate) const FLOW: u32 = 7;
@@ -36,7 +36,7 @@ pub(crate) struct Ends {
     _alone: MutexGuard<'static, ()>,
 }
 
-static ALONE_HERE: Mutex<()> = Mutex::new(());
+static TEST_LOCK: Mutex<()> = Mutex::new(());
 
 impl Ends {
     /// Sets up both ends. Where namespaces cannot be created, prints why and returns `None`.
@@ -49,7 +49,7 @@ impl Ends {
         let unique = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let name = |end: &str| format!("dwell-train-{unique}-{end}");
         let path = |end: &str| Path::new("/run/netns").join(name(end));
-        let alone = ALONE_HERE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = TEST_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         let mut ends = Self { near: path("near"), far: path("far"), sinks: vec![], _alone: alone };
         for end in ["near", "far"] {
             ip(&["netns", "add", &name(end)]);
@@ -93,7 +93,7 @@ impl Ends {
         let mut numbers = Vec::new();
         let mut buffer = [0; 2_000];
         let since = std::time::Instant::now();
-        while numbers.len() < packets && since.elapsed() < PATIENCE {
+        while numbers.len() < packets && since.elapsed() < WAIT_TIMEOUT {
             for sink in &self.sinks {
                 while let Ok(len) = sink.recv(&mut buffer) {
                     numbers.push(Mark::parse(&buffer[..len]).expect("a mark").seq);
@@ -157,7 +157,7 @@ pub(crate) fn payloads(len: usize) -> Payloads {
 }
 
 /// What an engine reported about its trains, and what the far end captured.
-pub(crate) struct Told {
+pub(crate) struct Report {
     trains: Vec<(Vec<Departure>, Vec<Captured>)>,
     /// Lateness as reported, and for each train the lateness of the machine with nothing sent.
     late: Vec<Lateness>,
@@ -168,18 +168,18 @@ pub(crate) struct Told {
 pub(crate) const TRAINS: usize = 11;
 
 /// Packets of each train: first single ones, then pairs.
-const ALONE: usize = 40;
+const SINGLES: usize = 40;
 const PAIRS: usize = 20;
 
 /// Instants at which packets of a train are due.
-pub(crate) const SLOTS: usize = ALONE + PAIRS;
-const PACKETS: usize = ALONE + 2 * PAIRS;
+pub(crate) const SLOTS: usize = SINGLES + PAIRS;
+const PACKETS: usize = SINGLES + 2 * PAIRS;
 
 /// Number of lead-in packets, which are not evaluated.
 const LEADS: usize = 2;
 
 /// Number of packets in the first train, which has no lead-in.
-const FIRST: usize = 5;
+const FIRST_TRAIN_LEN: usize = 5;
 
 /// Maximum number of packets in a train of [`send`].
 pub(crate) const LONGEST: usize = LEADS + PACKETS;
@@ -192,22 +192,22 @@ pub(crate) fn run(
     ends: &Ends,
     len: usize,
     open: impl FnOnce() -> Box<dyn TrainSender> + Send,
-) -> Option<Told> {
-    let told = send(ends, len, open)?;
-    assert_punctual(&told.late, &told.watched);
-    Some(told)
+) -> Option<Report> {
+    let report = send(ends, len, open)?;
+    assert_punctual(&report.late, &report.watched);
+    Some(report)
 }
 
-/// Sends a short train and then several with a lead-in, [`ALONE`] single packets and [`PAIRS`]
+/// Sends a short train and then several with a lead-in, [`SINGLES`] single packets and [`PAIRS`]
 /// pairs, and captures all. Asserts what every engine must guarantee, except punctuality.
 pub(crate) fn send(
     ends: &Ends,
     len: usize,
     open: impl FnOnce() -> Box<dyn TrainSender> + Send,
-) -> Option<Told> {
-    let all = FIRST + TRAINS * LONGEST;
+) -> Option<Report> {
+    let all = FIRST_TRAIN_LEN + TRAINS * LONGEST;
     let capture = capture(ends)?;
-    let alone = 0..(LEADS + ALONE) as i64;
+    let alone = 0..(LEADS + SINGLES) as i64;
     let pairs = (alone.end..).take(PAIRS).flat_map(|slot| [slot, slot]);
     let slots: Vec<_> = alone.chain(pairs).collect();
     let (before, sent, watched, arrived) = ends.near(|| {
@@ -216,7 +216,7 @@ pub(crate) fn send(
             engine.prepare(Numbers::new(first as u64, slots.len() - leads).led_by(leads));
             let due = schedule(slots);
             let mut left = vec![Departure::default(); slots.len()];
-            engine.send(Course::unstopped(&due), &mut left);
+            engine.send(TrainProgress::unstopped(&due), &mut left);
             engine.collect(&mut left, Nanos::from_secs(2));
             assert_eq!(engine.failure().map(|error| error.to_string()), None);
             assert_eq!(engine.refused(), 0);
@@ -224,7 +224,7 @@ pub(crate) fn send(
             let late = lateness(&due[leads..], left.iter().map(|left| left.kernel.or(left.app)));
             (left, late)
         };
-        let before = train(0, 0, &(0..FIRST as i64).collect::<Vec<_>>());
+        let before = train(0, 0, &(0..FIRST_TRAIN_LEN as i64).collect::<Vec<_>>());
         let (mut sent, mut watched, mut arrived) = (Vec::new(), Vec::new(), 0);
         for n in 0..TRAINS {
             // A socket has no room for all trains.
@@ -234,7 +234,7 @@ pub(crate) fn send(
             if n % 2 == 0 {
                 watched.push(look());
             }
-            sent.push(train(LEADS, FIRST + n * PACKETS, &slots));
+            sent.push(train(LEADS, FIRST_TRAIN_LEN + n * PACKETS, &slots));
             if n % 2 == 1 {
                 watched.push(look());
             }
@@ -244,21 +244,21 @@ pub(crate) fn send(
     let came = captured(capture, all);
     let numbers: Vec<_> = came.iter().map(|packet| packet.mark.seq).collect();
     let of_a_train = |first: usize| {
-        let leads = (first..first + LEADS).map(|n| LEAD | n as u64);
+        let leads = (first..first + LEADS).map(|n| FIRST_LEAD_NUMBER | n as u64);
         leads.chain((first..first + PACKETS).map(|n| n as u64))
     };
-    let trains = (0..TRAINS).flat_map(|n| of_a_train(FIRST + n * PACKETS));
-    let expected: Vec<_> = (0..FIRST as u64).chain(trains).collect();
+    let trains = (0..TRAINS).flat_map(|n| of_a_train(FIRST_TRAIN_LEN + n * PACKETS));
+    let expected: Vec<_> = (0..FIRST_TRAIN_LEN as u64).chain(trains).collect();
     assert_eq!(numbers, expected, "count and order");
     assert_eq!(arrived + ends.arrived(), all, "checksums");
     assert!(came.iter().all(|packet| packet.len == len && packet.mark.flow == FLOW));
     let left = || sent.iter().chain([&before]).flat_map(|(left, _)| left);
     assert!(left().all(|left| left.app.is_some() && left.app <= left.done));
     let (left, late): (Vec<_>, Vec<_>) = sent.into_iter().unzip();
-    let came = came[FIRST..].chunks(LONGEST).map(|train| train[LEADS..].to_vec());
-    let told = Told { trains: left.into_iter().zip(came).collect(), late, watched };
-    told.assert_gaps();
-    Some(told)
+    let came = came[FIRST_TRAIN_LEN..].chunks(LONGEST).map(|train| train[LEADS..].to_vec());
+    let report = Report { trains: left.into_iter().zip(came).collect(), late, watched };
+    report.assert_gaps();
+    Some(report)
 }
 
 /// Returns when these slots are due, starting soon.
@@ -282,7 +282,7 @@ fn lateness(
     late.chunk_by(|(a, _), (b, _)| a == b).map(|together| together[0].1).collect()
 }
 
-impl Told {
+impl Report {
     /// Returns each packet's reported departure with the captured packet.
     fn packets(&self) -> impl Iterator<Item = (&Departure, &Captured)> {
         self.trains.iter().flat_map(|(left, came)| left.iter().zip(came))
@@ -296,22 +296,22 @@ impl Told {
     /// On a busy machine many packets are late, but what is reported must be right.
     fn assert_gaps(&self) {
         let off = self.trains.iter().flat_map(|(left, came)| {
-            let told = |n: usize| left[n].kernel.or(left[n].app).unwrap().as_nanos();
-            (1..ALONE).map(move |n| (came[n].at - came[n - 1].at - (told(n) - told(n - 1))).abs())
+            let report = |n: usize| left[n].kernel.or(left[n].app).unwrap().as_nanos();
+            (1..SINGLES).map(move |n| (came[n].at - came[n - 1].at - (report(n) - report(n - 1))).abs())
         });
         let off = median(off);
-        assert!(off < LATE, "half of the gaps differ by {off} ns or more from the reported ones");
+        assert!(off < LATE_NS, "half of the gaps differ by {off} ns or more from the reported ones");
     }
 
     /// Returns the median gap between packets due together.
     pub(crate) fn pair_gap(&self) -> i64 {
-        let pairs = self.trains.iter().flat_map(|(_, came)| came[ALONE..].chunks(2));
+        let pairs = self.trains.iter().flat_map(|(_, came)| came[SINGLES..].chunks(2));
         median(pairs.map(|pair| pair[1].at - pair[0].at))
     }
 
     /// Asserts that packets due together left by one call.
     pub(crate) fn assert_pairs_left_by_one_call(&self) {
-        let pairs = self.trains.iter().flat_map(|(left, _)| left[ALONE..].chunks(2));
+        let pairs = self.trains.iter().flat_map(|(left, _)| left[SINGLES..].chunks(2));
         pairs.for_each(|pair| assert_eq!(pair[0].app, pair[1].app));
     }
 

@@ -6,7 +6,7 @@ use dwell_units::{Instant, Monotonic, Nanos};
 use crate::fixture::{GAP, SLOTS, TRAINS};
 
 /// Lateness in nanoseconds from which on a packet is not punctual.
-pub(crate) const LATE: i64 = 30_000;
+pub(crate) const LATE_NS: i64 = 30_000;
 
 /// Lateness of a train's packets in nanoseconds; of packets due together, that of the first.
 pub(crate) type Lateness = Vec<i64>;
@@ -36,7 +36,7 @@ fn moved(late: &Lateness) -> Lateness {
     let moved = |late: &i64| {
         let by = late - behind;
         if !(0..=GAP.0).contains(&by) {
-            behind = if *late < LATE { 0 } else { *late };
+            behind = if *late < LATE_NS { 0 } else { *late };
         }
         by
     };
@@ -47,10 +47,10 @@ fn moved(late: &Lateness) -> Lateness {
 /// interrupt at most one packet in twenty, and must keep at least half as many packets punctual.
 pub(crate) fn assert_punctual(sent: &[Lateness], watched: &[Lateness]) {
     let least = *sent.iter().flatten().min().unwrap();
-    assert!(least < LATE, "no packet was punctual: {sent:?}");
+    assert!(least < LATE_NS, "no packet was punctual: {sent:?}");
     // An interruption shifts the packets that follow, so that a stall of the machine counts once.
     let held_up =
-        |late: &Lateness| late.windows(2).filter(|pair| pair[1] - pair[0] >= LATE).count() as i64;
+        |late: &Lateness| late.windows(2).filter(|pair| pair[1] - pair[0] >= LATE_NS).count() as i64;
     // Stalls are random, but what delays the engine itself occurs in nearly every train.
     let mut more: Vec<_> = sent.iter().zip(watched).map(|(s, w)| held_up(s) - held_up(w)).collect();
     more.sort_unstable();
@@ -59,7 +59,7 @@ pub(crate) fn assert_punctual(sent: &[Lateness], watched: &[Lateness]) {
         "trains were interrupted more often than the machine itself: {more:?}; {sent:?}"
     );
     let punctual = |trains: &[Lateness]| {
-        trains.iter().flat_map(moved).filter(|late| (0..LATE).contains(late)).count()
+        trains.iter().flat_map(moved).filter(|late| (0..LATE_NS).contains(late)).count()
     };
     let (of_sent, of_watched) = (punctual(sent), punctual(watched));
     assert!(of_watched >= TRAINS * SLOTS / 4, "on this machine nothing is punctual: {watched:?}");
@@ -70,7 +70,7 @@ pub(crate) fn assert_punctual(sent: &[Lateness], watched: &[Lateness]) {
 }
 
 #[test]
-fn trains_that_an_engine_makes_late_are_not_punctual_and_those_that_the_machine_does_are() {
+fn only_delays_of_the_engine_count_as_unpunctual() {
     let train = |late: &dyn Fn(usize) -> i64| vec![(0..SLOTS).map(late).collect(); TRAINS];
     let calm: Vec<Lateness> = train(&|_| 1_000);
     let stalled = train(&|n| if n < 20 { 1_000 } else { 5_000_000 });

@@ -1,9 +1,9 @@
 //! The first packet of a train is about as punctual as the others.
 
 use dwell_io::clock::{self, monotonic};
-use dwell_io::pacer::{Manner, sleep_until};
+use dwell_io::pacer::{WaitMode, sleep_until};
 use dwell_io::port::{Port, PortOptions, StampRequest};
-use dwell_io::train::{Course, Departure, Numbers, SocketSender, TrainSender};
+use dwell_io::train::{TrainProgress, Departure, Numbers, SocketSender, TrainSender};
 use dwell_io::udp::UdpPort;
 use dwell_units::{Instant, Monotonic, Nanos};
 
@@ -14,35 +14,35 @@ const PACKETS: usize = 5;
 const GAP: i64 = 100_000;
 /// Number of rounds to evaluate, and maximum number of rounds to obtain them.
 const ROUNDS: usize = 300;
-const MOST: usize = 3_000;
+const MAX_ROUNDS: usize = 3_000;
 
 /// Maximum number of rounds without timestamps; each takes two seconds.
-const UNSTAMPED: usize = 60;
+const MAX_UNSTAMPED: usize = 60;
 
 /// Minimum share of the rounds. If warming up had no effect, one test in three thousand would reach
 /// it.
-const LEAST: f64 = 0.6;
+const MIN_SHARE: f64 = 0.6;
 
 /// Lateness at which a round is discarded: another thread had the CPU, so it says nothing about
 /// caches.
-const HELD_UP: i64 = GAP;
+const MAX_LATENESS: i64 = GAP;
 
 /// Size in bytes that exceeds a CPU's own caches.
-const CACHES: usize = 16 << 20;
+const CACHE_BYTES: usize = 16 << 20;
 
 #[test]
-fn the_first_packet_of_a_train_is_less_late_than_one_that_is_sent_after_a_pause_as_it_is() {
+fn warming_up_makes_first_packet_less_late() {
     let Some(ends) = Ends::up() else { return };
     let options = PortOptions { stamps: StampRequest::Kernel, ..Default::default() };
     let target = ([198, 19, 7, 2], PORT).into();
     let (warm, cold) = ends.near(|| {
-        let manner = Some(Manner::SleepSpin);
+        let manner = Some(WaitMode::SleepSpin);
         let mut engine = SocketSender::new(target, &options, payloads(LEN), manner).unwrap();
         let port = UdpPort::connect(target, &options).unwrap();
-        let mut plain = Plain { port, payload: vec![0; LEN] };
+        let mut plain = UnwarmedSender { port, payload: vec![0; LEN] };
         let (mut warm, mut cold) = (Vec::new(), Vec::new());
         let mut unstamped = 0;
-        let mut memory = vec![0_u8; CACHES];
+        let mut memory = vec![0_u8; CACHE_BYTES];
         let soon = |memory: &mut [u8]| {
             // As after a pause in which other programs ran, this evicts the kernel's path of a
             // packet.
@@ -50,14 +50,14 @@ fn the_first_packet_of_a_train_is_less_late_than_one_that_is_sent_after_a_pause_
             let start = monotonic() + Nanos::from_millis(10);
             (0..PACKETS as i64).map(|n| start + Nanos(n * GAP)).collect::<Vec<_>>()
         };
-        for _ in 0..MOST {
+        for _ in 0..MAX_ROUNDS {
             // Alternating, so that both see the same state of the machine.
             let by_engine = by_engine(&mut engine, &soon(&mut memory));
             let both = (by_engine, plain.send(&soon(&mut memory)));
             unstamped += usize::from(both.0.is_none() || both.1.is_none());
-            assert!(unstamped < UNSTAMPED, "timestamps do not arrive");
+            assert!(unstamped < MAX_UNSTAMPED, "timestamps do not arrive");
             if let (Some(by_engine), Some(as_it_is)) = both
-                && by_engine[0].max(as_it_is[0]) < HELD_UP
+                && by_engine[0].max(as_it_is[0]) < MAX_LATENESS
             {
                 warm.push(by_engine);
                 cold.push(as_it_is);
@@ -78,8 +78,8 @@ fn the_first_packet_of_a_train_is_less_late_than_one_that_is_sent_after_a_pause_
     );
     let share = less as f64 / rounds as f64;
     println!("the first packet is less late than without warming up in {less} of {rounds} rounds");
-    assert_eq!(rounds, ROUNDS, "too many of {MOST} rounds were interrupted");
-    assert!(share > LEAST, "the first packet is {warm} ns late, and {cold} ns without warming up");
+    assert_eq!(rounds, ROUNDS, "too many of {MAX_ROUNDS} rounds were interrupted");
+    assert!(share > MIN_SHARE, "the first packet is {warm} ns late, and {cold} ns without warming up");
 }
 
 /// Returns the lateness that a tenth of the packets do not exceed. A host that takes the CPUs for
@@ -90,12 +90,12 @@ fn decile(mut late: Vec<i64>) -> i64 {
 }
 
 /// Sends like an engine that does nothing before the first packet.
-struct Plain {
+struct UnwarmedSender {
     port: UdpPort,
     payload: Vec<u8>,
 }
 
-impl Plain {
+impl UnwarmedSender {
     fn send(&mut self, due: &[Instant<Monotonic>]) -> Option<Vec<i64>> {
         sleep_until(due[0] - Nanos::from_micros(300));
         let mut keys = Vec::with_capacity(due.len());
@@ -122,7 +122,7 @@ impl Plain {
 fn by_engine(engine: &mut SocketSender, due: &[Instant<Monotonic>]) -> Option<Vec<i64>> {
     engine.prepare(Numbers::new(0, due.len()));
     let mut left = vec![Departure::default(); due.len()];
-    engine.send(Course::unstopped(due), &mut left);
+    engine.send(TrainProgress::unstopped(due), &mut left);
     engine.collect(&mut left, Nanos::from_secs(1));
     late(due, left.iter().map(|left| left.kernel))
 }

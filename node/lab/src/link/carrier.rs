@@ -4,22 +4,22 @@
 
 use std::sync::Arc;
 
-use dwell_engine::link::{Fate, Link};
+use dwell_engine::link::{FrameOutcome, Link};
 use dwell_io::tap::{self, Tap};
 use dwell_io::{clock, cpu};
 use dwell_units::{Instant, Monotonic, Nanos};
 use rtrb::Producer;
 
-use super::books::Shared;
+use super::counter_files::Shared;
 use super::event::{Action, Event};
 
 /// Time before a departure at which sleeping ends: a sleep may be late by this much. Not used
 /// without a CPU to spare.
-const SPIN: Nanos = Nanos::from_micros(100);
+const SPIN_LEAD: Nanos = Nanos::from_micros(100);
 
 /// Maximum number of frames taken from one side before the other side and the departures have their
 /// turn.
-const BATCH: usize = 16;
+const RECEIVE_BATCH: usize = 16;
 
 /// Both directions of a link.
 pub(super) struct Carrier {
@@ -48,12 +48,12 @@ impl Carrier {
 
     /// Carries frames until an interface is gone.
     pub(super) fn run(mut self) {
-        cpu::sharpen_timers();
+        cpu::set_timer_slack();
         if self.spins {
             // Refused in some containers; punctuality then depends on the machine's load.
-            let _ = cpu::go_first();
+            let _ = cpu::set_real_time();
         }
-        let mut buffer = [0; Link::FRAME + 1];
+        let mut buffer = [0; Link::MAX_FRAME_LEN + 1];
         loop {
             let mut busy = false;
             for direction in 0..2 {
@@ -62,7 +62,7 @@ impl Carrier {
             for direction in 0..2 {
                 match self.arrive(direction, &mut buffer) {
                     Ok(arrived) => busy |= arrived,
-                    Err(_) => return self.shared.say_gone(),
+                    Err(_) => return self.shared.set_gone(),
                 }
             }
             if busy {
@@ -95,7 +95,7 @@ impl Carrier {
 
     /// Takes the frames that arrived; returns whether there were any.
     fn arrive(&mut self, direction: usize, buffer: &mut [u8]) -> std::io::Result<bool> {
-        for taken in 0..BATCH {
+        for taken in 0..RECEIVE_BATCH {
             let Some(len) = self.taps[direction].receive(buffer)? else { return Ok(taken > 0) };
             let frame = &buffer[..len];
             let number = self.lines[direction].counters().arrived;
@@ -105,9 +105,9 @@ impl Carrier {
                 self.events_lost += u64::from(self.events.push(event).is_err());
             };
             match fate {
-                Fate::Lost => tell(Action::Drop),
-                Fate::Overflow => tell(Action::Overflow),
-                Fate::Carried { duplicated, reordered } => {
+                FrameOutcome::Lost => tell(Action::Drop),
+                FrameOutcome::Overflow => tell(Action::Overflow),
+                FrameOutcome::Carried { duplicated, reordered } => {
                     if duplicated {
                         tell(Action::Duplicate);
                     }
@@ -137,7 +137,7 @@ impl Carrier {
     /// Sleeps until a frame arrives or the next departure is near.
     fn rest(&self) {
         let next = self.lines.iter().filter_map(Link::next_departure).min();
-        let spin = if self.spins { SPIN } else { Nanos::ZERO };
+        let spin = if self.spins { SPIN_LEAD } else { Nanos::ZERO };
         let until: Option<Instant<Monotonic>> = next.map(|next| next - spin);
         if until.is_none_or(|until| until > clock::monotonic()) {
             tap::wait([&self.taps[0], &self.taps[1]], until);

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_what_was_done_to_whom() {
+    fn event_line_contains_action_and_frame() {
         let at = Instant::from_nanos(7);
         let event = Event::new(at, 0, 3, Action::Drop, &[0xab; 60]);
         let line: serde_json::Value = serde_json::from_str(&event.line("n1->n2")).unwrap();

@@ -50,8 +50,8 @@ fn ipv4(packet: &[u8]) -> Option<Summary<'_>> {
 
 /// RFC 8200 sections 3 and 4; skips extension headers that may precede a probe.
 fn ipv6(packet: &[u8]) -> Option<Summary<'_>> {
-    const STEPPED_OVER: [u8; 3] = [0, 43, 60];
-    const MOST: usize = 8;
+    const SKIPPED_HEADERS: [u8; 3] = [0, 43, 60];
+    const MAX_EXTENSION_HEADERS: usize = 8;
     let address = |at: usize| {
         let octets: [u8; 16] = packet.get(at..at + 16)?.try_into().ok()?;
         Some(IpAddr::V6(Ipv6Addr::from(octets)))
@@ -60,8 +60,8 @@ fn ipv6(packet: &[u8]) -> Option<Summary<'_>> {
     let end = (40 + usize::from(number(packet, 4)?)).min(packet.len());
     let mut message = packet.get(40..end)?;
     let mut protocol = *packet.get(6)?;
-    for _ in 0..MOST {
-        if !STEPPED_OVER.contains(&protocol) {
+    for _ in 0..MAX_EXTENSION_HEADERS {
+        if !SKIPPED_HEADERS.contains(&protocol) {
             break;
         }
         let len = (usize::from(*message.get(1)?) + 1) * 8;
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_udp_probe_is_told_by_its_addresses_ports_and_payload() {
+    fn udp_frame_is_summarised() {
         let mut frame = udp_over_ipv4(b"probe");
         frame.extend([0; 13]);
         let seen = summary(&frame);

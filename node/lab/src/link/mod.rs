@@ -1,12 +1,12 @@
 //! The process of a TAP link (`dwell lab link DIR K`): two interfaces, one thread that carries
 //! frames between them on time ([`carrier`]), and the main thread, which writes the files
-//! ([`books`]).
+//! ([`counter_files`]).
 //!
 //! The interfaces are created in the process's own namespace and moved from there, so that the
 //! process does not keep the namespaces of the nodes alive: when a node's namespace ends, its
 //! interface ends, and the process with it.
 
-mod books;
+mod counter_files;
 mod carrier;
 mod event;
 mod frame;
@@ -30,14 +30,14 @@ use crate::namespace::netns_name;
 use crate::state::LabDir;
 use crate::topology::Mechanism;
 
-use books::{Books, Shared};
+use counter_files::{CounterFiles, Shared};
 use carrier::Carrier;
 
 /// Interval at which changed counters are written.
-const EVERY: Nanos = Nanos::from_millis(100);
+const WRITE_INTERVAL: Nanos = Nanos::from_millis(100);
 
 /// Maximum number of events that wait to be written.
-const RING: usize = 65_536;
+const MAX_WAITING_EVENTS: usize = 65_536;
 
 /// Carries frames over the link with index `place` of the lab in `dir`, until SIGTERM or until the
 /// lab is gone. Ignores ^C.
@@ -53,16 +53,16 @@ pub fn run_link(dir: &LabDir, place: usize) -> Result<(), LabError> {
     let held = process::hold(&signals).map_err(LabError::io("blocking signals"))?;
     let taps = interfaces(&lab, place)?;
 
-    let (events, waiting) = rtrb::RingBuffer::new(RING);
+    let (events, waiting) = rtrb::RingBuffer::new(MAX_WAITING_EVENTS);
     let shared = Arc::new(Shared::default());
     let names = [format!("{}->{}", link.a, link.b), format!("{}->{}", link.b, link.a)];
-    let mut books = Books::open(dir, place, names, waiting, Arc::clone(&shared))?;
+    let mut books = CounterFiles::open(dir, place, names, waiting, Arc::clone(&shared))?;
     let parameters = link.parameters.link_parameters();
     // Independent random streams for the two directions.
     let seed = link.parameters.seed.unwrap_or_default();
     let seeds = [seed, seed.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15];
     let lines = seeds.map(|seed| Link::new(parameters, seed));
-    let carrier = Carrier::new(taps, lines, events, Arc::clone(&shared), has_a_processor(&lab));
+    let carrier = Carrier::new(taps, lines, events, Arc::clone(&shared), has_spare_cpu(&lab));
     std::thread::Builder::new()
         .name("link".to_owned())
         .spawn(move || carrier.run())
@@ -71,7 +71,7 @@ pub fn run_link(dir: &LabDir, place: usize) -> Result<(), LabError> {
     books.write()?;
     background::ready(dir, &format!("link-{place}.log"))?;
     loop {
-        let signal = held.take(EVERY);
+        let signal = held.take(WRITE_INTERVAL);
         let last = signal == Some(Signal::Terminate) || shared.is_gone();
         if let Err(error) = books.write_if_changed(signal == Some(Signal::Report) || last) {
             // A full disk must not break the link; writing is retried later.
@@ -84,7 +84,7 @@ pub fn run_link(dir: &LabDir, place: usize) -> Result<(), LabError> {
 }
 
 /// Whether this link may spin at real-time priority: only while the links leave a CPU free.
-fn has_a_processor(lab: &Lab) -> bool {
+fn has_spare_cpu(lab: &Lab) -> bool {
     let links = lab.links.iter().filter(|link| link.mechanism == Mechanism::Tap).count();
     std::thread::available_parallelism().is_ok_and(|processors| links < processors.get())
 }
@@ -92,7 +92,7 @@ fn has_a_processor(lab: &Lab) -> bool {
 /// Creates the two interfaces and moves each to its node.
 fn interfaces(lab: &Lab, place: usize) -> Result<[Tap; 2], LabError> {
     let link = &lab.links[place];
-    netns::leave_for_a_new_one().map_err(LabError::io("creating a namespace"))?;
+    netns::enter_new().map_err(LabError::io("creating a namespace"))?;
     let create = |name: &str| {
         Tap::create(name).map_err(|error| {
             LabError::Unsupported(format!(
@@ -126,17 +126,17 @@ fn pid_file(place: usize) -> String {
 
 /// Returns the counters of link `place`, updated first if its process still runs.
 pub(crate) fn counters(dir: &LabDir, place: usize) -> Option<Counters> {
-    const PATIENCE: Nanos = Nanos::from_millis(500);
-    const PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
+    const REPORT_TIMEOUT: Nanos = Nanos::from_millis(500);
+    const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(1);
     let asked = dwell_io::clock::realtime();
     let process = background::signed(dir, &pid_file(place));
     let answers = process.is_some_and(|(_, process)| process.signal(Signal::Report).is_ok());
     loop {
-        let page = books::read(Path::new(&dir.file(&format!("link-{place}.json"))))?;
+        let page = counter_files::read(Path::new(&dir.file(&format!("link-{place}.json"))))?;
         let waited = dwell_io::clock::realtime() - asked;
-        if !answers || page.written_ns >= asked.as_nanos() || waited > PATIENCE {
+        if !answers || page.written_ns >= asked.as_nanos() || waited > REPORT_TIMEOUT {
             return Some(page.counters);
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

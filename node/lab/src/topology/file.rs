@@ -13,16 +13,16 @@ use serde::de::{Deserializer, Error as _};
 use toml::Spanned;
 
 use super::{
-    Edge, LinkWishes, MOST_NODES, Mechanism, RESERVED, Topology, is_node_name, quota_share, rate,
+    Edge, LinkOptions, MAX_NODES, Mechanism, RESERVED, Topology, is_node_name, quota_share, rate,
 };
 use crate::error::TopologyError;
 
 impl Topology {
     pub(super) fn file(path: &Path) -> Result<Self, TopologyError> {
-        const LONGEST: u64 = 4 << 20;
+        const MAX_FILE_LEN: u64 = 4 << 20;
         let mut text = String::new();
         File::open(path)
-            .and_then(|file| file.take(LONGEST).read_to_string(&mut text))
+            .and_then(|file| file.take(MAX_FILE_LEN).read_to_string(&mut text))
             .map_err(|error| TopologyError::Read { path: path.to_owned(), error })?;
         Self::parse(&text, &path.display().to_string())
     }
@@ -40,9 +40,9 @@ impl Topology {
             let message = format!("version {} is not supported; write 1", read.version.get_ref());
             return Err(wrong(read.version.span().start, message));
         }
-        if read.nodes.len() > MOST_NODES {
+        if read.nodes.len() > MAX_NODES {
             let count = read.nodes.len() as u64;
-            return Err(TopologyError::Count { count, most: MOST_NODES });
+            return Err(TopologyError::Count { count, max: MAX_NODES });
         }
         let mut nodes: Vec<String> = Vec::new();
         for node in read.nodes {
@@ -80,7 +80,7 @@ impl Topology {
                 let message = format!("{} and {} are joined already", nodes[a], nodes[b]);
                 return Err(wrong(link.b.span().start, message));
             }
-            links.push(Edge { a, b, wishes: link.wishes() });
+            links.push(Edge { a, b, options: link.options() });
         }
         let mut quotas = Vec::new();
         for (name, share) in read.quota {
@@ -138,8 +138,8 @@ struct LinkEntry {
 }
 
 impl LinkEntry {
-    fn wishes(&self) -> LinkWishes {
-        LinkWishes {
+    fn options(&self) -> LinkOptions {
+        LinkOptions {
             rate: self.rate,
             delay: self.delay,
             jitter: self.jitter,

@@ -2,19 +2,19 @@
 
 use super::super::ClaimVerdict;
 use super::super::evidence::{Evidence, Line, value};
-use super::{DOUBT, FLAT, Found, RUNGS, nothing, rung, why};
+use super::{ERROR_PROBABILITY, MAX_FLAT_RATIO, Judgement, PREFERRED_METRICS, nothing, rung, explanation};
 use crate::quantity::three_digits;
 
 /// Effect of the packet size on the jitter of a mode.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Growth {
     Grows,
-    /// The increase from the smallest to the largest size is surely within [`FLAT`].
+    /// The increase from the smallest to the largest size is surely within [`MAX_FLAT_RATIO`].
     Flat,
     Unknown,
 }
 
-pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) -> Found {
+pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) -> Judgement {
     let modes = [route.bare(), translate.bare(), encrypt.bare()];
     if modes.iter().any(Evidence::is_empty) {
         let all: Vec<&Evidence> = modes.iter().collect();
@@ -22,12 +22,12 @@ pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) 
     }
     let jitter = |mode: &Evidence| {
         let rfc3550 = |trial: &_| value(trial, "jitter_rfc3550_ns");
-        mode.line("payload_bytes", rfc3550, DOUBT / 3.0)
+        mode.line("payload_bytes", rfc3550, ERROR_PROBABILITY / 3.0)
     };
     let [Some(of_route), Some(of_translate), Some(of_encrypt)] =
         [jitter(&modes[0]), jitter(&modes[1]), jitter(&modes[2])]
     else {
-        return Found::cannot_tell("Here: a line needs three sizes, and more trials than sizes.");
+        return Judgement::cannot_tell("Here: a line needs three sizes, and more trials than sizes.");
     };
     let lines = [("route", of_route), ("translate", of_translate), ("encrypt", of_encrypt)];
     let [a, b, c] = lines.map(|(_, line)| growth(&line));
@@ -46,16 +46,16 @@ pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) 
         words += " More repetitions would narrow the intervals.";
     }
     let all: Vec<&Evidence> = modes.iter().collect();
-    Found::new(verdict, of_encrypt.fit.slope.value, words).without(&all).because(|| {
+    Judgement::new(verdict, of_encrypt.fit.slope.value, words).without(&all).because(|| {
         let [_, _, encrypt] = &modes;
-        why::per_byte(encrypt, rung(RUNGS, &[encrypt])?)
+        explanation::per_byte(encrypt, rung(PREFERRED_METRICS, &[encrypt])?)
     })
 }
 
 fn growth(line: &Line) -> Growth {
     let (slope, (from, to)) = (line.fit.slope.interval, line.ends);
     let most = slope.high * (to - from);
-    if most <= (FLAT - 1.0) * line.fit.at(from) {
+    if most <= (MAX_FLAT_RATIO - 1.0) * line.fit.at(from) {
         Growth::Flat
     } else if slope.low > 0.0 {
         Growth::Grows

@@ -2,18 +2,18 @@
 //!
 //! Losses come in bursts, so packets are not independent: the verdict counts trials with any loss.
 
-use dwell_stats::{FEWEST_TRIALS, share_interval};
+use dwell_stats::{MIN_TRIALS, share_interval};
 
 use super::super::ClaimVerdict;
 use super::super::evidence::{Evidence, number};
-use super::{DOUBT, Found, nothing};
+use super::{ERROR_PROBABILITY, Judgement, nothing};
 use crate::data::TrialData;
 use crate::quantity::share;
 
 /// Upper bound of the loss ratio below which a node keeps up.
-const KEEPS_UP: f64 = 0.001;
+const MAX_KEEP_UP_LOSS: f64 = 0.001;
 
-pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) -> Found {
+pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) -> Judgement {
     if [route, translate, encrypt].iter().any(|mode| mode.is_empty()) {
         return nothing(&[route, translate, encrypt], "Not all three modes were measured.");
     }
@@ -26,15 +26,15 @@ pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) 
     let ((sent, lost), (other_sent, other_lost)) = (there.losses(), elsewhere.losses());
     let (losing, other_losing) = (there.losing(), elsewhere.losing());
     let trials = |evidence: &Evidence| evidence.trials.len() as u64;
-    let several = |count: u64| count >= FEWEST_TRIALS as u64;
-    let confidence = 1.0 - DOUBT;
+    let several = |count: u64| count >= MIN_TRIALS as u64;
+    let confidence = 1.0 - ERROR_PROBABILITY;
     let more_often = || {
         let here = share_interval(losing, trials(&there), confidence);
         let other = share_interval(other_losing, trials(&elsewhere), confidence);
         here.zip(other).is_some_and(|(here, other)| here.low > other.high)
     };
     let most = share_interval(lost, sent, confidence).map_or(1.0, |interval| interval.high);
-    let keeps_up = losing == 0 && most <= KEEPS_UP && several(trials(&there));
+    let keeps_up = losing == 0 && most <= MAX_KEEP_UP_LOSS && several(trials(&there));
     let verdict = match (losing, other_losing) {
         (_, other) if several(other) => ClaimVerdict::Fail,
         (here, 0) if several(here) && more_often() => ClaimVerdict::Pass,
@@ -56,5 +56,5 @@ pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) 
         words += " Losses in few trials may be chance; more repetitions would tell.";
     }
     let ratio = if sent == 0 { 0.0 } else { lost as f64 / sent as f64 };
-    Found::new(verdict, ratio, words).without(&[&there, &elsewhere])
+    Judgement::new(verdict, ratio, words).without(&[&there, &elsewhere])
 }

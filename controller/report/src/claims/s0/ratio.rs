@@ -2,17 +2,17 @@
 
 use super::super::ClaimVerdict;
 use super::super::evidence::{Bound, Evidence, number};
-use super::{DOUBT, Found, between, nothing, why};
+use super::{ERROR_PROBABILITY, Judgement, between, nothing, explanation};
 use crate::data::TrialData;
 use crate::figures::RELAY;
-use crate::nlr::{self, Terms};
+use crate::nlr::{self, NlrConditions};
 use crate::quantity::{share, three_digits};
 
 pub(super) fn judge(
     trials: &Evidence,
-    terms: &Terms,
+    terms: &NlrConditions,
     verdict: impl Fn(Bound) -> ClaimVerdict,
-) -> Found {
+) -> Judgement {
     if trials.is_empty() {
         return nothing(&[trials], "This mode or size was not measured.");
     }
@@ -23,20 +23,20 @@ pub(super) fn judge(
         return if linked.left_out() > 0 {
             nothing(&[&linked], why)
         } else {
-            Found::cannot_tell(why)
+            Judgement::cannot_tell(why)
         };
     }
     let idle = linked.idle();
     if idle.is_empty() {
-        return Found::cannot_tell(
+        return Judgement::cannot_tell(
             "Here: every trial over links with a rate was under load, which also slows emulated \
              links.",
         );
     }
     let slow = terms.slow_links(&idle.trials);
-    let fit = idle.filter(|trial| terms.hold(trial));
-    let Some(ratio) = fit.level(|trial| terms.of_trial(trial), DOUBT) else {
-        return Found::cannot_tell(match slow.as_str() {
+    let fit = idle.filter(|trial| terms.is_valid(trial));
+    let Some(ratio) = fit.level(|trial| terms.of_trial(trial), ERROR_PROBABILITY) else {
+        return Judgement::cannot_tell(match slow.as_str() {
             "" => "Here: too few packets have the timestamps for it.".to_owned(),
             slow => slow.trim_start().to_owned(),
         });
@@ -52,9 +52,9 @@ pub(super) fn judge(
         rungs(&fit),
         nlr::beside_transmission(&fit.trials).unwrap_or_default()
     );
-    Found::new(verdict(ratio), ratio.value, words)
-        .resting_on(ratio, &[&fit])
-        .because(|| why::way(&fit))
+    Judgement::new(verdict(ratio), ratio.value, words)
+        .with_undecided_hint(ratio, &[&fit])
+        .because(|| explanation::way(&fit))
 }
 
 /// Node-delay metrics at whose timestamps the links of the trials end.

@@ -6,15 +6,15 @@ use dwell_units::BitRate;
 use super::{Part, beside, ends, sizes};
 use crate::figure::Figure;
 use crate::figures::{Overlay, ecdf};
-use crate::group::{Group, OVERLAID};
-use crate::paced::Paced;
+use crate::group::{Group, MAX_OVERLAID};
+use crate::paced::PacedTrial;
 use crate::quantity::Unit;
 
 const METRIC: &str = "gap_error_ns";
 
 /// Target rate in bit/s: the nearest measured rate is shown. Most boards of Mok 2015 have Fast
 /// Ethernet.
-const SHOWN: f64 = 100e6;
+const TARGET_RATE_BPS: f64 = 100e6;
 
 /// Returns figures for the lowest and the highest cross traffic, with the largest packets. Engines
 /// beyond the maximum of one figure are in further figures.
@@ -23,13 +23,13 @@ pub(super) fn errors(part: &Part, caption: &str) -> Vec<Figure> {
 }
 
 fn at(part: &Part, flows: u32, caption: &str) -> Vec<Figure> {
-    let measured = |paced: &&Paced| {
+    let measured = |paced: &&PacedTrial| {
         let drawn = paced.trial.series.get(METRIC);
         let drawn = drawn.is_some_and(|series| series.steps.iter().any(|step| step.count > 0));
         paced.sender.flows == flows && paced.rate.is_some() && drawn
     };
-    let trials: Vec<&Paced> = part.trials.iter().copied().filter(measured).collect();
-    let away = |rate: &BitRate| (rate.0.max(1) as f64 / SHOWN).ln().abs();
+    let trials: Vec<&PacedTrial> = part.trials.iter().copied().filter(measured).collect();
+    let away = |rate: &BitRate| (rate.0.max(1) as f64 / TARGET_RATE_BPS).ln().abs();
     let rate =
         trials.iter().filter_map(|paced| paced.rate).min_by(|a, b| away(a).total_cmp(&away(b)));
     let Some(rate) = rate else { return Vec::new() };
@@ -40,7 +40,7 @@ fn at(part: &Part, flows: u32, caption: &str) -> Vec<Figure> {
         .iter()
         .map(|engine| {
             let of =
-                |paced: &&Paced| paced.sender.engine == *engine && paced.sender.ip_size == size;
+                |paced: &&PacedTrial| paced.sender.engine == *engine && paced.sender.ip_size == size;
             let trials = at_rate().filter(of).map(|paced| paced.trial).collect();
             Group::new(engine.clone(), trials, METRIC)
         })
@@ -59,7 +59,7 @@ fn at(part: &Part, flows: u32, caption: &str) -> Vec<Figure> {
     let drawn_at = if none { " Zero errors are drawn at 1 ns." } else { "" };
     let note = format!("Fixed: {rate}, IP packets of {size} B, {}.{drawn_at}", beside(flows));
     // Distribute the groups evenly over figures.
-    let figures = groups.len().div_ceil(OVERLAID).max(1);
+    let figures = groups.len().div_ceil(MAX_OVERLAID).max(1);
     let each = groups.len().div_ceil(figures).max(1);
     let drawn = groups.chunks(each).filter_map(|groups| {
         let overlay =
@@ -69,7 +69,7 @@ fn at(part: &Part, flows: u32, caption: &str) -> Vec<Figure> {
         let title =
             format!("{}, {}{} ({})", figure.title, beside(flows), part.named, engines.join(", "));
         let finding = figure.finding.replacen("Median:", "Median gap error:", 1);
-        Some(figure.titled(title).saying(finding))
+        Some(figure.with_title(title).with_finding(finding))
     });
     drawn
         .map(|mut figure| {

@@ -1,20 +1,20 @@
 //! Largest rate that each sender keeps accurately, with the boards of Mok 2015 for comparison.
 
-use dwell_stats::accuracy::{Measurable, S2_DEVICES};
+use dwell_stats::accuracy::{Measurable, MOK_2015_DEVICES};
 use dwell_units::BitRate;
 use serde_json::{Value, json};
 
-use super::{beside, firsts, stacked};
+use super::{beside, distinct, stacked};
 use crate::data::RunData;
-use crate::figure::{Figure, WIDTH, handy, told_apart, without_legend};
-use crate::paced::{RateVerdict, Verdict, verdict_table};
+use crate::figure::{Figure, WIDTH, round_ticks, group_channel, without_legend};
+use crate::paced::{RateVerdict, RateVerdictKind, verdict_table};
 use crate::quantity::significant;
 
 /// One panel per number of flows. Returns `None` if no sender keeps any rate.
 pub(super) fn largest(run: &RunData, all: &[RateVerdict], caption: &str) -> Option<Figure> {
     let known = || all.iter().filter_map(|verdict| verdict.largest.rate());
     let least = known().min()?;
-    let published = || S2_DEVICES.iter().flat_map(|it| [it.all_sizes, it.large_packets]);
+    let published = || MOK_2015_DEVICES.iter().flat_map(|it| [it.all_sizes, it.large_packets]);
     let rates = || known().chain(published().filter_map(|it| it.rate()));
     let domain =
         [mega(rates().min().unwrap_or(least)) * 0.8, mega(rates().max().unwrap_or(least)) * 1.25];
@@ -25,8 +25,8 @@ pub(super) fn largest(run: &RunData, all: &[RateVerdict], caption: &str) -> Opti
     sizes.sort_unstable();
     sizes.dedup();
     let mut groups: Vec<String> = sizes.iter().map(|size| size_name(*size)).collect();
-    groups.extend(S2_GROUPS.map(str::to_owned));
-    let rows: Vec<String> = firsts(all.iter().map(|verdict| row_name(all, verdict)));
+    groups.extend(PUBLISHED_GROUPS.map(str::to_owned));
+    let rows: Vec<String> = distinct(all.iter().map(|verdict| row_name(all, verdict)));
     let panels: Vec<Value> = flows
         .iter()
         .enumerate()
@@ -37,7 +37,7 @@ pub(super) fn largest(run: &RunData, all: &[RateVerdict], caption: &str) -> Opti
     Some(Figure::new("largest-rates", title, finding(all), caption, body, verdict_table(run)))
 }
 
-const S2_GROUPS: [&str; 2] = ["Mok 2015: all sizes", "Mok 2015: large packets"];
+const PUBLISHED_GROUPS: [&str; 2] = ["Mok 2015: all sizes", "Mok 2015: large packets"];
 
 fn mega(rate: BitRate) -> f64 {
     significant(rate.0 as f64 / 1e6, 6)
@@ -57,10 +57,10 @@ fn row_name(all: &[RateVerdict], verdict: &RateVerdict) -> String {
 }
 
 /// Name of a row and its results by size.
-type Row<'a> = (&'a str, Vec<(String, Known)>);
+type Row<'a> = (&'a str, Vec<(String, RateResult)>);
 
 /// Result for one size in a row.
-enum Known {
+enum RateResult {
     /// Largest accurate rate.
     Rate(BitRate),
     /// Below this rate, as published in Mok 2015.
@@ -69,11 +69,11 @@ enum Known {
     Words(&'static str),
 }
 
-impl Known {
+impl RateResult {
     fn of(verdict: &RateVerdict) -> Self {
         match (verdict.verdict, verdict.largest.rate()) {
-            (Verdict::NotRun, _) => Self::Words("not run"),
-            (Verdict::None, _) => Self::Words("none of the rates tried"),
+            (RateVerdictKind::NotRun, _) => Self::Words("not run"),
+            (RateVerdictKind::None, _) => Self::Words("none of the rates tried"),
             (_, Some(rate)) => Self::Rate(rate),
             (_, None) => Self::Words("cannot tell"),
         }
@@ -108,15 +108,15 @@ fn panel(
         .map(|row| {
             let of =
                 |verdict: &&RateVerdict| verdict.flows == flows && row_name(all, verdict) == *row;
-            let known = all.iter().filter(of).map(|it| (size_name(it.ip_size), Known::of(it)));
+            let known = all.iter().filter(of).map(|it| (size_name(it.ip_size), RateResult::of(it)));
             (row.as_str(), known.collect())
         })
         .collect();
     // Mok 2015 does not say whether its verdicts hold with cross traffic.
     if is_first {
-        lines.extend(S2_DEVICES.iter().map(|device| {
-            let known = [device.all_sizes, device.large_packets].map(Known::published);
-            (device.name, S2_GROUPS.map(str::to_owned).into_iter().zip(known).collect())
+        lines.extend(MOK_2015_DEVICES.iter().map(|device| {
+            let known = [device.all_sizes, device.large_packets].map(RateResult::published);
+            (device.name, PUBLISHED_GROUPS.map(str::to_owned).into_iter().zip(known).collect())
         }));
     }
     let order: Vec<&str> = lines.iter().map(|(row, _)| *row).collect();
@@ -127,7 +127,7 @@ fn panel(
             "x": {
                 "field": "rate", "type": "quantitative",
                 "scale": {"type": "log", "nice": false, "domain": domain},
-                "axis": {"title": "largest rate [Mbit/s, logarithmic]", "values": handy(domain[0], domain[1]), "format": "~g"}
+                "axis": {"title": "largest rate [Mbit/s, logarithmic]", "values": round_ticks(domain[0], domain[1]), "format": "~g"}
             },
             "y": {
                 "field": "row", "type": "nominal", "sort": order,
@@ -144,13 +144,13 @@ fn panel(
 fn layers(lines: &[Row], groups: &[String], domain: [f64; 2], is_first: bool) -> Vec<Value> {
     let words: Vec<Value> =
         lines.iter().filter_map(|(row, known)| in_words(row, known, domain)).collect();
-    let marks = |wanted: fn(&Known) -> bool| -> Vec<Value> {
+    let marks = |wanted: fn(&RateResult) -> bool| -> Vec<Value> {
         let all = lines.iter().flat_map(|(row, known)| known.iter().map(move |it| (row, it)));
         all.filter(|(_, (_, known))| wanted(known))
             .filter_map(|(row, (group, known))| {
                 let rate = known.rate()?;
                 let told = match known {
-                    Known::Below(_) => format!("below {rate}"),
+                    RateResult::Below(_) => format!("below {rate}"),
                     _ => rate.to_string(),
                 };
                 Some(json!({"row": row, "group": group, "rate": mega(rate), "largest rate": told}))
@@ -158,8 +158,8 @@ fn layers(lines: &[Row], groups: &[String], domain: [f64; 2], is_first: bool) ->
             .collect()
     };
     let (rates, below) =
-        (marks(|it| matches!(it, Known::Rate(_))), marks(|it| matches!(it, Known::Below(_))));
-    let mut colour = told_apart(groups.iter().map(String::as_str));
+        (marks(|it| matches!(it, RateResult::Rate(_))), marks(|it| matches!(it, RateResult::Below(_))));
+    let mut colour = group_channel(groups.iter().map(String::as_str));
     let mut shape = colour.clone();
     if !is_first {
         (colour, shape) = (without_legend(&colour), without_legend(&shape));
@@ -200,10 +200,10 @@ fn layers(lines: &[Row], groups: &[String], domain: [f64; 2], is_first: bool) ->
 
 /// Text of a row for sizes without a mark, placed in the widest gap between marks. Sizes are named
 /// unless the text holds for all of them.
-fn in_words(row: &str, known: &[(String, Known)], domain: [f64; 2]) -> Option<Value> {
+fn in_words(row: &str, known: &[(String, RateResult)], domain: [f64; 2]) -> Option<Value> {
     let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
     for (group, known) in known {
-        let Known::Words(words) = known else { continue };
+        let RateResult::Words(words) = known else { continue };
         match said.iter_mut().find(|(it, _)| it == words) {
             Some((_, groups)) => groups.push(group),
             None => said.push((words, vec![group])),
@@ -234,7 +234,7 @@ fn finding(all: &[RateVerdict]) -> String {
     let best = all
         .iter()
         .max_by_key(|verdict| (verdict.largest.rate(), std::cmp::Reverse(verdict.ip_size)));
-    let count = |wanted: Verdict| all.iter().filter(|verdict| verdict.verdict == wanted).count();
+    let count = |wanted: RateVerdictKind| all.iter().filter(|verdict| verdict.verdict == wanted).count();
     let best = best.and_then(|best| {
         Some(format!(
             "Largest accurate rate {}: {} with IP packets of {} B {}.",
@@ -246,9 +246,9 @@ fn finding(all: &[RateVerdict]) -> String {
     });
     let mut text = best.unwrap_or_default();
     for (n, what) in [
-        (count(Verdict::None), "keep none of the rates tried"),
-        (count(Verdict::CannotTell), "are undecided"),
-        (count(Verdict::NotRun), "were not run"),
+        (count(RateVerdictKind::None), "keep none of the rates tried"),
+        (count(RateVerdictKind::CannotTell), "are undecided"),
+        (count(RateVerdictKind::NotRun), "were not run"),
     ] {
         if n > 0 {
             text += &format!(" {n} of {} senders {what}.", all.len());

@@ -4,14 +4,14 @@ use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
 use super::{Part, beside, sizes, stacked};
-use crate::figure::{Figure, Table, WIDTH, delay_axis, told_apart, without_legend};
-use crate::paced::Paced;
+use crate::figure::{Figure, Table, WIDTH, delay_axis, group_channel, without_legend};
+use crate::paced::PacedTrial;
 use crate::quantity::{Unit, delay, significant};
 
 /// Smallest and median gap per engine, one panel per size. Returns `None` without pairs.
 pub(super) fn pairs(part: &Part, caption: &str) -> Option<Figure> {
-    let known = |paced: &&Paced| paced.pairs && smallest(paced).is_some();
-    let trials: Vec<&Paced> = part.trials.iter().copied().filter(known).collect();
+    let known = |paced: &&PacedTrial| paced.pairs && smallest(paced).is_some();
+    let trials: Vec<&PacedTrial> = part.trials.iter().copied().filter(known).collect();
     let gaps: Vec<f64> =
         trials.iter().flat_map(|it| [smallest(it), median(it)]).flatten().collect();
     let least = gaps.iter().copied().min_by(f64::total_cmp)?;
@@ -39,7 +39,7 @@ pub(super) fn pairs(part: &Part, caption: &str) -> Option<Figure> {
                 })
             })
             .collect();
-        let apart = told_apart(flows.iter().map(String::as_str));
+        let apart = group_channel(flows.iter().map(String::as_str));
         let colour = if i == 0 { apart.clone() } else { without_legend(&apart) };
         let x = |field: &str| json!({"field": field, "type": "quantitative", "scale": scale, "axis": axis});
         json!({
@@ -68,16 +68,16 @@ pub(super) fn pairs(part: &Part, caption: &str) -> Option<Figure> {
     Some(Figure::new("pairs", title, finding(&trials), caption, body, table(&trials, unit)))
 }
 
-fn smallest(paced: &Paced) -> Option<f64> {
+fn smallest(paced: &PacedTrial) -> Option<f64> {
     paced.value("min_gap_ns").filter(|ns| *ns > 0.0)
 }
 
-fn median(paced: &Paced) -> Option<f64> {
+fn median(paced: &PacedTrial) -> Option<f64> {
     let gap = paced.summary?.metrics.get("gap_ns")?;
     gap.p50.map(|ns| ns as f64).filter(|ns| *ns > 0.0)
 }
 
-fn capacity(paced: &Paced) -> Option<f64> {
+fn capacity(paced: &PacedTrial) -> Option<f64> {
     paced.value("capacity_bps")
 }
 
@@ -86,7 +86,7 @@ fn rate(bps: f64) -> BitRate {
     BitRate(significant(bps, 3) as u64)
 }
 
-fn table(trials: &[&Paced], unit: Unit) -> Table {
+fn table(trials: &[&PacedTrial], unit: Unit) -> Table {
     let mut table = Table::new([
         "engine",
         "IP packet",
@@ -116,9 +116,9 @@ fn table(trials: &[&Paced], unit: Unit) -> Table {
     table
 }
 
-fn finding(trials: &[&Paced]) -> String {
-    let by_gap = |a: &&&Paced, b: &&&Paced| {
-        let gap = |paced: &Paced| median(paced).unwrap_or(f64::MAX);
+fn finding(trials: &[&PacedTrial]) -> String {
+    let by_gap = |a: &&&PacedTrial, b: &&&PacedTrial| {
+        let gap = |paced: &PacedTrial| median(paced).unwrap_or(f64::MAX);
         gap(a).total_cmp(&gap(b))
     };
     let Some(best) = trials.iter().min_by(by_gap) else { return String::new() };

@@ -1,19 +1,19 @@
 //! Measured against requested rate on logarithmic axes, as in figures 3 and 4 of Mok 2015.
 
-use dwell_stats::accuracy::{PublishedRate, S2_RATES};
+use dwell_stats::accuracy::{PublishedRate, MOK_2015_RATES};
 use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
 use super::{Part, apart, beside, shapes, sizes, stacked};
-use crate::figure::{Figure, Table, WIDTH, handy, without_legend};
-use crate::paced::{Paced, middle};
+use crate::figure::{Figure, Table, WIDTH, round_ticks, without_legend};
+use crate::paced::{PacedTrial, middle};
 use crate::quantity::{share, significant};
 
 /// Maximum relative deviation from the requested rate that is not reported.
-const OFF: f64 = 0.05;
+const MAX_DEVIATION: f64 = 0.05;
 
 /// IP packet in the frames of 1514 B of Mok 2015, in bytes.
-const LARGE: u64 = 1_500;
+const LARGE_IP_SIZE: u64 = 1_500;
 
 /// One trial.
 struct Mark<'a> {
@@ -30,12 +30,12 @@ pub(super) fn rates(part: &Part, flows: u32, caption: &str) -> Option<Figure> {
     let (least, most) = ends(&marks)?;
     let sizes = sizes(trials().filter(|paced| paced.measured_bps().is_some()));
     let domain = [mega(least * 0.8), mega(most * 1.25)];
-    let published = if sizes.contains(&LARGE) { published(flows, domain) } else { Vec::new() };
+    let published = if sizes.contains(&LARGE_IP_SIZE) { published(flows, domain) } else { Vec::new() };
     let panels: Vec<Value> = sizes
         .iter()
         .enumerate()
         .map(|(i, size)| {
-            let published = if *size == LARGE { published.as_slice() } else { &[] };
+            let published = if *size == LARGE_IP_SIZE { published.as_slice() } else { &[] };
             panel(part, &marks, *size, published, domain, i == 0)
         })
         .collect();
@@ -73,7 +73,7 @@ pub(super) fn rates(part: &Part, flows: u32, caption: &str) -> Option<Figure> {
     Some(Figure::new(format!("rates-{flows}"), title, finding, caption, body, table))
 }
 
-fn mark<'a>(paced: &'a Paced<'a>) -> Option<Mark<'a>> {
+fn mark<'a>(paced: &'a PacedTrial<'a>) -> Option<Mark<'a>> {
     Some(Mark {
         engine: &paced.sender.engine,
         size: paced.sender.ip_size,
@@ -102,7 +102,7 @@ fn panel(
     is_first: bool,
 ) -> Value {
     let scale = json!({"type": "log", "nice": false, "domain": domain});
-    let values = handy(domain[0], domain[1]);
+    let values = round_ticks(domain[0], domain[1]);
     let channel = |field: &str, title: &str| {
         json!({
             "field": field, "type": "quantitative", "scale": scale,
@@ -175,7 +175,7 @@ fn published(flows: u32, domain: [f64; 2]) -> Vec<&'static PublishedRate> {
         let (from, to) = between(rate);
         (domain[0]..=domain[1]).contains(&measured) && from <= domain[1] && to >= domain[0]
     };
-    S2_RATES.iter().filter(|rate| rate.flows == flows).filter(inside).collect()
+    MOK_2015_RATES.iter().filter(|rate| rate.flows == flows).filter(inside).collect()
 }
 
 fn between(rate: &PublishedRate) -> (f64, f64) {
@@ -274,20 +274,20 @@ fn drawn(marks: &[Mark], published: &[&PublishedRate]) -> String {
 
 fn finding(marks: &[Mark]) -> String {
     let ratio = |mark: &Mark| mark.measured / mark.asked.0 as f64;
-    let off: Vec<&Mark> = marks.iter().filter(|mark| (ratio(mark) - 1.0).abs() > OFF).collect();
+    let off: Vec<&Mark> = marks.iter().filter(|mark| (ratio(mark) - 1.0).abs() > MAX_DEVIATION).collect();
     let worst = off.iter().min_by(|a, b| {
         let away = |mark: &Mark| -ratio(mark).ln().abs();
         away(a).total_cmp(&away(b))
     });
     let Some(worst) = worst else {
-        return format!("Every median rate is within {} of the requested rate.", share(OFF));
+        return format!("Every median rate is within {} of the requested rate.", share(MAX_DEVIATION));
     };
     format!(
         "{} of {} median rates are more than {} off the requested rate; worst is {} with IP packets of \
          {} B: {} instead of {}.",
         off.len(),
         marks.len(),
-        share(OFF),
+        share(MAX_DEVIATION),
         worst.engine,
         worst.size,
         BitRate((significant(worst.measured, 3)) as u64),

@@ -24,7 +24,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::Loaded;
 use crate::nic::NicWatch;
-use crate::{Failure, PlaceArgs, Scheme};
+use crate::{Failure, PlacementArgs, Scheme};
 use drive::{Driver, Flow};
 
 /// Interval between samples of round-trip times.
@@ -46,13 +46,13 @@ const DEFAULT_WRITE: u64 = 128 << 10;
 const MAX_WRITE: u64 = 1 << 20;
 
 /// Validated job of a bulk transfer.
-pub(super) struct Plan {
+pub(super) struct BulkPlan {
     peer: SocketAddr,
     write: usize,
-    place: PlaceArgs,
+    place: PlacementArgs,
 }
 
-impl Plan {
+impl BulkPlan {
     fn new(job: &BulkJob) -> Result<Self, Failure> {
         let write = write_size(job).0;
         if !(1..=MAX_WRITE).contains(&write) {
@@ -76,7 +76,7 @@ impl Plan {
         if job.duration.is_some_and(|time| time <= Nanos::ZERO) {
             return Err(Failure::usage("invalid value 0s for --duration: give a time like 2s"));
         }
-        let place = PlaceArgs::from(job.place);
+        let place = PlacementArgs::from(job.place);
         place.check()?;
         let fits = |address: &SocketAddr| match (job.ipv4, job.ipv6) {
             (true, _) => address.is_ipv4(),
@@ -115,7 +115,7 @@ struct Outcome {
 
 /// Validates a job.
 pub(super) fn check(job: &BulkJob) -> Result<(), Failure> {
-    Plan::new(job).map(drop)
+    BulkPlan::new(job).map(drop)
 }
 
 /// Sends until stopped or until the job is done. Failed connections are part of the result; the job
@@ -125,7 +125,7 @@ pub(crate) fn send(
     stop: &AtomicBool,
     talk: &mut dyn FnMut(&str),
 ) -> Result<Loaded, Failure> {
-    let plan = Plan::new(job)?;
+    let plan = BulkPlan::new(job)?;
     let streams = connect(job, &plan, stop)?;
     talk(&format!(
         "sending to {} over {} TCP connections, {}",
@@ -143,7 +143,7 @@ pub(crate) fn send(
     let (driver, placement) = thread::scope(|scope| {
         let (streams, payload) = (&streams, payload.as_slice());
         let sending = scope.spawn(move || -> io::Result<_> {
-            let placement = cpu::settle(job.place.cpu, plan.place.real_time(false))?;
+            let placement = cpu::place_thread(job.place.cpu, plan.place.real_time(false))?;
             let mut driver = Driver::new(job, streams, payload, stop)?;
             driver.run()?;
             main.unpark();
@@ -174,7 +174,7 @@ pub(crate) fn send(
 }
 
 /// Opens all connections, fewer after a stop.
-fn connect(job: &BulkJob, plan: &Plan, stop: &AtomicBool) -> Result<Vec<TcpStream>, Failure> {
+fn connect(job: &BulkJob, plan: &BulkPlan, stop: &AtomicBool) -> Result<Vec<TcpStream>, Failure> {
     let mut streams = Vec::with_capacity(job.flows as usize);
     for _ in 0..job.flows {
         let stream = TcpStream::connect_timeout(&plan.peer, CONNECT_TIMEOUT).map_err(|error| {
@@ -186,7 +186,7 @@ fn connect(job: &BulkJob, plan: &Plan, stop: &AtomicBool) -> Result<Vec<TcpStrea
         })?;
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        tcp_info::bound_bulk(&stream, MAX_UNSENT, PEER_TIMEOUT)?;
+        tcp_info::limit_bulk(&stream, MAX_UNSENT, PEER_TIMEOUT)?;
         streams.push(stream);
         if stop.load(Ordering::Relaxed) {
             break;

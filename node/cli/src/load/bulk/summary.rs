@@ -5,14 +5,14 @@ use dwell_record::{Scalar, Summary, Trust};
 use serde_json::{Value, json};
 
 use super::drive::Flow;
-use super::{Outcome, Plan};
-use crate::load::Put;
+use super::{Outcome, BulkPlan};
+use crate::load::LoadSummary;
 
 /// Relative deviation from the requested rate above which a warning is given.
-const MISSED: f64 = 0.02;
+const MAX_RATE_DEVIATION: f64 = 0.02;
 
 /// Builds the summary.
-pub(super) fn summary(job: &BulkJob, plan: &Plan, outcome: &Outcome) -> Summary {
+pub(super) fn summary(job: &BulkJob, plan: &BulkPlan, outcome: &Outcome) -> Summary {
     let flows = &outcome.flows;
     let seconds = outcome.elapsed.as_secs_f64();
     let rate = |bytes: u64| if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { f64::NAN };
@@ -59,7 +59,7 @@ pub(super) fn summary(job: &BulkJob, plan: &Plan, outcome: &Outcome) -> Summary 
     };
     trust.note_nics(outcome.nics.clone());
     trust.note_clocks(&outcome.clocks.0, &outcome.clocks.1);
-    Put {
+    LoadSummary {
         target: job.url.clone(),
         engine: if job.rate.is_some() { "paced writes over TCP" } else { "bulk transfer over TCP" },
         parameters: &parameters,
@@ -67,7 +67,7 @@ pub(super) fn summary(job: &BulkJob, plan: &Plan, outcome: &Outcome) -> Summary 
         metrics,
         trust,
         placement: plan.place.record(outcome.placement),
-        ..Put::default()
+        ..LoadSummary::default()
     }
     .summary()
 }
@@ -84,7 +84,7 @@ fn warnings(job: &BulkJob, outcome: &Outcome, reached: f64) -> Vec<String> {
     }
     if let Some(asked) = job.rate
         && outcome.elapsed.as_secs_f64() > 0.5
-        && (reached / asked.0 as f64 - 1.0).abs() > MISSED
+        && (reached / asked.0 as f64 - 1.0).abs() > MAX_RATE_DEVIATION
     {
         let share = reached / asked.0 as f64 * 100.0;
         warnings.push(format!("the rate was {share:.1}% of the requested rate"));

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 /// Length of a record.
-const RECORD: usize = 144;
+const RECORD_LEN: usize = 144;
 
 /// Maximum number of flows in a valid log, as in a job.
-const MOST_FLOWS: usize = 1_000;
+const MAX_FLOWS: usize = 1_000;
 
 const DAY_S: f64 = 86_400.0;
 
 /// Packets that ITGSend sent, by flow.
 #[derive(Debug, Default)]
-pub(super) struct Left {
+pub(super) struct SentLog {
     flows: BTreeMap<u32, Flow>,
 }
 
@@ -23,10 +23,10 @@ struct Flow {
     /// Time of the first packet, in seconds of the day.
     first: f64,
     /// Time from the first packet to the last, in seconds.
-    took: f64,
+    elapsed: f64,
 }
 
-impl Left {
+impl SentLog {
     /// Returns the packets of all flows.
     pub(super) fn packets(&self) -> u64 {
         self.flows.values().map(|flow| flow.packets).sum()
@@ -40,9 +40,9 @@ impl Left {
     /// Returns the sum of the flows' rates in packets per second, each over its own duration; NaN
     /// if no flow has a duration.
     pub(super) fn rate_pps(&self) -> f64 {
-        let timed = self.flows.values().filter(|flow| flow.took > 0.0);
+        let timed = self.flows.values().filter(|flow| flow.elapsed > 0.0);
         timed
-            .map(|flow| (flow.packets - 1) as f64 / flow.took)
+            .map(|flow| (flow.packets - 1) as f64 / flow.elapsed)
             .reduce(|all, one| all + one)
             .unwrap_or(f64::NAN)
     }
@@ -52,9 +52,9 @@ impl Left {
 ///
 /// # Errors
 /// The log cannot be read, is invalid, or has more flows than a job.
-pub(super) fn read(mut from: impl Read) -> io::Result<Left> {
-    let mut left = Left::default();
-    let mut record = [0; RECORD];
+pub(super) fn read(mut from: impl Read) -> io::Result<SentLog> {
+    let mut left = SentLog::default();
+    let mut record = [0; RECORD_LEN];
     loop {
         match from.read_exact(&mut record) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(left),
@@ -67,12 +67,12 @@ pub(super) fn read(mut from: impl Read) -> io::Result<Left> {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a timestamp is not a number"));
         }
         let known = left.flows.len();
-        let flow = left.flows.entry(word(0)).or_insert(Flow { packets: 0, first: at, took: 0.0 });
+        let flow = left.flows.entry(word(0)).or_insert(Flow { packets: 0, first: at, elapsed: 0.0 });
         flow.packets += 1;
         // Times restart at midnight; a small step back of the clock is not a new day.
         let since = (at - flow.first).rem_euclid(DAY_S);
-        flow.took = flow.took.max(if since < DAY_S / 2.0 { since } else { 0.0 });
-        if known > MOST_FLOWS {
+        flow.elapsed = flow.elapsed.max(if since < DAY_S / 2.0 { since } else { 0.0 });
+        if known > MAX_FLOWS {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "too many flows"));
         }
     }
@@ -82,8 +82,8 @@ pub(super) fn read(mut from: impl Read) -> io::Result<Left> {
 mod tests {
     use super::*;
 
-    fn record(flow: u32, (hour, minute, second): (u32, u32, f64)) -> [u8; RECORD] {
-        let mut bytes = [0; RECORD];
+    fn record(flow: u32, (hour, minute, second): (u32, u32, f64)) -> [u8; RECORD_LEN] {
+        let mut bytes = [0; RECORD_LEN];
         bytes[..4].copy_from_slice(&flow.to_le_bytes());
         bytes[16..20].copy_from_slice(&hour.to_le_bytes());
         bytes[20..24].copy_from_slice(&minute.to_le_bytes());
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_the_sum_over_flows_each_in_its_own_time_even_over_midnight() {
+    fn itg_rate_sums_flows_across_midnight() {
         let mut log = Vec::new();
         for n in 0..11 {
             log.extend(record(1, (10, 0, f64::from(n) * 0.1)));
@@ -107,14 +107,14 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_stepped_back_makes_no_day_of_a_flow() {
+    fn itg_log_tolerates_small_clock_step() {
         let times = [5.0, 4.999_999, 5.5, 6.0];
         let log: Vec<u8> = times.iter().flat_map(|second| record(1, (10, 0, *second))).collect();
         assert!((read(log.as_slice()).unwrap().rate_pps() - 3.0).abs() < 1e-9);
     }
 
     #[test]
-    fn a_log_of_nothing_has_no_rate_and_one_of_rubbish_is_refused() {
+    fn empty_itg_log_has_no_rate_and_invalid_log_fails() {
         assert!(read([].as_slice()).unwrap().rate_pps().is_nan());
         assert!(read(record(1, (0, 0, 1.0)).as_slice()).unwrap().rate_pps().is_nan());
         assert!(read(record(1, (0, 0, f64::NAN)).as_slice()).is_err());

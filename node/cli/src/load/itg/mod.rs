@@ -17,9 +17,9 @@ use dwell_record::{Scalar, Summary, Trust};
 use dwell_units::{Nanos, Rate};
 use serde_json::json;
 
-use self::log::Left;
+use self::log::SentLog;
 use self::program::{Program, find};
-use super::Put;
+use super::LoadSummary;
 use crate::Failure;
 
 /// Port of the first flow; the others use the following ports.
@@ -29,16 +29,16 @@ const FIRST_PORT: u16 = 20_001;
 const SIGNALLING_PORT: u16 = 9_000;
 
 /// Packets per write of ITGSend's log: few are lost when ITGSend is stopped, and writes are rare.
-const LOGGED_AT_ONCE: &str = "10";
+const LOG_BATCH: &str = "10";
 
 /// Time-out for the start of all flows.
-const BEGINNING: Nanos = Nanos::from_secs(8);
+const START_TIMEOUT: Nanos = Nanos::from_secs(8);
 
 /// Interval for checking whether the program has started.
-const EVERY: Nanos = Nanos::from_millis(10);
+const START_INTERVAL: Nanos = Nanos::from_millis(10);
 
 /// Interval for checking for a stop.
-const LISTENING: Nanos = Nanos::from_millis(50);
+const STOP_INTERVAL: Nanos = Nanos::from_millis(50);
 
 /// Sends with ITGSend until stopped.
 pub(crate) fn send(
@@ -47,20 +47,20 @@ pub(crate) fn send(
     talk: &mut dyn FnMut(&str),
 ) -> Result<Summary, Failure> {
     let path = find("ITGSend")?;
-    let wanted = Wanted::of(job)?;
+    let wanted = ItgFlows::of(job)?;
     let dir = tempfile::tempdir().context("cannot create a directory for the log of ITGSend")?;
     let (script, log) = (dir.path().join("flows"), dir.path().join("log"));
     fs::write(&script, wanted.script()).context("cannot write the script of ITGSend")?;
     let arguments = [script.as_os_str(), "-l".as_ref(), log.as_os_str(), "-q".as_ref()];
-    let arguments = arguments.into_iter().chain([LOGGED_AT_ONCE.as_ref()]);
+    let arguments = arguments.into_iter().chain([LOG_BATCH.as_ref()]);
     let mut program = Program::start(&path, arguments, dir.path())?;
     let flows = job.flows as usize;
     let begun = |said: &str| said.matches("Started sending packets of flow").count() == flows;
     if wait_for(&mut program, stop, |program| begun(&program.said()))? {
         talk("ITGSend is sending");
         while !stop.load(Ordering::Relaxed) {
-            if program.has_ended(LISTENING) {
-                return Err(program.ended_by_itself());
+            if program.has_ended(STOP_INTERVAL) {
+                return Err(program.unexpected_exit());
             }
         }
     }
@@ -78,17 +78,17 @@ pub(crate) fn receive(stop: &AtomicBool, talk: &mut dyn FnMut(&str)) -> Result<S
     if wait_for(&mut program, stop, |program| program.listens_by_tcp(SIGNALLING_PORT))? {
         talk("ITGRecv is listening");
         while !stop.load(Ordering::Relaxed) {
-            if program.has_ended(LISTENING) {
-                return Err(program.ended_by_itself());
+            if program.has_ended(STOP_INTERVAL) {
+                return Err(program.unexpected_exit());
             }
         }
     }
     let said = program.end()?;
-    let put = Put {
+    let put = LoadSummary {
         target: format!("tcp://0.0.0.0:{SIGNALLING_PORT}"),
         engine: &engine("ITGRecv", &said),
         parameters: &[("load", json!("sink")), ("generator", json!("itg"))],
-        ..Put::default()
+        ..LoadSummary::default()
     };
     Ok(put.summary())
 }
@@ -99,16 +99,16 @@ fn wait_for(
     stop: &AtomicBool,
     begun: impl Fn(&Program) -> bool,
 ) -> Result<bool, Failure> {
-    let until = monotonic() + BEGINNING;
+    let until = monotonic() + START_TIMEOUT;
     while !begun(program) {
-        if program.has_ended(EVERY) {
-            return Err(program.ended_by_itself());
+        if program.has_ended(START_INTERVAL) {
+            return Err(program.unexpected_exit());
         }
         if stop.load(Ordering::Relaxed) {
             return Ok(false);
         }
         if monotonic() > until {
-            return Err(program.did_not_begin(BEGINNING));
+            return Err(program.start_failure(START_TIMEOUT));
         }
     }
     Ok(true)
@@ -121,7 +121,7 @@ fn engine(name: &str, said: &str) -> String {
 }
 
 /// Parameters of ITGSend's flows.
-struct Wanted {
+struct ItgFlows {
     address: IpAddr,
     ip_bytes: u64,
     /// Mean gap between packets of one flow, in milliseconds.
@@ -132,7 +132,7 @@ struct Wanted {
     seed: u64,
 }
 
-impl Wanted {
+impl ItgFlows {
     fn of(job: &ItgJob) -> Result<Self, Failure> {
         let usage = |text: String| Failure::usage(text);
         let gaps = job
@@ -161,12 +161,12 @@ impl Wanted {
 
     /// Returns ITGSend's script: one line of options per flow. Flows end with the program.
     fn script(&self) -> String {
-        const LONGEST_MS: u64 = 7 * 24 * 3_600 * 1_000;
+        const MAX_DURATION_MS: u64 = 7 * 24 * 3_600 * 1_000;
         let mut lines = String::new();
         for flow in 0..self.flows {
             let port = u32::from(FIRST_PORT) + flow;
             let options = self.options(flow);
-            let _ = writeln!(lines, "-a {} -rp {port} {options} -t {LONGEST_MS}", self.address);
+            let _ = writeln!(lines, "-a {} -rp {port} {options} -t {MAX_DURATION_MS}", self.address);
         }
         lines
     }
@@ -183,7 +183,7 @@ impl Wanted {
         format!("-T UDP {gaps} -c {} -s {:.9}", self.size, seed(self.seed, flow))
     }
 
-    fn summary(&self, job: &ItgJob, said: &str, left: &Left) -> Summary {
+    fn summary(&self, job: &ItgJob, said: &str, left: &SentLog) -> Summary {
         let pps = left.rate_pps();
         let bits = self.ip_bytes as f64 * 8.0;
         let payload = self.size as f64 * 8.0;
@@ -215,17 +215,17 @@ impl Wanted {
         if silent > 0 {
             warnings.push(format!(
                 "rate unknown for {silent} of {} flows: ITGSend logged fewer than \
-                 {LOGGED_AT_ONCE} packets",
+                 {LOG_BATCH} packets",
                 self.flows
             ));
         }
-        let put = Put {
+        let put = LoadSummary {
             target: format!("udp://{}:{FIRST_PORT}", job.to),
             engine: &engine("ITGSend", said),
             parameters: &parameters,
             values: &values,
             trust: Trust { warnings, ..Trust::default() },
-            ..Put::default()
+            ..LoadSummary::default()
         };
         put.summary()
     }
@@ -257,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_of_itg_has_the_mean_gap_of_its_rate_whatever_the_distribution() {
+    fn itg_options_keep_the_mean_gap() {
         // 500 B of IP at 1 Mbit/s: 250 packets per second, 4 ms apart.
         for (distribution, options) in [
             ("constant", "-C 250.000000"),
             ("poisson", "-E 250.000000"),
             ("pareto(1.5)", "-V 1.5 1.333333"),
         ] {
-            let script = Wanted::of(&job(distribution)).unwrap().script();
+            let script = ItgFlows::of(&job(distribution)).unwrap().script();
             let lines: Vec<_> = script.lines().collect();
             assert_eq!(lines.len(), 2);
             let first = format!("-a 127.0.0.1 -rp 20001 -T UDP {options} -c 472 -s 0.");
@@ -286,14 +286,14 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_no_itg_could_do_is_refused_with_what_is_wrong() {
+    fn invalid_itg_job_is_refused_with_reason() {
         let still = ItgJob { flows: 0, ..job("constant") };
         let nowhere = ItgJob { to: "no.such.host.invalid".into(), ..job("constant") };
         let other = ItgJob { ipv6: true, ..job("constant") };
         for (job, why) in
             [(still, "1 to 1000"), (nowhere, "resolve"), (other, "family"), (job("x"), "pareto")]
         {
-            let refused = Wanted::of(&job).err().expect("refused");
+            let refused = ItgFlows::of(&job).err().expect("refused");
             assert!(format!("{:#}", refused.error).contains(why), "{job:?}");
         }
     }

@@ -13,7 +13,7 @@ use dwell_units::Nanos;
 use crate::Failure;
 
 /// Time to exit after SIGINT; then the program is killed.
-const PATIENCE: Nanos = Nanos::from_secs(2);
+const STOP_TIMEOUT: Nanos = Nanos::from_secs(2);
 
 /// Finds a program of D-ITG on the search path.
 pub(super) fn find(name: &str) -> Result<PathBuf, Failure> {
@@ -92,12 +92,12 @@ impl Program {
     }
 
     /// Returns the failure of a job whose program exited.
-    pub(super) fn ended_by_itself(&self) -> Failure {
+    pub(super) fn unexpected_exit(&self) -> Failure {
         self.failure("exited unexpectedly")
     }
 
     /// Returns the failure of a job whose program did not start its work.
-    pub(super) fn did_not_begin(&self, within: Nanos) -> Failure {
+    pub(super) fn start_failure(&self, within: Nanos) -> Failure {
         self.failure(&format!("did not start within {within}"))
     }
 
@@ -111,7 +111,7 @@ impl Program {
     /// Stops the program with SIGINT, so that it writes its log; returns its output.
     pub(super) fn end(self) -> Result<String, Failure> {
         self.handle.signal(Signal::Interrupt)?;
-        self.has_ended(PATIENCE);
+        self.has_ended(STOP_TIMEOUT);
         Ok(self.said())
     }
 }
@@ -129,14 +129,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_is_missing_is_named_with_what_to_install() {
+    fn missing_program_names_its_package() {
         let missing = find_in("ITGSend", OsStr::new("/nowhere")).unwrap_err();
         let text = format!("{:#}", missing.error);
         assert!(text.contains("'ITGSend'") && text.contains("apt-get install d-itg"), "{text}");
     }
 
     #[test]
-    fn a_program_says_why_it_ended_and_one_that_runs_ends_when_asked() {
+    fn program_exit_reports_error_and_stop_works() {
         let dir = tempfile::tempdir().unwrap();
         let shell = Path::new("/bin/sh");
         let start = |script: &str| {
@@ -145,7 +145,7 @@ mod tests {
         };
         let one = start("echo '** ERROR ** no flow'; exit 1");
         assert!(one.has_ended(Nanos::from_secs(10)));
-        let why = format!("{:#}", one.ended_by_itself().error);
+        let why = format!("{:#}", one.unexpected_exit().error);
         assert_eq!(why, "sh exited unexpectedly: ** ERROR ** no flow");
         let other = start("echo here; exec sleep 60");
         while !other.said().contains("here") {

@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
+use dwell_engine::observation::{PacketOutcome, PacketObservation, Point, PointStamps};
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::port::Wait;
 use dwell_io::udp::{Marks, Request, UdpServer};
@@ -16,19 +16,19 @@ use dwell_wire::iperf2::ServerReport;
 use dwell_wire::traffic::Mark;
 use rtrb::Producer;
 
-use super::flow::{Arrived, Flow};
-use dwell_io::pacer::NAP;
+use super::flow::{Arrival, Flow};
+use dwell_io::pacer::MAX_SLEEP;
 
 /// Maximum number of flows counted separately per socket; further flows count in the totals only.
-const FLOWS: usize = 4_096;
+const MAX_FLOWS: usize = 4_096;
 
 /// Event of the receive loop.
-pub(super) enum Told {
+pub(super) enum SinkEvent {
     /// A new flow, named by later passages.
     Flow { name: u32, from: SocketAddr, to: SocketAddr },
     /// First arrival of a packet.
-    Passage {
-        passage: Passage,
+    PacketObservation {
+        passage: PacketObservation,
         /// Transit time, if both clocks are known to agree.
         transit: Option<Nanos>,
     },
@@ -36,7 +36,7 @@ pub(super) enum Told {
 
 /// Counters of one socket.
 #[derive(Default)]
-pub(super) struct Counted {
+pub(super) struct SocketCounters {
     /// All packets received, including duplicates.
     pub(super) packets: u64,
     pub(super) bytes: u64,
@@ -60,7 +60,7 @@ pub(super) struct Counted {
     pub(super) stamped: bool,
 }
 
-impl Counted {
+impl SocketCounters {
     /// Returns all flows, current and ended.
     pub(super) fn flows(&self) -> impl Iterator<Item = &Flow> {
         self.flows.values().chain(&self.ended)
@@ -71,7 +71,7 @@ impl Counted {
 pub(super) struct Receiver<'a> {
     pub(super) server: UdpServer,
     /// `None`: packet events are not needed.
-    pub(super) told: Option<Producer<Told>>,
+    pub(super) told: Option<Producer<SinkEvent>>,
     /// Number of the next flow, shared by all sockets.
     pub(super) names: &'a AtomicU32,
     pub(super) busy_poll: bool,
@@ -83,14 +83,14 @@ pub(super) struct Receiver<'a> {
 
 impl Receiver<'_> {
     /// Counts packets until the end or a stop.
-    pub(super) fn run(mut self) -> io::Result<Counted> {
-        let mut counted = Counted {
-            flows: HashMap::with_capacity(FLOWS),
-            ended: Vec::with_capacity(FLOWS),
-            ..Counted::default()
+    pub(super) fn run(mut self) -> io::Result<SocketCounters> {
+        let mut counted = SocketCounters {
+            flows: HashMap::with_capacity(MAX_FLOWS),
+            ended: Vec::with_capacity(MAX_FLOWS),
+            ..SocketCounters::default()
         };
         let mut buffer = vec![0; 65_535];
-        let wait = if self.busy_poll { Wait::No } else { Wait::AtMost(NAP) };
+        let wait = if self.busy_poll { Wait::No } else { Wait::AtMost(MAX_SLEEP) };
         while !self.stop.load(Ordering::Relaxed) {
             let request = self.server.receive(&mut buffer, wait)?;
             let now = monotonic();
@@ -102,14 +102,14 @@ impl Receiver<'_> {
             }
         }
         if self.stop.load(Ordering::Relaxed) {
-            self.take_what_came(&mut counted, &mut buffer)?;
+            self.drain_until_stop(&mut counted, &mut buffer)?;
         }
         counted.overflowed = self.server.overflowed();
         Ok(counted)
     }
 
     /// Reads packets that arrived before the stop, even if this thread lags behind.
-    fn take_what_came(&mut self, counted: &mut Counted, buffer: &mut [u8]) -> io::Result<()> {
+    fn drain_until_stop(&mut self, counted: &mut SocketCounters, buffer: &mut [u8]) -> io::Result<()> {
         let (stopped, until) = (realtime(), monotonic() + Nanos::from_secs(1));
         while let Some(request) = self.server.receive(buffer, Wait::No)? {
             let now = monotonic();
@@ -124,7 +124,7 @@ impl Receiver<'_> {
 
     fn take(
         &mut self,
-        counted: &mut Counted,
+        counted: &mut SocketCounters,
         request: &Request,
         payload: &[u8],
         now: Instant<Monotonic>,
@@ -138,7 +138,7 @@ impl Receiver<'_> {
         counted.last = Some(now);
         let rx = request.rx;
         let app = rx.map_or_else(realtime, |rx| rx.app);
-        let Some(told) = Numbered::read(payload, app) else {
+        let Some(told) = PacketId::read(payload, app) else {
             counted.unmarked += 1;
             return;
         };
@@ -147,7 +147,7 @@ impl Receiver<'_> {
         let key = (request.from, told.flow);
         let known = counted.flows.get(&key);
         if known.is_none_or(|flow| flow.fin.is_some_and(|fin| told.begins_after(fin))) {
-            if counted.flows.len() + counted.ended.len() >= FLOWS {
+            if counted.flows.len() + counted.ended.len() >= MAX_FLOWS {
                 return;
             }
             let name = self.names.fetch_add(1, Ordering::Relaxed);
@@ -168,13 +168,13 @@ impl Receiver<'_> {
             return;
         }
         let Some(ring) = &mut self.told else { return };
-        if arrived == Arrived::Again {
+        if arrived == Arrival::Duplicate {
             return;
         }
         if !flow.announced {
             let to = self.server.local_addr();
             let to = SocketAddr::new(request.to.unwrap_or(to.ip()), to.port());
-            flow.announced = ring.push(Told::Flow { name: flow.name, from: key.0, to }).is_ok();
+            flow.announced = ring.push(SinkEvent::Flow { name: flow.name, from: key.0, to }).is_ok();
         }
         let mut stamps = PointStamps::default();
         stamps.set(Point::RxApp, app);
@@ -183,10 +183,10 @@ impl Receiver<'_> {
         }
         let size = payload.len() as u16;
         let (flow, id) = (flow.name, told.number);
-        let passage = Passage { flow, id, size, fate: Fate::Received, stamps };
+        let passage = PacketObservation { flow, id, size, fate: PacketOutcome::Received, stamps };
         let near = self.one_clock || key.0.ip().is_loopback();
         let transit = told.sent.filter(|_| near).map(|sent| came - sent);
-        counted.dropped += u64::from(ring.push(Told::Passage { passage, transit }).is_err());
+        counted.dropped += u64::from(ring.push(SinkEvent::PacketObservation { passage, transit }).is_err());
     }
 
     /// Answers a FIN unless the reply would exceed the bytes received. Returns whether it was sent.
@@ -204,7 +204,7 @@ impl Receiver<'_> {
 }
 
 /// Identification that a packet carries.
-struct Numbered {
+struct PacketId {
     flow: u32,
     number: u64,
     /// First number of the flow.
@@ -213,7 +213,7 @@ struct Numbered {
     sent: Option<Instant<Realtime>>,
 }
 
-impl Numbered {
+impl PacketId {
     /// Whether the packet starts a new flow from the same port after one that ended with this FIN:
     /// it has the first number, or was sent later (the first packets were lost).
     fn begins_after(&self, (number, ended): (u64, Instant<Realtime>)) -> bool {

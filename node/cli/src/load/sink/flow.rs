@@ -50,7 +50,7 @@ impl Flow {
         len: usize,
         came: Instant<Realtime>,
         sent: Option<Instant<Realtime>>,
-    ) -> Arrived {
+    ) -> Arrival {
         self.bytes += len as u64;
         self.first.get_or_insert(came);
         self.last = Some(came);
@@ -91,12 +91,12 @@ impl Flow {
 
 /// Whether a number was received before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arrived {
+pub(super) enum Arrival {
     First,
-    Again,
+    Duplicate,
 }
 
-/// Sequence numbers received. Memory is bounded: a duplicate more than [`Numbers::MEMORY`] numbers
+/// Sequence numbers received. Memory is bounded: a duplicate more than [`Numbers::WINDOW`] numbers
 /// late counts as new.
 #[derive(Debug)]
 pub(super) struct Numbers {
@@ -107,15 +107,15 @@ pub(super) struct Numbers {
     pub(super) next: u64,
     pub(super) reordered: u64,
     pub(super) duplicate: u64,
-    /// Received numbers just below `next`: bit `number % MEMORY`.
-    came: [u64; Self::MEMORY as usize / 64],
+    /// Received numbers just below `next`: bit `number % WINDOW`.
+    came: [u64; Self::WINDOW as usize / 64],
 }
 
 impl Numbers {
-    const MEMORY: u64 = 1_024;
+    const WINDOW: u64 = 1_024;
 
     fn from(base: u64) -> Self {
-        let came = [0; Self::MEMORY as usize / 64];
+        let came = [0; Self::WINDOW as usize / 64];
         Self { packets: 0, base, next: base, reordered: 0, duplicate: 0, came }
     }
 
@@ -124,30 +124,30 @@ impl Numbers {
         (self.next - self.base).saturating_sub(self.packets)
     }
 
-    fn take(&mut self, number: u64) -> Arrived {
+    fn take(&mut self, number: u64) -> Arrival {
         if number >= self.next {
             // Skipped numbers are missing.
-            let skipped = (number - self.next).min(Self::MEMORY);
+            let skipped = (number - self.next).min(Self::WINDOW);
             (number - skipped..number).for_each(|number| self.set(number, false));
             self.next = number.saturating_add(1);
-        } else if self.next - number <= Self::MEMORY && self.get(number) {
+        } else if self.next - number <= Self::WINDOW && self.get(number) {
             self.duplicate += 1;
-            return Arrived::Again;
+            return Arrival::Duplicate;
         } else {
             self.reordered += 1;
         }
         self.set(number, true);
         self.packets += 1;
-        Arrived::First
+        Arrival::First
     }
 
     fn get(&self, number: u64) -> bool {
-        let bit = number % Self::MEMORY;
+        let bit = number % Self::WINDOW;
         self.came[bit as usize / 64] >> (bit % 64) & 1 == 1
     }
 
     fn set(&mut self, number: u64, came: bool) {
-        let bit = number % Self::MEMORY;
+        let bit = number % Self::WINDOW;
         let word = &mut self.came[bit as usize / 64];
         *word = *word & !(1 << (bit % 64)) | u64::from(came) << (bit % 64);
     }
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flow_counts_loss_reordering_and_repeats_by_its_own_numbers() {
+    fn flow_counts_loss_reordering_and_duplicates() {
         let mut flow = Flow::new(0, 0);
         for number in [0, 1, 3, 2, 6, 3, 6, 6] {
             flow.take(number, 20, Instant::from_nanos(number as i64), None);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_is_the_one_that_the_real_server_gave_for_the_same_packets() {
+    fn report_equals_that_of_iperf_server() {
         // As in dwell_wire::iperf2: 1, 2, 3, 6, 8, 9, 10, 7 and the FIN 11.
         let mut flow = Flow::new(0, 1);
         for (n, number) in [1, 2, 3, 6, 8, 9, 10, 7, 11].into_iter().enumerate() {

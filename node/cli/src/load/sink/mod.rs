@@ -28,17 +28,17 @@ use rtrb::{Consumer, RingBuffer};
 
 use super::Loaded;
 use crate::nic::NicWatch;
-use crate::passages::PassageLog;
+use crate::observation_writer::ObservationWriter;
 use crate::ping::{SampleFile, StampChoice};
-use crate::{Failure, PlaceArgs, Scheme};
-use drive::{Receiver, Told};
+use crate::{Failure, PlacementArgs, Scheme};
+use drive::{Receiver, SinkEvent};
 use tcp::TcpSink;
 
 /// Capacity of a ring: the events of two ticks at 300,000 packets per second.
-const RING: usize = 1 << 16;
+const RING_CAPACITY: usize = 1 << 16;
 
 /// Interval between writes of the recorder.
-const TICK: Duration = Duration::from_millis(100);
+const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Arguments of `load sink`.
 #[derive(Debug, clap::Args)]
@@ -63,7 +63,7 @@ pub(super) struct Args {
 
     /// CPU and scheduling of the threads.
     #[command(flatten)]
-    place: PlaceArgs,
+    place: PlacementArgs,
 
     /// Write all timestamps of every packet to this file
     #[arg(long, value_name = "FILE")]
@@ -94,7 +94,7 @@ pub(super) fn check(job: &SinkJob) -> Result<(), Failure> {
             "invalid value {error} for --clock-error: 0s or more, like 20us"
         )));
     }
-    PlaceArgs::from(job.place).check()
+    PlacementArgs::from(job.place).check()
 }
 
 /// Counts until stopped or until the duration is over. Calls `talk` when all sockets are open.
@@ -109,7 +109,7 @@ pub(crate) fn sink(
     let urls = if job.urls.is_empty() { &default[..] } else { &job.urls };
     let Sockets { servers, listeners } = open(job, urls)?;
     let mut recorder = Recorder {
-        log: PassageLog::begin("load sink", &urls.join(" "), samples)?,
+        log: ObservationWriter::begin("load sink", &urls.join(" "), samples)?,
         one_way: Distribution::new(),
     };
     let (start, nics) = (clock::pair(), NicWatch::start());
@@ -119,14 +119,14 @@ pub(crate) fn sink(
         lines.push(format!("listening on tcp://{}", listener.local_addr()?));
     }
     talk(&lines.join("\n"));
-    let place = PlaceArgs::from(job.place);
+    let place = PlacementArgs::from(job.place);
     let tells = recorder.log.keeps_samples() || job.clock_error.is_some();
     let end = monotonic().saturating_add(job.duration.unwrap_or(Nanos::MAX));
     let names = AtomicU32::new(0);
     let mut rings = Vec::new();
     let mut receivers = Vec::new();
     for server in servers {
-        let (told, heard) = tells.then(|| RingBuffer::new(RING)).unzip();
+        let (told, heard) = tells.then(|| RingBuffer::new(RING_CAPACITY)).unzip();
         rings.extend(heard);
         receivers.push(Receiver {
             server,
@@ -147,7 +147,7 @@ pub(crate) fn sink(
             .into_iter()
             .map(|sink| {
                 scope.spawn(move || -> io::Result<_> {
-                    let placement: Placement = cpu::settle(job.place.cpu, place.real_time(false))?;
+                    let placement: Placement = cpu::place_thread(job.place.cpu, place.real_time(false))?;
                     Ok((sink.run()?, placement))
                 })
             })
@@ -157,7 +157,7 @@ pub(crate) fn sink(
             .map(|receiver| {
                 let main = main.clone();
                 scope.spawn(move || -> io::Result<_> {
-                    let placement: Placement = cpu::settle(job.place.cpu, place.real_time(false))?;
+                    let placement: Placement = cpu::place_thread(job.place.cpu, place.real_time(false))?;
                     let counted = receiver.run();
                     main.unpark();
                     Ok((counted?, placement))
@@ -180,7 +180,7 @@ pub(crate) fn sink(
     let counted: Vec<_> = counted.into_iter().map(|(counted, _)| counted).collect();
     let received: Vec<_> = received.into_iter().map(|(received, _)| received).collect();
     let Recorder { log, one_way } = recorder;
-    let summary = summary::Made {
+    let summary = summary::SinkResult {
         job,
         urls,
         counted: has_udp.then_some(&*counted),
@@ -228,13 +228,13 @@ fn open(job: &SinkJob, urls: &[String]) -> Result<Sockets, Failure> {
 
 /// Turns events of the receive loops into statistics and passages, ten times per second.
 struct Recorder {
-    log: PassageLog,
+    log: ObservationWriter,
     one_way: Distribution,
 }
 
 impl Recorder {
     /// Records events until the loops are `over`.
-    fn follow(&mut self, rings: &mut [Consumer<Told>], over: &dyn Fn() -> bool) {
+    fn follow(&mut self, rings: &mut [Consumer<SinkEvent>], over: &dyn Fn() -> bool) {
         loop {
             // Read this first, so that the last events are still recorded.
             let last = over();
@@ -247,13 +247,13 @@ impl Recorder {
             if last {
                 return;
             }
-            thread::park_timeout(TICK);
+            thread::park_timeout(FLUSH_INTERVAL);
         }
     }
 
-    fn take(&mut self, note: Told) {
+    fn take(&mut self, note: SinkEvent) {
         match note {
-            Told::Flow { name, from, to } => self.log.flow(&FlowEntry {
+            SinkEvent::Flow { name, from, to } => self.log.flow(&FlowEntry {
                 flow: name,
                 protocol: "udp".to_owned(),
                 from,
@@ -261,7 +261,7 @@ impl Recorder {
                 from_out: None,
                 to_out: None,
             }),
-            Told::Passage { passage, transit } => {
+            SinkEvent::PacketObservation { passage, transit } => {
                 self.log.take(&passage);
                 transit.into_iter().for_each(|transit| self.one_way.record(transit));
             }

@@ -4,22 +4,22 @@ use dwell_engine::stamps::Rung;
 use dwell_io::clock;
 use dwell_plan::SinkJob;
 use dwell_record::{Packets, Placement, Scalar, Summary, Trust};
-use dwell_stats::{Distribution, Parts};
+use dwell_stats::{Distribution, ComponentFigures};
 use dwell_units::{Nanos, Pairing};
 use serde_json::json;
 
-use super::drive::Counted;
+use super::drive::SocketCounters;
 use super::flow::Flow;
 use super::tcp::{self, Received};
-use crate::load::{Put, missing_stamps};
+use crate::load::{LoadSummary, missing_stamps};
 use crate::nic::NicWatch;
 
 /// Parts of a sink's summary.
-pub(super) struct Made<'a> {
+pub(super) struct SinkResult<'a> {
     pub(super) job: &'a SinkJob,
     pub(super) urls: &'a [String],
     /// UDP counters; `None` for TCP only.
-    pub(super) counted: Option<&'a [Counted]>,
+    pub(super) counted: Option<&'a [SocketCounters]>,
     /// TCP counters, one per listener.
     pub(super) received: &'a [Received],
     pub(super) one_way: &'a Distribution,
@@ -27,9 +27,9 @@ pub(super) struct Made<'a> {
     pub(super) nics: &'a NicWatch,
 }
 
-impl Made<'_> {
+impl SinkResult<'_> {
     /// Builds the summary.
-    pub(super) fn summary(&self, parts: &Parts, placement: Placement) -> Summary {
+    pub(super) fn summary(&self, parts: &ComponentFigures, placement: Placement) -> Summary {
         let Self { job, urls, counted: udp, received, one_way, start, nics } = self;
         let counted = udp.unwrap_or_default();
         let mut parameters = vec![
@@ -78,7 +78,7 @@ impl Made<'_> {
         }
         let came = counted.iter().any(|c| c.packets > 0);
         let stamped = counted.iter().any(|c| c.stamped);
-        Put {
+        LoadSummary {
             target: urls.join(" "),
             engine: if job.place.busy_poll {
                 "a polling thread per socket"
@@ -99,13 +99,13 @@ impl Made<'_> {
 }
 
 /// Returns packets dropped for full receive buffers; `None` unless the kernel reports all sockets.
-fn overflowed(counted: &[Counted]) -> Option<u64> {
+fn overflowed(counted: &[SocketCounters]) -> Option<u64> {
     counted.iter().map(|counted| counted.overflowed).sum()
 }
 
 /// Returns packet counts by sequence number; `None` if no packet had one.
-fn packets(counted: &[Counted]) -> Option<Packets> {
-    let flows = || counted.iter().flat_map(Counted::flows);
+fn packets(counted: &[SocketCounters]) -> Option<Packets> {
+    let flows = || counted.iter().flat_map(SocketCounters::flows);
     // Sequence numbers come from the network and may be arbitrary.
     let sum = |of: fn(&Flow) -> u64| flows().map(of).fold(0, u64::saturating_add);
     flows().next()?;
@@ -138,9 +138,9 @@ fn of_connections(received: &[Received]) -> [(&'static str, Scalar); 6] {
     ]
 }
 
-fn totals(counted: &[Counted]) -> Vec<(&'static str, Scalar)> {
-    let sum = |n: fn(&Counted) -> u64| counted.iter().map(n).sum::<u64>();
-    let flows = || counted.iter().flat_map(Counted::flows);
+fn totals(counted: &[SocketCounters]) -> Vec<(&'static str, Scalar)> {
+    let sum = |n: fn(&SocketCounters) -> u64| counted.iter().map(n).sum::<u64>();
+    let flows = || counted.iter().flat_map(SocketCounters::flows);
     let numbers = packets(counted).unwrap_or_default();
     let earliest = counted.iter().filter(|c| c.first.is_some()).min_by_key(|c| c.first);
     let first = earliest.and_then(|c| c.first);

@@ -18,7 +18,7 @@ const MAX_CONNECTIONS: usize = 1_024;
 const MAX_ROWS: usize = 256;
 
 /// Idle time after which a connection is closed to admit a new one.
-const IDLE: Nanos = Nanos::from_secs(10);
+const MIN_EVICTION_IDLE: Nanos = Nanos::from_secs(10);
 
 /// Maximum time until a stop is noticed.
 const STOP_INTERVAL: Nanos = Nanos::from_millis(50);
@@ -27,13 +27,13 @@ const STOP_INTERVAL: Nanos = Nanos::from_millis(50);
 const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
 
 /// Size of a read buffer.
-const READ: usize = 256 << 10;
+const READ_LEN: usize = 256 << 10;
 
 /// Reads of one connection before the next is served.
 const READ_BATCH: usize = 4;
 
 /// The token of the listener.
-const LISTENER: u64 = u64::MAX;
+const LISTENER_TOKEN: u64 = u64::MAX;
 
 /// Counters of one connection.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +95,7 @@ impl<'a> TcpSink<'a> {
         stop: &'a AtomicBool,
     ) -> io::Result<Self> {
         let mut poller = Poller::new(64)?;
-        poller.add(&listener, LISTENER)?;
+        poller.add(&listener, LISTENER_TOKEN)?;
         Ok(Self {
             listener,
             poller,
@@ -110,13 +110,13 @@ impl<'a> TcpSink<'a> {
 
     /// Receives until the end or a stop.
     pub(super) fn run(mut self) -> io::Result<Received> {
-        let mut buffer = vec![0; READ];
+        let mut buffer = vec![0; READ_LEN];
         let wait = if self.busy_poll { Wait::No } else { Wait::AtMost(STOP_INTERVAL) };
         while !self.stop.load(Ordering::Relaxed) && monotonic() < self.end {
             let came = self.poller.wait(wait)?;
             for n in 0..came {
                 match self.poller.ready(n).token {
-                    LISTENER => self.accept(),
+                    LISTENER_TOKEN => self.accept(),
                     slot => self.read(slot as usize, &mut buffer),
                 }
             }
@@ -138,7 +138,7 @@ impl<'a> TcpSink<'a> {
         self.accept_from = None;
         match self.listener.accept() {
             // Dropping a connection that cannot be served closes it.
-            Ok((stream, peer)) => match self.vacancy(now) {
+            Ok((stream, peer)) => match self.free_slot(now) {
                 Some(slot) => {
                     let _ = self.serve(slot, stream, peer, now);
                 }
@@ -150,7 +150,7 @@ impl<'a> TcpSink<'a> {
     }
 
     /// Returns a free slot, if necessary by closing an idle connection.
-    fn vacancy(&mut self, now: Instant<Monotonic>) -> Option<usize> {
+    fn free_slot(&mut self, now: Instant<Monotonic>) -> Option<usize> {
         if let Some(free) = self.slots.iter().position(Option::is_none) {
             return Some(free);
         }
@@ -161,7 +161,7 @@ impl<'a> TcpSink<'a> {
         let idle = self.slots.iter().enumerate();
         let idle = idle.filter_map(|(slot, one)| Some((one.as_ref()?.last, slot))).min()?;
         let (last, slot) = idle;
-        (now - last >= IDLE).then(|| {
+        (now - last >= MIN_EVICTION_IDLE).then(|| {
             self.close(slot);
             slot
         })
@@ -175,7 +175,7 @@ impl<'a> TcpSink<'a> {
         now: Instant<Monotonic>,
     ) -> io::Result<()> {
         stream.set_nonblocking(true)?;
-        tcp::notice_loss(&stream)?;
+        tcp::enable_keepalive(&stream)?;
         self.poller.add(&stream, slot as u64)?;
         self.received.connections += 1;
         self.received.first.get_or_insert(now);

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dwell_engine::passage::{Fate, Passage, Point, PointStamps};
+use dwell_engine::observation::{PacketOutcome, PacketObservation, Point, PointStamps};
 use dwell_engine::schedule::Schedule;
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::port::{Notice, Port};
@@ -16,29 +16,29 @@ use rtrb::Producer;
 use super::ending::Ending;
 use super::payload::Payload;
 use super::pending::Pending;
-use dwell_io::pacer::{self, Manner, Rest};
+use dwell_io::pacer::{self, WaitMode, WaitStep};
 
 /// Lead time before the first packet, so that it is paced like all others. There is no warm-up
 /// packet: the numbers of an iperf flow start with 1.
-const LEAD: Nanos = Nanos::from_millis(5);
+const START_LEAD: Nanos = Nanos::from_millis(5);
 
 /// Minimum time before the next departure to read the error queue.
-const IDLE: Nanos = Nanos::from_micros(30);
+const MIN_SLACK: Nanos = Nanos::from_micros(30);
 
 /// Number of packets waiting for timestamps at which the error queue is always read.
-const CROWD: usize = 64;
+const MAX_PENDING_STAMPS: usize = 64;
 
 /// Minimum interval between reads of the error queue.
-const LOOK: Nanos = Nanos::from_micros(20);
+const ERROR_QUEUE_INTERVAL: Nanos = Nanos::from_micros(20);
 
 /// Error queue entries read per call.
-const NOTICES: usize = 32;
+const ERROR_QUEUE_BATCH: usize = 32;
 
 /// Time-out for timestamps after the last packet.
-const PATIENCE: Nanos = Nanos::from_millis(500);
+const STAMP_TIMEOUT: Nanos = Nanos::from_millis(500);
 
 /// Event of the timing loop.
-pub(super) enum Told {
+pub(super) enum TrafficEvent {
     /// A packet was sent.
     Departure {
         flow: u32,
@@ -47,7 +47,7 @@ pub(super) enum Told {
         app: Instant<Realtime>,
     },
     /// All timestamps of a packet are known or given up.
-    Passage(Passage),
+    PacketObservation(PacketObservation),
 }
 
 /// A flow of packets.
@@ -77,11 +77,11 @@ pub(super) struct Sent {
 pub(super) struct Driver<'a> {
     pub(super) flows: Vec<Flow>,
     pub(super) payload: Payload,
-    pub(super) manner: Manner,
+    pub(super) manner: WaitMode,
     pub(super) count: Option<u64>,
     pub(super) duration: Option<Nanos>,
     pub(super) stop: &'a AtomicBool,
-    pub(super) told: Producer<Told>,
+    pub(super) told: Producer<TrafficEvent>,
     pub(super) sent: Sent,
     /// End of flows.
     pub(super) ending: Ending,
@@ -91,7 +91,7 @@ impl Driver<'_> {
     /// Sends until done or stopped.
     pub(super) fn run(&mut self) {
         let mut due = BinaryHeap::with_capacity(self.flows.len());
-        let start = monotonic() + LEAD;
+        let start = monotonic() + START_LEAD;
         let end = start.saturating_add(self.duration.unwrap_or(Nanos::MAX));
         for (n, flow) in self.flows.iter_mut().enumerate() {
             due.extend(flow.schedule.next().map(|at| Reverse((start + at, n))));
@@ -131,18 +131,18 @@ impl Driver<'_> {
         flow.packets += 1;
         so_far.packets += 1;
         let mut tell = tell(told, &mut so_far.dropped);
-        tell(Told::Departure { flow: n as u32, error, app: left.app });
+        tell(TrafficEvent::Departure { flow: n as u32, error, app: left.app });
         let Some(pending) = &mut flow.pending else { return };
         let mut stamps = PointStamps::default();
         stamps.set(Point::TxApp, left.app);
         stamps.set(Point::TxAppDone, done);
         let size = message.len() as u16;
-        let passage = Passage { flow: n as u32, id, size, fate: Fate::Sent, stamps };
+        let passage = PacketObservation { flow: n as u32, id, size, fate: PacketOutcome::Sent, stamps };
         let whole = match left.key {
             Some(key) => pending.push(key, passage),
             None => Some(passage),
         };
-        whole.map(Told::Passage).into_iter().for_each(tell);
+        whole.map(TrafficEvent::PacketObservation).into_iter().for_each(tell);
     }
 
     /// Waits until `at` and reads the error queue of the flow that sent last; returns `false` on a
@@ -155,32 +155,32 @@ impl Driver<'_> {
             }
             let now = monotonic();
             let waiting = self.flows[last].pending.as_ref().map_or(0, Pending::waiting);
-            let idle = waiting > 0 && at - now > IDLE;
-            if look <= now && (idle || waiting >= CROWD) {
+            let idle = waiting > 0 && at - now > MIN_SLACK;
+            if look <= now && (idle || waiting >= MAX_PENDING_STAMPS) {
                 self.take_notices(last);
-                look = now + LOOK;
+                look = now + ERROR_QUEUE_INTERVAL;
                 continue;
             }
             match self.manner.rest(now, at) {
-                Rest::Due => return true,
-                Rest::Spin => std::hint::spin_loop(),
-                Rest::Sleep(until) => pacer::sleep_until(until),
+                WaitStep::Due => return true,
+                WaitStep::Spin => std::hint::spin_loop(),
+                WaitStep::Sleep(until) => pacer::sleep_until(until),
             }
         }
     }
 
-    /// Reads up to [`NOTICES`] entries of a flow's error queue; returns their number.
+    /// Reads up to [`ERROR_QUEUE_BATCH`] entries of a flow's error queue; returns their number.
     fn take_notices(&mut self, n: usize) -> usize {
         let Self { flows, told, sent, .. } = self;
         let Flow { port, pending, .. } = &mut flows[n];
         let Sent { dropped, refused, .. } = sent;
         let mut taken = 0;
-        port.notices(NOTICES, &mut |notice| {
+        port.notices(ERROR_QUEUE_BATCH, &mut |notice| {
             taken += 1;
             match notice {
                 Notice::TxStamp { key, stamp } => {
                     let whole = pending.as_mut().and_then(|pending| pending.stamp(key, stamp));
-                    whole.map(Told::Passage).into_iter().for_each(tell(told, dropped));
+                    whole.map(TrafficEvent::PacketObservation).into_iter().for_each(tell(told, dropped));
                 }
                 Notice::Error { .. } => *refused += 1,
             }
@@ -190,10 +190,10 @@ impl Driver<'_> {
 
     /// Waits for outstanding timestamps, then reports packets without them.
     fn collect(&mut self) {
-        let until = monotonic() + PATIENCE;
+        let until = monotonic() + STAMP_TIMEOUT;
         loop {
             for n in 0..self.flows.len() {
-                while self.take_notices(n) == NOTICES {}
+                while self.take_notices(n) == ERROR_QUEUE_BATCH {}
             }
             let waiting = |flow: &Flow| flow.pending.as_ref().is_some_and(|p| p.waiting() > 0);
             if !self.flows.iter().any(waiting) || monotonic() >= until {
@@ -203,12 +203,12 @@ impl Driver<'_> {
         }
         let Self { flows, told, sent, .. } = self;
         for pending in flows.iter_mut().filter_map(|flow| flow.pending.as_mut()) {
-            pending.give_up(|passage| tell(told, &mut sent.dropped)(Told::Passage(passage)));
+            pending.give_up(|passage| tell(told, &mut sent.dropped)(TrafficEvent::PacketObservation(passage)));
         }
     }
 }
 
 /// Returns a closure that puts events into the ring and counts those that do not fit.
-fn tell<'a>(told: &'a mut Producer<Told>, dropped: &'a mut u64) -> impl FnMut(Told) + use<'a> {
+fn tell<'a>(told: &'a mut Producer<TrafficEvent>, dropped: &'a mut u64) -> impl FnMut(TrafficEvent) + use<'a> {
     |note| *dropped += u64::from(told.push(note).is_err())
 }

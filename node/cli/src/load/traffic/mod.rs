@@ -31,12 +31,12 @@ use dwell_wire::iperf2::ServerReport;
 use super::Loaded;
 use crate::nic::NicWatch;
 use crate::ping::{SampleFile, StampChoice};
-use crate::{Failure, PlaceArgs};
+use crate::{Failure, PlacementArgs};
 use drive::{Driver, Flow, Sent};
 use ending::Ending;
 use payload::Payload;
 use pending::Pending;
-use plan::Plan;
+use plan::TrafficPlan;
 use recorder::Recorder;
 
 /// Arguments of `load traffic`.
@@ -90,7 +90,7 @@ pub(super) struct Args {
 
     /// CPU and scheduling of the timing loop.
     #[command(flatten)]
-    place: PlaceArgs,
+    place: PlacementArgs,
 
     /// Use IPv4 only
     #[arg(short = '4', conflicts_with = "ipv6")]
@@ -230,7 +230,7 @@ fn measures(job: &TrafficJob, keeps_samples: bool) -> bool {
 
 /// Validates a job before any file is created.
 pub(super) fn check(job: &TrafficJob) -> Result<(), Failure> {
-    Plan::new(job).map(drop)
+    TrafficPlan::new(job).map(drop)
 }
 
 /// Sends until stopped or until the job is done.
@@ -240,7 +240,7 @@ pub(crate) fn send(
     stop: &AtomicBool,
     talk: &mut dyn FnMut(&str),
 ) -> Result<Loaded, Failure> {
-    let plan = Plan::new(job)?;
+    let plan = TrafficPlan::new(job)?;
     let mut recorder = Recorder::new(&job.url, job.flows as usize, samples)?;
     let keeps_samples = recorder.log.keeps_samples();
     let flows = open(job, &plan, keeps_samples)
@@ -268,8 +268,8 @@ pub(crate) fn send(
         told,
         sent: Sent::default(),
         ending: match job.header {
-            TrafficHeader::Dwell => Ending::Unsaid,
-            TrafficHeader::Iperf if job.unreported => Ending::Said,
+            TrafficHeader::Dwell => Ending::NoFin,
+            TrafficHeader::Iperf if job.unreported => Ending::OneFin,
             TrafficHeader::Iperf => Ending::Reported(vec![None; job.flows as usize]),
         },
     };
@@ -280,7 +280,7 @@ pub(crate) fn send(
     let (driver, placement) = thread::scope(|scope| {
         let over = &over;
         let timing = scope.spawn(move || -> io::Result<_> {
-            let placement = cpu::settle(job.place.cpu, real_time)?;
+            let placement = cpu::place_thread(job.place.cpu, real_time)?;
             driver.run();
             over.store(true, Ordering::Release);
             main.unpark();
@@ -304,7 +304,7 @@ pub(crate) fn send(
 }
 
 /// Opens a socket per flow. Requests kernel timestamps only if samples are kept.
-fn open(job: &TrafficJob, plan: &Plan, keeps_samples: bool) -> io::Result<Vec<Flow>> {
+fn open(job: &TrafficJob, plan: &TrafficPlan, keeps_samples: bool) -> io::Result<Vec<Flow>> {
     let stamped = keeps_samples && job.stamps != Stamps::User;
     let options = PortOptions {
         stamps: if stamped { StampRequest::Kernel } else { StampRequest::User },
@@ -312,19 +312,19 @@ fn open(job: &TrafficJob, plan: &Plan, keeps_samples: bool) -> io::Result<Vec<Fl
         ..PortOptions::default()
     };
     // Maximum number of packets that wait for timestamps, over all flows.
-    const MOST: u32 = 8_192;
+    const MAX_PENDING_STAMPS: u32 = 8_192;
     let open = |flow: u32| {
         let port = UdpPort::connect(plan.peer, &options)?;
         let phase = Nanos((plan.mean * f64::from(flow)) as i64);
         let seed = job.seed.wrapping_add(u64::from(flow));
         let schedule = Schedule::new(plan.gaps, plan.mean * f64::from(job.flows), phase, seed);
-        let pending = keeps_samples.then(|| Pending::new((MOST / job.flows).max(8) as usize));
+        let pending = keeps_samples.then(|| Pending::new((MAX_PENDING_STAMPS / job.flows).max(8) as usize));
         Ok(Flow { port, schedule, packets: 0, pending })
     };
     (0..job.flows).map(open).collect()
 }
 
-fn entries(flows: &[Flow], plan: &Plan) -> Vec<FlowEntry> {
+fn entries(flows: &[Flow], plan: &TrafficPlan) -> Vec<FlowEntry> {
     let entry = |(number, flow): (u32, &Flow)| FlowEntry {
         flow: number,
         protocol: "udp".to_owned(),
@@ -337,6 +337,6 @@ fn entries(flows: &[Flow], plan: &Plan) -> Vec<FlowEntry> {
 }
 
 /// Returns the capacity of the ring: four intervals of the recorder, two events per packet.
-fn ring(plan: &Plan) -> usize {
+fn ring(plan: &TrafficPlan) -> usize {
     ((8e8 / plan.mean) as usize).clamp(1 << 10, 1 << 16)
 }

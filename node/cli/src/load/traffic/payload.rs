@@ -8,7 +8,7 @@ use dwell_wire::traffic::Mark;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::plan::Plan;
+use super::plan::TrafficPlan;
 
 /// Payload of a run's packets.
 pub(super) struct Payload {
@@ -17,7 +17,7 @@ pub(super) struct Payload {
 }
 
 impl Payload {
-    pub(super) fn new(job: &TrafficJob, plan: &Plan) -> Self {
+    pub(super) fn new(job: &TrafficJob, plan: &TrafficPlan) -> Self {
         let mut bytes = vec![0; plan.size];
         Xoshiro256PlusPlus::seed_from_u64(job.seed).fill_bytes(&mut bytes);
         if job.header == TrafficHeader::Iperf {
@@ -54,7 +54,7 @@ impl Payload {
 }
 
 /// Returns the settings that an iperf client would announce.
-fn settings(job: &TrafficJob, plan: &Plan) -> Client {
+fn settings(job: &TrafficJob, plan: &TrafficPlan) -> Client {
     let size = plan.size as u32;
     let amount = match (job.count, job.duration) {
         (Some(count), _) => i32::try_from(count.saturating_mul(size.into())).unwrap_or(i32::MAX),

@@ -1,6 +1,6 @@
 //! Sent packets of a flow that wait for kernel timestamps.
 
-use dwell_engine::passage::{Passage, Point};
+use dwell_engine::observation::{PacketObservation, Point};
 use dwell_engine::stamps::TxStamp;
 
 /// Bounded window of packets by error queue key. A packet leaves when its last timestamp arrives or
@@ -14,7 +14,7 @@ pub(super) struct Pending {
 #[derive(Clone, Copy)]
 struct Slot {
     key: u32,
-    passage: Option<Passage>,
+    passage: Option<PacketObservation>,
 }
 
 impl Pending {
@@ -30,7 +30,7 @@ impl Pending {
     }
 
     /// Adds a packet; returns the packet it displaces.
-    pub(super) fn push(&mut self, key: u32, passage: Passage) -> Option<Passage> {
+    pub(super) fn push(&mut self, key: u32, passage: PacketObservation) -> Option<PacketObservation> {
         let slot = self.slot(key);
         let before = slot.passage.replace(passage);
         slot.key = key;
@@ -39,7 +39,7 @@ impl Pending {
     }
 
     /// Adds a timestamp; returns the packet if it was the last one missing.
-    pub(super) fn stamp(&mut self, key: u32, stamp: TxStamp) -> Option<Passage> {
+    pub(super) fn stamp(&mut self, key: u32, stamp: TxStamp) -> Option<PacketObservation> {
         let slot = self.slot(key);
         let passage = slot.passage.as_mut().filter(|_| slot.key == key)?;
         match stamp {
@@ -54,7 +54,7 @@ impl Pending {
     }
 
     /// Hands out all waiting packets without their missing timestamps.
-    pub(super) fn give_up(&mut self, mut each: impl FnMut(Passage)) {
+    pub(super) fn give_up(&mut self, mut each: impl FnMut(PacketObservation)) {
         let left = self.slots.iter_mut().filter_map(|slot| slot.passage.take());
         left.for_each(&mut each);
         self.waiting = 0;
@@ -68,14 +68,14 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::passage::{Fate, PointStamps};
+    use dwell_engine::observation::{PacketOutcome, PointStamps};
     use dwell_units::Instant;
 
     use super::*;
 
-    fn packet(id: u64) -> Passage {
+    fn packet(id: u64) -> PacketObservation {
         let stamps = PointStamps::default();
-        Passage { flow: 0, id, size: 100, fate: Fate::Sent, stamps }
+        PacketObservation { flow: 0, id, size: 100, fate: PacketOutcome::Sent, stamps }
     }
 
     fn kernel(at: i64) -> TxStamp {
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_handed_out_once_with_the_stamps_of_its_own_key() {
+    fn pending_packet_gets_stamps_of_its_key_once() {
         let mut pending = Pending::new(4);
         for key in 0..3 {
             assert_eq!(pending.push(key, packet(u64::from(key) + 1)), None);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_whose_stamps_never_come_is_handed_out_without_them() {
+    fn pending_packet_is_released_without_stamps() {
         let mut pending = Pending::new(2);
         pending.push(0, packet(1));
         pending.push(1, packet(2));

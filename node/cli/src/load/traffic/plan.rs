@@ -8,11 +8,11 @@ use dwell_units::{Nanos, Rate};
 use dwell_wire::iperf2;
 use dwell_wire::traffic::Mark;
 
-use crate::{Failure, PlaceArgs};
-use dwell_io::pacer::{Manner, SPIN};
+use crate::{Failure, PlacementArgs};
+use dwell_io::pacer::{WaitMode, SPIN_LEAD};
 
 /// A validated job.
-pub(super) struct Plan {
+pub(super) struct TrafficPlan {
     pub(super) peer: SocketAddr,
     /// Payload size in bytes.
     pub(super) size: usize,
@@ -23,10 +23,10 @@ pub(super) struct Plan {
     pub(super) mean: f64,
     /// Packets to send before the FINs; `None`: no limit.
     pub(super) count: Option<u64>,
-    pub(super) place: PlaceArgs,
+    pub(super) place: PlacementArgs,
 }
 
-impl Plan {
+impl TrafficPlan {
     pub(super) fn new(job: &TrafficJob) -> Result<Self, Failure> {
         let usage = |text: String| Failure::usage(text);
         let peer = peer(job)?;
@@ -58,7 +58,7 @@ impl Plan {
         if job.duration.is_some_and(|time| time <= Nanos::ZERO) {
             return Err(usage("invalid value 0s for --duration: give a time like 2s".into()));
         }
-        let place = PlaceArgs::from(job.place);
+        let place = PlacementArgs::from(job.place);
         place.check()?;
         let count = count(job)?;
         Ok(Self { peer, size, ip_size, gaps, mean, count, place })
@@ -66,20 +66,20 @@ impl Plan {
 
     /// Returns the waiting method of the timing loop. Measured traffic is always sent precisely;
     /// plain load only if that takes at most a tenth of a CPU.
-    pub(super) fn manner(&self, measures: bool) -> Manner {
+    pub(super) fn manner(&self, measures: bool) -> WaitMode {
         if self.place.busy_poll {
-            Manner::Spin
-        } else if measures || self.mean >= 10.0 * SPIN.0 as f64 {
-            Manner::SleepSpin
+            WaitMode::Spin
+        } else if measures || self.mean >= 10.0 * SPIN_LEAD.0 as f64 {
+            WaitMode::SleepSpin
         } else {
-            Manner::CatchUp
+            WaitMode::CatchUp
         }
     }
 
     /// Whether the timing loop sleeps most of the time, so that real-time priority does not starve
     /// other processes.
     pub(super) fn mostly_sleeps(&self) -> bool {
-        self.mean >= 4.0 * SPIN.0 as f64
+        self.mean >= 4.0 * SPIN_LEAD.0 as f64
     }
 }
 

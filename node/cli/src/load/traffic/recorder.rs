@@ -9,17 +9,17 @@ use dwell_stats::Distribution;
 use dwell_units::{Instant, Pairing, Realtime};
 use rtrb::Consumer;
 
-use super::drive::Told;
+use super::drive::TrafficEvent;
 use crate::Failure;
-use crate::passages::PassageLog;
+use crate::observation_writer::ObservationWriter;
 use crate::ping::SampleFile;
 
 /// Interval between two passes.
-const TICK: Duration = Duration::from_millis(100);
+const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Statistics of sent packets.
 pub(super) struct Recorder {
-    pub(super) log: PassageLog,
+    pub(super) log: ObservationWriter,
     pub(super) schedule_error: Distribution,
     pub(super) gap: Distribution,
     /// Last send time of each flow.
@@ -34,7 +34,7 @@ impl Recorder {
         samples: Option<SampleFile>,
     ) -> Result<Self, Failure> {
         Ok(Self {
-            log: PassageLog::begin("load traffic", target, samples)?,
+            log: ObservationWriter::begin("load traffic", target, samples)?,
             schedule_error: Distribution::new(),
             gap: Distribution::new(),
             last: vec![None; flows],
@@ -47,7 +47,7 @@ impl Recorder {
     }
 
     /// Records events until the loop is `over`.
-    pub(super) fn follow(&mut self, told: &mut Consumer<Told>, over: &dyn Fn() -> bool) {
+    pub(super) fn follow(&mut self, told: &mut Consumer<TrafficEvent>, over: &dyn Fn() -> bool) {
         loop {
             // Read this first, so that the last events are still recorded.
             let last = over();
@@ -58,19 +58,19 @@ impl Recorder {
             if last {
                 return;
             }
-            thread::park_timeout(TICK);
+            thread::park_timeout(FLUSH_INTERVAL);
         }
     }
 
-    fn take(&mut self, note: &Told) {
+    fn take(&mut self, note: &TrafficEvent) {
         match note {
-            Told::Departure { flow, error, app } => {
+            TrafficEvent::Departure { flow, error, app } => {
                 self.schedule_error.record(*error);
                 if let Some(before) = self.last[*flow as usize].replace(*app) {
                     self.gap.record(*app - before);
                 }
             }
-            Told::Passage(passage) => self.log.take(passage),
+            TrafficEvent::PacketObservation(passage) => self.log.take(passage),
         }
     }
 }

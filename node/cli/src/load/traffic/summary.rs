@@ -1,6 +1,6 @@
 //! Result of UDP traffic, with the reports of an iperf server.
 
-use dwell_engine::passage::Point;
+use dwell_engine::observation::Point;
 use dwell_engine::schedule::Gaps;
 use dwell_engine::stamps::Rung;
 use dwell_plan::{TrafficHeader, TrafficJob};
@@ -9,18 +9,18 @@ use dwell_stats::Distribution;
 use dwell_wire::iperf2::ServerReport;
 use serde_json::json;
 
-use super::plan::Plan;
+use super::plan::TrafficPlan;
 use super::recorder::Recorder;
 use super::{Outcome, measures};
-use crate::load::{Put, missing_stamps};
+use crate::load::{LoadSummary, missing_stamps};
 
 /// Relative deviation from the requested rate above which a warning is given.
-const MISSED: f64 = 0.02;
+const MAX_RATE_DEVIATION: f64 = 0.02;
 
 /// Builds the summary.
 pub(super) fn summary(
     job: &TrafficJob,
-    plan: &Plan,
+    plan: &TrafficPlan,
     outcome: &Outcome,
     recorder: &Recorder,
 ) -> Summary {
@@ -40,7 +40,7 @@ pub(super) fn summary(
         // Miya 2020, eq. (1).
         ("payload_rate_bps", Scalar::Real(sent.packets as f64 * plan.size as f64 * 8.0 / seconds)),
     ];
-    let heard = of_servers(reports);
+    let heard = merged_report(reports);
     if job.header == TrafficHeader::Iperf {
         values.extend(server_values(heard.as_ref()));
     }
@@ -80,7 +80,7 @@ pub(super) fn summary(
     trust.note_nics(outcome.nics.clone());
     trust.note_clocks(&recorder.start, &dwell_io::clock::pair());
     let tx = if parts.missing(Point::TxKernel).is_some() { Rung::KernelSw } else { Rung::User };
-    Put {
+    LoadSummary {
         target: job.url.clone(),
         engine: plan.manner(measures(job, outcome.keeps_samples)).name(),
         parameters: &parameters,
@@ -107,7 +107,7 @@ fn figures(distribution: &Distribution) -> Option<Figures> {
 }
 
 /// Merges the reports of all flows: sums, and the largest jitter; `None` unless all arrived.
-fn of_servers(reports: &[Option<ServerReport>]) -> Option<ServerReport> {
+fn merged_report(reports: &[Option<ServerReport>]) -> Option<ServerReport> {
     reports.iter().copied().reduce(|all, one| {
         let (all, one) = (all?, one?);
         Some(ServerReport {
@@ -137,7 +137,7 @@ fn server_values(report: Option<&ServerReport>) -> [(&'static str, Scalar); 6] {
     ]
 }
 
-fn warnings(plan: &Plan, outcome: &Outcome) -> Vec<String> {
+fn warnings(plan: &TrafficPlan, outcome: &Outcome) -> Vec<String> {
     let sent = &outcome.sent;
     let mut warnings = Vec::new();
     if sent.refused > 0 {
@@ -161,7 +161,7 @@ fn warnings(plan: &Plan, outcome: &Outcome) -> Vec<String> {
     }
     // Too few packets do not allow a rate.
     let reached = sent.packets as f64 / sent.elapsed.as_secs_f64().max(1e-9) * plan.mean / 1e9;
-    if sent.packets >= 100 && (reached - 1.0).abs() > MISSED {
+    if sent.packets >= 100 && (reached - 1.0).abs() > MAX_RATE_DEVIATION {
         let why = match plan.gaps {
             _ if sent.failed > 0 => "the link or its queue was full",
             Gaps::Constant => "this machine could not keep up",

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use super::*;
-use crate::relay::record::RING;
+use crate::relay::record::RING_CAPACITY;
 
 /// Returns a URL with a port that was free a moment ago.
 fn free(host: &str) -> String {
@@ -14,7 +14,7 @@ fn free(host: &str) -> String {
 }
 
 #[test]
-fn what_lies_in_a_clients_own_socket_as_its_flow_expires_is_sent_on() {
+fn expiring_flow_relays_unread_packets() {
     own_socket_expires("127.0.0.6", "127.0.0.1:0");
     own_socket_expires("::1", "[::1]:0");
 }
@@ -24,11 +24,11 @@ fn own_socket_expires(listen: &str, other: &str) {
     far.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let to = format!("udp://{}", far.local_addr().unwrap());
     let job = RelayJob::translate(free(listen), to);
-    let plan = Plan::new(&job).map_err(|failure| failure.error).unwrap();
+    let plan = RelayPlan::new(&job).map_err(|failure| failure.error).unwrap();
     let dropped = AtomicU64::new(0);
-    let (ring, _news) = rtrb::RingBuffer::new(RING);
-    let teller = Teller { ring, dropped: &dropped };
-    let mut relay = Relay::open(&plan, &job, StampRequest::User, teller).unwrap();
+    let (ring, _news) = rtrb::RingBuffer::new(RING_CAPACITY);
+    let events = EventSender { ring, dropped: &dropped };
+    let mut relay = Relay::open(&plan, &job, StampRequest::User, events).unwrap();
     let client = UdpSocket::bind(other).unwrap();
     client.connect(relay.listener.local_addr()).unwrap();
     let mut buffer = [0; 9];
@@ -38,8 +38,8 @@ fn own_socket_expires(listen: &str, other: &str) {
         from
     };
     client.send(b"first").unwrap();
-    while relay.owner.is_none() || relay.behind.is_some() {
-        relay.turn(BURST, &mut Relay::take).unwrap();
+    while relay.owner.is_none() || relay.catching_up.is_some() {
+        relay.turn(RECEIVE_BATCH, &mut Relay::take).unwrap();
     }
     let before = hear(b"first");
     // The next packet arrives after the relay last polled and before the flow expires.
@@ -52,7 +52,7 @@ fn own_socket_expires(listen: &str, other: &str) {
     far.send_to(b"back", before).unwrap();
     client.send(b"third").unwrap();
     while relay.counts.ways.iter().any(|way| way.relayed < 1) || relay.counts.ways[0].relayed < 3 {
-        relay.turn(BURST, &mut Relay::take).unwrap();
+        relay.turn(RECEIVE_BATCH, &mut Relay::take).unwrap();
     }
     assert_eq!(hear(b"third"), before);
     assert_eq!(client.recv(&mut [0; 9]).unwrap(), 4);
@@ -65,15 +65,15 @@ fn own_socket_expires(listen: &str, other: &str) {
 }
 
 #[test]
-fn what_was_counted_survives_a_socket_that_fails() {
+fn counters_survive_a_socket_failure() {
     let far = UdpSocket::bind("127.0.0.1:0").unwrap();
     let to = format!("udp://{}", far.local_addr().unwrap());
     let job = RelayJob::translate(free("127.0.0.5"), to);
-    let plan = Plan::new(&job).map_err(|failure| failure.error).unwrap();
+    let plan = RelayPlan::new(&job).map_err(|failure| failure.error).unwrap();
     let dropped = AtomicU64::new(0);
-    let (ring, _news) = rtrb::RingBuffer::new(RING);
-    let teller = Teller { ring, dropped: &dropped };
-    let relay = Relay::open(&plan, &job, StampRequest::User, teller).unwrap();
+    let (ring, _news) = rtrb::RingBuffer::new(RING_CAPACITY);
+    let events = EventSender { ring, dropped: &dropped };
+    let relay = Relay::open(&plan, &job, StampRequest::User, events).unwrap();
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     (0..3).for_each(|_| {
         client.send_to(b"counted", relay.listener.local_addr()).unwrap();
@@ -82,7 +82,7 @@ fn what_was_counted_survives_a_socket_that_fails() {
         came if came || socket != Socket::Listener => Ok(came),
         _ => Err(io::Error::from(io::ErrorKind::ConnectionAborted)),
     };
-    let ended = relay.run_by(BURST, &mut fail_at_last, &AtomicBool::new(false));
+    let ended = relay.run_by(RECEIVE_BATCH, &mut fail_at_last, &AtomicBool::new(false));
     let failure = ended.failure.expect("its socket failed");
     assert_eq!(failure.kind(), io::ErrorKind::ConnectionAborted);
     let [there, _] = ended.counts.ways;

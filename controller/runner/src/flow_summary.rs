@@ -1,0 +1,186 @@
+//! The summary of a one-way flow, computed from the joined rows.
+
+use std::collections::BTreeMap;
+
+use dwell_engine::observation::Point;
+use dwell_engine::stamps::Rung;
+use dwell_plan::{FlowPlan, Plan};
+use dwell_record::{ColumnFigures, Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
+use dwell_stats::{Leg, LinkEndpoints};
+use dwell_units::{Nanos, Rate};
+use serde_json::{Value, json};
+
+use crate::join::Join;
+use crate::links::PathLinks;
+
+/// Inputs to the summary besides the samples.
+pub(crate) struct SummaryInputs<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) flow: &'a FlowPlan,
+    /// Summaries of the machines, with their nodes.
+    pub(crate) told: Vec<(&'a str, &'a Summary)>,
+    /// The sender's summary.
+    pub(crate) sender: &'a Summary,
+    /// Jobs that the trial continued without, and why.
+    pub(crate) refused: &'a [String],
+    /// Step of the packet timestamp clock during the trial.
+    pub(crate) step: Option<Nanos>,
+    /// The links that packets passed.
+    pub(crate) links: PathLinks,
+}
+
+/// Returns the largest step of CLOCK_REALTIME that a machine saw; `None` if there was none.
+pub(crate) fn clock_step<'a>(told: impl Iterator<Item = &'a Trust>) -> Option<Nanos> {
+    // A trace may see a step without knowing its size; it then only marks packets as void.
+    let step = |trust: &Trust| trust.clock_step_ns.or((trust.void > 0).then_some(0));
+    told.filter_map(step).max_by_key(|step| step.unsigned_abs()).map(Nanos)
+}
+
+/// Returns the summary of the flow. `figures` are computed from the joined rows.
+pub(crate) fn summary(join: &Join, inputs: &SummaryInputs<'_>, figures: ColumnFigures) -> Summary {
+    let rungs = join.rungs();
+    let (metrics, mut values, packets) = figures;
+    values.extend(ratios(join, inputs, rungs, &metrics));
+    for (machine, point, count) in join.missing() {
+        let name = format!("missing_{}_{}", machine.name(), point.name());
+        values.insert(name, Some(Scalar::Count(count)));
+    }
+    let told = join.told;
+    for (name, count) in ["relay", "trace", "receiver"].into_iter().zip(told.unmatched) {
+        values.insert(format!("unjoined_{name}"), Some(Scalar::Count(count)));
+    }
+    let packets = packets.map(|packets| Packets {
+        duplicate: told.duplicate,
+        send_failed: failed(inputs.sender),
+        ..packets
+    });
+    let rung = |kernel: bool| Some(if kernel { Rung::KernelSw } else { Rung::User });
+    let tx = rung(rungs.sender != Point::TxApp);
+    let relay = inputs.plan.relay.as_ref();
+    Summary {
+        kind: Kind::Relay,
+        target: target(inputs),
+        parameters: parameters(inputs, rungs),
+        packets,
+        metrics,
+        values,
+        stamps: Stamps { tx, rx: rung(rungs.receiver == Point::RxKernel), near: tx },
+        engine: match relay.map(|relay| relay.mode.program()) {
+            None => "none".into(),
+            Some(None) => "kernel".into(),
+            Some(Some(_)) => json!(relay.map(|r| r.engine)).as_str().unwrap_or_default().into(),
+        },
+        trains: Vec::new(),
+        trust: trust(join, inputs),
+        environment: inputs.sender.environment.clone(),
+    }
+}
+
+/// Returns ratios of delays, and the link delay as derived by Miya 2020.
+fn ratios(
+    join: &Join,
+    inputs: &SummaryInputs<'_>,
+    rungs: LinkEndpoints,
+    metrics: &BTreeMap<String, Figures>,
+) -> Vec<(String, Option<Scalar>)> {
+    // S0.15: 95th percentiles of the stacked delays.
+    let p95 = |name: &str| Some(metrics.get(name)?.p95? as f64);
+    let node = rungs.node.and_then(|part| p95(part.name()));
+    let link = p95(Leg::LinkDelay.name()).filter(|link| *link > 0.0);
+    let throughput = join.throughput();
+    let links = if inputs.plan.relay.is_some() { 2.0 } else { 1.0 };
+    // S0.15: size x 8 / effective throughput, for each link.
+    let s0 = throughput.map(|bps| links * inputs.flow.size.0 as f64 * 8e9 / bps);
+    let ratio = |node: Option<f64>, link: Option<f64>| Some(Scalar::Real(node? / link?));
+    vec![
+        ("nlr".into(), ratio(node, link)),
+        ("link_delay_s0_ns".into(), s0.map(Scalar::Real)),
+        ("nlr_s0".into(), ratio(node, s0)),
+        ("throughput_bps".into(), throughput.map(Scalar::Real)),
+    ]
+}
+
+fn parameters(inputs: &SummaryInputs<'_>, rungs: LinkEndpoints) -> BTreeMap<String, Value> {
+    let SummaryInputs { plan, flow, links, .. } = inputs;
+    let node = rungs.node_ends().map(|(from, to)| [from.name(), to.name()]);
+    let bits = match flow.rate {
+        Rate::Bits(rate) => Some(rate.0),
+        Rate::Packets(_) => None,
+    };
+    [
+        ("relay", json!(plan.relay.as_ref().map(|relay| relay.mode.name()))),
+        ("relay_node", json!(plan.relay.as_ref().map(|relay| relay.on.clone()))),
+        ("payload_bytes", json!(flow.size.0)),
+        ("rate_pps", json!(flow.packet_rate().as_f64())),
+        ("rate_bps", json!(bits)),
+        ("warm_up", json!(flow.warm_up)),
+        ("link_rate_bps", json!(links.rate_bps)),
+        ("link_mechanism", json!(links.mechanism)),
+        ("link_from", json!(rungs.sender.name())),
+        ("node_rung", json!(node)),
+        ("link_to", json!(rungs.receiver.name())),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect()
+}
+
+fn target(inputs: &SummaryInputs<'_>) -> String {
+    let end = format!("udp://{}:{}", inputs.flow.to, inputs.flow.port);
+    match &inputs.plan.relay {
+        Some(relay) => format!("{end} by {} on {}", relay.mode.name(), relay.on),
+        None => end,
+    }
+}
+
+/// Returns the trust record of the flow: the sender's clocks and schedule, the warnings of all
+/// machines.
+fn trust(join: &Join, inputs: &SummaryInputs<'_>) -> Trust {
+    let mut trust =
+        Trust { warm_up_sent: Some(inputs.flow.warm_up.into()), ..inputs.sender.trust.clone() };
+    trust.planned = inputs.flow.count.or(trust.planned);
+    trust.void = join.void();
+    trust.clock_step_ns = inputs.step.map(|step| step.0).filter(|step| *step != 0);
+    trust.ring_dropped = inputs.told.iter().map(|(_, summary)| summary.trust.ring_dropped).sum();
+    trust.warnings.clear();
+    // Each machine reports its own drops.
+    trust.nic_dropped = None;
+    let mode = inputs.plan.relay.as_ref().map(|relay| relay.mode);
+    let program = mode.is_some_and(|mode| mode.program().is_some());
+    for (node, summary) in &inputs.told {
+        // A program changes the addresses of packets, so a trace alone never sees both sides of it.
+        let one_sided =
+            |text: &str| summary.kind == Kind::Trace && text.contains("both ends of a node delay");
+        let expected = |text: &&String| program && one_sided(text);
+        let warnings = summary.trust.warnings.iter().filter(|text| !expected(text));
+        trust.warnings.extend(warnings.map(|text| format!("{node}: {text}")));
+    }
+    trust.warnings.extend(inputs.refused.iter().map(|why| format!("continued without {why}")));
+    if let (Some(relay), None) = (&inputs.plan.relay, join.rungs().node) {
+        let text =
+            "no two stamps of the same rung: the delays of the node and of its links are unknown";
+        trust.warnings.push(format!("{}: {text}", relay.on));
+    }
+    if trust.void > 0 {
+        trust
+            .warnings
+            .push(format!("a clock was stepped: {} packets have stamps but no delays", trust.void));
+    }
+    if join.told.repeated > 0 {
+        let text = format!("ids that the sender used twice: {}, joined once", join.told.repeated);
+        trust.warnings.push(text);
+    }
+    if join.told.left_out > 0 {
+        let text = format!("packets beyond the first million: {} not joined", join.told.left_out);
+        trust.warnings.push(text);
+    }
+    trust
+}
+
+/// Returns the number of packets that the sender failed to send.
+fn failed(sender: &Summary) -> u64 {
+    match sender.values.get("send_failed") {
+        Some(Some(Scalar::Count(count))) => *count,
+        _ => sender.packets.map_or(0, |packets| packets.send_failed),
+    }
+}

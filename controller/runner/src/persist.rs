@@ -1,0 +1,348 @@
+//! Stores a trial: samples of pings and paced packets as received, samples of one-way flows joined
+//! over the machines that they passed.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use dwell_plan::{FlowPlan, Job, Plan, Scheduling as Asked};
+use dwell_protocol::JobId;
+use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
+use dwell_record::{Column, Kind, Placement, Scalar, Scheduling, Summary, Waiting};
+use dwell_store::{HostWriter, Ingested, Role, TrialRow};
+
+use crate::incoming::{Incoming, Segment};
+use crate::jobs::PlannedJob;
+use crate::join::{Join, PathRole};
+use crate::links::PathLinks;
+use crate::trial::Outcome;
+use crate::runner::{Runner, RunnerError, TrialEnd};
+use crate::flow_summary::{self, SummaryInputs};
+
+const NOTHING_ARRIVED: &str = "no packet arrived at the sink";
+
+const DAMAGED: &str = "its samples were damaged in transfer";
+
+impl Runner<'_> {
+    /// Stores a trial.
+    pub(crate) fn persist(
+        &mut self,
+        trial: &TrialRow,
+        plan: &Plan,
+        mut outcome: Outcome,
+        mut incoming: BTreeMap<JobId, Incoming>,
+    ) -> Result<Option<TrialEnd>, RunnerError> {
+        let mut failure = outcome.failure.take();
+        if let (true, Some(_), Some(reason)) = (outcome.unsupported, &plan.pace, &failure) {
+            self.store.end_trial_not_run(trial, reason, &outcome.told)?;
+            return Ok(Some(TrialEnd::NotRun(reason.clone())));
+        }
+        let mut segments = Vec::new();
+        for (job, planned) in &outcome.pulled {
+            match incoming.remove(job).map(Incoming::finish).transpose()?.flatten() {
+                Some(segment) => segments.push((planned, segment)),
+                None => match planned.without {
+                    Some(without) => outcome.refused.push(format!(
+                        "{} on {}: {DAMAGED}; {without}",
+                        planned.job.name(),
+                        planned.node
+                    )),
+                    None => failure = failure.or(Some(DAMAGED.into())),
+                },
+            }
+        }
+        let mut ingested = None;
+        let mut host = self.store.host_writer(&self.run, trial)?;
+        if let Some(flow) = &plan.flow {
+            store_host_activity(&segments, &mut host)?;
+            if failure.is_none() {
+                let (joined, damage) = self.join(trial, plan, flow, &segments, &outcome)?;
+                failure = damage;
+                if let Some((samples, mut summary)) = joined {
+                    summary.environment.placement.far = receiver(&outcome, flow);
+                    ingested = Some(samples);
+                    prepend_joined_summary(&mut outcome, flow, summary);
+                }
+            }
+        } else if let Some((planned, segment)) =
+            segments.iter().find(|(planned, _)| planned.role == Role::Measurement)
+        {
+            let far = reflector(&outcome);
+            let pinger = outcome.told.iter_mut().find(|(role, ..)| *role == Role::Measurement);
+            if let Some((_, _, summary)) = pinger {
+                let place = &mut summary.environment.placement.far;
+                *place = place.take().or(far);
+            }
+            let told = outcome.told.iter().find(|(role, ..)| *role == Role::Measurement);
+            let (samples, damage) = match (&plan.pace, told) {
+                (Some(_), Some((_, _, sender))) => {
+                    self.ingest_departures(trial, planned, segment, sender, &mut host)?
+                }
+                _ => self.ingest(trial, &planned.node, segment, &mut host)?,
+            };
+            ingested = Some(samples);
+            failure = failure.or(damage);
+        }
+        host.finish()?;
+        let seen = std::mem::take(&mut outcome.seen);
+        if let Some((.., summary)) =
+            outcome.told.iter_mut().find(|(role, ..)| *role == Role::Measurement)
+        {
+            summary.values.extend(seen);
+            summary.values.extend(ingested.iter().flat_map(|samples| samples.columns.intervals()));
+        }
+        let measured = outcome.told.iter().find(|(role, ..)| *role == Role::Measurement);
+        if failure.is_none() {
+            let summary = measured.map(|(_, _, summary)| summary);
+            failure = no_packet_reason(plan, summary, &outcome.told).map(str::to_owned);
+        }
+        let Some(reason) = failure else {
+            self.store.end_trial(trial, Ok(()), &outcome.told, ingested.as_ref())?;
+            return Ok(Some(TrialEnd::Finished));
+        };
+        self.store.end_trial(trial, Err(&reason), &outcome.told, ingested.as_ref())?;
+        Ok(Some(TrialEnd::Failed(reason)))
+    }
+
+    /// Stores the samples of a ping and the host activity of its node. Also returns what is wrong
+    /// with the segment, if anything.
+    fn ingest(
+        &mut self,
+        trial: &TrialRow,
+        node: &str,
+        segment: &Segment,
+        host: &mut HostWriter,
+    ) -> Result<(Ingested, Option<String>), RunnerError> {
+        let mut ingest = self.store.ingest(&self.run, trial)?.with_figures();
+        let end = ingest.push_segment_with(&mut segment.open()?, &mut |record| {
+            if let Record::Host(sample) = record {
+                host.push(node, sample);
+            }
+        })?;
+        Ok((ingest.finish()?, damage(end).map(|what| format!("its sample segment {what}"))))
+    }
+
+    /// Stores the departures of paced packets: the gap before each, and its deviation from the
+    /// schedule.
+    fn ingest_departures(
+        &mut self,
+        trial: &TrialRow,
+        planned: &PlannedJob,
+        segment: &Segment,
+        sender: &Summary,
+        host: &mut HostWriter,
+    ) -> Result<(Ingested, Option<String>), RunnerError> {
+        let columns = &Column::PACED;
+        let mut ingest = self.store.ingest_columns(&self.run, trial, columns)?.with_figures();
+        let end = ingest.push_departures(
+            || segment.open(),
+            &mut |record| {
+                if let Record::Host(sample) = record {
+                    host.push(&planned.node, sample);
+                }
+            },
+            || Cow::Borrowed(sender),
+        )?;
+        Ok((ingest.finish()?, damage(end).map(|what| format!("its sample segment {what}"))))
+    }
+
+    /// Joins the samples of all machines and stores them. Also returns what is wrong, if anything.
+    #[expect(clippy::type_complexity, reason = "only one caller uses the result")]
+    fn join(
+        &mut self,
+        trial: &TrialRow,
+        plan: &Plan,
+        flow: &FlowPlan,
+        segments: &[(&PlannedJob, Segment)],
+        outcome: &Outcome,
+    ) -> Result<(Option<(Ingested, Summary)>, Option<String>), RunnerError> {
+        let mut join = Join::new(plan.relay.is_some());
+        let mut refused = outcome.refused.clone();
+        // In the order in which packets pass: the flows of a machine are identified by those
+        // before.
+        let mut segments: Vec<_> = segments.iter().collect();
+        segments.sort_by_key(|(planned, _)| place(&planned.job));
+        for (planned, segment) in segments {
+            let from = &mut segment.open()?;
+            let end = match &planned.job {
+                Job::Traffic(_) => join.sender(from),
+                Job::Relay(_) => join.relay(from),
+                Job::Trace(_) => match machine(plan, flow, &planned.node) {
+                    Some(machine) => join.trace(machine, from),
+                    None => continue,
+                },
+                _ => join.receiver(from),
+            };
+            let Some(what) = damage(end) else { continue };
+            let why =
+                format!("{} on {}: its sample segment {what}", planned.job.name(), planned.node);
+            if planned.without.is_none() {
+                return Ok((None, Some(why)));
+            }
+            refused.push(why);
+        }
+        let told = || outcome.told.iter().filter(|(role, ..)| *role != Role::Load);
+        let mut join = join.without_first(flow.warm_up as usize);
+        // All machines of a host share the clock of packet stamps, so a step seen by one applies to
+        // all.
+        let step = flow_summary::clock_step(told().map(|(_, _, summary)| &summary.trust));
+        if step.is_some() {
+            join.invalidate_delays();
+        }
+        let links = PathLinks::of(plan, flow, &self.fleet.links());
+        if links.queue_is_link {
+            join.count_queues_as_links();
+        }
+        let mut ingest =
+            self.store.ingest_columns(&self.run, trial, &Column::ONE_WAY)?.with_figures();
+        for batch in join.batches() {
+            ingest.push(batch)?;
+        }
+        let ingested = ingest.finish()?;
+        let sender = told().find(|(role, ..)| *role == Role::Measurement);
+        let Some((_, _, sender)) = sender else {
+            return Ok((None, Some("the sender reported no summary".into())));
+        };
+        let inputs = SummaryInputs {
+            plan,
+            flow,
+            told: told().map(|(_, node, summary)| (node.as_str(), summary)).collect(),
+            sender,
+            refused: &refused,
+            step,
+            links,
+        };
+        let summary = flow_summary::summary(&join, &inputs, ingested.columns.figures());
+        Ok((Some((ingested, summary)), None))
+    }
+}
+
+/// Returns why a trial without any received packet failed; `None` if there is one.
+fn no_packet_reason(
+    plan: &Plan,
+    measured: Option<&Summary>,
+    told: &[(Role, String, Summary)],
+) -> Option<&'static str> {
+    let packets = measured.and_then(|summary| summary.packets);
+    let came = packets.map_or(0, |packets| packets.received + packets.late);
+    // Without a sink only the number of sent packets is known.
+    let left = measured.and_then(|summary| summary.values.get("packets").copied().flatten());
+    let sent = packets.map_or(left.map_or(0.0, Scalar::as_f64), |packets| packets.sent as f64);
+    match (&plan.flow, &plan.pace) {
+        (Some(_), _) => (came == 0).then_some("no packet arrived"),
+        (None, Some(_)) if sent == 0.0 => Some("no packet left"),
+        (None, Some(_)) if packets.is_some() => (came == 0).then_some(NOTHING_ARRIVED),
+        (None, Some(_)) if measured.is_some_and(requested_sink_stamps) => {
+            Some("the sink did not report what arrived")
+        }
+        // The sink counts packets even if the sender did not query it.
+        (None, Some(_)) => {
+            told.iter().any(|(.., summary)| received_nothing(summary)).then_some(NOTHING_ARRIVED)
+        }
+        (None, None) => (came == 0).then_some("no reply arrived"),
+    }
+}
+
+/// Whether the sender requested timestamps from its sink.
+fn requested_sink_stamps(sender: &Summary) -> bool {
+    sender.parameters.get("sink").is_some_and(|sink| sink == true)
+}
+
+/// Whether this is a sink of paced packets that received none, including packets dropped by its
+/// kernel.
+fn received_nothing(summary: &Summary) -> bool {
+    let count = |name: &str| summary.values.get(name).copied().flatten().map(Scalar::as_f64);
+    let is_sink = summary.parameters.get("role").is_some_and(|role| role == "sink");
+    let all = ["packets", "lead_packets", "unread_packets", "overflowed_packets"].map(count);
+    summary.kind == Kind::Pace && is_sink && all.iter().all(|count| *count == Some(0.0))
+}
+
+/// Stores the host activity in the segments. Jobs of one node record the same; only the first
+/// counts.
+fn store_host_activity(segments: &[(&PlannedJob, Segment)], host: &mut HostWriter) -> Result<(), RunnerError> {
+    let mut told: Vec<&str> = Vec::new();
+    for (planned, segment) in segments {
+        if told.contains(&planned.node.as_str()) {
+            continue;
+        }
+        let mut any = false;
+        // Damage is reported when the passages are joined.
+        let _ = segment::read(&mut segment.open()?, &mut |record| {
+            if let Record::Host(sample) = record {
+                any = true;
+                host.push(&planned.node, sample);
+            }
+        });
+        if any {
+            told.push(&planned.node);
+        }
+    }
+    Ok(())
+}
+
+/// Puts the joined summary before those of the machines, and makes the sender one of these.
+fn prepend_joined_summary(outcome: &mut Outcome, flow: &FlowPlan, summary: Summary) {
+    let senders = outcome.told.iter_mut().filter(|(role, ..)| *role == Role::Measurement);
+    senders.for_each(|(role, ..)| *role = Role::Server);
+    let who = format!("{} to {}", flow.from, flow.to);
+    outcome.told.insert(0, (Role::Measurement, who, summary));
+}
+
+/// Returns the placement that the flow's receiver reported.
+fn receiver(outcome: &Outcome, flow: &FlowPlan) -> Option<Placement> {
+    let port = format!(":{}", flow.port);
+    let is_it = |node: &str, told: &Summary| {
+        node == flow.to && told.kind == Kind::Load && told.target.ends_with(&port)
+    };
+    let mut servers = outcome.told.iter().filter(|(role, ..)| *role == Role::Server);
+    let (_, _, told) = servers.find(|(_, node, told)| is_it(node, told))?;
+    Some(told.environment.placement.near.clone())
+}
+
+/// Returns the placement of the ping's reflector as requested. The reflector continues from trial
+/// to trial and reports only at its end, but it would not have started with another placement.
+fn reflector(outcome: &Outcome) -> Option<Placement> {
+    let place = outcome.standing.iter().find_map(|(_, planned)| match &planned.job {
+        Job::Reflect(job) => Some(job.place),
+        _ => None,
+    })?;
+    Some(Placement {
+        cpu: place.cpu.map(|cpu| cpu as u32),
+        waiting: Some(if place.busy_poll { Waiting::Polling } else { Waiting::Blocking }),
+        scheduling: match place.scheduling {
+            Asked::Auto => None,
+            Asked::Other => Some(Scheduling::Other),
+            Asked::Fifo => Some(Scheduling::Fifo),
+        },
+    })
+}
+
+/// Returns the position of a job along the flow.
+fn place(job: &Job) -> u8 {
+    match job {
+        Job::Traffic(_) => 0,
+        Job::Relay(_) => 1,
+        Job::Trace(_) => 2,
+        _ => 3,
+    }
+}
+
+/// Returns the machine that this node is; `None` if the node is not part of the flow.
+fn machine(plan: &Plan, flow: &FlowPlan, node: &str) -> Option<PathRole> {
+    let relay = plan.relay.as_ref().map(|relay| relay.on.as_str());
+    match node {
+        node if node == flow.from => Some(PathRole::Sender),
+        node if node == flow.to => Some(PathRole::Receiver),
+        node if relay.is_none_or(|relay| relay == node) => Some(PathRole::Node),
+        _ => None,
+    }
+}
+
+/// Describes what is wrong with a segment, if anything.
+fn damage(end: Result<SegmentEnd, SegmentError>) -> Option<String> {
+    match end {
+        Ok(end) if end.totals.is_none() => Some("is truncated".into()),
+        Ok(end) if end.damaged > 0 => Some(format!("has {} damaged frames", end.damaged)),
+        Ok(_) => None,
+        Err(error) => Some(format!("is unreadable: {error}")),
+    }
+}

@@ -1,0 +1,185 @@
+//! Components of a packet's delay at one machine (DESIGN section 1), and their figures.
+
+use dwell_engine::observation::{Point, PointStamps};
+use dwell_units::Nanos;
+
+use crate::distribution::{Distribution, Figures};
+
+/// Component of the delay at one machine: the time between two timestamps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DelayComponent {
+    /// Between kernel timestamps: `rx_kernel` to `tx_kernel`.
+    NodeDelay,
+    /// Between netfilter hooks: `pre_routing` to `post_routing`. The only one available on a
+    /// machine that routes in the kernel; relay modes are compared with it.
+    NodeDelayNetfilter,
+    /// Between drivers: `rx_driver` to `tx_tcx`.
+    NodeDelayDriver,
+    /// In the socket buffer and until the program wakes up: `rx_kernel` to `rx_app`.
+    QueueingIn,
+    /// In the relaying program: `rx_app` to `tx_app`.
+    Processing,
+    /// As defined by Miya 2020, including the send call: `rx_app` to `tx_app_done`. Overlaps other
+    /// components and is not part of any sum.
+    ProcessingWithSend,
+    /// From the send call to the queueing discipline: `tx_app` to `tx_sched`.
+    QueueingOut,
+    /// From the queueing discipline to the driver: `tx_sched` to `tx_kernel`.
+    Qdisc,
+}
+
+impl DelayComponent {
+    /// All components, in the order of results.
+    pub const ALL: [Self; 8] = [
+        Self::NodeDelay,
+        Self::NodeDelayNetfilter,
+        Self::NodeDelayDriver,
+        Self::QueueingIn,
+        Self::Processing,
+        Self::ProcessingWithSend,
+        Self::QueueingOut,
+        Self::Qdisc,
+    ];
+
+    /// The components of [`DelayComponent::NodeDelay`] in packet order; they sum to it by definition.
+    pub const OF_NODE_DELAY: [Self; 4] =
+        [Self::QueueingIn, Self::Processing, Self::QueueingOut, Self::Qdisc];
+
+    /// Name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NodeDelay => "node_delay_ns",
+            Self::NodeDelayNetfilter => "node_delay_netfilter_ns",
+            Self::NodeDelayDriver => "node_delay_driver_ns",
+            Self::QueueingIn => "queueing_in_ns",
+            Self::Processing => "processing_ns",
+            Self::ProcessingWithSend => "processing_s0_ns",
+            Self::QueueingOut => "queueing_out_ns",
+            Self::Qdisc => "qdisc_ns",
+        }
+    }
+
+    /// First and last timestamp of the component.
+    pub const fn ends(self) -> (Point, Point) {
+        match self {
+            Self::NodeDelay => (Point::RxKernel, Point::TxKernel),
+            Self::NodeDelayNetfilter => (Point::PreRouting, Point::PostRouting),
+            Self::NodeDelayDriver => (Point::RxDriver, Point::TxTcx),
+            Self::QueueingIn => (Point::RxKernel, Point::RxApp),
+            Self::Processing => (Point::RxApp, Point::TxApp),
+            Self::ProcessingWithSend => (Point::RxApp, Point::TxAppDone),
+            Self::QueueingOut => (Point::TxApp, Point::TxSched),
+            Self::Qdisc => (Point::TxSched, Point::TxKernel),
+        }
+    }
+
+    /// Delay of this packet in the component; `None` unless both timestamps exist.
+    pub fn of(self, stamps: &PointStamps) -> Option<Nanos> {
+        let (from, to) = self.ends();
+        stamps.between(from, to)
+    }
+}
+
+/// Figures of every component over packets that passed one machine, in bounded memory.
+#[derive(Clone, Debug, Default)]
+pub struct ComponentFigures {
+    packets: u64,
+    stamped: [u64; Point::ALL.len()],
+    distributions: [Distribution; DelayComponent::ALL.len()],
+}
+
+impl ComponentFigures {
+    /// Adds a packet with any set of timestamps.
+    pub fn record(&mut self, stamps: &PointStamps) {
+        self.packets += 1;
+        for (point, _) in stamps.iter() {
+            self.stamped[point as usize] += 1;
+        }
+        for (part, distribution) in DelayComponent::ALL.into_iter().zip(&mut self.distributions) {
+            if let Some(delay) = part.of(stamps) {
+                distribution.record(delay);
+            }
+        }
+    }
+
+    /// Number of packets added.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Number of packets without this timestamp. `None` if no packet has it: the timestamp is then
+    /// unavailable, not missing.
+    pub fn missing(&self, point: Point) -> Option<u64> {
+        let stamped = self.stamped[point as usize];
+        (stamped > 0).then(|| self.packets - stamped)
+    }
+
+    /// Figures of every component that occurs, in the order of results.
+    pub fn figures(&self) -> impl Iterator<Item = (DelayComponent, Figures)> + '_ {
+        DelayComponent::ALL
+            .into_iter()
+            .zip(&self.distributions)
+            .filter(|(_, distribution)| distribution.count() > 0)
+            .map(|(part, distribution)| (part, distribution.figures()))
+    }
+
+    /// Distribution of one component.
+    pub fn distribution(&self, part: DelayComponent) -> &Distribution {
+        &self.distributions[part as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_units::Instant;
+
+    use super::*;
+
+    fn stamps(all: &[(Point, i64)]) -> PointStamps {
+        let mut stamps = PointStamps::default();
+        all.iter().for_each(|(point, at)| stamps.set(*point, Instant::from_nanos(*at)));
+        stamps
+    }
+
+    #[test]
+    fn the_parts_of_a_relayed_packet_sum_to_its_node_delay() {
+        let whole = stamps(&[
+            (Point::RxKernel, 100),
+            (Point::RxApp, 130),
+            (Point::TxApp, 190),
+            (Point::TxSched, 200),
+            (Point::TxKernel, 260),
+            (Point::TxAppDone, 270),
+        ]);
+        let sum: i64 = DelayComponent::OF_NODE_DELAY.iter().map(|part| part.of(&whole).unwrap().0).sum();
+        assert_eq!(Some(Nanos(sum)), DelayComponent::NodeDelay.of(&whole));
+        assert_eq!(DelayComponent::ProcessingWithSend.of(&whole), Some(Nanos(140)));
+    }
+
+    #[test]
+    fn routed_packet_has_no_program_components() {
+        let mut parts = ComponentFigures::default();
+        parts.record(&stamps(&[(Point::PreRouting, 5), (Point::PostRouting, 25)]));
+        let figures: Vec<_> = parts.figures().collect();
+        assert_eq!(figures.len(), 1);
+        assert_eq!((figures[0].0, figures[0].1.min), (DelayComponent::NodeDelayNetfilter, Some(Nanos(20))));
+        assert_eq!(parts.missing(Point::RxApp), None);
+    }
+
+    #[test]
+    fn a_stamp_that_some_packets_lack_is_counted() {
+        let mut parts = ComponentFigures::default();
+        parts.record(&stamps(&[(Point::RxKernel, 5), (Point::RxApp, 6)]));
+        parts.record(&stamps(&[(Point::RxApp, 9)]));
+        assert_eq!(
+            (parts.missing(Point::RxKernel), parts.missing(Point::RxApp)),
+            (Some(1), Some(0))
+        );
+        assert_eq!(parts.packets(), 2);
+    }
+
+    #[test]
+    fn component_order_matches_discriminants() {
+        assert!(DelayComponent::ALL.into_iter().enumerate().all(|(n, part)| part as usize == n));
+    }
+}

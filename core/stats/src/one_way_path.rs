@@ -1,0 +1,364 @@
+//! One-way path of a packet: from its sender through a node to its receiver. The end-to-end delay
+//! is computed from the timestamps of both ends. That its components add up to it is verified,
+//! never assumed (DESIGN section 1; Miya 2020, S0.3).
+
+use dwell_engine::observation::{Point, PointStamps};
+use dwell_units::Nanos;
+
+use crate::delay_component::DelayComponent;
+
+/// Timestamps of one packet at every machine of its path, all on one clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OneWayPath {
+    /// At the sender.
+    pub sender: PointStamps,
+    /// At the relaying node; empty without a node.
+    pub node: PointStamps,
+    /// At the receiver; empty if the packet did not arrive.
+    pub receiver: PointStamps,
+}
+
+/// Component of the one-way delay outside the node, or the whole delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Leg {
+    /// `tx_app` of the sender to `rx_app` of the receiver.
+    EndToEnd,
+    /// In the sender's stack: `tx_app` to the start of the link.
+    SenderOut,
+    /// From the sender to the node; includes the sender's queueing discipline if that emulates the
+    /// link.
+    LinkIn,
+    /// From the node to the receiver. With a relaying program it starts after the node's queueing
+    /// discipline, which is a separate component.
+    LinkOut,
+    /// Sum of all links, as in Miya 2020 (S0.15): both links, including the node's queueing
+    /// discipline if that emulates the link, or the only link without a node.
+    LinkDelay,
+    /// In the receiver's socket and until the program wakes up: end of the link to `rx_app`.
+    ReceiverIn,
+}
+
+/// Timestamps at which links begin and end: the deepest ones available in a trial, the same for all
+/// its packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkEndpoints {
+    /// Start of the sender's link.
+    pub sender: Point,
+    /// Start and end of the node; `None` without a node, or if no pair of timestamps is complete.
+    pub node: Option<DelayComponent>,
+    /// End of the receiver's link.
+    pub receiver: Point,
+    /// Whether the path has a node: a packet has a timestamp there, or the caller states it.
+    between: bool,
+    /// Whether queueing disciplines emulate links: see [`LinkEndpoints::with_queue_as_link`].
+    queue_is_link: bool,
+    /// Start of the link from the node: after its queueing discipline, if that has a timestamp.
+    leaves: Point,
+}
+
+impl LinkEndpoints {
+    /// The rungs available in any of these paths.
+    pub fn of<'a>(ways: impl IntoIterator<Item = &'a OneWayPath>) -> Self {
+        Self::found(ways, false)
+    }
+
+    /// Like [`LinkEndpoints::of`] for links emulated by the sending machine's queueing discipline: waiting
+    /// there counts as link delay, not as delay of the sender or node (DESIGN section 1).
+    pub fn with_queue_as_link<'a>(ways: impl IntoIterator<Item = &'a OneWayPath>) -> Self {
+        Self::found(ways, true)
+    }
+
+    fn found<'a>(ways: impl IntoIterator<Item = &'a OneWayPath>, queue_is_link: bool) -> Self {
+        let [mut sender, mut node, mut receiver] = [0_u32; 3];
+        let points = |stamps: &PointStamps| {
+            stamps.iter().fold(0, |bits, (point, _)| bits | 1_u32 << point as u32)
+        };
+        for way in ways {
+            sender |= points(&way.sender);
+            node |= points(&way.node);
+            receiver |= points(&way.receiver);
+        }
+        let has = |bits: u32, point: Point| bits & 1 << point as u32 != 0;
+        let rungs = [DelayComponent::NodeDelay, DelayComponent::NodeDelayDriver, DelayComponent::NodeDelayNetfilter];
+        let both = |part: &DelayComponent| {
+            let (from, to) = ends(*part, queue_is_link);
+            has(node, from) && has(node, to)
+        };
+        let or = |bits, deep, app| if has(bits, deep) { deep } else { app };
+        let sent = if queue_is_link { Point::TxSched } else { Point::TxKernel };
+        let part = rungs.into_iter().find(both);
+        let leaves = match part.map(|part| ends(part, queue_is_link).1) {
+            Some(Point::TxSched) => or(node, Point::TxKernel, Point::TxSched),
+            Some(other) => other,
+            None => Point::TxKernel,
+        };
+        Self {
+            sender: or(sender, sent, Point::TxApp),
+            node: part,
+            receiver: or(receiver, Point::RxKernel, Point::RxApp),
+            between: node != 0,
+            queue_is_link,
+            leaves,
+        }
+    }
+
+    /// First and last timestamp of the node delay; `None` without a node delay.
+    pub fn node_ends(&self) -> Option<(Point, Point)> {
+        self.node.map(|part| ends(part, self.queue_is_link))
+    }
+
+    /// Delay of a packet in a component of the node; `None` unless both timestamps exist.
+    pub fn part(&self, part: DelayComponent, stamps: &PointStamps) -> Option<Nanos> {
+        let (from, to) = ends(part, self.queue_is_link);
+        stamps.between(from, to)
+    }
+
+    /// Declares that the path has a node even if no packet has a timestamp there. The time between
+    /// both ends then contains more than links, so the link delay is unavailable.
+    #[must_use]
+    pub fn through_a_node(self) -> Self {
+        Self { between: true, ..self }
+    }
+
+    /// Components that sum to [`Leg::EndToEnd`] for every packet with all their timestamps, in
+    /// packet order.
+    pub fn sum(&self) -> Vec<PathComponent> {
+        let mut slices = vec![PathComponent::Leg(Leg::SenderOut)];
+        match self.node {
+            Some(node) => {
+                slices.push(PathComponent::Leg(Leg::LinkIn));
+                match node {
+                    DelayComponent::NodeDelay => {
+                        let queue = self.leaves == Point::TxKernel;
+                        let parts = DelayComponent::OF_NODE_DELAY.into_iter();
+                        let parts = parts.filter(|part| queue || *part != DelayComponent::Qdisc);
+                        slices.extend(parts.map(PathComponent::DelayComponent));
+                    }
+                    other => slices.push(PathComponent::DelayComponent(other)),
+                }
+                slices.push(PathComponent::Leg(Leg::LinkOut));
+            }
+            None => slices.push(PathComponent::Leg(Leg::LinkDelay)),
+        }
+        slices.push(PathComponent::Leg(Leg::ReceiverIn));
+        slices
+    }
+}
+
+/// First and last timestamp of a component. A node ends before a queueing discipline that emulates
+/// a link.
+const fn ends(part: DelayComponent, queue_is_link: bool) -> (Point, Point) {
+    match part {
+        DelayComponent::NodeDelay if queue_is_link => (Point::RxKernel, Point::TxSched),
+        other => other.ends(),
+    }
+}
+
+/// Component of the one-way delay, outside or inside a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathComponent {
+    /// Outside a node.
+    Leg(Leg),
+    /// Inside a node.
+    DelayComponent(DelayComponent),
+}
+
+impl Leg {
+    /// All legs, in the order of results.
+    pub const ALL: [Self; 6] = [
+        Self::EndToEnd,
+        Self::SenderOut,
+        Self::LinkIn,
+        Self::LinkOut,
+        Self::LinkDelay,
+        Self::ReceiverIn,
+    ];
+
+    /// Name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EndToEnd => "end_to_end_ns",
+            Self::SenderOut => "sender_out_ns",
+            Self::LinkIn => "link_in_ns",
+            Self::LinkOut => "link_out_ns",
+            Self::LinkDelay => "link_delay_ns",
+            Self::ReceiverIn => "receiver_in_ns",
+        }
+    }
+
+    /// Delay of this packet in the leg; `None` unless all timestamps exist.
+    pub fn of(self, way: &OneWayPath, rungs: &LinkEndpoints) -> Option<Nanos> {
+        let (sender, receiver) = (way.sender.get(rungs.sender), way.receiver.get(rungs.receiver));
+        let node = rungs.node_ends();
+        match self {
+            Self::EndToEnd => Some(way.receiver.get(Point::RxApp)? - way.sender.get(Point::TxApp)?),
+            Self::SenderOut => way.sender.between(Point::TxApp, rungs.sender),
+            Self::LinkIn => Some(way.node.get(node?.0)? - sender?),
+            Self::LinkOut => {
+                node?;
+                Some(receiver? - way.node.get(rungs.leaves)?)
+            }
+            Self::LinkDelay if rungs.between => {
+                let there = Self::LinkIn.of(way, rungs)?;
+                let on = receiver? - way.node.get(node?.1)?;
+                Some(Nanos(there.0 + on.0))
+            }
+            Self::LinkDelay => Some(receiver? - sender?),
+            Self::ReceiverIn => way.receiver.between(rungs.receiver, Point::RxApp),
+        }
+    }
+}
+
+impl PathComponent {
+    /// Name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Leg(leg) => leg.name(),
+            Self::DelayComponent(part) => part.name(),
+        }
+    }
+
+    /// Delay of this packet in the component; `None` unless all timestamps exist.
+    pub fn of(self, way: &OneWayPath, rungs: &LinkEndpoints) -> Option<Nanos> {
+        match self {
+            Self::Leg(leg) => leg.of(way, rungs),
+            Self::DelayComponent(part) => rungs.part(part, &way.node),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_units::Instant;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn stamps(all: &[(Point, i64)]) -> PointStamps {
+        let mut stamps = PointStamps::default();
+        all.iter().for_each(|(point, at)| stamps.set(*point, Instant::from_nanos(*at)));
+        stamps
+    }
+
+    /// A packet with these times between successive timestamps.
+    fn relayed(steps: &[i64; 9]) -> OneWayPath {
+        let mut at = 1_000_000;
+        let mut next = |step: i64| {
+            at += step;
+            at
+        };
+        let sender = stamps(&[(Point::TxApp, next(0)), (Point::TxKernel, next(steps[0]))]);
+        let node = stamps(&[
+            (Point::RxKernel, next(steps[1])),
+            (Point::PreRouting, next(steps[2])),
+            (Point::RxApp, next(steps[3])),
+            (Point::TxApp, next(steps[4])),
+            (Point::TxSched, next(steps[5])),
+            (Point::TxKernel, next(steps[6])),
+        ]);
+        let receiver = stamps(&[(Point::RxKernel, next(steps[7])), (Point::RxApp, next(steps[8]))]);
+        OneWayPath { sender, node, receiver }
+    }
+
+    proptest! {
+        #[test]
+        fn components_sum_to_the_end_to_end_delay(
+            steps in proptest::array::uniform9(-50_i64..1_000_000),
+        ) {
+            let way = relayed(&steps);
+            let rungs = LinkEndpoints::of([&way]);
+            prop_assert_eq!(rungs.node, Some(DelayComponent::NodeDelay));
+            let sum: i64 = rungs.sum().iter().map(|slice| slice.of(&way, &rungs).unwrap().0).sum();
+            prop_assert_eq!(Leg::EndToEnd.of(&way, &rungs), Some(Nanos(sum)));
+            prop_assert_eq!(sum, steps.iter().sum::<i64>());
+        }
+
+        #[test]
+        fn a_part_with_a_missing_stamp_is_absent_and_the_whole_is_not(
+            gone in 2_usize..8,
+        ) {
+            let whole = relayed(&[10; 9]);
+            let mut way = whole;
+            way.node = PointStamps::default();
+            let kept = whole.node.iter().enumerate().filter(|(n, _)| n + 2 != gone);
+            kept.for_each(|(_, (point, at))| way.node.set(point, at));
+            let rungs = LinkEndpoints::of([&whole, &way]);
+            prop_assert_eq!(Leg::EndToEnd.of(&way, &rungs), Some(Nanos(90)));
+            let absent = rungs.sum().iter().filter(|slice| slice.of(&way, &rungs).is_none()).count();
+            // The second node timestamp is netfilter's, which no component of this rung uses.
+            prop_assert_eq!(absent, if gone == 3 { 0 } else { 2 });
+        }
+    }
+
+    #[test]
+    fn routed_packet_has_links_and_no_program_components() {
+        let way = OneWayPath {
+            sender: stamps(&[(Point::TxApp, 0), (Point::TxKernel, 5)]),
+            node: stamps(&[(Point::PreRouting, 25), (Point::PostRouting, 32)]),
+            receiver: stamps(&[(Point::RxKernel, 60), (Point::RxApp, 71)]),
+        };
+        let rungs = LinkEndpoints::of([&way]);
+        assert_eq!(rungs.node, Some(DelayComponent::NodeDelayNetfilter));
+        let parts: Vec<_> = rungs.sum().iter().map(|s| s.of(&way, &rungs).unwrap().0).collect();
+        assert_eq!(parts, [5, 20, 7, 28, 11]);
+        assert_eq!(Leg::LinkDelay.of(&way, &rungs), Some(Nanos(48)));
+        assert_eq!(DelayComponent::Processing.of(&way.node), None);
+    }
+
+    #[test]
+    fn wait_in_link_queue_counts_as_link_delay() {
+        let way = OneWayPath {
+            sender: stamps(&[(Point::TxApp, 0), (Point::TxSched, 3), (Point::TxKernel, 7_690_003)]),
+            node: stamps(&[
+                (Point::RxKernel, 7_690_010),
+                (Point::RxApp, 7_690_020),
+                (Point::TxApp, 7_690_040),
+                (Point::TxSched, 7_690_046),
+                (Point::TxKernel, 7_811_046),
+            ]),
+            receiver: stamps(&[(Point::RxKernel, 7_811_054), (Point::RxApp, 7_811_060)]),
+        };
+        let plain = LinkEndpoints::of([&way]);
+        assert_eq!(plain.part(DelayComponent::NodeDelay, &way.node), Some(Nanos(121_036)));
+        assert_eq!(Leg::LinkDelay.of(&way, &plain), Some(Nanos(15)));
+        let rungs = LinkEndpoints::with_queue_as_link([&way]);
+        assert_eq!(rungs.part(DelayComponent::NodeDelay, &way.node), Some(Nanos(36)));
+        assert_eq!(rungs.part(DelayComponent::Qdisc, &way.node), Some(Nanos(121_000)));
+        assert_eq!(Leg::SenderOut.of(&way, &rungs), Some(Nanos(3)));
+        assert_eq!(Leg::LinkIn.of(&way, &rungs), Some(Nanos(7_690_007)));
+        assert_eq!(Leg::LinkDelay.of(&way, &rungs), Some(Nanos(7_690_007 + 121_008)));
+        for rungs in [plain, rungs] {
+            let sum: i64 = rungs.sum().iter().map(|s| s.of(&way, &rungs).unwrap().0).sum();
+            assert_eq!(sum, 7_811_060, "{rungs:?}");
+        }
+        // Without a timestamp after the queue, the queue is part of the link.
+        let mut blind = way;
+        blind.node = PointStamps::default();
+        way.node.iter().take(4).for_each(|(point, at)| blind.node.set(point, at));
+        let rungs = LinkEndpoints::with_queue_as_link([&blind]);
+        assert_eq!(Leg::LinkOut.of(&blind, &rungs), Some(Nanos(121_008)));
+        let sum: i64 = rungs.sum().iter().map(|s| s.of(&blind, &rungs).unwrap().0).sum();
+        assert_eq!(sum, 7_811_060);
+    }
+
+    #[test]
+    fn path_without_node_timestamps_has_no_link_delay() {
+        let direct = OneWayPath {
+            sender: stamps(&[(Point::TxApp, 0)]),
+            node: PointStamps::default(),
+            receiver: stamps(&[(Point::RxApp, 40)]),
+        };
+        let rungs = LinkEndpoints::of([&direct]);
+        assert_eq!(Leg::LinkDelay.of(&direct, &rungs), Some(Nanos(40)));
+        assert_eq!(Leg::LinkIn.of(&direct, &rungs), None);
+        let half = OneWayPath { node: stamps(&[(Point::PreRouting, 10)]), ..direct };
+        assert_eq!(Leg::LinkDelay.of(&half, &LinkEndpoints::of([&half])), None);
+        let rungs = rungs.through_a_node();
+        assert_eq!(
+            Leg::LinkDelay.of(&direct, &rungs),
+            None,
+            "a node without timestamps leaves no link delay"
+        );
+        assert_eq!(Leg::EndToEnd.of(&direct, &rungs), Some(Nanos(40)));
+    }
+}

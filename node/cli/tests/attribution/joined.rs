@@ -1,0 +1,139 @@
+//! Joins the segments of the three machines of a round by packet.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use dwell_engine::observation::{PacketOutcome, PacketObservation, Point, PointStamps};
+use dwell_record::segment::{FlowEntry, Record, read};
+use dwell_stats::{Leg, LinkEndpoints, PathComponent, OneWayPath};
+use serde_json::Value;
+
+/// First packets of a round, left out: caches are cold, and timestamps are being enabled.
+const WARM_UP: u64 = 20;
+
+/// Addresses of a flow on the wire.
+type Ends = (SocketAddr, SocketAddr);
+
+/// Segment of one machine.
+pub(crate) struct MachineSegment {
+    flows: Vec<FlowEntry>,
+    pub(crate) passages: Vec<PacketObservation>,
+}
+
+impl MachineSegment {
+    pub(crate) fn read(segment: &Path) -> Self {
+        let (mut flows, mut passages) = (Vec::new(), Vec::new());
+        read(&mut fs::File::open(segment).unwrap(), &mut |record| match record {
+            Record::Flow(flow) => flows.push(flow.clone()),
+            Record::PacketObservation(passage) => passages.push(*passage),
+            Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
+        })
+        .unwrap();
+        Self { flows, passages }
+    }
+
+    /// Returns timestamps by packet id and flow, as addressed by `ends`.
+    fn by(&self, ends: impl Fn(&FlowEntry) -> Ends) -> HashMap<(Ends, u64), PointStamps> {
+        let names: HashMap<u32, Ends> = self.flows.iter().map(|f| (f.flow, ends(f))).collect();
+        let there = self.passages.iter().filter(|passage| passage.fate != PacketOutcome::Dropped);
+        there.map(|passage| ((names[&passage.flow], passage.id), passage.stamps)).collect()
+    }
+
+    /// Compares the machine's count of missing timestamps with its segment.
+    pub(crate) fn assert_missing_stamps_are_counted(&self, summary: &Value) {
+        for point in Point::ALL {
+            let Some(counted) = summary["values"][format!("missing_{}", point.name())].as_u64()
+            else {
+                continue;
+            };
+            let missing = self.passages.iter().filter(|p| p.stamps.get(point).is_none()).count();
+            assert_eq!(counted, missing as u64, "{} {summary}", point.name());
+        }
+    }
+}
+
+/// Duration of one component in a round, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ComponentTime {
+    pub(crate) median: i64,
+    /// First decile. A host that takes the processors away lengthens most packets and the median,
+    /// but not the decile; delay common to all packets lengthens both. Delay of only some packets
+    /// shows in the medians of `make attribution`.
+    pub(crate) decile: i64,
+}
+
+/// Packets of a round.
+pub(crate) struct Round {
+    pub(crate) ways: Vec<OneWayPath>,
+    rungs: LinkEndpoints,
+}
+
+impl Round {
+    /// Joins packets by flow and id, following the flow tables.
+    pub(crate) fn join(sender: &MachineSegment, node: &MachineSegment, receiver: &MachineSegment) -> Self {
+        let stamps_of_node = node.by(|flow| (flow.from, flow.to));
+        let on: BTreeMap<Ends, Ends> =
+            node.flows.iter().map(|flow| ((flow.from, flow.to), flow.out())).collect();
+        let came = receiver.by(|flow| (flow.from, flow.to));
+        let left = sender.by(|flow| (flow.from, flow.to));
+        let ways =
+            left.into_iter().filter(|((_, id), _)| *id > WARM_UP).map(|((ends, id), sender)| {
+                let node = stamps_of_node.get(&(ends, id)).copied().unwrap_or_default();
+                let receiver = on.get(&ends).and_then(|on| came.get(&(*on, id)).copied());
+                OneWayPath { sender, node, receiver: receiver.unwrap_or_default() }
+            });
+        let ways: Vec<OneWayPath> = ways.collect();
+        let rungs = LinkEndpoints::of(&ways);
+        let some_joined = ways.iter().any(|way| way.node != PointStamps::default());
+        assert!(some_joined, "{:?} {:?} {:?}", sender.flows, node.flows, receiver.flows);
+        let round = Self { ways, rungs };
+        round.assert_parts_sum_to_the_whole();
+        round
+    }
+
+    /// Checks the sum for every packet with all timestamps; few may be incomplete.
+    fn assert_parts_sum_to_the_whole(&self) {
+        let slices = self.rungs.sum();
+        let mut incomplete = 0;
+        for way in &self.ways {
+            let parts: Option<Vec<i64>> =
+                slices.iter().map(|slice| slice.of(way, &self.rungs).map(|ns| ns.0)).collect();
+            match parts {
+                Some(parts) => {
+                    let whole = Leg::EndToEnd.of(way, &self.rungs).unwrap();
+                    assert_eq!(parts.iter().sum::<i64>(), whole.0, "{way:?}");
+                }
+                None => incomplete += 1,
+            }
+        }
+        let all = self.ways.len();
+        let absent = |slice: &PathComponent| {
+            let absent = self.ways.iter().filter(|way| slice.of(way, &self.rungs).is_none());
+            (slice.name(), absent.count())
+        };
+        assert!(
+            all >= 50 && incomplete * 10 <= all,
+            "{incomplete} of {all} lack a timestamp: {:?}",
+            slices.iter().map(absent).collect::<Vec<_>>()
+        );
+    }
+
+    /// Formats the medians of all components in packet order, in microseconds.
+    pub(crate) fn line(&self) -> String {
+        self.rungs
+            .sum()
+            .iter()
+            .map(|s| format!("{:>9.2}", self.took(*s).median as f64 / 1e3))
+            .collect()
+    }
+
+    /// Returns the duration of one component.
+    pub(crate) fn took(&self, slice: PathComponent) -> ComponentTime {
+        let mut delays: Vec<i64> =
+            self.ways.iter().filter_map(|way| slice.of(way, &self.rungs)).map(|ns| ns.0).collect();
+        delays.sort_unstable();
+        ComponentTime { median: delays[delays.len() / 2], decile: delays[delays.len() / 10] }
+    }
+}
