@@ -10,7 +10,7 @@ mod interrupt;
 mod lab;
 mod machine;
 mod process;
-mod stolen;
+mod steal;
 mod summary;
 mod table;
 
@@ -25,6 +25,6 @@ pub use interrupt::Interrupt;
 pub use lab::{Lab, Node};
 pub use machine::Machine;
 pub use process::{Finished, Server, finish};
-pub use stolen::StealBudget;
+pub use steal::StealBudget;
 pub use summary::{RoundTrips, Summary};
 pub use table::Table;

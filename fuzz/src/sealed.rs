@@ -2,10 +2,10 @@
 //! open exactly once. Shared by the libFuzzer target and the smoke test of `core/engine`.
 
 use dwell_engine::relay::cipher::Key;
-use dwell_engine::relay::records::{Opened, RecordOpener, RecordSealer};
+use dwell_engine::relay::datagram_ctr::{Prefix, SealError};
+use dwell_engine::relay::datagram_gcm::{AuthenticOpener, AuthenticSealer, TRAILER_LEN};
 use dwell_engine::relay::salts::{Domain, Salts, UsedSalts};
-use dwell_engine::relay::seal::{Prefix, SealError};
-use dwell_engine::relay::sealed::{AuthenticOpener, AuthenticSealer, TRAILER_LEN};
+use dwell_engine::relay::stream_gcm::{Opened, RecordOpener, RecordSealer};
 
 pub(crate) fn sealed(data: &[u8]) {
     let Some((clear, data)) = data.split_first() else { return };

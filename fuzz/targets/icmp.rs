@@ -1,6 +1,6 @@
 #![no_main]
 
-#[path = "../src/bodies.rs"]
+#[path = "../src/packets.rs"]
 #[expect(dead_code, reason = "each target uses one body")]
 mod packets;
 

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::lab::sibling;
 use crate::{Machine, Table};
-use goals::{Measured, DataVerdict, judge};
+use goals::{DataVerdict, Measured, judge};
 use pandas::Pandas;
 use timed::{Cost, timed};
 

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::{Interrupt, Lab, Machine, Table};
 use arena::Arena;
-use goals::{Measured, Prober, HostileVerdict, judge_datagrams, judge_prober};
+use goals::{HostileVerdict, Measured, Prober, judge_datagrams, judge_prober};
 use pool::{Kind, Protocol, pool};
 
 /// Size and rate of the flood during probing, in packets and packets per second.

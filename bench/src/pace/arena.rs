@@ -247,7 +247,8 @@ mod tests {
             [u64::MAX, first, first + 1, first + 2]
                 .map(|seq| (at + (seq as i64 & 15), 200, Some(seq)))
         };
-        let warm_up = [(1, 200, Some(FIRST_UNCOUNTED_SEQ)), (2, 200, Some(FIRST_UNCOUNTED_SEQ + 1))];
+        let warm_up =
+            [(1, 200, Some(FIRST_UNCOUNTED_SEQ)), (2, 200, Some(FIRST_UNCOUNTED_SEQ + 1))];
         let all =
             [&warm_up[..], &[(3, 200, Some(u64::MAX))], &train(10, 0)[1..], &train(30, 4)[1..]];
         // A lost packet shortens its train and leaves the others unchanged.

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::beside::Factor;
-use super::contestant::{CONTESTANTS, LOWER_BOUND, JUDGED, LOWER_BOUND_SLEEP, LOWER_BOUND_AGAIN};
+use super::contestant::{CONTESTANTS, JUDGED, LOWER_BOUND, LOWER_BOUND_AGAIN, LOWER_BOUND_SLEEP};
+use super::factor::Factor;
 use super::gaps::Gaps;
 use super::grid::Cell;
 use super::limits::{LimitVerdict, VerdictPosition, misplaced};
@@ -208,7 +208,9 @@ impl Measured {
         let off = self.judged(JUDGED, Cell::FASTEST, |gaps| (gaps.rate_ratio - 1.0).abs());
         let verdict = verdict(Part::Trains, goal, fastest(off), MAX_RATE_DEVIATION);
         let both = off.zip(self.held_up().filter(|share| *share > MAX_RATE_DEVIATION));
-        let excused = both.is_some_and(|(off, held_up)| off > MAX_RATE_DEVIATION && off <= held_up + MAX_RATE_DEVIATION);
+        let excused = both.is_some_and(|(off, held_up)| {
+            off > MAX_RATE_DEVIATION && off <= held_up + MAX_RATE_DEVIATION
+        });
         if excused { PaceVerdict { outcome: Outcome::CannotTell, ..verdict } } else { verdict }
     }
 
@@ -304,7 +306,8 @@ pub(super) fn controls(measured: &Measured) -> Vec<PaceVerdict> {
     let floor = |cell: Cell| measured.judged(LOWER_BOUND, cell, median_error).map(|ns| ns / 1e3);
     let fast = slow().filter(|cell| cell.mbits >= ABSOLUTE_GOAL_MBITS);
     let punctual = worst(fast.map(|cell| (cell.name(), floor(cell))));
-    let again = |goal, of| measured.against(goal, LOWER_BOUND_AGAIN, |_| Other::Is(LOWER_BOUND), of, 1.2);
+    let again =
+        |goal, of| measured.against(goal, LOWER_BOUND_AGAIN, |_| Other::Is(LOWER_BOUND), of, 1.2);
     let controls = vec![
         again("median |gap error|: C spin again / C spin", median_error),
         again("p95 |gap error|: C spin again / C spin", p95_error),
@@ -393,7 +396,12 @@ fn worst(values: impl IntoIterator<Item = (String, Option<f64>)>) -> Option<(f64
     known?.into_iter().max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-fn verdict(part: Part, goal: &'static str, found: Option<(f64, String)>, limit: f64) -> PaceVerdict {
+fn verdict(
+    part: Part,
+    goal: &'static str,
+    found: Option<(f64, String)>,
+    limit: f64,
+) -> PaceVerdict {
     let (value, worst) = found.unzip();
     let reached = value.is_some_and(|value| value <= limit);
     let outcome = if reached { Outcome::Reached } else { Outcome::Missed };
@@ -510,7 +518,10 @@ mod tests {
             measured.streams.insert(name, BTreeMap::from([(cell.name(), rounds.collect())]));
         };
         rounds(JUDGED, &[&[Some(20.0), Some(9.0), None], &[Some(9.0), Some(400.0), Some(9.0)]]);
-        rounds(LOWER_BOUND, &[&[Some(10.0), None, Some(1.0)], &[Some(4.5), Some(200.0), Some(4.5)]]);
+        rounds(
+            LOWER_BOUND,
+            &[&[Some(10.0), None, Some(1.0)], &[Some(4.5), Some(200.0), Some(4.5)]],
+        );
         // One turn where the others have three; the last round is incomplete.
         rounds("mgen", &[&[Some(18.0)], &[None], &[Some(1.0)]]);
         let factor = |other| measured.beside(JUDGED, other, cell, median_error).unwrap().typical;
@@ -526,7 +537,8 @@ mod tests {
 
     #[test]
     fn a_cell_that_was_not_measured_is_a_miss() {
-        let all = [(JUDGED, gaps(50.0, 1.0)), (LOWER_BOUND, gaps(50.0, 1.0)), ("mgen", gaps(50.0, 1.0))];
+        let all =
+            [(JUDGED, gaps(50.0, 1.0)), (LOWER_BOUND, gaps(50.0, 1.0)), ("mgen", gaps(50.0, 1.0))];
         let mut measured = measured(&all);
         measured.streams.get_mut(JUDGED).unwrap().remove("200 B, 1 Mbit/s");
         assert_eq!(verdict_of(&measured, "p95").value, None);
@@ -633,7 +645,8 @@ mod tests {
     #[test]
     fn contestant_with_failed_turns_is_not_judged() {
         let cell = "576 B, 10 Mbit/s";
-        let all = [JUDGED, LOWER_BOUND, LOWER_BOUND_SLEEP, LOWER_BOUND_AGAIN].map(|name| (name, gaps(50.0, 1.0)));
+        let all = [JUDGED, LOWER_BOUND, LOWER_BOUND_SLEEP, LOWER_BOUND_AGAIN]
+            .map(|name| (name, gaps(50.0, 1.0)));
         let value = |name, of, failed, goal: &str| {
             let mut measured = measured(&all);
             let cells = measured.streams.get_mut(name).unwrap();
@@ -705,7 +718,8 @@ mod tests {
 
     #[test]
     fn witness_drops_void_all_goals() {
-        let all = [JUDGED, LOWER_BOUND, LOWER_BOUND_SLEEP, LOWER_BOUND_AGAIN].map(|name| (name, gaps(50.0, 1.0)));
+        let all = [JUDGED, LOWER_BOUND, LOWER_BOUND_SLEEP, LOWER_BOUND_AGAIN]
+            .map(|name| (name, gaps(50.0, 1.0)));
         let mut measured = measured(&all);
         let sizes = PAIR_SIZES.map(|size| (size, vec![Some(90.0)]));
         let pairs = [TWO_SENDS, "xsk", "gso"].map(|name| (name, sizes.clone().into()));

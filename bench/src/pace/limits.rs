@@ -275,7 +275,11 @@ mod tests {
         let place = |limit, mbits| found(limit, mbits).place();
         for (limit, right) in [(10, [5, 10]), (50, [10, 50]), (100, [50, 100])] {
             for mbits in right {
-                assert_eq!(place(Some(limit), Some(mbits)), VerdictPosition::Right, "{limit} {mbits}");
+                assert_eq!(
+                    place(Some(limit), Some(mbits)),
+                    VerdictPosition::Right,
+                    "{limit} {mbits}"
+                );
             }
         }
         assert_eq!(place(Some(10), Some(50)), VerdictPosition::TooHigh);

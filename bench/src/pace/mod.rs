@@ -4,8 +4,8 @@
 //! the truth is known.
 
 mod arena;
-mod beside;
 mod contestant;
+mod factor;
 mod gaps;
 mod goals;
 mod grid;
@@ -25,7 +25,7 @@ use arena::{Arena, PAIRS, Turn, all_streams};
 use contestant::{CONTESTANTS, Contestant};
 use gaps::{Gaps, pair_gap};
 use goals::{
-    Measured, Outcome, PAIR_SIZES, ABSOLUTE_GOAL_MBITS, Part, TWO_SENDS, Turns, controls, judge,
+    ABSOLUTE_GOAL_MBITS, Measured, Outcome, PAIR_SIZES, Part, TWO_SENDS, Turns, controls, judge,
 };
 use grid::Cell;
 use limits::Experiment;

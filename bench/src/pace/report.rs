@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use super::arena::PAIRS;
 use super::contestant::CONTESTANTS;
 use super::gaps::Gaps;
-use super::goals::{Measured, Outcome, PAIR_SIZES, PaceVerdict, median, median_error, median_of_known};
+use super::goals::{
+    Measured, Outcome, PAIR_SIZES, PaceVerdict, median, median_error, median_of_known,
+};
 use super::grid::Cell;
 use super::limits::{LimitVerdict, VerdictPosition};
 use crate::{Machine, Table};

@@ -70,7 +70,8 @@ pub(super) const DELAYED: [Contestant; 7] = [
 
 /// Closely compared contestants: the first two wait for the same processor to wake, the other two
 /// add a microsecond to a round trip that varies more between turns.
-pub(super) const CLOSELY_COMPARED: [&str; 4] = ["dwell blocking", "socat", "dwell xdp", "kernel forwarding"];
+pub(super) const CLOSELY_COMPARED: [&str; 4] =
+    ["dwell blocking", "socat", "dwell xdp", "kernel forwarding"];
 
 /// Contestants whose delay is measured with the largest packets of Miya 2020, to show the cost of
 /// encryption.

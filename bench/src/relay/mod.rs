@@ -15,7 +15,9 @@ use serde_json::json;
 
 use crate::{Interrupt, Lab, Machine, StealBudget, Table};
 use arena::{Arena, Blast, Trip};
-use contestant::{Contestant, DELAYED, DIRECT, ENCIPHERED, FLOODED, CLOSELY_COMPARED, RATED, TRACED};
+use contestant::{
+    CLOSELY_COMPARED, Contestant, DELAYED, DIRECT, ENCIPHERED, FLOODED, RATED, TRACED,
+};
 use goals::{Measured, Part, RelayVerdict, judge, median};
 
 /// Medium packets of Miya 2020, for comparing delays.
@@ -189,8 +191,11 @@ fn compare_delays(
     for (size, contestants) in [(MEDIUM, &DELAYED[..]), (LARGE, &ENCIPHERED[..])] {
         let trip = |of| arena.round_trip(of, size, args.count, interrupt);
         let mut latest = None;
-        let narrow: Vec<Contestant> =
-            contestants.iter().filter(|one| CLOSELY_COMPARED.contains(&one.name)).copied().collect();
+        let narrow: Vec<Contestant> = contestants
+            .iter()
+            .filter(|one| CLOSELY_COMPARED.contains(&one.name))
+            .copied()
+            .collect();
         let again =
             |time| if narrow.is_empty() { None } else { Some(rotated(&narrow, turn + time)) };
         let all = rotated(contestants, turn).chain((1..CLOSE_TURNS).filter_map(again).flatten());

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::{Interrupt, Lab, Machine, Table};
 use contestant::{ALL, Arena, RoundTrip};
-use goals::{GOALS, MEMORY_CYCLES, Unit, RttVerdict, judge_memory, median};
+use goals::{GOALS, MEMORY_CYCLES, RttVerdict, Unit, judge_memory, median};
 
 /// Compare round trips of dwell with sockperf and a minimal C program
 #[derive(Debug, clap::Parser)]

@@ -32,7 +32,11 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Starts the process. A thread sends its messages to `told`.
-    pub(crate) fn open(mut command: Command, number: u64, told: Sender<NodeMessage>) -> io::Result<Self> {
+    pub(crate) fn open(
+        mut command: Command,
+        number: u64,
+        told: Sender<NodeMessage>,
+    ) -> io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let (Some(input), Some(output), Some(talk)) =

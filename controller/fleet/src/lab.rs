@@ -15,7 +15,7 @@ use crate::connection::{Connection, NodeMessage};
 use crate::error::FleetError;
 use crate::hosts::Hosts;
 use crate::quota::{self, QuotaUse};
-use crate::{Fleet, FromNode, CreatedLink, Routes};
+use crate::{CreatedLink, Fleet, FromNode, Routes};
 
 /// Ties a `dwell lab` command to the pipe on its standard input, and so to this process. A command
 /// that outlives a killed runner must not change the next runner's lab.

@@ -48,7 +48,10 @@ fn columns(header: &[u8], sink: &mut Sink) -> Result<Vec<Option<Column>>, Import
     let text = std::str::from_utf8(header).map_err(|error| malformed(error.to_string()))?;
     let mut names = text.split(',');
     if names.by_ref().take(LEADING_COLUMNS.len()).ne(LEADING_COLUMNS) {
-        return Err(malformed(format!("line 1 does not begin with '{}'", LEADING_COLUMNS.join(","))));
+        return Err(malformed(format!(
+            "line 1 does not begin with '{}'",
+            LEADING_COLUMNS.join(",")
+        )));
     }
     let mut columns = Vec::new();
     for name in names {

@@ -106,7 +106,9 @@ struct IntervalStreams {
 /// Maximum number of streams of an interval; also limits the flows of a file.
 const MAX_STREAMS: usize = 1_024;
 
-fn first_streams<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<StreamInterval>, D::Error> {
+fn first_streams<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<StreamInterval>, D::Error> {
     let mut first = Vec::new();
     let each = |piece: StreamInterval| {
         if first.len() < MAX_STREAMS {
@@ -367,7 +369,9 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
                 (ObjectKind::Whole, "start") => {
                     map.next_value_seed(Document { test, part: ObjectKind::Start })?;
                 }
-                (ObjectKind::Whole, "end") => map.next_value_seed(Document { test, part: ObjectKind::End })?,
+                (ObjectKind::Whole, "end") => {
+                    map.next_value_seed(Document { test, part: ObjectKind::End })?
+                }
                 (ObjectKind::Whole, "error") => test.borrow_mut().error = Some(map.next_value()?),
                 (ObjectKind::Whole, "intervals") => {
                     let each = |pieces: IntervalStreams| {

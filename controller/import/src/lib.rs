@@ -39,7 +39,7 @@ use dwell_record::Batch;
 pub use detect::{HEAD_LEN, detect, recognise};
 pub use error::ImportError;
 pub use imported::{Flow, Imported, Interval, SkippedRow};
-pub use witness::{WitnessMatch, ProbeSignature, RunProbe, Witness};
+pub use witness::{ProbeSignature, RunProbe, Witness, WitnessMatch};
 
 use sink::Sink;
 

@@ -198,8 +198,9 @@ impl Id {
         const LAST_DIGIT_ONE: u64 = 1 << 56;
         let high = u16::from_le_bytes(*text.first_chunk()?);
         let low = u64::from_le_bytes(*text.last_chunk()?);
-        let follows =
-            high == self.high && low == self.low.wrapping_add(LAST_DIGIT_ONE) && text[9].is_ascii_digit();
+        let follows = high == self.high
+            && low == self.low.wrapping_add(LAST_DIGIT_ONE)
+            && text[9].is_ascii_digit();
         let number = if follows { self.number + 1 } else { padded(text)? };
         *self = Self { high, low, number };
         Some(number)

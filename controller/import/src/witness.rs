@@ -206,7 +206,8 @@ fn middle(mut values: Vec<u64>) -> u64 {
 
 /// Returns the time from sending to capture; `None` if the packet cannot be this probe.
 fn after(own: &RunProbe, at: i64) -> Option<i64> {
-    at.checked_sub(own.left).filter(|after| (-MAX_CAPTURE_LEAD_NS..MAX_CAPTURE_DELAY_NS).contains(after))
+    at.checked_sub(own.left)
+        .filter(|after| (-MAX_CAPTURE_LEAD_NS..MAX_CAPTURE_DELAY_NS).contains(after))
 }
 
 impl ProbeSignature {
@@ -377,7 +378,8 @@ mod tests {
     #[test]
     fn witness_matches_probes_after_a_port_change() {
         let own = probes(10);
-        let joined = witness(&own, 0).join(&own, &ProbeSignature::of_target("stamp://[fe80::1]:20862"));
+        let joined =
+            witness(&own, 0).join(&own, &ProbeSignature::of_target("stamp://[fe80::1]:20862"));
         assert_eq!(joined.unwrap().flow, REQUEST_FLOW);
         let joined = witness(&own, 0).join(&own, &ProbeSignature::of_target(""));
         assert_eq!(joined.unwrap().flow, REQUEST_FLOW, "the target of an import is unknown");

@@ -9,6 +9,6 @@ use smoke::Smoke;
 
 #[test]
 fn arbitrary_files_are_imported_or_refused() {
-    Smoke { corpus: "import", seeds: 15, rounds: 5_000, letters: b"0123456789,./- \n" }
+    Smoke { corpus: "import", seeds: 15, rounds: 5_000, alphabet: b"0123456789,./- \n" }
         .run(import::import);
 }

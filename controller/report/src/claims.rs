@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use self::evidence::Evidence;
 use crate::data::RunData;
-use crate::quantity::{delay, share, count_noun, three_digits};
+use crate::quantity::{count_noun, delay, share, three_digits};
 
 /// Verdict on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

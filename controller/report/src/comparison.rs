@@ -9,7 +9,7 @@ use crate::findings::Finding;
 use crate::group::{self, Group};
 use crate::measurement;
 use crate::metric;
-use crate::quantity::{Unit, delay, listed, count_noun};
+use crate::quantity::{Unit, count_noun, delay, listed};
 
 /// Maximum number of boxes in a figure.
 const MAX_BOXES: usize = 36;

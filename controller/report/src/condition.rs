@@ -11,7 +11,8 @@ use crate::figures::{RELAY, modes};
 use crate::group;
 
 /// Condition of Miya 2020 (S0.11, S0.14): payload in bytes, packets per second.
-const MIYA_2020_CONDITION: [(&str, f64, &str); 2] = [("size", 1000.0, "1000 B"), ("rate", 200.0, "200 pps")];
+const MIYA_2020_CONDITION: [(&str, f64, &str); 2] =
+    [("size", 1000.0, "1000 B"), ("rate", 200.0, "200 pps")];
 
 /// Axis of the link rate, and its value for links without one.
 pub(crate) const LINK_RATE: &str = "topology.link.rate";

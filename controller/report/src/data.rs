@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-pub use crate::host::{HostData, HostAccumulator, HostSeries, HostWanted, Quantity};
+pub use crate::host::{HostAccumulator, HostData, HostSeries, HostWanted, Quantity};
 use dwell_plan::Accurate;
 use dwell_record::Summary;
 pub use dwell_record::series::{Hampel, Point, Series, Step, TimeBin};

@@ -9,8 +9,8 @@ use crate::condition::axis_words;
 use crate::data::{Axis, RunData};
 use crate::figures::{RELAY, Subject, capital, modes};
 use crate::group::{self, Group};
-use crate::quantity::{compared, delay, listed};
 use crate::percentile_shift::Shift;
+use crate::quantity::{compared, delay, listed};
 
 /// Quantiles with their names and their part of the run's error probability of 5 %; the rest is for
 /// lines (`crate::fits`).

@@ -1,6 +1,5 @@
 //! Figures of one run, each only if the data support it.
 
-mod p95_by_parameter;
 mod bands;
 mod boxes;
 mod breakdown;
@@ -14,6 +13,7 @@ mod host;
 mod jitter;
 mod loss;
 mod overlay;
+mod p95_by_parameter;
 mod pace;
 mod parts;
 mod percentiles;

@@ -9,13 +9,13 @@ use serde::Serialize;
 use crate::claims;
 use crate::data::{RunData, TrialState};
 use crate::effect;
-use crate::packet_words::PacketWords;
 use crate::figures::{Subject, capital, modes};
 use crate::group::{self, Group};
 use crate::host;
 use crate::measurement;
 use crate::paced;
-use crate::quantity::{count, delay, delay_ns, share, count_noun};
+use crate::packet_words::PacketWords;
+use crate::quantity::{count, count_noun, delay, delay_ns, share};
 use crate::trust;
 use crate::witness;
 
@@ -132,7 +132,7 @@ fn nothing(run: &RunData) -> String {
             format!(
                 "None of {} {}: there is no delay to report.",
                 count_noun(packets.sent, fate.probe),
-                fate.none
+                fate.none_received
             )
         }
         _ if group::finished(run)
@@ -170,7 +170,7 @@ fn losses(run: &RunData) -> Option<String> {
         "{} of {} {} ({}): {} lost, {} late.",
         count(gone),
         count_noun(packets.sent, fate.probe),
-        fate.gone,
+        fate.missing,
         share(gone as f64 / packets.sent as f64),
         count(packets.lost),
         count(packets.late)
@@ -217,7 +217,10 @@ fn failures(run: &RunData) -> Option<String> {
         parts.push(format!("{} of {total} failed; trial {}: {reason}.", failed.len(), first.trial));
     }
     if open > 0 {
-        parts.push(format!("{} not measured yet: the run is not complete.", count_noun(open, "trial")));
+        parts.push(format!(
+            "{} not measured yet: the run is not complete.",
+            count_noun(open, "trial")
+        ));
     }
     (!parts.is_empty()).then(|| parts.join(" "))
 }

@@ -7,8 +7,8 @@ use dwell_stats::{MIN_TRIALS, Quantile, blocked_mean};
 
 use crate::condition::axis_words;
 use crate::data::{Axis, RunData, TrialData, TrialState};
-use crate::quantity::Unit;
 use crate::distribution::SampleDistribution;
+use crate::quantity::Unit;
 
 /// Maximum number of distributions in one figure.
 pub(crate) const MAX_OVERLAID: usize = 6;
@@ -156,14 +156,23 @@ pub fn interval_of(trial: &TrialData, metric: &str, quantile: Quantile) -> Optio
 }
 
 /// Stored figures of a metric, if they cover the same samples as the steps.
-fn figures<'a>(trial: &'a TrialData, metric: &str, steps: &SampleDistribution) -> Option<&'a Figures> {
+fn figures<'a>(
+    trial: &'a TrialData,
+    metric: &str,
+    steps: &SampleDistribution,
+) -> Option<&'a Figures> {
     let figures = trial.summary.as_ref()?.metrics.get(metric)?;
     (figures.count == steps.count()).then_some(figures)
 }
 
 /// Stored percentile of a trial, which is exact, if it covers the same samples as the steps; else
 /// the percentile of the steps.
-fn stored(trial: &TrialData, metric: &str, steps: &SampleDistribution, quantile: Quantile) -> Option<i64> {
+fn stored(
+    trial: &TrialData,
+    metric: &str,
+    steps: &SampleDistribution,
+    quantile: Quantile,
+) -> Option<i64> {
     let known = figures(trial, metric, steps).and_then(|figures| match quantile {
         Quantile::P50 => figures.p50,
         Quantile::P90 => figures.p90,

@@ -1,8 +1,8 @@
 //! Host activity during a trial, reduced for one figure: at most 100 values per quantity and
 //! machine, and one value per window of the delay.
 
-mod quantity;
 mod correlation;
+mod quantity;
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use dwell_stats::Quantile;
 use serde::{Deserialize, Serialize};
 
 use crate::data::{RunData, TimeBin};
-use crate::figures::{Subject, shown};
 use crate::distribution::SampleDistribution;
+use crate::figures::{Subject, shown};
 
+pub(crate) use correlation::{Correlation, MAX_WINDOWS, correlation, correlation_finding};
 pub use quantity::Quantity;
-pub(crate) use correlation::{MAX_WINDOWS, Correlation, correlation_finding, correlation};
 
 /// Maximum number of drawn values per quantity and machine.
 const MAX_POINTS: usize = 100;
@@ -120,7 +120,8 @@ pub fn host_wanted(run: &RunData) -> Option<HostWanted> {
         .into_iter()
         .rev()
         .filter_map(|trial| {
-            let steps = SampleDistribution::merged([trial.series.get(subject.metric)?.steps.as_slice()]);
+            let steps =
+                SampleDistribution::merged([trial.series.get(subject.metric)?.steps.as_slice()]);
             let slow = steps.quantile(Quantile::P99).or(steps.max())?;
             Some((slow, trial, trial.started_ns?))
         })
@@ -128,7 +129,8 @@ pub fn host_wanted(run: &RunData) -> Option<HostWanted> {
     let bins = &trial.series.get(subject.metric)?.bins;
     let length_ns = bins.last()?.to_ns.max(1);
     let samples = bins.iter().fold(0_u64, |sum, bin| sum.saturating_add(bin.count));
-    let windows = (samples / MIN_SAMPLES_PER_WINDOW).min((length_ns / MIN_WINDOW_NS) as u64).min(MAX_WINDOWS);
+    let windows =
+        (samples / MIN_SAMPLES_PER_WINDOW).min((length_ns / MIN_WINDOW_NS) as u64).min(MAX_WINDOWS);
     Some(HostWanted {
         trial: trial.trial,
         metric: subject.metric.to_owned(),
@@ -210,7 +212,9 @@ impl HostAccumulator {
         let stolen = |it: &HostSeries| it.quantity == Quantity::Steal && it.highest > 0.0;
         let any_stolen = series.iter().any(stolen);
         series.retain(|it| any_stolen || it.quantity != Quantity::Steal);
-        series.sort_by(|a, b| (a.quantity, natural_key(&a.node)).cmp(&(b.quantity, natural_key(&b.node))));
+        series.sort_by(|a, b| {
+            (a.quantity, natural_key(&a.node)).cmp(&(b.quantity, natural_key(&b.node)))
+        });
         let some = series.iter().any(|series| series.points.len() > 1);
         some.then_some(HostData {
             wanted,

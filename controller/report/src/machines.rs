@@ -47,9 +47,12 @@ pub fn machines(run: &RunData) -> Table {
                         (a, b) => a.or(b),
                     };
                 }
-                None => {
-                    parts.push(NodeRole { cells, modes: vec![mode.clone()], burnt: span, trials: 1 })
-                }
+                None => parts.push(NodeRole {
+                    cells,
+                    modes: vec![mode.clone()],
+                    burnt: span,
+                    trials: 1,
+                }),
             }
         }
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use dwell_plan::{
-    CrossPlan, FlowPlan, Generator, LinkPlan, Load, Order, PaceKind, PacePlan, PingPlan, Plan,
-    RelayPlan, ForwardingMode, Source, Transport,
+    CrossPlan, FlowPlan, ForwardingMode, Generator, LinkPlan, Load, Order, PaceKind, PacePlan,
+    PingPlan, Plan, RelayPlan, Source, Transport,
 };
 use dwell_record::{Kind, Summary};
 use dwell_units::Nanos;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::contention;
 use crate::data::{Axis, PlanData, RunData, TrialData};
 use crate::group;
-use crate::quantity::{count, delay_ns, listed, count_noun};
+use crate::quantity::{count, count_noun, delay_ns, listed};
 
 /// One aspect of the measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -102,7 +102,9 @@ pub(crate) fn transmission_ns(trial: &TrialData) -> Option<f64> {
 /// Sentence, with a leading space, that compares the link delay with the transmission time.
 pub(crate) fn beside_transmission(trials: &[&TrialData]) -> Option<String> {
     let of_links = |quantile| {
-        let one = move |trial: &TrialData| Some(percentile_of(trial, LINK_DELAY_METRIC, quantile)? as f64);
+        let one = move |trial: &TrialData| {
+            Some(percentile_of(trial, LINK_DELAY_METRIC, quantile)? as f64)
+        };
         typical(trials, one).map(delay)
     };
     Some(format!(
@@ -133,11 +135,15 @@ fn of_trial(trial: &TrialData) -> Option<f64> {
 /// Node-delay metric at whose timestamps the trial's links begin and end. Node and links together
 /// make up the path only at this level, so relay modes may differ in it.
 pub(crate) fn node_delay_metric(trial: &TrialData) -> Option<&'static str> {
-    NODE_DELAY_METRICS.into_iter().find(|metric| percentile_of(trial, metric, Quantile::P95).is_some())
+    NODE_DELAY_METRICS
+        .into_iter()
+        .find(|metric| percentile_of(trial, metric, Quantile::P95).is_some())
 }
 
 /// Lists the node-delay metrics of relay modes, with the modes in brackets if they differ.
-pub(crate) fn node_delay_names<'a>(each: impl IntoIterator<Item = (&'a str, &'static str)>) -> String {
+pub(crate) fn node_delay_names<'a>(
+    each: impl IntoIterator<Item = (&'a str, &'static str)>,
+) -> String {
     let mut of: Vec<(&str, Vec<String>)> = Vec::new();
     for (mode, node_delay_metric) in each {
         let mode = mode.to_owned();

@@ -2,8 +2,8 @@
 //! accurate the departures were.
 
 mod reference;
-mod verdict_text;
 mod verdict;
+mod verdict_text;
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ use crate::data::{RunData, TrialData, TrialState};
 use crate::measurement;
 
 pub(crate) use reference::reference_rows;
-pub use verdict_text::{rates_of_runs, verdict_table, verdict_words};
 pub use verdict::{RateVerdict, RateVerdictKind, tolerance, verdicts};
+pub use verdict_text::{rates_of_runs, verdict_table, verdict_words};
 
 /// Identity of a sender: everything but the rate that separates verdicts.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -25,8 +25,12 @@ const PROBE_WORDS: PacketWords = PacketWords {
     none_received: "was answered",
 };
 
-const ONE_WAY_WORDS: PacketWords =
-    PacketWords { probe: "packet", received: "arrived", missing: "did not arrive", none_received: "arrived" };
+const ONE_WAY_WORDS: PacketWords = PacketWords {
+    probe: "packet",
+    received: "arrived",
+    missing: "did not arrive",
+    none_received: "arrived",
+};
 
 /// Import engines that measure one-way packets.
 const ONE_WAY: [&str; 2] = ["iperf2", "d-itg"];

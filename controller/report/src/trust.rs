@@ -10,7 +10,7 @@ use crate::data::RunData;
 use crate::figures::capital;
 use crate::group::{self, Group};
 use crate::measurement;
-use crate::quantity::{count, delay, delay_ns, listed, count_noun};
+use crate::quantity::{count, count_noun, delay, delay_ns, listed};
 
 /// Maximum schedule error (actual minus intended send time) without a warning: delays in a local
 /// network start at a tenth of a millisecond.
@@ -147,12 +147,10 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
         "Processor",
         named(|s| {
             let cpu = s.environment.cpu.as_ref()?;
-            Some(
-                s.environment.cores.map_or_else(
-                    || cpu.clone(),
-                    |n| format!("{cpu}, {}", count_noun(n.into(), "core")),
-                ),
-            )
+            Some(s.environment.cores.map_or_else(
+                || cpu.clone(),
+                |n| format!("{cpu}, {}", count_noun(n.into(), "core")),
+            ))
         }),
         "CPU of this end.",
     );
@@ -411,7 +409,8 @@ fn broken_limits(summary: &Summary) -> Vec<String> {
     let trust = &summary.trust;
     let mut broken_limits = Vec::new();
     if trust.ring_dropped > 0 {
-        broken_limits.push("samples were dropped because the recorder could not keep up".to_owned());
+        broken_limits
+            .push("samples were dropped because the recorder could not keep up".to_owned());
     }
     if trust.clock_step_ns.is_some() || trust.void > 0 {
         broken_limits.push("a clock was stepped; the affected samples are void".to_owned());

@@ -7,7 +7,8 @@ mod trains;
 
 use dwell_report::data::{RunData, TrialData, TrialState};
 use dwell_report::{
-    RateVerdictKind, findings, main_metric, page, rates_of_runs, verdict_table, verdict_words, verdicts,
+    RateVerdictKind, findings, main_metric, page, rates_of_runs, verdict_table, verdict_words,
+    verdicts,
 };
 use trains::paces;
 
@@ -45,7 +46,10 @@ fn user_stamps_and_missing_engines_give_no_verdict() {
                 assert!(reason.contains("user-space timestamps"), "{reason}");
             }
             "xsk" | "gso" | "txtime" | "uring" => {
-                assert_eq!((verdict.verdict, verdict.largest_rate_bps), (RateVerdictKind::NotRun, None));
+                assert_eq!(
+                    (verdict.verdict, verdict.largest_rate_bps),
+                    (RateVerdictKind::NotRun, None)
+                );
                 assert!(reason.ends_with("is not supported here"), "{reason}");
                 // Sizes come from the plan, because no trial reported any.
                 assert!([200, 1_500].contains(&verdict.ip_size));

@@ -252,9 +252,10 @@ fn hostile_text_is_escaped() {
     run.axes[0].values[0] = HOSTILE_TEXT.to_owned();
     for trial in &mut run.trials {
         let load = trial.parameters.remove("load").unwrap();
-        trial
-            .parameters
-            .insert(HOSTILE_TEXT.to_owned(), if load == "none" { HOSTILE_TEXT.to_owned() } else { load });
+        trial.parameters.insert(
+            HOSTILE_TEXT.to_owned(),
+            if load == "none" { HOSTILE_TEXT.to_owned() } else { load },
+        );
         trial.reason = Some(HOSTILE_TEXT.to_owned());
         let summary = trial.summary.as_mut().unwrap();
         summary.trust.warnings.push(HOSTILE_TEXT.to_owned());

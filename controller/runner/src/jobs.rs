@@ -6,8 +6,8 @@ mod peer;
 
 use dwell_fleet::Hosts;
 use dwell_plan::{
-    BulkJob, CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, PingPlan, ThreadPlacement, Plan,
-    ReflectJob, SinkJob, Stamps, TrafficHeader, TrafficJob, TrafficLoad, Transport,
+    BulkJob, CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, PingPlan, Plan, ReflectJob,
+    SinkJob, Stamps, ThreadPlacement, TrafficHeader, TrafficJob, TrafficLoad, Transport,
 };
 use dwell_store::Role;
 use dwell_units::{Nanos, Rate};
@@ -96,7 +96,10 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, hosts: &Hosts) -> TrialJobs {
         warm_up: ping.warm_up,
         stamps: ping.stamps,
         sched_stamps: ping.sched_stamps,
-        place: ThreadPlacement { scheduling: ping.scheduling, ..place(plan, &ping.from, ping.busy_poll) },
+        place: ThreadPlacement {
+            scheduling: ping.scheduling,
+            ..place(plan, &ping.from, ping.busy_poll)
+        },
         icmp_socket: ping.icmp_socket,
         pattern: ping.pattern,
         ipv4: !ping.ipv6,

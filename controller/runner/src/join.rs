@@ -14,7 +14,7 @@ use dwell_engine::observation::{PacketObservation, Point, PointStamps};
 use dwell_engine::stamps::State;
 use dwell_record::segment::{self, FlowEntry, Record, SegmentEnd, SegmentError};
 use dwell_record::{Batch, Column};
-use dwell_stats::{Leg, DelayComponent, LinkEndpoints, OneWayPath};
+use dwell_stats::{DelayComponent, Leg, LinkEndpoints, OneWayPath};
 use dwell_units::Instant;
 
 /// Maximum number of packets joined; bounds the memory.
@@ -145,16 +145,21 @@ impl Join {
         let mut flows = HashMap::new();
         segment::read(from, &mut |record| match record {
             Record::Flow(entry) => {
-                let known = self.routes.iter().position(|route| are_same(route.sent, incoming_addresses(entry)));
+                let known = self
+                    .routes
+                    .iter()
+                    .position(|route| are_same(route.sent, incoming_addresses(entry)));
                 if let Some(flow) = known {
                     flows.insert(entry.flow, flow);
                     self.routes[flow].after_relay = entry.out();
                 }
             }
-            Record::PacketObservation(passage) => match self.packet(flows.get(&passage.flow), passage) {
-                Some(packet) => packet.way.node.merge(&passage.stamps),
-                None => self.told.unmatched[0] += 1,
-            },
+            Record::PacketObservation(passage) => {
+                match self.packet(flows.get(&passage.flow), passage) {
+                    Some(packet) => packet.way.node.merge(&passage.stamps),
+                    None => self.told.unmatched[0] += 1,
+                }
+            }
             Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
         })
     }
@@ -208,7 +213,10 @@ impl Join {
         let mut latest: HashMap<usize, usize> = HashMap::new();
         segment::read(from, &mut |record| match record {
             Record::Flow(entry) => {
-                let after_relay = self.routes.iter().position(|r| are_same(r.after_relay, incoming_addresses(entry)));
+                let after_relay = self
+                    .routes
+                    .iter()
+                    .position(|r| are_same(r.after_relay, incoming_addresses(entry)));
                 flows.extend(after_relay.map(|flow| (entry.flow, flow)));
             }
             Record::PacketObservation(passage) => {
@@ -251,7 +259,11 @@ impl Join {
     pub(crate) fn rungs(&self) -> LinkEndpoints {
         let ways = self.packets.iter().map(|packet| &packet.way);
         let queue_is_link = self.queue_is_link;
-        let rungs = if queue_is_link { LinkEndpoints::with_queue_as_link(ways) } else { LinkEndpoints::of(ways) };
+        let rungs = if queue_is_link {
+            LinkEndpoints::with_queue_as_link(ways)
+        } else {
+            LinkEndpoints::of(ways)
+        };
         if self.relayed { rungs.through_a_node() } else { rungs }
     }
 

@@ -8,16 +8,16 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
 
+mod flow_summary;
 mod incoming;
 mod jobs;
 mod join;
-mod persist;
 mod links;
-mod trial;
+mod persist;
 mod quotas;
 mod runner;
-mod flow_summary;
+mod trial;
 
 pub use jobs::{Peer, PlannedJob, TrialJobs, jobs};
-pub use trial::{Action, TrialMachine, Outcome};
-pub use runner::{Clock, RunEnd, Runner, RunnerError, ProgressReporter, TrialEnd, new_trials};
+pub use runner::{Clock, ProgressReporter, RunEnd, Runner, RunnerError, TrialEnd, new_trials};
+pub use trial::{Action, Outcome, TrialMachine};

@@ -10,13 +10,13 @@ use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
 use dwell_record::{Column, Kind, Placement, Scalar, Scheduling, Summary, Waiting};
 use dwell_store::{HostWriter, Ingested, Role, TrialRow};
 
+use crate::flow_summary::{self, SummaryInputs};
 use crate::incoming::{Incoming, Segment};
 use crate::jobs::PlannedJob;
 use crate::join::{Join, PathRole};
 use crate::links::PathLinks;
-use crate::trial::Outcome;
 use crate::runner::{Runner, RunnerError, TrialEnd};
-use crate::flow_summary::{self, SummaryInputs};
+use crate::trial::Outcome;
 
 const NOTHING_ARRIVED: &str = "no packet arrived at the sink";
 
@@ -258,7 +258,10 @@ fn received_nothing(summary: &Summary) -> bool {
 
 /// Stores the host activity in the segments. Jobs of one node record the same; only the first
 /// counts.
-fn store_host_activity(segments: &[(&PlannedJob, Segment)], host: &mut HostWriter) -> Result<(), RunnerError> {
+fn store_host_activity(
+    segments: &[(&PlannedJob, Segment)],
+    host: &mut HostWriter,
+) -> Result<(), RunnerError> {
     let mut told: Vec<&str> = Vec::new();
     for (planned, segment) in segments {
         if told.contains(&planned.node.as_str()) {

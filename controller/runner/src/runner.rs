@@ -16,8 +16,8 @@ use thiserror::Error;
 
 use crate::incoming::Incoming;
 use crate::jobs::{PlannedJob, jobs, time_limit};
-use crate::trial::{Action, TrialMachine};
 use crate::quotas::Quotas;
+use crate::trial::{Action, TrialMachine};
 
 /// Maximum time until a stop request takes effect.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -214,7 +214,8 @@ impl Runner<'_> {
                 }
                 ended => ended?,
             };
-            let to_blame = if standing.lab_made { std::mem::take(&mut blocked) } else { Vec::new() };
+            let to_blame =
+                if standing.lab_made { std::mem::take(&mut blocked) } else { Vec::new() };
             for BlockedTrial { trial, error } in to_blame {
                 self.talk.trial_started(done, all, trial.number, &trial.parameters);
                 let end = self.fail(trial, &error.to_string())?;
@@ -419,8 +420,11 @@ impl Runner<'_> {
 
     /// Releases all nodes and forgets their jobs.
     fn release_nodes(&mut self, standing: &mut Carryover) -> Result<(), FleetError> {
-        *standing =
-            Carryover { lab_made: standing.lab_made, received_bytes: standing.received_bytes, ..Carryover::default() };
+        *standing = Carryover {
+            lab_made: standing.lab_made,
+            received_bytes: standing.received_bytes,
+            ..Carryover::default()
+        };
         self.fleet.dissolve()
     }
 

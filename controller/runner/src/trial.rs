@@ -140,7 +140,12 @@ impl TrialMachine {
     }
 
     /// Handles an event of a node.
-    pub fn handle_event(&mut self, node: &str, event: Event, now: Instant<Monotonic>) -> Vec<Action> {
+    pub fn handle_event(
+        &mut self,
+        node: &str,
+        event: Event,
+        now: Instant<Monotonic>,
+    ) -> Vec<Action> {
         match event {
             Event::Hello { .. } | Event::Progress { .. } => return Vec::new(),
             Event::Ready { job } => {
@@ -290,7 +295,8 @@ impl TrialMachine {
             match self.step {
                 Step::Clearing => {
                     self.step = Step::Serving;
-                    let stands = |planned: &PlannedJob| self.running.values().any(|it| it == planned);
+                    let stands =
+                        |planned: &PlannedJob| self.running.values().any(|it| it == planned);
                     let wanted = self.needed.standing.iter().filter(|planned| !stands(planned));
                     let wanted: Vec<_> = wanted.chain(&self.needed.sinks).cloned().collect();
                     actions.extend(self.start(wanted));
@@ -455,7 +461,8 @@ mod tests {
 
     #[test]
     fn jobs_start_and_stop_in_order() {
-        let (mut machine, actions) = TrialMachine::new(needed(), vec![], 1, Nanos::from_secs(5), at(0));
+        let (mut machine, actions) =
+            TrialMachine::new(needed(), vec![], 1, Nanos::from_secs(5), at(0));
         let mut log = Vec::new();
         execute(&mut machine, actions, &mut log);
         assert_eq!(
@@ -479,7 +486,8 @@ mod tests {
 
     #[test]
     fn running_reflector_is_reused_or_stopped() {
-        let (mut machine, actions) = TrialMachine::new(needed(), vec![], 1, Nanos::from_secs(5), at(0));
+        let (mut machine, actions) =
+            TrialMachine::new(needed(), vec![], 1, Nanos::from_secs(5), at(0));
         execute(&mut machine, actions, &mut Vec::new());
         let next = machine.next_job();
         let standing = machine.outcome().unwrap().standing;
@@ -547,7 +555,8 @@ mod tests {
 
     #[test]
     fn hanging_reflector_fails_the_trial_and_is_released() {
-        let (mut machine, actions) = TrialMachine::new(needed(), vec![], 1, Nanos::from_secs(5), at(0));
+        let (mut machine, actions) =
+            TrialMachine::new(needed(), vec![], 1, Nanos::from_secs(5), at(0));
         // n2 starts everything and ignores all later requests.
         let mut todo = std::collections::VecDeque::from(actions);
         while let Some(Action::Ask(node, request)) = todo.pop_front() {
@@ -577,11 +586,15 @@ mod tests {
 
     #[test]
     fn failed_job_fails_the_trial_with_its_reason() {
-        let (mut machine, actions) = TrialMachine::new(needed(), vec![], 1, Nanos::from_secs(5), at(0));
+        let (mut machine, actions) =
+            TrialMachine::new(needed(), vec![], 1, Nanos::from_secs(5), at(0));
         let Action::Ask(node, Request::Start { job, .. }) = &actions[0] else { panic!() };
         let reason = "port 862 is in use".to_owned();
-        let rest =
-            machine.handle_event(node, Event::Failed { job: *job, reason, unsupported: false }, at(1));
+        let rest = machine.handle_event(
+            node,
+            Event::Failed { job: *job, reason, unsupported: false },
+            at(1),
+        );
         execute(&mut machine, rest, &mut Vec::new());
         let outcome = machine.outcome().unwrap();
         assert_eq!(outcome.failure.unwrap(), "reflect on n2: port 862 is in use");

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use dwell_engine::observation::{PacketOutcome, PacketObservation, Point, PointStamps};
-use dwell_fleet::{Fleet, FleetError, FromNode, CreatedLink};
+use dwell_engine::observation::{PacketObservation, PacketOutcome, Point, PointStamps};
+use dwell_fleet::{CreatedLink, Fleet, FleetError, FromNode};
 use dwell_host::HostSample;
 use dwell_plan::{Job, Topology};
 use dwell_protocol::{Event, JobId, Request};
@@ -17,7 +17,7 @@ use dwell_record::{Batch, Column, Kind, Scalar};
 use dwell_runner::{Runner, TrialEnd};
 use dwell_store::{HostRow, Role, RunRow, Store};
 use dwell_units::Instant;
-use fakes::{StartedRun, Listener, TickingClock, begin, summary};
+use fakes::{Listener, StartedRun, TickingClock, begin, summary};
 
 const PLAN: &str = "version = 1\nname = \"ways\"\ntopology = { lab = \"line:3\" }\n\
     [flow]\nfrom = \"n1\"\nto = \"n3\"\nsize = \"500B\"\nrate = \"1kpps\"\ncount = 200\n\
@@ -153,7 +153,13 @@ fn segment(job: &Job, relays: bool) -> Vec<u8> {
         let mut push = |flow, stamps: &[(Point, i64)]| {
             let mut all = PointStamps::default();
             stamps.iter().for_each(|(p, at)| all.set(*p, Instant::from_nanos(start + at)));
-            writer.push_passage(&PacketObservation { flow, id, size: 500, fate: PacketOutcome::Observed, stamps: all });
+            writer.push_passage(&PacketObservation {
+                flow,
+                id,
+                size: 500,
+                fate: PacketOutcome::Observed,
+                stamps: all,
+            });
         };
         match job {
             Job::Traffic(_) => push(0, &[(Point::TxApp, 0), (Point::TxKernel, 10)]),

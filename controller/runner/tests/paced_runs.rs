@@ -15,7 +15,7 @@ use dwell_record::{Column, Kind, Scalar, Stamps};
 use dwell_runner::{RunEnd, Runner, TrialEnd};
 use dwell_store::{Role, RunRow, Store, TrialState};
 use dwell_units::{Instant, Nanos, Pairing};
-use fakes::{StartedRun, Listener, TickingClock, begin, summary};
+use fakes::{Listener, StartedRun, TickingClock, begin, summary};
 
 /// Stops at the first failure.
 const PLAN: &str = "version = 1\nname = \"paces\"\ntopology = { lab = \"line:2\" }\n\

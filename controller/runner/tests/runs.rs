@@ -15,7 +15,7 @@ use dwell_record::segment::{Header, SegmentWriter};
 use dwell_runner::{RunEnd, Runner, RunnerError, TrialEnd};
 use dwell_store::{RunRow, RunState, Store, TrialState};
 use dwell_units::{BitRate, Instant, Nanos, Pairing};
-use fakes::{StartedRun, Listener, TickingClock, begin, summary};
+use fakes::{Listener, StartedRun, TickingClock, begin, summary};
 
 const PLAN: &str = "version = 1\nname = \"made-up\"\ntopology = { lab = \"line:2\" }\n\
     [ping]\nfrom = \"n1\"\nto = \"n2\"\ncount = 10\n[matrix]\nsize = [\"64B\", \"128B\", \"256B\"]\n\
@@ -85,7 +85,11 @@ impl Fleet for FakeFleet {
     fn prepare(&mut self, topology: &Topology) -> Result<(), FleetError> {
         if topology.link.rate.is_some_and(|rate| self.impossible.contains(&rate)) {
             let said = "no such link".to_owned();
-            return Err(FleetError::Lab { what: FleetError::CREATE_OPERATION, said, code: Some(4) });
+            return Err(FleetError::Lab {
+                what: FleetError::CREATE_OPERATION,
+                said,
+                code: Some(4),
+            });
         }
         Ok(())
     }
@@ -296,7 +300,8 @@ fn interrupted_trial_is_repeated_on_resume() {
 #[test]
 fn consecutive_failures_stop_a_resumable_run() {
     let mut world = TestRun::new();
-    let mut fleet = FakeFleet::new(&[Fault::Nothing, Fault::Silence, Fault::Silence, Fault::Silence]);
+    let mut fleet =
+        FakeFleet::new(&[Fault::Nothing, Fault::Silence, Fault::Silence, Fault::Silence]);
     let (end, ends) = world.run(&mut fleet, usize::MAX);
     let RunEnd::Stopped(why) = end else { panic!("{end:?}") };
     assert!(why.contains("3 trials in a row failed") && why.contains("no reply arrived"), "{why}");

@@ -1,9 +1,9 @@
 //! The catalogue of runs, trials and their summaries.
 
-mod summaries;
 mod host;
 mod runs;
 mod samples;
+mod summaries;
 mod trials;
 
 use std::fs;
@@ -17,8 +17,8 @@ use serde::de::DeserializeOwned;
 use crate::error::StoreError;
 use crate::lock::RunnerLock;
 use crate::migrations::{migrate, refuse_newer, refuse_older};
-use crate::run_names;
 use crate::run::Role;
+use crate::run_names;
 
 /// A data directory.
 #[derive(Debug)]

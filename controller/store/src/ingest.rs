@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use dwell_engine::stamps::State;
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
-use dwell_record::{Batch, Column, BatchStatistics, DepartureCollector, Summary, all_valid};
+use dwell_record::{Batch, BatchStatistics, Column, DepartureCollector, Summary, all_valid};
 
 use crate::error::StoreError;
 use crate::parquet::{SampleWriter, Written};
-use crate::stage::{Stage, BatchConsumer};
+use crate::stage::{BatchConsumer, Stage};
 use crate::views::{SeriesBuilder, StoredSeries};
 
 /// Metrics drawn in figures, by column. Each takes space in the catalogue, so of the parts of a
@@ -105,7 +105,8 @@ impl Ingest {
     /// before the first row.
     #[must_use]
     pub fn with_figures(self) -> Self {
-        let gathered = IngestSummary { columns: Some(BatchStatistics::default()), ..IngestSummary::default() };
+        let gathered =
+            IngestSummary { columns: Some(BatchStatistics::default()), ..IngestSummary::default() };
         Self { summary: Stage::new(gathered), ..self }
     }
 

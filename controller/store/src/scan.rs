@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::thread;
 
-use dwell_record::{Column, BatchStatistics};
+use dwell_record::{BatchStatistics, Column};
 
 use crate::error::StoreError;
 use crate::parquet::SampleReader;
@@ -14,8 +14,11 @@ pub(crate) fn scan(path: &Path) -> Result<BatchStatistics, StoreError> {
     let reader = SampleReader::open(path)?;
     let groups = reader.groups();
     let all = reader.columns();
-    let wanted: Vec<Column> =
-        BatchStatistics::USED_COLUMNS.iter().copied().filter(|column| all.contains(column)).collect();
+    let wanted: Vec<Column> = BatchStatistics::USED_COLUMNS
+        .iter()
+        .copied()
+        .filter(|column| all.contains(column))
+        .collect();
     let threads = thread::available_parallelism().map_or(1, usize::from).min(groups).max(1);
     let part = |number: usize| number * groups / threads..(number + 1) * groups / threads;
     // Each thread reads consecutive row groups, so that only the ends of its part need joining.

@@ -149,7 +149,20 @@ mod tests {
     #[test]
     fn batches_keep_their_order_across_threads() {
         let mut stage = Stage::new(Notes::default());
-        let sizes = [1, 7, MIN_THREADED_ROWS, 3, 1, MIN_THREADED_ROWS, MIN_THREADED_ROWS, 2, 1, 1, 1, MIN_THREADED_ROWS];
+        let sizes = [
+            1,
+            7,
+            MIN_THREADED_ROWS,
+            3,
+            1,
+            MIN_THREADED_ROWS,
+            MIN_THREADED_ROWS,
+            2,
+            1,
+            1,
+            1,
+            MIN_THREADED_ROWS,
+        ];
         for (number, rows) in (0..).zip(sizes) {
             stage.push(&batch(number, rows)).unwrap();
             assert_eq!(

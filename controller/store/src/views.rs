@@ -440,7 +440,10 @@ mod tests {
         assert_eq!(series.bins.iter().map(|bin| bin.count).sum::<u64>(), 200_001);
         assert_eq!(series.bins.iter().map(|bin| bin.lost).sum::<u64>(), 200);
         assert_eq!(series.steps.iter().map(|step| step.count).sum::<u64>(), 200_001);
-        assert!((MAX_SPACED_POINTS / 2..=MAX_SPACED_POINTS + MAX_EXTREME_POINTS).contains(&series.points.len()));
+        assert!(
+            (MAX_SPACED_POINTS / 2..=MAX_SPACED_POINTS + MAX_EXTREME_POINTS)
+                .contains(&series.points.len())
+        );
         let spike = series.points.iter().find(|point| point.value_ns == 9_000_000).unwrap();
         assert!(spike.outlier, "the largest is shown and judged");
         assert!(series.hampel.unwrap().upper >= 1);
@@ -473,7 +476,8 @@ mod tests {
         let mut counted = Distribution::new();
         counted.record_all(&values);
         for (piece, rising) in [1, 37, 4_096, at.len()].into_iter().zip([true, false].repeat(2)) {
-            let mut growing = if rising { SeriesBuilder::counted_elsewhere() } else { SeriesBuilder::new() };
+            let mut growing =
+                if rising { SeriesBuilder::counted_elsewhere() } else { SeriesBuilder::new() };
             let pieces = at.chunks(piece).zip(values.chunks(piece));
             pieces.for_each(|(at, values)| growing.take(at, values, rising));
             series.push(growing.finish(Some(&counted)).series().unwrap());

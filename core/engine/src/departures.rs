@@ -13,7 +13,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use thiserror::Error;
 
 pub use gaps::{GapsLineError, read_gaps};
-pub use lead_in::{LEAD_IN_PACKETS, lead_in_duration, lead_in, lead_in_len};
+pub use lead_in::{LEAD_IN_PACKETS, lead_in, lead_in_duration, lead_in_len};
 
 use crate::schedule::{Gaps, Schedule};
 
@@ -144,7 +144,7 @@ impl Pattern {
     }
 
     /// Number of lead-in packets before each train (see [`lead_in`]).
-    pub fn leads(&self) -> usize {
+    pub fn lead_in_len(&self) -> usize {
         lead_in_len(self.shape().1, self.mean_gap())
     }
 

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 
 use dwell_units::{Instant, Nanos, Realtime};
 
-use crate::observation::{PacketOutcome, PacketObservation, Point, PointStamps};
+use crate::observation::{PacketObservation, PacketOutcome, Point, PointStamps};
 
 /// One timestamp of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,7 +197,10 @@ mod tests {
         join.expire(Instant::from_nanos(1_009), &mut take);
         assert_eq!(join.joined().packets, 0);
         join.expire(Instant::from_nanos(1_010), &mut take);
-        assert_eq!(join.joined(), JoinCounters { packets: 1, incomplete: 1, ..JoinCounters::default() });
+        assert_eq!(
+            join.joined(),
+            JoinCounters { packets: 1, incomplete: 1, ..JoinCounters::default() }
+        );
         join.finish(&mut take);
         assert_eq!(join.joined().incomplete, 2);
         assert_eq!(passages.iter().map(|p| p.id).collect::<Vec<_>>(), [1, 2]);

@@ -5,7 +5,6 @@
 
 pub mod burner;
 pub mod departures;
-pub mod remote_drops;
 pub mod join;
 pub mod link;
 pub mod observation;
@@ -13,6 +12,7 @@ pub mod pinger;
 pub mod protocol;
 pub mod reflector;
 pub mod relay;
+pub mod remote_drops;
 pub mod replay;
 pub mod schedule;
 pub mod stamps;

@@ -266,9 +266,11 @@ impl Link {
         let Some(departure) = self.next_departure().filter(|departure| *departure <= now) else {
             return false;
         };
-        let first =
-            |queue: &VecDeque<FrameInFlight>| queue.front().is_some_and(|h| h.departure == departure);
-        let queue = if first(&self.in_order) { &mut self.in_order } else { &mut self.reordered_frames };
+        let first = |queue: &VecDeque<FrameInFlight>| {
+            queue.front().is_some_and(|h| h.departure == departure)
+        };
+        let queue =
+            if first(&self.in_order) { &mut self.in_order } else { &mut self.reordered_frames };
         let Some(held) = queue.pop_front() else { return false };
         for _ in 0..held.copies {
             deliver(self.store.frame(held.slot, held.len));
@@ -427,7 +429,11 @@ mod tests {
             (0..Link::QUEUE_LEN as u32 + 3).map(|n| link.arrive(at(0), &frame(n, 100))).collect();
         let overflowed = fates.iter().filter(|fate| **fate == FrameOutcome::Overflow).count();
         assert_eq!(overflowed, 3);
-        assert_eq!(fates[Link::QUEUE_LEN], FrameOutcome::Overflow, "the tail is dropped, not the head");
+        assert_eq!(
+            fates[Link::QUEUE_LEN],
+            FrameOutcome::Overflow,
+            "the tail is dropped, not the head"
+        );
         assert_eq!(link.counters().overflow, 3);
         assert_eq!(drain(&mut link).len(), Link::QUEUE_LEN);
         // The queue is free again once the frames have been transmitted.
@@ -489,7 +495,8 @@ mod tests {
 
     #[test]
     fn loss_and_duplication_match_their_ratios() {
-        let parameters = LinkParameters { loss: percent(10), duplicate: percent(5), ..NO_IMPAIRMENT };
+        let parameters =
+            LinkParameters { loss: percent(10), duplicate: percent(5), ..NO_IMPAIRMENT };
         let mut link = Link::new(parameters, 5);
         for n in 0..20_000 {
             link.arrive(at(n), &frame(0, 60));
@@ -504,7 +511,8 @@ mod tests {
 
     #[test]
     fn lost_frame_takes_transmission_time() {
-        let all_lost = LinkParameters { rate: Some(BitRate(8_000)), loss: Ratio::ONE, ..NO_IMPAIRMENT };
+        let all_lost =
+            LinkParameters { rate: Some(BitRate(8_000)), loss: Ratio::ONE, ..NO_IMPAIRMENT };
         let mut link = Link::new(all_lost, 1);
         link.arrive(at(0), &frame(0, 1_000));
         link.parameters.loss = Ratio::ZERO;
@@ -515,10 +523,20 @@ mod tests {
     #[test]
     fn invalid_parameters_name_the_valid_range() {
         let text = |p: LinkParameters| p.check().unwrap_err().to_string();
-        assert!(text(LinkParameters { rate: Some(BitRate(0)), ..NO_IMPAIRMENT }).contains("1bit/s"));
-        assert!(text(LinkParameters { delay: Nanos(-1), ..NO_IMPAIRMENT }).contains("between 0s and 1min"));
-        assert!(text(LinkParameters { jitter: Nanos(1), ..NO_IMPAIRMENT }).contains("at most the delay"));
-        assert!(text(LinkParameters { reorder: Ratio::ONE, ..NO_IMPAIRMENT }).contains("needs a delay"));
+        assert!(
+            text(LinkParameters { rate: Some(BitRate(0)), ..NO_IMPAIRMENT }).contains("1bit/s")
+        );
+        assert!(
+            text(LinkParameters { delay: Nanos(-1), ..NO_IMPAIRMENT })
+                .contains("between 0s and 1min")
+        );
+        assert!(
+            text(LinkParameters { jitter: Nanos(1), ..NO_IMPAIRMENT })
+                .contains("at most the delay")
+        );
+        assert!(
+            text(LinkParameters { reorder: Ratio::ONE, ..NO_IMPAIRMENT }).contains("needs a delay")
+        );
     }
 
     prop_compose! {

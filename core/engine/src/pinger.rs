@@ -330,7 +330,9 @@ impl<P: Protocol> Pinger<P> {
             TxStamp::Kernel(at) => drop(slot.tx.kernel.get_or_insert(at)),
             TxStamp::Hw(at) => drop(slot.tx.hw.get_or_insert(at)),
         }
-        if slot.status == ProbeState::AwaitingStamp && awaited.is_none_or(|point| point == stamp.point()) {
+        if slot.status == ProbeState::AwaitingStamp
+            && awaited.is_none_or(|point| point == stamp.point())
+        {
             self.report_received(id, out);
         }
     }
@@ -344,7 +346,8 @@ impl<P: Protocol> Pinger<P> {
     /// Handles time-outs and missing timestamps.
     pub fn expire(&mut self, now: Instant<Monotonic>, out: &mut impl FnMut(Sample)) {
         self.linger = self.linger.filter(|until| now < *until);
-        while let Some((id, _)) = self.awaiting_stamp.front().copied().filter(|(_, until)| *until <= now)
+        while let Some((id, _)) =
+            self.awaiting_stamp.front().copied().filter(|(_, until)| *until <= now)
         {
             self.awaiting_stamp.pop_front();
             self.report_without_stamp(id, out);

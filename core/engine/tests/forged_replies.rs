@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use dwell_engine::pinger::{Config, Counts, ProbeSchedule, Pinger};
+use dwell_engine::pinger::{Config, Counts, Pinger, ProbeSchedule};
 use dwell_engine::protocol::{Protocol, Reject, Session, Stamp};
 use dwell_engine::reflector::{RequestMeta, StampConfig, StampReflector};
 use dwell_engine::stamps::{Remote, RxStamps, Sample};

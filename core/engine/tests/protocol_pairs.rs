@@ -5,11 +5,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 
-use dwell_engine::pinger::{Config, Counts, ProbeSchedule, Pinger};
+use dwell_engine::pinger::{Config, Counts, Pinger, ProbeSchedule};
 use dwell_engine::protocol::{
     self, IcmpEcho, PlainEcho, Protocol, RoundTrip, Session, TextStream, TextUdp,
 };
-use dwell_engine::reflector::{self, RequestMeta, Refusal, StampConfig, StampReflector};
+use dwell_engine::reflector::{self, Refusal, RequestMeta, StampConfig, StampReflector};
 use dwell_engine::stamps::{RxStamps, Sample, State};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::hmac::Key;
@@ -213,10 +213,9 @@ fn rtt(sample: &Sample) -> i64 {
 }
 
 /// Checks that apply to datagrams and streams.
-fn assert_exact_delays<Q: Protocol, R: Responder>(
-    ends: impl Fn() -> (Q, R),
-) {
-    let network: Network = |direction, _| vec![if direction == Direction::Forward { 2 * MS } else { 3 * MS }];
+fn assert_exact_delays<Q: Protocol, R: Responder>(ends: impl Fn() -> (Q, R)) {
+    let network: Network =
+        |direction, _| vec![if direction == Direction::Forward { 2 * MS } else { 3 * MS }];
     for departures in [OPEN, CLOSED] {
         let calm = pair(&ends, 20, departures, Scenario { network, ..CALM });
         assert_eq!(calm.ids(State::Received), (0..20).collect::<Vec<_>>());
@@ -264,16 +263,18 @@ fn assert_every_outcome<Q: Protocol, R: Responder>(ends: impl Fn() -> (Q, R)) {
     assert_eq!((doubled.counts().received, doubled.counts().duplicate), (20, 6));
     assert_eq!(doubled.ids(State::Duplicate).iter().filter(|id| **id == 4).count(), 2);
 
-    let network: Network =
-        |direction, n| vec![if direction == Direction::Forward && n == 3 { 25 * MS } else { 2 * MS }];
+    let network: Network = |direction, n| {
+        vec![if direction == Direction::Forward && n == 3 { 25 * MS } else { 2 * MS }]
+    };
     let overtaken = pair(&ends, 10, OPEN, Scenario { network, ..CALM });
     assert_eq!(overtaken.counts().received, 10);
     let reordered = overtaken.samples.iter().filter(|s| s.reordered).map(|s| (s.id, rtt(s)));
     assert_eq!(reordered.collect::<Vec<_>>(), [(3, 27 * MS)]);
 
     // The master of Roedlach/Vock never recovers from this.
-    let network: Network =
-        |direction, n| vec![if direction == Direction::Backward && n == 5 { 130 * MS } else { 2 * MS }];
+    let network: Network = |direction, n| {
+        vec![if direction == Direction::Backward && n == 5 { 130 * MS } else { 2 * MS }]
+    };
     for departures in [OPEN, CLOSED] {
         let late = pair(&ends, 40, departures, Scenario { network, ..CALM });
         assert_eq!((late.ids(State::Late), late.ids(State::Lost)), (vec![5], vec![5]));
@@ -308,7 +309,8 @@ fn stamp_pairs_report_every_outcome_in_all_modes() {
 
 #[test]
 fn stamp_reports_one_way_delays_and_residence() {
-    let network: Network = |direction, _| vec![if direction == Direction::Forward { 2 * MS } else { 3 * MS }];
+    let network: Network =
+        |direction, _| vec![if direction == Direction::Forward { 2 * MS } else { 3 * MS }];
     let measured = pair(|| stamp(false, false), 10, OPEN, Scenario { network, ..CALM });
     for (n, sample) in measured.samples.iter().enumerate() {
         let remote = sample.remote.expect("a STAMP reply has timestamps");

@@ -4,12 +4,12 @@
 
 #![forbid(unsafe_code)]
 
-mod cpu_use;
 mod cpu_stats;
+mod cpu_use;
 mod series;
 mod wireless;
 
-pub use cpu_use::{CpuUse, Process, Snapshot, family_ticks, is_ancestor, process};
 pub use cpu_stats::{CpuTimes, Stat, run_delays, stat, thread_wait};
+pub use cpu_use::{CpuUse, Process, Snapshot, family_ticks, is_ancestor, process};
 pub use series::{HostSample, Readings, Series};
 pub use wireless::{Channel, Radio, radios, survey};

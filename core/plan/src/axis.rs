@@ -252,7 +252,9 @@ impl Range {
         }
         let count = (to.base() - from.base()) / step.base() + 1;
         if count > MAX_AXIS_VALUES {
-            return Err(format!("the range has {count} values; at most {MAX_AXIS_VALUES} are possible"));
+            return Err(format!(
+                "the range has {count} values; at most {MAX_AXIS_VALUES} are possible"
+            ));
         }
         (0..count)
             .map(|n| from.with_base(from.base() + n * step.base()))

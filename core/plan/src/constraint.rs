@@ -101,7 +101,11 @@ fn list_some(names: &[String]) -> String {
     const MAX_LISTED_NAMES: usize = 8;
     match names.len() {
         0..=MAX_LISTED_NAMES => names.join(", "),
-        count => format!("{} and {} more", names[..MAX_LISTED_NAMES - 1].join(", "), count - (MAX_LISTED_NAMES - 1)),
+        count => format!(
+            "{} and {} more",
+            names[..MAX_LISTED_NAMES - 1].join(", "),
+            count - (MAX_LISTED_NAMES - 1)
+        ),
     }
 }
 
@@ -121,7 +125,10 @@ fn with_known_name(
         }
         new.name.clone_from(&known.name);
         for value in &mut new.values {
-            let same = known.values.iter().find(|known| CanonicalValue::of(known) == CanonicalValue::of(value));
+            let same = known
+                .values
+                .iter()
+                .find(|known| CanonicalValue::of(known) == CanonicalValue::of(value));
             if let Some(same) = same {
                 value.clone_from(same);
             }
@@ -135,7 +142,9 @@ impl Rule {
         self.when.iter().all(|(name, resolve_condition)| {
             values.iter().any(|(axis, value)| {
                 let axis = &axes[*axis as usize];
-                axis.name == *name && resolve_condition.contains(&CanonicalValue::of(&axis.values[*value as usize]))
+                axis.name == *name
+                    && resolve_condition
+                        .contains(&CanonicalValue::of(&axis.values[*value as usize]))
             })
         })
     }
@@ -150,8 +159,9 @@ impl Rule {
         if self.drop {
             return Ok(cells.into_iter().filter(|cell| !self.fits(axes, cell)).collect());
         }
-        let replaced =
-            |axis: u16| self.replacement_axes.iter().any(|new| axes[*new].name == axes[axis as usize].name);
+        let replaced = |axis: u16| {
+            self.replacement_axes.iter().any(|new| axes[*new].name == axes[axis as usize].name)
+        };
         let new = product(source, axes, &self.replacement_axes)?;
         let mut out = Vec::new();
         let mut seen = HashSet::new();

@@ -5,9 +5,9 @@ use dwell_units::{Nanos, Rate};
 
 use crate::error::PlanError;
 use crate::expand::Expansion;
+use crate::flow::FlowPlan;
 use crate::pacing::{PaceKind, PacePlan};
 use crate::plan::{PingPlan, Plan, Transport};
-use crate::flow::FlowPlan;
 
 /// Overhead of a trial besides measuring and warm-up: starting and stopping.
 const TRIAL_OVERHEAD: Nanos = Nanos::from_millis(70);
@@ -84,7 +84,8 @@ impl Estimate {
         // as bytes.
         let (gap, times) =
             (pace.gap_ns().unwrap_or(0.0), trains.saturating_add(pace.warm_up.into()));
-        let sent = all.saturating_add(times.saturating_mul(lead_in_len(count as usize, gap) as u64));
+        let sent =
+            all.saturating_add(times.saturating_mul(lead_in_len(count as usize, gap) as u64));
         let ahead = (lead_in_duration(count as usize, gap) - pace.mean_pause()).max(Nanos::ZERO);
         let leading = ahead.0.saturating_mul(i64::try_from(times).unwrap_or(i64::MAX));
         Self {

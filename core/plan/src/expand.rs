@@ -617,8 +617,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
     }
 
     #[test]
-    fn overridden_axis_keeps_one_value_and_its_constraints()
-     {
+    fn overridden_axis_keeps_one_value_and_its_constraints() {
         let set = |settings: &[&str]| {
             let mut source = Source::parse(PLAN).unwrap();
             settings.iter().for_each(|setting| source.set(setting).unwrap());

@@ -6,7 +6,8 @@ use serde::{Deserialize, Deserializer, de};
 
 use crate::error::PlanError;
 use crate::job::{
-    Cipher, ClearPrefix, IdFormat, KeySource, RelayEngine, RelayMode, Stamps, TraceHook, TrafficHeader,
+    Cipher, ClearPrefix, IdFormat, KeySource, RelayEngine, RelayMode, Stamps, TraceHook,
+    TrafficHeader,
 };
 use crate::plan::Plan;
 use crate::source::Source;
@@ -296,7 +297,9 @@ impl Plan {
             return Err(source.error("flow.to", format!("'{}' would send to itself", flow.to)));
         }
         if !(MIN_PAYLOAD..=MAX_UDP_PAYLOAD).contains(&flow.size.0) {
-            return Err(source.error("flow.size", format!("must be {MIN_PAYLOAD}B to {MAX_UDP_PAYLOAD}B")));
+            return Err(
+                source.error("flow.size", format!("must be {MIN_PAYLOAD}B to {MAX_UDP_PAYLOAD}B"))
+            );
         }
         if flow.count == Some(0) {
             return Err(source.error("flow.count", "must be 1 or more"));

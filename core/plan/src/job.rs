@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use bulk::BulkJob;
 pub use flow_filter::{FlowFilter, FlowFilterError, FlowProtocol};
 pub use itg::{Generator, ItgJob, ItgSinkJob};
-pub use pace::{SinkTimestamps, PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize};
+pub use pace::{PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize, SinkTimestamps};
 pub use relay::{
     Cipher, ClearPrefix, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode,
 };

@@ -12,26 +12,27 @@ mod constraint;
 mod error;
 mod estimate;
 mod expand;
+mod flow;
 mod job;
 mod lab_file;
 mod limits;
+mod messages;
 mod pacing;
 mod path;
 mod plan;
-mod flow;
 mod source;
-mod messages;
 
 pub use axis::{AxisValues, Quantity};
 pub use error::{PlanError, Position};
 pub use estimate::Estimate;
 pub use expand::{Cell, Expansion, Trial, expand};
+pub use flow::{FlowPlan, ForwardingMode, RelayPlan, TracePlan, TraceSetting};
 pub use job::{
-    BulkJob, Cipher, ClearPrefix, CpuJob, SinkTimestamps, FlowFilter, FlowFilterError, FlowProtocol,
-    Generator, Hold, HoldAt, IcmpSocket, IdFormat, ItgJob, ItgSinkJob, Job, KeySource, Limit,
-    PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize, Pattern, PingJob, ThreadPlacement, ReflectJob,
-    RelayEngine, RelayJob, RelayMode, Scheduling, SinkJob, Stamps, TraceHook, TraceJob,
-    TrafficHeader, TrafficJob,
+    BulkJob, Cipher, ClearPrefix, CpuJob, FlowFilter, FlowFilterError, FlowProtocol, Generator,
+    Hold, HoldAt, IcmpSocket, IdFormat, ItgJob, ItgSinkJob, Job, KeySource, Limit, PaceEngine,
+    PaceJob, PacePattern, PaceSinkJob, PaceSize, Pattern, PingJob, ReflectJob, RelayEngine,
+    RelayJob, RelayMode, Scheduling, SinkJob, SinkTimestamps, Stamps, ThreadPlacement, TraceHook,
+    TraceJob, TrafficHeader, TrafficJob,
 };
 pub use pacing::{
     Accurate, AccurateError, CrossPlan, NamedSize, NamedSizeError, PaceKind, PacePlan,
@@ -40,5 +41,4 @@ pub use plan::{
     ClaimSet, Constraint, CpuLoad, LinkPlan, Load, NodeSettings, Order, PingPlan, Plan, Quota,
     ReflectPlan, Routing, StopRules, Topology, TrafficLoad, Transport, Trials,
 };
-pub use flow::{FlowPlan, RelayPlan, ForwardingMode, TracePlan, TraceSetting};
 pub use source::Source;

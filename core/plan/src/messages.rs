@@ -63,7 +63,8 @@ mod tests {
 
     #[test]
     fn misspelt_name_gets_a_suggestion() {
-        let said = serde_message("unknown field `cuont`, expected one of `from`, `count`, `size`\n");
+        let said =
+            serde_message("unknown field `cuont`, expected one of `from`, `count`, `size`\n");
         assert_eq!(
             said,
             "unknown field 'cuont'; did you mean 'count'? Expected one of 'from', 'count', 'size'"

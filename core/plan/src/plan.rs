@@ -34,10 +34,10 @@ use serde::{Deserialize, Deserializer, de};
 use toml::{Table, Value};
 
 use crate::error::PlanError;
+use crate::flow::{FlowPlan, RelayPlan, TraceSetting};
 use crate::job::{Generator, IcmpSocket, Limit, Pattern, Scheduling, Stamps};
 use crate::limits;
 use crate::pacing::{Accurate, CrossPlan, PacePlan};
-use crate::flow::{FlowPlan, RelayPlan, TraceSetting};
 use crate::source::Source;
 
 /// Supported format version.

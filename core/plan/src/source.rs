@@ -9,8 +9,8 @@ use toml::{Spanned, Table, Value};
 
 use crate::error::{PlanError, Position, floor_boundary};
 use crate::lab_file::LabFiles;
+use crate::messages::{serde_message, toml_message};
 use crate::path::Path;
-use crate::messages::{toml_message, serde_message};
 
 /// A plan as text, with overrides applied. Fields are named by their TOML path, like `ping.size` or
 /// `loads.network.traffic[0].rate`.

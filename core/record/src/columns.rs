@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use dwell_engine::stamps::State;
-use dwell_stats::{Distribution, Ipdv, Jitter, Metric, Quantile, Resolution, DecimatedSeries};
+use dwell_stats::{DecimatedSeries, Distribution, Ipdv, Jitter, Metric, Quantile, Resolution};
 
 use crate::batch::Batch;
 use crate::column::Column;

@@ -10,8 +10,8 @@ use dwell_stats::Delays;
 use dwell_units::Pairing;
 
 use crate::column::Column;
-use crate::row::Row;
 use crate::roundtrip_csv;
+use crate::row::Row;
 
 /// Row format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,9 @@ impl RowFormat {
                 State::Received => {
                     roundtrip_csv::append(out, sample.id, Delays::of(sample, bridge, near).rtt);
                 }
-                State::Lost | State::SendFailed | State::Sent => roundtrip_csv::append(out, sample.id, None),
+                State::Lost | State::SendFailed | State::Sent => {
+                    roundtrip_csv::append(out, sample.id, None)
+                }
                 State::Late | State::Duplicate => {}
             },
             Self::Csv => append_csv(out, &Row::of(sample, bridge, near)),

@@ -21,8 +21,8 @@ use crate::distribution::Quantile;
 use crate::interval::{RealInterval, independent_quantile_ranks};
 
 pub use largest::{LargestRate, largest_rate};
-pub use published::{Measurable, PublishedDevice, PublishedRate, MOK_2015_DEVICES, MOK_2015_RATES};
-pub use verdict_text::{EngineRate, best_engines, verdict_lines, sentence};
+pub use published::{MOK_2015_DEVICES, MOK_2015_RATES, Measurable, PublishedDevice, PublishedRate};
+pub use verdict_text::{EngineRate, best_engines, sentence, verdict_lines};
 
 /// Tolerances and confidence of the verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -190,8 +190,12 @@ impl Tolerance {
             ToleranceFit::Across
         };
         match (rate_is, gaps_are) {
-            (ToleranceFit::Outside, _) => Accuracy::Inaccurate { why: ToleranceViolation::Rate(rate) },
-            (_, ToleranceFit::Outside) => Accuracy::Inaccurate { why: ToleranceViolation::Gaps(gaps) },
+            (ToleranceFit::Outside, _) => {
+                Accuracy::Inaccurate { why: ToleranceViolation::Rate(rate) }
+            }
+            (_, ToleranceFit::Outside) => {
+                Accuracy::Inaccurate { why: ToleranceViolation::Gaps(gaps) }
+            }
             (ToleranceFit::Across, _) => Accuracy::CannotTell { why: NoVerdictReason::Rate(rate) },
             (_, ToleranceFit::Across) => Accuracy::CannotTell { why: NoVerdictReason::Gaps(gaps) },
             (ToleranceFit::Within, ToleranceFit::Within) => Accuracy::Accurate,
@@ -317,7 +321,8 @@ mod tests {
     use super::*;
 
     /// 1,250 B at 100 Mbit/s.
-    const REQUEST: TrainRequest = TrainRequest { bits: 1e4, gap: 1e5, deadline: None, same_clock: true };
+    const REQUEST: TrainRequest =
+        TrainRequest { bits: 1e4, gap: 1e5, deadline: None, same_clock: true };
 
     fn train(rate: f64, gap_error: f64) -> TrainAccuracy {
         let exactly = |value| RealInterval { low: value, high: value };

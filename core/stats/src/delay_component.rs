@@ -151,7 +151,8 @@ mod tests {
             (Point::TxKernel, 260),
             (Point::TxAppDone, 270),
         ]);
-        let sum: i64 = DelayComponent::OF_NODE_DELAY.iter().map(|part| part.of(&whole).unwrap().0).sum();
+        let sum: i64 =
+            DelayComponent::OF_NODE_DELAY.iter().map(|part| part.of(&whole).unwrap().0).sum();
         assert_eq!(Some(Nanos(sum)), DelayComponent::NodeDelay.of(&whole));
         assert_eq!(DelayComponent::ProcessingWithSend.of(&whole), Some(Nanos(140)));
     }
@@ -162,7 +163,10 @@ mod tests {
         parts.record(&stamps(&[(Point::PreRouting, 5), (Point::PostRouting, 25)]));
         let figures: Vec<_> = parts.figures().collect();
         assert_eq!(figures.len(), 1);
-        assert_eq!((figures[0].0, figures[0].1.min), (DelayComponent::NodeDelayNetfilter, Some(Nanos(20))));
+        assert_eq!(
+            (figures[0].0, figures[0].1.min),
+            (DelayComponent::NodeDelayNetfilter, Some(Nanos(20)))
+        );
         assert_eq!(parts.missing(Point::RxApp), None);
     }
 

@@ -64,7 +64,8 @@ impl Dependence {
         let slowest = &powers[..powers.len().div_ceil(4)];
         // Slow changes beyond the resolution of the terms appear as power that still rises towards
         // the slowest terms; then only these are used.
-        let drifts = mean_of(slowest) > all * (1.0 + DRIFT_SIGMAS * (2.0 / slowest.len() as f64).sqrt());
+        let drifts =
+            mean_of(slowest) > all * (1.0 + DRIFT_SIGMAS * (2.0 / slowest.len() as f64).sqrt());
         let (power, freedom) =
             if drifts { (mean_of(slowest), slowest.len()) } else { (all, powers.len()) };
         let (long_run, freedom) = (power * 2.0 / n as f64, freedom as f64);

@@ -366,12 +366,14 @@ const VALUES: &[Term] = &[
 mod tests {
     use super::*;
     use crate::departures::Variability;
-    use crate::{Leg, Metric, DelayComponent};
+    use crate::{DelayComponent, Leg, Metric};
 
     #[test]
     fn every_name_of_the_code_has_a_term() {
         let metrics = Metric::ALL.map(Metric::name).into_iter();
-        let metrics = metrics.chain(DelayComponent::ALL.map(DelayComponent::name)).chain(Leg::ALL.map(Leg::name));
+        let metrics = metrics
+            .chain(DelayComponent::ALL.map(DelayComponent::name))
+            .chain(Leg::ALL.map(Leg::name));
         for name in metrics {
             assert!(METRICS.iter().any(|term| term.name == name), "{name}");
         }

@@ -11,10 +11,11 @@
 #![forbid(unsafe_code)]
 
 pub mod accuracy;
-mod text_histogram;
 mod blocked_comparison;
 mod bootstrap;
 mod compare;
+mod decimated_series;
+mod delay_component;
 mod delays;
 pub mod departures;
 mod dependence;
@@ -30,7 +31,7 @@ mod log_counts;
 mod loss_runs;
 mod metric;
 mod moments;
-mod delay_component;
+mod one_way_path;
 mod path;
 mod percentile;
 mod probability;
@@ -39,23 +40,23 @@ mod recent_ids;
 mod repetitions;
 mod round_trip;
 mod shift;
-mod decimated_series;
+mod text_histogram;
 mod threshold;
 mod variation;
-mod one_way_path;
 
-pub use text_histogram::render;
 pub use blocked_comparison::{
-    Block, BlockedShift, MIN_TRIALS, blocked_difference, blocked_level, blocked_mean,
-    blocked_shift,
+    Block, BlockedShift, MIN_TRIALS, blocked_difference, blocked_level, blocked_mean, blocked_shift,
 };
 pub use compare::{Compare, Comparison, NanosInterval, QuantileShift};
+pub use decimated_series::DecimatedSeries;
+pub use delay_component::{ComponentFigures, DelayComponent};
 pub use delays::Delays;
 pub use direction::LossByDirection;
-pub use distribution::{Distribution, MAX_EXACT_VALUES, Figures, Quantile, Resolution};
-pub use ecdf::{EcdfPoint, PercentilePoint, CumulativeCounts};
+pub use distribution::{Distribution, Figures, MAX_EXACT_VALUES, Quantile, Resolution};
+pub use ecdf::{CumulativeCounts, EcdfPoint, PercentilePoint};
 pub use fit::{
-    Coefficient, LineFit, MAX_ROBUST_POINTS, RobustFit, grouped_least_squares, least_squares, theil_sen,
+    Coefficient, LineFit, MAX_ROBUST_POINTS, RobustFit, grouped_least_squares, least_squares,
+    theil_sen,
 };
 pub use hampel::{Hampel, OutlierClass};
 pub use histogram::{Bin, bins};
@@ -67,15 +68,15 @@ pub use log_counts::{LogBin, LogCounts};
 pub use loss_runs::LossRuns;
 pub use metric::Metric;
 pub use moments::extremes;
-pub use delay_component::{DelayComponent, ComponentFigures};
+pub use one_way_path::{Leg, LinkEndpoints, OneWayPath, PathComponent};
 pub use path::{PathDelays, PathPosition, PathPositionFigures};
 pub use percentile::{median, percentile, percentile_of_sorted, percentiles};
 pub use rank_test::{RankTest, mann_whitney};
 pub use round_trip::{Packets, RoundTrip};
 pub use shift::Shift;
-pub use decimated_series::DecimatedSeries;
+pub use text_histogram::render;
 pub use threshold::{
-    Change, Decision, UndecidedReason, Evidence, Observed, Threshold, ThresholdError, Values, ThresholdVerdict,
+    Change, Decision, Evidence, Observed, Threshold, ThresholdError, ThresholdVerdict,
+    UndecidedReason, Values,
 };
 pub use variation::{Ipdv, Jitter};
-pub use one_way_path::{Leg, LinkEndpoints, PathComponent, OneWayPath};

@@ -79,7 +79,11 @@ impl LinkEndpoints {
             receiver |= points(&way.receiver);
         }
         let has = |bits: u32, point: Point| bits & 1 << point as u32 != 0;
-        let rungs = [DelayComponent::NodeDelay, DelayComponent::NodeDelayDriver, DelayComponent::NodeDelayNetfilter];
+        let rungs = [
+            DelayComponent::NodeDelay,
+            DelayComponent::NodeDelayDriver,
+            DelayComponent::NodeDelayNetfilter,
+        ];
         let both = |part: &DelayComponent| {
             let (from, to) = ends(*part, queue_is_link);
             has(node, from) && has(node, to)

@@ -190,6 +190,9 @@ mod tests {
     fn a_flood_of_node_numbers_takes_bounded_memory() {
         let mut path = PathDelays::default();
         (0..1_000).for_each(|node| path.record(&[hop(node, false, 1)]));
-        assert_eq!((path.figures().len(), path.beyond()), (MAX_POSITIONS, 1_000 - MAX_POSITIONS as u64));
+        assert_eq!(
+            (path.figures().len(), path.beyond()),
+            (MAX_POSITIONS, 1_000 - MAX_POSITIONS as u64)
+        );
     }
 }

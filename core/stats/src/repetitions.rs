@@ -27,8 +27,9 @@ impl Compare {
         let confidence_each = 1.0 - (1.0 - self.confidence) / self.quantiles.len().max(1) as f64;
         let (a, b) = (figures(a, &self.quantiles), figures(b, &self.quantiles));
         let sides = self.quantiles.iter().zip(a.iter().zip(&b));
-        let quantiles =
-            sides.map(|(&quantile, (a, b))| compare_quantile(quantile, a, b, confidence_each)).collect();
+        let quantiles = sides
+            .map(|(&quantile, (a, b))| compare_quantile(quantile, a, b, confidence_each))
+            .collect();
         Comparison { quantiles, ranks: None, confidence_each }
     }
 }
@@ -259,7 +260,8 @@ mod tests {
     #[test]
     fn a_percentage_is_welch_on_logarithms() {
         let e = |logs: [f64; 3]| logs.map(f64::exp);
-        let found = compare_quantile(Quantile::P50, &e([10.0, 10.1, 10.2]), &e([11.0, 11.2, 11.4]), 0.95);
+        let found =
+            compare_quantile(Quantile::P50, &e([10.0, 10.1, 10.2]), &e([11.0, 11.2, 11.4]), 0.95);
         // Standard errors 0.0577 and 0.1155, 2.94 degrees of freedom: t is 3.22.
         let RealInterval { low, high } = found.percent_interval.unwrap();
         let [low, high] = [low, high].map(|percent| (percent / 100.0).ln_1p());

@@ -43,7 +43,10 @@ fn labels(bins: &[Bin]) -> Vec<[String; 2]> {
     let tells = |labels: &[[String; 2]]| {
         labels.iter().zip(bins).all(|([from, to], bin)| from != to || bin.from == bin.to)
     };
-    (0..MAX_EXTRA_DIGITS).map(with).find(|labels| tells(labels)).unwrap_or_else(|| with(MAX_EXTRA_DIGITS))
+    (0..MAX_EXTRA_DIGITS)
+        .map(with)
+        .find(|labels| tells(labels))
+        .unwrap_or_else(|| with(MAX_EXTRA_DIGITS))
 }
 
 /// Formats a time with at most four digits plus `more`, limited to whole nanoseconds.

@@ -27,7 +27,7 @@ use thiserror::Error;
 
 use crate::distribution::Quantile;
 
-pub use judge::{UndecidedReason, Evidence, Observed, Values, ThresholdVerdict};
+pub use judge::{Evidence, Observed, ThresholdVerdict, UndecidedReason, Values};
 
 /// A condition that makes a measurement fail.
 #[derive(Clone, Debug, PartialEq)]

@@ -175,7 +175,8 @@ impl Jitter {
     /// Records the delays of successive arrivals. In a long series, only the last [`ESTIMATE_MEMORY`]
     /// affect the estimate and are evaluated.
     pub fn record_all(&mut self, delays: &[i64]) {
-        let Some(forgotten) = delays.len().checked_sub(ESTIMATE_MEMORY + 1).filter(|n| *n > 0) else {
+        let Some(forgotten) = delays.len().checked_sub(ESTIMATE_MEMORY + 1).filter(|n| *n > 0)
+        else {
             delays.iter().for_each(|&delay| self.record(Nanos(delay)));
             return;
         };

@@ -5,7 +5,7 @@
 use dwell_engine::departures::{Departures, Pattern};
 use dwell_engine::stamps::Rung;
 use dwell_stats::accuracy::{Accuracy, Tolerance};
-use dwell_stats::departures::{TrainRequest, TrainDepartures, Trains};
+use dwell_stats::departures::{TrainDepartures, TrainRequest, Trains};
 use dwell_units::Nanos;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution as _, LogNormal, Pareto};
@@ -16,7 +16,8 @@ const RUNS: u64 = 1_000;
 /// Packets per train in Mok 2015.
 const PACKETS: u32 = 50;
 /// 1500 B at 10 Mbit/s.
-const REQUEST: TrainRequest = TrainRequest { bits: 12_000.0, gap: 1_200_000.0, deadline: None, same_clock: true };
+const REQUEST: TrainRequest =
+    TrainRequest { bits: 12_000.0, gap: 1_200_000.0, deadline: None, same_clock: true };
 
 fn departures(trains: u32) -> Departures {
     let pattern = Pattern::Train { count: PACKETS, repeat: trains, gap: REQUEST.gap, pause: None };
@@ -144,7 +145,9 @@ fn load_on_the_same_departures_never_raises_the_verdict() {
             loaded.record(&TrainDepartures { due, left: &left(1.0), stepped: false });
         }
         let judge = |trains: &Trains| {
-            level(Tolerance::default().judge(&REQUEST, Rung::KernelSw, trains.accuracies()).accuracy)
+            level(
+                Tolerance::default().judge(&REQUEST, Rung::KernelSw, trains.accuracies()).accuracy,
+            )
         };
         let (idle, loaded) = (judge(&idle), judge(&loaded));
         assert!(loaded <= idle, "seed {seed}: {loaded} under load, {idle} without");

@@ -198,8 +198,13 @@ impl FromStr for BitRate {
 
     /// Parses `100Mbit/s`, `100Mbps`, `100mbit` or `100M`. Prefixes are decimal.
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse(text, BIT_RATE_PARSED, "100Mbit/s or 100M", "a bit rate must be a whole number of bit/s")
-            .map(Self)
+        parse(
+            text,
+            BIT_RATE_PARSED,
+            "100Mbit/s or 100M",
+            "a bit rate must be a whole number of bit/s",
+        )
+        .map(Self)
     }
 }
 
@@ -261,7 +266,8 @@ impl FromStr for Bytes {
 
     /// Parses `1400B`, `64KiB`, `1MB`.
     fn from_str(text: &str) -> Result<Self, UnitError> {
-        parse(text, SIZE_PARSED, "1400B or 64KiB", "a size must be a whole number of bytes").map(Self)
+        parse(text, SIZE_PARSED, "1400B or 64KiB", "a size must be a whole number of bytes")
+            .map(Self)
     }
 }
 

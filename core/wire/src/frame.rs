@@ -85,7 +85,8 @@ impl UdpFrame {
         udp[UDP..].copy_from_slice(payload);
         // The pseudo header consists of the addresses, which directly precede the UDP header, the
         // protocol and the length.
-        let sum = u32::from(!checksum(&frame[addresses..])) + u32::from(UDP_PROTOCOL) + u32::from(len);
+        let sum =
+            u32::from(!checksum(&frame[addresses..])) + u32::from(UDP_PROTOCOL) + u32::from(len);
         let sum = (sum & 0xffff) + (sum >> 16);
         // 0 means no checksum (RFC 768).
         let sum = match !((sum & 0xffff) + (sum >> 16)) as u16 {

@@ -128,9 +128,12 @@ impl PacketSize {
                 Err(SizeError::TooLarge { counted, given, most: Bytes(room + headers), mtu })
             }
             Some(payload) if payload >= content.0 => Ok(Self { counted, family, payload }),
-            _ => {
-                Err(SizeError::TooSmall { counted, given, least: Bytes(content.0 + headers), content })
-            }
+            _ => Err(SizeError::TooSmall {
+                counted,
+                given,
+                least: Bytes(content.0 + headers),
+                content,
+            }),
         }
     }
 
@@ -274,7 +277,9 @@ mod tests {
 
     #[test]
     fn too_small_size_is_refused_with_the_minimum() {
-        for (counted, least) in [(SizeMeasure::Ip, 44), (SizeMeasure::Payload, 16), (SizeMeasure::Frame, 58)] {
+        for (counted, least) in
+            [(SizeMeasure::Ip, 44), (SizeMeasure::Payload, 16), (SizeMeasure::Frame, 58)]
+        {
             assert_eq!(v4(counted, least).unwrap().payload(), CONTENT);
             for size in [0, least - 1] {
                 let error = v4(counted, size).unwrap_err().to_string();
@@ -296,7 +301,13 @@ mod tests {
     #[test]
     fn size_is_limited_by_the_datagram_maximum() {
         let size = |payload| {
-            PacketSize::new(SizeMeasure::Payload, Bytes(payload), Family::V4, CONTENT, Bytes(65_536))
+            PacketSize::new(
+                SizeMeasure::Payload,
+                Bytes(payload),
+                Family::V4,
+                CONTENT,
+                Bytes(65_536),
+            )
         };
         assert_eq!(size(65_507).unwrap().ip(), Bytes(65_535));
         assert!(size(65_508).unwrap_err().to_string().contains("at most 65507B"));

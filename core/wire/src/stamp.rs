@@ -243,7 +243,9 @@ pub fn sign(key: &Key, packet: &mut [u8]) {
 
 /// Whether the HMAC of an authenticated packet is valid.
 pub fn verify(key: &Key, packet: &[u8]) -> bool {
-    packet.get(SIGNED_LEN..SIGNED_LEN + hmac::LEN).is_some_and(|tag| key.verify(&[&packet[..SIGNED_LEN]], tag))
+    packet
+        .get(SIGNED_LEN..SIGNED_LEN + hmac::LEN)
+        .is_some_and(|tag| key.verify(&[&packet[..SIGNED_LEN]], tag))
 }
 
 #[cfg(test)]

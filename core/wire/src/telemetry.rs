@@ -60,7 +60,8 @@ pub fn fill(packet: &mut [u8], slot: &Slot) -> bool {
     let Some(at) = value_offset(packet) else { return false };
     let value = &mut packet[at..];
     let used = usize::from(value[4]);
-    let Some(room) = value.get_mut(HEAD_LEN + used * SLOT_LEN..HEAD_LEN + (used + 1) * SLOT_LEN) else {
+    let Some(room) = value.get_mut(HEAD_LEN + used * SLOT_LEN..HEAD_LEN + (used + 1) * SLOT_LEN)
+    else {
         return false;
     };
     room.fill(0);

@@ -1,7 +1,7 @@
 //! Runs the fuzz targets on their committed seeds and on 20,000 mutations of them, with a stable
 //! toolchain.
 
-#[path = "../../../fuzz/src/bodies.rs"]
+#[path = "../../../fuzz/src/packets.rs"]
 mod packets;
 #[path = "../../../fuzz/src/smoke.rs"]
 mod smoke;

@@ -12,14 +12,12 @@ use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_record::{Batch, Column, Summary};
 use dwell_report::Finding;
 use dwell_report::data::RunData;
-use dwell_stats::{
-    Compare, Comparison, MIN_TRIALS, Quantile, QuantileShift, RealInterval, Shift,
-};
+use dwell_stats::{Compare, Comparison, MIN_TRIALS, Quantile, QuantileShift, RealInterval, Shift};
 use dwell_store::{Role, RunKind, RunRow, Store, StoreError, TrialRow};
 use serde_json::{Value, json};
 
 use self::threshold::Thresholds;
-use super::data::{DataArgs, chain, find, main_column, run_data, fail_if_damaged};
+use super::data::{DataArgs, chain, fail_if_damaged, find, main_column, run_data};
 
 /// Arguments of `compare`.
 #[derive(Debug, clap::Args)]
@@ -463,7 +461,12 @@ fn print(
     findings.iter().try_for_each(|finding| writeln!(out, "- {}", finding.text))
 }
 
-fn object(baseline: &str, column: Column, compared: &[CellComparison], findings: &[Finding]) -> Value {
+fn object(
+    baseline: &str,
+    column: Column,
+    compared: &[CellComparison],
+    findings: &[Finding],
+) -> Value {
     let cells: Vec<_> = compared
         .iter()
         .map(|one| {

@@ -8,7 +8,7 @@ use dwell_node_cli::{Failure, say};
 use dwell_plan::{Accurate, Plan, Source};
 use dwell_record::Column;
 use dwell_report::data::{
-    Axis, HostData, HostAccumulator, MachineData, PlanData, RunData, TrialData, TrialState,
+    Axis, HostAccumulator, HostData, MachineData, PlanData, RunData, TrialData, TrialState,
 };
 use dwell_report::host_wanted;
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};

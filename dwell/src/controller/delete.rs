@@ -8,8 +8,8 @@ use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_store::{RunRow, RunState};
 use serde_json::json;
 
-use super::data::{DataArgs, find};
 use super::amounts;
+use super::data::{DataArgs, find};
 
 /// Arguments of `delete`.
 #[derive(Debug, clap::Args)]

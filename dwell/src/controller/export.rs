@@ -16,7 +16,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
-use super::data::{DataArgs, axes, chain, find, main_column, fail_if_damaged};
+use super::data::{DataArgs, axes, chain, fail_if_damaged, find, main_column};
 
 /// Arguments of `export`.
 #[derive(Debug, clap::Args)]

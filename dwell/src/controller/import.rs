@@ -168,7 +168,8 @@ fn take(
 
 fn summary(imported: &Imported, flow: &Flow, columns: Option<&BatchStatistics>) -> Summary {
     let warnings = imported.warnings.iter().chain(&flow.warnings).cloned().collect();
-    let (mut metrics, mut values, packets) = columns.map(BatchStatistics::figures).unwrap_or_default();
+    let (mut metrics, mut values, packets) =
+        columns.map(BatchStatistics::figures).unwrap_or_default();
     // Stated figures take precedence over computed ones: the program knew more than its rows show.
     metrics.extend(flow.metrics.clone());
     values.extend(flow.values.clone());

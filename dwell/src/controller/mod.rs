@@ -1,10 +1,10 @@
 //! The controller's commands: run plans; store, show, compare and export their results.
 
+mod amounts;
 mod compare;
 mod data;
 mod delete;
 mod export;
-mod amounts;
 mod import;
 mod note;
 mod packets;

@@ -21,8 +21,8 @@ use dwell_store::{NewRun, RunKind, RunRow, RunState, Store};
 use dwell_units::{Instant, Monotonic, Nanos};
 use serde_json::json;
 
-use super::data::{DataArgs, find};
 use super::amounts;
+use super::data::{DataArgs, find};
 use progress::Progress;
 
 /// Number of trials beyond which the user must confirm.

@@ -5,8 +5,8 @@ use std::io::Write;
 use dwell_node_cli::{Exit, Failure, terminal};
 use serde_json::json;
 
-use super::data::DataArgs;
 use super::amounts;
+use super::data::DataArgs;
 
 /// Arguments of `runs`.
 #[derive(Debug, clap::Args)]

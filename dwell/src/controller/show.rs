@@ -11,7 +11,7 @@ use dwell_report::data::{MachineData, RunData, TrialData};
 use dwell_store::{RunKind, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 
-use super::data::{AccurateArgs, DataArgs, chain, find, run_data, fail_if_damaged};
+use super::data::{AccurateArgs, DataArgs, chain, fail_if_damaged, find, run_data};
 use super::witness::print_metrics;
 
 /// Arguments of `show`.

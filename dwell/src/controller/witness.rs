@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
 
 use dwell_engine::stamps::State;
-use dwell_import::{Format, WitnessMatch, ProbeSignature, RunProbe, Witness};
+use dwell_import::{Format, ProbeSignature, RunProbe, Witness, WitnessMatch};
 use dwell_node_cli::{Exit, Failure, terminal};
 use dwell_record::{Batch, Column, Environment, Figures, Kind, Stamps, Summary, Trust};
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
@@ -134,7 +134,9 @@ impl BufRead for Hashed<'_> {
 fn look(store: &Store, trial: &TrialRow) -> Result<ProbeSignature, StoreError> {
     let told = store.told(trial)?.into_iter();
     let mut measured = told.filter(|(role, ..)| *role == Role::Measurement);
-    Ok(measured.next().map_or_else(ProbeSignature::default, |(_, _, told)| ProbeSignature::of_target(&told.target)))
+    Ok(measured.next().map_or_else(ProbeSignature::default, |(_, _, told)| {
+        ProbeSignature::of_target(&told.target)
+    }))
 }
 
 /// Returns the probes of a trial, by id.

@@ -12,8 +12,7 @@ use dwell_io::process::{Handle, Signal};
 use crate::fixture::{Sandbox, as_root, ended, object, printed, said, until};
 
 #[test]
-fn resume_last_continues_the_newest_unfinished_run()
-{
+fn resume_last_continues_the_newest_unfinished_run() {
     if !as_root() {
         return;
     }

@@ -17,7 +17,7 @@ use serde_json::Value;
 #[path = "support/pause.rs"]
 mod pause;
 mod support;
-use pause::{resume, pause};
+use pause::{pause, resume};
 use support::{DWELL, Server, dwell, free_port, json, said, signal};
 
 const KEY: &str = "00112233445566778899aabbccddeeff";
@@ -570,8 +570,7 @@ print(p.seq, p.ssid != 0, len(p.tlv_objects), p.tlv_objects[0].type)";
 
 #[test]
 fn reported_loss_and_rtt_match_the_link_log() {
-    const TEST: &str =
-        "reported_loss_and_rtt_match_the_link_log";
+    const TEST: &str = "reported_loss_and_rtt_match_the_link_log";
     let name = format!("t{}-loss", std::process::id());
     let up = dwell(&[
         "lab",

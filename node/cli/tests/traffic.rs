@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use dwell_engine::observation::{PacketOutcome, PacketObservation, Point};
+use dwell_engine::observation::{PacketObservation, PacketOutcome, Point};
 use dwell_io::process::Signal;
 use dwell_record::segment::{self, FlowEntry, Record};
 use serde_json::Value;
@@ -150,7 +150,9 @@ fn both_ends_record_all_packets_in_stamp_order() {
     let (left_flows, left) = passages(left.path());
     let (came_flows, came) = passages(came.path());
     let ends = |flow: &FlowEntry| (flow.from, flow.to);
-    let join = |flows: &[FlowEntry], all: Vec<PacketObservation>| -> BTreeMap<_, PacketObservation> {
+    let join = |flows: &[FlowEntry],
+                all: Vec<PacketObservation>|
+     -> BTreeMap<_, PacketObservation> {
         let flow = |name| flows.iter().find(|flow| flow.flow == name).unwrap();
         all.into_iter().map(|passage| ((ends(flow(passage.flow)), passage.id), passage)).collect()
     };
@@ -160,7 +162,10 @@ fn both_ends_record_all_packets_in_stamp_order() {
     let mut without = BTreeMap::new();
     for ((key, tx), (other, rx)) in left.iter().zip(&came) {
         assert_eq!(key, other, "the same flow and id at both ends");
-        assert_eq!((tx.fate, rx.fate, tx.size, rx.size), (PacketOutcome::Sent, PacketOutcome::Received, 400, 400));
+        assert_eq!(
+            (tx.fate, rx.fate, tx.size, rx.size),
+            (PacketOutcome::Sent, PacketOutcome::Received, 400, 400)
+        );
         let at = |passage: &PacketObservation, point| passage.stamps.get(point);
         assert!(at(tx, Point::TxAppDone).unwrap() > at(tx, Point::TxApp).unwrap());
         let all = [
@@ -440,9 +445,7 @@ fn missing_server_is_reported_after_sending() {
 #[test]
 fn unwritable_samples_fail_before_sending() {
     if !Path::new("/dev/full").exists() {
-        println!(
-            "SKIP unwritable_samples_fail_before_sending: no /dev/full"
-        );
+        println!("SKIP unwritable_samples_fail_before_sending: no /dev/full");
         return;
     }
     let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));

@@ -13,8 +13,8 @@ use crate::address::RawAddress;
 use crate::clock::realtime;
 use crate::datagram::{Datagram, Peer, UdpEnd};
 use crate::message;
-use crate::socket_error;
 use crate::port::SendError;
+use crate::socket_error;
 use crate::udp::{ControlData, Marks};
 
 /// Maximum length of a datagram in bytes.
@@ -262,7 +262,8 @@ impl Batch {
         }
         let mut rest = parcels;
         while let Some(Parcel { at, to, .. }) = rest.first() {
-            let (train, later) = rest.split_at(if at.len() <= max_merged_len { train(rest) } else { 1 });
+            let (train, later) =
+                rest.split_at(if at.len() <= max_merged_len { train(rest) } else { 1 });
             let source = to.as_ref().and_then(|to| Some((to.address(), to.source?)));
             let mut control_data = match source {
                 Some((to, source)) => ControlData::new(to, Some(source), Marks::default()),

@@ -12,10 +12,10 @@ use std::os::fd::OwnedFd;
 use dwell_units::Nanos;
 
 use crate::address::RawAddress;
-use crate::syscall;
 use crate::clock::monotonic;
 use crate::port::StampRequest;
 use crate::socket;
+use crate::syscall;
 
 /// Maximum length of a datagram over IPv4.
 const MAX_DATAGRAM_LEN: usize = 65_507;
@@ -80,7 +80,12 @@ impl CacheWarmer {
     }
 
     fn send(&self, memory: &[u8], flags: c_int) -> io::Result<usize> {
-        syscall::send_to(&self.sink, &memory[..memory.len().min(MAX_DATAGRAM_LEN)], flags, &self.address)
+        syscall::send_to(
+            &self.sink,
+            &memory[..memory.len().min(MAX_DATAGRAM_LEN)],
+            flags,
+            &self.address,
+        )
     }
 
     /// Discards the datagram just sent and its timestamp.

@@ -11,11 +11,11 @@ use std::os::fd::OwnedFd;
 use dwell_engine::stamps::TxStamp;
 use dwell_units::Nanos;
 
-use crate::syscall;
 use crate::clock::realtime;
 use crate::message::{self, Control};
 use crate::port::{Notice, SendError, Sent, StampRequest};
 use crate::socket;
+use crate::syscall;
 use crate::udp::Link;
 
 /// 65,535 bytes: too long for any UDP datagram, so appending it discards the corked data.

@@ -150,7 +150,8 @@ mod tests {
     fn thread_can_be_pinned_to_allowed_cpu_only() {
         let cpus = allowed();
         let last = *cpus.last().expect("at least one CPU");
-        let pinned = std::thread::spawn(move || (place_thread(Some(last), RealTime::No), allowed()));
+        let pinned =
+            std::thread::spawn(move || (place_thread(Some(last), RealTime::No), allowed()));
         let (placement, now) = pinned.join().unwrap();
         assert_eq!(placement.unwrap().cpu, Some(last));
         assert_eq!(now, [last]);

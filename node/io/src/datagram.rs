@@ -11,12 +11,12 @@ use dwell_engine::stamps::RxStamps;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::address::RawAddress;
-use crate::syscall;
 use crate::clock::{monotonic, realtime};
 use crate::message::{self, Control};
-use crate::socket_error;
 use crate::port::{Notice, SendError, Sent, StampRequest};
 use crate::socket;
+use crate::socket_error;
+use crate::syscall;
 use crate::udp::{self, ControlData, Marks};
 
 /// Requested socket buffer size in bytes. With the default of 208 KiB, the buffer and not the CPU
@@ -139,7 +139,8 @@ impl UdpEnd {
     /// Allows other sockets of ours on its port that receive none of its packets. Returns `false`
     /// on old kernels, which cannot.
     fn enable_sharing(fd: &OwnedFd) -> io::Result<bool> {
-        let may = socket::share_port(fd, true).and_then(|()| socket::first_receives_all(fd)).is_ok();
+        let may =
+            socket::share_port(fd, true).and_then(|()| socket::first_receives_all(fd)).is_ok();
         if !may {
             socket::share_port(fd, false)?;
         }
@@ -298,7 +299,8 @@ impl UdpEnd {
                 None => syscall::send(&self.fd, message, 0),
                 Some(Peer { source: None, raw, .. }) => syscall::send_to(&self.fd, message, 0, raw),
                 Some(Peer { source: Some(source), raw, address }) => {
-                    let mut control_data = ControlData::new(*address, Some(*source), Marks::default());
+                    let mut control_data =
+                        ControlData::new(*address, Some(*source), Marks::default());
                     udp::send_with_control(&self.fd, message, raw, &mut control_data)
                 }
             };

@@ -123,9 +123,13 @@ mod tests {
     #[test]
     fn link_local_icmp_target_uses_interface_of_its_scope() {
         let open = |text: &str| {
-            IcmpPort::connect_scoped(text.parse().unwrap(), IcmpSocketKind::Ping, &PortOptions::default())
-                .map(drop)
-                .map_err(|error| error.kind())
+            IcmpPort::connect_scoped(
+                text.parse().unwrap(),
+                IcmpSocketKind::Ping,
+                &PortOptions::default(),
+            )
+            .map(drop)
+            .map_err(|error| error.kind())
         };
         if open("[::1]:9") == Err(io::ErrorKind::PermissionDenied) {
             println!("SKIP: net.ipv4.ping_group_range allows no ping socket here");

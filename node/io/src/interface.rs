@@ -85,7 +85,8 @@ pub const UDP_SEGMENTATION: &str = "tx-udp-segmentation";
 /// Offloads that merge, or may merge, received UDP datagrams into one buffer before they are
 /// timestamped. `rx-gro` alone does not: it merges datagrams only for sockets that request it
 /// (UDP_GRO).
-const RECEIVE_MERGING_OFFLOADS: [&str; 4] = ["rx-lro", "rx-gro-hw", "rx-gro-list", "rx-udp-gro-forwarding"];
+const RECEIVE_MERGING_OFFLOADS: [&str; 4] =
+    ["rx-lro", "rx-gro-hw", "rx-gro-list", "rx-udp-gro-forwarding"];
 
 /// Queueing disciplines that limit, or may limit, a rate.
 const RATE_LIMITERS: [&str; 6] = ["tbf", "htb", "hfsc", "cake", "netem", "taprio"];

@@ -6,6 +6,7 @@
 
 pub mod batch;
 pub mod bpf;
+pub mod cache_warming;
 pub mod cgroup;
 pub mod clock;
 pub mod cpu;
@@ -25,13 +26,12 @@ pub mod tcp;
 pub mod tcp_info;
 pub mod train;
 pub mod udp;
-pub mod cache_warming;
 
 mod address;
-mod syscall;
-mod ethtool;
 mod cork;
+mod ethtool;
 mod message;
 mod neighbour;
-mod socket_error;
 mod socket;
+mod socket_error;
+mod syscall;

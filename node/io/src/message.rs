@@ -11,9 +11,9 @@ use dwell_engine::stamps::{RxStamps, TxStamp};
 use dwell_units::{Card, Clock, Instant, Realtime};
 
 use crate::address::RawAddress;
-use crate::syscall;
 use crate::clock::realtime;
 use crate::port::Notice;
+use crate::syscall;
 
 /// Length of a control buffer in bytes: several times all control messages requested here.
 const CONTROL_LEN: usize = 512;

@@ -210,7 +210,11 @@ pub(crate) fn request_stamps(
 
 /// Restarts the kernel's key counter at 0: it restarts when keys are requested after they were not
 /// (net/core/sock.c, sock_set_timestamping).
-pub(crate) fn restart_key_counter(fd: &OwnedFd, request: StampRequest, sched: bool) -> io::Result<()> {
+pub(crate) fn restart_key_counter(
+    fd: &OwnedFd,
+    request: StampRequest,
+    sched: bool,
+) -> io::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0 as c_int)?;
     request_stamps(fd, request, true, sched)
 }

@@ -68,11 +68,11 @@ mod tests {
 
     use super::*;
     use crate::address::RawAddress;
-    use crate::syscall;
     use crate::clock::monotonic;
     use crate::datagram::{EndOptions, UdpEnd};
     use crate::port::{Notice, Port, PortOptions, SendError, StampRequest, Wait};
     use crate::socket;
+    use crate::syscall;
     use crate::udp::UdpPort;
 
     #[test]

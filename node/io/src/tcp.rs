@@ -9,12 +9,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use dwell_units::{Instant, Monotonic, Nanos};
 
-use crate::syscall;
 use crate::clock::{monotonic, realtime};
 use crate::message::{self, Control};
-use crate::socket_error::{is_icmp, nothing};
 use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequest, Wait};
 use crate::socket;
+use crate::socket_error::{is_icmp, nothing};
+use crate::syscall;
 use crate::udp::{is_broadcast, receive_flags};
 
 /// Maximum number of messages whose timestamps are awaited; the oldest is forgotten.

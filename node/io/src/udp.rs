@@ -10,13 +10,13 @@ use dwell_engine::stamps::RxStamps;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::address::RawAddress;
-use crate::syscall;
 use crate::clock::realtime;
 use crate::datagram;
 use crate::message::{self, Control};
-use crate::socket_error::{self, should_retry};
 use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequest, Wait};
 use crate::socket;
+use crate::socket_error::{self, should_retry};
+use crate::syscall;
 
 /// Requested receive buffer size in bytes. With the default of 208 KiB, the buffer and not the CPU
 /// decides which packets are lost.
@@ -94,7 +94,14 @@ impl Link {
         }
         let stamped = options.stamps != StampRequest::User;
         let control_data = stamped || options.reply_ttl;
-        Ok(Self { fd, control: Control::new(), stamped, control_data, next_key: 0, timeout: Nanos::MAX })
+        Ok(Self {
+            fd,
+            control: Control::new(),
+            stamped,
+            control_data,
+            next_key: 0,
+            timeout: Nanos::MAX,
+        })
     }
 
     pub(crate) fn send(&mut self, message: &[u8]) -> Result<Sent, SendError> {

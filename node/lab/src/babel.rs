@@ -19,9 +19,9 @@ use dwell_io::process::{self, Handle, Identity, Signal};
 use dwell_units::Nanos;
 
 use crate::background;
+use crate::creation::end_at;
 use crate::description::{Daemon, DaemonState, Lab};
 use crate::error::LabError;
-use crate::creation::end_at;
 use crate::namespace::netns_path;
 use crate::state::{DIR_VARIABLE, LabDir, Lock};
 use crate::table;
@@ -130,7 +130,7 @@ pub(crate) fn end(dir: &LabDir) {
 /// A node cannot be entered, or babeld cannot be started.
 pub fn supervise_babel(dir: &LabDir) -> Result<(), LabError> {
     background::sign(dir, FILE)?;
-    let held = process::hold(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
+    let held = process::block(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
         .map_err(LabError::io("blocking signals"))?;
     let lab = dir.read()?.ok_or_else(|| LabError::NotWhole(dir.name().to_owned()))?;
     let private = dir.file(PRIVATE);

@@ -16,10 +16,10 @@ use crate::description::{Lab, LabState, Link};
 use crate::emulation;
 use crate::error::LabError;
 use crate::iproute::Tool;
-use crate::shared_bridge;
 use crate::namespace::{self, netns_name, netns_path, not_entered};
 use crate::quota;
 use crate::routes::{Neighbours, Route, routes};
+use crate::shared_bridge;
 use crate::state::{LabDir, Lock};
 use crate::topology::{Mechanism, Routing, Topology};
 
@@ -81,7 +81,9 @@ pub(crate) fn make(
     in_every_node(lab, steps, |node| {
         Tool::Ip.batch(&configuration(topology, lab, &neighbours, node), Some(lock))?;
         Tool::Tc.batch(&emulation::qdiscs(lab, node), Some(lock))?;
-        lab.medium.as_ref().map_or(Ok(()), |air| Tool::Tc.batch(&shared_bridge::qdisc(air), Some(lock)))
+        lab.medium
+            .as_ref()
+            .map_or(Ok(()), |air| Tool::Tc.batch(&shared_bridge::qdisc(air), Some(lock)))
     })?;
     steps.go_on()?;
     if lab.routing == Routing::Babel {

@@ -11,9 +11,9 @@ use dwell_io::process::Handle;
 use crate::babel;
 use crate::background;
 use crate::error::LabError;
-use crate::namespace_keeper::NamespaceKeeper;
 use crate::iproute::Tool;
 use crate::namespace::{self, Namespace, netns_path};
+use crate::namespace_keeper::NamespaceKeeper;
 use crate::quota;
 use crate::state::{self, LabDir, Lock};
 

@@ -8,10 +8,10 @@ use dwell_io::netns;
 use dwell_units::{Nanos, Ratio};
 
 use crate::addressing::End;
+use crate::creation::end_at;
 use crate::description::{Lab, Parameters};
 use crate::error::LabError;
 use crate::iproute::Tool;
-use crate::creation::end_at;
 use crate::topology::{LinkOptions, Mechanism};
 
 /// Chooses mechanisms, and caches the trials.

@@ -9,8 +9,8 @@ use std::process::Command;
 use dwell_io::netns;
 
 use crate::error::LabError;
-use crate::namespace_keeper::NamespaceKeeper;
 use crate::namespace::{all_namespaces, lab_of, netns_path, not_entered};
+use crate::namespace_keeper::NamespaceKeeper;
 use crate::quota;
 use crate::state;
 

@@ -7,20 +7,20 @@
 mod addressing;
 mod babel;
 mod background;
+mod creation;
 mod description;
 mod down;
 mod emulation;
 mod enter;
 mod error;
-mod namespace_keeper;
 mod iproute;
 mod link;
 mod list;
-mod creation;
-mod shared_bridge;
 mod namespace;
+mod namespace_keeper;
 mod quota;
 mod routes;
+mod shared_bridge;
 mod state;
 mod table;
 mod topology;
@@ -30,16 +30,16 @@ pub use addressing::Addresses;
 pub use babel::supervise_babel;
 pub use background::kept_processes;
 pub use description::{
-    Counters, Daemon, DaemonState, DirectionCounters, Filter, Lab, LabState, Link, LinkState,
-    SharedBridge, Node, Parameters, Port, Quota, SCHEMA,
+    Counters, Daemon, DaemonState, DirectionCounters, Filter, Lab, LabState, Link, LinkState, Node,
+    Parameters, Port, Quota, SCHEMA, SharedBridge,
 };
 pub use down::{Ended, down, named_or_only, names};
 pub use enter::{exec, here};
 pub use error::{LabError, TopologyError};
-pub use namespace_keeper::hold;
 pub use link::run_link;
 pub use list::{counters, list};
+pub use namespace_keeper::hold;
 pub use state::LabDir;
-pub use table::{RouteTable, NodeRoute, routes};
+pub use table::{NodeRoute, RouteTable, routes};
 pub use topology::{LinkOptions, Mechanism, QuotaOption, Routing, Topology, rate};
 pub use up::up;

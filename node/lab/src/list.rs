@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::addressing::End;
 use crate::babel;
+use crate::creation::end_at;
 use crate::description::{Counters, DirectionCounters, Lab, LabState, Link, LinkState};
 use crate::down::names;
 use crate::error::LabError;
-use crate::namespace_keeper::NamespaceKeeper;
 use crate::iproute::Tool;
-use crate::creation::end_at;
 use crate::namespace::{netns_path, not_entered};
+use crate::namespace_keeper::NamespaceKeeper;
 use crate::quota;
 use crate::state::{self, LabDir};
 use crate::topology::Mechanism;

@@ -58,7 +58,8 @@ pub(crate) fn listed_by(lab: &Lab) -> Vec<Namespace> {
     });
     let nodes = nodes.map(|node| Namespace { netns: node.netns.clone(), node: node.name.clone() });
     let medium = lab.medium.iter().filter(|medium| {
-        medium.netns == netns_name(&lab.name, shared_bridge::NAME) && netns_path(&medium.netns).exists()
+        medium.netns == netns_name(&lab.name, shared_bridge::NAME)
+            && netns_path(&medium.netns).exists()
     });
     let medium = medium
         .map(|medium| Namespace { netns: medium.netns.clone(), node: medium.interface.clone() });

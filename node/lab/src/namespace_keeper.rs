@@ -65,7 +65,7 @@ fn enter_process(pid: u32) -> Result<(), LabError> {
 /// User namespaces are forbidden here.
 pub fn hold(dir: &LabDir) -> Result<(), LabError> {
     background::sign(dir, FILE)?;
-    let held = process::hold(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
+    let held = process::block(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
         .map_err(LabError::io("blocking signals"))?;
     let refused = |error| {
         LabError::Unsupported(format!(

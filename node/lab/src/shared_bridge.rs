@@ -11,8 +11,8 @@ use std::net::IpAddr;
 
 use dwell_io::netns;
 
-use crate::addressing::{self, Hardware, BRIDGE_V4_LEN, BRIDGE_V6_LEN};
-use crate::description::{Filter, Lab, SharedBridge, Parameters, Port};
+use crate::addressing::{self, BRIDGE_V4_LEN, BRIDGE_V6_LEN, Hardware};
+use crate::description::{Filter, Lab, Parameters, Port, SharedBridge};
 use crate::emulation::{self, MechanismChooser};
 use crate::error::LabError;
 use crate::iproute::Tool;

@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::babel;
 use crate::description::{Daemon, Lab};
 use crate::error::LabError;
-use crate::namespace_keeper::NamespaceKeeper;
 use crate::iproute::Tool;
 use crate::list::update_state;
 use crate::namespace::{netns_path, not_entered};
+use crate::namespace_keeper::NamespaceKeeper;
 use crate::state;
 use crate::topology::Routing;
 

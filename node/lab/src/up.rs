@@ -9,16 +9,16 @@ use dwell_units::Nanos;
 
 use crate::addressing::{self, End};
 use crate::babel;
+use crate::creation::{self, Steps};
 use crate::description::{Lab, LabState, Link, LinkState, Node, Parameters, SCHEMA};
 use crate::down;
 use crate::emulation::MechanismChooser;
 use crate::error::LabError;
-use crate::namespace_keeper;
 use crate::iproute;
-use crate::creation::{self, Steps};
-use crate::shared_bridge;
 use crate::namespace::{self, netns_name};
+use crate::namespace_keeper;
 use crate::quota;
+use crate::shared_bridge;
 use crate::state::{LabDir, Lock, is_lab_name};
 use crate::topology::{Edge, Mechanism, Topology};
 
@@ -38,7 +38,7 @@ pub fn up(
     progress: &(dyn Fn(usize, usize) + Sync),
     abandoned: &(dyn Fn() -> bool + Sync),
 ) -> Result<Lab, LabError> {
-    let held = process::hold(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
+    let held = process::block(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
         .map_err(LabError::io("blocking signals"))?;
     let name = match name {
         Some(name) if is_lab_name(name) => name.to_owned(),
@@ -110,7 +110,9 @@ fn plan(dir: &LabDir, topology: &Topology, rootless: bool) -> Result<Lab, LabErr
             counters: None,
         })
     };
-    let medium = topology.forced.then(|| shared_bridge::plan(name, topology, &mut MechanismChooser::default()));
+    let medium = topology
+        .forced
+        .then(|| shared_bridge::plan(name, topology, &mut MechanismChooser::default()));
     let links = if topology.forced { &[][..] } else { &topology.links };
     Ok(Lab {
         schema: SCHEMA.to_owned(),

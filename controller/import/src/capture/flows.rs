@@ -253,7 +253,9 @@ impl Key {
 fn before_first(first: Option<Id>) -> i64 {
     match first {
         Some(Id::Bits16(id)) => i64::from(id),
-        Some(Id::Bits32(id)) if i64::from(id) >= (1 << 32) - MAX_WARM_UP_IDS => i64::from(id) - (1 << 32),
+        Some(Id::Bits32(id)) if i64::from(id) >= (1 << 32) - MAX_WARM_UP_IDS => {
+            i64::from(id) - (1 << 32)
+        }
         Some(Id::Bits32(id)) => i64::from(id),
         _ => -1,
     }

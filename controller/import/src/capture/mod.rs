@@ -13,7 +13,7 @@ use crate::sink::Sink;
 use crate::{ImportError, Imported};
 
 use flows::Flows;
-use frame::{Link, FrameError};
+use frame::{FrameError, Link};
 
 /// Reads a libpcap capture.
 pub(crate) fn read_pcap(input: &mut dyn BufRead, sink: Sink) -> Result<Imported, ImportError> {

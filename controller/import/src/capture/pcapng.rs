@@ -6,7 +6,7 @@ use std::io::{self, BufRead, Read};
 use crate::{Format, ImportError};
 
 use super::PacketSink;
-use super::pcap::{MAX_PACKET_LEN, ByteOrder, chunk, fill, part};
+use super::pcap::{ByteOrder, MAX_PACKET_LEN, chunk, fill, part};
 
 pub(super) fn read(input: &mut dyn BufRead, witness: &mut PacketSink) -> Result<(), ImportError> {
     let mut section = Section { order: ByteOrder { swapped: false }, interfaces: Vec::new() };
@@ -147,7 +147,12 @@ impl Section {
 
     /// 0 u32 interface (u16 in the old block), 4 and 8 time, 12 captured length, 16 packet length,
     /// 20 packet. The simple block has only the packet length and no time.
-    fn packet(&self, kind: u32, content: &[u8], witness: &mut PacketSink) -> Result<(), BlockError> {
+    fn packet(
+        &self,
+        kind: u32,
+        content: &[u8],
+        witness: &mut PacketSink,
+    ) -> Result<(), BlockError> {
         if kind == SIMPLE_PACKET {
             return Ok(witness.packet(0, None, &[])?);
         }

@@ -2,10 +2,10 @@
 //! by the statistic of the paper: 95th percentiles (S0.13, S0.15, S0.17), or means where it speaks
 //! of an average. A trial is one observation.
 
+mod explanation;
 mod jitter;
 mod loss;
 mod ratio;
-mod explanation;
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,8 @@ const MAX_UNCHANGED_RATIO: f64 = 1.05;
 
 /// Node-delay metrics in order of preference. The paper timestamped packets between netfilter's
 /// hooks (S0.6); a claim uses the first metric that its trials have, and names it.
-const PREFERRED_METRICS: [&str; 3] = [NODE_DELAY_METRICS[2], NODE_DELAY_METRICS[1], NODE_DELAY_METRICS[0]];
+const PREFERRED_METRICS: [&str; 3] =
+    [NODE_DELAY_METRICS[2], NODE_DELAY_METRICS[1], NODE_DELAY_METRICS[0]];
 
 /// Error probability of each claim: 5 % shared by all claims of a run.
 const ERROR_PROBABILITY: f64 = 0.05 / 15.0;
@@ -262,9 +263,9 @@ fn modes<'a>(
     }
     match rung(PREFERRED_METRICS, &[&a, &b]) {
         Some(metric) => Ok((a, b, metric)),
-        None => {
-            Err(Judgement::cannot_tell("Here: the modes share no timestamp level; tracing needs root."))
-        }
+        None => Err(Judgement::cannot_tell(
+            "Here: the modes share no timestamp level; tracing needs root.",
+        )),
     }
 }
 
@@ -461,7 +462,8 @@ fn balance(translate: &Evidence, encrypt: &Evidence) -> Judgement {
     if idle.is_empty() || busy.is_empty() {
         return nothing(&[&idle, &loaded], "The run has no axis load with and without load.");
     }
-    let against = |metric| Some((metric, busy.against(&idle, "load", p95(metric), ERROR_PROBABILITY)?));
+    let against =
+        |metric| Some((metric, busy.against(&idle, "load", p95(metric), ERROR_PROBABILITY)?));
     let Some((metric, against)) = rung(PREFERRED_METRICS, &[&idle, &busy]).and_then(against) else {
         return Judgement::cannot_tell(NO_COMMON_CELLS);
     };
@@ -481,5 +483,7 @@ fn balance(translate: &Evidence, encrypt: &Evidence) -> Judgement {
     };
     Judgement::new(verdict, factor.value, words)
         .with_undecided_hint(factor, &[&idle.clone().and(busy.clone())])
-        .with_explanation(|| explanation::compared([("without load", &idle), ("under the highest load", &busy)]))
+        .with_explanation(|| {
+            explanation::compared([("without load", &idle), ("under the highest load", &busy)])
+        })
 }

@@ -60,11 +60,10 @@ pub(super) fn bands(subject: &Subject, axis: &Axis) -> Option<Figure> {
 
 /// Trials by the value of another axis with few values, or all in one panel.
 fn panels<'a>(subject: &Subject<'a>, axis: &Axis) -> Vec<(String, Vec<&'a TrialData>)> {
-    let other = subject
-        .run
-        .axes
-        .iter()
-        .find(|other| other.name != axis.name && (2..=MAX_PANELS).contains(&other.values.len()));
+    let other =
+        subject.run.axes.iter().find(|other| {
+            other.name != axis.name && (2..=MAX_PANELS).contains(&other.values.len())
+        });
     match other {
         Some(other) => {
             let groups = group::by_axis(subject.run, subject.metric, other).into_iter();

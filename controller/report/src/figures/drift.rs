@@ -5,10 +5,10 @@ use serde_json::json;
 
 use super::{RELAY, Subject, modes};
 use crate::data::TrialData;
+use crate::distribution::SampleDistribution;
 use crate::figure::{Figure, Table, WIDTH, delay_axis, group_channel};
 use crate::group::{self, Group};
 use crate::quantity::{compared, count, delay};
-use crate::distribution::SampleDistribution;
 
 /// Maximum number of trials; beyond it, evenly spaced ones are drawn.
 const MAX_TRIALS: usize = 600;

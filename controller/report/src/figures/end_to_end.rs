@@ -44,7 +44,7 @@ pub(super) fn end_to_end(subject: &Subject) -> Option<Figure> {
     let longest = stacks.iter().map(StackedBar::reach).max()?;
     let unit = Unit::fitting(longest as f64 / 2.0);
     let mut finding = finding(&stacks, condition.level("size"));
-    let rungs = nlr::rungs(stacks.iter().map(|stack| (stack.mode, stack.rung)));
+    let rungs = nlr::node_delay_names(stacks.iter().map(|stack| (stack.mode, stack.rung)));
     if let Some(words) = condition.without(&["size"]).words() {
         finding += &format!(" Fixed: {words}.");
     }
@@ -77,10 +77,16 @@ fn repeated(run: &RunData) -> bool {
     run.trials.iter().any(|trial| trial.repetition > 1)
 }
 
-fn stacks<'a>(subject: &Subject<'a>, held: &Condition, terms: &nlr::NlrConditions) -> Vec<StackedBar<'a>> {
+fn stacks<'a>(
+    subject: &Subject<'a>,
+    held: &Condition,
+    terms: &nlr::NlrConditions,
+) -> Vec<StackedBar<'a>> {
     let run = subject.run;
     let sizes: Vec<Option<&str>> = match run.axes.iter().find(|axis| axis.name == "size") {
-        Some(axis) => group::evenly(axis.values.iter().map(|v| Some(v.as_str())).collect(), MAX_SIZES),
+        Some(axis) => {
+            group::evenly(axis.values.iter().map(|v| Some(v.as_str())).collect(), MAX_SIZES)
+        }
         None => vec![None],
     };
     let mut stacks = Vec::new();
@@ -95,7 +101,7 @@ fn stacks<'a>(subject: &Subject<'a>, held: &Condition, terms: &nlr::NlrCondition
             let trials: Vec<&TrialData> = group::finished(run).filter(fits).collect();
             let Some(trial) = middle(&trials) else { continue };
             let p95 = |metric: &str| p95(trial, metric);
-            let Some(rung) = nlr::rung(trial) else { continue };
+            let Some(rung) = nlr::node_delay_metric(trial) else { continue };
             let (Some(node), Some(links)) = (p95(rung), p95("link_delay_ns")) else { continue };
             let parts = match (p95("link_in_ns"), p95("link_out_ns")) {
                 (Some(before), Some(behind)) => {
@@ -105,7 +111,17 @@ fn stacks<'a>(subject: &Subject<'a>, held: &Condition, terms: &nlr::NlrCondition
             };
             let whole = p95("end_to_end_ns");
             let nlr = terms.of_trial(trial);
-            stacks.push(StackedBar { trial, mode, size: *size, rung, parts, node, links, whole, nlr });
+            stacks.push(StackedBar {
+                trial,
+                mode,
+                size: *size,
+                rung,
+                parts,
+                node,
+                links,
+                whole,
+                nlr,
+            });
         }
     }
     stacks
@@ -120,7 +136,8 @@ fn p95(trial: &TrialData, metric: &str) -> Option<i64> {
 /// Trial with the median ratio of node to link delay.
 fn middle<'a>(trials: &[&'a TrialData]) -> Option<&'a TrialData> {
     let ratio = |trial: &&'a TrialData| {
-        let (node, links) = (p95(trial, nlr::rung(trial)?)?, p95(trial, "link_delay_ns")?);
+        let (node, links) =
+            (p95(trial, nlr::node_delay_metric(trial)?)?, p95(trial, "link_delay_ns")?);
         Some((*trial, node as f64 / links.max(1) as f64))
     };
     let mut all: Vec<_> = trials.iter().filter_map(ratio).collect();

@@ -65,8 +65,10 @@ fn fields<'a>(subject: &Subject<'a>, across: &Axis, up: &Axis) -> Vec<HeatCell<'
             let trials: Vec<_> = row.trials.iter().copied().filter(both).collect();
             let group = Group::new(format!("{}, {}", column.label, row.label), trials, metric);
             if group.steps.count() > 0 {
-                fields
-                    .push(HeatCell { at: [across.values[*i].clone(), up.values[*j].clone()], group });
+                fields.push(HeatCell {
+                    at: [across.values[*i].clone(), up.values[*j].clone()],
+                    group,
+                });
             }
         }
     }

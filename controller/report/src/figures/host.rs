@@ -173,7 +173,7 @@ fn table(host: &HostData) -> Table {
             cell(|found| found.in_slow, &text),
             cell(|found| found.in_others, &text),
             cell(|found| found.rho, &|rho| format!("{rho:.2}")),
-            cell(|found| found.errors, &|errors| format!("{errors:.1}")),
+            cell(|found| found.standard_errors, &|errors| format!("{errors:.1}")),
             found.map_or_else(|| "-".to_owned(), |found| found.windows.to_string()),
         ]);
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{RELAY, Subject, bands, modes};
 use crate::condition::{Condition, Links, axis_words};
 use crate::data::{Axis, TrialData};
-use crate::figure::{Figure, Table, WIDTH, delay_axis, slug, group_channel};
+use crate::figure::{Figure, Table, WIDTH, delay_axis, group_channel, slug};
 use crate::group::{self, Group};
 use crate::metric;
 use crate::quantity::{Unit, count, delay_ns, listed, share};
@@ -32,7 +32,8 @@ struct P95Point<'a> {
 
 /// Returns `None` unless two levels of the axis have a 95th percentile.
 pub(super) fn p95_by_parameter(subject: &Subject, axis: &Axis) -> Option<Figure> {
-    let condition = Condition::of(subject.run, subject.metric, Links::Unlimited).without(&[&axis.name]);
+    let condition =
+        Condition::of(subject.run, subject.metric, Links::Unlimited).without(&[&axis.name]);
     let mut spots = spots(subject, axis, &condition, subject.metric);
     let places = |spots: &[P95Point]| {
         let mut places: Vec<usize> = spots.iter().map(|spot| spot.place).collect();

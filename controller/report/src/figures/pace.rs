@@ -47,7 +47,8 @@ fn parts<'p, 'a>(all: &'p [PacedTrial<'a>]) -> Vec<Part<'p, 'a>> {
     let several = keys.len() > 1;
     keys.into_iter()
         .map(|(node, others)| {
-            let of = |paced: &&PacedTrial| paced.sender.node == node && paced.sender.others == others;
+            let of =
+                |paced: &&PacedTrial| paced.sender.node == node && paced.sender.others == others;
             let words: Vec<_> = others.iter().map(|(name, it)| format!(", {name} {it}")).collect();
             Part {
                 trials: all.iter().filter(of).collect(),

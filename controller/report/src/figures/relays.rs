@@ -5,8 +5,8 @@
 use dwell_stats::Quantile;
 
 use super::{
-    Overlay, RELAY, Subject, p95_by_parameter, boxes, breakdown, ccdf, drift, ecdf, end_to_end, fit, heat,
-    histogram, host, jitter, loss, modes, percentiles, timeline, waterfall,
+    Overlay, RELAY, Subject, boxes, breakdown, ccdf, drift, ecdf, end_to_end, fit, heat, histogram,
+    host, jitter, loss, modes, p95_by_parameter, percentiles, timeline, waterfall,
 };
 use crate::condition::{Condition, LINK_RATE, Links};
 use crate::data::{Axis, RunData};

@@ -8,7 +8,7 @@ use super::Subject;
 use crate::data::{Point, RunData, Series, TimeBin, TrialData};
 use crate::figure::{Figure, Table, WIDTH, delay_axis};
 use crate::group::{self, Group};
-use crate::quantity::{Unit, count, delay_ns, count_noun};
+use crate::quantity::{Unit, count, count_noun, delay_ns};
 
 /// Maximum number of trials, one panel each.
 const MAX_PANELS: usize = 6;
@@ -79,7 +79,10 @@ fn single(series: &Series) -> bool {
 /// Whether an outlier is below the median of its bin.
 fn low(point: &Point, series: &Series) -> bool {
     let bin = series.bins.iter().find(|bin| (bin.from_ns..bin.to_ns).contains(&point.at_ns));
-    let steps = || crate::distribution::SampleDistribution::merged([series.steps.as_slice()]).quantile(Quantile::P50);
+    let steps = || {
+        crate::distribution::SampleDistribution::merged([series.steps.as_slice()])
+            .quantile(Quantile::P50)
+    };
     bin.and_then(|bin| bin.p50_ns).or_else(steps).is_some_and(|median| point.value_ns < median)
 }
 

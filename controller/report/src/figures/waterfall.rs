@@ -58,7 +58,8 @@ struct LabelledPacket<'a> {
 
 /// Returns `None` without example packets.
 pub(super) fn waterfall(subject: &Subject) -> Option<Figure> {
-    let packets: Vec<LabelledPacket> = subject.run.packets.iter().map(|one| shown(subject, one)).collect();
+    let packets: Vec<LabelledPacket> =
+        subject.run.packets.iter().map(|one| shown(subject, one)).collect();
     let longest = packets.iter().map(|it| it.packet.end_to_end_ns).max()?;
     let unit = Unit::fitting(longest as f64 / 10.0);
     let has = |name: &&str| packets.iter().any(|it| it.packet.parts.contains_key(*name));
@@ -122,7 +123,8 @@ fn body(packets: &[LabelledPacket], names: &[&str], unit: Unit) -> Value {
         }
     }
     let panels = kinds.iter().map(|kind| {
-        let of: Vec<&LabelledPacket> = packets.iter().filter(|it| it.packet.which == *kind).collect();
+        let of: Vec<&LabelledPacket> =
+            packets.iter().filter(|it| it.packet.which == *kind).collect();
         let title = match *kind {
             "median" => "median packet",
             "p99" => "p99 packet",
@@ -135,7 +137,13 @@ fn body(packets: &[LabelledPacket], names: &[&str], unit: Unit) -> Value {
     json!({"vconcat": panels, "spacing": 16})
 }
 
-fn panel(packets: &[&LabelledPacket], names: &[&str], words: &[&str], unit: Unit, title: &str) -> Value {
+fn panel(
+    packets: &[&LabelledPacket],
+    names: &[&str],
+    words: &[&str],
+    unit: Unit,
+    title: &str,
+) -> Value {
     let mut rows = Vec::new();
     for LabelledPacket { packet, row, full } in packets {
         let mut from = 0;

@@ -7,7 +7,7 @@ use super::Finding;
 use crate::data::RunData;
 use crate::group;
 use crate::paced::{paced, verdict_words};
-use crate::quantity::{share, significant, count_noun};
+use crate::quantity::{count_noun, share, significant};
 
 /// Returns the verdict lines and the achieved cross traffic.
 pub(super) fn pace_findings(run: &RunData) -> Vec<Finding> {

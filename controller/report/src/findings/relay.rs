@@ -44,7 +44,9 @@ fn node_delay(run: &RunData) -> Option<String> {
         by_mode(&here).into_iter().filter_map(median).collect()
     };
     let of_s0 = match medians(NETFILTER_METRIC) {
-        found if found.is_empty() || metric == NETFILTER_METRIC || run.claims.is_none() => String::new(),
+        found if found.is_empty() || metric == NETFILTER_METRIC || run.claims.is_none() => {
+            String::new()
+        }
         found => format!(
             " Between netfilter's hooks, where Miya 2020 timestamped and its claims are judged: {}.",
             listed(&found)
@@ -133,7 +135,9 @@ fn nlr(run: &RunData) -> Option<String> {
     if each.is_empty() {
         return (!slow.is_empty()).then(|| slow.trim_start().to_owned());
     }
-    let rungs = nlr::rungs(used.iter().filter_map(|(mode, t)| Some((*mode, nlr::rung(t)?))));
+    let rungs = nlr::node_delay_names(
+        used.iter().filter_map(|(mode, t)| Some((*mode, nlr::node_delay_metric(t)?))),
+    );
     let trials: Vec<&TrialData> = used.iter().map(|(_, trial)| *trial).collect();
     Some(format!(
         "NLR over links with a rate, without load: {} (95th percentiles of the {rungs}, where the \

@@ -74,7 +74,9 @@ pub(crate) fn correlation(host: &HostData, series: &HostSeries) -> Option<Correl
 /// Finding about the quantity that correlates most with the p99, if any does significantly.
 pub(crate) fn correlation_finding(run: &RunData) -> Option<String> {
     let host = run.host.as_ref()?;
-    let sure = |it: &Correlation| it.rho.abs() >= MIN_CORRELATION && it.standard_errors >= MIN_STANDARD_ERRORS;
+    let sure = |it: &Correlation| {
+        it.rho.abs() >= MIN_CORRELATION && it.standard_errors >= MIN_STANDARD_ERRORS
+    };
     let all = host.series.iter().filter_map(|series| Some((series, correlation(host, series)?)));
     let (series, found) = all
         .filter(|(_, found)| sure(found))

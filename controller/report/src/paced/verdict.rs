@@ -6,7 +6,9 @@ use std::iter;
 use dwell_engine::stamps::Rung;
 use dwell_record::Train;
 use dwell_stats::RealInterval;
-use dwell_stats::accuracy::{Accuracy, NoVerdictReason, LargestRate, Tolerance, TrainAccuracy, largest_rate};
+use dwell_stats::accuracy::{
+    Accuracy, LargestRate, NoVerdictReason, Tolerance, TrainAccuracy, largest_rate,
+};
 use dwell_stats::departures::TrainRequest;
 use dwell_units::BitRate;
 use serde::Serialize;
@@ -68,7 +70,8 @@ pub fn tolerance(run: &RunData) -> Tolerance {
 
 /// Verdicts of a run of trains, ordered by node, other parameters, engine, flows and size.
 pub fn verdicts(run: &RunData) -> Vec<RateVerdict> {
-    let trains: Vec<PacedTrial> = paced(run).into_iter().filter(|paced| paced.rate.is_some()).collect();
+    let trains: Vec<PacedTrial> =
+        paced(run).into_iter().filter(|paced| paced.rate.is_some()).collect();
     let tolerance = tolerance(run);
     let mut senders: Vec<&Sender> = Vec::new();
     for paced in &trains {
@@ -79,7 +82,8 @@ pub fn verdicts(run: &RunData) -> Vec<RateVerdict> {
     let mut all: Vec<RateVerdict> = senders
         .into_iter()
         .map(|sender| {
-            let of: Vec<&PacedTrial> = trains.iter().filter(|paced| paced.sender == *sender).collect();
+            let of: Vec<&PacedTrial> =
+                trains.iter().filter(|paced| paced.sender == *sender).collect();
             verdict(sender, &of, &tolerance)
         })
         .collect();
@@ -189,7 +193,8 @@ fn accuracy(trials: &[&PacedTrial], tolerance: &Tolerance) -> Accuracy {
 
 /// Interval of an unknown value.
 const UNKNOWN_INTERVAL: RealInterval = RealInterval { low: 0.0, high: f64::INFINITY };
-const UNKNOWN_TRAIN: TrainAccuracy = TrainAccuracy { rate_bps: UNKNOWN_INTERVAL, gap_error_p95: UNKNOWN_INTERVAL };
+const UNKNOWN_TRAIN: TrainAccuracy =
+    TrainAccuracy { rate_bps: UNKNOWN_INTERVAL, gap_error_p95: UNKNOWN_INTERVAL };
 
 fn of_train(train: &Train) -> TrainAccuracy {
     let span = |value: Option<f64>| {

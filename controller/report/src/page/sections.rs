@@ -12,7 +12,7 @@ use crate::figures::Subject;
 use crate::group::{self, Group};
 use crate::html::{escape, table};
 use crate::metric;
-use crate::quantity::{Unit, count, share, count_noun, three_digits};
+use crate::quantity::{Unit, count, count_noun, share, three_digits};
 use crate::trust;
 use crate::witness;
 

@@ -11,7 +11,8 @@ use dwell_units::{Nanos, Rate};
 use super::{Loads, Peer, PlannedJob, TrialJobs, any_address, loads, place};
 
 /// What is unknown if the trace on a node is refused where the kernel routes.
-const UNKNOWN_WITHOUT_ROUTER_TRACE: &str = "therefore unknown: the delays of the node and of its links";
+const UNKNOWN_WITHOUT_ROUTER_TRACE: &str =
+    "therefore unknown: the delays of the node and of its links";
 
 /// What is unknown if the trace on a node is refused where a program relays.
 const UNKNOWN_WITHOUT_RELAY_TRACE: &str = "therefore unknown: the delay between the kernel's hooks (pre_routing to \
@@ -55,7 +56,8 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> TrialJobs {
         sinks.push(PlannedJob { peer: Some(receiving.clone()), ..relay });
     }
     let traced = plan.traced();
-    let without = if program.is_some() { UNKNOWN_WITHOUT_RELAY_TRACE } else { UNKNOWN_WITHOUT_ROUTER_TRACE };
+    let without =
+        if program.is_some() { UNKNOWN_WITHOUT_RELAY_TRACE } else { UNKNOWN_WITHOUT_ROUTER_TRACE };
     let traces = traced.on.iter().map(|node| {
         let job = TraceJob {
             flow: format!("udp port {port}"),
@@ -148,7 +150,10 @@ mod tests {
         let needed = needed("route");
         let names: Vec<_> = needed.sinks.iter().map(|one| one.job.name()).collect();
         assert_eq!((names.as_slice(), to(&needed)), (&["load sink", "trace"][..], "udp://n3:5001"));
-        assert_eq!([needed.sinks[0].without, needed.sinks[1].without], [None, Some(UNKNOWN_WITHOUT_ROUTER_TRACE)]);
+        assert_eq!(
+            [needed.sinks[0].without, needed.sinks[1].without],
+            [None, Some(UNKNOWN_WITHOUT_ROUTER_TRACE)]
+        );
         let Job::Traffic(sender) = &needed.measurement.job else { panic!("expected a sender") };
         assert!(!sender.unreported, "the receiver's report is not altered");
     }

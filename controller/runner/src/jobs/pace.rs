@@ -2,7 +2,9 @@
 //! traffic from the same node.
 
 use dwell_fleet::Hosts;
-use dwell_plan::{SinkTimestamps, Job, PaceEngine, PaceJob, PacePlan, PaceSinkJob, ThreadPlacement, Plan};
+use dwell_plan::{
+    Job, PaceEngine, PaceJob, PacePlan, PaceSinkJob, Plan, SinkTimestamps, ThreadPlacement,
+};
 use dwell_store::Role;
 use dwell_units::Nanos;
 

@@ -27,10 +27,20 @@ fn segment(flow: &FlowEntry, points: &[Point], delay: i64, skip: u64) -> Vec<u8>
             let at = 1_000_000 * id as i64 + delay + 100 * n as i64 + (id * id % 77) as i64;
             stamps.set(*point, Instant::from_nanos(at));
         }
-        let passage = PacketObservation { flow: flow.flow, id, size: 1_000, fate: PacketOutcome::Observed, stamps };
+        let passage = PacketObservation {
+            flow: flow.flow,
+            id,
+            size: 1_000,
+            fate: PacketOutcome::Observed,
+            stamps,
+        };
         writer.push_passage(&passage);
         if points.len() > 4 {
-            writer.push_passage(&PacketObservation { flow: 9, stamps: PointStamps::default(), ..passage });
+            writer.push_passage(&PacketObservation {
+                flow: 9,
+                stamps: PointStamps::default(),
+                ..passage
+            });
         }
     }
     writer.finish(0).unwrap()

@@ -7,8 +7,8 @@ use rusqlite::{Row, TransactionBehavior, params};
 use super::{Store, json, text, time_text};
 use crate::error::StoreError;
 use crate::lock::{ImportLock, has_importer, has_runner};
-use crate::run_names;
 use crate::run::{NewRun, RunKind, RunRow, RunState};
+use crate::run_names;
 
 impl Store {
     /// Creates a run with all trials planned. Returns its name.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use dwell_record::{Batch, Column, BatchStatistics};
+use dwell_record::{Batch, BatchStatistics, Column};
 
 use super::Store;
 use crate::error::StoreError;

@@ -106,7 +106,15 @@ mod tests {
     fn parallel_checksum_detects_any_flipped_bit() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1.parquet");
-        for len in [0, 1, BUFFER_LEN - 1, BUFFER_LEN, 2 * BUFFER_LEN, 2 * BUFFER_LEN + 1, 5 * BUFFER_LEN + 12_345] {
+        for len in [
+            0,
+            1,
+            BUFFER_LEN - 1,
+            BUFFER_LEN,
+            2 * BUFFER_LEN,
+            2 * BUFFER_LEN + 1,
+            5 * BUFFER_LEN + 12_345,
+        ] {
             let mut bytes: Vec<_> = (0..len).map(|at| (at * at % 251) as u8).collect();
             let whole = crc32fast::hash(&bytes);
             std::fs::write(&path, &bytes).unwrap();

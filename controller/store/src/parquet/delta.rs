@@ -174,7 +174,8 @@ mod tests {
     fn packing_starts_at_the_lowest_bit_for_every_width() {
         for width in 1..=64 {
             let number = |place: u64| place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - width);
-            let numbers: [u64; MINIBLOCK_LEN] = std::array::from_fn(|place| number(place as u64 + 1));
+            let numbers: [u64; MINIBLOCK_LEN] =
+                std::array::from_fn(|place| number(place as u64 + 1));
             let mut words = [0; MINIBLOCK_LEN];
             pack(&numbers, width, &mut words);
             for (place, number) in numbers.iter().enumerate() {

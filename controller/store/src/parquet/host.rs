@@ -117,7 +117,8 @@ impl HostWriter {
             Some(writer) => writer,
             None => {
                 let file = File::create(&self.partial);
-                let file = ChecksumWriter::new(file.map_err(StoreError::file("create", &self.partial))?);
+                let file =
+                    ChecksumWriter::new(file.map_err(StoreError::file("create", &self.partial))?);
                 schema()
                     .and_then(|schema| {
                         let mut writer = SerializedFileWriter::new(file, schema, properties()?)?;

@@ -28,7 +28,11 @@ pub fn lead_in_len(packets: usize, mean_gap: f64) -> usize {
 /// Returns how long before a train its first lead-in packet leaves; 0 without a lead-in.
 #[must_use]
 pub fn lead_in_duration(packets: usize, mean_gap: f64) -> Nanos {
-    if lead_in_len(packets, mean_gap) == 0 { Nanos::ZERO } else { before(Nanos(mean_gap as i64))[0] }
+    if lead_in_len(packets, mean_gap) == 0 {
+        Nanos::ZERO
+    } else {
+        before(Nanos(mean_gap as i64))[0]
+    }
 }
 
 /// Returns the departure times of the lead-in packets of a train with the departure times `at`.

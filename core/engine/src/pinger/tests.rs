@@ -187,7 +187,8 @@ fn late_reply_does_not_affect_later_probes() {
 
 #[test]
 fn duplicates_do_not_count_as_received() {
-    let simulation = Simulation::new(open(10, 10 * MS, 50 * MS)).run(|_, _| vec![MS, 2 * MS, 2 * MS]);
+    let simulation =
+        Simulation::new(open(10, 10 * MS, 50 * MS)).run(|_, _| vec![MS, 2 * MS, 2 * MS]);
     let counts = simulation.pinger.counts();
     assert_eq!((counts.sent, counts.received, counts.duplicate), (10, 10, 20));
     assert_eq!(simulation.states(State::Duplicate).len(), 20);
@@ -250,7 +251,8 @@ fn wait_for_duplicates_is_bounded() {
 fn overtaken_reply_is_reordered_and_received() {
     let reply_delays: ReplyDelays = |id, _| if id == 3 { vec![15 * MS] } else { vec![MS] };
     let simulation = Simulation::new(open(10, 10 * MS, 50 * MS)).run(reply_delays);
-    let reordered: Vec<_> = simulation.samples.iter().filter(|s| s.reordered).map(|s| s.id).collect();
+    let reordered: Vec<_> =
+        simulation.samples.iter().filter(|s| s.reordered).map(|s| s.id).collect();
     assert_eq!(reordered, [3]);
     assert_eq!(simulation.pinger.counts().received, 10);
 }
@@ -278,8 +280,8 @@ fn closed_loop_sends_after_reply_and_pause() {
 
 #[test]
 fn closed_loop_continues_after_a_time_out() {
-    let simulation =
-        Simulation::new(closed(3, 0, 100 * MS)).run(|id, _| if id == 1 { vec![] } else { vec![MS] });
+    let simulation = Simulation::new(closed(3, 0, 100 * MS))
+        .run(|id, _| if id == 1 { vec![] } else { vec![MS] });
     let at: Vec<_> = simulation.departures.iter().map(|(_, at)| *at).collect();
     assert_eq!(at, [0, MS, 101 * MS]);
 }
@@ -339,7 +341,8 @@ fn realtime_clock_step_moves_no_departure_or_time_out() {
         let step = if iterate >= 2 { 3_600_000 * MS } else { 0 };
         let now = Instant::from_nanos(iterate * 10 * MS);
         let stamp = |after: i64| Instant::from_nanos(OFFSET + step + iterate * 10 * MS + after);
-        let token = simulation.pinger.transmit(now, stamp(0), &mut |_| {}).expect("due by the schedule");
+        let token =
+            simulation.pinger.transmit(now, stamp(0), &mut |_| {}).expect("due by the schedule");
         let message = (token.id() as u32).to_be_bytes();
         simulation.pinger.sent(token, stamp(0), None);
         let rx = RxStamps { hw: None, kernel: None, app: stamp(MS) };
@@ -362,7 +365,10 @@ fn reply_waits_for_the_stamp_of_its_probe() {
     let token = simulation.pinger.transmit(now, real, &mut |_| {}).unwrap();
     simulation.pinger.sent(token, real, Some(70));
     let rx = RxStamps { hw: None, kernel: None, app: real + Nanos(MS) };
-    simulation.pinger.receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s)).unwrap();
+    simulation
+        .pinger
+        .receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s))
+        .unwrap();
     assert_eq!(samples, [], "reported only with its timestamp");
     simulation.pinger.tx_stamp(71, TxStamp::Kernel(real), &mut |s| samples.push(s));
     assert_eq!(samples, [], "the timestamp of another packet is ignored");
@@ -381,7 +387,10 @@ fn missing_stamp_is_absent_and_counted() {
     let token = simulation.pinger.transmit(now, real, &mut |_| {}).unwrap();
     simulation.pinger.sent(token, real, Some(1));
     let rx = RxStamps { hw: None, kernel: None, app: real + Nanos(MS) };
-    simulation.pinger.receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s)).unwrap();
+    simulation
+        .pinger
+        .receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s))
+        .unwrap();
     let linger_end = simulation.pinger.wake().expect("waits for duplicates");
     simulation.pinger.expire(linger_end, &mut |_| panic!("no sample"));
     let wake = simulation.pinger.wake().expect("waits for the timestamp");
@@ -417,7 +426,10 @@ fn outstanding_probes_are_lost_when_the_socket_breaks() {
     }
     let now = simulation.mono();
     simulation.pinger.lose_outstanding(now, &mut |sample| simulation.samples.push(sample));
-    assert_eq!((simulation.states(State::Received), simulation.states(State::Lost)), (vec![0], vec![1, 2]));
+    assert_eq!(
+        (simulation.states(State::Received), simulation.states(State::Lost)),
+        (vec![0], vec![1, 2])
+    );
     assert_eq!(simulation.pinger.abandon(&mut |_| panic!("all replies were reported")), 0);
     let counts = simulation.pinger.counts();
     assert_eq!((counts.sent, counts.received, counts.lost), (3, 1, 2));

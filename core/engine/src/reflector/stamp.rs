@@ -16,7 +16,7 @@ use dwell_wire::tlv::{
 };
 
 use super::replay::ReplayGuard;
-use super::{LoopGuard, RequestMeta, Refusal, reply_ttl};
+use super::{LoopGuard, Refusal, RequestMeta, reply_ttl};
 
 /// Maximum number of sessions. The longest idle ones make room for new ones.
 const MAX_SESSIONS: usize = 4_096;

@@ -126,7 +126,8 @@ impl Sealer {
         let mut draws = 0;
         loop {
             buffer[nonce..nonce + SALT_LEN].copy_from_slice(&self.prepared_keystreams.salt);
-            buffer[nonce + SALT_LEN..nonce + NONCE_LEN].copy_from_slice(&self.prepared_keystreams.next.to_be_bytes());
+            buffer[nonce + SALT_LEN..nonce + NONCE_LEN]
+                .copy_from_slice(&self.prepared_keystreams.next.to_be_bytes());
             if self.is_unambiguous(&buffer[start..at.end], clear) {
                 break;
             }
@@ -138,7 +139,12 @@ impl Sealer {
             self.redraw();
         }
         let (salt, counter) = (self.prepared_keystreams.salt, self.prepared_keystreams.next);
-        self.prepared_keystreams.apply(&self.key, salt, counter, &mut buffer[nonce + NONCE_LEN..at.end]);
+        self.prepared_keystreams.apply(
+            &self.key,
+            salt,
+            counter,
+            &mut buffer[nonce + NONCE_LEN..at.end],
+        );
         Ok(start..at.end)
     }
 
@@ -182,7 +188,12 @@ pub struct Opener {
 impl Opener {
     /// Creates an opener. The sender's salt is unknown until the first packet.
     pub fn new(key: Key, prefix: Prefix) -> Self {
-        Self { key, prefix, prepared_keystreams: PreparedKeystreams::new([0; SALT_LEN], 0), has_received: false }
+        Self {
+            key,
+            prefix,
+            prepared_keystreams: PreparedKeystreams::new([0; SALT_LEN], 0),
+            has_received: false,
+        }
     }
 
     /// Decrypts the payload at `at` of `buffer` and returns its new range. It shrinks at its front.
@@ -195,7 +206,8 @@ impl Opener {
             return Err(SealError::Short);
         }
         let rest = at.start + clear;
-        let nonce: &[u8; NONCE_LEN] = buffer[rest..at.end].first_chunk().ok_or(SealError::Unsealed)?;
+        let nonce: &[u8; NONCE_LEN] =
+            buffer[rest..at.end].first_chunk().ok_or(SealError::Unsealed)?;
         let salt: [u8; SALT_LEN] = nonce[..SALT_LEN].try_into().expect("8 of 12 bytes");
         let counter = u32::from_be_bytes(nonce[SALT_LEN..].try_into().expect("4 of 12 bytes"));
         if at.len() == clear + NONCE_LEN {
@@ -203,12 +215,18 @@ impl Opener {
         }
         // This also recovers from a counter that was far too high, such as that of a corrupted
         // packet.
-        let is_far_back = self.prepared_keystreams.next.saturating_sub(counter) > MIN_RESTART_DISTANCE;
+        let is_far_back =
+            self.prepared_keystreams.next.saturating_sub(counter) > MIN_RESTART_DISTANCE;
         if !self.has_received || self.prepared_keystreams.salt != salt || is_far_back {
             self.has_received = true;
             self.prepared_keystreams.reset(salt, counter);
         }
-        self.prepared_keystreams.apply(&self.key, salt, counter, &mut buffer[rest + NONCE_LEN..at.end]);
+        self.prepared_keystreams.apply(
+            &self.key,
+            salt,
+            counter,
+            &mut buffer[rest + NONCE_LEN..at.end],
+        );
         buffer.copy_within(at.start..rest, at.start + NONCE_LEN);
         Ok(at.start + NONCE_LEN..at.end)
     }

@@ -9,9 +9,9 @@ use std::ops::Range;
 
 use super::aead::{Aead, NONCE_LEN, TAG_LEN};
 use super::cipher::Key;
+use super::datagram_ctr::{Prefix, SealError};
 use super::salt_windows::{SaltWindows, Stale};
 use super::salts::{Domain, SALT_LEN, Salts};
-use super::seal::{Prefix, SealError};
 
 /// Bytes added to a sealed datagram.
 pub const TRAILER_LEN: usize = NONCE_LEN + TAG_LEN;

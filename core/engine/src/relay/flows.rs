@@ -112,7 +112,8 @@ impl<T> Flows<T> {
 
     /// Returns a flow, unless it was removed.
     pub fn find(&mut self, id: FlowId) -> Option<&mut T> {
-        let slot = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
+        let slot =
+            self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
         slot.entry.as_mut().map(|entry| &mut entry.flow)
     }
 

@@ -3,22 +3,22 @@
 
 pub mod aead;
 pub mod cipher;
+pub mod datagram_ctr;
+pub mod datagram_gcm;
 pub mod flows;
-pub mod id;
+pub mod packet_ids;
 pub mod salt_windows;
-pub mod records;
 pub mod salts;
-pub mod seal;
-pub mod sealed;
-pub mod stream;
+pub mod stream_ctr;
+pub mod stream_gcm;
 
 use std::net::SocketAddr;
 use std::ops::Range;
 
 use cipher::Key;
+use datagram_ctr::{NONCE_LEN, Opener, Prefix, SaltSource, SealError, Sealer};
+use datagram_gcm::{AuthenticOpener, AuthenticSealer};
 use salts::{Domain, Salts};
-use seal::{SaltSource, NONCE_LEN, Opener, Prefix, SealError, Sealer};
-use sealed::{AuthenticOpener, AuthenticSealer};
 
 /// Bytes that must be free before a payload for [`PayloadTransform::pass`].
 pub const HEADROOM: usize = NONCE_LEN;
@@ -169,7 +169,9 @@ mod tests {
                 other => panic!("{len}: {other:?}"),
             };
             match open.pass(&mut buffer, there) {
-                Transformed::On(at) | Transformed::Short(at) => assert_eq!(buffer[at], payload, "{len}"),
+                Transformed::On(at) | Transformed::Short(at) => {
+                    assert_eq!(buffer[at], payload, "{len}")
+                }
                 other => panic!("{len}: {other:?}"),
             }
         }

@@ -16,8 +16,8 @@ use std::ops::Range;
 
 use super::aead::{Aead, TAG_LEN};
 use super::cipher::Key;
+use super::datagram_gcm::nonce;
 use super::salts::{Domain, SALT_LEN};
-use super::sealed::nonce;
 
 /// Maximum payload of a record.
 pub const MAX_PAYLOAD: usize = 16 * 1_024;

@@ -3,7 +3,7 @@
 use dwell_units::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
-use super::{ThreadPlacement, Stamps};
+use super::{Stamps, ThreadPlacement};
 
 /// Pairs or trains to send.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use dwell_units::Nanos;
 use serde::{Deserialize, Serialize};
 
-use super::{ThreadPlacement, Stamps};
+use super::{Stamps, ThreadPlacement};
 
 /// A relay from one address to another (Miya 2020, S0.4).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

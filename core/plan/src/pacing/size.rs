@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use dwell_units::Bytes;
 use dwell_wire::icmp::Family;
-use dwell_wire::size::{SizeMeasure, PacketSize, SizeError};
+use dwell_wire::size::{PacketSize, SizeError, SizeMeasure};
 use dwell_wire::traffic::Mark;
 use serde::{Deserialize, Deserializer, de};
 use thiserror::Error;

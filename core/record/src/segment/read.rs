@@ -9,7 +9,7 @@ use dwell_units::{Instant, Nanos, Pairing};
 use thiserror::Error;
 
 use super::frame::{HEAD_LEN, Head, Kind};
-use super::sample::{Previous, MIN_ENCODED_LEN};
+use super::sample::{MIN_ENCODED_LEN, Previous};
 use super::varint::Bytes;
 use super::{FlowEntry, Header, MAGIC, SCHEMA, Totals, VERSION, observation};
 

@@ -123,7 +123,9 @@ mod tests {
     #[test]
     fn rate_with_two_verdicts_takes_the_worse() {
         let rate = BitRate(5);
-        let miss = Accuracy::Inaccurate { why: ToleranceViolation::Rate(RealInterval { low: 0.0, high: 0.0 }) };
+        let miss = Accuracy::Inaccurate {
+            why: ToleranceViolation::Rate(RealInterval { low: 0.0, high: 0.0 }),
+        };
         assert_eq!(
             largest_rate([(rate, Accuracy::Accurate), (rate, miss)]),
             LargestRate::NoneTried

@@ -108,7 +108,8 @@ pub const MOK_2015_DEVICES: [PublishedDevice; 4] = [
 
 /// Rates requested by Mok 2015 (S2.5); each board was tested with those its interface supports
 /// (S2.7).
-const MOK_2015_REQUESTED_RATES: [BitRate; 6] = [mbit(1), mbit(5), mbit(10), mbit(50), mbit(100), mbit(1_000)];
+const MOK_2015_REQUESTED_RATES: [BitRate; 6] =
+    [mbit(1), mbit(5), mbit(10), mbit(50), mbit(100), mbit(1_000)];
 
 /// Rates given in the text of Mok 2015 (S2.8).
 pub const MOK_2015_RATES: [PublishedRate; 3] = [

@@ -37,7 +37,9 @@ pub fn verdict_lines(table: &[EngineRate]) -> Vec<String> {
         },
         // Equal in total, but with different packets.
         _ => {
-            let each = groups.iter().map(|(description, engines)| format!("{} ({description})", listed(engines)));
+            let each = groups
+                .iter()
+                .map(|(description, engines)| format!("{} ({description})", listed(engines)));
             format!("equally good overall: {}", listed(&each.collect::<Vec<_>>()))
         }
     };
@@ -175,7 +177,11 @@ mod tests {
         LargestRate::Rate { rate: BitRate(rate * 1_000_000), undecided: None }
     }
 
-    fn rows<'a>(engine: &'a str, flows: u32, by_size: &[(u64, LargestRate)]) -> Vec<EngineRate<'a>> {
+    fn rows<'a>(
+        engine: &'a str,
+        flows: u32,
+        by_size: &[(u64, LargestRate)],
+    ) -> Vec<EngineRate<'a>> {
         let row = |&(size, largest)| EngineRate { engine, ip_size: Bytes(size), flows, largest };
         by_size.iter().map(row).collect()
     }
@@ -282,7 +288,9 @@ mod tests {
         table.extend(rows("uring", 0, &[(1_500, mbit(100)), (200, mbit(10))]));
         table.extend(rows("sleep", 0, &[(200, mbit(1)), (1_500, mbit(100))]));
         assert_eq!(best_engines(&table), ["spin", "uring"]);
-        assert!(verdict_lines(&table)[0].starts_with("best are spin and uring, alike: measures 100"));
+        assert!(
+            verdict_lines(&table)[0].starts_with("best are spin and uring, alike: measures 100")
+        );
         let mut table = rows("spin", 0, &[(200, mbit(10)), (1_500, UNKNOWN)]);
         table.extend(rows("uring", 0, &[(200, mbit(10)), (1_500, UNKNOWN)]));
         table.extend(rows("xsk", 0, &[(200, UNKNOWN), (1_500, mbit(10))]));

@@ -2,7 +2,7 @@
 
 use dwell_units::Nanos;
 
-use super::{TrainRequest, TrainDepartures, rate};
+use super::{TrainDepartures, TrainRequest, rate};
 use crate::distribution::{Distribution, Figures};
 
 /// Accumulates the figures of pairs one by one, in bounded memory.
@@ -147,7 +147,8 @@ mod tests {
 
     use super::*;
 
-    const REQUEST: TrainRequest = TrainRequest { bits: 1_600.0, gap: 0.0, deadline: None, same_clock: true };
+    const REQUEST: TrainRequest =
+        TrainRequest { bits: 1_600.0, gap: 0.0, deadline: None, same_clock: true };
 
     fn of(stamps: &[[Option<i64>; 2]]) -> PairFigures {
         let mut pairs = Pairs::new(&REQUEST);

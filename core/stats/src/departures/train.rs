@@ -3,7 +3,7 @@
 use dwell_units::Nanos;
 
 use super::variability::Variability;
-use super::{TrainRequest, TrainDepartures, rate};
+use super::{TrainDepartures, TrainRequest, rate};
 use crate::accuracy::TrainAccuracy;
 use crate::distribution::{Distribution, Figures, Quantile};
 use crate::interval::RealInterval;
@@ -174,7 +174,8 @@ mod tests {
     use crate::percentile::percentile;
 
     /// 100 packets of 1,000 bits in a second, 10 ms apart.
-    const REQUEST: TrainRequest = TrainRequest { bits: 1e3, gap: 1e7, deadline: None, same_clock: true };
+    const REQUEST: TrainRequest =
+        TrainRequest { bits: 1e3, gap: 1e7, deadline: None, same_clock: true };
 
     fn due(packets: i64) -> Vec<Nanos> {
         (0..packets).map(|n| Nanos(n * 10_000_000)).collect()

@@ -5,7 +5,7 @@ use dwell_units::Nanos;
 
 use super::train::{Bursts, TrainFigures, gap_errors};
 use super::variability::{Variability, mean};
-use super::{TrainRequest, TrainDepartures, rate};
+use super::{TrainDepartures, TrainRequest, rate};
 use crate::accuracy::TrainAccuracy;
 use crate::distribution::{Distribution, Figures};
 use crate::percentile::median;
@@ -210,7 +210,8 @@ mod tests {
 
     use super::*;
 
-    const REQUEST: TrainRequest = TrainRequest { bits: 1e3, gap: 1e4, deadline: None, same_clock: true };
+    const REQUEST: TrainRequest =
+        TrainRequest { bits: 1e3, gap: 1e4, deadline: None, same_clock: true };
     const DUE: [Nanos; 3] = [Nanos(0), Nanos(10_000), Nanos(20_000)];
 
     fn record(trains: &mut Trains, left: [Option<i64>; 3], stepped: bool) {

@@ -4,8 +4,8 @@ use std::fmt;
 
 use dwell_units::{Nanos, Ratio};
 
-use super::share::{sufficient_probes, exceeds};
-use super::{Condition, Decision, ProbeShare, Field, Operator, Threshold};
+use super::share::{exceeds, sufficient_probes};
+use super::{Condition, Decision, Field, Operator, ProbeShare, Threshold};
 use crate::distribution::{Distribution, Quantile};
 use crate::probability::student_quantile;
 use crate::round_trip::Packets;
@@ -223,14 +223,21 @@ impl Values<'_> {
         let mean = mean - self.base.0 as f64;
         let (low, high) = (mean - margin, mean + margin);
         match operator.decide((low, high), limit) {
-            Decision::CannotTell => ThresholdVerdict::CannotTell(UndecidedReason::Inside { low, high }),
+            Decision::CannotTell => {
+                ThresholdVerdict::CannotTell(UndecidedReason::Inside { low, high })
+            }
             decided => judge_lower_bound(operator, decided == Decision::Holds, mean, self.missing),
         }
     }
 }
 
 /// Judges a figure without an interval.
-fn judge_figure(operator: Operator, value: Option<f64>, limit: f64, missing: u64) -> ThresholdVerdict {
+fn judge_figure(
+    operator: Operator,
+    value: Option<f64>,
+    limit: f64,
+    missing: u64,
+) -> ThresholdVerdict {
     match value {
         Some(value) => judge_lower_bound(operator, operator.holds(value, limit), value, missing),
         None if missing > 0 => ThresholdVerdict::CannotTell(UndecidedReason::Missing(missing)),
@@ -239,7 +246,12 @@ fn judge_figure(operator: Operator, value: Option<f64>, limit: f64, missing: u64
 }
 
 /// Judges a figure of received probes, which late and lost probes could only increase.
-fn judge_lower_bound(operator: Operator, holds: bool, value: f64, missing: u64) -> ThresholdVerdict {
+fn judge_lower_bound(
+    operator: Operator,
+    holds: bool,
+    value: f64,
+    missing: u64,
+) -> ThresholdVerdict {
     if missing > 0 && holds != operator.is_upper() {
         return ThresholdVerdict::CannotTell(UndecidedReason::Missing(missing));
     }
@@ -277,11 +289,13 @@ impl fmt::Display for UndecidedReason {
                 f.write_str("only 1 value was measured; 2 or more are needed for an interval")
             }
             Self::Unusable(why) => f.write_str(why),
-            Self::TooFew { beyond: 0, probes, sufficient_probes: Some(sufficient_probes) } => write!(
-                f,
-                "no probe of {probes} is beyond the limit, which gives no 95 % bound; {sufficient_probes} or \
+            Self::TooFew { beyond: 0, probes, sufficient_probes: Some(sufficient_probes) } => {
+                write!(
+                    f,
+                    "no probe of {probes} is beyond the limit, which gives no 95 % bound; {sufficient_probes} or \
                  more would"
-            ),
+                )
+            }
             Self::TooFew { beyond, probes, sufficient_probes } => {
                 write!(
                     f,
@@ -289,7 +303,9 @@ impl fmt::Display for UndecidedReason {
                      interval"
                 )?;
                 match sufficient_probes {
-                    Some(sufficient_probes) => write!(f, "; about {sufficient_probes} such probes would decide"),
+                    Some(sufficient_probes) => {
+                        write!(f, "; about {sufficient_probes} such probes would decide")
+                    }
                     None => Ok(()),
                 }
             }
@@ -400,20 +416,33 @@ mod tests {
     #[test]
     fn mean_with_missing_probes_passes_no_upper_limit() {
         let case = Case::of(1_000, 1, 0);
-        assert_eq!(case.judge("mean > 1ms"), ThresholdVerdict::CannotTell(UndecidedReason::Missing(1)));
-        assert_eq!(case.judge("stddev > 1ms"), ThresholdVerdict::CannotTell(UndecidedReason::Missing(1)));
+        assert_eq!(
+            case.judge("mean > 1ms"),
+            ThresholdVerdict::CannotTell(UndecidedReason::Missing(1))
+        );
+        assert_eq!(
+            case.judge("stddev > 1ms"),
+            ThresholdVerdict::CannotTell(UndecidedReason::Missing(1))
+        );
         assert!(fails(case.judge("mean > 100us")), "missing probes can only raise it");
         assert!(passes(case.judge("mean < 100us")));
         assert!(passes(case.judge("jitter > 1s")), "RFC 3550 leaves lost packets out");
         let late = Case::of(1_000, 0, 1);
-        assert_eq!(late.judge("jitter > 1s"), ThresholdVerdict::CannotTell(UndecidedReason::Missing(1)));
+        assert_eq!(
+            late.judge("jitter > 1s"),
+            ThresholdVerdict::CannotTell(UndecidedReason::Missing(1))
+        );
     }
 
     #[test]
     fn mean_of_a_single_value_needs_two_or_more() {
         for (lost, condition) in [(0, "mean > 1s"), (0, "mean < 1s"), (1, "mean > 1s")] {
             let verdict = Case::of(1, lost, 0).judge(condition);
-            assert_eq!(verdict, ThresholdVerdict::CannotTell(UndecidedReason::SingleValue), "{condition}");
+            assert_eq!(
+                verdict,
+                ThresholdVerdict::CannotTell(UndecidedReason::SingleValue),
+                "{condition}"
+            );
         }
         assert!(UndecidedReason::SingleValue.to_string().contains("2 or more are needed"));
         assert!(passes(Case::of(2, 0, 0).judge("mean > 1s")));
@@ -466,8 +495,14 @@ mod tests {
 
     #[test]
     fn limit_of_no_loss_is_about_these_probes() {
-        assert_eq!(Case::of(20, 0, 0).judge("loss > 0%"), ThresholdVerdict::Pass(Observed::Share(0.0)));
-        assert_eq!(Case::of(3, 1, 0).judge("loss > 0%"), ThresholdVerdict::Fail(Observed::Share(0.25)));
+        assert_eq!(
+            Case::of(20, 0, 0).judge("loss > 0%"),
+            ThresholdVerdict::Pass(Observed::Share(0.0))
+        );
+        assert_eq!(
+            Case::of(3, 1, 0).judge("loss > 0%"),
+            ThresholdVerdict::Fail(Observed::Share(0.25))
+        );
         assert_eq!(Observed::Share(0.01).to_string(), "1.0000%");
     }
 
@@ -475,10 +510,17 @@ mod tests {
     fn nothing_measured_cannot_be_told() {
         let nothing = Case::of(0, 0, 0);
         for text in ["p99 > 10s", "loss > 1%", "min > 1ns", "mean > 1ns"] {
-            assert_eq!(nothing.judge(text), ThresholdVerdict::CannotTell(UndecidedReason::NoValue), "{text}");
+            assert_eq!(
+                nothing.judge(text),
+                ThresholdVerdict::CannotTell(UndecidedReason::NoValue),
+                "{text}"
+            );
         }
         let unstamped = Evidence { values: None, ..Evidence::default() };
         let threshold: Threshold = "rtt_kernel.p50 > 10s".parse().unwrap();
-        assert_eq!(threshold.judge(&unstamped), ThresholdVerdict::CannotTell(UndecidedReason::NoValue));
+        assert_eq!(
+            threshold.judge(&unstamped),
+            ThresholdVerdict::CannotTell(UndecidedReason::NoValue)
+        );
     }
 }

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use dwell_node_cli::{Exit, Failure, say};
-use dwell_record::{Column, BatchStatistics};
+use dwell_record::{BatchStatistics, Column};
 use dwell_stats::{
     Change, Decision, Distribution, Evidence, Metric, Packets, Quantile, QuantileShift,
-    RealInterval, Threshold, ThresholdError, Values, ThresholdVerdict,
+    RealInterval, Threshold, ThresholdError, ThresholdVerdict, Values,
 };
 use dwell_store::{Role, RunRow, Store};
 use dwell_units::Nanos;
@@ -22,7 +22,8 @@ impl Thresholds {
     /// Parses the conditions.
     pub(super) fn read(texts: &[String]) -> Result<Self, Failure> {
         let ping = Metric::ALL.map(|metric| metric.name().trim_end_matches("_ns"));
-        let mut known: Vec<&str> = ping.into_iter().chain(BatchStatistics::metric_names()).collect();
+        let mut known: Vec<&str> =
+            ping.into_iter().chain(BatchStatistics::metric_names()).collect();
         known.sort_unstable();
         known.dedup();
         let read = |text: &String| -> Result<Threshold, ThresholdError> {
@@ -207,7 +208,7 @@ fn cells(store: &Store, run: &RunRow) -> Result<BTreeMap<String, CellResults>, F
     let mut cells: BTreeMap<String, CellResults> = BTreeMap::new();
     for trial in store.trials(run)? {
         let mut columns = BatchStatistics::default();
-        let read = store.samples(run, &trial, Some(BatchStatistics::TAKEN), &mut |batch| {
+        let read = store.samples(run, &trial, Some(BatchStatistics::USED_COLUMNS), &mut |batch| {
             columns.take(batch);
             Ok(())
         });

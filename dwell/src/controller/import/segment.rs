@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Cursor, Read};
 
-use dwell_engine::observation::{PacketOutcome, PacketObservation, Point};
+use dwell_engine::observation::{PacketObservation, PacketOutcome, Point};
 use dwell_engine::stamps::{Rung, State};
 use dwell_node_cli::{Exit, Failure};
 use dwell_record::segment::{self, Header, Record, SegmentEnd, SegmentError};
@@ -122,7 +122,8 @@ fn passages(
     input: &mut dyn Read,
 ) -> Result<Exit, Failure> {
     let name = file_name(&args.file);
-    let mut coming = PassageImport { flows: HashMap::new(), sets: Vec::new(), host: None, left_out: 0 };
+    let mut coming =
+        PassageImport { flows: HashMap::new(), sets: Vec::new(), host: None, left_out: 0 };
     let mut header = None;
     let mut failure = None;
     let read = segment::read(input, &mut |record| {
@@ -139,7 +140,9 @@ fn passages(
                 }
                 Ok(())
             }
-            Record::PacketObservation(passage) if failure.is_none() => coming.take(store, run, passage),
+            Record::PacketObservation(passage) if failure.is_none() => {
+                coming.take(store, run, passage)
+            }
             Record::Host(sample) => {
                 // Host activity is stored with the first trial; earlier samples are dropped.
                 if let Some(host) = &mut coming.host {
@@ -260,7 +263,15 @@ impl PassageImport {
                 let ingest = store.ingest(run, &trial)?.with_figures();
                 let name = known.name.clone();
                 let batch = Batch::default();
-                let set = FlowPassages { name, trial, ingest, batch, before: None, dropped: 0, told: false };
+                let set = FlowPassages {
+                    name,
+                    trial,
+                    ingest,
+                    batch,
+                    before: None,
+                    dropped: 0,
+                    told: false,
+                };
                 self.sets.push(set);
                 known.set = Some(at);
                 at

@@ -49,7 +49,11 @@ fn print_counts(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     for (row, cell) in cells.iter().enumerate() {
         let mut parts = wrapped(cell, room).into_iter();
         let first = parts.next().unwrap_or_default();
-        writeln!(out, "{}", format!("{}{COLUMN_GAP}{first}", line(&columns, Some(row))).trim_end())?;
+        writeln!(
+            out,
+            "{}",
+            format!("{}{COLUMN_GAP}{first}", line(&columns, Some(row))).trim_end()
+        )?;
         parts.try_for_each(|part| writeln!(out, "{:margin$}{part}", ""))?;
     }
     Ok(())

@@ -2,9 +2,9 @@
 //! from a test; untested features are not reported.
 
 mod advice;
-mod sandbox;
 mod print;
 mod probe;
+mod sandbox;
 mod stamps;
 
 use std::borrow::Cow;
@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 use crate::host::{CpuWatch, RunQueueWait};
 use crate::progress::Progress;
 use crate::{Exit, Failure};
-use sandbox::SandboxResults;
 use probe::Lateness;
+use sandbox::SandboxResults;
 use stamps::StampSupport;
 
 /// Number of progress steps: one per timer method, and three more.

@@ -102,7 +102,8 @@ impl TestPath<'_> {
 
     fn udp(&self, address: IpAddr) -> io::Result<(bool, bool)> {
         let options = ServerOptions { stamps: StampRequest::Kernel, metadata: false };
-        let mut server = self.at_receiver(|| UdpServer::bind(SocketAddr::new(address, 0), options))?;
+        let mut server =
+            self.at_receiver(|| UdpServer::bind(SocketAddr::new(address, 0), options))?;
         let mut port = UdpPort::connect(server.local_addr(), &STAMPED)?;
         let mut rx = false;
         let tx = send_until_stamped(&mut port, b"probe", |_| {
@@ -114,7 +115,8 @@ impl TestPath<'_> {
     }
 
     fn tcp(&self, address: IpAddr) -> io::Result<(bool, bool)> {
-        let listener = self.at_receiver(|| tcp::listen(SocketAddr::new(address, 0), Some(STAMP_TIMEOUT)))?;
+        let listener =
+            self.at_receiver(|| tcp::listen(SocketAddr::new(address, 0), Some(STAMP_TIMEOUT)))?;
         let mut port = TcpPort::connect(listener.local_addr()?, STAMP_TIMEOUT, &STAMPED)?;
         let (stream, peer) = listener.accept()?;
         let mut far = TcpConn::new(stream, peer, Some(STAMP_TIMEOUT))?;

@@ -53,7 +53,7 @@ pub(crate) fn burn(
     if job.duration.is_some_and(|time| time <= Nanos::ZERO) {
         return Err(Failure::usage("invalid value 0s for --duration: give a time like 2s"));
     }
-    job.cpus.iter().try_for_each(|cpu| crate::place::check_cpu(*cpu))?;
+    job.cpus.iter().try_for_each(|cpu| crate::placement::check_cpu(*cpu))?;
     let mut cpus = if job.cpus.is_empty() { cpu::allowed() } else { job.cpus.clone() };
     cpus.sort_unstable();
     // Two threads on one CPU would share its time.

@@ -17,7 +17,7 @@ use dwell_stats::median;
 use dwell_units::Nanos;
 
 use super::MAX_REALTIME_TRAIN_TIME;
-use super::drive::{Driver, Train, FIRST_UNCOUNTED_ID, first_id};
+use super::drive::{Driver, FIRST_UNCOUNTED_ID, Train, first_id};
 use super::engines;
 use super::far_end::{Arrivals, FarEnd};
 use super::plan::{PacePlan, longest, train_time};
@@ -102,7 +102,7 @@ pub(super) fn best(
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Opened, Failure> {
     let pattern = short(&plan.pattern);
-    let lead_in = pattern.lead_in();
+    let lead_in = pattern.lead_in_len();
     let departures = pattern
         .departures()
         .map_err(|error| Failure::usage(format!("invalid pattern: {error}")))?;
@@ -256,7 +256,10 @@ fn is_better((_, own): &Figures, (_, other): &Figures, part: fn(&Figure) -> f64)
         .zip(other)
         .filter_map(|(own, other)| Some((part(own.as_ref()?), part(other.as_ref()?))))
         .collect();
-    let won = both.iter().filter(|(own, other)| own * (1.0 + MIN_ADVANTAGE) + MIN_ADVANTAGE_NS < *other).count();
+    let won = both
+        .iter()
+        .filter(|(own, other)| own * (1.0 + MIN_ADVANTAGE) + MIN_ADVANTAGE_NS < *other)
+        .count();
     both.len() >= MIN_COMMON_TURNS && won as f64 > MIN_WIN_SHARE * both.len() as f64
 }
 
@@ -267,7 +270,9 @@ fn short(pattern: &Pattern) -> Pattern {
         (gaps + 1).clamp(MIN_PACKETS, MAX_PACKETS) as u32
     };
     match pattern.clone() {
-        Pattern::Pair { gap, .. } => Pattern::Pair { pairs: PAIRS_PER_TURN, gap: gap.min(MAX_PAIR_GAP) },
+        Pattern::Pair { gap, .. } => {
+            Pattern::Pair { pairs: PAIRS_PER_TURN, gap: gap.min(MAX_PAIR_GAP) }
+        }
         Pattern::Train { count, gap, .. } => {
             Pattern::Train { count: count.min(fitting(gap)), repeat: 1, gap, pause: None }
         }
@@ -347,7 +352,8 @@ fn take_turns(
 fn arrivals(far: &mut FarEnd, turns: &[Turn]) -> anyhow::Result<Arrivals> {
     let sent = turns.iter().flat_map(|turn| &turn.train.left);
     let expected = sent.filter(|left| left.app.is_some()).count();
-    far.arrivals(FIRST_UNCOUNTED_ID | FIRST_UNCOUNTED_ID >> 1..u64::MAX, expected).context("--sink: the far end is gone")
+    far.arrivals(FIRST_UNCOUNTED_ID | FIRST_UNCOUNTED_ID >> 1..u64::MAX, expected)
+        .context("--sink: the far end is gone")
 }
 
 impl Turn {
@@ -369,7 +375,10 @@ impl Turn {
         })?;
         let sent = on_schedule.sent();
         let ids = first..first + sent.due.len() as u64;
-        let sent = TrainDepartures { stepped: sent.stepped || source.stepped_during(ids, arrivals), ..sent };
+        let sent = TrainDepartures {
+            stepped: sent.stepped || source.stepped_during(ids, arrivals),
+            ..sent
+        };
         if plan.is_pairs() {
             return match sent.left[..] {
                 [Some(first), Some(second)] if second > first && !sent.stepped => {

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use dwell_engine::departures::{Departures, LEAD_IN_PACKETS, lead_in};
 use dwell_io::clock::{self, monotonic};
 use dwell_io::pacer::{self, MAX_SLEEP, sleep_until};
-use dwell_io::train::{TrainProgress, Departure, Numbers, TrainSender};
+use dwell_io::train::{Departure, Numbers, TrainProgress, TrainSender};
 use dwell_stats::departures::TrainDepartures;
 use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
 
@@ -123,7 +123,10 @@ impl Driver<'_> {
     ) -> Option<Instant<Monotonic>> {
         let mut at = &self.departures.at()[self.departures.trains()[like].clone()];
         if number.is_none() {
-            let enough = at.iter().take(MAX_WARM_UP_PACKETS).take_while(|due| **due - at[0] <= MAX_WARM_UP_TIME);
+            let enough = at
+                .iter()
+                .take(MAX_WARM_UP_PACKETS)
+                .take_while(|due| **due - at[0] <= MAX_WARM_UP_TIME);
             at = &at[..enough.count()];
         }
         let lead_in = lead_in(at);

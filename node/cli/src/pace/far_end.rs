@@ -152,8 +152,10 @@ impl FarEnd {
     /// Connects to the sink at `peer` and announces a flow.
     pub(super) fn connect(peer: SocketAddr, flow: u32) -> io::Result<Self> {
         let until = monotonic() + SILENCE_TIMEOUT;
-        let stream =
-            TcpStream::connect_timeout(&peer, Duration::from_nanos(SILENCE_TIMEOUT.0.unsigned_abs()))?;
+        let stream = TcpStream::connect_timeout(
+            &peer,
+            Duration::from_nanos(SILENCE_TIMEOUT.0.unsigned_abs()),
+        )?;
         stream.set_nodelay(true)?;
         let mut stream = BufReader::new(TimedStream { stream, until });
         writeln!(stream.get_mut(), "{GREETING} {flow}")?;
@@ -339,7 +341,10 @@ mod tests {
 
     #[test]
     fn invalid_sender_request_ends_connection() {
-        assert_eq!(read_request(&mut &b"dwell-pace/1 42\nstamps\n"[..]), Some(SinkRequest::Keep(42)));
+        assert_eq!(
+            read_request(&mut &b"dwell-pace/1 42\nstamps\n"[..]),
+            Some(SinkRequest::Keep(42))
+        );
         assert_eq!(read_request(&mut &b"stamps\n"[..]), Some(SinkRequest::Stamps));
         for nonsense in [&b""[..], b"stamps", b"dwell-pace/2 1\n", b"dwell-pace/1 -1\n", b"\xff\n"]
         {

@@ -8,6 +8,7 @@
 
 mod args;
 mod choose;
+mod clock_steps;
 mod drive;
 mod engines;
 mod far_end;
@@ -15,7 +16,6 @@ mod plan;
 mod recorder;
 mod report;
 mod sink;
-mod steps;
 mod verdict;
 
 use std::cell::RefCell;
@@ -33,7 +33,7 @@ use dwell_io::cpu::{self, Placement};
 use dwell_io::host::Own;
 use dwell_io::interface::SegmentationOff;
 use dwell_io::train::{Stamping, TrainSender};
-use dwell_plan::{SinkTimestamps, PaceEngine, PaceJob, Stamps};
+use dwell_plan::{PaceEngine, PaceJob, SinkTimestamps, Stamps};
 use dwell_record::{NicDropped, Summary};
 use dwell_stats::departures::{Pairs, Trains};
 use dwell_stats::{Evidence, Values};
@@ -272,7 +272,7 @@ fn send(
         let driver = Driver {
             sender,
             departures: &plan.departures,
-            lead_in: plan.pattern.lead_in(),
+            lead_in: plan.pattern.lead_in_len(),
             first: 0,
             warm_up: job.warm_up,
             stop,

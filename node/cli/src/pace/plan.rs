@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 
 use dwell_engine::departures::{Departures, Pattern};
 use dwell_io::interface::{self, Interface};
-use dwell_plan::{SinkTimestamps, PaceEngine, PaceJob, PacePattern, PaceSize};
+use dwell_plan::{PaceEngine, PaceJob, PacePattern, PaceSize, SinkTimestamps};
 use dwell_stats::departures::TrainRequest;
 use dwell_units::{BitRate, Bytes, Nanos, Rate};
 use dwell_wire::icmp::Family;
-use dwell_wire::size::{SizeMeasure, PacketSize};
+use dwell_wire::size::{PacketSize, SizeMeasure};
 use dwell_wire::traffic::Mark;
 
 use crate::{Failure, PlacementArgs};
@@ -109,7 +109,7 @@ impl PacePlan {
 
     /// Returns the packets of the longest train, lead-in included.
     pub(super) fn longest(&self) -> usize {
-        longest(&self.departures) + self.pattern.lead_in()
+        longest(&self.departures) + self.pattern.lead_in_len()
     }
 }
 

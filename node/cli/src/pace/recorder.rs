@@ -166,7 +166,10 @@ impl<'a> Recorder<'a> {
         self.begun = Some([self.begun.map_or(began, |[first, _]| first), began]);
         let sent = on_schedule.sent();
         let ids = first..first + train.left.len() as u64;
-        let sent = TrainDepartures { stepped: sent.stepped || source.stepped_during(ids, arrivals), ..sent };
+        let sent = TrainDepartures {
+            stepped: sent.stepped || source.stepped_during(ids, arrivals),
+            ..sent
+        };
         self.counts.stamped += sent.left.iter().flatten().count() as u64;
         for (place, (departure, due)) in train.left.iter().zip(sent.due).enumerate() {
             let (id, arrival) = (first + place as u64, arrival(place));
@@ -283,7 +286,7 @@ impl<'a> Recorder<'a> {
 fn state(left: &Departure, arrival: Option<Option<Instant<Realtime>>>) -> State {
     match (left.app, arrival) {
         (None, _) => State::SendFailed,
-        (_, None) => State::TrainDepartures,
+        (_, None) => State::Sent,
         (_, Some(Some(_))) => State::Received,
         (_, Some(None)) => State::Lost,
     }

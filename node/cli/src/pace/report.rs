@@ -22,7 +22,12 @@ use crate::ping::unit;
 const MAX_DEVIATION: f64 = 0.05;
 
 /// Returns a line that describes what is about to be sent.
-pub(super) fn opening(job: &PaceJob, plan: &PacePlan, engine: PaceEngine, source: Source) -> String {
+pub(super) fn opening(
+    job: &PaceJob,
+    plan: &PacePlan,
+    engine: PaceEngine,
+    source: Source,
+) -> String {
     let (trains, packets) = plan.pattern.shape();
     let what = match &plan.pattern {
         Pattern::Pair { gap, .. } => format!("{trains} pairs, one every {gap}"),
@@ -182,7 +187,7 @@ fn parameters(
         ("gap_ns", json!((!plan.is_pairs()).then(|| plan.pattern.mean_gap()))),
         ("trains", json!(trains)),
         ("packets_per_train", json!(packets)),
-        ("leads_per_train", json!(plan.pattern.lead_in())),
+        ("leads_per_train", json!(plan.pattern.lead_in_len())),
         ("ahead_packets", json!(recorder.counts.ahead)),
         ("pause_ns", json!(plan.pattern.pause().0)),
         ("seed", seed),
@@ -196,7 +201,12 @@ fn parameters(
 }
 
 /// Returns the warnings.
-fn warnings(job: &PaceJob, plan: &PacePlan, recorder: &Recorder<'_>, outcome: &Outcome) -> Vec<String> {
+fn warnings(
+    job: &PaceJob,
+    plan: &PacePlan,
+    recorder: &Recorder<'_>,
+    outcome: &Outcome,
+) -> Vec<String> {
     let mut warnings = Vec::new();
     let counts = recorder.counts;
     if counts.sent + counts.failed == 0 {

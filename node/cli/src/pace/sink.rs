@@ -22,8 +22,10 @@ use dwell_units::{Instant, Nanos, Realtime};
 use dwell_wire::traffic::Mark;
 use serde_json::json;
 
-use super::far_end::{self, EXCHANGE_TIMEOUT, MAX_STAMPS, SILENCE_TIMEOUT, STEPPED, TimedStream, SinkRequest};
-use super::steps::ClockSteps;
+use super::clock_steps::ClockSteps;
+use super::far_end::{
+    self, EXCHANGE_TIMEOUT, MAX_STAMPS, SILENCE_TIMEOUT, STEPPED, SinkRequest, TimedStream,
+};
 use crate::environment::environment;
 use crate::{Failure, PlacementArgs};
 

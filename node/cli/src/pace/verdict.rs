@@ -3,9 +3,11 @@
 
 use dwell_engine::departures::Pattern;
 use dwell_engine::stamps::Rung;
-use dwell_stats::accuracy::{Accuracy, NoVerdictReason, ToleranceViolation, Tolerance, TrainAccuracy};
+use dwell_stats::accuracy::{
+    Accuracy, NoVerdictReason, Tolerance, ToleranceViolation, TrainAccuracy,
+};
 use dwell_stats::{RealInterval, median};
-use dwell_wire::size::{SizeMeasure, PacketSize};
+use dwell_wire::size::{PacketSize, SizeMeasure};
 
 use super::plan::PacePlan;
 use super::recorder::Recorder;
@@ -94,7 +96,9 @@ fn outcome(
                 NoVerdictReason::Rate(rate) => {
                     format!("rate {} of the requested rate, limits {rate_limit}", span(*rate))
                 }
-                NoVerdictReason::Gaps(gaps) => format!("p95 gap error {}, limit {gap_limit}", span(*gaps)),
+                NoVerdictReason::Gaps(gaps) => {
+                    format!("p95 gap error {}, limit {gap_limit}", span(*gaps))
+                }
             };
             format!("cannot tell: {reason}")
         }
@@ -117,7 +121,8 @@ mod tests {
 
     use super::*;
 
-    const REQUEST: TrainRequest = TrainRequest { bits: 1e4, gap: 1e5, deadline: None, same_clock: true };
+    const REQUEST: TrainRequest =
+        TrainRequest { bits: 1e4, gap: 1e5, deadline: None, same_clock: true };
 
     /// The verdict on trains of this rate and p95 gap error, as shares of the requested values.
     fn judged(trains: &[(f64, f64)], rung: Rung) -> String {

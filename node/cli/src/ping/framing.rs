@@ -66,7 +66,10 @@ impl StreamPort {
                 if self.buffered.len() < *len {
                     return None;
                 }
-                buffer.iter_mut().zip(self.buffered.drain(..*len)).for_each(|(to, from)| *to = from);
+                buffer
+                    .iter_mut()
+                    .zip(self.buffered.drain(..*len))
+                    .for_each(|(to, from)| *to = from);
                 Some(*len)
             }
             Framing::Acknowledges(splitter) => {

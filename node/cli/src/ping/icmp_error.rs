@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 
 use dwell_io::port::Notice;
-use dwell_wire::icmp::{self, Family, ErrorClass};
+use dwell_wire::icmp::{self, ErrorClass, Family};
 
 use crate::{Scheme, Target};
 
@@ -38,7 +38,8 @@ impl NetworkError {
     }
 
     pub(super) fn meaning(&self) -> ErrorClass {
-        self.icmp.map_or(ErrorClass::Other, |(family, kind, code)| icmp::error(family, kind, code).1)
+        self.icmp
+            .map_or(ErrorClass::Other, |(family, kind, code)| icmp::error(family, kind, code).1)
     }
 
     /// What to do about it if there was no reply.

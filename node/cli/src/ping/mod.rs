@@ -7,7 +7,6 @@
 //! `measure` does all of this without a command line.
 
 mod brief;
-mod timing_loop;
 mod first_contact;
 mod floor;
 mod framing;
@@ -19,6 +18,7 @@ mod recorder;
 mod replies;
 mod report;
 mod session;
+mod timing_loop;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -321,7 +321,8 @@ fn measure_at(
     stop: &Arc<AtomicBool>,
 ) -> Result<Measured, Failure> {
     let watch = CpuWatch::start(own);
-    let shared = Arc::new(timing_loop::Shared { stop: Arc::clone(stop), ..timing_loop::Shared::default() });
+    let shared =
+        Arc::new(timing_loop::Shared { stop: Arc::clone(stop), ..timing_loop::Shared::default() });
     let mut recorder = recorder::Recorder::new(outputs, &plan.target)?;
     let outcome = session::run(job, plan, reached, &shared, &mut recorder)?;
     let unstamped = recorder.rungs.is_unstamped() && job.stamps == Stamps::Kernel;

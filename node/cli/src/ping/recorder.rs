@@ -19,10 +19,10 @@ use dwell_stats::{PathDelays, RoundTrip};
 use dwell_units::Pairing;
 use rtrb::Consumer;
 
-use super::timing_loop::{RunEvent, Path as HopDelays, Shared};
 use super::observer::Observer;
 use super::replies::{Replies, ReplyLines};
 use super::session::RECORD_INTERVAL;
+use super::timing_loop::{HopDelays, RunEvent, Shared};
 use crate::host::HostSampler;
 use crate::{Failure, Scheme, Target};
 
@@ -172,7 +172,12 @@ impl Recorder {
         });
     }
 
-    fn turn(&mut self, samples: &mut Consumer<Sample>, events: &mut Consumer<RunEvent>, shared: &Shared) {
+    fn turn(
+        &mut self,
+        samples: &mut Consumer<Sample>,
+        events: &mut Consumer<RunEvent>,
+        shared: &Shared,
+    ) {
         // Check the clocks after receiving the samples and before using them: a step since the last
         // turn invalidates all of them.
         let waiting = samples.slots();
@@ -213,7 +218,9 @@ impl Recorder {
                         replies.note_ttl(id, ttl);
                     }
                 }
-                RunEvent::SendFailed(error) => self.warn(format!("a probe could not be sent: {error}")),
+                RunEvent::SendFailed(error) => {
+                    self.warn(format!("a probe could not be sent: {error}"))
+                }
             }
         }
     }

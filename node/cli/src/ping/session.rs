@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
-use dwell_engine::pinger::{ProbeSchedule, Pinger};
+use dwell_engine::pinger::{Pinger, ProbeSchedule};
 use dwell_engine::protocol::{self, IcmpEcho, PlainEcho, Protocol, TextStream, TextUdp};
 use dwell_io::clock::{self, monotonic};
 use dwell_io::cpu::{self, Placement};
@@ -27,13 +27,13 @@ use dwell_wire::icmp::Family;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::timing_loop::{Driver, LoopResult, Feedback, LoopOptions, Shared};
 use super::floor;
 use super::framing::{Framing, FreshPorts, StreamPort};
 use super::icmp_error::NetworkError;
 use super::plan::Plan;
 use super::reach::Reached;
 use super::recorder::Recorder;
+use super::timing_loop::{Driver, Feedback, LoopOptions, LoopResult, Shared};
 use crate::host::RunQueueWait;
 use crate::nic::NicWatch;
 use crate::secret::{self, Secret};
@@ -47,7 +47,9 @@ fn ring(departures: ProbeSchedule) -> usize {
         ProbeSchedule::Open { interval } => {
             (4 * RECORD_INTERVAL.0 / interval.0.max(1)).clamp(1 << 10, MAX_RING_LEN) as usize
         }
-        ProbeSchedule::Closed { pause, spacing } if pause.max(spacing) >= RECORD_INTERVAL => 1 << 10,
+        ProbeSchedule::Closed { pause, spacing } if pause.max(spacing) >= RECORD_INTERVAL => {
+            1 << 10
+        }
         ProbeSchedule::Closed { .. } => MAX_RING_LEN as usize,
     }
 }
@@ -373,7 +375,9 @@ fn icmp(
         }),
     };
     opened.map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied if is_broadcast_or_multicast(peer.ip()) => broadcast_failure(plan),
+        io::ErrorKind::PermissionDenied if is_broadcast_or_multicast(peer.ip()) => {
+            broadcast_failure(plan)
+        }
         io::ErrorKind::PermissionDenied => Failure::unsupported(
             "no ICMP socket is permitted: widen net.ipv4.ping_group_range \
              (sysctl -w net.ipv4.ping_group_range='0 2147483647'), or give CAP_NET_RAW (setcap \
@@ -411,7 +415,9 @@ fn open_failure(error: io::Error, plan: &Plan, options: &PortOptions) -> Failure
         }
         // The kernel also returns EACCES for broadcast addresses.
         (io::ErrorKind::PermissionDenied, None, _) => broadcast_failure(plan),
-        (io::ErrorKind::InvalidInput, None, _) if target.host.starts_with("ff") => broadcast_failure(plan),
+        (io::ErrorKind::InvalidInput, None, _) if target.host.starts_with("ff") => {
+            broadcast_failure(plan)
+        }
         (io::ErrorKind::InvalidInput, None, _) if target.host.starts_with("fe80:") => {
             Failure::usage(format!(
                 "{target}: a link-local address needs its interface, like [fe80::1%eth0]"

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use dwell_engine::reflector::{
-    self, Limiter, LoopGuard, RequestMeta, RateLimits, Refusal, StampConfig, StampReflector,
+    self, Limiter, LoopGuard, RateLimits, Refusal, RequestMeta, StampConfig, StampReflector,
 };
 use dwell_io::clock::{self, monotonic, realtime};
 use dwell_io::machine;

@@ -206,7 +206,10 @@ mod tests {
     #[test]
     fn a_wrong_value_says_what_would_be_right() {
         assert_eq!(clear("auto"), Ok(ClearPrefix::Auto));
-        assert_eq!((clear("108"), clear("12B")), (Ok(ClearPrefix::Bytes(108)), Ok(ClearPrefix::Bytes(12))));
+        assert_eq!(
+            (clear("108"), clear("12B")),
+            (Ok(ClearPrefix::Bytes(108)), Ok(ClearPrefix::Bytes(12)))
+        );
         assert!(clear("70000").unwrap_err().contains("from 0 to"));
         let held = hold("socket:2ms").unwrap();
         assert_eq!((held.at, held.time), (HoldAt::Socket, Nanos::from_millis(2)));

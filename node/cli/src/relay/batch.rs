@@ -77,8 +77,9 @@ impl Batches {
             let (datagram, buffer) = self.batch.datagram(n, near);
             let (rx, len) = (datagram.rx, datagram.len);
             let client = datagram.from.and_then(|peer| relay.client(peer, buffer, len));
-            let worked = client
-                .and_then(|(flow, opened)| relay.work(FlowDirection::Forward, flow, rx, buffer, len, opened));
+            let worked = client.and_then(|(flow, opened)| {
+                relay.work(FlowDirection::Forward, flow, rx, buffer, len, opened)
+            });
             self.came.extend(worked.map(|(came, at)| (n, came, at)));
         }
         Ok(taken)
@@ -94,14 +95,19 @@ impl Batches {
         for n in 0..taken {
             let Some(flow) = relay.flows.find(id) else { break };
             let (datagram, buffer) = self.batch.datagram(n, &flow.out);
-            let worked = relay.work(FlowDirection::Backward, id, datagram.rx, buffer, datagram.len, None);
+            let worked =
+                relay.work(FlowDirection::Backward, id, datagram.rx, buffer, datagram.len, None);
             self.came.extend(worked.map(|(came, at)| (n, came, at)));
         }
         Ok(taken)
     }
 
     /// Sends packets of one flow and direction.
-    fn send(&mut self, relay: &mut Relay<'_>, packets: &mut [(usize, IncomingPacket, Range<usize>)]) {
+    fn send(
+        &mut self,
+        relay: &mut Relay<'_>,
+        packets: &mut [(usize, IncomingPacket, Range<usize>)],
+    ) {
         let Some((_, IncomingPacket { way, flow, .. }, _)) = packets.first() else { return };
         let (way, id) = (*way, *flow);
         for (n, came, at) in packets.iter() {

@@ -2,8 +2,8 @@
 
 use std::io;
 
+use dwell_engine::relay::datagram_ctr::SealError;
 use dwell_engine::relay::flows::FlowCounts;
-use dwell_engine::relay::seal::SealError;
 
 /// Counters of one direction.
 #[derive(Clone, Copy, Debug, Default)]

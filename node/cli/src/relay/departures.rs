@@ -107,7 +107,11 @@ impl Departures {
     }
 
     /// Releases packets that have waited for `STAMP_TIMEOUT` at `now`.
-    pub(super) fn overdue(&mut self, now: Instant<Monotonic>, told: &mut impl FnMut(PacketObservation)) {
+    pub(super) fn overdue(
+        &mut self,
+        now: Instant<Monotonic>,
+        told: &mut impl FnMut(PacketObservation),
+    ) {
         while let Some((slot, name)) = self.order.front().copied() {
             let waiting = self.slots[slot as usize].as_ref().filter(|w| w.name == name);
             if waiting.is_some_and(|waiting| now - waiting.since < STAMP_TIMEOUT) {
@@ -138,7 +142,13 @@ mod tests {
     use super::*;
 
     fn passage(id: u64) -> PacketObservation {
-        PacketObservation { flow: 0, id, size: 100, fate: PacketOutcome::Sent, stamps: PointStamps::default() }
+        PacketObservation {
+            flow: 0,
+            id,
+            size: 100,
+            fate: PacketOutcome::Sent,
+            stamps: PointStamps::default(),
+        }
     }
 
     fn at(n: i64) -> Instant<Monotonic> {

@@ -2,18 +2,18 @@
 //! this node.
 //!
 //! `args` is the command line and `plan` validates the job. `udp`, `batch` and `tcp` are the I/O
-//! loops; `counts` holds their counters. `stamps` keeps packets until their transmit timestamps
+//! loops; `counts` holds their counters. `departures` keeps packets until their transmit timestamps
 //! arrive, `record` passes them to the recording thread, `telemetry` writes into the packets,
 //! `report` builds the summary. `xdp` relays in the driver, without a loop here.
 
 mod args;
 mod batch;
 mod counts;
+mod departures;
 mod plan;
 mod record;
 mod report;
 mod sockets;
-mod stamps;
 mod tcp;
 mod telemetry;
 mod udp;
@@ -41,7 +41,7 @@ use crate::{Exit, Failure, PlacementArgs, Scheme};
 pub use args::{Args, CipherChoice, EngineChoice, ModeChoice};
 use counts::FinalState;
 use plan::RelayPlan;
-use record::{RelayEvent, EventSender};
+use record::{EventSender, RelayEvent};
 use report::Outcome;
 use udp::Relay;
 
@@ -101,7 +101,8 @@ pub(crate) fn perform(
     if job.engine == RelayEngine::Xdp {
         return xdp::perform(job, &plan, samples, stop, talk);
     }
-    let mut log = ObservationWriter::begin("relay", &format!("{} {}", job.listen, job.to), samples)?;
+    let mut log =
+        ObservationWriter::begin("relay", &format!("{} {}", job.listen, job.to), samples)?;
     let mut warnings = Vec::new();
     let wanted = plan.sockets() + SPARE_DESCRIPTORS;
     let allowed = process::allow_descriptors(wanted);
@@ -193,9 +194,10 @@ impl Run<'_> {
                         let _ = process::own_descriptors();
                         (relay(stop), placement)
                     }
-                    Err(error) => {
-                        (FinalState { failure: Some(error), ..FinalState::default() }, Placement::default())
-                    }
+                    Err(error) => (
+                        FinalState { failure: Some(error), ..FinalState::default() },
+                        Placement::default(),
+                    ),
                 };
                 recorder.unpark();
                 moved

@@ -3,14 +3,16 @@
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use dwell_engine::relay::cipher::Key;
-use dwell_engine::relay::id::Ids;
-use dwell_engine::relay::records::{RecordOpener, RecordSealer};
+use dwell_engine::relay::datagram_ctr::{Prefix, SaltSource};
+use dwell_engine::relay::packet_ids::Ids;
 use dwell_engine::relay::salts::{Domain, Salts};
-use dwell_engine::relay::seal::{SaltSource, Prefix};
-use dwell_engine::relay::stream::StreamTransform;
+use dwell_engine::relay::stream_ctr::StreamTransform;
+use dwell_engine::relay::stream_gcm::{RecordOpener, RecordSealer};
 use dwell_engine::relay::{PayloadTransform, is_loop};
 use dwell_io::{datagram, random, udp};
-use dwell_plan::{Cipher, ClearPrefix, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode, Stamps};
+use dwell_plan::{
+    Cipher, ClearPrefix, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode, Stamps,
+};
 use dwell_units::Nanos;
 use dwell_wire::iperf2;
 
@@ -158,8 +160,12 @@ impl RelayPlan {
         match (self.cipher, self.enciphers(way)) {
             (Cipher::Aes128Ctr, true) => PayloadTransform::seal(key, prefix, draw()),
             (Cipher::Aes128Ctr, false) => PayloadTransform::open(key, prefix),
-            (Cipher::Aes128Gcm, true) => PayloadTransform::authentic_seal(&key, prefix, self.salts(way)),
-            (Cipher::Aes128Gcm, false) => PayloadTransform::authentic_open(&key, prefix, self.domain(way)),
+            (Cipher::Aes128Gcm, true) => {
+                PayloadTransform::authentic_seal(&key, prefix, self.salts(way))
+            }
+            (Cipher::Aes128Gcm, false) => {
+                PayloadTransform::authentic_open(&key, prefix, self.domain(way))
+            }
         }
     }
 
@@ -200,7 +206,11 @@ impl RelayPlan {
 
     /// Returns the direction in which a relay with a cipher encrypts.
     pub(super) fn sealing_way(&self) -> FlowDirection {
-        if self.enciphers(FlowDirection::Forward) { FlowDirection::Forward } else { FlowDirection::Backward }
+        if self.enciphers(FlowDirection::Forward) {
+            FlowDirection::Forward
+        } else {
+            FlowDirection::Backward
+        }
     }
 
     /// Whether this direction is encrypted; `false` without a cipher.

@@ -69,7 +69,8 @@ pub(super) struct EventSender<'a> {
 impl EventSender<'_> {
     pub(super) fn push_event(&mut self, news: RelayEvent) {
         // A passage without its flow could not be attributed.
-        let kept_free = if matches!(news, RelayEvent::PacketObservation(_)) { RESERVED_FOR_FLOWS } else { 0 };
+        let kept_free =
+            if matches!(news, RelayEvent::PacketObservation(_)) { RESERVED_FOR_FLOWS } else { 0 };
         if self.ring.slots() <= kept_free || self.ring.push(news).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -89,7 +90,9 @@ pub(super) fn record_events(
         while let Some(news) = next() {
             came += 1;
             match news {
-                RelayEvent::Flow(flow) => flow.entries(protocol).iter().for_each(|entry| log.flow(entry)),
+                RelayEvent::Flow(flow) => {
+                    flow.entries(protocol).iter().for_each(|entry| log.flow(entry))
+                }
                 RelayEvent::PacketObservation(passage) => log.take(&passage),
             }
         }
@@ -113,9 +116,15 @@ mod tests {
         let address = "192.0.2.1:5000".parse().unwrap();
         let (client, listen, out, to) = (address, address, address, address);
         let stamps = dwell_engine::observation::PointStamps::default();
-        let fate = dwell_engine::observation::Fate::Sent;
+        let fate = dwell_engine::observation::PacketOutcome::Sent;
         for id in 0..RING_CAPACITY as u64 {
-            events.push_event(RelayEvent::PacketObservation(PacketObservation { flow: 0, id, size: 1, fate, stamps }));
+            events.push_event(RelayEvent::PacketObservation(PacketObservation {
+                flow: 0,
+                id,
+                size: 1,
+                fate,
+                stamps,
+            }));
         }
         assert_eq!(dropped.load(Ordering::Relaxed), RESERVED_FOR_FLOWS as u64);
         (0..10).for_each(|number| {

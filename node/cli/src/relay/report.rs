@@ -6,10 +6,10 @@ use std::io::{self, Write};
 use dwell_engine::observation::Point;
 use dwell_engine::relay::aead::TAG_LEN;
 use dwell_engine::relay::cipher;
+use dwell_engine::relay::datagram_ctr::NONCE_LEN;
+use dwell_engine::relay::datagram_gcm::TRAILER_LEN;
 use dwell_engine::relay::salts::SALT_LEN;
-use dwell_engine::relay::seal::NONCE_LEN;
-use dwell_engine::relay::sealed::TRAILER_LEN;
-use dwell_engine::relay::stream;
+use dwell_engine::relay::stream_ctr;
 use dwell_engine::stamps::Rung;
 use dwell_io::cpu::Placement;
 use dwell_io::interface;
@@ -78,7 +78,10 @@ pub(super) fn summary(job: &RelayJob, plan: &RelayPlan, outcome: &Outcome) -> Su
         engine: engine(job, plan),
         trains: Vec::new(),
         trust,
-        environment: environment(interface.as_ref(), PlacementArgs::from(job.place).record(*placement)),
+        environment: environment(
+            interface.as_ref(),
+            PlacementArgs::from(job.place).record(*placement),
+        ),
     }
 }
 
@@ -130,7 +133,11 @@ pub(super) fn parameters(job: &RelayJob, plan: &RelayPlan) -> BTreeMap<String, s
     .collect()
 }
 
-fn values(plan: &RelayPlan, counts: &Counts, parts: &ComponentFigures) -> BTreeMap<String, Option<Scalar>> {
+fn values(
+    plan: &RelayPlan,
+    counts: &Counts,
+    parts: &ComponentFigures,
+) -> BTreeMap<String, Option<Scalar>> {
     let mut values: BTreeMap<String, Option<Scalar>> = BTreeMap::new();
     let mut put = |name: String, count: Option<u64>| {
         values.insert(name, count.map(Scalar::Count));
@@ -161,7 +168,7 @@ fn values(plan: &RelayPlan, counts: &Counts, parts: &ComponentFigures) -> BTreeM
     put("flows_no_seat".to_owned(), Some(counts.unserved.limit_reached));
     let (nonce, tag) = match (plan.cipher(), plan.scheme) {
         (None, _) => (0, 0),
-        (Some(Cipher::Aes128Ctr), Scheme::Tcp) => (stream::NONCE_LEN, 0),
+        (Some(Cipher::Aes128Ctr), Scheme::Tcp) => (stream_ctr::NONCE_LEN, 0),
         (Some(Cipher::Aes128Ctr), _) => (NONCE_LEN, 0),
         (Some(Cipher::Aes128Gcm), Scheme::Tcp) => (SALT_LEN, TAG_LEN),
         (Some(Cipher::Aes128Gcm), _) => (TRAILER_LEN - TAG_LEN, TAG_LEN),
@@ -221,7 +228,9 @@ fn notes(
     note(counts.overflowed, "packets were dropped because a receive buffer was full");
     let relayed = both(|way| way.relayed);
     // A receiver that exits before the last packet arrives causes an ICMP error; that is harmless.
-    if counts.icmp_errors >= MIN_REPORTED_ERRORS || counts.icmp_errors.saturating_mul(100) >= relayed {
+    if counts.icmp_errors >= MIN_REPORTED_ERRORS
+        || counts.icmp_errors.saturating_mul(100) >= relayed
+    {
         note(counts.icmp_errors, "ICMP errors: check that the far end is listening");
     }
     note(

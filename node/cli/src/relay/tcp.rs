@@ -9,10 +9,10 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use dwell_engine::observation::{PacketOutcome, PacketObservation, Point, PointStamps};
-use dwell_engine::relay::records::{Opened, RecordOpener, RecordSealer, StreamError};
+use dwell_engine::observation::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_engine::relay::salts::{Salts, UsedSalts};
-use dwell_engine::relay::stream::StreamTransform;
+use dwell_engine::relay::stream_ctr::StreamTransform;
+use dwell_engine::relay::stream_gcm::{Opened, RecordOpener, RecordSealer, StreamError};
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::cpu;
 use dwell_io::datagram::is_out_of_resources;
@@ -20,7 +20,7 @@ use dwell_plan::RelayJob;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use super::counts::{Counts, FinalState, Unserved};
-use super::plan::{RelayPlan, StreamCipher, FlowDirection};
+use super::plan::{FlowDirection, RelayPlan, StreamCipher};
 use super::record::{NewFlow, RelayEvent};
 use crate::PlacementArgs;
 
@@ -185,14 +185,22 @@ fn clear(connections: &mut Vec<Arc<ConnectionState>>, idle: Nanos, counts: &mut 
 fn evict_idle(connections: &mut Vec<Arc<ConnectionState>>, counts: &mut Counts) -> bool {
     let now = monotonic();
     let longest = (0..connections.len()).max_by_key(|n| connections[*n].idle(now));
-    let Some(longest) = longest.filter(|n| connections[*n].idle(now) > MIN_EVICTION_IDLE) else { return false };
+    let Some(longest) = longest.filter(|n| connections[*n].idle(now) > MIN_EVICTION_IDLE) else {
+        return false;
+    };
     connections.swap_remove(longest).left.store(true, Ordering::Relaxed);
     counts.flows.evicted += 1;
     true
 }
 
 /// Serves one connection to its end, or counts why it could not be served.
-fn serve(shared: &Shared<'_>, client: TcpStream, peer: SocketAddr, flow: u32, connection: &ConnectionState) {
+fn serve(
+    shared: &Shared<'_>,
+    client: TcpStream,
+    peer: SocketAddr,
+    flow: u32,
+    connection: &ConnectionState,
+) {
     match TcpStream::connect_timeout(&shared.plan.to, CONNECT_TIMEOUT.to_std()) {
         Ok(far) => {
             if let Err(error) = relay_both_ways(shared, client, far, peer, flow, connection) {
@@ -224,8 +232,10 @@ fn relay_both_ways(
     let new = NewFlow { number: flow, client: peer, listen, out, to: shared.plan.to };
     shared.push_event(RelayEvent::Flow(new));
     let direction = |way, from, to| Direction { shared, way, flow, connection, from, to };
-    let (there, back) =
-        (direction(FlowDirection::Forward, &client, &far), direction(FlowDirection::Backward, &far, &client));
+    let (there, back) = (
+        direction(FlowDirection::Forward, &client, &far),
+        direction(FlowDirection::Backward, &far, &client),
+    );
     thread::scope(|scope| {
         // A connection needs both threads.
         let back = thread::Builder::new().spawn_scoped(scope, || back.run())?;
@@ -354,7 +364,13 @@ impl Direction<'_> {
         let flow = self.flow + self.way as u32;
         let fate = if sent.is_ok() { PacketOutcome::Sent } else { PacketOutcome::Dropped };
         let size = u16::try_from(len).unwrap_or(u16::MAX);
-        self.shared.push_event(RelayEvent::PacketObservation(PacketObservation { flow, id, size, fate, stamps }));
+        self.shared.push_event(RelayEvent::PacketObservation(PacketObservation {
+            flow,
+            id,
+            size,
+            fate,
+            stamps,
+        }));
         if sent.is_err() {
             counters.send_failed.fetch_add(1, Ordering::Relaxed);
             return sent;

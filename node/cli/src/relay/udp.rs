@@ -7,25 +7,25 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dwell_engine::observation::{PacketOutcome, PacketObservation, Point, PointStamps};
+use dwell_engine::observation::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_engine::relay::flows::{FlowId, Flows};
-use dwell_engine::relay::id::Ids;
-use dwell_engine::relay::{HEADROOM, Transformed, PayloadTransform};
+use dwell_engine::relay::packet_ids::Ids;
+use dwell_engine::relay::{HEADROOM, PayloadTransform, Transformed};
 use dwell_engine::stamps::RxStamps;
+use dwell_io::cache_warming::CacheWarmer;
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::datagram::{EndOptions, Peer, UdpEnd, is_out_of_resources};
 use dwell_io::pacer::{self, WaitMode};
 use dwell_io::poller::Poller;
 use dwell_io::port::{Notice, SendError, StampRequest, Wait};
-use dwell_io::cache_warming::CacheWarmer;
 use dwell_plan::{Hold, HoldAt, RelayJob};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use super::counts::{Counts, FinalState};
-use super::plan::{RelayPlan, FlowDirection};
-use super::record::{NewFlow, RelayEvent, EventSender};
+use super::departures::Departures;
+use super::plan::{FlowDirection, RelayPlan};
+use super::record::{EventSender, NewFlow, RelayEvent};
 use super::sockets::Socket;
-use super::stamps::Departures;
 use super::telemetry::Telemetry;
 
 /// Interval for checking for a stop and for idle flows.
@@ -219,11 +219,13 @@ impl<'a> Relay<'a> {
     ) -> FinalState {
         let mut failure = None;
         while failure.is_none() && !stop.load(Ordering::Relaxed) {
-            let done = if self.busy && self.flows.len() <= MAX_POLLED_FLOWS && !self.holds(HoldAt::Socket) {
-                self.round(take)
-            } else {
-                self.turn(burst, take)
-            };
+            let done =
+                if self.busy && self.flows.len() <= MAX_POLLED_FLOWS && !self.holds(HoldAt::Socket)
+                {
+                    self.round(take)
+                } else {
+                    self.turn(burst, take)
+                };
             failure = done.err();
         }
         FinalState { counts: self.end(), failure }
@@ -259,7 +261,9 @@ impl<'a> Relay<'a> {
     }
 
     fn touch_caches(&mut self, now: Instant<Monotonic>) {
-        let Some(warmth) = self.warmth.as_ref().filter(|_| now - self.last_warming >= CACHE_WARMING_INTERVAL) else {
+        let Some(warmth) =
+            self.warmth.as_ref().filter(|_| now - self.last_warming >= CACHE_WARMING_INTERVAL)
+        else {
             return;
         };
         warmth.warm_round_trip(&mut self.buffer[HEADROOM..HEADROOM + self.last_len]);
@@ -447,7 +451,8 @@ impl<'a> Relay<'a> {
             Transformed::Refused(error) => {
                 traffic.refuse(error);
                 let id = early.unwrap_or_else(|| ids.next_without_payload());
-                self.events.push_event(RelayEvent::PacketObservation(passage(id, PacketOutcome::Dropped)));
+                self.events
+                    .push_event(RelayEvent::PacketObservation(passage(id, PacketOutcome::Dropped)));
                 return None;
             }
         };
@@ -506,7 +511,10 @@ impl<'a> Relay<'a> {
             SendError::TooLong => traffic.too_long += 1,
             _ => traffic.send_failed += 1,
         }
-        self.events.push_event(RelayEvent::PacketObservation(PacketObservation { fate: PacketOutcome::Dropped, ..came.passage }));
+        self.events.push_event(RelayEvent::PacketObservation(PacketObservation {
+            fate: PacketOutcome::Dropped,
+            ..came.passage
+        }));
     }
 
     /// Returns the flow of a client, and the range of the payload if it was decrypted to check it:
@@ -520,7 +528,8 @@ impl<'a> Relay<'a> {
         let is_unknown = |relay: &mut Self| relay.known_flow(&peer.address()).is_none();
         let mut opened = None;
         if self.works[FlowDirection::Forward as usize].authenticates() && is_unknown(self) {
-            match self.works[FlowDirection::Forward as usize].pass(buffer, HEADROOM..HEADROOM + len) {
+            match self.works[FlowDirection::Forward as usize].pass(buffer, HEADROOM..HEADROOM + len)
+            {
                 Transformed::On(at) | Transformed::Short(at) => opened = Some(at),
                 Transformed::Refused(error) => {
                     let traffic = &mut self.counts.ways[FlowDirection::Forward as usize];
@@ -564,7 +573,11 @@ impl<'a> Relay<'a> {
             Err(error) => {
                 self.counts.ways[FlowDirection::Forward as usize].received += 1;
                 let unserved = &mut self.counts.unserved;
-                let why = if is_out_of_resources(&error) { &mut unserved.here } else { &mut unserved.refused };
+                let why = if is_out_of_resources(&error) {
+                    &mut unserved.here
+                } else {
+                    &mut unserved.refused
+                };
                 why.note(error);
                 return None;
             }
@@ -666,7 +679,9 @@ impl<'a> Relay<'a> {
             any = true;
             match notice {
                 Notice::TxStamp { key, stamp } => {
-                    departures.stamp(token, key, stamp, &mut |p| events.push_event(RelayEvent::PacketObservation(p)));
+                    departures.stamp(token, key, stamp, &mut |p| {
+                        events.push_event(RelayEvent::PacketObservation(p))
+                    });
                 }
                 Notice::Error { icmp, .. } => *errors += u64::from(icmp),
             }
@@ -713,7 +728,8 @@ impl<'a> Relay<'a> {
             }
         }
         let events = &mut self.events;
-        self.departures.overdue(self.now, &mut |p| events.push_event(RelayEvent::PacketObservation(p)));
+        self.departures
+            .overdue(self.now, &mut |p| events.push_event(RelayEvent::PacketObservation(p)));
         let mut expired = false;
         for _ in 0..EXPIRY_BATCH {
             let Some(id) = self.flows.overdue(self.now) else { break };

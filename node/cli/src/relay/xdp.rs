@@ -84,7 +84,8 @@ pub(super) fn perform(
     stop: &AtomicBool,
     talk: &mut dyn FnMut(&str),
 ) -> Result<Relayed, Failure> {
-    let mut log = ObservationWriter::begin("relay", &format!("{} {}", job.listen, job.to), samples)?;
+    let mut log =
+        ObservationWriter::begin("relay", &format!("{} {}", job.listen, job.to), samples)?;
     // Reserve the port. Packets that the program passes up get no "port unreachable" in reply.
     let _seat = UdpSocket::bind(plan.listen).map_err(|error| open_failure(error, plan, job))?;
     let (spec, mut warnings) = spec(job, plan)?;
@@ -138,7 +139,11 @@ struct RecordedFlows {
 
 impl RecordedFlows {
     /// Records new flows.
-    fn record_new(&mut self, relay: &XdpRelay, log: &mut ObservationWriter) -> Result<(), BpfError> {
+    fn record_new(
+        &mut self,
+        relay: &XdpRelay,
+        log: &mut ObservationWriter,
+    ) -> Result<(), BpfError> {
         for flow in relay.flows()? {
             let ends = (flow.client, flow.listen, flow.out);
             if self.flows.insert(flow.client, ends) == Some(ends) {

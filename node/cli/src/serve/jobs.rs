@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use dwell_protocol::{Event, Job, JobId, MAX_PAYLOAD_LEN, Progress, Request, write_data, write_message};
+use dwell_protocol::{
+    Event, Job, JobId, MAX_PAYLOAD_LEN, Progress, Request, write_data, write_message,
+};
 use dwell_record::{Scalar, Summary};
 use dwell_stats::{Metric, RoundTrip};
 

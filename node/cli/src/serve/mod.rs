@@ -13,7 +13,7 @@ use std::io::{self, BufReader};
 use dwell_protocol::{Event, Frame, Request, VERSION, read_frame};
 
 use crate::{Exit, Failure};
-use jobs::{Jobs, EventWriter};
+use jobs::{EventWriter, Jobs};
 
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]

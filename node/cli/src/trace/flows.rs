@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
 
-use dwell_engine::join::Stamp;
+use dwell_engine::join::PointStamp;
 use dwell_engine::observation::Point;
 use dwell_io::bpf::Event;
 use dwell_plan::IdFormat;
@@ -46,7 +46,7 @@ impl Flows {
     }
 
     /// Returns the timestamp of an event, and its flow if this is the flow's first timestamp.
-    pub(super) fn stamp(&mut self, event: &Event) -> Option<(Stamp, Option<&Flow>)> {
+    pub(super) fn stamp(&mut self, event: &Event) -> Option<(PointStamp, Option<&Flow>)> {
         let number = match self.numbers.entry((event.from, event.to)) {
             Entry::Occupied(entry) => *entry.get(),
             Entry::Vacant(_) if self.flows.len() >= MAX_FLOWS => {
@@ -82,7 +82,8 @@ impl Flows {
             self.missing_id += 1;
             return None;
         };
-        let stamp = Stamp { flow: number, id, size: event.size, point: event.point, at: event.at };
+        let stamp =
+            PointStamp { flow: number, id, size: event.size, point: event.point, at: event.at };
         let is_new = !std::mem::replace(&mut flow.announced, true);
         Some((stamp, is_new.then_some(&*flow)))
     }

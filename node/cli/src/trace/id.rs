@@ -71,7 +71,8 @@ fn found(event: &Event) -> Option<Format> {
     let now = event.at.as_nanos() / 1_000_000_000;
     let is_near = |at: usize, epoch: i64| {
         let seconds = u32_at(head, at).map(|seconds| i64::from(seconds) - epoch);
-        seconds.is_some_and(|seconds| (seconds - now).abs() <= MAX_CLOCK_DIFFERENCE.0 / 1_000_000_000)
+        seconds
+            .is_some_and(|seconds| (seconds - now).abs() <= MAX_CLOCK_DIFFERENCE.0 / 1_000_000_000)
     };
     let is_time = |at| is_near(at, 0) || is_near(at, NTP_EPOCH);
     // iperf2 times are seconds and microseconds; the upper half of its 64-bit id follows: 0 so far,

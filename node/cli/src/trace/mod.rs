@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use dwell_engine::join::{StampJoiner, JoinCounters};
+use dwell_engine::join::{JoinCounters, StampJoiner};
 use dwell_engine::observation::{PacketObservation, Point};
 use dwell_io::bpf::{BpfError, Event, Hooks, Protocol, TraceSpec, Tracer};
 use dwell_io::clock::{monotonic, pair, realtime};
 use dwell_io::interface;
 use dwell_plan::{FlowFilter, FlowProtocol, TraceHook, TraceJob};
 use dwell_record::Summary;
-use dwell_stats::{DelayComponent, ComponentFigures};
+use dwell_stats::{ComponentFigures, DelayComponent};
 use dwell_units::{Nanos, Pairing};
 
 use crate::observation_writer::ObservationWriter;
@@ -189,7 +189,8 @@ pub(crate) fn perform(
     let mut join = StampJoiner::new(&points, JOIN_TIMEOUT, MAX_OPEN_PACKETS);
     let mut events = 0;
     let end = monotonic().saturating_add(job.duration.unwrap_or(Nanos::MAX));
-    let (mut next_flush, mut next_show) = (monotonic() + FLUSH_INTERVAL, monotonic() + DISPLAY_INTERVAL);
+    let (mut next_flush, mut next_show) =
+        (monotonic() + FLUSH_INTERVAL, monotonic() + DISPLAY_INTERVAL);
     while !stop.load(Ordering::Relaxed) && monotonic() < end {
         thread::sleep(POLL_INTERVAL);
         events += tracer.read(&mut |event| take(event, &mut flows, &mut join, &mut log))?;
@@ -309,7 +310,10 @@ fn points(hooks: Hooks) -> Vec<Point> {
 
 /// Whether two of these points bound a node delay.
 fn gives_delay(points: &[Point]) -> bool {
-    DelayComponent::ALL.map(DelayComponent::ends).iter().any(|(from, to)| points.contains(from) && points.contains(to))
+    DelayComponent::ALL
+        .map(DelayComponent::ends)
+        .iter()
+        .any(|(from, to)| points.contains(from) && points.contains(to))
 }
 
 fn names(points: &[Point]) -> String {

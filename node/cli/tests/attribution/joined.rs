@@ -5,9 +5,9 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use dwell_engine::observation::{PacketOutcome, PacketObservation, Point, PointStamps};
+use dwell_engine::observation::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_record::segment::{FlowEntry, Record, read};
-use dwell_stats::{Leg, LinkEndpoints, PathComponent, OneWayPath};
+use dwell_stats::{Leg, LinkEndpoints, OneWayPath, PathComponent};
 use serde_json::Value;
 
 /// First packets of a round, left out: caches are cold, and timestamps are being enabled.
@@ -72,7 +72,11 @@ pub(crate) struct Round {
 
 impl Round {
     /// Joins packets by flow and id, following the flow tables.
-    pub(crate) fn join(sender: &MachineSegment, node: &MachineSegment, receiver: &MachineSegment) -> Self {
+    pub(crate) fn join(
+        sender: &MachineSegment,
+        node: &MachineSegment,
+        receiver: &MachineSegment,
+    ) -> Self {
         let stamps_of_node = node.by(|flow| (flow.from, flow.to));
         let on: BTreeMap<Ends, Ends> =
             node.flows.iter().map(|flow| ((flow.from, flow.to), flow.out())).collect();

@@ -8,20 +8,20 @@
 #[path = "../lab/fixture.rs"]
 #[expect(dead_code, reason = "tests of labs use the rest")]
 mod fixture;
+mod joined;
 mod noise;
 mod rig;
 mod verdict;
-mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dwell_stats::{Leg, DelayComponent, LinkEndpoints, PathComponent};
+use dwell_stats::{DelayComponent, Leg, LinkEndpoints, PathComponent};
 
 use fixture::{as_root, has, skip};
-use rig::{Hold, Labs, Forwarding, Place};
-use verdict::{RiseVerdict, Rise};
+use rig::{Forwarding, Hold, Labs, Place};
+use verdict::{Rise, RiseVerdict};
 
 /// Hold times in microseconds.
 const HOLD_TIMES_US: [i64; 3] = [20, 200, 2_000];
@@ -91,7 +91,10 @@ fn assert_attribution(manner: Forwarding, places: &[Place]) {
                 judged(&proof.rises[hold]).any(|(_, rise)| match strict {
                     true => rise.judge() == RiseVerdict::CannotTell,
                     false if took < SETTLE_TIMEOUT => !rise.is_settled(),
-                    false => (cycle + 1 < DECISIVE_CYCLES || took < SUSPECT_TIMEOUT) && rise.may_be_wrong(),
+                    false => {
+                        (cycle + 1 < DECISIVE_CYCLES || took < SUSPECT_TIMEOUT)
+                            && rise.may_be_wrong()
+                    }
                 })
             });
         }
@@ -118,8 +121,9 @@ struct Proof {
 
 impl Proof {
     fn new(manner: Forwarding, places: &[Place]) -> Self {
-        let holds =
-            places.iter().flat_map(|place| HOLD_TIMES_US.map(|micros| Hold { place: *place, micros }));
+        let holds = places
+            .iter()
+            .flat_map(|place| HOLD_TIMES_US.map(|micros| Hold { place: *place, micros }));
         let undecided: BTreeSet<Hold> = holds.collect();
         let rises = undecided.iter().map(|hold| (*hold, Vec::new())).collect();
         Self { manner, rises, undecided }
@@ -177,17 +181,26 @@ impl Proof {
 
 #[test]
 fn translate_hold_shows_only_where_held() {
-    assert_attribution(Forwarding::Translate, &[Place::Program, Place::Socket, Place::Qdisc, Place::Wire]);
+    assert_attribution(
+        Forwarding::Translate,
+        &[Place::Program, Place::Socket, Place::Qdisc, Place::Wire],
+    );
 }
 
 #[test]
 fn encrypt_hold_shows_only_where_held() {
-    assert_attribution(Forwarding::Encrypt, &[Place::Program, Place::Socket, Place::Qdisc, Place::Wire]);
+    assert_attribution(
+        Forwarding::Encrypt,
+        &[Place::Program, Place::Socket, Place::Qdisc, Place::Wire],
+    );
 }
 
 #[test]
 fn decrypt_hold_shows_only_where_held() {
-    assert_attribution(Forwarding::Decrypt, &[Place::Program, Place::Socket, Place::Qdisc, Place::Wire]);
+    assert_attribution(
+        Forwarding::Decrypt,
+        &[Place::Program, Place::Socket, Place::Qdisc, Place::Wire],
+    );
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::verdict::{RiseVerdict, Rise};
-use crate::ways::ComponentTime;
+use crate::joined::ComponentTime;
+use crate::verdict::{Rise, RiseVerdict};
 use crate::{MAX_CYCLES, alone};
 
 /// Medians of rounds without a hold, in microseconds, for each component of CPU time, recorded on a

@@ -13,7 +13,7 @@ use dwell_io::process::{Handle, Signal};
 use serde_json::Value;
 
 use crate::fixture::{DWELL, TestLab, until};
-use crate::ways::{Round, MachineSegment};
+use crate::joined::{MachineSegment, Round};
 
 /// Packets of a round, including the FIN and the warm-up packets.
 const PACKETS: &str = "81";
@@ -265,7 +265,18 @@ struct Running(Child);
 impl Running {
     fn start(lab: &TestLab, node: &str, arguments: &[&str]) -> Self {
         let child = Command::new("chrt")
-            .args(["-f", SENDER_PRIORITY, DWELL, "lab", "exec", "--lab", &lab.name, node, "--", DWELL])
+            .args([
+                "-f",
+                SENDER_PRIORITY,
+                DWELL,
+                "lab",
+                "exec",
+                "--lab",
+                &lab.name,
+                node,
+                "--",
+                DWELL,
+            ])
             .args(arguments)
             .env("DWELL_KEY", KEY)
             .stdin(Stdio::null())

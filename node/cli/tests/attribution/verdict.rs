@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::ways::ComponentTime;
+use crate::joined::ComponentTime;
 
 /// Maximum probability, on each side, that the true median is beyond the interval shown; what five
 /// cycles allow.

@@ -1,7 +1,7 @@
 //! `dwell ping`: misbehaving peers, and terminal output.
 
-mod garbage;
-mod terminal_output;
 mod bad_timestamps;
+mod garbage;
 #[path = "../support/mod.rs"]
 mod support;
+mod terminal_output;

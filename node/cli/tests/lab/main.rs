@@ -7,12 +7,13 @@ mod bulk;
 #[path = "../../../io/tests/train/capture.rs"]
 mod capture;
 mod cipher;
+mod cleanup;
+mod complete_labs;
 mod first_contact;
 mod fixture;
 mod forced_line;
 mod icmp;
 mod late_replies;
-mod cleanup;
 mod links;
 mod loops;
 mod merged_packets;
@@ -24,7 +25,6 @@ mod telemetry;
 #[cfg(feature = "bpf")]
 mod trace;
 mod traffic;
-mod complete_labs;
 #[cfg(feature = "bpf")]
 mod xdp_command;
 mod xdp_relay;

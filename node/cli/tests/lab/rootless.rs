@@ -128,10 +128,7 @@ fn rootless_exec_keeps_the_working_directory() {
         assert_eq!(fs::read_to_string(place.join("relative.txt")).unwrap(), "here\n");
     }
     let output = user.command(&exec).current_dir(user.home.path()).output().unwrap();
-    assert_eq!(
-        String::from_utf8_lossy(&output.stdout).trim(),
-        user.home.path().to_str().unwrap()
-    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), user.home.path().to_str().unwrap());
 }
 
 #[test]

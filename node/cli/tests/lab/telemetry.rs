@@ -102,6 +102,9 @@ fn ping_path_delays_match_the_relays_own() {
         // A slot is filled shortly before the relay's own timestamp, up to 20 us on a busy machine;
         // if filled before the hold it would be 100 us off.
         let near = 40_000 + low / 100;
-        assert!(reported >= hold && reported + near > low && reported < high + near, "{place}: {reported} {low}");
+        assert!(
+            reported >= hold && reported + near > low && reported < high + near,
+            "{place}: {reported} {low}"
+        );
     }
 }

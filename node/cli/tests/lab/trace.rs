@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use dwell_engine::observation::{PacketOutcome, PacketObservation, Point};
+use dwell_engine::observation::{PacketObservation, PacketOutcome, Point};
 use dwell_io::bpf::{Hook, Pass, XdpMode};
 use dwell_io::{interface, netns};
 use dwell_plan::{IdFormat, Job, TraceHook, TraceJob};
@@ -213,8 +213,7 @@ fn trace_separates_relayed_flows_and_joins_icmp_echoes() {
 }
 
 #[test]
-fn trace_joins_packets_encrypted_after_12_bytes()
-{
+fn trace_joins_packets_encrypted_after_12_bytes() {
     if !as_root() {
         return;
     }

@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use crate::fixture::{TEST_TIMEOUT, Relay, beside_others, payload, receive, socket, value};
+use crate::fixture::{Relay, TEST_TIMEOUT, beside_others, payload, receive, socket, value};
 
 #[test]
 fn every_client_gets_its_replies_with_every_engine() {

@@ -7,7 +7,7 @@ use dwell_record::segment::{self, Record};
 use serde_json::Value;
 
 use crate::fixture::{Relay, alone, beside_others, payload, receive, socket};
-use crate::pause::{resume, pause};
+use crate::pause::{pause, resume};
 
 /// Sends packets one by one; returns the relay's summary.
 fn measured(more: &[&str], packets: u32) -> Value {

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use dwell_io::process::Signal;
 
-use crate::fixture::{HOST, KEY, TEST_TIMEOUT, Relay, beside_others, payload, receive, socket, value};
+use crate::fixture::{
+    HOST, KEY, Relay, TEST_TIMEOUT, beside_others, payload, receive, socket, value,
+};
 use crate::support::{DWELL, Server, free_port, signal};
 
 const GCM: [&str; 2] = ["--cipher", "aes-128-gcm"];

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::fixture::{HOST, TEST_TIMEOUT, Relay, alone, value};
+use crate::fixture::{HOST, Relay, TEST_TIMEOUT, alone, value};
 use crate::support::free_port;
 
 const IPERF: &str = "/usr/bin/iperf";
@@ -89,8 +89,7 @@ fn pass(
 #[test]
 fn iperf_transfer_survives_tunnel_unchanged() {
     let _machine = alone();
-    const TEST: &str =
-        "iperf_transfer_survives_tunnel_unchanged";
+    const TEST: &str = "iperf_transfer_survives_tunnel_unchanged";
     if !Path::new(IPERF).exists() {
         println!("SKIP {TEST}: iperf is not installed (make setup)");
         return;

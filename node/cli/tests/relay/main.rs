@@ -7,10 +7,10 @@ mod support;
 #[path = "../support/pause.rs"]
 mod pause;
 
-mod authentic;
 mod datagrams;
+mod delay_components;
 mod fixture;
-mod measured;
-mod mistakes;
+mod gcm;
+mod iperf_transfer;
 mod streams;
-mod transfer;
+mod usage_errors;

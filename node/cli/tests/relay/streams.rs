@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use dwell_io::process::Signal;
 
-use crate::fixture::{HOST, TEST_TIMEOUT, Relay, beside_others, value};
+use crate::fixture::{HOST, Relay, TEST_TIMEOUT, beside_others, value};
 use crate::support::signal;
 
 /// Reads a stream to its end.

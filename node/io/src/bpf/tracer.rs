@@ -314,36 +314,31 @@ mod tests {
 
     #[test]
     fn packet_is_traced_at_every_hook_and_other_hosts_at_none() {
-        in_new_namespace(
-            "packet_is_traced_at_every_hook_and_other_hosts_at_none",
-            || {
-                let up =
-                    std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
-                assert!(up.unwrap().success());
-                let far = UdpSocket::bind("127.0.0.1:5001").unwrap();
-                let near = UdpSocket::bind("127.0.0.1:0").unwrap();
-                let mut ours =
-                    Tracer::start(&spec(Protocol::Udp, Some("127.0.0.1"), None)).unwrap();
-                let other = spec(Protocol::Udp, Some("127.0.0.2"), Some(5_001));
-                let mut others = Tracer::start(&other).unwrap();
-                near.send_to(b"an id", far.local_addr().unwrap()).unwrap();
-                far.recv(&mut [0; 8]).unwrap();
-                let mut points = Vec::new();
-                ours.read(&mut |event| {
-                    assert_eq!((event.head(), event.size), (&b"an id"[..], 5));
-                    assert_eq!(event.from, near.local_addr().unwrap());
-                    points.push(event.point);
-                })
-                .unwrap();
-                points.sort();
-                let at = [Point::RxDriver, Point::RxTcx, Point::PreRouting, Point::PostRouting];
-                assert_eq!(points, [&at[..], &[Point::TxTcx]].concat());
-                assert_eq!(others.read(&mut |event| panic!("{event:?}")).unwrap(), 0);
-                assert_eq!((ours.dropped().unwrap(), ours.clock_moved()), (0, false));
-                // The second tracer finds XDP occupied by the first.
-                assert!(others.notes().iter().any(|note| note.contains("another XDP program")));
-            },
-        );
+        in_new_namespace("packet_is_traced_at_every_hook_and_other_hosts_at_none", || {
+            let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
+            assert!(up.unwrap().success());
+            let far = UdpSocket::bind("127.0.0.1:5001").unwrap();
+            let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let mut ours = Tracer::start(&spec(Protocol::Udp, Some("127.0.0.1"), None)).unwrap();
+            let other = spec(Protocol::Udp, Some("127.0.0.2"), Some(5_001));
+            let mut others = Tracer::start(&other).unwrap();
+            near.send_to(b"an id", far.local_addr().unwrap()).unwrap();
+            far.recv(&mut [0; 8]).unwrap();
+            let mut points = Vec::new();
+            ours.read(&mut |event| {
+                assert_eq!((event.head(), event.size), (&b"an id"[..], 5));
+                assert_eq!(event.from, near.local_addr().unwrap());
+                points.push(event.point);
+            })
+            .unwrap();
+            points.sort();
+            let at = [Point::RxDriver, Point::RxTcx, Point::PreRouting, Point::PostRouting];
+            assert_eq!(points, [&at[..], &[Point::TxTcx]].concat());
+            assert_eq!(others.read(&mut |event| panic!("{event:?}")).unwrap(), 0);
+            assert_eq!((ours.dropped().unwrap(), ours.clock_moved()), (0, false));
+            // The second tracer finds XDP occupied by the first.
+            assert!(others.notes().iter().any(|note| note.contains("another XDP program")));
+        });
     }
 
     #[test]

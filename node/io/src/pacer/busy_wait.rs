@@ -53,7 +53,8 @@ impl Calibration {
 
     fn of(counting: Nanos, mut looks: [Nanos; CLOCK_READS]) -> Self {
         looks.sort_unstable();
-        let within = Nanos((looks[CLOCK_READS / 2].0 as f64 * MAX_CLOCK_READS_LEFT) as i64).min(MAX_COUNTED);
+        let within =
+            Nanos((looks[CLOCK_READS / 2].0 as f64 * MAX_CLOCK_READS_LEFT) as i64).min(MAX_COUNTED);
         Self { turns_per_nano: f64::from(CALIBRATION_TURNS) / counting.0.max(1) as f64, within }
     }
 

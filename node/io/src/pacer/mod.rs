@@ -6,8 +6,8 @@ mod busy_wait;
 pub use crate::clock::sleep_until;
 
 use crate::clock::monotonic;
-use dwell_units::{Instant, Monotonic, Nanos};
 use busy_wait::Calibration;
+use dwell_units::{Instant, Monotonic, Nanos};
 
 /// Time before a departure at which sleeping ends and spinning begins: a sleeping thread wakes 50
 /// to 100 us late.

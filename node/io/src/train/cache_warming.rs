@@ -8,10 +8,10 @@ use dwell_units::{Instant, Monotonic, Nanos};
 
 use super::TrainProgress;
 use super::cost::Cost;
+use crate::cache_warming;
 use crate::clock::monotonic;
 use crate::pacer::WaitMode;
 use crate::port::StampRequest;
-use crate::cache_warming;
 
 /// Time before a departure from which on datagrams are sent to ourselves. They use a separate
 /// socket, so that their timestamps do not mix with the train's.
@@ -58,7 +58,12 @@ impl CacheWarmer {
     /// Warms nothing if no socket can be opened.
     pub(super) fn new(local: SocketAddr, stamps: StampRequest) -> Self {
         let sink = cache_warming::CacheWarmer::at(local).ok().map(|sink| sink.one_way(stamps));
-        Self { sink, cost: Cost::new(MIN_WARM_TIME), cork: false, cork_cost: Cost::new(MIN_CORK_TIME) }
+        Self {
+            sink,
+            cost: Cost::new(MIN_WARM_TIME),
+            cork: false,
+            cork_cost: Cost::new(MIN_CORK_TIME),
+        }
     }
 
     /// Enables corking of packets.

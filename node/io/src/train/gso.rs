@@ -8,14 +8,16 @@ use std::ops::Range;
 
 use dwell_units::Nanos;
 
-use super::tx_socket::TxSocket;
 use super::packet_tap::PacketTap;
-use super::{TrainProgress, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable, outgoing};
-use crate::syscall;
+use super::tx_socket::TxSocket;
+use super::{
+    Departure, Numbers, Payloads, Stamping, TrainProgress, TrainSender, Unavailable, outgoing,
+};
 use crate::clock::realtime;
 use crate::interface::UDP_SEGMENTATION;
 use crate::pacer::WaitMode;
 use crate::port::{PortOptions, StampRequest};
+use crate::syscall;
 use crate::udp::ControlData;
 
 /// Maximum number of datagrams in one message that every kernel accepts (linux/udp.h,

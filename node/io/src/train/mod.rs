@@ -3,31 +3,31 @@
 //! nothing and returns when its last packet has been handed over. Timestamps are collected
 //! afterwards.
 
+mod cache_warming;
 mod cost;
-mod progress;
+mod frame_route;
 mod gso;
-mod timestamp_ids;
 mod mapping;
-mod tx_socket;
 mod packet_ring;
+mod packet_tap;
 mod payloads;
+mod progress;
 mod sendmmsg;
 mod socket;
+mod timestamp_ids;
+mod tx_socket;
 mod txtime;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
 mod uring;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 #[path = "uring_absent.rs"]
 mod uring;
-mod cache_warming;
-mod frame_route;
-mod packet_tap;
 mod xsk;
 
-pub use progress::TrainProgress;
 pub use gso::Gso;
 pub use packet_ring::PacketRing;
 pub use payloads::{FIRST_LEAD_NUMBER, Numbers, Payloads};
+pub use progress::TrainProgress;
 pub use sendmmsg::Sendmmsg;
 pub use socket::SocketSender;
 pub use txtime::Txtime;

@@ -12,19 +12,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use dwell_units::Nanos;
 use libc::c_int;
 
-use super::timestamp_ids::TimestampIds;
-use super::mapping::Mapping;
-use super::tx_socket::TxSocket;
 use super::frame_route::FrameRoute;
+use super::mapping::Mapping;
 use super::packet_tap::{bind, open};
-use super::{TrainProgress, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
-use crate::syscall;
+use super::timestamp_ids::TimestampIds;
+use super::tx_socket::TxSocket;
+use super::{Departure, Numbers, Payloads, Stamping, TrainProgress, TrainSender, Unavailable};
 use crate::clock::{monotonic, realtime};
 use crate::message::{self, Control};
 use crate::pacer::WaitMode;
 use crate::pacer::sleep_until;
 use crate::port::{PortOptions, SendError, StampRequest};
 use crate::socket;
+use crate::syscall;
 use crate::udp::takes_key;
 
 /// Requested buffer size in bytes: more than any train needs, so that only a queueing discipline

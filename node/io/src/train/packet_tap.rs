@@ -79,7 +79,7 @@ impl PacketTap {
     /// them up to `patience`. Ignores lead-in packets.
     pub(super) fn collect(&mut self, numbers: Numbers, left: &mut [Departure], patience: Nanos) {
         let until = monotonic() + patience;
-        let left = left.get_mut(numbers.leads()..).unwrap_or_default();
+        let left = left.get_mut(numbers.lead_in_len()..).unwrap_or_default();
         loop {
             while let Some(passed) = self.next() {
                 let Some((seq, at)) = passed else { continue };

@@ -42,11 +42,13 @@ impl Numbers {
     pub fn all(&self) -> impl Iterator<Item = u64> + use<> {
         let own = self.first..self.first.saturating_add(self.packets as u64);
         let first = self.first as u32;
-        (0..self.leads as u32).map(move |n| FIRST_LEAD_NUMBER | u64::from(first.wrapping_add(n))).chain(own)
+        (0..self.leads as u32)
+            .map(move |n| FIRST_LEAD_NUMBER | u64::from(first.wrapping_add(n)))
+            .chain(own)
     }
 
     /// Returns the number of lead-in packets.
-    pub(super) const fn leads(&self) -> usize {
+    pub(super) const fn lead_in_len(&self) -> usize {
         self.leads
     }
 
@@ -127,7 +129,10 @@ mod tests {
     #[test]
     fn lead_in_packets_have_no_place_in_train() {
         let numbers = Numbers::new(7, 3).led_by(2);
-        assert_eq!(numbers.all().collect::<Vec<_>>(), [FIRST_LEAD_NUMBER + 7, FIRST_LEAD_NUMBER + 8, 7, 8, 9]);
+        assert_eq!(
+            numbers.all().collect::<Vec<_>>(),
+            [FIRST_LEAD_NUMBER + 7, FIRST_LEAD_NUMBER + 8, 7, 8, 9]
+        );
         assert_eq!(
             [6, 7, 9, 10, FIRST_LEAD_NUMBER + 7].map(|n| numbers.place(n)),
             [None, Some(0), Some(2), None, None]

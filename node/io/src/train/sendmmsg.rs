@@ -10,11 +10,11 @@ use std::os::fd::AsRawFd;
 use dwell_units::Nanos;
 
 use super::tx_socket::TxSocket;
-use super::{TrainProgress, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
-use crate::syscall;
+use super::{Departure, Numbers, Payloads, Stamping, TrainProgress, TrainSender, Unavailable};
 use crate::clock::realtime;
 use crate::pacer::WaitMode;
 use crate::port::PortOptions;
+use crate::syscall;
 
 /// A sender that sleeps, then spins, and sends packets due together in one call.
 pub struct Sendmmsg {

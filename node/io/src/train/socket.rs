@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use dwell_units::Nanos;
 
 use super::tx_socket::TxSocket;
-use super::{TrainProgress, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
+use super::{Departure, Numbers, Payloads, Stamping, TrainProgress, TrainSender, Unavailable};
 use crate::pacer::WaitMode;
 use crate::port::PortOptions;
 
@@ -51,7 +51,13 @@ impl TrainSender for SocketSender {
             return;
         };
         while let Some((which, _)) = progress.next_due() {
-            tx_socket.prepare_departure(wait_mode, &progress, payloads.span(which.clone()), left, || {});
+            tx_socket.prepare_departure(
+                wait_mode,
+                &progress,
+                payloads.span(which.clone()),
+                left,
+                || {},
+            );
             if which.len() == 1 {
                 tx_socket.cork(wait_mode, &progress, payloads.at(which.start));
             }
@@ -102,7 +108,8 @@ mod tests {
         let options = PortOptions { stamps: StampRequest::Kernel, ..PortOptions::default() };
         let payloads = Payloads::new(1, LEN, vec![0; LEN]);
         let target = far.local_addr().unwrap();
-        let mut sender = SocketSender::new(target, &options, payloads, Some(WaitMode::Spin)).unwrap();
+        let mut sender =
+            SocketSender::new(target, &options, payloads, Some(WaitMode::Spin)).unwrap();
         let mut ahead = 0;
         for n in 0..TRAINS {
             sender.prepare(Numbers::new((n * PACKETS) as u64, PACKETS));

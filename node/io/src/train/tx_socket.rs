@@ -10,9 +10,9 @@ use std::ops::Range;
 use dwell_units::{Instant, Nanos, Realtime};
 use libc::c_int;
 
-use super::timestamp_ids::TimestampIds;
 use super::cache_warming::CacheWarmer;
-use super::{TrainProgress, Departure, Stamping, Unavailable};
+use super::timestamp_ids::TimestampIds;
+use super::{Departure, Stamping, TrainProgress, Unavailable};
 use crate::clock::{monotonic, realtime};
 use crate::cork;
 use crate::pacer::WaitMode;
@@ -157,7 +157,12 @@ impl TxSocket {
 
     /// Corks the packet that is due next, if there is time, so that it only has to be released. To
     /// be called after [`Self::prepare_departure`] if only one packet is due.
-    pub(super) fn cork(&mut self, wait_mode: WaitMode, progress: &TrainProgress<'_>, payload: &[u8]) {
+    pub(super) fn cork(
+        &mut self,
+        wait_mode: WaitMode,
+        progress: &TrainProgress<'_>,
+        payload: &[u8],
+    ) {
         let Some((_, due)) = progress.next_due() else { return };
         let is_short = progress.before().is_some_and(|before| due - before <= MAX_UNCORKED_GAP);
         if is_short || progress.wait(wait_mode, due - CORK_LEAD).is_none() {
@@ -165,8 +170,8 @@ impl TxSocket {
         }
         let Self { port, cache_warming, .. } = self;
         // A pending ICMP error fails the first call.
-        self.has_corked = (0..2)
-            .any(|_| cache_warming.can_cork(due - monotonic()) && port.link.cork(payload));
+        self.has_corked =
+            (0..2).any(|_| cache_warming.can_cork(due - monotonic()) && port.link.cork(payload));
     }
 
     /// Discards the corked packet, if any.

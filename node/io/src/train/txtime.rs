@@ -10,13 +10,15 @@ use dwell_engine::stamps::TxStamp;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use super::tx_socket::TxSocket;
-use super::{TrainProgress, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable, outgoing};
+use super::{
+    Departure, Numbers, Payloads, Stamping, TrainProgress, TrainSender, Unavailable, outgoing,
+};
 use crate::address::DISCARD_PORT;
-use crate::syscall;
 use crate::clock::{self, monotonic, realtime};
 use crate::pacer::sleep_until;
 use crate::port::{Notice, Port, PortOptions, StampRequest};
 use crate::socket;
+use crate::syscall;
 use crate::udp::{ControlData, UdpPort};
 
 /// Time before a departure at which its packet is handed over: more than a sleep is late by, and
@@ -178,7 +180,11 @@ fn send_at(port: &UdpPort, message: &[u8], at: i64) -> io::Result<()> {
 }
 
 /// Whether a packet with a later departure time by this clock leaves later.
-fn is_held_by_qdisc(target: SocketAddr, options: &PortOptions, timebase: Timebase) -> io::Result<bool> {
+fn is_held_by_qdisc(
+    target: SocketAddr,
+    options: &PortOptions,
+    timebase: Timebase,
+) -> io::Result<bool> {
     let mut discard = target;
     discard.set_port(DISCARD_PORT);
     let options =

@@ -9,11 +9,11 @@ use dwell_units::Nanos;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 
 use super::tx_socket::TxSocket;
-use super::{TrainProgress, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
-use crate::syscall;
+use super::{Departure, Numbers, Payloads, Stamping, TrainProgress, TrainSender, Unavailable};
 use crate::clock::realtime;
 use crate::pacer::WaitMode;
 use crate::port::PortOptions;
+use crate::syscall;
 
 /// Number of requests in a ring; larger groups take several calls.
 const RING_ENTRIES: usize = 256;
@@ -135,14 +135,20 @@ impl TrainSender for Uring {
         let mut progress = progress.limited(self.requests.len());
         while let Some((which, _)) = progress.next_due() {
             let Self { ring, tx_socket, payloads, .. } = self;
-            tx_socket.prepare_departure(WaitMode::SleepSpin, &progress, payloads.span(which), left, || {
-                // SAFETY: a no-op request points to nothing.
-                let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
-                if pushed.is_ok() {
-                    let _ = ring.submit_and_wait(1);
-                }
-                ring.completion().for_each(drop);
-            });
+            tx_socket.prepare_departure(
+                WaitMode::SleepSpin,
+                &progress,
+                payloads.span(which),
+                left,
+                || {
+                    // SAFETY: a no-op request points to nothing.
+                    let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
+                    if pushed.is_ok() {
+                        let _ = ring.submit_and_wait(1);
+                    }
+                    ring.completion().for_each(drop);
+                },
+            );
             let Some(which) = progress.next(WaitMode::SleepSpin) else { return };
             self.hand_over(which, left);
         }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use dwell_units::Nanos;
 
-use super::{TrainProgress, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
+use super::{Departure, Numbers, Payloads, Stamping, TrainProgress, TrainSender, Unavailable};
 use crate::port::PortOptions;
 
 /// A sender that does not exist here.

@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use dwell_units::Nanos;
 use libc::c_int;
 
+use super::frame_route::FrameRoute;
 use super::mapping::Mapping;
 use super::tx_socket::TxSocket;
-use super::frame_route::FrameRoute;
-use super::{TrainProgress, Departure, Numbers, Payloads, Stamping, TrainSender, Unavailable};
-use crate::syscall;
+use super::{Departure, Numbers, Payloads, Stamping, TrainProgress, TrainSender, Unavailable};
 use crate::clock::{monotonic, realtime};
 use crate::pacer::{WaitMode, sleep_until};
 use crate::port::{PortOptions, SendError};
 use crate::socket;
+use crate::syscall;
 
 /// Maximum number of packets in a train. The number of ring entries is a power of two, whose limit
 /// differs between kernels.

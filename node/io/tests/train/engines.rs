@@ -7,8 +7,8 @@ use dwell_io::interface::switch_udp_segmentation;
 use dwell_io::pacer::WaitMode;
 use dwell_io::port::{PortOptions, StampRequest};
 use dwell_io::train::{
-    TrainProgress, Departure, Gso, Numbers, PacketRing, Sendmmsg, SocketSender, Stamping, TrainSender,
-    Txtime, Uring, Xsk,
+    Departure, Gso, Numbers, PacketRing, Sendmmsg, SocketSender, Stamping, TrainProgress,
+    TrainSender, Txtime, Uring, Xsk,
 };
 use dwell_units::Nanos;
 
@@ -315,7 +315,8 @@ fn frames_over_loopback_arrive_by_ipv6_and_are_refused_by_ipv4() {
         for engine in &mut engines {
             engine.prepare(Numbers::new(0, 1));
             let mut left = [Departure::default()];
-            engine.send(TrainProgress::unstopped(&[monotonic() + Nanos::from_millis(1)]), &mut left);
+            engine
+                .send(TrainProgress::unstopped(&[monotonic() + Nanos::from_millis(1)]), &mut left);
             assert_eq!(sink.recv(&mut [0; 2_000]).unwrap(), LEN);
         }
     });

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use dwell_io::clock::{self, monotonic};
 use dwell_io::netns;
-use dwell_io::train::{TrainProgress, Departure, FIRST_LEAD_NUMBER, Numbers, Payloads, TrainSender};
+use dwell_io::train::{
+    Departure, FIRST_LEAD_NUMBER, Numbers, Payloads, TrainProgress, TrainSender,
+};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::traffic::Mark;
 
@@ -297,10 +299,14 @@ impl Report {
     fn assert_gaps(&self) {
         let off = self.trains.iter().flat_map(|(left, came)| {
             let report = |n: usize| left[n].kernel.or(left[n].app).unwrap().as_nanos();
-            (1..SINGLES).map(move |n| (came[n].at - came[n - 1].at - (report(n) - report(n - 1))).abs())
+            (1..SINGLES)
+                .map(move |n| (came[n].at - came[n - 1].at - (report(n) - report(n - 1))).abs())
         });
         let off = median(off);
-        assert!(off < LATE_NS, "half of the gaps differ by {off} ns or more from the reported ones");
+        assert!(
+            off < LATE_NS,
+            "half of the gaps differ by {off} ns or more from the reported ones"
+        );
     }
 
     /// Returns the median gap between packets due together.

@@ -49,8 +49,9 @@ pub(crate) fn assert_punctual(sent: &[Lateness], watched: &[Lateness]) {
     let least = *sent.iter().flatten().min().unwrap();
     assert!(least < LATE_NS, "no packet was punctual: {sent:?}");
     // An interruption shifts the packets that follow, so that a stall of the machine counts once.
-    let held_up =
-        |late: &Lateness| late.windows(2).filter(|pair| pair[1] - pair[0] >= LATE_NS).count() as i64;
+    let held_up = |late: &Lateness| {
+        late.windows(2).filter(|pair| pair[1] - pair[0] >= LATE_NS).count() as i64
+    };
     // Stalls are random, but what delays the engine itself occurs in nearly every train.
     let mut more: Vec<_> = sent.iter().zip(watched).map(|(s, w)| held_up(s) - held_up(w)).collect();
     more.sort_unstable();

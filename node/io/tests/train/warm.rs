@@ -3,7 +3,7 @@
 use dwell_io::clock::{self, monotonic};
 use dwell_io::pacer::{WaitMode, sleep_until};
 use dwell_io::port::{Port, PortOptions, StampRequest};
-use dwell_io::train::{TrainProgress, Departure, Numbers, SocketSender, TrainSender};
+use dwell_io::train::{Departure, Numbers, SocketSender, TrainProgress, TrainSender};
 use dwell_io::udp::UdpPort;
 use dwell_units::{Instant, Monotonic, Nanos};
 
@@ -79,7 +79,10 @@ fn warming_up_makes_first_packet_less_late() {
     let share = less as f64 / rounds as f64;
     println!("the first packet is less late than without warming up in {less} of {rounds} rounds");
     assert_eq!(rounds, ROUNDS, "too many of {MAX_ROUNDS} rounds were interrupted");
-    assert!(share > MIN_SHARE, "the first packet is {warm} ns late, and {cold} ns without warming up");
+    assert!(
+        share > MIN_SHARE,
+        "the first packet is {warm} ns late, and {cold} ns without warming up"
+    );
 }
 
 /// Returns the lateness that a tenth of the packets do not exceed. A host that takes the CPUs for

@@ -6,8 +6,8 @@
 //! process does not keep the namespaces of the nodes alive: when a node's namespace ends, its
 //! interface ends, and the process with it.
 
-mod counter_files;
 mod carrier;
+mod counter_files;
 mod event;
 mod frame;
 
@@ -30,8 +30,8 @@ use crate::namespace::netns_name;
 use crate::state::LabDir;
 use crate::topology::Mechanism;
 
-use counter_files::{CounterFiles, Shared};
 use carrier::Carrier;
+use counter_files::{CounterFiles, Shared};
 
 /// Interval at which changed counters are written.
 const WRITE_INTERVAL: Nanos = Nanos::from_millis(100);
@@ -50,7 +50,7 @@ pub fn run_link(dir: &LabDir, place: usize) -> Result<(), LabError> {
     let lab = dir.read()?.ok_or_else(missing)?;
     let link = lab.links.get(place).ok_or_else(missing)?;
     let signals = [Signal::Hangup, Signal::Interrupt, Signal::Terminate, Signal::Report];
-    let held = process::hold(&signals).map_err(LabError::io("blocking signals"))?;
+    let held = process::block(&signals).map_err(LabError::io("blocking signals"))?;
     let taps = interfaces(&lab, place)?;
 
     let (events, waiting) = rtrb::RingBuffer::new(MAX_WAITING_EVENTS);

@@ -69,7 +69,7 @@ pub(super) fn parts(encrypt: &Evidence) -> Option<String> {
 
 /// Delay of the node and of the links.
 pub(super) fn way(linked: &Evidence) -> Option<String> {
-    let node = |trial: &TrialData| p95(nlr::rung(trial)?)(trial);
+    let node = |trial: &TrialData| p95(nlr::node_delay_metric(trial)?)(trial);
     let own = typical(linked, PROCESSING).map_or_else(String::new, |own| {
         format!("; the program itself takes {}{}", delay(own), aes_suffix(linked))
     });

@@ -2,7 +2,9 @@
 
 use super::super::ClaimVerdict;
 use super::super::evidence::{Evidence, Line, value};
-use super::{ERROR_PROBABILITY, MAX_FLAT_RATIO, Judgement, PREFERRED_METRICS, nothing, rung, explanation};
+use super::{
+    ERROR_PROBABILITY, Judgement, MAX_FLAT_RATIO, PREFERRED_METRICS, explanation, nothing, rung,
+};
 use crate::quantity::three_digits;
 
 /// Effect of the packet size on the jitter of a mode.
@@ -27,7 +29,9 @@ pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) 
     let [Some(of_route), Some(of_translate), Some(of_encrypt)] =
         [jitter(&modes[0]), jitter(&modes[1]), jitter(&modes[2])]
     else {
-        return Judgement::cannot_tell("Here: a line needs three sizes, and more trials than sizes.");
+        return Judgement::cannot_tell(
+            "Here: a line needs three sizes, and more trials than sizes.",
+        );
     };
     let lines = [("route", of_route), ("translate", of_translate), ("encrypt", of_encrypt)];
     let [a, b, c] = lines.map(|(_, line)| growth(&line));
@@ -46,10 +50,12 @@ pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) 
         words += " More repetitions would narrow the intervals.";
     }
     let all: Vec<&Evidence> = modes.iter().collect();
-    Judgement::new(verdict, of_encrypt.fit.slope.value, words).without(&all).because(|| {
-        let [_, _, encrypt] = &modes;
-        explanation::per_byte(encrypt, rung(PREFERRED_METRICS, &[encrypt])?)
-    })
+    Judgement::new(verdict, of_encrypt.fit.slope.value, words).without(&all).with_explanation(
+        || {
+            let [_, _, encrypt] = &modes;
+            explanation::per_byte(encrypt, rung(PREFERRED_METRICS, &[encrypt])?)
+        },
+    )
 }
 
 fn growth(line: &Line) -> Growth {

@@ -2,7 +2,7 @@
 
 use super::super::ClaimVerdict;
 use super::super::evidence::{Bound, Evidence, number};
-use super::{ERROR_PROBABILITY, Judgement, between, nothing, explanation};
+use super::{ERROR_PROBABILITY, Judgement, between, explanation, nothing};
 use crate::data::TrialData;
 use crate::figures::RELAY;
 use crate::nlr::{self, NlrConditions};
@@ -54,13 +54,16 @@ pub(super) fn judge(
     );
     Judgement::new(verdict(ratio), ratio.value, words)
         .with_undecided_hint(ratio, &[&fit])
-        .because(|| explanation::way(&fit))
+        .with_explanation(|| explanation::way(&fit))
 }
 
 /// Node-delay metrics at whose timestamps the links of the trials end.
 fn rungs(fit: &Evidence) -> String {
     let mode = |trial: &'_ TrialData| trial.parameters.get(RELAY).cloned().unwrap_or_default();
-    let each: Vec<_> =
-        fit.trials.iter().filter_map(|trial| Some((mode(trial), nlr::rung(trial)?))).collect();
-    nlr::rungs(each.iter().map(|(mode, rung)| (mode.as_str(), *rung)))
+    let each: Vec<_> = fit
+        .trials
+        .iter()
+        .filter_map(|trial| Some((mode(trial), nlr::node_delay_metric(trial)?)))
+        .collect();
+    nlr::node_delay_names(each.iter().map(|(mode, rung)| (mode.as_str(), *rung)))
 }

@@ -39,8 +39,9 @@ fn at(part: &Part, flows: u32, caption: &str) -> Vec<Figure> {
         .engines
         .iter()
         .map(|engine| {
-            let of =
-                |paced: &&PacedTrial| paced.sender.engine == *engine && paced.sender.ip_size == size;
+            let of = |paced: &&PacedTrial| {
+                paced.sender.engine == *engine && paced.sender.ip_size == size
+            };
             let trials = at_rate().filter(of).map(|paced| paced.trial).collect();
             Group::new(engine.clone(), trials, METRIC)
         })

@@ -1,12 +1,12 @@
 //! Largest rate that each sender keeps accurately, with the boards of Mok 2015 for comparison.
 
-use dwell_stats::accuracy::{Measurable, MOK_2015_DEVICES};
+use dwell_stats::accuracy::{MOK_2015_DEVICES, Measurable};
 use dwell_units::BitRate;
 use serde_json::{Value, json};
 
 use super::{beside, distinct, stacked};
 use crate::data::RunData;
-use crate::figure::{Figure, WIDTH, round_ticks, group_channel, without_legend};
+use crate::figure::{Figure, WIDTH, group_channel, round_ticks, without_legend};
 use crate::paced::{RateVerdict, RateVerdictKind, verdict_table};
 use crate::quantity::significant;
 
@@ -157,8 +157,10 @@ fn layers(lines: &[Row], groups: &[String], domain: [f64; 2], is_first: bool) ->
             })
             .collect()
     };
-    let (rates, below) =
-        (marks(|it| matches!(it, RateResult::Rate(_))), marks(|it| matches!(it, RateResult::Below(_))));
+    let (rates, below) = (
+        marks(|it| matches!(it, RateResult::Rate(_))),
+        marks(|it| matches!(it, RateResult::Below(_))),
+    );
     let mut colour = group_channel(groups.iter().map(String::as_str));
     let mut shape = colour.clone();
     if !is_first {
@@ -234,7 +236,8 @@ fn finding(all: &[RateVerdict]) -> String {
     let best = all
         .iter()
         .max_by_key(|verdict| (verdict.largest.rate(), std::cmp::Reverse(verdict.ip_size)));
-    let count = |wanted: RateVerdictKind| all.iter().filter(|verdict| verdict.verdict == wanted).count();
+    let count =
+        |wanted: RateVerdictKind| all.iter().filter(|verdict| verdict.verdict == wanted).count();
     let best = best.and_then(|best| {
         Some(format!(
             "Largest accurate rate {}: {} with IP packets of {} B {}.",

@@ -1,6 +1,6 @@
 //! Measured against requested rate on logarithmic axes, as in figures 3 and 4 of Mok 2015.
 
-use dwell_stats::accuracy::{PublishedRate, MOK_2015_RATES};
+use dwell_stats::accuracy::{MOK_2015_RATES, PublishedRate};
 use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
@@ -30,7 +30,8 @@ pub(super) fn rates(part: &Part, flows: u32, caption: &str) -> Option<Figure> {
     let (least, most) = ends(&marks)?;
     let sizes = sizes(trials().filter(|paced| paced.measured_bps().is_some()));
     let domain = [mega(least * 0.8), mega(most * 1.25)];
-    let published = if sizes.contains(&LARGE_IP_SIZE) { published(flows, domain) } else { Vec::new() };
+    let published =
+        if sizes.contains(&LARGE_IP_SIZE) { published(flows, domain) } else { Vec::new() };
     let panels: Vec<Value> = sizes
         .iter()
         .enumerate()
@@ -274,13 +275,17 @@ fn drawn(marks: &[Mark], published: &[&PublishedRate]) -> String {
 
 fn finding(marks: &[Mark]) -> String {
     let ratio = |mark: &Mark| mark.measured / mark.asked.0 as f64;
-    let off: Vec<&Mark> = marks.iter().filter(|mark| (ratio(mark) - 1.0).abs() > MAX_DEVIATION).collect();
+    let off: Vec<&Mark> =
+        marks.iter().filter(|mark| (ratio(mark) - 1.0).abs() > MAX_DEVIATION).collect();
     let worst = off.iter().min_by(|a, b| {
         let away = |mark: &Mark| -ratio(mark).ln().abs();
         away(a).total_cmp(&away(b))
     });
     let Some(worst) = worst else {
-        return format!("Every median rate is within {} of the requested rate.", share(MAX_DEVIATION));
+        return format!(
+            "Every median rate is within {} of the requested rate.",
+            share(MAX_DEVIATION)
+        );
     };
     format!(
         "{} of {} median rates are more than {} off the requested rate; worst is {} with IP packets of \

@@ -5,7 +5,7 @@ use dwell_record::{Scalar, Summary, Trust};
 use serde_json::{Value, json};
 
 use super::drive::Flow;
-use super::{Outcome, BulkPlan};
+use super::{BulkPlan, Outcome};
 use crate::load::LoadSummary;
 
 /// Relative deviation from the requested rate above which a warning is given.

@@ -67,7 +67,8 @@ pub(super) fn read(mut from: impl Read) -> io::Result<SentLog> {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a timestamp is not a number"));
         }
         let known = left.flows.len();
-        let flow = left.flows.entry(word(0)).or_insert(Flow { packets: 0, first: at, elapsed: 0.0 });
+        let flow =
+            left.flows.entry(word(0)).or_insert(Flow { packets: 0, first: at, elapsed: 0.0 });
         flow.packets += 1;
         // Times restart at midnight; a small step back of the clock is not a new day.
         let since = (at - flow.first).rem_euclid(DAY_S);

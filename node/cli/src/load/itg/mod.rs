@@ -166,7 +166,8 @@ impl ItgFlows {
         for flow in 0..self.flows {
             let port = u32::from(FIRST_PORT) + flow;
             let options = self.options(flow);
-            let _ = writeln!(lines, "-a {} -rp {port} {options} -t {MAX_DURATION_MS}", self.address);
+            let _ =
+                writeln!(lines, "-a {} -rp {port} {options} -t {MAX_DURATION_MS}", self.address);
         }
         lines
     }

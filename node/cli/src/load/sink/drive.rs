@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use dwell_engine::observation::{PacketOutcome, PacketObservation, Point, PointStamps};
+use dwell_engine::observation::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::port::Wait;
 use dwell_io::udp::{Marks, Request, UdpServer};
@@ -109,7 +109,11 @@ impl Receiver<'_> {
     }
 
     /// Reads packets that arrived before the stop, even if this thread lags behind.
-    fn drain_until_stop(&mut self, counted: &mut SocketCounters, buffer: &mut [u8]) -> io::Result<()> {
+    fn drain_until_stop(
+        &mut self,
+        counted: &mut SocketCounters,
+        buffer: &mut [u8],
+    ) -> io::Result<()> {
         let (stopped, until) = (realtime(), monotonic() + Nanos::from_secs(1));
         while let Some(request) = self.server.receive(buffer, Wait::No)? {
             let now = monotonic();
@@ -174,7 +178,8 @@ impl Receiver<'_> {
         if !flow.announced {
             let to = self.server.local_addr();
             let to = SocketAddr::new(request.to.unwrap_or(to.ip()), to.port());
-            flow.announced = ring.push(SinkEvent::Flow { name: flow.name, from: key.0, to }).is_ok();
+            flow.announced =
+                ring.push(SinkEvent::Flow { name: flow.name, from: key.0, to }).is_ok();
         }
         let mut stamps = PointStamps::default();
         stamps.set(Point::RxApp, app);
@@ -186,7 +191,8 @@ impl Receiver<'_> {
         let passage = PacketObservation { flow, id, size, fate: PacketOutcome::Received, stamps };
         let near = self.one_clock || key.0.ip().is_loopback();
         let transit = told.sent.filter(|_| near).map(|sent| came - sent);
-        counted.dropped += u64::from(ring.push(SinkEvent::PacketObservation { passage, transit }).is_err());
+        counted.dropped +=
+            u64::from(ring.push(SinkEvent::PacketObservation { passage, transit }).is_err());
     }
 
     /// Answers a FIN unless the reply would exceed the bytes received. Returns whether it was sent.

@@ -147,7 +147,8 @@ pub(crate) fn sink(
             .into_iter()
             .map(|sink| {
                 scope.spawn(move || -> io::Result<_> {
-                    let placement: Placement = cpu::place_thread(job.place.cpu, place.real_time(false))?;
+                    let placement: Placement =
+                        cpu::place_thread(job.place.cpu, place.real_time(false))?;
                     Ok((sink.run()?, placement))
                 })
             })
@@ -157,7 +158,8 @@ pub(crate) fn sink(
             .map(|receiver| {
                 let main = main.clone();
                 scope.spawn(move || -> io::Result<_> {
-                    let placement: Placement = cpu::place_thread(job.place.cpu, place.real_time(false))?;
+                    let placement: Placement =
+                        cpu::place_thread(job.place.cpu, place.real_time(false))?;
                     let counted = receiver.run();
                     main.unpark();
                     Ok((counted?, placement))

@@ -4,7 +4,7 @@ use dwell_engine::stamps::Rung;
 use dwell_io::clock;
 use dwell_plan::SinkJob;
 use dwell_record::{Packets, Placement, Scalar, Summary, Trust};
-use dwell_stats::{Distribution, ComponentFigures};
+use dwell_stats::{ComponentFigures, Distribution};
 use dwell_units::{Nanos, Pairing};
 use serde_json::json;
 

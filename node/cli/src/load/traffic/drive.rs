@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dwell_engine::observation::{PacketOutcome, PacketObservation, Point, PointStamps};
+use dwell_engine::observation::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_engine::schedule::Schedule;
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::port::{Notice, Port};
@@ -13,7 +13,7 @@ use dwell_io::udp::UdpPort;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use rtrb::Producer;
 
-use super::ending::Ending;
+use super::fin::Ending;
 use super::payload::Payload;
 use super::pending::Pending;
 use dwell_io::pacer::{self, WaitMode, WaitStep};
@@ -137,7 +137,8 @@ impl Driver<'_> {
         stamps.set(Point::TxApp, left.app);
         stamps.set(Point::TxAppDone, done);
         let size = message.len() as u16;
-        let passage = PacketObservation { flow: n as u32, id, size, fate: PacketOutcome::Sent, stamps };
+        let passage =
+            PacketObservation { flow: n as u32, id, size, fate: PacketOutcome::Sent, stamps };
         let whole = match left.key {
             Some(key) => pending.push(key, passage),
             None => Some(passage),
@@ -180,7 +181,10 @@ impl Driver<'_> {
             match notice {
                 Notice::TxStamp { key, stamp } => {
                     let whole = pending.as_mut().and_then(|pending| pending.stamp(key, stamp));
-                    whole.map(TrafficEvent::PacketObservation).into_iter().for_each(tell(told, dropped));
+                    whole
+                        .map(TrafficEvent::PacketObservation)
+                        .into_iter()
+                        .for_each(tell(told, dropped));
                 }
                 Notice::Error { .. } => *refused += 1,
             }
@@ -203,12 +207,17 @@ impl Driver<'_> {
         }
         let Self { flows, told, sent, .. } = self;
         for pending in flows.iter_mut().filter_map(|flow| flow.pending.as_mut()) {
-            pending.give_up(|passage| tell(told, &mut sent.dropped)(TrafficEvent::PacketObservation(passage)));
+            pending.give_up(|passage| {
+                tell(told, &mut sent.dropped)(TrafficEvent::PacketObservation(passage))
+            });
         }
     }
 }
 
 /// Returns a closure that puts events into the ring and counts those that do not fit.
-fn tell<'a>(told: &'a mut Producer<TrafficEvent>, dropped: &'a mut u64) -> impl FnMut(TrafficEvent) + use<'a> {
+fn tell<'a>(
+    told: &'a mut Producer<TrafficEvent>,
+    dropped: &'a mut u64,
+) -> impl FnMut(TrafficEvent) + use<'a> {
     |note| *dropped += u64::from(told.push(note).is_err())
 }

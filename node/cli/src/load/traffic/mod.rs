@@ -5,7 +5,7 @@
 //! `summary` builds the result.
 
 mod drive;
-mod ending;
+mod fin;
 mod payload;
 mod pending;
 mod plan;
@@ -33,7 +33,7 @@ use crate::nic::NicWatch;
 use crate::ping::{SampleFile, StampChoice};
 use crate::{Failure, PlacementArgs};
 use drive::{Driver, Flow, Sent};
-use ending::Ending;
+use fin::Ending;
 use payload::Payload;
 use pending::Pending;
 use plan::TrafficPlan;
@@ -318,7 +318,8 @@ fn open(job: &TrafficJob, plan: &TrafficPlan, keeps_samples: bool) -> io::Result
         let phase = Nanos((plan.mean * f64::from(flow)) as i64);
         let seed = job.seed.wrapping_add(u64::from(flow));
         let schedule = Schedule::new(plan.gaps, plan.mean * f64::from(job.flows), phase, seed);
-        let pending = keeps_samples.then(|| Pending::new((MAX_PENDING_STAMPS / job.flows).max(8) as usize));
+        let pending =
+            keeps_samples.then(|| Pending::new((MAX_PENDING_STAMPS / job.flows).max(8) as usize));
         Ok(Flow { port, schedule, packets: 0, pending })
     };
     (0..job.flows).map(open).collect()

@@ -30,7 +30,11 @@ impl Pending {
     }
 
     /// Adds a packet; returns the packet it displaces.
-    pub(super) fn push(&mut self, key: u32, passage: PacketObservation) -> Option<PacketObservation> {
+    pub(super) fn push(
+        &mut self,
+        key: u32,
+        passage: PacketObservation,
+    ) -> Option<PacketObservation> {
         let slot = self.slot(key);
         let before = slot.passage.replace(passage);
         slot.key = key;

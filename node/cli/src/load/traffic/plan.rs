@@ -9,7 +9,7 @@ use dwell_wire::iperf2;
 use dwell_wire::traffic::Mark;
 
 use crate::{Failure, PlacementArgs};
-use dwell_io::pacer::{WaitMode, SPIN_LEAD};
+use dwell_io::pacer::{SPIN_LEAD, WaitMode};
 
 /// A validated job.
 pub(super) struct TrafficPlan {

@@ -6,12 +6,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use dwell_engine::remote_drops::RemoteDrops;
 use dwell_engine::pinger::{Counts, Pinger};
 use dwell_engine::protocol::{Protocol, WarmUpSession, is_warm_up};
+use dwell_engine::remote_drops::RemoteDrops;
 use dwell_engine::stamps::{Hop, Rung, RxStamps, Sample, TxPoint};
 use dwell_io::clock::{monotonic, realtime};
-use dwell_io::pacer::{self, MAX_SLEEP, WaitStep, SPIN_LEAD};
+use dwell_io::pacer::{self, MAX_SLEEP, SPIN_LEAD, WaitStep};
 use dwell_io::port::{Arrival, Notice, Port, SendError, Sent, Wait};
 use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::icmp::Family;
@@ -302,8 +302,8 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
     fn await_reply(&mut self, now: Instant<Monotonic>, buffer: &mut [u8]) -> io::Result<bool> {
         let Some(wake) = self.pinger.wake() else { return Ok(false) };
         let departure = self.pinger.departure();
-        let woken = pacer::LoopOptions::CatchUp.rest(now, wake);
-        let leaving = departure.map_or(woken, |due| pacer::LoopOptions::SleepSpin.rest(now, due));
+        let woken = pacer::WaitMode::CatchUp.rest(now, wake);
+        let leaving = departure.map_or(woken, |due| pacer::WaitMode::SleepSpin.rest(now, due));
         let asleep_until = match (self.options.busy_poll, woken, leaving) {
             (false, WaitStep::Sleep(wake), WaitStep::Sleep(leave)) => Some(wake.min(leave)),
             // A departure is near, or busy polling.

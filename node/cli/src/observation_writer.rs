@@ -43,7 +43,13 @@ impl ObservationWriter {
         let segment = file.map(begin).transpose()?;
         // Host activity is recorded with passages only.
         let host = segment.is_some().then(HostSampler::start);
-        Ok(Self { parts: ComponentFigures::default(), segment, host, senders: Vec::new(), failure: None })
+        Ok(Self {
+            parts: ComponentFigures::default(),
+            segment,
+            host,
+            senders: Vec::new(),
+            failure: None,
+        })
     }
 
     /// Whether passages are written to a segment, so that flows must be described.

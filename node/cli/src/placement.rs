@@ -3,7 +3,7 @@
 use std::thread;
 
 use dwell_io::cpu::{self, Class, Placement, RealTime};
-use dwell_plan::{ThreadPlacement, Scheduling as Asked};
+use dwell_plan::{Scheduling as Asked, ThreadPlacement};
 use dwell_record::{Scheduling, Waiting};
 
 use crate::Failure;
@@ -73,13 +73,15 @@ impl PlacementArgs {
                  kernel stops a real-time thread that never sleeps",
             ));
         }
-        thread::spawn(cpu::set_real_time).join().expect("the thread does not panic").map_err(|error| {
-            Failure::unsupported(format!(
-                "--scheduling fifo is not permitted ({error}): it needs CAP_SYS_NICE (root, or \
+        thread::spawn(cpu::set_real_time).join().expect("the thread does not panic").map_err(
+            |error| {
+                Failure::unsupported(format!(
+                    "--scheduling fifo is not permitted ({error}): it needs CAP_SYS_NICE (root, or \
                  setcap cap_sys_nice+ep on the program) or a limit (ulimit -r), and in a control \
                  group cpu.rt_runtime_us above 0"
-            ))
-        })
+                ))
+            },
+        )
     }
 
     /// The scheduling to request. `sleeps`: the thread sleeps most of the time.

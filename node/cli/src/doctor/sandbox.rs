@@ -15,7 +15,7 @@ use dwell_io::{interface, netns};
 use serde::{Deserialize, Serialize};
 
 use super::Ability;
-use super::stamps::{self, TestPath, StampSupport};
+use super::stamps::{self, StampSupport, TestPath};
 
 /// Queueing disciplines, with parameters that they accept.
 const QDISCS: [(&str, &[&str]); 4] = [
@@ -95,7 +95,8 @@ fn inside(how: Option<&str>) -> SandboxResults {
     ];
     // Test timestamps before anything is attached to the interface.
     let no_veth = "not tested: no veth is available";
-    let stamps = far.as_ref().map_or_else(|_| stamps::untried("veth", no_veth), FarNamespace::stamps);
+    let stamps =
+        far.as_ref().map_or_else(|_| stamps::untried("veth", no_veth), FarNamespace::stamps);
     let on_veth = |name, attempt: &dyn Fn() -> io::Result<()>| match &far {
         Ok(_) => Ability::of(name, attempt()),
         Err(_) => Ability::untried(name, no_veth),
