@@ -172,7 +172,7 @@ impl Jitter {
         }
     }
 
-    /// Records the delays of successive arrivals. In a long series, only the last [`ESTIMATE_MEMORY`]
+    /// Records the delays of successive arrivals. In a long series, only the last `ESTIMATE_MEMORY`
     /// affect the estimate and are evaluated.
     pub fn record_all(&mut self, delays: &[i64]) {
         let Some(forgotten) = delays.len().checked_sub(ESTIMATE_MEMORY + 1).filter(|n| *n > 0)

@@ -345,7 +345,7 @@ fn invalid_pace_options_are_explained() {
     let rate = ["--rate", "10Mbit/s"];
     let cases: [(&[&str], i32, &str); 16] = [
         (&[url], 2, "--rate"),
-        (&["tcp://127.0.0.1:9", "--pattern", "pair"], 2, "udp:// only"),
+        (&["tcp://127.0.0.1:9", "--pattern", "pair"], 2, "only udp://"),
         (&[url, rate[0], rate[1], "--size", "30B"], 2, "at least 44B"),
         (&[url, rate[0], rate[1], "--frame-size", "70kB"], 2, "for --frame-size"),
         (&[url, rate[0], rate[1], "--size", "200B", "--payload-size", "9B"], 2, "cannot be used"),

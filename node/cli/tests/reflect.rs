@@ -501,7 +501,7 @@ fn reflect_survives_a_closed_stderr() {
 #[test]
 fn default_limit_is_printed_at_start() {
     for (address, limit) in
-        [("127.0.0.1", "off"), ("0.0.0.0", "100 kpps for local sources, 10 kpps for others")]
+        [("127.0.0.1", "off"), ("0.0.0.0", "100kpps for local sources, 10kpps for others")]
     {
         let url = format!("udp://{address}:{}", free_port(HOST));
         let mut child = Command::new(DWELL)

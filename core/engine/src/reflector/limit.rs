@@ -318,8 +318,8 @@ mod tests {
                 assert!(expected.contains(&allowed), "{ip}: {allowed}");
             }
         }
-        assert_eq!(limits.to_string(), "2 kpps for local sources, 1 kpps for others");
-        assert_eq!(RateLimits::same(limits.local).to_string(), "2 kpps");
+        assert_eq!(limits.to_string(), "2kpps for local sources, 1kpps for others");
+        assert_eq!(RateLimits::same(limits.local).to_string(), "2kpps");
     }
 
     #[test]

@@ -66,7 +66,9 @@ fn tunnel(engine: &[&str]) {
         let (there, _encrypt) = receive(&wire);
         if len > 16 {
             assert_eq!(there.len(), len + 12);
-            assert_eq!((&there[..16], there.ends_with(&original[16..])), (&original[..16], false));
+            assert_eq!(&there[..16], &original[..16]);
+            // A single byte is its own ciphertext once in 256 times.
+            assert!(len < 32 || !there.ends_with(&original[16..]), "{there:?}");
         } else {
             assert_eq!(there, original, "nothing beyond the clear bytes");
         }

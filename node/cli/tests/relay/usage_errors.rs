@@ -103,7 +103,7 @@ fn invalid_or_readable_key_is_refused() {
         Some("abc"),
     );
     assert_eq!(short.status.code(), Some(2));
-    assert!(said(&short).contains("DWELL_KEY: a key of AES-128"), "{}", said(&short));
+    assert!(said(&short).contains("DWELL_KEY: not an AES-128 key"), "{}", said(&short));
     assert!(!said(&short).contains("abc"), "a key is never shown");
 }
 
