@@ -27,7 +27,8 @@ test: setup ## run everything that CI runs
 test-web: setup ## test report pages in a browser; screenshots in target/tmp/report-pages
 	$(CARGO) test --locked -p dwell-report --test web -- --show-output
 
-lint: ## check formatting, clippy, documentation, and the dependencies of the node binary
+lint: ## check formatting, clippy, documentation, language, and the dependencies of the node binary
+	tests/language
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
