@@ -2,12 +2,12 @@
 
 use anyhow::anyhow;
 use dwell_node_cli::{Exit, Failure};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Table;
 
 /// A measured value and its 95 % interval.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The point estimate.
     pub value: f64,
@@ -30,7 +30,7 @@ impl Estimate {
 }
 
 /// Limit of a goal.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
     /// The value may not be above this.
@@ -40,7 +40,7 @@ pub enum Bound {
 }
 
 /// What the interval says about the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// The whole interval keeps the limit.
@@ -52,7 +52,7 @@ pub enum Outcome {
 }
 
 /// Unit of a goal's value and limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// Ratio to a peer, or a share.
@@ -89,7 +89,7 @@ impl Unit {
 }
 
 /// A goal and what was measured for it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
     /// What is measured or compared.
     pub goal: String,
@@ -155,6 +155,14 @@ impl Outcome {
     }
 }
 
+/// Returns the median; the lower of the two middle values for an even count. For tables only: goals are
+/// judged by estimates.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
+}
+
 /// The table of goals that every bench ends with.
 pub fn table(judged: &[Judged]) -> Table {
     let mut table = Table::new(["goal", "value", "95 % interval", "limit", "outcome", ""]);
@@ -217,6 +225,12 @@ mod tests {
         assert_eq!(outcome(2.0, 2.5, least), Outcome::Reached);
         assert_eq!(outcome(1.5, 2.5, least), Outcome::CannotTell);
         assert_eq!(outcome(1.5, 1.9, least), Outcome::Missed);
+    }
+
+    #[test]
+    fn odd_value_does_not_move_the_median() {
+        assert_eq!(median(&[3.0, 900.0, 1.0]), Some(3.0));
+        assert_eq!(median(&[]), None);
     }
 
     #[test]

@@ -7,4 +7,4 @@
 mod goal;
 pub mod paired;
 
-pub use goal::{Bound, Estimate, Judged, Outcome, Unit, conclude, table};
+pub use goal::{Bound, Estimate, Judged, Outcome, Unit, conclude, median, table};

@@ -10,6 +10,9 @@ use super::Estimate;
 /// Confidence of the intervals that goals are judged by.
 pub const CONFIDENCE: f64 = 0.95;
 
+/// Largest factor that [`factor`] finds.
+const MAX_FACTOR: f64 = 1e4;
+
 /// Up to this many values the null distribution is computed exactly.
 const MAX_EXACT: usize = 200;
 
@@ -27,6 +30,39 @@ pub fn ratio_at(turns: impl IntoIterator<Item = (f64, f64)>, confidence: f64) ->
     });
     let logs: Option<Vec<f64>> = logs.collect();
     Some(location_at(&logs?, confidence)?.map(f64::exp))
+}
+
+/// Factor `f` for which `first - f * second` of the turns has its centre at 0. Like [`ratio`] for
+/// values that noise can push below 0, such as delays added by a relay. `None` without turns or if
+/// the centre of the second is not above 0; no interval if its interval reaches 0.
+pub fn factor(turns: &[(f64, f64)]) -> Option<Estimate> {
+    let by = location(&turns.iter().map(|turn| turn.1).collect::<Vec<_>>())?;
+    if by.value <= 0.0 {
+        return None;
+    }
+    let rest = |factor: f64| {
+        let rest: Vec<f64> = turns.iter().map(|(of, by)| of - factor * by).collect();
+        location(&rest)
+    };
+    let is_known = by.low.is_some_and(|low| low > 0.0);
+    let bound = |of: fn(&Estimate) -> Option<f64>| {
+        is_known.then(|| root(|factor| rest(factor).as_ref().and_then(of))).flatten()
+    };
+    Some(Estimate {
+        value: root(|factor| rest(factor).map(|rest| rest.value))?,
+        low: bound(|rest| rest.low),
+        high: bound(|rest| rest.high),
+    })
+}
+
+/// Zero of a decreasing function, to 1 part in 10^9 of [`MAX_FACTOR`].
+fn root(of: impl Fn(f64) -> Option<f64>) -> Option<f64> {
+    let (mut low, mut high) = (-MAX_FACTOR, MAX_FACTOR);
+    for _ in 0..60 {
+        let middle = f64::midpoint(low, high);
+        if of(middle)? > 0.0 { low = middle } else { high = middle }
+    }
+    Some(f64::midpoint(low, high))
 }
 
 /// Difference between the first and the second of each turn; `None` without turns.
@@ -120,6 +156,19 @@ mod tests {
             covered += i32::from(found.low.unwrap() <= 1.25 && 1.25 <= found.high.unwrap());
         }
         assert!((930..=980).contains(&covered), "seed {SEED:#x}: {covered}");
+    }
+
+    #[test]
+    fn factor_survives_values_below_zero() {
+        let by = |n: i32| f64::from(10 + (n * 7) % 11 - 5);
+        let turns: Vec<(f64, f64)> = (0..20)
+            .map(|n| (0.3 * by(n) + f64::from((n * 5) % 7 - 3) / 2.0, by(n)))
+            .collect();
+        assert!(turns.iter().any(|turn| turn.0 < 0.0), "{turns:?}");
+        let found = factor(&turns).unwrap();
+        assert!((found.value - 0.3).abs() < 0.1, "{found:?}");
+        assert!(found.low.unwrap() < 0.3 && 0.3 < found.high.unwrap(), "{found:?}");
+        assert_eq!(factor(&[(1.0, -1.0); 8]), None);
     }
 
     #[test]
