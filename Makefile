@@ -11,7 +11,7 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-web lint fmt setup setup-run peers man completions attribution bpf web bench-rtt bench-data bench-relay bench-pace bench-hostile install clean
+.PHONY: help build run test test-web lint fmt setup setup-run peers man completions attribution bpf web bench bench-rtt bench-data bench-relay bench-pace bench-hostile install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -69,6 +69,10 @@ bpf: setup ## recompile node/bpf, the programs that `dwell trace` loads
 
 web: setup ## rebuild the figure runtime that reports embed (controller/report/assets)
 	cd controller/web && npm ci && npm run build
+
+bench: setup build target/release/pingpong target/release/echo.bpf.o target/release/crelay target/release/event.bpf.o target/release/cpace target/release/catch.bpf.o target/release/hostile-c ## short form of every bench in one table (ARGS="--save rows.json", ARGS="--baseline rows.json")
+	@cd controller/web && { [ -d node_modules/playwright-core ] || npm ci --silent; }
+	@target/release/short $(ARGS)
 
 bench-rtt: setup build target/release/pingpong ## compare round trips with sockperf and C; list the goals missed
 	@target/release/rtt $(ARGS)

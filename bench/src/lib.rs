@@ -1,7 +1,7 @@
 //! Benchmarks that drive the real binaries from outside. `roundtrip` repeats a published experiment
 //! with a plan; `rtt`, `pace` and `relay` compare dwell with other programs in labs of two or three
 //! nodes; `data` measures the handling of samples; `hostile` attacks reflectors. All use the
-//! command line and JSON output only.
+//! command line and JSON output only. `judge` compares them in pairs and decides on goals.
 
 #![forbid(unsafe_code)]
 
@@ -16,10 +16,12 @@ mod table;
 
 pub mod data;
 pub mod hostile;
+pub mod judge;
 pub mod pace;
 pub mod relay;
 pub mod roundtrip;
 pub mod rtt;
+pub mod short;
 
 pub use interrupt::Interrupt;
 pub use lab::{Lab, Node};

@@ -1,9 +1,10 @@
-//! Goals for handling samples, and their verdicts.
+//! Goals for handling samples.
 
 use serde::Serialize;
 
 use super::recording::Recording;
 use super::timed::Cost;
+use crate::judge::{Bound, Estimate, Judged, Unit, median, paired};
 
 /// All measurements, one value per round.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -17,18 +18,6 @@ pub(super) struct Measured {
     pub(super) first_figure_ms: Vec<f64>,
     pub(super) recording: Recording,
     pub(super) trial_overhead_ms: Option<f64>,
-}
-
-/// A judged goal.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct DataVerdict {
-    pub(super) goal: &'static str,
-    /// `None` if it could not be measured, which counts as missed.
-    pub(super) value: Option<f64>,
-    pub(super) limit: f64,
-    /// Whether the limit is a minimum.
-    pub(super) at_least: bool,
-    pub(super) reached: bool,
 }
 
 impl Measured {
@@ -45,48 +34,71 @@ impl Measured {
 }
 
 /// Judges every goal.
-pub(super) fn judge(measured: &Measured) -> Vec<DataVerdict> {
-    let seconds = |costs: &[Cost]| median_of(costs, |cost| cost.seconds);
-    let memory = |costs: &[Cost]| median_of(costs, |cost| cost.peak_kib as f64);
-    let ratio = |of: Option<f64>, by: Option<f64>| Some(of? / by?);
-    let csv = seconds(&measured.pandas_csv);
-    let recording = &measured.recording;
-    let extra = recording.p99_recorded.zip(recording.p99_bare).map(|(with, bare)| with / bare);
+pub(super) fn judge(measured: &Measured) -> Vec<Judged> {
+    let Measured { import, pandas_csv, scan, pandas_parquet, report, recording, .. } = measured;
+    let exact = |value: Option<f64>| value.map(Estimate::exact);
+    let at_most = |goal, estimate, limit, unit| {
+        Judged::new(goal, estimate, Bound::AtMost(limit), unit)
+    };
+    let at_least = |goal, estimate, limit, unit| {
+        Judged::new(goal, estimate, Bound::AtLeast(limit), unit)
+    };
+    let report_seconds: Vec<f64> = report.iter().map(|cost| cost.seconds).collect();
+    let report_mb = (measured.report_bytes > 0).then(|| measured.report_bytes as f64 / 1e6);
+    let extra = recording.p99_recorded.iter().copied().zip(recording.p99_bare.iter().copied());
     vec![
-        at_least("import: pandas' time / dwell's", ratio(csv, seconds(&measured.import)), 5.0),
+        at_least("import: pandas' time / dwell's", time(pandas_csv, import), 5.0, Unit::Ratio),
         at_most(
             "import: dwell's peak memory / pandas'",
-            ratio(memory(&measured.import), memory(&measured.pandas_csv)),
+            paired::ratio(pairs(import, pandas_csv, |cost| cost.peak_kib as f64)),
             0.25,
+            Unit::Ratio,
         ),
-        at_least(
-            "scan: pandas' time from CSV / dwell's",
-            ratio(csv, seconds(&measured.scan)),
-            20.0,
-        ),
+        at_least("scan: pandas' time from CSV / dwell's", time(pandas_csv, scan), 20.0, Unit::Ratio),
         at_least(
             "scan: pandas' time from the same Parquet / dwell's",
-            ratio(seconds(&measured.pandas_parquet), seconds(&measured.scan)),
+            time(pandas_parquet, scan),
             3.0,
+            Unit::Ratio,
         ),
-        at_most("report: seconds", seconds(&measured.report), 5.0),
-        at_most("report: MB", Some(measured.report_bytes as f64 / 1e6), 6.0),
-        at_most("report: ms to the first figure", median(&measured.first_figure_ms), 1_000.0),
-        at_most("recording: samples missing", recording.missing.map(|n| n as f64), 0.0),
-        at_least("recording: probes a second", recording.rate, 198_000.0),
-        at_most("recording: p99 of the schedule error, with / without", extra, 1.25),
-        at_most("trials: ms besides measuring", measured.trial_overhead_ms, 50.0),
+        at_most("report: time", paired::location(&report_seconds), 5.0, Unit::S),
+        at_most("report: size", exact(report_mb), 6.0, Unit::Mb),
+        at_most(
+            "report: time to the first figure",
+            paired::location(&measured.first_figure_ms),
+            1_000.0,
+            Unit::Ms,
+        ),
+        at_most(
+            "recording: samples missing",
+            exact(recording.missing.map(|n| n as f64)),
+            0.0,
+            Unit::Count,
+        ),
+        at_least(
+            "recording: probes a second",
+            paired::location(&recording.rate),
+            198_000.0,
+            Unit::PerSecond,
+        ),
+        at_most(
+            "recording: p99 of the schedule error, with / without",
+            paired::ratio(extra),
+            1.25,
+            Unit::Ratio,
+        ),
+        at_most("trials: time besides measuring", exact(measured.trial_overhead_ms), 50.0, Unit::Ms),
     ]
 }
 
-fn at_least(goal: &'static str, value: Option<f64>, limit: f64) -> DataVerdict {
-    let reached = value.is_some_and(|value| value >= limit);
-    DataVerdict { goal, value, limit, at_least: true, reached }
+/// Ratio of the wall times in each round.
+fn time(of: &[Cost], by: &[Cost]) -> Option<Estimate> {
+    paired::ratio(pairs(of, by, |cost| cost.seconds))
 }
 
-fn at_most(goal: &'static str, value: Option<f64>, limit: f64) -> DataVerdict {
-    let reached = value.is_some_and(|value| value <= limit);
-    DataVerdict { goal, value, limit, at_least: false, reached }
+/// One figure of both in each round.
+fn pairs(of: &[Cost], by: &[Cost], figure: impl Fn(&Cost) -> f64) -> Vec<(f64, f64)> {
+    of.iter().zip(by).map(|(of, by)| (figure(of), figure(by))).collect()
 }
 
 /// Returns the median over rounds of one figure.
@@ -94,34 +106,26 @@ pub(super) fn median_of(costs: &[Cost], of: impl Fn(&Cost) -> f64) -> Option<f64
     median(&costs.iter().map(of).collect::<Vec<_>>())
 }
 
-/// Returns the median; the lower of the two middle values for an even count.
-pub(super) fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::Outcome;
 
     #[test]
     fn unmeasured_goals_are_missed() {
-        let verdicts = judge(&Measured::default());
-        let reached: Vec<_> = verdicts.iter().filter(|v| v.reached).map(|v| v.goal).collect();
-        // An absent report has size 0 and so reaches the size limit.
-        assert_eq!(reached, ["report: MB"]);
+        let judged = judge(&Measured::default());
+        assert!(judged.iter().all(|row| row.outcome == Outcome::Missed), "{judged:?}");
     }
 
     #[test]
-    fn goal_limits_have_the_right_side() {
-        let cost = |seconds: f64, peak_kib: u64| vec![Cost { seconds, peak_kib }];
+    fn goals_compare_in_the_right_direction() {
+        let cost = |seconds: f64, peak_kib: u64| vec![Cost { seconds, peak_kib }; 7];
         let measured = |import: f64| Measured {
             import: cost(import, 100),
             pandas_csv: cost(2.0, 400),
             ..Measured::default()
         };
-        assert!(judge(&measured(0.4))[..2].iter().all(|verdict| verdict.reached));
-        assert!(!judge(&measured(0.41))[0].reached);
+        assert!(judge(&measured(0.4))[..2].iter().all(|row| row.outcome == Outcome::Reached));
+        assert_eq!(judge(&measured(0.41))[0].outcome, Outcome::Missed);
     }
 }

@@ -19,8 +19,9 @@ use dwell_node_cli::{Exit, Failure};
 use serde_json::{Value, json};
 
 use crate::lab::sibling;
+use crate::judge::{Judged, conclude, table};
 use crate::{Machine, Table};
-use goals::{DataVerdict, Measured, judge};
+use goals::{Measured, judge};
 use pandas::Pandas;
 use timed::{Cost, timed};
 
@@ -29,7 +30,7 @@ use timed::{Cost, timed};
 #[command(name = "data", version)]
 pub struct Args {
     /// Number of rounds; each runs dwell and pandas once
-    #[arg(long, value_name = "N", default_value_t = 5,
+    #[arg(long, value_name = "N", default_value_t = 7,
           value_parser = clap::value_parser!(u64).range(1..=100))]
     rounds: u64,
     /// Number of rows in the CSV
@@ -57,28 +58,20 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let folder = fs::canonicalize(&args.output).context("cannot resolve the output directory")?;
     let dwell = sibling("dwell")?;
     let measured = measure(args, &folder, &dwell)?;
-    let verdicts = judge(&measured);
+    let judged = judge(&measured);
     if args.json {
         let object = json!({
-            "schema": "dwell.bench-data/1",
+            "schema": "dwell.bench-data/2",
             "machine": machine,
             "rows": args.rows,
             "measured": measured,
-            "goals": verdicts,
+            "goals": judged,
         });
         println!("{object:#}");
     } else {
-        print(&machine, args, &measured, &verdicts);
+        print(&machine, args, &measured, &judged);
     }
-    let missed: Vec<&str> =
-        verdicts.iter().filter(|verdict| !verdict.reached).map(|verdict| verdict.goal).collect();
-    if missed.is_empty() {
-        return Ok(Exit::Measured);
-    }
-    Err(Failure {
-        exit: Exit::Threshold,
-        error: anyhow::anyhow!("goals missed: {}", missed.join("; ")),
-    })
+    conclude(&judged)
 }
 
 fn measure(args: &Args, folder: &Path, dwell: &Path) -> Result<Measured, Failure> {
@@ -153,34 +146,24 @@ fn same_figures(shown: &str, pandas: &Value) -> Result<()> {
     Ok(())
 }
 
-fn print(machine: &Machine, args: &Args, measured: &Measured, verdicts: &[DataVerdict]) {
+fn print(machine: &Machine, args: &Args, measured: &Measured, judged: &[Judged]) {
     println!("{machine}");
     println!(
         "{} rows; medians over {} rounds of whole processes, start to end\n",
         args.rows, args.rounds
     );
-    let mut table = Table::new(["", "wall [s]", "peak memory [MB]"]);
+    let mut costs_table = Table::new(["", "wall [s]", "peak memory [MB]"]);
     for (name, costs) in measured.costs() {
         let figure = |of: fn(&Cost) -> f64, digits: usize| {
             goals::median_of(costs, of).map_or("-".to_owned(), |value| format!("{value:.digits$}"))
         };
-        table.row([
+        costs_table.row([
             name.to_owned(),
             figure(|cost| cost.seconds, 3),
             figure(|cost| cost.peak_kib as f64 * 1024.0 / 1e6, 0),
         ]);
     }
-    println!("{table}");
+    println!("{costs_table}");
     println!("{}\n", measured.recording);
-    let mut table = Table::new(["goal", "value", "", "limit", ""]);
-    for verdict in verdicts {
-        table.row([
-            verdict.goal.to_owned(),
-            verdict.value.map_or("not measured".to_owned(), |value| format!("{value:.2}")),
-            if verdict.at_least { "at least" } else { "at most" }.to_owned(),
-            format!("{}", verdict.limit),
-            if verdict.reached { "reached" } else { "missed" }.to_owned(),
-        ]);
-    }
-    println!("{table}");
+    println!("{}", table(judged));
 }

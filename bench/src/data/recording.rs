@@ -13,9 +13,9 @@ use dwell_node_cli::Failure;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::goals::median;
 use super::timed::timed;
 use crate::echo::{Echo, PORT};
+use crate::judge::median;
 use crate::{Lab, Node};
 
 /// 200,000 per second.
@@ -28,24 +28,24 @@ const SECONDS: f64 = 3.0;
 pub(super) struct Recording {
     /// Samples dropped by the ring or absent from the file, over all rounds.
     pub(super) missing: Option<u64>,
-    /// Probes per second sent while recording, median over rounds.
-    pub(super) rate: Option<f64>,
-    /// Median p99 of the schedule error while recording, in nanoseconds.
-    pub(super) p99_recorded: Option<f64>,
+    /// Probes per second sent while recording, by round.
+    pub(super) rate: Vec<f64>,
+    /// p99 of the schedule error while recording, in nanoseconds, by round.
+    pub(super) p99_recorded: Vec<f64>,
     /// The same without recording.
-    pub(super) p99_bare: Option<f64>,
+    pub(super) p99_bare: Vec<f64>,
 }
 
 impl fmt::Display for Recording {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let us = |ns: Option<f64>| ns.unwrap_or_default() / 1e3;
+        let us = |ns: &[f64]| median(ns).unwrap_or_default() / 1e3;
         write!(
             f,
             "recording: {:.0} probes/s reached; p99 of the schedule error {:.1} us, {:.1} us \
              without recording",
-            self.rate.unwrap_or_default(),
-            us(self.p99_recorded),
-            us(self.p99_bare)
+            median(&self.rate).unwrap_or_default(),
+            us(&self.p99_recorded),
+            us(&self.p99_bare)
         )
     }
 }
@@ -72,9 +72,9 @@ pub(super) fn measure(dwell: &Path, folder: &Path, rounds: u64) -> Result<Record
     }
     Ok(Recording {
         missing: Some(missing),
-        rate: median(&rates),
-        p99_recorded: median(&recorded),
-        p99_bare: median(&bare),
+        rate: rates,
+        p99_recorded: recorded,
+        p99_bare: bare,
     })
 }
 

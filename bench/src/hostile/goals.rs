@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::pool::{Kind, Protocol};
+use crate::judge::{Bound, Estimate, Judged, Unit};
 
-/// Maximum growth of resident memory, in bytes.
-const MAX_GROWTH: f64 = 4e6;
+/// Maximum growth of resident memory, in megabytes.
+const MAX_GROWTH_MB: f64 = 4.0;
 
 /// Maximum share of a prober's packets that may be lost unreported.
 const MAX_LOSS: f64 = 0.01;
@@ -78,65 +79,57 @@ pub(super) struct Measured {
     pub(super) prober: Option<Prober>,
 }
 
-/// A judged goal.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct HostileVerdict {
-    pub(super) goal: &'static str,
-    /// `None` if it could not be measured, which counts as missed.
-    pub(super) value: Option<f64>,
-    pub(super) limit: f64,
-    /// Whether the limit is a minimum.
-    pub(super) at_least: bool,
-    pub(super) reached: bool,
-}
-
 /// Judges the attack with hostile datagrams.
-pub(super) fn judge_datagrams(measured: &Measured) -> Vec<HostileVerdict> {
+pub(super) fn judge_datagrams(measured: &Measured) -> Vec<Judged> {
     let any = (!measured.classes.is_empty()).then_some(());
     let sent: u64 = measured.classes.iter().map(|class| class.flood.sent).sum();
     let amplified = measured.classes.iter().filter(|class| class.is_amplified()).count();
     let growth = measured.resident.iter().map(|(before, after)| after.saturating_sub(*before));
     let has_resident = (!measured.resident.is_empty()).then_some(());
+    let judged = |goal, value: Option<f64>, bound, unit| {
+        Judged::new(goal, value.map(Estimate::exact), bound, unit)
+    };
+    let none = Bound::AtMost(0.0);
     vec![
-        at_most("classes of datagrams amplified", any.map(|()| amplified as f64), 0.0),
-        at_most("reflectors that failed", any.map(|()| measured.failed.len() as f64), 0.0),
-        at_most(
-            "growth of resident memory of any reflector, bytes",
-            has_resident.and(growth.max()).map(|bytes| bytes as f64),
-            MAX_GROWTH,
+        judged("classes of datagrams amplified", any.map(|()| amplified as f64), none, Unit::Count),
+        judged(
+            "reflectors that failed",
+            any.map(|()| measured.failed.len() as f64),
+            none,
+            Unit::Count,
         ),
-        at_least(
+        judged(
+            "growth of resident memory of any reflector",
+            has_resident.and(growth.max()).map(|bytes| bytes as f64 / 1e6),
+            Bound::AtMost(MAX_GROWTH_MB),
+            Unit::Mb,
+        ),
+        judged(
             "share of the datagrams that the reflectors read",
             (sent > 0).then(|| measured.requests as f64 / sent as f64),
-            MIN_READ,
+            Bound::AtLeast(MIN_READ),
+            Unit::Ratio,
         ),
     ]
 }
 
 /// Judges the prober. Loss above the limit is allowed if the prober reports at least as many drops
 /// of the reflector's socket.
-pub(super) fn judge_prober(prober: Option<&Prober>) -> Vec<HostileVerdict> {
+pub(super) fn judge_prober(prober: Option<&Prober>) -> Vec<Judged> {
     let unreported = prober.filter(|prober| prober.sent > 0).map(|prober| {
         let lost = prober.lost as f64 / prober.sent as f64;
         let is_reported = prober.far_socket_drops.is_some_and(|drops| drops >= prober.lost);
         if is_reported { 0.0 } else { lost }
     });
-    vec![at_most("loss of a prober beside a flood that is not reported", unreported, MAX_LOSS)]
-}
-
-fn at_most(goal: &'static str, value: Option<f64>, limit: f64) -> HostileVerdict {
-    let reached = value.is_some_and(|value| value <= limit);
-    HostileVerdict { goal, value, limit, at_least: false, reached }
-}
-
-fn at_least(goal: &'static str, value: Option<f64>, limit: f64) -> HostileVerdict {
-    let reached = value.is_some_and(|value| value >= limit);
-    HostileVerdict { goal, value, limit, at_least: true, reached }
+    let goal = "loss of a prober beside a flood that is not reported";
+    let estimate = unreported.map(Estimate::exact);
+    vec![Judged::new(goal, estimate, Bound::AtMost(MAX_LOSS), Unit::Ratio)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::Outcome;
 
     fn flood() -> Flood {
         Flood {
@@ -159,14 +152,15 @@ mod tests {
         Measured { classes, requests: 1_000, resident, ..Measured::default() }
     }
 
-    fn missed(verdicts: &[HostileVerdict]) -> Vec<&'static str> {
-        verdicts.iter().filter(|verdict| !verdict.reached).map(|verdict| verdict.goal).collect()
+    fn missed(judged: &[Judged]) -> Vec<&str> {
+        let missed = judged.iter().filter(|row| row.outcome == Outcome::Missed);
+        missed.map(|row| row.goal.as_str()).collect()
     }
 
     #[test]
     fn nothing_measured_misses_every_goal() {
         let all = [judge_datagrams(&Measured::default()), judge_prober(None)].concat();
-        assert!(all.iter().all(|verdict| !verdict.reached), "{all:?}");
+        assert_eq!(missed(&all).len(), all.len(), "{all:?}");
     }
 
     #[test]
@@ -192,7 +186,7 @@ mod tests {
             socket_drops: 0,
             limited: 0,
         };
-        let is_reached = |prober| judge_prober(Some(&prober))[0].reached;
+        let is_reached = |prober| judge_prober(Some(&prober))[0].outcome == Outcome::Reached;
         assert!(is_reached(prober(10, None)));
         assert!(!is_reached(prober(11, None)));
         assert!(!is_reached(prober(11, Some(10))));

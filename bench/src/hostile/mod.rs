@@ -13,9 +13,10 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde_json::json;
 
+use crate::judge::{Judged, conclude, table};
 use crate::{Interrupt, Lab, Machine, Table};
 use arena::Arena;
-use goals::{HostileVerdict, Measured, Prober, judge_datagrams, judge_prober};
+use goals::{Measured, Prober, judge_datagrams, judge_prober};
 use pool::{Kind, Protocol, pool};
 
 /// Size and rate of the flood during probing, in packets and packets per second.
@@ -68,31 +69,26 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut measured = Measured::default();
     let outcome = fill(&mut measured, &arena, args, seed, &interrupt);
     drop(arena);
-    let mut verdicts = Vec::new();
+    let mut judged = Vec::new();
     if args.runs(Part::Prober) {
-        verdicts.extend(judge_prober(measured.prober.as_ref()));
+        judged.extend(judge_prober(measured.prober.as_ref()));
     }
     if args.runs(Part::Datagrams) {
-        verdicts.extend(judge_datagrams(&measured));
+        judged.extend(judge_datagrams(&measured));
     }
     if args.json {
-        let schema = "dwell.bench-hostile/1";
+        let schema = "dwell.bench-hostile/2";
         let all = json!({"schema": schema, "machine": machine, "seed": seed,
-                         "measured": measured, "goals": verdicts});
+                         "measured": measured, "goals": judged});
         println!("{all:#}");
     } else {
-        print(&machine, &measured, &verdicts);
+        print(&machine, &measured, &judged);
     }
     if interrupt.came() {
         return Ok(Exit::Interrupted);
     }
     outcome?;
-    let missed: Vec<&str> = verdicts.iter().filter(|v| !v.reached).map(|v| v.goal).collect();
-    if missed.is_empty() {
-        return Ok(Exit::Measured);
-    }
-    let error = anyhow::anyhow!("goals missed: {}", missed.join("; "));
-    Err(Failure { exit: Exit::Threshold, error })
+    conclude(&judged)
 }
 
 impl Args {
@@ -121,7 +117,7 @@ fn fill(
     Ok(())
 }
 
-fn print(machine: &Machine, measured: &Measured, verdicts: &[HostileVerdict]) {
+fn print(machine: &Machine, measured: &Measured, judged: &[Judged]) {
     println!("{machine}");
     if let Some(prober) = &measured.prober {
         let Prober { flood, sent, lost, far_socket_drops, socket_drops, limited } = prober;
@@ -137,11 +133,11 @@ fn print(machine: &Machine, measured: &Measured, verdicts: &[HostileVerdict]) {
     if !measured.classes.is_empty() {
         let headings =
             ["datagrams", "sent", "per second", "bytes in", "replies", "bytes out", "longer"];
-        let mut table = Table::new(headings);
+        let mut classes = Table::new(headings);
         for class in &measured.classes {
             let flood = &class.flood;
             let rate = flood.sent as f64 / flood.seconds.max(1e-9);
-            table.row([
+            classes.row([
                 format!("{}, {}", class.protocol.name(), class.kind.name()),
                 flood.sent.to_string(),
                 format!("{rate:.0}"),
@@ -151,7 +147,7 @@ fn print(machine: &Machine, measured: &Measured, verdicts: &[HostileVerdict]) {
                 flood.longer_replies.to_string(),
             ]);
         }
-        println!("\n{table}");
+        println!("\n{classes}");
         println!(
             "bytes include frame headers; longer: replies longer than their request (text+udp: 7 to \
              11 bytes, documented)\nread by the reflectors: {}; dropped by their sockets: {}",
@@ -165,12 +161,5 @@ fn print(machine: &Machine, measured: &Measured, verdicts: &[HostileVerdict]) {
         }
         println!();
     }
-    let mut table = Table::new(["goal", "value", "limit", ""]);
-    for verdict in verdicts {
-        let value = verdict.value.map_or("-".to_owned(), |value| format!("{value:.4}"));
-        let side = if verdict.at_least { "at least" } else { "at most" };
-        let word = if verdict.reached { "reached" } else { "missed" };
-        table.row([verdict.goal.into(), value, format!("{side} {}", verdict.limit), word.into()]);
-    }
-    println!("{table}");
+    println!("{}", table(judged));
 }

@@ -1,8 +1,10 @@
 //! Comparison of two contestants: the factor between their figures in the same turns, and its lower
 //! confidence bound.
 
-/// One-sided 95 % confidence over 15 cells together: the normal deviate of 1 - 0.05 / 15.
-const NORMAL_DEVIATE: f64 = 2.713;
+use crate::judge::paired;
+
+/// Two-sided confidence whose lower bound holds with 95 % for 15 cells together.
+const CONFIDENCE: f64 = 1.0 - 2.0 * 0.05 / 15.0;
 
 /// Factor by which one contestant's figures exceed another's.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,26 +15,10 @@ pub(super) struct Factor {
 }
 
 impl Factor {
-    /// Compares figures of both in the same turns, each at least 1. `typical` is the Hodges-Lehmann
-    /// estimate (1963): the median of the geometric means of all pairs of ratios. `at_least` is the
-    /// matching bound from Wilcoxon's signed-rank test. Effects common to both in a turn cancel, up
-    /// to a quarter of the turns may be outliers, and the estimate may lie between the steps of a
-    /// coarse clock. `None` without turns.
+    /// Compares figures of both in the same turns, each above 0. `None` without turns.
     pub(super) fn of(turns: &[(f64, f64)]) -> Option<Self> {
-        let logs: Vec<f64> = turns.iter().map(|(own, other)| (own / other).ln()).collect();
-        let with_later = |(i, one): (usize, &f64)| {
-            let one = *one;
-            logs[i..].iter().map(move |other| f64::midpoint(one, *other))
-        };
-        let mut means: Vec<f64> = logs.iter().enumerate().flat_map(with_later).collect();
-        means.sort_by(f64::total_cmp);
-        let [below, above] = [means.len().checked_sub(1)? / 2, means.len() / 2];
-        let middle = f64::midpoint(means[below], means[above]);
-        let n = logs.len() as f64;
-        let deviation = (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt();
-        let rank = (n * (n + 1.0) / 4.0 - NORMAL_DEVIATE * deviation).floor();
-        let lower = if rank < 1.0 { None } else { means.get(rank as usize - 1) };
-        Some(Self { typical: middle.exp(), at_least: lower.map(|lower| lower.exp()) })
+        let ratio = paired::ratio_at(turns.iter().copied(), CONFIDENCE)?;
+        Some(Self { typical: ratio.value, at_least: ratio.low })
     }
 }
 

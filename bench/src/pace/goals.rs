@@ -12,6 +12,7 @@ use super::gaps::Gaps;
 use super::grid::Cell;
 use super::limits::{LimitVerdict, VerdictPosition, misplaced};
 use crate::StealBudget;
+use crate::judge::{Bound, Estimate, Judged, Outcome, Unit, median};
 
 /// Maximum relative deviation of a rate that counts as kept.
 const MAX_RATE_DEVIATION: f64 = 0.01;
@@ -90,17 +91,6 @@ pub(super) struct PaceVerdict {
 pub(super) struct Cells {
     pub(super) judged: usize,
     pub(super) of: usize,
-}
-
-/// Position of a value relative to its limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Outcome {
-    Reached,
-    Missed,
-    /// Above the limit in the worst cell, but not with confidence in any, nor in more cells than by
-    /// chance.
-    CannotTell,
 }
 
 /// Contestant that a cell is compared with.
@@ -437,11 +427,14 @@ pub(super) fn median_of_known(turns: &[Option<f64>]) -> Option<f64> {
     median(&turns.iter().copied().flatten().collect::<Vec<_>>())
 }
 
-/// Returns the median; the lower of the two middle values for an even count.
-pub(super) fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
+impl From<&PaceVerdict> for Judged {
+    /// The value has no interval where contestants are not compared turn by turn.
+    fn from(verdict: &PaceVerdict) -> Self {
+        let PaceVerdict { goal, value, limit, outcome, worst, shown, .. } = verdict;
+        let estimate = value.map(|value| Estimate { value, low: *shown, high: None });
+        let judged = Self::new(*goal, estimate, Bound::AtMost(*limit), Unit::Ratio);
+        Self { outcome: *outcome, note: worst.clone(), ..judged }
+    }
 }
 
 #[cfg(test)]

@@ -20,12 +20,13 @@ use anyhow::{Context, Result};
 use dwell_node_cli::{Exit, Failure};
 use serde_json::json;
 
+use crate::judge::{Judged, conclude};
 use crate::{Interrupt, Lab, Machine, StealBudget};
 use arena::{Arena, PAIRS, Turn, all_streams};
 use contestant::{CONTESTANTS, Contestant};
 use gaps::{Gaps, pair_gap};
 use goals::{
-    ABSOLUTE_GOAL_MBITS, Measured, Outcome, PAIR_SIZES, Part, TWO_SENDS, Turns, controls, judge,
+    ABSOLUTE_GOAL_MBITS, Measured, PAIR_SIZES, Part, TWO_SENDS, Turns, controls, judge,
 };
 use grid::Cell;
 use limits::Experiment;
@@ -104,9 +105,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     verdicts.retain(|verdict| args.measures(verdict.part));
     let mut controls = controls(&measured);
     controls.retain(|control| args.measures(control.part));
+    let judged: Vec<Judged> = verdicts.iter().map(Judged::from).collect();
     if args.json {
-        let schema = "dwell.bench-pace/1";
-        let goals = &verdicts;
+        let schema = "dwell.bench-pace/2";
+        let goals = &judged;
         let all = json!({"schema": schema, "machine": machine, "measured": measured, "goals": goals,
                    "controls": controls});
         println!("{all:#}");
@@ -117,16 +119,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Interrupted);
     }
     outcome?;
-    for open in verdicts.iter().filter(|verdict| verdict.outcome == Outcome::CannotTell) {
-        eprintln!("cannot tell whether the limit is kept: {}", open.goal);
-    }
-    let missed = verdicts.iter().filter(|verdict| verdict.outcome != Outcome::Reached);
-    let missed: Vec<&str> = missed.map(|verdict| verdict.goal).collect();
-    if missed.is_empty() {
-        return Ok(Exit::Measured);
-    }
-    let error = anyhow::anyhow!("goals missed: {}", missed.join("; "));
-    Err(Failure { exit: Exit::Threshold, error })
+    conclude(&judged)
 }
 
 /// Runs all rounds; an interrupted round counts as far as it got.

@@ -7,10 +7,11 @@ use super::arena::PAIRS;
 use super::contestant::CONTESTANTS;
 use super::gaps::Gaps;
 use super::goals::{
-    Measured, Outcome, PAIR_SIZES, PaceVerdict, median, median_error, median_of_known,
+    Measured, PAIR_SIZES, PaceVerdict, median_error, median_of_known,
 };
 use super::grid::Cell;
 use super::limits::{LimitVerdict, VerdictPosition};
+use crate::judge::median;
 use crate::{Machine, Table};
 
 /// Prints all tables.
@@ -76,11 +77,7 @@ fn judged(heading: &str, verdicts: &[PaceVerdict]) {
     let mut table = Table::new(headings);
     for verdict in verdicts {
         let value = verdict.value.map_or("not measured".to_owned(), |value| format!("{value:.3}"));
-        let word = match verdict.outcome {
-            Outcome::Reached => "reached",
-            Outcome::Missed => "missed",
-            Outcome::CannotTell => "cannot tell",
-        };
+        let word = verdict.outcome.word();
         let limit = format!("at most {}", verdict.limit);
         let worst = verdict.worst.clone().unwrap_or_default();
         let shown = verdict.shown.map_or(String::new(), |shown| format!("at least {shown:.2}"));

@@ -1,4 +1,4 @@
-//! Goals for dwell's relay and their verdicts: ratios of medians over rounds.
+//! Goals for dwell's relay: ratios and differences of the figures of each turn.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::TRACED_PPS;
 use crate::StealBudget;
+use crate::judge::{Bound, Estimate, Judged, Unit, median, paired};
 
 /// All measurements by contestant, one entry per round and turn.
 #[derive(Debug, Default, Serialize)]
@@ -48,172 +49,164 @@ pub(super) enum Part {
     Events,
 }
 
-/// A judged goal.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct RelayVerdict {
-    pub(super) goal: &'static str,
-    pub(super) part: Part,
-    /// `None` if it could not be measured, which counts as missed.
-    pub(super) value: Option<f64>,
-    pub(super) limit: f64,
-    /// Whether the limit is a minimum.
-    pub(super) at_least: bool,
-    pub(super) reached: bool,
-}
-
 impl Measured {
-    /// Returns the delay that a contestant adds to the round trip, in nanoseconds: the median over
-    /// turns.
+    /// Returns the delay that a contestant adds to the round trip in each turn, in nanoseconds.
+    fn added_by_turn(&self, name: &str) -> Vec<f64> {
+        let turns = |by: &BTreeMap<&str, Vec<f64>>| by.get(name).cloned().unwrap_or_default();
+        let both = turns(&self.rtt_ns).into_iter().zip(turns(&self.direct_ns));
+        both.map(|(rtt, direct)| rtt - direct).collect()
+    }
+
+    /// Returns the median of that delay over turns.
     pub(super) fn added(&self, name: &str) -> Option<f64> {
-        of_pairs(self.rtt_ns.get(name)?, self.direct_ns.get(name)?)
+        median(&self.added_by_turn(name))
     }
 }
 
 /// Judges every goal.
-pub(super) fn judge(measured: &Measured) -> Vec<RelayVerdict> {
-    // Negative delays mean a measurement too inaccurate to compare.
-    let ratio = |of: Option<f64>, by: Option<f64>| {
-        let (of, by) = (of?, by?);
-        (of > 0.0 && by > 0.0).then_some(of / by)
+pub(super) fn judge(measured: &Measured) -> Vec<(Part, Judged)> {
+    let mut judged = judge_delays(measured);
+    judged.extend(judge_floods(measured));
+    let event = paired::ratio(turns(&measured.event_ns, &measured.minimal_event_ns));
+    judged.push((
+        Part::Events,
+        Judged::new("an event of tracing: dwell / minimal program", event, Bound::AtMost(1.1), Unit::Ratio),
+    ));
+    judged
+}
+
+fn judge_delays(measured: &Measured) -> Vec<(Part, Judged)> {
+    let added = |of: &str, than: &str| {
+        paired::factor(&turns(&measured.added_by_turn(of), &measured.added_by_turn(than)))
     };
-    let added = |name| measured.added(name);
-    let delivered = |name: &str| median(measured.delivered.get(name)?);
-    let capacity = |name: &str| median(measured.capacity.get(name)?);
-    let enciphering = |by: &BTreeMap<&'static str, Vec<f64>>| {
-        let turns = |name: &str| by.get(name).map_or(&[][..], Vec::as_slice);
-        of_pairs(turns("dwell busy encrypt, 1400 B"), turns("dwell busy, 1400 B"))
+    let enciphering = |by: &BTreeMap<&'static str, Vec<f64>>, passes: f64| {
+        let rounds = |name: &str| by.get(name).map_or(&[][..], Vec::as_slice);
+        let (with, without) = (rounds("dwell busy encrypt, 1400 B"), rounds("dwell busy, 1400 B"));
+        Some(paired::difference(turns(with, without))?.map(|more| more / passes / 1e3))
     };
-    // Two passes: encrypted on the way there, decrypted on the way back.
-    let cipher = enciphering(&measured.rtt_ns).map(|both| both / 2.0 / 1e3);
-    // By the relay's own timestamps: round trips vary more between turns.
-    let cipher_told = enciphering(&measured.processing_ns).map(|more| more / 1e3);
-    // Two hooks see each delivered packet; without any event, a loss of zero is meaningless.
+    let at_most = |goal, estimate, limit, unit| {
+        (Part::Delay, Judged::new(goal, estimate, Bound::AtMost(limit), unit))
+    };
+    vec![
+        at_most(
+            "added delay, 200 pps, 1000 B: dwell blocking / socat",
+            added("dwell blocking", "socat"),
+            1.0,
+            Unit::Ratio,
+        ),
+        at_most("added delay: dwell busy / socat", added("dwell busy", "socat"), 0.3, Unit::Ratio),
+        at_most(
+            "added delay: dwell xdp / kernel forwarding",
+            added("dwell xdp", "kernel forwarding"),
+            1.3,
+            Unit::Ratio,
+        ),
+        // Two passes: enciphered there, deciphered on the way back.
+        at_most(
+            "enciphering 1400 B, one pass",
+            enciphering(&measured.rtt_ns, 2.0),
+            1.0,
+            Unit::Us,
+        ),
+        // By the relay's timestamps, which vary less from turn to turn than round trips.
+        at_most(
+            "the same by the relay's own stamps",
+            enciphering(&measured.processing_ns, 1.0),
+            1.0,
+            Unit::Us,
+        ),
+    ]
+}
+
+fn judge_floods(measured: &Measured) -> Vec<(Part, Judged)> {
+    let ratio = |by: &BTreeMap<&'static str, Vec<f64>>, of: &str, than: &str| {
+        paired::ratio(turns(by.get(of)?, by.get(than)?))
+    };
+    let delivered = |of, than| ratio(&measured.delivered, of, than);
+    let capacity = |of, than| ratio(&measured.capacity, of, than);
+    // Each delivered packet passes two hooks.
     let mut seen = measured.events.iter().zip(&measured.traced);
     let saw_all = !measured.events.is_empty()
         && measured.events.len() == measured.traced.len()
         && seen.all(|(events, delivered)| *events > 0 && *events as f64 >= 2.0 * delivered);
     let lost = saw_all.then(|| measured.lost_events.iter().sum::<u64>() as f64);
+    let sent = paired::location(&measured.traced_pps);
+    let at_least = |goal, estimate, limit| {
+        (Part::Flood, Judged::new(goal, estimate, Bound::AtLeast(limit), Unit::Ratio))
+    };
     vec![
-        at_most(
-            Part::Delay,
-            "added delay, 200 pps, 1000 B: dwell blocking / socat",
-            ratio(added("dwell blocking"), added("socat")),
-            1.0,
-        ),
-        at_most(
-            Part::Delay,
-            "added delay: dwell busy / socat",
-            ratio(added("dwell busy"), added("socat")),
-            0.3,
-        ),
-        at_most(
-            Part::Delay,
-            "added delay: dwell xdp / kernel forwarding",
-            ratio(added("dwell xdp"), added("kernel forwarding")),
-            1.3,
-        ),
-        at_most(Part::Delay, "enciphering 1400 B, one pass, us", cipher, 1.0),
-        at_most(Part::Delay, "the same by the relay's own stamps, us", cipher_told, 1.0),
         at_least(
-            Part::Flood,
             "delivered at overload, 100 B: dwell batch / socat",
-            ratio(delivered("dwell batch"), delivered("socat")),
+            delivered("dwell batch", "socat"),
             2.0,
         ),
+        at_least("delivered at overload: dwell batch / C", delivered("dwell batch", "C"), 1.0),
         at_least(
-            Part::Flood,
-            "delivered at overload: dwell batch / C",
-            ratio(delivered("dwell batch"), delivered("C")),
-            1.0,
-        ),
-        at_least(
-            Part::Flood,
             "delivered at overload: dwell batch encrypt / C encrypt",
-            ratio(delivered("dwell batch encrypt"), delivered("C encrypt")),
+            delivered("dwell batch encrypt", "C encrypt"),
             1.0,
         ),
         at_least(
-            Part::Flood,
             "delivered at overload, 100 B: dwell batch --no-merge / socat",
-            ratio(delivered("dwell batch --no-merge"), delivered("socat")),
+            delivered("dwell batch --no-merge", "socat"),
             2.0,
         ),
         at_least(
-            Part::Flood,
             "delivered at overload: dwell batch --no-merge / C",
-            ratio(delivered("dwell batch --no-merge"), delivered("C")),
+            delivered("dwell batch --no-merge", "C"),
             1.0,
         ),
         at_least(
-            Part::Flood,
             "delivered at overload: dwell batch encrypt --no-merge / C encrypt",
-            ratio(delivered("dwell batch encrypt --no-merge"), delivered("C encrypt")),
+            delivered("dwell batch encrypt --no-merge", "C encrypt"),
             1.0,
         ),
+        at_least("capacity at 0.1 % loss: dwell batch / C", capacity("dwell batch", "C"), 2.0),
         at_least(
-            Part::Flood,
-            "capacity at 0.1 % loss: dwell batch / C",
-            ratio(capacity("dwell batch"), capacity("C")),
-            2.0,
-        ),
-        at_least(
-            Part::Flood,
             "capacity at 0.1 % loss: dwell batch --no-merge / C",
-            ratio(capacity("dwell batch --no-merge"), capacity("C")),
+            capacity("dwell batch --no-merge", "C"),
             2.0,
         ),
         at_least(
-            Part::Flood,
             "200,000 packets/s traced: delivered with / without",
-            ratio(median(&measured.traced), median(&measured.untraced)),
+            paired::ratio(turns(&measured.traced, &measured.untraced)),
             0.9,
         ),
         at_least(
-            Part::Flood,
             "200,000 packets/s traced: sent / asked",
-            ratio(median(&measured.traced_pps), Some(TRACED_PPS as f64)),
+            sent.map(|sent| sent.map(|pps| pps / TRACED_PPS as f64)),
             0.95,
         ),
-        at_most(Part::Flood, "200,000 packets/s traced: events lost", lost, 0.0),
-        at_most(
-            Part::Events,
-            "an event of tracing: dwell / minimal program",
-            ratio(median(&measured.event_ns), median(&measured.minimal_event_ns)),
-            1.1,
+        (
+            Part::Flood,
+            Judged::new(
+                "200,000 packets/s traced: events lost",
+                lost.map(Estimate::exact),
+                Bound::AtMost(0.0),
+                Unit::Count,
+            ),
         ),
     ]
 }
 
-fn at_most(part: Part, goal: &'static str, value: Option<f64>, limit: f64) -> RelayVerdict {
-    let reached = value.is_some_and(|value| value <= limit);
-    RelayVerdict { goal, part, value, limit, at_least: false, reached }
-}
-
-fn at_least(part: Part, goal: &'static str, value: Option<f64>, limit: f64) -> RelayVerdict {
-    let reached = value.is_some_and(|value| value >= limit);
-    RelayVerdict { goal, part, value, limit, at_least: true, reached }
-}
-
-/// Returns the median difference between both in the same turn.
-fn of_pairs(more: &[f64], less: &[f64]) -> Option<f64> {
-    let differences: Vec<f64> = more.iter().zip(less).map(|(more, less)| more - less).collect();
-    median(&differences)
-}
-
-/// Returns the median; the lower of the two middle values for an even count.
-pub(super) fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
+/// Values of both in the same turns.
+fn turns(of: &[f64], by: &[f64]) -> Vec<(f64, f64)> {
+    of.iter().copied().zip(by.iter().copied()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::Outcome;
+
+    fn outcome(measured: &Measured, goal: &str) -> Outcome {
+        let found = judge(measured).into_iter().find(|(_, row)| row.goal == goal);
+        found.unwrap_or_else(|| panic!("no goal '{goal}'")).1.outcome
+    }
 
     #[test]
     fn nothing_measured_is_a_miss_of_every_goal() {
-        assert!(judge(&Measured::default()).iter().all(|verdict| !verdict.reached));
+        assert!(judge(&Measured::default()).iter().all(|(_, row)| row.outcome == Outcome::Missed));
     }
 
     #[test]
@@ -222,14 +215,14 @@ mod tests {
         for (name, rtt) in
             [("socat", 240_000.0), ("dwell blocking", 230_000.0), ("dwell busy", 101_000.0)]
         {
-            measured.direct_ns.insert(name, vec![40_000.0]);
-            measured.rtt_ns.insert(name, vec![rtt]);
+            measured.direct_ns.insert(name, vec![40_000.0; 7]);
+            measured.rtt_ns.insert(name, vec![rtt; 7]);
         }
-        let verdicts = judge(&measured);
-        assert_eq!(verdicts[0].value, Some(0.95));
-        assert!(verdicts[0].reached);
-        assert_eq!(verdicts[1].value, Some(0.305));
-        assert!(!verdicts[1].reached);
+        let judged = judge(&measured);
+        let value = |n: usize| judged[n].1.estimate.unwrap().value;
+        assert!((value(0) - 0.95).abs() < 1e-6 && (value(1) - 0.305).abs() < 1e-6, "{judged:?}");
+        assert_eq!(judged[0].1.outcome, Outcome::Reached);
+        assert_eq!(judged[1].1.outcome, Outcome::Missed);
     }
 
     #[test]
@@ -244,13 +237,13 @@ mod tests {
             ("C", 1e6),
             ("C encrypt", 7e5),
         ] {
-            measured.delivered.insert(name, vec![delivered]);
+            measured.delivered.insert(name, vec![delivered; 7]);
         }
         let judged = judge(&measured);
         let at_overload: Vec<_> = judged
             .iter()
-            .filter(|verdict| verdict.goal.starts_with("delivered at overload"))
-            .map(|verdict| (verdict.goal.contains("--no-merge"), verdict.reached))
+            .filter(|(_, row)| row.goal.starts_with("delivered at overload"))
+            .map(|(_, row)| (row.goal.contains("--no-merge"), row.outcome == Outcome::Reached))
             .collect();
         let merged = [(false, true); 3];
         assert_eq!(at_overload[..3], merged);
@@ -261,26 +254,22 @@ mod tests {
     fn incomplete_tracing_misses_goal() {
         let seen = |events| {
             let (traced, lost_events) = (vec![45.0; 2], vec![0; 2]);
-            Measured { events, traced, lost_events, ..Measured::default() }
+            let measured = Measured { events, traced, lost_events, ..Measured::default() };
+            outcome(&measured, "200,000 packets/s traced: events lost")
         };
-        let lost = |measured: &Measured| {
-            let verdicts = judge(measured);
-            let lost = |verdict: &&RelayVerdict| verdict.goal.ends_with("events lost");
-            verdicts.iter().find(lost).map(|verdict| verdict.reached)
-        };
-        assert_eq!(lost(&seen(vec![100, 0])), Some(false));
-        assert_eq!(lost(&seen(vec![100, 89])), Some(false));
-        assert_eq!(lost(&seen(vec![100, 90])), Some(true));
+        assert_eq!(seen(vec![100, 0]), Outcome::Missed);
+        assert_eq!(seen(vec![100, 89]), Outcome::Missed);
+        assert_eq!(seen(vec![100, 90]), Outcome::Reached);
     }
 
     #[test]
     fn negative_added_delay_misses_goal() {
         let mut measured = Measured::default();
         for (name, rtt) in [("kernel forwarding", 30_000.0), ("dwell xdp", 31_000.0)] {
-            measured.direct_ns.insert(name, vec![40_000.0]);
-            measured.rtt_ns.insert(name, vec![rtt]);
+            measured.direct_ns.insert(name, vec![40_000.0; 7]);
+            measured.rtt_ns.insert(name, vec![rtt; 7]);
         }
-        assert_eq!(judge(&measured)[2].value, None);
-        assert!(!judge(&measured)[2].reached);
+        let goal = "added delay: dwell xdp / kernel forwarding";
+        assert_eq!(outcome(&measured, goal), Outcome::Missed);
     }
 }

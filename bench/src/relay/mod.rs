@@ -13,12 +13,13 @@ use anyhow::Result;
 use dwell_node_cli::{Exit, Failure};
 use serde_json::json;
 
+use crate::judge::{self, Judged, conclude, median};
 use crate::{Interrupt, Lab, Machine, StealBudget, Table};
 use arena::{Arena, Blast, Trip};
 use contestant::{
     CLOSELY_COMPARED, Contestant, DELAYED, DIRECT, ENCIPHERED, FLOODED, RATED, TRACED,
 };
-use goals::{Measured, Part, RelayVerdict, judge, median};
+use goals::{Measured, Part, judge};
 
 /// Medium packets of Miya 2020, for comparing delays.
 const MEDIUM: u32 = 1_000;
@@ -53,7 +54,7 @@ const RATE_STEPS: i32 = 34;
 #[command(name = "relay", version)]
 pub struct Args {
     /// Number of rounds; each runs every contestant once
-    #[arg(long, value_name = "N", default_value_t = 5,
+    #[arg(long, value_name = "N", default_value_t = 6,
           value_parser = clap::value_parser!(u64).range(1..=1_000))]
     rounds: u64,
     /// Turns of delay measurement per round
@@ -110,27 +111,23 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let mut measured = Measured { patience, ..Measured::default() };
     let outcome = fill(&mut measured, &arena, args, &interrupt);
     drop(arena);
-    let mut verdicts = judge(&measured);
-    verdicts.retain(|verdict| args.measures(verdict.part));
+    let mut judged = judge(&measured);
+    judged.retain(|(part, _)| args.measures(*part));
+    let judged: Vec<Judged> = judged.into_iter().map(|(_, row)| row).collect();
     if args.json {
-        let schema = "dwell.bench-relay/1";
-        let goals = &verdicts;
+        let schema = "dwell.bench-relay/2";
+        let goals = &judged;
         let all =
             json!({"schema": schema, "machine": machine, "measured": measured, "goals": goals});
         println!("{all:#}");
     } else {
-        print(&machine, &measured, &verdicts);
+        print(&machine, &measured, &judged);
     }
     if interrupt.came() {
         return Ok(Exit::Interrupted);
     }
     outcome?;
-    let missed: Vec<&str> = verdicts.iter().filter(|v| !v.reached).map(|v| v.goal).collect();
-    if missed.is_empty() {
-        return Ok(Exit::Measured);
-    }
-    let error = anyhow::anyhow!("goals missed: {}", missed.join("; "));
-    Err(Failure { exit: Exit::Threshold, error })
+    conclude(&judged)
 }
 
 fn fill(measured: &mut Measured, arena: &Arena, args: &Args, interrupt: &Interrupt) -> Result<()> {
@@ -258,7 +255,7 @@ fn capacity(arena: &Arena, contestant: &Contestant, interrupt: &Interrupt) -> Re
     Ok(capacity)
 }
 
-fn print(machine: &Machine, measured: &Measured, verdicts: &[RelayVerdict]) {
+fn print(machine: &Machine, measured: &Measured, judged: &[Judged]) {
     println!("{machine}");
     println!(
         "medians over rounds and turns; line of three nodes, both ends on one core, relay on the other\n"
@@ -296,12 +293,5 @@ fn print(machine: &Machine, measured: &Measured, verdicts: &[RelayVerdict]) {
         }
     }
     println!("{table}");
-    let mut table = Table::new(["goal", "value", "limit", ""]);
-    for verdict in verdicts {
-        let value = verdict.value.map_or("-".to_owned(), |value| format!("{value:.3}"));
-        let side = if verdict.at_least { "at least" } else { "at most" };
-        let word = if verdict.reached { "reached" } else { "missed" };
-        table.row([verdict.goal.into(), value, format!("{side} {}", verdict.limit), word.into()]);
-    }
-    println!("{table}");
+    println!("{}", judge::table(judged));
 }

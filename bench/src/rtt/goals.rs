@@ -1,6 +1,6 @@
-//! Goals for round trips and their verdicts: ratios and differences of medians over rounds.
+//! Goals for round trips: ratios and differences of the p50 of both contestants in each round.
 
-use serde::Serialize;
+use crate::judge::{Bound, Estimate, Judged, Unit, paired};
 
 /// A goal that compares the median p50 of two contestants.
 #[derive(Clone, Copy, Debug)]
@@ -64,65 +64,28 @@ pub(super) const GOALS: [Goal; 6] = [
     },
 ];
 
-/// Peak memory limit in KiB (40 MB) for [`MEMORY_CYCLES`] closed-loop cycles.
-pub(super) const MEMORY_LIMIT_KIB: u64 = 40_000_000 / 1024;
-/// See [`MEMORY_LIMIT_KIB`].
+/// Peak memory limit for [`MEMORY_CYCLES`] closed-loop cycles, in megabytes.
+const MEMORY_LIMIT_MB: f64 = 40.0;
+/// See [`MEMORY_LIMIT_MB`].
 pub(super) const MEMORY_CYCLES: u64 = 500_000;
 
-/// A judged goal. Figures are nanoseconds, or KiB for memory.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct RttVerdict {
-    pub(super) goal: &'static str,
-    pub(super) dwell: f64,
-    /// Figure of the other contestant.
-    pub(super) other: Option<f64>,
-    /// Ratio or difference, as in the goal.
-    pub(super) value: f64,
-    pub(super) limit: f64,
-    pub(super) unit: Unit,
-    pub(super) reached: bool,
-}
-
-/// Unit of `value` and `limit` of a [`RttVerdict`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Unit {
-    Ratio,
-    Ns,
-    KiB,
-}
-
 impl Goal {
-    /// Judges by the medians over rounds of `of` and `than`.
-    pub(super) fn judge(&self, of: f64, than: f64) -> RttVerdict {
-        let (value, limit, unit) = match self.limit {
-            Limit::Ratio(limit) => (of / than, limit, Unit::Ratio),
-            Limit::Extra(limit) => (of - than, limit, Unit::Ns),
+    /// Judges by the p50 of both contestants in the same rounds, in nanoseconds.
+    pub(super) fn judge(&self, of: &[f64], than: &[f64]) -> Judged {
+        let rounds = of.iter().copied().zip(than.iter().copied());
+        let (estimate, limit, unit) = match self.limit {
+            Limit::Ratio(limit) => (paired::ratio(rounds), limit, Unit::Ratio),
+            Limit::Extra(limit) => (paired::difference(rounds), limit, Unit::Ns),
         };
-        let reached = value <= limit;
-        RttVerdict { goal: self.title, dwell: of, other: Some(than), value, limit, unit, reached }
+        Judged::new(self.title, estimate, Bound::AtMost(limit), unit)
     }
 }
 
 /// Judges the peak memory.
-pub(super) fn judge_memory(kib: u64) -> RttVerdict {
-    let limit = MEMORY_LIMIT_KIB as f64;
-    RttVerdict {
-        goal: "peak memory of 500,000 closed-loop cycles",
-        dwell: kib as f64,
-        other: None,
-        value: kib as f64,
-        limit,
-        unit: Unit::KiB,
-        reached: kib < MEMORY_LIMIT_KIB,
-    }
-}
-
-/// Returns the median; the lower of the two middle values for an even count.
-pub(super) fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
+pub(super) fn judge_memory(kib: u64) -> Judged {
+    let estimate = Estimate::exact(kib as f64 * 1024.0 / 1e6);
+    let goal = "peak memory of 500,000 closed-loop cycles";
+    Judged::new(goal, Some(estimate), Bound::AtMost(MEMORY_LIMIT_MB), Unit::Mb)
 }
 
 #[cfg(test)]
@@ -140,17 +103,14 @@ mod tests {
     }
 
     #[test]
-    fn goal_is_reached_at_limit_and_missed_above() {
-        assert!(GOALS[0].judge(3_675.0, 3_500.0).reached);
-        assert!(!GOALS[0].judge(3_676.0, 3_500.0).reached);
-        assert!(GOALS[5].judge(3_900.0, 3_800.0).reached);
-        assert!(!GOALS[5].judge(3_901.0, 3_800.0).reached);
-        assert!(!judge_memory(MEMORY_LIMIT_KIB).reached);
-    }
-
-    #[test]
-    fn one_disturbed_round_does_not_move_the_median() {
-        assert_eq!(median(&[3.0, 900.0, 1.0]), Some(3.0));
-        assert_eq!(median(&[]), None);
+    fn slower_contestant_misses_goal() {
+        use crate::judge::Outcome;
+        let than: Vec<f64> = (0..9).map(|n| 3_500.0 + f64::from(n)).collect();
+        let of = |factor: f64| than.iter().map(|p50| p50 * factor).collect::<Vec<f64>>();
+        assert_eq!(GOALS[0].judge(&of(1.04), &than).outcome, Outcome::Reached);
+        assert_eq!(GOALS[0].judge(&of(1.06), &than).outcome, Outcome::Missed);
+        assert_eq!(GOALS[5].judge(&of(1.02), &than).outcome, Outcome::Reached);
+        assert_eq!(GOALS[5].judge(&of(1.04), &than).outcome, Outcome::Missed);
+        assert_eq!(judge_memory(40_000).outcome, Outcome::Missed);
     }
 }

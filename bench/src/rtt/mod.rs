@@ -1,6 +1,6 @@
 //! Round trips of dwell in comparison with sockperf and a minimal C program. All contestants run in
-//! every round, one after the other, so that disturbances affect all of them. Ratios of medians
-//! over rounds are compared, as absolute times differ from day to day.
+//! every round, one after the other, so that disturbances affect all of them. The ratios of the rounds
+//! are judged, as absolute times differ from day to day.
 
 mod contestant;
 mod goals;
@@ -15,16 +15,17 @@ use anyhow::{Context, Result};
 use dwell_node_cli::{Exit, Failure};
 use serde_json::json;
 
+use crate::judge::{Judged, conclude, median, table};
 use crate::{Interrupt, Lab, Machine, Table};
 use contestant::{ALL, Arena, RoundTrip};
-use goals::{GOALS, MEMORY_CYCLES, RttVerdict, Unit, judge_memory, median};
+use goals::{GOALS, MEMORY_CYCLES, judge_memory};
 
 /// Compare round trips of dwell with sockperf and a minimal C program
 #[derive(Debug, clap::Parser)]
 #[command(name = "rtt", version)]
 pub struct Args {
     /// Number of rounds; each runs every contestant once
-    #[arg(long, value_name = "N", default_value_t = 7,
+    #[arg(long, value_name = "N", default_value_t = 9,
           value_parser = clap::value_parser!(u64).range(1..=1_000))]
     rounds: u64,
     /// Round trips per measurement (sockperf: one second of them)
@@ -60,15 +61,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         return Ok(Exit::Interrupted);
     }
     outcome?;
-    let verdicts = results.verdicts();
-    let missed: Vec<&str> = verdicts.iter().filter(|v| !v.reached).map(|v| v.goal).collect();
-    if missed.is_empty() {
-        return Ok(Exit::Measured);
-    }
-    Err(Failure {
-        exit: Exit::Threshold,
-        error: anyhow::anyhow!("goals missed: {}", missed.join("; ")),
-    })
+    conclude(&results.judge())
 }
 
 fn check_machine(machine: &Machine) -> Result<(), Failure> {
@@ -119,10 +112,12 @@ impl Results {
         median(&self.rounds.get(name)?.iter().map(figure).collect::<Vec<_>>())
     }
 
-    fn verdicts(&self) -> Vec<RttVerdict> {
-        let p50 = |name| self.median(name, |r| r.p50);
+    fn judge(&self) -> Vec<Judged> {
+        let p50 = |name: &str| -> Option<Vec<f64>> {
+            Some(self.rounds.get(name)?.iter().map(|round| round.p50).collect())
+        };
         let judged =
-            GOALS.iter().filter_map(|goal| Some(goal.judge(p50(goal.of)?, p50(goal.than)?)));
+            GOALS.iter().filter_map(|goal| Some(goal.judge(&p50(goal.of)?, &p50(goal.than)?)));
         judged.chain(self.peak_memory_kib.map(judge_memory)).collect()
     }
 
@@ -133,11 +128,11 @@ impl Results {
              sees them\n",
             self.count
         );
-        let mut table = Table::new(["contestant", "rounds", "p50", "p99"]);
+        let mut figures = Table::new(["contestant", "rounds", "p50", "p99"]);
         let micros = |nanos: Option<f64>| format!("{:.2}", nanos.unwrap_or_default() / 1e3);
         for contestant in ALL {
             if let Some(rounds) = self.rounds.get(contestant.name) {
-                table.row([
+                figures.row([
                     contestant.name.to_owned(),
                     rounds.len().to_string(),
                     micros(self.median(contestant.name, |r| r.p50)),
@@ -145,23 +140,8 @@ impl Results {
                 ]);
             }
         }
-        println!("{table}");
-        let mut table = Table::new(["goal (p50)", "value", "at most", ""]);
-        for verdict in self.verdicts() {
-            let text = |value: f64| match verdict.unit {
-                Unit::Ratio => format!("{value:.3}"),
-                Unit::Ns => format!("{:.2} us", value / 1e3),
-                Unit::KiB => format!("{:.1} MB", value * 1024.0 / 1e6),
-            };
-            let word = if verdict.reached { "reached" } else { "missed" };
-            table.row([
-                verdict.goal.to_owned(),
-                text(verdict.value),
-                text(verdict.limit),
-                word.to_owned(),
-            ]);
-        }
-        println!("{table}");
+        println!("{figures}");
+        println!("{}", table(&self.judge()));
     }
 
     fn to_json(&self) -> serde_json::Value {
@@ -174,11 +154,11 @@ impl Results {
             }))
         });
         json!({
-            "schema": "dwell.bench-rtt/1",
+            "schema": "dwell.bench-rtt/2",
             "machine": self.machine,
             "count": self.count,
             "contestants": contestants.collect::<Vec<_>>(),
-            "goals": self.verdicts(),
+            "goals": self.judge(),
         })
     }
 }
