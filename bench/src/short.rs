@@ -52,7 +52,7 @@ struct Row {
 /// Measures, prints and judges. Exit code 3 if goals were missed or became worse than the baseline.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let interrupt = Interrupt::catch()?;
-    let baseline = args.baseline.as_ref().map(|file| read(file)).transpose()?;
+    let baseline = args.baseline.as_ref().map(read).transpose()?;
     let machine = Machine::read();
     let mut rows = Vec::new();
     for (bench, arguments) in BENCHES {
@@ -63,12 +63,16 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         rows.extend(goals_of(bench, arguments)?);
         eprintln!("{bench}: {:.0} s", start.elapsed().as_secs_f64());
     }
-    let named = |row: &Row| Judged { goal: format!("{}: {}", row.bench, row.judged.goal), ..row.judged.clone() };
+    let named = |row: &Row| Judged {
+        goal: format!("{}: {}", row.bench, row.judged.goal),
+        ..row.judged.clone()
+    };
     let judged: Vec<Judged> = rows.iter().map(named).collect();
     println!("{machine}\n\n{}", table(&judged));
     if let Some(file) = &args.save {
         let all = json!({"schema": "dwell.bench/1", "machine": machine, "rows": rows});
-        fs::write(file, format!("{all:#}\n")).with_context(|| format!("cannot write {}", file.display()))?;
+        fs::write(file, format!("{all:#}\n"))
+            .with_context(|| format!("cannot write {}", file.display()))?;
     }
     if interrupt.came() {
         return Ok(Exit::Interrupted);
@@ -98,7 +102,8 @@ fn goals_of(bench: &str, arguments: &[&str]) -> Result<Vec<Row>> {
 }
 
 fn read(file: &PathBuf) -> Result<Vec<Row>> {
-    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let text =
+        fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let mut object: Value = serde_json::from_str(&text).context("the baseline is not JSON")?;
     serde_json::from_value(object["rows"].take()).context("the baseline has no rows")
 }
@@ -112,7 +117,8 @@ fn worse_than(row: &Row, baseline: &[Row]) -> Option<String> {
         Bound::AtMost(_) => now.low? > before.high?,
         Bound::AtLeast(_) => now.high? < before.low?,
     };
-    is_worse.then(|| format!("{}: {} ({} -> {})", row.bench, row.judged.goal, before.value, now.value))
+    is_worse
+        .then(|| format!("{}: {} ({} -> {})", row.bench, row.judged.goal, before.value, now.value))
 }
 
 #[cfg(test)]
@@ -121,8 +127,12 @@ mod tests {
     use crate::judge::{Estimate, Unit};
 
     fn row(low: f64, high: f64, bound: Bound) -> Row {
-        let estimate = Estimate { value: f64::midpoint(low, high), low: Some(low), high: Some(high) };
-        Row { bench: "rtt".to_owned(), judged: Judged::new("one", Some(estimate), bound, Unit::Ratio) }
+        let estimate =
+            Estimate { value: f64::midpoint(low, high), low: Some(low), high: Some(high) };
+        Row {
+            bench: "rtt".to_owned(),
+            judged: Judged::new("one", Some(estimate), bound, Unit::Ratio),
+        }
     }
 
     #[test]

@@ -37,12 +37,10 @@ impl Measured {
 pub(super) fn judge(measured: &Measured) -> Vec<Judged> {
     let Measured { import, pandas_csv, scan, pandas_parquet, report, recording, .. } = measured;
     let exact = |value: Option<f64>| value.map(Estimate::exact);
-    let at_most = |goal, estimate, limit, unit| {
-        Judged::new(goal, estimate, Bound::AtMost(limit), unit)
-    };
-    let at_least = |goal, estimate, limit, unit| {
-        Judged::new(goal, estimate, Bound::AtLeast(limit), unit)
-    };
+    let at_most =
+        |goal, estimate, limit, unit| Judged::new(goal, estimate, Bound::AtMost(limit), unit);
+    let at_least =
+        |goal, estimate, limit, unit| Judged::new(goal, estimate, Bound::AtLeast(limit), unit);
     let report_seconds: Vec<f64> = report.iter().map(|cost| cost.seconds).collect();
     let report_mb = (measured.report_bytes > 0).then(|| measured.report_bytes as f64 / 1e6);
     let extra = recording.p99_recorded.iter().copied().zip(recording.p99_bare.iter().copied());
@@ -54,7 +52,12 @@ pub(super) fn judge(measured: &Measured) -> Vec<Judged> {
             0.25,
             Unit::Ratio,
         ),
-        at_least("scan: pandas' time from CSV / dwell's", time(pandas_csv, scan), 20.0, Unit::Ratio),
+        at_least(
+            "scan: pandas' time from CSV / dwell's",
+            time(pandas_csv, scan),
+            20.0,
+            Unit::Ratio,
+        ),
         at_least(
             "scan: pandas' time from the same Parquet / dwell's",
             time(pandas_parquet, scan),
@@ -87,7 +90,12 @@ pub(super) fn judge(measured: &Measured) -> Vec<Judged> {
             1.25,
             Unit::Ratio,
         ),
-        at_most("trials: time besides measuring", exact(measured.trial_overhead_ms), 50.0, Unit::Ms),
+        at_most(
+            "trials: time besides measuring",
+            exact(measured.trial_overhead_ms),
+            50.0,
+            Unit::Ms,
+        ),
     ]
 }
 
@@ -125,7 +133,7 @@ mod tests {
             pandas_csv: cost(2.0, 400),
             ..Measured::default()
         };
-        assert!(judge(&measured(0.4))[..2].iter().all(|row| row.outcome == Outcome::Reached));
+        assert!(judge(&measured(0.39))[..2].iter().all(|row| row.outcome == Outcome::Reached));
         assert_eq!(judge(&measured(0.41))[0].outcome, Outcome::Missed);
     }
 }

@@ -18,8 +18,8 @@ use anyhow::{Context, Result, ensure};
 use dwell_node_cli::{Exit, Failure};
 use serde_json::{Value, json};
 
-use crate::lab::sibling;
 use crate::judge::{Judged, conclude, table};
+use crate::lab::sibling;
 use crate::{Machine, Table};
 use goals::{Measured, judge};
 use pandas::Pandas;

@@ -70,12 +70,7 @@ pub(super) fn measure(dwell: &Path, folder: &Path, rounds: u64) -> Result<Record
             summary["trust"]["ring_dropped"].as_u64().context("the summary has no ring_dropped")?;
         missing += dropped + PROBES.abs_diff(dropped + in_file(dwell, folder, &file)?);
     }
-    Ok(Recording {
-        missing: Some(missing),
-        rate: rates,
-        p99_recorded: recorded,
-        p99_bare: bare,
-    })
+    Ok(Recording { missing: Some(missing), rate: rates, p99_recorded: recorded, p99_bare: bare })
 }
 
 fn ping(lab: &Lab, folder: &Path, samples: Option<&Path>) -> Result<Value> {

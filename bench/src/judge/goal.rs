@@ -241,6 +241,9 @@ mod tests {
         assert_eq!(judged(None).outcome, Outcome::Missed);
         assert!(conclude(&[judged(Some(point))]).is_ok());
         let failure = conclude(&[judged(None)]).unwrap_err();
-        assert_eq!((failure.exit, failure.error.to_string()), (Exit::Threshold, "goals missed: one".into()));
+        assert_eq!(
+            (failure.exit, failure.error.to_string()),
+            (Exit::Threshold, "goals missed: one".into())
+        );
     }
 }

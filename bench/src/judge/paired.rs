@@ -130,7 +130,8 @@ mod tests {
     /// Tables of the signed-rank test (two-sided 5 %): the critical sum plus 1.
     #[test]
     fn ranks_are_those_of_the_tables() {
-        let known = [(5, None), (6, Some(1)), (7, Some(3)), (8, Some(4)), (10, Some(9)), (25, Some(90))];
+        let known =
+            [(5, None), (6, Some(1)), (7, Some(3)), (8, Some(4)), (10, Some(9)), (25, Some(90))];
         for (n, expected) in known {
             assert_eq!(rank(n, 0.025), expected, "{n} values");
         }
@@ -161,9 +162,8 @@ mod tests {
     #[test]
     fn factor_survives_values_below_zero() {
         let by = |n: i32| f64::from(10 + (n * 7) % 11 - 5);
-        let turns: Vec<(f64, f64)> = (0..20)
-            .map(|n| (0.3 * by(n) + f64::from((n * 5) % 7 - 3) / 2.0, by(n)))
-            .collect();
+        let turns: Vec<(f64, f64)> =
+            (0..20).map(|n| (0.3 * by(n) + 1.5 * f64::from((n * 5) % 7 - 3), by(n))).collect();
         assert!(turns.iter().any(|turn| turn.0 < 0.0), "{turns:?}");
         let found = factor(&turns).unwrap();
         assert!((found.value - 0.3).abs() < 0.1, "{found:?}");
@@ -181,7 +181,10 @@ mod tests {
     #[test]
     fn few_turns_have_no_interval_and_none_no_value() {
         let few = ratio([(2.0, 1.0); 5]).unwrap();
-        assert!((few.value - 2.0).abs() < 1e-9 && few.low.is_none() && few.high.is_none(), "{few:?}");
+        assert!(
+            (few.value - 2.0).abs() < 1e-9 && few.low.is_none() && few.high.is_none(),
+            "{few:?}"
+        );
         assert_eq!(ratio([]), None);
         assert_eq!(ratio([(1.0, 0.0)]), None);
         assert_eq!(difference([(3.0, 1.0); 6]), Some(Estimate::exact(2.0)));

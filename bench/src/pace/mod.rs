@@ -25,9 +25,7 @@ use crate::{Interrupt, Lab, Machine, StealBudget};
 use arena::{Arena, PAIRS, Turn, all_streams};
 use contestant::{CONTESTANTS, Contestant};
 use gaps::{Gaps, pair_gap};
-use goals::{
-    ABSOLUTE_GOAL_MBITS, Measured, PAIR_SIZES, Part, TWO_SENDS, Turns, controls, judge,
-};
+use goals::{ABSOLUTE_GOAL_MBITS, Measured, PAIR_SIZES, Part, TWO_SENDS, Turns, controls, judge};
 use grid::Cell;
 use limits::Experiment;
 

@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use super::arena::PAIRS;
 use super::contestant::CONTESTANTS;
 use super::gaps::Gaps;
-use super::goals::{
-    Measured, PAIR_SIZES, PaceVerdict, median_error, median_of_known,
-};
+use super::goals::{Measured, PAIR_SIZES, PaceVerdict, median_error, median_of_known};
 use super::grid::Cell;
 use super::limits::{LimitVerdict, VerdictPosition};
 use crate::judge::median;

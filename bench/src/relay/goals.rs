@@ -70,7 +70,12 @@ pub(super) fn judge(measured: &Measured) -> Vec<(Part, Judged)> {
     let event = paired::ratio(turns(&measured.event_ns, &measured.minimal_event_ns));
     judged.push((
         Part::Events,
-        Judged::new("an event of tracing: dwell / minimal program", event, Bound::AtMost(1.1), Unit::Ratio),
+        Judged::new(
+            "an event of tracing: dwell / minimal program",
+            event,
+            Bound::AtMost(1.1),
+            Unit::Ratio,
+        ),
     ));
     judged
 }
@@ -102,12 +107,7 @@ fn judge_delays(measured: &Measured) -> Vec<(Part, Judged)> {
             Unit::Ratio,
         ),
         // Two passes: enciphered there, deciphered on the way back.
-        at_most(
-            "enciphering 1400 B, one pass",
-            enciphering(&measured.rtt_ns, 2.0),
-            1.0,
-            Unit::Us,
-        ),
+        at_most("enciphering 1400 B, one pass", enciphering(&measured.rtt_ns, 2.0), 1.0, Unit::Us),
         // By the relay's timestamps, which vary less from turn to turn than round trips.
         at_most(
             "the same by the relay's own stamps",
