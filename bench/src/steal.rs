@@ -27,7 +27,7 @@ impl StealBudget {
         Self { left: most, ..Self::default() }
     }
 
-    /// Measures until the host leaves the processors alone or the limit is reached.
+    /// Repeats a measurement until its steal time is low or the limit is reached.
     pub fn measure<T>(&mut self, mut measure: impl FnMut() -> Result<T>) -> Result<T> {
         loop {
             let before = processors()?;
@@ -90,21 +90,21 @@ mod tests {
 
     #[test]
     fn disturbed_runs_repeat_until_budget_is_spent() {
-        let mut patience = StealBudget::new(2);
-        let counts = [0.0, 0.06, 0.05, 1.0, 0.06, 0.0].map(|stolen| patience.counts(stolen));
+        let mut budget = StealBudget::new(2);
+        let counts = [0.0, 0.06, 0.05, 1.0, 0.06, 0.0].map(|stolen| budget.counts(stolen));
         assert_eq!(counts, [true, false, true, false, true, true]);
-        assert_eq!((patience.aside, patience.kept), (2, 1));
+        assert_eq!((budget.aside, budget.kept), (2, 1));
     }
 
     #[test]
     fn failed_measurement_is_not_repeated() {
-        let mut patience = StealBudget::new(1);
+        let mut budget = StealBudget::new(1);
         let mut times = 0;
-        let failed: Result<()> = patience.measure(|| {
+        let failed: Result<()> = budget.measure(|| {
             times += 1;
             anyhow::bail!("no")
         });
         assert!(failed.is_err());
-        assert_eq!((times, patience.aside, patience.kept), (1, 0, 0));
+        assert_eq!((times, budget.aside, budget.kept), (1, 0, 0));
     }
 }

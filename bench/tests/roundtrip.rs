@@ -39,14 +39,14 @@ fn until(what: &str, condition: impl FnMut() -> bool) {
 
 /// Checks once per `pause`, because checking takes time from the experiment.
 fn until_within(
-    patience: Duration,
+    timeout: Duration,
     pause: Duration,
     what: &str,
     mut condition: impl FnMut() -> bool,
 ) {
     let since = Instant::now();
     while !condition() {
-        assert!(since.elapsed() < patience, "waited too long: {what}");
+        assert!(since.elapsed() < timeout, "waited too long: {what}");
         std::thread::sleep(pause);
     }
 }
@@ -211,7 +211,9 @@ fn roundtrip_writes_all_results_and_removes_lab() {
 fn an_ordinary_user_needs_no_root() {
     let test = "an_ordinary_user_needs_no_root";
     if !is_root() {
-        println!("SKIP {test}: only root can become nobody; the other tests run without root");
+        println!(
+            "SKIP {test}: only root can switch to another user; the other tests run without root"
+        );
         return;
     }
     let _alone = alone();
@@ -256,8 +258,8 @@ fn interrupt_keeps_measured_cases_as_partial() {
     let mut command = roundtrip(Path::new(PROGRAM), &["--cycles", "300000"], home.path());
     let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut ended = false;
-    let (patience, pause) = (Duration::from_secs(240), Duration::from_millis(200));
-    until_within(patience, pause, "the second case begins", || {
+    let (timeout, pause) = (Duration::from_secs(240), Duration::from_millis(200));
+    until_within(timeout, pause, "the second case begins", || {
         ended = running.try_wait().unwrap().is_some();
         ended || second_has_begun(home.path())
     });

@@ -92,8 +92,8 @@ fn man_pages(program: Command, directory: &Path) -> io::Result<()> {
 }
 
 fn man_page_tree(command: &Command, directory: &Path) -> io::Result<()> {
-    for below in command.get_subcommands().filter(|c| !c.is_hide_set()) {
-        man_page_tree(below, directory)?;
+    for subcommand in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+        man_page_tree(subcommand, directory)?;
     }
     let man = Man::new(command.clone())
         .source(concat!("dwell ", env!("CARGO_PKG_VERSION")))

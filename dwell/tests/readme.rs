@@ -8,15 +8,15 @@ use std::{env, fs};
 
 const TEST: &str = "readme_examples_work_as_typed";
 
-/// Documents with examples, and the fewest that each must have.
+/// Documents and the minimum number of examples of each.
 const DOCUMENTS: [(&str, usize); 2] = [("README.md", 5), ("docs/guide.md", 4)];
 
 #[test]
 fn readme_examples_work_as_typed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let documents = DOCUMENTS.map(|(name, fewest)| {
+    let documents = DOCUMENTS.map(|(name, minimum)| {
         let examples = examples(&fs::read_to_string(root.join(name)).unwrap());
-        assert!(examples.len() >= fewest, "{name} has {} examples, not {fewest}", examples.len());
+        assert!(examples.len() >= minimum, "{name} has {} examples, not {minimum}", examples.len());
         examples
     });
     if !is_root() {

@@ -98,7 +98,7 @@ fn ended_job_releases_descriptors_and_port() {
 }
 
 #[test]
-fn relay_job_returns_passages_and_frees_its_port() {
+fn relay_job_returns_observations_and_frees_its_port() {
     let mut node = Node::start();
     let far = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     far.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -137,7 +137,7 @@ fn node_exits_when_its_input_closes() {
     drop(node.requests.take());
     let ended = Instant::now();
     while node.child.try_wait().unwrap().is_none() {
-        // A load has no end of its own, and the host may take half of the CPU time.
+        // A load runs until it is stopped, and the host may steal half of the CPU time.
         assert!(ended.elapsed() < Duration::from_secs(3), "the node is still running");
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -60,9 +60,9 @@ pub(crate) fn icmp(data: &[u8]) {
 
 pub(crate) fn text(data: &[u8]) {
     for word in [REQUEST, ACKNOWLEDGE] {
-        let mut splitter = WordScanner::new(word);
-        let found = data.iter().filter(|byte| splitter.take(**byte)).count();
-        assert!(found * word.len() + splitter.strays as usize <= data.len());
+        let mut scanner = WordScanner::new(word);
+        let found = data.iter().filter(|byte| scanner.take(**byte)).count();
+        assert!(found * word.len() + scanner.strays as usize <= data.len());
         if is(word, data) {
             assert_eq!(found, 1);
         }

@@ -6,7 +6,7 @@ use dwell_record::segment::{Header, Record, SegmentWriter, read};
 pub(crate) fn segment(data: &[u8]) {
     let header = Header::of_ping("udp://n2:7".into());
     let mut again = SegmentWriter::new(Vec::new(), &header).expect("writing to memory succeeds");
-    let (mut samples, mut passages, mut host) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut samples, mut observations, mut host) = (Vec::new(), Vec::new(), Vec::new());
     let end = read(&mut &data[..], &mut |record| match record {
         Record::Header(_) => {}
         Record::Sample(sample, bridge, near) => {
@@ -14,9 +14,9 @@ pub(crate) fn segment(data: &[u8]) {
             samples.push((*sample, bridge.copied(), near));
         }
         Record::Flow(flow) => again.push_flow(flow).expect("a flow read from JSON can be written"),
-        Record::PacketObservation(passage) => {
-            again.push_passage(passage);
-            passages.push(*passage);
+        Record::PacketObservation(observation) => {
+            again.push_passage(observation);
+            observations.push(*observation);
         }
         // A number may need more digits than it was read with.
         Record::Host(sample) => {
@@ -26,19 +26,21 @@ pub(crate) fn segment(data: &[u8]) {
         }
     });
     let Ok(end) = end else { return };
-    let count = samples.len() + passages.len();
+    let count = samples.len() + observations.len();
     assert_eq!(end.samples, count as u64);
     // Two bytes of flags and at least one byte for each of three differences.
     assert!(count * 5 <= data.len());
     let again = again.finish(0).expect("writing to memory succeeds");
-    let (mut samples, mut passages, mut host) =
-        (samples.into_iter(), passages.into_iter(), host.into_iter());
+    let (mut samples, mut observations, mut host) =
+        (samples.into_iter(), observations.into_iter(), host.into_iter());
     let whole = read(&mut &again[..], &mut |record| match record {
         Record::Header(_) | Record::Flow(_) => {}
         Record::Sample(sample, bridge, near) => {
             assert_eq!(Some((*sample, bridge.copied(), near)), samples.next());
         }
-        Record::PacketObservation(passage) => assert_eq!(Some(*passage), passages.next()),
+        Record::PacketObservation(observation) => {
+            assert_eq!(Some(*observation), observations.next())
+        }
         // A number may lose its last bit in JSON.
         Record::Host(sample) => {
             let (read, kept) = (sample.clone(), host.next().expect("no more samples than written"));
@@ -47,7 +49,7 @@ pub(crate) fn segment(data: &[u8]) {
         }
     });
     let whole = whole.expect("the written segment is readable");
-    assert_eq!((samples.len(), passages.len(), host.len()), (0, 0, 0));
+    assert_eq!((samples.len(), observations.len(), host.len()), (0, 0, 0));
     assert_eq!((whole.damaged, whole.tail), (0, 0));
     assert!(whole.totals.is_some_and(|totals| totals.samples == count as u64));
 }

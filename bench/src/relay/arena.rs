@@ -104,10 +104,10 @@ impl Arena {
         ping.args(["-q", "--json"]);
         let finished = finish(ping, interrupt)?;
         ensure!(finished.status.success(), "{}: {}", contestant.name, finished.status);
-        let told = relay.map(Server::stop).transpose()?;
-        let processing_ns = match (told, contestant.program) {
-            (Some(told), SOCKET) => {
-                Summary::parse(&told).context(contestant.name)?.processing()?.p50
+        let output = relay.map(Server::stop).transpose()?;
+        let processing_ns = match (output, contestant.program) {
+            (Some(output), SOCKET) => {
+                Summary::parse(&output).context(contestant.name)?.processing()?.p50
             }
             _ => None,
         };
@@ -127,7 +127,7 @@ impl Arena {
         hole.args(["hole", "0.0.0.0", PORT]);
         let hole = Server::start(hole, Some("listening on"))?;
         let relay = self.relay(contestant)?;
-        let before = self.came_to(Node::N3)?;
+        let before = self.arrived_at(Node::N3)?;
         let target = self.lab.address(target(contestant))?.to_string();
         let mut blast = self.pinned(Node::N1, ENDS_CPU);
         blast.args(["blast", &target, PORT, &with.size.to_string()]);
@@ -232,7 +232,7 @@ impl Arena {
     }
 
     /// Returns the UDP packets that reached an open port of a node's kernel, read or not.
-    fn came_to(&self, node: Node) -> Result<u64> {
+    fn arrived_at(&self, node: Node) -> Result<u64> {
         let mut command = self.lab.on(node, "cat");
         command.arg("/proc/net/snmp");
         let output = command.output().context("cannot read the counters of a node")?;
@@ -242,10 +242,10 @@ impl Arena {
 
     /// Returns the arrivals since `before`, once the count is stable.
     fn settled(&self, before: u64) -> Result<u64> {
-        let mut last = self.came_to(Node::N3)?;
+        let mut last = self.arrived_at(Node::N3)?;
         loop {
             // Reading takes some milliseconds, in which packets in flight arrive.
-            let now = self.came_to(Node::N3)?;
+            let now = self.arrived_at(Node::N3)?;
             if now == last {
                 return Ok(now - before);
             }

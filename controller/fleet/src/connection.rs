@@ -18,7 +18,7 @@ const MAX_STDERR_LINES: usize = 4;
 /// second.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(1_500);
 
-/// A message and the number of the connection it came from. A released connection may still send.
+/// A message and the number of its connection. A released connection may still send messages.
 pub(crate) type NodeMessage = (u64, FromNode);
 
 /// A connection to a node.
@@ -31,37 +31,37 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Starts the process. A thread sends its messages to `told`.
+    /// Starts the process. A thread forwards the node's messages to `messages`.
     pub(crate) fn open(
         mut command: Command,
         number: u64,
-        told: Sender<NodeMessage>,
+        messages: Sender<NodeMessage>,
     ) -> io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
-        let (Some(input), Some(output), Some(talk)) =
+        let (Some(input), Some(output), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
             return Err(io::Error::other("the child process has no pipes"));
         };
-        let lines = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&lines);
-        let listening = thread::spawn(move || {
-            for line in BufReader::new(talk).lines().map_while(Result::ok) {
-                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.push(line);
-                if kept.len() > MAX_STDERR_LINES {
-                    kept.remove(0);
+        let last_lines = Arc::new(Mutex::new(Vec::new()));
+        let lines = Arc::clone(&last_lines);
+        let stderr_reader = thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+                lines.push(line);
+                if lines.len() > MAX_STDERR_LINES {
+                    lines.remove(0);
                 }
             }
         });
         thread::spawn(move || {
-            let why = forward_messages(&mut BufReader::new(output), number, &told);
+            let reason = forward_messages(&mut BufReader::new(output), number, &messages);
             // Standard error may end after the last event.
-            let _ = listening.join();
-            let lines = lines.lock().unwrap_or_else(PoisonError::into_inner).join("; ");
-            let said = if lines.is_empty() { String::new() } else { format!(": {lines}") };
-            let _ = told.send((number, FromNode::Gone(format!("{why}{said}"))));
+            let _ = stderr_reader.join();
+            let lines = last_lines.lock().unwrap_or_else(PoisonError::into_inner).join("; ");
+            let details = if lines.is_empty() { String::new() } else { format!(": {lines}") };
+            let _ = messages.send((number, FromNode::Gone(format!("{reason}{details}"))));
         });
         Ok(Self { child, input: Some(input), number })
     }
@@ -73,9 +73,13 @@ impl Connection {
 }
 
 /// Forwards messages until the stream ends or fails. Returns the reason.
-fn forward_messages(from: &mut impl io::Read, number: u64, told: &Sender<NodeMessage>) -> String {
+fn forward_messages(
+    from: &mut impl io::Read,
+    number: u64,
+    messages: &Sender<NodeMessage>,
+) -> String {
     loop {
-        let what = match read_frame::<Event>(from) {
+        let message = match read_frame::<Event>(from) {
             Ok(Some(Frame::Message(Event::Hello { version, dwell, .. }))) if version != VERSION => {
                 return format!(
                     "node runs dwell {dwell} with node protocol version {version}; this dwell needs \
@@ -87,7 +91,7 @@ fn forward_messages(from: &mut impl io::Read, number: u64, told: &Sender<NodeMes
             Ok(None) => return "its process ended".into(),
             Err(error) => return format!("its messages cannot be read: {error}"),
         };
-        if told.send((number, what)).is_err() {
+        if messages.send((number, message)).is_err() {
             return "the receiver is gone".into();
         }
     }

@@ -17,12 +17,12 @@ pub enum FleetError {
         source: io::Error,
     },
     /// A lab could not be created or removed.
-    #[error("{what}: {said}")]
+    #[error("cannot {operation}: {message}")]
     Lab {
         /// The operation that failed.
-        what: &'static str,
+        operation: &'static str,
         /// The error message of `dwell lab`.
-        said: String,
+        message: String,
         /// Its exit code.
         code: Option<i32>,
     },
@@ -44,13 +44,13 @@ pub enum FleetError {
 }
 
 impl FleetError {
-    /// The `what` of a [`FleetError::Lab`] that could not be created.
-    pub const CREATE_OPERATION: &str = "make the lab";
+    /// The `operation` of a [`FleetError::Lab`] whose lab could not be created.
+    pub const CREATE_OPERATION: &str = "create the lab";
 
     /// Whether this topology could not be created. Another topology may still work.
-    pub fn is_of_topology(&self) -> bool {
+    pub fn is_topology_failure(&self) -> bool {
         match self {
-            Self::Lab { what, .. } => *what == Self::CREATE_OPERATION,
+            Self::Lab { operation, .. } => *operation == Self::CREATE_OPERATION,
             Self::Routes(_) => true,
             Self::Start { .. } | Self::NoNode(_) | Self::Gone { .. } => false,
         }

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_those_of_the_node_and_family_asked_for() {
+    fn address_matches_the_requested_node_and_family() {
         let lab = br#"{"nodes": [
             {"name": "n1", "addresses": {"v4": "10.0.0.1", "v6": "fd00::1"}},
             {"name": "n2", "addresses": {"v4": "10.0.0.2", "v6": "fd00::2"}},

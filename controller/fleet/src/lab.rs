@@ -76,7 +76,7 @@ impl LabFleet {
     pub fn clear(&mut self) -> Result<(), FleetError> {
         match self.down() {
             Err(FleetError::Lab { code: Some(USAGE_EXIT_CODE), .. }) => Ok(()),
-            taken => taken,
+            result => result,
         }
     }
 
@@ -89,10 +89,10 @@ impl LabFleet {
     /// Creates the lab. A `lab up` of a dead runner may create one with the same name at the same
     /// time: `--replace` removes it.
     fn up(&mut self, topology: &Topology) -> Result<(), FleetError> {
-        let arguments = up(topology, &self.name);
+        let arguments = up_arguments(topology, &self.name);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         let output = self.dwell(&arguments)?;
-        succeeded(FleetError::CREATE_OPERATION, &output)?;
+        check_success(FleetError::CREATE_OPERATION, &output)?;
         self.links = CreatedLink::read(&output.stdout);
         self.hosts = Hosts::read(&output.stdout);
         Ok(())
@@ -100,7 +100,7 @@ impl LabFleet {
 
     fn down(&mut self) -> Result<(), FleetError> {
         let output = self.dwell(&["lab", "down", &self.name, ATTACHED_FLAG])?;
-        succeeded("remove the lab", &output)
+        check_success("remove the lab", &output)
     }
 
     /// Runs dwell and returns its output. Repeats the command if ^C killed it before it had its own
@@ -132,7 +132,7 @@ impl LabFleet {
 }
 
 /// Returns the arguments of `dwell lab up` for this topology.
-fn up(topology: &Topology, name: &str) -> Vec<String> {
+fn up_arguments(topology: &Topology, name: &str) -> Vec<String> {
     let link = &topology.link;
     let mut arguments: Vec<String> =
         ["lab", "up", &topology.lab, "--name", name, "--replace", ATTACHED_FLAG, "--json"]
@@ -163,15 +163,16 @@ fn up(topology: &Topology, name: &str) -> Vec<String> {
     arguments
 }
 
-fn succeeded(what: &'static str, output: &Output) -> Result<(), FleetError> {
+/// Returns the error that the command printed, unless it succeeded.
+fn check_success(operation: &'static str, output: &Output) -> Result<(), FleetError> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     // The usage hint after the error is for interactive users.
-    let error = said.split("\n\n").next().unwrap_or_default().trim();
-    let said = error.trim_start_matches("dwell: ").trim_start_matches("error: ").to_owned();
-    Err(FleetError::Lab { what, said, code: output.status.code() })
+    let error = stderr.split("\n\n").next().unwrap_or_default().trim();
+    let message = error.trim_start_matches("dwell: ").trim_start_matches("error: ").to_owned();
+    Err(FleetError::Lab { operation, message, code: output.status.code() })
 }
 
 impl Fleet for LabFleet {
@@ -194,7 +195,7 @@ impl Fleet for LabFleet {
     }
 
     fn routes(&mut self) -> Result<Option<Routes>, FleetError> {
-        const WHAT: &str = "list the routes of the lab";
+        const OPERATION: &str = "list the routes of the lab";
         if self.topology.as_ref().is_none_or(|topology| topology.routing != Routing::Babel) {
             return Ok(None);
         }
@@ -203,10 +204,10 @@ impl Fleet for LabFleet {
         if let Some(reason) = table["reason"].as_str() {
             return Err(FleetError::Routes(reason.to_owned()));
         }
-        succeeded(WHAT, &output)?;
+        check_success(OPERATION, &output)?;
         let unreadable = || FleetError::Lab {
-            what: WHAT,
-            said: "its output cannot be read".into(),
+            operation: OPERATION,
+            message: "its output cannot be read".into(),
             code: output.status.code(),
         };
         Routes::read(&output.stdout).map(Some).ok_or_else(unreadable)
@@ -214,10 +215,12 @@ impl Fleet for LabFleet {
 
     fn quotas(&mut self) -> Result<BTreeMap<String, QuotaUse>, FleetError> {
         // The quotas of a lab file are known only to the lab.
-        let may_be =
+        let may_have_quotas =
             |topology: &Topology| !topology.quota.is_empty() || topology.lab.ends_with(".toml");
         match &self.topology {
-            Some(topology) if may_be(topology) => Ok(quota::read(&self.list()?, &self.name)),
+            Some(topology) if may_have_quotas(topology) => {
+                Ok(quota::read(&self.list()?, &self.name))
+            }
             _ => Ok(BTreeMap::new()),
         }
     }
@@ -245,14 +248,14 @@ impl Fleet for LabFleet {
     }
 
     fn next(&mut self, wait: Duration) -> Option<(String, FromNode)> {
-        let (number, what) = self.message_receiver.recv_timeout(wait).ok()?;
+        let (number, message) = self.message_receiver.recv_timeout(wait).ok()?;
         let open = self.nodes.iter().find(|(_, connection)| connection.number == number);
         // Messages of released connections are dropped.
         let node = open.map(|(node, _)| node.clone())?;
-        if matches!(what, FromNode::Gone(_)) {
+        if matches!(message, FromNode::Gone(_)) {
             self.nodes.remove(&node);
         }
-        Some((node, what))
+        Some((node, message))
     }
 
     fn release(&mut self, node: &str) {
@@ -307,7 +310,7 @@ mod tests {
         assert_eq!(fs::read_to_string(dir.path().join("log")).unwrap(), "lab down x --attached\n");
         let dir = tempfile::tempdir().unwrap();
         let error = fleet_of(&dir, "echo busy >&2; exit 1\n").clear().unwrap_err();
-        assert_eq!(error.to_string(), "remove the lab: busy");
+        assert_eq!(error.to_string(), "cannot remove the lab: busy");
     }
 
     #[test]
@@ -336,15 +339,15 @@ mod tests {
         )
         .unwrap();
         assert_eq!(
-            up(&topology, "x").join(" "),
+            up_arguments(&topology, "x").join(" "),
             "lab up line:3 --name x --replace --attached --json --rate 10Mbit/s --delay 5ms --loss 1% --seed 7"
         );
         let with_quota = "lab = \"line:2\"\nquota = { n1 = \"none\", n2 = \"20%\" }";
-        let with_quota = up(&toml::from_str(with_quota).unwrap(), "x").join(" ");
+        let with_quota = up_arguments(&toml::from_str(with_quota).unwrap(), "x").join(" ");
         assert_eq!(with_quota, "lab up line:2 --name x --replace --attached --json --quota n2=20%");
         let babel = "lab = \"forced:3\"\nrouting = \"babel\"\nlink = { mechanism = \"tap\" }";
         assert_eq!(
-            up(&toml::from_str(babel).unwrap(), "x").join(" "),
+            up_arguments(&toml::from_str(babel).unwrap(), "x").join(" "),
             "lab up forced:3 --name x --replace --attached --json --routing babel",
             "bare links need no mechanism"
         );

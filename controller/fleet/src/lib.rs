@@ -1,9 +1,9 @@
 //! Connections to nodes: a fleet makes nodes reachable, sends them requests and returns their
 //! events.
 //!
-//! [`LabFleet`] reaches the nodes of a lab on this machine as child processes, through formats only
-//! (`dwell lab up --json`, `dwell lab exec NODE -- dwell serve --stdio`). Devices over SSH are
-//! another fleet behind the same trait. The content of requests and events is not known here.
+//! [`LabFleet`] reaches the nodes of a lab on this machine as child processes (`dwell lab up
+//! --json`, `dwell lab exec NODE -- dwell serve --stdio`). Devices over SSH would be another fleet
+//! behind the same trait. This crate does not interpret requests and events.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
@@ -89,7 +89,7 @@ pub trait Fleet {
 pub enum FromNode {
     /// An event.
     Event(Event),
-    /// A piece of a segment.
+    /// Part of a segment.
     Data(JobId, Vec<u8>),
     /// The node has ended, with the reason. All its jobs have ended too.
     Gone(String),

@@ -27,11 +27,11 @@ impl CreatedLink {
         links.filter_map(of_link).chain(Self::of(medium, &on_medium)).collect()
     }
 
-    fn of(told: &Value, nodes: &[&Value]) -> Option<Self> {
+    fn of(description: &Value, nodes: &[&Value]) -> Option<Self> {
         Some(Self {
             nodes: nodes.iter().filter_map(|node| node.as_str()).map(str::to_owned).collect(),
-            rate_bps: told["parameters"]["rate_bps"].as_u64(),
-            mechanism: told["mechanism"].as_str()?.to_owned(),
+            rate_bps: description["parameters"]["rate_bps"].as_u64(),
+            mechanism: description["mechanism"].as_str()?.to_owned(),
         })
     }
 }

@@ -19,7 +19,7 @@ pub struct QuotaUse {
 pub(crate) fn read(list: &Value, name: &str) -> BTreeMap<String, QuotaUse> {
     let labs = list["labs"].as_array().into_iter().flatten();
     let nodes = labs.filter(|lab| lab["name"] == name).filter_map(|lab| lab["nodes"].as_array());
-    let held = nodes.flatten().filter_map(|node| {
+    let quotas = nodes.flatten().filter_map(|node| {
         let quota = &node["quota"];
         let used = QuotaUse {
             share_ratio: quota["share_ratio"].as_f64()?,
@@ -28,7 +28,7 @@ pub(crate) fn read(list: &Value, name: &str) -> BTreeMap<String, QuotaUse> {
         };
         Some((node["name"].as_str()?.to_owned(), used))
     });
-    held.collect()
+    quotas.collect()
 }
 
 #[cfg(test)]

@@ -26,9 +26,9 @@ impl Routes {
 
     /// Describes the first route that differs in `now`; `None` if the tables are equal.
     pub fn change(&self, now: &Self) -> Option<String> {
-        let gone = self.routes.iter().find(|way| !now.routes.contains(way));
+        let removed = self.routes.iter().find(|route| !now.routes.contains(route));
         let RouteEntry { from, to, address, .. } =
-            gone.or_else(|| now.routes.iter().find(|way| !self.routes.contains(way)))?;
+            removed.or_else(|| now.routes.iter().find(|route| !self.routes.contains(route)))?;
         Some(format!("the route from {from} to {to} ({address}) changed"))
     }
 }

@@ -71,7 +71,7 @@ fn by_words(head: &[u8]) -> Option<Format> {
     (starts(b"PING ") || echoes).then_some(Format::Ping)
 }
 
-/// Returns advice on an unknown file; empty if there is none.
+/// Returns advice on an unknown file, or an empty string.
 fn hint(head: &[u8]) -> &'static str {
     match head {
         [] => " (it is empty)",

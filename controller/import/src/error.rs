@@ -15,15 +15,15 @@ pub enum ImportError {
         hint: &'static str,
     },
     /// The file cannot be read.
-    #[error("read the file")]
+    #[error("cannot read the file")]
     Read(#[source] io::Error),
     /// The receiver of the samples failed.
-    #[error("store the samples")]
+    #[error("cannot store the samples")]
     Samples(#[source] Box<dyn Error + Send + Sync>),
     /// Most rows do not match the format.
     #[error(
-        "read {name}: {skipped} of {rows} rows do not match this format; the first is row {row}: \
-         '{text}'", name = format.describe()
+        "cannot read {name}: {skipped} of {rows} rows do not match this format; the first is row \
+         {row}: '{text}'", name = format.describe()
     )]
     Rows {
         /// The detected format.
@@ -47,7 +47,7 @@ pub enum ImportError {
         left_out: Vec<String>,
     },
     /// The structure of the file is broken.
-    #[error("read {name}: {reason}", name = format.describe())]
+    #[error("cannot read {name}: {reason}", name = format.describe())]
     Malformed {
         /// The detected format.
         format: Format,

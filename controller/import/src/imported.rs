@@ -38,9 +38,9 @@ pub struct Flow {
     /// Packet counts, from the rows or, where rows cannot hold them, from the file's totals. `None`
     /// if neither is available.
     pub packets: Option<Packets>,
-    /// Whether the rows cannot tell received from lost packets: requests, which are answered in
-    /// another flow, or the log of a sender. `packets` is `None` then.
-    pub fates_unknown: bool,
+    /// Whether the rows do not distinguish received from lost packets: requests, which are answered
+    /// in another flow, or the log of a sender. `packets` is `None` then.
+    pub outcomes_unknown: bool,
     /// Distributions that the file states and that cannot be computed from its rows.
     pub metrics: BTreeMap<String, Figures>,
     /// Scalars that the file states and that cannot be computed from its rows.

@@ -19,7 +19,7 @@ use crate::{Format, ImportError, Imported, Interval};
 
 pub(crate) fn read(input: &mut dyn BufRead, sink: Sink) -> Result<Imported, ImportError> {
     let test = RefCell::new(Test::new(sink));
-    json::read(Format::Iperf3, input, Document { test: &test, part: ObjectKind::Whole })?;
+    json::read(Format::Iperf3, input, Document { test: &test, kind: ObjectKind::Whole })?;
     test.into_inner().finish()
 }
 
@@ -344,7 +344,7 @@ enum ObjectKind {
 
 struct Document<'t, 'a> {
     test: &'t RefCell<Test<'a>>,
-    part: ObjectKind,
+    kind: ObjectKind,
 }
 
 impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
@@ -363,14 +363,14 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self { test, part } = self;
+        let Self { test, kind } = self;
         while let Some(key) = map.next_key::<String>()? {
-            match (part, key.as_str()) {
+            match (kind, key.as_str()) {
                 (ObjectKind::Whole, "start") => {
-                    map.next_value_seed(Document { test, part: ObjectKind::Start })?;
+                    map.next_value_seed(Document { test, kind: ObjectKind::Start })?;
                 }
                 (ObjectKind::Whole, "end") => {
-                    map.next_value_seed(Document { test, part: ObjectKind::End })?
+                    map.next_value_seed(Document { test, kind: ObjectKind::End })?
                 }
                 (ObjectKind::Whole, "error") => test.borrow_mut().error = Some(map.next_value()?),
                 (ObjectKind::Whole, "intervals") => {

@@ -118,7 +118,7 @@ impl RowSink<'_> {
         Ok(())
     }
 
-    fn state(&mut self, stats: &Stats) {
+    fn record_statistics(&mut self, stats: &Stats) {
         let (sink, flow) = (&mut self.sink, self.flow);
         for (name, spread) in
             [("schedule_error_ns", &stats.timer_error), ("send_call_ns", &stats.send_call)]
@@ -257,7 +257,7 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
                     }
                 }
                 "config" => self.0.borrow_mut().configure(&map.next_value::<Config>()?),
-                "stats" => self.0.borrow_mut().state(&map.next_value::<Stats>()?),
+                "stats" => self.0.borrow_mut().record_statistics(&map.next_value::<Stats>()?),
                 "round_trips" => map.next_value_seed(RoundTrips(self.0))?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }

@@ -55,7 +55,7 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
     flows.sort_by_key(|flow| flow.flow);
     for mut flow in flows {
         if flow.equal == flow.records {
-            sink.fates_unknown(flow.flow);
+            sink.outcomes_unknown(flow.flow);
         }
         if flow.equal > 0 {
             let equal = flow.equal;

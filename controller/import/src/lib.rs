@@ -2,7 +2,7 @@
 //!
 //! [`detect`] determines the format of a file from its first bytes and [`read`] converts it to
 //! batches of samples in bounded memory. `docs/import.md` lists which fields of each format are
-//! read, their units and their clocks. Where samples are stored is not known here.
+//! read, their units and their clocks. This crate does not store samples.
 //!
 //! Ids are those of the source, unwrapped; some sources count from 1. A delay between two machines
 //! is stored as [`dwell_record::Column::ForwardPlusOffset`], never as a one-way delay.

@@ -120,9 +120,9 @@ mod tests {
     fn overtaken_number_is_neither_lost_nor_duplicate() {
         let mut sequence = Sequence::starting_at(1);
         let first = |overtaken| Arrival::First { overtaken };
-        let came = [1, 4, 3, 3, 4, 6].map(|number| sequence.arrive(number));
+        let arrivals = [1, 4, 3, 3, 4, 6].map(|number| sequence.arrive(number));
         let again = Arrival::Again;
-        assert_eq!(came, [first(false), first(false), first(true), again, again, first(false)]);
+        assert_eq!(arrivals, [first(false), first(false), first(true), again, again, first(false)]);
         assert_eq!(
             [sequence.left(), sequence.left(), sequence.left()],
             [Some(2..3), Some(5..6), None]

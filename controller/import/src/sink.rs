@@ -116,9 +116,9 @@ impl<'a> Sink<'a> {
         *packets = sum(*packets, add);
     }
 
-    /// Marks a flow whose rows cannot tell received from lost packets.
-    pub(crate) fn fates_unknown(&mut self, flow: FlowNumber) {
-        self.flow_mut(flow).fates_unknown = true;
+    /// Marks a flow whose rows do not distinguish received from lost packets.
+    pub(crate) fn outcomes_unknown(&mut self, flow: FlowNumber) {
+        self.flow_mut(flow).outcomes_unknown = true;
     }
 
     /// Sets a parameter.
@@ -201,7 +201,7 @@ impl<'a> Sink<'a> {
             }
         }
         let mut imported = self.imported;
-        for flow in imported.flows.iter_mut().filter(|flow| flow.fates_unknown) {
+        for flow in imported.flows.iter_mut().filter(|flow| flow.outcomes_unknown) {
             flow.packets = None;
         }
         for packets in imported.flows.iter_mut().filter_map(|flow| flow.packets.as_mut()) {

@@ -101,13 +101,13 @@ impl Witness {
     /// Matches the probes of a trial, in the order of their ids, to a flow; `None` if no flow
     /// contains any of them.
     ///
-    /// Only flows that fit `look` are considered, first those with its port. Among these, the flow
-    /// whose probes are nearest in time is chosen. If the clocks differ, it is the flow with the
-    /// most matching ids, then the nearest.
-    pub fn join(&self, own: &[RunProbe], look: &ProbeSignature) -> Option<WitnessMatch> {
+    /// Only flows that fit `signature` are considered, first those with its port. Among these, the
+    /// flow whose probes are nearest in time is chosen. If the clocks differ, the flow with the
+    /// most matching ids is chosen, then the nearest.
+    pub fn join(&self, own: &[RunProbe], signature: &ProbeSignature) -> Option<WitnessMatch> {
         let asked = self.flows.iter().filter_map(|(name, flow)| {
-            let parts = Name::of(name).filter(|parts| !parts.is_reply && look.fits(parts))?;
-            let at_port = look.port.is_some() && parts.port() == look.port;
+            let parts = Name::of(name).filter(|parts| !parts.is_reply && signature.fits(parts))?;
+            let at_port = signature.port.is_some() && parts.port() == signature.port;
             Some((parts, flow, (at_port, flow.near(own))))
         });
         let asked: Vec<_> = asked.filter(|(.., (_, near))| near.by_id > 0).collect();
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn witness_matches_probes_by_id_and_time() {
         let own = probes(10);
-        let joined = witness(&own, 0).join(&own, &look()).unwrap();
+        let joined = witness(&own, 0).join(&own, &signature()).unwrap();
         assert_eq!((joined.flow.as_str(), joined.matched, joined.unseen), (REQUEST_FLOW, 9, 1));
         assert!(joined.same_clock);
         let median = |name: &str| joined.metrics[name].p50.unwrap();
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(joined.metrics["witness_gap_ns"].count, 7, "probe 3 was not seen");
     }
 
-    fn look() -> ProbeSignature {
+    fn signature() -> ProbeSignature {
         ProbeSignature::of_target("stamp://n2:862")
     }
 
@@ -366,13 +366,13 @@ mod tests {
         ] {
             let mut witness = witness(&own, 0);
             add(&mut witness, name, &own, after);
-            let joined = witness.join(&own, &look()).unwrap();
+            let joined = witness.join(&own, &signature()).unwrap();
             assert_eq!(joined.flow, REQUEST_FLOW, "{name}");
             assert_eq!(joined.metrics["witness_rtt_ns"].p50, Some(40_000), "{name}");
         }
         let mut load = Witness::default();
         add(&mut load, "198.19.0.1:45821 > 198.19.0.2:5009 udp", &own, 100);
-        assert_eq!(load.join(&own, &look()), None, "packet numbers are not ids");
+        assert_eq!(load.join(&own, &signature()), None, "packet numbers are not ids");
     }
 
     #[test]
@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn witness_with_another_clock_yields_only_differences() {
         let own = probes(10);
-        let joined = witness(&own, 7_000_000 * MS).join(&own, &look()).unwrap();
+        let joined = witness(&own, 7_000_000 * MS).join(&own, &signature()).unwrap();
         assert!(!joined.same_clock);
         assert!(!joined.metrics.contains_key("left_to_witness_ns"));
         assert_eq!(joined.metrics["witness_rtt_ns"].count, 9);
@@ -398,6 +398,6 @@ mod tests {
     fn capture_of_other_traffic_matches_nothing() {
         let own = probes(10);
         let other: Vec<_> = own.iter().map(|own| RunProbe { id: own.id + 1_000, ..*own }).collect();
-        assert_eq!(witness(&own, 0).join(&other, &look()), None);
+        assert_eq!(witness(&own, 0).join(&other, &signature()), None);
     }
 }

@@ -25,14 +25,14 @@ fn main() -> std::io::Result<()> {
     later.trials.iter_mut().flat_map(|t| t.series.values_mut()).for_each(|series| {
         series.steps.iter_mut().for_each(|step| step.value_ns += step.value_ns / 5);
     });
-    let mut said: Vec<Finding> = findings(&loads);
-    said.truncate(2);
+    let mut first_findings: Vec<Finding> = findings(&loads);
+    first_findings.truncate(2);
     let pages = [
         ("loads.html", page(&loads)),
         ("sweep.html", page(&sweep)),
         ("relays.html", page(&relays)),
         ("empty.html", page(&synthetic::run("20261121-3", "nothing", None, Vec::new()))),
-        ("comparison.html", comparison_page(&[loads, later], "rtt_ns", &said)),
+        ("comparison.html", comparison_page(&[loads, later], "rtt_ns", &first_findings)),
     ];
     for (name, html) in pages {
         let path = directory.join(name);

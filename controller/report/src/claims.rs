@@ -54,7 +54,7 @@ pub enum ClaimUnit {
 
 impl ClaimUnit {
     /// Formats a value with the unit.
-    pub fn said(self, value: f64) -> String {
+    pub fn text(self, value: f64) -> String {
         match self {
             Self::Times => format!("{}x", three_digits(value)),
             Self::Share => share(value),
@@ -90,7 +90,7 @@ impl Claim {
     pub fn numbers(&self) -> [String; 3] {
         let own = self.limit.filter(|_| self.published.is_none());
         [self.value, self.published, own]
-            .map(|number| number.map_or_else(|| "-".to_owned(), |number| self.unit.said(number)))
+            .map(|number| number.map_or_else(|| "-".to_owned(), |number| self.unit.text(number)))
     }
 }
 

@@ -1,8 +1,8 @@
-//! The condition at which figures of relay modes hold parameters that they do not vary: that of
-//! Miya 2020, or the nearest one measured.
+//! Fixed parameters of figures over relay modes: the condition of Miya 2020, or the nearest one
+//! measured.
 //!
-//! Modes measured under different sizes, rates or loads must not be merged: a figure varies one
-//! parameter and holds each other one at a level that it names.
+//! Modes measured at different sizes, rates or loads must not be merged. So a figure varies one
+//! parameter, and fixes each other one at a level that it names.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ pub(crate) enum Links {
 /// One level of each parameter except the relay mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Condition<'a> {
-    held: Vec<FixedLevel<'a>>,
+    fixed: Vec<FixedLevel<'a>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,53 +43,53 @@ struct FixedLevel<'a> {
 
 impl<'a> Condition<'a> {
     /// Chooses the levels nearest to those of Miya 2020 at which all modes were measured, else
-    /// those at which any mode was. Other parameters are held at the first level of the plan.
+    /// those at which any mode was. Other parameters are fixed at the first level of the plan.
     pub(crate) fn of(run: &'a RunData, metric: &str, links: Links) -> Self {
         let has = |trial: &&TrialData| {
             trial.series.get(metric).is_some_and(|s| s.steps.iter().any(|step| step.count > 0))
         };
         let mut left: Vec<&TrialData> = group::finished(run).filter(has).collect();
-        let mut held = Vec::new();
+        let mut fixed = Vec::new();
         for axis in run.axes.iter().filter(|axis| axis.name != RELAY) {
             let Some((value, instead_of)) = level(run, axis, links, &left) else { continue };
             left.retain(|trial| trial.parameters.get(&axis.name).is_some_and(|it| it == value));
-            held.push(FixedLevel { axis: &axis.name, value, instead_of });
+            fixed.push(FixedLevel { axis: &axis.name, value, instead_of });
         }
-        Self { held }
+        Self { fixed }
     }
 
     /// The condition without some axes.
     pub(crate) fn without(&self, axes: &[&str]) -> Self {
-        let held = self.held.iter().filter(|held| !axes.contains(&held.axis));
-        Self { held: held.cloned().collect() }
+        let fixed = self.fixed.iter().filter(|fixed| !axes.contains(&fixed.axis));
+        Self { fixed: fixed.cloned().collect() }
     }
 
     /// Axes with their levels.
     pub(crate) fn levels(&self) -> Vec<(&'a str, &'a str)> {
-        self.held.iter().map(|held| (held.axis, held.value)).collect()
+        self.fixed.iter().map(|fixed| (fixed.axis, fixed.value)).collect()
     }
 
     /// Level of one axis.
     pub(crate) fn level(&self, axis: &str) -> Option<&'a str> {
-        self.held.iter().find(|held| held.axis == axis).map(|held| held.value)
+        self.fixed.iter().find(|fixed| fixed.axis == axis).map(|fixed| fixed.value)
     }
 
     /// Whether a trial was measured at this condition.
     pub(crate) fn holds(&self, trial: &TrialData) -> bool {
-        self.held.iter().all(|held| {
-            trial.parameters.get(held.axis).is_some_and(|of_trial| of_trial == held.value)
+        self.fixed.iter().all(|fixed| {
+            trial.parameters.get(fixed.axis).is_some_and(|of_trial| of_trial == fixed.value)
         })
     }
 
     /// Text of the condition: `size 700B (Miya 2020: 1000 B), rate 200pps, load none`; `None` if
-    /// nothing is held.
+    /// nothing is fixed.
     pub(crate) fn words(&self) -> Option<String> {
-        let one = |held: &FixedLevel| {
+        let one = |fixed: &FixedLevel| {
             let instead =
-                held.instead_of.map_or_else(String::new, |s0| format!(" (Miya 2020: {s0})"));
-            format!("{} {}{instead}", axis_words(held.axis), held.value)
+                fixed.instead_of.map_or_else(String::new, |level| format!(" (Miya 2020: {level})"));
+            format!("{} {}{instead}", axis_words(fixed.axis), fixed.value)
         };
-        let all: Vec<String> = self.held.iter().map(one).collect();
+        let all: Vec<String> = self.fixed.iter().map(one).collect();
         (!all.is_empty()).then(|| all.join(", "))
     }
 }
@@ -99,7 +99,7 @@ pub(crate) fn axis_words(axis: &str) -> &str {
     if axis == LINK_RATE { "link rate" } else { axis }
 }
 
-/// Level at which to hold an axis, and the one of Miya 2020 if it differs.
+/// Level at which to fix an axis, and the one of Miya 2020 if it differs.
 fn level<'a>(
     run: &RunData,
     axis: &'a Axis,
@@ -113,8 +113,8 @@ fn level<'a>(
     let most = axis.values.iter().map(measured).max().filter(|most| *most > 0)?;
     let enough = modes(run).len().clamp(1, most);
     let places = || (0..axis.values.len()).filter(|n| measured(&axis.values[*n]) >= enough);
-    let s0 = MIYA_2020_CONDITION.iter().find(|(name, ..)| *name == axis.name);
-    let place = if let (Some((_, wanted, _)), Some(numbers)) = (s0, &axis.numbers) {
+    let published = MIYA_2020_CONDITION.iter().find(|(name, ..)| *name == axis.name);
+    let place = if let (Some((_, wanted, _)), Some(numbers)) = (published, &axis.numbers) {
         let away = |n: &usize| numbers.get(*n).map_or(f64::MAX, |number| (number - wanted).abs());
         places().min_by(|a, b| away(a).total_cmp(&away(b)))
     } else if axis.name == LINK_RATE && links == Links::Rated {
@@ -123,9 +123,9 @@ fn level<'a>(
         places().find(|n| axis.values[*n] == NO_LINK_RATE)
     };
     let place = place.or_else(|| places().next())?;
-    let at_s0 = |(_, wanted, _): &&(&str, f64, &str)| {
+    let is_measured = |(_, wanted, _): &&(&str, f64, &str)| {
         axis.numbers.as_ref().and_then(|numbers| numbers.get(place)) == Some(wanted)
     };
-    let instead_of = s0.filter(|s0| !at_s0(s0)).map(|(.., words)| *words);
+    let instead_of = published.filter(|level| !is_measured(level)).map(|(.., words)| *words);
     Some((axis.values[place].as_str(), instead_of))
 }

@@ -42,10 +42,10 @@ fn warning(trial: &TrialData, series: &HostSeries) -> Option<String> {
         format!(
             "{} of {node} was {} on average in trial {} ({} to {}){note}",
             quantity.words(),
-            quantity.said(mean),
+            quantity.text(mean),
             trial.trial,
-            quantity.said(*lowest),
-            quantity.said(*highest)
+            quantity.text(*lowest),
+            quantity.text(*highest)
         )
     })
 }
@@ -55,7 +55,7 @@ fn mean(series: &HostSeries) -> Option<f64> {
     (!series.points.is_empty()).then(|| values.sum::<f64>() / series.points.len() as f64)
 }
 
-/// What else ran in trials without a planned load.
+/// Describes other activity in trials without a planned load.
 pub(crate) fn background_load<'a>(trials: impl Iterator<Item = &'a TrialData>) -> String {
     let used = |trial: &TrialData| {
         let used = trial.summary.as_ref().and_then(|summary| summary.trust.host);

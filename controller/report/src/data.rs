@@ -72,21 +72,21 @@ pub struct PacketData {
 }
 
 impl RunData {
-    /// The part of the run with one value of an axis, without that axis and without values of other
-    /// axes that no remaining trial has.
+    /// The trials with one value of an axis. Removes that axis, and values of other axes that no
+    /// remaining trial has.
     pub fn only(&self, axis: &str, value: &str) -> Self {
         self.at(&[(axis, value)])
     }
 
-    /// The part of the run with one value of each of several axes.
-    pub(crate) fn at(&self, held: &[(&str, &str)]) -> Self {
+    /// As [`Self::only`], with one value of each of several axes.
+    pub(crate) fn at(&self, levels: &[(&str, &str)]) -> Self {
         let has = |trial: &&TrialData| {
-            held.iter().all(|(axis, value)| {
+            levels.iter().all(|(axis, value)| {
                 trial.parameters.get(*axis).is_some_and(|of_trial| of_trial == value)
             })
         };
         let trials: Vec<TrialData> = self.trials.iter().filter(has).cloned().collect();
-        let free = |axis: &&Axis| held.iter().all(|(name, _)| axis.name != *name);
+        let free = |axis: &&Axis| levels.iter().all(|(name, _)| axis.name != *name);
         let axes = self.axes.iter().filter(free).map(|other| {
             let used = |value: &String| {
                 trials.iter().any(|trial| trial.parameters.get(&other.name) == Some(value))

@@ -21,7 +21,7 @@ const EFFECT_QUANTILES: [(Quantile, &str, f64); 2] =
 /// the first one in the plan. For non-numeric values, also what is known of the others. Every value
 /// is compared with the first over the combinations measured for both.
 pub(crate) fn effect(subject: &Subject, axis: &Axis) -> String {
-    said(subject, axis, subject.run.axes.len()).whole()
+    effect_text(subject, axis, subject.run.axes.len()).whole()
 }
 
 /// The same for each relay mode, because modes were measured at different levels and react
@@ -31,7 +31,8 @@ pub(crate) fn by_mode(subject: &Subject, axis: &Axis) -> Option<String> {
     let modes = modes(run);
     let among = run.axes.len().saturating_sub(1) * modes.len() + 1;
     if axis.name == RELAY {
-        return several(run, subject.metric, axis).then(|| said(subject, axis, among).whole());
+        return several(run, subject.metric, axis)
+            .then(|| effect_text(subject, axis, among).whole());
     }
     let of_mode = |(place, mode): (usize, &String)| {
         let part = run.only(RELAY, mode);
@@ -40,7 +41,7 @@ pub(crate) fn by_mode(subject: &Subject, axis: &Axis) -> Option<String> {
         let noun = format!("{noun} of {mode}");
         let here = Subject { noun: &noun, ..Subject::about(&part, subject.metric)? };
         let axis = part.axes.iter().find(|other| other.name == axis.name)?;
-        several(&part, subject.metric, axis).then(|| said(&here, axis, among))
+        several(&part, subject.metric, axis).then(|| effect_text(&here, axis, among))
     };
     let each: Vec<EffectText> = modes.iter().enumerate().filter_map(of_mode).collect();
     (!each.is_empty()).then(|| EffectText::joined(each).whole())
@@ -89,7 +90,7 @@ fn short(noun: &str) -> &str {
 
 /// One of `among` sentences that share the run's error probability; for the axis of relay modes,
 /// one sentence per mode.
-fn said(subject: &Subject, axis: &Axis, among: usize) -> EffectText {
+fn effect_text(subject: &Subject, axis: &Axis, among: usize) -> EffectText {
     // Relay modes were measured at different levels. For any other axis, use the trials that its
     // figures draw.
     let groups = match axis.name.as_str() {
@@ -139,9 +140,9 @@ fn is_drawn_alike(first: &Group, others: &[&Group], axis: &Axis) -> bool {
 fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: usize) -> EffectText {
     let name = axis_words(&axis.name);
     let claims = (others.len() * among).max(1) as f64;
-    let shifts = |(quantile, _, doubt): (Quantile, &str, f64)| -> Vec<(&Group, Shift)> {
+    let shifts = |(quantile, _, alpha): (Quantile, &str, f64)| -> Vec<(&Group, Shift)> {
         let to = |group: &&Group| {
-            Shift::between(first, group, quantile, Some(&axis.name), doubt / claims)
+            Shift::between(first, group, quantile, Some(&axis.name), alpha / claims)
         };
         others.iter().map(|group| (*group, to(group))).collect()
     };
@@ -225,10 +226,11 @@ fn rest(others: &[&Group], named: &[&str], found: &[Vec<(&Group, Shift)>; 2]) ->
         };
         list.push(other.label.clone());
     }
-    let told = [("also different", differ), ("about the same", same), ("cannot tell", unsure)];
-    let told = told.iter().filter(|(_, labels)| !labels.is_empty());
-    let told: Vec<_> = told.map(|(what, labels)| format!("{what} at {}", listed(labels))).collect();
-    if told.is_empty() { String::new() } else { format!(" {}.", capital(&told.join("; "))) }
+    let verdicts = [("also different", differ), ("about the same", same), ("cannot tell", unsure)];
+    let given = verdicts.iter().filter(|(_, labels)| !labels.is_empty());
+    let texts: Vec<_> =
+        given.map(|(verdict, labels)| format!("{verdict} at {}", listed(labels))).collect();
+    if texts.is_empty() { String::new() } else { format!(" {}.", capital(&texts.join("; "))) }
 }
 
 fn differs(shift: Shift) -> bool {

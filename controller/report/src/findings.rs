@@ -74,13 +74,13 @@ fn delays(subject: &Subject) -> String {
     let all = Group::new(String::new(), group::finished(subject.run).collect(), subject.metric);
     let steps = &all.steps;
     let n = steps.count();
-    let fate = PacketWords::of(subject.run);
+    let words = PacketWords::of(subject.run);
     let mut text = match all.packets() {
         Some(packets) if packets.sent > 0 => format!(
             "{} of {} {}.",
             count(packets.received),
-            count_noun(packets.sent, fate.probe),
-            fate.received
+            count_noun(packets.sent, words.probe),
+            words.received
         ),
         _ => format!("{} were measured.", count_noun(n, "sample")),
     };
@@ -128,11 +128,11 @@ fn nothing(run: &RunData) -> String {
     match all.packets() {
         _ if run.trials.is_empty() => "This run has no trials.".to_owned(),
         Some(packets) if packets.sent > 0 && packets.received == 0 => {
-            let fate = PacketWords::of(run);
+            let words = PacketWords::of(run);
             format!(
                 "None of {} {}: there is no delay to report.",
-                count_noun(packets.sent, fate.probe),
-                fate.none_received
+                count_noun(packets.sent, words.probe),
+                words.none_received
             )
         }
         _ if group::finished(run)
@@ -149,18 +149,19 @@ fn nothing(run: &RunData) -> String {
 fn losses(run: &RunData) -> Option<String> {
     let all = Group::new(String::new(), group::finished(run).collect(), "");
     let packets = all.packets().filter(|packets| packets.sent > 0)?;
-    let fate = PacketWords::of(run);
+    let words = PacketWords::of(run);
     let gone = packets.lost.saturating_add(packets.late);
     if gone == 0 && packets.received == 0 {
         // Nothing counted the received packets.
         return None;
     }
     if gone == 0 {
-        let told = all.trials.iter().filter_map(|trial| trial.summary.as_ref()?.packets).count();
-        let sent = count_noun(packets.sent, fate.probe);
+        let with_counts =
+            all.trials.iter().filter_map(|trial| trial.summary.as_ref()?.packets).count();
+        let sent = count_noun(packets.sent, words.probe);
         return Some(match all.trials.len() {
-            all if told < all => format!(
-                "None of {sent} was lost or late in {told} of {all} trials; the others have no \
+            all if with_counts < all => format!(
+                "None of {sent} was lost or late in {with_counts} of {all} trials; the others have no \
                  receive counts."
             ),
             _ => format!("None of {sent} was lost or late."),
@@ -169,8 +170,8 @@ fn losses(run: &RunData) -> Option<String> {
     let text = format!(
         "{} of {} {} ({}): {} lost, {} late.",
         count(gone),
-        count_noun(packets.sent, fate.probe),
-        fate.missing,
+        count_noun(packets.sent, words.probe),
+        words.missing,
         share(gone as f64 / packets.sent as f64),
         count(packets.lost),
         count(packets.late)

@@ -217,10 +217,10 @@ pub(crate) fn by_axis<'a>(run: &'a RunData, metric: &str, axis: &Axis) -> Vec<(u
     groups.into_iter().map(|(i, trials)| (i, Group::new(label(i), trials, metric))).collect()
 }
 
-/// As [`by_axis`], restricted to combinations of the other parameters that were measured at every
-/// value with samples, and among these to the ones that an interval uses
-/// ([`blocked_shift`](dwell_stats::blocked_shift)), so that a failed trial does not look like an
-/// effect of the axis. Unrestricted if no combination remains.
+/// As [`by_axis`], but only for combinations of the other parameters that have samples at every
+/// value, so that a failed trial does not look like an effect of the axis. Of these, only those that
+/// an interval uses ([`blocked_shift`](dwell_stats::blocked_shift)). Unrestricted if no combination
+/// remains.
 pub(crate) fn comparable<'a>(
     run: &'a RunData,
     metric: &str,
@@ -262,8 +262,9 @@ pub(crate) fn comparable<'a>(
     groups.into_iter().map(kept).collect()
 }
 
-/// At most [`MAX_OVERLAID`] groups for one figure: the cells, else the values of the first axis with
-/// few values, else evenly chosen values of the first axis; with a note for the last two.
+/// At most [`MAX_OVERLAID`] groups for one figure. These are the cells; if too many, the values of
+/// the first axis with few values; else evenly chosen values of the first axis. Groups other than
+/// cells have a note.
 pub(crate) fn overlaid<'a>(run: &'a RunData, metric: &str) -> (Vec<Group<'a>>, Option<String>) {
     let with_samples = |groups: Vec<Group<'a>>| -> Vec<Group<'a>> {
         groups.into_iter().filter(|group| group.steps.count() > 0).collect()

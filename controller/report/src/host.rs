@@ -147,7 +147,7 @@ pub struct HostAccumulator {
     windows: Vec<TimeBin>,
     nodes: Vec<String>,
     left_out: Vec<String>,
-    growing: BTreeMap<(Quantity, usize), SeriesBuilder>,
+    builders: BTreeMap<(Quantity, usize), SeriesBuilder>,
     /// Reading whose values are being taken.
     reading: Option<Reading>,
 }
@@ -173,8 +173,8 @@ struct SeriesBuilder {
 impl HostAccumulator {
     /// Creates an accumulator for a trial with the given delay windows.
     pub fn new(wanted: HostWanted, windows: Vec<TimeBin>) -> Self {
-        let (nodes, left_out, growing) = Default::default();
-        Self { wanted, windows, nodes, left_out, growing, reading: None }
+        let (nodes, left_out, builders) = Default::default();
+        Self { wanted, windows, nodes, left_out, builders, reading: None }
     }
 
     /// Adds a value of `node`. Values of a reading must follow each other, and readings of a
@@ -200,11 +200,11 @@ impl HostAccumulator {
     /// Returns the series; `None` without two readings during the trial.
     pub fn finish(mut self) -> Option<HostData> {
         self.finish_reading();
-        let Self { wanted, windows, nodes, left_out, growing, .. } = self;
-        let mut series: Vec<HostSeries> = growing
+        let Self { wanted, windows, nodes, left_out, builders, .. } = self;
+        let mut series: Vec<HostSeries> = builders
             .into_iter()
-            .filter_map(|((quantity, node), growing)| {
-                Some(growing.finish(quantity, nodes.get(node)?.clone()))
+            .filter_map(|((quantity, node), builder)| {
+                Some(builder.finish(quantity, nodes.get(node)?.clone()))
             })
             .filter(|series| !series.points.is_empty())
             .collect();
@@ -248,16 +248,17 @@ impl HostAccumulator {
         }
         for (quantity, (value, count)) in values {
             let value = quantity.combined(*value, *count);
-            let growing = self.growing.entry((*quantity, *node)).or_insert_with(|| SeriesBuilder {
-                segments: vec![(0.0, 0.0, 0); MAX_POINTS],
-                windows: vec![(0.0, 0); self.windows.len()],
-                lowest: value,
-                highest: value,
-            });
-            growing.lowest = growing.lowest.min(value);
-            growing.highest = growing.highest.max(value);
+            let builder =
+                self.builders.entry((*quantity, *node)).or_insert_with(|| SeriesBuilder {
+                    segments: vec![(0.0, 0.0, 0); MAX_POINTS],
+                    windows: vec![(0.0, 0); self.windows.len()],
+                    lowest: value,
+                    highest: value,
+                });
+            builder.lowest = builder.lowest.min(value);
+            builder.highest = builder.highest.max(value);
             let place = (i128::from(*at) * MAX_POINTS as i128 / i128::from(length)) as usize;
-            let (times, values, count) = &mut growing.segments[place.min(MAX_POINTS - 1)];
+            let (times, values, count) = &mut builder.segments[place.min(MAX_POINTS - 1)];
             *times += *at as f64;
             *values += value;
             *count += 1;
@@ -269,7 +270,7 @@ impl HostAccumulator {
                 _ => *at,
             };
             let window = self.windows.partition_point(|window| window.to_ns <= middle);
-            if let Some((sum, count)) = growing.windows.get_mut(window) {
+            if let Some((sum, count)) = builder.windows.get_mut(window) {
                 *sum += value;
                 *count += 1;
             }

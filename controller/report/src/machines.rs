@@ -25,29 +25,29 @@ struct NodeRole {
 /// `stamps` are the timestamps that delimit the node's delay, or that a trace recorded; `bytes
 /// added` is the growth of an encrypted packet.
 pub fn machines(run: &RunData) -> Table {
-    let mut parts: Vec<NodeRole> = Vec::new();
+    let mut roles: Vec<NodeRole> = Vec::new();
     for trial in group::finished(run) {
-        let Some(way) = trial.summary.as_ref().filter(|it| it.kind == Kind::Relay) else {
+        let Some(path) = trial.summary.as_ref().filter(|it| it.kind == Kind::Relay) else {
             continue;
         };
-        let mode = mode(trial, way);
-        let routes = routing(way).map(|cells| (cells, text(way, "relay_node")));
-        let cells = trial.machines.iter().map(|it| (cells(way, &it.node, &it.summary), &*it.node));
+        let mode = mode(trial, path);
+        let routes = routing(path).map(|cells| (cells, text(path, "relay_node")));
+        let cells = trial.machines.iter().map(|it| (cells(path, &it.node, &it.summary), &*it.node));
         for (cells, node) in cells.map(|(cells, node)| (cells, node.to_owned())).chain(routes) {
-            let burnt = quota(way, &node, "burnt_ratio");
+            let burnt = quota(path, &node, "burnt_ratio");
             let span = burnt.map(|ratio| (ratio, ratio));
-            match parts.iter_mut().find(|part| part.cells == cells) {
-                Some(part) => {
-                    part.trials += 1;
-                    if !part.modes.contains(&mode) {
-                        part.modes.push(mode.clone());
+            match roles.iter_mut().find(|role| role.cells == cells) {
+                Some(role) => {
+                    role.trials += 1;
+                    if !role.modes.contains(&mode) {
+                        role.modes.push(mode.clone());
                     }
-                    part.burnt = match (part.burnt, span) {
+                    role.burnt = match (role.burnt, span) {
                         (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
                         (a, b) => a.or(b),
                     };
                 }
-                None => parts.push(NodeRole {
+                None => roles.push(NodeRole {
                     cells,
                     modes: vec![mode.clone()],
                     burnt: span,
@@ -58,9 +58,9 @@ pub fn machines(run: &RunData) -> Table {
     }
     let modes = crate::figures::modes(run);
     let place = |name: &String| modes.iter().position(|mode| mode == name);
-    parts.iter_mut().for_each(|part| part.modes.sort_by_key(place));
-    parts.sort_by_key(|part| {
-        (part.cells[0].clone(), part.modes.first().and_then(place), part.cells[1].clone())
+    roles.iter_mut().for_each(|role| role.modes.sort_by_key(place));
+    roles.sort_by_key(|role| {
+        (role.cells[0].clone(), role.modes.first().and_then(place), role.cells[1].clone())
     });
     let mut table = Table::new([
         "node",
@@ -74,7 +74,7 @@ pub fn machines(run: &RunData) -> Table {
         "modes",
         "trials",
     ]);
-    for NodeRole { cells, modes, burnt, trials } in parts {
+    for NodeRole { cells, modes, burnt, trials } in roles {
         let burnt = burnt.map_or_else(none, |(least, most)| match (share(least), share(most)) {
             (least, most) if least == most => least,
             (least, most) => format!("{least} to {most}"),
@@ -97,21 +97,21 @@ fn without_empty(mut table: Table) -> Table {
     table
 }
 
-fn mode(trial: &TrialData, way: &Summary) -> String {
-    trial.parameters.get(RELAY).cloned().unwrap_or_else(|| text(way, RELAY))
+fn mode(trial: &TrialData, path: &Summary) -> String {
+    trial.parameters.get(RELAY).cloned().unwrap_or_else(|| text(path, RELAY))
 }
 
 /// Cells of a machine from its summary.
-fn cells(way: &Summary, node: &str, summary: &Summary) -> [String; 7] {
+fn cells(path: &Summary, node: &str, summary: &Summary) -> [String; 7] {
     let (engine, aes) = match summary.engine.split_once("; AES: ") {
         Some((engine, aes)) => (engine, aes.to_owned()),
         None => (summary.engine.as_str(), none()),
     };
     let (does, stamps) = match (summary.kind, text(summary, "load").as_str()) {
-        (Kind::Relay, _) => ("relays", list(way, "node_rung", " to ")),
+        (Kind::Relay, _) => ("relays", list(path, "node_rung", " to ")),
         (Kind::Trace, _) => ("traces", list(summary, "points", ", ")),
-        (Kind::Load, "traffic") => ("sends", format!("tx_app to {}", text(way, "link_from"))),
-        (Kind::Load, "sink") => ("receives", format!("{} to rx_app", text(way, "link_to"))),
+        (Kind::Load, "traffic") => ("sends", format!("tx_app to {}", text(path, "link_from"))),
+        (Kind::Load, "sink") => ("receives", format!("{} to rx_app", text(path, "link_to"))),
         _ => ("takes part", none()),
     };
     let bytes = |name: &str| match summary.values.get(name).copied().flatten() {
@@ -121,22 +121,22 @@ fn cells(way: &Summary, node: &str, summary: &Summary) -> [String; 7] {
     // Relays without authentication tags have no `tag_bytes`.
     let added = bytes("nonce_bytes").map(|nonce| nonce + bytes("tag_bytes").unwrap_or(0));
     let added = added.map_or_else(none, |bytes| bytes.to_string());
-    let asked = quota(way, node, "asked_ratio").map_or_else(none, share);
+    let asked = quota(path, node, "asked_ratio").map_or_else(none, share);
     [node.to_owned(), does.into(), engine.into(), aes, added, stamps, asked]
 }
 
 /// Cells of the node whose kernel routes, which has no summary of its own.
-fn routing(way: &Summary) -> Option<[String; 7]> {
-    let node = way.parameters.get("relay_node")?.as_str().filter(|_| way.engine == "kernel")?;
-    let asked = quota(way, node, "asked_ratio").map_or_else(none, share);
-    let stamps = list(way, "node_rung", " to ");
+fn routing(path: &Summary) -> Option<[String; 7]> {
+    let node = path.parameters.get("relay_node")?.as_str().filter(|_| path.engine == "kernel")?;
+    let asked = quota(path, node, "asked_ratio").map_or_else(none, share);
+    let stamps = list(path, "node_rung", " to ");
     let [does, engine] = ["routes", "kernel"].map(str::to_owned);
     Some([node.to_owned(), does, engine, none(), none(), stamps, asked])
 }
 
 /// Value of the CPU quota of a node.
-fn quota(way: &Summary, node: &str, what: &str) -> Option<f64> {
-    way.values.get(&quota_value(node, what)).copied().flatten().map(Scalar::as_f64)
+fn quota(path: &Summary, node: &str, what: &str) -> Option<f64> {
+    path.values.get(&quota_value(node, what)).copied().flatten().map(Scalar::as_f64)
 }
 
 fn text(summary: &Summary, parameter: &str) -> String {

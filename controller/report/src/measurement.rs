@@ -353,12 +353,12 @@ fn loads(run: &RunData, plan: &Plan) -> Option<String> {
         None => {
             let with =
                 |trial: &&TrialData| trial.parameters.get("load").is_none_or(|load| load == name);
-            let background_load = contention::background_load(group::finished(run).filter(with));
-            format!("{name}: {background_load}")
+            let activity = contention::background_load(group::finished(run).filter(with));
+            format!("{name}: {activity}")
         }
     };
     let mut all: Vec<String> = names.iter().map(said).collect();
-    all.extend(plan.cross.as_ref().map(|background_load| cross(run, background_load)));
+    all.extend(plan.cross.as_ref().map(|plan| cross(run, plan)));
     (!all.is_empty()).then(|| format!("{}.", all.join("; ")))
 }
 
@@ -394,7 +394,7 @@ fn load_in_words(load: &Load) -> String {
     if all.is_empty() { "nothing".to_owned() } else { listed(&all) }
 }
 
-/// Machine of the measuring end; those of others are not recorded.
+/// Machine of the measuring end. Other machines are not recorded.
 fn machine(run: &RunData) -> Option<String> {
     let said = |summary: &Summary| {
         let environment = &summary.environment;

@@ -100,7 +100,7 @@ pub(crate) fn transmission_ns(trial: &TrialData) -> Option<f64> {
 }
 
 /// Sentence, with a leading space, that compares the link delay with the transmission time.
-pub(crate) fn beside_transmission(trials: &[&TrialData]) -> Option<String> {
+pub(crate) fn transmission_comparison(trials: &[&TrialData]) -> Option<String> {
     let of_links = |quantile| {
         let one = move |trial: &TrialData| {
             Some(percentile_of(trial, LINK_DELAY_METRIC, quantile)? as f64)

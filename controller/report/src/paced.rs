@@ -39,7 +39,7 @@ pub(crate) struct PacedTrial<'a> {
     pub(crate) sender: Sender,
     pub(crate) pairs: bool,
     /// Which size was given, if known: `ip`, `payload` or `frame`.
-    counted: Option<String>,
+    size_kind: Option<String>,
     /// Requested rate of a train with a constant rate.
     pub(crate) rate: Option<BitRate>,
     /// Results; `None` if nothing was measured.
@@ -66,8 +66,9 @@ const SIZE_KIND_KEY: &str = "size counted as";
 
 /// Whether the run measures departures of packets.
 pub(crate) fn is_paced(run: &RunData) -> bool {
-    let told = |trial: &TrialData| trial.summary.as_ref().is_some_and(|it| it.kind == Kind::Pace);
-    run.trials.iter().any(told) || measurement::plan(run).is_some_and(|plan| plan.pace.is_some())
+    let is_pace =
+        |trial: &TrialData| trial.summary.as_ref().is_some_and(|it| it.kind == Kind::Pace);
+    run.trials.iter().any(is_pace) || measurement::plan(run).is_some_and(|plan| plan.pace.is_some())
 }
 
 /// Every trial of pairs or trains, by number. The plan describes trials that were not measured.
@@ -79,22 +80,22 @@ pub(crate) fn paced(run: &RunData) -> Vec<PacedTrial<'_>> {
     let used = only_engine(run, plan.as_ref());
     let mut all: Vec<_> =
         run.trials.iter().filter_map(|trial| PacedTrial::of(run, plan.as_ref(), trial)).collect();
-    let named = |size: u64, all: &[PacedTrial]| {
-        let mut ways: Vec<&str> = all
+    let kinds = |size: u64, all: &[PacedTrial]| {
+        let mut kinds_seen: Vec<&str> = all
             .iter()
             .filter(|paced| paced.sender.ip_size == size)
-            .filter_map(|paced| paced.counted.as_deref())
+            .filter_map(|paced| paced.size_kind.as_deref())
             .collect();
-        ways.sort_unstable();
-        ways.dedup();
-        ways.len()
+        kinds_seen.sort_unstable();
+        kinds_seen.dedup();
+        kinds_seen.len()
     };
     // At one rate, a frame and the IP packet inside it have different gaps: where both occur, they
     // are separate senders.
-    let both: Vec<bool> = all.iter().map(|paced| named(paced.sender.ip_size, &all) > 1).collect();
+    let both: Vec<bool> = all.iter().map(|paced| kinds(paced.sender.ip_size, &all) > 1).collect();
     for (paced, _) in all.iter_mut().zip(both).filter(|(_, both)| *both) {
-        let counted = paced.counted.clone().into_iter();
-        paced.sender.others.extend(counted.map(|way| (SIZE_KIND_KEY.to_owned(), way)));
+        let kind = paced.size_kind.clone().into_iter();
+        paced.sender.others.extend(kind.map(|kind| (SIZE_KIND_KEY.to_owned(), kind)));
     }
     if let Some(used) = used {
         let auto = PaceEngine::Auto.name();
@@ -145,8 +146,8 @@ impl<'a> PacedTrial<'a> {
             others: others(run, trial),
         };
         let pairs = pattern == PaceKind::Pair.name();
-        let counted = counted(trial, summary, pace);
-        Some(Self { trial, sender, pairs, counted, rate, summary })
+        let size_kind = size_kind(trial, summary, pace);
+        Some(Self { trial, sender, pairs, size_kind, rate, summary })
     }
 
     /// Scalar result by name.
@@ -169,29 +170,29 @@ pub(crate) fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 /// Requested engine.
 fn engine(trial: &TrialData, pace: Option<&PacePlan>) -> String {
-    let told = || trial.summary.as_ref().and_then(|summary| text(summary, "engine"));
+    let reported = || trial.summary.as_ref().and_then(|summary| text(summary, "engine"));
     asked(trial, &["engine", "pace.engine"])
-        .or_else(told)
+        .or_else(reported)
         .or_else(|| Some(pace?.engine.name()))
         .unwrap_or(PaceEngine::Auto.name())
         .to_owned()
 }
 
 fn ip_size(trial: &TrialData, summary: Option<&Summary>, pace: Option<&PacePlan>) -> Option<u64> {
-    if let Some(told) = summary.and_then(|summary| number(summary, "size_bytes")) {
-        return Some(told as u64);
+    if let Some(bytes) = summary.and_then(|summary| number(summary, "size_bytes")) {
+        return Some(bytes as u64);
     }
     Some(asked_size(trial, pace?).packet_size()?.ip().0)
 }
 
 /// Which size a trial gave: `ip`, `payload` or `frame`.
-fn counted(
+fn size_kind(
     trial: &TrialData,
     summary: Option<&Summary>,
     pace: Option<&PacePlan>,
 ) -> Option<String> {
-    if let Some(told) = summary.and_then(|summary| text(summary, "counted")) {
-        return Some(told.to_owned());
+    if let Some(kind) = summary.and_then(|summary| text(summary, "counted")) {
+        return Some(kind.to_owned());
     }
     let named = match asked_size(trial, pace?).named_size()? {
         PaceSize::Ip(_) => "ip",
@@ -224,11 +225,11 @@ fn flows(trial: &TrialData, plan: Option<&Plan>) -> u32 {
 
 /// Values of the varied axes without a field of their own.
 fn others(run: &RunData, trial: &TrialData) -> BTreeMap<String, String> {
-    let is_told = |name: &str| {
+    let is_dedicated = |name: &str| {
         let name = name.strip_prefix("pace.").or(name.strip_prefix("cross.")).unwrap_or(name);
         DEDICATED_AXES.contains(&name)
     };
-    let varied = run.axes.iter().filter(|axis| axis.values.len() > 1 && !is_told(&axis.name));
+    let varied = run.axes.iter().filter(|axis| axis.values.len() > 1 && !is_dedicated(&axis.name));
     let value = |name: &String| Some((name.clone(), trial.parameters.get(name)?.clone()));
     varied.filter_map(|axis| value(&axis.name)).collect()
 }

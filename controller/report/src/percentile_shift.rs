@@ -77,16 +77,16 @@ impl Change {
 impl Shift {
     /// Compares a percentile over the trials of both groups. Trials form a block if their
     /// parameters except `axis` are equal; if each group has a single cell, all trials are one
-    /// block. `doubt` is the probability of a false difference.
+    /// block. `alpha` is the probability of a false difference.
     pub(crate) fn between(
         first: &Group,
         second: &Group,
         quantile: Quantile,
         axis: Option<&str>,
-        doubt: f64,
+        alpha: f64,
     ) -> Self {
         let blocks = blocks(first, second, quantile, axis);
-        let confidence = 1.0 - doubt;
+        let confidence = 1.0 - alpha;
         let Some(found) = blocked_shift(&blocks, confidence) else { return Self::Unknown };
         let BlockedShift { baseline: from, other: to, relative, .. } = found;
         let Some(interval) = found.interval else {
@@ -155,9 +155,9 @@ fn blocks(first: &Group, second: &Group, quantile: Quantile, axis: Option<&str>)
 
 /// Confidence as a percentage, with two digits of its complement.
 fn confidence(share: f64) -> String {
-    let doubt = significant((1.0 - share) * 100.0, 2);
-    let decimals = if doubt > 0.0 { (1.0 - doubt.log10().floor()).max(0.0) as usize } else { 0 };
-    let text = format!("{:.decimals$}", 100.0 - doubt);
+    let alpha = significant((1.0 - share) * 100.0, 2);
+    let decimals = if alpha > 0.0 { (1.0 - alpha.log10().floor()).max(0.0) as usize } else { 0 };
+    let text = format!("{:.decimals$}", 100.0 - alpha);
     let text =
         if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     format!("{text} %")

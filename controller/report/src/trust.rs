@@ -35,7 +35,7 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
         facts.push(Fact { name, value, folded: None, meaning });
     };
     let named = |of: fn(&Summary) -> Option<String>| named(&summaries, of);
-    let rungs = |tx: Option<&str>, rx: Option<&str>| {
+    let sources = |tx: Option<&str>, rx: Option<&str>| {
         let said = |rung: Option<&str>| rung.unwrap_or("none").to_owned();
         format!("sent {}, received {}", said(tx), said(rx))
     };
@@ -74,7 +74,7 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
             let known = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
             let each = said.split(" / ").map(|pair| {
                 let (tx, rx) = pair.split_once('\u{1f}').unwrap_or((pair, ""));
-                rungs(known(tx).as_deref(), known(rx).as_deref())
+                sources(known(tx).as_deref(), known(rx).as_deref())
             });
             each.collect::<Vec<_>>().join(" / ")
         }),
@@ -340,7 +340,7 @@ fn without_numbers(text: &str) -> String {
 /// Whether every finished trial recorded its schedule error, so that the absence of warnings is
 /// meaningful. Most imported data lack it.
 pub(crate) fn has_schedule_errors(run: &RunData) -> bool {
-    all_say(run, says_schedule)
+    all_satisfy(run, has_schedule_error)
 }
 
 /// Sentences about kept limits, and about those that are unknown.
@@ -351,7 +351,7 @@ pub(crate) fn kept_limits_text(run: &RunData) -> String {
             is_measured_by_dwell(summary) || summary.trust.clocks.is_some()
         }),
         ("no dropped samples", "dropped samples", |summary| summary.ring_dropped().is_some()),
-        ("probes sent on time", "send times", says_schedule),
+        ("probes sent on time", "send times", has_schedule_error),
         (
             "other programs within their CPU limit",
             "CPU use of other programs",
@@ -359,29 +359,29 @@ pub(crate) fn kept_limits_text(run: &RunData) -> String {
         ),
         ("no node warnings", "node warnings", is_measured_by_dwell),
     ];
-    let (mut held, mut unknown) = (Vec::new(), Vec::new());
-    for (is, whether, says) in limits {
-        if all_say(run, says) {
-            held.push(is.to_owned());
+    let (mut kept, mut unknown) = (Vec::new(), Vec::new());
+    for (kept_limit, unknown_limit, predicate) in limits {
+        if all_satisfy(run, predicate) {
+            kept.push(kept_limit.to_owned());
         } else {
-            unknown.push(whether.to_owned());
+            unknown.push(unknown_limit.to_owned());
         }
     }
-    let mut text = format!("{}.", capital(&listed(&held)));
+    let mut text = format!("{}.", capital(&listed(&kept)));
     if !unknown.is_empty() {
         text += &format!(" Unknown: {}.", listed(&unknown));
     }
     text
 }
 
-fn says_schedule(summary: &Summary) -> bool {
+fn has_schedule_error(summary: &Summary) -> bool {
     summary.trust.schedule_error_ns.as_ref().is_some_and(|figures| figures.max.is_some())
 }
 
-/// Whether there are finished trials and all satisfy `says`.
-fn all_say(run: &RunData, says: fn(&Summary) -> bool) -> bool {
+/// Whether there are finished trials and all satisfy the predicate.
+fn all_satisfy(run: &RunData, predicate: fn(&Summary) -> bool) -> bool {
     let mut trials = group::finished(run).peekable();
-    trials.peek().is_some() && trials.all(|trial| trial.summary.as_ref().is_some_and(says))
+    trials.peek().is_some() && trials.all(|trial| trial.summary.as_ref().is_some_and(predicate))
 }
 
 /// Finding about trust.
@@ -456,8 +456,7 @@ fn sum(summaries: &[&Summary], of: fn(&Summary) -> Option<u64>) -> Option<u64> {
     known.filter(|each| !each.is_empty()).map(|each| each.into_iter().fold(0, u64::saturating_add))
 }
 
-/// Whether dwell measured the trial. Imported files do not record warnings, and segments no
-/// warm-up.
+/// Whether dwell measured the trial. Imported files record neither warnings nor a warm-up.
 fn is_measured_by_dwell(summary: &Summary) -> bool {
     summary.kind != Kind::Import
 }
@@ -466,9 +465,9 @@ fn probes(run: &RunData, summaries: &[&Summary]) -> Option<String> {
     let all = Group::new(String::new(), group::finished(run).collect(), "");
     let packets = all.packets()?;
     // The others have no packet counts.
-    let told: Vec<&Summary> =
+    let with_counts: Vec<&Summary> =
         summaries.iter().copied().filter(|summary| summary.packets.is_some()).collect();
-    let planned = sum(&told, planned);
+    let planned = sum(&with_counts, planned);
     let planned = planned
         .map_or_else(|| "unknown number planned".to_owned(), |n| format!("{} planned", count(n)));
     let mut parts = vec![
@@ -486,9 +485,9 @@ fn probes(run: &RunData, summaries: &[&Summary]) -> Option<String> {
     parts.extend(
         others.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", count(n))),
     );
-    let (told, all) = (told.len(), summaries.len());
-    let of = if told < all {
-        format!(" (in the {told} of {all} trials with receive counts)")
+    let (with_counts, all) = (with_counts.len(), summaries.len());
+    let of = if with_counts < all {
+        format!(" (in the {with_counts} of {all} trials with receive counts)")
     } else {
         String::new()
     };
@@ -517,10 +516,10 @@ fn schedule_error(summaries: &[&Summary]) -> Option<String> {
 
 fn clocks(summaries: &[&Summary]) -> Option<String> {
     let pairs: Vec<_> = summaries.iter().filter_map(|s| s.trust.clocks).collect();
-    let apart = |c: &dwell_record::Clocks| c.end.offset_ns.saturating_sub(c.start.offset_ns);
-    let worst = pairs.iter().max_by_key(|c| apart(c).saturating_abs())?;
+    let change = |c: &dwell_record::Clocks| c.end.offset_ns.saturating_sub(c.start.offset_ns);
+    let worst = pairs.iter().max_by_key(|c| change(c).saturating_abs())?;
     let width = pairs.iter().map(|c| c.start.width_ns.max(c.end.width_ns)).max()?;
-    Some(format!("changed by {}, read to within {}", delay(apart(worst) as f64), delay_ns(width)))
+    Some(format!("changed by {}, read to within {}", delay(change(worst) as f64), delay_ns(width)))
 }
 
 fn placement(ends: &Ends) -> Option<String> {

@@ -44,16 +44,16 @@ pub(crate) fn in_words(run: &RunData) -> Option<String> {
         1 => String::new(),
         n => format!(" and {} more", n - 1),
     };
-    let apart = all
+    let difference = all
         .iter()
         .filter_map(|witness| witness.metrics.get("rtt_minus_witness_ns")?.p50)
         .max_by_key(|ns| ns.unsigned_abs());
-    let apart = apart.map_or_else(String::new, |ns| {
+    let difference = difference.map_or_else(String::new, |ns| {
         let than = if ns < 0 { "shorter" } else { "longer" };
         let by = delay_ns(ns.saturating_abs());
         format!(" The run's round trips are {by} {than} than the witness's (median).")
     });
-    Some(format!("A witness ({}{more}) saw {} of {probes}.{apart}", first.target, count(seen)))
+    Some(format!("A witness ({}{more}) saw {} of {probes}.{difference}", first.target, count(seen)))
 }
 
 /// One row per trial, capture and metric; empty without a witness.

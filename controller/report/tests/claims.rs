@@ -16,7 +16,7 @@ fn verdict(run: &RunData, id: &str) -> Claim {
     found.unwrap_or_else(|| panic!("no claim {id}"))
 }
 
-fn is(run: &RunData, wanted: &[(&str, ClaimVerdict)]) {
+fn assert_verdicts(run: &RunData, wanted: &[(&str, ClaimVerdict)]) {
     for (id, verdict) in wanted {
         let claim = self::verdict(run, id);
         assert_eq!(claim.verdict, *verdict, "{id}: {claim:?}");
@@ -27,7 +27,7 @@ fn is(run: &RunData, wanted: &[(&str, ClaimVerdict)]) {
 fn board_like_miya_2020_confirms_its_claims() {
     use ClaimVerdict::{CannotTell, Fail, Pass};
     let run = relays_repeated(PI_ZERO, 2);
-    is(
+    assert_verdicts(
         &run,
         &[
             ("S0.18", Pass),
@@ -60,7 +60,7 @@ fn fast_machine_fails_claims_with_explanation() {
     use ClaimVerdict::{Fail, Pass};
     let pc = Relay { route_ns: 3e3, program_ns: 12e3, per_byte_ns: 0.9, loss: 0.0, stress: 2.0 };
     let run = relays_repeated(pc, 2);
-    is(
+    assert_verdicts(
         &run,
         &[
             ("S0.18", Fail),
@@ -166,7 +166,7 @@ fn node_claims_use_netfilter_timestamps() {
 fn no_link_rate_undecided_missing_mode_not_run() {
     let whole = relays(PI_ZERO);
     let bare = whole.only("topology.link.rate", "none");
-    is(
+    assert_verdicts(
         &bare,
         &[
             ("S0.19-route", ClaimVerdict::CannotTell),
@@ -322,18 +322,18 @@ fn equal_runs_give_few_false_claims() {
         for seed in 0..runs {
             let run = varied(&base, repetitions, spread, seed, |_, _| 50e3);
             let all = claims(&run);
-            let told = |id: &str, verdict| {
+            let has = |id: &str, verdict| {
                 all.iter().any(|claim| claim.id.starts_with(id) && claim.verdict == verdict)
             };
             // Claims that would need an effect of the mode, rate, load or size.
             wrong += u32::from(
-                told("S0.18", ClaimVerdict::Pass)
-                    || told("S0.21", ClaimVerdict::Fail)
-                    || told("S0.23", ClaimVerdict::Pass)
-                    || told("S0.24", ClaimVerdict::Pass)
-                    || told("S0.26", ClaimVerdict::Pass)
-                    || told("S0.26", ClaimVerdict::Fail)
-                    || told("S0.27", ClaimVerdict::Pass),
+                has("S0.18", ClaimVerdict::Pass)
+                    || has("S0.21", ClaimVerdict::Fail)
+                    || has("S0.23", ClaimVerdict::Pass)
+                    || has("S0.24", ClaimVerdict::Pass)
+                    || has("S0.26", ClaimVerdict::Pass)
+                    || has("S0.26", ClaimVerdict::Fail)
+                    || has("S0.27", ClaimVerdict::Pass),
             );
         }
         assert!(
@@ -490,6 +490,6 @@ fn rare_loss_is_undecided() {
 fn lines_share_the_error_probability() {
     let each = fits(&relays(PI_ZERO));
     assert!(!each.is_empty());
-    let doubt: f64 = each.iter().map(|fit| 1.0 - fit.confidence).sum();
-    assert!(doubt <= 0.01 + 1e-12, "{doubt}");
+    let alpha: f64 = each.iter().map(|fit| 1.0 - fit.confidence).sum();
+    assert!(alpha <= 0.01 + 1e-12, "{alpha}");
 }

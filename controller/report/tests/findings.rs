@@ -187,7 +187,7 @@ fn idle(ttls: &[&str], repetitions: u32, seed: u64, spread: f64) -> RunData {
     run
 }
 
-fn claims(said: &str) -> bool {
+fn has_effect(said: &str) -> bool {
     said.contains(" rose ") || said.contains(" fell ")
 }
 
@@ -321,14 +321,14 @@ fn single_trials_are_no_effect() {
     let mut run = idle(&["60", "61", "62", "63"], 1, 3, 0.1);
     slow_down(&mut run.trials[2], 8.0);
     let said = text(&run, "effect-ttl");
-    assert!(!claims(&said), "{said}");
+    assert!(!has_effect(&said), "{said}");
     for words in ["measured once each", "ttl 60", "ttl 62", "cannot tell whether ttl caused it"] {
         assert!(said.contains(words), "{said}");
     }
     let twice = text(&idle(&["60", "61"], 2, 4, 0.1), "effect-ttl");
-    assert!(twice.contains("measured twice each") && !claims(&twice), "{twice}");
+    assert!(twice.contains("measured twice each") && !has_effect(&twice), "{twice}");
     for figure in figures(&run).iter().filter(|figure| figure.id.starts_with("boxes")) {
-        assert!(!claims(&figure.finding), "{}", figure.finding);
+        assert!(!has_effect(&figure.finding), "{}", figure.finding);
     }
 }
 
@@ -336,7 +336,10 @@ fn single_trials_are_no_effect() {
 fn equal_runs_give_few_false_effects() {
     for (repetitions, spread) in [(3, 0.1), (5, 0.4)] {
         let wrong = |&seed: &u64| {
-            claims(&text(&idle(&["60", "61", "62", "63"], repetitions, seed, spread), "effect-ttl"))
+            has_effect(&text(
+                &idle(&["60", "61", "62", "63"], repetitions, seed, spread),
+                "effect-ttl",
+            ))
         };
         let wrong: Vec<u64> = (100..300).filter(wrong).collect();
         assert!(wrong.len() < 10, "{repetitions} repetitions, seeds {wrong:?}");
@@ -354,7 +357,7 @@ fn equal_runs_give_few_false_effects_and_lines() {
             let slope = fit.slope_ns_per_unit;
             slope.low > 0.0 || slope.high < 0.0
         });
-        line || claims(&text(&run, "effect-ttl"))
+        line || has_effect(&text(&run, "effect-ttl"))
     };
     let wrong: Vec<u64> = (500..700).filter(wrong).collect();
     assert!(wrong.len() < 10, "seeds {wrong:?}");
@@ -414,9 +417,9 @@ fn drift_is_found_and_noise_is_undecided() {
     let drift = |run: &RunData| {
         figures(run).into_iter().find(|figure| figure.id == "drift").unwrap().finding
     };
-    let told = |&seed: &u64| drift(&idle(&["60", "61"], 8, seed, 0.02)).starts_with("Delays");
-    let told: Vec<u64> = (1..=60).filter(told).collect();
-    assert!(told.len() < 3, "seeds {told:?}");
+    let drifts = |&seed: &u64| drift(&idle(&["60", "61"], 8, seed, 0.02)).starts_with("Delays");
+    let wrong: Vec<u64> = (1..=60).filter(drifts).collect();
+    assert!(wrong.len() < 3, "seeds {wrong:?}");
     let mut run = idle(&["60", "61"], 8, 8, 0.02);
     for trial in run.trials.iter_mut().filter(|trial| trial.order > 8) {
         slow_down(trial, 1.5);
@@ -486,18 +489,18 @@ fn broken_limits_are_reported_without_node_warning() {
 }
 
 #[test]
-fn cpu_use_of_other_programs_breaks_a_limit_of_trust() {
-    let busy = contended::beside_others(synthetic::loads(), 0.8);
+fn cpu_use_by_other_programs_breaks_a_trust_limit() {
+    let busy = contended::with_other_cpu_use(synthetic::loads(), 0.8);
     let trust = text(&busy, "trust");
     assert!(trust.contains("other programs used 80 % of the CPU time"), "{trust}");
     let page = dwell_report::page(&busy);
     assert!(!page.contains("All limits kept") && !trust.contains("All trust limits"), "{trust}");
-    let quiet = contended::beside_others(synthetic::loads(), 0.02);
+    let quiet = contended::with_other_cpu_use(synthetic::loads(), 0.02);
     assert!(text(&quiet, "trust").starts_with("All trust limits were kept"));
 }
 
 #[test]
-fn host_samples_of_a_busy_machine_break_a_limit_of_trust() {
+fn busy_host_samples_break_a_trust_limit() {
     let mut run = synthetic::with_machines("n1");
     let mean = |run: &mut RunData, share: f64| {
         for series in &mut run.host.as_mut().unwrap().series {
@@ -535,13 +538,13 @@ fn few_late_probes_are_warned_of_without_p99() {
 }
 
 #[test]
-fn the_banner_claims_only_what_is_known() {
+fn trust_banner_lists_only_known_limits() {
     let banner = |run: &RunData| {
         let page = dwell_report::page(run);
         let from = page.split("<p class=\"banner good\">").nth(1).unwrap_or_default();
         from.split("</p>").next().unwrap_or_default().to_owned()
     };
-    let mut run = contended::beside_others(synthetic::loads(), 0.02);
+    let mut run = contended::with_other_cpu_use(synthetic::loads(), 0.02);
     let held = "No clock step, no dropped samples, probes sent on time, other programs within their CPU limit and no node warnings.";
     assert!(banner(&run).ends_with(held), "{}", banner(&run));
     let summary = run.trials[2].summary.as_mut().unwrap();

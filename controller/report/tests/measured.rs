@@ -42,7 +42,7 @@ fn escaped(text: &str) -> String {
 
 #[test]
 fn page_describes_the_plan() {
-    let run = contended::beside_others(quick(&[]), 0.01);
+    let run = contended::with_other_cpu_use(quick(&[]), 0.01);
     let what = said(&run, "What");
     assert!(what.contains("n1 sends a probe, n2 sends it back"), "{what}");
     assert!(what.contains("roundtrip, UDP"), "{what}");
@@ -68,8 +68,8 @@ fn page_describes_the_plan() {
 }
 
 #[test]
-fn unloaded_trials_name_what_other_programs_used() {
-    let loads = said(&contended::beside_others(quick(&[]), 0.8), "Loads");
+fn unloaded_trials_report_use_by_other_programs() {
+    let loads = said(&contended::with_other_cpu_use(quick(&[]), 0.8), "Loads");
     let words = "none: no planned load; other programs used 80 % of the CPU time";
     assert!(loads.contains(words), "{loads}");
     assert!(!loads.contains("nothing ran"), "{loads}");

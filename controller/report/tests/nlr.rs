@@ -75,9 +75,9 @@ fn findings_and_claims_agree_on_nlr() {
 #[test]
 fn nlr_finding_names_node_delay_metrics() {
     let said = nlr(&relays(PI_ZERO));
-    let rungs =
+    let metric_names =
         "node delay between netfilter's hooks (route) and node delay (translate and encrypt)";
-    assert!(said.contains(rungs), "{said}");
+    assert!(said.contains(metric_names), "{said}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use dwell_report::{
 use trains::paces;
 
 /// Largest rates of an engine in Mbit/s: without and with 25 flows, for 200 and 1500 B each.
-fn of(run: &RunData, engine: &str) -> Vec<Option<u64>> {
+fn largest_mbps(run: &RunData, engine: &str) -> Vec<Option<u64>> {
     let all = verdicts(run);
     let of = all.iter().filter(|verdict| verdict.engine == engine);
     of.map(|verdict| verdict.largest_rate_bps.map(|bps| bps / 1_000_000)).collect()
@@ -24,9 +24,9 @@ fn largest_rate_follows_gap_errors() {
     let run = paces(&[]);
     // The tolerance is a tenth of the gap: 16 us, 1.6 us and 160 ns for 200 B, 7.5x that for 1500
     // B.
-    assert_eq!(of(&run, "spin"), [100, 1_000, 10, 100].map(Some));
+    assert_eq!(largest_mbps(&run, "spin"), [100, 1_000, 10, 100].map(Some));
     // sleep keeps not even 10 Mbit/s with 200 B.
-    assert_eq!(of(&run, "sleep"), [0, 10, 0, 0].map(Some));
+    assert_eq!(largest_mbps(&run, "sleep"), [0, 10, 0, 0].map(Some));
     let verdict = |engine: &str| verdicts(&run).into_iter().find(|it| it.engine == engine).unwrap();
     let spin = verdict("spin");
     assert_eq!((spin.node.as_str(), spin.ip_size, spin.flows), ("n1", 200, 0));
@@ -37,7 +37,7 @@ fn largest_rate_follows_gap_errors() {
 #[test]
 fn user_stamps_and_missing_engines_give_no_verdict() {
     let run = paces(&[]);
-    assert_eq!(of(&run, "packet-ring"), [None; 4], "no kernel timestamps");
+    assert_eq!(largest_mbps(&run, "packet-ring"), [None; 4], "no kernel timestamps");
     for verdict in verdicts(&run) {
         let reason = verdict.reason.as_deref().unwrap_or_default();
         match verdict.engine.as_str() {
@@ -67,7 +67,7 @@ fn unseen_limit_or_lost_stamps_are_undecided() {
         let summary = trial.summary.as_mut().unwrap();
         summary.parameters.insert("limit_unseen".into(), true.into());
     }
-    assert_eq!(of(&run, "spin"), [None; 4]);
+    assert_eq!(largest_mbps(&run, "spin"), [None; 4]);
     let reason = verdicts(&run).into_iter().find(|it| it.engine == "spin").unwrap().reason;
     assert!(reason.unwrap().contains("a rate limit on the egress path is not visible"));
     assert!(!verdict_words(&run)[0].contains("best is spin"), "{:#?}", verdict_words(&run));
@@ -78,7 +78,7 @@ fn unseen_limit_or_lost_stamps_are_undecided() {
             (train.rate_bps, train.gap_error_p95_ns) = (None, None);
         }
     }
-    assert_eq!(of(&run, "spin"), [None; 4]);
+    assert_eq!(largest_mbps(&run, "spin"), [None; 4]);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn failed_trial_counts_as_unknown_trains() {
                 trial.state = TrialState::Failed;
             }
         }
-        of(&run, "spin")
+        largest_mbps(&run, "spin")
     };
     let all = fail(0);
     assert!(all.iter().all(Option::is_some), "{all:?}");
@@ -123,15 +123,15 @@ fn verdict_text_names_engines_and_tolerance() {
 #[test]
 fn tolerance_comes_from_plan_or_command_line() {
     let mut run = paces(&["accurate.gap=1%", "accurate.trains=15"]);
-    assert_eq!(of(&run, "spin")[0], Some(10), "one hundredth of the gap is too strict");
+    assert_eq!(largest_mbps(&run, "spin")[0], Some(10), "one hundredth of the gap is too strict");
     let line = verdict_words(&run).pop().unwrap();
     assert!(line.contains("at least 15 trains") && line.contains("below 1 %"), "{line}");
     run.accurate = Some("gap 90%, rate 50%".parse().unwrap());
-    assert_eq!(of(&run, "spin")[0], Some(1_000));
+    assert_eq!(largest_mbps(&run, "spin")[0], Some(1_000));
     let line = verdict_words(&run).pop().unwrap();
     assert!(line.contains("at least 15 trains") && line.contains("below 90 %"), "{line}");
     run.accurate = Some("trains 61".parse().unwrap());
-    assert_eq!(of(&run, "spin"), [None; 4], "60 trains are too few");
+    assert_eq!(largest_mbps(&run, "spin"), [None; 4], "60 trains are too few");
 }
 
 #[test]
@@ -145,12 +145,12 @@ fn missing_rate_is_undecided_repetitions_are_merged() {
         trial.state = TrialState::Failed;
         trial.summary = None;
     }
-    assert_eq!(of(&run, "spin"), [None, Some(1_000), Some(10), Some(100)]);
+    assert_eq!(largest_mbps(&run, "spin"), [None, Some(1_000), Some(10), Some(100)]);
     // Two repetitions of ten trains are twenty trains.
     let halves = paces(&["pace.repeat=10", "trials.repetitions=2"]);
-    assert_eq!(of(&halves, "spin"), [100, 1_000, 10, 100].map(Some));
+    assert_eq!(largest_mbps(&halves, "spin"), [100, 1_000, 10, 100].map(Some));
     let once = paces(&["pace.repeat=10", "trials.repetitions=1"]);
-    assert_eq!(of(&once, "spin"), [None; 4]);
+    assert_eq!(largest_mbps(&once, "spin"), [None; 4]);
 }
 
 #[test]
@@ -158,14 +158,14 @@ fn frame_and_ip_size_are_separate_senders() {
     let both = paces(&["matrix.size=[\"1500B\", \"frame:1514B\"]"]);
     let spin: Vec<_> =
         verdicts(&both).into_iter().filter(|verdict| verdict.engine == "spin").collect();
-    let told: Vec<_> = spin
+    let senders: Vec<_> = spin
         .iter()
         .map(|verdict| {
             (verdict.ip_size, verdict.flows, verdict.parameters["size counted as"].as_str())
         })
         .collect();
     assert_eq!(
-        told,
+        senders,
         [(1_500, 0, "frame"), (1_500, 25, "frame"), (1_500, 0, "ip"), (1_500, 25, "ip")]
     );
     assert!(spin.iter().all(|verdict| verdict.largest_rate_bps.is_some()));
@@ -236,20 +236,20 @@ fn loss_covers_only_trials_with_receive_counts() {
     let said = lost(&run).unwrap().text;
     assert!(said.ends_with(" was lost or late."), "{said}");
     assert!(page(&run).contains("the sink discards arrivals."), "no trial used the sink");
-    let mut told = (0, 0, 0);
+    let mut totals = (0, 0, 0);
     for trial in &mut run.trials {
         let Some(summary) = &mut trial.summary else { continue };
         let asked = summary.engine == "spin";
         summary.parameters.insert("sink".to_owned(), asked.into());
         summary.trust.planned = summary.packets.map(|packets| packets.sent);
-        told.0 += u64::from(asked);
-        told.1 += 1;
+        totals.0 += u64::from(asked);
+        totals.1 += 1;
         match asked {
-            true => told.2 += summary.packets.unwrap().sent,
+            true => totals.2 += summary.packets.unwrap().sent,
             false => summary.packets = None,
         }
     }
-    let (some, all, sent) = told;
+    let (some, all, sent) = totals;
     let said = lost(&run).unwrap().text;
     assert!(said.contains(&format!("lost or late in {some} of {all} trials")), "{said}");
     let html = page(&run);

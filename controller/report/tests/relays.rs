@@ -172,18 +172,18 @@ fn link_rate_axis_comes_last() {
 fn node_table_has_engines_timestamps_and_quotas() {
     let mut run = relays(PI_ZERO);
     for trial in &mut run.trials {
-        let way = trial.summary.as_mut().unwrap();
+        let path = trial.summary.as_mut().unwrap();
         let routed = trial.parameters["relay"] == "route";
-        let rung = if routed { ["rx_driver", "tx_tcx"] } else { ["rx_kernel", "tx_kernel"] };
-        way.engine = if routed { "kernel" } else { "socket" }.to_owned();
-        way.parameters.insert("node_rung".to_owned(), rung.as_slice().into());
-        way.parameters.insert("relay_node".to_owned(), "n2".into());
+        let hooks = if routed { ["rx_driver", "tx_tcx"] } else { ["rx_kernel", "tx_kernel"] };
+        path.engine = if routed { "kernel" } else { "socket" }.to_owned();
+        path.parameters.insert("node_rung".to_owned(), hooks.as_slice().into());
+        path.parameters.insert("relay_node".to_owned(), "n2".into());
         let burnt = 0.18 + 0.02 * f64::from(trial.trial % 2);
         for (name, ratio) in [("asked", 0.2), ("burnt", burnt)] {
-            way.values.insert(format!("quota_n2_{name}_ratio"), Some(Scalar::Real(ratio)));
+            path.values.insert(format!("quota_n2_{name}_ratio"), Some(Scalar::Real(ratio)));
         }
         if !routed {
-            let mut relay = way.clone();
+            let mut relay = path.clone();
             let ciphers = trial.parameters["relay"] == "encrypt";
             let aes = if ciphers { "; AES: aes-ni" } else { "" };
             relay.engine = format!("socket, blocking{aes}");

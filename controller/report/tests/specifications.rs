@@ -133,7 +133,7 @@ fn compared_runs_share_axes() {
 #[test]
 fn comparison_figures_repeat_findings() {
     let finding = |text: &str| Finding { id: "shift".to_owned(), text: text.to_owned() };
-    let told = [finding("rtt: A to B: p50 fell by 34 us")];
+    let repeated = [finding("rtt: A to B: p50 fell by 34 us")];
     let (mut one, mut other) = (synthetic::loads(), synthetic::loads());
     for run in [&mut one, &mut other] {
         run.axes.clear();
@@ -141,12 +141,12 @@ fn comparison_figures_repeat_findings() {
         run.trials[0].parameters.clear();
     }
     other.id = "another".to_owned();
-    let all = comparison_figures(&[one, other], "rtt_ns", &told);
+    let all = comparison_figures(&[one, other], "rtt_ns", &repeated);
     assert_eq!(all[0].id, "boxes-run");
     assert!(all[0].finding.starts_with("rtt: A to B: p50 fell by 34 us. "), "{}", all[0].finding);
     assert!(!all[0].finding.contains("cannot tell"), "{}", all[0].finding);
     // With several cells, the verdict is in the figure with one box per cell.
-    let all = comparison_figures(&[synthetic::loads(), synthetic::loads()], "rtt_ns", &told);
+    let all = comparison_figures(&[synthetic::loads(), synthetic::loads()], "rtt_ns", &repeated);
     assert!(all[0].finding.starts_with("Median over all parameters"), "{}", all[0].finding);
     assert!(all[1].finding.starts_with("rtt: A to B: p50 fell by 34 us. "), "{}", all[1].finding);
 }
@@ -467,9 +467,9 @@ fn published_rate_range_is_a_horizontal_line() {
         }
         let points = drawn_as(&figure, is("point"));
         assert!(!points.iter().flatten().any(of_pi), "{rates}: no mark at a single rate");
-        let told =
+        let published =
             figure.table.rows.iter().find(|row| row[0] == "Raspberry Pi I (B) (Mok 2015)").unwrap();
-        assert_eq!(told[1..], ["frame 1514B", "each from 1 to 100", "17", "-"]);
+        assert_eq!(published[1..], ["frame 1514B", "each from 1 to 100", "17", "-"]);
         let said = "at every rate tried, 1Mbit/s to 100Mbit/s.";
         assert!(figure.finding.ends_with(said), "{}", figure.finding);
     }
@@ -538,15 +538,15 @@ fn below_rate_has_own_mark_and_no_row_is_empty() {
         })
         .collect()
     };
-    let told = |rate: f64, text: &str| (rate, text.to_owned());
+    let expected_mark = |rate: f64, text: &str| (rate, text.to_owned());
     assert_eq!(
         of(drawn_as(&figure, below), "TP-LINK ML-3020"),
-        [told(50.0, "below 50Mbit/s"), told(100.0, "below 100Mbit/s")]
+        [expected_mark(50.0, "below 50Mbit/s"), expected_mark(100.0, "below 100Mbit/s")]
     );
     assert_eq!(of(drawn_as(&figure, up_to), "TP-LINK ML-3020"), []);
     assert_eq!(
         of(drawn_as(&figure, up_to), "ECS LIVA"),
-        [told(50.0, "50Mbit/s"), told(100.0, "100Mbit/s")]
+        [expected_mark(50.0, "50Mbit/s"), expected_mark(100.0, "100Mbit/s")]
     );
     assert_eq!(of(drawn_as(&figure, below), "ECS LIVA"), []);
     // Layers of a panel share a legend: one layer without it removes it from all.

@@ -18,7 +18,7 @@ pub(crate) struct SummaryInputs<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) flow: &'a FlowPlan,
     /// Summaries of the machines, with their nodes.
-    pub(crate) told: Vec<(&'a str, &'a Summary)>,
+    pub(crate) summaries: Vec<(&'a str, &'a Summary)>,
     /// The sender's summary.
     pub(crate) sender: &'a Summary,
     /// Jobs that the trial continued without, and why.
@@ -30,41 +30,41 @@ pub(crate) struct SummaryInputs<'a> {
 }
 
 /// Returns the largest step of CLOCK_REALTIME that a machine saw; `None` if there was none.
-pub(crate) fn clock_step<'a>(told: impl Iterator<Item = &'a Trust>) -> Option<Nanos> {
-    // A trace may see a step without knowing its size; it then only marks packets as void.
+pub(crate) fn clock_step<'a>(trust_records: impl Iterator<Item = &'a Trust>) -> Option<Nanos> {
+    // A trace may detect a step of unknown size; it then only marks packets as void.
     let step = |trust: &Trust| trust.clock_step_ns.or((trust.void > 0).then_some(0));
-    told.filter_map(step).max_by_key(|step| step.unsigned_abs()).map(Nanos)
+    trust_records.filter_map(step).max_by_key(|step| step.unsigned_abs()).map(Nanos)
 }
 
 /// Returns the summary of the flow. `figures` are computed from the joined rows.
 pub(crate) fn summary(join: &Join, inputs: &SummaryInputs<'_>, figures: ColumnFigures) -> Summary {
-    let rungs = join.rungs();
+    let endpoints = join.link_endpoints();
     let (metrics, mut values, packets) = figures;
-    values.extend(ratios(join, inputs, rungs, &metrics));
+    values.extend(ratios(join, inputs, endpoints, &metrics));
     for (machine, point, count) in join.missing() {
         let name = format!("missing_{}_{}", machine.name(), point.name());
         values.insert(name, Some(Scalar::Count(count)));
     }
-    let told = join.told;
-    for (name, count) in ["relay", "trace", "receiver"].into_iter().zip(told.unmatched) {
+    let counts = join.counts;
+    for (name, count) in ["relay", "trace", "receiver"].into_iter().zip(counts.unmatched) {
         values.insert(format!("unjoined_{name}"), Some(Scalar::Count(count)));
     }
     let packets = packets.map(|packets| Packets {
-        duplicate: told.duplicate,
+        duplicate: counts.duplicate,
         send_failed: failed(inputs.sender),
         ..packets
     });
     let rung = |kernel: bool| Some(if kernel { Rung::KernelSw } else { Rung::User });
-    let tx = rung(rungs.sender != Point::TxApp);
+    let tx = rung(endpoints.sender != Point::TxApp);
     let relay = inputs.plan.relay.as_ref();
     Summary {
         kind: Kind::Relay,
         target: target(inputs),
-        parameters: parameters(inputs, rungs),
+        parameters: parameters(inputs, endpoints),
         packets,
         metrics,
         values,
-        stamps: Stamps { tx, rx: rung(rungs.receiver == Point::RxKernel), near: tx },
+        stamps: Stamps { tx, rx: rung(endpoints.receiver == Point::RxKernel), near: tx },
         engine: match relay.map(|relay| relay.mode.program()) {
             None => "none".into(),
             Some(None) => "kernel".into(),
@@ -80,12 +80,12 @@ pub(crate) fn summary(join: &Join, inputs: &SummaryInputs<'_>, figures: ColumnFi
 fn ratios(
     join: &Join,
     inputs: &SummaryInputs<'_>,
-    rungs: LinkEndpoints,
+    endpoints: LinkEndpoints,
     metrics: &BTreeMap<String, Figures>,
 ) -> Vec<(String, Option<Scalar>)> {
     // S0.15: 95th percentiles of the stacked delays.
     let p95 = |name: &str| Some(metrics.get(name)?.p95? as f64);
-    let node = rungs.node.and_then(|part| p95(part.name()));
+    let node = endpoints.node.and_then(|component| p95(component.name()));
     let link = p95(Leg::LinkDelay.name()).filter(|link| *link > 0.0);
     let throughput = join.throughput();
     let links = if inputs.plan.relay.is_some() { 2.0 } else { 1.0 };
@@ -100,9 +100,9 @@ fn ratios(
     ]
 }
 
-fn parameters(inputs: &SummaryInputs<'_>, rungs: LinkEndpoints) -> BTreeMap<String, Value> {
+fn parameters(inputs: &SummaryInputs<'_>, endpoints: LinkEndpoints) -> BTreeMap<String, Value> {
     let SummaryInputs { plan, flow, links, .. } = inputs;
-    let node = rungs.node_ends().map(|(from, to)| [from.name(), to.name()]);
+    let node = endpoints.node_ends().map(|(from, to)| [from.name(), to.name()]);
     let bits = match flow.rate {
         Rate::Bits(rate) => Some(rate.0),
         Rate::Packets(_) => None,
@@ -116,9 +116,9 @@ fn parameters(inputs: &SummaryInputs<'_>, rungs: LinkEndpoints) -> BTreeMap<Stri
         ("warm_up", json!(flow.warm_up)),
         ("link_rate_bps", json!(links.rate_bps)),
         ("link_mechanism", json!(links.mechanism)),
-        ("link_from", json!(rungs.sender.name())),
+        ("link_from", json!(endpoints.sender.name())),
         ("node_rung", json!(node)),
-        ("link_to", json!(rungs.receiver.name())),
+        ("link_to", json!(endpoints.receiver.name())),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
@@ -141,13 +141,14 @@ fn trust(join: &Join, inputs: &SummaryInputs<'_>) -> Trust {
     trust.planned = inputs.flow.count.or(trust.planned);
     trust.void = join.void();
     trust.clock_step_ns = inputs.step.map(|step| step.0).filter(|step| *step != 0);
-    trust.ring_dropped = inputs.told.iter().map(|(_, summary)| summary.trust.ring_dropped).sum();
+    trust.ring_dropped =
+        inputs.summaries.iter().map(|(_, summary)| summary.trust.ring_dropped).sum();
     trust.warnings.clear();
     // Each machine reports its own drops.
     trust.nic_dropped = None;
     let mode = inputs.plan.relay.as_ref().map(|relay| relay.mode);
     let program = mode.is_some_and(|mode| mode.program().is_some());
-    for (node, summary) in &inputs.told {
+    for (node, summary) in &inputs.summaries {
         // A program changes the addresses of packets, so a trace alone never sees both sides of it.
         let one_sided =
             |text: &str| summary.kind == Kind::Trace && text.contains("both ends of a node delay");
@@ -156,7 +157,7 @@ fn trust(join: &Join, inputs: &SummaryInputs<'_>) -> Trust {
         trust.warnings.extend(warnings.map(|text| format!("{node}: {text}")));
     }
     trust.warnings.extend(inputs.refused.iter().map(|why| format!("continued without {why}")));
-    if let (Some(relay), None) = (&inputs.plan.relay, join.rungs().node) {
+    if let (Some(relay), None) = (&inputs.plan.relay, join.link_endpoints().node) {
         let text =
             "no two stamps of the same rung: the delays of the node and of its links are unknown";
         trust.warnings.push(format!("{}: {text}", relay.on));
@@ -166,12 +167,12 @@ fn trust(join: &Join, inputs: &SummaryInputs<'_>) -> Trust {
             .warnings
             .push(format!("a clock was stepped: {} packets have stamps but no delays", trust.void));
     }
-    if join.told.repeated > 0 {
-        let text = format!("ids that the sender used twice: {}, joined once", join.told.repeated);
+    if join.counts.repeated > 0 {
+        let text = format!("ids that the sender used twice: {}, joined once", join.counts.repeated);
         trust.warnings.push(text);
     }
-    if join.told.left_out > 0 {
-        let text = format!("packets beyond the first million: {} not joined", join.told.left_out);
+    if join.counts.left_out > 0 {
+        let text = format!("packets beyond the first million: {} not joined", join.counts.left_out);
         trust.warnings.push(text);
     }
     trust

@@ -323,24 +323,24 @@ mod tests {
     }
 
     /// Returns all addresses in the jobs that are sent to or listened on.
-    fn places(servers: &TrialJobs) -> Vec<String> {
-        let all = servers.standing.iter().chain(&servers.sinks).chain(&servers.loads);
-        let mut places = Vec::new();
-        for planned in all.chain([&servers.measurement]) {
+    fn urls(trial: &TrialJobs) -> Vec<String> {
+        let all = trial.standing.iter().chain(&trial.sinks).chain(&trial.loads);
+        let mut urls = Vec::new();
+        for planned in all.chain([&trial.measurement]) {
             match &planned.job {
-                Job::Ping(job) => places.push(job.target.clone()),
-                Job::Reflect(job) => places.extend(job.urls.clone()),
-                Job::Traffic(job) => places.push(job.url.clone()),
-                Job::Bulk(job) => places.push(job.url.clone()),
-                Job::Sink(job) => places.extend(job.urls.clone()),
-                Job::Relay(job) => places.extend([job.listen.clone(), job.to.clone()]),
-                Job::Pace(job) => places.push(job.target.clone()),
-                Job::PaceSink(job) => places.push(job.url.clone()),
-                Job::Itg(job) => places.push(job.to.clone()),
+                Job::Ping(job) => urls.push(job.target.clone()),
+                Job::Reflect(job) => urls.extend(job.urls.clone()),
+                Job::Traffic(job) => urls.push(job.url.clone()),
+                Job::Bulk(job) => urls.push(job.url.clone()),
+                Job::Sink(job) => urls.extend(job.urls.clone()),
+                Job::Relay(job) => urls.extend([job.listen.clone(), job.to.clone()]),
+                Job::Pace(job) => urls.push(job.target.clone()),
+                Job::PaceSink(job) => urls.push(job.url.clone()),
+                Job::Itg(job) => urls.push(job.to.clone()),
                 Job::Cpu(_) | Job::Trace(_) | Job::ItgSink(_) => {}
             }
         }
-        places
+        urls
     }
 
     #[test]
@@ -354,7 +354,7 @@ mod tests {
                     rate = \"10Mbit/s\"\n[cross]\nflows = 25\ngenerator = \"itg\"\n";
         let of = |rest: &str| {
             let plan = Plan::read(&Source::parse(&format!("{head}{rest}")).unwrap()).unwrap();
-            places(&jobs(&plan, &hosts())).join(" ")
+            urls(&jobs(&plan, &hosts())).join(" ")
         };
         assert_eq!(
             of(ping),

@@ -43,7 +43,7 @@ pub(crate) struct Join {
     void: bool,
     /// Whether links are emulated by queueing disciplines of the senders.
     queue_is_link: bool,
-    pub(crate) told: JoinCounts,
+    pub(crate) counts: JoinCounts,
 }
 
 /// Counts that the rows do not show.
@@ -51,7 +51,7 @@ pub(crate) struct Join {
 pub(crate) struct JoinCounts {
     /// Duplicate packets.
     pub(crate) duplicate: u64,
-    /// Passages at the relay, in traces and at the receiver that match no sent packet.
+    /// Observations at the relay, in traces and at the receiver that match no sent packet.
     pub(crate) unmatched: [u64; 3],
     /// Packets sent beyond [`MAX_PACKETS`].
     pub(crate) left_out: u64,
@@ -64,7 +64,7 @@ pub(crate) struct JoinCounts {
 struct Packet {
     id: u64,
     size: u16,
-    way: OneWayPath,
+    path: OneWayPath,
     received: bool,
     reordered: bool,
 }
@@ -90,7 +90,7 @@ enum Side {
 }
 
 impl Join {
-    /// `relayed` states whether packets pass a node.
+    /// Returns an empty join. `relayed` states whether packets pass a node.
     pub(crate) fn new(relayed: bool) -> Self {
         Self { relayed, ..Self::default() }
     }
@@ -112,7 +112,7 @@ impl Join {
     }
 
     /// Adds the sender's segment. Must be called first.
-    pub(crate) fn sender(&mut self, from: &mut dyn Read) -> Result<SegmentEnd, SegmentError> {
+    pub(crate) fn add_sender(&mut self, from: &mut dyn Read) -> Result<SegmentEnd, SegmentError> {
         let mut flows = HashMap::new();
         segment::read(from, &mut |record| match record {
             Record::Flow(entry) => {
@@ -120,20 +120,20 @@ impl Join {
                 let sent = entry.out();
                 self.routes.push(Route { sent, after_relay: sent });
             }
-            Record::PacketObservation(passage) => {
-                let Some(&flow) = flows.get(&passage.flow) else { return };
+            Record::PacketObservation(observation) => {
+                let Some(&flow) = flows.get(&observation.flow) else { return };
                 if self.packets.len() == MAX_PACKETS {
-                    self.told.left_out += 1;
+                    self.counts.left_out += 1;
                     return;
                 }
-                let (id, size) = (passage.id, passage.size);
+                let (id, size) = (observation.id, observation.size);
                 let Entry::Vacant(new) = self.index.entry((flow, id)) else {
-                    self.told.repeated += 1;
+                    self.counts.repeated += 1;
                     return;
                 };
                 new.insert(self.packets.len());
-                let way = OneWayPath { sender: passage.stamps, ..OneWayPath::default() };
-                self.packets.push(Packet { id, size, way, received: false, reordered: false });
+                let path = OneWayPath { sender: observation.stamps, ..OneWayPath::default() };
+                self.packets.push(Packet { id, size, path, received: false, reordered: false });
             }
             Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
         })
@@ -141,23 +141,23 @@ impl Join {
 
     /// Adds a relay's segment. Must be called before traces and the receiver, which need the
     /// outgoing addresses of flows.
-    pub(crate) fn relay(&mut self, from: &mut dyn Read) -> Result<SegmentEnd, SegmentError> {
+    pub(crate) fn add_relay(&mut self, from: &mut dyn Read) -> Result<SegmentEnd, SegmentError> {
         let mut flows = HashMap::new();
         segment::read(from, &mut |record| match record {
             Record::Flow(entry) => {
                 let known = self
                     .routes
                     .iter()
-                    .position(|route| are_same(route.sent, incoming_addresses(entry)));
+                    .position(|route| is_same_flow(route.sent, incoming_addresses(entry)));
                 if let Some(flow) = known {
                     flows.insert(entry.flow, flow);
                     self.routes[flow].after_relay = entry.out();
                 }
             }
-            Record::PacketObservation(passage) => {
-                match self.packet(flows.get(&passage.flow), passage) {
-                    Some(packet) => packet.way.node.merge(&passage.stamps),
-                    None => self.told.unmatched[0] += 1,
+            Record::PacketObservation(observation) => {
+                match self.packet(flows.get(&observation.flow), observation) {
+                    Some(packet) => packet.path.node.merge(&observation.stamps),
+                    None => self.counts.unmatched[0] += 1,
                 }
             }
             Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
@@ -165,7 +165,7 @@ impl Join {
     }
 
     /// Adds the segment of a trace at this machine.
-    pub(crate) fn trace(
+    pub(crate) fn add_trace(
         &mut self,
         at: PathRole,
         from: &mut dyn Read,
@@ -180,12 +180,12 @@ impl Join {
                     flows.insert(entry.flow, (flow, side));
                 }
             }
-            Record::PacketObservation(passage) => {
-                let Some(&(flow, side)) = flows.get(&passage.flow) else {
-                    self.told.unmatched[1] += 1;
+            Record::PacketObservation(observation) => {
+                let Some(&(flow, side)) = flows.get(&observation.flow) else {
+                    self.counts.unmatched[1] += 1;
                     return;
                 };
-                let stamps = passage.stamps.iter().filter(|(point, _)| match (at, side) {
+                let stamps = observation.stamps.iter().filter(|(point, _)| match (at, side) {
                     // Stamps that do not belong to this side of the node are dropped.
                     (PathRole::Node, Side::Before) => *point <= Point::PreRouting,
                     (PathRole::Node, Side::After) => *point >= Point::PostRouting,
@@ -197,17 +197,17 @@ impl Join {
                 });
                 let mut fitting = PointStamps::default();
                 stamps.for_each(|(point, stamp)| fitting.set(point, stamp));
-                match self.packet(Some(&flow), passage) {
-                    Some(packet) => at.of(&mut packet.way).merge(&fitting),
-                    None => self.told.unmatched[1] += 1,
+                match self.packet(Some(&flow), observation) {
+                    Some(packet) => at.stamps_mut(&mut packet.path).merge(&fitting),
+                    None => self.counts.unmatched[1] += 1,
                 }
             }
             Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
         })
     }
 
-    /// Adds the receiver's segment, whose passages are in arrival order.
-    pub(crate) fn receiver(&mut self, from: &mut dyn Read) -> Result<SegmentEnd, SegmentError> {
+    /// Adds the receiver's segment, whose observations are in arrival order.
+    pub(crate) fn add_receiver(&mut self, from: &mut dyn Read) -> Result<SegmentEnd, SegmentError> {
         let mut flows = HashMap::new();
         // The last sent packet of each flow that has arrived, by index.
         let mut latest: HashMap<usize, usize> = HashMap::new();
@@ -216,25 +216,25 @@ impl Join {
                 let after_relay = self
                     .routes
                     .iter()
-                    .position(|r| are_same(r.after_relay, incoming_addresses(entry)));
+                    .position(|r| is_same_flow(r.after_relay, incoming_addresses(entry)));
                 flows.extend(after_relay.map(|flow| (entry.flow, flow)));
             }
-            Record::PacketObservation(passage) => {
-                let known = flows.get(&passage.flow).copied();
-                let at = known.and_then(|flow| self.index.get(&(flow, passage.id)).copied());
+            Record::PacketObservation(observation) => {
+                let known = flows.get(&observation.flow).copied();
+                let at = known.and_then(|flow| self.index.get(&(flow, observation.id)).copied());
                 let (Some(flow), Some(at)) = (known, at) else {
-                    self.told.unmatched[2] += 1;
+                    self.counts.unmatched[2] += 1;
                     return;
                 };
                 let packet = &mut self.packets[at];
                 if packet.received {
-                    self.told.duplicate += 1;
+                    self.counts.duplicate += 1;
                     return;
                 }
                 let latest = latest.entry(flow).or_insert(at);
                 packet.received = true;
                 packet.reordered = at < *latest;
-                packet.way.receiver.merge(&passage.stamps);
+                packet.path.receiver.merge(&observation.stamps);
                 *latest = at.max(*latest);
             }
             Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
@@ -250,21 +250,20 @@ impl Join {
 
     /// Returns the numbers of packets sent and received.
     #[cfg(test)]
-    fn counts(&self) -> (u64, u64) {
+    fn sent_and_received(&self) -> (u64, u64) {
         let received = self.packets.iter().filter(|packet| packet.received).count();
         (self.packets.len() as u64, received as u64)
     }
 
     /// Returns the stamps at which links begin and end.
-    pub(crate) fn rungs(&self) -> LinkEndpoints {
-        let ways = self.packets.iter().map(|packet| &packet.way);
-        let queue_is_link = self.queue_is_link;
-        let rungs = if queue_is_link {
-            LinkEndpoints::with_queue_as_link(ways)
+    pub(crate) fn link_endpoints(&self) -> LinkEndpoints {
+        let paths = self.packets.iter().map(|packet| &packet.path);
+        let endpoints = if self.queue_is_link {
+            LinkEndpoints::with_queue_as_link(paths)
         } else {
-            LinkEndpoints::of(ways)
+            LinkEndpoints::of(paths)
         };
-        if self.relayed { rungs.through_a_node() } else { rungs }
+        if self.relayed { endpoints.through_a_node() } else { endpoints }
     }
 
     /// Returns the number of received packets that lack a stamp which others have, by machine and
@@ -275,7 +274,7 @@ impl Join {
         let mut missing = Vec::new();
         for machine in [PathRole::Sender, PathRole::Node, PathRole::Receiver] {
             for point in Point::ALL {
-                let has = |packet: &&Packet| machine.at(&packet.way).get(point).is_some();
+                let has = |packet: &&Packet| machine.stamps(&packet.path).get(point).is_some();
                 let stamped = received().filter(has).count() as u64;
                 if (1..all).contains(&stamped) {
                     missing.push((machine, point, all - stamped));
@@ -291,7 +290,7 @@ impl Join {
         if self.void {
             return None;
         }
-        let arrived = |packet: &Packet| packet.way.receiver.get(Point::RxApp);
+        let arrived = |packet: &Packet| packet.path.receiver.get(Point::RxApp);
         let times = || self.packets.iter().filter_map(arrived).map(Instant::as_nanos);
         let (first, last) = (times().min()?, times().max()?);
         // The first packet arrived before the measured time began.
@@ -306,47 +305,52 @@ impl Join {
 
     /// Returns the rows, in sending order.
     pub(crate) fn batches(&self) -> impl Iterator<Item = Batch> + '_ {
-        let rungs = self.rungs();
+        let endpoints = self.link_endpoints();
         self.packets.chunks(BATCH_ROWS).map(move |packets| {
             let mut batch = Batch::default();
-            packets.iter().for_each(|packet| packet.append(&mut batch, &rungs, self.void));
+            packets.iter().for_each(|packet| packet.append(&mut batch, &endpoints, self.void));
             batch
         })
     }
 
-    fn packet(&mut self, flow: Option<&usize>, passage: &PacketObservation) -> Option<&mut Packet> {
-        let at = *self.index.get(&(*flow?, passage.id))?;
+    fn packet(
+        &mut self,
+        flow: Option<&usize>,
+        observation: &PacketObservation,
+    ) -> Option<&mut Packet> {
+        let at = *self.index.get(&(*flow?, observation.id))?;
         self.packets.get_mut(at)
     }
 }
 
 impl Packet {
-    fn append(&self, batch: &mut Batch, rungs: &LinkEndpoints, void: bool) {
+    fn append(&self, batch: &mut Batch, endpoints: &LinkEndpoints, void: bool) {
         batch.push(self.id, if self.received { State::Received } else { State::Lost });
         let last = batch.len() - 1;
         (batch.reordered[last], batch.void[last]) = (self.reordered, void);
         batch.set(Column::SizeBytes, self.size.into());
         let stamps = [
-            (Column::TxApp, self.way.sender.get(Point::TxApp)),
-            (Column::TxSched, self.way.sender.get(Point::TxSched)),
-            (Column::TxKernel, self.way.sender.get(Point::TxKernel)),
-            (Column::RxKernel, self.way.receiver.get(Point::RxKernel)),
-            (Column::RxApp, self.way.receiver.get(Point::RxApp)),
+            (Column::TxApp, self.path.sender.get(Point::TxApp)),
+            (Column::TxSched, self.path.sender.get(Point::TxSched)),
+            (Column::TxKernel, self.path.sender.get(Point::TxKernel)),
+            (Column::RxKernel, self.path.receiver.get(Point::RxKernel)),
+            (Column::RxApp, self.path.receiver.get(Point::RxApp)),
         ];
         for (column, stamp) in stamps {
             if let Some(stamp) = stamp {
                 batch.set(column, stamp.as_nanos());
             }
         }
-        for (point, stamp) in self.way.node.iter() {
+        for (point, stamp) in self.path.node.iter() {
             batch.set(Column::of_node(point), stamp.as_nanos());
         }
         if void {
             return;
         }
-        let legs = Leg::ALL.map(|leg| (leg.name(), leg.of(&self.way, rungs)));
-        let parts = DelayComponent::ALL.map(|part| (part.name(), rungs.part(part, &self.way.node)));
-        for (name, delay) in legs.into_iter().chain(parts) {
+        let legs = Leg::ALL.map(|leg| (leg.name(), leg.of(&self.path, endpoints)));
+        let components = DelayComponent::ALL
+            .map(|component| (component.name(), endpoints.part(component, &self.path.node)));
+        for (name, delay) in legs.into_iter().chain(components) {
             if let (Some(column), Some(delay)) = (Column::named(name), delay) {
                 batch.set(column, delay.0);
             }
@@ -357,7 +361,7 @@ impl Packet {
 impl Route {
     /// Returns the side of the node on which these are this flow's addresses.
     fn side(&self, seen: Addresses) -> Option<Side> {
-        match (are_same(self.sent, seen), are_same(self.after_relay, seen)) {
+        match (is_same_flow(self.sent, seen), is_same_flow(self.after_relay, seen)) {
             (true, true) => Some(Side::Both),
             (true, false) => Some(Side::Before),
             (false, true) => Some(Side::After),
@@ -376,19 +380,19 @@ impl PathRole {
         }
     }
 
-    fn at(self, way: &OneWayPath) -> &PointStamps {
+    fn stamps(self, path: &OneWayPath) -> &PointStamps {
         match self {
-            Self::Sender => &way.sender,
-            Self::Node => &way.node,
-            Self::Receiver => &way.receiver,
+            Self::Sender => &path.sender,
+            Self::Node => &path.node,
+            Self::Receiver => &path.receiver,
         }
     }
 
-    fn of(self, way: &mut OneWayPath) -> &mut PointStamps {
+    fn stamps_mut(self, path: &mut OneWayPath) -> &mut PointStamps {
         match self {
-            Self::Sender => &mut way.sender,
-            Self::Node => &mut way.node,
-            Self::Receiver => &mut way.receiver,
+            Self::Sender => &mut path.sender,
+            Self::Node => &mut path.node,
+            Self::Receiver => &mut path.receiver,
         }
     }
 }
@@ -397,9 +401,9 @@ fn incoming_addresses(entry: &FlowEntry) -> Addresses {
     (entry.from, entry.to)
 }
 
-/// Whether two machines mean the same flow. An unspecified address matches any: a socket bound to
-/// it does not record the address at which a packet arrived.
-fn are_same(a: Addresses, b: Addresses) -> bool {
+/// Whether two machines saw the same flow. An unspecified address matches any: a socket bound to it
+/// does not record the address at which a packet arrived.
+fn is_same_flow(a: Addresses, b: Addresses) -> bool {
     let same = |a: SocketAddr, b: SocketAddr| {
         let (ip, other) = (a.ip().to_canonical(), b.ip().to_canonical());
         let anywhere = |ip: IpAddr| ip.is_unspecified();

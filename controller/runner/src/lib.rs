@@ -2,8 +2,8 @@
 //! run after failures.
 //!
 //! [`TrialMachine`] decides, as a state machine driven by events and time. [`Runner`] executes its
-//! decisions, with a fleet, a store and a clock that the caller provides. What the machines along a
-//! flow recorded of the same packets is joined before it is stored.
+//! decisions, with a fleet, a store and a clock that the caller provides. For a flow, the records
+//! of all machines along its path are joined before they are stored.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]

@@ -8,27 +8,27 @@ use dwell_plan::{FlowPlan, Plan};
 pub(crate) struct PathLinks {
     /// Rate of the slowest limited link; `None` if no link is limited.
     pub(crate) rate_bps: Option<u64>,
-    /// How the links delay packets; `None` if they do not or it is unknown.
+    /// Mechanism by which the links delay packets; `None` if they do not or it is unknown.
     pub(crate) mechanism: Option<String>,
-    /// Whether that is a queueing discipline of the senders. It is not for TAP links: their driver
-    /// timestamps a frame before it queues it and never stops the queueing discipline (it drops
-    /// excess frames), and the link's program reads all frames at once.
+    /// Whether the mechanism is a queueing discipline of the sender. False for TAP links: their
+    /// driver timestamps a frame before it queues it and never stops the queueing discipline (it
+    /// drops excess frames), and the link's program reads all frames at once.
     pub(crate) queue_is_link: bool,
 }
 
 impl PathLinks {
     /// Returns the links as they were created, or as the plan requests them if that is unknown.
-    pub(crate) fn of(plan: &Plan, flow: &FlowPlan, made: &[CreatedLink]) -> Self {
+    pub(crate) fn of(plan: &Plan, flow: &FlowPlan, created: &[CreatedLink]) -> Self {
         let relay = plan.relay.as_ref().map(|relay| &relay.on);
-        let way: Vec<&String> =
+        let path: Vec<&String> =
             [Some(&flow.from), relay, Some(&flow.to)].into_iter().flatten().collect();
         let passes = |link: &&CreatedLink| {
-            way.windows(2).any(|hop| hop.iter().all(|node| link.nodes.contains(node)))
+            path.windows(2).any(|hop| hop.iter().all(|node| link.nodes.contains(node)))
         };
-        let mut passed: Vec<&CreatedLink> = made.iter().filter(passes).collect();
+        let mut passed: Vec<&CreatedLink> = created.iter().filter(passes).collect();
         if passed.is_empty() {
             // The flow passes nodes that the plan does not name.
-            passed = made.iter().collect();
+            passed = created.iter().collect();
         }
         if passed.is_empty() {
             let link = &plan.topology.link;

@@ -1,10 +1,10 @@
 //! Stores a trial: samples of pings and paced packets as received, samples of one-way flows joined
-//! over the machines that they passed.
+//! across the machines on their path.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use dwell_plan::{FlowPlan, Job, Plan, Scheduling as Asked};
+use dwell_plan::{FlowPlan, Job, Plan, Scheduling as Requested};
 use dwell_protocol::JobId;
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
 use dwell_record::{Column, Kind, Placement, Scalar, Scheduling, Summary, Waiting};
@@ -33,7 +33,7 @@ impl Runner<'_> {
     ) -> Result<Option<TrialEnd>, RunnerError> {
         let mut failure = outcome.failure.take();
         if let (true, Some(_), Some(reason)) = (outcome.unsupported, &plan.pace, &failure) {
-            self.store.end_trial_not_run(trial, reason, &outcome.told)?;
+            self.store.end_trial_not_run(trial, reason, &outcome.summaries)?;
             return Ok(Some(TrialEnd::NotRun(reason.clone())));
         }
         let mut segments = Vec::new();
@@ -58,7 +58,7 @@ impl Runner<'_> {
                 let (joined, damage) = self.join(trial, plan, flow, &segments, &outcome)?;
                 failure = damage;
                 if let Some((samples, mut summary)) = joined {
-                    summary.environment.placement.far = receiver(&outcome, flow);
+                    summary.environment.placement.far = receiver_placement(&outcome, flow);
                     ingested = Some(samples);
                     prepend_joined_summary(&mut outcome, flow, summary);
                 }
@@ -66,14 +66,15 @@ impl Runner<'_> {
         } else if let Some((planned, segment)) =
             segments.iter().find(|(planned, _)| planned.role == Role::Measurement)
         {
-            let far = reflector(&outcome);
-            let pinger = outcome.told.iter_mut().find(|(role, ..)| *role == Role::Measurement);
+            let far = reflector_placement(&outcome);
+            let pinger = outcome.summaries.iter_mut().find(|(role, ..)| *role == Role::Measurement);
             if let Some((_, _, summary)) = pinger {
                 let place = &mut summary.environment.placement.far;
                 *place = place.take().or(far);
             }
-            let told = outcome.told.iter().find(|(role, ..)| *role == Role::Measurement);
-            let (samples, damage) = match (&plan.pace, told) {
+            let measurement =
+                outcome.summaries.iter().find(|(role, ..)| *role == Role::Measurement);
+            let (samples, damage) = match (&plan.pace, measurement) {
                 (Some(_), Some((_, _, sender))) => {
                     self.ingest_departures(trial, planned, segment, sender, &mut host)?
                 }
@@ -83,28 +84,28 @@ impl Runner<'_> {
             failure = failure.or(damage);
         }
         host.finish()?;
-        let seen = std::mem::take(&mut outcome.seen);
+        let runner_values = std::mem::take(&mut outcome.runner_values);
         if let Some((.., summary)) =
-            outcome.told.iter_mut().find(|(role, ..)| *role == Role::Measurement)
+            outcome.summaries.iter_mut().find(|(role, ..)| *role == Role::Measurement)
         {
-            summary.values.extend(seen);
+            summary.values.extend(runner_values);
             summary.values.extend(ingested.iter().flat_map(|samples| samples.columns.intervals()));
         }
-        let measured = outcome.told.iter().find(|(role, ..)| *role == Role::Measurement);
+        let measured = outcome.summaries.iter().find(|(role, ..)| *role == Role::Measurement);
         if failure.is_none() {
             let summary = measured.map(|(_, _, summary)| summary);
-            failure = no_packet_reason(plan, summary, &outcome.told).map(str::to_owned);
+            failure = no_packet_reason(plan, summary, &outcome.summaries).map(str::to_owned);
         }
         let Some(reason) = failure else {
-            self.store.end_trial(trial, Ok(()), &outcome.told, ingested.as_ref())?;
+            self.store.end_trial(trial, Ok(()), &outcome.summaries, ingested.as_ref())?;
             return Ok(Some(TrialEnd::Finished));
         };
-        self.store.end_trial(trial, Err(&reason), &outcome.told, ingested.as_ref())?;
+        self.store.end_trial(trial, Err(&reason), &outcome.summaries, ingested.as_ref())?;
         Ok(Some(TrialEnd::Failed(reason)))
     }
 
-    /// Stores the samples of a ping and the host activity of its node. Also returns what is wrong
-    /// with the segment, if anything.
+    /// Stores the samples of a ping and the host activity of its node. Also returns a description
+    /// of the segment's damage, if any.
     fn ingest(
         &mut self,
         trial: &TrialRow,
@@ -145,7 +146,8 @@ impl Runner<'_> {
         Ok((ingest.finish()?, damage(end).map(|what| format!("its sample segment {what}"))))
     }
 
-    /// Joins the samples of all machines and stores them. Also returns what is wrong, if anything.
+    /// Joins the samples of all machines and stores them. Also returns a description of the damage,
+    /// if any.
     #[expect(clippy::type_complexity, reason = "only one caller uses the result")]
     fn join(
         &mut self,
@@ -157,20 +159,20 @@ impl Runner<'_> {
     ) -> Result<(Option<(Ingested, Summary)>, Option<String>), RunnerError> {
         let mut join = Join::new(plan.relay.is_some());
         let mut refused = outcome.refused.clone();
-        // In the order in which packets pass: the flows of a machine are identified by those
-        // before.
+        // In path order, because the flows at a machine are identified by those at the machines
+        // before it.
         let mut segments: Vec<_> = segments.iter().collect();
-        segments.sort_by_key(|(planned, _)| place(&planned.job));
+        segments.sort_by_key(|(planned, _)| path_position(&planned.job));
         for (planned, segment) in segments {
             let from = &mut segment.open()?;
             let end = match &planned.job {
-                Job::Traffic(_) => join.sender(from),
-                Job::Relay(_) => join.relay(from),
-                Job::Trace(_) => match machine(plan, flow, &planned.node) {
-                    Some(machine) => join.trace(machine, from),
+                Job::Traffic(_) => join.add_sender(from),
+                Job::Relay(_) => join.add_relay(from),
+                Job::Trace(_) => match path_role(plan, flow, &planned.node) {
+                    Some(role) => join.add_trace(role, from),
                     None => continue,
                 },
-                _ => join.receiver(from),
+                _ => join.add_receiver(from),
             };
             let Some(what) = damage(end) else { continue };
             let why =
@@ -180,11 +182,11 @@ impl Runner<'_> {
             }
             refused.push(why);
         }
-        let told = || outcome.told.iter().filter(|(role, ..)| *role != Role::Load);
+        let summaries = || outcome.summaries.iter().filter(|(role, ..)| *role != Role::Load);
         let mut join = join.without_first(flow.warm_up as usize);
         // All machines of a host share the clock of packet stamps, so a step seen by one applies to
         // all.
-        let step = flow_summary::clock_step(told().map(|(_, _, summary)| &summary.trust));
+        let step = flow_summary::clock_step(summaries().map(|(_, _, summary)| &summary.trust));
         if step.is_some() {
             join.invalidate_delays();
         }
@@ -198,14 +200,14 @@ impl Runner<'_> {
             ingest.push(batch)?;
         }
         let ingested = ingest.finish()?;
-        let sender = told().find(|(role, ..)| *role == Role::Measurement);
+        let sender = summaries().find(|(role, ..)| *role == Role::Measurement);
         let Some((_, _, sender)) = sender else {
             return Ok((None, Some("the sender reported no summary".into())));
         };
         let inputs = SummaryInputs {
             plan,
             flow,
-            told: told().map(|(_, node, summary)| (node.as_str(), summary)).collect(),
+            summaries: summaries().map(|(_, node, summary)| (node.as_str(), summary)).collect(),
             sender,
             refused: &refused,
             step,
@@ -220,25 +222,26 @@ impl Runner<'_> {
 fn no_packet_reason(
     plan: &Plan,
     measured: Option<&Summary>,
-    told: &[(Role, String, Summary)],
+    summaries: &[(Role, String, Summary)],
 ) -> Option<&'static str> {
     let packets = measured.and_then(|summary| summary.packets);
-    let came = packets.map_or(0, |packets| packets.received + packets.late);
+    let arrived = packets.map_or(0, |packets| packets.received + packets.late);
     // Without a sink only the number of sent packets is known.
     let left = measured.and_then(|summary| summary.values.get("packets").copied().flatten());
     let sent = packets.map_or(left.map_or(0.0, Scalar::as_f64), |packets| packets.sent as f64);
     match (&plan.flow, &plan.pace) {
-        (Some(_), _) => (came == 0).then_some("no packet arrived"),
+        (Some(_), _) => (arrived == 0).then_some("no packet arrived"),
         (None, Some(_)) if sent == 0.0 => Some("no packet left"),
-        (None, Some(_)) if packets.is_some() => (came == 0).then_some(NOTHING_ARRIVED),
+        (None, Some(_)) if packets.is_some() => (arrived == 0).then_some(NOTHING_ARRIVED),
         (None, Some(_)) if measured.is_some_and(requested_sink_stamps) => {
             Some("the sink did not report what arrived")
         }
         // The sink counts packets even if the sender did not query it.
-        (None, Some(_)) => {
-            told.iter().any(|(.., summary)| received_nothing(summary)).then_some(NOTHING_ARRIVED)
-        }
-        (None, None) => (came == 0).then_some("no reply arrived"),
+        (None, Some(_)) => summaries
+            .iter()
+            .any(|(.., summary)| received_nothing(summary))
+            .then_some(NOTHING_ARRIVED),
+        (None, None) => (arrived == 0).then_some("no reply arrived"),
     }
 }
 
@@ -256,19 +259,19 @@ fn received_nothing(summary: &Summary) -> bool {
     summary.kind == Kind::Pace && is_sink && all.iter().all(|count| *count == Some(0.0))
 }
 
-/// Stores the host activity in the segments. Jobs of one node record the same; only the first
-/// counts.
+/// Stores the host activity in the segments. Jobs of one node record the same activity; only the
+/// first segment with host activity is used.
 fn store_host_activity(
     segments: &[(&PlannedJob, Segment)],
     host: &mut HostWriter,
 ) -> Result<(), RunnerError> {
-    let mut told: Vec<&str> = Vec::new();
+    let mut stored: Vec<&str> = Vec::new();
     for (planned, segment) in segments {
-        if told.contains(&planned.node.as_str()) {
+        if stored.contains(&planned.node.as_str()) {
             continue;
         }
         let mut any = false;
-        // Damage is reported when the passages are joined.
+        // Damage is reported when the observations are joined.
         let _ = segment::read(&mut segment.open()?, &mut |record| {
             if let Record::Host(sample) = record {
                 any = true;
@@ -276,7 +279,7 @@ fn store_host_activity(
             }
         });
         if any {
-            told.push(&planned.node);
+            stored.push(&planned.node);
         }
     }
     Ok(())
@@ -284,26 +287,26 @@ fn store_host_activity(
 
 /// Puts the joined summary before those of the machines, and makes the sender one of these.
 fn prepend_joined_summary(outcome: &mut Outcome, flow: &FlowPlan, summary: Summary) {
-    let senders = outcome.told.iter_mut().filter(|(role, ..)| *role == Role::Measurement);
+    let senders = outcome.summaries.iter_mut().filter(|(role, ..)| *role == Role::Measurement);
     senders.for_each(|(role, ..)| *role = Role::Server);
-    let who = format!("{} to {}", flow.from, flow.to);
-    outcome.told.insert(0, (Role::Measurement, who, summary));
+    let nodes = format!("{} to {}", flow.from, flow.to);
+    outcome.summaries.insert(0, (Role::Measurement, nodes, summary));
 }
 
 /// Returns the placement that the flow's receiver reported.
-fn receiver(outcome: &Outcome, flow: &FlowPlan) -> Option<Placement> {
+fn receiver_placement(outcome: &Outcome, flow: &FlowPlan) -> Option<Placement> {
     let port = format!(":{}", flow.port);
-    let is_it = |node: &str, told: &Summary| {
-        node == flow.to && told.kind == Kind::Load && told.target.ends_with(&port)
+    let is_receiver = |node: &str, summary: &Summary| {
+        node == flow.to && summary.kind == Kind::Load && summary.target.ends_with(&port)
     };
-    let mut servers = outcome.told.iter().filter(|(role, ..)| *role == Role::Server);
-    let (_, _, told) = servers.find(|(_, node, told)| is_it(node, told))?;
-    Some(told.environment.placement.near.clone())
+    let mut servers = outcome.summaries.iter().filter(|(role, ..)| *role == Role::Server);
+    let (_, _, summary) = servers.find(|(_, node, summary)| is_receiver(node, summary))?;
+    Some(summary.environment.placement.near.clone())
 }
 
 /// Returns the placement of the ping's reflector as requested. The reflector continues from trial
 /// to trial and reports only at its end, but it would not have started with another placement.
-fn reflector(outcome: &Outcome) -> Option<Placement> {
+fn reflector_placement(outcome: &Outcome) -> Option<Placement> {
     let place = outcome.standing.iter().find_map(|(_, planned)| match &planned.job {
         Job::Reflect(job) => Some(job.place),
         _ => None,
@@ -312,15 +315,15 @@ fn reflector(outcome: &Outcome) -> Option<Placement> {
         cpu: place.cpu.map(|cpu| cpu as u32),
         waiting: Some(if place.busy_poll { Waiting::Polling } else { Waiting::Blocking }),
         scheduling: match place.scheduling {
-            Asked::Auto => None,
-            Asked::Other => Some(Scheduling::Other),
-            Asked::Fifo => Some(Scheduling::Fifo),
+            Requested::Auto => None,
+            Requested::Other => Some(Scheduling::Other),
+            Requested::Fifo => Some(Scheduling::Fifo),
         },
     })
 }
 
 /// Returns the position of a job along the flow.
-fn place(job: &Job) -> u8 {
+fn path_position(job: &Job) -> u8 {
     match job {
         Job::Traffic(_) => 0,
         Job::Relay(_) => 1,
@@ -329,8 +332,8 @@ fn place(job: &Job) -> u8 {
     }
 }
 
-/// Returns the machine that this node is; `None` if the node is not part of the flow.
-fn machine(plan: &Plan, flow: &FlowPlan, node: &str) -> Option<PathRole> {
+/// Returns the role of a node along the flow; `None` if it is not part of the flow.
+fn path_role(plan: &Plan, flow: &FlowPlan, node: &str) -> Option<PathRole> {
     let relay = plan.relay.as_ref().map(|relay| relay.on.as_str());
     match node {
         node if node == flow.from => Some(PathRole::Sender),
@@ -340,7 +343,7 @@ fn machine(plan: &Plan, flow: &FlowPlan, node: &str) -> Option<PathRole> {
     }
 }
 
-/// Describes what is wrong with a segment, if anything.
+/// Describes the damage of a segment, if any.
 fn damage(end: Result<SegmentEnd, SegmentError>) -> Option<String> {
     match end {
         Ok(end) if end.totals.is_none() => Some("is truncated".into()),

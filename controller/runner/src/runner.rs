@@ -33,7 +33,7 @@ const MAX_RETRY_INTERVAL: Nanos = Nanos::from_secs(60);
 
 /// Source of time.
 pub trait Clock {
-    /// Now.
+    /// Returns the current time.
     fn now(&self) -> Instant<Monotonic>;
     /// Sleeps for `time`.
     fn sleep(&self, time: Duration);
@@ -45,7 +45,7 @@ pub trait ProgressReporter {
     fn trial_started(&mut self, done: u32, all: u32, trial: u32, cell: &BTreeMap<String, String>);
     /// Progress of the current measurement.
     fn progress(&mut self, progress: &Progress);
-    /// It ended.
+    /// A trial ended.
     fn ended(&mut self, trial: u32, end: &TrialEnd);
     /// A message to show at once.
     fn say(&mut self, text: &str);
@@ -130,7 +130,7 @@ pub struct Runner<'a> {
     /// The clock.
     pub clock: &'a dyn Clock,
     /// Receives progress reports.
-    pub talk: &'a mut dyn ProgressReporter,
+    pub reporter: &'a mut dyn ProgressReporter,
     /// Set to request the run to stop.
     pub stop: &'a AtomicBool,
 }
@@ -140,13 +140,14 @@ pub struct Runner<'a> {
 struct Carryover {
     reflectors: Vec<(JobId, PlannedJob)>,
     next_job: u32,
-    /// Whether a lab was created: then a topology that fails is itself at fault.
-    lab_made: bool,
+    /// Whether any lab was created. If so, the topology is at fault if another lab cannot be
+    /// created.
+    lab_created: bool,
     /// Sample bytes received for the current trial.
     received_bytes: u64,
 }
 
-/// A trial whose lab could not be created before any other could.
+/// A trial whose lab could not be created, while no other lab has been created yet.
 struct BlockedTrial<'a> {
     trial: &'a TrialRow,
     error: FleetError,
@@ -166,13 +167,13 @@ impl Runner<'_> {
             Ok(RunEnd::Complete) => RunState::Finished,
             Ok(RunEnd::Interrupted | RunEnd::Stopped(_)) | Err(_) => RunState::Stopped,
         };
-        let noted = self.store.set_run_state(&self.run, state);
+        let stored = self.store.set_run_state(&self.run, state);
         let end = outcome?;
-        match noted {
+        match stored {
             // The user may interrupt the wait for free space; the run can be resumed in its stored
             // state.
             Err(error) if error.is_full_disk() && end == RunEnd::Interrupted => {}
-            noted => noted?,
+            stored => stored?,
         }
         dissolved?;
         Ok(end)
@@ -183,16 +184,16 @@ impl Runner<'_> {
         let mut trials = self.store.trials(&self.run)?;
         trials.sort_unstable_by_key(|trial| trial.position);
         let all = trials.len() as u32;
-        let over = |trial: &TrialRow| {
+        let is_over = |trial: &TrialRow| {
             matches!(trial.state, TrialState::Finished | TrialState::Failed | TrialState::NotRun)
         };
-        let mut done = trials.iter().filter(|trial| over(trial)).count() as u32;
+        let mut done = trials.iter().filter(|trial| is_over(trial)).count() as u32;
         let started = self.clock.now();
         let mut failures = 0;
-        let most = stop_rules.failures.unwrap_or(DEFAULT_MAX_FAILURES);
-        let mut standing = Carryover::default();
+        let max_failures = stop_rules.failures.unwrap_or(DEFAULT_MAX_FAILURES);
+        let mut carryover = Carryover::default();
         let mut blocked: Vec<BlockedTrial<'_>> = Vec::new();
-        for trial in trials.iter().filter(|trial| !over(trial)) {
+        for trial in trials.iter().filter(|trial| !is_over(trial)) {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(RunEnd::Interrupted);
             }
@@ -202,35 +203,35 @@ impl Runner<'_> {
                     "the time limit was reached; trials left: {left}"
                 )));
             }
-            self.talk.trial_started(done, all, trial.number, &trial.parameters);
-            let ended = match self.trial(trial, &mut standing) {
+            self.reporter.trial_started(done, all, trial.number, &trial.parameters);
+            let ended = match self.trial(trial, &mut carryover) {
                 // If no lab can be created at all, no single trial is at fault.
-                Err(RunnerError::Fleet(error)) if error.is_of_topology() => {
+                Err(RunnerError::Fleet(error)) if error.is_topology_failure() => {
                     blocked.push(BlockedTrial { trial, error });
-                    if blocked.len() < most as usize && self.has_other_labs() {
+                    if blocked.len() < max_failures as usize && self.has_other_labs() {
                         continue;
                     }
                     return Err(blocked.swap_remove(0).error.into());
                 }
                 ended => ended?,
             };
-            let to_blame =
-                if standing.lab_made { std::mem::take(&mut blocked) } else { Vec::new() };
-            for BlockedTrial { trial, error } in to_blame {
-                self.talk.trial_started(done, all, trial.number, &trial.parameters);
+            let failed_labs =
+                if carryover.lab_created { std::mem::take(&mut blocked) } else { Vec::new() };
+            for BlockedTrial { trial, error } in failed_labs {
+                self.reporter.trial_started(done, all, trial.number, &trial.parameters);
                 let end = self.fail(trial, &error.to_string())?;
-                self.talk.ended(trial.number, &end);
+                self.reporter.ended(trial.number, &end);
                 done += 1;
             }
             let Some(end) = ended else { return Ok(RunEnd::Interrupted) };
-            self.talk.ended(trial.number, &end);
+            self.reporter.ended(trial.number, &end);
             done += 1;
             failures = match end {
                 TrialEnd::Finished => 0,
                 TrialEnd::Failed(_) => failures + 1,
                 TrialEnd::NotRun(_) => failures,
             };
-            if failures >= most && done < all {
+            if failures >= max_failures && done < all {
                 let TrialEnd::Failed(reason) = end else { continue };
                 return Ok(RunEnd::Stopped(format!(
                     "{failures} trials in a row failed; the last error: {reason}"
@@ -270,20 +271,20 @@ impl Runner<'_> {
     fn trial(
         &mut self,
         trial: &TrialRow,
-        standing: &mut Carryover,
+        carryover: &mut Carryover,
     ) -> Result<Option<TrialEnd>, RunnerError> {
         let mut wait = SPACE_CHECK_INTERVAL;
         loop {
-            standing.received_bytes = 0;
-            let failure = match self.try_trial(trial, standing) {
+            carryover.received_bytes = 0;
+            let failure = match self.try_trial(trial, carryover) {
                 Ok(end) => return Ok(end),
                 Err(failure) if failure.is_full_disk() => failure,
                 Err(failure) => return Err(failure),
             };
             // No load runs during the wait, and unfinished requests are dropped.
-            self.release_nodes(standing)?;
-            let needed = needed_space(standing.received_bytes);
-            self.talk.say(&format!(
+            self.release_nodes(carryover)?;
+            let needed = needed_space(carryover.received_bytes);
+            self.reporter.say(&format!(
                 "{failure}: the disk is full; waiting for {} MB of free space in {}",
                 needed.div_ceil(1_000_000),
                 self.store.dir().display()
@@ -300,50 +301,51 @@ impl Runner<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            self.talk.say(&format!("space is available again; repeating trial {}", trial.number));
+            self.reporter
+                .say(&format!("space is available again; repeating trial {}", trial.number));
         }
     }
 
     fn try_trial(
         &mut self,
         trial: &TrialRow,
-        standing: &mut Carryover,
+        carryover: &mut Carryover,
     ) -> Result<Option<TrialEnd>, RunnerError> {
         let plan = match self.expansion.plan_of(trial.cell) {
             Ok(plan) => plan,
             Err(error) => return self.fail(trial, &error.to_string()).map(Some),
         };
-        let routes = match self.ready(&plan.topology, standing) {
+        let routes = match self.prepare(&plan.topology, carryover) {
             Ok(routes) => routes,
             // Another lab could be created, so this topology is at fault.
-            Err(error) if standing.lab_made && error.is_of_topology() => {
+            Err(error) if carryover.lab_created && error.is_topology_failure() => {
                 return self.fail(trial, &error.to_string()).map(Some);
             }
             // The run cannot continue without nodes.
             Err(error) => return Err(error.into()),
         };
         self.store.begin_trial(trial)?;
-        self.drop_ended_nodes(standing);
+        self.drop_ended_nodes(carryover);
         let quotas = Quotas::now(self.fleet, self.clock);
         let mut incoming = BTreeMap::new();
         let limit = time_limit(&plan);
         let needed = jobs(&plan, &self.fleet.hosts());
-        let reflectors = std::mem::take(&mut standing.reflectors);
+        let reflectors = std::mem::take(&mut carryover.reflectors);
         let (mut machine, actions) =
-            TrialMachine::new(needed, reflectors, standing.next_job, limit, self.clock.now());
-        self.carry_out(&mut machine, actions);
+            TrialMachine::new(needed, reflectors, carryover.next_job, limit, self.clock.now());
+        self.execute(&mut machine, actions);
         let mut interrupted = false;
         while !machine.is_over() {
             if !interrupted && self.stop.load(Ordering::Relaxed) {
                 interrupted = true;
-                self.talk.say("interrupted; the current trial is discarded");
+                self.reporter.say("interrupted; the current trial is discarded");
                 let actions = machine.give_up("interrupted".into(), self.clock.now());
-                self.carry_out(&mut machine, actions);
+                self.execute(&mut machine, actions);
             }
             let left = (machine.deadline() - self.clock.now()).max(Nanos::ZERO).to_std();
-            let heard = self.fleet.next(left.min(STOP_POLL_INTERVAL));
+            let message = self.fleet.next(left.min(STOP_POLL_INTERVAL));
             let now = self.clock.now();
-            let actions = match heard {
+            let actions = match message {
                 None => machine.tick(now),
                 Some((node, FromNode::Gone(why))) => machine.gone(&node, &why, now),
                 Some((_, FromNode::Data(job, bytes))) => {
@@ -355,7 +357,7 @@ impl Runner<'_> {
                         Event::Hello { dwell, .. } => {
                             self.store.set_node(&self.run, &node, dwell)?;
                         }
-                        Event::Progress { progress, .. } => self.talk.progress(progress),
+                        Event::Progress { progress, .. } => self.reporter.progress(progress),
                         Event::Pulled { job, bytes, crc32 } => {
                             self.incoming(trial, *job, &mut incoming)?.check(*bytes, *crc32);
                         }
@@ -364,44 +366,44 @@ impl Runner<'_> {
                     machine.handle_event(&node, event, now)
                 }
             };
-            self.carry_out(&mut machine, actions);
+            self.execute(&mut machine, actions);
         }
-        standing.next_job = machine.next_job();
-        standing.received_bytes = incoming.values().map(Incoming::bytes).sum();
+        carryover.next_job = machine.next_job();
+        carryover.received_bytes = incoming.values().map(Incoming::bytes).sum();
         let mut outcome = machine.outcome().unwrap_or_default();
-        standing.reflectors.clone_from(&outcome.standing);
+        carryover.reflectors.clone_from(&outcome.standing);
         // ^C on a terminal also reaches nodes that are being started. A trial that failed during an
         // interrupt is repeated when the run is resumed.
         if interrupted || outcome.failure.is_some() && self.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        outcome.seen = quotas.until(&Quotas::now(self.fleet, self.clock));
+        outcome.runner_values = quotas.until(&Quotas::now(self.fleet, self.clock));
         let fault = self.route_fault(routes.as_ref());
         if let Some(fault) = &fault {
             // Other failures are consequences of this one.
             let rest = outcome.failure.take().map(|why| format!("; {why}")).unwrap_or_default();
             outcome.failure = Some(format!("{fault}{rest}"));
         }
-        let kept = self.persist(trial, &plan, outcome, incoming)?;
+        let end = self.persist(trial, &plan, outcome, incoming)?;
         if fault.is_some() {
-            self.release_nodes(standing)?;
+            self.release_nodes(carryover)?;
         }
-        Ok(kept)
+        Ok(end)
     }
 
     /// Makes the nodes reachable and returns their routes. If the routes are wrong because a daemon
     /// ended since the last trial, recreates the nodes.
-    fn ready(
+    fn prepare(
         &mut self,
         topology: &Topology,
-        standing: &mut Carryover,
+        carryover: &mut Carryover,
     ) -> Result<Option<Routes>, FleetError> {
         self.fleet.prepare(topology)?;
-        standing.lab_made = true;
+        carryover.lab_created = true;
         match self.fleet.routes() {
             Err(FleetError::Routes(fault)) => {
-                self.talk.say(&format!("{fault}; recreating the lab"));
-                self.release_nodes(standing)?;
+                self.reporter.say(&format!("{fault}; recreating the lab"));
+                self.release_nodes(carryover)?;
                 self.fleet.prepare(topology)?;
                 self.fleet.routes()
             }
@@ -419,10 +421,10 @@ impl Runner<'_> {
     }
 
     /// Releases all nodes and forgets their jobs.
-    fn release_nodes(&mut self, standing: &mut Carryover) -> Result<(), FleetError> {
-        *standing = Carryover {
-            lab_made: standing.lab_made,
-            received_bytes: standing.received_bytes,
+    fn release_nodes(&mut self, carryover: &mut Carryover) -> Result<(), FleetError> {
+        *carryover = Carryover {
+            lab_created: carryover.lab_created,
+            received_bytes: carryover.received_bytes,
             ..Carryover::default()
         };
         self.fleet.dissolve()
@@ -445,16 +447,16 @@ impl Runner<'_> {
     }
 
     /// Handles nodes that ended since the last trial; their jobs are started again for the next.
-    fn drop_ended_nodes(&mut self, standing: &mut Carryover) {
-        while let Some((node, what)) = self.fleet.next(Duration::ZERO) {
-            let FromNode::Gone(why) = what else { continue };
-            self.talk.say(&format!("node {node} ended between trials and is restarted: {why}"));
-            standing.reflectors.retain(|(_, planned)| planned.node != node);
+    fn drop_ended_nodes(&mut self, carryover: &mut Carryover) {
+        while let Some((node, message)) = self.fleet.next(Duration::ZERO) {
+            let FromNode::Gone(why) = message else { continue };
+            self.reporter.say(&format!("node {node} ended between trials and is restarted: {why}"));
+            carryover.reflectors.retain(|(_, planned)| planned.node != node);
         }
     }
 
     /// Executes actions and reports failed requests to the state machine.
-    fn carry_out(&mut self, machine: &mut TrialMachine, actions: Vec<Action>) {
+    fn execute(&mut self, machine: &mut TrialMachine, actions: Vec<Action>) {
         let mut todo = std::collections::VecDeque::from(actions);
         while let Some(action) = todo.pop_front() {
             match action {

@@ -29,7 +29,7 @@ pub struct Outcome {
     /// Whether it failed because the measuring node does not support the requested job.
     pub unsupported: bool,
     /// Summaries with their role and node.
-    pub told: Vec<(Role, String, Summary)>,
+    pub summaries: Vec<(Role, String, Summary)>,
     /// Reflectors that continue, with their jobs.
     pub standing: Vec<(JobId, PlannedJob)>,
     /// Jobs whose samples were pulled.
@@ -37,7 +37,7 @@ pub struct Outcome {
     /// Jobs that the trial continued without, and why.
     pub refused: Vec<String>,
     /// Values that the runner itself recorded, by name.
-    pub seen: BTreeMap<String, Option<Scalar>>,
+    pub runner_values: BTreeMap<String, Option<Scalar>>,
 }
 
 /// Progress of a trial. A step ends when all jobs it waits for have responded.
@@ -166,7 +166,7 @@ impl TrialMachine {
                     peer.name_target(&mut summary);
                 }
                 if !clearing {
-                    self.outcome.told.push((planned.role, node.to_owned(), *summary));
+                    self.outcome.summaries.push((planned.role, node.to_owned(), *summary));
                     self.kept.extend(planned.samples.then_some((job, planned)));
                 }
                 match (ended_early, without) {
@@ -480,7 +480,7 @@ mod tests {
             ]
         );
         let outcome = machine.outcome().unwrap();
-        assert_eq!((outcome.failure, outcome.told.len()), (None, 4));
+        assert_eq!((outcome.failure, outcome.summaries.len()), (None, 4));
         assert_eq!(outcome.standing.len(), 1, "the reflector continues");
     }
 

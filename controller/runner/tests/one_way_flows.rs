@@ -1,4 +1,4 @@
-//! Whole runs of one-way flows, with fake nodes and a real store.
+//! Whole runs of one-joined flows, with fake nodes and a real store.
 
 mod fakes;
 
@@ -19,7 +19,7 @@ use dwell_store::{HostRow, Role, RunRow, Store};
 use dwell_units::Instant;
 use fakes::{Listener, StartedRun, TickingClock, begin, summary};
 
-const PLAN: &str = "version = 1\nname = \"ways\"\ntopology = { lab = \"line:3\" }\n\
+const PLAN: &str = "version = 1\nname = \"flows\"\ntopology = { lab = \"line:3\" }\n\
     [flow]\nfrom = \"n1\"\nto = \"n3\"\nsize = \"500B\"\nrate = \"1kpps\"\ncount = 200\n\
     [relay]\non = \"n2\"\nmode = \"route\"\n[matrix]\nrelay = [\"route\", \"encrypt\"]\n\
     [trials]\norder = \"as-written\"\n";
@@ -38,25 +38,25 @@ enum Fault {
 
 /// Nodes that execute requests at once and record packets like a relayed flow.
 struct FakeFleet {
-    told: VecDeque<(String, FromNode)>,
+    messages: VecDeque<(String, FromNode)>,
     jobs: BTreeMap<JobId, Job>,
     /// Whether a program relays in this trial.
     relays: bool,
-    trouble: Fault,
-    asked: Vec<String>,
+    fault: Fault,
+    requests: Vec<String>,
 }
 
 impl FakeFleet {
-    fn tell(&mut self, node: &str, event: Event) {
-        self.told.push_back((node.to_owned(), FromNode::Event(event)));
+    fn push_event(&mut self, node: &str, event: Event) {
+        self.messages.push_back((node.to_owned(), FromNode::Event(event)));
     }
 
     fn finished(&mut self, node: &str, job: JobId) {
         let mut summary = Box::new(summary(0));
-        if self.trouble == Fault::ClockSteps && matches!(self.jobs[&job], Job::Sink(_)) {
+        if self.fault == Fault::ClockSteps && matches!(self.jobs[&job], Job::Sink(_)) {
             summary.trust.clock_step_ns = Some(500_000);
         }
-        self.tell(node, Event::Finished { job, summary, segment_bytes: None });
+        self.push_event(node, Event::Finished { job, summary, segment_bytes: None });
     }
 }
 
@@ -68,36 +68,36 @@ impl Fleet for FakeFleet {
     fn request(&mut self, node: &str, request: &Request) -> Result<(), FleetError> {
         match request {
             Request::Start { job, what, samples } => {
-                self.asked.push(format!("{node} {}", what.name()));
+                self.requests.push(format!("{node} {}", what.name()));
                 self.relays |= matches!(what, Job::Relay(_));
-                if matches!(what, Job::Trace(_)) && self.trouble == Fault::TracesAreRefused {
+                if matches!(what, Job::Trace(_)) && self.fault == Fault::TracesAreRefused {
                     let reason = "eBPF needs root".to_owned();
-                    self.tell(node, Event::Failed { job: *job, reason, unsupported: true });
+                    self.push_event(node, Event::Failed { job: *job, reason, unsupported: true });
                     return Ok(());
                 }
                 assert!(samples);
                 self.jobs.insert(*job, what.clone());
-                self.tell(node, Event::Ready { job: *job });
+                self.push_event(node, Event::Ready { job: *job });
                 if matches!(what, Job::Traffic(_)) {
                     self.finished(node, *job);
                 }
             }
             Request::Stop { job } => self.finished(node, *job),
-            Request::Hail { job } => self.tell(node, Event::Alive { job: *job }),
+            Request::Hail { job } => self.push_event(node, Event::Alive { job: *job }),
             Request::Pull { job } => {
                 let what = self.jobs.remove(job).unwrap();
-                self.asked.push(format!("{node} pull {}", what.name()));
+                self.requests.push(format!("{node} pull {}", what.name()));
                 let bytes = segment(&what, self.relays);
                 let (len, crc32) = (bytes.len() as u64, crc32fast::hash(&bytes));
-                self.told.push_back((node.to_owned(), FromNode::Data(*job, bytes)));
-                self.tell(node, Event::Pulled { job: *job, bytes: len, crc32 });
+                self.messages.push_back((node.to_owned(), FromNode::Data(*job, bytes)));
+                self.push_event(node, Event::Pulled { job: *job, bytes: len, crc32 });
             }
         }
         Ok(())
     }
 
     fn next(&mut self, _: Duration) -> Option<(String, FromNode)> {
-        self.told.pop_front()
+        self.messages.pop_front()
     }
 
     fn links(&self) -> Vec<CreatedLink> {
@@ -188,28 +188,28 @@ fn segment(job: &Job, relays: bool) -> Vec<u8> {
     writer.finish(0).unwrap()
 }
 
-fn run(trouble: Fault) -> (tempfile::TempDir, Store, RunRow, FakeFleet, Vec<TrialEnd>) {
+fn run(fault: Fault) -> (tempfile::TempDir, Store, RunRow, FakeFleet, Vec<TrialEnd>) {
     let StartedRun { dir, mut store, expansion, run } = begin(PLAN);
     let mut fleet = FakeFleet {
-        told: VecDeque::new(),
+        messages: VecDeque::new(),
         jobs: BTreeMap::new(),
         relays: false,
-        trouble,
-        asked: Vec::new(),
+        fault,
+        requests: Vec::new(),
     };
     let stop = AtomicBool::new(false);
-    let mut talk = Listener { ends: Vec::new(), stop_after: usize::MAX, stop: &stop };
+    let mut listener = Listener { ends: Vec::new(), stop_after: usize::MAX, stop: &stop };
     let runner = Runner {
         fleet: &mut fleet,
         store: &mut store,
         expansion: &expansion,
         run: run.clone(),
         clock: &TickingClock::default(),
-        talk: &mut talk,
+        reporter: &mut listener,
         stop: &stop,
     };
     runner.run().unwrap();
-    let ends = talk.ends;
+    let ends = listener.ends;
     (dir, store, run, fleet, ends)
 }
 
@@ -219,11 +219,14 @@ fn flow_trial_stores_one_joined_row_per_packet() {
     assert_eq!(ends, [TrialEnd::Finished, TrialEnd::Finished]);
     let encrypt = "n3 load sink, n2 relay, n2 trace, n1 load traffic, n3 pull load sink, \
                    n2 pull relay, n2 pull trace, n1 pull load traffic";
-    let mut asked: Vec<_> = fleet.asked[6..].to_vec();
-    asked[4..].sort();
+    let mut requests: Vec<_> = fleet.requests[6..].to_vec();
+    requests[4..].sort();
     let mut wanted: Vec<_> = encrypt.split(", ").map(str::to_owned).collect();
     wanted[4..].sort();
-    assert_eq!(asked, wanted, "servers first, then the sender, and samples after all have ended");
+    assert_eq!(
+        requests, wanted,
+        "servers first, then the sender, and samples after all have ended"
+    );
     let trials = store.trials(&run).unwrap();
     let mut rows = Batch::default();
     store
@@ -236,30 +239,31 @@ fn flow_trial_stores_one_joined_row_per_packet() {
     assert_eq!(rows.number(0, Column::EndToEnd), Some(560));
     assert_eq!(rows.number(0, Column::Processing), Some(105));
     assert_eq!(rows.number(0, Column::QueueingOut), Some(145));
-    let told = store.told(&trials[1]).unwrap();
-    let measured: Vec<_> = told.iter().filter(|(role, ..)| *role == Role::Measurement).collect();
-    assert_eq!(measured.len(), 1, "the sender counts as one of the machines");
-    let way = &measured[0].2;
-    assert_eq!((way.kind, way.engine.as_str()), (Kind::Relay, "socket"));
-    let packets = way.packets.unwrap();
+    let summaries = store.told(&trials[1]).unwrap();
+    let measured: Vec<_> =
+        summaries.iter().filter(|(role, ..)| *role == Role::Measurement).collect();
+    assert_eq!(measured.len(), 1, "the sender's own summary has the role of a machine");
+    let joined = &measured[0].2;
+    assert_eq!((joined.kind, joined.engine.as_str()), (Kind::Relay, "socket"));
+    let packets = joined.packets.unwrap();
     assert_eq!((packets.sent, packets.received, packets.lost), (200, 198, 2));
-    assert_eq!(way.metrics["node_delay_ns"].p50, Some(320));
-    assert_eq!(way.metrics["node_delay_netfilter_ns"].p50, Some(280));
-    assert_eq!(way.metrics["link_delay_ns"].p50, Some(90 + 80));
-    let Some(Scalar::Real(nlr)) = way.values["nlr"] else { panic!("expected an NLR") };
+    assert_eq!(joined.metrics["node_delay_ns"].p50, Some(320));
+    assert_eq!(joined.metrics["node_delay_netfilter_ns"].p50, Some(280));
+    assert_eq!(joined.metrics["link_delay_ns"].p50, Some(90 + 80));
+    let Some(Scalar::Real(nlr)) = joined.values["nlr"] else { panic!("expected an NLR") };
     assert!((nlr - 320.0 / 170.0).abs() < 1e-9, "{nlr}");
     // Two links of 500 B each at the received rate, 198 of 200 packets at intervals of 1 ms.
-    let Some(Scalar::Real(s0)) = way.values["link_delay_s0_ns"] else {
+    let Some(Scalar::Real(s0)) = joined.values["link_delay_s0_ns"] else {
         panic!("expected link_delay_s0_ns")
     };
     assert!((1.9e6..2.1e6).contains(&s0), "{s0}");
     assert_eq!(
-        way.parameters["link_rate_bps"], 65_000_000,
+        joined.parameters["link_rate_bps"], 65_000_000,
         "rate of the links that packets passed"
     );
-    assert_eq!(way.parameters["link_mechanism"], "tap");
-    assert_eq!(way.parameters["node_rung"], serde_json::json!(["rx_kernel", "tx_kernel"]));
-    assert_eq!(store.recompute(&run, &trials[1]).unwrap().figures().0, way.metrics);
+    assert_eq!(joined.parameters["link_mechanism"], "tap");
+    assert_eq!(joined.parameters["node_rung"], serde_json::json!(["rx_kernel", "tx_kernel"]));
+    assert_eq!(store.recompute(&run, &trials[1]).unwrap().figures().0, joined.metrics);
     assert!(store.series(&trials[1]).unwrap().contains_key("node_delay_netfilter_ns"));
     let route = &store.told(&trials[0]).unwrap()[0].2;
     assert_eq!(route.engine, "kernel");
@@ -271,14 +275,14 @@ fn flow_trial_stores_one_joined_row_per_packet() {
 fn host_activity_is_stored_once_per_node() {
     let (_dir, store, run, ..) = run(Fault::None);
     let trials = store.trials(&run).unwrap();
-    let mut told = Vec::new();
+    let mut nodes = Vec::new();
     let mut each = |row: &HostRow<'_>| {
         assert_eq!((row.name, row.at_ns, row.value), ("interrupts_per_s", 1_000_000_000, 900.0));
-        told.push(row.node.to_owned());
+        nodes.push(row.node.to_owned());
     };
     store.host(&run, &trials[1], &mut each).unwrap();
-    told.sort();
-    assert_eq!(told, ["n1", "n2", "n3"], "n2 relays and traces");
+    nodes.sort();
+    assert_eq!(nodes, ["n1", "n2", "n3"], "n2 relays and traces");
     // A repeated trial starts without the data of the earlier attempt.
     let mut store = store;
     store.begin_trial(&trials[1]).unwrap();
@@ -291,9 +295,9 @@ fn refused_trace_costs_figures_but_not_the_trial() {
     let (_dir, store, run, _, ends) = run(Fault::TracesAreRefused);
     assert_eq!(ends, [TrialEnd::Finished, TrialEnd::Finished]);
     let trials = store.trials(&run).unwrap();
-    let way = &store.told(&trials[1]).unwrap()[0].2;
-    assert_eq!(way.metrics["node_delay_ns"].p50, Some(320));
-    assert!(!way.metrics.contains_key("node_delay_netfilter_ns"));
+    let joined = &store.told(&trials[1]).unwrap()[0].2;
+    assert_eq!(joined.metrics["node_delay_ns"].p50, Some(320));
+    assert!(!joined.metrics.contains_key("node_delay_netfilter_ns"));
     let warning = |lacks: &str| {
         let text = "continued without trace on n2: eBPF needs root; therefore unknown: ";
         format!("{text}{lacks}")
@@ -302,7 +306,7 @@ fn refused_trace_costs_figures_but_not_the_trial() {
         assert!(warnings.iter().any(|text| text.starts_with(&warning(lacks))), "{warnings:?}");
     };
     warned(
-        &way.trust.warnings,
+        &joined.trust.warnings,
         "the delay between the kernel's hooks (pre_routing to post_routing",
     );
     let route = &store.told(&trials[0]).unwrap()[0].2;
@@ -319,11 +323,11 @@ fn clock_step_on_any_machine_voids_the_delays() {
     let (_dir, store, run, _, ends) = run(Fault::ClockSteps);
     assert_eq!(ends, [TrialEnd::Finished, TrialEnd::Finished]);
     for trial in store.trials(&run).unwrap() {
-        let way = &store.told(&trial).unwrap()[0].2;
-        assert_eq!((way.trust.clock_step_ns, way.trust.void), (Some(500_000), 200));
-        assert_eq!(way.packets.unwrap().received, 198, "counts do not depend on a clock");
-        assert!(way.metrics.is_empty(), "{:?}", way.metrics);
-        assert_eq!(way.values["link_delay_s0_ns"], None);
+        let joined = &store.told(&trial).unwrap()[0].2;
+        assert_eq!((joined.trust.clock_step_ns, joined.trust.void), (Some(500_000), 200));
+        assert_eq!(joined.packets.unwrap().received, 198, "counts do not depend on a clock");
+        assert!(joined.metrics.is_empty(), "{:?}", joined.metrics);
+        assert_eq!(joined.values["link_delay_s0_ns"], None);
         let mut void = 0;
         store
             .samples(&run, &trial, None, &mut |batch| {

@@ -24,14 +24,14 @@ const PLAN: &str = "version = 1\nname = \"paces\"\ntopology = { lab = \"line:2\"
     [matrix]\nflows = [0, 5]\nengine = [\"xsk\", \"txtime\", \"spin\"]\n\
     [trials]\norder = \"as-written\"\n[stop]\nfailures = 1\n";
 
-/// Packet interval for 200 B at 16 Mbit/s, in nanoseconds.
-const GAP: i64 = 100_000;
+/// Packet interval for 200 B at 16 Mbit/s.
+const PACKET_INTERVAL_NS: i64 = 100_000;
 
 /// A node that supports only the spin engine. Every second packet is sent 3 us late.
 #[derive(Default)]
 struct FakeFleet {
-    told: VecDeque<(String, FromNode)>,
-    asked: Vec<String>,
+    messages: VecDeque<(String, FromNode)>,
+    requests: Vec<String>,
     /// The sender sends nothing.
     sends_nothing: bool,
     /// Traffic is not supported.
@@ -44,8 +44,8 @@ struct FakeFleet {
 }
 
 impl FakeFleet {
-    fn tell(&mut self, node: &str, event: Event) {
-        self.told.push_back((node.to_owned(), FromNode::Event(event)));
+    fn push_event(&mut self, node: &str, event: Event) {
+        self.messages.push_back((node.to_owned(), FromNode::Event(event)));
     }
 
     fn finished(&mut self, node: &str, job: JobId, paced: bool) {
@@ -67,7 +67,7 @@ impl FakeFleet {
             let counts = counts.map(|(name, n)| (name.to_owned(), Some(Scalar::Count(n))));
             summary.values = counts.collect();
         }
-        self.tell(node, Event::Finished { job, summary, segment_bytes: None });
+        self.push_event(node, Event::Finished { job, summary, segment_bytes: None });
     }
 }
 
@@ -79,42 +79,42 @@ impl Fleet for FakeFleet {
     fn request(&mut self, node: &str, request: &Request) -> Result<(), FleetError> {
         match request {
             Request::Start { job, what, .. } => {
-                self.asked.push(format!("{node} {}", what.name()));
+                self.requests.push(format!("{node} {}", what.name()));
                 match what {
                     Job::Pace(pace) if pace.engine != PaceEngine::Spin => {
                         let reason = format!("{} needs root", pace.engine.name());
                         let event = Event::Failed { job: *job, reason, unsupported: true };
-                        self.tell(node, event);
+                        self.push_event(node, event);
                     }
                     Job::Traffic(_) if self.no_traffic => {
                         let reason = "no program".to_owned();
                         let event = Event::Failed { job: *job, reason, unsupported: true };
-                        self.tell(node, event);
+                        self.push_event(node, event);
                     }
                     Job::Pace(_) => {
-                        self.tell(node, Event::Ready { job: *job });
+                        self.push_event(node, Event::Ready { job: *job });
                         self.finished(node, *job, true);
                     }
                     _ => {
                         self.sinks.extend(matches!(what, Job::PaceSink(_)).then_some(*job));
-                        self.tell(node, Event::Ready { job: *job });
+                        self.push_event(node, Event::Ready { job: *job });
                     }
                 }
             }
             Request::Stop { job } => self.finished(node, *job, false),
-            Request::Hail { job } => self.tell(node, Event::Alive { job: *job }),
+            Request::Hail { job } => self.push_event(node, Event::Alive { job: *job }),
             Request::Pull { job } => {
                 let bytes = segment(if self.sends_nothing { 0 } else { 20 });
                 let (len, crc32) = (bytes.len() as u64, crc32fast::hash(&bytes));
-                self.told.push_back((node.to_owned(), FromNode::Data(*job, bytes)));
-                self.tell(node, Event::Pulled { job: *job, bytes: len, crc32 });
+                self.messages.push_back((node.to_owned(), FromNode::Data(*job, bytes)));
+                self.push_event(node, Event::Pulled { job: *job, bytes: len, crc32 });
             }
         }
         Ok(())
     }
 
     fn next(&mut self, _: Duration) -> Option<(String, FromNode)> {
-        self.told.pop_front()
+        self.messages.pop_front()
     }
 
     fn release(&mut self, _: &str) {}
@@ -135,7 +135,7 @@ fn segment(trains: i64) -> Vec<u8> {
     };
     for train in 0..trains {
         for packet in 0..21 {
-            let due = train * 50 * GAP + packet * GAP;
+            let due = train * 50 * PACKET_INTERVAL_NS + packet * PACKET_INTERVAL_NS;
             let left = 1_000_000 + due + packet % 2 * 3_000;
             let sample = Sample {
                 id: (train * 22 + packet) as u64,
@@ -161,7 +161,7 @@ struct RunResult {
     _dir: tempfile::TempDir,
     store: Store,
     run: RunRow,
-    asked: Vec<String>,
+    requests: Vec<String>,
     end: RunEnd,
     ends: Vec<TrialEnd>,
 }
@@ -173,24 +173,24 @@ fn run(sends_nothing: bool) -> RunResult {
 fn run_on(mut fleet: FakeFleet, plan: &str) -> RunResult {
     let StartedRun { dir, mut store, expansion, run } = begin(plan);
     let stop = AtomicBool::new(false);
-    let mut talk = Listener { ends: Vec::new(), stop_after: usize::MAX, stop: &stop };
+    let mut listener = Listener { ends: Vec::new(), stop_after: usize::MAX, stop: &stop };
     let runner = Runner {
         fleet: &mut fleet,
         store: &mut store,
         expansion: &expansion,
         run: run.clone(),
         clock: &TickingClock::default(),
-        talk: &mut talk,
+        reporter: &mut listener,
         stop: &stop,
     };
     let end = runner.run().unwrap();
-    let ends = talk.ends;
+    let ends = listener.ends;
     let run = store.run(&run.run).unwrap();
-    RunResult { _dir: dir, store, run, asked: fleet.asked, end, ends }
+    RunResult { _dir: dir, store, run, requests: fleet.requests, end, ends }
 }
 
 #[test]
-fn unsupported_engine_is_not_run_and_no_failure() {
+fn unsupported_engine_is_not_run_instead_of_failed() {
     let ran = run(false);
     assert_eq!(ran.end, RunEnd::Complete);
     let not_run = |engine| TrialEnd::NotRun(format!("pace on n1: {engine} needs root"));
@@ -202,9 +202,9 @@ fn unsupported_engine_is_not_run_and_no_failure() {
     assert_eq!(trials[0].state, TrialState::NotRun);
     assert_eq!(trials[0].reason.as_deref(), Some("pace on n1: xsk needs root"));
     // The traffic of a trial that is not run is stopped too.
-    let told = ran.store.told(&trials[3]).unwrap();
-    assert!(told.iter().all(|(role, ..)| *role != Role::Measurement), "{told:?}");
-    assert_eq!(ran.asked[2..5], ["n1 pace", "n2 load sink", "n1 load traffic"]);
+    let summaries = ran.store.told(&trials[3]).unwrap();
+    assert!(summaries.iter().all(|(role, ..)| *role != Role::Measurement), "{summaries:?}");
+    assert_eq!(ran.requests[2..5], ["n1 pace", "n2 load sink", "n1 load traffic"]);
 }
 
 #[test]

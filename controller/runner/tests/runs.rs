@@ -37,7 +37,7 @@ enum Fault {
 
 /// Nodes that execute requests at once.
 struct FakeFleet {
-    told: VecDeque<(String, FromNode)>,
+    messages: VecDeque<(String, FromNode)>,
     /// One per measurement, in order.
     faults: VecDeque<Fault>,
     segments: BTreeMap<JobId, Vec<u8>>,
@@ -61,7 +61,7 @@ struct FakeFleet {
 impl FakeFleet {
     fn new(faults: &[Fault]) -> Self {
         Self {
-            told: VecDeque::new(),
+            messages: VecDeque::new(),
             faults: faults.iter().copied().collect(),
             segments: BTreeMap::new(),
             measured: 0,
@@ -76,18 +76,18 @@ impl FakeFleet {
         }
     }
 
-    fn tell(&mut self, node: &str, event: Event) {
-        self.told.push_back((node.to_owned(), FromNode::Event(event)));
+    fn push_event(&mut self, node: &str, event: Event) {
+        self.messages.push_back((node.to_owned(), FromNode::Event(event)));
     }
 }
 
 impl Fleet for FakeFleet {
     fn prepare(&mut self, topology: &Topology) -> Result<(), FleetError> {
         if topology.link.rate.is_some_and(|rate| self.impossible.contains(&rate)) {
-            let said = "no such link".to_owned();
+            let message = "no such link".to_owned();
             return Err(FleetError::Lab {
-                what: FleetError::CREATE_OPERATION,
-                said,
+                operation: FleetError::CREATE_OPERATION,
+                message,
                 code: Some(4),
             });
         }
@@ -95,14 +95,14 @@ impl Fleet for FakeFleet {
     }
 
     fn routes(&mut self) -> Result<Option<Routes>, FleetError> {
-        let told = self.routes.pop_front().transpose();
-        let told = told.map_err(|reason| FleetError::Routes(reason.to_owned()))?;
-        Ok(told.and_then(|by| {
-            let way = format!(
+        let result = self.routes.pop_front().transpose();
+        let interface = result.map_err(|reason| FleetError::Routes(reason.to_owned()))?;
+        Ok(interface.and_then(|interface| {
+            let table = format!(
                 "{{\"routes\": [{{\"from\": \"n1\", \"to\": \"n2\", \"address\": \"10.0.0.2\",\
-                 \"gateway\": null, \"interface\": \"{by}\"}}]}}"
+                 \"gateway\": null, \"interface\": \"{interface}\"}}]}}"
             );
-            Routes::read(way.as_bytes())
+            Routes::read(table.as_bytes())
         }))
     }
 
@@ -110,19 +110,20 @@ impl Fleet for FakeFleet {
         match request {
             Request::Start { job, what: Job::Ping(_), .. } => {
                 self.measured += 1;
-                self.tell(node, Event::Ready { job: *job });
+                self.push_event(node, Event::Ready { job: *job });
                 let fault = self.faults.pop_front().unwrap_or(Fault::Nothing);
                 if fault == Fault::Interrupted {
                     self.interrupt = true;
                 }
                 if matches!(fault, Fault::Vanishes | Fault::Interrupted) {
-                    self.told.push_back((node.to_owned(), FromNode::Gone("it lost power".into())));
+                    self.messages
+                        .push_back((node.to_owned(), FromNode::Gone("it lost power".into())));
                     return Ok(());
                 }
                 let received = if fault == Fault::Silence { 0 } else { 10 };
                 let summary = Box::new(summary(received));
                 let mut bytes = segment(received);
-                self.tell(node, Event::Finished { job: *job, summary, segment_bytes: None });
+                self.push_event(node, Event::Finished { job: *job, summary, segment_bytes: None });
                 if fault == Fault::Flips {
                     // Changed after the checksum was computed.
                     bytes.push(0);
@@ -131,21 +132,21 @@ impl Fleet for FakeFleet {
             }
             Request::Start { job, .. } => {
                 self.servers += 1;
-                self.tell(node, Event::Ready { job: *job });
+                self.push_event(node, Event::Ready { job: *job });
             }
             Request::Stop { job } => {
                 let summary = Box::new(summary(0));
-                self.tell(node, Event::Finished { job: *job, summary, segment_bytes: None });
+                self.push_event(node, Event::Finished { job: *job, summary, segment_bytes: None });
             }
-            Request::Hail { job } => self.tell(node, Event::Alive { job: *job }),
+            Request::Hail { job } => self.push_event(node, Event::Alive { job: *job }),
             Request::Pull { job } => {
                 let bytes = self.segments.remove(job).unwrap();
                 let sent = &bytes[..bytes.len() - usize::from(bytes.last() == Some(&0))];
                 let (len, crc32) = (sent.len() as u64, crc32fast::hash(sent));
-                self.told.push_back((node.to_owned(), FromNode::Data(*job, bytes)));
-                self.tell(node, Event::Pulled { job: *job, bytes: len, crc32 });
+                self.messages.push_back((node.to_owned(), FromNode::Data(*job, bytes)));
+                self.push_event(node, Event::Pulled { job: *job, bytes: len, crc32 });
                 if self.dies_after == Some(self.measured) {
-                    self.told.push_back(("n2".into(), FromNode::Gone("it rebooted".into())));
+                    self.messages.push_back(("n2".into(), FromNode::Gone("it rebooted".into())));
                 }
             }
         }
@@ -153,11 +154,11 @@ impl Fleet for FakeFleet {
     }
 
     fn next(&mut self, _: Duration) -> Option<(String, FromNode)> {
-        let told = self.told.pop_front();
-        if self.interrupt && matches!(told, Some((_, FromNode::Gone(_)))) {
+        let message = self.messages.pop_front();
+        if self.interrupt && matches!(message, Some((_, FromNode::Gone(_)))) {
             self.stop.store(true, Ordering::Relaxed);
         }
-        told
+        message
     }
 
     fn release(&mut self, _: &str) {}
@@ -166,7 +167,7 @@ impl Fleet for FakeFleet {
         self.dissolved = true;
         self.rebuilt += 1;
         // Messages of released connections are dropped.
-        self.told.clear();
+        self.messages.clear();
         Ok(())
     }
 }
@@ -226,17 +227,17 @@ impl TestRun {
     ) -> (Result<RunEnd, RunnerError>, Vec<TrialEnd>) {
         let stop = Arc::clone(&fleet.stop);
         stop.store(false, Ordering::Relaxed);
-        let mut talk = Listener { ends: Vec::new(), stop_after, stop: &stop };
+        let mut listener = Listener { ends: Vec::new(), stop_after, stop: &stop };
         let runner = Runner {
             fleet,
             store: &mut self.store,
             expansion: &self.expansion,
             run: self.run.clone(),
             clock: &TickingClock::default(),
-            talk: &mut talk,
+            reporter: &mut listener,
             stop: &stop,
         };
-        (runner.run(), talk.ends)
+        (runner.run(), listener.ends)
     }
 
     fn states(&self) -> Vec<TrialState> {
@@ -246,10 +247,10 @@ impl TestRun {
 
 #[test]
 fn run_continues_after_failed_trials_with_reasons() {
-    let mut world = TestRun::new();
+    let mut test_run = TestRun::new();
     let faults = [Fault::Nothing, Fault::Vanishes, Fault::Flips, Fault::Nothing, Fault::Silence];
     let mut fleet = FakeFleet::new(&faults);
-    let (end, ends) = world.run(&mut fleet, usize::MAX);
+    let (end, ends) = test_run.run(&mut fleet, usize::MAX);
     assert_eq!(end, RunEnd::Complete);
     assert!(fleet.dissolved);
     let failed = |reason: &str| TrialEnd::Failed(reason.to_owned());
@@ -264,49 +265,49 @@ fn run_continues_after_failed_trials_with_reasons() {
             TrialEnd::Finished,
         ]
     );
-    assert_eq!(world.store.run(&world.run.run).unwrap().state, RunState::Finished);
-    let trials = world.store.trials(&world.run).unwrap();
+    assert_eq!(test_run.store.run(&test_run.run.run).unwrap().state, RunState::Finished);
+    let trials = test_run.store.trials(&test_run.run).unwrap();
     assert_eq!(trials[0].samples, Some(10));
     assert_eq!(trials[4].samples, Some(10), "lost probes are stored too");
-    assert_eq!(world.store.series(&trials[0]).unwrap()["rtt_ns"].steps[0].count, 10);
+    assert_eq!(test_run.store.series(&trials[0]).unwrap()["rtt_ns"].steps[0].count, 10);
 }
 
 #[test]
 fn stopped_run_resumes_without_repeating_trials() {
-    let mut world = TestRun::new();
+    let mut test_run = TestRun::new();
     let mut fleet = FakeFleet::new(&[]);
-    let (end, ends) = world.run(&mut fleet, 2);
+    let (end, ends) = test_run.run(&mut fleet, 2);
     assert_eq!((end, ends.len()), (RunEnd::Interrupted, 2));
-    assert_eq!(world.store.run(&world.run.run).unwrap().state, RunState::Stopped);
-    let (end, ends) = world.run(&mut fleet, usize::MAX);
+    assert_eq!(test_run.store.run(&test_run.run.run).unwrap().state, RunState::Stopped);
+    let (end, ends) = test_run.run(&mut fleet, usize::MAX);
     assert_eq!((end, ends.len()), (RunEnd::Complete, 4));
     assert_eq!(fleet.measured, 6);
-    assert!(world.states().iter().all(|state| *state == TrialState::Finished));
+    assert!(test_run.states().iter().all(|state| *state == TrialState::Finished));
 }
 
 #[test]
 fn interrupted_trial_is_repeated_on_resume() {
-    let mut world = TestRun::new();
+    let mut test_run = TestRun::new();
     let mut fleet = FakeFleet::new(&[Fault::Nothing, Fault::Interrupted]);
-    let (end, ends) = world.run(&mut fleet, usize::MAX);
+    let (end, ends) = test_run.run(&mut fleet, usize::MAX);
     assert_eq!((end, ends.as_slice()), (RunEnd::Interrupted, &[TrialEnd::Finished][..]));
-    assert!(!world.states().contains(&TrialState::Failed));
+    assert!(!test_run.states().contains(&TrialState::Failed));
     fleet.interrupt = false;
-    let (end, ends) = world.run(&mut fleet, usize::MAX);
+    let (end, ends) = test_run.run(&mut fleet, usize::MAX);
     assert_eq!((end, ends.len()), (RunEnd::Complete, 5));
-    assert!(world.states().iter().all(|state| *state == TrialState::Finished));
+    assert!(test_run.states().iter().all(|state| *state == TrialState::Finished));
 }
 
 #[test]
 fn consecutive_failures_stop_a_resumable_run() {
-    let mut world = TestRun::new();
+    let mut test_run = TestRun::new();
     let mut fleet =
         FakeFleet::new(&[Fault::Nothing, Fault::Silence, Fault::Silence, Fault::Silence]);
-    let (end, ends) = world.run(&mut fleet, usize::MAX);
+    let (end, ends) = test_run.run(&mut fleet, usize::MAX);
     let RunEnd::Stopped(why) = end else { panic!("{end:?}") };
     assert!(why.contains("3 trials in a row failed") && why.contains("no reply arrived"), "{why}");
     assert_eq!(ends.len(), 4);
-    let (end, ends) = world.run(&mut fleet, usize::MAX);
+    let (end, ends) = test_run.run(&mut fleet, usize::MAX);
     assert_eq!((end, ends.len()), (RunEnd::Complete, 2));
 }
 
@@ -320,14 +321,14 @@ fn links() -> String {
 
 #[test]
 fn impossible_lab_fails_only_its_cell() {
-    let mut world = TestRun::of(&links());
+    let mut test_run = TestRun::of(&links());
     let mut fleet = FakeFleet::new(&[]);
     fleet.impossible = vec![BitRate(1_000)];
-    let (end, ends) = world.run(&mut fleet, usize::MAX);
+    let (end, ends) = test_run.run(&mut fleet, usize::MAX);
     assert_eq!(end, RunEnd::Complete);
-    let failed = TrialEnd::Failed("make the lab: no such link".into());
+    let failed = TrialEnd::Failed("cannot create the lab: no such link".into());
     assert_eq!(ends, [failed.clone(), failed, TrialEnd::Finished, TrialEnd::Finished]);
-    assert_eq!(world.store.run(&world.run.run).unwrap().state, RunState::Finished);
+    assert_eq!(test_run.store.run(&test_run.run.run).unwrap().state, RunState::Finished);
 }
 
 #[test]
@@ -339,44 +340,44 @@ fn run_without_any_possible_lab_stays_resumable() {
             vec![BitRate(1_000)],
         ),
     ] {
-        let mut world = TestRun::of(&plan);
+        let mut test_run = TestRun::of(&plan);
         let mut fleet = FakeFleet::new(&[]);
         fleet.impossible = impossible;
-        let (end, ends) = world.try_to_run(&mut fleet, usize::MAX);
+        let (end, ends) = test_run.try_to_run(&mut fleet, usize::MAX);
         assert!(matches!(end, Err(RunnerError::Fleet(FleetError::Lab { code: Some(4), .. }))));
         assert_eq!(ends, []);
-        assert!(world.states().iter().all(|state| *state == TrialState::Planned));
-        assert_eq!(world.store.run(&world.run.run).unwrap().state, RunState::Stopped);
+        assert!(test_run.states().iter().all(|state| *state == TrialState::Planned));
+        assert_eq!(test_run.store.run(&test_run.run.run).unwrap().state, RunState::Stopped);
         fleet.impossible.clear();
-        let (end, _) = world.run(&mut fleet, usize::MAX);
+        let (end, _) = test_run.run(&mut fleet, usize::MAX);
         assert_eq!(end, RunEnd::Complete);
-        assert!(world.states().iter().all(|state| *state == TrialState::Finished));
+        assert!(test_run.states().iter().all(|state| *state == TrialState::Finished));
     }
 }
 
 #[test]
 fn discarded_trial_becomes_planned_again() {
-    let mut world = TestRun::new();
+    let mut test_run = TestRun::new();
     let mut fleet = FakeFleet::new(&[Fault::Nothing, Fault::Interrupted]);
-    world.run(&mut fleet, usize::MAX);
+    test_run.run(&mut fleet, usize::MAX);
     let mut expected = vec![TrialState::Planned; 6];
     expected[0] = TrialState::Finished;
-    assert_eq!(world.states(), expected);
+    assert_eq!(test_run.states(), expected);
 }
 
 #[test]
 fn node_lost_between_trials_is_restarted() {
-    let mut world = TestRun::new();
+    let mut test_run = TestRun::new();
     let mut fleet = FakeFleet::new(&[]);
     fleet.dies_after = Some(2);
-    let (end, ends) = world.run(&mut fleet, usize::MAX);
+    let (end, ends) = test_run.run(&mut fleet, usize::MAX);
     assert_eq!((end, ends), (RunEnd::Complete, vec![TrialEnd::Finished; 6]));
     assert_eq!(fleet.servers, 2);
 }
 
 #[test]
 fn changed_routes_fail_the_trial_and_recreate_the_lab() {
-    let mut world = TestRun::new();
+    let mut test_run = TestRun::new();
     let mut fleet = FakeFleet::new(&[Fault::Nothing, Fault::Nothing, Fault::Vanishes]);
     let ended = Err("babeld in n2 has ended");
     fleet.routes = VecDeque::from([
@@ -395,7 +396,7 @@ fn changed_routes_fail_the_trial_and_recreate_the_lab() {
         ended,
         ended,
     ]);
-    let (end, ends) = world.run(&mut fleet, usize::MAX);
+    let (end, ends) = test_run.run(&mut fleet, usize::MAX);
     assert!(matches!(end, RunEnd::Complete), "{end:?}");
     let failed = |reason: &str| TrialEnd::Failed(reason.to_owned());
     assert_eq!(

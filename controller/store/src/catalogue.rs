@@ -44,8 +44,8 @@ impl Store {
         }
         // Serialises processes that create or migrate the catalogue at the same time. No child
         // process is started while the lock is held, so none can inherit it (flock(2)).
-        let alone = fs::File::open(dir).map_err(StoreError::file("open", dir))?;
-        alone.lock().map_err(StoreError::file("lock", dir))?;
+        let dir_lock = fs::File::open(dir).map_err(StoreError::file("open", dir))?;
+        dir_lock.lock().map_err(StoreError::file("lock", dir))?;
         refuse_lost(&path, &dir.join("samples"))?;
         let mut db = Connection::open(&path).map_err(StoreError::unusable(&path))?;
         db.busy_timeout(std::time::Duration::from_secs(10))?;

@@ -15,9 +15,8 @@ use crate::parquet::{SampleWriter, Written};
 use crate::stage::{BatchConsumer, Stage};
 use crate::views::{SeriesBuilder, StoredSeries};
 
-/// Metrics drawn in figures, by column. Each takes space in the catalogue, so of the parts of a
-/// path only those of Miya 2020 are included; the others are in the samples and their figures in
-/// the summary.
+/// Columns drawn in figures. Each takes space in the catalogue, so only the delay components of
+/// Miya 2020 are included. The others are in the samples, and their figures in the summary.
 const DRAWN_COLUMNS: [Column; 15] = [
     Column::Rtt,
     Column::RttKernel,
@@ -81,14 +80,14 @@ pub struct Ingested {
 /// Data computed from samples while they are stored.
 #[derive(Debug, Default)]
 struct IngestSummary {
-    growing: Vec<(Column, SeriesBuilder)>,
+    builders: Vec<(Column, SeriesBuilder)>,
     columns: Option<BatchStatistics>,
     first: Option<i64>,
-    /// Time of a row without a timestamp: that of the row before, or, if no row has one, the sum of
-    /// the round trips before it.
+    /// Time of a row without a timestamp: that of the previous row. Without any timestamps, the sum
+    /// of all previous round trips.
     elapsed: i64,
     /// Whether `at` is sorted.
-    rising: bool,
+    is_sorted: bool,
     /// Time of each row of a piece; kept to reuse its memory.
     at: Vec<i64>,
 }
@@ -179,20 +178,20 @@ impl Ingest {
         each: &mut dyn FnMut(&Record<'_>),
         sender: impl FnOnce() -> Cow<'a, Summary>,
     ) -> Result<Result<SegmentEnd, SegmentError>, E> {
-        let mut departing = DepartureCollector::default();
+        let mut collector = DepartureCollector::default();
         // Errors are reported by the second pass.
         let _ = segment::read(&mut open()?, &mut |record| {
             if let Record::Sample(sample, bridge, _) = &record {
-                departing.take(sample, bridge.is_none());
+                collector.take(sample, bridge.is_none());
             }
             each(&record);
         });
-        let departed = departing.by(&sender());
+        let departures = collector.by(&sender());
         let mut batch = Batch::default();
         let mut full = Ok(());
         let end = segment::read(&mut open()?, &mut |record| {
             let Record::Sample(sample, bridge, near) = record else { return };
-            departed.push(&mut batch, sample, bridge, near);
+            departures.push(&mut batch, sample, bridge, near);
             if batch.len() == DEPARTURE_BATCH_ROWS && full.is_ok() {
                 full = self.push(std::mem::take(&mut batch));
             }
@@ -213,12 +212,12 @@ impl Ingest {
         let first_ns = gathered.first;
         let columns = gathered.columns.unwrap_or_default();
         let series = gathered
-            .growing
+            .builders
             .into_iter()
-            .filter(|(_, growing)| !growing.is_empty())
-            .map(|(column, growing)| {
+            .filter(|(_, builder)| !builder.is_empty())
+            .map(|(column, builder)| {
                 let counted = columns.distribution(column).filter(|_| is_counted(column));
-                (column.name().to_owned(), growing.finish(counted))
+                (column.name().to_owned(), builder.finish(counted))
             })
             .collect();
         let written = writer.finish()?.map_or(Ok(Written::default()), SampleWriter::finish)?;
@@ -239,7 +238,7 @@ impl BatchConsumer for IngestSummary {
         }
         for start in (0..batch.len()).step_by(PIECE_ROWS) {
             let rows = start..batch.len().min(start + PIECE_ROWS);
-            self.place(batch, rows.clone());
+            self.compute_times(batch, rows.clone());
             self.draw(batch, &rows);
         }
         Ok(())
@@ -247,20 +246,20 @@ impl BatchConsumer for IngestSummary {
 }
 
 impl IngestSummary {
-    /// Adds rows to the drawn series, after [`Self::place`].
+    /// Adds rows to the drawn series, after [`Self::compute_times`].
     fn draw(&mut self, batch: &Batch, rows: &Range<usize>) {
         for column in DRAWN_COLUMNS {
             let Some(values) = batch.column(column) else { continue };
-            let place = self.growing.iter().position(|(known, _)| *known == column);
+            let place = self.builders.iter().position(|(known, _)| *known == column);
             let place = place.unwrap_or_else(|| {
-                let growing = match self.columns.is_some() && is_counted(column) {
+                let builder = match self.columns.is_some() && is_counted(column) {
                     true => SeriesBuilder::counted_elsewhere(),
                     false => SeriesBuilder::new(),
                 };
-                self.growing.push((column, growing));
-                self.growing.len() - 1
+                self.builders.push((column, builder));
+                self.builders.len() - 1
             });
-            let growing = &mut self.growing[place].1;
+            let builder = &mut self.builders[place].1;
             let is_of_departure = matches!(column, Column::Gap | Column::GapError);
             for start in rows.clone().step_by(RUN_ROWS) {
                 let run = start..rows.end.min(start + RUN_ROWS);
@@ -268,25 +267,25 @@ impl IngestSummary {
                 let values = &values[run.clone()];
                 let (states, void) = (&batch.state[run.clone()], &batch.void[run]);
                 if all_valid(states, void, values) {
-                    growing.push(at, values);
+                    builder.push(at, values);
                     continue;
                 }
                 for (((&at, &value), &state), void) in at.iter().zip(values).zip(states).zip(void) {
                     let counts = matches!(state, State::Received | State::Sent)
                         || (state == State::Lost && is_of_departure);
                     if counts && !void && value != Batch::ABSENT {
-                        growing.push(&[at], &[value]);
+                        builder.push(&[at], &[value]);
                     } else if state == State::Lost {
-                        growing.lost(at);
+                        builder.lost(at);
                     }
                 }
             }
-            growing.take_in(self.rising);
+            builder.process(self.is_sorted);
         }
     }
 
     /// Computes the times of rows, in nanoseconds since the first row.
-    fn place(&mut self, batch: &Batch, rows: Range<usize>) {
+    fn compute_times(&mut self, batch: &Batch, rows: Range<usize>) {
         let times = TIME_COLUMNS.iter().find_map(|column| batch.column(*column));
         if let (Some(times), None) = (times, self.first) {
             self.first = times.iter().copied().find(|time| *time != Batch::ABSENT);
@@ -302,7 +301,7 @@ impl IngestSummary {
                     }
                     *last
                 }));
-                self.rising = self.at.is_sorted();
+                self.is_sorted = self.at.is_sorted();
             }
             // Cycles follow each other: each begins when those before it have ended.
             (None, Some(rtt)) => {
@@ -323,11 +322,11 @@ impl IngestSummary {
                         at
                     }));
                 }
-                self.rising = true;
+                self.is_sorted = true;
             }
             (None, None) => {
                 self.at.resize(rows.len(), self.elapsed);
-                self.rising = true;
+                self.is_sorted = true;
             }
         }
     }

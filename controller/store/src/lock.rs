@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn runner_lock_excludes_a_second_one_until_it_is_dropped() {
+    fn runner_lock_excludes_a_second_runner_until_dropped() {
         let dir = tempfile::tempdir().unwrap();
         assert!(!has_runner(dir.path()));
         let lock = RunnerLock::take(dir.path()).unwrap();

@@ -29,7 +29,7 @@ pub(crate) fn refuse_newer(path: &Path) -> Result<(), StoreError> {
     match read {
         Ok(()) if header.starts_with(MAGIC) => {
             let found = u32::from_be_bytes([header[60], header[61], header[62], header[63]]);
-            known(found, MIGRATIONS.len() as u32, path)
+            check_version(found, MIGRATIONS.len() as u32, path)
         }
         Ok(()) => Ok(()),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof) => {
@@ -53,7 +53,7 @@ pub(crate) fn migrate(db: &mut Connection, path: &Path) -> Result<(), StoreError
     migrate_by(&MIGRATIONS, db, path)
 }
 
-fn known(found: u32, known: u32, path: &Path) -> Result<(), StoreError> {
+fn check_version(found: u32, known: u32, path: &Path) -> Result<(), StoreError> {
     if found > known {
         return Err(StoreError::Newer { path: path.to_owned(), found, known });
     }
@@ -64,7 +64,7 @@ fn migrate_by(migrations: &[&str], db: &mut Connection, path: &Path) -> Result<(
     let unusable = StoreError::unusable(path);
     let newest = migrations.len() as u32;
     let found = version(db).map_err(&unusable)?;
-    known(found, newest, path)?;
+    check_version(found, newest, path)?;
     let application: i64 =
         db.query_row("PRAGMA application_id", [], |row| row.get(0)).map_err(&unusable)?;
     if found > 0 && application != APPLICATION_ID {
@@ -102,16 +102,16 @@ fn refuse_incomplete(
     path: &Path,
 ) -> Result<(), StoreError> {
     let unusable = StoreError::unusable(path);
-    let ours = Connection::open_in_memory()?;
+    let expected = Connection::open_in_memory()?;
     for script in &migrations[..found as usize] {
-        ours.execute_batch(script)?;
+        expected.execute_batch(script)?;
     }
-    let there = columns(db).map_err(unusable)?;
-    let Some((table, column)) = columns(&ours)?.into_iter().find(|name| !there.contains(name))
+    let actual = columns(db).map_err(unusable)?;
+    let Some((table, column)) = columns(&expected)?.into_iter().find(|name| !actual.contains(name))
     else {
         return Ok(());
     };
-    let has_table = there.iter().any(|(other, _)| *other == table);
+    let has_table = actual.iter().any(|(other, _)| *other == table);
     let missing = if has_table {
         format!("column {column} of table {table}")
     } else {

@@ -69,9 +69,9 @@ impl<T: BatchConsumer> Stage<T> {
 
 impl<T: BatchConsumer> Thread<T> {
     fn start(mut step: T) -> Self {
-        let (batches, coming) = sync_channel::<Arc<Batch>>(MAX_WAITING_BATCHES);
+        let (batches, receiver) = sync_channel::<Arc<Batch>>(MAX_WAITING_BATCHES);
         let handle = thread::spawn(move || {
-            for batch in coming {
+            for batch in receiver {
                 step.take(&batch)?;
             }
             Ok(step)

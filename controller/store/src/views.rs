@@ -21,8 +21,8 @@ const MAX_SPACED_POINTS: usize = 1_600;
 /// Number of largest samples that are always drawn.
 const MAX_EXTREME_POINTS: usize = 200;
 
-/// Up to this many samples, all are judged by the Hampel filter; beyond, evenly spread stretches of
-/// them.
+/// Maximum number of samples judged by the Hampel filter. Of a longer series, evenly spread
+/// stretches are judged.
 const MAX_JUDGED: usize = 1 << 20;
 
 /// Samples per stretch; large enough that truncated windows at its ends matter little.
@@ -45,13 +45,13 @@ pub(crate) struct SeriesBuilder {
     stride: u64,
     extreme: BinaryHeap<Reverse<DrawnSample>>,
     /// The newest samples and half a window before them.
-    near: Vec<i64>,
-    /// Times of `near`.
-    near_at: Vec<i64>,
-    /// Number of samples of `near` that were considered for drawing.
-    looked: usize,
-    /// Number of samples of `near` that were counted.
-    old: usize,
+    recent: Vec<i64>,
+    /// Times of `recent`.
+    recent_at: Vec<i64>,
+    /// Number of samples of `recent` that were considered for drawing.
+    considered: usize,
+    /// Number of samples of `recent` that were counted.
+    already_counted: usize,
 }
 
 #[derive(Debug)]
@@ -112,36 +112,37 @@ impl SeriesBuilder {
             spaced: Vec::new(),
             stride: 1,
             extreme: BinaryHeap::new(),
-            near: Vec::new(),
-            near_at: Vec::new(),
-            looked: 0,
-            old: 0,
+            recent: Vec::new(),
+            recent_at: Vec::new(),
+            considered: 0,
+            already_counted: 0,
         }
     }
 
-    /// Like [`Self::new`], for values that a distribution counts, which [`Self::finish`] receives.
+    /// Like [`Self::new`], for values that a distribution counts. [`Self::finish`] receives it.
     pub(crate) fn counted_elsewhere() -> Self {
         Self { whole: None, ..Self::new() }
     }
 
     /// Appends values with their times in nanoseconds since the trial's first sample.
-    /// [`Self::take_in`] processes them.
+    /// [`Self::process`] processes them.
     pub(crate) fn push(&mut self, at: &[i64], values: &[i64]) {
-        self.near.extend_from_slice(values);
-        self.near_at.extend_from_slice(at);
+        self.recent.extend_from_slice(values);
+        self.recent_at.extend_from_slice(at);
     }
 
-    /// Processes the pushed values. `rising` states that their times are sorted.
-    pub(crate) fn take_in(&mut self, rising: bool) {
-        let near_at = std::mem::take(&mut self.near_at);
-        let (at, values) = (&near_at[self.old..], &self.near[self.old..]);
+    /// Processes the pushed values. `is_sorted` states whether their times are sorted.
+    pub(crate) fn process(&mut self, is_sorted: bool) {
+        let recent_at = std::mem::take(&mut self.recent_at);
+        let (at, values) =
+            (&recent_at[self.already_counted..], &self.recent[self.already_counted..]);
         let mut done = 0;
         while let Some(&first) = at.get(done) {
             // Samples are nearly sorted by time, so those of a bin follow each other.
             let number = number(&mut self.bins, &mut self.width, first);
             let (from, to) = (number as i64 * self.width, (number as i64 + 1) * self.width);
             let within = |at: i64| (from..to).contains(&at.max(0));
-            let run = if rising {
+            let run = if is_sorted {
                 at[done..].partition_point(|at| within(*at))
             } else {
                 at[done..].iter().position(|at| !within(*at)).unwrap_or(at.len() - done)
@@ -158,13 +159,13 @@ impl SeriesBuilder {
         }
         self.spread.take(self.count, values);
         self.count += values.len() as u64;
-        self.near_at = near_at;
-        self.look(self.near.len().saturating_sub(self.filter.half_window));
-        let seen = self.looked.saturating_sub(self.filter.half_window);
-        self.near.drain(..seen);
-        self.near_at.drain(..seen);
-        self.looked -= seen;
-        self.old = self.near.len();
+        self.recent_at = recent_at;
+        self.consider_until(self.recent.len().saturating_sub(self.filter.half_window));
+        let seen = self.considered.saturating_sub(self.filter.half_window);
+        self.recent.drain(..seen);
+        self.recent_at.drain(..seen);
+        self.considered -= seen;
+        self.already_counted = self.recent.len();
     }
 
     /// Counts a lost probe.
@@ -177,21 +178,21 @@ impl SeriesBuilder {
         self.count == 0
     }
 
-    /// Looks for samples to draw among those of `near` before `to`.
-    fn look(&mut self, to: usize) {
-        let first = self.count - self.near.len() as u64;
-        while self.looked < to {
-            let end = to.min(self.looked + RUN_LEN);
-            let index = first + self.looked as u64;
-            let run = &self.near[self.looked..end];
-            // Few runs contain any: the next evenly spaced one is far off, and none is among the
-            // largest.
+    /// Considers the samples of `recent` before `to` for drawing.
+    fn consider_until(&mut self, to: usize) {
+        let first = self.count - self.recent.len() as u64;
+        while self.considered < to {
+            let end = to.min(self.considered + RUN_LEN);
+            let index = first + self.considered as u64;
+            let run = &self.recent[self.considered..end];
+            // Most runs contain no sample to draw: the next evenly spaced one comes later, and none
+            // is among the largest.
             let spaced = index.next_multiple_of(self.stride) < first + end as u64;
             let (_, largest) = extremes(run);
             if spaced || self.is_extreme(largest) {
-                (self.looked..end).for_each(|place| self.consider(place, first + place as u64));
+                (self.considered..end).for_each(|place| self.consider(place, first + place as u64));
             }
-            self.looked = end;
+            self.considered = end;
         }
     }
 
@@ -203,7 +204,7 @@ impl SeriesBuilder {
     /// Keeps a sample if it is to be drawn so far.
     fn consider(&mut self, place: usize, index: u64) {
         if index.is_multiple_of(self.stride) {
-            let shown = self.shown(place);
+            let shown = self.drawn_sample(place);
             self.spaced.push(shown);
             if self.spaced.len() > MAX_SPACED_POINTS {
                 self.stride *= 2;
@@ -211,8 +212,8 @@ impl SeriesBuilder {
                 self.spaced.retain(|shown| shown.index.is_multiple_of(stride));
             }
         }
-        if self.is_extreme(self.near[place]) {
-            let shown = self.shown(place);
+        if self.is_extreme(self.recent[place]) {
+            let shown = self.drawn_sample(place);
             self.extreme.push(Reverse(shown));
             if self.extreme.len() > MAX_EXTREME_POINTS {
                 self.extreme.pop();
@@ -220,18 +221,24 @@ impl SeriesBuilder {
         }
     }
 
-    fn shown(&self, place: usize) -> DrawnSample {
+    fn drawn_sample(&self, place: usize) -> DrawnSample {
         let half = self.filter.half_window;
         let from = place.saturating_sub(half);
-        let to = (place + half + 1).min(self.near.len());
-        let index = self.count - (self.near.len() - place) as u64;
-        let (at, value) = (self.near_at[place], self.near[place]);
-        DrawnSample { value, index, at, window: self.near[from..to].to_vec(), place: place - from }
+        let to = (place + half + 1).min(self.recent.len());
+        let index = self.count - (self.recent.len() - place) as u64;
+        let (at, value) = (self.recent_at[place], self.recent[place]);
+        DrawnSample {
+            value,
+            index,
+            at,
+            window: self.recent[from..to].to_vec(),
+            place: place - from,
+        }
     }
 
-    /// `counted` holds the counts of the values if this does not.
+    /// Completes the series. `counted` is the distribution for [`Self::counted_elsewhere`].
     pub(crate) fn finish(mut self, counted: Option<&Distribution>) -> StoredSeries {
-        self.look(self.near.len());
+        self.consider_until(self.recent.len());
         let whole = self.whole.take().or_else(|| counted.map(Signed::of));
         let (histogram, below) = whole.unwrap_or_else(|| Signed::new(Digits::Three)).to_bytes();
         let hampel = self.spread.judge(self.filter, self.count);
@@ -295,7 +302,7 @@ impl SpreadStretches {
             let left = (STRETCH_LEN - index % STRETCH_LEN) as usize;
             let (here, later) = rest.split_at(left.min(rest.len()));
             if (index / STRETCH_LEN).is_multiple_of(self.every) {
-                self.hold(here, index);
+                self.keep_stretch(here, index);
             }
             index += here.len() as u64;
             rest = later;
@@ -303,7 +310,7 @@ impl SpreadStretches {
     }
 
     /// Keeps a stretch or a part of one.
-    fn hold(&mut self, part: &[i64], index: u64) {
+    fn keep_stretch(&mut self, part: &[i64], index: u64) {
         if self.values.len() == MAX_JUDGED {
             // Keep one in eight, so that thinning is rare and enough stretches are left.
             let stretches = self.values.chunks(STRETCH_LEN as usize).step_by(8);
@@ -320,9 +327,9 @@ impl SpreadStretches {
         let all = self.every == 1;
         let stretch = if all { self.values.len().max(1) } else { STRETCH_LEN as usize };
         let (mut upper, mut lower) = (0, 0);
-        for standing in self.values.chunks(stretch).flat_map(|stretch| filter.judge(stretch)) {
-            upper += u64::from(standing == OutlierClass::Upper);
-            lower += u64::from(standing == OutlierClass::Lower);
+        for class in self.values.chunks(stretch).flat_map(|stretch| filter.judge(stretch)) {
+            upper += u64::from(class == OutlierClass::Upper);
+            lower += u64::from(class == OutlierClass::Lower);
         }
         let judged = self.values.len() as u64;
         Hampel {
@@ -403,19 +410,19 @@ mod tests {
     use super::*;
 
     impl SeriesBuilder {
-        fn take(&mut self, at: &[i64], values: &[i64], rising: bool) {
+        fn take(&mut self, at: &[i64], values: &[i64], is_sorted: bool) {
             self.push(at, values);
-            self.take_in(rising);
+            self.process(is_sorted);
         }
     }
 
     #[test]
     fn joined_bins_have_percentiles_of_all_values() {
-        let mut growing = SeriesBuilder::new();
+        let mut builder = SeriesBuilder::new();
         for n in 0..400_i64 {
-            growing.take(&[n * 1_000_000], &[100_000 + n * 1_000], true);
+            builder.take(&[n * 1_000_000], &[100_000 + n * 1_000], true);
         }
-        let stored = growing.finish(None);
+        let stored = builder.finish(None);
         assert_eq!(joined(&stored.bins[..1]).unwrap().p50_ns, None, "one value has no median");
         let whole = joined(&stored.bins).unwrap();
         assert_eq!((whole.from_ns, whole.to_ns, whole.count), (0, 400_000_000, 400));
@@ -427,15 +434,15 @@ mod tests {
 
     #[test]
     fn long_series_is_thinned_without_losing_counts() {
-        let mut growing = SeriesBuilder::new();
+        let mut builder = SeriesBuilder::new();
         for n in 0..200_000_i64 {
-            growing.take(&[n * 1_000_000], &[100_000 + n % 1_000], true);
+            builder.take(&[n * 1_000_000], &[100_000 + n % 1_000], true);
             if n % 1_000 == 0 {
-                growing.lost(n * 1_000_000);
+                builder.lost(n * 1_000_000);
             }
         }
-        growing.take(&[3], &[9_000_000], true);
-        let series = growing.finish(None).series().unwrap();
+        builder.take(&[3], &[9_000_000], true);
+        let series = builder.finish(None).series().unwrap();
         assert!((MAX_BINS / 2..=MAX_BINS).contains(&series.bins.len()), "{}", series.bins.len());
         assert_eq!(series.bins.iter().map(|bin| bin.count).sum::<u64>(), 200_001);
         assert_eq!(series.bins.iter().map(|bin| bin.lost).sum::<u64>(), 200);
@@ -453,11 +460,11 @@ mod tests {
 
     #[test]
     fn short_series_shows_all_samples_without_percentiles() {
-        let mut growing = SeriesBuilder::new();
+        let mut builder = SeriesBuilder::new();
         for n in 0..5 {
-            growing.take(&[n * 100_000], &[-5 + n], true);
+            builder.take(&[n * 100_000], &[-5 + n], true);
         }
-        let series = growing.finish(None).series().unwrap();
+        let series = builder.finish(None).series().unwrap();
         assert_eq!(series.points.len(), 5);
         assert_eq!(
             series.steps.iter().map(|step| step.value_ns).collect::<Vec<_>>(),
@@ -471,37 +478,38 @@ mod tests {
         let at: Vec<i64> = (0..70_000).map(|n| n * 250_000).collect();
         let value = |n: i64| 100_000 + (n * 7_919) % 997 + i64::from(n % 777 == 5) * 50_000;
         let values: Vec<i64> = (0..70_000).map(value).collect();
-        let standing = Filter::default().judge(&values);
+        let classes = Filter::default().judge(&values);
         let mut series = Vec::new();
         let mut counted = Distribution::new();
         counted.record_all(&values);
-        for (piece, rising) in [1, 37, 4_096, at.len()].into_iter().zip([true, false].repeat(2)) {
-            let mut growing =
-                if rising { SeriesBuilder::counted_elsewhere() } else { SeriesBuilder::new() };
+        for (piece, is_sorted) in [1, 37, 4_096, at.len()].into_iter().zip([true, false].repeat(2))
+        {
+            let mut builder =
+                if is_sorted { SeriesBuilder::counted_elsewhere() } else { SeriesBuilder::new() };
             let pieces = at.chunks(piece).zip(values.chunks(piece));
-            pieces.for_each(|(at, values)| growing.take(at, values, rising));
-            series.push(growing.finish(Some(&counted)).series().unwrap());
+            pieces.for_each(|(at, values)| builder.take(at, values, is_sorted));
+            series.push(builder.finish(Some(&counted)).series().unwrap());
         }
         assert!(series.iter().all(|other| *other == series[0]));
         for point in &series[0].points {
             let place = (point.at_ns / 250_000) as usize;
-            assert_eq!(point.outlier, standing[place] != OutlierClass::Ordinary, "{place}");
+            assert_eq!(point.outlier, classes[place] != OutlierClass::Ordinary, "{place}");
         }
-        let upper = standing.iter().filter(|standing| **standing == OutlierClass::Upper).count();
+        let upper = classes.iter().filter(|class| **class == OutlierClass::Upper).count();
         let hampel = series[0].hampel.unwrap();
         assert_eq!((hampel.judged, hampel.upper), (None, upper as u64));
     }
 
     #[test]
     fn very_long_series_is_judged_by_spread_stretches() {
-        let mut growing = SeriesBuilder::new();
+        let mut builder = SeriesBuilder::new();
         let count = MAX_JUDGED as i64 * 3;
         for from in (0..count).step_by(65_536) {
             let at: Vec<i64> = (from..from + 65_536).collect();
             let value = |n: &i64| 100_000 + (n * 31) % 50 + i64::from(n % 1_000 == 500) * 9_000;
-            growing.take(&at, &at.iter().map(value).collect::<Vec<_>>(), true);
+            builder.take(&at, &at.iter().map(value).collect::<Vec<_>>(), true);
         }
-        let hampel = growing.finish(None).hampel.unwrap();
+        let hampel = builder.finish(None).hampel.unwrap();
         let judged = hampel.judged.unwrap();
         assert_eq!(judged, count as u64 / 8);
         assert!(hampel.upper.abs_diff(judged / 1_000) < 20, "{hampel:?}");

@@ -24,23 +24,23 @@ export async function launch() {
   return chromium.launch({ executablePath: executable(), args });
 }
 
-/** Opens a file. `said` collects console warnings and errors, `asked` the URLs of requests. */
+/** Opens a file. `messages` collects console warnings and errors, `requests` the URLs of requests. */
 export async function open(browser, file, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1100, height: 900 }, acceptDownloads: true, ...options });
   const page = await context.newPage();
-  const said = [];
-  const asked = [];
+  const messages = [];
+  const requests = [];
   page.on("console", (message) => {
-    if (["error", "warning"].includes(message.type())) said.push(message.text());
+    if (["error", "warning"].includes(message.type())) messages.push(message.text());
   });
-  page.on("pageerror", (error) => said.push(error.message));
+  page.on("pageerror", (error) => messages.push(error.message));
   const own = pathToFileURL(file).href;
   page.on("request", (request) => {
     const url = request.url();
-    if (url !== own && !/^(data|blob):/.test(url)) asked.push(url);
+    if (url !== own && !/^(data|blob):/.test(url)) requests.push(url);
   });
   await page.goto(own);
-  return { context, page, said, asked };
+  return { context, page, messages, requests };
 }
 
 /** Waits until every figure is drawn or has failed. */

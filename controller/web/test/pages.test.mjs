@@ -9,8 +9,8 @@ import { drawn, launch, open } from "./browser.mjs";
 const folder = process.env.DWELL_PAGES;
 const screenshots = join(folder, "screenshots");
 const pages = readdirSync(folder).filter((name) => name.endsWith(".html")).sort();
-// The schemes differ in colours alone. Every page takes them from one palette, so contrast in the dark
-// is checked on pages whose figures have every kind of mark.
+// The schemes differ only in colours, which all pages take from one palette. Contrast in the dark
+// scheme is therefore checked only on pages whose figures have every kind of mark.
 const checkedInDark = ["comparison.html", "loads.html", "machines.html", "paces.html"];
 const rules = {
   light: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
@@ -30,11 +30,11 @@ for (const name of pages) {
   const file = join(folder, name);
   const figures = !name.startsWith("empty");
 
-  // Each test has a browser context of its own, so they may run beside each other.
+  // Each test has its own browser context, so tests can run in parallel.
   describe(name, { concurrency: 2 }, () => {
     for (const colorScheme of ["light", "dark"]) {
       test(`${colorScheme}: draws every figure without console messages or requests`, async () => {
-        const { context, page, said, asked } = await open(browser, file, { colorScheme });
+        const { context, page, messages, requests } = await open(browser, file, { colorScheme });
         if (figures) {
           await page.waitForSelector(".chart.drawn svg");
           const first = await page.evaluate(() => performance.getEntriesByName("first-figure")[0].startTime);
@@ -60,8 +60,8 @@ for (const name of pages) {
           assert.ok(mark.named, `${mark.figure} has no description`);
         }
         await page.screenshot({ path: join(screenshots, `${basename(name, ".html")}-${colorScheme}.png`), fullPage: true });
-        assert.deepEqual(said, []);
-        assert.deepEqual(asked, []);
+        assert.deepEqual(messages, []);
+        assert.deepEqual(requests, []);
         await context.close();
       });
 
@@ -157,7 +157,7 @@ test("the menu of a figure saves SVG and PNG by keyboard", async () => {
 });
 
 test("figures follow changes of the colour scheme", async () => {
-  const { context, page, said } = await open(browser, join(folder, "loads.html"), { colorScheme: "light" });
+  const { context, page, messages } = await open(browser, join(folder, "loads.html"), { colorScheme: "light" });
   await drawn(page);
   const ground = (colour) =>
     page.waitForFunction(
@@ -169,6 +169,6 @@ test("figures follow changes of the colour scheme", async () => {
   await page.emulateMedia({ colorScheme: "dark" });
   await ground("rgb(22, 25, 29)");
   await drawn(page);
-  assert.deepEqual(said, []);
+  assert.deepEqual(messages, []);
   await context.close();
 });

@@ -107,8 +107,8 @@ pub enum PatternError {
     Pause(Nanos),
 }
 
-/// Returns the default pause between trains with a mean gap of `gap` nanoseconds: [`DEFAULT_PAUSE`], and at
-/// least one gap.
+/// Returns the default pause between trains with a mean gap of `gap` nanoseconds:
+/// [`DEFAULT_PAUSE`], and at least one gap.
 pub fn default_pause(gap: f64) -> Nanos {
     DEFAULT_PAUSE.max(Nanos(gap.ceil() as i64))
 }
@@ -388,17 +388,17 @@ mod tests {
             let gap = f64::from(size) * 8_000.0 / f64::from(mbit);
             let pattern = Pattern::Train { count, repeat, gap, pause: Some(Nanos(pause)) };
             let departures = pattern.departures().unwrap();
-            let mut least = 0;
+            let mut earliest = 0;
             for train in departures.by_train() {
                 let start = train[0].0;
-                prop_assert!(start == 0 || (least..=least + pause).contains(&start), "{start}");
+                prop_assert!(start == 0 || (earliest..=earliest + pause).contains(&start), "{start}");
                 for (n, at) in train.iter().enumerate() {
                     let exact = i128::from(size) * 8_000 * n as i128;
                     let off = i128::from(at.0 - start) * i128::from(mbit) - exact;
                     // Half a nanosecond of rounding plus the floating-point error.
                     prop_assert!(off.abs() * 1_000 <= i128::from(mbit) * 501, "{n}: {off}");
                 }
-                least = train[train.len() - 1].0 + pause;
+                earliest = train[train.len() - 1].0 + pause;
             }
             prop_assert!(departures.at().is_sorted());
         }

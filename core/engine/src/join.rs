@@ -61,8 +61,8 @@ struct Pending {
 
 impl StampJoiner {
     /// Creates a joiner. A packet is complete once each of `points` has reported it. It is
-    /// delivered incomplete after `timeout`, or when it is the oldest of more than `max_pending` pending
-    /// packets.
+    /// delivered incomplete after `timeout`, or when it is the oldest of more than `max_pending`
+    /// pending packets.
     pub fn new(points: &[Point], timeout: Nanos, max_pending: usize) -> Self {
         let max_pending = max_pending.max(1);
         Self {
@@ -167,14 +167,16 @@ mod tests {
 
     fn join(max_pending: usize, stamps: &[PointStamp]) -> (StampJoiner, Vec<PacketObservation>) {
         let mut join = StampJoiner::new(&POINTS, Nanos(1_000), max_pending);
-        let mut passages = Vec::new();
-        stamps.iter().for_each(|stamp| join.take(stamp, &mut |passage| passages.push(*passage)));
-        (join, passages)
+        let mut observations = Vec::new();
+        stamps
+            .iter()
+            .for_each(|stamp| join.take(stamp, &mut |observation| observations.push(*observation)));
+        (join, observations)
     }
 
     #[test]
     fn packet_completes_when_every_point_reported_in_any_order() {
-        let (join, passages) = join(
+        let (join, observations) = join(
             8,
             &[
                 stamp(1, Point::PreRouting, 10),
@@ -183,17 +185,17 @@ mod tests {
                 stamp(2, Point::PreRouting, 20),
             ],
         );
-        assert_eq!(passages.iter().map(|p| p.id).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(observations.iter().map(|p| p.id).collect::<Vec<_>>(), [1, 2]);
         let delay = |p: &PacketObservation| p.stamps.between(Point::PreRouting, Point::PostRouting);
-        assert!(passages.iter().all(|p| delay(p) == Some(Nanos(20))));
+        assert!(observations.iter().all(|p| delay(p) == Some(Nanos(20))));
         assert_eq!(join.joined(), JoinCounters { packets: 2, ..JoinCounters::default() });
     }
 
     #[test]
     fn packet_missing_a_point_is_incomplete_after_time_out() {
-        let (mut join, mut passages) =
+        let (mut join, mut observations) =
             join(8, &[stamp(1, Point::PreRouting, 10), stamp(2, Point::PreRouting, 500)]);
-        let mut take = |passage: &PacketObservation| passages.push(*passage);
+        let mut take = |observation: &PacketObservation| observations.push(*observation);
         join.expire(Instant::from_nanos(1_009), &mut take);
         assert_eq!(join.joined().packets, 0);
         join.expire(Instant::from_nanos(1_010), &mut take);
@@ -203,14 +205,17 @@ mod tests {
         );
         join.finish(&mut take);
         assert_eq!(join.joined().incomplete, 2);
-        assert_eq!(passages.iter().map(|p| p.id).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(observations.iter().map(|p| p.id).collect::<Vec<_>>(), [1, 2]);
     }
 
     #[test]
     fn flood_of_incomplete_packets_evicts_the_oldest() {
         let stamps: Vec<_> = (0..100).map(|id| stamp(id, Point::PreRouting, id as i64)).collect();
-        let (join, passages) = join(8, &stamps);
-        assert_eq!(passages.iter().map(|p| p.id).collect::<Vec<_>>(), (0..92).collect::<Vec<_>>());
+        let (join, observations) = join(8, &stamps);
+        assert_eq!(
+            observations.iter().map(|p| p.id).collect::<Vec<_>>(),
+            (0..92).collect::<Vec<_>>()
+        );
         assert_eq!(join.joined().evicted, 92);
         assert!(join.queue.len() <= 16 && join.open.len() <= 8);
     }
@@ -222,16 +227,16 @@ mod tests {
             stamps.push(stamp(id, Point::PreRouting, 1));
             stamps.push(stamp(id, Point::PostRouting, 2));
         }
-        let (join, passages) = join(8, &stamps);
+        let (join, observations) = join(8, &stamps);
         assert!(join.queue.len() <= 16, "{}", join.queue.len());
-        assert_eq!(passages.iter().filter(|p| p.stamps.iter().count() == 2).count(), 1_000);
+        assert_eq!(observations.iter().filter(|p| p.stamps.iter().count() == 2).count(), 1_000);
     }
 
     #[test]
     fn reused_id_after_completion_is_a_new_packet() {
         let once = [stamp(1, Point::PreRouting, 10), stamp(1, Point::PostRouting, 20)];
-        let (join_twice, passages) = join(8, &[once, once].concat());
-        assert_eq!((passages.len(), join_twice.joined().repeated), (2, 0));
+        let (join_twice, observations) = join(8, &[once, once].concat());
+        assert_eq!((observations.len(), join_twice.joined().repeated), (2, 0));
         let (join_repeated, _) =
             join(8, &[stamp(1, Point::PreRouting, 10), stamp(1, Point::PreRouting, 20)]);
         assert_eq!(join_repeated.joined().repeated, 1);

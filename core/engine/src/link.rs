@@ -208,13 +208,13 @@ impl Link {
         }
     }
 
-    /// Takes a frame that arrives at `now` and decides its fate. Frames longer than [`Self::MAX_FRAME_LEN`]
-    /// overflow.
+    /// Takes a frame that arrives at `now` and returns its outcome. Frames longer than
+    /// [`Self::MAX_FRAME_LEN`] overflow.
     pub fn arrive(&mut self, now: Instant<Monotonic>, frame: &[u8]) -> FrameOutcome {
         // Drawn for every frame, so that the random numbers of later frames do not depend on this
         // one. The lowest bit of the first octet marks a group address (IEEE 802, clause 8.2).
         let group = frame.first().is_some_and(|octet| octet & 1 == 1);
-        let luck = RandomDraw::draw(&mut self.random[usize::from(group)], &self.parameters);
+        let draw = RandomDraw::draw(&mut self.random[usize::from(group)], &self.parameters);
         self.counters.arrived += 1;
         while self.transmitting.front().is_some_and(|end| *end <= now) {
             self.transmitting.pop_front();
@@ -228,27 +228,27 @@ impl Link {
             return FrameOutcome::Overflow;
         }
         let end = self.transmit(now, frame.len());
-        if luck.lost {
+        if draw.lost {
             self.counters.lost += 1;
             return FrameOutcome::Lost;
         }
-        self.counters.duplicated += u64::from(luck.duplicated);
-        self.counters.reordered += u64::from(luck.reordered);
-        let departure = if luck.reordered {
+        self.counters.duplicated += u64::from(draw.duplicated);
+        self.counters.reordered += u64::from(draw.reordered);
+        let departure = if draw.reordered {
             end
         } else {
-            self.last_departure = self.last_departure.max(end + luck.travel);
+            self.last_departure = self.last_departure.max(end + draw.propagation);
             self.last_departure
         };
         let held = FrameInFlight {
             departure,
             slot: self.store.put(frame),
             len: frame.len(),
-            copies: 1 + u8::from(luck.duplicated),
+            copies: 1 + u8::from(draw.duplicated),
         };
-        let queue = if luck.reordered { &mut self.reordered_frames } else { &mut self.in_order };
+        let queue = if draw.reordered { &mut self.reordered_frames } else { &mut self.in_order };
         queue.push_back(held);
-        FrameOutcome::Carried { duplicated: luck.duplicated, reordered: luck.reordered }
+        FrameOutcome::Carried { duplicated: draw.duplicated, reordered: draw.reordered }
     }
 
     /// Departure time of the next frame; `None` if none is in flight.
@@ -301,7 +301,7 @@ struct RandomDraw {
     lost: bool,
     duplicated: bool,
     reordered: bool,
-    travel: Nanos,
+    propagation: Nanos,
 }
 
 impl RandomDraw {
@@ -314,8 +314,8 @@ impl RandomDraw {
         let (lost, duplicated, reordered) =
             (hit(parameters.loss), hit(parameters.duplicate), hit(parameters.reorder));
         let spread = below(2 * parameters.jitter.0.unsigned_abs() + 1);
-        let travel = parameters.delay - parameters.jitter + Nanos(spread as i64);
-        Self { lost, duplicated, reordered, travel }
+        let propagation = parameters.delay - parameters.jitter + Nanos(spread as i64);
+        Self { lost, duplicated, reordered, propagation }
     }
 }
 
@@ -425,12 +425,13 @@ mod tests {
     fn full_queue_drops_and_counts_the_tail() {
         let slow = LinkParameters { rate: Some(BitRate(1_000)), ..NO_IMPAIRMENT };
         let mut link = Link::new(slow, 1);
-        let fates: Vec<_> =
+        let outcomes: Vec<_> =
             (0..Link::QUEUE_LEN as u32 + 3).map(|n| link.arrive(at(0), &frame(n, 100))).collect();
-        let overflowed = fates.iter().filter(|fate| **fate == FrameOutcome::Overflow).count();
+        let overflowed =
+            outcomes.iter().filter(|outcome| **outcome == FrameOutcome::Overflow).count();
         assert_eq!(overflowed, 3);
         assert_eq!(
-            fates[Link::QUEUE_LEN],
+            outcomes[Link::QUEUE_LEN],
             FrameOutcome::Overflow,
             "the tail is dropped, not the head"
         );
@@ -452,16 +453,16 @@ mod tests {
     fn jitter_is_uniform_within_its_bounds() {
         let (delay, jitter) = (Nanos::from_millis(5), Nanos::from_millis(1));
         let mut link = Link::new(LinkParameters { delay, jitter, ..NO_IMPAIRMENT }, 3);
-        let travel = |n: u32, link: &mut Link| {
+        let delay_of = |n: u32, link: &mut Link| {
             let now = i64::from(n) * 100_000_000;
             link.arrive(at(now), &frame(n, 60));
             drain(link)[0].0 - now
         };
-        let travel: Vec<i64> = (0..1_000).map(|n| travel(n, &mut link)).collect();
-        let (least, most) = (travel.iter().min().unwrap(), travel.iter().max().unwrap());
-        assert!((4_000_000..4_100_000).contains(least), "{least}");
-        assert!((5_900_000..=6_000_000).contains(most), "{most}");
-        let below = travel.iter().filter(|t| **t < 5_000_000).count();
+        let delays: Vec<i64> = (0..1_000).map(|n| delay_of(n, &mut link)).collect();
+        let (min, max) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
+        assert!((4_000_000..4_100_000).contains(min), "{min}");
+        assert!((5_900_000..=6_000_000).contains(max), "{max}");
+        let below = delays.iter().filter(|t| **t < 5_000_000).count();
         assert!((400..600).contains(&below), "{below} of 1,000 below the middle");
     }
 
@@ -483,8 +484,8 @@ mod tests {
         let mut link = Link::new(parameters, 4);
         for n in 0..1_000_u32 {
             let now = i64::from(n) * 100_000;
-            let fate = link.arrive(at(now), &frame(n, 60));
-            if fate == (FrameOutcome::Carried { duplicated: false, reordered: true }) {
+            let outcome = link.arrive(at(now), &frame(n, 60));
+            if outcome == (FrameOutcome::Carried { duplicated: false, reordered: true }) {
                 assert!(link.next_departure() <= Some(at(now)));
             }
             while link.depart(at(now), |_| ()) {}
@@ -568,18 +569,18 @@ mod tests {
                 let mut link = Link::new(parameters, seed);
                 let mut now = 0;
                 let mut log = Vec::new();
-                let mut fates = Vec::new();
+                let mut outcomes = Vec::new();
                 for (n, (gap, len)) in arrivals.iter().enumerate() {
                     now += gap;
                     while link.depart(at(now), |frame| log.push(frame.to_vec())) {}
-                    fates.push(link.arrive(at(now), &frame(n as u32, *len)));
+                    outcomes.push(link.arrive(at(now), &frame(n as u32, *len)));
                 }
                 let c = link.counters();
                 let held = |q: &VecDeque<FrameInFlight>| q.iter().map(|h| u64::from(h.copies)).sum::<u64>();
-                let under_way = held(&link.in_order) + held(&link.reordered_frames);
-                assert_eq!(c.arrived + c.duplicated, c.delivered + c.lost + c.overflow + under_way);
+                let in_flight = held(&link.in_order) + held(&link.reordered_frames);
+                assert_eq!(c.arrived + c.duplicated, c.delivered + c.lost + c.overflow + in_flight);
                 let rest = drain(&mut link);
-                (fates, log, rest)
+                (outcomes, log, rest)
             };
             prop_assert_eq!(run(), run());
         }
@@ -589,7 +590,7 @@ mod tests {
             seed: u64, gaps in prop::collection::vec(0..1_000_000_i64, 1..300),
         ) {
             let parameters = LinkParameters { loss: percent(30), ..NO_IMPAIRMENT };
-            let fates = |disturbed: bool| {
+            let outcomes = |disturbed: bool| {
                 let mut link = Link::new(parameters, seed);
                 let mut now = 0;
                 gaps.iter().map(|gap| {
@@ -600,7 +601,7 @@ mod tests {
                     link.arrive(at(now), &frame(0, 60))
                 }).collect::<Vec<_>>()
             };
-            prop_assert_eq!(fates(true), fates(false));
+            prop_assert_eq!(outcomes(true), outcomes(false));
         }
     }
 }

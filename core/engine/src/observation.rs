@@ -1,4 +1,4 @@
-//! What one machine observed of one packet: the points that timestamped it, and their timestamps.
+//! Observation of one packet by one machine: the points that timestamped it, and their timestamps.
 //! Senders, relays, traces and receivers all report packets in this form. Observations of one
 //! packet are joined by flow and id.
 
@@ -115,7 +115,7 @@ impl PointStamps {
     }
 }
 
-/// What happened to a packet on this machine.
+/// Outcome of a packet on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PacketOutcome {
@@ -143,7 +143,7 @@ pub struct PacketObservation {
     pub id: u64,
     /// Payload length in bytes, as received; as sent if this machine is the sender.
     pub size: u16,
-    /// What happened to the packet.
+    /// Outcome of the packet.
     pub fate: PacketOutcome,
     /// Timestamps.
     pub stamps: PointStamps,

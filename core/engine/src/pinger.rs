@@ -84,7 +84,7 @@ pub struct Pinger<P> {
     linger: Option<Instant<Monotonic>>,
     highest_received: Option<u64>,
     /// Checks the timestamps of the reflector.
-    far_clock: RemoteClock,
+    remote_clock: RemoteClock,
     counts: Counts,
 }
 
@@ -112,7 +112,7 @@ impl<P: Protocol> Pinger<P> {
             longest: Nanos::ZERO,
             linger: None,
             highest_received: None,
-            far_clock: RemoteClock::new(),
+            remote_clock: RemoteClock::new(),
             counts: Counts::default(),
         }
     }
@@ -529,13 +529,13 @@ impl<P: Protocol> Pinger<P> {
     /// whose reflector fields are 0, would answer probe 0.
     fn is_answer_to(&self, id: u64, reply: &Reply) -> bool {
         let written = self.slot(id).written;
-        reply.written.is_none_or(|given_back| (given_back - written).abs() <= MAX_ROUNDING_ERROR)
+        reply.written.is_none_or(|returned| (returned - written).abs() <= MAX_ROUNDING_ERROR)
     }
 
     /// Whether the reflector's timestamps are plausible.
     fn is_plausible(&mut self, id: u64, remote: &Remote, rx: &RxStamps) -> bool {
         let sent = self.slot(id).tx.app;
-        self.far_clock.accepts(id, sent, remote, rx)
+        self.remote_clock.accepts(id, sent, remote, rx)
     }
 
     fn warm_up_reply(&mut self, id: u64, rx: RxStamps, remote: Option<Remote>) {

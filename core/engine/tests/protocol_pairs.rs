@@ -78,10 +78,11 @@ struct Pair<Q, R> {
     responder: R,
     scenario: Scenario,
     now: i64,
-    flights: BinaryHeap<MessageInFlight>,
+    in_flight: BinaryHeap<MessageInFlight>,
     /// Messages sent by direction.
     sent: [u64; 2],
-    launched: u64,
+    /// Number of the next message in flight.
+    next_order: u64,
     samples: Vec<Sample>,
     departures: Vec<i64>,
 }
@@ -96,22 +97,23 @@ impl<Q: Protocol, R: Responder> Pair<Q, R> {
         let n = self.sent[direction as usize];
         self.sent[direction as usize] += 1;
         for delay in (self.scenario.network)(direction, n) {
-            let flight = (self.now + delay, self.launched, direction, channel, message.to_vec());
-            self.flights.push(Reverse(flight));
-            self.launched += 1;
+            let flight = (self.now + delay, self.next_order, direction, channel, message.to_vec());
+            self.in_flight.push(Reverse(flight));
+            self.next_order += 1;
         }
     }
 
     fn deliver_due(&mut self) {
-        while self.flights.peek().is_some_and(|Reverse((at, ..))| *at <= self.now) {
-            let Some(Reverse((_, order, direction, channel, message))) = self.flights.pop() else {
+        while self.in_flight.peek().is_some_and(|Reverse((at, ..))| *at <= self.now) {
+            let Some(Reverse((_, order, direction, channel, message))) = self.in_flight.pop()
+            else {
                 break;
             };
             let stalled =
                 self.scenario.stall.filter(|(from, until)| (*from..*until).contains(&self.now));
             match (direction, stalled) {
                 (Direction::Forward, Some((_, until))) => {
-                    self.flights.push(Reverse((until, order, direction, channel, message)));
+                    self.in_flight.push(Reverse((until, order, direction, channel, message)));
                 }
                 (Direction::Forward, None) => self.respond(channel, &message),
                 (Direction::Backward, _) => self.receive(channel, &message),
@@ -154,9 +156,9 @@ impl<Q: Protocol, R: Responder> Pair<Q, R> {
         for _ in 0..100_000 {
             self.deliver_due();
             self.depart();
-            let landing = self.flights.peek().map(|Reverse((at, ..))| *at);
+            let next_arrival = self.in_flight.peek().map(|Reverse((at, ..))| *at);
             let wake = self.pinger.wake().map(|wake| wake.as_nanos());
-            let Some(next) = [landing, wake].into_iter().flatten().min() else { return self };
+            let Some(next) = [next_arrival, wake].into_iter().flatten().min() else { return self };
             self.now = self.now.max(next);
         }
         panic!("the pair does not finish");
@@ -199,9 +201,9 @@ fn pair<Q: Protocol, R: Responder>(
         responder,
         scenario,
         now: 0,
-        flights: BinaryHeap::new(),
+        in_flight: BinaryHeap::new(),
         sent: [0; 2],
-        launched: 0,
+        next_order: 0,
         samples: Vec::new(),
         departures: Vec::new(),
     };
@@ -366,7 +368,7 @@ fn text_tcp_replies_are_matched_by_order() {
 
 #[test]
 fn icmp_echo_pairs_report_every_outcome() {
-    // What a kernel does to a request: it changes the type, and for IPv4 the checksum.
+    // A kernel changes the type of a request, and for IPv4 the checksum.
     let v4 = Plain(|buffer, len| {
         buffer[0] = 0;
         buffer[2..4].fill(0);

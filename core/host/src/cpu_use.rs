@@ -268,8 +268,8 @@ mod tests {
         assert_eq!(used.warnings(), Vec::<String>::new());
         let waiting = CpuUse { run_queue_wait_ns_per_s: Some(25e6), ..used };
         assert!(waiting.warnings()[0].contains("for 25 ms per second"), "{waiting:?}");
-        let soon = Snapshot { at_ns: CpuUse::MIN_ELAPSED_NS - 1, ..after() };
-        assert_eq!(CpuUse::between(&snapshot(0, BEFORE, 50), &soon), None);
+        let too_early = Snapshot { at_ns: CpuUse::MIN_ELAPSED_NS - 1, ..after() };
+        assert_eq!(CpuUse::between(&snapshot(0, BEFORE, 50), &too_early), None);
         assert_eq!(CpuUse::between(&Snapshot::default(), &after()), None);
     }
 

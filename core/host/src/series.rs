@@ -156,8 +156,8 @@ impl Values {
             return;
         }
         let mut rate = |name: String, new: Option<u64>, old: Option<u64>| {
-            if let Some(grown) = new.zip(old).and_then(|(new, old)| new.checked_sub(old)) {
-                self.put(name, grown as f64 / elapsed);
+            if let Some(increase) = new.zip(old).and_then(|(new, old)| new.checked_sub(old)) {
+                self.put(name, increase as f64 / elapsed);
             }
         };
         let (new, old) = (&now.stat, &before.stat);

@@ -28,11 +28,11 @@ pub struct Channel {
     pub noise_dbm: Option<f64>,
     /// Time on the channel in milliseconds.
     pub active_ms: Option<u64>,
-    /// Part of it for which the channel was sensed busy.
+    /// Part of `active_ms` for which the channel was sensed busy.
     pub busy_ms: Option<u64>,
-    /// Part of it spent receiving.
+    /// Part of `active_ms` spent receiving.
     pub receive_ms: Option<u64>,
-    /// Part of it spent transmitting.
+    /// Part of `active_ms` spent transmitting.
     pub transmit_ms: Option<u64>,
 }
 

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_has_both_its_ends_and_keeps_its_unit() {
+    fn range_includes_both_ends_and_keeps_its_unit() {
         let sizes = axis(r#"{ from = "100B", to = "1400B", step = "100B" }"#).unwrap();
         assert_eq!(sizes.values.len(), 14);
         assert_eq!(sizes.labels()[0], "100B");
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_of_names_has_no_numbers() {
+    fn axis_of_names_has_no_numbers() {
         assert_eq!(axis(r#"["none", "network"]"#).unwrap().numbers(), None);
         assert_eq!(axis(r#"["1ms", "10B"]"#).unwrap().numbers(), None);
     }

@@ -80,15 +80,15 @@ fn resolve_condition(
         let mut values = of_axis.iter().flat_map(|axis| axis.values.iter().chain(&axis.replaced));
         values.any(|value| CanonicalValue::of(value) == *meaning)
     };
-    if let Some(stranger) = meanings.iter().position(|meaning| !on_axis(meaning)) {
+    if let Some(unknown) = meanings.iter().position(|meaning| !on_axis(meaning)) {
         let place = match value {
-            Value::Array(_) => format!("{place}[{stranger}]"),
+            Value::Array(_) => format!("{place}[{unknown}]"),
             _ => place,
         };
         let known: Vec<_> = of_axis.iter().flat_map(|axis| axis.labels()).collect();
         let message = format!(
             "'{}' is not a value of this axis; known are {}",
-            label(&values[stranger]),
+            label(&values[unknown]),
             list_some(&known)
         );
         return Err(source.error(&place, message));

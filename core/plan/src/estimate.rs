@@ -80,8 +80,8 @@ impl Estimate {
         let warm_up = u64::from(pace.warm_up).saturating_mul(count);
         let warming = train.saturating_mul(i64::from(pace.warm_up));
         let all = packets.saturating_add(warm_up);
-        // Lead packets are sent as well, during the pause before a train or longer, and count only
-        // as bytes.
+        // Lead-in packets are sent as well, during the pause before a train or longer, and count
+        // only as bytes.
         let (gap, times) =
             (pace.gap_ns().unwrap_or(0.0), trains.saturating_add(pace.warm_up.into()));
         let sent =
@@ -155,8 +155,8 @@ impl Estimate {
 
 /// Number and duration of warm-up probes, with the defaults of `dwell ping`.
 fn warm_up(ping: &PingPlan) -> (u64, Nanos) {
-    let (usual, gap) = if ping.protocol.starts_with("text+") { (1, 100) } else { (8, 10) };
-    let probes = ping.warm_up.unwrap_or(usual);
+    let (default, gap) = if ping.protocol.starts_with("text+") { (1, 100) } else { (8, 10) };
+    let probes = ping.warm_up.unwrap_or(default);
     (probes.into(), Nanos::from_millis(i64::from(probes) * gap))
 }
 
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warm_up_takes_time_and_probes() {
+    fn warm_up_adds_time_and_probes() {
         let long = estimate("interval = \"1ms\"\ncount = 100\nwarm_up = 100000");
         assert_eq!(long.probes, Some(2 * 100_100));
         assert_eq!(long.time, Nanos::from_millis(2 * (1_000_000 + 100 + 70)));

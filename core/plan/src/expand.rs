@@ -216,10 +216,10 @@ pub(crate) fn axes_of(
             let message = format!("sets the same field as the axis '{}'; remove one", other.name);
             return Err(source.error(&place, message));
         }
-        let axis = AxisValues::read(name, path, value).map_err(|why| match why.element {
-            None => source.error(&place, why.message),
+        let axis = AxisValues::read(name, path, value).map_err(|error| match error.element {
+            None => source.error(&place, error.message),
             Some(number) => {
-                let one = source.error(&format!("{place}[{number}]"), why.message);
+                let one = source.error(&format!("{place}[{number}]"), error.message);
                 PlanError { field: place.clone(), ..one }
             }
         })?;
@@ -487,7 +487,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
     }
 
     #[test]
-    fn a_constraint_with_a_matrix_gives_its_cells_their_own_axis() {
+    fn constraint_with_a_matrix_replaces_axes_of_its_cells() {
         let s0 = expanded(PLAN);
         assert_eq!(s0.cells().len(), 14 * 6 * 3 + 14 * 20 * 3);
         let last = s0.cells().len() as u32 - 1;
@@ -501,7 +501,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
     }
 
     #[test]
-    fn every_cell_comes_once_per_block_and_the_order_is_the_seeds() {
+    fn blocks_contain_every_cell_once_in_seeded_order() {
         let text = format!("{PLAN}[trials]\nrepetitions = 2\n");
         let (one, other) = (expanded(&text), expanded(&text));
         assert_eq!(one.trials(), other.trials());
@@ -520,7 +520,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
     }
 
     #[test]
-    fn each_lab_is_made_once_in_a_block() {
+    fn each_lab_is_created_once_per_block() {
         let axis = "[matrix]\n\"topology.link.rate\" = [\"1Mbit/s\", \"none\", \"9Mbit/s\"]";
         let text = PLAN.replace("[matrix]", axis) + "[trials]\nrepetitions = 4\n";
         let plan = expanded(&text);
@@ -541,7 +541,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
     }
 
     #[test]
-    fn dropped_cells_are_gone() {
+    fn dropped_cells_are_not_expanded() {
         let text = format!(
             "{PLAN}[[constraint]]\nwhen = {{ load = [\"half\", \"full\"] }}\ndrop = true\n"
         );
@@ -645,7 +645,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
     }
 
     #[test]
-    fn one_field_is_one_axis() {
+    fn two_axes_of_one_field_are_refused() {
         for (second, words) in [
             ("\"ping.size\" = [\"200B\"]", "the axis 'size'"),
             (
@@ -661,7 +661,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
     }
 
     #[test]
-    fn a_field_in_a_list_is_an_axis_by_its_path() {
+    fn field_in_a_list_is_an_axis_by_its_path() {
         let text = PLAN.replace(
             "load = [\"none\", \"half\", \"full\"]",
             "\"loads.half.cpu[0].level\" = { from = \"10%\", to = \"90%\", step = \"40%\" }",
@@ -682,7 +682,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
     }
 
     #[test]
-    fn a_plan_without_a_matrix_is_one_cell() {
+    fn plan_without_a_matrix_has_one_cell() {
         let text = PLAN.split("[matrix]").next().unwrap();
         let one = expanded(text);
         assert_eq!((one.cells().len(), one.trials().len()), (1, 1));
@@ -690,7 +690,7 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
     }
 
     #[test]
-    fn a_wrong_axis_points_at_its_value() {
+    fn axis_error_points_at_the_invalid_value() {
         for (from, to, line, words) in [
             ("size = {", "sise = {", 15, "not a field"),
             ("[\"udp\", \"tcp\"]", "[\"udp\", \"udq\"]", 14, "unknown protocol"),

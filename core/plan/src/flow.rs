@@ -21,7 +21,7 @@ const MAX_UDP_PAYLOAD: u64 = 65_507;
 /// Minimum payload of a flow's packet: the header with its id.
 const MIN_PAYLOAD: u64 = 16;
 
-/// What every trial measures: one-way packets, with timestamps at every machine they pass.
+/// Measurement of every trial: one-way packets, timestamped at every machine on their path.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowPlan {
@@ -273,8 +273,8 @@ impl Plan {
         let mut given = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
         match (given.next(), given.next()) {
             (None, _) => {
-                let what = "nothing to measure; add [ping], [flow] or [pace]";
-                return Err(source.error("", what));
+                let message = "nothing to measure; add [ping], [flow] or [pace]";
+                return Err(source.error("", message));
             }
             (Some(one), Some(other)) => {
                 return Err(source.error(other, format!("give [{one}] or [{other}], not both")));
@@ -310,16 +310,16 @@ impl Plan {
         if flow.duration.is_some_and(|time| time <= Nanos::ZERO) {
             return Err(source.error("flow.duration", "must be above 0"));
         }
-        let (least, header) = match flow.header {
+        let (id_end, header) = match flow.header {
             TrafficHeader::Iperf => (CLASSIC_HEADER_LEN, "iperf"),
             TrafficHeader::Dwell => (HEADER_LEN, "dwell"),
         };
-        if self.ciphers_before(least) {
-            let what = format!(
+        if self.ciphers_before(id_end) {
+            let message = format!(
                 "the receiver and the kernel hooks identify packets with header {header} by their \
-                 first {least} bytes; keep them clear"
+                 first {id_end} bytes; keep them clear"
             );
-            return Err(source.error("relay.clear", what));
+            return Err(source.error("relay.clear", message));
         }
         if flow.packet_rate().gap().is_none() {
             return Err(source.error("flow.rate", "must be above 0"));
@@ -333,11 +333,11 @@ impl Plan {
         if let Some(relay) = &self.relay {
             self.check_node(source, "relay.on", &relay.on)?;
             if relay.on == flow.from || relay.on == flow.to {
-                let what = format!(
+                let message = format!(
                     "'{}' is an end of the flow; the relay must be between its ends",
                     relay.on
                 );
-                return Err(source.error("relay.on", what));
+                return Err(source.error("relay.on", message));
             }
         }
         if let TraceSetting::On(trace) = &self.trace {

@@ -201,7 +201,7 @@ const fn second() -> Nanos {
     Nanos::from_secs(1)
 }
 
-/// What to answer, and where.
+/// Probes to answer, and where to listen for them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReflectJob {
@@ -311,7 +311,7 @@ pub enum TrafficHeader {
     /// dwell's own mark: flow and sequence number.
     #[default]
     Dwell,
-    /// iperf2 header, which an iperf server counts and reports (INTEROP E1).
+    /// iperf2 header, which an iperf server counts and reports.
     Iperf,
 }
 

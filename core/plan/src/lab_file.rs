@@ -84,7 +84,7 @@ mod tests {
         from = \"robot\"\nto = \"base\"\ncount = 1\n";
 
     #[test]
-    fn every_lab_file_of_a_plan_is_named_once() {
+    fn each_lab_file_is_listed_once() {
         let text = format!(
             "{PLAN}[matrix]\n\"topology.lab\" = [\"a.toml\", \"line:2\", \"c.toml\"]\n\
              [[constraint]]\nwhen = {{}}\nmatrix = {{ \"topology.lab\" = [\"b.toml\"] }}\n"
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_a_lab_file_does_not_have_is_refused_in_the_plan() {
+    fn node_missing_from_the_lab_file_is_refused() {
         let mut source = Source::parse(PLAN).unwrap();
         source.add_lab_file("a.toml", Ok("nodes = [\"robot\", \"base\"]".into())).unwrap();
         expand(&source, 1).unwrap();

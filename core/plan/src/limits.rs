@@ -1,5 +1,5 @@
-//! Limits of nodes and labs, checked before a run starts. A limit that exists as code is called;
-//! the limits of a node's program are repeated here as numbers.
+//! Limits of nodes and labs, checked before a run starts. Limits that exist as functions are
+//! called; those of the node program are repeated here as numbers.
 
 use dwell_engine::link::LinkParameters;
 use dwell_engine::pinger::{Config, ProbeSchedule};
@@ -58,9 +58,9 @@ fn check_ping(ping: &PingPlan, source: &Source) -> Result<(), PlanError> {
         warm_up_interval: Nanos::ZERO,
     };
     if !ping.closed_loop && !ping.protocol.starts_with("text+") && !config.fits_window() {
-        let most = Config::MAX_WINDOW;
+        let limit = Config::MAX_WINDOW;
         let message = format!(
-            "{} at this rate allows more than {most} probes in flight; choose a shorter time-out",
+            "{} at this rate allows more than {limit} probes in flight; choose a shorter time-out",
             ping.timeout
         );
         return Err(source.error("ping.timeout", message));
@@ -68,10 +68,10 @@ fn check_ping(ping: &PingPlan, source: &Source) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Returns what is wrong with a payload of this size.
+/// Returns the error of a payload of this size, if it is invalid.
 fn size_error(ping: &PingPlan, size: u64) -> Option<String> {
     let protocol = ping.protocol.as_str();
-    let (least, fixed) = match protocol {
+    let (min_size, fixed) = match protocol {
         "stamp" => (44, false),
         "icmp" => (0, false),
         "udp" | "tcp" => (16, false),
@@ -80,11 +80,14 @@ fn size_error(ping: &PingPlan, size: u64) -> Option<String> {
         // Unknown protocols are reported elsewhere.
         _ => return None,
     };
-    if fixed && size != least {
-        return Some(format!("a {protocol} message has a fixed size of {least}B; remove size"));
+    if fixed && size != min_size {
+        return Some(format!("a {protocol} message has a fixed size of {min_size}B; remove size"));
     }
-    if size < least {
-        return Some(format!("{} is too small; {protocol} needs at least {least}B", Bytes(size)));
+    if size < min_size {
+        return Some(format!(
+            "{} is too small; {protocol} needs at least {min_size}B",
+            Bytes(size)
+        ));
     }
     if size > MAX_UDP_PAYLOAD {
         return Some(format!(
@@ -92,10 +95,10 @@ fn size_error(ping: &PingPlan, size: u64) -> Option<String> {
             Bytes(size)
         ));
     }
-    (protocol == "stamp" && (1..4).contains(&(size - least))).then(|| {
+    (protocol == "stamp" && (1..4).contains(&(size - min_size))).then(|| {
         format!(
-            "a STAMP packet has {least}B, or with a padding TLV of at least 4B, {}B and more",
-            least + 4
+            "a STAMP packet has {min_size}B, or with a padding TLV of at least 4B, {}B and more",
+            min_size + 4
         )
     })
 }
@@ -169,9 +172,9 @@ fn check_traffic(plan: &Plan, source: &Source) -> Result<(), PlanError> {
                         .into(),
                 );
             }
-            let least = traffic.generator.least_payload().0;
-            if !(least..=MAX_UDP_PAYLOAD).contains(&traffic.payload().0) {
-                return wrong("size", format!("must be {least}B to {MAX_UDP_PAYLOAD}B"));
+            let min = traffic.generator.min_payload().0;
+            if !(min..=MAX_UDP_PAYLOAD).contains(&traffic.payload().0) {
+                return wrong("size", format!("must be {min}B to {MAX_UDP_PAYLOAD}B"));
             }
         }
     }

@@ -19,10 +19,8 @@ pub(crate) fn toml_message(message: &str, written: Option<&str>) -> String {
         return format!("'{written}' is not a value; put text in quotes: \"{written}\"");
     }
     if begins(&INTEGER_ERRORS) {
-        let (least, most) = (i64::MIN, i64::MAX);
-        return format!(
-            "{written} is too large or small; whole numbers are from {least} to {most}"
-        );
+        let (min, max) = (i64::MIN, i64::MAX);
+        return format!("{written} is too large or small; whole numbers are from {min} to {max}");
     }
     message.to_owned()
 }
@@ -45,13 +43,13 @@ pub(crate) fn serde_message(message: &str) -> String {
         other => other,
     };
     let mut names = text.split('\'').skip(1).step_by(2);
-    let guess = names.next().filter(|_| wrong.starts_with("unknown ")).and_then(|written| {
+    let suggestion = names.next().filter(|_| wrong.starts_with("unknown ")).and_then(|written| {
         names
             .map(|name| (strsim::jaro_winkler(written, name), name))
-            .filter(|(nearness, _)| *nearness >= MIN_SIMILARITY)
+            .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
             .max_by(|(a, _), (b, _)| a.total_cmp(b))
     });
-    match guess {
+    match suggestion {
         Some((_, name)) => format!("{wrong}; did you mean '{name}'? Expected {right}"),
         None => format!("{wrong}, expected {right}"),
     }
@@ -63,25 +61,25 @@ mod tests {
 
     #[test]
     fn misspelt_name_gets_a_suggestion() {
-        let said =
+        let message =
             serde_message("unknown field `cuont`, expected one of `from`, `count`, `size`\n");
         assert_eq!(
-            said,
+            message,
             "unknown field 'cuont'; did you mean 'count'? Expected one of 'from', 'count', 'size'"
         );
-        let said = serde_message("unknown field `zebra`, expected `cpu` or `traffic`");
-        assert_eq!(said, "unknown field 'zebra', expected 'cpu' or 'traffic'");
+        let message = serde_message("unknown field `zebra`, expected `cpu` or `traffic`");
+        assert_eq!(message, "unknown field 'zebra', expected 'cpu' or 'traffic'");
     }
 
     #[test]
     fn types_have_plain_names() {
-        for (said, expected) in [
+        for (message, expected) in [
             ("invalid type: string \"x\", expected u32", "0 to 4294967295"),
             ("invalid value: integer `-1`, expected usize", "0 or more"),
             ("invalid type: integer `5`, expected struct PingPlan", "expected a table"),
             ("missing field `version`", "missing field 'version'"),
         ] {
-            assert!(serde_message(said).ends_with(expected), "{}", serde_message(said));
+            assert!(serde_message(message).ends_with(expected), "{}", serde_message(message));
         }
     }
 }

@@ -22,11 +22,11 @@ pub use size::{NamedSize, NamedSizeError};
 /// Default port of the receiver.
 const DEFAULT_PORT: u16 = 7_102;
 
-/// What every trial measures: departures of packets sent on schedule.
+/// Measurement of every trial: departures of packets sent on schedule.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PacePlan {
-    /// Node that sends and is judged.
+    /// Node that sends; its accuracy is judged.
     pub from: String,
     /// Node that receives.
     pub to: String,
@@ -97,9 +97,9 @@ pub struct PacePlan {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PaceKind {
-    /// Two packets back to back, repeated (S2.4).
+    /// Two packets back to back, repeated (Mok 2015, S2.4).
     Pair,
-    /// A constant rate (S2.5).
+    /// A constant rate (Mok 2015, S2.5).
     #[default]
     Train,
     /// A Poisson process.
@@ -198,8 +198,8 @@ impl PacePlan {
             return wrong("rate", "must be above 0".into());
         }
         if self.count < 2 {
-            let what = format!("a train of {} has no gap; use 2 or more packets", self.count);
-            return wrong("count", what);
+            let message = format!("a train of {} has no gap; use 2 or more packets", self.count);
+            return wrong("count", message);
         }
         for (field, number) in [("repeat", self.repeat), ("pairs", self.pairs)] {
             if number == 0 {
@@ -240,26 +240,29 @@ impl PacePlan {
             1 => {}
             0 => return wrong("size", "give size, payload_size or frame_size".into()),
             _ => {
-                let what = "give one of size, payload_size and frame_size, not several";
-                return wrong(if self.size.is_some() { "size" } else { "frame_size" }, what.into());
+                let message = "give one of size, payload_size and frame_size, not several";
+                return wrong(
+                    if self.size.is_some() { "size" } else { "frame_size" },
+                    message.into(),
+                );
             }
         }
         if self.job_pattern().is_none() {
-            let what = "a train needs a rate, like \"10Mbit/s\"; only pairs work without one";
-            return wrong("rate", what.into());
+            let message = "a train needs a rate, like \"10Mbit/s\"; only pairs work without one";
+            return wrong("rate", message.into());
         }
         if self.bypass && self.engine != PaceEngine::PacketRing {
-            let what = format!(
+            let message = format!(
                 "pace.bypass needs pace.engine = \"packet-ring\", not \"{}\"",
                 self.engine.name()
             );
-            return wrong("bypass", what);
+            return wrong("bypass", message);
         }
         use dwell_engine::departures::{MAX_DURATION, MAX_PACKETS};
         let (packets, time) = self.extent();
         if packets > MAX_PACKETS as u64 {
-            let what = format!("{packets} packets; a trial has at most {MAX_PACKETS}");
-            return wrong(if self.pattern == PaceKind::Pair { "pairs" } else { "repeat" }, what);
+            let message = format!("{packets} packets; a trial has at most {MAX_PACKETS}");
+            return wrong(if self.pattern == PaceKind::Pair { "pairs" } else { "repeat" }, message);
         }
         if time > MAX_DURATION {
             return wrong("repeat", format!("a trial would take {time}; at most {MAX_DURATION}"));
@@ -285,8 +288,8 @@ impl PacePlan {
         match self.pattern {
             PaceKind::Pair => self.gap,
             PaceKind::Train | PaceKind::Poisson => {
-                let usual = || default_pause(self.gap_ns().unwrap_or(0.0));
-                mean_pause(self.pause.unwrap_or_else(usual))
+                let default = || default_pause(self.gap_ns().unwrap_or(0.0));
+                mean_pause(self.pause.unwrap_or_else(default))
             }
         }
     }

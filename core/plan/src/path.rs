@@ -70,7 +70,7 @@ impl Path {
     }
 
     /// Path of the sibling field with this name.
-    pub(crate) fn beside(&self, name: &str) -> Self {
+    pub(crate) fn sibling(&self, name: &str) -> Self {
         let mut steps = self.0.clone();
         steps.pop();
         steps.push(Step::Key(name.to_owned()));
@@ -107,13 +107,13 @@ impl Path {
     }
 }
 
-/// Sets the field at `steps` below `around`, a value named `name`.
-fn put_below(around: &mut Value, name: &str, steps: &[Step], value: Value) -> Result<(), String> {
+/// Sets the field at `steps` below `parent`, a value named `name`.
+fn put_below(parent: &mut Value, name: &str, steps: &[Step], value: Value) -> Result<(), String> {
     let Some((step, rest)) = steps.split_first() else {
-        *around = value;
+        *parent = value;
         return Ok(());
     };
-    match (step, around) {
+    match (step, parent) {
         (Step::Key(key), Value::Table(table)) => {
             let empty = || match rest {
                 [] => Value::Boolean(false),
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_has_names_quoted_names_and_elements() {
+    fn path_has_names_quoted_names_and_elements() {
         for (text, shown) in [
             ("ping.size", "ping.size"),
             ("loads.busy.cpu[0].level", "loads.busy.cpu[0].level"),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_overlap_when_one_is_in_the_other() {
+    fn paths_overlap_if_one_contains_the_other() {
         let overlap = |a: &str, b: &str| Path::of(a).unwrap().overlaps(&Path::of(b).unwrap());
         assert!(overlap("topology.link", "topology.link.rate"));
         assert!(overlap("ping.size", "ping.size"));

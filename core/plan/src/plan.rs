@@ -582,13 +582,13 @@ impl Plan {
             let path = format!("topology.quota.{node}");
             self.check_node(source, &path, node)?;
             if quota.0.is_some_and(|share| share.ppm() < MIN_QUOTA_PPM) {
-                let what = "must be 1% or more of one processor, or \"none\" for no quota";
-                return Err(source.error(&path, what));
+                let message = "must be 1% or more of one processor, or \"none\" for no quota";
+                return Err(source.error(&path, message));
             }
         }
         let Some(known) = self.known_nodes(source) else { return Ok(()) };
-        if let Some(stranger) = self.nodes.keys().find(|name| !known.contains(name)) {
-            return Err(unknown_node(source, &format!("nodes.{stranger}"), stranger, &known));
+        if let Some(unknown) = self.nodes.keys().find(|name| !known.contains(name)) {
+            return Err(unknown_node(source, &format!("nodes.{unknown}"), unknown, &known));
         }
         Ok(())
     }
@@ -759,7 +759,7 @@ cpu = [{ on = "n2", level = "90%" }]
     }
 
     #[test]
-    fn a_rate_in_bits_counts_ip_packets() {
+    fn rate_in_bits_counts_ip_packets() {
         let plan = read(&PLAN.replace("200pps", "1Mbit/s")).unwrap();
         // 20 + 8 + 64 bytes.
         assert_eq!(plan.ping.unwrap().interval(), Some(Nanos(92 * 8 * 1_000)));
@@ -774,7 +774,7 @@ cpu = [{ on = "n2", level = "90%" }]
     }
 
     #[test]
-    fn flow_error_has_line_and_valid_form() {
+    fn plan_error_has_line_and_valid_form() {
         for (from, to, line, words) in [
             ("version = 1", "version = 2", 2, "version 1"),
             ("name = \"sizes\"", "name = \"../x\"", 3, "letters"),

@@ -94,7 +94,7 @@ impl Source {
         path.put(&mut self.table, value.clone()).map_err(wrong)?;
         let name = path.to_string();
         for (one, other) in [("ping.rate", "interval"), ("ping.interval", "rate")] {
-            let other = path.beside(other);
+            let other = path.sibling(other);
             if name == one && self.setting(&other.to_string()).is_none() {
                 other.remove(&mut self.table);
             }
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_of_lists_and_quoted_names_are_set_too() {
+    fn list_elements_and_quoted_names_can_be_set() {
         let mut source = Source::parse("[loads.busy]\ncpu = [{ on = \"n1\" }]\n").unwrap();
         source.set("loads.busy.cpu[0].level=50%").unwrap();
         source.set("matrix.\"topology.link.rate\" = [\"1Mbit/s\"]").unwrap();

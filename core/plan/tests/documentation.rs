@@ -34,7 +34,7 @@ fn documented(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_documentation_has_every_field_and_no_other() {
+fn documentation_lists_exactly_the_plan_fields() {
     let tables: BTreeSet<String> = [
         "topology",
         "nodes",
@@ -79,8 +79,8 @@ fn the_documentation_has_every_field_and_no_other() {
     known.extend(fields::<StopRules>("stop."));
     let documented = documented(&documentation());
     let undocumented: Vec<_> = known.difference(&documented).collect();
-    let invented: Vec<_> = documented.difference(&known).collect();
-    assert!(undocumented.is_empty() && invented.is_empty(), "{undocumented:?} {invented:?}");
+    let unknown: Vec<_> = documented.difference(&known).collect();
+    assert!(undocumented.is_empty() && unknown.is_empty(), "{undocumented:?} {unknown:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod smoke;
 use smoke::Smoke;
 
 #[test]
-fn plans_of_any_text_are_expanded_or_refused_without_panic() {
+fn any_plan_text_is_expanded_or_refused_without_panic() {
     Smoke { corpus: "plan", seeds: 2, rounds: 5_000, alphabet: b"0123456789[]{}\"=.,-\nBmps" }
         .run(plan::plan);
 }

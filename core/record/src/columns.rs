@@ -346,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_of_batches_are_those_of_their_received_rows() {
+    fn figures_cover_received_rows_only() {
         let mut columns = BatchStatistics::default();
         for start in [0, 5] {
             let mut batch = Batch::default();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_taken_in_parts_give_the_figures_of_all() {
+    fn rows_added_in_parts_give_equal_figures() {
         let mut rows = Batch::default();
         for id in 0..9_000_u64 {
             let state = match id % 50 {

@@ -1,4 +1,4 @@
-//! The environment part of a summary: the machine it was measured on. Unknown values are null.
+//! Section `environment` of a summary: the machine it was measured on. Unknown values are null.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! Round-trip CSV of Roedlach/Vock (S4.2), byte for byte: a header, then `%10d,%11.9lf` with the
-//! round-trip time in seconds per cycle. A failed cycle is NaN in the same eleven columns: `
-//! NaN`.
+//! round-trip time in seconds per cycle. A failed cycle is NaN, right-aligned in the same eleven
+//! columns.
 //!
 //! Seconds are formatted from integer nanoseconds, without floating point.
 
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_cycle_is_a_nan_as_wide_as_a_number() {
+    fn failed_cycle_is_a_nan_as_wide_as_a_number() {
         assert_eq!(line(3, None), "         3,        NaN\n");
     }
 

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_void_row_keeps_its_stamps_and_loses_its_delays() {
+    fn void_row_has_timestamps_and_no_delays() {
         let lines = text(RowFormat::Csv, &[received()], None);
         let row = lines.lines().nth(1).unwrap();
         assert_eq!(row, "7,received,true,true,,,,,,,,,,1510,,1520,,1600,1700,,1900,1950");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_was_not_sent_has_no_time_of_sending() {
+    fn unsent_probe_has_no_send_time() {
         let lines = text(RowFormat::Csv, &[without_reply(State::SendFailed)], Some(&BRIDGE));
         let row = lines.lines().nth(1).unwrap();
         assert!(row.starts_with("7,send-failed,false,false,,,,,,,,,1500,,,"), "{row}");
@@ -177,7 +177,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn csv_and_json_lines_say_the_same(
+        fn csv_and_json_lines_have_equal_values(
             tx in any::<i64>(), rx in any::<i64>(), t2 in any::<i64>(), t3 in any::<i64>(),
             kernel in proptest::option::of(any::<i64>()), id in any::<u64>(), void in any::<bool>(),
         ) {

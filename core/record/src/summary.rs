@@ -171,12 +171,12 @@ impl Summary {
     /// Samples lost between the timing thread and the record. `None` if unknown: in files of other
     /// programs, and in a segment without its last frame, which contains the number.
     pub fn ring_dropped(&self) -> Option<u64> {
-        let is_told = match (self.kind, self.engine.as_str()) {
+        let is_known = match (self.kind, self.engine.as_str()) {
             (Kind::Import, "segment") => !self.parameters.contains_key(CUT_SHORT),
             (Kind::Import, _) => false,
             _ => true,
         };
-        is_told.then_some(self.trust.ring_dropped)
+        is_known.then_some(self.trust.ring_dropped)
     }
 
     /// The name and version of the format.

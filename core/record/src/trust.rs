@@ -1,4 +1,4 @@
-//! The trust part of a summary: information on the reliability of its numbers.
+//! Section `trust` of a summary: information on the reliability of its numbers.
 
 use dwell_host::CpuUse;
 use dwell_stats::{Resolution, RoundTrip};
@@ -80,7 +80,7 @@ pub struct PairingRecord {
 }
 
 impl Trust {
-    /// Fills in what a round-trip measurement knows; the caller adds the rest.
+    /// Fills in the fields known to a round-trip measurement; the caller adds the others.
     pub fn of(measured: &RoundTrip) -> Self {
         let schedule_error = measured.figures(dwell_stats::Metric::ScheduleError);
         Self {

@@ -108,7 +108,7 @@ fn parsed(summary: &Summary) -> Value {
 }
 
 #[test]
-fn a_full_summary_is_valid() {
+fn full_summary_is_valid() {
     let object = parsed(&summary_of(&measured()));
     assert_eq!(errors(&summary_schema(), &object), Vec::<String>::new(), "{object:#}");
     assert_eq!(object["schema"], "dwell.summary/1");
@@ -135,7 +135,7 @@ fn nic_drops_survive_json_and_may_be_missing() {
 }
 
 #[test]
-fn a_summary_without_a_single_reply_is_valid() {
+fn summary_without_replies_is_valid() {
     let mut nothing = RoundTrip::new(Rung::User, 0);
     nothing.record(&sample(0, State::Lost), None);
     let object = parsed(&summary_of(&nothing));
@@ -145,7 +145,7 @@ fn a_summary_without_a_single_reply_is_valid() {
 }
 
 #[test]
-fn a_summary_of_a_command_that_sends_no_probes_is_valid() {
+fn summary_of_a_command_without_probes_is_valid() {
     let summary = Summary {
         kind: Kind::Reflect,
         target: "stamp://[::]:862 stamp://0.0.0.0:862".to_owned(),
@@ -193,7 +193,7 @@ fn summary_keys_have_a_fixed_order() {
 }
 
 #[test]
-fn a_broken_summary_is_refused() {
+fn invalid_summary_is_refused() {
     type Break = fn(&mut Value);
     let breaks: [(&str, Break); 11] = [
         ("another version", |o| o["schema"] = json!("dwell.summary/2")),
@@ -209,15 +209,15 @@ fn a_broken_summary_is_refused() {
         ("an unknown fact", |o| o["environment"]["weather"] = json!("mild")),
     ];
     let (schema, good) = (summary_schema(), parsed(&summary_of(&measured())));
-    for (what, change) in breaks {
+    for (case, change) in breaks {
         let mut object = good.clone();
         change(&mut object);
-        assert!(!schema.is_valid(&object), "{what} passed");
+        assert!(!schema.is_valid(&object), "{case} passed");
     }
 }
 
 #[test]
-fn every_line_of_samples_is_valid_and_a_broken_one_is_refused() {
+fn sample_lines_are_valid_and_invalid_ones_refused() {
     let schema = schema("dwell.sample-1.schema.json");
     let states = [State::Received, State::Late, State::Lost, State::Duplicate, State::SendFailed];
     let mut out = Vec::new();

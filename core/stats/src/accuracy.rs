@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_well_within_is_accurate_and_one_well_outside_is_not() {
+    fn senders_far_from_the_limit_get_a_clear_verdict() {
         assert_eq!(judge(&[train(1.01, 0.02); 20]), Accuracy::Accurate);
         let slow = judge(&[train(0.9, 0.02); 20]);
         assert_eq!(slow.to_string(), "inaccurate: the rate is 90 % of the one asked for");
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn the_definition_is_printed_with_its_numbers() {
+    fn definition_is_printed_with_its_numbers() {
         assert_eq!(
             Tolerance::default().to_string(),
             "accurate: over at least 20 trains, the median rate is within 5 % of the one asked for, \

@@ -67,17 +67,17 @@ pub fn blocked_difference(blocks: &[Block], confidence: f64) -> Option<BlockedSh
 pub fn blocked_level(cells: &[Vec<f64>], confidence: f64) -> Option<BlockedShift> {
     let positive = cells.iter().flatten().all(|figure| *figure > 0.0);
     // Against a side without variation, only the spread of these figures remains.
-    let beside = |cell: &Vec<f64>| Block {
+    let against_constant = |cell: &Vec<f64>| Block {
         a: vec![if positive { 1.0 } else { 0.0 }; cell.len()],
         b: cell.clone(),
     };
-    let blocks: Vec<Block> = cells.iter().map(beside).collect();
+    let blocks: Vec<Block> = cells.iter().map(against_constant).collect();
     let found = compare_blocks(&blocks, confidence, positive)?;
     let repeated = cells.iter().filter(|cell| cell.len() > 1).count();
-    let thrice = cells.iter().any(|cell| cell.len() >= MIN_TRIALS);
-    let enough = repeated >= MIN_TRIALS || thrice;
-    let alone = BlockedShift { interval: None, shift: Shift::CannotTell, ..found };
-    Some(if enough { found } else { alone })
+    let has_min_trials = cells.iter().any(|cell| cell.len() >= MIN_TRIALS);
+    let is_sufficient = repeated >= MIN_TRIALS || has_min_trials;
+    let without_interval = BlockedShift { interval: None, shift: Shift::CannotTell, ..found };
+    Some(if is_sufficient { found } else { without_interval })
 }
 
 /// Mean of the figures over cells of equal weight; each cell holds the figures of trials that were
@@ -112,16 +112,17 @@ fn compare_blocks(blocks: &[Block], confidence: f64, relative: bool) -> Option<B
     }
     let repeated: Vec<&Block> =
         both.iter().copied().filter(|block| block.a.len() > 1 && block.b.len() > 1).collect();
-    let thrice = |block: &&Block| block.a.len() >= MIN_TRIALS && block.b.len() >= MIN_TRIALS;
-    let enough = repeated.len() >= MIN_TRIALS || repeated.iter().any(thrice);
-    let used = if enough { repeated } else { both };
+    let has_min_trials =
+        |block: &&Block| block.a.len() >= MIN_TRIALS && block.b.len() >= MIN_TRIALS;
+    let is_sufficient = repeated.len() >= MIN_TRIALS || repeated.iter().any(has_min_trials);
+    let used = if is_sufficient { repeated } else { both };
     let strata: Vec<[Mean; 2]> = used
         .iter()
         .map(|block| [Mean::of(&block.a, relative), Mean::of(&block.b, relative)])
         .collect();
     let count = strata.len() as f64;
     let mean = |side: usize| strata.iter().map(|pair| pair[side].value).sum::<f64>() / count;
-    let spread = if enough {
+    let spread = if is_sufficient {
         Some(within(&strata))
     } else {
         (strata.len() >= MIN_TRIALS).then(|| between(&strata))
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_of_delays_is_in_their_unit() {
+    fn difference_of_delays_is_in_their_unit() {
         let found = blocked_difference(&[block(&[30.0, 31.0, 32.0], &[130.0, 133.0, 136.0])], 0.95)
             .unwrap();
         assert_eq!((found.relative, found.shift), (false, Shift::Rises));
@@ -336,7 +337,7 @@ mod tests {
         }
 
         #[test]
-        fn the_unit_of_time_does_not_matter(blocks in blocks(), scale in 0.001..1_000.0_f64) {
+        fn verdict_is_independent_of_the_time_unit(blocks in blocks(), scale in 0.001..1_000.0_f64) {
             let scaled = |side: &[f64]| side.iter().map(|x| x * scale).collect::<Vec<_>>();
             let other: Vec<Block> =
                 blocks.iter().map(|b| Block { a: scaled(&b.a), b: scaled(&b.b) }).collect();

@@ -1,4 +1,4 @@
-//! Components of a packet's delay at one machine (DESIGN section 1), and their figures.
+//! Components of a packet's delay at one machine (`docs/anatomy.md`), and their figures.
 
 use dwell_engine::observation::{Point, PointStamps};
 use dwell_units::Nanos;
@@ -41,7 +41,7 @@ impl DelayComponent {
         Self::Qdisc,
     ];
 
-    /// The components of [`DelayComponent::NodeDelay`] in packet order; they sum to it by definition.
+    /// Components of [`DelayComponent::NodeDelay`] in packet order; they sum to it by definition.
     pub const OF_NODE_DELAY: [Self; 4] =
         [Self::QueueingIn, Self::Processing, Self::QueueingOut, Self::Qdisc];
 
@@ -95,8 +95,10 @@ impl ComponentFigures {
         for (point, _) in stamps.iter() {
             self.stamped[point as usize] += 1;
         }
-        for (part, distribution) in DelayComponent::ALL.into_iter().zip(&mut self.distributions) {
-            if let Some(delay) = part.of(stamps) {
+        for (component, distribution) in
+            DelayComponent::ALL.into_iter().zip(&mut self.distributions)
+        {
+            if let Some(delay) = component.of(stamps) {
                 distribution.record(delay);
             }
         }
@@ -120,12 +122,12 @@ impl ComponentFigures {
             .into_iter()
             .zip(&self.distributions)
             .filter(|(_, distribution)| distribution.count() > 0)
-            .map(|(part, distribution)| (part, distribution.figures()))
+            .map(|(component, distribution)| (component, distribution.figures()))
     }
 
     /// Distribution of one component.
-    pub fn distribution(&self, part: DelayComponent) -> &Distribution {
-        &self.distributions[part as usize]
+    pub fn distribution(&self, component: DelayComponent) -> &Distribution {
+        &self.distributions[component as usize]
     }
 }
 
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_relayed_packet_sum_to_its_node_delay() {
+    fn components_of_a_relayed_packet_sum_to_its_node_delay() {
         let whole = stamps(&[
             (Point::RxKernel, 100),
             (Point::RxApp, 130),
@@ -151,39 +153,46 @@ mod tests {
             (Point::TxKernel, 260),
             (Point::TxAppDone, 270),
         ]);
-        let sum: i64 =
-            DelayComponent::OF_NODE_DELAY.iter().map(|part| part.of(&whole).unwrap().0).sum();
+        let sum: i64 = DelayComponent::OF_NODE_DELAY
+            .iter()
+            .map(|component| component.of(&whole).unwrap().0)
+            .sum();
         assert_eq!(Some(Nanos(sum)), DelayComponent::NodeDelay.of(&whole));
         assert_eq!(DelayComponent::ProcessingWithSend.of(&whole), Some(Nanos(140)));
     }
 
     #[test]
     fn routed_packet_has_no_program_components() {
-        let mut parts = ComponentFigures::default();
-        parts.record(&stamps(&[(Point::PreRouting, 5), (Point::PostRouting, 25)]));
-        let figures: Vec<_> = parts.figures().collect();
+        let mut components = ComponentFigures::default();
+        components.record(&stamps(&[(Point::PreRouting, 5), (Point::PostRouting, 25)]));
+        let figures: Vec<_> = components.figures().collect();
         assert_eq!(figures.len(), 1);
         assert_eq!(
             (figures[0].0, figures[0].1.min),
             (DelayComponent::NodeDelayNetfilter, Some(Nanos(20)))
         );
-        assert_eq!(parts.missing(Point::RxApp), None);
+        assert_eq!(components.missing(Point::RxApp), None);
     }
 
     #[test]
-    fn a_stamp_that_some_packets_lack_is_counted() {
-        let mut parts = ComponentFigures::default();
-        parts.record(&stamps(&[(Point::RxKernel, 5), (Point::RxApp, 6)]));
-        parts.record(&stamps(&[(Point::RxApp, 9)]));
+    fn missing_timestamps_are_counted_per_point() {
+        let mut components = ComponentFigures::default();
+        components.record(&stamps(&[(Point::RxKernel, 5), (Point::RxApp, 6)]));
+        components.record(&stamps(&[(Point::RxApp, 9)]));
         assert_eq!(
-            (parts.missing(Point::RxKernel), parts.missing(Point::RxApp)),
+            (components.missing(Point::RxKernel), components.missing(Point::RxApp)),
             (Some(1), Some(0))
         );
-        assert_eq!(parts.packets(), 2);
+        assert_eq!(components.packets(), 2);
     }
 
     #[test]
     fn component_order_matches_discriminants() {
-        assert!(DelayComponent::ALL.into_iter().enumerate().all(|(n, part)| part as usize == n));
+        assert!(
+            DelayComponent::ALL
+                .into_iter()
+                .enumerate()
+                .all(|(n, component)| component as usize == n)
+        );
     }
 }

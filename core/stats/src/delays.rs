@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_one_way_delay_needs_one_clock() {
+    fn one_way_delay_needs_a_common_clock() {
         let mut sample = sample();
         let remote =
             Remote { rx: at(1_000_500), tx: at(1_000_600), same_clock: true, seq: 0, ttl: None };

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ar1_series_counts_as_theory_says() {
+    fn ar1_series_has_the_theoretical_effective_size() {
         for phi in [-0.5, 0.0, 0.5, 0.8, 0.95] {
             let series = ar1(200_000, phi);
             let found = Dependence::of(series.len(), |i| series[i]).unwrap().effective();

@@ -84,7 +84,7 @@ impl Directions {
         }
     }
 
-    /// Records what the warm-up revealed about the reflector.
+    /// Records the properties of the reflector found in the warm-up.
     pub(crate) fn note_warm_up(&mut self, warm_up: WarmUpSession) {
         self.stateful |= warm_up.stateful;
         self.separate |= warm_up.separate;
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_separate_warm_up_proves_state_and_is_not_counted() {
+    fn separate_warm_up_proves_state_and_is_not_counted() {
         let mut directions = Directions::new(8);
         // Probe 0 is lost on the forward path, probe 2 on the backward path.
         directions.record(&sample(0, State::Lost, None));
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicated_probe_does_not_hide_a_lost_one() {
+    fn duplicated_probe_does_not_hide_a_lost_one() {
         let mut directions = Directions::new(0);
         directions.record(&sample(0, State::Received, Some(0)));
         directions.record(&sample(0, State::Duplicate, Some(1)));
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_wrap_at_32_bits_do_no_harm() {
+    fn numbers_wrap_at_32_bits_without_effect() {
         let first = u64::from(u32::MAX) - 1;
         let mut directions = Directions::new(2);
         directions.record(&sample(first, State::Received, Some(0)));
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[derive(Clone, Copy, Debug, PartialEq)]
-    enum Fate {
+    enum ProbeOutcome {
         Answered,
         LostForward,
         LostBackward,
@@ -371,38 +371,38 @@ mod tests {
         #[test]
         fn stateful_reflector_separates_losses_by_direction(
             warm_ups in proptest::collection::vec(any::<bool>(), 1..8),
-            fates in proptest::collection::vec(prop_oneof![
-                6 => Just(Fate::Answered),
-                1 => Just(Fate::LostForward),
-                1 => Just(Fate::LostBackward),
-                1 => Just(Fate::SendFailed),
+            outcomes in proptest::collection::vec(prop_oneof![
+                6 => Just(ProbeOutcome::Answered),
+                1 => Just(ProbeOutcome::LostForward),
+                1 => Just(ProbeOutcome::LostBackward),
+                1 => Just(ProbeOutcome::SendFailed),
             ], 1..200),
         ) {
             // Probe 0 is answered, so the number of received warm-up probes is known.
-            let fates = [&[Fate::Answered], fates.as_slice()].concat();
+            let outcomes = [&[ProbeOutcome::Answered], outcomes.as_slice()].concat();
             let mut seq = warm_ups.iter().filter(|&&arrived| arrived).count() as u32;
             prop_assume!(seq > 0);
             let mut directions = Directions::new(warm_ups.len() as u64);
             let (mut lost, mut expected, mut tail) = (vec![], LossByDirection::default(), vec![]);
-            for (id, &fate) in fates.iter().enumerate() {
+            for (id, &outcome) in outcomes.iter().enumerate() {
                 let id = id as u64;
-                if matches!(fate, Fate::Answered | Fate::LostBackward) {
+                if matches!(outcome, ProbeOutcome::Answered | ProbeOutcome::LostBackward) {
                     seq += 1;
                 }
-                match fate {
-                    Fate::Answered => {
+                match outcome {
+                    ProbeOutcome::Answered => {
                         directions.record(&sample(id, State::Received, Some(seq - 1)));
-                        for fate in tail.drain(..) {
-                            match fate {
-                                Fate::LostForward => expected.forward += 1,
+                        for outcome in tail.drain(..) {
+                            match outcome {
+                                ProbeOutcome::LostForward => expected.forward += 1,
                                 _ => expected.backward += 1,
                             }
                         }
                     }
-                    Fate::SendFailed => directions.record(&sample(id, State::SendFailed, None)),
-                    Fate::LostForward | Fate::LostBackward => {
+                    ProbeOutcome::SendFailed => directions.record(&sample(id, State::SendFailed, None)),
+                    ProbeOutcome::LostForward | ProbeOutcome::LostBackward => {
                         lost.push(id);
-                        tail.push(fate);
+                        tail.push(outcome);
                     }
                 }
             }

@@ -1,10 +1,10 @@
 //! Distribution of signed nanoseconds, built one value at a time in bounded memory.
 //!
-//! Percentiles are nearest-rank, so each is an observed value. This is exact up to [`MAX_EXACT_VALUES`]
-//! values. Beyond that, values are counted in logarithmic bins of three significant digits (as in
-//! HdrHistogram): a percentile is then at most 0.1 % off the observed value and never outside the
-//! observed range. Count, extremes and mean are always exact. Memory: at most 512 KiB exact or 900
-//! KiB binned (half of that for delays, which are not negative).
+//! Percentiles are nearest-rank, so each is an observed value. This is exact up to
+//! [`MAX_EXACT_VALUES`] values. Beyond that, values are counted in logarithmic bins of three
+//! significant digits (as in HdrHistogram): a percentile is then at most 0.1 % off the observed
+//! value and never outside the observed range. Count, extremes and mean are always exact. Memory: at
+//! most 512 KiB exact or 900 KiB binned (half of that for delays, which are not negative).
 
 use dwell_units::Nanos;
 use pulp::{Arch, NullaryFnOnce};
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_distribution_has_no_figures() {
+    fn empty_distribution_has_no_figures() {
         assert_eq!(Distribution::new().figures(), Figures::default());
     }
 
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentile_needs_one_value_expected_above_it() {
+    fn percentile_needs_one_value_expected_above_it() {
         // 0.1 and 0.001 have no exact binary form, which must not shift the limits.
         assert_eq!(Quantile::P90.rank(9), None);
         assert_eq!(Quantile::P90.rank(10), Some(9));
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_stays_below_a_megabyte_for_values_of_every_size() {
+    fn memory_is_below_a_megabyte_for_values_of_any_size() {
         let mut binned = Binned::new();
         for shift in 0..63 {
             binned.record(1 << shift);
@@ -556,7 +556,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
-        fn values_added_at_once_or_in_parts_are_those_added_one_by_one(
+        fn batched_and_merged_values_match_single_records(
             values in values(0..9_000),
             cut in any::<prop::sample::Index>(),
             many in any::<bool>(),

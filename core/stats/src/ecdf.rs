@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_draws_nothing() {
+    fn no_values_give_no_points() {
         assert_eq!(CumulativeCounts::of(&[]).ecdf(10), []);
         assert_eq!(CumulativeCounts::of(&[]).percentile_plot(10), []);
         assert_eq!(CumulativeCounts::of(&[3]).percentile_plot(10).len(), 1);
@@ -150,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_point_is_true_and_their_number_bounded(
+        fn points_are_exact_and_bounded_in_number(
             values in proptest::collection::vec(-100..100_i64, 1..400),
             limit in 0..60_usize,
         ) {
@@ -169,7 +169,7 @@ mod tests {
         }
 
         #[test]
-        fn steps_of_counts_equal_steps_of_the_values_repeated(
+        fn steps_of_counts_match_steps_of_repeated_values(
             counts in proptest::collection::vec((-10..10_i64, 0..5_u64), 0..30),
         ) {
             let repeated: Vec<i64> =

@@ -142,13 +142,13 @@ pub fn grouped_least_squares(
         square_x: xx,
         student,
     };
-    let levelled = points.iter().zip(left_over).map(|(&(_, x, _), rest)| (x, fit.at(x) + rest));
-    Some((fit, levelled.collect()))
+    let centred = points.iter().zip(left_over).map(|(&(_, x, _), rest)| (x, fit.at(x) + rest));
+    Some((fit, centred.collect()))
 }
 
-/// Theil-Sen line. Above [`MAX_ROBUST_POINTS`] points a random subset drawn with `seed` is used, which
-/// widens the interval. `None` with fewer than three points, if x does not vary, if a point is not
-/// finite, or if the confidence is not between 0 and 1.
+/// Theil-Sen line. Above [`MAX_ROBUST_POINTS`] points a random subset drawn with `seed` is used,
+/// which widens the interval. `None` with fewer than three points, if x does not vary, if a point
+/// is not finite, or if the confidence is not between 0 and 1.
 pub fn theil_sen(points: &[(f64, f64)], confidence: f64, seed: u64) -> Option<RobustFit> {
     if points.len() < 3 || !all_finite(points) || !is_confidence(confidence) {
         return None;
@@ -199,10 +199,10 @@ fn kendall_variance(points: &mut [(f64, f64)]) -> f64 {
     let sum = |ties: &[f64], term: fn(f64) -> f64| ties.iter().map(|&t| term(t)).sum::<f64>();
     let scattered = |t: f64| t * (t - 1.0) * (2.0 * t + 5.0);
     let triples = |t: f64| t * (t - 1.0) * (t - 2.0);
-    let couples = |t: f64| t * (t - 1.0);
+    let pairs = |t: f64| t * (t - 1.0);
     (scattered(n) - sum(&x, scattered) - sum(&y, scattered)) / 18.0
         + sum(&x, triples) * sum(&y, triples) / (9.0 * triples(n))
-        + sum(&x, couples) * sum(&y, couples) / (2.0 * couples(n))
+        + sum(&x, pairs) * sum(&y, pairs) / (2.0 * pairs(n))
 }
 
 fn ranked(values: &mut [f64], rank: usize) -> f64 {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_line_has_the_interval_found_by_hand() {
+    fn small_fit_matches_the_interval_computed_by_hand() {
         // The residuals' squares sum to 2.4, so s = sqrt(0.8); half width = 3.18245 s / sqrt(10).
         let points = [(1.0, 2.0), (2.0, 4.0), (3.0, 5.0), (4.0, 4.0), (5.0, 5.0)];
         let fit = least_squares(&points, 0.95).unwrap();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_lie_apart_do_not_hide_a_slope_they_share() {
+    fn group_offsets_do_not_hide_a_common_slope() {
         // Two groups 1,000 apart, one measured at high x: plain least squares yields -200.
         let points = [
             (0, 1.0, 1_001.0),
@@ -276,10 +276,10 @@ mod tests {
             (1, 7.0, 7.1),
             (1, 8.0, 7.9),
         ];
-        let (fit, levelled) = grouped_least_squares(&points, 0.95).unwrap();
+        let (fit, centred) = grouped_least_squares(&points, 0.95).unwrap();
         assert!(close(fit.slope.value, 0.95), "{fit:?}");
         assert!(fit.slope.interval.high < 1.25, "{fit:?}");
-        assert!(levelled.iter().all(|(x, y)| (y - fit.at(*x)).abs() < 0.2), "{levelled:?}");
+        assert!(centred.iter().all(|(x, y)| (y - fit.at(*x)).abs() < 0.2), "{centred:?}");
         let one: Vec<_> = points[..3].iter().map(|&(_, x, y)| (7, x, y)).collect();
         let (_, same) = grouped_least_squares(&one, 0.95).unwrap();
         assert!(same.iter().zip(&one).all(|((_, y), (_, _, as_given))| close(*y, *as_given)));
@@ -290,8 +290,8 @@ mod tests {
     #[test]
     fn robust_line_tolerates_a_fifth_of_outliers() {
         let delay = |i: usize| {
-            let (x, wild) = ((100 * (1 + i % 14)) as f64, i.is_multiple_of(5) && i % 14 > 9);
-            (x, 8_000.0 + 12.5 * x + (i % 7) as f64 + if wild { 5e6 } else { 0.0 })
+            let (x, is_outlier) = ((100 * (1 + i % 14)) as f64, i.is_multiple_of(5) && i % 14 > 9);
+            (x, 8_000.0 + 12.5 * x + (i % 7) as f64 + if is_outlier { 5e6 } else { 0.0 })
         };
         let points: Vec<_> = (0..700).map(delay).collect();
         let robust = theil_sen(&points, 0.95, SEED).unwrap();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slope_interval_follows_sens_example() {
+    fn slope_interval_matches_sens_example() {
         // Of 21 slopes of 7 points, S selects the 4th and the 18th at 93 %.
         let x = [1.0, 2.0, 3.0, 4.0, 10.0, 12.0, 18.0];
         let y = [9.0, 15.0, 19.0, 20.0, 45.0, 55.0, 78.0];
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn many_points_are_thinned_by_the_seed_and_few_are_not() {
+    fn many_points_are_sampled_by_seed_and_few_are_not() {
         let points: Vec<_> =
             (0..100_000).map(|i| (f64::from(i % 14), f64::from(3 * (i % 14) + i % 11))).collect();
         let fit = theil_sen(&points, 0.95, SEED).unwrap();
@@ -340,7 +340,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_lines_follow_a_change_of_units(
+        fn both_fits_scale_with_the_units(
             points in proptest::collection::vec((0..15_i32, -1_000..1_000_i32), 5..60),
         ) {
             let points: Vec<_> =
@@ -361,7 +361,7 @@ mod tests {
         }
 
         #[test]
-        fn the_robust_slope_is_the_median_of_all_slopes(
+        fn robust_slope_is_the_median_of_all_slopes(
             points in proptest::collection::vec((0..9_i32, -99..99_i32), 3..40),
         ) {
             let points: Vec<_> =
@@ -384,7 +384,7 @@ mod tests {
         }
 
         #[test]
-        fn without_ties_kendalls_variance_is_the_plain_one(n in 3..60_usize) {
+        fn kendall_variance_without_ties_is_uncorrected(n in 3..60_usize) {
             let mut points: Vec<_> = (0..n).map(|i| (i as f64, (i * 37 % 61) as f64)).collect();
             let m = n as f64;
             let plain = m * (m - 1.0) * (2.0 * m + 5.0) / 18.0;

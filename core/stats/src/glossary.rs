@@ -87,7 +87,7 @@ const METRICS: &[Term] = &[
     of(
         "rtt_intended_ns",
         "round-trip delay from the intended send time, so that a stall of the sender is not hidden",
-        "DESIGN.md section 4",
+        "docs/results.md",
     ),
     of(
         "rtt_minus_residence_ns",
@@ -122,7 +122,7 @@ const METRICS: &[Term] = &[
         "time in the socket buffer and until the program wakes up: rx_app - rx_kernel",
         "Miya 2020",
     ),
-    of("schedule_error_ns", "actual minus intended send time", "DESIGN.md section 4"),
+    of("schedule_error_ns", "actual minus intended send time", "docs/results.md"),
     // Departures.
     of("gap_ns", "inter-departure time: difference of successive send timestamps", "Mok 2015"),
     of("gap_error_ns", "|gap - scheduled gap|", "docs/pace.md"),
@@ -318,8 +318,8 @@ const VALUES: &[Term] = &[
     of("replayed", "authenticated packets that had arrived before", "docs/relay.md"),
     of("silenced", "packets of sources that repeat one packet too often", "docs/threat-model.md"),
     of("socket_drops", "packets dropped because a reflector's socket buffer was full", "socket(7)"),
-    of("limited", "probes beyond the rate limit of their source", "DESIGN.md section 11"),
-    of("looping", "packets that would start a loop between reflectors", "DESIGN.md section 11"),
+    of("limited", "probes beyond the rate limit of their source", "docs/threat-model.md"),
+    of("looping", "packets that would start a loop between reflectors", "docs/threat-model.md"),
     of("not_accepted", "TCP connections that could not be accepted", "accept(2)"),
     // Relays and traces.
     of("received_DIRECTION", "packets that a relay received, in one direction", "docs/relay.md"),
@@ -347,7 +347,7 @@ const VALUES: &[Term] = &[
     of("flows_refused", "clients whose far end was unreachable", "docs/relay.md"),
     of("flows_no_seat", "clients refused because the flow limit was reached", "docs/relay.md"),
     of("nonce_bytes", "bytes that encryption adds to a packet", "docs/relay.md"),
-    of("missing_POINT", "packets without the timestamp of this point", "DESIGN.md section 1"),
+    of("missing_POINT", "packets without the timestamp of this point", "docs/anatomy.md"),
     of("unjoined_END", "packets of one end that the others did not see", "docs/trace.md"),
     of("events", "events that the kernel's hooks delivered", "docs/trace.md"),
     of("events_dropped", "events for which the ring was full", "docs/trace.md"),

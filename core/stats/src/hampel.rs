@@ -54,11 +54,11 @@ impl Hampel {
                 window.insert(values[entered]);
                 entered += 1;
             }
-            let standing = self.standing(&window.sorted, values[i]);
+            let class = self.classify(&window.sorted, values[i]);
             if let Some(oldest) = i.checked_sub(self.half_window) {
                 window.remove(values[oldest]);
             }
-            standing
+            class
         };
         (0..n).map(&mut judge).collect()
     }
@@ -71,10 +71,10 @@ impl Hampel {
         let to = at.saturating_add(self.half_window).saturating_add(1).min(values.len());
         let mut window = values[at.saturating_sub(self.half_window)..to].to_vec();
         window.sort_unstable();
-        self.standing(&window, values[at])
+        self.classify(&window, values[at])
     }
 
-    fn standing(&self, sorted: &[i64], value: i64) -> OutlierClass {
+    fn classify(&self, sorted: &[i64], value: i64) -> OutlierClass {
         let median = sorted[(sorted.len() - 1) / 2];
         if value == median {
             return OutlierClass::Ordinary;
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn spikes_either_way_stand_out_and_a_new_level_does_not() {
+    fn spikes_are_outliers_and_level_changes_are_not() {
         let mut values: Vec<i64> = (0..400).map(|i| 1_000 + (i * 37) % 50).collect();
         values[200..].iter_mut().for_each(|value| *value += 10_000);
         values[100] = 5_000;
@@ -198,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_sliding_window_judges_as_the_definition_does(
+        fn sliding_window_matches_the_definition(
             values in proptest::collection::vec(
                 prop_oneof![6 => 0..20_i64, 3 => -1_000..1_000_i64, 1 => any::<i64>()], 0..150,
             ),

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_has_no_bins_and_one_value_has_one() {
+    fn no_values_have_no_bins_and_one_value_has_one() {
         assert_eq!(bins(&Distribution::new(), 12), []);
         assert_eq!(bins(&of(&[5]), 12), [Bin { from: Nanos(5), to: Nanos(5), count: 1 }]);
     }

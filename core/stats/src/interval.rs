@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_series_has_an_interval_without_width() {
+    fn constant_series_has_an_interval_without_width() {
         let found = quantile_interval(&[7; 200], Quantile::P90, 0.95).unwrap();
         assert_eq!(found, Interval { low: Nanos(7), high: Nanos(7), effective_n: 200.0 });
         let mean = mean_interval(&[7; 200], 0.95).unwrap();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_that_repeat_each_other_count_once() {
+    fn repeated_samples_count_once() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
         let single: Vec<i64> = (0..400).map(|_| rng.random_range(0..1_000_000)).collect();
         let repeated: Vec<i64> = single.iter().flat_map(|&v| [v; 10]).collect();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_follows_wilson() {
+    fn share_interval_matches_published_wilson_intervals() {
         // Newcombe 1998, table I: 81 of 263, 15 of 148, 0 of 20.
         for (hits, trials, low, high) in
             [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611)]
@@ -285,7 +285,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn interval_of_a_mean_of_delays_is_above_zero(
+        fn mean_interval_of_delays_is_above_zero(
             values in proptest::collection::vec(
                 prop_oneof![0..2_i64, 0..1_000_000_000_i64, Just(i64::MAX / 4)],
                 2..200,
@@ -300,7 +300,7 @@ mod tests {
         }
 
         #[test]
-        fn exact_ranks_are_the_closest_with_the_confidence_on_each_side(
+        fn exact_ranks_are_the_closest_with_this_confidence(
             n in 1..200_usize, ppm in 20_000..980_000_u32, confidence in 0.5..0.99,
         ) {
             let quantile = Quantile::from_ppm(ppm).unwrap();
@@ -323,7 +323,7 @@ mod tests {
         }
 
         #[test]
-        fn an_interval_holds_its_estimate_and_grows_with_confidence(
+        fn interval_contains_estimate_and_grows_with_confidence(
             values in proptest::collection::vec(-1_000..1_000_i64, 40..400),
             ppm in 200_000..800_000_u32,
         ) {

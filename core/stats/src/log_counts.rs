@@ -51,29 +51,29 @@ impl LogCounts {
         self.total += n;
     }
 
-    /// Counts values between 0 and `most`.
+    /// Counts values between 0 and `max`.
     ///
     /// # Panics
     /// If a value is far outside this range.
-    pub fn record_all(&mut self, values: &[i64], most: i64) {
+    pub fn record_all(&mut self, values: &[i64], max: i64) {
         let bits = self.bits;
-        if i32::try_from(most).is_ok() {
-            self.record_places(values, most as u64, |value| narrow_place(bits, *value as i32));
+        if i32::try_from(max).is_ok() {
+            self.record_places(values, max as u64, |value| narrow_place(bits, *value as i32));
         } else {
-            self.record_places(values, most as u64, |value| place(bits, *value as u64) as u32);
+            self.record_places(values, max as u64, |value| place(bits, *value as u64) as u32);
         }
     }
 
     /// [`Self::record_all`] for narrow values.
     #[inline(always)]
-    pub(crate) fn record_narrow(&mut self, values: &[i32], most: i32) {
+    pub(crate) fn record_narrow(&mut self, values: &[i32], max: i32) {
         let bits = self.bits;
-        self.record_places(values, most as u64, |value| narrow_place(bits, *value));
+        self.record_places(values, max as u64, |value| narrow_place(bits, *value));
     }
 
     #[inline(always)]
-    fn record_places<T>(&mut self, values: &[T], most: u64, place: impl Fn(&T) -> u32) {
-        let last = self.place(most);
+    fn record_places<T>(&mut self, values: &[T], max: u64, place: impl Fn(&T) -> u32) {
+        let last = self.place(max);
         if last >= self.counts.len() {
             self.grow(last);
         }
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_narrow_value_has_the_place_of_any_other() {
+    fn narrow_and_wide_values_have_equal_places() {
         for bits in [7, 10] {
             let edges = (0..31).flat_map(|shift| [1_i64 << shift, (1 << shift) - 1]);
             for edge in edges.chain([i64::from(i32::MAX)]) {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_whatever_is_counted() {
+    fn memory_is_bounded_for_any_values() {
         for (mut counts, limit) in [(LogCounts::two_digits(), 58), (LogCounts::three_digits(), 440)]
         {
             counts.record(0);
@@ -196,23 +196,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_counted_at_once_are_counted_as_one_by_one(
+        fn batched_counts_match_single_records(
             values in proptest::collection::vec((0..63_u32, any::<u64>()), 1..1_200),
-            least in 0..63_u32,
+            min_shift in 0..63_u32,
         ) {
             let values: Vec<i64> =
-                values.iter().map(|(shift, value)| (value >> 1 >> shift.max(&least)) as i64).collect();
-            let most = *values.iter().max().unwrap();
+                values.iter().map(|(shift, value)| (value >> 1 >> shift.max(&min_shift)) as i64).collect();
+            let max = *values.iter().max().unwrap();
             for mut one_by_one in [LogCounts::two_digits(), LogCounts::three_digits()] {
                 let mut at_once = one_by_one.clone();
-                at_once.record_all(&values, most);
+                at_once.record_all(&values, max);
                 values.iter().for_each(|value| one_by_one.record(*value as u64));
                 prop_assert_eq!(at_once, one_by_one);
             }
         }
 
         #[test]
-        fn bins_are_those_of_an_hdr_histogram(
+        fn bins_match_an_hdr_histogram(
             values in proptest::collection::vec((0..63_u32, any::<u64>()), 1..200),
         ) {
             for (digits, mut counts) in

@@ -64,14 +64,14 @@ mod tests {
 
     use super::*;
 
-    fn of(fates: &[bool]) -> LossRuns {
+    fn of(losses: &[bool]) -> LossRuns {
         let mut runs = LossRuns::new();
-        fates.iter().for_each(|&lost| runs.record(lost));
+        losses.iter().for_each(|&lost| runs.record(lost));
         runs
     }
 
     #[test]
-    fn a_run_that_lasts_to_the_end_counts_and_can_still_grow() {
+    fn open_run_is_counted_and_can_grow() {
         let mut runs = of(&[true, false, true]);
         assert_eq!((runs.count(), runs.longest(), runs.mean()), (2, Some(1), Some(1.0)));
         runs.record(true);
@@ -87,22 +87,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_equal_those_found_by_splitting_at_every_reply(
-            fates in proptest::collection::vec(proptest::bool::weighted(0.6), 0..300),
+        fn runs_match_a_split_at_every_reply(
+            losses in proptest::collection::vec(proptest::bool::weighted(0.6), 0..300),
         ) {
-            let mut naive: Vec<u64> = fates
+            let mut naive: Vec<u64> = losses
                 .split(|lost| !lost)
                 .map(|run| run.len() as u64)
                 .filter(|&length| length > 0)
                 .collect();
             naive.sort_unstable();
-            let runs = of(&fates);
+            let runs = of(&losses);
             let found: Vec<u64> =
                 runs.lengths().flat_map(|(length, n)| (0..n).map(move |_| length)).collect();
             prop_assert_eq!(&found, &naive);
             prop_assert_eq!(runs.count(), naive.len() as u64);
             prop_assert_eq!(runs.longest(), naive.last().copied());
-            prop_assert_eq!(runs.lost(), fates.iter().filter(|&&lost| lost).count() as u64);
+            prop_assert_eq!(runs.lost(), losses.iter().filter(|&&lost| lost).count() as u64);
         }
     }
 }

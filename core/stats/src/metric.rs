@@ -10,8 +10,8 @@ pub enum Metric {
     RttKernel,
     /// RFC 2681 wire time: `rx_hw` minus `tx_hw`, if both timestamps exist.
     RttHw,
-    /// `rx_app` minus the intended send time (DESIGN section 4), so that a stalled sender is not
-    /// hidden.
+    /// `rx_app` minus the intended send time (`docs/results.md`), so that a stalled sender is
+    /// not hidden.
     RttIntended,
     /// Round-trip delay without the residence (RFC 8762 section 4: T4 - T1 - (T3 - T2)), with local
     /// timestamps from the near rung of the measurement.
@@ -34,10 +34,10 @@ pub enum Metric {
     IpdvBackward,
     /// RFC 5481: [`Metric::Rtt`] minus its minimum.
     Pdv,
-    /// Time in the socket buffer and until the program wakes up (DESIGN section 1): `rx_app` minus
-    /// `rx_kernel`.
+    /// Time in the socket buffer and until the program wakes up (`docs/anatomy.md`): `rx_app`
+    /// minus `rx_kernel`.
     QueueingIn,
-    /// Actual minus intended send time (DESIGN section 4; send-time accuracy of Mok 2015).
+    /// Actual minus intended send time (`docs/results.md`; send-time accuracy of Mok 2015).
     ScheduleError,
 }
 
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_metric_is_found_by_its_name_with_and_without_the_unit() {
+    fn metrics_are_found_by_name_with_and_without_unit() {
         for metric in Metric::ALL {
             assert_eq!(Metric::named(metric.name()), Some(metric));
             assert_eq!(Metric::named(metric.name().trim_end_matches("_ns")), Some(metric));

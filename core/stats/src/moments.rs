@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_narrower_than_any_value() {
+    fn extremes_of_no_values_are_an_inverted_range() {
         assert_eq!(extremes(&[]), (i64::MAX, i64::MIN));
         assert_eq!(extremes(&[7, 5]), (5, 7));
         assert_eq!(extremes(&[-1, i64::MAX]), (-1, i64::MAX));

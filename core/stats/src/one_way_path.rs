@@ -1,6 +1,6 @@
 //! One-way path of a packet: from its sender through a node to its receiver. The end-to-end delay
-//! is computed from the timestamps of both ends. That its components add up to it is verified,
-//! never assumed (DESIGN section 1; Miya 2020, S0.3).
+//! is computed from the timestamps of both ends. Tests verify that its components add up to it
+//! (`docs/anatomy.md`; Miya 2020, S0.3).
 
 use dwell_engine::observation::{Point, PointStamps};
 use dwell_units::Nanos;
@@ -49,71 +49,74 @@ pub struct LinkEndpoints {
     /// End of the receiver's link.
     pub receiver: Point,
     /// Whether the path has a node: a packet has a timestamp there, or the caller states it.
-    between: bool,
+    has_node: bool,
     /// Whether queueing disciplines emulate links: see [`LinkEndpoints::with_queue_as_link`].
     queue_is_link: bool,
     /// Start of the link from the node: after its queueing discipline, if that has a timestamp.
-    leaves: Point,
+    link_out_start: Point,
 }
 
 impl LinkEndpoints {
-    /// The rungs available in any of these paths.
-    pub fn of<'a>(ways: impl IntoIterator<Item = &'a OneWayPath>) -> Self {
-        Self::found(ways, false)
+    /// Determines the endpoints from the timestamps available in any of these paths.
+    pub fn of<'a>(paths: impl IntoIterator<Item = &'a OneWayPath>) -> Self {
+        Self::from_paths(paths, false)
     }
 
-    /// Like [`LinkEndpoints::of`] for links emulated by the sending machine's queueing discipline: waiting
-    /// there counts as link delay, not as delay of the sender or node (DESIGN section 1).
-    pub fn with_queue_as_link<'a>(ways: impl IntoIterator<Item = &'a OneWayPath>) -> Self {
-        Self::found(ways, true)
+    /// Like [`LinkEndpoints::of`], for links emulated by the sending machine's queueing discipline:
+    /// waiting there counts as link delay, not as delay of the sender or node (`docs/anatomy.md`).
+    pub fn with_queue_as_link<'a>(paths: impl IntoIterator<Item = &'a OneWayPath>) -> Self {
+        Self::from_paths(paths, true)
     }
 
-    fn found<'a>(ways: impl IntoIterator<Item = &'a OneWayPath>, queue_is_link: bool) -> Self {
+    fn from_paths<'a>(
+        paths: impl IntoIterator<Item = &'a OneWayPath>,
+        queue_is_link: bool,
+    ) -> Self {
         let [mut sender, mut node, mut receiver] = [0_u32; 3];
         let points = |stamps: &PointStamps| {
             stamps.iter().fold(0, |bits, (point, _)| bits | 1_u32 << point as u32)
         };
-        for way in ways {
-            sender |= points(&way.sender);
-            node |= points(&way.node);
-            receiver |= points(&way.receiver);
+        for path in paths {
+            sender |= points(&path.sender);
+            node |= points(&path.node);
+            receiver |= points(&path.receiver);
         }
         let has = |bits: u32, point: Point| bits & 1 << point as u32 != 0;
-        let rungs = [
+        let candidates = [
             DelayComponent::NodeDelay,
             DelayComponent::NodeDelayDriver,
             DelayComponent::NodeDelayNetfilter,
         ];
-        let both = |part: &DelayComponent| {
-            let (from, to) = ends(*part, queue_is_link);
+        let both = |component: &DelayComponent| {
+            let (from, to) = ends(*component, queue_is_link);
             has(node, from) && has(node, to)
         };
-        let or = |bits, deep, app| if has(bits, deep) { deep } else { app };
+        let or = |bits, preferred, other| if has(bits, preferred) { preferred } else { other };
         let sent = if queue_is_link { Point::TxSched } else { Point::TxKernel };
-        let part = rungs.into_iter().find(both);
-        let leaves = match part.map(|part| ends(part, queue_is_link).1) {
+        let component = candidates.into_iter().find(both);
+        let link_out_start = match component.map(|component| ends(component, queue_is_link).1) {
             Some(Point::TxSched) => or(node, Point::TxKernel, Point::TxSched),
             Some(other) => other,
             None => Point::TxKernel,
         };
         Self {
             sender: or(sender, sent, Point::TxApp),
-            node: part,
+            node: component,
             receiver: or(receiver, Point::RxKernel, Point::RxApp),
-            between: node != 0,
+            has_node: node != 0,
             queue_is_link,
-            leaves,
+            link_out_start,
         }
     }
 
     /// First and last timestamp of the node delay; `None` without a node delay.
     pub fn node_ends(&self) -> Option<(Point, Point)> {
-        self.node.map(|part| ends(part, self.queue_is_link))
+        self.node.map(|component| ends(component, self.queue_is_link))
     }
 
     /// Delay of a packet in a component of the node; `None` unless both timestamps exist.
-    pub fn part(&self, part: DelayComponent, stamps: &PointStamps) -> Option<Nanos> {
-        let (from, to) = ends(part, self.queue_is_link);
+    pub fn part(&self, component: DelayComponent, stamps: &PointStamps) -> Option<Nanos> {
+        let (from, to) = ends(component, self.queue_is_link);
         stamps.between(from, to)
     }
 
@@ -121,38 +124,39 @@ impl LinkEndpoints {
     /// both ends then contains more than links, so the link delay is unavailable.
     #[must_use]
     pub fn through_a_node(self) -> Self {
-        Self { between: true, ..self }
+        Self { has_node: true, ..self }
     }
 
     /// Components that sum to [`Leg::EndToEnd`] for every packet with all their timestamps, in
     /// packet order.
     pub fn sum(&self) -> Vec<PathComponent> {
-        let mut slices = vec![PathComponent::Leg(Leg::SenderOut)];
+        let mut all = vec![PathComponent::Leg(Leg::SenderOut)];
         match self.node {
             Some(node) => {
-                slices.push(PathComponent::Leg(Leg::LinkIn));
+                all.push(PathComponent::Leg(Leg::LinkIn));
                 match node {
                     DelayComponent::NodeDelay => {
-                        let queue = self.leaves == Point::TxKernel;
-                        let parts = DelayComponent::OF_NODE_DELAY.into_iter();
-                        let parts = parts.filter(|part| queue || *part != DelayComponent::Qdisc);
-                        slices.extend(parts.map(PathComponent::DelayComponent));
+                        let queue = self.link_out_start == Point::TxKernel;
+                        let components = DelayComponent::OF_NODE_DELAY
+                            .into_iter()
+                            .filter(|component| queue || *component != DelayComponent::Qdisc);
+                        all.extend(components.map(PathComponent::DelayComponent));
                     }
-                    other => slices.push(PathComponent::DelayComponent(other)),
+                    other => all.push(PathComponent::DelayComponent(other)),
                 }
-                slices.push(PathComponent::Leg(Leg::LinkOut));
+                all.push(PathComponent::Leg(Leg::LinkOut));
             }
-            None => slices.push(PathComponent::Leg(Leg::LinkDelay)),
+            None => all.push(PathComponent::Leg(Leg::LinkDelay)),
         }
-        slices.push(PathComponent::Leg(Leg::ReceiverIn));
-        slices
+        all.push(PathComponent::Leg(Leg::ReceiverIn));
+        all
     }
 }
 
 /// First and last timestamp of a component. A node ends before a queueing discipline that emulates
 /// a link.
-const fn ends(part: DelayComponent, queue_is_link: bool) -> (Point, Point) {
-    match part {
+const fn ends(component: DelayComponent, queue_is_link: bool) -> (Point, Point) {
+    match component {
         DelayComponent::NodeDelay if queue_is_link => (Point::RxKernel, Point::TxSched),
         other => other.ends(),
     }
@@ -191,24 +195,27 @@ impl Leg {
     }
 
     /// Delay of this packet in the leg; `None` unless all timestamps exist.
-    pub fn of(self, way: &OneWayPath, rungs: &LinkEndpoints) -> Option<Nanos> {
-        let (sender, receiver) = (way.sender.get(rungs.sender), way.receiver.get(rungs.receiver));
-        let node = rungs.node_ends();
+    pub fn of(self, path: &OneWayPath, endpoints: &LinkEndpoints) -> Option<Nanos> {
+        let (sender, receiver) =
+            (path.sender.get(endpoints.sender), path.receiver.get(endpoints.receiver));
+        let node = endpoints.node_ends();
         match self {
-            Self::EndToEnd => Some(way.receiver.get(Point::RxApp)? - way.sender.get(Point::TxApp)?),
-            Self::SenderOut => way.sender.between(Point::TxApp, rungs.sender),
-            Self::LinkIn => Some(way.node.get(node?.0)? - sender?),
+            Self::EndToEnd => {
+                Some(path.receiver.get(Point::RxApp)? - path.sender.get(Point::TxApp)?)
+            }
+            Self::SenderOut => path.sender.between(Point::TxApp, endpoints.sender),
+            Self::LinkIn => Some(path.node.get(node?.0)? - sender?),
             Self::LinkOut => {
                 node?;
-                Some(receiver? - way.node.get(rungs.leaves)?)
+                Some(receiver? - path.node.get(endpoints.link_out_start)?)
             }
-            Self::LinkDelay if rungs.between => {
-                let there = Self::LinkIn.of(way, rungs)?;
-                let on = receiver? - way.node.get(node?.1)?;
-                Some(Nanos(there.0 + on.0))
+            Self::LinkDelay if endpoints.has_node => {
+                let link_in = Self::LinkIn.of(path, endpoints)?;
+                let link_out = receiver? - path.node.get(node?.1)?;
+                Some(Nanos(link_in.0 + link_out.0))
             }
             Self::LinkDelay => Some(receiver? - sender?),
-            Self::ReceiverIn => way.receiver.between(rungs.receiver, Point::RxApp),
+            Self::ReceiverIn => path.receiver.between(endpoints.receiver, Point::RxApp),
         }
     }
 }
@@ -218,15 +225,15 @@ impl PathComponent {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Leg(leg) => leg.name(),
-            Self::DelayComponent(part) => part.name(),
+            Self::DelayComponent(component) => component.name(),
         }
     }
 
     /// Delay of this packet in the component; `None` unless all timestamps exist.
-    pub fn of(self, way: &OneWayPath, rungs: &LinkEndpoints) -> Option<Nanos> {
+    pub fn of(self, path: &OneWayPath, endpoints: &LinkEndpoints) -> Option<Nanos> {
         match self {
-            Self::Leg(leg) => leg.of(way, rungs),
-            Self::DelayComponent(part) => rungs.part(part, &way.node),
+            Self::Leg(leg) => leg.of(path, endpoints),
+            Self::DelayComponent(component) => endpoints.part(component, &path.node),
         }
     }
 }
@@ -269,26 +276,26 @@ mod tests {
         fn components_sum_to_the_end_to_end_delay(
             steps in proptest::array::uniform9(-50_i64..1_000_000),
         ) {
-            let way = relayed(&steps);
-            let rungs = LinkEndpoints::of([&way]);
-            prop_assert_eq!(rungs.node, Some(DelayComponent::NodeDelay));
-            let sum: i64 = rungs.sum().iter().map(|slice| slice.of(&way, &rungs).unwrap().0).sum();
-            prop_assert_eq!(Leg::EndToEnd.of(&way, &rungs), Some(Nanos(sum)));
+            let path = relayed(&steps);
+            let endpoints = LinkEndpoints::of([&path]);
+            prop_assert_eq!(endpoints.node, Some(DelayComponent::NodeDelay));
+            let sum: i64 = endpoints.sum().iter().map(|component| component.of(&path, &endpoints).unwrap().0).sum();
+            prop_assert_eq!(Leg::EndToEnd.of(&path, &endpoints), Some(Nanos(sum)));
             prop_assert_eq!(sum, steps.iter().sum::<i64>());
         }
 
         #[test]
-        fn a_part_with_a_missing_stamp_is_absent_and_the_whole_is_not(
+        fn missing_stamp_removes_components_but_not_the_total(
             gone in 2_usize..8,
         ) {
             let whole = relayed(&[10; 9]);
-            let mut way = whole;
-            way.node = PointStamps::default();
+            let mut path = whole;
+            path.node = PointStamps::default();
             let kept = whole.node.iter().enumerate().filter(|(n, _)| n + 2 != gone);
-            kept.for_each(|(_, (point, at))| way.node.set(point, at));
-            let rungs = LinkEndpoints::of([&whole, &way]);
-            prop_assert_eq!(Leg::EndToEnd.of(&way, &rungs), Some(Nanos(90)));
-            let absent = rungs.sum().iter().filter(|slice| slice.of(&way, &rungs).is_none()).count();
+            kept.for_each(|(_, (point, at))| path.node.set(point, at));
+            let endpoints = LinkEndpoints::of([&whole, &path]);
+            prop_assert_eq!(Leg::EndToEnd.of(&path, &endpoints), Some(Nanos(90)));
+            let absent = endpoints.sum().iter().filter(|component| component.of(&path, &endpoints).is_none()).count();
             // The second node timestamp is netfilter's, which no component of this rung uses.
             prop_assert_eq!(absent, if gone == 3 { 0 } else { 2 });
         }
@@ -296,22 +303,23 @@ mod tests {
 
     #[test]
     fn routed_packet_has_links_and_no_program_components() {
-        let way = OneWayPath {
+        let path = OneWayPath {
             sender: stamps(&[(Point::TxApp, 0), (Point::TxKernel, 5)]),
             node: stamps(&[(Point::PreRouting, 25), (Point::PostRouting, 32)]),
             receiver: stamps(&[(Point::RxKernel, 60), (Point::RxApp, 71)]),
         };
-        let rungs = LinkEndpoints::of([&way]);
-        assert_eq!(rungs.node, Some(DelayComponent::NodeDelayNetfilter));
-        let parts: Vec<_> = rungs.sum().iter().map(|s| s.of(&way, &rungs).unwrap().0).collect();
-        assert_eq!(parts, [5, 20, 7, 28, 11]);
-        assert_eq!(Leg::LinkDelay.of(&way, &rungs), Some(Nanos(48)));
-        assert_eq!(DelayComponent::Processing.of(&way.node), None);
+        let endpoints = LinkEndpoints::of([&path]);
+        assert_eq!(endpoints.node, Some(DelayComponent::NodeDelayNetfilter));
+        let delays: Vec<_> =
+            endpoints.sum().iter().map(|s| s.of(&path, &endpoints).unwrap().0).collect();
+        assert_eq!(delays, [5, 20, 7, 28, 11]);
+        assert_eq!(Leg::LinkDelay.of(&path, &endpoints), Some(Nanos(48)));
+        assert_eq!(DelayComponent::Processing.of(&path.node), None);
     }
 
     #[test]
     fn wait_in_link_queue_counts_as_link_delay() {
-        let way = OneWayPath {
+        let path = OneWayPath {
             sender: stamps(&[(Point::TxApp, 0), (Point::TxSched, 3), (Point::TxKernel, 7_690_003)]),
             node: stamps(&[
                 (Point::RxKernel, 7_690_010),
@@ -322,26 +330,27 @@ mod tests {
             ]),
             receiver: stamps(&[(Point::RxKernel, 7_811_054), (Point::RxApp, 7_811_060)]),
         };
-        let plain = LinkEndpoints::of([&way]);
-        assert_eq!(plain.part(DelayComponent::NodeDelay, &way.node), Some(Nanos(121_036)));
-        assert_eq!(Leg::LinkDelay.of(&way, &plain), Some(Nanos(15)));
-        let rungs = LinkEndpoints::with_queue_as_link([&way]);
-        assert_eq!(rungs.part(DelayComponent::NodeDelay, &way.node), Some(Nanos(36)));
-        assert_eq!(rungs.part(DelayComponent::Qdisc, &way.node), Some(Nanos(121_000)));
-        assert_eq!(Leg::SenderOut.of(&way, &rungs), Some(Nanos(3)));
-        assert_eq!(Leg::LinkIn.of(&way, &rungs), Some(Nanos(7_690_007)));
-        assert_eq!(Leg::LinkDelay.of(&way, &rungs), Some(Nanos(7_690_007 + 121_008)));
-        for rungs in [plain, rungs] {
-            let sum: i64 = rungs.sum().iter().map(|s| s.of(&way, &rungs).unwrap().0).sum();
-            assert_eq!(sum, 7_811_060, "{rungs:?}");
+        let plain = LinkEndpoints::of([&path]);
+        assert_eq!(plain.part(DelayComponent::NodeDelay, &path.node), Some(Nanos(121_036)));
+        assert_eq!(Leg::LinkDelay.of(&path, &plain), Some(Nanos(15)));
+        let endpoints = LinkEndpoints::with_queue_as_link([&path]);
+        assert_eq!(endpoints.part(DelayComponent::NodeDelay, &path.node), Some(Nanos(36)));
+        assert_eq!(endpoints.part(DelayComponent::Qdisc, &path.node), Some(Nanos(121_000)));
+        assert_eq!(Leg::SenderOut.of(&path, &endpoints), Some(Nanos(3)));
+        assert_eq!(Leg::LinkIn.of(&path, &endpoints), Some(Nanos(7_690_007)));
+        assert_eq!(Leg::LinkDelay.of(&path, &endpoints), Some(Nanos(7_690_007 + 121_008)));
+        for endpoints in [plain, endpoints] {
+            let sum: i64 = endpoints.sum().iter().map(|s| s.of(&path, &endpoints).unwrap().0).sum();
+            assert_eq!(sum, 7_811_060, "{endpoints:?}");
         }
         // Without a timestamp after the queue, the queue is part of the link.
-        let mut blind = way;
-        blind.node = PointStamps::default();
-        way.node.iter().take(4).for_each(|(point, at)| blind.node.set(point, at));
-        let rungs = LinkEndpoints::with_queue_as_link([&blind]);
-        assert_eq!(Leg::LinkOut.of(&blind, &rungs), Some(Nanos(121_008)));
-        let sum: i64 = rungs.sum().iter().map(|s| s.of(&blind, &rungs).unwrap().0).sum();
+        let mut without_last = path;
+        without_last.node = PointStamps::default();
+        path.node.iter().take(4).for_each(|(point, at)| without_last.node.set(point, at));
+        let endpoints = LinkEndpoints::with_queue_as_link([&without_last]);
+        assert_eq!(Leg::LinkOut.of(&without_last, &endpoints), Some(Nanos(121_008)));
+        let sum: i64 =
+            endpoints.sum().iter().map(|s| s.of(&without_last, &endpoints).unwrap().0).sum();
         assert_eq!(sum, 7_811_060);
     }
 
@@ -352,17 +361,17 @@ mod tests {
             node: PointStamps::default(),
             receiver: stamps(&[(Point::RxApp, 40)]),
         };
-        let rungs = LinkEndpoints::of([&direct]);
-        assert_eq!(Leg::LinkDelay.of(&direct, &rungs), Some(Nanos(40)));
-        assert_eq!(Leg::LinkIn.of(&direct, &rungs), None);
+        let endpoints = LinkEndpoints::of([&direct]);
+        assert_eq!(Leg::LinkDelay.of(&direct, &endpoints), Some(Nanos(40)));
+        assert_eq!(Leg::LinkIn.of(&direct, &endpoints), None);
         let half = OneWayPath { node: stamps(&[(Point::PreRouting, 10)]), ..direct };
         assert_eq!(Leg::LinkDelay.of(&half, &LinkEndpoints::of([&half])), None);
-        let rungs = rungs.through_a_node();
+        let endpoints = endpoints.through_a_node();
         assert_eq!(
-            Leg::LinkDelay.of(&direct, &rungs),
+            Leg::LinkDelay.of(&direct, &endpoints),
             None,
             "a node without timestamps leaves no link delay"
         );
-        assert_eq!(Leg::EndToEnd.of(&direct, &rungs), Some(Nanos(40)));
+        assert_eq!(Leg::EndToEnd.of(&direct, &endpoints), Some(Nanos(40)));
     }
 }

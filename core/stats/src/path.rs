@@ -4,7 +4,7 @@ use dwell_engine::stamps::Hop;
 
 use crate::distribution::{Distribution, Figures};
 
-/// Maximum number of places with figures; telemetry of further places is only counted.
+/// Maximum number of positions with figures; telemetry of further positions is only counted.
 const MAX_POSITIONS: usize = 64;
 
 /// Position of a relay on the path. A path may change; a relay then has separate figures for each
@@ -19,10 +19,10 @@ pub struct PathPosition {
     pub node: u32,
 }
 
-/// Figures of one relay at one place.
+/// Figures of one relay at one position.
 #[derive(Clone, Debug)]
 pub struct PathPositionFigures {
-    /// The place.
+    /// The position.
     pub place: PathPosition,
     /// `rx_kernel` to `tx_app`; empty if the relay has no kernel timestamps.
     pub node_delay: Figures,
@@ -42,7 +42,7 @@ struct Delays {
 /// Streaming figures of all relays that filled telemetry slots, in bounded memory.
 #[derive(Clone, Debug, Default)]
 pub struct PathDelays {
-    places: Vec<(PathPosition, Delays)>,
+    positions: Vec<(PathPosition, Delays)>,
     /// Number of telemetry slots per packet.
     slots: usize,
     replies: u64,
@@ -67,8 +67,8 @@ impl PathDelays {
         for hop in hops {
             let number = &mut numbers[usize::from(hop.back)];
             *number += 1;
-            let place = PathPosition { back: hop.back, number: *number, node: hop.node };
-            let Some(delays) = self.at(place) else {
+            let position = PathPosition { back: hop.back, number: *number, node: hop.node };
+            let Some(delays) = self.at(position) else {
                 self.beyond += 1;
                 continue;
             };
@@ -78,15 +78,15 @@ impl PathDelays {
         }
     }
 
-    fn at(&mut self, place: PathPosition) -> Option<&mut Delays> {
-        let found = self.places.iter().position(|(known, _)| *known == place);
+    fn at(&mut self, position: PathPosition) -> Option<&mut Delays> {
+        let found = self.positions.iter().position(|(known, _)| *known == position);
         let found = found.or_else(|| {
-            (self.places.len() < MAX_POSITIONS).then(|| {
-                self.places.push((place, Delays::default()));
-                self.places.len() - 1
+            (self.positions.len() < MAX_POSITIONS).then(|| {
+                self.positions.push((position, Delays::default()));
+                self.positions.len() - 1
             })
         })?;
-        Some(&mut self.places[found].1)
+        Some(&mut self.positions[found].1)
     }
 
     /// Number of replies added.
@@ -105,18 +105,18 @@ impl PathDelays {
         self.cut
     }
 
-    /// Number of slots ignored because there were too many places.
+    /// Number of slots ignored because there were too many positions.
     pub fn beyond(&self) -> u64 {
         self.beyond
     }
 
-    /// Figures by place: the forward path, then the backward path.
+    /// Figures by position: the forward path, then the backward path.
     pub fn figures(&self) -> Vec<PathPositionFigures> {
         let mut all: Vec<_> = self
-            .places
+            .positions
             .iter()
-            .map(|(place, delays)| PathPositionFigures {
-                place: *place,
+            .map(|(position, delays)| PathPositionFigures {
+                place: *position,
                 node_delay: delays.node_delay.figures(),
                 queueing_in: delays.queueing_in.figures(),
                 processing: delays.processing.figures(),
@@ -162,12 +162,12 @@ mod tests {
     }
 
     #[test]
-    fn a_node_delay_begins_at_the_kernels_stamp_or_is_absent() {
+    fn node_delay_without_a_kernel_timestamp_is_absent() {
         let mut path = PathDelays::of_slots(4);
         path.record(&[hop(7, false, 50), hop(7, true, 80)]);
         let one_without = Hop { queueing_in: None, ..hop(7, false, 5_000) };
         path.record(&[one_without, hop(7, true, 80)]);
-        let [there, back] = &path.figures()[..] else { panic!("two places") };
+        let [there, back] = &path.figures()[..] else { panic!("two positions") };
         assert_eq!((there.node_delay.count, there.node_delay.max), (1, Some(Nanos(150))));
         assert_eq!((there.processing.count, there.processing.max), (2, Some(Nanos(5_000))));
         assert_eq!((back.node_delay.count, back.processing.count), (0, 2));
@@ -176,18 +176,18 @@ mod tests {
     #[test]
     fn replies_with_too_few_slots_are_counted_as_cut() {
         let mut path = PathDelays::of_slots(3);
-        let ways = [hop(7, false, 1), hop(9, false, 1), hop(9, true, 1), hop(7, true, 1)];
-        path.record(&ways[..3]);
+        let hops = [hop(7, false, 1), hop(9, false, 1), hop(9, true, 1), hop(7, true, 1)];
+        path.record(&hops[..3]);
         assert_eq!(path.cut(), 1);
-        path.record(&ways[..2]);
+        path.record(&hops[..2]);
         assert_eq!(path.cut(), 1, "a slot is left, so the telemetry is complete");
-        let mut enough = PathDelays::of_slots(4);
-        enough.record(&ways);
-        assert_eq!(enough.cut(), 0);
+        let mut sufficient = PathDelays::of_slots(4);
+        sufficient.record(&hops);
+        assert_eq!(sufficient.cut(), 0);
     }
 
     #[test]
-    fn a_flood_of_node_numbers_takes_bounded_memory() {
+    fn flood_of_node_numbers_takes_bounded_memory() {
         let mut path = PathDelays::default();
         (0..1_000).for_each(|node| path.record(&[hop(node, false, 1)]));
         assert_eq!(

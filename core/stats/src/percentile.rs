@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_median_is_one_of_the_values_and_of_two_the_lower() {
+    fn median_of_two_values_is_the_lower_one() {
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[2.0, 1.0]), Some(1.0));
         assert_eq!((median(&[7.0]), median(&[])), (Some(7.0), None));

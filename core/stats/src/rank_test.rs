@@ -58,9 +58,12 @@ pub fn mann_whitney(a: &[i64], b: &[i64], confidence: f64) -> Option<RankTest> {
     let freedom = series[0].freedom.min(series[1].freedom);
     let p_value =
         (variance > 0.0).then(|| student_two_sided((superiority - 0.5) / variance.sqrt(), freedom));
-    let tells = p_value.is_some_and(|p| p < 1.0 - confidence);
-    let shift =
-        if tells { Shift::of(superiority - 0.5, superiority - 0.5) } else { Shift::CannotTell };
+    let is_significant = p_value.is_some_and(|p| p < 1.0 - confidence);
+    let shift = if is_significant {
+        Shift::of(superiority - 0.5, superiority - 0.5)
+    } else {
+        Shift::CannotTell
+    };
     Some(RankTest { u: pooled.u, superiority, effective_n, p_value, shift })
 }
 
@@ -152,7 +155,7 @@ mod tests {
         }
 
         #[test]
-        fn the_tie_factor_is_what_ties_leave_of_the_variance_of_ranks(
+        fn tie_factor_is_the_rank_variance_left_by_ties(
             a in proptest::collection::vec(-9..9_i64, 2..50),
             b in proptest::collection::vec(-9..9_i64, 2..50),
         ) {

@@ -60,9 +60,9 @@ impl Mean {
             return None;
         }
         let value = figures.clone().sum::<f64>() / n;
-        let enough = figures.len() >= MIN_TRIALS;
+        let has_min_trials = figures.len() >= MIN_TRIALS;
         let squares: f64 = figures.map(|figure| (figure - value).powi(2)).sum();
-        let square_error = enough.then(|| squares / (n - 1.0) / n);
+        let square_error = has_min_trials.then(|| squares / (n - 1.0) / n);
         Some(Self { value, square_error, freedom: n - 1.0 })
     }
 
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentage_is_welch_on_logarithms() {
+    fn percentage_is_welch_on_logarithms() {
         let e = |logs: [f64; 3]| logs.map(f64::exp);
         let found =
             compare_quantile(Quantile::P50, &e([10.0, 10.1, 10.2]), &e([11.0, 11.2, 11.4]), 0.95);
@@ -304,7 +304,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_interval_of_repetitions_is_below_minus_100_percent(
+        fn repetition_intervals_are_never_below_minus_100_percent(
             a in proptest::collection::vec(prop_oneof![0.0..3.0_f64, 1.0..1e9_f64], 1..6),
             b in proptest::collection::vec(prop_oneof![0.0..3.0_f64, 1.0..1e9_f64], 1..6),
             confidence in 0.5..0.999,

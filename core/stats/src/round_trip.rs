@@ -110,7 +110,7 @@ impl RoundTrip {
         self.near = near;
     }
 
-    /// Records what the warm-up revealed about the far end's sequence numbers, for losses by
+    /// Records the properties of the far end's sequence numbers found in the warm-up, for losses by
     /// direction.
     pub fn note_warm_up(&mut self, warm_up: WarmUpSession) {
         self.directions.note_warm_up(warm_up);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_void_sample_is_counted_and_measures_nothing() {
+    fn void_sample_is_counted_and_has_no_delay() {
         let mut all = RoundTrip::new(Rung::User, 0);
         all.record(&sample(0, State::Received, Some(400)), None);
         assert_eq!((all.packets().received, all.void()), (1, 1));
@@ -389,15 +389,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counters_agree_with_the_last_fate_of_every_probe(
+        fn counters_match_the_last_state_of_every_probe(
             events in proptest::collection::vec((0..40_u64, 0..3_u8, any::<bool>()), 0..200),
         ) {
             let mut all = RoundTrip::new(Rung::User, 0);
-            let mut fates: BTreeMap<u64, State> = BTreeMap::new();
+            let mut states: BTreeMap<u64, State> = BTreeMap::new();
             let (mut duplicates, mut reordered) = (0, 0);
             for (id, choice, overtaken) in events {
                 // Possible next states of this probe, in the order of a pinger.
-                let state = match (fates.get(&id), choice) {
+                let state = match (states.get(&id), choice) {
                     (None, 0) => State::Lost,
                     (None, 1) => State::SendFailed,
                     (None, _) => State::Received,
@@ -413,10 +413,10 @@ mod tests {
                 if state == State::Duplicate {
                     duplicates += 1;
                 } else {
-                    fates.insert(id, state);
+                    states.insert(id, state);
                 }
             }
-            let count = |state| fates.values().filter(|&&s| s == state).count() as u64;
+            let count = |state| states.values().filter(|&&s| s == state).count() as u64;
             let expected = Packets {
                 received: count(State::Received),
                 lost: count(State::Lost),
@@ -426,7 +426,7 @@ mod tests {
                 send_failed: count(State::SendFailed),
             };
             prop_assert_eq!(all.packets(), expected);
-            let sent = fates.len() as u64 - expected.send_failed;
+            let sent = states.len() as u64 - expected.send_failed;
             prop_assert_eq!(expected.sent(), sent);
             prop_assert_eq!(all.figures(Metric::ScheduleError).count, sent);
             prop_assert_eq!(all.figures(Metric::Rtt).count, expected.received);

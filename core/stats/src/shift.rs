@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_that_touches_zero_tells_nothing() {
+    fn interval_touching_zero_gives_no_verdict() {
         let cases = [(1, 5, Shift::Rises), (-5, -1, Shift::Falls), (0, 5, Shift::CannotTell)];
         for (low, high, expected) in cases.into_iter().chain([(-5, 0, Shift::CannotTell)]) {
             assert_eq!(Shift::of(low, high), expected);

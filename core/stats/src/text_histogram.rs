@@ -40,12 +40,12 @@ fn labels(bins: &[Bin]) -> Vec<[String; 2]> {
     let with = |more: usize| -> Vec<[String; 2]> {
         bins.iter().map(|bin| [bin.from, bin.to].map(|edge| short(edge, more))).collect()
     };
-    let tells = |labels: &[[String; 2]]| {
+    let are_distinct = |labels: &[[String; 2]]| {
         labels.iter().zip(bins).all(|([from, to], bin)| from != to || bin.from == bin.to)
     };
     (0..MAX_EXTRA_DIGITS)
         .map(with)
-        .find(|labels| tells(labels))
+        .find(|labels| are_distinct(labels))
         .unwrap_or_else(|| with(MAX_EXTRA_DIGITS))
 }
 
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_prints_as_bars_in_proportion() {
+    fn histogram_prints_proportional_bars() {
         let bins =
             [bin(950, 28_400, 40), bin(28_400, 1_500_000, 9), bin(1_500_000, 2_000_000_000, 0)];
         let expected = "  950ns ..  28.4us  40 ██████████\n \

@@ -263,7 +263,7 @@ fn is_increasing(ids: &[u64]) -> bool {
     })
 }
 
-/// a - b|, limited to the maximum duration: the far end's timestamps are arbitrary.
+/// Returns |a - b|, limited to the maximum duration: the far end's timestamps are arbitrary.
 fn distance(a: Nanos, b: Nanos) -> Nanos {
     Nanos(i64::try_from(a.0.abs_diff(b.0)).unwrap_or(i64::MAX))
 }
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_with_a_lost_member_is_absent() {
+    fn pair_with_a_lost_probe_is_absent() {
         let mut ipdv = Ipdv::new();
         for (id, delay) in [(0, 10), (1, 14), (3, 100), (4, 90)] {
             ipdv.record(id, Nanos(delay));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_extremes_of_a_hostile_stamp_do_not_overflow() {
+    fn extreme_timestamps_do_not_overflow() {
         let mut ipdv = Ipdv::new();
         let mut jitter = Jitter::default();
         for (id, delay) in [(u64::MAX - 1, i64::MIN), (u64::MAX, i64::MAX)] {

@@ -11,7 +11,7 @@ const ROUNDS: u64 = 2_000;
 const CONFIDENCE: f64 = 0.96;
 
 /// Deviation of a trial's level from the level of its cell, in the logarithm.
-type Stray = fn(&mut Xoshiro256PlusPlus) -> f64;
+type DeviationSampler = fn(&mut Xoshiro256PlusPlus) -> f64;
 
 fn normal(rng: &mut Xoshiro256PlusPlus) -> f64 {
     StandardNormal.sample(rng)
@@ -29,14 +29,20 @@ fn disturbed(rng: &mut Xoshiro256PlusPlus) -> f64 {
 }
 
 /// Level and spread vary by block; B is higher by `shift` standard deviations.
-fn blocks(seed: u64, shape: [usize; 2], stray: Stray, spread_b: f64, shift: f64) -> Vec<Block> {
+fn blocks(
+    seed: u64,
+    shape: [usize; 2],
+    deviation: DeviationSampler,
+    spread_b: f64,
+    shift: f64,
+) -> Vec<Block> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let [blocks, repetitions] = shape;
     (0..blocks)
         .map(|i| {
             let level = 12.0 + i as f64;
             let mut side = |spread: f64, shift: f64| -> Vec<f64> {
-                let mut draw = || (level + spread * (stray(&mut rng) + shift)).exp();
+                let mut draw = || (level + spread * (deviation(&mut rng) + shift)).exp();
                 (0..repetitions).map(|_| draw()).collect()
             };
             let spread = 0.05 * (1.0 + i as f64);
@@ -45,9 +51,9 @@ fn blocks(seed: u64, shape: [usize; 2], stray: Stray, spread_b: f64, shift: f64)
         .collect()
 }
 
-fn prove_same(name: &str, shape: [usize; 2], stray: Stray, spread_b: f64) {
+fn assert_same(name: &str, shape: [usize; 2], deviation: DeviationSampler, spread_b: f64) {
     let differs = |&seed: &u64| {
-        let found = blocked_shift(&blocks(seed, shape, stray, spread_b, 0.0), CONFIDENCE);
+        let found = blocked_shift(&blocks(seed, shape, deviation, spread_b, 0.0), CONFIDENCE);
         found.unwrap().shift != Shift::CannotTell
     };
     let different = (7_000..7_000 + ROUNDS).filter(differs).count();
@@ -58,22 +64,22 @@ fn prove_same(name: &str, shape: [usize; 2], stray: Stray, spread_b: f64) {
 #[test]
 fn identical_conditions_do_not_differ() {
     for shape in [[1, 3], [1, 5], [1, 10], [2, 3], [3, 2], [3, 1], [4, 1], [6, 2], [12, 1]] {
-        prove_same("normal", shape, normal, 1.0);
-        prove_same("two levels", shape, placed, 1.0);
-        prove_same("disturbed", shape, disturbed, 1.0);
+        assert_same("normal", shape, normal, 1.0);
+        assert_same("two levels", shape, placed, 1.0);
+        assert_same("disturbed", shape, disturbed, 1.0);
     }
 }
 
 #[test]
 fn different_spread_is_not_a_shift() {
     for shape in [[1, 3], [1, 5], [3, 2], [2, 3], [4, 1], [6, 2]] {
-        prove_same("tenfold spread", shape, normal, 10.0);
+        assert_same("tenfold spread", shape, normal, 10.0);
     }
 }
 
 #[test]
 fn two_sigma_shift_is_found_in_five_repetitions() {
-    for (shape, least) in [([1, 5], 0.7), ([2, 5], 0.85), ([1, 10], 0.95)] {
+    for (shape, min_share) in [([1, 5], 0.7), ([2, 5], 0.85), ([1, 10], 0.95)] {
         let rises = |&seed: &u64| {
             let found = blocked_shift(&blocks(seed, shape, normal, 1.0, 2.0), CONFIDENCE).unwrap();
             assert_ne!(found.shift, Shift::Falls, "seed {seed}: {found:?}");
@@ -81,6 +87,6 @@ fn two_sigma_shift_is_found_in_five_repetitions() {
         };
         let found = (9_000..9_000 + ROUNDS).filter(rises).count();
         println!("two deviations, {shape:?}, seeds from 9000: {found} of {ROUNDS} found");
-        assert!(found as f64 >= least * ROUNDS as f64, "{shape:?}: {found} of {ROUNDS}");
+        assert!(found as f64 >= min_share * ROUNDS as f64, "{shape:?}: {found} of {ROUNDS}");
     }
 }

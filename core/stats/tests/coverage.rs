@@ -20,22 +20,22 @@ const QUANTILES: [(Quantile, f64); 3] =
     [(Quantile::P50, 0.0), (Quantile::P90, 1.281_551_6), (Quantile::P95, 1.644_853_6)];
 
 /// Fails unless 930 to 970 of the seeds from `first` are covered.
-fn prove(what: &str, first: u64, covers: impl Fn(u64) -> bool) {
+fn assert_covered(name: &str, first: u64, covers: impl Fn(u64) -> bool) {
     let covered = (first..first + SERIES).filter(|&seed| covers(seed)).count();
-    println!("{what}, seeds from {first}: {covered} of {SERIES}");
-    assert!((930..=970).contains(&covered), "{what}, seeds from {first}: {covered} of {SERIES}");
+    println!("{name}, seeds from {first}: {covered} of {SERIES}");
+    assert!((930..=970).contains(&covered), "{name}, seeds from {first}: {covered} of {SERIES}");
 }
 
-fn prove_quantiles(n: usize, phi: f64, first: u64) {
+fn assert_quantiles_covered(n: usize, phi: f64, first: u64) {
     // Generate each series once for all quantiles.
     let all: Vec<_> = (first..first + SERIES).map(|seed| delays(seed, n, phi)).collect();
     for (quantile, z) in QUANTILES {
-        let truth = (MEDIAN * (SIGMA * z).exp()) as i64;
-        let what = format!("quantile {} of {n} delays, phi {phi}", quantile.share());
-        prove(&what, first, |seed| {
+        let true_value = (MEDIAN * (SIGMA * z).exp()) as i64;
+        let name = format!("quantile {} of {n} delays, phi {phi}", quantile.share());
+        assert_covered(&name, first, |seed| {
             let series = &all[(seed - first) as usize];
             quantile_interval(series, quantile, CONFIDENCE)
-                .is_some_and(|found| found.low.0 <= truth && truth <= found.high.0)
+                .is_some_and(|found| found.low.0 <= true_value && true_value <= found.high.0)
         });
     }
 }
@@ -44,43 +44,43 @@ fn prove_quantiles(n: usize, phi: f64, first: u64) {
 fn quantiles_of_independent_delays_are_covered() {
     [(500, 1_000), (1_500, 3_000), (5_000, 5_000)]
         .into_iter()
-        .for_each(|(n, first)| prove_quantiles(n, 0.0, first));
+        .for_each(|(n, first)| assert_quantiles_covered(n, 0.0, first));
 }
 
 #[test]
 fn quantiles_of_dependent_delays_are_covered() {
     [(500, 11_000), (1_500, 13_000), (5_000, 15_000)]
         .into_iter()
-        .for_each(|(n, first)| prove_quantiles(n, 0.5, first));
+        .for_each(|(n, first)| assert_quantiles_covered(n, 0.5, first));
 }
 
 #[test]
 fn quantiles_of_strongly_dependent_delays_are_covered() {
     [(500, 21_000), (1_500, 23_000), (5_000, 25_000)]
         .into_iter()
-        .for_each(|(n, first)| prove_quantiles(n, 0.8, first));
+        .for_each(|(n, first)| assert_quantiles_covered(n, 0.8, first));
 }
 
 /// Fewer delays would not bracket this percentile, so there would be no interval.
 #[test]
 fn the_99th_percentile_of_enough_delays_is_covered() {
-    let truth = (MEDIAN * (SIGMA * 2.326_347_9).exp()) as i64;
+    let true_value = (MEDIAN * (SIGMA * 2.326_347_9).exp()) as i64;
     for (phi, first) in [(0.0, 61_000), (0.5, 63_000), (0.8, 65_000)] {
-        prove(&format!("quantile 0.99 of 20000 delays, phi {phi}"), first, |seed| {
+        assert_covered(&format!("quantile 0.99 of 20000 delays, phi {phi}"), first, |seed| {
             quantile_interval(&delays(seed, 20_000, phi), Quantile::P99, CONFIDENCE)
-                .is_some_and(|found| found.low.0 <= truth && truth <= found.high.0)
+                .is_some_and(|found| found.low.0 <= true_value && true_value <= found.high.0)
         });
     }
 }
 
 #[test]
 fn exact_order_statistics_cover_only_independent_delays() {
-    let truth = MEDIAN as i64;
+    let true_value = MEDIAN as i64;
     let covers = |seed, phi| {
         independent_quantile_interval(&delays(seed, 500, phi), Quantile::P50, CONFIDENCE)
-            .is_some_and(|found| found.low.0 <= truth && truth <= found.high.0)
+            .is_some_and(|found| found.low.0 <= true_value && true_value <= found.high.0)
     };
-    prove("exact median of 500 independent delays", 31_000, |seed| covers(seed, 0.0));
+    assert_covered("exact median of 500 independent delays", 31_000, |seed| covers(seed, 0.0));
     // The reason for the method that accounts for dependence.
     let dependent = (31_000..31_000 + SERIES).filter(|&seed| covers(seed, 0.8)).count();
     assert!(dependent < 800, "seeds from 31000: {dependent} of {SERIES}");
@@ -88,11 +88,11 @@ fn exact_order_statistics_cover_only_independent_delays() {
 
 #[test]
 fn means_are_covered() {
-    let truth = MEDIAN * (SIGMA * SIGMA / 2.0).exp();
+    let true_value = MEDIAN * (SIGMA * SIGMA / 2.0).exp();
     for (phi, first) in [(0.0, 41_000), (0.5, 43_000), (0.8, 45_000)] {
-        prove(&format!("mean of 2000 delays, phi {phi}"), first, |seed| {
+        assert_covered(&format!("mean of 2000 delays, phi {phi}"), first, |seed| {
             mean_interval(&delays(seed, 2_000, phi), CONFIDENCE)
-                .is_some_and(|found| found.low <= truth && truth <= found.high)
+                .is_some_and(|found| found.low <= true_value && true_value <= found.high)
         });
     }
 }
@@ -113,7 +113,7 @@ fn losses(seed: u64, n: usize, burst: f64) -> Vec<bool> {
 #[test]
 fn loss_ratios_are_covered_when_losses_come_in_bursts() {
     for (burst, first) in [(1.0 / 0.95, 51_000), (2.0, 53_000), (5.0, 55_000)] {
-        prove(&format!("loss of 5000 probes, bursts of {burst:.2}"), first, |seed| {
+        assert_covered(&format!("loss of 5000 probes, bursts of {burst:.2}"), first, |seed| {
             series_share_interval(&losses(seed, 5_000, burst), CONFIDENCE)
                 .is_some_and(|found| found.low <= 0.05 && 0.05 <= found.high)
         });

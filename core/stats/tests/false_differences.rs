@@ -28,7 +28,7 @@ fn differ(comparison: &Comparison) -> bool {
     verdicts(comparison).any(|shift| shift != Shift::CannotTell)
 }
 
-fn prove_same(n: usize, phi: f64, first: u64) {
+fn assert_same(n: usize, phi: f64, first: u64) {
     let different =
         (first..first + PAIRS).filter(|&seed| differ(&compare(seed, n, phi, 1.0))).count();
     println!("{n} delays, phi {phi}, seeds from {first}: {different} of {PAIRS} differ");
@@ -37,24 +37,24 @@ fn prove_same(n: usize, phi: f64, first: u64) {
 
 #[test]
 fn short_series_of_same_condition_do_not_differ() {
-    prove_same(500, 0.0, 1_000);
-    prove_same(500, 0.5, 11_000);
-    prove_same(500, 0.8, 21_000);
+    assert_same(500, 0.0, 1_000);
+    assert_same(500, 0.5, 11_000);
+    assert_same(500, 0.8, 21_000);
 }
 
 #[test]
 fn long_independent_series_do_not_differ() {
-    prove_same(2_000, 0.0, 3_000);
+    assert_same(2_000, 0.0, 3_000);
 }
 
 #[test]
 fn long_dependent_series_do_not_differ() {
-    prove_same(2_000, 0.5, 13_000);
+    assert_same(2_000, 0.5, 13_000);
 }
 
 #[test]
 fn long_strongly_dependent_series_do_not_differ() {
-    prove_same(2_000, 0.8, 23_000);
+    assert_same(2_000, 0.8, 23_000);
 }
 
 #[test]
@@ -62,11 +62,11 @@ fn coarse_clock_causes_no_difference() {
     let ticks = |seed| -> Vec<i64> {
         delays(seed, 1_000, 0.5).into_iter().map(|delay| delay / 50_000 * 50_000).collect()
     };
-    let tells = |&seed: &u64| {
+    let differs = |&seed: &u64| {
         let compare = Compare { seed, draws: DRAWS, ..Compare::default() };
         differ(&compare.series(&ticks(2 * seed), &ticks(2 * seed + 1)))
     };
-    let different = (51_000..51_000 + PAIRS).filter(tells).count();
+    let different = (51_000..51_000 + PAIRS).filter(differs).count();
     println!("coarse clock, seeds from 51000: {different} of {PAIRS} differ");
     assert!(different < 50, "seeds from 51000: {different} of {PAIRS} differ");
 }
@@ -86,8 +86,8 @@ fn compare_repetitions(seed: u64, slower: f64) -> Comparison {
 
 #[test]
 fn varying_repetitions_do_not_differ() {
-    let tells = |&seed: &u64| differ(&compare_repetitions(seed, 1.0));
-    let different = (41_000..41_000 + PAIRS).filter(tells).count();
+    let differs = |&seed: &u64| differ(&compare_repetitions(seed, 1.0));
+    let different = (41_000..41_000 + PAIRS).filter(differs).count();
     let rises = |&seed: &u64| compare_repetitions(seed, 1.3).quantiles[0].shift == Shift::Rises;
     let found = (43_000..43_000 + PAIRS).filter(rises).count();
     println!("repetitions, seeds from 41000 and 43000: {different} differ, {found} found");

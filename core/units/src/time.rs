@@ -230,7 +230,8 @@ impl Pairing {
     }
 
     /// Returns how far CLOCK_REALTIME was stepped between this pairing and a `later` one: the
-    /// difference of the offsets, if it exceeds both [`Self::STEP_THRESHOLD`] and the sum of the brackets.
+    /// difference of the offsets, if it exceeds both [`Self::STEP_THRESHOLD`] and the sum of the
+    /// brackets.
     pub fn step_until(&self, later: &Pairing) -> Option<Nanos> {
         let moved = later.offset() - self.offset();
         let limit = Self::STEP_THRESHOLD.max(self.width + later.width);

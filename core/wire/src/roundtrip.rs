@@ -93,7 +93,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn written_report_is_read_back(seconds: i64, nanoseconds: i64, id: u32, ack: bool) {
+        fn written_message_is_read_back(seconds: i64, nanoseconds: i64, id: u32, ack: bool) {
             let control = if ack { Control::Acknowledge } else { Control::Request };
             let message = Message { seconds, nanoseconds, id, control };
             let mut bytes = [0; LEN];

@@ -363,7 +363,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn written_report_is_read_back(
+        fn written_packet_is_read_back(
             seq: u32, timestamp: u64, error: u16, ssid: u16, t2: u64, sender_seq: u32, t1: u64,
             sender_error: u16, ttl: u8,
         ) {

@@ -25,7 +25,7 @@ pub struct WordScanner {
 }
 
 impl WordScanner {
-    /// Creates a splitter for this word.
+    /// Creates a scanner for this word.
     pub fn new(word: &'static [u8]) -> Self {
         Self { word, seen: 0, strays: 0 }
     }
@@ -53,10 +53,10 @@ mod tests {
     use super::*;
 
     fn words(pieces: &[&[u8]]) -> (usize, u64) {
-        let mut splitter = WordScanner::new(ACKNOWLEDGE);
+        let mut scanner = WordScanner::new(ACKNOWLEDGE);
         let found =
-            pieces.iter().flat_map(|p| p.iter()).filter(|byte| splitter.take(**byte)).count();
-        (found, splitter.strays)
+            pieces.iter().flat_map(|p| p.iter()).filter(|byte| scanner.take(**byte)).count();
+        (found, scanner.strays)
     }
 
     #[test]

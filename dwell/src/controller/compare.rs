@@ -182,15 +182,15 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         let page = dwell_report::comparison_page(&data, column.name(), &findings);
         std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let closed = closed_loop(&store, &rows)?;
+    let closed_loop_runs = closed_loop_runs(&store, &rows)?;
     let mut out = terminal::stdout();
     if args.json {
         let mut object = object(&rows[0].run, column, &compared, &findings);
-        object["closed_loop"] = json!(closed);
+        object["closed_loop"] = json!(closed_loop_runs);
         writeln!(out, "{object:#}")?;
     } else {
-        if !closed.is_empty() {
-            writeln!(out, "measured in a closed loop: {}", closed.join(", "))?;
+        if !closed_loop_runs.is_empty() {
+            writeln!(out, "measured in a closed loop: {}", closed_loop_runs.join(", "))?;
         }
         print(&mut out, &rows[0].run, column, &compared, &findings)?;
         if matches!(column, Column::GapError | Column::Gap) {
@@ -219,14 +219,14 @@ fn print_rates(out: &mut impl Write, store: &Store, rows: &[RunRow]) -> Result<(
 }
 
 /// Returns the runs with a trial in closed-loop mode.
-fn closed_loop(store: &Store, rows: &[RunRow]) -> Result<Vec<String>, StoreError> {
+fn closed_loop_runs(store: &Store, rows: &[RunRow]) -> Result<Vec<String>, StoreError> {
     let mut closed = Vec::new();
     for row in rows {
-        let told = store.trials(row)?.into_iter().flat_map(|trial| {
+        let summaries = store.trials(row)?.into_iter().flat_map(|trial| {
             // Unreadable summaries are reported where their figures are shown.
             store.told(&trial).unwrap_or_default()
         });
-        let mut measured = told.filter(|(role, ..)| *role == Role::Measurement);
+        let mut measured = summaries.filter(|(role, ..)| *role == Role::Measurement);
         let waits = |summary: &Summary| dwell_report::mode_of(summary) == Some("closed-loop");
         if measured.any(|(_, _, summary)| waits(&summary)) && !closed.contains(&row.run) {
             closed.push(row.run.clone());
@@ -348,8 +348,8 @@ fn findings(baseline: &str, column: Column, compared: &[CellComparison]) -> Vec<
             } else {
                 String::new()
             };
-            let sure = one.comparison.quantiles.iter().filter(|q| q.shift != Shift::CannotTell);
-            let shifts: Vec<String> = sure
+            let decided = one.comparison.quantiles.iter().filter(|q| q.shift != Shift::CannotTell);
+            let shifts: Vec<String> = decided
                 .map(|q| {
                     let verb = if q.shift == Shift::Rises { "rose" } else { "fell" };
                     format!("{} {verb} by {}", written(q.quantile), shift_text(q))

@@ -39,7 +39,7 @@ impl DataArgs {
 
     /// Opens an existing directory for changes. Never creates one.
     pub(super) fn open_existing(&self) -> Result<Store, Failure> {
-        if !self.is_there()? {
+        if !self.exists()? {
             return Err(Failure::from(anyhow::anyhow!(
                 "there are no runs in {}; create one with `dwell run PLAN` or `dwell import FILE`, or \
                  name another directory with --data",
@@ -51,16 +51,16 @@ impl DataArgs {
 
     /// Opens an existing directory for reading, which needs no write permission.
     pub(super) fn open_to_read(&self) -> Result<Store, Failure> {
-        match self.open_if_there()? {
+        match self.open_if_exists()? {
             Some(store) => Ok(store),
             None => self.open_existing(),
         }
     }
 
     /// Like [`Self::open_to_read`], but returns `None` if there is no data.
-    pub(super) fn open_if_there(&self) -> Result<Option<Store>, Failure> {
-        let is_there = self.is_there()?;
-        Ok(if is_there { Some(Store::open_to_read(&self.data)?) } else { None })
+    pub(super) fn open_if_exists(&self) -> Result<Option<Store>, Failure> {
+        let exists = self.exists()?;
+        Ok(if exists { Some(Store::open_to_read(&self.data)?) } else { None })
     }
 
     /// Returns the path of the catalogue, for errors that do not name it.
@@ -68,7 +68,7 @@ impl DataArgs {
         self.data.join("catalogue.sqlite")
     }
 
-    fn is_there(&self) -> Result<bool, Failure> {
+    fn exists(&self) -> Result<bool, Failure> {
         self.check()?;
         Ok(Store::is_at(&self.data))
     }
@@ -148,18 +148,18 @@ fn host(
         return Ok(None);
     };
     let windows = store.windows(trial, &wanted.metric, wanted.window_ns)?;
-    let mut gather = HostAccumulator::new(wanted, windows);
+    let mut accumulator = HostAccumulator::new(wanted, windows);
     let read = store.host(run, trial, &mut |row| {
-        gather.take(row.node, row.at_ns, row.name, row.value);
+        accumulator.take(row.node, row.at_ns, row.name, row.value);
     });
     if let Err(error) = read {
         let error = super::data::chain(&error);
         say(&format!("dwell: host activity of trial {} is left out: {error}", trial.number));
         return Ok(None);
     }
-    let told = gather.finish();
+    let activity = accumulator.finish();
     // The nodes of a lab are namespaces of one machine.
-    Ok(if run.lab.is_some() { told.map(HostData::shared) } else { told })
+    Ok(if run.lab.is_some() { activity.map(HostData::shared) } else { activity })
 }
 
 /// Returns the claims that the run's plan names.
@@ -177,7 +177,7 @@ fn claims(run: &RunRow) -> Option<String> {
 fn damage(store: &Store, run: &RunRow, trial: &TrialRow) -> Option<String> {
     trial.samples.filter(|samples| *samples > 0)?;
     let path = store.samples_path(&run.run, trial.number);
-    let why = match whole(&path) {
+    let why = match is_complete_parquet(&path) {
         Ok(true) => return None,
         Ok(false) => "not a complete Parquet file".to_owned(),
         Err(error) => error.to_string(),
@@ -192,7 +192,7 @@ fn damage(store: &Store, run: &RunRow, trial: &TrialRow) -> Option<String> {
 }
 
 /// Whether a file begins and ends like a Parquet file, with a footer that fits into it.
-fn whole(path: &Path) -> std::io::Result<bool> {
+fn is_complete_parquet(path: &Path) -> std::io::Result<bool> {
     const MAGIC: &[u8; 4] = b"PAR1";
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -216,17 +216,17 @@ pub(super) fn axes(run: &RunRow) -> Vec<Axis> {
 /// Returns the readable data of a trial. Unreadable data is reported and left out.
 fn trial_data(store: &Store, trial: &TrialRow) -> Result<TrialData, StoreError> {
     let mut unreadable = None;
-    let told = readable(store.told(trial), &mut unreadable)?;
+    let summaries = readable(store.told(trial), &mut unreadable)?;
     let series = readable(store.series(trial), &mut unreadable)?;
     let mut summary = None;
     let (mut loads, mut witnesses, mut machines) = (Vec::new(), Vec::new(), Vec::new());
-    for (role, node, told) in told {
+    for (role, node, reported) in summaries {
         match role {
             // The joined measurement of several machines comes first.
-            Role::Measurement => summary = summary.or(Some(told)),
-            Role::Load => loads.push(told),
-            Role::Witness => witnesses.push(told),
-            Role::Server => machines.push(MachineData { node, summary: told }),
+            Role::Measurement => summary = summary.or(Some(reported)),
+            Role::Load => loads.push(reported),
+            Role::Witness => witnesses.push(reported),
+            Role::Server => machines.push(MachineData { node, summary: reported }),
         }
     }
     Ok(TrialData {

@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         io::stdin().read_line(&mut answer)?;
         if !answer.trim().eq_ignore_ascii_case("y") {
             say("nothing was deleted");
-            tell(args, &run, false, bytes)?;
+            print_result(args, &run, false, bytes)?;
             return Ok(Exit::Measured);
         }
     }
@@ -61,15 +61,14 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let _lock = store.lock()?;
     remove_lab(&run)?;
     store.delete(&run)?;
-    tell(args, &run, true, bytes)?;
+    print_result(args, &run, true, bytes)?;
     Ok(Exit::Measured)
 }
 
-/// Removes the lab that a killed runner left. After the run is deleted, the name of the lab is
-/// lost.
+/// Removes the lab that a killed runner left. Its name is stored only with the run.
 fn remove_lab(run: &RunRow) -> Result<(), Failure> {
-    let ended_by_itself = !matches!(run.state, RunState::Running | RunState::Interrupted);
-    let Some(lab) = run.lab.clone().filter(|_| !ended_by_itself) else { return Ok(()) };
+    let has_ended = !matches!(run.state, RunState::Running | RunState::Interrupted);
+    let Some(lab) = run.lab.clone().filter(|_| !has_ended) else { return Ok(()) };
     let program = std::env::current_exe().context("cannot locate the dwell executable")?;
     LabFleet::new(program, lab).clear().with_context(|| {
         format!("cannot remove the lab of run {}; the run is not deleted", run.run)
@@ -77,7 +76,7 @@ fn remove_lab(run: &RunRow) -> Result<(), Failure> {
     Ok(())
 }
 
-fn tell(args: &Args, run: &RunRow, deleted: bool, bytes: u64) -> io::Result<()> {
+fn print_result(args: &Args, run: &RunRow, deleted: bool, bytes: u64) -> io::Result<()> {
     if args.json {
         let object = json!({
             "schema": "dwell.delete/1",

@@ -97,7 +97,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         out.flush()?;
         return fail_if_damaged(left_out).map(|()| Exit::Measured);
     }
-    let (trials, left_out) = whole(&store, &run)?;
+    let (trials, left_out) = readable_trials(&store, &run)?;
     match args.format {
         Format::Csv => rows(&store, &run, &trials, &mut out, Style::Csv)?,
         Format::Jsonl => rows(&store, &run, &trials, &mut out, Style::JsonLines)?,
@@ -110,7 +110,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 
 /// Returns the trials with readable samples and the number of others, which are reported and left
 /// out.
-fn whole(store: &Store, run: &RunRow) -> Result<(Vec<TrialRow>, usize), Failure> {
+fn readable_trials(store: &Store, run: &RunRow) -> Result<(Vec<TrialRow>, usize), Failure> {
     let mut trials = store.trials(run)?;
     let all = trials.len();
     trials.retain(|trial| {
@@ -245,8 +245,8 @@ fn parquet(store: &Store, run: &RunRow, dir: &Path) -> Result<usize, Failure> {
     let cannot = |what: &Path| format!("cannot write {}", what.display());
     fs::create_dir_all(dir).with_context(|| cannot(dir))?;
     let mut trials = Vec::new();
-    let (whole, left_out) = whole(store, run)?;
-    for trial in whole {
+    let (readable, left_out) = readable_trials(store, run)?;
+    for trial in readable {
         let has_samples = trial.samples.is_some_and(|samples| samples > 0);
         let name = format!("{}.parquet", trial.number);
         if has_samples {

@@ -93,23 +93,27 @@ fn import(
     let name = file_name(&args.file);
     // The number of flows is known only at the end, so trials are added as flows appear.
     let (run, _lock) = begin(store, &name, format.describe())?;
-    let taken = take(args, store, &run, format, input);
-    whole(store, &run, taken)
+    let result = import_flows(args, store, &run, format, input);
+    delete_if_incomplete(store, &run, result)
 }
 
 /// Deletes an incomplete import after an error.
-fn whole(store: &mut Store, run: &RunRow, taken: Result<Exit, Failure>) -> Result<Exit, Failure> {
-    let is_half = || store.run(&run.run).is_ok_and(|run| run.state == RunState::Running);
-    if taken.is_err()
-        && is_half()
+fn delete_if_incomplete(
+    store: &mut Store,
+    run: &RunRow,
+    result: Result<Exit, Failure>,
+) -> Result<Exit, Failure> {
+    let is_incomplete = || store.run(&run.run).is_ok_and(|run| run.state == RunState::Running);
+    if result.is_err()
+        && is_incomplete()
         && let Err(error) = store.delete(run)
     {
         say(&format!("dwell: run {} remains incompletely imported: {}", run.run, chain(&error)));
     }
-    taken
+    result
 }
 
-fn take(
+fn import_flows(
     args: &Args,
     store: &mut Store,
     run: &RunRow,
@@ -117,16 +121,16 @@ fn take(
     input: &mut dyn BufRead,
 ) -> Result<Exit, Failure> {
     let name = file_name(&args.file);
-    let mut coming: BTreeMap<String, ImportedSet> = BTreeMap::new();
+    let mut sets: BTreeMap<String, ImportedSet> = BTreeMap::new();
     let mut order: Vec<String> = Vec::new();
     let outcome = dwell_import::read::<anyhow::Error>(format, input, &mut |flow, batch| {
-        if !coming.contains_key(flow) {
+        if !sets.contains_key(flow) {
             let trial = add_trial(store, run, order.len() as u32 + 1, flow)?;
             let ingest = store.ingest(run, &trial)?.with_figures();
             order.push(flow.to_owned());
-            coming.insert(flow.to_owned(), ImportedSet { trial, ingest });
+            sets.insert(flow.to_owned(), ImportedSet { trial, ingest });
         }
-        let set = coming.get_mut(flow).context("the flow was just added")?;
+        let set = sets.get_mut(flow).context("the flow was just added")?;
         set.ingest.push(batch)?;
         Ok(())
     });
@@ -142,7 +146,7 @@ fn take(
     };
     let mut samples = 0;
     for flow in &imported.flows {
-        let (trial, taken) = match coming.remove(&flow.name) {
+        let (trial, ingested) = match sets.remove(&flow.name) {
             Some(set) => (set.trial, Some(set.ingest.finish()?)),
             // A flow with figures but without rows.
             None => {
@@ -151,9 +155,9 @@ fn take(
                 (add_trial(store, run, number, &flow.name)?, None)
             }
         };
-        samples += taken.as_ref().map_or(0, |taken| taken.samples);
-        let summary = summary(&imported, flow, taken.as_ref().map(|taken| &taken.columns));
-        end(store, &trial, &name, summary, taken.as_ref())?;
+        samples += ingested.as_ref().map_or(0, |ingested| ingested.samples);
+        let summary = summary(&imported, flow, ingested.as_ref().map(|ingested| &ingested.columns));
+        end_trial(store, &trial, &name, summary, ingested.as_ref())?;
     }
     finish(
         args,
@@ -183,7 +187,7 @@ fn summary(imported: &Imported, flow: &Flow, columns: Option<&BatchStatistics>) 
         kind: Kind::Import,
         target: if flow.target.is_empty() { &imported.target } else { &flow.target }.clone(),
         parameters,
-        packets: if flow.fates_unknown { None } else { flow.packets.or(packets) },
+        packets: if flow.outcomes_unknown { None } else { flow.packets.or(packets) },
         metrics,
         values,
         stamps: Stamps::default(),
@@ -235,15 +239,15 @@ fn add_trial(
     Ok(trial)
 }
 
-fn end(
+fn end_trial(
     store: &mut Store,
     trial: &TrialRow,
     source: &str,
     summary: Summary,
-    taken: Option<&Ingested>,
+    ingested: Option<&Ingested>,
 ) -> Result<(), Failure> {
-    let told = [(Role::Measurement, source.to_owned(), summary)];
-    Ok(store.end_trial(trial, Ok(()), &told, taken)?)
+    let summaries = [(Role::Measurement, source.to_owned(), summary)];
+    Ok(store.end_trial(trial, Ok(()), &summaries, ingested)?)
 }
 
 fn finish(

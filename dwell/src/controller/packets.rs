@@ -59,8 +59,8 @@ fn summing(all: BTreeMap<String, i64>, whole: i64) -> Option<BTreeMap<String, i6
     let program = ["queueing_in_ns", "processing_ns", "queueing_out_ns", "qdisc_ns"];
     let rungs: [&[&str]; 3] = [&program, &["node_delay_driver_ns"], &["node_delay_netfilter_ns"]];
     let direct: &[&str] = &["sender_out_ns", "link_delay_ns", "receiver_in_ns"];
-    let ways = rungs.iter().map(|rung| [&outside[..], rung].concat());
-    ways.chain([direct.to_vec()]).find_map(|names| {
+    let combinations = rungs.iter().map(|rung| [&outside[..], rung].concat());
+    combinations.chain([direct.to_vec()]).find_map(|names| {
         let parts: Option<BTreeMap<String, i64>> =
             names.into_iter().map(|name| Some((name.to_owned(), *all.get(name)?))).collect();
         parts.filter(|parts| parts.values().sum::<i64>() == whole)

@@ -83,14 +83,14 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             .map_err(|error| Failure::usage(format!("invalid value for --set: {error}")))?;
     }
     load_lab_files(&mut source).map_err(wrong)?;
-    let seed = args.seed.unwrap_or_else(drawn_seed);
+    let seed = args.seed.unwrap_or_else(random_seed);
     // A plan with a mistake must not create a directory.
     let expansion = expand(&source, seed).map_err(wrong)?;
     if args.dry_run {
         return dry_run(args, &expansion).map_err(dry_run_failure(wrong));
     }
     if args.resume.is_none() {
-        ask(args, &expansion)?;
+        confirm(args, &expansion)?;
         // Check all cells, not only the values of each axis, before the run is created.
         Estimate::of_all(&expansion).map_err(wrong)?;
     }
@@ -103,7 +103,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let _lock = store.lock()?;
     let (run, expansion) = if let Some(resume) = &args.resume {
         match resumed(&store, resume, &source)? {
-            Resumption::Go(run) => {
+            Resumption::Continue(run) => {
                 let source = source_of_run(&source, &run).map_err(wrong)?;
                 let expansion = expand(&source, run.seed).map_err(wrong)?;
                 (run, expansion)
@@ -114,7 +114,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
                 return Ok(Exit::Measured);
             }
             Resumption::None => {
-                ask(args, &expansion)?;
+                confirm(args, &expansion)?;
                 (begin(&mut store, args, &source, &expansion)?, expansion)
             }
         }
@@ -127,7 +127,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Returns a random seed, short enough to type.
-fn drawn_seed() -> u64 {
+fn random_seed() -> u64 {
     u64::from(RandomState::new().build_hasher().finish() as u32)
 }
 
@@ -141,7 +141,7 @@ fn dry_run_failure(wrong: impl Fn(PlanError) -> Failure) -> impl Fn(DryRunError)
 
 /// A run to resume.
 enum Resumption {
-    Go(RunRow),
+    Continue(RunRow),
     Finished(RunRow),
     None,
 }
@@ -156,7 +156,7 @@ fn resumed(store: &Store, wanted: &str, source: &Source) -> Result<Resumption, F
         runs.retain(|run| has_labs_of(source, run));
         let newest = runs.first().cloned();
         return Ok(match (runs.into_iter().find(unfinished), newest) {
-            (Some(run), _) => Resumption::Go(run),
+            (Some(run), _) => Resumption::Continue(run),
             (None, Some(newest)) => Resumption::Finished(newest),
             (None, None) => Resumption::None,
         });
@@ -167,7 +167,11 @@ fn resumed(store: &Store, wanted: &str, source: &Source) -> Result<Resumption, F
     } else if !has_labs_of(source, &run) {
         "another lab: the lab file of the plan was changed since"
     } else {
-        return Ok(if unfinished(&run) { Resumption::Go(run) } else { Resumption::Finished(run) });
+        return Ok(if unfinished(&run) {
+            Resumption::Continue(run)
+        } else {
+            Resumption::Finished(run)
+        });
     };
     Err(Failure::usage(format!(
         "run {wanted} belongs to {changed}; `dwell run PLAN` starts a new run"
@@ -266,7 +270,7 @@ fn axes(expansion: &Expansion) -> Vec<Axis> {
 }
 
 /// Asks for confirmation of a very large plan, which may be a mistake.
-fn ask(args: &Args, expansion: &Expansion) -> Result<(), Failure> {
+fn confirm(args: &Args, expansion: &Expansion) -> Result<(), Failure> {
     let count = expansion.trials().len();
     if count <= MAX_UNCONFIRMED_TRIALS || args.yes {
         return Ok(());
@@ -298,7 +302,7 @@ fn execute(
     store.set_lab(run, &lab)?;
     remove_orphaned_labs(store, run, &program)?;
     let mut fleet = LabFleet::new(program, lab);
-    // Remove what a dead runner left.
+    // Remove the lab that a dead runner left.
     fleet.clear()?;
     let mut progress = Progress::new(args.quiet, expansion);
     let clock = WallClock::default();
@@ -308,7 +312,7 @@ fn execute(
         expansion,
         run: run.clone(),
         clock: &clock,
-        talk: &mut progress,
+        reporter: &mut progress,
         stop,
     };
     let outcome = runner.run();
@@ -316,8 +320,8 @@ fn execute(
     Ok(outcome)
 }
 
-/// Removes the labs of other runs whose runner was killed. A data directory has only one runner, so
-/// other runs in state running have none.
+/// Removes the labs of other runs whose runner was killed. A data directory has at most one runner,
+/// so the runners of other runs in state running are dead.
 fn remove_orphaned_labs(store: &mut Store, run: &RunRow, program: &Path) -> Result<(), Failure> {
     let others = store.runs()?.into_iter().filter(|other| other.run != run.run);
     for dead in others.filter(|other| other.state == RunState::Running) {
@@ -412,8 +416,8 @@ fn conclude(
             say(&format!("dwell: continue it with --resume {}", run.run));
             Ok(Exit::Interrupted)
         }
-        Err(RunnerError::Fleet(FleetError::Lab { code: Some(4), said, .. })) => {
-            Err(Failure::unsupported(said))
+        Err(RunnerError::Fleet(FleetError::Lab { code: Some(4), message, .. })) => {
+            Err(Failure::unsupported(message))
         }
         Err(error) => Err(error.into()),
     }

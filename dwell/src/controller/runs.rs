@@ -21,7 +21,7 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
-    let store = args.data.open_if_there()?;
+    let store = args.data.open_if_exists()?;
     let runs = store.as_ref().map_or(Ok(Vec::new()), dwell_store::Store::runs)?;
     let bytes = |run| store.as_ref().map_or(0, |store| store.samples_bytes(run));
     let mut out = terminal::stdout();

@@ -12,7 +12,7 @@ use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// A trial and what the witness saw of it.
+/// A trial and its packets seen by the witness.
 type Seen = (TrialRow, WitnessMatch);
 
 /// Matches the capture to all trials of the run.
@@ -40,8 +40,8 @@ pub(super) fn witness(
     let hash = input.finish()?;
     let mut seen: Vec<Seen> = Vec::new();
     for trial in store.trials(run)? {
-        let look = look(store, &trial)?;
-        if let Some(joined) = witness.join(&own(store, run, &trial)?, &look) {
+        let signature = signature(store, &trial)?;
+        if let Some(joined) = witness.join(&run_probes(store, run, &trial)?, &signature) {
             seen.push((trial, joined));
         }
     }
@@ -53,8 +53,9 @@ pub(super) fn witness(
         )));
     }
     for (trial, joined) in &seen {
-        let told = summary(name, &hash, format, joined);
-        store.add_summary(trial, Role::Witness, name, &told, |old| is_same_capture(old, &hash))?;
+        let summary = summary(name, &hash, format, joined);
+        store
+            .add_summary(trial, Role::Witness, name, &summary, |old| is_same_capture(old, &hash))?;
     }
     let mut out = terminal::stdout();
     if as_json {
@@ -131,16 +132,16 @@ impl BufRead for Hashed<'_> {
 }
 
 /// Returns the visible properties of a trial's probes.
-fn look(store: &Store, trial: &TrialRow) -> Result<ProbeSignature, StoreError> {
-    let told = store.told(trial)?.into_iter();
-    let mut measured = told.filter(|(role, ..)| *role == Role::Measurement);
-    Ok(measured.next().map_or_else(ProbeSignature::default, |(_, _, told)| {
-        ProbeSignature::of_target(&told.target)
+fn signature(store: &Store, trial: &TrialRow) -> Result<ProbeSignature, StoreError> {
+    let summaries = store.told(trial)?.into_iter();
+    let mut measured = summaries.filter(|(role, ..)| *role == Role::Measurement);
+    Ok(measured.next().map_or_else(ProbeSignature::default, |(_, _, summary)| {
+        ProbeSignature::of_target(&summary.target)
     }))
 }
 
 /// Returns the probes of a trial, by id.
-fn own(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Vec<RunProbe>, StoreError> {
+fn run_probes(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Vec<RunProbe>, StoreError> {
     let mut probes: BTreeMap<u64, RunProbe> = BTreeMap::new();
     let columns = [Column::TxApp, Column::TxKernel, Column::Rtt, Column::RttKernel];
     store.samples(run, trial, Some(&columns), &mut |batch: &Batch| {

@@ -2,7 +2,7 @@
 
 use dwell_stats::glossary::{TermKind, term};
 
-use crate::fixture::{Sandbox, as_root, said};
+use crate::fixture::{Sandbox, as_root, stderr};
 use crate::schemas::assert_matches_schema;
 
 #[test]
@@ -10,8 +10,8 @@ fn plan_with_a_tcp_load_shows_bufferbloat() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
-    let plan = place.write(
+    let sandbox = Sandbox::new();
+    let plan = sandbox.write(
         "bloat.toml",
         "version = 1\nname = \"bloat\"\n\
          [topology]\nlab = \"line:2\"\nlink = { rate = \"10M\" }\n\
@@ -21,9 +21,9 @@ fn plan_with_a_tcp_load_shows_bufferbloat() {
          traffic = [{ from = \"n1\", to = \"n2\", protocol = \"tcp\", flows = 4 }]\n\
          [matrix]\nload = [\"none\", \"bulk\"]\n[trials]\norder = \"as-written\"\n",
     );
-    let output = place.dwell(&["run", &plan, "--quiet"]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    let shown = place.json(&["show", "last"]);
+    let output = sandbox.dwell(&["run", &plan, "--quiet"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let shown = sandbox.json(&["show", "last"]);
     assert_matches_schema("dwell.run", &shown);
     let [idle, loaded] = shown["trials"].as_array().unwrap().as_slice() else {
         panic!("{shown:#}")

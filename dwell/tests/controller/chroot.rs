@@ -6,18 +6,18 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::fixture::{DWELL, Sandbox, as_root, object, printed, said, skip};
+use crate::fixture::{DWELL, Sandbox, as_root, object, skip, stderr, stdout};
 
 /// Copies a program and its libraries into `root`, at their own paths.
 fn copy_with_libraries(program: &Path, root: &Path, to: &str) {
-    let place = |path: &str| root.join(path.trim_start_matches('/'));
-    fs::create_dir_all(place(to).parent().unwrap()).unwrap();
-    fs::copy(program, place(to)).unwrap();
+    let inside = |path: &str| root.join(path.trim_start_matches('/'));
+    fs::create_dir_all(inside(to).parent().unwrap()).unwrap();
+    fs::copy(program, inside(to)).unwrap();
     let listed = Command::new("ldd").arg(program).output().unwrap();
     let text = String::from_utf8(listed.stdout).unwrap();
     for library in text.split_whitespace().filter(|word| word.starts_with('/')) {
-        fs::create_dir_all(place(library).parent().unwrap()).unwrap();
-        fs::copy(library, place(library)).unwrap();
+        fs::create_dir_all(inside(library).parent().unwrap()).unwrap();
+        fs::copy(library, inside(library)).unwrap();
     }
 }
 
@@ -26,7 +26,7 @@ struct Chroot(PathBuf);
 
 impl Chroot {
     /// Returns `None`, after reporting the reason, if it cannot be used.
-    fn new(place: &Sandbox) -> Option<Self> {
+    fn new(sandbox: &Sandbox) -> Option<Self> {
         if !as_root() {
             return None;
         }
@@ -34,7 +34,7 @@ impl Chroot {
             skip("mount namespaces are forbidden here");
             return None;
         }
-        let root = place.path("root");
+        let root = sandbox.path("root");
         copy_with_libraries(Path::new(DWELL), &root, "/bin/dwell");
         for tool in ["ip", "tc", "sh"] {
             let dirs = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
@@ -64,9 +64,9 @@ impl Chroot {
 
 #[test]
 fn plan_runs_in_a_chroot_where_mounts_are_refused() {
-    let place = Sandbox::new();
-    let Some(chroot) = Chroot::new(&place) else { return };
-    fs::copy(place.plan(3), chroot.0.join("plan.toml")).unwrap();
+    let sandbox = Sandbox::new();
+    let Some(chroot) = Chroot::new(&sandbox) else { return };
+    fs::copy(sandbox.plan(3), chroot.0.join("plan.toml")).unwrap();
     let flow = "version = 1\nname = \"flow\"\ntopology = { lab = \"line:3\" }\n[flow]\nfrom = \"n1\"\n\
                 to = \"n3\"\nsize = \"500B\"\nrate = \"1Mbit/s\"\ncount = 50\nipv6 = true\n\
                 [relay]\non = \"n2\"\nmode = \"translate\"\n[trials]\nrepetitions = 1\n";
@@ -92,12 +92,12 @@ fn plan_runs_in_a_chroot_where_mounts_are_refused() {
 
 #[test]
 fn lab_exec_warns_once_where_mounts_are_refused() {
-    let place = Sandbox::new();
-    let Some(chroot) = Chroot::new(&place) else { return };
+    let sandbox = Sandbox::new();
+    let Some(chroot) = Chroot::new(&sandbox) else { return };
     let script = "dwell lab up line:2 --name c >&2; dwell lab exec --lab c n1 -- dwell --version\n\
                   code=$?; dwell lab down c >&2; exit $code";
     let output = chroot.run(script);
     assert!(output.status.success(), "{output:?}");
-    assert!(printed(&output).starts_with("dwell "), "{output:?}");
-    assert_eq!(said(&output).matches("/etc/hosts").count(), 1, "{output:?}");
+    assert!(stdout(&output).starts_with("dwell "), "{output:?}");
+    assert_eq!(stderr(&output).matches("/etc/hosts").count(), 1, "{output:?}");
 }

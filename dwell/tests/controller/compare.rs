@@ -8,10 +8,10 @@ use dwell_record::{Batch, Column, Environment, Figures, Kind, Packets, Stamps, S
 use dwell_store::{NewRun, NewTrial, Role, RunKind, RunState, Store};
 use serde_json::json;
 
-use crate::fixture::{Sandbox, object, printed, repository, said, skip};
+use crate::fixture::{Sandbox, object, repository, skip, stderr, stdout};
 
-fn import(place: &Sandbox, file: &Path) -> String {
-    let imported = place.json(&["import", file.to_str().unwrap()]);
+fn import(sandbox: &Sandbox, file: &Path) -> String {
+    let imported = sandbox.json(&["import", file.to_str().unwrap()]);
     imported["run"].as_str().unwrap().to_owned()
 }
 
@@ -25,13 +25,13 @@ fn published(name: &str) -> Option<PathBuf> {
 
 #[test]
 fn run_compared_with_itself_is_undecided() {
-    let place = Sandbox::new();
+    let sandbox = Sandbox::new();
     let file = repository("controller/import/tests/data/s4.csv");
-    let (a, b) = (import(&place, &file), import(&place, &file));
-    let output = place.dwell(&["compare", &a, &b]);
+    let (a, b) = (import(&sandbox, &file), import(&sandbox, &file));
+    let output = sandbox.dwell(&["compare", &a, &b]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(printed(&output).contains("cannot tell"), "{output:?}");
-    let compared = place.json(&["compare", &a, &b, "--fail-if", "p50 < 1ns"]);
+    assert!(stdout(&output).contains("cannot tell"), "{output:?}");
+    let compared = sandbox.json(&["compare", &a, &b, "--fail-if", "p50 < 1ns"]);
     for shift in compared["cells"][0]["shifts"].as_array().unwrap() {
         assert_eq!(shift["verdict"], "cannot-tell", "{shift}");
     }
@@ -45,15 +45,15 @@ fn load_on_published_boards_is_detected() {
     let Some(found) = found else {
         return skip("the published round trips are missing (set DWELL_SHARED to their root)");
     };
-    let place = Sandbox::new();
-    let runs: Vec<_> = found.iter().map(|file| import(&place, file)).collect();
+    let sandbox = Sandbox::new();
+    let runs: Vec<_> = found.iter().map(|file| import(&sandbox, file)).collect();
     let [idle, stressed, network] = &runs[..] else { panic!("expected three runs") };
     let compare = |a: &str, b: &str, condition: &str| {
-        place.dwell(&["compare", a, b, "--fail-if", condition, "--json"])
+        sandbox.dwell(&["compare", a, b, "--fail-if", condition, "--json"])
     };
     let beyond = compare(idle, stressed, "p99.9 change > 10%");
     assert_eq!(beyond.status.code(), Some(3), "{beyond:?}");
-    assert!(said(&beyond).contains("--fail-if p99.9 change > 10%: it is"), "{beyond:?}");
+    assert!(stderr(&beyond).contains("--fail-if p99.9 change > 10%: it is"), "{beyond:?}");
     let verdicts = |output| {
         let object = object(output);
         let shifts = object["cells"][0]["shifts"].as_array().unwrap().clone();
@@ -74,8 +74,8 @@ fn load_on_published_boards_is_detected() {
 }
 
 /// Creates a run of a plan whose trials have not started.
-fn begun(place: &Sandbox, trials: u32) -> String {
-    let mut store = Store::open(&place.data()).unwrap();
+fn begun(sandbox: &Sandbox, trials: u32) -> String {
+    let mut store = Store::open(&sandbox.data()).unwrap();
     let trial = |number: u32| NewTrial {
         number,
         cell: 0,
@@ -99,9 +99,9 @@ fn begun(place: &Sandbox, trials: u32) -> String {
 }
 
 /// Creates a run with one trial per level, each of 400 round trips around it.
-fn measured(place: &Sandbox, levels: &[i64]) -> String {
-    let run = begun(place, levels.len() as u32);
-    let mut store = Store::open(&place.data()).unwrap();
+fn measured(sandbox: &Sandbox, levels: &[i64]) -> String {
+    let run = begun(sandbox, levels.len() as u32);
+    let mut store = Store::open(&sandbox.data()).unwrap();
     let row = store.run(&run).unwrap();
     for (trial, level) in store.trials(&row).unwrap().iter().zip(levels) {
         store.begin_trial(trial).unwrap();
@@ -113,8 +113,8 @@ fn measured(place: &Sandbox, levels: &[i64]) -> String {
         let mut ingest = store.ingest(&row, trial).unwrap().with_figures();
         ingest.push(batch).unwrap();
         let ingested = ingest.finish().unwrap();
-        let told: [(Role, String, dwell_record::Summary); 0] = [];
-        store.end_trial(trial, Ok(()), &told, Some(&ingested)).unwrap();
+        let summaries: [(Role, String, Summary); 0] = [];
+        store.end_trial(trial, Ok(()), &summaries, Some(&ingested)).unwrap();
     }
     store.set_run_state(&row, RunState::Finished).unwrap();
     run
@@ -122,46 +122,46 @@ fn measured(place: &Sandbox, levels: &[i64]) -> String {
 
 #[test]
 fn runs_of_one_trial_each_are_undecided() {
-    let place = Sandbox::new();
-    let (a, b) = (measured(&place, &[20_000]), measured(&place, &[90_000]));
-    let object = place.json(&["compare", &a, &b]);
+    let sandbox = Sandbox::new();
+    let (a, b) = (measured(&sandbox, &[20_000]), measured(&sandbox, &[90_000]));
+    let object = sandbox.json(&["compare", &a, &b]);
     let cell = &object["cells"][0];
     assert_eq!((&cell["basis"], &cell["trials"]), (&json!("trials"), &json!(1)));
     for shift in cell["shifts"].as_array().unwrap() {
         assert_eq!((&shift["verdict"], &shift["low_ns"]), (&json!("cannot-tell"), &json!(null)));
     }
-    let output = place.dwell(&["compare", &a, &b, "--fail-if", "p50 change > 10%"]);
+    let output = sandbox.dwell(&["compare", &a, &b, "--fail-if", "p50 change > 10%"]);
     assert!(
-        printed(&output).contains("one trial each: a difference of trials, not of runs"),
+        stdout(&output).contains("one trial each: a difference of trials, not of runs"),
         "{output:?}"
     );
     assert_eq!(output.status.code(), Some(5), "{output:?}");
-    assert!(said(&output).contains("too few trials"), "{output:?}");
+    assert!(stderr(&output).contains("too few trials"), "{output:?}");
 }
 
 #[test]
 fn closed_loop_run_is_labelled() {
-    let place = Sandbox::new();
-    let (open, closed) = (measured(&place, &[20_000]), measured(&place, &[21_000]));
+    let sandbox = Sandbox::new();
+    let (open, closed) = (measured(&sandbox, &[20_000]), measured(&sandbox, &[21_000]));
     for (run, mode) in [(&open, "open-loop"), (&closed, "closed-loop")] {
-        let mut store = Store::open(&place.data()).unwrap();
+        let mut store = Store::open(&sandbox.data()).unwrap();
         let row = store.run(run).unwrap();
         let trial = store.trials(&row).unwrap().remove(0);
-        store.add_summary(&trial, Role::Measurement, "n1", &told(mode), |_| false).unwrap();
+        store.add_summary(&trial, Role::Measurement, "n1", &ping_summary(mode), |_| false).unwrap();
     }
-    assert_eq!(place.json(&["compare", &open, &closed])["closed_loop"], json!([closed]));
-    let compared = printed(&place.dwell(&["compare", &open, &closed]));
+    assert_eq!(sandbox.json(&["compare", &open, &closed])["closed_loop"], json!([closed]));
+    let compared = stdout(&sandbox.dwell(&["compare", &open, &closed]));
     assert!(compared.contains(&format!("closed loop: {closed}\n")), "{compared}");
-    let shown = place.json(&["show", &closed]);
+    let shown = sandbox.json(&["show", &closed]);
     assert_eq!(shown["trials"][0]["mode"], "closed-loop");
     assert!(shown["findings"][0]["text"].as_str().unwrap().contains("(closed loop)"), "{shown:#}");
-    let shown = printed(&place.dwell(&["show", &closed]));
+    let shown = stdout(&sandbox.dwell(&["show", &closed]));
     assert!(shown.contains("closed loop") && shown.contains('█'), "{shown}");
-    assert!(!printed(&place.dwell(&["show", &open])).contains("closed loop"));
+    assert!(!stdout(&sandbox.dwell(&["show", &open])).contains("closed loop"));
 }
 
 /// Returns a minimal summary of a measurement.
-fn told(mode: &str) -> Summary {
+fn ping_summary(mode: &str) -> Summary {
     Summary {
         kind: Kind::Ping,
         target: "udp://n2:7100".to_owned(),
@@ -179,12 +179,12 @@ fn told(mode: &str) -> Summary {
 
 #[test]
 fn show_counts_warnings_by_trial_and_lists_lost_trials() {
-    let place = Sandbox::new();
-    let run = measured(&place, &[20_000, 21_000]);
-    let mut store = Store::open(&place.data()).unwrap();
+    let sandbox = Sandbox::new();
+    let run = measured(&sandbox, &[20_000, 21_000]);
+    let mut store = Store::open(&sandbox.data()).unwrap();
     let row = store.run(&run).unwrap();
     for (trial, received) in store.trials(&row).unwrap().iter().zip([1, 0]) {
-        let mut summary = told("open-loop");
+        let mut summary = ping_summary("open-loop");
         summary.trust.warnings = ["a queue was long", "a queue was long"].map(str::to_owned).into();
         let lost = 400 - received;
         summary.packets = Some(Packets { sent: 400, received, lost, ..Packets::default() });
@@ -194,7 +194,7 @@ fn show_counts_warnings_by_trial_and_lists_lost_trials() {
         }
         store.add_summary(trial, Role::Measurement, "n1", &summary, |_| false).unwrap();
     }
-    let shown = printed(&place.dwell(&["show", &run]));
+    let shown = stdout(&sandbox.dwell(&["show", &run]));
     assert!(shown.contains("note: a queue was long (trials: 2)"), "{shown}");
     let rows = |trial: &str| -> Vec<String> {
         let of = |line: &&str| line.split_whitespace().next() == Some(trial);
@@ -208,120 +208,123 @@ fn show_counts_warnings_by_trial_and_lists_lost_trials() {
 
 #[test]
 fn runs_are_compared_against_repetition_spread() {
-    let place = Sandbox::new();
-    let steady = measured(&place, &[20_000, 20_400, 19_800]);
-    let slower = measured(&place, &[40_000, 41_000, 39_500]);
-    let wild = measured(&place, &[20_000, 60_000, 30_000]);
+    let sandbox = Sandbox::new();
+    let steady = measured(&sandbox, &[20_000, 20_400, 19_800]);
+    let slower = measured(&sandbox, &[40_000, 41_000, 39_500]);
+    let wild = measured(&sandbox, &[20_000, 60_000, 30_000]);
     let verdict = |a: &str, b: &str| {
-        let object = place.json(&["compare", a, b]);
+        let object = sandbox.json(&["compare", a, b]);
         assert_eq!(object["cells"][0]["basis"], "repetitions");
         object["cells"][0]["shifts"][0]["verdict"].as_str().unwrap().to_owned()
     };
     assert_eq!(verdict(&steady, &slower), "rises");
     assert_eq!(verdict(&slower, &steady), "falls");
     assert_eq!(verdict(&steady, &wild), "cannot-tell");
-    let failed = place.dwell(&["compare", &steady, &slower, "--fail-if", "p50 change > 10%"]);
+    let failed = sandbox.dwell(&["compare", &steady, &slower, "--fail-if", "p50 change > 10%"]);
     assert_eq!(failed.status.code(), Some(3), "{failed:?}");
-    let output = printed(&failed);
+    let output = stdout(&failed);
     assert!(output.contains("% interval of the shift") && output.contains("99."), "{output}");
-    let passed = place.dwell(&["compare", &slower, &steady, "--fail-if", "p50 change > 10%"]);
+    let passed = sandbox.dwell(&["compare", &slower, &steady, "--fail-if", "p50 change > 10%"]);
     assert_eq!(passed.status.code(), Some(0), "{passed:?}");
 }
 
 #[test]
 fn percent_condition_holds_for_a_large_rise() {
-    let place = Sandbox::new();
-    let unsteady = measured(&place, &[40_000, 62_000, 115_000]);
-    let slow = measured(&place, &[1_880_000, 1_900_000, 1_920_000]);
+    let sandbox = Sandbox::new();
+    let unsteady = measured(&sandbox, &[40_000, 62_000, 115_000]);
+    let slow = measured(&sandbox, &[1_880_000, 1_900_000, 1_920_000]);
     for condition in ["p50 change > 10%", "p50 change > 100us"] {
-        let output = place.dwell(&["compare", &unsteady, &slow, "--fail-if", condition]);
+        let output = sandbox.dwell(&["compare", &unsteady, &slow, "--fail-if", condition]);
         assert_eq!(output.status.code(), Some(3), "{condition}: {output:?}");
-        assert!(printed(&output).contains("%)  rises"), "{output:?}");
+        assert!(stdout(&output).contains("%)  rises"), "{output:?}");
     }
-    let object = place.json(&["compare", &unsteady, &slow]);
+    let object = sandbox.json(&["compare", &unsteady, &slow]);
     let shift = &object["cells"][0]["shifts"][0];
     assert!(shift["low_percent"].as_f64().unwrap() > 10.0, "{shift}");
     // In the other direction, no fall exceeds 100 %.
-    let object = place.json(&["compare", &slow, &unsteady]);
+    let object = sandbox.json(&["compare", &slow, &unsteady]);
     let shift = &object["cells"][0]["shifts"][0];
     let low = shift["low_percent"].as_f64().unwrap();
     assert!(low > -100.0 && low < shift["shift_percent"].as_f64().unwrap(), "{shift}");
 }
 
 #[test]
-fn limit_inside_the_interval_of_a_change_is_exit_5() {
-    let place = Sandbox::new();
-    let steady = measured(&place, &[20_000, 20_400, 19_800]);
-    let wild = measured(&place, &[20_000, 60_000, 30_000]);
+fn limit_inside_the_change_interval_exits_with_5() {
+    let sandbox = Sandbox::new();
+    let steady = measured(&sandbox, &[20_000, 20_400, 19_800]);
+    let wild = measured(&sandbox, &[20_000, 60_000, 30_000]);
     for condition in ["p50 change > 10%", "p50 change > 1us"] {
-        let output = place.dwell(&["compare", &steady, &wild, "--fail-if", condition]);
+        let output = sandbox.dwell(&["compare", &steady, &wild, "--fail-if", condition]);
         assert_eq!(output.status.code(), Some(5), "{condition}: {output:?}");
-        let said = said(&output);
-        assert!(said.contains(condition) && said.contains("inside the interval"), "{said}");
+        let stderr = stderr(&output);
+        assert!(stderr.contains(condition) && stderr.contains("inside the interval"), "{stderr}");
     }
-    let output = place.dwell(&["compare", &steady, &wild, "--fail-if", "p50 change > 10s"]);
-    assert_eq!((output.status.code(), said(&output).trim()), (Some(0), ""), "{output:?}");
-    let slower = measured(&place, &[40_000, 41_000, 39_500]);
+    let output = sandbox.dwell(&["compare", &steady, &wild, "--fail-if", "p50 change > 10s"]);
+    assert_eq!((output.status.code(), stderr(&output).trim()), (Some(0), ""), "{output:?}");
+    let slower = measured(&sandbox, &[40_000, 41_000, 39_500]);
     let both = ["--fail-if", "p99.9 change > 1ns", "--fail-if", "p50 change > 1ns"];
-    let output = place.dwell(&[&["compare", &steady, &slower][..], &both].concat());
+    let output = sandbox.dwell(&[&["compare", &steady, &slower][..], &both].concat());
     assert_eq!(output.status.code(), Some(3), "a failed condition takes precedence: {output:?}");
 }
 
 #[test]
-fn condition_that_holds_wins_over_damaged_trials() {
-    let place = Sandbox::new();
-    let steady = measured(&place, &[20_000, 20_400, 19_800]);
-    let slower = measured(&place, &[40_000, 41_000, 39_500, 40_500]);
-    let damaged = place.data().join("samples").join(&slower).join("2.parquet");
+fn failed_condition_takes_precedence_over_damaged_trials() {
+    let sandbox = Sandbox::new();
+    let steady = measured(&sandbox, &[20_000, 20_400, 19_800]);
+    let slower = measured(&sandbox, &[40_000, 41_000, 39_500, 40_500]);
+    let damaged = sandbox.data().join("samples").join(&slower).join("2.parquet");
     let mut bytes = fs::read(&damaged).unwrap();
     bytes[30] ^= 1;
     fs::write(&damaged, bytes).unwrap();
     for (condition, exit) in
         [("p50 change > 10%", 3), ("p50 > 30us", 3), ("p50 > 10s", 1), ("p99.9 > 50us", 1)]
     {
-        let output = place.dwell(&["compare", &steady, &slower, "--fail-if", condition]);
+        let output = sandbox.dwell(&["compare", &steady, &slower, "--fail-if", condition]);
         assert_eq!(output.status.code(), Some(exit), "{condition}: {output:?}");
-        let said = said(&output);
-        assert!(said.contains("left out because their samples are damaged: 1"), "{said}");
+        let stderr = stderr(&output);
+        assert!(stderr.contains("left out because their samples are damaged: 1"), "{stderr}");
     }
 }
 
 #[test]
-fn percentage_of_a_negative_baseline_is_named_as_the_reason() {
-    let place = Sandbox::new();
-    let negative = measured(&place, &[-20_000, -20_400, -19_800]);
-    let slower = measured(&place, &[40_000, 41_000, 39_500]);
+fn percent_change_from_a_negative_baseline_is_undecided() {
+    let sandbox = Sandbox::new();
+    let negative = measured(&sandbox, &[-20_000, -20_400, -19_800]);
+    let slower = measured(&sandbox, &[40_000, 41_000, 39_500]);
     let judge = |condition: &str| {
-        let output = place.dwell(&["compare", &negative, &slower, "--fail-if", condition]);
-        (output.status.code(), said(&output))
+        let output = sandbox.dwell(&["compare", &negative, &slower, "--fail-if", condition]);
+        (output.status.code(), stderr(&output))
     };
-    let (code, said) = judge("p50 change > 10%");
-    assert_eq!(code, Some(5), "{said}");
-    assert!(said.contains("the baseline is zero or can be negative"), "{said}");
-    assert!(said.contains("state the change as a time") && !said.contains("too few"), "{said}");
+    let (code, stderr) = judge("p50 change > 10%");
+    assert_eq!(code, Some(5), "{stderr}");
+    assert!(stderr.contains("the baseline is zero or can be negative"), "{stderr}");
+    assert!(
+        stderr.contains("state the change as a time") && !stderr.contains("too few"),
+        "{stderr}"
+    );
     assert_eq!(judge("p50 change > 10us").0, Some(3));
 }
 
 #[test]
-fn packets_a_sink_lost_are_beyond_limits_on_gaps_in_compare() {
-    let place = Sandbox::new();
+fn compare_counts_lost_packets_as_beyond_gap_limits() {
+    let sandbox = Sandbox::new();
     let judge = |departures: &str| {
-        let (a, b) = (paced(&place, departures), paced(&place, departures));
+        let (a, b) = (paced(&sandbox, departures), paced(&sandbox, departures));
         let limit = ["--metric", "gap_error", "--fail-if", "gap_error.p50 > 1ms"];
-        let output = place.dwell(&[&["compare", &a, &b][..], &limit].concat());
-        (output.status.code(), said(&output))
+        let output = sandbox.dwell(&[&["compare", &a, &b][..], &limit].concat());
+        (output.status.code(), stderr(&output))
     };
-    let (code, said) = judge("sink");
-    assert_eq!(code, Some(3), "{said}");
-    assert!(said.contains("among the late and lost probes"), "{said}");
-    let (code, said) = judge("tx_kernel");
-    assert_eq!(code, Some(0), "{said}");
+    let (code, stderr) = judge("sink");
+    assert_eq!(code, Some(3), "{stderr}");
+    assert!(stderr.contains("among the late and lost probes"), "{stderr}");
+    let (code, stderr) = judge("tx_kernel");
+    assert_eq!(code, Some(0), "{stderr}");
 }
 
 /// Creates a run of `dwell pace` with one trial: 100 packets arrived and 300 were lost.
-fn paced(place: &Sandbox, departures: &str) -> String {
-    let run = begun(place, 1);
-    let mut store = Store::open(&place.data()).unwrap();
+fn paced(sandbox: &Sandbox, departures: &str) -> String {
+    let run = begun(sandbox, 1);
+    let mut store = Store::open(&sandbox.data()).unwrap();
     let row = store.run(&run).unwrap();
     let trial = store.trials(&row).unwrap().remove(0);
     store.begin_trial(&trial).unwrap();
@@ -336,7 +339,7 @@ fn paced(place: &Sandbox, departures: &str) -> String {
     let mut ingest = store.ingest(&row, &trial).unwrap().with_figures();
     ingest.push(batch).unwrap();
     let ingested = ingest.finish().unwrap();
-    let mut summary = told("open-loop");
+    let mut summary = ping_summary("open-loop");
     summary.kind = Kind::Pace;
     summary.parameters = [("departures".to_owned(), json!(departures))].into();
     let of_node = [(Role::Measurement, "n1".to_owned(), summary)];
@@ -346,55 +349,55 @@ fn paced(place: &Sandbox, departures: &str) -> String {
 }
 
 #[test]
-fn compare_judges_the_values_of_the_new_run_as_ping_does() {
-    let place = Sandbox::new();
-    let (a, b) = (measured(&place, &[90_000, 90_000]), measured(&place, &[20_000, 20_400]));
+fn compare_judges_the_new_run_like_ping() {
+    let sandbox = Sandbox::new();
+    let (a, b) = (measured(&sandbox, &[90_000, 90_000]), measured(&sandbox, &[20_000, 20_400]));
     let judge = |conditions: &[&str]| {
         let conditions = conditions.iter().flat_map(|condition| ["--fail-if", *condition]);
         let arguments: Vec<_> = ["compare", &a, &b].into_iter().chain(conditions).collect();
-        let output = place.dwell(&arguments);
-        (output.status.code(), said(&output))
+        let output = sandbox.dwell(&arguments);
+        (output.status.code(), stderr(&output))
     };
     // 800 round trips from 20.0 to 21.4 us; those of the baseline are longer.
     assert_eq!(judge(&["p99 > 50us", "rtt.p95 > 50us", "loss > 1%", "max > 1ms"]).0, Some(0));
-    let (code, said) = judge(&["p50 > 20us"]);
-    assert_eq!(code, Some(3), "{said}");
-    assert!(said.contains("--fail-if p50 > 20us: it is 20."), "{said}");
-    let (code, said) = judge(&["p99.9 > 50us"]);
-    assert_eq!(code, Some(5), "{said}");
-    assert!(said.contains("no probe of 800") && said.contains("2995 or more"), "{said}");
-    let (code, said) = judge(&["p99.9 > 50us", "min < 50us"]);
-    assert_eq!(code, Some(3), "a failed condition takes precedence: {said}");
+    let (code, stderr) = judge(&["p50 > 20us"]);
+    assert_eq!(code, Some(3), "{stderr}");
+    assert!(stderr.contains("--fail-if p50 > 20us: it is 20."), "{stderr}");
+    let (code, stderr) = judge(&["p99.9 > 50us"]);
+    assert_eq!(code, Some(5), "{stderr}");
+    assert!(stderr.contains("no probe of 800") && stderr.contains("2995 or more"), "{stderr}");
+    let (code, stderr) = judge(&["p99.9 > 50us", "min < 50us"]);
+    assert_eq!(code, Some(3), "a failed condition takes precedence: {stderr}");
 }
 
 #[test]
 fn fewer_than_two_runs_are_a_usage_error() {
-    let place = Sandbox::new();
+    let sandbox = Sandbox::new();
     for runs in [&["compare"][..], &["compare", "last"]] {
-        let output = place.dwell(runs);
+        let output = sandbox.dwell(runs);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
     }
 }
 
 #[test]
 fn imported_recordings_are_compared_with_a_caveat() {
-    let place = Sandbox::new();
+    let sandbox = Sandbox::new();
     let s4 = repository("controller/import/tests/data/s4.csv");
-    let (a, b) = (import(&place, &s4), import(&place, &s4));
-    let output = place.dwell(&["compare", &a, &b]);
-    let output = printed(&output);
+    let (a, b) = (import(&sandbox, &s4), import(&sandbox, &s4));
+    let output = sandbox.dwell(&["compare", &a, &b]);
+    let output = stdout(&output);
     assert!(output.contains("within these two recordings"), "{output}");
     assert!(!output.contains("flow "), "an unnamed flow has no label: {output}");
-    let object = place.json(&["compare", &a, &b]);
+    let object = sandbox.json(&["compare", &a, &b]);
     assert_eq!(object["cells"][0]["basis"], "recordings");
     assert_eq!(object["findings"][0]["id"], format!("shift-{b}"));
 }
 
 #[test]
 fn invalid_condition_is_a_usage_error() {
-    let place = Sandbox::new();
+    let sandbox = Sandbox::new();
     let file = repository("controller/import/tests/data/s4.csv");
-    let (a, b) = (import(&place, &file), import(&place, &file));
+    let (a, b) = (import(&sandbox, &file), import(&sandbox, &file));
     for (condition, words) in [
         ("p99", "p99 > 10ms"),
         ("p42 > 1ms", "p42"),
@@ -405,11 +408,11 @@ fn invalid_condition_is_a_usage_error() {
         ("rtt_kernel.p99 change > 10%", "--metric"),
         ("wire.p99 > 10ms", "known are"),
     ] {
-        let output = place.dwell(&["compare", &a, &b, "--fail-if", condition]);
+        let output = sandbox.dwell(&["compare", &a, &b, "--fail-if", condition]);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(said(&output).contains(words), "{condition}: {output:?}");
+        assert!(stderr(&output).contains(words), "{condition}: {output:?}");
     }
-    let output = place.dwell(&["compare", &a, "20200101-9"]);
+    let output = sandbox.dwell(&["compare", &a, "20200101-9"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(said(&output).contains("20200101-9"), "{output:?}");
+    assert!(stderr(&output).contains("20200101-9"), "{output:?}");
 }

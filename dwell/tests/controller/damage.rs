@@ -3,19 +3,19 @@
 use std::fs;
 use std::process::Command;
 
-use crate::fixture::{DWELL, Sandbox, as_root, printed, repository, said};
+use crate::fixture::{DWELL, Sandbox, as_root, repository, stderr, stdout};
 
-fn imported(place: &Sandbox) -> String {
+fn imported(sandbox: &Sandbox) -> String {
     let file = repository("controller/import/tests/data/s4.csv");
-    place.json(&["import", file.to_str().unwrap()])["run"].as_str().unwrap().to_owned()
+    sandbox.json(&["import", file.to_str().unwrap()])["run"].as_str().unwrap().to_owned()
 }
 
 #[test]
 fn lost_catalogue_is_named_and_samples_are_kept() {
-    let place = Sandbox::new();
-    let run = imported(&place);
-    let catalogue = place.data().join("catalogue.sqlite");
-    let samples = place.data().join("samples").join(&run).join("1.parquet");
+    let sandbox = Sandbox::new();
+    let run = imported(&sandbox);
+    let catalogue = sandbox.data().join("catalogue.sqlite");
+    let samples = sandbox.data().join("samples").join(&run).join("1.parquet");
     let (whole, kept) = (fs::read(&catalogue).unwrap(), fs::read(&samples).unwrap());
     let file = repository("controller/import/tests/data/s4.csv");
     for lost in ["emptied", "gone"] {
@@ -29,30 +29,33 @@ fn lost_catalogue_is_named_and_samples_are_kept() {
             &["import", file.to_str().unwrap()],
             &["runs", "--json"],
         ] {
-            let output = place.dwell(arguments);
+            let output = sandbox.dwell(arguments);
             assert_eq!(output.status.code(), Some(1), "{lost}: {arguments:?}: {output:?}");
-            let said = said(&output);
-            assert!(said.contains("catalogue.sqlite") && said.contains(&run), "{lost}: {said}");
+            let stderr = stderr(&output);
+            assert!(
+                stderr.contains("catalogue.sqlite") && stderr.contains(&run),
+                "{lost}: {stderr}"
+            );
         }
         assert_eq!(fs::read(&samples).unwrap(), kept);
     }
     fs::write(&catalogue, whole).unwrap();
-    assert!(place.dwell(&["show", &run]).status.success());
-    assert_ne!(imported(&place), run);
+    assert!(sandbox.dwell(&["show", &run]).status.success());
+    assert_ne!(imported(&sandbox), run);
 }
 
 #[test]
 fn damaged_catalogue_pages_error_names_the_file() {
-    let place = Sandbox::new();
-    imported(&place);
-    let catalogue = place.data().join("catalogue.sqlite");
+    let sandbox = Sandbox::new();
+    imported(&sandbox);
+    let catalogue = sandbox.data().join("catalogue.sqlite");
     let mut bytes = fs::read(&catalogue).unwrap();
     bytes[4096..].fill(0x5a);
     fs::write(&catalogue, bytes).unwrap();
     for arguments in [&["runs"][..], &["show", "last"]] {
-        let output = place.dwell(arguments);
+        let output = sandbox.dwell(arguments);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(said(&output).contains(catalogue.to_str().unwrap()), "{output:?}");
+        assert!(stderr(&output).contains(catalogue.to_str().unwrap()), "{output:?}");
     }
 }
 
@@ -61,48 +64,48 @@ fn damaged_trial_is_named_and_others_are_shown() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
-    let plan = place.plan(3);
+    let sandbox = Sandbox::new();
+    let plan = sandbox.plan(3);
     for _ in 0..2 {
-        let output = place.dwell(&["run", &plan, "--quiet"]);
+        let output = sandbox.dwell(&["run", &plan, "--quiet"]);
         assert!(output.status.success(), "{output:?}");
     }
-    let run = place.query("SELECT run FROM runs ORDER BY id DESC").remove(0);
-    let path = place.data().join("samples").join(&run).join("2.parquet");
+    let run = sandbox.query("SELECT run FROM runs ORDER BY id DESC").remove(0);
+    let path = sandbox.data().join("samples").join(&run).join("2.parquet");
     let mut bytes = fs::read(&path).unwrap();
     bytes[30] ^= 1;
     fs::write(&path, bytes).unwrap();
 
-    let output = place.dwell(&["show", "last", "--recompute", "--json"]);
+    let output = sandbox.dwell(&["show", "last", "--recompute", "--json"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(said(&output).contains(path.to_str().unwrap()), "{output:?}");
+    assert!(stderr(&output).contains(path.to_str().unwrap()), "{output:?}");
     let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let received = |trial: usize| &shown["trials"][trial]["packets"]["received"];
     assert_eq!((received(0), received(2)), (&30.into(), &30.into()));
     assert!(received(1).is_null(), "{shown}");
 
-    let runs = place.query("SELECT run FROM runs ORDER BY id");
-    let output = place.dwell(&["compare", &runs[0], &runs[1]]);
+    let runs = sandbox.query("SELECT run FROM runs ORDER BY id");
+    let output = sandbox.dwell(&["compare", &runs[0], &runs[1]]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(said(&output).contains("trial 2 of"), "{output:?}");
-    let compared = printed(&output);
+    assert!(stderr(&output).contains("trial 2 of"), "{output:?}");
+    let compared = stdout(&output);
     assert!(compared.contains("size 100B") && compared.contains("size 300B"), "{compared}");
     assert!(!compared.contains("size 200B"), "{compared}");
 
     // Damages the summary of another trial.
-    let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
+    let db = rusqlite::Connection::open(sandbox.data().join("catalogue.sqlite")).unwrap();
     let spoil = "UPDATE summaries SET summary = '{' WHERE role = 'measurement' AND trial_id =
                  (SELECT max(id) FROM trials WHERE number = 3)";
     assert_eq!(db.execute(spoil, []), Ok(1));
-    let output = place.dwell(&["show", "last"]);
+    let output = sandbox.dwell(&["show", "last"]);
     assert!(output.status.success(), "{output:?}");
     // Long reasons are wrapped.
-    let shown = printed(&output).split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown = stdout(&output).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.contains("summary of trial 3 cannot be read"), "{shown}");
-    let page = place.path("page.html").display().to_string();
-    let output = place.dwell(&["report", "last", "-o", &page]);
+    let page = sandbox.path("page.html").display().to_string();
+    let output = sandbox.dwell(&["report", "last", "-o", &page]);
     assert!(output.status.success(), "{output:?}");
-    assert!(said(&output).contains("summary of trial 3"), "{output:?}");
+    assert!(stderr(&output).contains("summary of trial 3"), "{output:?}");
 }
 
 #[test]
@@ -110,17 +113,17 @@ fn damaged_parameters_affect_only_their_trial() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
-    let output = place.dwell(&["run", &place.plan(3), "--quiet"]);
+    let sandbox = Sandbox::new();
+    let output = sandbox.dwell(&["run", &sandbox.plan(3), "--quiet"]);
     assert!(output.status.success(), "{output:?}");
-    let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
+    let db = rusqlite::Connection::open(sandbox.data().join("catalogue.sqlite")).unwrap();
     let spoil = "UPDATE trials SET parameters = '{bad' WHERE number = 1";
     assert_eq!(db.execute(spoil, []), Ok(1));
     let words = "parameters of trial 1 cannot be read";
 
-    let output = place.dwell(&["show", "last", "--json"]);
+    let output = sandbox.dwell(&["show", "last", "--json"]);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(said(&output).matches(words).count(), 1, "{output:?}");
+    assert_eq!(stderr(&output).matches(words).count(), 1, "{output:?}");
     let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let trials = &shown["trials"];
     assert!(trials[0]["reason"].as_str().unwrap().contains(words), "{shown}");
@@ -129,14 +132,14 @@ fn damaged_parameters_affect_only_their_trial() {
         assert_eq!(trials[trial]["packets"]["received"], 30, "{shown}");
         assert_eq!(trials[trial]["parameters"]["size"], size);
     }
-    let page = place.path("page.html").display().to_string();
-    let output = place.dwell(&["report", "last", "-o", &page]);
+    let page = sandbox.path("page.html").display().to_string();
+    let output = sandbox.dwell(&["report", "last", "-o", &page]);
     assert!(output.status.success(), "{output:?}");
-    assert!(said(&output).contains(words), "{output:?}");
-    let output = place.dwell(&["export", "last", "--format", "csv"]);
+    assert!(stderr(&output).contains(words), "{output:?}");
+    let output = sandbox.dwell(&["export", "last", "--format", "csv"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(said(&output).contains(words), "{output:?}");
-    let rows = printed(&output);
+    assert!(stderr(&output).contains(words), "{output:?}");
+    let rows = stdout(&output);
     assert!(rows.contains("200B") && rows.contains("300B"), "{rows}");
     assert!(!rows.lines().any(|row| row.starts_with("1,")), "{rows}");
 }
@@ -147,18 +150,18 @@ fn data_directory_is_readable_without_write_permission() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
-    let run = imported(&place);
-    let program = place.path("program");
+    let sandbox = Sandbox::new();
+    let run = imported(&sandbox);
+    let program = sandbox.path("program");
     fs::copy(DWELL, &program).unwrap();
-    let top = place.path("");
+    let top = sandbox.path("");
     assert!(Command::new("chmod").arg("755").args([&top, &program]).status().unwrap().success());
     let as_nobody = |arguments: &[&str]| {
         Command::new("setpriv")
             .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
             .arg(&program)
             .args(arguments)
-            .env("DWELL_DATA", place.data())
+            .env("DWELL_DATA", sandbox.data())
             .current_dir("/")
             .output()
             .unwrap()
@@ -172,29 +175,29 @@ fn data_directory_is_readable_without_write_permission() {
         ] {
             let output = as_nobody(arguments);
             assert!(output.status.success(), "{arguments:?}: {output:?}");
-            assert!(printed(&output).contains(&run) || arguments[0] == "export", "{output:?}");
+            assert!(stdout(&output).contains(&run) || arguments[0] == "export", "{output:?}");
         }
     };
     reads();
     // Also during a write.
-    let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
+    let db = rusqlite::Connection::open(sandbox.data().join("catalogue.sqlite")).unwrap();
     db.execute("UPDATE runs SET title = 'written'", []).unwrap();
-    assert!(place.data().join("catalogue.sqlite-wal").exists());
+    assert!(sandbox.data().join("catalogue.sqlite-wal").exists());
     reads();
-    assert!(printed(&as_nobody(&["runs", "--json"])).contains("written"));
+    assert!(stdout(&as_nobody(&["runs", "--json"])).contains("written"));
     drop(db);
     let output = as_nobody(&["delete", &run, "--yes"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert_eq!(place.query("SELECT run FROM runs"), [run.as_str()]);
+    assert_eq!(sandbox.query("SELECT run FROM runs"), [run.as_str()]);
 }
 
 #[test]
 fn file_as_data_directory_is_a_usage_error() {
-    let place = Sandbox::new();
-    let file = place.write("data", "");
+    let sandbox = Sandbox::new();
+    let file = sandbox.write("data", "");
     for arguments in [&["runs"][..], &["show", "last"]] {
-        let output = place.dwell(&[arguments, &["--data", &file]].concat());
+        let output = sandbox.dwell(&[arguments, &["--data", &file]].concat());
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(said(&output).contains("--data"), "{output:?}");
+        assert!(stderr(&output).contains("--data"), "{output:?}");
     }
 }

@@ -5,17 +5,17 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::fixture::{Sandbox, ended, printed, repository, said, until};
+use crate::fixture::{Sandbox, repository, stderr, stdout, wait_for_exit, wait_until};
 
 /// Imports a file of 200 round trips and returns the run.
-fn imported(place: &Sandbox) -> String {
+fn imported(sandbox: &Sandbox) -> String {
     let file = repository("controller/import/tests/data/s4.csv");
-    place.json(&["import", file.to_str().unwrap()])["run"].as_str().unwrap().to_owned()
+    sandbox.json(&["import", file.to_str().unwrap()])["run"].as_str().unwrap().to_owned()
 }
 
-fn everything(place: &Sandbox) -> Vec<(PathBuf, Vec<u8>)> {
+fn everything(sandbox: &Sandbox) -> Vec<(PathBuf, Vec<u8>)> {
     let mut all = Vec::new();
-    let mut todo = vec![place.data()];
+    let mut todo = vec![sandbox.data()];
     while let Some(path) = todo.pop() {
         if path.is_dir() {
             todo.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
@@ -30,16 +30,16 @@ fn everything(place: &Sandbox) -> Vec<(PathBuf, Vec<u8>)> {
 
 #[test]
 fn newer_data_directory_is_refused_unchanged() {
-    let place = Sandbox::new();
-    imported(&place);
-    let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
+    let sandbox = Sandbox::new();
+    imported(&sandbox);
+    let db = rusqlite::Connection::open(sandbox.data().join("catalogue.sqlite")).unwrap();
     db.pragma_update(None, "user_version", 99).unwrap();
     drop(db);
     // Even a missing directory must not be created.
-    fs::remove_dir(place.data().join("incoming")).unwrap();
-    let before = everything(&place);
+    fs::remove_dir(sandbox.data().join("incoming")).unwrap();
+    let before = everything(&sandbox);
     let file = repository("controller/import/tests/data/s4.csv");
-    let plan = place.plan(3);
+    let plan = sandbox.plan(3);
     for arguments in [
         &["runs"][..],
         &["show", "last"],
@@ -47,46 +47,46 @@ fn newer_data_directory_is_refused_unchanged() {
         &["run", &plan],
         &["delete", "last", "--yes"],
     ] {
-        let output = place.dwell(arguments);
+        let output = sandbox.dwell(arguments);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        let said = said(&output);
-        assert!(said.contains("newer dwell") && said.contains("version 99"), "{said}");
-        assert!(everything(&place) == before, "{arguments:?} changed something");
+        let stderr = stderr(&output);
+        assert!(stderr.contains("newer dwell") && stderr.contains("version 99"), "{stderr}");
+        assert!(everything(&sandbox) == before, "{arguments:?} changed something");
     }
 }
 
 #[test]
 fn missing_or_truncated_samples_are_reported() {
-    let place = Sandbox::new();
-    let run = imported(&place);
-    let samples = place.data().join("samples").join(&run).join("1.parquet");
+    let sandbox = Sandbox::new();
+    let run = imported(&sandbox);
+    let samples = sandbox.data().join("samples").join(&run).join("1.parquet");
     let whole = fs::read(&samples).unwrap();
-    let told = || {
-        let shown = place.dwell(&["show", &run]);
+    let damage_reported = || {
+        let shown = sandbox.dwell(&["show", &run]);
         assert!(shown.status.success(), "{shown:?}");
-        let page = place.path("page.html");
-        let report = place.dwell(&["report", &run, "-o", page.to_str().unwrap()]);
+        let page = sandbox.path("page.html");
+        let report = sandbox.dwell(&["report", &run, "-o", page.to_str().unwrap()]);
         assert!(report.status.success(), "{report:?}");
         let words = "samples of trial 1 are damaged or missing";
-        (printed(&shown).contains(words), fs::read_to_string(page).unwrap().contains(words))
+        (stdout(&shown).contains(words), fs::read_to_string(page).unwrap().contains(words))
     };
-    assert_eq!(told(), (false, false));
+    assert_eq!(damage_reported(), (false, false));
     fs::write(&samples, &whole[..whole.len() - 5]).unwrap();
-    assert_eq!(told(), (true, true), "cut");
+    assert_eq!(damage_reported(), (true, true), "cut");
     let mut overwritten = whole.clone();
     let end = overwritten.len();
     overwritten[end - 8..].fill(7);
     fs::write(&samples, &overwritten).unwrap();
-    assert_eq!(told(), (true, true), "overwritten");
+    assert_eq!(damage_reported(), (true, true), "overwritten");
     fs::remove_file(&samples).unwrap();
-    assert_eq!(told(), (true, true), "gone");
+    assert_eq!(damage_reported(), (true, true), "gone");
 }
 
 #[test]
 fn unknown_values_of_imports_are_null() {
-    let place = Sandbox::new();
-    let run = imported(&place);
-    let shown = place.json(&["show", &run]);
+    let sandbox = Sandbox::new();
+    let run = imported(&sandbox);
+    let shown = sandbox.json(&["show", &run]);
     assert_eq!(shown["seed"], serde_json::Value::Null);
     // Dwell computed this value itself.
     assert_eq!(shown["trials"][0]["trust"]["percentile_resolution"], "exact");
@@ -94,11 +94,11 @@ fn unknown_values_of_imports_are_null() {
         assert_eq!(shown["trials"][0]["trust"][name], serde_json::Value::Null, "{name}");
     }
     let capture = repository("controller/import/tests/data/stamp-roundtrip-iperf2.pcap");
-    place.json(&["import", capture.to_str().unwrap()]);
-    let shown = printed(&place.dwell(&["show", "last"]));
+    sandbox.json(&["import", capture.to_str().unwrap()]);
+    let shown = stdout(&sandbox.dwell(&["show", "last"]));
     let line = |words: &str| shown.lines().find(|line| line.contains(words)).unwrap().to_owned();
     assert!(line("delay in").contains("delay in "), "{shown}");
-    let object = place.json(&["show", "last"]);
+    let object = sandbox.json(&["show", "last"]);
     let trials = object["trials"].as_array().unwrap();
     for (flow, metric) in [("ssid 34883 replies", "rtt"), ("5002 iperf2", "gap")] {
         let of_flow = |trial: &&serde_json::Value| {
@@ -113,10 +113,10 @@ fn unknown_values_of_imports_are_null() {
 
 #[test]
 fn damaged_catalogue_is_named_and_samples_stay() {
-    let place = Sandbox::new();
-    let run = imported(&place);
-    let catalogue = place.data().join("catalogue.sqlite");
-    let samples = place.data().join("samples").join(&run).join("1.parquet");
+    let sandbox = Sandbox::new();
+    let run = imported(&sandbox);
+    let catalogue = sandbox.data().join("catalogue.sqlite");
+    let samples = sandbox.data().join("samples").join(&run).join("1.parquet");
     let whole = fs::read(&catalogue).unwrap();
     let kept = fs::read(&samples).unwrap();
     let noise: Vec<u8> = (0..whole.len() as u32).map(|n| ((n * 31) >> 3) as u8).collect();
@@ -124,22 +124,22 @@ fn damaged_catalogue_is_named_and_samples_stay() {
     middle[4096..].copy_from_slice(&noise[4096..]);
     for (what, bytes) in [("noise", noise.clone()), ("damaged pages", middle)] {
         fs::write(&catalogue, bytes).unwrap();
-        let output = place.dwell(&["show", "last"]);
+        let output = sandbox.dwell(&["show", "last"]);
         assert_eq!(output.status.code(), Some(1), "{what}: {output:?}");
-        let said = said(&output);
-        assert!(said.contains("catalogue"), "{what}: {said}");
-        assert!(!said.contains("panicked"), "{said}");
+        let stderr = stderr(&output);
+        assert!(stderr.contains("catalogue"), "{what}: {stderr}");
+        assert!(!stderr.contains("panicked"), "{stderr}");
         assert_eq!(fs::read(&samples).unwrap(), kept);
     }
     fs::write(&catalogue, &whole).unwrap();
-    assert!(place.dwell(&["show", &run]).status.success(), "nothing else was changed");
+    assert!(sandbox.dwell(&["show", &run]).status.success(), "nothing else was changed");
 }
 
 #[test]
 fn damaged_sample_file_is_named_and_others_are_readable() {
-    let place = Sandbox::new();
-    let (broken, good) = (imported(&place), imported(&place));
-    let path = place.data().join("samples").join(&broken).join("1.parquet");
+    let sandbox = Sandbox::new();
+    let (broken, good) = (imported(&sandbox), imported(&sandbox));
+    let path = sandbox.data().join("samples").join(&broken).join("1.parquet");
     let whole = fs::read(&path).unwrap();
     let mut noise = whole.clone();
     noise[20..100].fill(0x55);
@@ -156,49 +156,49 @@ fn damaged_sample_file_is_named_and_others_are_readable() {
         if what == "gone" {
             fs::remove_file(&path).unwrap();
         }
-        let output = place.dwell(&["export", &broken, "--format", "csv"]);
+        let output = sandbox.dwell(&["export", &broken, "--format", "csv"]);
         assert_eq!(output.status.code(), Some(1), "{what}: {output:?}");
-        let said = said(&output);
-        assert!(said.contains(path.to_str().unwrap()), "{what}: {said}");
-        assert!(!said.contains("panicked"), "{what}: {said}");
+        let stderr = stderr(&output);
+        assert!(stderr.contains(path.to_str().unwrap()), "{what}: {stderr}");
+        assert!(!stderr.contains("panicked"), "{what}: {stderr}");
         assert!(
-            place.dwell(&["show", &broken]).status.success(),
+            sandbox.dwell(&["show", &broken]).status.success(),
             "summaries are stored in the catalogue"
         );
-        let rest = place.dwell(&["export", &good, "--format", "csv"]);
-        assert_eq!(printed(&rest).lines().count(), 201, "{what}");
+        let rest = sandbox.dwell(&["export", &good, "--format", "csv"]);
+        assert_eq!(stdout(&rest).lines().count(), 201, "{what}");
     }
 }
 
 #[test]
 fn delete_removes_only_the_run_and_its_samples() {
-    let place = Sandbox::new();
-    let (first, second) = (imported(&place), imported(&place));
-    let asked = place.dwell(&["delete", &first]);
+    let sandbox = Sandbox::new();
+    let (first, second) = (imported(&sandbox), imported(&sandbox));
+    let asked = sandbox.dwell(&["delete", &first]);
     assert_eq!(
         asked.status.code(),
         Some(2),
         "without a terminal the prompt must be refused: {asked:?}"
     );
-    assert!(said(&asked).contains("--yes"), "{asked:?}");
-    assert_eq!(place.json(&["delete", &first, "--yes"])["run"], first.as_str());
-    assert_eq!(place.query("SELECT run FROM runs"), [second.as_str()]);
-    assert_eq!(place.query("SELECT CAST(count(*) AS TEXT) FROM trials"), ["1"]);
-    assert!(!place.data().join("samples").join(&first).exists());
-    assert!(place.dwell(&["export", &second, "--format", "csv"]).status.success());
-    let output = place.dwell(&["show", &first]);
+    assert!(stderr(&asked).contains("--yes"), "{asked:?}");
+    assert_eq!(sandbox.json(&["delete", &first, "--yes"])["run"], first.as_str());
+    assert_eq!(sandbox.query("SELECT run FROM runs"), [second.as_str()]);
+    assert_eq!(sandbox.query("SELECT CAST(count(*) AS TEXT) FROM trials"), ["1"]);
+    assert!(!sandbox.data().join("samples").join(&first).exists());
+    assert!(sandbox.dwell(&["export", &second, "--format", "csv"]).status.success());
+    let output = sandbox.dwell(&["show", &first]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
 #[test]
 fn concurrent_imports_into_a_new_directory_succeed() {
-    let place = Sandbox::new();
+    let sandbox = Sandbox::new();
     let file = repository("controller/import/tests/data/s4.csv");
     let file = file.to_str().unwrap();
     for round in 1..=5 {
         let children: Vec<_> = (0..4)
             .map(|_| {
-                let mut command = place.command(&["import", file, "--json"]);
+                let mut command = sandbox.command(&["import", file, "--json"]);
                 command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
                 command.spawn().unwrap()
             })
@@ -207,20 +207,20 @@ fn concurrent_imports_into_a_new_directory_succeed() {
             let output = child.wait_with_output().unwrap();
             assert!(output.status.success(), "{output:?}");
         }
-        let mut runs = place.query("SELECT run FROM runs WHERE state = 'finished'");
+        let mut runs = sandbox.query("SELECT run FROM runs WHERE state = 'finished'");
         runs.dedup();
         assert_eq!(runs.len(), 4, "round {round}");
-        fs::remove_dir_all(place.data()).unwrap();
+        fs::remove_dir_all(sandbox.data()).unwrap();
     }
 }
 
 #[test]
 fn closed_pipe_is_not_a_failure() {
-    let place = Sandbox::new();
+    let sandbox = Sandbox::new();
     let file = repository("controller/import/tests/data/s4.csv");
     let file = file.to_str().unwrap();
-    let dir = place.path("parquet").display().to_string();
-    let page = place.path("page.html").display().to_string();
+    let dir = sandbox.path("parquet").display().to_string();
+    let page = sandbox.path("page.html").display().to_string();
     for arguments in [
         &["import", file][..],
         &["import", file, "--json"],
@@ -236,48 +236,52 @@ fn closed_pipe_is_not_a_failure() {
         let mut reader = Command::new("true").stdin(Stdio::piped()).spawn().unwrap();
         let closed = reader.stdin.take().unwrap();
         reader.wait().unwrap();
-        let output = place.command(arguments).stdout(closed).output().unwrap();
+        let output = sandbox.command(arguments).stdout(closed).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
-    assert_eq!(place.query("SELECT run FROM runs").len(), 1, "one of two was deleted");
+    assert_eq!(sandbox.query("SELECT run FROM runs").len(), 1, "one of two was deleted");
 }
 
 #[test]
 fn killed_import_is_removed_by_the_next_one() {
-    let place = Sandbox::new();
-    let fifo = place.path("fifo");
+    let sandbox = Sandbox::new();
+    let fifo = sandbox.path("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    let mut child = place.start(&mut place.command(&["import", fifo.to_str().unwrap()]));
+    let mut child = sandbox.start(&mut sandbox.command(&["import", fifo.to_str().unwrap()]));
     let mut pipe = fs::OpenOptions::new().write(true).open(&fifo).unwrap();
     let head = fs::read(repository("controller/import/tests/data/s4.csv")).unwrap();
     for _ in 0..100 {
         pipe.write_all(&head).unwrap();
     }
-    until("the import is under way", || !place.query("SELECT run FROM runs").is_empty());
-    let state = || place.json(&["runs"])["runs"][0]["state"].clone();
+    wait_until("the import is under way", || !sandbox.query("SELECT run FROM runs").is_empty());
+    let state = || sandbox.json(&["runs"])["runs"][0]["state"].clone();
     assert_eq!(state(), "running");
     child.kill().unwrap();
-    ended(&mut child);
+    wait_for_exit(&mut child);
     drop(pipe);
     assert_eq!(state(), "interrupted");
-    let run = imported(&place);
-    assert_eq!(place.query("SELECT run FROM runs"), [run], "the incomplete import must be deleted");
+    let run = imported(&sandbox);
+    assert_eq!(
+        sandbox.query("SELECT run FROM runs"),
+        [run],
+        "the incomplete import must be deleted"
+    );
     assert_eq!(state(), "finished");
-    let left: Vec<_> = fs::read_dir(place.data().join("samples")).unwrap().flatten().collect();
+    let left: Vec<_> = fs::read_dir(sandbox.data().join("samples")).unwrap().flatten().collect();
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!(fs::read_dir(left[0].path()).unwrap().count(), 1, "samples only, without a lock");
 }
 
 #[test]
 fn runs_table_is_aligned_in_every_state() {
-    let place = Sandbox::new();
-    imported(&place);
-    imported(&place);
-    let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
+    let sandbox = Sandbox::new();
+    imported(&sandbox);
+    imported(&sandbox);
+    let db = rusqlite::Connection::open(sandbox.data().join("catalogue.sqlite")).unwrap();
     // Without a runner's lock it is shown as interrupted, the longest state.
     let one = "UPDATE runs SET state = 'running' WHERE id = (SELECT max(id) FROM runs)";
     assert_eq!(db.execute(one, []).unwrap(), 1);
-    let listed = printed(&place.dwell(&["runs"]));
+    let listed = stdout(&sandbox.dwell(&["runs"]));
     let lines: Vec<&str> = listed.lines().collect();
     let started = lines[0].find("started").unwrap();
     assert!(lines[1..].iter().any(|line| line.contains("interrupted")), "{listed}");
@@ -290,11 +294,11 @@ fn runs_table_is_aligned_in_every_state() {
 
 #[test]
 fn note_is_shown_with_its_run() {
-    let place = Sandbox::new();
-    imported(&place);
-    let output = place.dwell(&["note", "last", "the fan was off"]);
+    let sandbox = Sandbox::new();
+    imported(&sandbox);
+    let output = sandbox.dwell(&["note", "last", "the fan was off"]);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(place.json(&["show", "last"])["notes"][0], "the fan was off");
-    assert!(printed(&place.dwell(&["show", "last"])).contains("user note: the fan was off"));
-    assert_eq!(place.dwell(&["note", "last", " "]).status.code(), Some(2));
+    assert_eq!(sandbox.json(&["show", "last"])["notes"][0], "the fan was off");
+    assert!(stdout(&sandbox.dwell(&["show", "last"])).contains("user note: the fan was off"));
+    assert_eq!(sandbox.dwell(&["note", "last", " "]).status.code(), Some(2));
 }

@@ -11,9 +11,9 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::Value;
 
-use crate::fixture::{Sandbox, as_root, printed, repository};
+use crate::fixture::{Sandbox, as_root, repository, stdout};
 
-/// Of one trial: number of rows, and number, sum and maximum of received round trips.
+/// Number of rows of a trial, and number, sum and maximum of its received round trips.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct TrialTotals {
     rows: u64,
@@ -39,12 +39,12 @@ fn csv(text: &str) -> Trials {
     let mut trials = Trials::new();
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let head = lines.next().unwrap();
-    let place = |name: &str| head.iter().position(|column| *column == name).unwrap();
-    let (trial, state, rtt) = (place("trial"), place("state"), place("rtt_ns"));
+    let index = |name: &str| head.iter().position(|column| *column == name).unwrap();
+    let (trial, state, rtt) = (index("trial"), index("state"), index("rtt_ns"));
     for row in lines {
         assert_eq!(row.len(), head.len());
-        let told = trials.entry(row[trial].parse().unwrap()).or_default();
-        told.take(row[state], row[rtt].parse().ok());
+        let totals = trials.entry(row[trial].parse().unwrap()).or_default();
+        totals.take(row[state], row[rtt].parse().ok());
     }
     trials
 }
@@ -53,8 +53,8 @@ fn json_lines(text: &str) -> Trials {
     let mut trials = Trials::new();
     for line in text.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
-        let told = trials.entry(row["trial"].as_u64().unwrap()).or_default();
-        told.take(row["state"].as_str().unwrap(), row["rtt_ns"].as_i64());
+        let totals = trials.entry(row["trial"].as_u64().unwrap()).or_default();
+        totals.take(row["state"].as_str().unwrap(), row["rtt_ns"].as_i64());
     }
     trials
 }
@@ -63,7 +63,7 @@ fn parquet(dir: &std::path::Path) -> Trials {
     let table: Value = serde_json::from_slice(&fs::read(dir.join("trials.json")).unwrap()).unwrap();
     let mut trials = Trials::new();
     for trial in table["trials"].as_array().unwrap() {
-        let told = trials.entry(trial["trial"].as_u64().unwrap()).or_default();
+        let totals = trials.entry(trial["trial"].as_u64().unwrap()).or_default();
         let file = File::open(dir.join(trial["file"].as_str().unwrap())).unwrap();
         for row in SerializedFileReader::new(file).unwrap().get_row_iter(None).unwrap() {
             let (mut state, mut rtt) = ("", None);
@@ -75,7 +75,7 @@ fn parquet(dir: &std::path::Path) -> Trials {
                 }
             }
             assert_ne!(state, "");
-            told.take(state, rtt);
+            totals.take(state, rtt);
         }
     }
     trials
@@ -109,38 +109,42 @@ fn base64(text: &str) -> Vec<u8> {
     bytes
 }
 
-fn assert_formats_agree(place: &Sandbox, run: &str, rows: u64) {
+fn assert_formats_agree(sandbox: &Sandbox, run: &str, rows: u64) {
     let export = |format: &str| {
-        let output = place.dwell(&["export", run, "--format", format]);
+        let output = sandbox.dwell(&["export", run, "--format", format]);
         assert!(output.status.success(), "{output:?}");
-        printed(&output)
+        stdout(&output)
     };
     let expected = csv(&export("csv"));
-    assert_eq!(expected.values().map(|told| told.rows).sum::<u64>(), rows);
+    assert_eq!(expected.values().map(|totals| totals.rows).sum::<u64>(), rows);
     assert_eq!(json_lines(&export("jsonl")), expected);
-    let dash = place.dwell(&["export", run, "--format", "csv", "-o", "-"]);
-    assert_eq!(csv(&printed(&dash)), expected, "a dash is standard output");
-    let dir = place.path("handed-on");
-    let output = place.dwell(&["export", run, "--format", "parquet", "-o", dir.to_str().unwrap()]);
+    let dash = sandbox.dwell(&["export", run, "--format", "csv", "-o", "-"]);
+    assert_eq!(csv(&stdout(&dash)), expected, "a dash is standard output");
+    let dir = sandbox.path("handed-on");
+    let output =
+        sandbox.dwell(&["export", run, "--format", "parquet", "-o", dir.to_str().unwrap()]);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(parquet(&dir), expected);
     let histograms = hdr(&export("hdr"));
     assert_eq!(histograms.len(), expected.len());
-    for (trial, told) in &expected {
+    for (trial, totals) in &expected {
         let (count, max) = histograms[trial];
-        assert_eq!(count, told.received, "trial {trial}");
-        assert!(max as i64 >= told.max && max as f64 <= told.max as f64 * 1.001, "{max} {told:?}");
+        assert_eq!(count, totals.received, "trial {trial}");
+        assert!(
+            max as i64 >= totals.max && max as f64 <= totals.max as f64 * 1.001,
+            "{max} {totals:?}"
+        );
     }
     // The catalogue must agree too.
-    let shown = place.json(&["show", run]);
+    let shown = sandbox.json(&["show", run]);
     for trial in shown["trials"].as_array().unwrap() {
-        let told = expected[&trial["trial"].as_u64().unwrap()];
+        let totals = expected[&trial["trial"].as_u64().unwrap()];
         let rtt = &trial["metrics"]["rtt_ns"];
         assert_eq!(
             (rtt["count"].as_u64(), rtt["max"].as_i64()),
-            (Some(told.received), Some(told.max))
+            (Some(totals.received), Some(totals.max))
         );
-        let mean = told.sum as f64 / told.received as f64;
+        let mean = totals.sum as f64 / totals.received as f64;
         assert!((rtt["mean"].as_f64().unwrap() - mean).abs() < 0.01, "{mean} {rtt}");
     }
 }
@@ -150,11 +154,11 @@ fn hdr_interval_spans_the_stamps_of_its_trial() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
+    let sandbox = Sandbox::new();
     let more = ["--quiet", "--set", "ping.count=500"];
-    let output = place.dwell(&[&["run", &place.plan(3)][..], &more].concat());
+    let output = sandbox.dwell(&[&["run", &sandbox.plan(3)][..], &more].concat());
     assert!(output.status.success(), "{output:?}");
-    let rows = printed(&place.dwell(&["export", "last", "--format", "jsonl"]));
+    let rows = stdout(&sandbox.dwell(&["export", "last", "--format", "jsonl"]));
     let mut expected: BTreeMap<u64, (i64, i64)> = BTreeMap::new();
     for line in rows.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
@@ -164,7 +168,7 @@ fn hdr_interval_spans_the_stamps_of_its_trial() {
         }
     }
     assert_eq!(expected.len(), 3);
-    let log = printed(&place.dwell(&["export", "last", "--format", "hdr"]));
+    let log = stdout(&sandbox.dwell(&["export", "last", "--format", "hdr"]));
     let mut began = Vec::new();
     for entry in IntervalLogIterator::new(log.as_bytes()) {
         let LogEntry::Interval(interval) = entry.unwrap() else { continue };
@@ -185,10 +189,10 @@ fn hdr_interval_spans_the_stamps_of_its_trial() {
 
 #[test]
 fn import_exports_alike_in_every_format() {
-    let place = Sandbox::new();
+    let sandbox = Sandbox::new();
     let file = repository("controller/import/tests/data/s4.csv");
-    let run = place.json(&["import", file.to_str().unwrap()]);
-    assert_formats_agree(&place, run["run"].as_str().unwrap(), 200);
+    let run = sandbox.json(&["import", file.to_str().unwrap()]);
+    assert_formats_agree(&sandbox, run["run"].as_str().unwrap(), 200);
 }
 
 #[test]
@@ -196,9 +200,9 @@ fn run_with_losses_exports_alike_in_every_format() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
-    let plan = place.plan(3);
-    let run = place.json(&[
+    let sandbox = Sandbox::new();
+    let plan = sandbox.plan(3);
+    let run = sandbox.json(&[
         "run",
         &plan,
         "--quiet",
@@ -210,11 +214,11 @@ fn run_with_losses_exports_alike_in_every_format() {
         "ping.count=200",
     ]);
     let run = run["run"].as_str().unwrap().to_owned();
-    let shown = place.json(&["show", &run]);
+    let shown = sandbox.json(&["show", &run]);
     let packets = shown["trials"].as_array().unwrap().iter().map(|trial| &trial["packets"]);
     let sum = |which: &str| packets.clone().map(|all| all[which].as_u64().unwrap()).sum::<u64>();
     assert!(sum("lost") > 0, "{shown}");
     assert_eq!(sum("sent"), 600);
     // A late reply has its own row in addition to that of its loss.
-    assert_formats_agree(&place, &run, 600 + sum("late") + sum("duplicate"));
+    assert_formats_agree(&sandbox, &run, 600 + sum("late") + sum("duplicate"));
 }

@@ -74,15 +74,15 @@ impl Sandbox {
         self.command(arguments).output().unwrap()
     }
 
-    /// Starts a command with its standard error in the file `said`.
+    /// Starts a command with its standard error in the file `stderr`.
     pub(crate) fn start(&self, command: &mut Command) -> Child {
-        let said = fs::File::create(self.path("said")).unwrap();
-        command.stdout(Stdio::piped()).stderr(said).spawn().unwrap()
+        let stderr = fs::File::create(self.path("stderr")).unwrap();
+        command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap()
     }
 
     /// Returns the standard error of [`Self::start`] so far.
-    pub(crate) fn said(&self) -> String {
-        fs::read_to_string(self.path("said")).unwrap()
+    pub(crate) fn stderr(&self) -> String {
+        fs::read_to_string(self.path("stderr")).unwrap()
     }
 
     /// Runs a command with `--json`, which must succeed, and returns its output.
@@ -158,7 +158,7 @@ impl Sandbox {
     /// Asserts that no process, lab or received file is left. A node may take a second to notice
     /// that its pipe is closed.
     pub(crate) fn assert_no_leftovers(&self) {
-        until("every process to end", || self.processes().is_empty());
+        wait_until("every process to end", || self.processes().is_empty());
         assert_eq!(self.left_of_labs(), Vec::<PathBuf>::new());
         let incoming = fs::read_dir(self.data().join("incoming")).unwrap();
         assert_eq!(incoming.flatten().map(|entry| entry.path()).next(), None);
@@ -180,23 +180,26 @@ impl Drop for Sandbox {
     }
 }
 
+/// Returns the standard output of a command, parsed as JSON.
 pub(crate) fn object(output: &Output) -> Value {
     let text = String::from_utf8_lossy(&output.stdout);
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-pub(crate) fn said(output: &Output) -> String {
+/// Returns the standard error of a command.
+pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-pub(crate) fn printed(output: &Output) -> String {
+/// Returns the standard output of a command.
+pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Waits for a child to exit.
-pub(crate) fn ended(child: &mut Child) -> std::process::ExitStatus {
+pub(crate) fn wait_for_exit(child: &mut Child) -> std::process::ExitStatus {
     let mut status = None;
-    until("a child to end", || {
+    wait_until("a child to end", || {
         status = child.try_wait().unwrap();
         status.is_some()
     });
@@ -218,7 +221,7 @@ pub(crate) fn assert_golden(name: &str, text: &str) {
     assert!(golden == text, "{}:\n{golden}\n--- now:\n{text}", path.display());
 }
 
-/// Whether labs can be created; reports a skip if not.
+/// Whether this process may create labs, which needs root; reports a skip if not.
 pub(crate) fn as_root() -> bool {
     let may = netns::may_create();
     if !may {
@@ -233,7 +236,7 @@ pub(crate) fn skip(reason: &str) {
 }
 
 /// Waits until `condition` holds.
-pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let since = Instant::now();
     while !condition() {
         assert!(since.elapsed() < STEP_TIMEOUT, "waited too long: {what}");

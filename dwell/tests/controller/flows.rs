@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::fixture::{Sandbox, as_root, printed};
+use crate::fixture::{Sandbox, as_root, stdout};
 use crate::schemas::assert_matches_schema;
 
 const PACKETS: u64 = 200;
@@ -19,8 +19,8 @@ const PARTS: [&str; 8] = [
     "receiver_in_ns",
 ];
 
-fn plan(place: &Sandbox, more: &str) -> String {
-    place.write(
+fn plan(sandbox: &Sandbox, more: &str) -> String {
+    sandbox.write(
         "flow.toml",
         &format!(
             "version = 1\nname = \"flow\"\ntopology = {{ lab = \"line:3\" }}\n\
@@ -31,10 +31,10 @@ fn plan(place: &Sandbox, more: &str) -> String {
     )
 }
 
-fn rows(place: &Sandbox) -> Vec<Value> {
-    let output = place.dwell(&["export", "last", "--format", "jsonl"]);
+fn rows(sandbox: &Sandbox) -> Vec<Value> {
+    let output = sandbox.dwell(&["export", "last", "--format", "jsonl"]);
     assert!(output.status.success(), "{output:?}");
-    printed(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
@@ -42,11 +42,11 @@ fn relayed_flow_is_joined_and_shown_with_all_machines() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
-    let output = place.dwell(&["run", &plan(&place, ""), "--quiet"]);
+    let sandbox = Sandbox::new();
+    let output = sandbox.dwell(&["run", &plan(&sandbox, ""), "--quiet"]);
     assert!(output.status.success(), "{output:?}");
-    place.assert_no_leftovers();
-    let shown = place.json(&["show", "last"]);
+    sandbox.assert_no_leftovers();
+    let shown = sandbox.json(&["show", "last"]);
     assert_matches_schema("dwell.run", &shown);
     let [route, translate] = shown["trials"].as_array().unwrap().as_slice() else { panic!() };
     for trial in [route, translate] {
@@ -74,14 +74,18 @@ fn relayed_flow_is_joined_and_shown_with_all_machines() {
     let rung = serde_json::json!(["rx_kernel", "tx_kernel"]);
     assert_eq!(translate["measurement"]["parameters"]["node_rung"], rung);
     // The summaries of the machines, with their own counters.
-    let told = |trial: &Value, node: &str, kind: &str| {
+    let count_summaries = |trial: &Value, node: &str, kind: &str| {
         let machines = trial["machines"].as_array().unwrap();
         let ours = machines.iter().map(|machine| (&machine["node"], &machine["summary"]));
         ours.filter(|(name, it)| *name == node && it["kind"] == kind).count()
     };
-    assert_eq!(told(translate, "n2", "relay"), 1, "{translate:#}");
-    assert_eq!(told(route, "n2", "relay"), 0, "the kernel has no relay summary");
-    assert_eq!((told(route, "n1", "load"), told(route, "n3", "load")), (1, 1), "both ends");
+    assert_eq!(count_summaries(translate, "n2", "relay"), 1, "{translate:#}");
+    assert_eq!(count_summaries(route, "n2", "relay"), 0, "the kernel has no relay summary");
+    assert_eq!(
+        (count_summaries(route, "n1", "load"), count_summaries(route, "n3", "load")),
+        (1, 1),
+        "both ends"
+    );
     let machines = translate["machines"].as_array().unwrap();
     let relay = machines.iter().find(|it| it["summary"]["kind"] == "relay").unwrap();
     assert_eq!(relay["summary"]["parameters"]["mode"], "translate");
@@ -89,7 +93,7 @@ fn relayed_flow_is_joined_and_shown_with_all_machines() {
     // The placement of the far end is known because dwell started it.
     assert!(route["environment"]["placement"]["far"].is_object(), "{:#}", route["environment"]);
 
-    let rows = rows(&place);
+    let rows = rows(&sandbox);
     assert_eq!(rows.len() as u64, 2 * PACKETS);
     let of = |trial: u64| rows.iter().filter(move |row| row["trial"] == trial);
     for trial in [1, 2] {
@@ -107,11 +111,11 @@ fn relayed_flow_is_joined_and_shown_with_all_machines() {
     }
 
     // The main metric of a flow is not a round trip; compare and export use it.
-    let compared = place.json(&["compare", "last", "last"]);
+    let compared = sandbox.json(&["compare", "last", "last"]);
     assert_ne!(compared["metric"], "rtt_ns");
-    let log = place.dwell(&["export", "last", "--format", "hdr"]);
+    let log = sandbox.dwell(&["export", "last", "--format", "hdr"]);
     assert!(log.status.success(), "{log:?}");
-    assert!(printed(&log).contains(compared["metric"].as_str().unwrap()), "{log:?}");
+    assert!(stdout(&log).contains(compared["metric"].as_str().unwrap()), "{log:?}");
 }
 
 #[test]
@@ -119,10 +123,10 @@ fn untraced_routed_flow_has_no_link_delay() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
-    let output = place.dwell(&["run", &plan(&place, ""), "--quiet", "--set", "trace=false"]);
+    let sandbox = Sandbox::new();
+    let output = sandbox.dwell(&["run", &plan(&sandbox, ""), "--quiet", "--set", "trace=false"]);
     assert!(output.status.success(), "{output:?}");
-    let shown = place.json(&["show", "last"]);
+    let shown = sandbox.json(&["show", "last"]);
     let route = &shown["trials"][0];
     assert_eq!(route["metrics"]["end_to_end_ns"]["count"], PACKETS);
     assert!(route["metrics"].get("link_delay_ns").is_none(), "{route:#}");
@@ -136,8 +140,8 @@ fn loaded_node_with_quota_reports_its_cpu_use() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
-    let plan = place.write(
+    let sandbox = Sandbox::new();
+    let plan = sandbox.write(
         "weak.toml",
         &format!(
             "version = 1\nname = \"weak\"\ntopology = {{ lab = \"line:3\", quota = {{ n2 = \"30%\" }} }}\n\
@@ -147,10 +151,10 @@ fn loaded_node_with_quota_reports_its_cpu_use() {
              [matrix]\nload = [\"none\", \"most\"]\n[trials]\norder = \"as-written\"\n"
         ),
     );
-    let output = place.dwell(&["run", &plan, "--quiet"]);
+    let output = sandbox.dwell(&["run", &plan, "--quiet"]);
     assert!(output.status.success(), "{output:?}");
-    place.assert_no_leftovers();
-    let shown = place.json(&["show", "last"]);
+    sandbox.assert_no_leftovers();
+    let shown = sandbox.json(&["show", "last"]);
     assert_matches_schema("dwell.run", &shown);
     let [idle, loaded] = shown["trials"].as_array().unwrap().as_slice() else { panic!() };
     for trial in [idle, loaded] {

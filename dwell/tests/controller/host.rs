@@ -7,16 +7,16 @@ use std::time::Instant;
 use dwell_io::process::{Handle, Signal};
 use serde_json::Value;
 
-use crate::fixture::{DWELL, Sandbox, as_root, printed, said, until};
+use crate::fixture::{DWELL, Sandbox, as_root, stderr, stdout, wait_until};
 
 #[test]
 fn host_activity_is_stored_drawn_and_exported() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
-    let plan = place.plan(3);
-    let told = place.json(&[
+    let sandbox = Sandbox::new();
+    let plan = sandbox.plan(3);
+    let run_end = sandbox.json(&[
         "run",
         &plan,
         "--quiet",
@@ -25,10 +25,10 @@ fn host_activity_is_stored_drawn_and_exported() {
         "--set",
         "matrix.size=[\"100B\"]",
     ]);
-    let run = told["run"].as_str().unwrap();
-    let output = place.dwell(&["export", run, "--what", "host", "--format", "csv"]);
+    let run = run_end["run"].as_str().unwrap();
+    let output = sandbox.dwell(&["export", run, "--what", "host", "--format", "csv"]);
     assert!(output.status.success(), "{output:?}");
-    let text = printed(&output);
+    let text = stdout(&output);
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
     assert_eq!(lines.next().unwrap()[3..], ["node", "at_ns", "name", "value"]);
     let rows: Vec<_> = lines.collect();
@@ -42,26 +42,26 @@ fn host_activity_is_stored_drawn_and_exported() {
     assert!(interrupts.len() >= 4, "{interrupts:?}");
     assert!(interrupts.iter().all(|rate| *rate > 0.0), "{interrupts:?}");
     assert!(rows.iter().any(|row| row[5].ends_with("_busy_ratio")), "{text}");
-    let report = place.path("run.html");
-    let output = place.dwell(&["report", run, "-o", report.to_str().unwrap()]);
-    assert!(output.status.success() && said(&output).is_empty(), "{output:?}");
+    let report = sandbox.path("run.html");
+    let output = sandbox.dwell(&["report", run, "-o", report.to_str().unwrap()]);
+    assert!(output.status.success() && stderr(&output).is_empty(), "{output:?}");
     let page = fs::read_to_string(&report).unwrap();
     assert!(page.contains("id=\"figure-host\"") && page.contains("CPU use [%]"));
     // A damaged series affects only its figure.
-    let file = place.data().join("samples").join(run).join("host").join("1.parquet");
+    let file = sandbox.data().join("samples").join(run).join("host").join("1.parquet");
     let mut bytes = fs::read(&file).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&file, bytes).unwrap();
     for arguments in [&["show", run][..], &["export", run, "--format", "csv"]] {
-        assert!(place.dwell(arguments).status.success(), "{arguments:?}");
+        assert!(sandbox.dwell(arguments).status.success(), "{arguments:?}");
     }
-    let output = place.dwell(&["export", run, "--what", "host", "--format", "jsonl"]);
+    let output = sandbox.dwell(&["export", run, "--what", "host", "--format", "jsonl"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(said(&output).contains("1.parquet"), "{output:?}");
-    place.json(&["delete", run, "--yes"]);
-    assert!(!place.data().join("samples").join(run).exists());
-    place.assert_no_leftovers();
+    assert!(stderr(&output).contains("1.parquet"), "{output:?}");
+    sandbox.json(&["delete", run, "--yes"]);
+    assert!(!sandbox.data().join("samples").join(run).exists());
+    sandbox.assert_no_leftovers();
 }
 
 /// A plan whose load runs on the node that does not measure.
@@ -87,12 +87,12 @@ fn declared_load_is_not_counted_as_another_program() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
-    let plan = place.write("loaded.toml", LOADED);
-    let output = place.dwell(&["run", &plan, "--quiet"]);
+    let sandbox = Sandbox::new();
+    let plan = sandbox.write("loaded.toml", LOADED);
+    let output = sandbox.dwell(&["run", &plan, "--quiet"]);
     assert!(output.status.success(), "{output:?}");
-    assert_load_is_own(&place.json(&["show", "last"])["trials"][0]);
-    place.assert_no_leftovers();
+    assert_load_is_own(&sandbox.json(&["show", "last"])["trials"][0]);
+    sandbox.assert_no_leftovers();
 }
 
 /// Returns the clock ticks of CPU time that a process has used.
@@ -106,34 +106,34 @@ fn dwell_started_elsewhere_counts_as_another_program() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
-    let plan = place.write("idle.toml", &LOADED.replace("load = \"busy\"\n", ""));
+    let sandbox = Sandbox::new();
+    let plan = sandbox.write("idle.toml", &LOADED.replace("load = \"busy\"\n", ""));
     // The shell exits and init adopts the process, as if a service manager had started it.
     let script = "setsid \"$0\" load cpu --level 100% --duration 60s > /dev/null 2>&1 & echo $!";
     let mut shell = Command::new("sh");
-    shell.args(["-c", script, DWELL]).env("DWELL_DATA", place.data());
-    let pid: u32 = printed(&shell.output().unwrap()).trim().parse().unwrap();
+    shell.args(["-c", script, DWELL]).env("DWELL_DATA", sandbox.data());
+    let pid: u32 = stdout(&shell.output().unwrap()).trim().parse().unwrap();
     let burner = Handle::open(pid).unwrap();
-    until("the burner to burn", || ticks(pid) > 10);
+    wait_until("the burner to burn", || ticks(pid) > 10);
     let (start, before) = (Instant::now(), ticks(pid));
-    let output = place.dwell(&["run", &plan, "--quiet"]);
+    let output = sandbox.dwell(&["run", &plan, "--quiet"]);
     let burnt = (ticks(pid) - before) as f64 / 100.0 / start.elapsed().as_secs_f64();
     burner.signal(Signal::Kill).unwrap();
     assert!(output.status.success(), "{output:?}");
-    let trial = &place.json(&["show", "last"])["trials"][0];
+    let trial = &sandbox.json(&["show", "last"])["trials"][0];
     let own = own_ratio(trial) * trial["trust"]["host"]["cpus"].as_f64().unwrap();
     assert!(own < 0.6 * burnt, "{own} of {burnt}: {trial:#}");
-    place.assert_no_leftovers();
+    sandbox.assert_no_leftovers();
 }
 
 #[test]
 fn hdr_export_of_host_activity_is_a_usage_error() {
-    let place = Sandbox::new();
+    let sandbox = Sandbox::new();
     let file = crate::fixture::repository("controller/import/tests/data/s4.csv");
-    place.json(&["import", file.to_str().unwrap()]);
-    let output = place.dwell(&["export", "last", "--what", "host", "--format", "hdr"]);
+    sandbox.json(&["import", file.to_str().unwrap()]);
+    let output = sandbox.dwell(&["export", "last", "--what", "host", "--format", "hdr"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(said(&output).contains("csv, jsonl and parquet"), "{output:?}");
-    let output = place.dwell(&["export", "last", "--what", "host", "--format", "csv"]);
-    assert_eq!(printed(&output).lines().count(), 1, "no host activity was recorded: {output:?}");
+    assert!(stderr(&output).contains("csv, jsonl and parquet"), "{output:?}");
+    let output = sandbox.dwell(&["export", "last", "--what", "host", "--format", "csv"]);
+    assert_eq!(stdout(&output).lines().count(), 1, "no host activity was recorded: {output:?}");
 }

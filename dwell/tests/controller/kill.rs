@@ -14,22 +14,22 @@ const TRIALS: u32 = 12;
 /// Default number of kills, overridden by the environment variable DWELL_KILLS.
 const DEFAULT_KILLS: usize = 50;
 
-/// Maximum delay of a kill after the runner's start, which covers the time before the run exists
+/// Maximum delay of a kill after the runner's start. Covers the time from before the run exists
 /// until long after its first trials.
 const MAX_AFTER_START: Duration = Duration::from_millis(700);
 
 /// Maximum delay of a kill after the runner began to measure or finished a trial.
 const MAX_AFTER_EVENT: Duration = Duration::from_millis(200);
 
-/// A finished trial when it was first seen: its times, its only summary and its sample file.
+/// A finished trial: its times, its only summary and its sample file.
 #[derive(Clone, Debug, PartialEq)]
 struct Finished {
     row: String,
     samples: (SystemTime, u64),
 }
 
-fn finished(place: &Sandbox) -> BTreeMap<String, Finished> {
-    let rows = place.query(
+fn finished(sandbox: &Sandbox) -> BTreeMap<String, Finished> {
+    let rows = sandbox.query(
         "SELECT runs.run || '/' || number || ' ' || trials.started || ' ' || trials.finished || ' '
              || first_ns || ' ' || samples || ' ' || group_concat(summaries.id)
          FROM trials JOIN runs ON runs.id = run_id
@@ -38,13 +38,13 @@ fn finished(place: &Sandbox) -> BTreeMap<String, Finished> {
     );
     let rows = rows.into_iter().map(|row| {
         let trial = row.split(' ').next().unwrap().to_owned();
-        let file = fs::metadata(place.data().join(format!("samples/{trial}.parquet"))).unwrap();
+        let file = fs::metadata(sandbox.data().join(format!("samples/{trial}.parquet"))).unwrap();
         (trial, Finished { row, samples: (file.modified().unwrap(), file.len()) })
     });
     rows.collect()
 }
 
-/// What a killed runner was doing, judged by the processes that outlive it.
+/// Phase in which a runner was killed, judged by the processes that outlive it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     /// It had started no process.
@@ -60,14 +60,14 @@ enum Phase {
 impl Phase {
     /// Determines the phase of a runner that was just killed. `next` is the runner started after
     /// it.
-    fn of_the_dead(place: &Sandbox, next: &Child) -> Self {
+    fn of_killed(sandbox: &Sandbox, next: &Child) -> Self {
         let parent = |pid: u32| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             let fields = stat.rsplit_once(')').map(|(_, fields)| fields.to_owned());
             fields.and_then(|fields| fields.split_whitespace().nth(1)?.parse::<u32>().ok())
         };
         let is_of_next = |pid: u32| pid == next.id() || parent(pid) == Some(next.id());
-        let orphans = place.processes().into_iter().filter(|(pid, _)| !is_of_next(*pid));
+        let orphans = sandbox.processes().into_iter().filter(|(pid, _)| !is_of_next(*pid));
         let phases = orphans.map(|(_, line)| match line {
             line if line.contains("lab up") => Self::LabUp,
             line if line.contains("lab down") => Self::LabDown,
@@ -78,9 +78,9 @@ impl Phase {
     }
 }
 
-/// A runner and the place it works in.
+/// A runner and its sandbox.
 struct Attempt<'a> {
-    place: &'a Sandbox,
+    sandbox: &'a Sandbox,
     runner: Child,
 }
 
@@ -99,16 +99,16 @@ impl Attempt<'_> {
 
     /// Waits until the runner measures. Returns whether it is still running.
     fn measures(&mut self) -> bool {
-        let place = self.place;
+        let sandbox = self.sandbox;
         let running =
-            || !place.query("SELECT state FROM trials WHERE state = 'running'").is_empty();
-        self.outlasts(|| running() && !place.serving().is_empty())
+            || !sandbox.query("SELECT state FROM trials WHERE state = 'running'").is_empty();
+        self.outlasts(|| running() && !sandbox.serving().is_empty())
     }
 
     /// Waits until another trial is finished. Returns whether the runner is still running.
     fn finishes_a_trial(&mut self) -> bool {
-        let place = self.place;
-        let finished = || place.query("SELECT state FROM trials WHERE state = 'finished'").len();
+        let sandbox = self.sandbox;
+        let finished = || sandbox.query("SELECT state FROM trials WHERE state = 'finished'").len();
         let before = finished();
         self.outlasts(|| finished() > before)
     }
@@ -117,7 +117,7 @@ impl Attempt<'_> {
     fn outlasts(&mut self, mut happened: impl FnMut() -> bool) -> bool {
         let since = Instant::now();
         while !happened() {
-            assert!(since.elapsed() < STEP_TIMEOUT, "no progress: {}", self.place.said());
+            assert!(since.elapsed() < STEP_TIMEOUT, "no progress: {}", self.sandbox.stderr());
             if !self.outlives(Duration::from_millis(2)) {
                 return false;
             }
@@ -143,25 +143,25 @@ fn killed_runner_resumes_and_measures_every_trial_once() {
         x ^= x << 17;
         (x >> 16) % below
     };
-    let place = Sandbox::new();
-    let plan = place.plan(TRIALS);
+    let sandbox = Sandbox::new();
+    let plan = sandbox.plan(TRIALS);
     let start = |resume: bool| {
         let mut arguments = vec!["run", &plan, "--quiet"];
         arguments.extend(resume.then_some(["--resume", "last"]).iter().flatten());
-        place.start(&mut place.command(&arguments))
+        sandbox.start(&mut sandbox.command(&arguments))
     };
     let began = Instant::now();
     let (mut kills, mut checked) = (0, 0);
     let (mut refused, mut lost) = (Vec::new(), Vec::new());
     let mut known = BTreeMap::new();
     let mut phases = BTreeMap::<Phase, usize>::new();
-    let mut attempt = Attempt { place: &place, runner: start(false) };
+    let mut attempt = Attempt { sandbox: &sandbox, runner: start(false) };
     let mut resumed = false;
     while kills < wanted {
         let mut within = |limit: Duration| Duration::from_micros(random(limit.as_micros() as u64));
         let (after_start, after_event) = (within(MAX_AFTER_START), within(MAX_AFTER_EVENT));
-        // One third of the runners may be killed before they have a lab. The others must measure
-        // first, so that the next kill cannot hide a refusal.
+        // A third of the runners may be killed before they have a lab. The others must measure
+        // first, so that the kill does not hide a refusal to resume.
         let kind = random(3);
         let alive = match kind {
             0 => attempt.outlives(after_start),
@@ -175,27 +175,27 @@ fn killed_runner_resumes_and_measures_every_trial_once() {
             attempt.runner.wait().unwrap();
             kills += 1;
             attempt.runner = start(true);
-            *phases.entry(Phase::of_the_dead(&place, &attempt.runner)).or_default() += 1;
+            *phases.entry(Phase::of_killed(&sandbox, &attempt.runner)).or_default() += 1;
         } else {
             let status = attempt.runner.wait().unwrap();
             if !status.success() {
-                refused.push(format!("after kill {kills}: {status}: {}", place.said()));
+                refused.push(format!("after kill {kills}: {status}: {}", sandbox.stderr()));
             }
             attempt.runner = start(!status.success());
         }
-        let now = finished(&place);
+        let now = finished(&sandbox);
         let changed = known.iter().filter(|(trial, before)| now.get(*trial) != Some(*before));
         lost.extend(changed.map(|(trial, _)| format!("{trial} after kill {kills}")));
         known = now;
     }
     let status = attempt.runner.wait().unwrap();
-    assert!(status.success(), "{status}: {}", place.said());
-    let runs = place.json(&["runs"]);
+    assert!(status.success(), "{status}: {}", sandbox.stderr());
+    let runs = sandbox.json(&["runs"]);
     let runs = runs["runs"].as_array().unwrap();
     for run in runs {
         assert_eq!((&run["trials_finished"], &run["state"]), (&TRIALS.into(), &"finished".into()));
     }
-    let all = finished(&place);
+    let all = finished(&sandbox);
     lost.extend(
         known
             .iter()
@@ -216,5 +216,5 @@ fn killed_runner_resumes_and_measures_every_trial_once() {
     assert_eq!((refused, lost), (Vec::new(), Vec::new()));
     assert_eq!(doubled, Vec::<&Finished>::new());
     assert_eq!(all.len(), runs.len() * TRIALS as usize);
-    place.assert_no_leftovers();
+    sandbox.assert_no_leftovers();
 }

@@ -5,11 +5,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::fixture::{Sandbox, as_root, printed, skip};
+use crate::fixture::{Sandbox, as_root, skip, stdout};
 use crate::schemas::assert_matches_schema;
 
-fn plan(place: &Sandbox) -> String {
-    place.write(
+fn plan(sandbox: &Sandbox) -> String {
+    sandbox.write(
         "paces.toml",
         "version = 1\nname = \"paces\"\ntopology = { lab = \"line:2\" }\n\
          [pace]\nfrom = \"n1\"\nto = \"n2\"\nframe_size = \"1514B\"\ncount = 21\npause = \"1ms\"\n\
@@ -26,19 +26,19 @@ fn trains_are_judged_and_txtime_without_fq_is_not_run() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
-    let output = place.dwell(&["run", &plan(&place), "--quiet", "--json"]);
+    let sandbox = Sandbox::new();
+    let output = sandbox.dwell(&["run", &plan(&sandbox), "--quiet", "--json"]);
     assert!(output.status.success(), "{output:?}");
-    place.assert_no_leftovers();
-    let end: Value = serde_json::from_str(&printed(&output)).unwrap();
+    sandbox.assert_no_leftovers();
+    let end: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_matches_schema("dwell.run-end", &end);
     // The lab's links have no queueing discipline that could hold packets until their time.
     let counts =
         ["trials", "finished", "failed", "not_run"].map(|name| end[name].as_u64().unwrap());
     assert_eq!(counts, [8, 4, 0, 4], "{end:#}");
-    assert_matches_schema("dwell.runs", &place.json(&["runs"]));
+    assert_matches_schema("dwell.runs", &sandbox.json(&["runs"]));
 
-    let shown = place.json(&["show", "last"]);
+    let shown = sandbox.json(&["show", "last"]);
     assert_matches_schema("dwell.run", &shown);
     let verdicts = shown["verdicts"].as_array().unwrap();
     assert_eq!(verdicts.len(), 4, "two engines, two numbers of flows: {verdicts:#?}");
@@ -65,14 +65,14 @@ fn trains_are_judged_and_txtime_without_fq_is_not_run() {
         assert_eq!(*gaps, if train { 400 } else { 5 }, "{trial:#}");
     }
     // With another tolerance, as text and as a page.
-    let told = printed(&place.dwell(&["show", "last", "--accurate", "gap 99%, trains 5"]));
-    assert!(told.contains("at least 5 trains") && told.contains("below 99 %"), "{told}");
-    assert!(told.contains("not run, not supported on this node: txtime"), "{told}");
-    assert!(told.contains("Raspberry Pi II (B)"), "{told}");
-    let wrong = place.dwell(&["show", "last", "--accurate", "gap 1"]);
+    let text = stdout(&sandbox.dwell(&["show", "last", "--accurate", "gap 99%, trains 5"]));
+    assert!(text.contains("at least 5 trains") && text.contains("below 99 %"), "{text}");
+    assert!(text.contains("not run, not supported on this node: txtime"), "{text}");
+    assert!(text.contains("Raspberry Pi II (B)"), "{text}");
+    let wrong = sandbox.dwell(&["show", "last", "--accurate", "gap 1"]);
     assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
-    let page = place.path("paces.html").display().to_string();
-    assert!(place.dwell(&["report", "-o", &page]).status.success());
+    let page = sandbox.path("paces.html").display().to_string();
+    assert!(sandbox.dwell(&["report", "-o", &page]).status.success());
     assert!(std::fs::read_to_string(page).unwrap().contains("data-figure=\"rates-2\""));
 }
 
@@ -81,7 +81,7 @@ fn sink_stamps_packets_only_if_the_sender_does_not() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
+    let sandbox = Sandbox::new();
     let set = [
         "--set",
         "matrix={stamps=[\"auto\",\"user\"],rate=[\"20Mbit/s\"]}",
@@ -90,18 +90,21 @@ fn sink_stamps_packets_only_if_the_sender_does_not() {
         "--set",
         "constraint=[]",
     ];
-    let output = place.dwell(&[&["run", &plan(&place), "--quiet"], &set[..]].concat());
+    let output = sandbox.dwell(&[&["run", &plan(&sandbox), "--quiet"], &set[..]].concat());
     assert!(output.status.success(), "{output:?}");
-    let shown = place.json(&["show", "last"]);
+    let shown = sandbox.json(&["show", "last"]);
     let trials = shown["trials"].as_array().unwrap();
     // 20 trains of 21 packets and one warm-up train. A queried sink counts the three lead-in
     // packets of each train separately.
     let expected = [("auto", "tx_kernel", false, 0, 21 * 24), ("user", "sink", true, 21 * 21, 0)];
     assert_eq!(trials.len(), expected.len());
     for (trial, (stamps, departures, asked, read, unread)) in trials.iter().zip(expected) {
-        let told = &trial["measurement"]["parameters"];
-        assert_eq!(told["stamps"], stamps, "{trial:#}");
-        assert_eq!((&told["departures"], &told["sink"]), (&departures.into(), &asked.into()));
+        let parameters = &trial["measurement"]["parameters"];
+        assert_eq!(parameters["stamps"], stamps, "{trial:#}");
+        assert_eq!(
+            (&parameters["departures"], &parameters["sink"]),
+            (&departures.into(), &asked.into())
+        );
         assert_eq!(trial["packets"].is_null(), !asked, "{trial:#}");
         assert!(!trial["trust"]["warnings"].to_string().contains("ICMP errors"));
         let sink = &trial["machines"][0]["summary"]["values"];
@@ -118,7 +121,7 @@ fn itg_cross_traffic_reports_its_achieved_rate() {
     if Command::new("ITGSend").arg("-h").output().is_err() {
         return skip("ITGSend is not installed (make setup)");
     }
-    let place = Sandbox::new();
+    let sandbox = Sandbox::new();
     let set = [
         "--set",
         "matrix={flows=[3],engine=[\"sleep-spin\"],pattern=[\"train\",\"pair\"],rate=[\"20Mbit/s\"]}",
@@ -128,10 +131,10 @@ fn itg_cross_traffic_reports_its_achieved_rate() {
         "--set",
         "pace.pause=50ms",
     ];
-    let output = place.dwell(&[&["run", &plan(&place), "--quiet"], &set[..]].concat());
+    let output = sandbox.dwell(&[&["run", &plan(&sandbox), "--quiet"], &set[..]].concat());
     assert!(output.status.success(), "{output:?}");
-    place.assert_no_leftovers();
-    let shown = place.json(&["show", "last"]);
+    sandbox.assert_no_leftovers();
+    let shown = sandbox.json(&["show", "last"]);
     assert_matches_schema("dwell.run", &shown);
     let loads = shown["trials"][0]["loads"].as_array().unwrap();
     let [load] = loads.as_slice() else { panic!("expected one load: {loads:#?}") };
@@ -145,8 +148,8 @@ fn itg_cross_traffic_reports_its_achieved_rate() {
     let achieved = load["values"]["rate_bps"].as_f64().unwrap();
     // The mean of few Pareto gaps is often below the long-term mean, so the rate is above it.
     assert!((6e5..18e6).contains(&achieved), "{load:#}");
-    let told = printed(&place.dwell(&["show", "last"]));
-    assert!(told.contains("sent by ITGSend"), "{told}");
+    let text = stdout(&sandbox.dwell(&["show", "last"]));
+    assert!(text.contains("sent by ITGSend"), "{text}");
 }
 
 #[test]
@@ -154,13 +157,13 @@ fn paced_rows_have_gaps_and_compare_uses_gap_errors() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
+    let sandbox = Sandbox::new();
     let set = ["--set", "matrix.engine=[\"spin\"]", "--set", "matrix.flows=[0]"];
-    let output = place.dwell(&[&["run", &plan(&place), "--quiet"], &set[..]].concat());
+    let output = sandbox.dwell(&[&["run", &plan(&sandbox), "--quiet"], &set[..]].concat());
     assert!(output.status.success(), "{output:?}");
-    let output = place.dwell(&["export", "last", "--format", "jsonl"]);
+    let output = sandbox.dwell(&["export", "last", "--format", "jsonl"]);
     let rows: Vec<Value> =
-        printed(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let trains: Vec<_> = rows.iter().filter(|row| row["trial"] == 1).collect();
     assert_eq!(trains.len(), 420);
     for pair in trains.windows(2) {
@@ -173,32 +176,32 @@ fn paced_rows_have_gaps_and_compare_uses_gap_errors() {
         let left = |row: &Value| ns(row, "tx_kernel_ns");
         assert_eq!(ns(pair[1], "gap_ns"), left(pair[1]).zip(left(pair[0])).map(|(b, a)| b - a));
     }
-    let summary = &place.json(&["show", "last"])["trials"][0]["metrics"]["gap_error_ns"];
+    let summary = &sandbox.json(&["show", "last"])["trials"][0]["metrics"]["gap_error_ns"];
     let known: Vec<i64> = trains.iter().filter_map(|row| row["gap_error_ns"].as_i64()).collect();
     assert_eq!(summary["count"], known.len());
     // Rows contain due times rounded to nanoseconds.
     let largest = known.iter().max().unwrap();
     assert!((summary["max"].as_i64().unwrap() - largest).abs() <= 1, "{summary} {largest}");
-    let compared = place.json(&["compare", "last", "last"]);
+    let compared = sandbox.json(&["compare", "last", "last"]);
     assert_eq!(compared["metric"], "gap_error_ns");
-    let told = printed(&place.dwell(&["compare", "last", "last"]));
+    let text = stdout(&sandbox.dwell(&["compare", "last", "last"]));
     assert!(
-        told.contains("cross flows") && told.contains("(n1)"),
-        "rates must be side by side: {told}"
+        text.contains("cross flows") && text.contains("(n1)"),
+        "rates must be side by side: {text}"
     );
 }
 
 #[test]
 fn departures_of_dwell_pace_are_imported_as_a_run() {
-    let place = Sandbox::new();
-    let file = place.path("pace.segment").display().to_string();
+    let sandbox = Sandbox::new();
+    let file = sandbox.path("pace.segment").display().to_string();
     let url =
         ["pace", "udp://127.0.0.1:9", "--rate", "20Mbit/s", "--size", "300B", "--repeat", "3"];
-    let paced = place.dwell(&[&url[..], &["--engine", "spin", "--samples", &file]].concat());
+    let paced = sandbox.dwell(&[&url[..], &["--engine", "spin", "--samples", &file]].concat());
     assert!(paced.status.success(), "{paced:?}");
-    let imported = place.dwell(&["import", &file]);
+    let imported = sandbox.dwell(&["import", &file]);
     assert!(imported.status.success(), "{imported:?}");
-    let shown = place.json(&["show", "last"]);
+    let shown = sandbox.json(&["show", "last"]);
     assert_matches_schema("dwell.run", &shown);
     let trial = &shown["trials"][0];
     for metric in ["gap_ns", "gap_error_ns"] {

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::fixture::{DWELL, Sandbox, as_root, printed, said, skip};
+use crate::fixture::{DWELL, Sandbox, as_root, skip, stderr, stdout};
 
 /// A lab that is removed when the test ends.
 struct Lab {
@@ -16,7 +16,7 @@ impl Lab {
     fn up(test: &str, topology: &str) -> Self {
         let name = format!("p{}-{test}", std::process::id());
         let output = dwell(&["lab", "up", "--name", &name, topology]);
-        assert!(output.status.success(), "{}", said(&output));
+        assert!(output.status.success(), "{}", stderr(&output));
         Self { name }
     }
 
@@ -29,8 +29,8 @@ impl Lab {
     /// Returns what a program prints.
     fn output(&self, node: &str, program: &[&str]) -> String {
         let output = self.exec(node, program).output().unwrap();
-        assert!(!output.stdout.is_empty(), "{program:?}: {}", said(&output));
-        printed(&output)
+        assert!(!output.stdout.is_empty(), "{program:?}: {}", stderr(&output));
+        stdout(&output)
     }
 }
 
@@ -55,10 +55,10 @@ fn has(program: &str) -> bool {
 }
 
 /// Imports a text and returns its trials.
-fn imported(place: &Sandbox, name: &str, text: &str) -> (Value, Vec<Value>) {
-    let file = place.write(name, text);
-    let about = place.json(&["import", &file]);
-    let run = place.json(&["show", about["run"].as_str().unwrap()]);
+fn imported(sandbox: &Sandbox, name: &str, text: &str) -> (Value, Vec<Value>) {
+    let file = sandbox.write(name, text);
+    let about = sandbox.json(&["import", &file]);
+    let run = sandbox.json(&["show", about["run"].as_str().unwrap()]);
     (about, run["trials"].as_array().unwrap().clone())
 }
 
@@ -67,9 +67,9 @@ fn busybox_ping_in_a_lab_is_imported_with_its_figures() {
     if !as_root() || !has("busybox") {
         return;
     }
-    let (lab, place) = (Lab::up("busybox", "line:3"), Sandbox::new());
+    let (lab, sandbox) = (Lab::up("busybox", "line:3"), Sandbox::new());
     let text = lab.output("n1", &["busybox", "ping", "-c", "20", "-i", "0.01", "n3"]);
-    let (about, trials) = imported(&place, "busybox.txt", &text);
+    let (about, trials) = imported(&sandbox, "busybox.txt", &text);
     assert_eq!((&about["format"], &about["samples"]), (&"ping".into(), &20.into()), "{text}");
     assert_eq!(trials[0]["packets"]["received"], 20, "{text}");
     let stated = text.split_once("min/avg/max = ").unwrap().1.split(' ').next().unwrap();
@@ -87,9 +87,9 @@ fn mtr_in_a_lab_is_imported_hop_by_hop() {
     if !as_root() || !has("mtr") {
         return;
     }
-    let (lab, place) = (Lab::up("mtr", "line:3"), Sandbox::new());
+    let (lab, sandbox) = (Lab::up("mtr", "line:3"), Sandbox::new());
     let text = lab.output("n1", &["mtr", "--json", "-n", "-c", "5", "-i", "0.1", "n3"]);
-    let (about, trials) = imported(&place, "mtr.json", &text);
+    let (about, trials) = imported(&sandbox, "mtr.json", &text);
     assert_eq!((&about["format"], &about["samples"]), (&"mtr".into(), &0.into()), "{text}");
     assert_eq!(trials.len(), 2, "{text}");
     for trial in &trials {
@@ -97,7 +97,7 @@ fn mtr_in_a_lab_is_imported_hop_by_hop() {
         assert!(rtt["mean"].as_f64().unwrap() > 0.0 && rtt["p50"].is_null(), "{trial:#}");
         assert_eq!(trial["packets"]["sent"], 5, "{text}");
     }
-    let shown = printed(&place.dwell(&["show", "last"]));
+    let shown = stdout(&sandbox.dwell(&["show", "last"]));
     assert!(shown.contains("hop 2 "), "{shown}");
 }
 
@@ -129,13 +129,13 @@ fn iperf3_in_a_lab_is_imported_with_its_figures() {
     if !as_root() || !has("iperf3") {
         return;
     }
-    let (lab, place) = (Lab::up("iperf3", "line:2"), Sandbox::new());
+    let (lab, sandbox) = (Lab::up("iperf3", "line:2"), Sandbox::new());
     for (name, more) in [("tcp", &["-b", "20M"][..]), ("udp", &["-u", "-b", "1M"])] {
         let _server = Server::start(&lab, "n2");
         let client = [&["iperf3", "-c", "n2", "-J", "-t", "1", "-i", "0.25"][..], more].concat();
         let text = lab.output("n1", &client);
         let stated: Value = serde_json::from_str(&text).unwrap();
-        let (about, trials) = imported(&place, &format!("{name}.json"), &text);
+        let (about, trials) = imported(&sandbox, &format!("{name}.json"), &text);
         assert_eq!(about["format"], "iperf3", "{text}");
         let (trial, stated) = (&trials[0], &stated["end"]["streams"][0]);
         if name == "tcp" {
@@ -154,10 +154,10 @@ fn iperf3_in_a_lab_is_imported_with_its_figures() {
 
 #[test]
 fn log_without_samples_leaves_no_run_and_exits_with_2() {
-    let place = Sandbox::new();
-    let file = place.write("empty.txt", "PING 10.0.0.9 (10.0.0.9): 56 data bytes\n");
-    let output = place.dwell(&["import", &file]);
+    let sandbox = Sandbox::new();
+    let file = sandbox.write("empty.txt", "PING 10.0.0.9 (10.0.0.9): 56 data bytes\n");
+    let output = sandbox.dwell(&["import", &file]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(said(&output).contains("no sample in this output of ping"), "{}", said(&output));
-    assert_eq!(place.query("SELECT run FROM runs"), [""; 0]);
+    assert!(stderr(&output).contains("no sample in this output of ping"), "{}", stderr(&output));
+    assert_eq!(sandbox.query("SELECT run FROM runs"), [""; 0]);
 }

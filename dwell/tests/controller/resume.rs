@@ -9,43 +9,43 @@ use std::time::Duration;
 
 use dwell_io::process::{Handle, Signal};
 
-use crate::fixture::{Sandbox, as_root, ended, object, printed, said, until};
+use crate::fixture::{Sandbox, as_root, object, stderr, stdout, wait_for_exit, wait_until};
 
 #[test]
 fn resume_last_continues_the_newest_unfinished_run() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
-    let plan = place.plan(3);
+    let sandbox = Sandbox::new();
+    let plan = sandbox.plan(3);
     let run = |more: &[&str]| {
-        let output = place.dwell(&[&["run", &plan, "--json"], more].concat());
+        let output = sandbox.dwell(&[&["run", &plan, "--json"], more].concat());
         assert!(output.status.success(), "{output:?}");
         object(&output)["run"].as_str().unwrap().to_owned()
     };
     let first = run(&["--resume", "last"]);
-    assert_eq!(place.states(&first), ["finished"; 3], "without an unfinished run it starts one");
+    assert_eq!(sandbox.states(&first), ["finished"; 3], "without an unfinished run it starts one");
     assert_eq!(run(&["--resume", "last"]), first, "all are finished: it names the newest");
     let second = run(&[]);
     assert_ne!(second, first, "without --resume it always starts a new run");
     assert_eq!(run(&["--resume", "last"]), second);
     // Makes the first run the only unfinished one, as after a kill.
-    let db = rusqlite::Connection::open(place.data().join("catalogue.sqlite")).unwrap();
+    let db = rusqlite::Connection::open(sandbox.data().join("catalogue.sqlite")).unwrap();
     let unfinish = "UPDATE trials SET state = 'running' WHERE number = 2 AND run_id =
                     (SELECT id FROM runs WHERE run = ?1)";
     db.execute(unfinish, [&first]).unwrap();
-    let kept = place.json(&["show", &first])["trials"][0].clone();
+    let kept = sandbox.json(&["show", &first])["trials"][0].clone();
     assert_eq!(run(&["--resume", "last"]), first);
-    assert_eq!(place.states(&first), ["finished"; 3]);
-    assert_eq!(place.json(&["show", &first])["trials"][0], kept, "must not be measured again");
+    assert_eq!(sandbox.states(&first), ["finished"; 3]);
+    assert_eq!(sandbox.json(&["show", &first])["trials"][0], kept, "must not be measured again");
     // A run of another plan does not count.
-    let other = place.plan(6);
-    let refused = place.dwell(&["run", &other, "--resume", &second]);
+    let other = sandbox.plan(6);
+    let refused = sandbox.dwell(&["run", &other, "--resume", &second]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-    assert!(said(&refused).contains("another plan"), "{refused:?}");
-    let output = place.dwell(&["run", &other, "--resume", "last", "--json"]);
+    assert!(stderr(&refused).contains("another plan"), "{refused:?}");
+    let output = sandbox.dwell(&["run", &other, "--resume", "last", "--json"]);
     assert_eq!(object(&output)["trials"], 6, "{output:?}");
-    place.assert_no_leftovers();
+    sandbox.assert_no_leftovers();
 }
 
 #[test]
@@ -53,15 +53,15 @@ fn resuming_a_complete_run_succeeds() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
-    let plan = place.plan(3);
+    let sandbox = Sandbox::new();
+    let plan = sandbox.plan(3);
     let set = ["run", &plan, "--json", "--quiet", "--set", "nodes.n1.cpu=4000"];
-    let first = place.dwell(&set);
+    let first = sandbox.dwell(&set);
     assert_eq!(first.status.code(), Some(1), "{first:?}");
-    let again = place.dwell(&["run", &plan, "--json", "--resume", "last"]);
+    let again = sandbox.dwell(&["run", &plan, "--json", "--resume", "last"]);
     assert_eq!(again.status.code(), Some(0), "{again:?}");
     assert_eq!(object(&again)["run"], object(&first)["run"]);
-    place.assert_no_leftovers();
+    sandbox.assert_no_leftovers();
 }
 
 #[test]
@@ -69,11 +69,11 @@ fn run_is_resumed_with_its_seed_and_settings() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
-    let plan = place.plan(12);
-    let mut runner = place.start(&mut place.command(&["run", &plan, "--set", "ping.count=12"]));
-    until("a trial is finished", || {
-        !place
+    let sandbox = Sandbox::new();
+    let plan = sandbox.plan(12);
+    let mut runner = sandbox.start(&mut sandbox.command(&["run", &plan, "--set", "ping.count=12"]));
+    wait_until("a trial is finished", || {
+        !sandbox
             .query(
                 "SELECT run FROM runs WHERE EXISTS (SELECT 1 FROM trials WHERE state = 'finished')",
             )
@@ -81,9 +81,9 @@ fn run_is_resumed_with_its_seed_and_settings() {
     });
     runner.kill().unwrap();
     runner.wait().unwrap();
-    let output = place.dwell(&["run", &plan, "--resume", "last"]);
+    let output = sandbox.dwell(&["run", &plan, "--resume", "last"]);
     assert!(output.status.success(), "{output:?}");
-    let shown = place.json(&["show", "last"]);
+    let shown = sandbox.json(&["show", "last"]);
     let trials = shown["trials"].as_array().unwrap();
     assert_eq!(trials.len(), 12);
     assert!(trials.iter().all(|trial| trial["packets"]["sent"] == 12), "{shown}");
@@ -94,23 +94,23 @@ fn deleting_a_killed_run_removes_its_lab() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
-    let plan = place.plan(12);
-    let mut runner = place.start(&mut place.command(&["run", &plan, "--quiet"]));
-    until("the runner is at work", || !place.serving().is_empty());
+    let sandbox = Sandbox::new();
+    let plan = sandbox.plan(12);
+    let mut runner = sandbox.start(&mut sandbox.command(&["run", &plan, "--quiet"]));
+    wait_until("the runner is at work", || !sandbox.serving().is_empty());
     runner.kill().unwrap();
     runner.wait().unwrap();
-    let (run, lab) = (place.query("SELECT run FROM runs"), place.query("SELECT lab FROM runs"));
+    let (run, lab) = (sandbox.query("SELECT run FROM runs"), sandbox.query("SELECT lab FROM runs"));
     let directory = Path::new("/run/dwell/labs").join(&lab[0]);
     assert!(directory.exists(), "the dead runner left its lab");
-    let output = place.dwell(&["delete", &run[0], "--yes"]);
+    let output = sandbox.dwell(&["delete", &run[0], "--yes"]);
     // The catalogue no longer knows the lab.
     let left = directory.exists();
-    let _ = place.dwell(&["lab", "down", &lab[0]]);
+    let _ = sandbox.dwell(&["lab", "down", &lab[0]]);
     assert!(output.status.success(), "{output:?}");
     assert!(!left, "{} still exists", directory.display());
-    assert_eq!(place.query("SELECT run FROM runs"), Vec::<String>::new());
-    place.assert_no_leftovers();
+    assert_eq!(sandbox.query("SELECT run FROM runs"), Vec::<String>::new());
+    sandbox.assert_no_leftovers();
 }
 
 #[test]
@@ -118,25 +118,25 @@ fn second_runner_is_refused_and_changes_nothing() {
     if !as_root() {
         return;
     }
-    let place = Sandbox::new();
+    let sandbox = Sandbox::new();
     // Long in wall-clock time but not in CPU time.
-    let plan = place.plan(6);
+    let plan = sandbox.plan(6);
     let text = fs::read_to_string(&plan).unwrap();
     fs::write(&plan, text.replace("count = 30\n", "count = 1500\n")).unwrap();
-    let mut first = place.start(&mut place.command(&["run", &plan, "--quiet"]));
-    until("the first is at work", || !place.serving().is_empty());
-    let runs = place.query("SELECT run FROM runs");
+    let mut first = sandbox.start(&mut sandbox.command(&["run", &plan, "--quiet"]));
+    wait_until("the first is at work", || !sandbox.serving().is_empty());
+    let runs = sandbox.query("SELECT run FROM runs");
     for more in [&[][..], &["--resume", "last"], &["--resume", &runs[0]]] {
-        let output = place.dwell(&[&["run", &plan], more].concat());
+        let output = sandbox.dwell(&[&["run", &plan], more].concat());
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert!(said(&output).contains("another runner is active in"), "{output:?}");
+        assert!(stderr(&output).contains("another runner is active in"), "{output:?}");
     }
-    let output = place.dwell(&["delete", &runs[0], "--yes"]);
+    let output = sandbox.dwell(&["delete", &runs[0], "--yes"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(ended(&mut first).success(), "{}", place.said());
-    assert_eq!(place.query("SELECT run FROM runs"), runs);
-    assert_eq!(place.states("last"), ["finished"; 6]);
-    place.assert_no_leftovers();
+    assert!(wait_for_exit(&mut first).success(), "{}", sandbox.stderr());
+    assert_eq!(sandbox.query("SELECT run FROM runs"), runs);
+    assert_eq!(sandbox.states("last"), ["finished"; 6]);
+    sandbox.assert_no_leftovers();
 }
 
 #[test]
@@ -166,29 +166,29 @@ fn interrupted(interrupt: &dyn Fn(u32)) {
         return;
     }
     for after in [0, 5, 10, 20, 40, 80, 160, 320, 640] {
-        let place = Sandbox::new();
+        let sandbox = Sandbox::new();
         // Long enough not to be finished by then, even if other processes delay the interrupt.
-        let plan = place.plan(120);
+        let plan = sandbox.plan(120);
         let mut runner =
-            place.start(place.command(&["run", &plan, "--quiet", "--json"]).process_group(0));
+            sandbox.start(sandbox.command(&["run", &plan, "--quiet", "--json"]).process_group(0));
         // Without a run there is nothing to resume.
-        until("it has begun", || !place.query("SELECT run FROM runs").is_empty());
+        wait_until("it has begun", || !sandbox.query("SELECT run FROM runs").is_empty());
         thread::sleep(Duration::from_millis(after));
         interrupt(runner.id());
-        let status = ended(&mut runner);
-        assert_eq!((status.code(), status.signal()), (Some(130), None), "{}", place.said());
-        place.assert_no_leftovers();
-        let states = place.states("last");
+        let status = wait_for_exit(&mut runner);
+        assert_eq!((status.code(), status.signal()), (Some(130), None), "{}", sandbox.stderr());
+        sandbox.assert_no_leftovers();
+        let states = sandbox.states("last");
         assert!(states.contains(&"planned".to_owned()), "after {after} ms: {states:?}");
         assert!(!states.contains(&"failed".to_owned()), "after {after} ms: {states:?}");
-        let runs = place.json(&["runs"]);
+        let runs = sandbox.json(&["runs"]);
         assert_eq!(runs["runs"][0]["state"], "stopped", "{runs}");
         // Completing all trials takes a while, so it is done only once.
         if after < 640 {
             continue;
         }
-        let output = place.dwell(&["run", &plan, "--resume", "last"]);
+        let output = sandbox.dwell(&["run", &plan, "--resume", "last"]);
         assert!(output.status.success(), "{output:?}");
-        assert!(printed(&output).contains("120 of 120 trials measured, 0 failed"), "{output:?}");
+        assert!(stdout(&output).contains("120 of 120 trials measured, 0 failed"), "{output:?}");
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::fixture::{DWELL, as_root, said, skip};
+use crate::fixture::{DWELL, as_root, skip, stderr};
 use crate::host::{LOADED, assert_load_is_own};
 
 /// Home directory of an unprivileged user, with a copy of dwell and a plan.
@@ -43,7 +43,7 @@ fn rootless_load_is_not_counted_as_another_program() {
     let home = Home::new(LOADED);
     let output = home.dwell(&["run", "plan.toml", "--quiet"]);
     if output.status.code() == Some(4) {
-        return skip(said(&output).trim());
+        return skip(stderr(&output).trim());
     }
     assert!(output.status.success(), "{output:?}");
     let shown = home.dwell(&["show", "last", "--json"]);
@@ -63,7 +63,7 @@ fn rootless_plan_runs_in_a_user_namespace() {
     );
     let output = home.dwell(&["run", "plan.toml", "--json", "--quiet"]);
     if output.status.code() == Some(4) {
-        return skip(said(&output).trim());
+        return skip(stderr(&output).trim());
     }
     assert!(output.status.success(), "{output:?}");
     let end: Value = serde_json::from_slice(&output.stdout).unwrap();

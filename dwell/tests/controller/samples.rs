@@ -8,27 +8,27 @@ use dwell_io::process::{Handle, Signal};
 use dwell_record::segment::{Header, SegmentWriter};
 use serde_json::Value;
 
-use crate::fixture::{Sandbox, ended, object, printed, said, until};
+use crate::fixture::{Sandbox, object, stderr, stdout, wait_for_exit, wait_until};
 use crate::schemas::assert_matches_schema;
 
 /// A reflector on loopback and its URL; it ends with the test.
 struct Reflector(Child, String);
 
 impl Reflector {
-    fn new(place: &Sandbox, scheme: &str) -> Self {
+    fn new(sandbox: &Sandbox, scheme: &str) -> Self {
         let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = socket.local_addr().unwrap().port();
         drop(socket);
         let url = format!("{scheme}://127.0.0.1:{port}");
-        let mut command = place.command(&["reflect", &url]);
+        let mut command = sandbox.command(&["reflect", &url]);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut talk = BufReader::new(child.stderr.take().unwrap());
+        let mut log = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();
         while !line.contains("listening on") {
             line.clear();
-            assert_ne!(talk.read_line(&mut line).unwrap(), 0, "the reflector ended");
+            assert_ne!(log.read_line(&mut line).unwrap(), 0, "the reflector ended");
         }
-        std::thread::spawn(move || talk.lines().map_while(Result::ok).for_each(drop));
+        std::thread::spawn(move || log.lines().map_while(Result::ok).for_each(drop));
         Self(child, url)
     }
 }
@@ -42,17 +42,17 @@ impl Drop for Reflector {
 
 #[test]
 fn imported_segment_has_the_figures_of_its_ping() {
-    let place = Sandbox::new();
+    let sandbox = Sandbox::new();
     for scheme in ["stamp", "roundtrip", "udp"] {
-        let reflector = Reflector::new(&place, scheme);
-        let file = place.path(scheme).display().to_string();
+        let reflector = Reflector::new(&sandbox, scheme);
+        let file = sandbox.path(scheme).display().to_string();
         let ping =
             ["ping", &reflector.1, "-c", "2000", "-i", "200us", "--json", "--samples", &file];
-        let output = place.dwell(&ping);
+        let output = sandbox.dwell(&ping);
         assert!(output.status.success(), "{output:?}");
         let measured = object(&output);
-        place.json(&["import", &file]);
-        let imported = &place.json(&["show", "last"])["trials"][0];
+        sandbox.json(&["import", &file]);
+        let imported = &sandbox.json(&["show", "last"])["trials"][0];
         assert_eq!(imported["packets"], measured["packets"], "{scheme}");
         assert_eq!(imported["trust"]["ring_dropped"], 0, "the segment end states it");
         let metrics = |of: &Value| of["metrics"].as_object().unwrap().clone();
@@ -87,22 +87,22 @@ fn imported_segment_has_the_figures_of_its_ping() {
 
 #[test]
 fn segment_of_a_killed_ping_is_imported_up_to_its_end() {
-    let place = Sandbox::new();
-    let reflector = Reflector::new(&place, "stamp");
-    let file = place.path("killed").display().to_string();
+    let sandbox = Sandbox::new();
+    let reflector = Reflector::new(&sandbox, "stamp");
+    let file = sandbox.path("killed").display().to_string();
     let ping =
         ["ping", &reflector.1, "-c", "1000000", "-i", "100us", "--quiet", "--samples", &file];
-    let mut child = place.start(&mut place.command(&ping));
-    until("some samples are on disk", || {
+    let mut child = sandbox.start(&mut sandbox.command(&ping));
+    wait_until("some samples are on disk", || {
         fs::metadata(&file).is_ok_and(|metadata| metadata.len() > 100_000)
     });
     child.kill().unwrap();
-    ended(&mut child);
-    let whole = place.dwell(&["import", &file]);
+    wait_for_exit(&mut child);
+    let whole = sandbox.dwell(&["import", &file]);
     assert!(whole.status.success(), "{whole:?}");
-    assert!(printed(&whole).contains("cut short"), "{whole:?}");
+    assert!(stdout(&whole).contains("cut short"), "{whole:?}");
     let sent = |run: &str| {
-        let packets = place.json(&["show", run])["trials"][0]["packets"].clone();
+        let packets = sandbox.json(&["show", run])["trials"][0]["packets"].clone();
         assert_eq!(packets["lost"], 0, "{packets}");
         packets["received"].as_u64().unwrap()
     };
@@ -111,57 +111,57 @@ fn segment_of_a_killed_ping_is_imported_up_to_its_end() {
     // Truncates the last frame, like a power failure does.
     let bytes = fs::read(&file).unwrap();
     fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
-    let cut = place.dwell(&["import", &file]);
-    assert!(cut.status.success() && printed(&cut).contains("cut short"), "{cut:?}");
+    let cut = sandbox.dwell(&["import", &file]);
+    assert!(cut.status.success() && stdout(&cut).contains("cut short"), "{cut:?}");
     // The truncated frame may have held only host samples.
     assert!((1..=received).contains(&sent("last")));
     // A file damaged in the middle loses the damaged frame and reports it.
     let mut damaged = bytes.clone();
     damaged[bytes.len() / 2] ^= 1;
     fs::write(&file, &damaged).unwrap();
-    let output = place.dwell(&["import", &file]);
-    assert!(printed(&output).contains("damaged frames left out: 1"), "{output:?}");
+    let output = sandbox.dwell(&["import", &file]);
+    assert!(stdout(&output).contains("damaged frames left out: 1"), "{output:?}");
     assert!((1..received).contains(&sent("last")));
     // The number of warm-up probes is unknown.
-    let trust = place.json(&["show", "last"])["trials"][0]["trust"].clone();
+    let trust = sandbox.json(&["show", "last"])["trials"][0]["trust"].clone();
     assert!(trust["warm_up_sent"].is_null(), "{trust}");
     assert!(trust["ring_dropped"].is_null(), "the missing end would have stated it: {trust}");
     // A file without a complete sample is refused.
-    let runs = place.query("SELECT run FROM runs").len();
+    let runs = sandbox.query("SELECT run FROM runs").len();
     for left in [9, 400] {
         fs::write(&file, &bytes[..left]).unwrap();
-        let output = place.dwell(&["import", &file]);
-        assert_eq!(output.status.code(), Some(2), "{left}: {}", said(&output));
-        assert_eq!(place.query("SELECT run FROM runs").len(), runs);
+        let output = sandbox.dwell(&["import", &file]);
+        assert_eq!(output.status.code(), Some(2), "{left}: {}", stderr(&output));
+        assert_eq!(sandbox.query("SELECT run FROM runs").len(), runs);
     }
 }
 
 #[test]
-fn passages_of_one_machine_are_imported_or_refused() {
-    let place = Sandbox::new();
+fn observations_of_one_machine_are_imported_or_refused() {
+    let sandbox = Sandbox::new();
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("udp://127.0.0.1:{}", socket.local_addr().unwrap().port());
     drop(socket);
-    let (came, left) = (place.path("came"), place.path("left"));
-    let mut command = place.command(&["load", "sink", &url, "--samples", came.to_str().unwrap()]);
+    let (came, left) = (sandbox.path("came"), sandbox.path("left"));
+    let mut command = sandbox.command(&["load", "sink", &url, "--samples", came.to_str().unwrap()]);
     let mut sink = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut talk = BufReader::new(sink.stderr.take().unwrap());
+    let mut log = BufReader::new(sink.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("udp://") {
         line.clear();
-        assert_ne!(talk.read_line(&mut line).unwrap(), 0, "the sink ended");
+        assert_ne!(log.read_line(&mut line).unwrap(), 0, "the sink ended");
     }
-    std::thread::spawn(move || talk.lines().map_while(Result::ok).for_each(drop));
+    std::thread::spawn(move || log.lines().map_while(Result::ok).for_each(drop));
     let send = ["load", "traffic", &url, "--rate", "2kpps", "--size", "100B", "--duration", "2s"];
-    let sent = place.dwell(&[&send[..], &["--samples", left.to_str().unwrap()]].concat());
+    let sent = sandbox.dwell(&[&send[..], &["--samples", left.to_str().unwrap()]].concat());
     assert!(sent.status.success(), "{sent:?}");
     Handle::open(sink.id()).unwrap().signal(Signal::Interrupt).unwrap();
-    ended(&mut sink);
+    wait_for_exit(&mut sink);
     for (file, part) in [(&came, "queueing_in_ns"), (&left, "gap_ns")] {
-        let imported = place.json(&["import", file.to_str().unwrap()]);
-        let passages = imported["samples"].as_u64().unwrap();
-        assert!(passages > 300, "{imported}");
-        let shown = place.json(&["show", "last"]);
+        let imported = sandbox.json(&["import", file.to_str().unwrap()]);
+        let observations = imported["samples"].as_u64().unwrap();
+        assert!(observations > 300, "{imported}");
+        let shown = sandbox.json(&["show", "last"]);
         assert_matches_schema("dwell.run", &shown);
         let trial = &shown["trials"][0];
         assert!(trial["metrics"][part]["count"].as_u64().unwrap() > 300, "{trial:#}");
@@ -173,10 +173,10 @@ fn passages_of_one_machine_are_imported_or_refused() {
     // A machine that saw no packet has nothing to import.
     let header = Header::of_passages("load sink", url);
     let empty = SegmentWriter::new(Vec::new(), &header).unwrap().finish(0).unwrap();
-    let file = place.path("empty");
+    let file = sandbox.path("empty");
     fs::write(&file, empty).unwrap();
-    let output = place.dwell(&["import", file.to_str().unwrap()]);
+    let output = sandbox.dwell(&["import", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(said(&output).contains("no complete passage"), "{output:?}");
-    assert_eq!(place.query("SELECT run FROM runs").len(), 2);
+    assert!(stderr(&output).contains("no complete observation"), "{output:?}");
+    assert_eq!(sandbox.query("SELECT run FROM runs").len(), 2);
 }

@@ -35,42 +35,42 @@ fn assert_refuses(name: &str, object: &Value, change: impl FnOnce(&mut Value)) {
 
 #[test]
 fn import_output_matches_the_schemas() {
-    let place = Sandbox::new();
-    assert_matches_schema("dwell.runs", &place.json(&["runs"]));
+    let sandbox = Sandbox::new();
+    assert_matches_schema("dwell.runs", &sandbox.json(&["runs"]));
     let data = repository("controller/import/tests/data");
     let mut runs = Vec::new();
     let mut files: Vec<_> = fs::read_dir(&data).unwrap().map(|e| e.unwrap().path()).collect();
     files.sort();
     for file in files.iter().filter(|file| !file.ends_with("README.md")) {
-        let output = place.dwell(&["import", file.to_str().unwrap(), "--json"]);
+        let output = sandbox.dwell(&["import", file.to_str().unwrap(), "--json"]);
         assert!(output.status.success(), "{}: {output:?}", file.display());
         let imported = object(&output);
         assert_matches_schema("dwell.import", &imported);
         runs.push(imported["run"].as_str().unwrap().to_owned());
-        assert_matches_schema("dwell.run", &place.json(&["show", runs.last().unwrap()]));
+        assert_matches_schema("dwell.run", &sandbox.json(&["show", runs.last().unwrap()]));
     }
-    let listed = place.json(&["runs"]);
+    let listed = sandbox.json(&["runs"]);
     assert_matches_schema("dwell.runs", &listed);
     assert_eq!(listed["runs"].as_array().unwrap().len(), runs.len());
     assert_refuses("dwell.runs", &listed, |object| object["runs"][0]["kind"] = json!("gift"));
     let s4 = data.join("s4.csv");
-    let again = place.json(&["import", s4.to_str().unwrap()]);
+    let again = sandbox.json(&["import", s4.to_str().unwrap()]);
     let first = files.iter().position(|file| *file == s4).unwrap();
-    let compared = place.json(&["compare", &runs[first], again["run"].as_str().unwrap()]);
+    let compared = sandbox.json(&["compare", &runs[first], again["run"].as_str().unwrap()]);
     assert_matches_schema("dwell.comparison", &compared);
     let verdict = |object: &mut Value| object["cells"][0]["shifts"][0]["verdict"] = json!("maybe");
     assert_refuses("dwell.comparison", &compared, verdict);
-    assert_matches_schema("dwell.delete", &place.json(&["delete", &runs[0], "--yes"]));
+    assert_matches_schema("dwell.delete", &sandbox.json(&["delete", &runs[0], "--yes"]));
 }
 
 #[test]
 fn witness_output_matches_its_schema_and_is_shown() {
-    let place = Sandbox::new();
+    let sandbox = Sandbox::new();
     let data = repository("controller/import/tests/data");
     let file = |name: &str| data.join(name).to_str().unwrap().to_owned();
-    let run = place.json(&["import", &file("dwell.csv")])["run"].as_str().unwrap().to_owned();
+    let run = sandbox.json(&["import", &file("dwell.csv")])["run"].as_str().unwrap().to_owned();
     let capture = "stamp-roundtrip-iperf2.pcap";
-    let seen = place.json(&["import", &file(capture), "--witness", &run]);
+    let seen = sandbox.json(&["import", &file(capture), "--witness", &run]);
     assert_matches_schema("dwell.witness", &seen);
     assert_eq!((&seen["run"], &seen["witness"]), (&json!(run), &json!(capture)));
     let of_trial = seen["trials"][0].as_object().unwrap().clone();
@@ -93,37 +93,37 @@ fn witness_output_matches_its_schema_and_is_shown() {
     });
     assert_refuses("dwell.witness", &seen, |object| object["trials"] = json!([]));
 
-    let shown = place.json(&["show", &run]);
+    let shown = sandbox.json(&["show", &run]);
     assert_matches_schema("dwell.run", &shown);
-    let told = &shown["trials"][0]["witnesses"][0];
-    assert_matches_schema("dwell.summary", told);
-    assert_eq!(told["metrics"], seen["trials"][0]["metrics"]);
+    let witness = &shown["trials"][0]["witnesses"][0];
+    assert_matches_schema("dwell.summary", witness);
+    assert_eq!(witness["metrics"], seen["trials"][0]["metrics"]);
     for name in ["flow", "matched", "unseen", "others", "same_clock"] {
-        assert_eq!(told["parameters"][name], of_trial[name], "{name}");
+        assert_eq!(witness["parameters"][name], of_trial[name], "{name}");
     }
 
     // Importing the same capture again adds no second witness.
-    assert_eq!(place.json(&["import", &file(capture), "--witness", &run]), seen);
-    let shown = place.json(&["show", &run]);
+    assert_eq!(sandbox.json(&["import", &file(capture), "--witness", &run]), seen);
+    let shown = sandbox.json(&["show", &run]);
     assert_eq!(shown["trials"][0]["witnesses"].as_array().unwrap().len(), 1, "{shown}");
 }
 
 #[test]
 fn run_output_matches_the_schemas_in_every_state() {
-    let place = Sandbox::new();
-    let plan = place.plan(3);
+    let sandbox = Sandbox::new();
+    let plan = sandbox.plan(3);
     for plan in [plan.as_str(), repository("plans/quick.toml").to_str().unwrap()] {
-        let dry = place.json(&["run", plan, "--dry-run"]);
+        let dry = sandbox.json(&["run", plan, "--dry-run"]);
         assert_matches_schema("dwell.dry-run", &dry);
         assert_refuses("dwell.dry-run", &dry, |object| object["trials"][0]["order"] = json!(0));
     }
     if !as_root() {
         return;
     }
-    let end = place.json(&["run", &plan, "--quiet"]);
+    let end = sandbox.json(&["run", &plan, "--quiet"]);
     assert_matches_schema("dwell.run-end", &end);
     assert_refuses("dwell.run-end", &end, |object| object["end"] = json!("well"));
-    let shown = place.json(&["show", "last"]);
+    let shown = sandbox.json(&["show", "last"]);
     assert_matches_schema("dwell.run", &shown);
     let placement = &shown["trials"][0]["environment"]["placement"];
     assert_eq!(placement["far"]["waiting"], "blocking", "dwell started the far end: {placement}");
@@ -132,14 +132,14 @@ fn run_output_matches_the_schemas_in_every_state() {
     });
     assert_refuses("dwell.run", &shown, |object| object["trials"][1]["state"] = json!("failed"));
     let failing = ["run", &plan, "--quiet", "--json", "--set", "nodes.n1.cpu=4000"];
-    let failing = place.dwell(&failing);
+    let failing = sandbox.dwell(&failing);
     assert_eq!(failing.status.code(), Some(1), "{failing:?}");
     assert_matches_schema("dwell.run-end", &object(&failing));
-    assert_matches_schema("dwell.run", &place.json(&["show", "last"]));
+    assert_matches_schema("dwell.run", &sandbox.json(&["show", "last"]));
     let stopped = ["run", &plan, "--quiet", "--json", "--set", "stop.time=1ns"];
-    let stopped = place.dwell(&stopped);
+    let stopped = sandbox.dwell(&stopped);
     assert_eq!(stopped.status.code(), Some(1), "{stopped:?}");
     assert_matches_schema("dwell.run-end", &object(&stopped));
-    assert_matches_schema("dwell.run", &place.json(&["show", "last"]));
-    assert_matches_schema("dwell.runs", &place.json(&["runs"]));
+    assert_matches_schema("dwell.run", &sandbox.json(&["show", "last"]));
+    assert_matches_schema("dwell.runs", &sandbox.json(&["runs"]));
 }

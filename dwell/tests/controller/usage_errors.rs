@@ -1,13 +1,13 @@
 //! Invalid plans and command lines.
 
-use crate::fixture::{Sandbox, said};
+use crate::fixture::{Sandbox, stderr};
 
 const PLAN: &str = "version = 1\nname = \"x\"\ntopology = { lab = \"line:2\" }\n[ping]\nfrom = \"n1\"\n\
     to = \"n2\"\ncount = 10\n[matrix]\nsize = [\"100B\", \"200B\"]\n";
 
 #[test]
 fn plan_error_names_line_and_column() {
-    let place = Sandbox::new();
+    let sandbox = Sandbox::new();
     for (from, to, at, words) in [
         ("to = \"n2\"", "to = \"n7\"", "6:6", "n7"),
         ("from = \"n1\"", "from = \"router\"", "5:8", "router"),
@@ -24,24 +24,24 @@ fn plan_error_names_line_and_column() {
     ] {
         let text = PLAN.replacen(from, to, 1);
         assert_ne!(text, PLAN, "{to}");
-        let plan = place.write("plan.toml", &text);
+        let plan = sandbox.write("plan.toml", &text);
         for more in [&[][..], &["--dry-run"], &["--resume", "last"]] {
-            let output = place.dwell(&[&["run", &plan], more].concat());
+            let output = sandbox.dwell(&[&["run", &plan], more].concat());
             assert_eq!(output.status.code(), Some(2), "{to}: {output:?}");
-            let said = said(&output);
-            assert!(said.contains("plan.toml"), "{to}: {said}");
+            let stderr = stderr(&output);
+            assert!(stderr.contains("plan.toml"), "{to}: {stderr}");
             let (line, column) = at.split_once(':').unwrap();
             let place_in_words = format!("line {line}, column {column}");
-            assert!(said.contains(&place_in_words), "{to} is not at {at}: {said}");
-            assert!(said.contains(words), "{to}: no '{words}' in {said}");
+            assert!(stderr.contains(&place_in_words), "{to} is not at {at}: {stderr}");
+            assert!(stderr.contains(words), "{to}: no '{words}' in {stderr}");
         }
     }
-    assert!(!place.data().exists());
+    assert!(!sandbox.data().exists());
 }
 
 #[test]
 fn million_trials_need_confirmation() {
-    let place = Sandbox::new();
+    let sandbox = Sandbox::new();
     let sizes = "size = { from = 100, to = 1099, step = 1 }";
     let text = PLAN
         .replace(
@@ -52,50 +52,50 @@ fn million_trials_need_confirmation() {
                 .replace("step = 1", "step = \"1B\""),
         )
         .replace("[matrix]", "[trials]\nrepetitions = 1000\n[matrix]");
-    let plan = place.write("plan.toml", &text);
+    let plan = sandbox.write("plan.toml", &text);
     for more in [&[][..], &["--resume", "last"]] {
-        let output = place.dwell(&[&["run", &plan], more].concat());
+        let output = sandbox.dwell(&[&["run", &plan], more].concat());
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(said(&output).contains("1000000 trials"), "{output:?}");
-        assert!(said(&output).contains("--yes"), "{output:?}");
-        assert_eq!(place.query("SELECT run FROM runs"), Vec::<String>::new());
+        assert!(stderr(&output).contains("1000000 trials"), "{output:?}");
+        assert!(stderr(&output).contains("--yes"), "{output:?}");
+        assert_eq!(sandbox.query("SELECT run FROM runs"), Vec::<String>::new());
     }
     // Larger plans are not expanded at all.
-    let plan = place.write("plan.toml", &text.replace("1000\n", "1000000\n"));
-    let output = place.dwell(&["run", &plan, "--dry-run"]);
+    let plan = sandbox.write("plan.toml", &text.replace("1000\n", "1000000\n"));
+    let output = sandbox.dwell(&["run", &plan, "--dry-run"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(said(&output).contains("1000 cells x 1000000 repetitions"), "{output:?}");
+    assert!(stderr(&output).contains("1000 cells x 1000000 repetitions"), "{output:?}");
 }
 
 #[test]
 fn missing_files_and_runs_are_named() {
-    let place = Sandbox::new();
+    let sandbox = Sandbox::new();
     for (arguments, code, words) in [
         (&["run", "/nowhere/plan.toml"][..], 2, "/nowhere/plan.toml"),
         (&["import", "/nowhere/file.csv"], 2, "/nowhere/file.csv"),
         (&["show", "last"], 1, "there are no runs in"),
         (&["export", "last", "--format", "csv"], 1, "there are no runs in"),
     ] {
-        let output = place.dwell(arguments);
+        let output = sandbox.dwell(arguments);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
-        assert!(said(&output).contains(words), "{output:?}");
+        assert!(stderr(&output).contains(words), "{output:?}");
     }
-    assert!(!place.data().exists());
+    assert!(!sandbox.data().exists());
     // A file without an end, and one that is not text.
     for (plan, words) in [
         ("/dev/zero", "4 MiB"),
-        (&place.path("latin.toml").display().to_string(), "line 2, column 9: not UTF-8"),
+        (&sandbox.path("latin.toml").display().to_string(), "line 2, column 9: not UTF-8"),
     ] {
-        std::fs::write(place.path("latin.toml"), b"version = 1\ntitle = \xe4\n").unwrap();
-        let output = place.dwell(&["run", plan]);
+        std::fs::write(sandbox.path("latin.toml"), b"version = 1\ntitle = \xe4\n").unwrap();
+        let output = sandbox.dwell(&["run", plan]);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(said(&output).contains(words), "{output:?}");
+        assert!(stderr(&output).contains(words), "{output:?}");
     }
-    let unknown = place.write("unknown.bin", "some unknown format\n");
-    let output = place.dwell(&["import", &unknown]);
+    let unknown = sandbox.write("unknown.bin", "some unknown format\n");
+    let output = sandbox.dwell(&["import", &unknown]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     for format in ["ping", "irtt", "sockperf", "iperf2", "D-ITG", "pcap"] {
-        assert!(said(&output).contains(format), "{format}: {output:?}");
+        assert!(stderr(&output).contains(format), "{format}: {output:?}");
     }
-    assert!(!place.data().exists(), "a refused file leaves no directory");
+    assert!(!sandbox.data().exists(), "a refused file leaves no directory");
 }

@@ -1,5 +1,4 @@
-//! Rates that a sender is found to keep: not more than a limit allows, and not more under load than
-//! without.
+//! Rate verdicts about senders: at most the rate limit of the link, and lower under load.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -17,58 +16,57 @@ static MACHINE_LOCK: Mutex<()> = Mutex::new(());
 
 const MBIT: u64 = 1_000_000;
 
-/// Trains short enough that most meet no stall of a busy host (2.4 ms at the longest), and numerous
-/// enough that the median is known even if a third of them does.
+/// A train takes at most 2.4 ms, so that most trains avoid the stalls of a busy host. With 60
+/// trains the median is known even if a third of them stall.
 const TRAINS: &str = "count = 21\nrepeat = 60\npause = \"3ms\"\n";
 
-/// Limits and loads are recognised by the rate. Gaps of 100 us are off by a tenth on any machine
-/// that is not idle.
+/// A wide tolerance for gaps, because these tests are about rates: on a machine that is not idle,
+/// gaps of 100 us deviate by a tenth.
 const ACCURATE: &str = "[accurate]\ngap = \"50%\"\n";
 
-/// Minimum number of runs per test. Upper limits must hold in each of them. What the machine can do
-/// is taken from the best run, because a run during which the host takes its CPUs away measures
-/// nothing, and its verdict says so.
+/// Minimum number of runs per test. Upper limits must hold in every run. The machine's capacity is
+/// that of the best run, because a run during which the host steals CPU time has no valid verdict.
 const MIN_RUNS: usize = 4;
 
 /// Maximum number of runs until the best one is found.
 const MAX_RUNS: usize = 12;
 
-/// Maximum share of the busy CPU time that the host may steal; beyond it, the machine's abilities
-/// are unknown.
+/// Maximum share of the busy CPU time that the host may steal; above it, the machine's capacity is
+/// unknown.
 const MAX_STOLEN_RATIO: f64 = 0.1;
 
-/// Repeats `run` until it has seen what the machine can do. Otherwise the test fails, or is skipped
-/// if the host stole too much CPU time.
+/// Repeats `run` until it returns true, at least [`MIN_RUNS`] times. If it never does, the test
+/// fails, or is skipped if the host stole too much CPU time.
 fn repeat_until_reached(mut run: impl FnMut(usize) -> bool) {
-    let mut taken = Vec::new();
-    let mut seen = false;
+    let mut stolen = Vec::new();
+    let mut reached = false;
     for n in 0..MAX_RUNS {
-        let before = processors();
-        seen |= run(n);
-        let after = processors();
-        taken.push((after.0 - before.0) as f64 / (after.1 - before.1).max(1) as f64);
-        if seen && n + 1 >= MIN_RUNS {
+        let before = cpu_times();
+        reached |= run(n);
+        let after = cpu_times();
+        stolen.push((after.0 - before.0) as f64 / (after.1 - before.1).max(1) as f64);
+        if reached && n + 1 >= MIN_RUNS {
             return;
         }
     }
-    println!("share of busy CPU time stolen by the host: {taken:.2?}");
-    let least = taken.iter().copied().fold(f64::INFINITY, f64::min);
+    println!("share of busy CPU time stolen by the host: {stolen:.2?}");
+    let least = stolen.iter().copied().fold(f64::INFINITY, f64::min);
     assert!(least > MAX_STOLEN_RATIO, "the machine reached its rate in none of {MAX_RUNS} runs");
     skip(&format!("the host stole at least {:.0} % of the CPU time", least * 100.0));
 }
 
 /// Returns stolen and busy CPU time since boot, in ticks; busy time includes stolen time.
-fn processors() -> (u64, u64) {
+fn cpu_times() -> (u64, u64) {
     let cpus = dwell_host::stat(&fs::read_to_string("/proc/stat").unwrap()).cpus;
     let sum = |of: fn(&CpuTimes) -> u64| cpus.iter().map(of).sum();
     (sum(|cpu| cpu.stolen), sum(|cpu| cpu.stolen + cpu.busy))
 }
 
 /// Returns packet size and largest rate in bit/s of every sender of a run.
-fn verdicts(place: &Sandbox, plan: &str) -> Vec<(u64, Option<u64>)> {
-    let output = place.dwell(&["run", plan, "--quiet", "--json"]);
+fn verdicts(sandbox: &Sandbox, plan: &str) -> Vec<(u64, Option<u64>)> {
+    let output = sandbox.dwell(&["run", plan, "--quiet", "--json"]);
     assert!(output.status.success(), "{output:?}");
-    let shown = place.json(&["show", "last"]);
+    let shown = sandbox.json(&["show", "last"]);
     let of = |verdict: &Value| {
         println!("{verdict}");
         (verdict["ip_size"].as_u64().unwrap(), verdict["largest_rate_bps"].as_u64())
@@ -82,8 +80,8 @@ fn verdict_stays_within_a_200_mbit_limit() {
         return;
     }
     let _alone = MACHINE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-    let place = Sandbox::new();
-    let plan = place.write(
+    let sandbox = Sandbox::new();
+    let plan = sandbox.write(
         "limit.toml",
         &format!(
             "version = 1\nname = \"limit\"\n\
@@ -95,7 +93,7 @@ fn verdict_stays_within_a_200_mbit_limit() {
     );
     let mut best = [None; 3];
     repeat_until_reached(|_| {
-        let found = verdicts(&place, &plan);
+        let found = verdicts(&sandbox, &plan);
         let sizes: Vec<u64> = found.iter().map(|(size, _)| *size).collect();
         assert_eq!(sizes, [200, 576, 1_500]);
         assert!(found.iter().all(|(_, rate)| *rate <= Some(200 * MBIT)), "{found:?}");
@@ -105,7 +103,7 @@ fn verdict_stays_within_a_200_mbit_limit() {
         // The limit, or the step below it, because a limit counts whole frames.
         best.iter().all(|rate| *rate >= Some(100 * MBIT))
     });
-    place.assert_no_leftovers();
+    sandbox.assert_no_leftovers();
 }
 
 /// A CPU load that ends with its test.
@@ -114,8 +112,8 @@ struct Burner(Child);
 impl Burner {
     /// Occupies the sender's CPU for a millisecond at a time, with a millisecond between, at a
     /// higher real-time priority than the sender's. Returns `None` if that priority is refused.
-    /// Unlike `dwell load cpu` it does not catch up on time that it did not get, so the sender
-    /// keeps its half of a CPU that the host mostly takes.
+    /// Unlike `dwell load cpu` it does not catch up on CPU time that it did not get, so the sender
+    /// keeps half of a CPU even if the host steals most of it.
     fn start() -> Option<Self> {
         const BURN: &str = "import time\n\
             print('burning', flush=True)\n\
@@ -143,16 +141,16 @@ impl Drop for Burner {
 /// The CPU of the sender.
 const CPU: &str = "0";
 
-/// A load affects the sender only at a higher priority. A train of 1500 B packets at 100 Mbit/s
-/// takes 2.4 ms, so every train is delayed by more than the 5 % by which its rate may deviate.
+/// The load must have a higher priority than the sender to affect it. A train of 1500 B packets at
+/// 100 Mbit/s takes 2.4 ms, so every train is delayed by more than the tolerated 5 %.
 #[test]
 fn verdict_is_lower_under_load() {
     if !as_root() {
         return;
     }
     let _alone = MACHINE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-    let place = Sandbox::new();
-    let plan = place.write(
+    let sandbox = Sandbox::new();
+    let plan = sandbox.write(
         "load.toml",
         &format!(
             "version = 1\nname = \"load\"\n[topology]\nlab = \"line:2\"\n[nodes.n1]\ncpu = {CPU}\n\
@@ -168,14 +166,11 @@ fn verdict_is_lower_under_load() {
     repeat_until_reached(|n| {
         let measure = |loaded: bool| {
             let _burner = loaded.then(|| Burner::start().unwrap());
-            let found = verdicts(&place, &plan);
+            let found = verdicts(&sandbox, &plan);
             assert_eq!(found.len(), 1, "{found:?}");
             // Without a verdict the rate is below all tested rates.
             let rate = found[0].1.unwrap_or(0);
-            assert!(
-                !loaded || rate < 100 * MBIT,
-                "the sender is found to keep {rate} bit/s under load"
-            );
+            assert!(!loaded || rate < 100 * MBIT, "the verdict under load is {rate} bit/s");
             rate
         };
         // The two measurements alternate in order.
@@ -183,5 +178,5 @@ fn verdict_is_lower_under_load() {
         let second = measure(n % 2 != 0);
         first.max(second) >= 100 * MBIT
     });
-    place.assert_no_leftovers();
+    sandbox.assert_no_leftovers();
 }

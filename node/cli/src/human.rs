@@ -17,8 +17,8 @@ pub(crate) fn print_values(
             Some(Scalar::Real(real)) => *real,
             None => f64::NAN,
         };
-        let says_something = number.is_finite() && number != 0.0;
-        if says_something || always.contains(&name.as_str()) {
+        let is_nonzero = number.is_finite() && number != 0.0;
+        if is_nonzero || always.contains(&name.as_str()) {
             writeln!(out, "{:28}{}", label(name), amount(name, number))?;
         }
     }

@@ -37,8 +37,8 @@ impl From<IdChoice> for IdFormat {
 }
 
 /// The format that a job names; `None` if it is detected or absent.
-pub(crate) const fn format(asked: IdFormat) -> Option<Format> {
-    match asked {
+pub(crate) const fn format(requested: IdFormat) -> Option<Format> {
+    match requested {
         IdFormat::Iperf => Some(Format::Iperf),
         IdFormat::IperfClassic => Some(Format::IperfClassic),
         IdFormat::Stamp => Some(Format::Stamp),

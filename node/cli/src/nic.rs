@@ -35,8 +35,8 @@ impl NicWatch {
                 hosts.push(peer);
             }
         }
-        let ways = hosts.into_iter().filter_map(|host| interface::index_towards(host).ok()?);
-        self.since(&ways.collect::<Vec<_>>())
+        let indices = hosts.into_iter().filter_map(|host| interface::index_towards(host).ok()?);
+        self.since(&indices.collect::<Vec<_>>())
     }
 
     fn since(&self, indices: &[u32]) -> Option<Vec<NicDropped>> {

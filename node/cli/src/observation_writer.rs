@@ -1,5 +1,5 @@
-//! Records the passages of timing threads as part figures and, if samples are kept, in a segment.
-//! A write error ends the segment but not the measurement.
+//! Records the packet observations of timing threads: as figures of the delay components and, if
+//! samples are kept, in a segment. A write error ends the segment but not the measurement.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -17,9 +17,9 @@ use crate::ping::SampleFile;
 /// Maximum number of senders to remember.
 const MAX_SENDERS: usize = 16;
 
-/// Records passages. See the module documentation.
+/// See the module documentation.
 pub(crate) struct ObservationWriter {
-    parts: ComponentFigures,
+    components: ComponentFigures,
     segment: Option<(SegmentWriter<Box<dyn Write>>, PathBuf)>,
     host: Option<HostSampler>,
     senders: Vec<SocketAddr>,
@@ -27,8 +27,8 @@ pub(crate) struct ObservationWriter {
 }
 
 impl ObservationWriter {
-    /// Starts a log for the command `kind` at `target`. An unwritable file is an error here, before
-    /// the measurement.
+    /// Starts recording for the command `kind` at `target`. An unwritable file is an error here,
+    /// before the measurement.
     pub(crate) fn begin(
         kind: &str,
         target: &str,
@@ -41,10 +41,10 @@ impl ObservationWriter {
             Ok((writer, name))
         };
         let segment = file.map(begin).transpose()?;
-        // Host activity is recorded with passages only.
+        // Host activity is recorded in segments only.
         let host = segment.is_some().then(HostSampler::start);
         Ok(Self {
-            parts: ComponentFigures::default(),
+            components: ComponentFigures::default(),
             segment,
             host,
             senders: Vec::new(),
@@ -52,12 +52,12 @@ impl ObservationWriter {
         })
     }
 
-    /// Whether passages are written to a segment, so that flows must be described.
+    /// Whether observations are written to a segment, so that flows must be described.
     pub(crate) fn keeps_samples(&self) -> bool {
         self.segment.is_some()
     }
 
-    /// Records a flow that later passages refer to.
+    /// Records a flow that later observations refer to.
     pub(crate) fn flow(&mut self, flow: &FlowEntry) {
         if self.senders.len() < MAX_SENDERS
             && self.senders.iter().all(|known| known.ip() != flow.from.ip())
@@ -68,15 +68,15 @@ impl ObservationWriter {
         self.note(written);
     }
 
-    /// Records the passage of a packet.
-    pub(crate) fn take(&mut self, passage: &PacketObservation) {
-        self.parts.record(&passage.stamps);
+    /// Records the observation of a packet.
+    pub(crate) fn take(&mut self, observation: &PacketObservation) {
+        self.components.record(&observation.stamps);
         if let Some((writer, _)) = &mut self.segment {
-            writer.push_passage(passage);
+            writer.push_passage(observation);
         }
     }
 
-    /// Writes the recorded passages; to be called ten times a second.
+    /// Writes the recorded observations; to be called ten times a second.
     pub(crate) fn flush(&mut self) {
         let Some((writer, _)) = &mut self.segment else { return };
         let mut host = self.host.iter().flat_map(HostSampler::taken);
@@ -92,18 +92,18 @@ impl ObservationWriter {
     }
 
     /// Figures so far.
-    pub(crate) fn parts(&self) -> &ComponentFigures {
-        &self.parts
+    pub(crate) fn components(&self) -> &ComponentFigures {
+        &self.components
     }
 
-    /// Ends the segment. `ring_dropped` passages were lost before they got here. Returns the
-    /// figures and, if the segment is incomplete, the error.
+    /// Ends the segment. `ring_dropped` is the number of observations lost before they got here.
+    /// Returns the figures and, if the segment is incomplete, the error.
     pub(crate) fn finish(mut self, ring_dropped: u64) -> (ComponentFigures, Option<anyhow::Error>) {
         if let Some((writer, name)) = self.segment.take() {
             let ended = writer.finish(ring_dropped).map(drop);
             self.failure = self.failure.or(ended.err().map(|error| failure(error, &name)));
         }
-        (self.parts, self.failure)
+        (self.components, self.failure)
     }
 
     fn note(&mut self, written: io::Result<()>) {

@@ -3,7 +3,7 @@
 use std::thread;
 
 use dwell_io::cpu::{self, Class, Placement, RealTime};
-use dwell_plan::{Scheduling as Asked, ThreadPlacement};
+use dwell_plan::{Scheduling as RequestedScheduling, ThreadPlacement};
 use dwell_record::{Scheduling, Waiting};
 
 use crate::Failure;
@@ -39,9 +39,9 @@ pub enum SchedulingChoice {
 impl From<ThreadPlacement> for PlacementArgs {
     fn from(place: ThreadPlacement) -> Self {
         let scheduling = match place.scheduling {
-            Asked::Auto => SchedulingChoice::Auto,
-            Asked::Other => SchedulingChoice::Other,
-            Asked::Fifo => SchedulingChoice::Fifo,
+            RequestedScheduling::Auto => SchedulingChoice::Auto,
+            RequestedScheduling::Other => SchedulingChoice::Other,
+            RequestedScheduling::Fifo => SchedulingChoice::Fifo,
         };
         Self { cpu: place.cpu, scheduling, busy_poll: place.busy_poll }
     }
@@ -50,9 +50,9 @@ impl From<ThreadPlacement> for PlacementArgs {
 impl From<PlacementArgs> for ThreadPlacement {
     fn from(args: PlacementArgs) -> Self {
         let scheduling = match args.scheduling {
-            SchedulingChoice::Auto => Asked::Auto,
-            SchedulingChoice::Other => Asked::Other,
-            SchedulingChoice::Fifo => Asked::Fifo,
+            SchedulingChoice::Auto => RequestedScheduling::Auto,
+            SchedulingChoice::Other => RequestedScheduling::Other,
+            SchedulingChoice::Fifo => RequestedScheduling::Fifo,
         };
         Self { cpu: args.cpu, scheduling, busy_poll: args.busy_poll }
     }

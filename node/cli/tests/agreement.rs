@@ -39,7 +39,7 @@ const NOISE_US: [f64; TURNS] =
     [1.3, 11.3, 8.7, 9.1, 4.9, -2.8, 6.9, 0.2, 14.6, -0.6, 16.8, 5.8, 28.7, -0.3, 13.7];
 
 #[test]
-fn median_off_by_45_us_short_or_70_us_long_is_detected() {
+fn median_45_us_short_or_70_us_long_is_detected() {
     let shifted = |program: f64, kernel: f64| -> Vec<[f64; 2]> {
         NOISE_US.iter().map(|noise| [noise + program, noise + kernel]).collect()
     };

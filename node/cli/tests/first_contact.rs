@@ -74,8 +74,8 @@ fn unambiguous_short_units_are_accepted() {
     for rate in ["1M", "1Mbps", "1mbit", "1000k", "1Mbit/s"] {
         let sent = ["load", "traffic", &url, "--rate", rate, "--count", "2", "--json"];
         let sent: Value = serde_json::from_str(&printed(&sent)).unwrap();
-        let asked = sent["parameters"]["rate_bps"].as_f64().unwrap();
-        assert!((asked - 1e6).abs() < 1.0, "{rate}: {sent:#}");
+        let requested = sent["parameters"]["rate_bps"].as_f64().unwrap();
+        assert!((requested - 1e6).abs() < 1.0, "{rate}: {sent:#}");
     }
     for (arguments, right) in [
         (&["load", "cpu", "--level", "0.5"][..], "0.5% or 50%"),
@@ -106,7 +106,7 @@ fn loads_are_printed_in_human_units_without_zero_rows() {
 }
 
 #[test]
-fn help_terms_prints_the_glossary_and_help_of_commands_stays() {
+fn help_terms_prints_the_glossary_and_keeps_command_help() {
     let all = printed(&["help", "terms"]);
     assert!(
         all.contains("rtt_ns") && all.contains("[RFC 2681]") && all.contains("loss_ratio"),

@@ -19,7 +19,7 @@ fn burner() -> Server {
 }
 
 #[test]
-fn load_of_another_program_is_a_warning_of_ping() {
+fn ping_warns_about_load_of_other_programs() {
     let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
     let _burner = burner();
     let ping = ["ping", &urls[0], "-c", "150", "-i", "0.01", "-q"];
@@ -35,7 +35,7 @@ fn load_of_another_program_is_a_warning_of_ping() {
 }
 
 #[test]
-fn load_of_another_program_is_advice_of_the_doctor() {
+fn doctor_advises_on_load_of_other_programs() {
     let _burner = burner();
     let output = dwell(&["doctor", "--json"]);
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();

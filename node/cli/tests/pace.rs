@@ -111,10 +111,10 @@ fn sink_stamps_replace_missing_departures() {
         assert_eq!(found["metrics"]["gap_ns"]["count"], value!(4 * 49), "{found:#}");
     }
     let printed = server.stop();
-    let saw = json(&printed);
+    let counted = json(&printed);
     // Both runs, each with one warm-up train.
-    assert_eq!(saw["values"]["packets"], value!(2 * 250), "{saw:#}");
-    assert_eq!(saw["values"]["clock_steps"], value!(0), "{saw:#}");
+    assert_eq!(counted["values"]["packets"], value!(2 * 250), "{counted:#}");
+    assert_eq!(counted["values"]["clock_steps"], value!(0), "{counted:#}");
     let samples = samples(file);
     assert_eq!(samples.len(), 200);
     assert!(samples.iter().all(|sample| sample.state == State::Received));
@@ -134,20 +134,20 @@ fn sink_drops_packets_of_unannounced_flows() {
     let (server, url) = sink();
     let more = ["--rate", "20Mbit/s", "--size", "300B", "--repeat", "4", "--engine", "spin"];
     let kept = ["--sink", "--stamps", "user"];
-    for asks in [false, true, false] {
-        let found = pace(&url, &[&more[..], if asks { &kept } else { &[] }].concat());
+    for announces in [false, true, false] {
+        let found = pace(&url, &[&more[..], if announces { &kept } else { &[] }].concat());
         assert_eq!(found["values"]["icmp_errors"], value!(0), "{found:#}");
-        assert_eq!(found["parameters"]["sink"], value!(asks));
-        assert_eq!(found["packets"]["received"], if asks { value!(200) } else { Value::Null });
+        assert_eq!(found["parameters"]["sink"], value!(announces));
+        assert_eq!(found["packets"]["received"], if announces { value!(200) } else { Value::Null });
     }
-    let saw = json(&server.stop());
-    let count = |name: &str| saw["values"][name].as_u64().unwrap();
+    let counted = json(&server.stop());
+    let count = |name: &str| counted["values"][name].as_u64().unwrap();
     // Five trains of 50 packets per run, one for warm-up, each with three lead-in packets. The sink
     // may notice the end of the second sender only after the third has started.
     let read = count("packets") + count("lead_packets");
     assert_eq!((read + count("unread_packets"), count("overflowed_packets")), (3 * 265, 0));
-    assert_eq!(count("packets") - count("unasked_packets"), 250, "{saw:#}");
-    assert!((265..=530).contains(&count("unread_packets")), "{saw:#}");
+    assert_eq!(count("packets") - count("unasked_packets"), 250, "{counted:#}");
+    assert!((265..=530).contains(&count("unread_packets")), "{counted:#}");
 }
 
 #[test]
@@ -156,13 +156,13 @@ fn sink_probes_silent_sender() {
     let address = url.strip_prefix("udp://").unwrap();
     let sender = TcpStream::connect(address).unwrap();
     // A closed connection is reported by the sender's kernel, a vanished machine is not.
-    let asked = || {
+    let has_keepalive = || {
         let port = address.rsplit_once(':').unwrap().1;
         let mut ss = Command::new("ss");
         let output = ss.args(["-Htno", "sport", "=", &format!(":{port}")]).output().unwrap();
         String::from_utf8(output.stdout).unwrap().contains("timer:(keepalive,")
     };
-    until("the sink's kernel uses keep-alive", asked);
+    until("the sink's kernel uses keep-alive", has_keepalive);
     drop(sender);
     server.stop();
 }
@@ -171,17 +171,17 @@ fn sink_probes_silent_sender() {
 fn lost_sink_keeps_local_results() {
     let far = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("udp://{}", far.local_addr().unwrap());
-    let leaving = std::thread::spawn(move || {
+    let sink = std::thread::spawn(move || {
         let (mut sender, _) = far.accept().unwrap();
-        let mut asked = BufReader::new(sender.try_clone().unwrap()).lines();
+        let mut requests = BufReader::new(sender.try_clone().unwrap()).lines();
         // The sink greets and is gone when asked for timestamps.
-        assert!(asked.next().unwrap().unwrap().starts_with("dwell-pace/1 "));
+        assert!(requests.next().unwrap().unwrap().starts_with("dwell-pace/1 "));
         sender.write_all(b"dwell-pace/1 - kernel-sw\n").unwrap();
-        assert_eq!(asked.next().unwrap().unwrap(), "stamps");
+        assert_eq!(requests.next().unwrap().unwrap(), "stamps");
     });
     let more = ["--rate", "20Mbit/s", "--size", "300B", "--repeat", "3", "--engine", "spin"];
     let output = dwell(&[&["pace", &url, "--json", "-q", "--sink"], &more[..]].concat());
-    leaving.join().unwrap();
+    sink.join().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("the far end is gone"), "{}", said(&output));
     let found = json(&output);
@@ -199,12 +199,12 @@ fn stepped_sink(far: &TcpListener) {
         71 => [stamp(u64::MAX, 0), stamp(id, at(id))].concat(),
         _ => stamp(id, at(id)),
     });
-    let told = [b"151\n".to_vec(), stamps.collect()].concat();
+    let reply = [b"151\n".to_vec(), stamps.collect()].concat();
     let (mut sender, _) = far.accept().unwrap();
-    let asked = BufReader::new(sender.try_clone().unwrap()).lines();
+    let requests = BufReader::new(sender.try_clone().unwrap()).lines();
     let mut answers = [b"dwell-pace/1 - kernel-sw\n".to_vec()].into_iter();
-    for _ in asked.map_while(Result::ok) {
-        sender.write_all(&answers.next().unwrap_or_else(|| told.clone())).unwrap();
+    for _ in requests.map_while(Result::ok) {
+        sender.write_all(&answers.next().unwrap_or_else(|| reply.clone())).unwrap();
     }
 }
 
@@ -214,10 +214,10 @@ fn train_with_sink_clock_step_is_discarded() {
     let url = format!("udp://{}", far.local_addr().unwrap());
     let send = |more: &[&str]| {
         std::thread::scope(|scope| {
-            let telling = scope.spawn(|| stepped_sink(&far));
+            let sink = scope.spawn(|| stepped_sink(&far));
             let train = ["--rate", "20Mbit/s", "--size", "300B", "--repeat", "3", "--sink"];
             let found = pace(&url, &[&train[..], &["--engine", "spin"], more].concat());
-            telling.join().unwrap();
+            sink.join().unwrap();
             found
         })
     };
@@ -240,7 +240,7 @@ fn lead_in_packets_are_not_counted() {
     let far = UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("udp://{}", far.local_addr().unwrap());
     far.set_nonblocking(true).unwrap();
-    let came = || {
+    let received = || {
         let mut buffer = [0; 2_000];
         let one = || far.recv(&mut buffer).ok().map(|len| Mark::parse(&buffer[..len]).unwrap().seq);
         std::iter::from_fn(one).collect::<Vec<_>>()
@@ -251,21 +251,21 @@ fn lead_in_packets_are_not_counted() {
         let found = of("10Mbit/s");
         let led = |first: u64| [0, 1, 2].map(|n| LEAD | (first + n));
         let expected = [led(0), [0, 1, 2], led(4), [4, 5, 6]].concat();
-        assert_eq!(came(), expected, "{engine}");
+        assert_eq!(received(), expected, "{engine}");
         let [leads, sent] = [&found["parameters"]["leads_per_train"], &found["values"]["packets"]];
         assert_eq!((leads, sent), (&value!(3), &value!(6)), "{found:#}");
         assert_eq!(found["metrics"]["gap_ns"]["count"], value!(4));
         // Gaps of 32 ms.
         let found = of("50kbit/s");
-        assert_eq!(came(), [0, 1, 2, 4, 5, 6], "{engine}");
+        assert_eq!(received(), [0, 1, 2, 4, 5, 6], "{engine}");
         assert_eq!(found["parameters"]["leads_per_train"], value!(0));
     }
     pace(&url, &["--pattern", "pair", "--pairs", "2", "--warm-up", "0", "--engine", "spin"]);
-    assert_eq!(came(), [0, 1, 3, 4]);
+    assert_eq!(received(), [0, 1, 3, 4]);
 }
 
 #[test]
-fn pairs_say_which_capacity_their_gap_measures() {
+fn pair_capacity_counts_the_size_option_used() {
     let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
     let found = pace(&url, &["--pattern", "pair", "--frame-size", "1514B", "--engine", "spin"]);
     let parameters = &found["parameters"];
@@ -407,12 +407,12 @@ fn user_stamps_decide_no_threshold() {
 fn losing_sink(far: &TcpListener) {
     let ids = (0..3).flat_map(|train| (0..5).map(move |n| 51 * train + n));
     let stamps = ids.flat_map(|id: u64| [id, 120_000 * id + (1 << 60)].map(u64::to_be_bytes));
-    let told = [b"15\n".to_vec(), stamps.flatten().collect()].concat();
+    let reply = [b"15\n".to_vec(), stamps.flatten().collect()].concat();
     let (mut sender, _) = far.accept().unwrap();
-    let asked = BufReader::new(sender.try_clone().unwrap()).lines();
+    let requests = BufReader::new(sender.try_clone().unwrap()).lines();
     let mut answers = [b"dwell-pace/1 - kernel-sw\n".to_vec()].into_iter();
-    for _ in asked.map_while(Result::ok) {
-        sender.write_all(&answers.next().unwrap_or_else(|| told.clone())).unwrap();
+    for _ in requests.map_while(Result::ok) {
+        sender.write_all(&answers.next().unwrap_or_else(|| reply.clone())).unwrap();
     }
 }
 
@@ -422,11 +422,11 @@ fn lost_packets_exceed_gap_limits_by_sink_stamps() {
     let url = format!("udp://{}", far.local_addr().unwrap());
     let judge = |more: &[&str]| {
         std::thread::scope(|scope| {
-            let telling = scope.spawn(|| losing_sink(&far));
+            let sink = scope.spawn(|| losing_sink(&far));
             let train = ["--rate", "20Mbit/s", "--size", "300B", "--repeat", "3", "--sink"];
             let limit = ["--engine", "spin", "-q", "--fail-if", "gap.p50 > 10s"];
             let output = dwell(&[&["pace", &url], &train[..], &limit, more].concat());
-            telling.join().unwrap();
+            sink.join().unwrap();
             (output.status.code(), said(&output))
         })
     };
@@ -444,10 +444,10 @@ fn unreachable_rate_is_reported_with_reached_rate() {
     let found = pace(&url, &["--rate", "1000Gbit/s", "--size", "1500B", "--engine", "sendmmsg"]);
     let reached = found["values"]["rate_bps"].as_f64().unwrap();
     let said = found["trust"]["warnings"].to_string();
-    let (_, told) = said.split_once("the rate was missed: 1000 Gbit/s requested, ").expect(&said);
-    let (told, _) = told.split_once(" reached").unwrap();
-    let told: BitRate = told.parse().unwrap();
-    assert!((told.0 as f64 / reached - 1.0).abs() < 0.01, "{said} {reached}");
+    let (_, rate) = said.split_once("the rate was missed: 1000 Gbit/s requested, ").expect(&said);
+    let (rate, _) = rate.split_once(" reached").unwrap();
+    let rate: BitRate = rate.parse().unwrap();
+    assert!((rate.0 as f64 / reached - 1.0).abs() < 0.01, "{said} {reached}");
     // With varying gaps every train has its own rate.
     let directory = tempfile::tempdir().unwrap();
     let gaps = directory.path().join("gaps");
@@ -582,17 +582,17 @@ fn unprivileged_engine_is_named_and_skipped() {
     let open = Command::new("chmod").args(["755", "."]).current_dir(&home).status().unwrap();
     assert!(open.success());
     let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
-    let nobody = |engine: &str| {
+    let unprivileged = |engine: &str| {
         let who = ["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--"];
         let rate = ["--rate", "10Mbit/s", "--size", "300B", "--repeat", "2", "--json", "-q"];
         let mut command = Command::new("setpriv");
         command.args(who).arg(&program).args(["pace", &url, "--engine", engine]).args(rate);
         command.current_dir("/").output().unwrap()
     };
-    let refused = nobody("packet-ring");
+    let refused = unprivileged("packet-ring");
     assert_eq!(refused.status.code(), Some(4), "{}", said(&refused));
     assert!(said(&refused).contains("CAP_NET_RAW"), "{}", said(&refused));
-    let found = nobody("auto");
+    let found = unprivileged("auto");
     assert_eq!(found.status.code(), Some(0), "{}", said(&found));
     let engine = json(&found)["engine"].to_string();
     assert!(engine.contains("packet-ring") && engine.contains("CAP_NET_RAW"), "{engine}");

@@ -321,7 +321,7 @@ fn full_disk_at_start_fails_before_measuring() {
 }
 
 #[test]
-fn disk_that_fills_up_loses_rows_but_not_the_result() {
+fn full_disk_loses_rows_but_not_the_result() {
     let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
     let dir = tempfile::tempdir().unwrap();
     // A 4 KiB file system in a mount namespace that ends with the command.
@@ -340,7 +340,7 @@ fn disk_that_fills_up_loses_rows_but_not_the_result() {
         .output()
         .unwrap();
     if said(&output).contains("unshare failed") {
-        println!("SKIP disk_that_fills_up_loses_rows_but_not_the_result: {}", said(&output));
+        println!("SKIP full_disk_loses_rows_but_not_the_result: {}", said(&output));
         return;
     }
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
@@ -401,7 +401,7 @@ fn closed_jsonl_reader_ends_the_run_with_success() {
 }
 
 #[test]
-fn thresholds_are_judged_when_the_reader_of_rows_leaves() {
+fn thresholds_are_judged_when_the_row_reader_closes() {
     let (_server, urls) = Server::reflect(&["udp"], "127.0.0.1", &[]);
     for rows in [&["--jsonl"][..], &["--csv", "-", "-q"]] {
         let exit = |condition: &str| {

@@ -184,7 +184,7 @@ fn counted(server: Server, name: &str) -> u64 {
 }
 
 #[test]
-fn peer_that_reads_late_gets_all_replies() {
+fn late_reading_peer_gets_all_replies() {
     for how in [&["--json", "--busy-poll"][..], &["--json"]] {
         let (server, urls) = Server::reflect(&["tcp"], HOST, how);
         let mut stream = TcpStream::connect(address(&urls[0])).unwrap();
@@ -209,8 +209,8 @@ fn peer_that_reads_late_gets_all_replies() {
         let written = asking.join().unwrap();
         let mut reply = vec![0; written];
         stream.read_exact(&mut reply).unwrap();
-        let whole = reply.iter().enumerate().all(|(n, byte)| usize::from(*byte) == n % 251);
-        assert!(whole, "{how:?}: every byte came back in its place");
+        let in_order = reply.iter().enumerate().all(|(n, byte)| usize::from(*byte) == n % 251);
+        assert!(in_order, "{how:?}: every byte came back in its place");
         drop(stream);
         assert_eq!(counted(server, "send_failed"), 0, "{how:?}");
     }

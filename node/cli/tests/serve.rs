@@ -40,7 +40,7 @@ impl Node {
         node
     }
 
-    fn ask(&mut self, request: &Request) {
+    fn send(&mut self, request: &Request) {
         write_message(&mut self.requests, request).unwrap();
     }
 
@@ -63,15 +63,15 @@ impl Node {
         }
     }
 
-    /// Pulls a job's samples; returns the number of flows and the passage ids.
+    /// Pulls a job's samples; returns the number of flows and the packet ids.
     fn pull(&mut self, job: JobId) -> (usize, Vec<u64>) {
-        self.ask(&Request::Pull { job });
+        self.send(&Request::Pull { job });
         let (event, data) = self.next();
         assert!(matches!(event, Event::Pulled { bytes, .. } if bytes == data.len() as u64));
         let (mut flows, mut ids) = (0, Vec::new());
         segment::read(&mut &data[..], &mut |record| match record {
             Record::Flow(_) => flows += 1,
-            Record::PacketObservation(passage) => ids.push(passage.id),
+            Record::PacketObservation(observation) => ids.push(observation.id),
             Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
         })
         .unwrap();
@@ -93,23 +93,23 @@ fn traffic_job_with_count_ends_and_both_ends_have_samples() {
     let (sink, traffic) = (JobId(1), JobId(2));
     let what = Job::Sink(SinkJob { urls: vec![url.clone()], ..SinkJob::default() });
     assert!(!what.is_finite());
-    node.ask(&Request::Start { job: sink, what, samples: true });
+    node.send(&Request::Start { job: sink, what, samples: true });
     assert!(matches!(node.next().0, Event::Ready { job } if job == sink));
     let text =
         format!(r#"{{"url":"{url}","rate":"1000pps","count":100,"size":"200B","header":"iperf"}}"#);
     let what = Job::Traffic(serde_json::from_str::<TrafficJob>(&text).unwrap());
     assert!(what.is_finite());
-    node.ask(&Request::Start { job: traffic, what, samples: true });
+    node.send(&Request::Start { job: traffic, what, samples: true });
     assert!(matches!(node.next().0, Event::Ready { job } if job == traffic));
     let sent = node.finished(traffic).packets.unwrap();
     assert_eq!((sent.sent, sent.received), (100, 100));
-    node.ask(&Request::Stop { job: sink });
+    node.send(&Request::Stop { job: sink });
     assert_eq!(node.finished(sink).packets.unwrap().received, 100);
     // The 100th packet is the end of the flow.
     let all = (1, (1..100).collect::<Vec<u64>>());
-    let mut left = node.pull(traffic);
-    left.1.sort_unstable();
-    assert_eq!(left, all);
+    let mut pulled = node.pull(traffic);
+    pulled.1.sort_unstable();
+    assert_eq!(pulled, all);
     assert_eq!(node.pull(sink), all);
 }
 
@@ -122,14 +122,14 @@ fn relay_result_survives_a_full_spool() {
     let relay = JobId(1);
     let to = format!("udp://{}", far.local_addr().unwrap());
     let what = Job::Relay(Box::new(RelayJob::translate(format!("udp://{listen}"), to)));
-    node.ask(&Request::Start { job: relay, what, samples: true });
+    node.send(&Request::Start { job: relay, what, samples: true });
     assert!(matches!(node.next().0, Event::Ready { job } if job == relay));
     let near = UdpSocket::bind("127.0.0.1:0").unwrap();
     for id in 0..2_000_u64 {
         near.send_to(&id.to_be_bytes(), &listen).unwrap();
         assert_eq!(far.recv(&mut [0; 64]).unwrap(), 8);
     }
-    node.ask(&Request::Stop { job: relay });
+    node.send(&Request::Stop { job: relay });
     let summary = node.finished(relay);
     let forward = summary.values["relayed_forward"];
     assert_eq!(forward, Some(Scalar::Count(2_000)), "{:?}", summary.values);

@@ -1,4 +1,5 @@
-//! In-band telemetry of `dwell relay`: the slots of a packet agree with the relays' own passages.
+//! In-band telemetry of `dwell relay`: the slots of a packet agree with the relays' own
+//! observations.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,9 +30,9 @@ struct Relay {
     samples: PathBuf,
 }
 
-/// Result of a relay: passages by id for each direction, and the number of filled slots.
+/// Result of a relay: observations by id for each direction, and the number of filled slots.
 struct RelayResult {
-    ways: [BTreeMap<u64, PacketObservation>; 2],
+    directions: [BTreeMap<u64, PacketObservation>; 2],
     filled: u64,
 }
 
@@ -50,16 +51,16 @@ impl Relay {
         let output = self.server.stop();
         assert!(output.status.success(), "{output:?}");
         let filled = json(&output)["values"]["telemetry_filled"].as_u64().unwrap();
-        let mut ways = [BTreeMap::new(), BTreeMap::new()];
+        let mut directions = [BTreeMap::new(), BTreeMap::new()];
         let mut file = fs::File::open(&self.samples).unwrap();
         segment::read(&mut file, &mut |record| {
-            if let Record::PacketObservation(passage) = record {
+            if let Record::PacketObservation(observation) = record {
                 // With one client, flow 0 is forward and flow 1 backward.
-                ways[passage.flow as usize].insert(passage.id, *passage);
+                directions[observation.flow as usize].insert(observation.id, *observation);
             }
         })
         .unwrap();
-        RelayResult { ways, filled }
+        RelayResult { directions, filled }
     }
 }
 
@@ -96,14 +97,14 @@ fn receive(socket: &UdpSocket) -> Vec<u8> {
     buffer
 }
 
-/// Returns the time from the slot's `tx_app` to the passage's: the clock is read before the slot is
-/// written and again before the send call. If the relay encrypts, that lies in between.
-fn later(passage: &PacketObservation, slot: &Slot) -> i64 {
-    passage.stamps.get(Point::TxApp).unwrap().as_nanos() - i64::try_from(slot.tx_app).unwrap()
+/// Returns the time from the slot's `tx_app` to that of the observation. The relay reads the clock
+/// before it writes the slot and again before the send call, and encrypts in between.
+fn lag(observation: &PacketObservation, slot: &Slot) -> i64 {
+    observation.stamps.get(Point::TxApp).unwrap().as_nanos() - i64::try_from(slot.tx_app).unwrap()
 }
 
 #[test]
-fn telemetry_slots_equal_relay_passages() {
+fn telemetry_slots_equal_relay_observations() {
     const PACKETS: u32 = 200;
     let translate: [&[&str]; 2] = [&["--mode", "translate"]; 2];
     let tunnel: [&[&str]; 2] = [&["--mode", "encrypt"], &["--mode", "decrypt"]];
@@ -112,20 +113,20 @@ fn telemetry_slots_equal_relay_passages() {
     {
         let directory = tempfile::tempdir().unwrap();
         let (_reflector, urls) = Server::reflect(&["stamp"], HOST, &[]);
-        let held = ["--telemetry", "--engine", engine, "--hold", "program:50us", "--node-id"];
+        let options = ["--telemetry", "--engine", engine, "--hold", "program:50us", "--node-id"];
         let start = |to: &str, mode: &[&str], node: &str| {
-            Relay::to(to, directory.path(), &[mode, &held, &[node]].concat())
+            Relay::to(to, directory.path(), &[mode, &options, &[node]].concat())
         };
         let far = start(urls[0].strip_prefix("stamp://").unwrap(), modes[1], "22");
         let near = start(&far.listen, modes[0], "11");
         let client = socket();
-        let mut told: BTreeMap<u64, Vec<Slot>> = BTreeMap::new();
+        let mut slots_by_id: BTreeMap<u64, Vec<Slot>> = BTreeMap::new();
         for seq in 0..PACKETS {
             let sent = packet(seq, 5, false);
             client.send_to(&sent, &near.listen).unwrap();
             let reply = receive(&client);
             assert_eq!(reply.len(), sent.len(), "the packet never grows");
-            told.insert(seq.into(), slots(&reply));
+            slots_by_id.insert(seq.into(), slots(&reply));
         }
         let (near, far) = (near.end(), far.end());
         assert_eq!((near.filled, far.filled), (2 * u64::from(PACKETS), 2 * u64::from(PACKETS)));
@@ -135,29 +136,29 @@ fn telemetry_slots_equal_relay_passages() {
             (22, true, &far, 1),
             (11, true, &near, 1),
         ];
-        for (place, (node, back, relay, way)) in places.into_iter().enumerate() {
-            let mut differences = Vec::new();
-            for (id, slots) in &told {
+        for (place, (node, back, relay, direction)) in places.into_iter().enumerate() {
+            let mut lags = Vec::new();
+            for (id, slots) in &slots_by_id {
                 assert_eq!(slots.len(), 4, "{slots:?}");
-                let (slot, passage) = (&slots[place], &relay.ways[way][id]);
+                let (slot, observation) = (&slots[place], &relay.directions[direction][id]);
                 assert_eq!((slot.node, slot.back), (node, back));
-                let nanos = |point| passage.stamps.get(point).map(|at| at.as_nanos() as u64);
+                let nanos = |point| observation.stamps.get(point).map(|at| at.as_nanos() as u64);
                 assert_eq!(Some(slot.rx_app), nanos(Point::RxApp));
                 assert_eq!(slot.rx_kernel, nanos(Point::RxKernel));
                 assert!(slot.tx_app - slot.rx_app >= 50_000, "the hold is in between: {slot:?}");
-                let later = later(passage, slot);
-                assert!(later >= 0, "{slot:?} {passage:?}");
-                differences.push(later);
+                let lag = lag(observation, slot);
+                assert!(lag >= 0, "{slot:?} {observation:?}");
+                lags.push(lag);
             }
-            differences.sort_unstable();
-            let decile = differences[differences.len() / 10];
+            lags.sort_unstable();
+            let decile = lags[lags.len() / 10];
             println!(
-                "{engine} {:?} place {place}: {decile} ns before the passage's tx_app",
+                "{engine} {:?} place {place}: {decile} ns before the observation's tx_app",
                 modes[0]
             );
             // Packets are interrupted between the two clock readings, often on a busy machine. A
             // slot filled before the hold would be 50 us off.
-            assert!(decile < 40_000, "{engine} {modes:?} {place}: {differences:?}");
+            assert!(decile < 40_000, "{engine} {modes:?} {place}: {lags:?}");
         }
     }
 }
@@ -194,7 +195,7 @@ fn telemetry_changes_only_empty_unsigned_slots() {
     let far_address = far.local_addr().unwrap().to_string();
     let client = socket();
     let silent = Relay::to(&far_address, directory.path(), &[]);
-    let telling = Relay::to(&far_address, directory.path(), &["--telemetry", "--node-id", "7"]);
+    let filling = Relay::to(&far_address, directory.path(), &["--telemetry", "--node-id", "7"]);
     let mut full = packet(3, 1, false);
     let slot = Slot { node: 9, back: false, rx_kernel: None, rx_app: 5, tx_app: 6 };
     assert!(telemetry::fill(&mut full, &slot));
@@ -204,17 +205,17 @@ fn telemetry_changes_only_empty_unsigned_slots() {
     for (n, sent) in cases.iter().enumerate() {
         client.send_to(sent, &silent.listen).unwrap();
         assert_eq!(&receive(&far), sent, "without --telemetry");
-        client.send_to(sent, &telling.listen).unwrap();
-        let came = receive(&far);
+        client.send_to(sent, &filling.listen).unwrap();
+        let received = receive(&far);
         if n < cases.len() - 1 {
-            assert_eq!(&came, sent, "case {n}");
+            assert_eq!(&received, sent, "case {n}");
         } else {
-            let slots = slots(&came);
+            let slots = slots(&received);
             assert_eq!((slots.len(), slots[0].node, slots[0].back), (1, 7, false));
-            assert_eq!(came[..44], sent[..44]);
+            assert_eq!(received[..44], sent[..44]);
         }
     }
-    assert_eq!((silent.end().filled, telling.end().filled), (0, 1));
+    assert_eq!((silent.end().filled, filling.end().filled), (0, 1));
 }
 
 #[test]

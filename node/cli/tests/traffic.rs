@@ -37,18 +37,18 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// Reads the flows and passages of a complete segment.
-fn passages(path: &str) -> (Vec<FlowEntry>, Vec<PacketObservation>) {
-    let (mut flows, mut passages) = (Vec::new(), Vec::new());
+/// Reads the flows and observations of a complete segment.
+fn observations(path: &str) -> (Vec<FlowEntry>, Vec<PacketObservation>) {
+    let (mut flows, mut observations) = (Vec::new(), Vec::new());
     let mut file = fs::File::open(path).unwrap();
     let end = segment::read(&mut file, &mut |record| match record {
         Record::Flow(flow) => flows.push(flow.clone()),
-        Record::PacketObservation(passage) => passages.push(*passage),
+        Record::PacketObservation(observation) => observations.push(*observation),
         Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
     })
     .unwrap();
-    assert_eq!(end.totals.unwrap().samples, passages.len() as u64, "the segment is complete");
-    (flows, passages)
+    assert_eq!(end.totals.unwrap().samples, observations.len() as u64, "the segment is complete");
+    (flows, observations)
 }
 
 /// Starts `dwell load sink` on a free port; returns it with its URL.
@@ -130,10 +130,10 @@ impl Drop for Iperf {
 
 #[test]
 fn both_ends_record_all_packets_in_stamp_order() {
-    let (left, came) = (TemporaryFile::named("left"), TemporaryFile::named("came"));
-    let (sink, url) = sink(&["--samples", came.path()]);
+    let (sender, receiver) = (TemporaryFile::named("sender"), TemporaryFile::named("receiver"));
+    let (sink, url) = sink(&["--samples", receiver.path()]);
     let traffic = ["load", "traffic", &url, "--rate", "500pps", "--count", "300", "--json"];
-    let more = ["--size", "400B", "--header", "iperf", "--flows", "2", "--samples", left.path()];
+    let more = ["--size", "400B", "--header", "iperf", "--flows", "2", "--samples", sender.path()];
     let sent = json(&dwell(&[&traffic[..], &more].concat()));
     let received = json(&sink.stop());
     for result in [&sent, &received] {
@@ -147,26 +147,27 @@ fn both_ends_record_all_packets_in_stamp_order() {
     assert_eq!(received["metrics"]["one_way_forward_ns"]["count"], 298, "loopback uses one clock");
     // A busy machine sends packets late and then together, but none early.
     assert!(sent["metrics"]["schedule_error_ns"]["min"].as_i64().unwrap() >= 0, "{sent}");
-    let (left_flows, left) = passages(left.path());
-    let (came_flows, came) = passages(came.path());
+    let (sender_flows, sender) = observations(sender.path());
+    let (receiver_flows, receiver) = observations(receiver.path());
     let ends = |flow: &FlowEntry| (flow.from, flow.to);
-    let join = |flows: &[FlowEntry],
-                all: Vec<PacketObservation>|
-     -> BTreeMap<_, PacketObservation> {
-        let flow = |name| flows.iter().find(|flow| flow.flow == name).unwrap();
-        all.into_iter().map(|passage| ((ends(flow(passage.flow)), passage.id), passage)).collect()
-    };
-    let (left, came) = (join(&left_flows, left), join(&came_flows, came));
-    // FINs are not passages: they may be sent several times.
-    assert_eq!((left.len(), came.len()), (298, 298));
+    let join =
+        |flows: &[FlowEntry], all: Vec<PacketObservation>| -> BTreeMap<_, PacketObservation> {
+            let flow = |name| flows.iter().find(|flow| flow.flow == name).unwrap();
+            all.into_iter()
+                .map(|observation| ((ends(flow(observation.flow)), observation.id), observation))
+                .collect()
+        };
+    let (sender, receiver) = (join(&sender_flows, sender), join(&receiver_flows, receiver));
+    // FINs are not observed: they may be sent several times.
+    assert_eq!((sender.len(), receiver.len()), (298, 298));
     let mut without = BTreeMap::new();
-    for ((key, tx), (other, rx)) in left.iter().zip(&came) {
+    for ((key, tx), (other, rx)) in sender.iter().zip(&receiver) {
         assert_eq!(key, other, "the same flow and id at both ends");
         assert_eq!(
             (tx.fate, rx.fate, tx.size, rx.size),
             (PacketOutcome::Sent, PacketOutcome::Received, 400, 400)
         );
-        let at = |passage: &PacketObservation, point| passage.stamps.get(point);
+        let at = |observation: &PacketObservation, point| observation.stamps.get(point);
         assert!(at(tx, Point::TxAppDone).unwrap() > at(tx, Point::TxApp).unwrap());
         let all = [
             at(tx, Point::TxApp),
@@ -390,22 +391,24 @@ fn sink_overflow_is_separate_from_loss() {
 
 #[test]
 fn ids_survive_encryption_after_12_bytes() {
-    let (left, came) = (TemporaryFile::named("left-12"), TemporaryFile::named("came-12"));
-    let (sink, to) = sink(&["--samples", came.path()]);
+    let (sender, receiver) =
+        (TemporaryFile::named("sender-12"), TemporaryFile::named("receiver-12"));
+    let (sink, to) = sink(&["--samples", receiver.path()]);
     let (relay, listen) = relay(&to, &["encrypt", "--clear", "12"]);
     let traffic = ["load", "traffic", &listen, "--rate", "500pps", "--count", "100", "--json"];
-    let more = ["--size", "400B", "--header", "iperf", "--samples", left.path()];
+    let more = ["--size", "400B", "--header", "iperf", "--samples", sender.path()];
     assert!(dwell(&[&traffic[..], &more].concat()).status.success());
     let _ = relay.stop();
     let result = json(&sink.stop());
     assert_eq!(result["values"]["unmarked"], 0, "{result}");
     let ids = |path: &str| {
-        let mut ids: Vec<_> = passages(path).1.iter().map(|passage| passage.id).collect();
+        let mut ids: Vec<_> =
+            observations(path).1.iter().map(|observation| observation.id).collect();
         ids.sort_unstable();
         ids
     };
-    assert_eq!(ids(came.path()), ids(left.path()));
-    assert_eq!(ids(came.path()).len(), 99, "all but the FIN");
+    assert_eq!(ids(receiver.path()), ids(sender.path()));
+    assert_eq!(ids(receiver.path()).len(), 99, "all but the FIN");
 }
 
 #[test]
@@ -548,7 +551,7 @@ fn tcp_load_and_sink_agree_on_bytes_and_rate() {
 }
 
 #[test]
-fn interrupted_tcp_load_prints_what_was_sent() {
+fn interrupted_tcp_load_prints_its_result() {
     let (sink, url) = tcp_sink(&[]);
     let mut load = Command::new(DWELL);
     load.args(["load", "traffic", &url, "--rate", "80Mbit/s", "--json"]);
@@ -589,7 +592,7 @@ fn tcp_load_fails_when_the_far_end_closes() {
 }
 
 #[test]
-fn tcp_load_refuses_what_only_udp_has() {
+fn tcp_load_refuses_udp_only_options() {
     for (more, word) in [
         (&["--rate", "20pps"][..], "give bits"),
         (&["--header", "iperf"], "--header iperf is for udp://"),

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_survive_the_kernels_form() {
+    fn addresses_round_trip_through_the_kernels_form() {
         for text in ["192.0.2.1:7", "[2001:db8::1]:862", "[::1]:65535", "0.0.0.0:0"] {
             let address: SocketAddr = text.parse().unwrap();
             assert_eq!(RawAddress::from(address).to_std(), Some(address));

@@ -40,16 +40,18 @@ pub struct Batch {
     buffers: Vec<Box<[u8]>>,
     names: Vec<RawAddress>,
     controls: Vec<Control>,
-    besides: Vec<ControlData>,
+    control_data: Vec<ControlData>,
     iovs: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
     /// Number of datagrams that each header sends.
     trains: Vec<usize>,
-    came: usize,
+    /// Number of datagrams that the last receive call returned.
+    received: usize,
     /// Number of datagrams that the next receive call requests. Preparing unused headers costs
     /// time.
-    ask: usize,
-    at: Instant<Realtime>,
+    request: usize,
+    /// Clock read right after the last receive call.
+    received_at: Instant<Realtime>,
 }
 
 #[derive(Clone, Copy)]
@@ -82,41 +84,41 @@ unsafe impl Send for Batch {}
 
 impl std::fmt::Debug for Batch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batch").field("came", &self.came).finish_non_exhaustive()
+        f.debug_struct("Batch").field("received", &self.received).finish_non_exhaustive()
     }
 }
 
 impl Batch {
-    /// Allocates buffers for `most` datagrams, each with `headroom` free bytes in front.
-    pub fn new(most: usize, headroom: usize) -> Self {
+    /// Allocates buffers for `capacity` datagrams, each with `headroom` free bytes in front.
+    pub fn new(capacity: usize, headroom: usize) -> Self {
         let size = (headroom + MAX_DATAGRAM_LEN).next_multiple_of(4_096);
         Self {
             headroom,
-            buffers: (0..most)
+            buffers: (0..capacity)
                 .map(|n| vec![0; size + n % 16 * STAGGER].into_boxed_slice())
                 .collect(),
-            names: vec![RawAddress::empty(); most],
-            controls: vec![Control([0; CONTROL_LEN]); most],
-            besides: Vec::with_capacity(most),
-            iovs: Vec::with_capacity(most),
-            headers: Vec::with_capacity(most),
-            trains: Vec::with_capacity(most),
-            came: 0,
-            ask: most,
-            at: Instant::EPOCH,
+            names: vec![RawAddress::empty(); capacity],
+            controls: vec![Control([0; CONTROL_LEN]); capacity],
+            control_data: Vec::with_capacity(capacity),
+            iovs: Vec::with_capacity(capacity),
+            headers: Vec::with_capacity(capacity),
+            trains: Vec::with_capacity(capacity),
+            received: 0,
+            request: capacity,
+            received_at: Instant::EPOCH,
         }
     }
 
     /// Receives the queued datagrams, up to the size of the batch. Returns their number.
     pub fn receive(&mut self, from: &UdpEnd) -> io::Result<usize> {
-        let ask = self.ask.clamp(1, self.buffers.len());
+        let count = self.request.clamp(1, self.buffers.len());
         self.iovs.clear();
         self.headers.clear();
-        for buffer in &mut self.buffers[..ask] {
+        for buffer in &mut self.buffers[..count] {
             let room = &mut buffer[self.headroom..self.headroom + MAX_DATAGRAM_LEN];
             self.iovs.push(libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() });
         }
-        for n in 0..ask {
+        for n in 0..count {
             // SAFETY: mmsghdr is plain data for which all zeros is valid.
             let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
             header.msg_hdr.msg_iov = &raw mut self.iovs[n];
@@ -131,27 +133,27 @@ impl Batch {
             }
             self.headers.push(header);
         }
-        let came = socket_error::receive(|_| {
-            // SAFETY: `ask` headers were just filled in with pointers to memory that this value
+        let received = socket_error::receive(|_| {
+            // SAFETY: `count` headers were just filled in with pointers to memory that this value
             // owns, of the stated lengths. The memory is neither moved nor borrowed until the call
             // returns. A failed call has changed none of the headers.
-            let came = unsafe {
+            let received = unsafe {
                 libc::syscall(
                     libc::SYS_recvmmsg,
                     c_long::from(from.fd.as_raw_fd()),
                     self.headers.as_mut_ptr(),
-                    ask,
+                    count,
                     c_long::from(libc::MSG_DONTWAIT),
                     std::ptr::null_mut::<libc::timespec>(),
                 )
             };
-            usize::try_from(came).map_err(|_| io::Error::last_os_error())
+            usize::try_from(received).map_err(|_| io::Error::last_os_error())
         });
-        self.came = came?.unwrap_or(0);
-        self.at = realtime();
+        self.received = received?.unwrap_or(0);
+        self.received_at = realtime();
         // Request twice as many next time in case the load grows; a full batch soon requests all.
-        self.ask = (2 * self.came).max(8);
-        Ok(self.came)
+        self.request = (2 * self.received).max(8);
+        Ok(self.received)
     }
 
     /// Returns the `n`th received datagram and its buffer. The payload follows the headroom.
@@ -159,7 +161,7 @@ impl Batch {
     /// # Panics
     /// If fewer datagrams were received.
     pub fn datagram(&mut self, n: usize, from: &UdpEnd) -> (Datagram, &mut [u8]) {
-        let header = &self.headers[..self.came][n];
+        let header = &self.headers[..self.received][n];
         let used = size(header.msg_hdr.msg_controllen).min(CONTROL_LEN);
         let control_data = if from.control_data {
             message::parse(&self.controls[n].0[..used])
@@ -167,7 +169,7 @@ impl Batch {
             message::ControlData::default()
         };
         self.names[n].len = header.msg_hdr.msg_namelen.min(RawAddress::STORAGE_LEN);
-        let rx = RxStamps { hw: None, kernel: control_data.kernel, app: self.at };
+        let rx = RxStamps { hw: None, kernel: control_data.kernel, app: self.received_at };
         let len = header.msg_len as usize;
         let from = from.peer(self.names[n], control_data.to);
         (Datagram { len, rx, from }, &mut self.buffers[n])
@@ -251,7 +253,7 @@ impl Batch {
     fn address(&mut self, parcels: &[Parcel], max_merged_len: usize) {
         self.iovs.clear();
         self.headers.clear();
-        self.besides.clear();
+        self.control_data.clear();
         self.trains.clear();
         for Parcel { n, at, .. } in parcels {
             let message = &mut self.buffers[*n][at.clone()];
@@ -272,12 +274,12 @@ impl Batch {
             if let (2.., Ok(len)) = (train.len(), u16::try_from(at.len())) {
                 control_data.segment_into(len);
             }
-            self.besides.push(control_data);
+            self.control_data.push(control_data);
             self.trains.push(train.len());
             rest = later;
         }
         let mut first = 0;
-        for (control_data, train) in self.besides.iter_mut().zip(&self.trains) {
+        for (control_data, train) in self.control_data.iter_mut().zip(&self.trains) {
             // SAFETY: mmsghdr is plain data for which all zeros is valid.
             let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
             let iovs = &mut self.iovs[first..first + train];
@@ -394,9 +396,9 @@ mod tests {
             }
             let parcel = |(n, len): (usize, &usize)| Parcel { n, at: 7..7 + len, to: None };
             let parcels: Vec<_> = lens.iter().enumerate().map(parcel).collect();
-            let mut told = Vec::new();
-            batch.send(&mut client, &parcels, &mut |n, outcome, _| told.push((n, outcome)));
-            assert_eq!(told, (0..lens.len()).map(|n| (n, Ok(None))).collect::<Vec<_>>());
+            let mut outcomes = Vec::new();
+            batch.send(&mut client, &parcels, &mut |n, outcome, _| outcomes.push((n, outcome)));
+            assert_eq!(outcomes, (0..lens.len()).map(|n| (n, Ok(None))).collect::<Vec<_>>());
             assert_eq!(batch.trains, [64, 7, 2, 1, 1, 1, 1, 2], "{listen}");
             let mut came = Vec::new();
             while came.len() < lens.len() {
@@ -412,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_replies_leave_from_the_address_that_was_asked() {
+    fn merged_replies_leave_from_requested_address() {
         let options = EndOptions { merge: true, ..EndOptions::default() };
         for (everywhere, asked) in [("0.0.0.0:0", "127.0.0.9"), ("[::]:0", "::1")] {
             let mut server = UdpEnd::listen(everywhere.parse().unwrap(), options).unwrap();
@@ -462,10 +464,10 @@ mod tests {
         let mut batch = Batch::new(4, HEADROOM);
         let parcel = |n, len: usize| Parcel { n, at: 0..len, to: None };
         let parcels = [parcel(0, 10), parcel(1, 65_520), parcel(2, 20), parcel(3, 30)];
-        let mut told = Vec::new();
-        batch.send(&mut client, &parcels, &mut |n, outcome, _| told.push((n, outcome)));
+        let mut outcomes = Vec::new();
+        batch.send(&mut client, &parcels, &mut |n, outcome, _| outcomes.push((n, outcome)));
         let expected = [Ok(None), Err(SendError::TooLong), Ok(None), Ok(None)];
-        assert_eq!(told, expected.into_iter().enumerate().collect::<Vec<_>>());
+        assert_eq!(outcomes, expected.into_iter().enumerate().collect::<Vec<_>>());
         assert_eq!(batch.receive(&server).unwrap(), 3);
     }
 }

@@ -1,8 +1,8 @@
 //! Keeps the kernel's path of a datagram in the CPU caches. After a pause its code and data have
-//! been evicted: over a veth the driver timestamped packets after a pause 26 to 31 us late, and
-//! others 2 us. Spinning does not help, and a send without data (MSG_PROBE) saves only 5 us. A
-//! datagram of the same length to ourselves saves 20 us and more: it takes the same path except for
-//! the device, and nothing of it leaves the machine.
+//! been evicted: over a veth, packets after a pause reached the driver 26 to 31 us late, others 2
+//! us late. Spinning does not help, and a send without data (MSG_PROBE) saves only 5 us. A datagram
+//! of the same length to ourselves saves 20 us and more: it takes the same path except for the
+//! device, and nothing of it leaves the machine.
 
 use std::ffi::c_int;
 use std::io;
@@ -20,7 +20,7 @@ use crate::syscall;
 /// Maximum length of a datagram over IPv4.
 const MAX_DATAGRAM_LEN: usize = 65_507;
 
-/// Number of queued packets to discard at once; strangers may send to the port too.
+/// Number of queued packets to discard at once; other programs may send to the port too.
 const DRAIN_BATCH: usize = 8;
 
 /// Sends datagrams to itself to warm the path.
@@ -29,7 +29,7 @@ pub struct CacheWarmer {
     address: RawAddress,
     stamped: bool,
     /// Received packets are queued and must be read.
-    keeps: bool,
+    queues: bool,
 }
 
 impl CacheWarmer {
@@ -41,7 +41,7 @@ impl CacheWarmer {
         local.set_port(0);
         let sink = UdpSocket::bind(local)?;
         let address = RawAddress::from(sink.local_addr()?);
-        Ok(Self { sink: sink.into(), address, stamped: false, keeps: true })
+        Ok(Self { sink: sink.into(), address, stamped: false, queues: true })
     }
 
     /// Adapts it to a path that is only used for sending. Packets are dropped before they are
@@ -50,8 +50,8 @@ impl CacheWarmer {
     /// warm too.
     pub fn one_way(self, request: StampRequest) -> Self {
         let asked = socket::request_stamps(&self.sink, request, true, false);
-        let keeps = socket::drop_all(&self.sink, true).is_err();
-        Self { stamped: request != StampRequest::User && asked.is_ok(), keeps, ..self }
+        let queues = socket::drop_all(&self.sink, true).is_err();
+        Self { stamped: request != StampRequest::User && asked.is_ok(), queues, ..self }
     }
 
     /// Sends as much of `memory` as fits into a datagram to itself and discards it.
@@ -73,7 +73,7 @@ impl CacheWarmer {
     }
 
     /// Sends as much of `memory` as fits into a datagram to itself, and receives into the same
-    /// memory: that datagram, or one that a stranger sent to the port.
+    /// memory: that datagram, or one that another program sent to the port.
     pub fn warm_round_trip(&self, memory: &mut [u8]) {
         self.empty();
         let _ = self.send(memory, 0).and_then(|_| self.receive(memory, 0));
@@ -90,7 +90,7 @@ impl CacheWarmer {
 
     /// Discards the datagram just sent and its timestamp.
     fn discard_sent(&self) {
-        if self.keeps {
+        if self.queues {
             self.empty();
         } else if self.stamped {
             // Each datagram has one timestamp, queued when the call returns. Looking for another
@@ -116,37 +116,41 @@ impl CacheWarmer {
 mod tests {
     use super::*;
 
-    fn cache_warming() -> CacheWarmer {
+    fn warmer() -> CacheWarmer {
         CacheWarmer::at("127.0.0.1:0".parse().unwrap()).unwrap()
     }
 
-    fn is_empty(cache_warming: &CacheWarmer) -> bool {
-        [0, libc::MSG_ERRQUEUE].iter().all(|queue| cache_warming.receive(&mut [], *queue).is_err())
+    fn is_empty(warmer: &CacheWarmer) -> bool {
+        [0, libc::MSG_ERRQUEUE].iter().all(|queue| warmer.receive(&mut [], *queue).is_err())
     }
 
     #[test]
     fn warming_round_trip_preserves_memory_and_drains_queue() {
-        let cache_warming = cache_warming();
+        let warmer = warmer();
         for len in [0, 1, 1_472, MAX_DATAGRAM_LEN, MAX_DATAGRAM_LEN + 100] {
             let bytes: Vec<u8> = (0..len).map(|n| n as u8).collect();
             let mut memory = bytes.clone();
-            cache_warming.warm_round_trip(&mut memory);
+            warmer.warm_round_trip(&mut memory);
             assert_eq!(memory, bytes);
-            assert!(is_empty(&cache_warming), "{len} B: a packet is queued");
+            assert!(is_empty(&warmer), "{len} B: a packet is queued");
         }
     }
 
     #[test]
     fn warming_leaves_no_packets_or_timestamps_queued() {
         for request in [StampRequest::User, StampRequest::Kernel] {
-            for sink in [cache_warming(), cache_warming().one_way(request)] {
+            for sink in [warmer(), warmer().one_way(request)] {
                 for _ in 0..1_000 {
                     sink.pass(&[1; MAX_DATAGRAM_LEN]);
                     assert!(sink.pass_corked(&[1; MAX_DATAGRAM_LEN]).is_some());
                 }
-                assert!(is_empty(&sink), "{request:?}, kept: {}: a packet is queued", sink.keeps);
+                assert!(
+                    is_empty(&sink),
+                    "{request:?}, queues: {}: a packet is queued",
+                    sink.queues
+                );
                 sink.send(&[1; 100], 0).unwrap();
-                let waits = sink.keeps || request == StampRequest::Kernel;
+                let waits = sink.queues || request == StampRequest::Kernel;
                 assert_eq!(!is_empty(&sink), waits, "a queued packet is noticed");
             }
         }
@@ -154,35 +158,35 @@ mod tests {
 
     #[test]
     fn one_way_warming_queues_nothing() {
-        let sink = cache_warming().one_way(StampRequest::User);
+        let sink = warmer().one_way(StampRequest::User);
         sink.send(&[1; 100], 0).unwrap();
         UdpSocket::bind("127.0.0.1:0")
             .unwrap()
             .send_to(&[1; 100], sink.address.to_std().unwrap())
             .unwrap();
-        assert!(!sink.keeps && is_empty(&sink));
+        assert!(!sink.queues && is_empty(&sink));
     }
 
     #[test]
     fn warming_datagrams_are_timestamped_on_request() {
-        let stamps = |cache_warming: CacheWarmer| {
-            cache_warming.send(&[1; 100], 0).unwrap();
-            cache_warming.receive(&mut [], libc::MSG_ERRQUEUE).is_ok()
+        let stamps = |warmer: CacheWarmer| {
+            warmer.send(&[1; 100], 0).unwrap();
+            warmer.receive(&mut [], libc::MSG_ERRQUEUE).is_ok()
         };
-        assert!(stamps(cache_warming().one_way(StampRequest::Kernel)));
-        assert!(!stamps(cache_warming().one_way(StampRequest::User)));
-        assert!(!stamps(cache_warming()));
+        assert!(stamps(warmer().one_way(StampRequest::Kernel)));
+        assert!(!stamps(warmer().one_way(StampRequest::User)));
+        assert!(!stamps(warmer()));
     }
 
     #[test]
     fn warming_socket_buffer_never_fills() {
-        let cache_warming = cache_warming();
+        let warmer = warmer();
         for _ in 0..1_000 {
             // As if the datagram arrived only after the queue was drained.
-            cache_warming.empty();
-            cache_warming.send(&[1; MAX_DATAGRAM_LEN], 0).unwrap();
+            warmer.empty();
+            warmer.send(&[1; MAX_DATAGRAM_LEN], 0).unwrap();
         }
-        assert!(cache_warming.receive(&mut [], 0).is_ok());
-        assert!(is_empty(&cache_warming), "only the last one is queued");
+        assert!(warmer.receive(&mut [], 0).is_ok());
+        assert!(is_empty(&warmer), "only the last one is queued");
     }
 }

@@ -114,8 +114,8 @@ impl CpuGroup {
             };
             let micros = |key: &str| value(key).and_then(|us| us.checked_mul(1_000));
             usage.used = usage.used.or(micros("usage_usec").map(Nanos));
-            let held = value("throttled_time").or_else(|| micros("throttled_usec"));
-            usage.throttled = usage.throttled.or(held.map(Nanos));
+            let throttled = value("throttled_time").or_else(|| micros("throttled_usec"));
+            usage.throttled = usage.throttled.or(throttled.map(Nanos));
         }
         usage
     }

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn two_pairings_agree_while_nobody_steps_the_clock() {
+    fn consecutive_pairings_agree() {
         let (first, second) = (pair(), pair());
         assert_eq!(first.step_until(&second), None, "{first:?} {second:?}");
     }

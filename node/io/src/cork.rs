@@ -52,9 +52,9 @@ impl Link {
     }
 }
 
-/// Whether corking is possible here and each corked message takes one key (SOF_TIMESTAMPING_OPT_ID), as
-/// others do. Tested by sending two datagrams from the address of `local` to ourselves, with the
-/// timestamps of `request`.
+/// Whether corking is possible here and each corked message takes one key
+/// (SOF_TIMESTAMPING_OPT_ID), as others do. Tested by sending two datagrams from the address of
+/// `local` to ourselves, with the timestamps of `request`.
 pub(crate) fn is_supported(local: SocketAddr, request: StampRequest) -> bool {
     let stamped = request != StampRequest::User;
     corked_keys(local, request).is_ok_and(|keys| keys == if stamped { &[0, 1][..] } else { &[] })
@@ -158,17 +158,17 @@ mod tests {
         for (far, mut port) in ends() {
             assert!(port.link.cork(b"discarded"));
             port.link.discard();
-            assert!(port.link.cork(b"held"));
+            assert!(port.link.cork(b"corked"));
             let released = port.link.release().unwrap();
             let plain = port.send(b"plain").unwrap();
-            assert_eq!([next(&far), next(&far)], [b"held".to_vec(), b"plain".to_vec()]);
-            let mut told = Vec::new();
+            assert_eq!([next(&far), next(&far)], [b"corked".to_vec(), b"plain".to_vec()]);
+            let mut keys = Vec::new();
             port.notices(32, &mut |notice| match notice {
-                Notice::TxStamp { key, .. } => told.push(key),
+                Notice::TxStamp { key, .. } => keys.push(key),
                 // Error of the message that did not fit.
                 Notice::Error { icmp, .. } => assert!(!icmp),
             });
-            assert_eq!(told, [released.key.unwrap(), plain.key.unwrap()]);
+            assert_eq!(keys, [released.key.unwrap(), plain.key.unwrap()]);
         }
     }
 
@@ -181,11 +181,11 @@ mod tests {
             far.connect(other.local_addr().unwrap()).unwrap();
             port.send(b"refused").unwrap();
             port.sleep_until(monotonic() + Nanos::from_secs(10));
-            assert!(!port.link.cork(b"not held"));
-            assert!(port.link.cork(b"held"));
+            assert!(!port.link.cork(b"not corked"));
+            assert!(port.link.cork(b"corked"));
             far.connect(port.local_addr()).unwrap();
             port.link.release().unwrap();
-            assert_eq!(next(&far), b"held");
+            assert_eq!(next(&far), b"corked");
         }
     }
 
@@ -193,9 +193,9 @@ mod tests {
     fn oversized_message_is_not_corked() {
         for (far, mut port) in ends() {
             assert!(!port.link.cork(&TOO_LONG));
-            assert!(port.link.cork(b"held"));
+            assert!(port.link.cork(b"corked"));
             port.link.release().unwrap();
-            assert_eq!(next(&far), b"held");
+            assert_eq!(next(&far), b"corked");
         }
     }
 
@@ -204,7 +204,7 @@ mod tests {
         const SENDS_PER_KIND: usize = 300;
         for (far, mut port) in ends() {
             let message = [7; 1_000];
-            let [mut plain, mut ready] = [Vec::new(), Vec::new()];
+            let [mut plain, mut corked] = [Vec::new(), Vec::new()];
             for n in 0..2 * SENDS_PER_KIND {
                 let sent = if n % 2 == 0 {
                     port.send(&message)
@@ -213,15 +213,15 @@ mod tests {
                     port.link.release()
                 };
                 let took: Nanos = stamps(&mut port)[0].1 - sent.unwrap().app;
-                if n % 2 == 0 { &mut plain } else { &mut ready }.push(took);
+                if n % 2 == 0 { &mut plain } else { &mut corked }.push(took);
                 next(&far);
             }
-            let [plain, ready] = [plain, ready].map(|mut times| {
+            let [plain, corked] = [plain, corked].map(|mut times| {
                 times.sort_unstable();
                 times[SENDS_PER_KIND / 2]
             });
-            println!("to the driver: {plain:?} plain, {ready:?} corked");
-            assert!(ready < plain);
+            println!("to the driver: {plain:?} plain, {corked:?} corked");
+            assert!(corked < plain);
         }
     }
 }

@@ -384,8 +384,8 @@ pub(crate) fn overflowed(fd: &OwnedFd) -> Option<u64> {
             &mut len,
         )
     };
-    let told = socket::check(result).is_ok() && len as usize == mem::size_of_val(&memory);
-    told.then(|| memory[DROPS_INDEX].into())
+    let has_drops = socket::check(result).is_ok() && len as usize == mem::size_of_val(&memory);
+    has_drops.then(|| memory[DROPS_INDEX].into())
 }
 
 /// Whether `address` belongs to this machine. The port is ignored; the scope of a link-local
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn own_socket_serves_its_client_and_listener_the_others() {
+    fn own_socket_serves_one_client_and_listener_the_others() {
         for listen in ["127.0.0.1", "::1"] {
             let options = EndOptions { own: true, ..EndOptions::default() };
             let mut listener =
@@ -538,18 +538,18 @@ mod tests {
         for _ in 0..100 {
             let sent = client.send(b"x", None).unwrap();
             let came = take(&mut server, &mut buffer);
-            let mut told = Vec::new();
+            let mut stamps = Vec::new();
             client.notices(32, &mut |notice| match notice {
-                Notice::TxStamp { key, stamp } if Some(key) == sent.key => told.push(stamp),
+                Notice::TxStamp { key, stamp } if Some(key) == sent.key => stamps.push(stamp),
                 _ => {}
             });
             if let ([TxStamp::Sched(before), TxStamp::Kernel(left)], Some(kernel)) =
-                (&told[..], came.rx.kernel)
+                (&stamps[..], came.rx.kernel)
             {
                 assert!(sent.app <= *before && before <= left && *left <= kernel);
                 assert!(kernel <= came.rx.app);
             } else {
-                panic!("{told:?} {:?}", came.rx);
+                panic!("{stamps:?} {:?}", came.rx);
             }
         }
     }
@@ -564,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_another_machine_is_not_ours() {
+    fn address_of_another_machine_is_not_ours() {
         assert!(is_ours("127.0.0.1:7".parse().unwrap()));
         assert!(!is_ours("192.0.2.7:7".parse().unwrap()));
     }

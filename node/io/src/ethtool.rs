@@ -63,11 +63,11 @@ pub(crate) fn offloads(name: &str) -> io::Result<Vec<String>> {
     // Four words per 32 features: available, requested, active, never changed.
     let active = |index: usize| states[2 + index / 32 * 4 + 2] >> (index % 32) & 1 == 1;
 
-    let told = ["segmentation", "gro", "lro", "checksum"];
+    let kinds = ["segmentation", "gro", "lro", "checksum"];
     Ok(names
         .into_iter()
         .enumerate()
-        .filter(|(index, name)| active(*index) && told.iter().any(|part| name.contains(part)))
+        .filter(|(index, name)| active(*index) && kinds.iter().any(|kind| name.contains(kind)))
         .map(|(_, name)| name)
         .collect())
 }

@@ -30,7 +30,7 @@ pub enum IcmpSocketKind {
 #[derive(Debug)]
 pub struct IcmpPort {
     link: Link,
-    rung: IcmpSocketKind,
+    kind: IcmpSocketKind,
     v4: bool,
     local: SocketAddr,
 }
@@ -38,27 +38,27 @@ pub struct IcmpPort {
 impl IcmpPort {
     /// Opens a socket of this kind. For a link-local IPv6 address, which needs a scope, use
     /// [`IcmpPort::connect_scoped`].
-    pub fn connect(peer: IpAddr, rung: IcmpSocketKind, options: &PortOptions) -> io::Result<Self> {
-        Self::connect_scoped(SocketAddr::new(peer, 0), rung, options)
+    pub fn connect(peer: IpAddr, kind: IcmpSocketKind, options: &PortOptions) -> io::Result<Self> {
+        Self::connect_scoped(SocketAddr::new(peer, 0), kind, options)
     }
 
     /// Opens a socket of this kind to the host of `to`, through the interface of its scope. The
     /// port is ignored.
     pub fn connect_scoped(
         mut to: SocketAddr,
-        rung: IcmpSocketKind,
+        kind: IcmpSocketKind,
         options: &PortOptions,
     ) -> io::Result<Self> {
         to.set_port(0);
         let peer = to.ip();
         let protocol = if peer.is_ipv4() { libc::IPPROTO_ICMP } else { libc::IPPROTO_ICMPV6 };
-        let kind = match rung {
+        let socket_type = match kind {
             IcmpSocketKind::Ping => libc::SOCK_DGRAM,
             IcmpSocketKind::Raw => libc::SOCK_RAW,
         };
-        let fd = socket::open(peer, kind, protocol)?;
+        let fd = socket::open(peer, socket_type, protocol)?;
         socket::apply(&fd, peer, options)?;
-        if rung == IcmpSocketKind::Raw {
+        if kind == IcmpSocketKind::Raw {
             if peer.is_ipv4() {
                 socket::set(&fd, libc::SOL_RAW, ICMP_FILTER, !(1_u32 << ECHO_REPLY))?;
             } else {
@@ -70,17 +70,17 @@ impl IcmpPort {
         socket::bind(&fd, socket::source(options, to))?;
         socket::connect(&fd, to)?;
         let local = socket::local_addr(&fd)?;
-        Ok(Self { link: Link::new(fd, peer, options)?, rung, v4: peer.is_ipv4(), local })
+        Ok(Self { link: Link::new(fd, peer, options)?, kind, v4: peer.is_ipv4(), local })
     }
 
     /// Returns the kind of socket.
     pub fn rung(&self) -> IcmpSocketKind {
-        self.rung
+        self.kind
     }
 
     /// Returns the echo id that replies will carry, if the kernel chose it.
     pub fn kernel_id(&self) -> Option<u16> {
-        (self.rung == IcmpSocketKind::Ping).then(|| self.local.port())
+        (self.kind == IcmpSocketKind::Ping).then(|| self.local.port())
     }
 }
 
@@ -92,7 +92,7 @@ impl Port for IcmpPort {
     /// Removes the IP header that a raw IPv4 socket delivers.
     fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
         let Some(arrival) = self.link.receive(buffer, wait)? else { return Ok(None) };
-        if self.rung == IcmpSocketKind::Ping || !self.v4 {
+        if self.kind == IcmpSocketKind::Ping || !self.v4 {
             return Ok(Some(arrival));
         }
         let header = buffer.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
@@ -132,7 +132,10 @@ mod tests {
             .map_err(|error| error.kind())
         };
         if open("[::1]:9") == Err(io::ErrorKind::PermissionDenied) {
-            println!("SKIP: net.ipv4.ping_group_range allows no ping socket here");
+            println!(
+                "SKIP icmp::tests::link_local_icmp_target_uses_interface_of_its_scope: \
+                 net.ipv4.ping_group_range does not permit ping sockets"
+            );
             return;
         }
         assert_eq!(open("[fe80::1]:9"), Err(io::ErrorKind::InvalidInput), "no scope");

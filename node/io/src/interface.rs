@@ -1,4 +1,4 @@
-//! Network interfaces: which one leads to a host, and what lies between a socket and the wire.
+//! Network interfaces: the one that leads to a host, its driver, offloads and queueing discipline.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -226,11 +226,11 @@ impl Interface {
         self.active(&[UDP_SEGMENTATION])
     }
 
-    /// Switches off the offloads of [`Self::send_merging_offloads`] until the returned value is dropped;
-    /// `None` if none was on.
+    /// Switches off the offloads of [`Self::send_merging_offloads`] until the returned value is
+    /// dropped; `None` if they were off already.
     ///
     /// # Errors
-    /// Not permitted (CAP_NET_ADMIN), or the driver leaves it on.
+    /// Not permitted (CAP_NET_ADMIN), or the driver does not switch them off.
     pub fn disable_segmentation(&self) -> io::Result<Option<SegmentationOff>> {
         let was_on = switch_udp_segmentation(&self.name, false)?;
         Ok(was_on.then(|| SegmentationOff(self.name.clone())))
@@ -348,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loopback_address_is_reached_by_the_loopback_interface() {
+    fn loopback_address_is_reached_by_loopback_interface() {
         for peer in ["127.0.0.1:9", "127.9.9.9:9", "[::1]:9"] {
             let found = towards(peer.parse().unwrap()).unwrap().expect("a route to loopback");
             assert_eq!(found.name, "lo", "{peer}");
@@ -362,13 +362,13 @@ mod tests {
             names.sort();
             names
         };
-        let told = names(dropped().unwrap().into_iter().map(|told| told.name).collect());
-        assert_eq!(told, names(all().unwrap().into_iter().map(|found| found.name).collect()));
-        assert!(told.contains(&"lo".to_owned()), "{told:?}");
+        let counted = names(dropped().unwrap().into_iter().map(|drops| drops.name).collect());
+        assert_eq!(counted, names(all().unwrap().into_iter().map(|found| found.name).collect()));
+        assert!(counted.contains(&"lo".to_owned()), "{counted:?}");
     }
 
     #[test]
-    fn an_interface_that_is_not_there_has_no_driver() {
+    fn missing_interface_has_no_driver() {
         assert!(ethtool::driver("no-such-thing").is_err());
         assert!(ethtool::driver(&"x".repeat(100)).is_err());
     }

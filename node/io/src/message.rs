@@ -128,7 +128,7 @@ pub(crate) fn notices(
     }
 }
 
-/// A queue entry carries a software timestamp, a hardware timestamp, or both. `ee_info` tells where
+/// A queue entry carries a software timestamp, a hardware timestamp, or both. `ee_info` says where
 /// the software timestamp was taken (SCM_TSTAMP_SND 0, SCHED 1, ACK 2), `ee_data` is the OPT_ID
 /// key.
 fn stamps(control_data: &ControlData, error: &Extended, each: &mut dyn FnMut(Notice)) {
@@ -248,13 +248,13 @@ mod tests {
 
     #[test]
     fn group_destinations_are_recognised_in_both_families() {
-        let told = |level, kind, data: &[u8]| {
+        let destination = |level, kind, data: &[u8]| {
             let mut control_data = ControlData::default();
             take(&mut control_data, level, kind, data);
             (control_data.to.map(|to| to.to_string()).unwrap_or_default(), control_data.to_many)
         };
         let v4 = |local: [u8; 4], to: [u8; 4]| {
-            told(libc::IPPROTO_IP, libc::IP_PKTINFO, &[[0; 4], local, to].concat())
+            destination(libc::IPPROTO_IP, libc::IP_PKTINFO, &[[0; 4], local, to].concat())
         };
         assert_eq!(v4([10, 0, 0, 1], [10, 0, 0, 1]), ("10.0.0.1".into(), false));
         assert_eq!(v4([10, 0, 0, 1], [10, 0, 0, 255]), ("10.0.0.255".into(), true));
@@ -263,12 +263,15 @@ mod tests {
         for (to, many) in [("ff02::1", true), ("fe80::1", false)] {
             let address: Ipv6Addr = to.parse().unwrap();
             let data = [&address.octets()[..], &[0; 4]].concat();
-            assert_eq!(told(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data), (to.into(), many));
+            assert_eq!(
+                destination(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data),
+                (to.into(), many)
+            );
         }
     }
 
     #[test]
-    fn no_control_data_makes_the_parser_panic() {
+    fn parser_does_not_panic_on_any_control_data() {
         // Deterministic noise (xorshift64), every length, with plausible headers mixed in.
         let mut x = 0x9e37_79b9_7f4a_7c15_u64;
         for round in 0..20_000_usize {

@@ -53,7 +53,7 @@ pub(crate) fn own_mac(index: u32) -> io::Result<Option<MacAddress>> {
 
 /// Returns the link-layer address of the neighbour `address` on the interface with this index, if
 /// the kernel has resolved it.
-pub(crate) fn station(index: u32, address: IpAddr) -> io::Result<Option<MacAddress>> {
+pub(crate) fn neighbour_mac(index: u32, address: IpAddr) -> io::Result<Option<MacAddress>> {
     let dump = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
     let wanted = match address {
         IpAddr::V4(v4) => NeighbourAddress::Inet(v4),

@@ -56,17 +56,17 @@ pub fn enter(path: &Path) -> io::Result<()> {
 /// The process is gone or belongs to another user, or this process has several threads.
 pub fn enter_process(pid: u32) -> io::Result<()> {
     // All are opened before the first is entered: afterwards /proc may look different.
-    let mut doors = Vec::new();
+    let mut namespaces = Vec::new();
     let kinds =
         [("user", libc::CLONE_NEWUSER), ("mnt", libc::CLONE_NEWNS), ("net", libc::CLONE_NEWNET)];
     for (name, kind) in kinds {
         let theirs = PathBuf::from(format!("/proc/{pid}/ns/{name}"));
         if inode(&theirs)? != inode(&PathBuf::from(format!("/proc/self/ns/{name}")))? {
-            doors.push((File::open(theirs)?, kind));
+            namespaces.push((File::open(theirs)?, kind));
         }
     }
-    let here = WorkingDirectory::note()?;
-    doors.iter().try_for_each(|(door, kind)| set(door, *kind))?;
+    let here = WorkingDirectory::current()?;
+    namespaces.iter().try_for_each(|(namespace, kind)| set(namespace, *kind))?;
     here.restore();
     Ok(())
 }
@@ -78,7 +78,7 @@ struct WorkingDirectory {
 }
 
 impl WorkingDirectory {
-    fn note() -> io::Result<Self> {
+    fn current() -> io::Result<Self> {
         let directory = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(".")?;
         Ok(Self { directory, path: std::env::current_dir().ok() })
     }
@@ -152,8 +152,8 @@ pub fn become_root_of_new_namespaces() -> io::Result<()> {
     mount(None, Path::new("/"), None, libc::MS_REC | libc::MS_PRIVATE)
 }
 
-/// Mounts an empty, private /run for this process, through which the directory `keep`, if it is
-/// below /run, stays visible. For a process in its own mount namespace.
+/// Mounts an empty, private /run for this process. The directory `keep` stays visible if it is
+/// below /run. For a process in its own mount namespace.
 ///
 /// # Errors
 /// Mounting is not permitted, or `keep` does not exist.
@@ -224,12 +224,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_runs_inside_the_namespace_and_the_caller_stays_outside() {
+    fn within_runs_in_namespace_and_caller_stays_outside() {
         let own = own_inode().unwrap();
         match within(Path::new("/proc/self/ns/net"), own_inode) {
             Ok(inside) => assert_eq!(inside.unwrap(), own),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                println!("SKIP: entering a namespace needs root: {error}");
+                println!(
+                    "SKIP netns::tests::within_runs_in_namespace_and_caller_stays_outside: \
+                     entering a namespace needs root ({error})"
+                );
                 return;
             }
             Err(error) => panic!("{error}"),
@@ -243,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_namespace_is_an_error() {
+    fn file_that_is_not_a_namespace_is_an_error() {
         assert!(within(Path::new("/dev/null"), || ()).is_err());
         assert!(within(Path::new("/nonexistent"), || ()).is_err());
     }

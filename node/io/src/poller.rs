@@ -19,7 +19,8 @@ const TICK_TOKEN: u64 = u64::MAX - 1;
 pub struct Poller {
     fd: OwnedFd,
     events: Vec<libc::epoll_event>,
-    came: usize,
+    /// Number of events that the last wait returned.
+    reported: usize,
     timer: Option<File>,
 }
 
@@ -62,14 +63,14 @@ impl Interest {
 }
 
 impl Poller {
-    /// Creates a poller that reports at most `most` sockets (at least one) per wait.
-    pub fn new(most: usize) -> io::Result<Self> {
+    /// Creates a poller that reports at most `max_events` sockets (at least one) per wait.
+    pub fn new(max_events: usize) -> io::Result<Self> {
         // SAFETY: takes flags only.
         let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
         // SAFETY: `fd` was just created, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let events = vec![libc::epoll_event { events: 0, u64: 0 }; most.max(1)];
-        Ok(Self { fd, events, came: 0, timer: None })
+        let events = vec![libc::epoll_event { events: 0, u64: 0 }; max_events.max(1)];
+        Ok(Self { fd, events, reported: 0, timer: None })
     }
 
     /// Makes every wait end at least this often, with one timer for all waits. A time-out per wait
@@ -132,24 +133,24 @@ impl Poller {
             Wait::AtMost(time) => i32::try_from(time.0 / 1_000_000).unwrap_or(i32::MAX).max(1),
             Wait::Forever => -1,
         };
-        let most = self.events.len() as libc::c_int;
-        // SAFETY: the kernel writes at most `most` events to `events`, which has that many.
-        let came = unsafe {
-            libc::epoll_wait(self.fd.as_raw_fd(), self.events.as_mut_ptr(), most, millis)
+        let max_events = self.events.len() as libc::c_int;
+        // SAFETY: the kernel writes at most `max_events` events to `events`, which has that many.
+        let count = unsafe {
+            libc::epoll_wait(self.fd.as_raw_fd(), self.events.as_mut_ptr(), max_events, millis)
         };
-        self.came = match check(came) {
-            Ok(came) => came as usize,
+        self.reported = match check(count) {
+            Ok(count) => count as usize,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
             Err(error) => return Err(error),
         };
-        let tick = self.events[..self.came].iter().position(|event| event.u64 == TICK_TOKEN);
+        let tick = self.events[..self.reported].iter().position(|event| event.u64 == TICK_TOKEN);
         if let (Some(tick), Some(timer)) = (tick, &mut self.timer) {
             // The timer stays readable until read; the number of ticks does not matter.
             let _ = timer.read(&mut [0; 8]);
-            self.came -= 1;
-            self.events.swap(tick, self.came);
+            self.reported -= 1;
+            self.events.swap(tick, self.reported);
         }
-        Ok(self.came)
+        Ok(self.reported)
     }
 
     /// Returns the `n`th socket that the last wait reported.
@@ -157,7 +158,7 @@ impl Poller {
     /// # Panics
     /// If it reported fewer.
     pub fn ready(&self, n: usize) -> Ready {
-        let event = self.events[..self.came][n];
+        let event = self.events[..self.reported][n];
         let has = |bits: libc::c_int| event.events & bits as u32 != 0;
         Ready {
             token: event.u64,
@@ -189,8 +190,8 @@ mod tests {
         }
         socket.send_to(&[1], socket.local_addr().unwrap()).unwrap();
         // However many ticks there are, the socket is reported.
-        let told = (0..1_000).find(|_| poller.wait(Wait::Forever).unwrap() > 0);
-        assert!(told.is_some());
+        let reported = (0..1_000).any(|_| poller.wait(Wait::Forever).unwrap() > 0);
+        assert!(reported);
         assert_eq!(poller.ready(0).token, u64::MAX);
         assert!(poller.ready(0).readable && !poller.ready(0).error);
     }

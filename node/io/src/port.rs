@@ -1,4 +1,4 @@
-//! What a prober needs of a socket, for any protocol: send one message, receive one reply, read the
+//! Socket interface of a prober, for any protocol: send one message, receive one reply, read the
 //! error queue. Implemented by `udp`, `icmp` and `tcp`; the timing loop is generic over it.
 
 use std::io;

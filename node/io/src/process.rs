@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_ends_with_the_parent_that_asked_for_it() {
+    fn child_ends_with_its_parent() {
         // Threads of the test runner come and go; the parent is the thread that starts the child.
         let (child, handle) = std::thread::spawn(|| {
             let mut command = Command::new("sleep");
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_full_of_parentheses_does_not_shift_the_fields() {
+    fn parentheses_in_process_name_do_not_shift_fields() {
         let fields: Vec<String> = (3..30).map(|n| n.to_string()).collect();
         assert_eq!(start_time(&format!("7 (a) b) ( 4 5) {}", fields.join(" "))), Some(22));
         assert_eq!(start_time("7 (a"), None);
@@ -349,14 +349,14 @@ mod tests {
     }
 
     #[test]
-    fn a_held_signal_waits_until_it_is_taken() {
-        let held = block(&[Signal::Report]).unwrap();
-        assert_eq!(held.take(Nanos::ZERO), None);
+    fn blocked_signal_waits_until_taken() {
+        let blocked = block(&[Signal::Report]).unwrap();
+        assert_eq!(blocked.take(Nanos::ZERO), None);
         let pid = std::process::id() as libc::pid_t;
         // SAFETY: the calling thread exists and blocks this signal. The signal is sent to this
         // thread alone, because other threads of the test process do not block it.
         let rc = unsafe { libc::syscall(libc::SYS_tgkill, pid, libc::gettid(), libc::SIGUSR1) };
         assert_eq!(rc, 0);
-        assert_eq!(held.take(Nanos::from_secs(1)), Some(Signal::Report));
+        assert_eq!(blocked.take(Nanos::from_secs(1)), Some(Signal::Report));
     }
 }

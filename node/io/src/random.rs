@@ -25,7 +25,7 @@ pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn no_two_draws_are_the_same() {
+    fn random_draws_differ() {
         let (mut one, mut other) = ([0; 16], [0; 16]);
         super::fill(&mut one).unwrap();
         super::fill(&mut other).unwrap();

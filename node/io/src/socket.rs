@@ -83,8 +83,8 @@ pub(crate) fn share_port(fd: &OwnedFd, shared: bool) -> io::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, c_int::from(shared))
 }
 
-/// Among sockets that share a port, gives this one, the first to be bound, all packets for which no
-/// other is connected: a program that selects the first socket (SO_ATTACH_REUSEPORT_CBPF,
+/// Gives this socket, the first one bound to a shared port, all packets for which no other socket
+/// is connected. Attaches a program that selects the first socket (SO_ATTACH_REUSEPORT_CBPF,
 /// socket(7)).
 pub(crate) fn first_receives_all(fd: &OwnedFd) -> io::Result<()> {
     attach_zero(fd, libc::SO_ATTACH_REUSEPORT_CBPF)
@@ -248,8 +248,8 @@ pub(crate) fn sleep_for(fd: &OwnedFd, events: c_short, until: Instant<Monotonic>
     unsafe { libc::ppoll(&mut poll, 1, &time, std::ptr::null()) };
 }
 
-/// Maps the errno of a send call to an error about this message, if it is about this one: see
-/// [`crate::socket_error`].
+/// Maps the errno of a send call to an error about its message. An errno may also be about an
+/// earlier packet: see [`crate::socket_error`].
 pub(crate) fn send_error(errno: c_int) -> SendError {
     match errno {
         libc::EAGAIN | libc::ENOBUFS => SendError::Full,

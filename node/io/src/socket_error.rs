@@ -39,7 +39,7 @@ pub(crate) fn should_retry(errno: c_int, before: usize) -> bool {
 
 /// Maps a failed receive call to `None` if no message came, a signal arrived, or the error is about
 /// an earlier packet.
-pub(crate) fn nothing<T>(error: io::Error) -> io::Result<Option<T>> {
+pub(crate) fn none_if_transient<T>(error: io::Error) -> io::Result<Option<T>> {
     match error.raw_os_error() {
         Some(libc::EAGAIN | libc::EINTR) => Ok(None),
         Some(errno) if is_icmp(errno) => Ok(None),
@@ -47,14 +47,14 @@ pub(crate) fn nothing<T>(error: io::Error) -> io::Result<Option<T>> {
     }
 }
 
-/// Receives with `call`, whose argument tells whether it is a retry and must not block. Returns
+/// Receives with `call`, whose argument says whether it is a retry and must not block. Returns
 /// `None` if no message is there.
 pub(crate) fn receive<T>(mut call: impl FnMut(bool) -> io::Result<T>) -> io::Result<Option<T>> {
     for again in 0..=MAX_RETRIES {
         match call(again > 0) {
             Ok(came) => return Ok(Some(came)),
             Err(error) if error.raw_os_error().is_some_and(is_icmp) => {}
-            Err(error) => return nothing(error),
+            Err(error) => return none_if_transient(error),
         }
     }
     Ok(None)
@@ -87,11 +87,11 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(refused(&mut port).unwrap(), libc::ECONNREFUSED);
             assert_eq!(socket::take_error(&port.link.fd).unwrap(), 0);
-            let mut told = 0;
+            let mut errors = 0;
             port.notices(8, &mut |notice| {
-                told += u32::from(matches!(notice, Notice::Error { .. }))
+                errors += u32::from(matches!(notice, Notice::Error { .. }))
             });
-            assert_eq!(told, 1);
+            assert_eq!(errors, 1);
         }
     }
 
@@ -140,14 +140,20 @@ mod tests {
         message
     }
 
-    /// Calls `each` with every ICMP error and a function that sends it to the kernel.
-    fn of_every_error(mut each: impl FnMut(&str, (u8, u8), &dyn Fn(SocketAddr, SocketAddr))) {
+    /// Calls `each` with every ICMP error and a function that sends it to the kernel. Without a raw
+    /// socket, prints that `test` is skipped.
+    fn for_every_error(
+        test: &str,
+        mut each: impl FnMut(&str, (u8, u8), &dyn Fn(SocketAddr, SocketAddr)),
+    ) {
         for address in ["127.0.0.1", "::1"] {
             let ip: IpAddr = address.parse().unwrap();
             let protocol = if ip.is_ipv4() { libc::IPPROTO_ICMP } else { libc::IPPROTO_ICMPV6 };
             let raw = match socket::open(ip, libc::SOCK_RAW, protocol) {
                 Ok(raw) => raw,
-                Err(error) => return println!("SKIP: no raw socket ({error})"),
+                Err(error) => {
+                    return println!("SKIP socket_error::tests::{test}: no raw socket ({error})");
+                }
             };
             let there = RawAddress::from(SocketAddr::new(ip, 0));
             for which in errors(ip) {
@@ -159,17 +165,18 @@ mod tests {
     }
 
     /// Counts the ICMP errors in a socket's queue.
-    fn told(notices: impl FnOnce(&mut dyn FnMut(Notice))) -> usize {
-        let mut told = 0;
+    fn count_errors(notices: impl FnOnce(&mut dyn FnMut(Notice))) -> usize {
+        let mut errors = 0;
         notices(&mut |notice| {
-            told += usize::from(matches!(notice, Notice::Error { icmp: true, .. }))
+            errors += usize::from(matches!(notice, Notice::Error { icmp: true, .. }))
         });
-        told
+        errors
     }
 
     #[test]
-    fn no_icmp_error_keeps_a_socket_from_sending_or_receiving() {
-        of_every_error(|address, which, tell| {
+    fn icmp_errors_do_not_block_sending_or_receiving() {
+        let test = "icmp_errors_do_not_block_sending_or_receiving";
+        for_every_error(test, |address, which, send_error| {
             let far =
                 UdpEnd::listen(SocketAddr::new(address.parse().unwrap(), 0), EndOptions::default());
             let mut far = far.unwrap();
@@ -178,14 +185,14 @@ mod tests {
             let mut relay = UdpEnd::connect(to, EndOptions::default()).unwrap();
             let (from, relay_from) = (near.local_addr(), relay.local_addr());
             // Pending when the next call receives ...
-            tell(from, to);
+            send_error(from, to);
             assert_eq!(near.receive(&mut [0; 9], Wait::No).unwrap(), None, "{address} {which:?}");
-            tell(relay_from, to);
+            send_error(relay_from, to);
             assert!(relay.receive(&mut [0; 9]).unwrap().is_none(), "{address} {which:?}");
             // ... and when it sends.
-            tell(from, to);
+            send_error(from, to);
             near.send(b"probe").unwrap_or_else(|error| panic!("{address} {which:?}: {error}"));
-            tell(relay_from, to);
+            send_error(relay_from, to);
             relay.send(b"relayed", None).unwrap_or_else(|e| panic!("{address} {which:?}: {e}"));
             for sent in [&b"probe"[..], b"relayed"] {
                 let mut buffer = [0; 9];
@@ -194,14 +201,14 @@ mod tests {
                 far.send(sent, came.from.as_ref()).unwrap();
             }
             // A queued datagram is received despite the error.
-            tell(from, to);
+            send_error(from, to);
             let reply = near.receive(&mut [0; 9], Wait::No).unwrap();
             assert_eq!(reply.map(|reply| reply.len), Some(5), "{address} {which:?}");
-            tell(relay_from, to);
+            send_error(relay_from, to);
             let reply = relay.receive(&mut [0; 9]).unwrap();
             assert_eq!(reply.map(|reply| reply.len), Some(7), "{address} {which:?}");
-            assert_eq!(told(|each| near.notices(32, each)), 3, "{address} {which:?}");
-            assert_eq!(told(|each| relay.notices(32, each)), 3, "{address} {which:?}");
+            assert_eq!(count_errors(|each| near.notices(32, each)), 3, "{address} {which:?}");
+            assert_eq!(count_errors(|each| relay.notices(32, each)), 3, "{address} {which:?}");
         });
     }
 

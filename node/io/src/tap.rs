@@ -47,8 +47,8 @@ impl Tap {
         }
     }
 
-    /// Receives the next frame sent through the interface; `None` if there is none. A frame longer
-    /// than `buffer` is truncated.
+    /// Receives the next frame sent through the interface; `None` if no frame is queued. A frame
+    /// longer than `buffer` is truncated.
     ///
     /// # Errors
     /// The interface is gone.

@@ -13,7 +13,7 @@ use crate::clock::{monotonic, realtime};
 use crate::message::{self, Control};
 use crate::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequest, Wait};
 use crate::socket;
-use crate::socket_error::{is_icmp, nothing};
+use crate::socket_error::{is_icmp, none_if_transient};
 use crate::syscall;
 use crate::udp::{is_broadcast, receive_flags};
 
@@ -196,7 +196,7 @@ impl Port for TcpPort {
         match message::receive(&self.fd, buffer, &mut self.control, None, flags) {
             Ok(came) if came.len == 0 => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(came) => Ok(Some(Arrival { len: came.len, rx: came.rx(), channel: 0, ttl: None })),
-            Err(error) => nothing(error),
+            Err(error) => none_if_transient(error),
         }
     }
 
@@ -307,12 +307,12 @@ impl TcpConn {
         Ok(Self { stream, peer, rest: Vec::new() })
     }
 
-    /// Receives available data; `None` if there is none, an error at the end of the stream.
+    /// Receives available data; `None` if no data has arrived, an error at the end of the stream.
     pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match self.stream.read(buffer) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(len) => Ok(Some(len)),
-            Err(error) => nothing(error),
+            Err(error) => none_if_transient(error),
         }
     }
 
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_never_reads_keeps_no_sender_waiting() {
+    fn sender_does_not_wait_for_peer_that_never_reads() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let connect_timeout = Nanos::from_secs(20);

@@ -9,6 +9,7 @@ use std::os::fd::AsRawFd;
 use dwell_units::Nanos;
 
 use crate::socket::{check, set};
+pub use crate::tcp::reset_on_close;
 
 /// Length of the part of `struct tcp_info` (linux/tcp.h) that is read here.
 const INFO_LEN: usize = 168;
@@ -27,9 +28,9 @@ pub struct TcpInfo {
     pub retransmitted: u64,
     /// Bytes that the far end acknowledged. The SYN and the FIN count as one byte each.
     pub acked_bytes: u64,
-    /// Segments sent and not acknowledged.
+    /// Segments sent but not yet acknowledged.
     pub unacked_segments: u32,
-    /// Bytes that were written and not sent.
+    /// Bytes written but not yet sent.
     pub unsent_bytes: u32,
     /// Latest estimate of the rate at which bytes arrive, in bit/s.
     pub delivery_rate_bps: Option<u64>,
@@ -82,17 +83,11 @@ pub fn limit_bulk(stream: &TcpStream, unsent_bytes: u32, timeout: Nanos) -> io::
     set(stream, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, millis)
 }
 
-/// Makes closing discard unsent data and reset the connection (SO_LINGER with time 0, socket(7)).
-pub fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    set(stream, libc::SOL_SOCKET, libc::SO_LINGER, linger)
-}
-
 /// Reads a TCP option into `value`; returns the length that the kernel wrote.
 fn get(stream: &TcpStream, name: c_int, value: &mut [u8]) -> io::Result<usize> {
     let mut len = value.len() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `value`, which has that many, and their number to
-    // `len`.
+    // SAFETY: the kernel writes at most `len` bytes to `value`, which has that many, and their
+    // number to `len`.
     let result = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),
@@ -135,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn info_of_an_older_kernel_lacks_the_newer_fields() {
+    fn tcp_info_of_older_kernel_lacks_newer_fields() {
         let mut info = [0_u8; 104];
         info[68..72].copy_from_slice(&250_u32.to_ne_bytes());
         let parsed = TcpInfo::parse(&info);

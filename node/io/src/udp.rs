@@ -202,7 +202,7 @@ pub struct UdpServer {
     control: Option<Box<Control>>,
     timeout: Nanos,
     /// Sender of the last request in the kernel's form, so that the reply needs no conversion.
-    asker: RawAddress,
+    last_sender: RawAddress,
     /// Timestamps or metadata were requested.
     timed: bool,
 }
@@ -271,7 +271,7 @@ impl UdpServer {
             fd,
             control: (timed || everywhere).then(Control::new),
             timeout: Nanos::MAX,
-            asker: RawAddress::empty(),
+            last_sender: RawAddress::empty(),
             timed,
         })
     }
@@ -304,11 +304,12 @@ impl UdpServer {
         let Some(control) = &mut self.control else {
             return self.receive_bare(buffer, flags);
         };
-        self.asker.len = RawAddress::STORAGE_LEN;
-        let came = match message::receive(&self.fd, buffer, control, Some(&mut self.asker), flags) {
-            Ok(came) => came,
-            Err(error) => return socket_error::nothing(error),
-        };
+        self.last_sender.len = RawAddress::STORAGE_LEN;
+        let came =
+            match message::receive(&self.fd, buffer, control, Some(&mut self.last_sender), flags) {
+                Ok(came) => came,
+                Err(error) => return socket_error::none_if_transient(error),
+            };
         let Some(from) = self.from() else { return Ok(None) };
         let rx = self.timed.then(|| came.rx());
         let message::ControlData { ttl, tos, to, to_many, .. } = came.control_data;
@@ -324,10 +325,10 @@ impl UdpServer {
         marks: Marks,
     ) -> Result<(), SendError> {
         let sent = if request.to.is_none() && marks == Marks::default() {
-            syscall::send_to(&self.fd, message, 0, &self.asker)
+            syscall::send_to(&self.fd, message, 0, &self.last_sender)
         } else {
             let mut control_data = ControlData::new(request.from, request.to, marks);
-            send_with_control(&self.fd, message, &self.asker, &mut control_data)
+            send_with_control(&self.fd, message, &self.last_sender, &mut control_data)
         };
         // A socket that is not connected and has no IP_RECVERR gets no ICMP errors, so a failure is
         // about this reply.
@@ -335,9 +336,9 @@ impl UdpServer {
     }
 
     fn receive_bare(&mut self, buffer: &mut [u8], flags: c_int) -> io::Result<Option<Request>> {
-        let received = match syscall::receive_from(&self.fd, buffer, &mut self.asker, flags) {
+        let received = match syscall::receive_from(&self.fd, buffer, &mut self.last_sender, flags) {
             Ok(received) => received,
-            Err(error) => return socket_error::nothing(error),
+            Err(error) => return socket_error::none_if_transient(error),
         };
         let Some(from) = self.from() else { return Ok(None) };
         let len = received;
@@ -347,7 +348,7 @@ impl UdpServer {
 
     /// Returns the sender of the last message; `None` if the socket was shut down.
     fn from(&self) -> Option<SocketAddr> {
-        if self.asker.len == 0 { None } else { self.asker.to_std() }
+        if self.last_sender.len == 0 { None } else { self.last_sender.to_std() }
     }
 }
 
@@ -597,8 +598,8 @@ mod tests {
             let host = if any.is_ipv4() { "127.0.0.1" } else { "::1" }.parse().unwrap();
             let to = SocketAddr::new(host, server.local_addr().port());
             // Another server sends the request, because it can read the TTL of the reply.
-            let mut asker = UdpServer::bind(SocketAddr::new(host, 0), options).unwrap();
-            asker.asker = RawAddress::from(to);
+            let mut client = UdpServer::bind(SocketAddr::new(host, 0), options).unwrap();
+            client.last_sender = RawAddress::from(to);
             let request = Request {
                 len: 0,
                 from: to,
@@ -614,10 +615,10 @@ mod tests {
                 Marks { tos: None, ttl: Some(255) },
                 Marks { tos: Some(0x28), ttl: None },
             ] {
-                asker.reply(b"who", &request, Marks::default()).unwrap();
+                client.reply(b"who", &request, Marks::default()).unwrap();
                 let came = server.receive(&mut buffer, WAIT).unwrap().expect("the request");
                 server.reply(b"me", &came, marks).unwrap();
-                let reply = asker.receive(&mut buffer, WAIT).unwrap().expect("the reply");
+                let reply = client.receive(&mut buffer, WAIT).unwrap().expect("the reply");
                 let expected = (marks.ttl.or(came.ttl), marks.tos.or(Some(0)));
                 assert_eq!((reply.ttl, reply.tos), expected, "{address} {marks:?}");
             }
@@ -663,7 +664,7 @@ mod tests {
         });
         assert!(refused > 0, "the ICMP error is in the queue");
         let mut server = UdpServer::bind(address, ServerOptions::default()).unwrap();
-        let mut joined = false;
+        let mut matched = false;
         let until = monotonic() + Nanos::from_secs(2);
         while monotonic() < until {
             let sent = port.send(b"received").unwrap();
@@ -673,10 +674,10 @@ mod tests {
                 sent.app <= at && at <= after + Nanos::from_millis(1),
                 "the timestamp of another packet"
             );
-            joined = true;
+            matched = true;
             break;
         }
-        assert!(joined, "no timestamp after the failures");
+        assert!(matched, "no timestamp after the failures");
         assert!(server.receive(&mut [0; 64], WAIT).unwrap().is_some());
     }
 
@@ -707,16 +708,16 @@ mod tests {
         ] {
             let mut server = UdpServer::bind(any_address.parse().unwrap(), any).unwrap();
             let to = SocketAddr::new(to.parse().unwrap(), server.local_addr().port());
-            let asker = UdpSocket::bind(any_address).unwrap();
-            asker.set_broadcast(true).unwrap();
-            asker.send_to(b"who", to).unwrap();
+            let client = UdpSocket::bind(any_address).unwrap();
+            client.set_broadcast(true).unwrap();
+            client.send_to(b"who", to).unwrap();
             let request = server.receive(&mut [0; 64], WAIT).unwrap().expect("the request");
             assert_eq!((request.to, request.to_many), (Some(to.ip()), many));
         }
     }
 
     #[test]
-    fn broadcast_addresses_are_known_by_the_routes_here() {
+    fn broadcast_addresses_are_recognised_by_local_routes() {
         for (address, broadcast) in [
             ("127.255.255.255", true),
             ("127.0.0.1", false),
@@ -728,7 +729,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_ends_without_a_message() {
+    fn receive_times_out_without_message() {
         let (mut port, _server) = pair("127.0.0.1", StampRequest::User);
         let wait = Wait::AtMost(Nanos::from_millis(5));
         assert_eq!(port.receive(&mut [0; 64], wait).unwrap(), None);

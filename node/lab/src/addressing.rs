@@ -1,13 +1,14 @@
 //! Addresses of nodes and links. IPv4 addresses are from 198.18.0.0/15, which RFC 2544 reserves for
 //! benchmarks of networks; IPv6 addresses are from one unique local prefix (RFC 4193). They are the
 //! same in every lab, because no lab can reach another.
+//!
 //! | what | IPv4 | IPv6 |
 //! |---|---|---|
 //! | node n (from 1), its own | `198.19.(n/256).(n%256)/32` | `fd64:7765:6c6c:ffff::n/128` |
 //! | link k (from 0) | `198.18.0.0 + 4k`, /30 | `fd64:7765:6c6c:(k+1)::/64` |
-//! | its ends a and b | .1 and .2 of that | ::1 and ::2 of that |
+//! | its ends a and b | .1 and .2 of it | ::1 and ::2 of it |
 //! | the bridge of a forced line | `198.18.0.0/24` | `fd64:7765:6c6c:1::/64` |
-//! | node n (from 1) on it | .n of that | ::n of that |
+//! | node n (from 1) on it | .n of it | ::n of it |
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -115,7 +116,7 @@ mod tests {
     use crate::topology::{MAX_LINKS, MAX_NODES};
 
     #[test]
-    fn no_two_things_of_the_largest_lab_share_an_address() {
+    fn addresses_in_largest_lab_are_unique() {
         let nodes = (0..MAX_NODES).map(node);
         let ends = (0..MAX_LINKS).flat_map(|k| [link_end(k, End::A), link_end(k, End::B)]);
         let all: Vec<Addresses> = nodes.chain(ends).collect();
@@ -126,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn no_two_nodes_and_ends_of_links_share_a_hardware_address() {
+    fn hardware_addresses_are_unique() {
         let ends = (0..MAX_LINKS).flat_map(|k| [hardware(k, End::A), hardware(k, End::B)]);
         let all: Vec<Hardware> = ends.chain((0..MAX_NODES).map(bridge_hardware)).collect();
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
     }
 
     #[test]
-    fn addresses_are_those_of_the_table() {
+    fn addresses_match_documented_table() {
         assert_eq!(node(0).v4, Ipv4Addr::new(198, 19, 0, 1));
         assert_eq!(node(249).v6.to_string(), "fd64:7765:6c6c:ffff::fa");
         assert_eq!(link_end(64, End::B).v4, Ipv4Addr::new(198, 18, 1, 2));

@@ -8,7 +8,6 @@
 //! ```
 
 use std::fs::{self, DirBuilder, File};
-
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -37,7 +36,7 @@ const CHECK_INTERVAL: Nanos = Nanos::from_secs(10);
 /// Time-out for every node to reach every other.
 const CONVERGENCE_TIMEOUT: Nanos = Nanos::from_secs(60);
 
-/// Refuses early what could not be started later.
+/// Checks that the routing daemon is installed, before anything is created.
 pub(crate) fn check(routing: Routing) -> Result<(), LabError> {
     match routing {
         Routing::Static => Ok(()),
@@ -100,7 +99,7 @@ pub(crate) fn converge(
 pub(crate) fn update_state(dir: &LabDir, lab: &mut Lab) {
     for daemon in &mut lab.daemons {
         let place = lab.nodes.iter().position(|node| node.name == daemon.node);
-        if place.is_none_or(|place| background::signed(dir, &pid_file(place)).is_none()) {
+        if place.is_none_or(|place| background::running(dir, &pid_file(place)).is_none()) {
             daemon.state = DaemonState::Dead;
         }
     }
@@ -118,9 +117,9 @@ pub(crate) fn dead(daemons: &[Daemon]) -> Option<String> {
 
 /// Ends the supervisor, and with it all daemons.
 pub(crate) fn end(dir: &LabDir) {
-    let keeper: Vec<Handle> =
-        background::signed(dir, FILE).map(|(_, keeper)| keeper).into_iter().collect();
-    background::end(&keeper);
+    let supervisor: Vec<Handle> =
+        background::running(dir, FILE).map(|(_, supervisor)| supervisor).into_iter().collect();
+    background::end(&supervisor);
 }
 
 /// Runs the supervisor: starts babeld in every node and stays until it is asked to end, or until
@@ -129,8 +128,8 @@ pub(crate) fn end(dir: &LabDir) {
 /// # Errors
 /// A node cannot be entered, or babeld cannot be started.
 pub fn supervise_babel(dir: &LabDir) -> Result<(), LabError> {
-    background::sign(dir, FILE)?;
-    let held = process::block(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
+    background::write_identity(dir, FILE)?;
+    let signals = process::block(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
         .map_err(LabError::io("blocking signals"))?;
     let lab = dir.read()?.ok_or_else(|| LabError::NotWhole(dir.name().to_owned()))?;
     let private = dir.file(PRIVATE);
@@ -151,7 +150,7 @@ pub fn supervise_babel(dir: &LabDir) -> Result<(), LabError> {
     // Leave the last node, so as not to count as one of its processes.
     netns::enter_new().map_err(LabError::io("creating a namespace"))?;
     background::ready(dir, "babel.log")?;
-    while held.take(CHECK_INTERVAL) != Some(Signal::Terminate) && dir.path().exists() {}
+    while signals.take(CHECK_INTERVAL) != Some(Signal::Terminate) && dir.path().exists() {}
     for handle in &handles {
         let _ = handle.signal(Signal::Kill);
     }
@@ -172,8 +171,8 @@ fn spawn(dir: &LabDir, lab: &Lab, place: usize, program: &Path) -> Result<Child,
     command.args(["-h", "1", "-H", "1", "-c", "/dev/null"]);
     command.arg("-S").arg(file("state")).arg("-I").arg(file("pid"));
     if let Some(medium) = &lab.medium {
-        // Neighbours here hear the same interface, but not each other, so updates must leave by the
-        // interface they came in by (babeld(8), split-horizon).
+        // Neighbours share this interface but do not all hear each other, so updates must leave by
+        // the interface that they arrived on (babeld(8), split-horizon).
         command.args(["-C", &format!("interface {} split-horizon false", medium.interface)]);
         command.arg(&medium.interface);
     }
@@ -188,7 +187,7 @@ fn spawn(dir: &LabDir, lab: &Lab, place: usize, program: &Path) -> Result<Child,
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)
-        // By these variables the process is found if a rootless lab's holder was killed.
+        // These variables identify the process if the holder of a rootless lab was killed.
         .env("DWELL_LAB", &lab.name)
         .env("DWELL_NODE", &node.name)
         .env(DIR_VARIABLE, dir.path());
@@ -240,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_babeld_error_says_how_to_install_it() {
+    fn missing_babeld_error_says_how_to_install() {
         let empty = tempfile::tempdir().unwrap();
         let missing = find_in([empty.path().to_owned()].into_iter()).unwrap_err();
         assert!(matches!(&missing, LabError::Unsupported(text) if text.contains("install babeld")));

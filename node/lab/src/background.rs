@@ -1,5 +1,5 @@
-//! dwell's own background processes of a lab. They start with the lab's lock, are ready when they
-//! close standard error, and are identified so that no other process is mistaken for them.
+//! dwell's own background processes of a lab. They start with the lab's lock, close standard error
+//! when they are ready, and record their identity, so that no other process is mistaken for them.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -38,16 +38,16 @@ pub(crate) fn start(what: String, arguments: &[&Path], lock: &Lock) -> Result<St
 impl Starting {
     /// Waits until the process is ready; returns its pid.
     pub(crate) fn ready(mut self) -> Result<u32, LabError> {
-        let mut said = String::new();
+        let mut output = String::new();
         if let Some(mut errors) = self.child.stderr.take() {
             errors
-                .read_to_string(&mut said)
+                .read_to_string(&mut output)
                 .map_err(LabError::io(format!("waiting for the {}", self.what)))?;
         }
-        if said.is_empty() {
+        if output.is_empty() {
             return Ok(self.child.id());
         }
-        let message = said.trim().trim_start_matches("dwell: ").to_owned();
+        let message = output.trim().trim_start_matches("dwell: ").to_owned();
         match self.child.wait().ok().and_then(|status| status.code()) {
             Some(UNSUPPORTED) => Err(LabError::Unsupported(message)),
             _ => Err(LabError::Background { what: self.what, message }),
@@ -57,7 +57,7 @@ impl Starting {
 
 /// In the background process: writes its identity to `file`, so that `down` can end it. To be
 /// called first, while the lock is still shared.
-pub(crate) fn sign(dir: &LabDir, file: &str) -> Result<(), LabError> {
+pub(crate) fn write_identity(dir: &LabDir, file: &str) -> Result<(), LabError> {
     let own = Identity::own().map_err(LabError::io("reading /proc/self/stat"))?;
     dir.write_file(file, own.to_string().as_bytes())
 }
@@ -68,8 +68,8 @@ pub(crate) fn ready(dir: &LabDir, log: &str) -> Result<(), LabError> {
     process::detach(&dir.file(log)).map_err(LabError::io("leaving the terminal"))
 }
 
-/// Returns the process that signed `file`, if it still runs.
-pub(crate) fn signed(dir: &LabDir, file: &str) -> Option<(Identity, Handle)> {
+/// Returns the process whose identity `file` holds, if it still runs.
+pub(crate) fn running(dir: &LabDir, file: &str) -> Option<(Identity, Handle)> {
     let text = std::fs::read_to_string(dir.file(file)).ok()?;
     let mut words = text.splitn(3, ' ');
     let identity: Identity = format!("{} {}", words.next()?, words.next()?).parse().ok()?;
@@ -87,8 +87,8 @@ pub fn kept_processes() -> Vec<u32> {
 fn kept(dir: &LabDir) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir(dir.path()) else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let signatures = names.filter(|name| name == namespace_keeper::FILE || name.ends_with(".pid"));
-    signatures.filter_map(|name| Some(signed(dir, &name)?.0.pid)).collect()
+    let pid_files = names.filter(|name| name == namespace_keeper::FILE || name.ends_with(".pid"));
+    pid_files.filter_map(|name| Some(running(dir, &name)?.0.pid)).collect()
 }
 
 /// Ends processes: asks first, then kills them after a time-out. Returns when all are gone.
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kept_processes_are_those_that_signed_and_still_run() {
+    fn kept_processes_have_a_pid_file_and_still_run() {
         let base = tempfile::tempdir().unwrap();
         let dir = LabDir::at(base.path()).unwrap();
         let own = Identity::own().unwrap();

@@ -27,28 +27,29 @@ use crate::topology::{Mechanism, Routing, Topology};
 pub(crate) struct Steps<'a> {
     done: AtomicUsize,
     of: usize,
-    tell: &'a (dyn Fn(usize, usize) + Sync),
+    progress: &'a (dyn Fn(usize, usize) + Sync),
     interrupted: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl<'a> Steps<'a> {
-    /// `tell` is called, on any thread, with the number of steps done and of all steps.
+    /// `progress` is called, on any thread, with the number of steps done and of all steps.
     /// `interrupted` is called between steps.
     pub(crate) fn new(
         topology: &Topology,
-        tell: &'a (dyn Fn(usize, usize) + Sync),
+        progress: &'a (dyn Fn(usize, usize) + Sync),
         interrupted: &'a (dyn Fn() -> bool + Sync),
     ) -> Self {
         // A node is created, set up and configured; a link is created.
         let of = 3 * topology.nodes.len() + topology.links.len();
-        Self { done: AtomicUsize::new(0), of, tell, interrupted }
+        Self { done: AtomicUsize::new(0), of, progress, interrupted }
     }
 
     fn add(&self, steps: usize) {
-        (self.tell)(self.done.fetch_add(steps, Ordering::Relaxed) + steps, self.of);
+        (self.progress)(self.done.fetch_add(steps, Ordering::Relaxed) + steps, self.of);
     }
 
-    pub(crate) fn go_on(&self) -> Result<(), LabError> {
+    /// Fails if the creation was interrupted.
+    pub(crate) fn check_interrupted(&self) -> Result<(), LabError> {
         if (self.interrupted)() { Err(LabError::Interrupted) } else { Ok(()) }
     }
 }
@@ -65,30 +66,30 @@ pub(crate) fn make(
     quota::make(lab)?;
     make_namespaces(dir, lock, lab, steps)?;
     in_every_node(lab, steps, |_| Settings::apply(lab.nodes.len()))?;
-    steps.go_on()?;
+    steps.check_interrupted()?;
     for lines in veth_pairs(lab).chunks(LINE_BATCH) {
         Tool::Ip.batch(&lines.concat(), Some(lock))?;
         steps.add(lines.len());
-        steps.go_on()?;
+        steps.check_interrupted()?;
     }
     tap_links(dir, lock, lab, steps)?;
     if let Some(medium) = &lab.medium {
         shared_bridge::make(lab, medium, lock)?;
         steps.add(topology.links.len());
     }
-    steps.go_on()?;
+    steps.check_interrupted()?;
     let neighbours = Neighbours::of(topology);
     in_every_node(lab, steps, |node| {
         Tool::Ip.batch(&configuration(topology, lab, &neighbours, node), Some(lock))?;
         Tool::Tc.batch(&emulation::qdiscs(lab, node), Some(lock))?;
         lab.medium
             .as_ref()
-            .map_or(Ok(()), |air| Tool::Tc.batch(&shared_bridge::qdisc(air), Some(lock)))
+            .map_or(Ok(()), |medium| Tool::Tc.batch(&shared_bridge::qdisc(medium), Some(lock)))
     })?;
-    steps.go_on()?;
+    steps.check_interrupted()?;
     if lab.routing == Routing::Babel {
         babel::start(dir, lock, lab)?;
-        babel::converge(dir, lab, &|| steps.go_on().is_err())?;
+        babel::converge(dir, lab, &|| steps.check_interrupted().is_err())?;
     }
     lab.state = LabState::Up;
     dir.write(lab)
@@ -117,7 +118,7 @@ fn make_namespaces(
             return Err(error);
         }
         steps.add(some.len());
-        steps.go_on()?;
+        steps.check_interrupted()?;
     }
     let Some(medium) = &lab.medium else { return Ok(()) };
     let made = Tool::Ip.batch(&format!("netns add {}\n", medium.netns), Some(lock));
@@ -165,7 +166,7 @@ impl Settings {
         // In a ring, the paths there and back may differ.
         ("ipv4/conf/all/rp_filter", "0"),
         ("ipv4/conf/default/rp_filter", "0"),
-        // In a forced line packets leave by the interface they came in by; a redirect would
+        // In a forced line, packets leave by the interface that they arrived on; a redirect would
         // announce a shorter path that does not exist.
         ("ipv4/conf/all/send_redirects", "0"),
         ("ipv4/conf/default/send_redirects", "0"),
@@ -174,7 +175,7 @@ impl Settings {
         ("ipv6/conf/default/accept_dad", "0"),
         ("ipv6/conf/default/dad_transmits", "0"),
         ("ipv6/conf/default/accept_ra", "0"),
-        // What the kernel sends on a new link should be sent at once, not during a measurement.
+        // The kernel sends its first packets on a new link at once, not during a measurement.
         ("ipv6/conf/default/mldv1_unsolicited_report_interval", "1"),
         ("ipv6/conf/default/mldv2_unsolicited_report_interval", "1"),
         ("ipv6/conf/default/router_solicitations", "0"),

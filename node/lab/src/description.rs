@@ -22,7 +22,7 @@ pub struct Lab {
     pub name: String,
     /// Progress of its creation.
     pub state: LabState,
-    /// Whether it lives in a user namespace and not with root.
+    /// Whether it was created without root, in a user namespace.
     pub rootless: bool,
     /// Release of iproute2 that created it.
     pub iproute2: Option<String>,
@@ -101,7 +101,7 @@ pub struct SharedBridge {
     pub netns: String,
     /// Name of the bridge and of the interface in every node.
     pub interface: String,
-    /// What drops unwanted frames, on the way out of the port to each node.
+    /// Classifier that drops unwanted frames when they leave the port to each node.
     pub filter: Filter,
     /// How the frames that a node sends are shaped.
     pub mechanism: Mechanism,
@@ -239,7 +239,7 @@ pub struct DirectionCounters {
     pub reordered: Option<u64>,
     /// Frames that the sender's kernel dropped before the link received them.
     pub interface_dropped: Option<u64>,
-    /// Maximum lateness of a departure, caused by the machine.
+    /// Maximum lateness of a departure, caused by load on the machine.
     pub lateness_max_ns: Option<i64>,
 }
 

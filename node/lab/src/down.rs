@@ -1,5 +1,5 @@
-//! `lab down`: ends everything that runs in a lab and removes all its parts, whatever became of the
-//! process that created it.
+//! `lab down`: ends every process of a lab and removes all its parts, even if the process that
+//! created it was killed.
 
 use std::collections::HashMap;
 use std::fs;
@@ -129,7 +129,7 @@ fn links(dir: &LabDir) -> Vec<Handle> {
     let Ok(entries) = fs::read_dir(dir.path()) else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let pid_files = names.filter(|name| name.starts_with("link-") && name.ends_with(".pid"));
-    pid_files.filter_map(|file| Some(background::signed(dir, &file)?.1)).collect()
+    pid_files.filter_map(|file| Some(background::running(dir, &file)?.1)).collect()
 }
 
 fn end_all(found: Vec<(Ended, Handle)>) -> Vec<Ended> {
@@ -151,8 +151,8 @@ fn running_in(namespaces: &[Namespace]) -> Vec<(Ended, Handle)> {
     })
 }
 
-/// Returns the remains of a lab whose holder died: processes in its user namespace that `exec`
-/// started. Both are checked, because the inode number of a namespace may have been reused.
+/// Returns the remains of a lab whose holder was killed: processes in its user namespace that
+/// `exec` started. Both are checked, because the inode number of a namespace may have been reused.
 fn remains(lab: &str, user: u64) -> Vec<(Ended, Handle)> {
     let mark = format!("DWELL_LAB={lab}");
     processes(|pid| {
@@ -163,8 +163,7 @@ fn remains(lab: &str, user: u64) -> Vec<(Ended, Handle)> {
     })
 }
 
-/// Returns the other processes that are to be ended. `node` decides that, and returns the node each
-/// ran in.
+/// Returns the other processes for which `node` returns `Some`, with the node that it returns.
 fn processes(node: impl Fn(u32) -> Option<Option<String>>) -> Vec<(Ended, Handle)> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -1,4 +1,4 @@
-//! Becoming a process of a node, and finding out which lab this process is in.
+//! Runs a program in a node, and finds the lab that this process runs in.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -16,8 +16,9 @@ use crate::state;
 
 /// Turns this process into `program`, run in `node` of `lab`: exit code, signals and terminal are
 /// those of the program. The node's quota applies. Names of nodes are valid host names there, and
-/// DWELL_LAB and DWELL_NODE name the place. `note` is called with failures that do not matter.
-/// `abandoned` is called once, in the node; if it returns true, the program is not started.
+/// DWELL_LAB and DWELL_NODE name the lab and the node. `note` is called with a failure that does
+/// not keep the program from running. `abandoned` is called once, in the node; if it returns true,
+/// the program is not started.
 ///
 /// Must be called while the process is single-threaded.
 ///
@@ -43,8 +44,8 @@ pub fn exec(
     if let NamespaceKeeper::Gone(_) = NamespaceKeeper::enter(&dir)? {
         return Err(LabError::NotWhole(lab.to_owned()));
     }
-    if let Some(held) = &node.quota {
-        quota::enter(&node.name, held)?;
+    if let Some(limits) = &node.quota {
+        quota::enter(&node.name, limits)?;
     }
     netns::enter(&netns_path(&node.netns)).map_err(not_entered(lab, &node.netns))?;
     // Checked inside: from here on `lab down` ends this process too.

@@ -13,7 +13,7 @@ pub enum LabError {
     /// The topology is invalid.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// The name cannot be that of a lab.
+    /// The name is not valid for a lab.
     #[error(
         "'{0}' is not a valid lab name; use 1 to 20 letters, digits and inner hyphens, \
          like demo or rtt-2"

@@ -53,7 +53,7 @@ impl Tool {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| self.missing(error))?;
-        // The reader ends at a line that fails, and its message is better than "broken pipe".
+        // The tool exits at a line that fails. Its message is more useful than "broken pipe".
         let _ = child.stdin.take().map(|mut input| input.write_all(lines.as_bytes()));
         let output = child.wait_with_output().map_err(|error| self.missing(error))?;
         if output.status.success() { Ok(()) } else { Err(self.refusal(lines, &output)) }
@@ -75,13 +75,13 @@ impl Tool {
     }
 
     fn refusal(self, lines: &str, output: &Output) -> LabError {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let line = said
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let line = stderr
             .lines()
             .find_map(|text| text.strip_prefix("Command failed -:")?.parse::<usize>().ok())
             .and_then(|number| lines.lines().nth(number.checked_sub(1)?))
             .map(str::to_owned);
-        let message = said.lines().find(|text| !text.is_empty() && !text.starts_with("Command "));
+        let message = stderr.lines().find(|text| !text.is_empty() && !text.starts_with("Command "));
         let message = message.map_or_else(|| output.status.to_string(), str::to_owned);
         LabError::Tool { tool: self.name(), line, message }
     }

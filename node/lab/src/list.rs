@@ -33,7 +33,8 @@ pub fn list() -> Result<Vec<Result<Lab, String>>, LabError> {
     names()?.into_iter().map(describe).collect()
 }
 
-/// Records what has ended since the lab was created, which its state file does not tell.
+/// Records links, daemons and holders that have ended since the lab was created; the state file
+/// does not list them.
 pub(crate) fn update_state(dir: &LabDir, lab: &mut Lab) {
     if lab.state != LabState::Up {
         return;
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_those_of_the_interface_asked_for() {
+    fn columns_belong_to_the_requested_interface() {
         let interfaces = "Inter-|   Receive  |  Transmit\n face |bytes packets\n\
                           n12: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n\
                           n1: 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36\n";

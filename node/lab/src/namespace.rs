@@ -1,4 +1,4 @@
-//! Network namespaces by name: which belong to which lab, and which are foreign.
+//! Network namespaces by name: the lab that each belongs to, if any.
 //!
 //! A name alone proves nothing, because any program may create a namespace `dwell-demo-box`. A
 //! lab's state lists its namespaces. If the state is lost, a mark in every node identifies them:
@@ -68,11 +68,11 @@ pub(crate) fn listed_by(lab: &Lab) -> Vec<Namespace> {
 
 /// Returns the namespaces with the mark of the lab of this name.
 pub(crate) fn marked(lab: &str) -> Result<Vec<Namespace>, LabError> {
-    let named = called_like(lab)?;
+    let named = with_names_of(lab)?;
     Ok(named.into_iter().filter(|namespace| is_marked(&namespace.netns, lab)).collect())
 }
 
-/// Returns the labs that are not `known` and whose mark a namespace of theirs bears.
+/// Returns the labs that are not in `known` and have a namespace with their mark.
 pub(crate) fn labs_by_mark(known: &[String]) -> Result<Vec<String>, LabError> {
     let mut labs = Vec::new();
     for netns in all_namespaces()? {
@@ -87,14 +87,14 @@ pub(crate) fn labs_by_mark(known: &[String]) -> Result<Vec<String>, LabError> {
 
 /// Refuses a lab whose namespaces could be confused with existing ones.
 pub(crate) fn check_free(lab: &str) -> Result<(), LabError> {
-    match called_like(lab)?.into_iter().next() {
+    match with_names_of(lab)?.into_iter().next() {
         None => Ok(()),
         Some(taken) if is_marked(&taken.netns, lab) => Err(LabError::NotWhole(lab.to_owned())),
         Some(taken) => Err(LabError::NamespaceTaken { lab: lab.to_owned(), netns: taken.netns }),
     }
 }
 
-/// For `map_err` of entering a namespace.
+/// For `map_err`: describes why a namespace cannot be entered.
 pub(crate) fn not_entered(lab: &str, netns: &str) -> impl FnOnce(io::Error) -> LabError {
     move |error| match error.kind() {
         io::ErrorKind::PermissionDenied => LabError::not_ours(lab),
@@ -115,7 +115,8 @@ pub(crate) fn all_namespaces() -> Result<Vec<String>, LabError> {
     }
 }
 
-fn called_like(lab: &str) -> Result<Vec<Namespace>, LabError> {
+/// Returns the namespaces whose names have the form of this lab's.
+fn with_names_of(lab: &str) -> Result<Vec<Namespace>, LabError> {
     let ours = |netns: &String| {
         let (of, node) = lab_of(netns)?;
         (of == lab).then(|| Namespace { netns: netns.clone(), node: node.to_owned() })

@@ -1,6 +1,6 @@
-//! Labs without root. A small process is root of its own namespaces and only keeps them alive.
-//! Every process that works on the lab enters them, and then proceeds as root does, with a /run of
-//! the lab's own.
+//! Labs without root. A small process, the holder, is root of its own namespaces and only keeps
+//! them alive. Every process that works on the lab enters them, and then proceeds as root does,
+//! with a /run of the lab's own.
 
 use std::fs;
 use std::path::Path;
@@ -13,6 +13,7 @@ use crate::background;
 use crate::error::LabError;
 use crate::state::{LabDir, Lock};
 
+/// File with the identity of the holder and the inode number of its user namespace.
 pub(crate) const FILE: &str = "holder";
 
 /// How often the holder checks whether the lab's directory still exists.
@@ -38,13 +39,13 @@ pub(crate) enum NamespaceKeeper {
 impl NamespaceKeeper {
     /// Whether the holder of a rootless lab runs.
     pub(crate) fn runs(dir: &LabDir) -> bool {
-        background::signed(dir, FILE).is_some()
+        background::running(dir, FILE).is_some()
     }
 
     /// Finds the holder and, if it runs, enters its namespaces.
     pub(crate) fn enter(dir: &LabDir) -> Result<Self, LabError> {
         let Ok(text) = fs::read_to_string(dir.file(FILE)) else { return Ok(Self::None) };
-        match background::signed(dir, FILE) {
+        match background::running(dir, FILE) {
             Some((identity, handle)) => {
                 enter_process(identity.pid)?;
                 Ok(Self::Running(handle))
@@ -64,13 +65,13 @@ fn enter_process(pid: u32) -> Result<(), LabError> {
 /// # Errors
 /// User namespaces are forbidden here.
 pub fn hold(dir: &LabDir) -> Result<(), LabError> {
-    background::sign(dir, FILE)?;
-    let held = process::block(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
+    background::write_identity(dir, FILE)?;
+    let signals = process::block(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
         .map_err(LabError::io("blocking signals"))?;
     let refused = |error| {
         LabError::Unsupported(format!(
-            "creating network namespaces is not permitted, in a user namespace neither ({error}); \
-             run it as root, or allow them: sysctl kernel.unprivileged_userns_clone=1 \
+            "creating network namespaces is not permitted, not even in a user namespace ({error}); \
+             run this as root, or allow them: sysctl kernel.unprivileged_userns_clone=1 \
              kernel.apparmor_restrict_unprivileged_userns=0, if these settings exist"
         ))
     };
@@ -84,6 +85,6 @@ pub fn hold(dir: &LabDir) -> Result<(), LabError> {
     dir.write_file(FILE, format!("{own} {user}").as_bytes())?;
     background::ready(dir, "holder.log")?;
     // A lab that can no longer be found is not kept.
-    while held.take(CHECK_INTERVAL) != Some(Signal::Terminate) && dir.path().exists() {}
+    while signals.take(CHECK_INTERVAL) != Some(Signal::Terminate) && dir.path().exists() {}
     Ok(())
 }

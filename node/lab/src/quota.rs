@@ -64,7 +64,7 @@ fn refused(node: &str) -> impl FnOnce(io::Error) -> LabError {
     let node = node.to_owned();
     move |error| {
         LabError::Unsupported(format!(
-            "node {node} cannot be held to a quota: {error}; that needs root and a kernel with the \
+            "node {node} cannot be held to a quota: {error}; this needs root and a kernel with the \
              cpu controller of control groups (CONFIG_CFS_BANDWIDTH)"
         ))
     }

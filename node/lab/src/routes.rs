@@ -1,4 +1,4 @@
-//! Shortest paths from every node to every other node and link, as few routes as possible:
+//! Shortest paths from every node to every other node and link, in as few routes as possible:
 //! neighbouring prefixes with the same next hop are merged.
 
 use std::collections::VecDeque;
@@ -39,22 +39,22 @@ impl Neighbours {
     /// Returns the first link from `from` to each node, by breadth-first search; `None` for the
     /// node itself and unreachable ones. Of equally short paths, the one by the earlier link wins.
     pub(crate) fn first_links(&self, from: usize) -> Vec<Option<FirstLink>> {
-        let mut ways: Vec<Option<FirstLink>> = vec![None; self.0.len()];
+        let mut first_links: Vec<Option<FirstLink>> = vec![None; self.0.len()];
         let mut waiting = VecDeque::from([from]);
         while let Some(node) = waiting.pop_front() {
             for &(link, neighbour) in &self.0[node] {
-                if neighbour == from || ways[neighbour].is_some() {
+                if neighbour == from || first_links[neighbour].is_some() {
                     continue;
                 }
-                let before = ways[node];
-                ways[neighbour] = Some(FirstLink {
-                    link: before.map_or(link, |way| way.link),
-                    hops: before.map_or(1, |way| way.hops + 1),
+                let before = first_links[node];
+                first_links[neighbour] = Some(FirstLink {
+                    link: before.map_or(link, |first| first.link),
+                    hops: before.map_or(1, |first| first.hops + 1),
                 });
                 waiting.push_back(neighbour);
             }
         }
-        ways
+        first_links
     }
 }
 
@@ -67,24 +67,25 @@ pub(crate) struct FirstLink {
 
 /// Returns all routes that `node` needs in addition to those of its own interfaces.
 pub(crate) fn routes(topology: &Topology, neighbours: &Neighbours, node: usize) -> Vec<Route> {
-    let ways = neighbours.first_links(node);
+    let first_links = neighbours.first_links(node);
     let mut v4 = Vec::new();
     let mut v6 = Vec::new();
-    for (place, way) in ways.iter().enumerate() {
-        let Some(way) = way else { continue };
+    for (place, first) in first_links.iter().enumerate() {
+        let Some(first) = first else { continue };
         let own = addressing::node(place);
-        v4.push(Prefix::new_v4(own.v4, 32, way.link));
-        v6.push(Prefix::new_v6(own.v6, 128, way.link));
+        v4.push(Prefix::new_v4(own.v4, 32, first.link));
+        v6.push(Prefix::new_v6(own.v6, 128, first.link));
     }
     for (place, edge) in topology.links.iter().enumerate() {
         if edge.a == node || edge.b == node {
             continue;
         }
-        let nearer = [ways[edge.a], ways[edge.b]].into_iter().flatten().min_by_key(|way| way.hops);
-        let Some(way) = nearer else { continue };
+        let ends = [first_links[edge.a], first_links[edge.b]];
+        let nearer = ends.into_iter().flatten().min_by_key(|first| first.hops);
+        let Some(first) = nearer else { continue };
         let subnet = addressing::link_subnet(place);
-        v4.push(Prefix::new_v4(subnet.v4, LINK_V4_LEN, way.link));
-        v6.push(Prefix::new_v6(subnet.v6, LINK_V6_LEN, way.link));
+        v4.push(Prefix::new_v4(subnet.v4, LINK_V4_LEN, first.link));
+        v6.push(Prefix::new_v6(subnet.v6, LINK_V6_LEN, first.link));
     }
     let v4 = joined(v4).into_iter().map(|prefix| prefix.route(false));
     let v6 = joined(v6).into_iter().map(|prefix| prefix.route(true));
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_needs_few_routes() {
+    fn long_line_needs_few_routes() {
         let line: Vec<_> = (1..250).map(|n| (n - 1, n)).collect();
         let line = topology(250, &line);
         let neighbours = Neighbours::of(&line);
@@ -185,14 +186,14 @@ mod tests {
     }
 
     #[test]
-    fn the_shorter_way_round_a_ring_is_taken() {
+    fn shorter_direction_round_a_ring_is_taken() {
         let ring = topology(5, &[(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]);
         assert_eq!(next_hop(&ring, 0, 2), Some(1));
         assert_eq!(next_hop(&ring, 0, 3), Some(4));
     }
 
     #[test]
-    fn there_is_no_route_to_what_is_out_of_reach() {
+    fn unreachable_node_has_no_route() {
         let two_islands = topology(4, &[(0, 1), (2, 3)]);
         assert_eq!(next_hop(&two_islands, 0, 1), Some(1));
         assert_eq!(next_hop(&two_islands, 0, 2), None);
@@ -202,7 +203,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
         #[test]
-        fn following_the_routes_leads_to_every_node_of_a_connected_lab(
+        fn routes_reach_every_node_of_a_connected_lab(
             towards in prop::collection::vec(any::<prop::sample::Index>(), 1..30),
             extra in prop::collection::vec((0..30_usize, 0..30_usize), 0..10),
         ) {

@@ -2,7 +2,7 @@
 //! on the bridge reduce that to the neighbours in the line (Miya 2020). The bridge acts as the
 //! radio channel, so the filters are on it and not in the nodes, whose hooks stay free.
 //!
-//! A frame is dropped on its way out of the port to a node that must not hear it, by the source's
+//! A frame is dropped at the egress of the port to a node that must not hear it, by the source's
 //! hardware address. This includes address resolution and hellos.
 
 use std::fmt::Write as _;
@@ -28,10 +28,10 @@ pub(crate) const NAME: &str = "air";
 pub(crate) fn plan(
     lab: &str,
     topology: &Topology,
-    choice: &mut MechanismChooser,
+    chooser: &mut MechanismChooser,
 ) -> Result<SharedBridge, LabError> {
     let options = topology.links.first().map_or_else(LinkOptions::default, |e| e.options.clone());
-    let mechanism = match choice.mechanism(&options)? {
+    let mechanism = match chooser.mechanism(&options)? {
         Mechanism::Tap => {
             return Err(LabError::Unsupported(
                 "a forced line is a bridge, and these parameters need netem, which this kernel does \
@@ -51,7 +51,7 @@ pub(crate) fn plan(
     Ok(SharedBridge {
         netns: netns_name(lab, NAME),
         interface: NAME.to_owned(),
-        filter: filter(choice)?,
+        filter: filter(chooser)?,
         mechanism,
         parameters: Parameters::new(&options.parameters(), options.seed),
         ports: topology.nodes.iter().enumerate().map(port).collect(),
@@ -59,10 +59,10 @@ pub(crate) fn plan(
 }
 
 /// Returns the first filter that tc and the kernel accept.
-fn filter(choice: &mut MechanismChooser) -> Result<Filter, LabError> {
+fn filter(chooser: &mut MechanismChooser) -> Result<Filter, LabError> {
     for filter in [Filter::Bpf, Filter::Flower] {
         let lines = format!("qdisc add dev lo clsact\n{}", filter_lines(filter, "lo", &[0, 1]));
-        if choice.accepts(&lines)? {
+        if chooser.accepts(&lines)? {
             return Ok(filter);
         }
     }
@@ -123,36 +123,38 @@ pub(crate) fn configuration(
     neighbours: &Neighbours,
     place: usize,
 ) -> String {
-    let (air, own) = (&medium.interface, lab.nodes[place].addresses);
+    let (interface, own) = (&medium.interface, lab.nodes[place].addresses);
     let mine = medium.ports[place].address;
     let mut lines = format!(
-        "link set dev {air} up\naddr add {}/{BRIDGE_V4_LEN} dev {air}\n\
-         addr add {}/{BRIDGE_V6_LEN} dev {air} nodad\n",
+        "link set dev {interface} up\naddr add {}/{BRIDGE_V4_LEN} dev {interface}\n\
+         addr add {}/{BRIDGE_V6_LEN} dev {interface} nodad\n",
         mine.v4, mine.v6
     );
     for other in neighbours.of_node(place) {
         let address = medium.ports[other].address;
         let hardware = addressing::bridge_hardware(other);
-        lines += &permanent(&[address.v4.into(), address.v6.into()], hardware, air);
+        lines += &permanent(&[address.v4.into(), address.v6.into()], hardware, interface);
         if topology.routing == Routing::Babel {
-            lines += &permanent(&[hardware.link_local().into()], hardware, air);
+            lines += &permanent(&[hardware.link_local().into()], hardware, interface);
         }
     }
     if topology.routing == Routing::Babel {
         return lines;
     }
-    for (to, way) in neighbours.first_links(place).into_iter().enumerate() {
-        let Some(way) = way else { continue };
-        let edge = &topology.links[way.link];
+    for (to, first) in neighbours.first_links(place).into_iter().enumerate() {
+        let Some(first) = first else { continue };
+        let edge = &topology.links[first.link];
         let next = medium.ports[if edge.a == place { edge.b } else { edge.a }].address;
         let (theirs, far) = (lab.nodes[to].addresses, medium.ports[to].address);
         let mut route = |prefix: IpAddr, next: IpAddr, own: IpAddr| {
-            let _ =
-                writeln!(lines, "route add {prefix} via {next} dev {air} src {own} proto static");
+            let _ = writeln!(
+                lines,
+                "route add {prefix} via {next} dev {interface} src {own} proto static"
+            );
         };
         route(theirs.v4.into(), next.v4.into(), own.v4.into());
         route(theirs.v6.into(), next.v6.into(), own.v6.into());
-        if way.hops > 1 {
+        if first.hops > 1 {
             // A node on the same subnet is not necessarily heard.
             route(far.v4.into(), next.v4.into(), mine.v4.into());
             route(far.v6.into(), next.v6.into(), mine.v6.into());
@@ -177,7 +179,8 @@ pub(crate) fn qdisc(medium: &SharedBridge) -> String {
         .unwrap_or_default()
 }
 
-/// Returns the lines that let only frames of the nodes with indices `hears` out of `port`.
+/// Returns the lines that drop all frames at the egress of `port` except those of the nodes with
+/// indices `hears`.
 fn filter_lines(filter: Filter, port: &str, hears: &[usize]) -> String {
     match filter {
         Filter::Bpf => {
@@ -263,7 +266,7 @@ mod tests {
                 let expected = if hears.contains(&place) { 0 } else { 2 };
                 assert_eq!(verdict(&program, &frame), expected, "{place} in {hears:?}");
             }
-            assert_eq!(verdict(&program, &from([0x52, 0x54, 0, 0, 0, 2])), 2, "a stranger");
+            assert_eq!(verdict(&program, &from([0x52, 0x54, 0, 0, 0, 2])), 2, "unknown address");
         }
     }
 }

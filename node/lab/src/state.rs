@@ -212,8 +212,8 @@ fn root_base() -> PathBuf {
 /// belongs to the user.
 fn own_base() -> Result<PathBuf, LabError> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    // Inside a rootless lab this process is root by name; only this variable tells the owner of the
-    // labs.
+    // Inside a rootless lab this process is root by name; only this variable leads to
+    // the labs of its user.
     if let Some(base) = variable(DIR_VARIABLE).and_then(|dir| dir.parent().map(Path::to_owned)) {
         return Ok(base);
     }
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lab_names_fit_into_names_of_namespaces() {
+    fn lab_names_are_valid_in_namespace_names() {
         for good in ["a", "demo", "rtt-2", "7"] {
             assert!(is_lab_name(good), "{good}");
         }
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_no_lab_is_left_alone() {
+    fn directory_that_is_not_a_lab_is_ignored() {
         let base = tempfile::tempdir().unwrap();
         let make = |name: &str, file: Option<&str>| {
             let path = base.path().join(name);

@@ -30,7 +30,7 @@ pub struct RouteTable {
     pub routing: Routing,
     /// Whether every node reaches every other that it is joined to, by routes from that source.
     pub complete: bool,
-    /// First thing that is missing; `null` if nothing is.
+    /// Why it is incomplete; `null` if it is complete.
     pub reason: Option<String>,
     /// Daemons that maintain the routes.
     pub daemons: Vec<Daemon>,
@@ -83,11 +83,12 @@ pub fn routes(name: &str) -> Result<RouteTable, LabError> {
     for from in 0..lab.nodes.len() {
         let known = Routes::of(&lab, from)?;
         for to in (0..lab.nodes.len()).filter(|to| *to != from) {
-            let ways = known.ways(&lab, from, to);
+            let found = known.between(&lab, from, to);
             let wanted = joined.binary_search(&(from, to)).is_ok();
-            let missing = ways.iter().filter(|_| wanted).find_map(|way| way.fault(lab.routing));
+            let missing =
+                found.iter().filter(|_| wanted).find_map(|route| route.fault(lab.routing));
             table.reason = table.reason.take().or(missing);
-            table.routes.extend(ways);
+            table.routes.extend(found);
         }
     }
     if let Some(dead) = babel::dead(&lab.daemons) {
@@ -110,7 +111,8 @@ pub(crate) fn first_fault(lab: &Lab) -> Result<Option<(usize, usize, String)>, L
             Some((_, routes)) => routes,
             None => Routes::of(lab, from)?,
         };
-        let fault = routes.ways(lab, from, to).iter().find_map(|way| way.fault(lab.routing));
+        let mut found = routes.between(lab, from, to).into_iter();
+        let fault = found.find_map(|route| route.fault(lab.routing));
         if let Some(fault) = fault {
             return Ok(Some((from, to, fault)));
         }
@@ -159,7 +161,7 @@ impl Routes {
     }
 
     /// Returns the routes from one node to the own addresses of another.
-    fn ways(&self, lab: &Lab, from: usize, to: usize) -> [NodeRoute; 2] {
+    fn between(&self, lab: &Lab, from: usize, to: usize) -> [NodeRoute; 2] {
         let addresses = lab.nodes[to].addresses;
         [addresses.v4.into(), addresses.v6.into()].map(|address| {
             let route = self.towards(address);

@@ -187,7 +187,7 @@ impl Topology {
     /// file's link properties.
     ///
     /// # Errors
-    /// The text is none of these, or requests something impossible.
+    /// The text is not one of these, or requests something impossible.
     pub fn read(text: &str, over: &LinkOptions) -> Result<Self, TopologyError> {
         let mut topology = match text.split_once(':') {
             Some(("line", count)) => Self::line(nodes(text, "line", count)?),
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn quotas_name_a_node_and_a_share_of_one_processor() {
+    fn quota_names_node_and_cpu_share() {
         let quota = |text: &str| text.parse::<QuotaOption>();
         let lab = read("line:3").unwrap().with_quotas(&[quota("n2=20%").unwrap()]).unwrap();
         assert_eq!(lab.quotas, [(1, Ratio::from_ppm(200_000).unwrap())]);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forced_line_has_the_neighbours_of_a_line() {
+    fn forced_line_has_neighbours_of_line() {
         let forced = read("forced:3").unwrap();
         assert!(forced.forced);
         assert_eq!(joined(&forced), [(0, 1), (1, 2)]);
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_joins_neighbours_and_a_star_joins_all_to_the_hub() {
+    fn line_joins_neighbours_and_star_joins_all_to_hub() {
         assert_eq!(joined(&read("line:4").unwrap()), [(0, 1), (1, 2), (2, 3)]);
         assert_eq!(joined(&read("star:4").unwrap()), [(0, 1), (0, 2), (0, 3)]);
         assert_eq!(read("line:1").unwrap().nodes, ["n1"]);
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_names_nodes_and_what_its_links_do() {
+    fn topology_file_sets_nodes_and_link_options() {
         let text = r#"
             version = 1
             nodes = ["robot", "relay", "base"]
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_that_do_not_go_together_name_the_link() {
+    fn inconsistent_parameters_error_names_link() {
         let wrong = |options| Topology::read("line:2", &options).unwrap_err().to_string();
         let jitter = LinkOptions { jitter: Some(Nanos(5)), ..LinkOptions::default() };
         assert!(wrong(jitter).starts_with("link n1 - n2: jitter is 5ns"));

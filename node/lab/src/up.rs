@@ -31,14 +31,14 @@ use crate::topology::{Edge, Mechanism, Topology};
 /// Must be called while the process is single-threaded.
 ///
 /// # Errors
-/// Any; the incomplete lab is then removed.
+/// Any step failed; the incomplete lab is then removed.
 pub fn up(
     topology: &Topology,
     name: Option<&str>,
     progress: &(dyn Fn(usize, usize) + Sync),
     abandoned: &(dyn Fn() -> bool + Sync),
 ) -> Result<Lab, LabError> {
-    let held = process::block(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
+    let signals = process::block(&[Signal::Hangup, Signal::Interrupt, Signal::Terminate])
         .map_err(LabError::io("blocking signals"))?;
     let name = match name {
         Some(name) if is_lab_name(name) => name.to_owned(),
@@ -48,7 +48,7 @@ pub fn up(
     babel::check(topology.routing)?;
     let rootless = !netns::may_create();
     let (dir, lock) = LabDir::create(&name, rootless)?;
-    let interrupted = || held.take(Nanos::ZERO).is_some() || abandoned();
+    let interrupted = || signals.take(Nanos::ZERO).is_some() || abandoned();
     let steps = Steps::new(topology, progress, &interrupted);
     make_all(&dir, &lock, topology, rootless, &steps).map_err(|error| {
         match down::remove_all(&dir, &lock) {
@@ -70,7 +70,7 @@ fn make_all(
     steps: &Steps<'_>,
 ) -> Result<Lab, LabError> {
     // First, under the lock: from here on other processes see the lab and wait for it.
-    steps.go_on()?;
+    steps.check_interrupted()?;
     if rootless {
         namespace_keeper::start(dir, lock)?;
     }
@@ -91,9 +91,9 @@ fn plan(dir: &LabDir, topology: &Topology, rootless: bool) -> Result<Lab, LabErr
         let quota = quota.map(|(_, share)| quota::plan(node, &netns, *share)).transpose()?;
         Ok(Node { name: node.clone(), netns, addresses: addressing::node(place), quota })
     };
-    let mut choice = MechanismChooser::default();
+    let mut chooser = MechanismChooser::default();
     let mut link = |(place, edge): (usize, &Edge)| -> Result<Link, LabError> {
-        let mechanism = choice.mechanism(&edge.options)?;
+        let mechanism = chooser.mechanism(&edge.options)?;
         let (a, b) = (&topology.nodes[edge.a], &topology.nodes[edge.b]);
         let log = dir.file(&format!("link-{place}.events"));
         Ok(Link {
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_random_name_is_a_name() {
+    fn random_name_is_valid() {
         let name = random_name().unwrap();
         assert!(is_lab_name(&name), "{name}");
     }

@@ -82,7 +82,7 @@ impl Flows {
         let reply = probe.is_some_and(|probe| probe.reply);
         let key = Key { source, destination, protocol, reply };
         // Requests and replies carry the same counter, so both flows unwrap it alike.
-        let opposite = probe.and_then(|_| self.flows.get(&key.turned(!reply)));
+        let opposite = probe.and_then(|_| self.flows.get(&key.reversed(!reply)));
         let opposite = opposite.map(|opposite| opposite.near);
         let flow = match self.flows.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
@@ -91,7 +91,7 @@ impl Flows {
                 let Some(number) = number else { return Ok(false) };
                 // A missing packet may be a hole in the capture; only missing replies are losses.
                 if !reply {
-                    sink.fates_unknown(number);
+                    sink.outcomes_unknown(number);
                 }
                 let near = opposite.unwrap_or_else(|| before_first(probe.map(|probe| probe.id)));
                 new.insert(Flow::new(number, near))
@@ -212,15 +212,15 @@ const UNRECOGNISED: Probe =
 impl Key {
     /// Returns the flow of replies to this one.
     fn reply(&self) -> Self {
-        self.turned(true)
+        self.reversed(true)
     }
 
     /// Returns the flow that this one replies to.
     fn request(&self) -> Self {
-        self.turned(false)
+        self.reversed(false)
     }
 
-    fn turned(&self, reply: bool) -> Self {
+    fn reversed(&self, reply: bool) -> Self {
         let Self { source, destination, protocol, .. } = *self;
         Self { source: destination, destination: source, protocol, reply }
     }

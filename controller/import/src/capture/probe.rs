@@ -170,7 +170,7 @@ mod tests {
     const NOW: i64 = 1_795_247_657_000_000_000;
 
     #[test]
-    fn iperf_ids_go_on_beyond_32_bits_and_end_below_zero() {
+    fn iperf_ids_exceed_32_bits_and_negative_ids_end_the_test() {
         let datagram = |low: u32, high: u32| {
             let words = [low, (NOW / 1_000_000_000) as u32, 5, high];
             words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<_>>()

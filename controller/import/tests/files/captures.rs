@@ -14,7 +14,7 @@ fn names(outcome: &Outcome) -> Vec<&str> {
 
 /// The capture holds the packets of `dwell.csv`, seen on both sides of a forwarder that lost two.
 #[test]
-fn a_witness_agrees_with_the_run_it_saw() {
+fn witness_agrees_with_its_run() {
     let witness = import("stamp-roundtrip-iperf2.pcap");
     let run = import("dwell.csv");
     let replies = "127.0.0.1:20864 > 127.0.0.1:57378 stamp ssid 4100 replies";
@@ -29,7 +29,7 @@ fn a_witness_agrees_with_the_run_it_saw() {
 }
 
 #[test]
-fn requests_have_gaps_and_replies_round_trips_at_the_witness() {
+fn witnessed_requests_have_gaps_and_replies_round_trips() {
     let outcome = import("stamp-roundtrip-iperf2.pcap");
     // tshark prints 0.020003, 0.020000, 0.019998 and 0.020001 s between these packets.
     let gaps = outcome.column(STAMP, Column::Gap);
@@ -47,7 +47,7 @@ fn packet_counts_come_from_reply_flows() {
     let outcome = import("stamp-roundtrip-iperf2.pcap");
     let replies = |flow: &&Flow| flow.name.ends_with(" replies");
     let of = |name: &str| outcome.imported.flows.iter().find(|flow| flow.name == name).unwrap();
-    assert_eq!((of(STAMP).packets, of(STAMP).fates_unknown), (None, true));
+    assert_eq!((of(STAMP).packets, of(STAMP).outcomes_unknown), (None, true));
     assert!(of(REPLIES).packets.is_some());
     let flows = &outcome.imported.flows;
     assert!(flows.iter().filter(|flow| !replies(flow)).all(|flow| flow.packets.is_none()));
@@ -195,7 +195,7 @@ fn icmp_echoes_are_joined_by_id_and_sequence() {
 }
 
 #[test]
-fn icmpv6_echoes_are_joined_too() {
+fn icmpv6_echoes_are_joined_by_id_and_sequence() {
     let outcome = import("icmp-busybox.pcap");
     let v6: Vec<_> = names(&outcome).into_iter().filter(|name| name.starts_with('[')).collect();
     assert_eq!(v6.len(), 2, "{v6:?}");

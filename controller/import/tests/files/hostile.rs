@@ -62,9 +62,10 @@ fn every_recorded_file_is_detected() {
     }
 }
 
-/// Neither the beginning of a file nor the reader of another format may mistake it for that format.
+/// Detection by the first bytes, and readers of other formats, must not mistake a file for another
+/// format.
 #[test]
-fn no_reader_takes_samples_from_a_file_of_another_format() {
+fn readers_reject_files_of_other_formats() {
     for (name, format) in RECORDED {
         let bytes = recorded(name);
         for length in 0..bytes.len().min(2_000) {
@@ -108,7 +109,7 @@ fn bad_row_is_skipped_counted_and_quoted() {
 }
 
 #[test]
-fn a_file_of_mostly_bad_rows_is_refused() {
+fn file_with_mostly_bad_rows_is_refused() {
     let text = "id,roundtrip_time [s]\n         0,0.000000001\nx\ny\n";
     let error = import_as(Format::RoundTripCsv, text.as_bytes()).unwrap_err();
     let ImportError::Rows { rows, skipped, row, text, .. } = &error else { panic!("{error}") };
@@ -303,7 +304,7 @@ fn file_without_samples_is_refused_by_every_reader() {
 }
 
 #[test]
-fn capture_without_probes_is_refused_with_what_it_holds() {
+fn capture_without_probes_is_refused_with_its_contents() {
     let mut capture = recorded("icmp-busybox.pcap");
     // Changes the protocol field of IPv4 and IPv6 so that no echo messages are left.
     let mut at = 24;
@@ -347,7 +348,7 @@ fn impossible_counts_do_not_overflow() {
 }
 
 #[test]
-fn a_late_row_of_dwell_supersedes_its_loss() {
+fn late_row_of_dwell_supersedes_its_loss() {
     let text = "id,state,reordered,void,rtt_ns\n0,lost,false,false,\n1,received,false,false,5\n\
                 0,late,false,false,900\n1,duplicate,false,false,7\n2,send-failed,false,true,\n";
     let packets = import_as(Format::DwellCsv, text.as_bytes()).unwrap().imported.packets().unwrap();
@@ -369,7 +370,7 @@ proptest! {
     }
 
     #[test]
-    fn recorded_files_with_bytes_changed_are_read_without_panic(
+    fn mutated_recorded_files_are_read_without_panic(
         file in 0..RECORDED.len(),
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
     ) {

@@ -28,8 +28,8 @@ fn csv_rows_are_exact_nanoseconds_and_nan_is_a_loss() {
 }
 
 #[test]
-fn s4_published_file_gives_the_published_figures() {
-    const TEST: &str = "s4_published_file_gives_the_published_figures";
+fn published_round_trips_give_the_published_figures() {
+    const TEST: &str = "published_round_trips_give_the_published_figures";
     let shared = std::env::var_os("DWELL_SHARED").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
         PathBuf::from,
@@ -110,7 +110,7 @@ fn ping_counting_from_0_keeps_its_first_reply() {
 }
 
 #[test]
-fn a_quiet_ping_has_totals_and_no_samples() {
+fn quiet_ping_has_totals_and_no_samples() {
     let outcome = import("ping-quiet.txt");
     let flow = &outcome.imported.flows[0];
     let expected = Packets { sent: 4, received: 3, lost: 1, duplicate: 1, ..Packets::default() };
@@ -142,7 +142,7 @@ fn busybox_ping_log_gives_samples_losses_and_duplicates() {
 }
 
 #[test]
-fn busybox_ping_whose_first_probe_is_lost_counts_from_0() {
+fn busybox_ping_without_its_first_reply_counts_from_0() {
     let text = "PING 10.0.0.9 (10.0.0.9): 56 data bytes\n\
                 64 bytes from 10.0.0.9: seq=1 ttl=64 time=0.345 ms\n\n\
                 --- 10.0.0.9 ping statistics ---\n\
@@ -213,7 +213,7 @@ fn mtr_reports_of_two_targets_are_distinguished() {
 }
 
 #[test]
-fn iperf3_tcp_stream_has_the_smoothed_round_trips_it_states() {
+fn iperf3_tcp_stream_has_its_smoothed_round_trips() {
     let outcome = import("iperf3-tcp.json");
     let flow = &outcome.imported.flows[0];
     assert_eq!(flow.name, "[5] 10.91.0.1:57138 - 10.91.1.2:5201");
@@ -232,7 +232,7 @@ fn iperf3_tcp_stream_has_the_smoothed_round_trips_it_states() {
 }
 
 #[test]
-fn iperf3_datagrams_of_both_ends_are_those_it_counted() {
+fn iperf3_datagram_counts_equal_its_own_at_both_ends() {
     for (name, target) in
         [("iperf3-udp.json", "iperf3://10.91.1.2:5201"), ("iperf3-udp-server.json", "")]
     {
@@ -259,7 +259,7 @@ fn iperf3_streams_of_both_directions_are_flows() {
 }
 
 #[test]
-fn iperf3_datagrams_that_its_receiver_did_not_count_are_noted() {
+fn iperf3_datagrams_uncounted_by_the_receiver_are_noted() {
     let text = String::from_utf8(recorded("iperf3-udp.json")).unwrap();
     let at = text.rfind("\"packets\":\t71020").unwrap();
     let text = format!("{}{}", &text[..at], text[at..].replacen("71020", "70020", 1));
@@ -268,7 +268,7 @@ fn iperf3_datagrams_that_its_receiver_did_not_count_are_noted() {
 }
 
 #[test]
-fn iperf3_that_failed_is_refused_with_its_own_reason() {
+fn failed_iperf3_test_is_refused_with_its_reason() {
     let text = r#"{"start": {"connected": [], "version": "iperf 3.12"}, "intervals": [], "end": {},
                    "error": "unable to connect to server: Connection refused"}"#;
     assert_eq!(detect(text.as_bytes()), Some(Format::Iperf3));
@@ -284,7 +284,7 @@ fn iperf3_that_failed_is_refused_with_its_own_reason() {
 }
 
 #[test]
-fn irtt_gives_its_own_statistics() {
+fn irtt_figures_equal_its_own_statistics() {
     let outcome = import("irtt.json");
     let figures = |column| {
         let (min, mean, max) = outcome.spread(column);
@@ -319,7 +319,7 @@ fn irtt_between_two_machines_has_no_one_way_delay() {
 
 /// sockperf prints half of the round trip, unless `--full-rtt` is given.
 #[test]
-fn sockperf_gives_the_latencies_that_it_printed() {
+fn sockperf_latencies_equal_the_printed_ones() {
     for (name, count, halves, min, mean, max) in [
         ("sockperf-ping-pong.csv", 32, 2.0, 3_591.0, 143_553.0, 1_590_934.0),
         ("sockperf-under-load.csv", 9, 2.0, 3_772.0, 321_388.0, 2_244_153.0),
@@ -339,7 +339,7 @@ fn sockperf_gives_the_latencies_that_it_printed() {
 }
 
 #[test]
-fn iperf_totals_of_both_ends_are_those_that_it_printed() {
+fn iperf_totals_equal_the_printed_ones_at_both_ends() {
     for (name, jitter) in [("iperf2-client.txt", 454_000.0), ("iperf2-server.txt", 455_000.0)] {
         let outcome = import(name);
         let flow = &outcome.imported.flows[0];
@@ -359,8 +359,8 @@ fn iperf_totals_of_both_ends_are_those_that_it_printed() {
     let server = import("iperf2-server.txt");
     let lost: Vec<_> = server.imported.flows[0].intervals.iter().map(|i| i.lost).collect();
     assert_eq!(lost, [Some(5), Some(5)]);
-    let told = server.imported.all_warnings();
-    assert!(told[0].contains("33678: no totals"), "{told:?}");
+    let warnings = server.imported.all_warnings();
+    assert!(warnings[0].contains("33678: no totals"), "{warnings:?}");
 }
 
 #[test]
@@ -382,9 +382,9 @@ fn iperf_warning_belongs_to_its_flow() {
     let text = text.trim_end().trim_end_matches(|c| c != '\n');
     for (text, warned) in [(text.to_owned(), "[2]"), (text.replace("[  4]", "[  1]"), "[1]")] {
         let imported = import_as(Format::Iperf2, text.as_bytes()).unwrap().imported;
-        let told: Vec<_> =
+        let counts: Vec<_> =
             imported.flows.iter().map(|f| (&f.name[..3], f.warnings.len())).collect();
-        assert_eq!(told, ["[1]", "[2]"].map(|name| (name, usize::from(name == warned))));
+        assert_eq!(counts, ["[1]", "[2]"].map(|name| (name, usize::from(name == warned))));
         assert!(imported.warnings.is_empty(), "{:?}", imported.warnings);
     }
 }
@@ -409,7 +409,7 @@ fn iperf_latency_between_hosts_is_not_a_one_way_delay() {
 
 /// Compares with ITGDec, which prints microseconds.
 #[test]
-fn d_itg_flows_have_the_delays_that_its_decoder_prints() {
+fn d_itg_delays_equal_those_of_its_decoder() {
     let outcome = import("d-itg-receiver.log");
     for (flow, count, min, mean, max) in [
         ("1 127.0.0.1:55056 > 127.0.0.1:8999", 50, 17_000, 30_000.0, 80_000),

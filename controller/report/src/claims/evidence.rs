@@ -237,35 +237,35 @@ impl<'a> Evidence<'a> {
     pub(super) fn level(
         &self,
         of: impl Fn(&TrialData) -> Option<f64>,
-        doubt: f64,
+        alpha: f64,
     ) -> Option<Bound> {
-        let found = blocked_level(&nlr::cells(&self.trials, of), 1.0 - doubt)?;
+        let found = blocked_level(&nlr::cells(&self.trials, of), 1.0 - alpha)?;
         Some(Bound::new(found.other, &found))
     }
 
     /// Ratio of these trials to `others`, compared within trials that differ only in `parameter`.
     /// `None` if nothing is comparable, or if a value is not positive.
-    pub(super) fn against(
+    pub(super) fn ratio_to(
         &self,
         others: &Self,
         parameter: &str,
         of: impl Fn(&TrialData) -> Option<f64>,
-        doubt: f64,
+        alpha: f64,
     ) -> Option<Comparison> {
-        let found = blocked_shift(&blocks(others, self, parameter, of), 1.0 - doubt)?;
+        let found = blocked_shift(&blocks(others, self, parameter, of), 1.0 - alpha)?;
         let (from, to) = (found.baseline, found.other);
         found.relative.then(|| Comparison { from, to, factor: Bound::new(to / from, &found) })
     }
 
     /// Difference of these trials to `others`, compared in the same way.
-    pub(super) fn more(
+    pub(super) fn difference_to(
         &self,
         others: &Self,
         parameter: &str,
         of: impl Fn(&TrialData) -> Option<f64>,
-        doubt: f64,
+        alpha: f64,
     ) -> Option<Bound> {
-        let found = blocked_difference(&blocks(others, self, parameter, of), 1.0 - doubt)?;
+        let found = blocked_difference(&blocks(others, self, parameter, of), 1.0 - alpha)?;
         Some(Bound::new(found.other - found.baseline, &found))
     }
 
@@ -274,7 +274,7 @@ impl<'a> Evidence<'a> {
         &self,
         parameter: &str,
         of: impl Fn(&TrialData) -> Option<f64>,
-        doubt: f64,
+        alpha: f64,
     ) -> Option<Spread> {
         let value = |trial: &'a TrialData| trial.parameters.get(parameter).map(String::as_str);
         let values: BTreeSet<&str> = self.trials.iter().filter_map(|trial| value(trial)).collect();
@@ -288,12 +288,12 @@ impl<'a> Evidence<'a> {
         let mut widest: Option<Spread> = None;
         for (i, (first, one)) in groups.iter().enumerate() {
             for (second, other) in &groups[i + 1..] {
-                let found = other.against(one, parameter, &of, doubt / pairs as f64);
+                let found = other.ratio_to(one, parameter, &of, alpha / pairs as f64);
                 let unknown = Bound { value: 1.0, low: 1.0, high: f64::INFINITY };
-                let factor = found.map_or(unknown, |against| against.factor.either_way());
-                let ends = found.map(|against| Ends {
+                let factor = found.map_or(unknown, |ratio| ratio.factor.either_way());
+                let ends = found.map(|ratio| Ends {
                     values: [(*first).to_owned(), (*second).to_owned()],
-                    levels: [against.from, against.to],
+                    levels: [ratio.from, ratio.to],
                 });
                 let pair = Spread { factor, ends };
                 widest = Some(match widest {
@@ -311,7 +311,7 @@ impl<'a> Evidence<'a> {
         &self,
         against: &str,
         of: impl Fn(&TrialData) -> Option<f64>,
-        doubt: f64,
+        alpha: f64,
     ) -> Option<Line> {
         let mut others: Vec<Vec<(&str, &str)>> = Vec::new();
         let mut points = Vec::new();
@@ -330,7 +330,7 @@ impl<'a> Evidence<'a> {
         if numbers.len() < 3 {
             return None;
         }
-        let (fit, _) = grouped_least_squares(&points, 1.0 - doubt)?;
+        let (fit, _) = grouped_least_squares(&points, 1.0 - alpha)?;
         let each = || points.iter().map(|(_, x, _)| *x);
         let ends = (each().fold(f64::MAX, f64::min), each().fold(f64::MIN, f64::max));
         Some(Line { fit, ends, free: points.len() - others.len() })
@@ -343,7 +343,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// Number of trials with a lost or late packet.
-    pub(super) fn losing(&self) -> u64 {
+    pub(super) fn lossy_trials(&self) -> u64 {
         let lossy = self.filter(|trial| {
             let packets = trial.summary.as_ref().and_then(|summary| summary.packets);
             packets.is_some_and(|packets| packets.lost + packets.late > 0)
@@ -363,7 +363,7 @@ pub(super) fn value(trial: &TrialData, name: &str) -> Option<f64> {
 }
 
 /// Sum of the CPU load that was requested in a trial.
-pub(super) fn asked(trial: &TrialData) -> f64 {
+pub(super) fn requested_load(trial: &TrialData) -> f64 {
     trial.loads.iter().filter_map(|load| scalar(load, "asked_ratio")).sum()
 }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use dwell_stats::Quantile;
 
-use super::evidence::{Bound, Evidence, asked, number};
+use super::evidence::{Bound, Evidence, number, requested_load};
 use super::{Claim, ClaimUnit, ClaimVerdict};
 use crate::data::{RunData, TrialData};
 use crate::figures::RELAY;
@@ -68,7 +68,7 @@ impl Judgement {
         Self { verdict, value: Some(value), words, why: None }
     }
 
-    /// Adds what would decide an undecided verdict that rests on `bound`, and the trials left out.
+    /// Adds a hint how to decide an undecided verdict on `bound`, and the trials left out.
     fn with_undecided_hint(mut self, bound: Bound, all: &[&Evidence]) -> Self {
         let lost = all.iter().any(|evidence| !evidence.lost().is_empty());
         if self.verdict == ClaimVerdict::CannotTell {
@@ -130,7 +130,7 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
     let all = Evidence::of(run);
     let (route, translate) = (all.mode("route"), all.mode("translate"));
     let encrypt = all.mode("encrypt");
-    let terms = NlrConditions::of(run);
+    let conditions = NlrConditions::of(run);
     let mut claims = Vec::new();
     let mut say = |id: &str, says: &str, (limit, unit): (Limit, ClaimUnit), found: Judgement| {
         let why = found.why.map_or_else(String::new, |why| format!(" Why: {why}."));
@@ -152,14 +152,14 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
         "S0.19-route",
         "Routed packets: the node delay is below 5 % of the link delay (NLR).",
         (Published(0.05), Share),
-        ratio::judge(&route, &terms, |bound| bound.at_most(0.05)),
+        ratio::judge(&route, &conditions, |bound| bound.at_most(0.05)),
     );
     say(
         "S0.19-translate",
         "Packets relayed by a program: the node delay is about 30 % of the link delay (NLR), taken \
          here as 15 to 60 %.",
         (Published(0.3), Share),
-        ratio::judge(&translate, &terms, |bound| bound.within(0.15, 0.6)),
+        ratio::judge(&translate, &conditions, |bound| bound.within(0.15, 0.6)),
     );
     say(
         "S0.20",
@@ -167,7 +167,7 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
         (Published(1.0), Share),
         ratio::judge(
             &encrypt.filter(|t| number(t, "payload_bytes").is_some_and(|b| b > 1_200.0)),
-            &terms,
+            &conditions,
             |bound| bound.at_least(1.0),
         ),
     );
@@ -235,8 +235,8 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
 }
 
 /// First metric of which all have samples.
-fn rung(rungs: [&'static str; 3], both: &[&Evidence]) -> Option<&'static str> {
-    rungs.into_iter().find(|metric| both.iter().all(|one| one.has(metric)))
+fn common_metric(metrics: [&'static str; 3], all: &[&Evidence]) -> Option<&'static str> {
+    metrics.into_iter().find(|metric| all.iter().all(|one| one.has(metric)))
 }
 
 /// 95th percentile of a trial.
@@ -261,7 +261,7 @@ fn modes<'a>(
     if a.is_empty() || b.is_empty() {
         return Err(nothing(&[&a, &b], "Not both modes were measured."));
     }
-    match rung(PREFERRED_METRICS, &[&a, &b]) {
+    match common_metric(PREFERRED_METRICS, &[&a, &b]) {
         Some(metric) => Ok((a, b, metric)),
         None => Err(Judgement::cannot_tell(
             "Here: the modes share no timestamp level; tracing needs root.",
@@ -276,16 +276,16 @@ fn crossing(route: &Evidence, translate: &Evidence) -> Judgement {
         Ok(modes) => modes,
         Err(found) => return found,
     };
-    let Some(against) = program.against(&kernel, RELAY, p95(metric), ERROR_PROBABILITY) else {
+    let Some(ratio) = program.ratio_to(&kernel, RELAY, p95(metric), ERROR_PROBABILITY) else {
         return Judgement::cannot_tell(NO_COMMON_CELLS);
     };
-    let factor = against.factor;
+    let factor = ratio.factor;
     let words = format!(
         "Here: {}x{}: {} against {} ({}, 95th percentile).",
         three_digits(factor.value),
         between(factor, three_digits),
-        delay(against.to),
-        delay(against.from),
+        delay(ratio.to),
+        delay(ratio.from),
         metric::words(metric)
     );
     Judgement::new(factor.at_least(10.0), factor.value, words)
@@ -298,7 +298,7 @@ fn cost(route: &Evidence, translate: &Evidence) -> Judgement {
         Ok(modes) => modes,
         Err(found) => return found,
     };
-    let Some(more) = program.more(&kernel, RELAY, p95(metric), ERROR_PROBABILITY) else {
+    let Some(more) = program.difference_to(&kernel, RELAY, p95(metric), ERROR_PROBABILITY) else {
         return Judgement::cannot_tell(NO_COMMON_CELLS);
     };
     let words = format!(
@@ -317,7 +317,7 @@ fn flat(trials: &Evidence, axis: &str) -> Judgement {
     if bare.is_empty() {
         return nothing(&[&bare], "This mode was not measured.");
     }
-    let Some(metric) = rung(PREFERRED_METRICS, &[&bare]) else {
+    let Some(metric) = common_metric(PREFERRED_METRICS, &[&bare]) else {
         return Judgement::cannot_tell("Here: the node has no timestamps.");
     };
     if bare.trials.iter().any(|trial| !trial.parameters.contains_key(axis)) {
@@ -349,7 +349,7 @@ fn linear(encrypt: &Evidence) -> Judgement {
     if bare.is_empty() {
         return nothing(&[&bare], "Encryption was not measured.");
     }
-    let Some(metric) = rung(PREFERRED_METRICS, &[&bare]) else {
+    let Some(metric) = common_metric(PREFERRED_METRICS, &[&bare]) else {
         return Judgement::cannot_tell("Here: the node has no timestamps.");
     };
     let Some(line) = bare.line("payload_bytes", p95(metric), ERROR_PROBABILITY) else {
@@ -398,7 +398,7 @@ fn order(encrypt: &Evidence) -> Judgement {
         return nothing(&[&bare], "Encryption was not measured.");
     }
     let level = |metric| Some((metric, bare.level(p95(metric), ERROR_PROBABILITY)?));
-    let Some((metric, level)) = rung(PREFERRED_METRICS, &[&bare]).and_then(level) else {
+    let Some((metric, level)) = common_metric(PREFERRED_METRICS, &[&bare]).and_then(level) else {
         return Judgement::cannot_tell("Here: the node has no timestamps, or too few samples.");
     };
     let words = format!(
@@ -414,7 +414,7 @@ fn order(encrypt: &Evidence) -> Judgement {
 
 fn rate(all: &Evidence) -> Judgement {
     let bare = all.bare();
-    let Some(metric) = rung(PREFERRED_METRICS, &[&bare]) else {
+    let Some(metric) = common_metric(PREFERRED_METRICS, &[&bare]) else {
         return Judgement::cannot_tell("Here: the node has no timestamps.");
     };
     // Logarithms, because modes differ by orders of magnitude and each varies in proportion.
@@ -455,25 +455,27 @@ fn balance(translate: &Evidence, encrypt: &Evidence) -> Judgement {
     }
     // The requested level identifies the highest load, not its name.
     let is_idle = |trial: &TrialData| trial.parameters.get("load").is_some_and(|l| l == "none");
-    let most = programs.trials.iter().map(|trial| asked(trial)).fold(0.0, f64::max);
+    let most = programs.trials.iter().map(|trial| requested_load(trial)).fold(0.0, f64::max);
     let idle = programs.filter(is_idle);
     let loaded = programs.filter(|trial| trial.parameters.contains_key("load") && !is_idle(trial));
-    let busy = loaded.filter(|trial| asked(trial) >= 0.9 * most);
+    let busy = loaded.filter(|trial| requested_load(trial) >= 0.9 * most);
     if idle.is_empty() || busy.is_empty() {
         return nothing(&[&idle, &loaded], "The run has no axis load with and without load.");
     }
-    let against =
-        |metric| Some((metric, busy.against(&idle, "load", p95(metric), ERROR_PROBABILITY)?));
-    let Some((metric, against)) = rung(PREFERRED_METRICS, &[&idle, &busy]).and_then(against) else {
+    let compared =
+        |metric| Some((metric, busy.ratio_to(&idle, "load", p95(metric), ERROR_PROBABILITY)?));
+    let Some((metric, ratio)) =
+        common_metric(PREFERRED_METRICS, &[&idle, &busy]).and_then(compared)
+    else {
         return Judgement::cannot_tell(NO_COMMON_CELLS);
     };
-    let factor = against.factor;
+    let factor = ratio.factor;
     let words = format!(
         "Here: {}x{}: {} under load against {} without ({}, 95th percentile).",
         three_digits(factor.value),
         between(factor, three_digits),
-        delay(against.to),
-        delay(against.from),
+        delay(ratio.to),
+        delay(ratio.from),
         metric::words(metric)
     );
     let verdict = match factor {

@@ -51,8 +51,8 @@ struct Parts<'g> {
 /// Returns `None` if no delay of the run has two known components.
 pub(super) fn breakdown(subject: &Subject) -> Option<Figure> {
     let (bars, note) = bars(subject);
-    let apart = |bar| one_way(bar).or_else(|| relayed(bar)).or_else(|| round_trip(bar));
-    let mut groups: Vec<Parts> = bars.iter().filter_map(apart).collect();
+    let split = |bar| one_way(bar).or_else(|| relayed(bar)).or_else(|| round_trip(bar));
+    let mut groups: Vec<Parts> = bars.iter().filter_map(split).collect();
     let metric = groups.first()?.metric;
     groups.retain(|group| group.metric == metric);
     let noun = crate::metric::words(metric);

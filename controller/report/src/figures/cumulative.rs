@@ -60,7 +60,7 @@ fn body(overlay: &Overlay, share: fn(u64, u64, u64) -> f64, y: Value) -> Option<
             })
         })
     });
-    let apart = group_channel(overlay.labels());
+    let channel = group_channel(overlay.labels());
     Some(json!({
         "data": {"values": values.collect::<Vec<_>>()},
         "width": WIDTH, "height": 300,
@@ -72,7 +72,7 @@ fn body(overlay: &Overlay, share: fn(u64, u64, u64) -> f64, y: Value) -> Option<
         "encoding": {
             "x": {"field": "delay", "type": "quantitative", "scale": scale, "axis": axis},
             "y": y,
-            "color": apart, "strokeDash": apart,
+            "color": channel, "strokeDash": channel,
             "order": {"field": "delay", "type": "quantitative"}
         }
     }))

@@ -85,10 +85,10 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
     if !modes(subject.run).is_empty() {
         let labels: Vec<String> =
             modes(subject.run).iter().map(|mode| format!("{RELAY} {mode}")).collect();
-        let apart = group_channel(labels.iter().map(String::as_str));
-        body["layer"][0]["encoding"]["color"] = apart.clone();
-        body["layer"][1]["encoding"]["color"] = apart.clone();
-        body["layer"][1]["encoding"]["shape"] = apart;
+        let channel = group_channel(labels.iter().map(String::as_str));
+        body["layer"][0]["encoding"]["color"] = channel.clone();
+        body["layer"][1]["encoding"]["color"] = channel.clone();
+        body["layer"][1]["encoding"]["shape"] = channel;
     }
     let title = format!("{} by trial order", subject.title());
     let more = if total > MAX_TRIALS {
@@ -124,8 +124,8 @@ fn finding(subject: &Subject, medians: &[(u32, i64)]) -> String {
     };
     let (low, high) = (interval.low, interval.high);
     let (from, to) = if found.relative {
-        let way = |ratio: f64| compared(1.0, ratio).unwrap_or_default();
-        (way(low), way(high))
+        let text = |ratio: f64| compared(1.0, ratio).unwrap_or_default();
+        (text(low), text(high))
     } else {
         (delay(low), delay(high))
     };

@@ -23,7 +23,7 @@ struct StackedBar<'a> {
     mode: &'a str,
     size: Option<&'a str>,
     /// Node-delay metric at whose timestamps the links end.
-    rung: &'static str,
+    node_metric: &'static str,
     /// 95th percentiles in packet order.
     parts: Vec<(&'static str, i64)>,
     node: i64,
@@ -39,22 +39,23 @@ struct StackedBar<'a> {
 pub(super) fn end_to_end(subject: &Subject) -> Option<Figure> {
     let run = subject.run;
     let condition = Condition::of(run, subject.metric, Links::Rated);
-    let terms = nlr::NlrConditions::of(run);
-    let stacks = stacks(subject, &condition.without(&["size"]), &terms);
+    let conditions = nlr::NlrConditions::of(run);
+    let stacks = stacks(subject, &condition.without(&["size"]), &conditions);
     let longest = stacks.iter().map(StackedBar::reach).max()?;
     let unit = Unit::fitting(longest as f64 / 2.0);
     let mut finding = finding(&stacks, condition.level("size"));
-    let rungs = nlr::node_delay_names(stacks.iter().map(|stack| (stack.mode, stack.rung)));
+    let metric_names =
+        nlr::node_delay_names(stacks.iter().map(|stack| (stack.mode, stack.node_metric)));
     if let Some(words) = condition.without(&["size"]).words() {
         finding += &format!(" Fixed: {words}.");
     }
     finding += &format!(
         " Bars stack 95th percentiles, as in Miya 2020{}; they do not sum to the end-to-end 95th \
-         percentile (dark line), which includes the ends. Node delay: {rungs}, where the links end.",
+         percentile (dark line), which includes the ends. Node delay: {metric_names}, where the links end.",
         if repeated(run) { " (the repetition with the median NLR)" } else { "" },
     );
     let drawn: Vec<&TrialData> = stacks.iter().map(|stack| stack.trial).collect();
-    finding += &terms.slow_links(&drawn);
+    finding += &conditions.slow_links(&drawn);
     let title = "Node and link delay, 95th percentiles, with their ratio (NLR)";
     let table = table(&stacks, unit);
     let body = body(&stacks, unit);
@@ -80,7 +81,7 @@ fn repeated(run: &RunData) -> bool {
 fn stacks<'a>(
     subject: &Subject<'a>,
     held: &Condition,
-    terms: &nlr::NlrConditions,
+    conditions: &nlr::NlrConditions,
 ) -> Vec<StackedBar<'a>> {
     let run = subject.run;
     let sizes: Vec<Option<&str>> = match run.axes.iter().find(|axis| axis.name == "size") {
@@ -101,8 +102,10 @@ fn stacks<'a>(
             let trials: Vec<&TrialData> = group::finished(run).filter(fits).collect();
             let Some(trial) = middle(&trials) else { continue };
             let p95 = |metric: &str| p95(trial, metric);
-            let Some(rung) = nlr::node_delay_metric(trial) else { continue };
-            let (Some(node), Some(links)) = (p95(rung), p95("link_delay_ns")) else { continue };
+            let Some(node_metric) = nlr::node_delay_metric(trial) else { continue };
+            let (Some(node), Some(links)) = (p95(node_metric), p95("link_delay_ns")) else {
+                continue;
+            };
             let parts = match (p95("link_in_ns"), p95("link_out_ns")) {
                 (Some(before), Some(behind)) => {
                     vec![(parts::LINK_IN, before), (parts::NODE, node), (parts::LINK_OUT, behind)]
@@ -110,12 +113,12 @@ fn stacks<'a>(
                 _ => vec![(parts::NODE, node), (parts::LINKS, links)],
             };
             let whole = p95("end_to_end_ns");
-            let nlr = terms.of_trial(trial);
+            let nlr = conditions.of_trial(trial);
             stacks.push(StackedBar {
                 trial,
                 mode,
                 size: *size,
-                rung,
+                node_metric,
                 parts,
                 node,
                 links,

@@ -9,7 +9,7 @@ use crate::figure::{Figure, Table, slug};
 use crate::group::{self, Group};
 use crate::quantity::{count, delay};
 
-/// Maximum number of fields with their value printed.
+/// Maximum number of cells with their value printed.
 const MAX_LABELS: usize = 120;
 
 struct HeatCell<'a> {
@@ -23,13 +23,13 @@ pub(super) fn heat(subject: &Subject) -> Option<Figure> {
         subject.run.axes.iter().filter(|axis| axis.values.len() > 1).collect();
     axes.sort_by_key(|axis| std::cmp::Reverse(axis.values.len()));
     let [across, up, ..] = axes.as_slice() else { return None };
-    let fields = fields(subject, across, up);
-    if fields.len() < 4 {
+    let cells = cells(subject, across, up);
+    if cells.len() < 4 {
         return None;
     }
     let quantiles = [("p50", Quantile::P50), ("p99", Quantile::P99)];
     let panels =
-        quantiles.into_iter().filter_map(|(name, q)| panel(subject, across, up, &fields, name, q));
+        quantiles.into_iter().filter_map(|(name, q)| panel(subject, across, up, &cells, name, q));
     let body = json!({"vconcat": panels.collect::<Vec<_>>(), "spacing": 24, "resolve": {"scale": {"color": "independent"}}});
     let mut table = Table::new(["a", "b", "samples", "p50", "p99"]);
     table.columns[0] = across.name.clone();
@@ -37,27 +37,27 @@ pub(super) fn heat(subject: &Subject) -> Option<Figure> {
     for column in &mut table.columns[3..] {
         *column = format!("{column} [{}]", subject.unit.name());
     }
-    for field in &fields {
-        let cell = |q| field.group.cell(subject.unit, q);
-        let [a, b] = field.at.clone();
+    for heat_cell in &cells {
+        let cell = |q| heat_cell.group.cell(subject.unit, q);
+        let [a, b] = heat_cell.at.clone();
         table.row([
             a,
             b,
-            count(field.group.steps.count()),
+            count(heat_cell.group.steps.count()),
             cell(Quantile::P50),
             cell(Quantile::P99),
         ]);
     }
     let title = format!("{} over {} and {}", subject.title(), across.name, up.name);
     let id = format!("heat-{}-{}", slug(&across.name), slug(&up.name));
-    Some(Figure::new(id, title, finding(&fields), &subject.caption, body, table.label_intervals()))
+    Some(Figure::new(id, title, finding(&cells), &subject.caption, body, table.label_intervals()))
 }
 
-fn fields<'a>(subject: &Subject<'a>, across: &Axis, up: &Axis) -> Vec<HeatCell<'a>> {
+fn cells<'a>(subject: &Subject<'a>, across: &Axis, up: &Axis) -> Vec<HeatCell<'a>> {
     let metric = subject.metric;
     let columns = group::by_axis(subject.run, metric, across);
     let rows = group::by_axis(subject.run, metric, up);
-    let mut fields = Vec::new();
+    let mut cells = Vec::new();
     for (i, column) in &columns {
         for (j, row) in &rows {
             let both =
@@ -65,28 +65,28 @@ fn fields<'a>(subject: &Subject<'a>, across: &Axis, up: &Axis) -> Vec<HeatCell<'
             let trials: Vec<_> = row.trials.iter().copied().filter(both).collect();
             let group = Group::new(format!("{}, {}", column.label, row.label), trials, metric);
             if group.steps.count() > 0 {
-                fields.push(HeatCell {
+                cells.push(HeatCell {
                     at: [across.values[*i].clone(), up.values[*j].clone()],
                     group,
                 });
             }
         }
     }
-    fields
+    cells
 }
 
 fn panel(
     subject: &Subject,
     across: &Axis,
     up: &Axis,
-    fields: &[HeatCell],
+    cells: &[HeatCell],
     name: &str,
     quantile: Quantile,
 ) -> Option<Value> {
     let unit = subject.unit;
-    let known = fields.iter().filter_map(|field| {
-        let value = unit.of(field.group.quantile(quantile)?);
-        Some((value, json!({"a": field.at[0], "b": field.at[1], "delay": value})))
+    let known = cells.iter().filter_map(|cell| {
+        let value = unit.of(cell.group.quantile(quantile)?);
+        Some((value, json!({"a": cell.at[0], "b": cell.at[1], "delay": value})))
     });
     let (values, rows): (Vec<f64>, Vec<Value>) = known.unzip();
     let (min, max) = values.iter().fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(*v), h.max(*v)));
@@ -132,11 +132,11 @@ fn panel(
     }))
 }
 
-fn finding(fields: &[HeatCell]) -> String {
+fn finding(cells: &[HeatCell]) -> String {
     let said = |name: &str, quantile: Quantile| {
-        let mut values: Vec<(f64, &str)> = fields
+        let mut values: Vec<(f64, &str)> = cells
             .iter()
-            .filter_map(|field| Some((field.group.quantile(quantile)?, field.group.label.as_str())))
+            .filter_map(|cell| Some((cell.group.quantile(quantile)?, cell.group.label.as_str())))
             .collect();
         values.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(b.1)));
         let ((low, at_low), (high, at_high)) = (values.first()?, values.last()?);
@@ -148,7 +148,7 @@ fn finding(fields: &[HeatCell]) -> String {
     };
     let parts: Vec<String> =
         [said("Median", Quantile::P50), said("p99", Quantile::P99)].into_iter().flatten().collect();
-    let mean = fields.iter().find_map(|field| field.group.mean(Quantile::P50));
+    let mean = cells.iter().find_map(|cell| cell.group.mean(Quantile::P50));
     let mean =
         mean.map_or_else(String::new, |mean| format!(" Each is the {mean} over its trials."));
     if parts.is_empty() {

@@ -34,54 +34,54 @@ struct P95Point<'a> {
 pub(super) fn p95_by_parameter(subject: &Subject, axis: &Axis) -> Option<Figure> {
     let condition =
         Condition::of(subject.run, subject.metric, Links::Unlimited).without(&[&axis.name]);
-    let mut spots = spots(subject, axis, &condition, subject.metric);
-    let places = |spots: &[P95Point]| {
-        let mut places: Vec<usize> = spots.iter().map(|spot| spot.place).collect();
+    let mut points = points(subject, axis, &condition, subject.metric);
+    let places = |points: &[P95Point]| {
+        let mut places: Vec<usize> = points.iter().map(|point| point.place).collect();
         places.sort_unstable();
         places.dedup();
         places.len()
     };
-    if places(&spots) < 2 {
+    if places(&points) < 2 {
         return None;
     }
-    spots.extend(self::spots(subject, axis, &condition, PROCESSING));
+    points.extend(self::points(subject, axis, &condition, PROCESSING));
     let mut finding = [subject.metric, PROCESSING]
         .iter()
-        .filter_map(|metric| said(&spots, metric, axis))
+        .filter_map(|metric| said(&points, metric, axis))
         .collect::<Vec<_>>()
         .join(" ");
     if let Some(words) = condition.words() {
         finding += &format!(" Fixed: {words}.");
     }
-    let without = without_processing(subject, &spots);
+    let without = without_processing(subject, &points);
     if !without.is_empty() {
         finding += &format!(
             " No processing delay at {}: the kernel forwards the packets.",
             listed(&without)
         );
     }
-    if spots.iter().any(|spot| spot.bounds.is_some()) {
+    if points.iter().any(|point| point.bounds.is_some()) {
         finding += " Bands: 95 % CI of the percentile, widened to the range of repetitions.";
     }
-    let middle = spots.iter().map(|spot| spot.p95).max()? as f64;
-    let table = table(&spots, axis, Unit::fitting(middle));
+    let middle = points.iter().map(|point| point.p95).max()? as f64;
+    let table = table(&points, axis, Unit::fitting(middle));
     let title = format!(
         "{} and processing delay against {}, 95th percentile",
         subject.title(),
         axis_words(&axis.name)
     );
-    let body = body(subject, axis, &spots);
+    let body = body(subject, axis, &points);
     let id = format!("p95-{}", slug(&axis.name));
     Some(Figure::new(id, title, finding, &subject.caption, body, table))
 }
 
-fn spots<'a>(
+fn points<'a>(
     subject: &Subject<'a>,
     axis: &Axis,
     condition: &Condition,
     metric: &'a str,
 ) -> Vec<P95Point<'a>> {
-    let mut spots = Vec::new();
+    let mut points = Vec::new();
     for mode in modes(subject.run) {
         for (place, value) in axis.values.iter().enumerate() {
             let trials = group::finished(subject.run).filter(|trial| {
@@ -93,7 +93,7 @@ fn spots<'a>(
             let group = Group::new(mode.clone(), trials.collect(), metric);
             let Some(p95) = group.quantile(Quantile::P95) else { continue };
             let p95 = p95.round() as i64;
-            spots.push(P95Point {
+            points.push(P95Point {
                 metric,
                 mode,
                 place,
@@ -104,7 +104,7 @@ fn spots<'a>(
             });
         }
     }
-    spots
+    points
 }
 
 /// Confidence interval of the percentile under the assumption of independent packets, widened to
@@ -116,27 +116,28 @@ fn bounds(group: &Group) -> Option<(i64, i64)> {
 }
 
 /// Modes with node delay but no processing delay.
-fn without_processing(subject: &Subject, spots: &[P95Point]) -> Vec<String> {
+fn without_processing(subject: &Subject, points: &[P95Point]) -> Vec<String> {
     let has = |mode: &str, metric: &str| {
-        spots.iter().any(|spot| spot.mode == mode && spot.metric == metric)
+        points.iter().any(|point| point.mode == mode && point.metric == metric)
     };
     let without = |mode: &&String| has(mode, subject.metric) && !has(mode, PROCESSING);
     modes(subject.run).iter().filter(without).cloned().collect()
 }
 
 /// Percentiles of each mode at the first and the last level.
-fn said(spots: &[P95Point], metric: &str, axis: &Axis) -> Option<String> {
+fn said(points: &[P95Point], metric: &str, axis: &Axis) -> Option<String> {
     let mut modes: Vec<&str> = Vec::new();
-    for spot in spots.iter().filter(|spot| spot.metric == metric) {
-        if !modes.contains(&spot.mode) {
-            modes.push(spot.mode);
+    for point in points.iter().filter(|point| point.metric == metric) {
+        if !modes.contains(&point.mode) {
+            modes.push(point.mode);
         }
     }
     let one = |mode: &&str| {
-        let mut of = spots.iter().filter(|spot| spot.metric == metric && spot.mode == *mode);
+        let mut of = points.iter().filter(|point| point.metric == metric && point.mode == *mode);
         let first = of.next()?;
         let last = of.next_back();
-        let at = |spot: &P95Point| format!("{} at {}", delay_ns(spot.p95), axis.values[spot.place]);
+        let at =
+            |point: &P95Point| format!("{} at {}", delay_ns(point.p95), axis.values[point.place]);
         Some(match last {
             Some(last) => format!("{mode} {}, {}", at(first), at(last)),
             None => format!("{mode} {}", at(first)),
@@ -149,7 +150,7 @@ fn said(spots: &[P95Point], metric: &str, axis: &Axis) -> Option<String> {
     })
 }
 
-fn body(subject: &Subject, axis: &Axis, spots: &[P95Point]) -> Value {
+fn body(subject: &Subject, axis: &Axis, points: &[P95Point]) -> Value {
     let numbers = axis.numbers.as_ref().filter(|numbers| numbers.len() == axis.values.len());
     let levels: Vec<String> =
         axis.values.iter().map(|value| level_label(subject, axis, value)).collect();
@@ -161,13 +162,13 @@ fn body(subject: &Subject, axis: &Axis, spots: &[P95Point]) -> Value {
         }),
     };
     let panels = [subject.metric, PROCESSING].into_iter().filter_map(|metric| {
-        let of: Vec<&P95Point> = spots.iter().filter(|spot| spot.metric == metric).collect();
-        let ends = of.iter().flat_map(|spot| {
-            let (low, high) = spot.bounds.unwrap_or((spot.p95, spot.p95));
+        let of: Vec<&P95Point> = points.iter().filter(|point| point.metric == metric).collect();
+        let ends = of.iter().flat_map(|point| {
+            let (low, high) = point.bounds.unwrap_or((point.p95, point.p95));
             [low, high]
         });
         let (min, max) = (ends.clone().min()? as f64, ends.max()? as f64);
-        let mut middle: Vec<i64> = of.iter().map(|spot| spot.p95).collect();
+        let mut middle: Vec<i64> = of.iter().map(|point| point.p95).collect();
         middle.sort_unstable();
         let unit = Unit::fitting(middle[middle.len() / 2] as f64);
         let (scale, y_axis) = delay_axis("p95", unit, min, max);
@@ -176,29 +177,29 @@ fn body(subject: &Subject, axis: &Axis, spots: &[P95Point]) -> Value {
         };
         let rows: Vec<Value> = of
             .iter()
-            .map(|spot| {
+            .map(|point| {
                 let x = match numbers {
-                    Some(numbers) => json!(numbers[spot.place]),
-                    None => json!(levels[spot.place]),
+                    Some(numbers) => json!(numbers[point.place]),
+                    None => json!(levels[point.place]),
                 };
                 let value = |ns: i64| unit.of(ns as f64);
-                let (low, high) = spot.bounds.map_or((None, None), |(low, high)| (Some(low), Some(high)));
+                let (low, high) = point.bounds.map_or((None, None), |(low, high)| (Some(low), Some(high)));
                 json!({
-                    "group": format!("{RELAY} {}", spot.mode), "x": x, "p95": value(spot.p95),
-                    "low": low.map(value), "high": high.map(value), "samples": spot.samples
+                    "group": format!("{RELAY} {}", point.mode), "x": x, "p95": value(point.p95),
+                    "low": low.map(value), "high": high.map(value), "samples": point.samples
                 })
             })
             .collect();
         let labels: Vec<String> =
             modes(subject.run).iter().map(|mode| format!("{RELAY} {mode}")).collect();
-        let mut apart = group_channel(labels.iter().map(String::as_str));
+        let mut channel = group_channel(labels.iter().map(String::as_str));
         // Without this, the legend would be as pale as the bands.
-        apart["legend"] = json!({"symbolOpacity": 1});
+        channel["legend"] = json!({"symbolOpacity": 1});
         let heading = format!("{} [{}]", super::capital(metric::words(metric)), unit.name());
         Some(json!({
             "data": {"values": rows}, "width": WIDTH, "height": 200,
             "title": {"text": heading, "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},
-            "encoding": {"x": x, "color": apart},
+            "encoding": {"x": x, "color": channel},
             "layer": [
                 {
                     "mark": {"type": "area", "opacity": 0.16},
@@ -206,11 +207,11 @@ fn body(subject: &Subject, axis: &Axis, spots: &[P95Point]) -> Value {
                 },
                 {
                     "mark": {"type": "line"},
-                    "encoding": {"y": y("p95"), "strokeDash": apart}
+                    "encoding": {"y": y("p95"), "strokeDash": channel}
                 },
                 {
                     "mark": {"type": "point", "filled": true, "size": 64, "opacity": 1, "tooltip": {"content": "data"}},
-                    "encoding": {"y": y("p95"), "shape": apart}
+                    "encoding": {"y": y("p95"), "shape": channel}
                 }
             ]
         }))
@@ -246,24 +247,24 @@ fn level_label(subject: &Subject, axis: &Axis, value: &str) -> String {
     }
 }
 
-fn table(spots: &[P95Point], axis: &Axis, unit: Unit) -> Table {
+fn table(points: &[P95Point], axis: &Axis, unit: Unit) -> Table {
     let mut table =
         Table::new(["delay", "mode", "level", "samples", "trials", "p95", "at least", "at most"]);
     table.columns[2] = axis_words(&axis.name).to_owned();
     for column in &mut table.columns[5..] {
         *column = format!("{column} [{}]", unit.name());
     }
-    for spot in spots {
+    for point in points {
         let cell = |ns: Option<i64>| unit.cell(ns.map(|ns| ns as f64));
         table.row([
-            metric::words(spot.metric).to_owned(),
-            spot.mode.to_owned(),
-            axis.values[spot.place].clone(),
-            count(spot.samples),
-            spot.trials.to_string(),
-            cell(Some(spot.p95)),
-            cell(spot.bounds.map(|(low, _)| low)),
-            cell(spot.bounds.map(|(_, high)| high)),
+            metric::words(point.metric).to_owned(),
+            point.mode.to_owned(),
+            axis.values[point.place].clone(),
+            count(point.samples),
+            point.trials.to_string(),
+            cell(Some(point.p95)),
+            cell(point.bounds.map(|(low, _)| low)),
+            cell(point.bounds.map(|(_, high)| high)),
         ]);
     }
     table

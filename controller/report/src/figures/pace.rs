@@ -61,13 +61,13 @@ fn parts<'p, 'a>(all: &'p [PacedTrial<'a>]) -> Vec<Part<'p, 'a>> {
 
 /// Distinct items in order of appearance.
 fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
-    let mut told = Vec::new();
+    let mut seen = Vec::new();
     for one in all {
-        if !told.contains(&one) {
-            told.push(one);
+        if !seen.contains(&one) {
+            seen.push(one);
         }
     }
-    told
+    seen
 }
 
 /// Lowest and highest number of cross-traffic flows with trains, as in figures 3 and 4 of Mok 2015.
@@ -93,7 +93,7 @@ fn sizes<'a>(trials: impl Iterator<Item = &'a PacedTrial<'a>>) -> Vec<u64> {
 
 /// Colour channel of engines, which outnumber the series colours: it uses those of delay
 /// components.
-fn apart(engines: &[String]) -> Value {
+fn engine_colours(engines: &[String]) -> Value {
     json!({
         "field": "group", "type": "nominal", "title": null, "sort": null,
         "scale": {"domain": engines, "range": "ordinal"}
@@ -101,7 +101,7 @@ fn apart(engines: &[String]) -> Value {
 }
 
 /// Shape channel of engines.
-fn shapes(engines: &[String]) -> Value {
+fn engine_shapes(engines: &[String]) -> Value {
     json!({
         "field": "group", "type": "nominal", "title": null, "sort": null,
         "scale": {"domain": engines, "range": "symbol"}
@@ -110,12 +110,12 @@ fn shapes(engines: &[String]) -> Value {
 
 /// Stacked panels; the first has the legend for all.
 fn stacked(panels: Vec<Value>) -> Value {
-    let apart = json!({"color": "independent", "shape": "independent"});
-    json!({"vconcat": panels, "spacing": 24, "resolve": {"scale": apart}})
+    let scales = json!({"color": "independent", "shape": "independent"});
+    json!({"vconcat": panels, "spacing": 24, "resolve": {"scale": scales}})
 }
 
 /// `with 25 cross flows`, or `without cross traffic`.
-fn beside(flows: u32) -> String {
+fn cross_traffic(flows: u32) -> String {
     match flows {
         0 => "without cross traffic".to_owned(),
         1 => "with 1 cross flow".to_owned(),

@@ -38,7 +38,7 @@ pub(crate) fn percentiles(overlay: &Overlay) -> Option<Figure> {
         .chain((1..7).map(|e| 10f64.powi(e)))
         .filter(|m| *m <= most * 1.01)
         .collect();
-    let apart = group_channel(overlay.labels());
+    let channel = group_channel(overlay.labels());
     let encoding = json!({
         "x": {
             "field": "odds", "type": "quantitative",
@@ -49,18 +49,18 @@ pub(crate) fn percentiles(overlay: &Overlay) -> Option<Figure> {
             }
         },
         "y": {"field": "delay", "type": "quantitative", "scale": scale, "axis": axis},
-        "color": apart
+        "color": channel
     });
     let body = json!({
         "width": WIDTH, "height": 300, "encoding": encoding,
         "layer": [
             {
                 "data": {"values": values}, "mark": {"type": "line"},
-                "encoding": {"strokeDash": apart}
+                "encoding": {"strokeDash": channel}
             },
             {
                 "data": {"values": ends}, "mark": {"type": "point", "filled": true, "size": 70, "tooltip": true},
-                "encoding": {"shape": apart}
+                "encoding": {"shape": channel}
             }
         ]
     });

@@ -59,7 +59,7 @@ struct LabelledPacket<'a> {
 /// Returns `None` without example packets.
 pub(super) fn waterfall(subject: &Subject) -> Option<Figure> {
     let packets: Vec<LabelledPacket> =
-        subject.run.packets.iter().map(|one| shown(subject, one)).collect();
+        subject.run.packets.iter().map(|one| labelled(subject, one)).collect();
     let longest = packets.iter().map(|it| it.packet.end_to_end_ns).max()?;
     let unit = Unit::fitting(longest as f64 / 10.0);
     let has = |name: &&str| packets.iter().any(|it| it.packet.parts.contains_key(*name));
@@ -80,7 +80,7 @@ pub(super) fn waterfall(subject: &Subject) -> Option<Figure> {
     Some(Figure::new("waterfall", title, finding, &subject.caption, body, table))
 }
 
-fn shown<'a>(subject: &Subject, packet: &'a PacketData) -> LabelledPacket<'a> {
+fn labelled<'a>(subject: &Subject, packet: &'a PacketData) -> LabelledPacket<'a> {
     let trial = subject.run.trials.iter().find(|trial| trial.trial == packet.trial);
     let mode = trial.and_then(|trial| trial.parameters.get(RELAY).cloned());
     let cell = trial.map_or_else(String::new, |trial| group::trial_label(subject.run, trial));

@@ -43,7 +43,7 @@ fn node_delay(run: &RunData) -> Option<String> {
         };
         by_mode(&here).into_iter().filter_map(median).collect()
     };
-    let of_s0 = match medians(NETFILTER_METRIC) {
+    let at_netfilter = match medians(NETFILTER_METRIC) {
         found if found.is_empty() || metric == NETFILTER_METRIC || run.claims.is_none() => {
             String::new()
         }
@@ -55,7 +55,7 @@ fn node_delay(run: &RunData) -> Option<String> {
     let (noun, medians) = (metric::words(metric), medians(metric));
     (!medians.is_empty()).then(|| {
         format!(
-            "{}, median (95th percentile): {}{}. Figures compare modes at these timestamps.{of_s0}",
+            "{}, median (95th percentile): {}{}. Figures compare modes at these timestamps.{at_netfilter}",
             capital(noun),
             listed(&medians),
             held(&condition)
@@ -120,30 +120,33 @@ fn sending(run: &RunData) -> String {
 }
 
 fn nlr(run: &RunData) -> Option<String> {
-    let terms = nlr::NlrConditions::of(run);
+    let conditions = nlr::NlrConditions::of(run);
     let parts = by_mode(run);
     let mut each = Vec::new();
     let mut used: Vec<(&str, &TrialData)> = Vec::new();
     for (mode, part) in &parts {
-        let trials: Vec<_> = group::finished(part).filter(|trial| terms.is_valid(trial)).collect();
-        let Some(ratio) = nlr::typical(&trials, |trial| terms.of_trial(trial)) else { continue };
+        let trials: Vec<_> =
+            group::finished(part).filter(|trial| conditions.is_valid(trial)).collect();
+        let Some(ratio) = nlr::typical(&trials, |trial| conditions.of_trial(trial)) else {
+            continue;
+        };
         each.push(format!("{} at {mode}", share(ratio)));
         used.extend(trials.into_iter().map(|trial| (mode.as_str(), trial)));
     }
     let all: Vec<&TrialData> = group::finished(run).filter(|trial| nlr::is_idle(trial)).collect();
-    let slow = terms.slow_links(&all);
+    let slow = conditions.slow_links(&all);
     if each.is_empty() {
         return (!slow.is_empty()).then(|| slow.trim_start().to_owned());
     }
-    let rungs = nlr::node_delay_names(
+    let metric_names = nlr::node_delay_names(
         used.iter().filter_map(|(mode, t)| Some((*mode, nlr::node_delay_metric(t)?))),
     );
     let trials: Vec<&TrialData> = used.iter().map(|(_, trial)| *trial).collect();
     Some(format!(
-        "NLR over links with a rate, without load: {} (95th percentiles of the {rungs}, where the \
+        "NLR over links with a rate, without load: {} (95th percentiles of the {metric_names}, where the \
          links end; geometric mean per mode).{}{slow}",
         listed(&each),
-        nlr::beside_transmission(&trials).unwrap_or_default()
+        nlr::transmission_comparison(&trials).unwrap_or_default()
     ))
 }
 

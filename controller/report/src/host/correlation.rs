@@ -87,7 +87,7 @@ pub(crate) fn correlation_finding(run: &RunData) -> Option<String> {
         1 => String::new(),
         _ => format!(" of trial {} ({})", trial.trial, group::trial_label(run, trial)),
     };
-    let said = |value| series.quantity.said(value);
+    let said = |value| series.quantity.text(value);
     Some(format!(
         "{} of {} was {} while the p99 of the {}{which} was highest ({} of {} windows of {}), {} otherwise (rank correlation {}); correlation does not show cause.",
         capital(series.quantity.words()),

@@ -120,7 +120,7 @@ impl Quantity {
     }
 
     /// Value with its unit, for sentences.
-    pub(crate) fn said(self, value: f64) -> String {
+    pub(crate) fn text(self, value: f64) -> String {
         match self {
             Self::CpuUse | Self::Steal | Self::ChannelUse => share(value),
             Self::RunQueueWait | Self::OwnRunQueueWait => format!("{} per second", delay(value)),

@@ -32,11 +32,11 @@ fn at(reading: i64) -> i64 {
 #[test]
 fn long_trial_keeps_100_points_and_its_mean() {
     for length in [30, 600, 36_000] {
-        let mut gather = HostAccumulator::new(wanted(length), Vec::new());
+        let mut accumulator = HostAccumulator::new(wanted(length), Vec::new());
         for reading in 1..length * 5 {
-            gather.take("n1", at(reading), "interrupts_per_s", (reading % 7) as f64);
+            accumulator.take("n1", at(reading), "interrupts_per_s", (reading % 7) as f64);
         }
-        let host = gather.finish().unwrap();
+        let host = accumulator.finish().unwrap();
         let [series] = host.series.as_slice() else { panic!("{:?}", host.series) };
         assert_eq!(series.points.len(), MAX_POINTS, "{length} s");
         assert!(series.points.is_sorted_by_key(|(at, _)| *at));
@@ -48,14 +48,14 @@ fn long_trial_keeps_100_points_and_its_mean() {
 
 #[test]
 fn few_readings_are_kept_and_others_ignored() {
-    let mut gather = HostAccumulator::new(wanted(2), Vec::new());
+    let mut accumulator = HostAccumulator::new(wanted(2), Vec::new());
     for reading in -3..14 {
-        gather.take("n1", at(reading), "thermal0_celsius", reading as f64);
-        gather.take("n1", at(reading), "thermal1_celsius", -40.0);
-        gather.take("n1", at(reading), "something_new", 5.0);
-        gather.take("n1", at(reading), "interrupts_per_s", f64::NAN);
+        accumulator.take("n1", at(reading), "thermal0_celsius", reading as f64);
+        accumulator.take("n1", at(reading), "thermal1_celsius", -40.0);
+        accumulator.take("n1", at(reading), "something_new", 5.0);
+        accumulator.take("n1", at(reading), "interrupts_per_s", f64::NAN);
     }
-    let host = gather.finish().unwrap();
+    let host = accumulator.finish().unwrap();
     let [series] = host.series.as_slice() else { panic!("{:?}", host.series) };
     let expected: Vec<(i64, f64)> = (0..11).map(|n| (n * 200_000_000, n as f64)).collect();
     assert_eq!((series.quantity, &series.points), (Quantity::Temperature, &expected));
@@ -63,18 +63,18 @@ fn few_readings_are_kept_and_others_ignored() {
 
 #[test]
 fn cpus_are_combined_machines_are_not() {
-    let mut gather = HostAccumulator::new(wanted(1), vec![window(0)]);
+    let mut accumulator = HostAccumulator::new(wanted(1), vec![window(0)]);
     for (node, busy) in [("n1", [0.2, 0.4]), ("n2", [0.9, 1.0])] {
         for reading in [1, 2] {
-            gather.take(node, at(reading), "cpu0_busy_ratio", busy[0]);
-            gather.take(node, at(reading), "cpu0_run_queue_wait_ns_per_s", 1e6);
-            gather.take(node, at(reading), "cpu0_steal_ratio", 0.0);
-            gather.take(node, at(reading), "cpu11_busy_ratio", busy[1]);
-            gather.take(node, at(reading), "cpu11_run_queue_wait_ns_per_s", 2e6);
+            accumulator.take(node, at(reading), "cpu0_busy_ratio", busy[0]);
+            accumulator.take(node, at(reading), "cpu0_run_queue_wait_ns_per_s", 1e6);
+            accumulator.take(node, at(reading), "cpu0_steal_ratio", 0.0);
+            accumulator.take(node, at(reading), "cpu11_busy_ratio", busy[1]);
+            accumulator.take(node, at(reading), "cpu11_run_queue_wait_ns_per_s", 2e6);
         }
     }
-    let host = gather.finish().unwrap();
-    let told: Vec<_> = host
+    let host = accumulator.finish().unwrap();
+    let means: Vec<_> = host
         .series
         .iter()
         .map(|it| (it.quantity, it.node.as_str(), (it.points[0].1 * 100.0).round() / 100.0))
@@ -85,21 +85,21 @@ fn cpus_are_combined_machines_are_not() {
         (Quantity::RunQueueWait, "n1", 3e6),
         (Quantity::RunQueueWait, "n2", 3e6),
     ];
-    assert_eq!(told, expected, "zero steal is not shown");
+    assert_eq!(means, expected, "zero steal is not shown");
     let mean = host.series[1].by_window[0].unwrap();
     assert!((mean - 0.95).abs() < 1e-9, "{mean}");
 }
 
 #[test]
 fn ratio_belongs_to_window_of_its_midpoint() {
-    let mut gather = HostAccumulator::new(wanted(2), vec![window(0), window(1)]);
+    let mut accumulator = HostAccumulator::new(wanted(2), vec![window(0), window(1)]);
     // The second reading, just behind the border, covers the time before it.
     for (ms, share) in [(850, 0.1), (1_050, 0.9), (1_250, 0.3)] {
         let at = 1_795_000_000_000_000_000 + ms * 1_000_000;
-        gather.take("n1", at, "cpu0_busy_ratio", share);
-        gather.take("n1", at, "cpu0_frequency_hz", share);
+        accumulator.take("n1", at, "cpu0_busy_ratio", share);
+        accumulator.take("n1", at, "cpu0_frequency_hz", share);
     }
-    let host = gather.finish().unwrap();
+    let host = accumulator.finish().unwrap();
     assert_eq!(host.series[0].by_window, [Some(0.5), Some(0.3)]);
     assert_eq!(
         host.series[1].by_window,
@@ -110,27 +110,27 @@ fn ratio_belongs_to_window_of_its_midpoint() {
 
 #[test]
 fn excess_machines_are_counted() {
-    let mut gather = HostAccumulator::new(wanted(2), Vec::new());
+    let mut accumulator = HostAccumulator::new(wanted(2), Vec::new());
     for node in 0..9 {
         for reading in 1..4 {
-            gather.take(&format!("n{node}"), at(reading), "interrupts_per_s", 1.0);
+            accumulator.take(&format!("n{node}"), at(reading), "interrupts_per_s", 1.0);
         }
     }
-    let host = gather.finish().unwrap();
+    let host = accumulator.finish().unwrap();
     assert_eq!((host.series.len(), host.nodes_left_out), (MAX_NODES, 3));
     assert_eq!(HostAccumulator::new(wanted(2), Vec::new()).finish(), None);
 }
 
 #[test]
 fn nodes_are_in_natural_order() {
-    let mut gather = HostAccumulator::new(wanted(2), Vec::new());
+    let mut accumulator = HostAccumulator::new(wanted(2), Vec::new());
     for node in ["n10", "n2", "gateway", "n1"] {
         for reading in 1..4 {
-            gather.take(node, at(reading), "interrupts_per_s", 1.0);
-            gather.take(node, at(reading), "process_run_queue_wait_ns_per_s", 1.0);
+            accumulator.take(node, at(reading), "interrupts_per_s", 1.0);
+            accumulator.take(node, at(reading), "process_run_queue_wait_ns_per_s", 1.0);
         }
     }
-    let host = gather.finish().unwrap();
+    let host = accumulator.finish().unwrap();
     let order = |host: &HostData| -> Vec<String> {
         let of = host.series.iter().filter(|it| it.quantity == Quantity::OwnRunQueueWait);
         of.map(|it| it.node.clone()).collect()

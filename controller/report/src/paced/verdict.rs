@@ -163,14 +163,14 @@ fn accuracy(trials: &[&PacedTrial], tolerance: &Tolerance) -> Accuracy {
     let summaries = || trials.iter().filter_map(|paced| paced.summary);
     let mut trains: Vec<TrainAccuracy> =
         summaries().flat_map(|summary| &summary.trains).map(of_train).collect();
-    let of_a_trial = summaries().map(|summary| summary.trains.len()).max().unwrap_or(0);
+    let trains_per_trial = summaries().map(|summary| summary.trains.len()).max().unwrap_or(0);
     let failed = trials.iter().filter(|paced| paced.trial.state == TrialState::Failed).count();
     let few = Accuracy::CannotTell {
         why: NoVerdictReason::FewTrains { trains: trains.len(), least: tolerance.trains },
     };
     // Trains of failed trials do not count towards the minimum.
     if trains.len() >= tolerance.trains {
-        trains.extend(iter::repeat_n(UNKNOWN_TRAIN, failed * of_a_trial));
+        trains.extend(iter::repeat_n(UNKNOWN_TRAIN, failed * trains_per_trial));
     }
     if summaries().any(|summary| summary.parameters.get("limit_unseen") == Some(&true.into())) {
         return Accuracy::CannotTell { why: NoVerdictReason::LimitUnseen };

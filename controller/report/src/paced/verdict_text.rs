@@ -48,16 +48,16 @@ pub fn verdict_words(run: &RunData) -> Vec<String> {
 
 /// Sentence about engines without any trial that ran.
 fn not_run<'a>(all: impl Iterator<Item = &'a RateVerdict> + Clone) -> Option<String> {
-    let mut told: Vec<&str> = Vec::new();
+    let mut seen: Vec<&str> = Vec::new();
     let mut texts = Vec::new();
     for verdict in all.clone().filter(|verdict| verdict.verdict == RateVerdictKind::NotRun) {
         let elsewhere = |other: &RateVerdict| {
             other.engine == verdict.engine && other.verdict != RateVerdictKind::NotRun
         };
-        if told.contains(&verdict.engine.as_str()) || all.clone().any(elsewhere) {
+        if seen.contains(&verdict.engine.as_str()) || all.clone().any(elsewhere) {
             continue;
         }
-        told.push(&verdict.engine);
+        seen.push(&verdict.engine);
         let reason = verdict.reason.as_deref().unwrap_or("unknown reason");
         texts.push(format!("{} ({reason})", verdict.engine));
     }

@@ -4,7 +4,7 @@ use dwell_record::CpuUse;
 use dwell_report::data::RunData;
 
 /// Sets the share of CPU time used by other programs in every trial.
-pub(crate) fn beside_others(mut run: RunData, share: f64) -> RunData {
+pub(crate) fn with_other_cpu_use(mut run: RunData, share: f64) -> RunData {
     for summary in run.trials.iter_mut().filter_map(|trial| trial.summary.as_mut()) {
         let used = CpuUse {
             elapsed_ns: 4_000_000_000,

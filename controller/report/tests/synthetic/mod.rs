@@ -28,7 +28,7 @@ pub(crate) struct Shape {
     pub(crate) samples: usize,
 }
 
-const EVERY_NS: i64 = 1_000_000;
+const SAMPLE_INTERVAL_NS: i64 = 1_000_000;
 
 /// The three cases of Roedlach/Vock: idle, network load, CPU load; the last has the lowest median
 /// and the longest tail. Three repetitions each.
@@ -170,7 +170,7 @@ pub(crate) fn trial(
         .collect();
     let received: Vec<i64> = delays.iter().flatten().copied().collect();
     let residence: Vec<i64> = received.iter().map(|rtt| rtt / 9 + 4_000).collect();
-    let way: Vec<i64> =
+    let path: Vec<i64> =
         received.iter().zip(&residence).map(|(rtt, stay)| (rtt - stay) * 19 / 20).collect();
     let ipdv: Vec<i64> = received.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     let mut series = BTreeMap::new();
@@ -181,7 +181,7 @@ pub(crate) fn trial(
     let metrics = [
         ("rtt_ns", &received),
         ("residence_ns", &residence),
-        ("rtt_minus_residence_ns", &way),
+        ("rtt_minus_residence_ns", &path),
         ("ipdv_ns", &ipdv),
     ];
     let sent = shape.samples as u64;
@@ -225,7 +225,7 @@ fn intervals(metric: &str, values: &[i64]) -> BTreeMap<String, Option<Scalar>> {
 
 pub(crate) fn summary(packets: Packets, metrics: BTreeMap<String, Figures>) -> Summary {
     let pairing = |offset_ns| PairingRecord { offset_ns, width_ns: 28 };
-    let place = |cpu| Placement {
+    let placement = |cpu| Placement {
         cpu: Some(cpu),
         waiting: Some(Waiting::Blocking),
         scheduling: Some(Scheduling::Fifo),
@@ -278,7 +278,7 @@ pub(crate) fn summary(packets: Packets, metrics: BTreeMap<String, Figures>) -> S
             offloads: Some(vec!["generic-receive-offload".to_owned()]),
             qdisc: Some("mq".to_owned()),
             dwell: "0.1.0".to_owned(),
-            placement: Ends { near: place(2), far: Some(place(3)) },
+            placement: Ends { near: placement(2), far: Some(placement(3)) },
         },
     }
 }
@@ -298,8 +298,8 @@ pub(crate) fn add_witness(run: &mut RunData) {
     let own = &run.trials[0].summary.as_ref().unwrap().metrics["rtt_ns"];
     let mut seen = *own;
     seen.p50 = own.p50.map(|ns| ns - 12_000);
-    let apart = Figures { count: own.count, p50: Some(12_000), ..Figures::default() };
-    let metrics = [("witness_rtt_ns", seen), ("rtt_minus_witness_ns", apart)];
+    let difference = Figures { count: own.count, p50: Some(12_000), ..Figures::default() };
+    let metrics = [("witness_rtt_ns", seen), ("rtt_minus_witness_ns", difference)];
     let metrics = metrics.map(|(name, figures)| (name.to_owned(), figures)).into();
     let mut witness = summary(Packets::default(), metrics);
     witness.kind = Kind::Import;
@@ -341,7 +341,7 @@ pub(crate) fn timed(delays: &[Option<i64>]) -> Series {
         let value_ns = (*value)?;
         let outlier = value_ns > limit;
         (outlier || i % every == 0).then_some(Point {
-            at_ns: i as i64 * EVERY_NS,
+            at_ns: i as i64 * SAMPLE_INTERVAL_NS,
             value_ns,
             outlier,
         })
@@ -366,8 +366,8 @@ fn bin(i: usize, per_bin: usize, chunk: &[Option<i64>]) -> TimeBin {
     let n = values.len();
     let at = |q: f64| values.get((n as f64 * q).ceil().max(1.0) as usize - 1).copied();
     TimeBin {
-        from_ns: (i * per_bin) as i64 * EVERY_NS,
-        to_ns: (i * per_bin + chunk.len()) as i64 * EVERY_NS,
+        from_ns: (i * per_bin) as i64 * SAMPLE_INTERVAL_NS,
+        to_ns: (i * per_bin + chunk.len()) as i64 * SAMPLE_INTERVAL_NS,
         count: n as u64,
         lost: (chunk.len() - n) as u64,
         min_ns: values.first().copied(),
@@ -399,25 +399,40 @@ pub(crate) fn with_machines(busy: &str) -> RunData {
     let wanted = dwell_report::host_wanted(&run).unwrap();
     let started = wanted.started_ns;
     let windows = run.trials[0].series["rtt_ns"].bins.clone();
-    let mut gather = HostAccumulator::new(wanted, windows);
+    let mut accumulator = HostAccumulator::new(wanted, windows);
     for node in ["n1", "n2"] {
         let works = if node == busy { &slow } else { &other };
         for reading in 0..200 {
             let at = started + reading as i64 * 200_000_000 + 100_000_000;
             let share = if works[reading / 5] { 0.9 } else { 0.1 } + random.random::<f64>() * 0.05;
-            gather.take(node, at, "cpu0_busy_ratio", share);
-            gather.take(node, at, "cpu1_busy_ratio", share);
-            gather.take(node, at, "cpu0_frequency_hz", 1.8e9);
-            gather.take(node, at, "interrupts_per_s", 4_000.0 + random.random::<f64>() * 100.0);
-            gather.take(node, at, "thermal0_celsius", 41.0 + reading as f64 / 50.0);
-            gather.take(node, at, "wlan0_signal_dbm", -56.0 - random.random::<f64>());
-            gather.take(node, at, "wlan0_2412mhz_busy_ratio", random.random::<f64>());
-            gather.take(node, at, "cpu0_run_queue_wait_ns_per_s", random.random::<f64>() * 1e7);
-            gather.take(node, at, "process_run_queue_wait_ns_per_s", random.random::<f64>() * 1e5);
-            gather.take(node, at, "cpu0_steal_ratio", random.random::<f64>() * 0.01);
+            accumulator.take(node, at, "cpu0_busy_ratio", share);
+            accumulator.take(node, at, "cpu1_busy_ratio", share);
+            accumulator.take(node, at, "cpu0_frequency_hz", 1.8e9);
+            accumulator.take(
+                node,
+                at,
+                "interrupts_per_s",
+                4_000.0 + random.random::<f64>() * 100.0,
+            );
+            accumulator.take(node, at, "thermal0_celsius", 41.0 + reading as f64 / 50.0);
+            accumulator.take(node, at, "wlan0_signal_dbm", -56.0 - random.random::<f64>());
+            accumulator.take(node, at, "wlan0_2412mhz_busy_ratio", random.random::<f64>());
+            accumulator.take(
+                node,
+                at,
+                "cpu0_run_queue_wait_ns_per_s",
+                random.random::<f64>() * 1e7,
+            );
+            accumulator.take(
+                node,
+                at,
+                "process_run_queue_wait_ns_per_s",
+                random.random::<f64>() * 1e5,
+            );
+            accumulator.take(node, at, "cpu0_steal_ratio", random.random::<f64>() * 0.01);
         }
     }
-    run.host = gather.finish();
+    run.host = accumulator.finish();
     run
 }
 

@@ -88,7 +88,8 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> TrialJobs {
         ipv4: !flow.ipv6,
         ipv6: flow.ipv6,
         header: flow.header,
-        // A relay that deciphers the way back would garble the receiver's plain-text report.
+        // A relay that decrypts the reverse direction would garble the receiver's report, which is
+        // not encrypted.
         unreported: program.is_some_and(|(_, mode)| mode != RelayMode::Translate),
         stamps: flow.stamps,
         place: place(plan, &flow.from, flow.busy_poll),
@@ -123,8 +124,8 @@ mod tests {
         jobs(&Plan::read(&Source::parse(&text).unwrap()).unwrap(), &Hosts::default())
     }
 
-    fn to(servers: &TrialJobs) -> &str {
-        let Job::Traffic(sender) = &servers.measurement.job else { panic!("expected a sender") };
+    fn sender_url(trial: &TrialJobs) -> &str {
+        let Job::Traffic(sender) = &trial.measurement.job else { panic!("expected a sender") };
         &sender.url
     }
 
@@ -137,7 +138,7 @@ mod tests {
         assert!(needed.sinks.iter().chain([&needed.measurement]).all(|one| one.samples));
         let Job::Relay(relay) = &needed.sinks[1].job else { panic!("expected a relay") };
         assert_eq!((relay.to.as_str(), relay.mode), ("udp://n3:5001", RelayMode::Encrypt));
-        assert_eq!(to(&needed), "udp://n2:5001");
+        assert_eq!(sender_url(&needed), "udp://n2:5001");
         assert_eq!((needed.loads.len(), needed.loads[0].samples), (1, false));
         let Job::Traffic(sender) = &needed.measurement.job else { panic!("expected a sender") };
         assert_eq!((sender.rate.to_string(), sender.count), ("1kpps".into(), Some(16)));
@@ -149,7 +150,10 @@ mod tests {
     fn routed_flow_has_no_relay_and_an_optional_trace() {
         let needed = needed("route");
         let names: Vec<_> = needed.sinks.iter().map(|one| one.job.name()).collect();
-        assert_eq!((names.as_slice(), to(&needed)), (&["load sink", "trace"][..], "udp://n3:5001"));
+        assert_eq!(
+            (names.as_slice(), sender_url(&needed)),
+            (&["load sink", "trace"][..], "udp://n3:5001")
+        );
         assert_eq!(
             [needed.sinks[0].without, needed.sinks[1].without],
             [None, Some(UNKNOWN_WITHOUT_ROUTER_TRACE)]

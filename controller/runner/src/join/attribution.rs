@@ -10,11 +10,11 @@ use super::*;
 
 #[path = "../../../../node/cli/tests/attribution/joined.rs"]
 #[expect(dead_code, reason = "only the attribution test compares rounds")]
-mod ways;
+mod attribution_join;
 
 const WARM_UP: u64 = 20;
 
-/// Returns the passages of packets at this machine. Another flow has the same ids.
+/// Returns a segment of the packets observed at one machine. Another flow has the same ids.
 fn segment(flow: &FlowEntry, points: &[Point], delay: i64, skip: u64) -> Vec<u8> {
     let header = Header::of_passages("relay", "udp://n2:5001".into());
     let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
@@ -27,19 +27,19 @@ fn segment(flow: &FlowEntry, points: &[Point], delay: i64, skip: u64) -> Vec<u8>
             let at = 1_000_000 * id as i64 + delay + 100 * n as i64 + (id * id % 77) as i64;
             stamps.set(*point, Instant::from_nanos(at));
         }
-        let passage = PacketObservation {
+        let observation = PacketObservation {
             flow: flow.flow,
             id,
             size: 1_000,
             fate: PacketOutcome::Observed,
             stamps,
         };
-        writer.push_passage(&passage);
+        writer.push_passage(&observation);
         if points.len() > 4 {
             writer.push_passage(&PacketObservation {
                 flow: 9,
                 stamps: PointStamps::default(),
-                ..passage
+                ..observation
             });
         }
     }
@@ -66,21 +66,21 @@ fn attribution_test_and_runner_join_alike() {
     let came = segment(&flow(out, sink, None), &[Point::RxKernel, Point::RxApp], 5_000, 7);
 
     let mut join = Join::default();
-    join.sender(&mut &left[..]).unwrap();
-    join.relay(&mut &passed[..]).unwrap();
-    join.receiver(&mut &came[..]).unwrap();
+    join.add_sender(&mut &left[..]).unwrap();
+    join.add_relay(&mut &passed[..]).unwrap();
+    join.add_receiver(&mut &came[..]).unwrap();
     let join = join.without_first(WARM_UP as usize);
 
     let directory = tempfile::tempdir().unwrap();
-    let told = [("sender", left), ("node", passed), ("sink", came)].map(|(name, segment)| {
+    let machines = [("sender", left), ("node", passed), ("sink", came)].map(|(name, segment)| {
         let file = directory.path().join(name);
         fs::write(&file, segment).unwrap();
-        ways::MachineSegment::read(&file)
+        attribution_join::MachineSegment::read(&file)
     });
-    let mut round = ways::Round::join(&told[0], &told[1], &told[2]);
+    let mut round = attribution_join::Round::join(&machines[0], &machines[1], &machines[2]);
 
-    round.ways.sort_by_key(|way| way.sender.get(Point::TxApp).map(Instant::as_nanos));
-    assert!(join.packets.iter().map(|packet| packet.way).eq(round.ways.iter().copied()));
-    assert_eq!(join.rungs(), LinkEndpoints::of(&round.ways));
+    round.ways.sort_by_key(|path| path.sender.get(Point::TxApp).map(Instant::as_nanos));
+    assert!(join.packets.iter().map(|packet| packet.path).eq(round.ways.iter().copied()));
+    assert_eq!(join.link_endpoints(), LinkEndpoints::of(&round.ways));
     assert!(round.ways.len() == 280 && join.missing().len() >= 5, "{:?}", join.missing());
 }

@@ -83,8 +83,8 @@ impl Store {
     pub fn begin_import(&mut self, new: &NewRun) -> Result<(RunRow, ImportLock), StoreError> {
         // No other process may look for dead importers between the naming of a run and its lock. No
         // child process is started while this lock is held, so none can inherit it (flock(2)).
-        let alone = fs::File::open(&self.dir).map_err(StoreError::file("open", &self.dir))?;
-        alone.lock().map_err(StoreError::file("lock", &self.dir))?;
+        let dir_lock = fs::File::open(&self.dir).map_err(StoreError::file("open", &self.dir))?;
+        dir_lock.lock().map_err(StoreError::file("lock", &self.dir))?;
         let left = |run: &RunRow| run.kind == RunKind::Import && run.state == RunState::Interrupted;
         for dead in self.runs()?.iter().filter(|run| left(run)) {
             self.delete(dead)?;

@@ -17,11 +17,11 @@ impl Store {
         &mut self,
         trial: &TrialRow,
         outcome: Result<(), &str>,
-        told: &[SummaryRow],
+        summaries: &[SummaryRow],
         ingested: Option<&Ingested>,
     ) -> Result<(), StoreError> {
         let state = if outcome.is_ok() { TrialState::Finished } else { TrialState::Failed };
-        self.end_trial_as(trial, state, outcome.err(), told, ingested)
+        self.end_trial_as(trial, state, outcome.err(), summaries, ingested)
     }
 
     /// Records that a trial was not run because its node does not support it.
@@ -32,9 +32,9 @@ impl Store {
         &mut self,
         trial: &TrialRow,
         reason: &str,
-        told: &[SummaryRow],
+        summaries: &[SummaryRow],
     ) -> Result<(), StoreError> {
-        self.end_trial_as(trial, TrialState::NotRun, Some(reason), told, None)
+        self.end_trial_as(trial, TrialState::NotRun, Some(reason), summaries, None)
     }
 
     fn end_trial_as(
@@ -42,11 +42,11 @@ impl Store {
         trial: &TrialRow,
         state: TrialState,
         reason: Option<&str>,
-        told: &[SummaryRow],
+        summaries: &[SummaryRow],
         ingested: Option<&Ingested>,
     ) -> Result<(), StoreError> {
         let transaction = self.db.transaction()?;
-        for (role, node, summary) in told {
+        for (role, node, summary) in summaries {
             let environment = text(&summary.environment);
             transaction.execute(
                 "INSERT INTO environments (environment) VALUES (?1) ON CONFLICT DO NOTHING",
@@ -107,7 +107,7 @@ impl Store {
         Ok(())
     }
 
-    /// Adds a summary to an ended trial. Replaces earlier summaries with the same role and `who`
+    /// Adds a summary to an ended trial. Replaces earlier summaries with the same role and `node`
     /// for which `is_old` returns true.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl Store {
         &mut self,
         trial: &TrialRow,
         role: Role,
-        who: &str,
+        node: &str,
         summary: &Summary,
         is_old: impl Fn(&Summary) -> bool,
     ) -> Result<(), StoreError> {
@@ -126,17 +126,17 @@ impl Store {
                 "SELECT id, summary FROM summaries
                  WHERE trial_id = ?1 AND role = ?2 AND node = ?3",
             )?
-            .query_map(params![trial.id, role.text(), who], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .query_map(params![trial.id, role.text(), node], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<Result<_, _>>()?;
-        for (row, told) in old {
+        for (id, stored) in old {
             // Unreadable summaries are kept: they may be anything.
-            if Summary::from_json(told.as_bytes()).is_ok_and(|told| is_old(&told)) {
-                transaction.execute("DELETE FROM summaries WHERE id = ?1", [row])?;
+            if Summary::from_json(stored.as_bytes()).is_ok_and(|earlier| is_old(&earlier)) {
+                transaction.execute("DELETE FROM summaries WHERE id = ?1", [id])?;
             }
         }
         transaction.execute(
             "INSERT INTO summaries (trial_id, role, node, summary) VALUES (?1, ?2, ?3, ?4)",
-            params![trial.id, role.text(), who, text(summary)],
+            params![trial.id, role.text(), node, text(summary)],
         )?;
         transaction.commit()?;
         Ok(())

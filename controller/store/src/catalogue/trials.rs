@@ -88,14 +88,14 @@ impl Store {
             "SELECT role, node, summary FROM summaries WHERE trial_id = ?1 ORDER BY id",
         )?;
         let mut rows = select.query([trial.id])?;
-        let mut told = Vec::new();
+        let mut summaries = Vec::new();
         while let Some(row) = rows.next()? {
             let role: String = row.get(0)?;
             let role = Role::read(&role).unwrap_or(Role::Measurement);
             let of = || format!("trial {}", trial.number);
-            told.push((role, row.get(1)?, json(&row.get::<_, String>(2)?, "summary", of)?));
+            summaries.push((role, row.get(1)?, json(&row.get::<_, String>(2)?, "summary", of)?));
         }
-        Ok(told)
+        Ok(summaries)
     }
 
     /// Returns the series of a trial that figures draw, by metric. A series with damaged data is

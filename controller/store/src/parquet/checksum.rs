@@ -54,15 +54,15 @@ pub(crate) fn verify(path: &Path, crc32: u32) -> Result<(), StoreError> {
     let len = file.metadata().map_err(StoreError::file("read", path))?.len();
     let threads = thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let threads = threads.min(len / BUFFER_LEN as u64).max(1);
-    let stretch = |number: u64| {
+    let part_sum = |number: u64| {
         let to = |number: u64| (u128::from(len) * u128::from(number) / u128::from(threads)) as u64;
         sum(&file, to(number)..to(number + 1))
     };
     let sums = thread::scope(|scope| {
-        let stretch = &stretch;
+        let part_sum = &part_sum;
         let others: Vec<_> =
-            (1..threads).map(|number| scope.spawn(move || stretch(number))).collect();
-        let first = stretch(0);
+            (1..threads).map(|number| scope.spawn(move || part_sum(number))).collect();
+        let first = part_sum(0);
         let others = others.into_iter().map(|other| match other.join() {
             Ok(sum) => sum,
             Err(panic) => std::panic::resume_unwind(panic),

@@ -98,7 +98,7 @@ impl HostWriter {
         let written = writer.into_inner().map_err(|source| self.failed(source));
         let named = written.and_then(|file| {
             let sum = file.finish().map_err(StoreError::file("write", &self.partial))?;
-            sign(&self.partial, sum).map_err(StoreError::file("write", &self.partial))?;
+            write_checksum(&self.partial, sum).map_err(StoreError::file("write", &self.partial))?;
             std::fs::rename(&self.partial, &self.path)
                 .map_err(StoreError::file("rename", &self.path))
         });
@@ -173,7 +173,7 @@ impl Group {
 }
 
 /// Writes the checksum into its place.
-fn sign(path: &Path, sum: u32) -> std::io::Result<()> {
+fn write_checksum(path: &Path, sum: u32) -> std::io::Result<()> {
     let mut file = File::options().write(true).open(path)?;
     file.seek(SeekFrom::Start(CHECKSUM_RANGE.start as u64))?;
     file.write_all(&sum.to_le_bytes())?;
@@ -181,7 +181,7 @@ fn sign(path: &Path, sum: u32) -> std::io::Result<()> {
 }
 
 /// Verifies the checksum, because the Parquet reader does not validate its input.
-fn is_whole(file: &mut File) -> std::io::Result<bool> {
+fn is_intact(file: &mut File) -> std::io::Result<bool> {
     let mut hasher = crc32fast::Hasher::new();
     let mut buffer = vec![0; 1 << 16];
     let mut head = [0; CHECKSUM_RANGE.end];
@@ -189,7 +189,7 @@ fn is_whole(file: &mut File) -> std::io::Result<bool> {
         return Ok(false);
     }
     file.read_exact(&mut head)?;
-    let told: [u8; 4] = [head[4], head[5], head[6], head[7]];
+    let stored: [u8; 4] = [head[4], head[5], head[6], head[7]];
     head[CHECKSUM_RANGE].fill(0);
     hasher.update(&head);
     loop {
@@ -200,7 +200,7 @@ fn is_whole(file: &mut File) -> std::io::Result<bool> {
             Err(error) => return Err(error),
         }
     }
-    Ok(hasher.finalize().to_le_bytes() == told)
+    Ok(hasher.finalize().to_le_bytes() == stored)
 }
 
 /// Removes a host series if it exists.
@@ -217,7 +217,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), StoreError> {
 pub(crate) fn read(path: &Path, each: &mut dyn FnMut(&HostRow<'_>)) -> Result<(), StoreError> {
     let mut file = File::open(path).map_err(StoreError::file("open", path))?;
     let failed = |source| StoreError::Samples { what: "read", path: path.to_owned(), source };
-    if !is_whole(&mut file).map_err(StoreError::file("read", path))? {
+    if !is_intact(&mut file).map_err(StoreError::file("read", path))? {
         return Err(failed(general("the checksum does not match")));
     }
     let reader = SerializedFileReader::new(file).map_err(failed)?;

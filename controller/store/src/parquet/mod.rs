@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn error_of_an_invalid_file_names_it() {
+    fn invalid_file_error_names_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1.parquet");
         std::fs::write(&path, b"PAR1 something else").unwrap();

@@ -62,13 +62,13 @@ impl SampleReader {
         each: &mut dyn FnMut(&Batch) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let failed = |source| StoreError::Samples { what: "read", path: self.path.clone(), source };
-        let (mut batch, mut room) = (Batch::default(), Scratch::default());
+        let (mut batch, mut scratch) = (Batch::default(), Scratch::default());
         for number in groups {
-            let mut group = Group::open(&self.reader, number, columns, room).map_err(failed)?;
+            let mut group = Group::open(&self.reader, number, columns, scratch).map_err(failed)?;
             while group.fill(&mut batch).map_err(failed)? {
                 each(&batch)?;
             }
-            room = group.room;
+            scratch = group.scratch;
         }
         Ok(())
     }
@@ -81,7 +81,7 @@ struct Group {
     reordered: ColumnReaderImpl<BoolType>,
     void: ColumnReaderImpl<BoolType>,
     numbers: Vec<(Column, ColumnReaderImpl<Int64Type>)>,
-    room: Scratch,
+    scratch: Scratch,
 }
 
 /// Scratch buffers, kept to reuse their memory.
@@ -99,7 +99,7 @@ impl Group {
         reader: &SerializedFileReader<File>,
         number: usize,
         columns: &[Column],
-        room: Scratch,
+        scratch: Scratch,
     ) -> Result<Self, ParquetError> {
         let group = reader.get_row_group(number)?;
         let schema = reader.metadata().file_metadata().schema_descr();
@@ -124,14 +124,14 @@ impl Group {
             reordered: boolean(open(reordered)?)?,
             void: boolean(open(void)?)?,
             numbers,
-            room,
+            scratch,
         })
     }
 
-    /// Reads the next rows into `batch`. Returns false if there are none.
+    /// Reads the next rows into `batch`. Returns false at the end of the row group.
     fn fill(&mut self, batch: &mut Batch) -> Result<bool, ParquetError> {
         batch.clear();
-        let Scratch { ids, states, levels, values, spread } = &mut self.room;
+        let Scratch { ids, states, levels, values, spread } = &mut self.scratch;
         ids.clear();
         let (rows, ..) = self.id.read_records(READ_ROWS, None, None, ids)?;
         if rows == 0 {

@@ -58,7 +58,7 @@ struct Group {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) rows: u64,
-    /// Checksum of the whole file; `None` if there is none.
+    /// Checksum of the whole file; `None` without a file.
     pub(crate) crc32: Option<u32>,
 }
 

@@ -29,12 +29,12 @@ pub enum GapsLineError {
         gap: Nanos,
     },
     /// The trace has too many gaps.
-    #[error("line {line}: too many gaps; a trace has at most {most} packets")]
+    #[error("line {line}: too many gaps; a trace has at most {max_packets} packets")]
     TooMany {
         /// Line of the first gap beyond the maximum.
         line: usize,
         /// Maximum number of packets.
-        most: usize,
+        max_packets: usize,
     },
     /// The trace contains no gap.
     #[error("the trace contains no gaps; write one per line, like 1600 (nanoseconds) or 1.6us")]
@@ -46,8 +46,8 @@ pub fn read_gaps(text: &str) -> Result<Vec<Nanos>, GapsLineError> {
     read_at_most(text, MAX_PACKETS)
 }
 
-/// Reads the gaps of a trace of at most `most` packets.
-fn read_at_most(text: &str, most: usize) -> Result<Vec<Nanos>, GapsLineError> {
+/// Reads the gaps of a trace of at most `max_packets` packets.
+fn read_at_most(text: &str, max_packets: usize) -> Result<Vec<Nanos>, GapsLineError> {
     let mut gaps = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {
         let content = text.split_once('#').map_or(text, |(content, _)| content).trim();
@@ -55,12 +55,12 @@ fn read_at_most(text: &str, most: usize) -> Result<Vec<Nanos>, GapsLineError> {
             continue;
         }
         let gap = content.parse().map(Nanos).or_else(|_| content.parse());
-        let gap = gap.map_err(|_| GapsLineError::InvalidGap { line, text: beginning(content) })?;
+        let gap = gap.map_err(|_| GapsLineError::InvalidGap { line, text: shortened(content) })?;
         if gap < Nanos::ZERO {
             return Err(GapsLineError::Negative { line, gap });
         }
-        if gaps.len() + 1 >= most {
-            return Err(GapsLineError::TooMany { line, most });
+        if gaps.len() + 1 >= max_packets {
+            return Err(GapsLineError::TooMany { line, max_packets });
         }
         gaps.push(gap);
     }
@@ -70,7 +70,7 @@ fn read_at_most(text: &str, most: usize) -> Result<Vec<Nanos>, GapsLineError> {
     Ok(gaps)
 }
 
-fn beginning(text: &str) -> String {
+fn shortened(text: &str) -> String {
     match text.char_indices().nth(MAX_QUOTED_CHARS) {
         Some((end, _)) => format!("{}...", &text[..end]),
         None => text.to_owned(),
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    fn wrong(text: &str) -> String {
+    fn error_text(text: &str) -> String {
         read_gaps(text).unwrap_err().to_string()
     }
 
@@ -96,22 +96,22 @@ mod tests {
     #[test]
     fn invalid_gap_is_reported_with_its_line() {
         assert_eq!(
-            wrong("1\n#\n1.5\n"),
+            error_text("1\n#\n1.5\n"),
             "line 3: '1.5' is not a gap; write it like 1600 (nanoseconds) or 1.6us"
         );
         assert_eq!(
-            wrong("1\n-3us"),
+            error_text("1\n-3us"),
             "line 2: gap -3us is negative; packets must be in order of time"
         );
-        assert!(wrong(&"ü".repeat(9_000)).len() < 200);
-        assert!(wrong("\n# nothing\n").contains("the trace contains no gaps"));
+        assert!(error_text(&"ü".repeat(9_000)).len() < 200);
+        assert!(error_text("\n# nothing\n").contains("the trace contains no gaps"));
     }
 
     #[test]
     fn too_long_trace_is_refused_at_the_first_excess_line() {
         let read = |text| read_at_most(text, 4);
         assert_eq!(read("1\n1\n1").unwrap().len(), 3);
-        assert_eq!(read("1\n1\n#\n1\n1"), Err(GapsLineError::TooMany { line: 5, most: 4 }));
+        assert_eq!(read("1\n1\n#\n1\n1"), Err(GapsLineError::TooMany { line: 5, max_packets: 4 }));
     }
 
     proptest! {

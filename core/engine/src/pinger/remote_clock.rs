@@ -143,9 +143,9 @@ impl Bounds {
 /// and T4.
 fn is_possible(sent: Instant<Realtime>, remote: &Remote, rx: &RxStamps) -> bool {
     let residence = remote.tx - remote.rx;
-    let away = rx.app - sent;
-    let most = away.0.saturating_add(away.0 / MAX_DRIFT_INVERSE).saturating_add(CLOCK_RESOLUTION);
-    if residence < Nanos::ZERO || residence.0 > most {
+    let rtt = rx.app - sent;
+    let limit = rtt.0.saturating_add(rtt.0 / MAX_DRIFT_INVERSE).saturating_add(CLOCK_RESOLUTION);
+    if residence < Nanos::ZERO || residence.0 > limit {
         return false;
     }
     let earliest = sent.as_nanos().saturating_sub(CLOCK_RESOLUTION);
@@ -189,8 +189,8 @@ mod tests {
 
     #[test]
     fn single_outlier_is_void_and_changes_nothing() {
-        for wild in [SECOND, -SECOND, 2_000_000_000 * SECOND] {
-            let ids = accepted(0..20, |id| if id == 7 { wild } else { 5 });
+        for outlier in [SECOND, -SECOND, 2_000_000_000 * SECOND] {
+            let ids = accepted(0..20, |id| if id == 7 { outlier } else { 5 });
             assert_eq!(ids, (0..20).filter(|id| *id != 7).collect::<Vec<_>>());
         }
     }

@@ -479,9 +479,9 @@ proptest! {
         prop_assert_eq!(simulation.states(State::Late).len() as u64, counts.late);
         prop_assert_eq!(simulation.states(State::Lost).len() as u64, counts.lost + counts.late);
         prop_assert_eq!(simulation.states(State::Duplicate).len() as u64, counts.duplicate);
-        let mut fated = simulation.states(State::Received);
-        fated.extend(simulation.states(State::Lost));
-        fated.sort_unstable();
-        prop_assert_eq!(fated, (0..200).collect::<Vec<_>>());
+        let mut resolved = simulation.states(State::Received);
+        resolved.extend(simulation.states(State::Lost));
+        resolved.sort_unstable();
+        prop_assert_eq!(resolved, (0..200).collect::<Vec<_>>());
     }
 }

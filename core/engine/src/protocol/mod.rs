@@ -70,8 +70,8 @@ pub enum Reject {
     Unauthentic,
 }
 
-/// What the replies to the warm-up revealed about the reflector's sequence numbers. The warm-up has
-/// its own session.
+/// Properties of the reflector's sequence numbers, determined from the replies to the warm-up. The
+/// warm-up has its own session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WarmUpSession {
     /// The reflector numbers its replies itself.
@@ -108,7 +108,7 @@ pub trait Protocol {
     /// replies.
     fn warm_up_answered(&mut self, _id: u64, _remote: &Remote) {}
 
-    /// What the warm-up revealed about the reflector's sequence numbers.
+    /// Properties of the reflector's sequence numbers, determined from the warm-up.
     fn warm_up_session(&self) -> WarmUpSession {
         WarmUpSession::default()
     }

@@ -229,21 +229,22 @@ impl Recent {
 
     /// Whether `key` was inserted within the last generation; keys that were not may be found too.
     fn contains(&mut self, key: Key, now: Instant<Monotonic>) -> bool {
-        self.turn(now);
-        let is_set =
-            |filter: &[u64]| places(key).iter().all(|(word, mask)| filter[*word] & mask != 0);
+        self.rotate(now);
+        let is_set = |filter: &[u64]| {
+            bit_positions(key).iter().all(|(word, mask)| filter[*word] & mask != 0)
+        };
         is_set(&self.current) || is_set(&self.previous)
     }
 
     /// Inserts `key`, after a [`Self::contains`] of this instant.
     fn insert(&mut self, key: Key) {
-        for (word, mask) in places(key) {
+        for (word, mask) in bit_positions(key) {
             self.current[word] |= mask;
         }
     }
 
     /// Starts a new generation when it is time. Clearing writes 128 KiB, once per generation.
-    fn turn(&mut self, now: Instant<Monotonic>) {
+    fn rotate(&mut self, now: Instant<Monotonic>) {
         let age = now - self.since;
         if age < self.generation {
             return;
@@ -259,7 +260,7 @@ impl Recent {
 
 /// The two bits of a key: word and mask. They do not use the bits that choose the set of the table,
 /// so that the keys of one set are spread over the filter.
-fn places(key: Key) -> [(usize, u64); 2] {
+fn bit_positions(key: Key) -> [(usize, u64); 2] {
     [24, 44].map(|shift| {
         let bit = (key.get() >> shift) as usize & (FILTER_BITS - 1);
         (bit / 64, 1 << (bit % 64))

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn echo_reply_has_one_ttl_less_and_none_is_sent_at_0() {
+    fn echo_reply_ttl_is_one_less_and_never_0() {
         assert_eq!(reply_ttl(Some(255)), Ok(254));
         assert_eq!(reply_ttl(Some(2)), Ok(1));
         for last in [Some(1), Some(0), None] {

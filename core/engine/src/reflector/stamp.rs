@@ -144,12 +144,12 @@ impl StampReflector {
             tlv::walk(area, |tlv| *tlv.flags = *tlv.flags & tlv::UNRECOGNISED | tlv::INTEGRITY);
         } else {
             // TLVs after a malformed one are not processed (RFC 8972 section 4).
-            let mut go_on = true;
+            let mut is_intact = true;
             tlv::walk(area, |tlv| {
                 *tlv.flags &= tlv::UNRECOGNISED;
-                if go_on {
+                if is_intact {
                     *tlv.flags = self.answer_tlv(tlv.kind, tlv.value, meta, session, &mut tos);
-                    go_on = *tlv.flags & tlv::MALFORMED == 0;
+                    is_intact = *tlv.flags & tlv::MALFORMED == 0;
                 }
             });
         }
@@ -244,7 +244,7 @@ impl StampReflector {
         session: Option<Session>,
         tos: &mut Option<u8>,
     ) -> u8 {
-        let understood = match (kind, value.len()) {
+        let is_supported = match (kind, value.len()) {
             (kind::EXTRA_PADDING, _) => true,
             (kind::HMAC, 16) => self.config.key.is_some(),
             (kind::TIMESTAMP_INFORMATION, 4..) => {
@@ -303,7 +303,7 @@ impl StampReflector {
             ) => return tlv::MALFORMED,
             _ => false,
         };
-        if understood { 0 } else { tlv::UNRECOGNISED }
+        if is_supported { 0 } else { tlv::UNRECOGNISED }
     }
 }
 
@@ -352,11 +352,11 @@ mod tests {
         sender: &mut protocol::Stamp,
         reflector: &mut StampReflector,
         id: u64,
-        spoil: impl Fn(&mut [u8]),
+        tamper: impl Fn(&mut [u8]),
     ) -> Result<Result<protocol::Reply, Reject>, Refusal> {
         let mut packet = vec![0; sender.capacity()];
         sender.write(id, T1, &mut packet);
-        spoil(&mut packet);
+        tamper(&mut packet);
         let unfinished = reflector.answer(&mut packet, &meta(4_000), || Ok(()))?;
         reflector.finish(unfinished, &mut packet, T3);
         Ok(sender.read(&packet, 0))
@@ -462,13 +462,13 @@ mod tests {
         let mut captured = vec![0; 152];
         sender.write(1, T1, &mut captured);
         let mut ask = |port, allowed: Result<(), Refusal>| {
-            let mut asked = false;
+            let mut limit_checked = false;
             let packet = &mut captured.clone();
             let answer = reflector.answer(packet, &meta(port), || {
-                asked = true;
+                limit_checked = true;
                 allowed
             });
-            (answer.map(drop), asked)
+            (answer.map(drop), limit_checked)
         };
         let limited = ask(4_000, Err(Refusal::Limited));
         assert_eq!(limited, (Err(Refusal::Limited), true), "refused by the limit, so not marked");
@@ -589,7 +589,7 @@ mod tests {
 
     #[test]
     fn tlvs_after_a_malformed_one_are_not_answered() {
-        let asked = [
+        let requests = [
             (kind::TIMESTAMP_INFORMATION, 0x80, vec![0; 4]),
             (kind::CLASS_OF_SERVICE, 0x80, vec![7; 3]),
             (kind::TIMESTAMP_INFORMATION, 0xe0, vec![0; 4]),
@@ -601,24 +601,24 @@ mod tests {
             (tlv::UNRECOGNISED, vec![0; 4]),
             (tlv::UNRECOGNISED, vec![9; 2]),
         ];
-        assert_eq!(answers(&asked), expected);
+        assert_eq!(answers(&requests), expected);
     }
 
     #[test]
     fn invalid_request_flags_are_not_returned() {
-        let asked = [(kind::EXTRA_PADDING, 0xff, vec![1; 3]), (200, 0x7f, vec![2; 3])];
-        assert_eq!(answers(&asked), [(0, vec![1; 3]), (tlv::UNRECOGNISED, vec![2; 3])]);
+        let requests = [(kind::EXTRA_PADDING, 0xff, vec![1; 3]), (200, 0x7f, vec![2; 3])];
+        assert_eq!(answers(&requests), [(0, vec![1; 3]), (tlv::UNRECOGNISED, vec![2; 3])]);
     }
 
     #[test]
     fn timestamp_information_may_have_sub_tlvs() {
         let sub = [0, 77, 0, 2, 0xaa, 0xbb];
-        let asked = [
+        let requests = [
             (kind::TIMESTAMP_INFORMATION, 0x80, [&[0; 4][..], &sub].concat()),
             (kind::TIMESTAMP_INFORMATION, 0x80, vec![0; 3]),
         ];
         let answered = [5, 2, 5, 2, tlv::UNRECOGNISED, 77, 0, 2, 0xaa, 0xbb];
-        assert_eq!(answers(&asked), [(0, answered.to_vec()), (tlv::MALFORMED, vec![0; 3])]);
+        assert_eq!(answers(&requests), [(0, answered.to_vec()), (tlv::MALFORMED, vec![0; 3])]);
     }
 
     const SEED: u64 = 0x7061_6464_696e_6721;

@@ -1,7 +1,6 @@
 //! Encrypted datagrams: the clear bytes, a nonce of 12 bytes (8 of salt, 4 of a packet counter,
-//! big-endian), then the rest, encrypted with AES-128-CTR from the counter block salt | packet
-//! counter
-//!  0. `docs/relay.md` describes the format.
+//! big-endian), then the rest, encrypted with AES-128-CTR. The first counter block is the salt, the
+//! packet counter and 4 zero bytes. `docs/relay.md` describes the format.
 //!
 //! A pair of salt and packet counter is never used twice with one key: a salt is drawn for each
 //! process and direction, and again before the packet counter would wrap.
@@ -27,7 +26,7 @@ const MAX_KEYSTREAM_LEN: usize = 1_536;
 /// Length of a cache line. Where lines are longer, some are touched twice.
 const CACHE_LINE: usize = 64;
 
-/// Maximum number of times a salt is redrawn because the receiver would take it for a part of the
+/// Maximum number of times a salt is redrawn because the receiver would mistake it for part of the
 /// header. This is rare; a source that never returns a suitable salt is broken.
 const MAX_REDRAWS: usize = 64;
 
@@ -69,7 +68,7 @@ pub enum SealError {
     /// Too short to have been encrypted.
     #[error("too short to be sealed")]
     Unsealed,
-    /// The receiver would take every salt drawn for a part of the header.
+    /// The receiver would mistake every drawn salt for part of the header.
     #[error("no usable salt")]
     NoSalt,
     /// No room for the bytes that sealing adds.
@@ -296,8 +295,8 @@ impl PreparedKeystreams {
         }
     }
 
-    /// Reads the next keystream into the cache. It was computed [`PREPARED_KEYSTREAMS`] packets earlier, and at
-    /// low rates has left the caches since.
+    /// Reads the next keystream into the cache. It was computed [`PREPARED_KEYSTREAMS`] packets
+    /// earlier, and at low rates has left the caches since.
     fn touch_caches(&self) {
         if self.next < self.until {
             let slot = &self.slots[self.next as usize % PREPARED_KEYSTREAMS];
@@ -373,20 +372,20 @@ mod tests {
         fn datagrams_round_trip_with_loss_and_reordering(
             payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..2_000), 1..60),
             clear in prop_oneof![Just(0_usize), Just(12), Just(16), Just(76), Just(108)],
-            fates in prop::collection::vec((any::<bool>(), 0_usize..8, 0_u8..4, 0_u8..4), 60),
+            conditions in prop::collection::vec((any::<bool>(), 0_usize..8, 0_u8..4, 0_u8..4), 60),
         ) {
             let (mut sealer, mut opener) =
                 (sealer(Prefix::Fixed(clear), 1), Opener::new(key(), Prefix::Fixed(clear)));
-            let mut under_way = Vec::new();
-            for (payload, (lost, behind, before, _)) in payloads.iter().zip(&fates) {
+            let mut in_flight = Vec::new();
+            for (payload, (lost, behind, before, _)) in payloads.iter().zip(&conditions) {
                 (0..*before).for_each(|_| { sealer.prepare(); });
                 match seal(&mut sealer, payload) {
                     Ok(sealed) => {
                         prop_assert_eq!(sealed.len(), payload.len() + NONCE_LEN);
                         prop_assert_eq!(&sealed[..clear], &payload[..clear]);
                         if !lost {
-                            let place = under_way.len() - behind.min(&under_way.len());
-                            under_way.insert(place, (payload, sealed));
+                            let place = in_flight.len() - behind.min(&in_flight.len());
+                            in_flight.insert(place, (payload, sealed));
                         }
                     }
                     Err(error) => {
@@ -396,7 +395,7 @@ mod tests {
                     }
                 }
             }
-            for ((payload, sealed), (.., before)) in under_way.iter().zip(&fates) {
+            for ((payload, sealed), (.., before)) in in_flight.iter().zip(&conditions) {
                 (0..*before).for_each(|_| { opener.prepare(); });
                 let opened = open(&mut opener, sealed);
                 prop_assert_eq!(opened.as_ref(), Ok(*payload));

@@ -184,12 +184,12 @@ mod tests {
                 let clear = clear.min(payload.len());
                 prop_assert_eq!(&sealed[..clear], &payload[..clear]);
             }
-            let mut came = HashSet::new();
+            let mut seen = HashSet::new();
             // Packets that arrive again are duplicates; those that never arrive are lost.
             for arrival in arrivals {
                 let n = arrival.index(sealed.len());
                 let opened = open(&mut opener, &sealed[n]);
-                if came.insert(n) {
+                if seen.insert(n) {
                     prop_assert_eq!(opened.as_ref(), Ok(&payloads[n]));
                 } else {
                     prop_assert_eq!(opened, Err(SealError::Replayed));

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use dwell_units::{Instant, Monotonic, Nanos};
 
-/// Index of no slot.
+/// Marks the end of a list: no slot has this index.
 const NO_SLOT: u32 = u32::MAX;
 
 /// Identifies a flow by its slot and a generation count, so that the id of a removed flow does not
@@ -47,7 +47,7 @@ pub struct Flows<T> {
     by_client: HashMap<SocketAddr, u32>,
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
-    most: usize,
+    max_flows: usize,
     idle: Nanos,
     /// Ends of the list of flows in order of last use.
     oldest: u32,
@@ -71,17 +71,17 @@ struct Entry<T> {
 }
 
 impl<T> Flows<T> {
-    /// Creates a table of at most `most` flows (at least one) that may expire after being idle for
-    /// longer than `idle`.
-    pub fn new(most: usize, idle: Nanos) -> Self {
-        let most = most.clamp(1, NO_SLOT as usize);
+    /// Creates a table of at most `max_flows` flows (at least one) that may expire after being idle
+    /// for longer than `idle`.
+    pub fn new(max_flows: usize, idle: Nanos) -> Self {
+        let max_flows = max_flows.clamp(1, NO_SLOT as usize);
         Self {
             // Twice the capacity, so that the map reuses entries of removed flows instead of
             // growing.
-            by_client: HashMap::with_capacity(2 * most),
-            slots: Vec::with_capacity(most),
-            free: Vec::with_capacity(most),
-            most,
+            by_client: HashMap::with_capacity(2 * max_flows),
+            slots: Vec::with_capacity(max_flows),
+            free: Vec::with_capacity(max_flows),
+            max_flows,
             idle,
             oldest: NO_SLOT,
             newest: NO_SLOT,
@@ -139,7 +139,7 @@ impl<T> Flows<T> {
         flow: T,
         now: Instant<Monotonic>,
     ) -> (FlowId, Option<T>) {
-        let evicted = if self.len() == self.most { self.evict() } else { None };
+        let evicted = if self.len() == self.max_flows { self.evict() } else { None };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, older: NO_SLOT, newer: NO_SLOT, entry: None });
             (self.slots.len() - 1) as u32
@@ -237,10 +237,10 @@ mod tests {
     proptest! {
         #[test]
         fn table_matches_a_least_recently_used_list(
-            most in 1_usize..6, idle in 1_i64..20,
+            max_flows in 1_usize..6, idle in 1_i64..20,
             steps in prop::collection::vec((1_u16..9, 0_i64..6, any::<bool>()), 1..300),
         ) {
-            let mut flows = Flows::new(most, Nanos(idle));
+            let mut flows = Flows::new(max_flows, Nanos(idle));
             let mut model: VecDeque<(u16, i64)> = VecDeque::new();
             let mut now = 0;
             for (port, passed, expires) in steps {
@@ -261,7 +261,7 @@ mod tests {
                         prop_assert!(model.iter().all(|(p, _)| *p != port));
                         let (id, evicted) = flows.insert(client(port), port, at(now));
                         prop_assert_eq!(flows.find(id).copied(), Some(port));
-                        let expected = if model.len() == most { model.pop_front() } else { None };
+                        let expected = if model.len() == max_flows { model.pop_front() } else { None };
                         prop_assert_eq!(evicted, expected.map(|(port, _)| port));
                     }
                 }

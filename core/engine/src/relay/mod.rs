@@ -86,16 +86,16 @@ impl PayloadTransform {
     }
 
     /// Transforms the payload at `at` of `buffer`. Needs [`HEADROOM`] free bytes before it, and
-    /// [`sealed::TRAILER_LEN`] after it unless the datagram already has the maximum length.
+    /// [`datagram_gcm::TRAILER_LEN`] after it unless the datagram already has the maximum length.
     pub fn pass(&mut self, buffer: &mut [u8], at: Range<usize>) -> Transformed {
-        let worked = match self {
+        let result = match self {
             Self::Pass => return Transformed::On(at),
             Self::Seal(sealer) => sealer.seal(buffer, at.clone()),
             Self::Open(opener) => opener.open(buffer, at.clone()),
             Self::AuthenticSeal(sealer) => sealer.seal(buffer, at.clone()),
             Self::AuthenticOpen(opener) => opener.open(buffer, at.clone()),
         };
-        match worked {
+        match result {
             Ok(now) => Transformed::On(now),
             Err(SealError::Short) => Transformed::Short(at),
             Err(error) => Transformed::Refused(error),

@@ -62,10 +62,10 @@ impl StreamTransform {
                 self.work = State::Seal(Stream::new(key, *start), *start);
             }
             State::Learn(key, start, have) => {
-                let came;
-                (came, rest) = rest.split_at_mut(rest.len().min(NONCE_LEN - *have));
-                start[*have..*have + came.len()].copy_from_slice(came);
-                *have += came.len();
+                let received;
+                (received, rest) = rest.split_at_mut(rest.len().min(NONCE_LEN - *have));
+                start[*have..*have + received.len()].copy_from_slice(received);
+                *have += received.len();
                 if *have == NONCE_LEN {
                     self.work = State::Open(Stream::new(key, *start));
                 }

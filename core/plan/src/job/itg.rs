@@ -16,7 +16,7 @@ pub enum Generator {
 
 impl Generator {
     /// Minimum payload size. ITGSend extends shorter payloads.
-    pub const fn least_payload(self) -> Bytes {
+    pub const fn min_payload(self) -> Bytes {
         match self {
             Self::Dwell => Bytes(16),
             Self::Itg => Bytes(20),

@@ -73,14 +73,14 @@ pub enum SinkTimestamps {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum PacePattern {
-    /// Two packets back to back, repeated (S2.4).
+    /// Two packets back to back, repeated (Mok 2015, S2.4).
     Pair {
         /// Number of pairs.
         pairs: u32,
         /// Time from one pair to the next.
         gap: Nanos,
     },
-    /// Packets at a constant rate (S2.5).
+    /// Packets at a constant rate (Mok 2015, S2.5).
     Train {
         /// Bits per second, counted over the size as given.
         rate: BitRate,

@@ -1,4 +1,4 @@
-//! Jobs of relays: what to forward, and how.
+//! Jobs of relays: packets to forward, and how to transform them.
 
 use std::path::PathBuf;
 

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tolerance_is_read_in_any_order_and_completes_another() {
+    fn tolerance_parses_in_any_order_and_fills_in_another() {
         let given: Accurate = "gap 20%, rate 1%".parse().unwrap();
         let plan: Accurate = "rate 3%, trains 40, confidence 99%".parse().unwrap();
         let both = given.or(plan);

@@ -108,9 +108,9 @@ impl CrossPlan {
         if let Err(error) = self.distribution.parse::<Gaps>() {
             return wrong("distribution", error.to_string());
         }
-        let least = self.generator.least_payload().0;
-        if !(least..=MAX_UDP_PAYLOAD).contains(&self.size.0) {
-            return wrong("size", format!("must be {least}B to {MAX_UDP_PAYLOAD}B"));
+        let min = self.generator.min_payload().0;
+        if !(min..=MAX_UDP_PAYLOAD).contains(&self.size.0) {
+            return wrong("size", format!("must be {min}B to {MAX_UDP_PAYLOAD}B"));
         }
         let Some(to) = &self.to else { return Ok(()) };
         plan.check_node(source, "cross.to", to)?;

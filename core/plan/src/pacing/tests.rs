@@ -31,7 +31,7 @@ fn pace_plan_fills_in_defaults() {
 }
 
 #[test]
-fn one_axis_has_sizes_by_several_names() {
+fn one_axis_accepts_sizes_of_several_layers() {
     let text = PLAN.replace("size = \"576B\"\n", "")
         + "[matrix]\nsize = [\"200B\", \"frame:1514B\", \"payload:172B\"]\n";
     let expansion = expand(&Source::parse(&text).unwrap(), 1).unwrap();
@@ -77,7 +77,7 @@ fn pairs_have_no_rate_and_slow_rates_may_have_shorter_trains() {
 fn estimate_includes_warm_up_trains() {
     let of = |text: &str| Estimate::of(&read(text).unwrap());
     let all = of(PLAN);
-    // Gaps up to 20 ms have three lead packets.
+    // Gaps up to 20 ms have three lead-in packets.
     assert_eq!((all.probes, all.bytes), (Some(1_050), Some((1_050 + 21 * 3) * 576)));
     // 20 trains of 49 gaps of 460.8 us, each followed by 10 to 20 ms.
     assert_eq!(all.sending, Nanos(20 * (49 * 460_800 + 15_000_000)));
@@ -97,7 +97,7 @@ fn estimate_includes_warm_up_trains() {
 }
 
 #[test]
-fn flow_error_has_line_and_valid_form() {
+fn pace_error_has_line_and_valid_form() {
     for (from, to, line, words) in [
         ("to = \"n2\"", "to = \"n9\"", 8, "n1 to n2"),
         ("to = \"n2\"", "to = \"n1\"", 8, "itself"),

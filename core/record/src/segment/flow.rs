@@ -1,11 +1,11 @@
-//! Flows that passages in a segment refer to by number.
+//! Flows that packet observations in a segment refer to by number.
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
 /// A flow as seen by this machine. If the machine rewrites addresses, the incoming and the outgoing
-/// flow share one entry, which allows passages before and after it to be joined.
+/// flow share one entry, which allows observations before and after it to be joined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowEntry {

@@ -18,10 +18,10 @@ pub(super) enum Kind {
     Near,
     /// Samples.
     Samples,
-    /// JSON of [`super::FlowEntry`]: a flow that later passages refer to by number.
+    /// JSON of [`super::FlowEntry`]: a flow that later observations refer to by number.
     Flow,
-    /// Passages.
-    Passages,
+    /// Packet observations.
+    Observations,
     /// JSON of [`dwell_host::HostSample`]: host activity.
     Host,
     /// JSON of [`super::Totals`]; the last frame.
@@ -35,7 +35,7 @@ impl Kind {
         Self::Near,
         Self::Samples,
         Self::Flow,
-        Self::Passages,
+        Self::Observations,
         Self::Host,
         Self::End,
     ];
@@ -47,7 +47,7 @@ impl Kind {
             Self::Near => b'N',
             Self::Samples => b'S',
             Self::Flow => b'F',
-            Self::Passages => b'P',
+            Self::Observations => b'P',
             Self::Host => b'U',
             Self::End => b'E',
         }

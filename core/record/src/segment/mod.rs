@@ -83,8 +83,8 @@ impl Header {
         Self::new(kind, target, clocks)
     }
 
-    /// Header of a segment with the passages that a command (`relay`, `trace`, `load traffic`,
-    /// `load sink`) recorded at `target`.
+    /// Header of a segment with the packet observations that a command (`relay`, `trace`, `load
+    /// traffic`, `load sink`) recorded at `target`.
     pub fn of_passages(kind: &str, target: String) -> Self {
         let columns = Point::ALL.map(|point| format!("{}_ns", point.name()));
         let clocks = vec![ClockOf { columns: columns.into(), clock: "CLOCK_REALTIME".to_owned() }];
@@ -105,7 +105,7 @@ impl Header {
 /// Contents of the last frame of a complete segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Number of samples, or of passages, in the segment.
+    /// Number of samples, or of packet observations, in the segment.
     pub samples: u64,
     /// Samples lost because the ring to the recording thread was full.
     pub ring_dropped: u64,

@@ -20,9 +20,9 @@ pub enum Record<'a> {
     Header(&'a Header),
     /// A sample, its bridge (`None`: void) and the local timestamp source.
     Sample(&'a Sample, Option<&'a Pairing>, Rung),
-    /// A flow that later passages refer to.
+    /// A flow that later observations refer to.
     Flow(&'a FlowEntry),
-    /// A passage.
+    /// A packet observation.
     PacketObservation(&'a PacketObservation),
     /// Host activity.
     Host(&'a HostSample),
@@ -31,7 +31,7 @@ pub enum Record<'a> {
 /// State at the end of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentEnd {
-    /// Samples or passages read.
+    /// Samples or packet observations read.
     pub samples: u64,
     /// Contents of the last frame; `None` if the segment is truncated.
     pub totals: Option<Totals>,
@@ -79,9 +79,9 @@ pub fn read(
     let mut payload = Vec::new();
     loop {
         let mut head = [0; HEAD_LEN];
-        let got = fill(from, &mut head)?;
-        if got < HEAD_LEN {
-            reader.end.tail += got as u64;
+        let filled = fill(from, &mut head)?;
+        if filled < HEAD_LEN {
+            reader.end.tail += filled as u64;
             break;
         }
         let Some(head) = Head::parse(&head) else {
@@ -91,9 +91,9 @@ pub fn read(
             break;
         };
         payload.resize(head.len, 0);
-        let got = fill(from, &mut payload)?;
-        if got < head.len {
-            reader.end.tail += (HEAD_LEN + got) as u64;
+        let filled = fill(from, &mut payload)?;
+        if filled < head.len {
+            reader.end.tail += (HEAD_LEN + filled) as u64;
             break;
         }
         let whole = head.fits(&payload) && reader.take(head.kind, &payload, each).is_some();
@@ -152,16 +152,16 @@ impl Reader {
             }
             Kind::Flow => each(Record::Flow(&serde_json::from_slice(payload).ok()?)),
             Kind::Host => each(Record::Host(&serde_json::from_slice(payload).ok()?)),
-            Kind::Passages => {
-                let (count, rest) = counted(payload, observation::MIN_ENCODED_LEN)?;
+            Kind::Observations => {
+                let (count, rest) = split_count(payload, observation::MIN_ENCODED_LEN)?;
                 let (mut bytes, mut before) = (Bytes(rest), observation::Previous::default());
                 for _ in 0..count {
-                    each(Record::PacketObservation(&bytes.passage(&mut before)?));
+                    each(Record::PacketObservation(&bytes.observation(&mut before)?));
                     self.end.samples += 1;
                 }
             }
             Kind::Samples => {
-                let (count, rest) = counted(payload, MIN_ENCODED_LEN)?;
+                let (count, rest) = split_count(payload, MIN_ENCODED_LEN)?;
                 let (mut bytes, mut before) = (Bytes(rest), Previous::default());
                 for _ in 0..count {
                     let (sample, void) = bytes.sample(&mut before)?;
@@ -177,25 +177,25 @@ impl Reader {
 }
 
 /// Splits the count off the start of a block; `None` if the block is too short for this number of
-/// items of at least `least` bytes.
-fn counted(payload: &[u8], least: usize) -> Option<(usize, &[u8])> {
+/// items of at least `min_len` bytes.
+fn split_count(payload: &[u8], min_len: usize) -> Option<(usize, &[u8])> {
     let (count, rest) = payload.split_first_chunk()?;
     let count = u32::from_le_bytes(*count) as usize;
-    (count <= rest.len() / least).then_some((count, rest))
+    (count <= rest.len() / min_len).then_some((count, rest))
 }
 
 /// Reads until `buffer` is full or the input ends; returns the number of bytes read.
 fn fill(from: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut got = 0;
-    while got < buffer.len() {
-        match from.read(&mut buffer[got..]) {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match from.read(&mut buffer[filled..]) {
             Ok(0) => break,
-            Ok(more) => got += more,
+            Ok(more) => filled += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(got)
+    Ok(filled)
 }
 
 #[cfg(test)]
@@ -245,17 +245,17 @@ mod tests {
             )
     }
 
-    fn passage() -> impl Strategy<Value = PacketObservation> {
+    fn observation() -> impl Strategy<Value = PacketObservation> {
         let stamps = proptest::array::uniform11(proptest::option::of(any::<i64>()));
         (any::<u32>(), any::<u64>(), any::<u16>(), 0..PacketOutcome::ALL.len(), stamps).prop_map(
-            |(flow, id, size, fate, stamps)| {
+            |(flow, id, size, outcome, stamps)| {
                 let mut all = PointStamps::default();
                 for (point, at) in Point::ALL.into_iter().zip(stamps) {
                     if let Some(at) = at {
                         all.set(point, Instant::from_nanos(at));
                     }
                 }
-                PacketObservation { flow, id, size, fate: PacketOutcome::ALL[fate], stamps: all }
+                PacketObservation { flow, id, size, fate: PacketOutcome::ALL[outcome], stamps: all }
             },
         )
     }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_sample_takes_fewer_than_thirty_bytes() {
+    fn ordinary_sample_takes_fewer_than_thirty_bytes() {
         let samples: Vec<_> = (0..10_000).map(ordinary).collect();
         let header = Header::of_ping("stamp://n2".into());
         let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_of_another_kind_or_a_newer_one_is_refused() {
+    fn foreign_or_newer_segment_is_refused() {
         let mut bytes = written(&[ordinary(0)]);
         assert!(matches!(read(&mut &b"id,state"[..], &mut |_| {}), Err(SegmentError::Foreign)));
         bytes[8] = 9;
@@ -370,7 +370,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn written_report_is_read_back(samples in proptest::collection::vec(sample(), 0..40)) {
+        fn written_samples_are_read_back(samples in proptest::collection::vec(sample(), 0..40)) {
             let (read, end) = all(&written(&samples));
             prop_assert_eq!(end.totals, Some(Totals { samples: samples.len() as u64, ring_dropped: 3 }));
             prop_assert_eq!(read.len(), samples.len());
@@ -401,8 +401,8 @@ mod tests {
         }
 
         #[test]
-        fn passages_come_back_as_they_were_written(
-            passages in proptest::collection::vec(passage(), 0..200),
+        fn written_observations_are_read_back(
+            observations in proptest::collection::vec(observation(), 0..200),
         ) {
             let flow = FlowEntry {
                 flow: 3,
@@ -415,22 +415,22 @@ mod tests {
             let header = Header::of_passages("relay", "udp://n2:5001".into());
             let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
             writer.push_flow(&flow).unwrap();
-            passages.iter().for_each(|passage| writer.push_passage(passage));
+            observations.iter().for_each(|observation| writer.push_passage(observation));
             let bytes = writer.finish(1).unwrap();
             let (mut flows, mut read_back) = (Vec::new(), Vec::new());
             let end = read(&mut &bytes[..], &mut |record| match record {
                 Record::Flow(flow) => flows.push(flow.clone()),
-                Record::PacketObservation(passage) => read_back.push(*passage),
+                Record::PacketObservation(observation) => read_back.push(*observation),
                 Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
             });
             prop_assert_eq!(flows, [flow]);
-            prop_assert_eq!(&read_back, &passages);
+            prop_assert_eq!(&read_back, &observations);
             let end = end.unwrap();
-            prop_assert_eq!((end.samples, end.damaged), (passages.len() as u64, 0));
+            prop_assert_eq!((end.samples, end.damaged), (observations.len() as u64, 0));
         }
 
         #[test]
-        fn no_bytes_make_the_reader_panic(
+        fn any_bytes_are_read_without_panic(
             bytes in proptest::collection::vec(any::<u8>(), 0..400),
             at in 0..600_usize,
         ) {

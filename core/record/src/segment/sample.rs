@@ -123,15 +123,15 @@ impl Bytes<'_> {
         }
         let mut rx = None;
         if flags & RX != 0 {
-            let mut came = RxStamps { hw: None, kernel: None, app: self.stamp(app)? };
+            let mut rx_stamps = RxStamps { hw: None, kernel: None, app: self.stamp(app)? };
             if has(RX_HW) {
                 before.rx_hw = before.rx_hw.wrapping_add(self.signed()?);
-                came.hw = Some(Instant::from_nanos(before.rx_hw));
+                rx_stamps.hw = Some(Instant::from_nanos(before.rx_hw));
             }
             if has(RX_KERNEL) {
-                came.kernel = Some(self.stamp(app)?);
+                rx_stamps.kernel = Some(self.stamp(app)?);
             }
-            rx = Some(came);
+            rx = Some(rx_stamps);
         }
         let mut remote = None;
         if flags & REMOTE != 0 {

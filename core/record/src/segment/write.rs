@@ -19,13 +19,13 @@ const BLOCK_LEN: usize = 32 * 1024;
 #[derive(Debug)]
 pub struct SegmentWriter<W> {
     to: W,
-    /// Encoded samples or passages of the open block, after space for their count.
+    /// Encoded samples or observations of the open block, after space for their count.
     block: Vec<u8>,
     count: u32,
     /// Content of the open block.
     kind: Kind,
     before: Previous,
-    passage_before: observation::Previous,
+    observation_before: observation::Previous,
     bridge: Option<Pairing>,
     near: Option<Rung>,
     framed: Vec<u8>,
@@ -44,7 +44,7 @@ impl<W: Write> SegmentWriter<W> {
             count: 0,
             kind: Kind::Samples,
             before: Previous::default(),
-            passage_before: observation::Previous::default(),
+            observation_before: observation::Previous::default(),
             bridge: None,
             near: None,
             framed: Vec::with_capacity(2 * BLOCK_LEN),
@@ -77,10 +77,10 @@ impl<W: Write> SegmentWriter<W> {
         }
         self.open_block(Kind::Samples);
         sample::append(&mut self.block, sample, bridge.is_none(), &mut self.before);
-        self.counted();
+        self.count_item();
     }
 
-    /// Appends a flow, which must precede its passages.
+    /// Appends a flow, which must precede its observations.
     ///
     /// # Errors
     /// Serialisation errors, which do not occur for a valid entry.
@@ -91,11 +91,11 @@ impl<W: Write> SegmentWriter<W> {
         Ok(())
     }
 
-    /// Appends a passage.
-    pub fn push_passage(&mut self, passage: &PacketObservation) {
-        self.open_block(Kind::Passages);
-        observation::append(&mut self.block, passage, &mut self.passage_before);
-        self.counted();
+    /// Appends a packet observation.
+    pub fn push_passage(&mut self, observation: &PacketObservation) {
+        self.open_block(Kind::Observations);
+        observation::append(&mut self.block, observation, &mut self.observation_before);
+        self.count_item();
     }
 
     /// Appends a sample of host activity. It does not count as a sample of the segment; non-finite
@@ -123,7 +123,7 @@ impl<W: Write> SegmentWriter<W> {
         }
     }
 
-    fn counted(&mut self) {
+    fn count_item(&mut self) {
         self.count += 1;
         self.totals.samples += 1;
         if self.block.len() >= BLOCK_LEN {
@@ -140,7 +140,7 @@ impl<W: Write> SegmentWriter<W> {
         self.block.clear();
         self.count = 0;
         self.before = Previous::default();
-        self.passage_before = observation::Previous::default();
+        self.observation_before = observation::Previous::default();
     }
 
     /// Writes all items out.

@@ -139,9 +139,9 @@ pub const MOK_2015_RATES: [PublishedRate; 3] = [
 impl PublishedDevice {
     /// Smallest and largest rate requested of this board.
     pub fn asked(&self) -> (BitRate, BitRate) {
-        let [least, ..] = MOK_2015_REQUESTED_RATES;
-        let most = MOK_2015_REQUESTED_RATES.into_iter().filter(|rate| *rate <= self.link).max();
-        (least, most.unwrap_or(least))
+        let [min, ..] = MOK_2015_REQUESTED_RATES;
+        let max = MOK_2015_REQUESTED_RATES.into_iter().filter(|rate| *rate <= self.link).max();
+        (min, max.unwrap_or(min))
     }
 }
 
@@ -200,8 +200,8 @@ mod tests {
         let between = MOK_2015_RATES.map(|rate| rate.asked_between());
         let gigabit = (mbit(1_000), mbit(1_000));
         assert_eq!(between, [(mbit(1), mbit(100)), gigabit, gigabit]);
-        let most = MOK_2015_DEVICES.map(|device| device.asked().1);
-        assert_eq!(most, [mbit(100), mbit(100), mbit(100), mbit(1_000)]);
+        let max = MOK_2015_DEVICES.map(|device| device.asked().1);
+        assert_eq!(max, [mbit(100), mbit(100), mbit(100), mbit(1_000)]);
     }
 
     #[test]

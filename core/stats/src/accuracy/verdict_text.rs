@@ -66,19 +66,19 @@ pub fn sentence(table: &[EngineRate], engine: &str) -> String {
     for row in table.iter().filter(|row| row.engine == engine) {
         levels.entry(row.flows).or_default().insert(row.ip_size, row.largest);
     }
-    let Some((&fewest, idle)) = levels.first_key_value() else { return "not measured".into() };
+    let Some((&min_flows, idle)) = levels.first_key_value() else { return "not measured".into() };
     let mut clauses = clauses(idle, " networks", "packets of ");
     if idle.values().any(|largest| largest.rate().is_some()) {
         clauses[0].insert_str(0, "measures ");
     }
-    if fewest > 0 {
-        clauses[0].insert_str(0, &format!("under {fewest} cross flows "));
+    if min_flows > 0 {
+        clauses[0].insert_str(0, &format!("under {min_flows} cross flows "));
     }
-    let (&most, loaded) = levels.last_key_value().unwrap_or((&fewest, idle));
-    if most > fewest {
+    let (&max_flows, loaded) = levels.last_key_value().unwrap_or((&min_flows, idle));
+    if max_flows > min_flows {
         clauses.push(match under(loaded, idle) {
-            Some(what) => format!("under {most} cross flows {what}"),
-            None => format!("the same under {most} cross flows"),
+            Some(change) => format!("under {max_flows} cross flows {change}"),
+            None => format!("the same under {max_flows} cross flows"),
         });
     }
     clauses.join("; ")
@@ -98,8 +98,8 @@ pub fn best_engines<'a>(table: &[EngineRate<'a>]) -> Vec<&'a str> {
     }
     // Summation order changes the last digits.
     const SCORE_TOLERANCE: f64 = 1e-6;
-    let most = scores.iter().map(|(_, score)| *score).fold(0.0, f64::max);
-    let is_best = |(_, score): &(&str, f64)| most > 0.0 && *score > most - SCORE_TOLERANCE;
+    let best = scores.iter().map(|(_, score)| *score).fold(0.0, f64::max);
+    let is_best = |(_, score): &(&str, f64)| best > 0.0 && *score > best - SCORE_TOLERANCE;
     scores.into_iter().filter(is_best).map(|(engine, _)| engine).collect()
 }
 
@@ -111,7 +111,7 @@ fn under(
     let runs = runs(loaded);
     match runs[..] {
         _ if loaded == idle => None,
-        [(largest, _)] if loaded.keys().eq(idle.keys()) => Some(what(largest, "")),
+        [(largest, _)] if loaded.keys().eq(idle.keys()) => Some(rate_text(largest, "")),
         _ => Some(clauses(loaded, "", "packets of ").join(" and ")),
     }
 }
@@ -125,7 +125,7 @@ fn clauses(by_size: &BTreeMap<Bytes, LargestRate>, networks: &str, packets: &str
     runs.sort_by_key(|(largest, _)| std::cmp::Reverse(rank(*largest)));
     let clause = |(n, (largest, sizes)): (usize, (LargestRate, String))| {
         let (networks, packets) = if n == 0 { (networks, packets) } else { ("", "") };
-        format!("{} with {packets}{sizes}", what(largest, networks))
+        format!("{} with {packets}{sizes}", rate_text(largest, networks))
     };
     runs.into_iter().enumerate().map(clause).collect()
 }
@@ -135,8 +135,8 @@ fn runs(by_size: &BTreeMap<Bytes, LargestRate>) -> Vec<(LargestRate, String)> {
     let all: Vec<(Bytes, LargestRate)> =
         by_size.iter().map(|(size, rate)| (*size, *rate)).collect();
     let last = all.last().map(|(size, _)| *size);
-    let alike = all.chunk_by(|a, b| a.1 == b.1);
-    let named = alike.map(|run| {
+    let groups = all.chunk_by(|a, b| a.1 == b.1);
+    let named = groups.map(|run| {
         let (from, to) = (run[0].0, run[run.len() - 1].0);
         let sizes = match run.len() {
             1 => format!("{} B", from.0),
@@ -148,7 +148,8 @@ fn runs(by_size: &BTreeMap<Bytes, LargestRate>) -> Vec<(LargestRate, String)> {
     named.collect()
 }
 
-fn what(largest: LargestRate, networks: &str) -> String {
+/// Formats a largest rate; `networks` follows a rate.
+fn rate_text(largest: LargestRate, networks: &str) -> String {
     match largest {
         LargestRate::Rate { rate, undecided: None } => format!("{}{networks}", spaced(rate)),
         LargestRate::Rate { rate, undecided: Some(next) } => {

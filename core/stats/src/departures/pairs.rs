@@ -22,13 +22,13 @@ pub struct Pairs {
 /// discarded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairFigures {
-    /// The positive gaps g = t2 - t1 (S2.6).
+    /// The positive gaps g = t2 - t1 (Mok 2015, S2.6).
     pub gap: Figures,
     /// Actual minus scheduled departure of first packets; empty if the clocks differ. The second
     /// packet is due with the first, so its lateness is the gap.
     pub schedule_error: Figures,
-    /// First packets that missed their deadline ([`TrainRequest::deadline`]). `None` if the clocks differ
-    /// or no deadline was given, because a pair has no nominal gap.
+    /// First packets that missed their deadline ([`TrainRequest::deadline`]). `None` if the clocks
+    /// differ or no deadline was given, because a pair has no nominal gap.
     pub missed: Option<u64>,
     /// 8 s / g in bit/s for the smallest gap: the largest capacity that the sender can measure.
     pub capacity_bps: Option<f64>,
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_gap_says_which_capacity_can_be_measured() {
+    fn smallest_gap_determines_the_capacity() {
         let found = of(&[[5, 1_605], [0, 800], [7, 1_007]].map(|pair| pair.map(Some)));
         assert_eq!((found.gap.min, found.gap.p50), (Some(Nanos(800)), Some(Nanos(1_000))));
         // 200 B in 800 ns are 2 Gbit/s.
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_step_discards_the_pair() {
+    fn clock_step_discards_the_pair() {
         let mut pairs = Pairs::new(&REQUEST);
         let left = [Some(Nanos(1)), Some(Nanos(9))];
         pairs.record(&TrainDepartures { due: &[Nanos(0); 2], left: &left, stepped: true });

@@ -112,7 +112,7 @@ impl Bursts {
     }
 }
 
-/// gap - scheduled gap| of every known gap, in order.
+/// Returns |gap - scheduled gap| of every known gap, in order.
 pub(super) fn gap_errors(train: &TrainDepartures) -> Vec<i64> {
     train
         .gaps()
@@ -237,8 +237,8 @@ mod tests {
         assert_eq!(train.rate_bps, None);
         let RealInterval { low, high } = train.accuracy.rate_bps;
         assert!((low - 1e5 * 2.0 / 3.0).abs() < 1e-6 && high == 1e5, "{low} {high}");
-        let blind = late(&[None, Some(0), Some(0)]);
-        assert_eq!(blind.accuracy.rate_bps, RealInterval { low: 0.0, high: f64::INFINITY });
+        let without_first = late(&[None, Some(0), Some(0)]);
+        assert_eq!(without_first.accuracy.rate_bps, RealInterval { low: 0.0, high: f64::INFINITY });
         assert_eq!(figures_of(&due(3), &[]).unstamped, 3);
         assert_eq!(figures_of(&[], &[]).packets, 0);
     }
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_deadlines_can_be_set() {
+    fn deadline_is_configurable() {
         let (due, left) = (due(3), [0, 10_500_000, 22_000_000].map(|at| Some(Nanos(at))));
         let train = TrainDepartures { due: &due, left: &left, stepped: false };
         let asked = TrainRequest { deadline: Some(Nanos::from_millis(1)), ..REQUEST };
@@ -263,13 +263,13 @@ mod tests {
     }
 
     #[test]
-    fn stamps_that_are_all_the_same_have_no_rate() {
+    fn equal_timestamps_give_no_rate() {
         let train = figures_of(&due(3), &[Some(4); 3]);
         assert_eq!((train.rate_bps, train.bursts.longest), (None, 3));
     }
 
     #[test]
-    fn a_train_too_short_for_a_95th_percentile_may_be_anything() {
+    fn short_train_has_unbounded_95th_percentile() {
         let short = late(&[Some(0); 20]);
         assert_eq!((short.gap_error.p95, short.accuracy.gap_error_p95.high), (None, f64::INFINITY));
         let long = late(&[Some(0); 21]);
@@ -278,7 +278,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_rate_of_a_perfect_schedule_is_exact(
+        fn rate_of_a_perfect_schedule_is_exact(
             count in 21..200_u32, gap in 1_000..20_000_000_i64, bytes in 44..1_515_i64,
             start in -1_000_000_000..1_000_000_000_i64,
         ) {

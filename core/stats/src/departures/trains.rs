@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_those_of_all_trains_but_the_discarded_ones() {
+    fn discarded_trains_are_excluded_from_figures() {
         let mut trains = Trains::new(REQUEST);
         record(&mut trains, [50, 10_002, 20_004].map(Some), false);
         record(&mut trains, [70, 10_001, 50_003].map(Some), false);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn varying_gaps_have_the_rate_of_their_schedule() {
+    fn rate_of_varying_gaps_matches_their_schedule() {
         let mut trains = Trains::new(REQUEST);
         for gap in [40_000, 60_000, 50_000].map(Nanos) {
             let due = [Nanos(0), Nanos(1_000), gap];

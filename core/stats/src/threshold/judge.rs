@@ -368,7 +368,7 @@ mod tests {
         matches!(verdict, ThresholdVerdict::Pass(_))
     }
 
-    fn doubts(verdict: ThresholdVerdict) -> bool {
+    fn is_undecided(verdict: ThresholdVerdict) -> bool {
         matches!(verdict, ThresholdVerdict::CannotTell(_))
     }
 
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn unusable_values_decide_no_limit_but_that_on_loss() {
+    fn unusable_values_decide_only_limits_on_loss() {
         let case = Case::of(1_000, 0, 0);
         let values = Values { distribution: &case.values, base: Nanos::ZERO, missing: 0 };
         let evidence = Evidence {
@@ -459,22 +459,22 @@ mod tests {
             ..Evidence::default()
         };
         let judge = |text: &str| text.parse::<Threshold>().unwrap().judge(&evidence);
-        let doubt = UndecidedReason::Unusable("of another clock");
+        let reason = UndecidedReason::Unusable("of another clock");
         for condition in ["p50 > 1ns", "p50 > 10s", "mean > 10s", "max > 10s"] {
-            assert_eq!(judge(condition), ThresholdVerdict::CannotTell(doubt), "{condition}");
+            assert_eq!(judge(condition), ThresholdVerdict::CannotTell(reason), "{condition}");
         }
-        assert_eq!(doubt.to_string(), "of another clock");
+        assert_eq!(reason.to_string(), "of another clock");
         assert!(passes(judge("loss > 1%")));
     }
 
     #[test]
-    fn limit_inside_the_interval_cannot_be_told() {
+    fn limit_inside_the_interval_is_undecided() {
         let case = Case::of(1_000, 0, 0);
         for text in ["p99 > 990us", "p50 > 505us", "p50 <= 505us", "mean > 500us"] {
-            assert!(doubts(case.judge(text)), "{text}: {:?}", case.judge(text));
+            assert!(is_undecided(case.judge(text)), "{text}: {:?}", case.judge(text));
         }
         let lossy = Case::of(990, 10, 0);
-        assert!(doubts(lossy.judge("loss > 1%")) && doubts(lossy.judge("loss < 1%")));
+        assert!(is_undecided(lossy.judge("loss > 1%")) && is_undecided(lossy.judge("loss < 1%")));
         assert!(fails(lossy.judge("loss > 0.1%")) && passes(lossy.judge("loss > 5%")));
     }
 
@@ -482,19 +482,19 @@ mod tests {
     fn too_few_probes_name_the_number_that_decides() {
         let case = Case::of(200, 0, 0);
         let verdict = case.judge("p99 > 50ms");
-        let ThresholdVerdict::CannotTell(doubt) = verdict else { panic!("{verdict:?}") };
+        let ThresholdVerdict::CannotTell(reason) = verdict else { panic!("{verdict:?}") };
         let text =
             "no probe of 200 is beyond the limit, which gives no 95 % bound; 299 or more would";
-        assert_eq!(doubt.to_string(), text);
+        assert_eq!(reason.to_string(), text);
         assert!(passes(Case::of(299, 0, 0).judge("p99 > 50ms")));
-        assert!(doubts(Case::of(10, 0, 0).judge("loss > 1%")));
+        assert!(is_undecided(Case::of(10, 0, 0).judge("loss > 1%")));
         assert!(passes(Case::of(400, 0, 0).judge("loss > 1%")));
         let all = Case::of(10, 0, 0).judge("p99.9 > 0ns");
         assert_eq!(all, ThresholdVerdict::Fail(Observed::Count { beyond: 10, probes: 10 }));
     }
 
     #[test]
-    fn limit_of_no_loss_is_about_these_probes() {
+    fn limit_of_zero_loss_applies_to_these_probes_only() {
         assert_eq!(
             Case::of(20, 0, 0).judge("loss > 0%"),
             ThresholdVerdict::Pass(Observed::Share(0.0))
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_cannot_be_told() {
+    fn limit_without_values_is_undecided() {
         let nothing = Case::of(0, 0, 0);
         for text in ["p99 > 10s", "loss > 1%", "min > 1ns", "mean > 1ns"] {
             assert_eq!(

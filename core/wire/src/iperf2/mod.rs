@@ -112,7 +112,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn written_report_is_read_back(id: i64, at in 0..4_000_000_000_000_000_000_i64) {
+        fn written_header_is_read_back(id: i64, at in 0..4_000_000_000_000_000_000_i64) {
             let datagram = Datagram::new(id, Instant::from_nanos(at));
             let mut payload = PLAIN;
             datagram.emit(&mut payload);

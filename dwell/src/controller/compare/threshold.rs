@@ -86,7 +86,7 @@ impl Thresholds {
         for run in runs {
             for (cell, measured) in cells(store, run)? {
                 for threshold in &values {
-                    let of = place(&run.run, &cell);
+                    let of = location(&run.run, &cell);
                     exit = exit.or_worse(measured.judge(threshold, column, &of));
                 }
             }
@@ -96,7 +96,7 @@ impl Thresholds {
 }
 
 /// Formats a run and its cell for messages.
-fn place(run: &str, cell: &str) -> String {
+fn location(run: &str, cell: &str) -> String {
     if cell.is_empty() { run.to_owned() } else { format!("{run}, {cell}") }
 }
 
@@ -106,20 +106,20 @@ fn judge_change(
     one: &CellComparison,
     shift: &QuantileShift,
 ) -> Exit {
-    let of = place(&one.run, &one.cell);
-    let (ends, limit, told) = match limit {
+    let of = location(&one.run, &one.cell);
+    let (ends, limit, text) = match limit {
         Change::Time(limit) => {
             let ends = shift.interval.map(|it| (it.low.0 as f64, it.high.0 as f64));
-            let told =
+            let text =
                 shift.interval.map(|it| format!("{} to {}", time(it.low.0), time(it.high.0)));
-            (ends, limit.0 as f64, told)
+            (ends, limit.0 as f64, text)
         }
         Change::Percent(limit) => {
-            let told = shift.percent_interval.map(percent_ends);
-            (shift.percent_interval.map(|RealInterval { low, high }| (low, high)), limit, told)
+            let text = shift.percent_interval.map(percent_ends);
+            (shift.percent_interval.map(|RealInterval { low, high }| (low, high)), limit, text)
         }
     };
-    let Some((ends, told)) = ends.zip(told) else {
+    let Some((ends, text)) = ends.zip(text) else {
         // An interval of times can exist where one of percentages does not.
         let why = match one.basis {
             _ if shift.interval.is_some() => {
@@ -134,14 +134,14 @@ fn judge_change(
     };
     match threshold.decide(ends, limit) {
         Decision::Holds => {
-            say(&format!("dwell: --fail-if {threshold}: it is {told} in {of}"));
+            say(&format!("dwell: --fail-if {threshold}: it is {text} in {of}"));
             Exit::Threshold
         }
         Decision::DoesNotHold => Exit::Measured,
         Decision::CannotTell => {
             say(&format!(
                 "dwell: --fail-if {threshold}: cannot tell for {of}: the limit is inside the \
-                 interval, {told}"
+                 interval, {text}"
             ));
             Exit::Undecided
         }
@@ -165,10 +165,10 @@ impl CellResults {
         let found = self.trials.iter().filter_map(|trial| trial.metric(name));
         found.for_each(|values| distribution.merge(values));
         let mut packets = Packets::default();
-        for fates in self.trials.iter().map(BatchStatistics::packets) {
-            packets.received += fates.received;
-            packets.lost += fates.lost;
-            packets.late += fates.late;
+        for counts in self.trials.iter().map(BatchStatistics::packets) {
+            packets.received += counts.received;
+            packets.lost += counts.lost;
+            packets.late += counts.late;
         }
         let base = match distribution.min() {
             Some(min) if name == "pdv" => min,
@@ -215,15 +215,15 @@ fn cells(store: &Store, run: &RunRow) -> Result<BTreeMap<String, CellResults>, F
         if read.is_err() {
             continue;
         }
-        let told = store.told(&trial).unwrap_or_default();
-        let measured = told.into_iter().find(|(role, ..)| *role == Role::Measurement);
+        let summaries = store.told(&trial).unwrap_or_default();
+        let measured = summaries.into_iter().find(|(role, ..)| *role == Role::Measurement);
         let parameters = measured.map(|(_, _, summary)| summary.parameters).unwrap_or_default();
         let timeout = parameters.get("timeout_ns").and_then(Value::as_i64);
         let cell = cells.entry(cell_of(&trial)).or_default();
         cell.timeout = cell.timeout.or(timeout.map(Nanos));
         if parameters.get("departures").and_then(Value::as_str) == Some("sink") {
-            let fates = columns.packets();
-            cell.without_departure += fates.lost + fates.late;
+            let counts = columns.packets();
+            cell.without_departure += counts.lost + counts.late;
         }
         cell.trials.push(columns);
     }

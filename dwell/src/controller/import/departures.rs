@@ -11,8 +11,8 @@ use dwell_record::segment::Record;
 use dwell_record::{Column, Environment, Kind, Packets, Stamps, Summary, Trust};
 use dwell_store::{RunRow, Store, StoreError};
 
-use super::segment::{cut_short, damaged, foreign, nothing, parameters};
-use super::{Args, add_trial, end, file_name, finish};
+use super::segment::{cut_short, damaged, no_data_error, parameters, segment_error};
+use super::{Args, add_trial, end_trial, file_name, finish};
 
 /// Maximum number of bytes imported, about 50 million packets. A segment is read twice but a pipe
 /// only once, so the bytes are kept in memory.
@@ -30,39 +30,43 @@ pub(super) fn import(
     let trial = add_trial(store, run, 1, &name)?;
     let mut ingest = store.ingest_columns(run, &trial, &Column::PACED)?.with_figures();
     let mut host = store.host_writer(run, &trial)?;
-    let told = RefCell::new(SegmentMetadata::default());
+    let metadata = RefCell::new(SegmentMetadata::default());
     let read = ingest.push_departures(
         || Ok::<_, StoreError>(bytes.as_slice()),
         &mut |record| match record {
             Record::Host(sample) => host.push(&name, sample),
-            record => told.borrow_mut().take(record),
+            record => metadata.borrow_mut().take(record),
         },
-        || Cow::Owned(told.borrow().summary()),
+        || Cow::Owned(metadata.borrow().summary()),
     )?;
-    let told = told.into_inner();
-    let mut summary = told.summary();
-    let end_of_it = read.map_err(|error| foreign(args, &error))?;
-    let short = cut_short(&end_of_it);
-    if end_of_it.samples == 0 {
-        return Err(nothing(args, "packet", &short.unwrap_or_else(|| "the file has none".into())));
+    let metadata = metadata.into_inner();
+    let mut summary = metadata.summary();
+    let end = read.map_err(|error| segment_error(args, &error))?;
+    let short = cut_short(&end);
+    if end.samples == 0 {
+        return Err(no_data_error(
+            args,
+            "packet",
+            &short.unwrap_or_else(|| "the file has none".into()),
+        ));
     }
-    let taken = ingest.finish()?;
+    let ingested = ingest.finish()?;
     host.finish()?;
-    let warnings: Vec<String> = short.into_iter().chain(damaged(&end_of_it)).collect();
-    let (metrics, mut values, packets) = taken.columns.figures();
+    let warnings: Vec<String> = short.into_iter().chain(damaged(&end)).collect();
+    let (metrics, mut values, packets) = ingested.columns.figures();
     // Without a sink, losses are unknown.
-    summary.packets = packets.filter(|_| told.arrived);
+    summary.packets = packets.filter(|_| metadata.arrived);
     if summary.packets.is_none() {
         values.insert("loss_ratio".into(), None);
         values.insert("late_ratio".into(), None);
     }
-    summary.parameters.extend(parameters(&end_of_it, []));
+    summary.parameters.extend(parameters(&end, []));
     summary.trust.warnings.clone_from(&warnings);
-    summary.trust.ring_dropped = end_of_it.totals.map_or(0, |totals| totals.ring_dropped);
+    summary.trust.ring_dropped = end.totals.map_or(0, |totals| totals.ring_dropped);
     summary.metrics = metrics;
     summary.values = values;
-    end(store, &trial, &name, summary, Some(&taken))?;
-    finish(args, store, run, "segment", taken.samples, &warnings, 0)
+    end_trial(store, &trial, &name, summary, Some(&ingested))?;
+    finish(args, store, run, "segment", ingested.samples, &warnings, 0)
 }
 
 /// Metadata collected in the first pass over a segment.

@@ -1,4 +1,4 @@
-//! Imports segments of dwell: the samples of a ping, or the passages recorded by one machine.
+//! Imports segments of dwell: the samples of a ping, or the packet observations of one machine.
 //! Segments of paced packets are imported by [`departures`].
 
 use std::collections::{BTreeMap, HashMap};
@@ -13,9 +13,11 @@ use dwell_stats::{DelayComponent, RoundTrip};
 use dwell_store::{HostWriter, Ingest, RunRow, Store, StoreError, TrialRow};
 use serde_json::{Value, json};
 
-use super::{Args, add_trial, begin, departures, end, file_name, finish, whole};
+use super::{
+    Args, add_trial, begin, delete_if_incomplete, departures, end_trial, file_name, finish,
+};
 
-/// Maximum number of flows of passages; each becomes a trial.
+/// Maximum number of observed flows; each becomes a trial.
 const MAX_FLOWS: usize = 64;
 
 /// Rows per batch.
@@ -41,15 +43,15 @@ pub(super) fn import(
     let title = match kind {
         "ping" => "samples of dwell",
         "pace" => "departures of dwell",
-        _ => "passages of dwell",
+        _ => "packet observations of dwell",
     };
     let (run, _lock) = begin(store, &name, title)?;
-    let taken = match kind {
+    let result = match kind {
         "ping" => samples(args, store, &run, &mut input),
         "pace" => departures::import(args, store, &run, &mut input),
-        _ => passages(args, store, &run, &mut input),
+        _ => observations(args, store, &run, &mut input),
     };
-    whole(store, &run, taken)
+    delete_if_incomplete(store, &run, result)
 }
 
 fn samples(
@@ -65,7 +67,7 @@ fn samples(
     let (mut target, mut dwell) = (String::new(), String::new());
     // Computed like the measuring command does, so that the figures are the same.
     let mut measured = RoundTrip::new(Rung::User, 0);
-    let end_of_it = ingest.push_segment_with(input, &mut |record| match record {
+    let end = ingest.push_segment_with(input, &mut |record| match record {
         Record::Header(header) => {
             target.clone_from(&header.target);
             dwell.clone_from(&header.dwell);
@@ -77,29 +79,29 @@ fn samples(
         Record::Host(sample) => host.push(&name, sample),
         Record::Flow(_) | Record::PacketObservation(_) => {}
     })?;
-    let end_of_it = match end_of_it {
+    let end = match end {
         Ok(end) => end,
-        Err(error) => return Err(foreign(args, &error)),
+        Err(error) => return Err(segment_error(args, &error)),
     };
-    let cut_short = cut_short(&end_of_it);
-    if end_of_it.samples == 0 {
+    let cut_short = cut_short(&end);
+    if end.samples == 0 {
         let why = cut_short.unwrap_or_else(|| "the file has none".into());
-        return Err(nothing(args, "sample", &why));
+        return Err(no_data_error(args, "sample", &why));
     }
-    let taken = ingest.finish()?;
+    let ingested = ingest.finish()?;
     host.finish()?;
     let mut warnings = Vec::new();
-    let ring_dropped = end_of_it.totals.map_or(0, |totals| totals.ring_dropped);
+    let ring_dropped = end.totals.map_or(0, |totals| totals.ring_dropped);
     warnings.extend(cut_short);
-    warnings.extend(damaged(&end_of_it));
-    let said = warnings.clone();
+    warnings.extend(damaged(&end));
+    let shown_warnings = warnings.clone();
     let mut values = dwell_record::values(&measured);
     // The reflector's counts include the warm-up, which is not in the segment.
     values.retain(|name, _| !matches!(name.as_str(), "loss_forward_ratio" | "loss_backward_ratio"));
     let summary = Summary {
         kind: Kind::Import,
         target,
-        parameters: parameters(&end_of_it, []),
+        parameters: parameters(&end, []),
         packets: Some(measured.packets().into()),
         metrics: dwell_record::metrics(&measured),
         values,
@@ -109,25 +111,25 @@ fn samples(
         trust: Trust { warnings, ring_dropped, ..Trust::of(&measured) },
         environment: Environment { dwell, ..Environment::default() },
     };
-    end(store, &trial, &name, summary, Some(&taken))?;
-    finish(args, store, run, "segment", taken.samples, &said, 0)
+    end_trial(store, &trial, &name, summary, Some(&ingested))?;
+    finish(args, store, run, "segment", ingested.samples, &shown_warnings, 0)
 }
 
-/// Imports the passages recorded by one machine: for each packet the parts between timestamps of
+/// Imports the packet observations of one machine: for each packet the delays between timestamps of
 /// that machine, and the gap to the previous packet of its flow. Losses elsewhere are unknown.
-fn passages(
+fn observations(
     args: &Args,
     store: &mut Store,
     run: &RunRow,
     input: &mut dyn Read,
 ) -> Result<Exit, Failure> {
     let name = file_name(&args.file);
-    let mut coming =
-        PassageImport { flows: HashMap::new(), sets: Vec::new(), host: None, left_out: 0 };
+    let mut import =
+        ObservationImport { flows: HashMap::new(), sets: Vec::new(), host: None, left_out: 0 };
     let mut header = None;
     let mut failure = None;
     let read = segment::read(input, &mut |record| {
-        let taken = match record {
+        let result = match record {
             Record::Header(first) => {
                 header.get_or_insert_with(|| first.clone());
                 Ok(())
@@ -135,63 +137,63 @@ fn passages(
             Record::Flow(entry) => {
                 let (from, to) = (entry.from, entry.to);
                 let name = format!("{} {from} to {to}", entry.protocol);
-                if coming.flows.len() < MAX_FLOWS {
-                    coming.flows.insert(entry.flow, KnownFlow { name, set: None });
+                if import.flows.len() < MAX_FLOWS {
+                    import.flows.insert(entry.flow, KnownFlow { name, set: None });
                 }
                 Ok(())
             }
-            Record::PacketObservation(passage) if failure.is_none() => {
-                coming.take(store, run, passage)
+            Record::PacketObservation(observation) if failure.is_none() => {
+                import.take(store, run, observation)
             }
             Record::Host(sample) => {
                 // Host activity is stored with the first trial; earlier samples are dropped.
-                if let Some(host) = &mut coming.host {
+                if let Some(host) = &mut import.host {
                     host.push(&name, sample);
                 }
                 Ok(())
             }
             Record::PacketObservation(_) | Record::Sample(..) => Ok(()),
         };
-        failure = failure.take().or(taken.err());
+        failure = failure.take().or(result.err());
     });
     if let Some(failure) = failure {
         return Err(failure.into());
     }
-    let end_of_it = read.map_err(|error| foreign(args, &error))?;
-    let cut_short = cut_short(&end_of_it);
-    if coming.sets.is_empty() {
+    let end = read.map_err(|error| segment_error(args, &error))?;
+    let cut_short = cut_short(&end);
+    if import.sets.is_empty() {
         let why = cut_short.unwrap_or_else(|| "no packet passed the machine".into());
-        return Err(nothing(args, "passage", &why));
+        return Err(no_data_error(args, "observation", &why));
     }
-    if !coming.sets.iter().any(|set| set.told) {
+    if !import.sets.iter().any(|set| set.has_delay) {
         let why = "a single packet with one timestamp has neither a delay nor a gap";
-        return Err(nothing(args, "delay", why));
+        return Err(no_data_error(args, "delay", why));
     }
-    let mut warnings: Vec<String> = cut_short.into_iter().chain(damaged(&end_of_it)).collect();
-    if coming.left_out > 0 {
-        let left_out = coming.left_out;
-        warnings.push(format!("passages of flows beyond {MAX_FLOWS} left out: {left_out}"));
+    let mut warnings: Vec<String> = cut_short.into_iter().chain(damaged(&end)).collect();
+    if import.left_out > 0 {
+        let left_out = import.left_out;
+        warnings.push(format!("observations of flows beyond {MAX_FLOWS} left out: {left_out}"));
     }
-    warnings.push("passages of one machine: losses elsewhere are unknown".to_owned());
-    coming.host.map(HostWriter::finish).transpose()?;
+    warnings.push("observations of one machine: losses elsewhere are unknown".to_owned());
+    import.host.map(HostWriter::finish).transpose()?;
     let mut rows = 0;
-    for mut set in coming.sets {
+    for mut set in import.sets {
         set.ingest.push(std::mem::take(&mut set.batch))?;
-        let taken = set.ingest.finish()?;
-        rows += taken.samples;
-        let (metrics, mut values, _) = taken.columns.figures();
+        let ingested = set.ingest.finish()?;
+        rows += ingested.samples;
+        let (metrics, mut values, _) = ingested.columns.figures();
         // Rows exist only for packets that passed, so losses are unknown.
         values.insert("loss_ratio".into(), None);
         values.insert("late_ratio".into(), None);
-        values.insert("passages".into(), Some(Scalar::Count(taken.samples)));
+        values.insert("passages".into(), Some(Scalar::Count(ingested.samples)));
         values.insert("dropped".into(), Some(Scalar::Count(set.dropped)));
         let header = header.as_ref();
         let of = |text: fn(&Header) -> &String| header.map(text).cloned().unwrap_or_default();
-        let told = [("command", json!(of(|header| &header.kind))), ("flow", json!(set.name))];
+        let more = [("command", json!(of(|header| &header.kind))), ("flow", json!(set.name))];
         let summary = Summary {
             kind: Kind::Import,
             target: of(|header| &header.target),
-            parameters: parameters(&end_of_it, told),
+            parameters: parameters(&end, more),
             packets: None,
             metrics,
             values,
@@ -200,7 +202,7 @@ fn passages(
             trains: Vec::new(),
             trust: Trust {
                 warnings: warnings.clone(),
-                ring_dropped: end_of_it.totals.map_or(0, |totals| totals.ring_dropped),
+                ring_dropped: end.totals.map_or(0, |totals| totals.ring_dropped),
                 ..Trust::default()
             },
             environment: Environment {
@@ -208,29 +210,29 @@ fn passages(
                 ..Environment::default()
             },
         };
-        end(store, &set.trial, &name, summary, Some(&taken))?;
+        end_trial(store, &set.trial, &name, summary, Some(&ingested))?;
     }
     finish(args, store, run, "segment", rows, &warnings, 0)
 }
 
-/// Passages being imported.
-struct PassageImport {
+/// Observations being imported, by flow.
+struct ObservationImport {
     flows: HashMap<u32, KnownFlow>,
-    sets: Vec<FlowPassages>,
+    sets: Vec<FlowObservations>,
     host: Option<HostWriter>,
-    /// Number of passages of flows beyond the maximum.
+    /// Number of observations of flows beyond the maximum.
     left_out: u64,
 }
 
 /// A flow of the segment's table.
 struct KnownFlow {
     name: String,
-    /// Index of its set, once it has a passage.
+    /// Index of its set, once a packet was observed.
     set: Option<usize>,
 }
 
-/// The passages of one flow.
-struct FlowPassages {
+/// The observations of one flow.
+struct FlowObservations {
     name: String,
     trial: TrialRow,
     ingest: Ingest,
@@ -238,17 +240,17 @@ struct FlowPassages {
     before: Option<PacketObservation>,
     dropped: u64,
     /// Whether any row has a delay or a gap.
-    told: bool,
+    has_delay: bool,
 }
 
-impl PassageImport {
+impl ObservationImport {
     fn take(
         &mut self,
         store: &mut Store,
         run: &RunRow,
-        passage: &PacketObservation,
+        observation: &PacketObservation,
     ) -> Result<(), StoreError> {
-        let Some(known) = self.flows.get_mut(&passage.flow) else {
+        let Some(known) = self.flows.get_mut(&observation.flow) else {
             self.left_out += 1;
             return Ok(());
         };
@@ -263,54 +265,54 @@ impl PassageImport {
                 let ingest = store.ingest(run, &trial)?.with_figures();
                 let name = known.name.clone();
                 let batch = Batch::default();
-                let set = FlowPassages {
+                let set = FlowObservations {
                     name,
                     trial,
                     ingest,
                     batch,
                     before: None,
                     dropped: 0,
-                    told: false,
+                    has_delay: false,
                 };
                 self.sets.push(set);
                 known.set = Some(at);
                 at
             }
         };
-        self.sets[at].take(passage)
+        self.sets[at].take(observation)
     }
 }
 
-impl FlowPassages {
-    fn take(&mut self, passage: &PacketObservation) -> Result<(), StoreError> {
-        let is_dropped = passage.fate == PacketOutcome::Dropped;
+impl FlowObservations {
+    fn take(&mut self, observation: &PacketObservation) -> Result<(), StoreError> {
+        let is_dropped = observation.fate == PacketOutcome::Dropped;
         self.dropped += u64::from(is_dropped);
-        self.batch.push(passage.id, if is_dropped { State::Lost } else { State::Received });
+        self.batch.push(observation.id, if is_dropped { State::Lost } else { State::Received });
         let mut set = |column, value: i64| {
             // No clock produces this value, which marks an absent one.
             if value != Batch::ABSENT {
                 self.batch.set(column, value);
             }
         };
-        set(Column::SizeBytes, passage.size.into());
-        for (point, at) in passage.stamps.iter() {
+        set(Column::SizeBytes, observation.size.into());
+        for (point, at) in observation.stamps.iter() {
             set(Column::of_node(point), at.as_nanos());
         }
-        let parts = DelayComponent::ALL
-            .into_iter()
-            .filter_map(|part| Some((Column::named(part.name())?, part.of(&passage.stamps)?.0)));
+        let components = DelayComponent::ALL.into_iter().filter_map(|component| {
+            Some((Column::named(component.name())?, component.of(&observation.stamps)?.0))
+        });
         let since = |before: &PacketObservation| {
             let at = |of: &PacketObservation, point| Some(of.stamps.get(point)?.as_nanos());
             Point::ALL
                 .into_iter()
-                .find_map(|point| at(passage, point)?.checked_sub(at(before, point)?))
+                .find_map(|point| at(observation, point)?.checked_sub(at(before, point)?))
         };
         let gap = self.before.as_ref().and_then(since).map(|gap| (Column::Gap, gap));
-        for (column, delay) in parts.chain(gap) {
-            self.told = true;
+        for (column, delay) in components.chain(gap) {
+            self.has_delay = true;
             set(column, delay);
         }
-        self.before = Some(*passage);
+        self.before = Some(*observation);
         if self.batch.len() < BATCH_ROWS {
             return Ok(());
         }
@@ -318,21 +320,21 @@ impl FlowPassages {
     }
 }
 
-/// Returns the parameters of a segment, including its format and whether it was cut short.
+/// Returns the parameters of a segment: `more`, its format, and whether it was cut short.
 pub(super) fn parameters<const N: usize>(
     end: &SegmentEnd,
-    told: [(&str, Value); N],
+    more: [(&str, Value); N],
 ) -> BTreeMap<String, Value> {
     let cut_short = end.totals.is_none().then_some((CUT_SHORT, json!(true)));
-    let all = told.into_iter().chain([("format", json!("segment"))]).chain(cut_short);
+    let all = more.into_iter().chain([("format", json!("segment"))]).chain(cut_short);
     all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-pub(super) fn foreign(args: &Args, error: &SegmentError) -> Failure {
+pub(super) fn segment_error(args: &Args, error: &SegmentError) -> Failure {
     Failure::usage(format!("{}: {error}", args.file.display()))
 }
 
-pub(super) fn nothing(args: &Args, what: &str, why: &str) -> Failure {
+pub(super) fn no_data_error(args: &Args, what: &str, why: &str) -> Failure {
     Failure::usage(format!("{}: no complete {what}; {why}", args.file.display()))
 }
 

@@ -118,8 +118,8 @@ fn print_delays(out: &mut impl Write, run: &RunData) -> io::Result<()> {
         columns.push(column);
         "delay".to_owned()
     };
-    let told = if has_intervals { ", with 95 % intervals in parentheses" } else { "" };
-    writeln!(out, "\n{title} in {}{told}", scale.unit.name())?;
+    let note = if has_intervals { ", with 95 % intervals in parentheses" } else { "" };
+    writeln!(out, "\n{title} in {}{note}", scale.unit.name())?;
     print_wrapped(out, columns, measured.len())
 }
 
@@ -155,10 +155,10 @@ fn print_wrapped(out: &mut impl Write, columns: Vec<Column>, rows: usize) -> io:
 struct Column {
     heading: &'static str,
     cells: Vec<String>,
-    /// Aligned to the left.
+    /// Whether the column is aligned to the left.
     is_text: bool,
 }
-/// Whether the column is aligned to the left.
+
 impl Column {
     fn new(heading: &'static str) -> Self {
         Self { heading, cells: Vec::new(), is_text: false }

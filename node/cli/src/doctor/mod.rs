@@ -36,7 +36,7 @@ pub struct Args {
     json: bool,
     /// Run the tests that need a namespace in a user namespace (started by `doctor`)
     #[arg(long, hide = true)]
-    playground: bool,
+    sandbox: bool,
 }
 
 /// All findings, in the format `dwell.doctor/1`.
@@ -130,7 +130,7 @@ impl Ability {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<Exit, Failure> {
-    if args.playground {
+    if args.sandbox {
         let refused = |error| Failure::unsupported(format!("no user namespace: {error}"));
         print_json(&sandbox::run_rootless().map_err(refused)?)?;
         return Ok(Exit::Measured);
@@ -164,7 +164,7 @@ fn examine() -> Findings {
     begin("timestamps on loopback");
     let mut stamps = stamps::LOOPBACK.stamps();
     begin("namespace tests");
-    let SandboxResults { abilities: in_sandbox, stamps: over_veth } = sandbox::tried();
+    let SandboxResults { abilities: in_sandbox, stamps: over_veth } = sandbox::run();
     stamps.extend(over_veth);
     begin("privileges");
     let interfaces = interface::all().unwrap_or_default().into_iter().map(Into::into).collect();

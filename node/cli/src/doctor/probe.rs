@@ -49,10 +49,10 @@ pub(super) fn clock_read() -> Nanos {
 /// Measures the lateness of 1 ms sleeps by five methods. A method that is not permitted has count
 /// 0. `begin` is called with the name of each method.
 pub(super) fn timers(begin: &dyn Fn(&str)) -> [Lateness; TIMER_METHODS] {
-    let lateness = |method, precise: Option<RealTime>, manner: WaitMode| {
+    let lateness = |method, scheduling: Option<RealTime>, mode: WaitMode| {
         begin(method);
         let sleeper = thread::spawn(move || {
-            if let Some(real_time) = precise
+            if let Some(real_time) = scheduling
                 && cpu::place_thread(None, real_time).is_err()
             {
                 return Distribution::default().figures();
@@ -60,7 +60,7 @@ pub(super) fn timers(begin: &dyn Fn(&str)) -> [Lateness; TIMER_METHODS] {
             let mut late = Distribution::default();
             for _ in 0..SLEEPS_PER_METHOD {
                 let until = monotonic() + Nanos::from_millis(1);
-                let _ = pacer::wait(manner, until, || false);
+                let _ = pacer::wait(mode, until, || false);
                 late.record(monotonic() - until);
             }
             late.figures()

@@ -3,6 +3,7 @@
 //!
 //! Without the privilege to create one, a child process (`dwell doctor --sandbox`) creates it in
 //! a user namespace, as `dwell lab up` does: a process cannot leave a user namespace again.
+
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -39,7 +40,7 @@ pub(super) struct SandboxResults {
 }
 
 /// Runs all tests.
-pub(super) fn tried() -> SandboxResults {
+pub(super) fn run() -> SandboxResults {
     if netns::may_create() {
         netns::within_new(|| inside(None)).unwrap_or_else(|error| unavailable(&error))
     } else {
@@ -56,12 +57,12 @@ pub(super) fn run_rootless() -> io::Result<SandboxResults> {
 
 fn run_in_child() -> io::Result<SandboxResults> {
     let output = Command::new(std::env::current_exe()?)
-        .args(["doctor", "--playground"])
+        .args(["doctor", "--sandbox"])
         .stdin(Stdio::null())
         .output()?;
     serde_json::from_slice(&output.stdout).map_err(|_| {
-        let said = String::from_utf8_lossy(&output.stderr);
-        io::Error::other(said.trim().trim_start_matches("dwell: ").to_owned())
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        io::Error::other(stderr.trim().trim_start_matches("dwell: ").to_owned())
     })
 }
 

@@ -146,8 +146,8 @@ const STAMPED: PortOptions = PortOptions {
 };
 
 /// Tests an ICMP socket; the far kernel answers.
-fn echo(address: IpAddr, rung: IcmpSocketKind) -> io::Result<(bool, bool)> {
-    let mut port = IcmpPort::connect(address, rung, &STAMPED)?;
+fn echo(address: IpAddr, kind: IcmpSocketKind) -> io::Result<(bool, bool)> {
+    let mut port = IcmpPort::connect(address, kind, &STAMPED)?;
     let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
     let mut message = [0; 64];
     icmp::emit_request(family, 0xd3e1, 1, &mut message);

@@ -59,7 +59,7 @@ enum LabCommand {
         /// Directory of the lab
         dir: PathBuf,
         /// Number of the link, from 0
-        place: usize,
+        number: usize,
     },
 }
 
@@ -206,15 +206,15 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
             show::json(&dwell_lab::counters(&name).map_err(failure)?)?;
             Ok(Exit::Measured)
         }
-        LabCommand::Link { dir, place } => {
-            dwell_lab::run_link(&lab_dir(&dir)?, place).map_err(failure)?;
+        LabCommand::Link { dir, number } => {
+            dwell_lab::run_link(&lab_dir(&dir)?, number).map_err(failure)?;
             Ok(Exit::Measured)
         }
     }
 }
 
 fn up(args: UpArgs) -> Result<Exit, Failure> {
-    let wishes = LinkOptions {
+    let options = LinkOptions {
         rate: args.rate,
         delay: args.delay,
         jitter: args.jitter,
@@ -224,7 +224,7 @@ fn up(args: UpArgs) -> Result<Exit, Failure> {
         seed: args.seed,
         mechanism: args.mechanism,
     };
-    let topology = Topology::read(&args.topology, &wishes)
+    let topology = Topology::read(&args.topology, &options)
         .and_then(|topology| topology.with_routing(args.routing).with_quotas(&args.quota))
         .map_err(|e| failure(e.into()))?;
     let progress = Progress::new("lab up");
@@ -262,10 +262,10 @@ fn remove_lab(name: &str, attached: Attached) -> Result<(), Failure> {
     let mut down = Command::new(own);
     down.args(["lab", "down", name]).args(attached.attached.then_some("--attached"));
     let output = down.stdin(Stdio::inherit()).output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
         Some(code) if code == Exit::Measured as i32 || code == Exit::Usage as i32 => Ok(()),
-        _ => Err(anyhow::anyhow!("cannot replace lab {name}: {}", said.trim()).into()),
+        _ => Err(anyhow::anyhow!("cannot replace lab {name}: {}", stderr.trim()).into()),
     }
 }
 

@@ -29,12 +29,12 @@ pub(super) fn lab(lab: &Lab) -> io::Result<()> {
         writeln!(out, "  {:<15} {:<15} {}", node.name, addresses.v4, addresses.v6)?;
     }
     for link in &lab.links {
-        let does = link_text(link.mechanism.name(), &link.parameters);
-        writeln!(out, "  {} - {}: {does}", link.a, link.b)?;
+        let text = link_text(link.mechanism.name(), &link.parameters);
+        writeln!(out, "  {} - {}: {text}", link.a, link.b)?;
     }
     if let Some(medium) = &lab.medium {
-        let does = link_text(medium.mechanism.name(), &medium.parameters);
-        writeln!(out, "  one bridge ({}): {does}", medium.netns)?;
+        let text = link_text(medium.mechanism.name(), &medium.parameters);
+        writeln!(out, "  one bridge ({}): {text}", medium.netns)?;
         for port in &medium.ports {
             let hears = if port.hears.is_empty() { "no node" } else { &port.hears.join(", ") };
             writeln!(out, "  {} hears {hears}", port.node)?;
@@ -103,14 +103,14 @@ fn dead_parts(lab: &Lab) -> String {
 pub(super) fn routes(table: &RouteTable) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "lab {}, {} routes", table.lab, table.routing)?;
-    for way in &table.routes {
-        let Some(protocol) = &way.protocol else {
-            writeln!(out, "  {} -> {} ({}): none", way.from, way.to, way.address)?;
+    for route in &table.routes {
+        let Some(protocol) = &route.protocol else {
+            writeln!(out, "  {} -> {} ({}): none", route.from, route.to, route.address)?;
             continue;
         };
-        let via = way.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
-        let by = way.interface.as_ref().map(|name| format!(" by {name}")).unwrap_or_default();
-        writeln!(out, "  {} -> {} ({}): {protocol}{via}{by}", way.from, way.to, way.address)?;
+        let via = route.gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
+        let by = route.interface.as_ref().map(|name| format!(" by {name}")).unwrap_or_default();
+        writeln!(out, "  {} -> {} ({}): {protocol}{via}{by}", route.from, route.to, route.address)?;
     }
     Ok(())
 }
@@ -126,8 +126,8 @@ pub(super) fn labs_json(labs: Vec<Lab>) -> io::Result<()> {
 }
 
 /// The mechanism of a link and its parameters, as on the command line.
-fn link_text(mechanism: &str, does: &Parameters) -> String {
-    let parameters = does.link_parameters();
+fn link_text(mechanism: &str, emulated: &Parameters) -> String {
+    let parameters = emulated.link_parameters();
     let mut text = mechanism.to_owned();
     let mut word = |name: &str, value: String| {
         text += &format!(" {name} {value}");
@@ -149,7 +149,7 @@ fn link_text(mechanism: &str, does: &Parameters) -> String {
             word(name, share.to_string());
         }
     }
-    if let Some(seed) = does.seed {
+    if let Some(seed) = emulated.seed {
         word("seed", seed.to_string());
     }
     text

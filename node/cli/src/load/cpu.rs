@@ -45,7 +45,7 @@ impl Args {
 pub(crate) fn burn(
     job: &CpuJob,
     stop: &AtomicBool,
-    talk: &mut dyn FnMut(&str),
+    announce: &mut dyn FnMut(&str),
 ) -> Result<Summary, Failure> {
     if job.level == Ratio::ZERO {
         return Err(Failure::usage("invalid value 0% for --level: give 1% to 100%"));
@@ -58,7 +58,7 @@ pub(crate) fn burn(
     cpus.sort_unstable();
     // Two threads on one CPU would share its time.
     cpus.dedup();
-    talk(&format!("burning {} of CPU {cpus:?}", job.level));
+    announce(&format!("burning {} of CPU {cpus:?}", job.level));
     let start = monotonic();
     let burnt: Vec<f64> = thread::scope(|scope| {
         let threads: Vec<_> = cpus
@@ -76,11 +76,11 @@ pub(crate) fn burn(
         let why = "others used these CPUs, or a quota holds this node";
         warnings.push(format!("the level was missed by more than 3 points: {why}"));
     }
-    let took = (monotonic() - start).0.max(0) as u64;
+    let elapsed_ns = (monotonic() - start).0.max(0) as u64;
     let values = [
         ("asked_ratio", Scalar::Real(job.level.as_f64())),
         ("burnt_ratio", Scalar::Real(mean)),
-        ("duration_ns", Scalar::Count(took)),
+        ("duration_ns", Scalar::Count(elapsed_ns)),
     ];
     let parameters = [
         ("load", json!("cpu")),
@@ -90,7 +90,7 @@ pub(crate) fn burn(
         ("duration_ns", json!(job.duration.map(|time| time.0))),
     ];
     let only = (cpus.len() == 1).then(|| u32::try_from(cpus[0]).ok()).flatten();
-    let put = LoadSummary {
+    let result = LoadSummary {
         target: "cpu".into(),
         engine: "duty cycle",
         parameters: &parameters,
@@ -99,7 +99,7 @@ pub(crate) fn burn(
         placement: Placement { cpu: only, ..Placement::default() },
         ..LoadSummary::default()
     };
-    Ok(put.summary())
+    Ok(result.summary())
 }
 
 /// Loads one CPU until the end; returns the share of wall time actually used.

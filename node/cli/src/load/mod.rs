@@ -44,22 +44,22 @@ enum Load {
 pub fn run(args: Args) -> Result<Exit, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
-    let talk = &mut |line: &str| crate::say(line);
+    let announce = &mut |line: &str| crate::say(line);
     let file = |path: Option<PathBuf>| path.as_deref().map(SampleFile::create).transpose();
     let (loaded, json, has_an_end) = match args.load {
         Load::Cpu(args) => {
-            (burn(&args.job(), &stop, talk)?.into(), args.json, args.duration.is_some())
+            (burn(&args.job(), &stop, announce)?.into(), args.json, args.duration.is_some())
         }
         Load::Traffic(args) => {
             let loaded = match args.job()? {
                 // Validate the job before creating any file.
                 Job::Traffic(job) => {
                     traffic::check(&job)?;
-                    send(&job, file(args.samples.clone())?, &stop, talk)?
+                    send(&job, file(args.samples.clone())?, &stop, announce)?
                 }
                 Job::Bulk(job) => {
                     bulk::check(&job)?;
-                    bulk::send(&job, &stop, talk)?
+                    bulk::send(&job, &stop, announce)?
                 }
             };
             (loaded, args.json, args.has_an_end())
@@ -68,7 +68,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         Load::Sink(args) => {
             let job = args.job();
             sink::check(&job)?;
-            (sink(&job, file(args.samples)?, &stop, talk)?, args.json, false)
+            (sink(&job, file(args.samples)?, &stop, announce)?, args.json, false)
         }
     };
     let Loaded { summary, failure } = loaded;
@@ -107,7 +107,7 @@ impl From<Summary> for Loaded {
     }
 }
 
-/// Parts of a load's summary.
+/// Fields of a load's summary.
 #[derive(Default)]
 struct LoadSummary<'a> {
     target: String,
@@ -142,9 +142,9 @@ impl LoadSummary<'_> {
 }
 
 /// Warns about timestamps that are missing for some packets.
-fn missing_stamps(parts: &ComponentFigures) -> impl Iterator<Item = String> {
+fn missing_stamps(components: &ComponentFigures) -> impl Iterator<Item = String> {
     Point::ALL.into_iter().filter_map(|point| {
-        let missing = parts.missing(point).filter(|missing| *missing > 0)?;
+        let missing = components.missing(point).filter(|missing| *missing > 0)?;
         Some(format!("packets without {} timestamp: {missing}", point.name()))
     })
 }
@@ -162,9 +162,9 @@ fn print(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
     for (name, figures) in &summary.metrics {
         let name = name.trim_end_matches("_ns").replace('_', " ");
         let of = [("median", figures.p50), ("p95", figures.p95), ("max", figures.max)];
-        let known = of.into_iter().filter_map(|(called, ns)| {
-            Some(format!("{called} {}", crate::human::time(ns? as f64)))
-        });
+        let known = of
+            .into_iter()
+            .filter_map(|(label, ns)| Some(format!("{label} {}", crate::human::time(ns? as f64))));
         writeln!(out, "{name:28}{}", known.collect::<Vec<_>>().join(", "))?;
     }
     summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))

@@ -62,11 +62,12 @@ const PREFERENCE: [PaceEngine; 8] = [
 /// send path, which short trains do not always show.
 const MAX_SPIN_TRAIN_TIME: Nanos = Nanos::from_secs(1);
 
-/// An engine is better than another in a turn if its figure is smaller by more than SHARE and NEAR
-/// nanoseconds. It beats the other if it is better in more than MOSTLY of their common turns, by
-/// the median or by the 95th percentile, and the other is not better by the other figure. Closer
-/// figures of so few packets are chance. The percentile of a short train is its second largest
-/// error, which other load on the machine may dominate.
+/// An engine is better than another in a turn if its figure is smaller by more than the share
+/// [`MIN_ADVANTAGE`] and [`MIN_ADVANTAGE_NS`]. It beats the other if it is better by the median or
+/// by the 95th percentile in more than [`MIN_WIN_SHARE`] of their common turns, and the other is
+/// not better by the other figure. Smaller differences may be chance, as turns have few packets.
+/// The percentile of a short train is its second largest error, which other load on the machine may
+/// dominate.
 const MIN_ADVANTAGE: f64 = 0.1;
 const MIN_ADVANTAGE_NS: f64 = 50.0;
 const MIN_WIN_SHARE: f64 = 0.75;
@@ -144,28 +145,28 @@ pub(super) fn best(
         None => None,
     };
     let mut figures = Vec::new();
-    let mut said = Vec::new();
-    for (place, (engine, own)) in engines.iter().enumerate() {
+    let mut descriptions = Vec::new();
+    for (index, (engine, own)) in engines.iter().enumerate() {
         let name = engine.name();
-        let turns = turns.iter().filter(|turn| turn.engine == place);
+        let turns = turns.iter().filter(|turn| turn.engine == index);
         let errors: Vec<_> = turns
             .map(|turn| turn.figure(plan, &departures, sink.unwrap_or(*own), arrivals.as_ref()))
             .collect();
         let known: Vec<Figure> = errors.iter().copied().flatten().collect();
-        let told = figure_of(&known, plan.is_pairs()).filter(|_| 2 * known.len() >= errors.len());
-        match told.map(|told| [told.middle, told.tail].map(|ns| ns / 1e3)) {
+        let figure = figure_of(&known, plan.is_pairs()).filter(|_| 2 * known.len() >= errors.len());
+        match figure.map(|figure| [figure.middle, figure.tail].map(|ns| ns / 1e3)) {
             Some([middle, tail]) => {
-                said.push(match plan.is_pairs() {
+                descriptions.push(match plan.is_pairs() {
                     true => format!("{name} {middle:.2} us"),
                     false => format!("{name} {middle:.2} and {tail:.2} us"),
                 });
                 figures.push((*engine, errors));
             }
-            None => said.push(format!("{name}: most of its packets had no timestamps")),
+            None => descriptions.push(format!("{name}: most of its packets had no timestamps")),
         }
     }
-    said.extend(left_out);
-    let said = said.join(", ");
+    descriptions.extend(left_out);
+    let descriptions = descriptions.join(", ");
     // Engines may exclude each other, and the chosen one must be opened for whole trains.
     drop(senders);
     let open = |engine| {
@@ -175,7 +176,7 @@ pub(super) fn best(
     let Some(engine) = chosen(&figures, &preference) else {
         // Without timestamps nothing can be compared.
         let sender = open(PaceEngine::SleepSpin)?;
-        let why = format!("no engine has timestamps of departures: {said}");
+        let why = format!("no engine has timestamps of departures: {descriptions}");
         return Ok(Opened { engine: PaceEngine::SleepSpin, why: Some(why), sender });
     };
     let what = match plan.is_pairs() {
@@ -185,7 +186,7 @@ pub(super) fn best(
     let by = if sink.is_some() { ", by the sink's stamps" } else { "" };
     let why = format!(
         "the first in order of preference that no other engine beats by {:.0} % and {MIN_ADVANTAGE_NS} ns in more than \
-         {:.0} % of their turns; {what}{by}: {said}",
+         {:.0} % of their turns; {what}{by}: {descriptions}",
         MIN_ADVANTAGE * 100.0,
         MIN_WIN_SHARE * 100.0
     );
@@ -204,8 +205,8 @@ struct Figure {
 /// Summarises the turns of an engine. Trains use lower quartiles: other load only adds to gap
 /// errors, and on a busy machine it would spoil half of so few trains.
 fn figure_of(turns: &[Figure], pairs: bool) -> Option<Figure> {
-    let of = |part: fn(&Figure) -> f64| {
-        let mut sorted: Vec<f64> = turns.iter().map(part).collect();
+    let of = |field: fn(&Figure) -> f64| {
+        let mut sorted: Vec<f64> = turns.iter().map(field).collect();
         if pairs {
             return median(&sorted);
         }
@@ -245,16 +246,16 @@ fn chosen(figures: &[Figures], preference: &[PaceEngine]) -> Option<PaceEngine> 
 /// Whether one engine beats another; see [`MIN_ADVANTAGE`].
 fn beats(own: &Figures, other: &Figures) -> bool {
     let [middle, tail]: [fn(&Figure) -> f64; 2] = [|turn| turn.middle, |turn| turn.tail];
-    let over = |part, against| is_better(own, other, part) && !is_better(other, own, against);
+    let over = |field, against| is_better(own, other, field) && !is_better(other, own, against);
     over(middle, tail) || over(tail, middle)
 }
 
 /// Whether one engine was better in most of the turns for which both have a figure.
-fn is_better((_, own): &Figures, (_, other): &Figures, part: fn(&Figure) -> f64) -> bool {
+fn is_better((_, own): &Figures, (_, other): &Figures, field: fn(&Figure) -> f64) -> bool {
     let both: Vec<_> = own
         .iter()
         .zip(other)
-        .filter_map(|(own, other)| Some((part(own.as_ref()?), part(other.as_ref()?))))
+        .filter_map(|(own, other)| Some((field(own.as_ref()?), field(other.as_ref()?))))
         .collect();
     let won = both
         .iter()
@@ -308,7 +309,7 @@ fn take_turns(
     // One number is left out, so that the last packet of a turn and the first of the next are not
     // neighbours.
     let numbers = (departures.at().len() + departures.trains().len()) as u64;
-    let (told, heard) = mpsc::channel();
+    let (results, completed) = mpsc::channel();
     thread::scope(|scope| {
         let sending = scope.spawn(move || -> io::Result<_> {
             cpu::place_thread(job.place.cpu, real_time)?;
@@ -318,16 +319,16 @@ fn take_turns(
                 for engine in 0..engines {
                     let turn = (round * engines + engine) as u64;
                     let first = (FIRST_UNCOUNTED_ID | FIRST_UNCOUNTED_ID >> 1) + turn * numbers;
-                    let (left, trains) = mpsc::channel();
+                    let (sent_trains, trains) = mpsc::channel();
                     let sender = senders.remove(0);
                     let warm_up = u32::from(round == 0);
                     let driver =
-                        Driver { sender, departures, lead_in, first, warm_up, stop, told: left };
+                        Driver { sender, departures, lead_in, first, warm_up, stop, sent_trains };
                     senders.push(driver.run());
                     let trains = trains.into_iter().filter(|train| train.number.is_some());
                     let turns = trains.map(|train| Turn { engine, first, train }).collect();
                     // Sending fails only if the receiving thread has failed.
-                    let _ = told.send((turns, rounds * engines));
+                    let _ = results.send((turns, rounds * engines));
                 }
                 if round == 0 {
                     let fit = TIME_BUDGET.0 / (monotonic() - start).0.max(1);
@@ -338,7 +339,7 @@ fn take_turns(
             Ok(senders)
         });
         let mut all: Vec<Turn> = Vec::new();
-        for (done, (turns, of)) in (1..).zip(heard) {
+        for (done, (turns, of)) in (1..).zip(completed) {
             let turns: Vec<Turn> = turns;
             all.extend(turns);
             progress(done, of);
@@ -366,8 +367,8 @@ impl Turn {
         arrivals: Option<&Arrivals>,
     ) -> Option<Figure> {
         let first = self.first + first_id(departures, self.train.number?);
-        let on_schedule = self.train.on_schedule(departures, |place, departure| {
-            let id = first + place as u64;
+        let on_schedule = self.train.on_schedule(departures, |index, departure| {
+            let id = first + index as u64;
             source.of(
                 departure,
                 arrivals.and_then(|arrivals| arrivals.of(id)).map(|arrival| arrival.at),
@@ -388,7 +389,7 @@ impl Turn {
                 _ => None,
             };
         }
-        let figures = TrainFigures::of(&sent, &plan.asked(false))?.gap_error;
+        let figures = TrainFigures::of(&sent, &plan.request(false))?.gap_error;
         let [middle, tail] = [figures.p50.or(figures.max)?, figures.p95.or(figures.max)?];
         Some(Figure { middle: middle.0 as f64, tail: tail.0 as f64 })
     }
@@ -483,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_short_whatever_the_pattern() {
+    fn turn_is_short_for_every_pattern() {
         let millis = |n| Nanos::from_millis(n);
         let of = |pattern| short(&pattern).departures().unwrap();
         let train = |gap| Pattern::Train { count: 50, repeat: 20, gap, pause: None };

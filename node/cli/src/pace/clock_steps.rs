@@ -3,9 +3,9 @@
 
 use dwell_units::Pairing;
 
-/// A step is noticed only after it happened; packets from before and after may then be queued.
-/// Packets taken before the last unchanged reading belong to the old clock; those that arrive after
-/// the queue was empty belong to the new one. Between any others there may be the step.
+/// A step is noticed only after it happened, when packets from before and after it may be queued.
+/// Packets taken before the last unchanged reading belong to the old clock. Packets that arrive
+/// after the queue was empty belong to the new clock. The step may be between any two others.
 #[derive(Debug)]
 pub(super) struct ClockSteps {
     clocks: Pairing,
@@ -37,11 +37,12 @@ impl ClockSteps {
         }
     }
 
-    /// Compares a clock reading with the last; after a step, calls `with_care` for an accurate one.
-    /// Call it after each receive, before [`ClockSteps::packet`] and after [`ClockSteps::empty`].
-    pub(super) fn look(&mut self, now: &Pairing, with_care: impl FnOnce() -> Pairing) {
+    /// Compares a clock reading with the last. After a step, calls `accurate` for a more accurate
+    /// reading. Call it after each receive, before [`ClockSteps::packet`] and after
+    /// [`ClockSteps::empty`].
+    pub(super) fn check(&mut self, now: &Pairing, accurate: impl FnOnce() -> Pairing) {
         if self.clocks.step_until(now).is_some() {
-            self.clocks = with_care();
+            self.clocks = accurate();
             self.state = State::Open;
             self.noticed += 1;
         }
@@ -80,13 +81,13 @@ mod tests {
 
     /// Takes a packet at this offset between the clocks.
     fn packet(steps: &mut ClockSteps, offset: i64) -> u64 {
-        steps.look(&clocks(offset), || clocks(offset));
+        steps.check(&clocks(offset), || clocks(offset));
         steps.packet()
     }
 
     fn empty(steps: &mut ClockSteps, offset: i64) {
         steps.empty();
-        steps.look(&clocks(offset), || clocks(offset));
+        steps.check(&clocks(offset), || clocks(offset));
     }
 
     #[test]
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_back_and_forth_is_two() {
+    fn step_back_and_forth_counts_as_two() {
         let mut steps = ClockSteps::since(clocks(0));
         empty(&mut steps, 5_000);
         empty(&mut steps, 0);

@@ -13,8 +13,8 @@ use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
 /// Minimum time to prepare a train before its first packet is due.
 const PREPARE_TIME: Nanos = Nanos::from_micros(500);
 
-/// Time-out for the timestamps of a train, which delays the next train: what holds them up, such as
-/// a slow queue, would delay it too.
+/// Time-out for the timestamps of a train. Waiting delays the next train, which a slow queue would
+/// delay anyway.
 const STAMP_TIMEOUT: Nanos = Nanos::from_millis(500);
 
 /// First number of packets that are not counted.
@@ -78,7 +78,7 @@ pub(super) struct Driver<'a> {
     pub(super) first: u64,
     pub(super) warm_up: u32,
     pub(super) stop: &'a AtomicBool,
-    pub(super) told: mpsc::Sender<Train>,
+    pub(super) sent_trains: mpsc::Sender<Train>,
 }
 
 /// Returns the number of a train's first packet. One number is left out between trains, so that
@@ -158,6 +158,9 @@ impl Driver<'_> {
         left.drain(..lead_in.len().min(left.len()));
         let stepped = bridge.step_until(&clock::pair()).is_some();
         // Sending fails only if the recorder has failed.
-        self.told.send(Train { number, start, bridge, stepped, left }).is_ok().then_some(start)
+        self.sent_trains
+            .send(Train { number, start, bridge, stepped, left })
+            .is_ok()
+            .then_some(start)
     }
 }

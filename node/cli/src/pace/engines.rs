@@ -34,7 +34,7 @@ pub(super) fn open(
         Stamps::Auto | Stamps::Kernel => StampRequest::Kernel,
     };
     let (peer, options) = (plan.peer, &PortOptions { stamps, ..PortOptions::default() });
-    let socket = |payloads, manner| SocketSender::new(peer, options, payloads, manner);
+    let socket = |payloads, wait_mode| SocketSender::new(peer, options, payloads, wait_mode);
     Ok(match engine {
         PaceEngine::Sleep => Box::new(socket(payloads, None)?),
         PaceEngine::Spin => Box::new(socket(payloads, Some(WaitMode::Spin))?),

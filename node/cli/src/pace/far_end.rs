@@ -78,10 +78,10 @@ impl Arrivals {
     /// Collects the sink's entries for these packet numbers.
     fn read(
         ids: &Range<u64>,
-        told: impl Iterator<Item = io::Result<(u64, Instant<Realtime>)>>,
+        entries: impl Iterator<Item = io::Result<(u64, Instant<Realtime>)>>,
     ) -> io::Result<Self> {
         let (mut found, mut epoch) = (HashMap::new(), 0);
-        for one in told {
+        for one in entries {
             match one? {
                 (STEPPED, _) => epoch += 1,
                 // Of a duplicated packet, the first arrival counts.
@@ -165,8 +165,8 @@ impl FarEnd {
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         let mut words = answer.split(' ');
-        let said = (words.next(), words.next(), words.next().and_then(Rung::named));
-        let (Some(GREETING), Some(boot_id), Some(rung)) = said else {
+        let greeting = (words.next(), words.next(), words.next().and_then(Rung::named));
+        let (Some(GREETING), Some(boot_id), Some(rung)) = greeting else {
             let text = format!("the program that listens at {peer} is not dwell pace sink");
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         };
@@ -178,21 +178,22 @@ impl FarEnd {
     pub(super) fn arrivals(&mut self, of: Range<u64>, expected: usize) -> io::Result<Arrivals> {
         let start = monotonic();
         self.stream.get_mut().until = start + EXCHANGE_TIMEOUT;
-        let (mut last, mut news) = (0, start);
+        let (mut last, mut changed) = (0, start);
         loop {
-            let found = self.ask(&of)?;
+            let found = self.request_arrivals(&of)?;
             let now = monotonic();
             if found.0.len() > last {
-                (last, news) = (found.0.len(), now);
+                (last, changed) = (found.0.len(), now);
             }
-            if last >= expected || now - news > ARRIVAL_TIMEOUT || now - start > MAX_ARRIVAL_WAIT {
+            if last >= expected || now - changed > ARRIVAL_TIMEOUT || now - start > MAX_ARRIVAL_WAIT
+            {
                 return Ok(found);
             }
             thread::sleep(Duration::from_millis(10));
         }
     }
 
-    fn ask(&mut self, of: &Range<u64>) -> io::Result<Arrivals> {
+    fn request_arrivals(&mut self, of: &Range<u64>) -> io::Result<Arrivals> {
         writeln!(self.stream.get_mut(), "stamps")?;
         let wrong =
             || io::Error::new(io::ErrorKind::InvalidData, "the sink sent an invalid answer");
@@ -201,8 +202,8 @@ impl FarEnd {
             return Err(wrong());
         }
         let mut stamp = [0; STAMP_LEN];
-        let told = (0..count).map(|_| self.stream.read_exact(&mut stamp).map(|()| parse(stamp)));
-        Arrivals::read(of, told)
+        let entries = (0..count).map(|_| self.stream.read_exact(&mut stamp).map(|()| parse(stamp)));
+        Arrivals::read(of, entries)
     }
 }
 
@@ -246,7 +247,7 @@ pub(super) fn is_refusal(error: &io::Error) -> bool {
 }
 
 /// Answers [`SinkRequest::Stamps`] with `count` entries; `some` copies a range of them.
-pub(super) fn tell(
+pub(super) fn send_stamps(
     to: &mut impl Write,
     count: usize,
     mut some: impl FnMut(Range<usize>) -> Vec<(u64, Instant<Realtime>)>,
@@ -299,27 +300,27 @@ mod tests {
         let stamps: Vec<_> = (0..2 * STAMP_BATCH as u64 + 1)
             .map(|n| (u64::MAX - n, Instant::from_nanos(1_700_000_000_000_000_001 + n as i64)))
             .collect();
-        let mut told = Vec::new();
-        tell(&mut told, stamps.len(), |some| stamps[some].to_vec()).unwrap();
-        let mut told = told.as_slice();
-        assert_eq!(line(&mut told).unwrap(), stamps.len().to_string());
+        let mut sent = Vec::new();
+        send_stamps(&mut sent, stamps.len(), |some| stamps[some].to_vec()).unwrap();
+        let mut sent = sent.as_slice();
+        assert_eq!(line(&mut sent).unwrap(), stamps.len().to_string());
         for stamp in stamps {
             let mut bytes = [0; STAMP_LEN];
-            told.read_exact(&mut bytes).unwrap();
+            sent.read_exact(&mut bytes).unwrap();
             assert_eq!(parse(bytes), stamp);
         }
-        assert!(told.is_empty());
+        assert!(sent.is_empty());
     }
 
     #[test]
     fn sink_clock_step_within_train_is_detected() {
         let at = Instant::from_nanos;
         let step = (STEPPED, at(0));
-        let told = [(7, at(1)), (8, at(2)), step, (9, at(8)), (20, at(9)), (7, at(9)), step];
-        let found = Arrivals::read(&(0..10), told.into_iter().map(Ok)).unwrap();
-        let came = [7, 9, 20].map(|id| found.of(id));
+        let entries = [(7, at(1)), (8, at(2)), step, (9, at(8)), (20, at(9)), (7, at(9)), step];
+        let found = Arrivals::read(&(0..10), entries.into_iter().map(Ok)).unwrap();
+        let arrivals = [7, 9, 20].map(|id| found.of(id));
         let known = |at, epoch| Some(Arrival { at, epoch });
-        assert_eq!(came, [known(at(1), 0), known(at(8), 1), None]);
+        assert_eq!(arrivals, [known(at(1), 0), known(at(8), 1), None]);
         // Before, across, without the second of three, after, and of unknown packets.
         let stepped = [0..9, 8..10, 7..10, 9..30, 30..40];
         let stepped = stepped.map(|ids| found.stepped_during(ids));
@@ -330,13 +331,13 @@ mod tests {
     fn endless_far_end_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut talking, _) = listener.accept().unwrap();
-        let talks = thread::spawn(move || while talking.write_all(b"stamps").is_ok() {});
+        let (mut sender, _) = listener.accept().unwrap();
+        let sending = thread::spawn(move || while sender.write_all(b"stamps").is_ok() {});
         let mut timed = TimedStream { stream, until: monotonic() + Nanos::from_millis(50) };
         let ended = io::copy(&mut timed, &mut io::sink()).unwrap_err();
         assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
         drop(timed);
-        talks.join().unwrap();
+        sending.join().unwrap();
     }
 
     #[test]

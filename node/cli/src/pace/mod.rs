@@ -161,7 +161,7 @@ pub(crate) fn perform(
         SinkTimestamps::Always => true,
     };
     let mut far = ahead.then(ask_far_end).transpose()?;
-    let _uncut = job.switch_offloads.then(|| switch_offloads(&plan)).transpose()?.flatten();
+    let _offload_guard = job.switch_offloads.then(|| switch_offloads(&plan)).transpose()?.flatten();
     let Opened { engine, why, sender } = match job.engine {
         PaceEngine::Auto => {
             let turns = &mut |done, of| progress(Stage::Choosing, done, of);
@@ -203,7 +203,7 @@ pub(crate) fn perform(
         placement,
         nics: nics.of(plan.interface.as_ref()),
         // A kernel without queueing disciplines cannot report a limit.
-        limiter: plan.interface.as_ref().and_then(|way| way.limiter().ok().flatten()),
+        limiter: plan.interface.as_ref().and_then(|found| found.limiter().ok().flatten()),
         refused: sender.refused(),
         unsent: sender.failure(),
         same_clock,
@@ -264,7 +264,7 @@ fn send(
 ) -> Result<SendResult, Failure> {
     let sleeps = train_time(&plan.departures) <= MAX_REALTIME_TRAIN_TIME;
     let real_time = plan.place.real_time(sleeps);
-    let (told, heard) = mpsc::channel();
+    let (sent_trains, received) = mpsc::channel();
     // With a far end, all trains wait for its timestamps, which arrive last.
     let mut waiting = Vec::new();
     let all = plan.departures.trains().len();
@@ -276,7 +276,7 @@ fn send(
             first: 0,
             warm_up: job.warm_up,
             stop,
-            told,
+            sent_trains,
         };
         let timing = scope.spawn(move || -> io::Result<_> {
             let placement = cpu::place_thread(job.place.cpu, real_time)?;
@@ -285,7 +285,7 @@ fn send(
         });
         let mut done = 0;
         loop {
-            match heard.recv_timeout(FLUSH_INTERVAL) {
+            match received.recv_timeout(FLUSH_INTERVAL) {
                 Ok(train) => {
                     done += usize::from(train.number.is_some());
                     match &far {

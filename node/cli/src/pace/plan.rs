@@ -52,8 +52,8 @@ impl PacePlan {
         let interface = interface::towards(peer).ok().flatten();
         let first = interface.as_ref().and_then(|found| found.mtu);
         // The MTU of the path beyond is unknown until packets are sent.
-        let way = interface::path_mtu(peer).ok().flatten();
-        let mtu = first.into_iter().chain(way).min().map_or(DEFAULT_MTU, u64::from);
+        let path_mtu = interface::path_mtu(peer).ok().flatten();
+        let mtu = first.into_iter().chain(path_mtu).min().map_or(DEFAULT_MTU, u64::from);
         let family = if peer.is_ipv4() { Family::V4 } else { Family::V6 };
         let (counted, given) = match job.size {
             None => (SizeMeasure::Ip, Bytes(mtu.min(DEFAULT_MTU))),
@@ -89,7 +89,7 @@ impl PacePlan {
 
     /// Returns the requirements for every train or pair. `same_clock`: timestamps are of this
     /// machine's clock.
-    pub(super) fn asked(&self, same_clock: bool) -> TrainRequest {
+    pub(super) fn request(&self, same_clock: bool) -> TrainRequest {
         TrainRequest {
             bits: self.size.bits(),
             gap: self.pattern.mean_gap(),

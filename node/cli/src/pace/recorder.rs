@@ -85,7 +85,7 @@ pub(super) struct Counts {
     pub(super) reordered: u64,
     pub(super) warm_up: u64,
     /// Whether the sink has reported.
-    pub(super) heard: bool,
+    pub(super) sink_reported: bool,
 }
 
 /// Statistics and segment of a job.
@@ -128,12 +128,12 @@ impl<'a> Recorder<'a> {
         let host = segment.is_some().then(HostSampler::start);
         let start = dwell_io::clock::pair();
         let is_far = matches!(source, Source::Sink(_));
-        let asked = plan.asked(!is_far || far == Some(true));
+        let request = plan.request(!is_far || far == Some(true));
         Ok(Self {
             plan,
             source,
-            pairs: plan.is_pairs().then(|| Pairs::new(&asked)),
-            trains: Trains::new(asked),
+            pairs: plan.is_pairs().then(|| Pairs::new(&request)),
+            trains: Trains::new(request),
             each: Vec::new(),
             counts: Counts::default(),
             start,
@@ -154,12 +154,12 @@ impl<'a> Recorder<'a> {
                 train.left.iter().filter(|left| left.app.is_some()).count() as u64;
             return;
         };
-        self.counts.heard |= arrivals.is_some();
+        self.counts.sink_reported |= arrivals.is_some();
         let first = first_id(&self.plan.departures, number);
-        let arrival = |place: usize| arrivals?.of(first + place as u64);
+        let arrival = |index: usize| arrivals?.of(first + index as u64);
         let source = self.source;
-        let on_schedule = train.on_schedule(&self.plan.departures, |place, departure| {
-            source.of(departure, arrival(place).map(|arrival| arrival.at))
+        let on_schedule = train.on_schedule(&self.plan.departures, |index, departure| {
+            source.of(departure, arrival(index).map(|arrival| arrival.at))
         });
         let Some(on_schedule) = on_schedule else { return };
         let began = (number, train.start);
@@ -171,8 +171,8 @@ impl<'a> Recorder<'a> {
             ..sent
         };
         self.counts.stamped += sent.left.iter().flatten().count() as u64;
-        for (place, (departure, due)) in train.left.iter().zip(sent.due).enumerate() {
-            let (id, arrival) = (first + place as u64, arrival(place));
+        for (index, (departure, due)) in train.left.iter().zip(sent.due).enumerate() {
+            let (id, arrival) = (first + index as u64, arrival(index));
             self.count(departure, arrival);
             let arrival = arrival.map(|arrival| arrival.at);
             let state = state(departure, arrivals.map(|_| arrival));
@@ -198,7 +198,7 @@ impl<'a> Recorder<'a> {
 
     /// Returns the mean interval between starts of trains or pairs, planned and actual; `None` for
     /// fewer than two.
-    pub(super) fn apart(&self) -> Option<[Nanos; 2]> {
+    pub(super) fn mean_intervals(&self) -> Option<[Nanos; 2]> {
         let [(first, from), (last, to)] = self.begun?;
         let times = i64::try_from(last.checked_sub(first)?).ok().filter(|times| *times > 0)?;
         let departures = &self.plan.departures;

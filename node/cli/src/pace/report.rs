@@ -43,7 +43,7 @@ pub(super) fn opening(
         "{what}, to {}: {}{narrowed}; {} by {}, departures from {}",
         job.target,
         plan.size,
-        plan.asked(true).rate_bps().map_or("back to back".to_owned(), rate),
+        plan.request(true).rate_bps().map_or("back to back".to_owned(), rate),
         engine.name(),
         source.name()
     )
@@ -81,7 +81,7 @@ pub(super) fn summary(
     let counts = recorder.counts;
     values.insert("packets".to_owned(), counted(counts.sent));
     values.insert("icmp_errors".to_owned(), counted(outcome.refused));
-    let packets = counts.heard.then(|| Packets {
+    let packets = counts.sink_reported.then(|| Packets {
         sent: counts.sent,
         received: counts.arrived,
         lost: counts.sent.saturating_sub(counts.arrived),
@@ -136,11 +136,11 @@ enum HiddenLimit<'a> {
 
 impl<'a> HiddenLimit<'a> {
     fn of(job: &PaceJob, plan: &'a PacePlan, source: Source, outcome: &'a Outcome) -> Option<Self> {
-        let passes = match outcome.engine {
+        let bypasses = match outcome.engine {
             PaceEngine::PacketRing => job.bypass,
             engine => engine == PaceEngine::Xsk,
         };
-        if passes && let Some(limiter) = &outcome.limiter {
+        if bypasses && let Some(limiter) = &outcome.limiter {
             return Some(Self::Bypassed(limiter));
         }
         let interface = plan.interface.as_ref()?;
@@ -183,7 +183,7 @@ fn parameters(
         ("size_bytes", json!(size.ip().0)),
         ("payload_bytes", json!(size.payload().0)),
         ("frame_bytes", json!(size.frame().0)),
-        ("rate_bps", json!(plan.asked(true).rate_bps())),
+        ("rate_bps", json!(plan.request(true).rate_bps())),
         ("gap_ns", json!((!plan.is_pairs()).then(|| plan.pattern.mean_gap()))),
         ("trains", json!(trains)),
         ("packets_per_train", json!(packets)),
@@ -191,7 +191,7 @@ fn parameters(
         ("ahead_packets", json!(recorder.counts.ahead)),
         ("pause_ns", json!(plan.pattern.pause().0)),
         ("seed", seed),
-        ("late_ns", json!(plan.asked(true).deadline_ns())),
+        ("late_ns", json!(plan.request(true).deadline_ns())),
         ("warm_up", json!(job.warm_up)),
         ("sink", json!(outcome.far_rung.is_some())),
         ("departures", json!(recorder.source.name())),
@@ -216,9 +216,9 @@ fn warnings(
         warnings.push(format!("{} packets could not be sent: {why}", counts.failed));
     }
     if outcome.refused > 0 {
-        let matter = if counts.stamped > 0 { "; departures are valid" } else { "" };
+        let suffix = if counts.stamped > 0 { "; departures are valid" } else { "" };
         warnings.push(format!(
-            "{} ICMP errors: port closed or host unreachable at {}{matter}",
+            "{} ICMP errors: port closed or host unreachable at {}{suffix}",
             outcome.refused, job.target
         ));
     }
@@ -251,7 +251,7 @@ fn warnings(
     let trains = &recorder.trains;
     match recorder.pairs.as_ref().map(dwell_stats::departures::Pairs::figures) {
         Some(pairs) => {
-            let told = [
+            let faults = [
                 (
                     pairs.merged,
                     "have one timestamp for both packets because an offload merged them; their gap is \
@@ -260,10 +260,10 @@ fn warnings(
                 (pairs.reordered, "left in reverse order"),
                 (pairs.unstamped, "lack a departure timestamp"),
             ];
-            let told = told.into_iter().filter(|(count, _)| *count > 0);
-            warnings.extend(told.map(|(count, what)| format!("{count} pairs {what}")));
+            let faults = faults.into_iter().filter(|(count, _)| *count > 0);
+            warnings.extend(faults.map(|(count, what)| format!("{count} pairs {what}")));
             warnings.extend(stepped(pairs.discarded, "pairs"));
-            if let Some([planned, began]) = recorder.apart()
+            if let Some([planned, began]) = recorder.mean_intervals()
                 && began.0 as f64 > planned.0 as f64 * (1.0 + MAX_DEVIATION)
             {
                 warnings.push(format!(
@@ -294,12 +294,12 @@ fn warnings(
         }
     }
     let reached = trains.values().into_iter().find(|(name, _)| *name == "rate_bps");
-    if let (Some((_, Some(reached))), Some(asked)) = (reached, trains.scheduled_rate_bps())
-        && reached < asked * (1.0 - MAX_DEVIATION)
+    if let (Some((_, Some(reached))), Some(requested)) = (reached, trains.scheduled_rate_bps())
+        && reached < requested * (1.0 - MAX_DEVIATION)
     {
         warnings.push(format!(
             "the rate was missed: {} requested, {} reached",
-            rate(asked),
+            rate(requested),
             rate(reached)
         ));
     }
@@ -371,35 +371,35 @@ pub(super) fn print(summary: &Summary, verbose: bool) -> io::Result<()> {
         "\n{:26}{:>9}{:>12}{:>12}{:>12}{:>12}{:>12}",
         "", "n", "min", "median", "p95", "p99", "max"
     )?;
-    for (name, called) in TABLE {
+    for (name, label) in TABLE {
         let Some(figures) = summary.metrics.get(name) else { continue };
         let Figures { count, min, p50, p95, p99, max, .. } = figures;
         let (size, unit) = unit(max.unwrap_or(0) as f64);
         let cell =
             |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{:.3}", ns as f64 / size));
         let [min, p50, p95, p99, max] = [*min, *p50, *p95, *p99, *max].map(cell);
-        writeln!(out, "{called:26}{count:>9}{min:>12}{p50:>12}{p95:>12}{p99:>12}{max:>12} {unit}")?;
+        writeln!(out, "{label:26}{count:>9}{min:>12}{p50:>12}{p95:>12}{p99:>12}{max:>12} {unit}")?;
     }
     writeln!(out)?;
     let bytes = |name: &str| parameter(name).map_or("-".to_owned(), Value::to_string);
     let [ip, payload, frame] = ["size_bytes", "payload_bytes", "frame_bytes"].map(bytes);
     writeln!(out, "{:26}IP packet {ip} B, UDP payload {payload} B, frame {frame} B", "size")?;
-    let asked = parameter("rate_bps").and_then(Value::as_f64);
-    if let (Some(asked), reached) = (asked, value("rate_bps")) {
+    let requested = parameter("rate_bps").and_then(Value::as_f64);
+    if let (Some(requested), reached) = (requested, value("rate_bps")) {
         let reached = reached.map_or("unknown".to_owned(), rate);
         writeln!(
             out,
             "{:26}{} requested, {reached} sent (Mok 2015, equation 1)",
             "rate",
-            rate(asked)
+            rate(requested)
         )?;
     }
-    for (name, called) in [
+    for (name, label) in [
         ("capacity_bps", "capacity (smallest gap)"),
         ("capacity_median_bps", "capacity (median gap)"),
     ] {
         if let Some(capacity) = value(name) {
-            writeln!(out, "{called:26}{}", rate(capacity))?;
+            writeln!(out, "{label:26}{}", rate(capacity))?;
         }
     }
     for (name, sentence) in Variability::EXPLAINED.into_iter().filter(|_| verbose) {

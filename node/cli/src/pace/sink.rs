@@ -1,6 +1,6 @@
 //! `dwell pace sink`: timestamps arriving packets and reports them to their sender
 //! ([`super::far_end`]). Packets of flows that were not announced are dropped. The kernel takes the
-//! timestamps, so timing here is not critical; [`super::steps`] detects steps of its clock.
+//! timestamps, so timing here is not critical; [`super::clock_steps`] detects steps of its clock.
 
 use std::collections::HashMap;
 use std::io;
@@ -157,7 +157,7 @@ pub(crate) fn perform(
     let local = server.local_addr();
     let gate = server.gate().map_err(|error| failed("UDP", error))?;
     let shared = Shared { kept: Mutex::new(FlowTable::new(gate)), emptied: AtomicU64::new(0) };
-    ready(&format!("stamping what arrives at udp://{local}"));
+    ready(&format!("stamping packets at udp://{local}"));
     let (counts, placement) = thread::scope(|scope| {
         let shared = &shared;
         let receiving = scope.spawn(move || -> io::Result<_> {
@@ -226,7 +226,7 @@ fn receive(
             steps.empty();
             shared.emptied.fetch_add(1, Ordering::Release);
         }
-        steps.look(&clock::quick_pair(), clock::pair);
+        steps.check(&clock::quick_pair(), clock::pair);
         let Some(request) = request else { continue };
         let mark = Mark::parse(&buffer[..request.len]).ok();
         if mark.is_some_and(|mark| mark.seq >= FIRST_LEAD_NUMBER) {
@@ -257,12 +257,12 @@ fn receive(
 /// Serves one sender until it disconnects; then drops its timestamps.
 fn serve(stream: TcpStream, rung: Rung, shared: &Shared, stop: &AtomicBool) {
     let mut flows = Vec::new();
-    let _ = converse(stream, rung, shared, stop, &mut flows);
+    let _ = serve_requests(stream, rung, shared, stop, &mut flows);
     let mut kept = shared.kept();
     flows.into_iter().for_each(|flow| kept.end(flow));
 }
 
-fn converse(
+fn serve_requests(
     stream: TcpStream,
     rung: Rung,
     shared: &Shared,
@@ -304,7 +304,7 @@ fn converse(
                 let count = shared.kept().flows.get(&flow).map_or(0, |flow| flow.stamps.len());
                 timed.until = monotonic() + EXCHANGE_TIMEOUT;
                 // Entries are not removed while their sender is connected.
-                far_end::tell(&mut timed, count, |some| {
+                far_end::send_stamps(&mut timed, count, |some| {
                     shared.kept().flows[&flow].stamps[some].to_vec()
                 })?;
             }

@@ -34,17 +34,17 @@ pub(super) fn line(plan: &PacePlan, recorder: &Recorder<'_>, limit_unseen: bool)
         return None;
     }
     let (trains, tolerance) = (&recorder.trains, Tolerance::default());
-    let asked = trains.asked();
-    let rate = asked.rate_bps()?;
+    let request = trains.asked();
+    let rate = request.rate_bps()?;
     let accuracy = match limit_unseen {
         true => Accuracy::CannotTell { why: NoVerdictReason::LimitUnseen },
-        false => tolerance.judge(asked, recorder.source.rung(), trains.accuracies()).accuracy,
+        false => tolerance.judge(request, recorder.source.rung(), trains.accuracies()).accuracy,
     };
     Some(format!(
         "keeps {} with {}: {}",
         super::report::rate(rate),
         packets(&plan.size),
-        outcome(&accuracy, &tolerance, trains.accuracies(), asked.gap)
+        outcome(&accuracy, &tolerance, trains.accuracies(), request.gap)
     ))
 }
 

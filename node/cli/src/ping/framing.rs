@@ -94,7 +94,8 @@ impl StreamPort {
 /// yet.
 fn strays(buffered: &VecDeque<u8>, session: Option<&[u8; SESSION_LEN]>) -> usize {
     let Some(session) = session else { return buffered.len() };
-    let begins_at = |at: &usize| buffered.range(*at..).zip(session).all(|(came, own)| came == own);
+    let begins_at =
+        |at: &usize| buffered.range(*at..).zip(session).all(|(received, own)| received == own);
     (0..buffered.len()).find(begins_at).unwrap_or(buffered.len())
 }
 

@@ -42,7 +42,7 @@ impl NetworkError {
             .map_or(ErrorClass::Other, |(family, kind, code)| icmp::error(family, kind, code).1)
     }
 
-    /// What to do about it if there was no reply.
+    /// Advice if there was no reply.
     pub(super) fn advice(&self, target: &Target) -> Option<String> {
         let node = self.from.map_or("a node on the path".to_owned(), |from| from.to_string());
         Some(match self.meaning() {
@@ -90,7 +90,7 @@ impl fmt::Display for NetworkError {
 /// The usual initial TTL. A smaller one may not suffice for both directions.
 const USUAL_TTL: u8 = 64;
 
-/// What to do about a target that did not reply to probes with this TTL, without any network error.
+/// Advice on a target that did not reply to probes with this TTL, without any network error.
 pub(super) fn silent_advice(target: &Target, ttl: Option<u8>) -> String {
     let question = match target.scheme {
         Scheme::Icmp => "is the host up, and does a firewall drop ICMP echo?",
@@ -136,6 +136,7 @@ mod tests {
         assert!(silent_advice(&stamp, Some(2)).ends_with("(--key-file)?"));
         assert!(error((Family::V6, 1, 1)).advice(&icmp).unwrap().contains("firewall"));
     }
+
     #[test]
     fn silent_udp_target_with_a_small_ttl_names_the_ttl() {
         let udp: Target = "udp://h:7".parse().unwrap();

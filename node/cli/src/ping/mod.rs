@@ -1,8 +1,8 @@
 //! `dwell ping`: sends probes and measures their round-trip delay.
 //!
 //! `plan` checks the job and fills in defaults. `first_contact` chooses the protocol of a bare
-//! host, `reach` the address. `session` opens the socket and runs `timing_loop`, the timing loop, on its
-//! own thread. `recorder` turns samples into metrics, rows and a segment, and reports to an
+//! host, `reach` the address. `session` opens the socket and runs `timing_loop` on its own thread.
+//! `recorder` turns samples into metrics, rows and a segment, and reports to an
 //! `observer`. `report` builds the summary and prints the long table; `brief` prints the short one.
 //! `measure` does all of this without a command line.
 
@@ -290,7 +290,7 @@ pub(crate) struct Measured {
     pub(crate) sent: u64,
     /// Number of replies, including late ones.
     pub(crate) answered: u64,
-    /// What to do about a target that did not reply.
+    /// Advice on a target that did not reply.
     pub(crate) advice: String,
     /// A failed output or socket. Results until then are valid.
     pub(crate) failure: Option<Failure>,
@@ -425,7 +425,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(report::verdict(&thresholds, &measured, args.timeout, interrupted))
 }
 
-/// What to do about a target that did not reply.
+/// Advice on a target that did not reply.
 fn advice(plan: &plan::Plan, ttl: Option<u8>, ended: &timing_loop::LoopResult) -> String {
     if ended.counts.rejected.unauthentic > 0 {
         return "replies had a wrong HMAC: do both ends use the same key?".into();

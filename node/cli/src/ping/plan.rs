@@ -84,8 +84,8 @@ impl Plan {
 }
 
 /// Checks the payload size against the protocol's minimum and default, and whether it is fixed.
-fn size(scheme: Scheme, asked: Option<u64>, authenticated: bool) -> Result<usize, Failure> {
-    let (least, default, fixed) = match scheme {
+fn size(scheme: Scheme, requested: Option<u64>, authenticated: bool) -> Result<usize, Failure> {
+    let (min_size, default, fixed) = match scheme {
         // Room for the clock and socket-drops TLVs, and for the HMAC TLV with a key.
         Scheme::Stamp if authenticated => (112, 164, false),
         Scheme::Stamp => (44, 76, false),
@@ -95,23 +95,23 @@ fn size(scheme: Scheme, asked: Option<u64>, authenticated: bool) -> Result<usize
         Scheme::TextUdp | Scheme::TextTcp => (7, 7, true),
     };
     let name = scheme.name();
-    let size = asked.unwrap_or(default);
+    let size = requested.unwrap_or(default);
     let wrong = |right: String| Failure::usage(format!("invalid value {size} for -s: {right}"));
     if fixed && size != default {
         return Err(wrong(format!("a {name}:// message always has {default} bytes; leave -s out")));
     }
-    if size < least {
+    if size < min_size {
         let key = if authenticated { " with a key" } else { "" };
-        return Err(wrong(format!("{name}://{key} needs at least {least} bytes")));
+        return Err(wrong(format!("{name}://{key} needs at least {min_size} bytes")));
     }
     if size > MAX_SIZE {
         return Err(wrong(format!("at most {MAX_SIZE} bytes fit a datagram")));
     }
-    if scheme == Scheme::Stamp && (1..4).contains(&(size - least)) {
+    if scheme == Scheme::Stamp && (1..4).contains(&(size - min_size)) {
         return Err(wrong(format!(
-            "beyond its {least} bytes a STAMP packet grows by TLVs of at least 4 bytes; \
-             use {least} or {} and more",
-            least + 4
+            "beyond its {min_size} bytes a STAMP packet grows by TLVs of at least 4 bytes; \
+             use {min_size} or {} and more",
+            min_size + 4
         )));
     }
     Ok(size as usize)
@@ -120,7 +120,7 @@ fn size(scheme: Scheme, asked: Option<u64>, authenticated: bool) -> Result<usize
 /// Checks the size of a packet with slots for relays; relays do not extend it.
 fn path_size(
     scheme: Scheme,
-    asked: Option<u64>,
+    requested: Option<u64>,
     authenticated: bool,
     slots: u8,
 ) -> Result<usize, Failure> {
@@ -135,13 +135,13 @@ fn path_size(
             "--path cannot be used with a key: a relay on the path cannot sign its delays",
         ));
     }
-    let least = Session::size_of_path(usize::from(slots)) as u64;
-    let default = least + Session::SOCKET_DROPS_TLV as u64;
-    let size = size(scheme, Some(asked.unwrap_or(default)), false)? as u64;
-    if size < least || (1..4).contains(&(size - least)) {
+    let min_size = Session::size_of_path(usize::from(slots)) as u64;
+    let default = min_size + Session::SOCKET_DROPS_TLV as u64;
+    let size = size(scheme, Some(requested.unwrap_or(default)), false)? as u64;
+    if size < min_size || (1..4).contains(&(size - min_size)) {
         return Err(Failure::usage(format!(
-            "invalid value {size} for -s: --path {slots} needs {least} bytes, or {} and more",
-            least + 4
+            "invalid value {size} for -s: --path {slots} needs {min_size} bytes, or {} and more",
+            min_size + 4
         )));
     }
     Ok(size as usize)

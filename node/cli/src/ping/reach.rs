@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_a_name_are_tried_families_in_turn() {
+    fn address_families_are_tried_in_turn() {
         let one_sided = ordered(&["2001:db8::1", "2001:db8::2", "2001:db8::3", "192.0.2.1"]);
         let order = ["2001:db8::1", "192.0.2.1", "2001:db8::2", "2001:db8::3"];
         assert_eq!(tried(&one_sided), order);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn at_most_six_addresses_are_tried_and_each_has_time() {
+    fn six_addresses_are_tried_with_enough_time_each() {
         let many: Vec<_> = (1..=9).map(|n| format!("192.0.2.{n}")).collect();
         let many = ordered(&many.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(tried(&many).len(), 6);

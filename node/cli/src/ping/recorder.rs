@@ -206,8 +206,8 @@ impl Recorder {
     }
 
     fn handle_events(&mut self, events: &mut Consumer<RunEvent>) {
-        while let Ok(events) = events.pop() {
-            match events {
+        while let Ok(event) = events.pop() {
+            match event {
                 RunEvent::Counting { tx, rx, warm_up_sent } => {
                     self.rungs = Rungs { tx, rx, warm_up_sent };
                     self.measured = RoundTrip::new(self.rungs.near(), warm_up_sent);

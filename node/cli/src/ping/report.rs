@@ -91,16 +91,17 @@ pub(super) fn summary(
 
 /// Adds the figures of every relay on the path; names contain its position and node id.
 fn path_figures(path: &PathDelays, metrics: &mut BTreeMap<String, dwell_record::Figures>) {
-    for place in path.figures() {
-        let PathPosition { back, number, node } = place.place;
-        let way = if back { "backward" } else { "forward" };
-        let parts = [
-            ("node_delay", place.node_delay),
-            ("queueing_in", place.queueing_in),
-            ("processing", place.processing),
+    for position in path.figures() {
+        let PathPosition { back, number, node } = position.place;
+        let direction = if back { "backward" } else { "forward" };
+        let components = [
+            ("node_delay", position.node_delay),
+            ("queueing_in", position.queueing_in),
+            ("processing", position.processing),
         ];
-        for (part, figures) in parts.into_iter().filter(|(_, figures)| figures.count > 0) {
-            let name = format!("path_{way}_{number}_node_{node}_{part}_ns");
+        for (component, figures) in components.into_iter().filter(|(_, figures)| figures.count > 0)
+        {
+            let name = format!("path_{direction}_{number}_node_{node}_{component}_ns");
             metrics.insert(name, figures.into());
         }
     }
@@ -109,11 +110,11 @@ fn path_figures(path: &PathDelays, metrics: &mut BTreeMap<String, dwell_record::
 /// The timestamp sources; `None` for a direction without packets.
 fn stamps(rungs: Rungs, outcome: &Outcome) -> Stamps {
     let counts = &outcome.ended.counts;
-    let (left, came) = (counts.sent > 0, counts.received + counts.late > 0);
+    let (has_sent, has_received) = (counts.sent > 0, counts.received + counts.late > 0);
     Stamps {
-        tx: left.then_some(rungs.tx()),
-        rx: came.then_some(rungs.rx()),
-        near: came.then_some(rungs.near()),
+        tx: has_sent.then_some(rungs.tx()),
+        rx: has_received.then_some(rungs.rx()),
+        near: has_received.then_some(rungs.near()),
     }
 }
 
@@ -221,9 +222,9 @@ pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) 
     let stamps = describe_stamps(&summary.stamps);
     writeln!(out, "\n{}  {}  {stamps}", summary.target, summary.engine)?;
     if let Some(packets) = &summary.packets {
-        let share = |part: u64| match packets.sent {
+        let share = |count: u64| match packets.sent {
             0 => "-".to_owned(),
-            sent => format!("{:.3}%", part as f64 / sent as f64 * 100.0),
+            sent => format!("{:.3}%", count as f64 / sent as f64 * 100.0),
         };
         writeln!(
             out,
@@ -244,7 +245,7 @@ pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) 
     if let Some(loss) = measured.loss() {
         writeln!(
             out,
-            "lost on the way there {}, on the way back {}, unknown {}",
+            "lost on the forward path {}, on the return path {}, unknown {}",
             loss.forward, loss.backward, loss.unknown
         )?;
     }
@@ -279,16 +280,16 @@ pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) 
 
 /// Prints a line for every relay on the path.
 pub(super) fn print_path(out: &mut impl Write, path: &PathDelays) -> io::Result<()> {
-    let places = path.figures();
-    if !places.is_empty() {
+    let positions = path.figures();
+    if !positions.is_empty() {
         writeln!(out, "\ndelay inside relays on the path, until tx_app")?;
     }
-    for place in places {
-        let PathPosition { back, number, node } = place.place;
-        let way = if back { "back" } else { "there" };
-        let ends = [("rx_kernel", place.node_delay), ("rx_app", place.processing)];
+    for position in positions {
+        let PathPosition { back, number, node } = position.place;
+        let direction = if back { "back" } else { "there" };
+        let ends = [("rx_kernel", position.node_delay), ("rx_app", position.processing)];
         for (from, figures) in ends.into_iter().filter(|(_, figures)| figures.count > 0) {
-            let name = format!("{way} {number}: {node} {from}");
+            let name = format!("{direction} {number}: {node} {from}");
             writeln!(out, "{name:24}{}", cells(&figures))?;
         }
     }

@@ -47,25 +47,25 @@ fn source(peer: IpAddr) -> IpAddr {
 /// connection may be closed. Otherwise only an idle one is, and the newcomer counts as one more of
 /// its source.
 pub(super) fn slot_to_close(
-    seats: &[(usize, Slot)],
+    slots: &[(usize, Slot)],
     newcomer: IpAddr,
     now: Instant<Monotonic>,
 ) -> Option<usize> {
-    let mut held: BTreeMap<IpAddr, usize> = BTreeMap::new();
-    for (_, slot) in seats {
-        *held.entry(slot.source).or_default() += 1;
+    let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    for (_, slot) in slots {
+        *counts.entry(slot.source).or_default() += 1;
     }
-    let most = held.values().copied().max()?;
-    let wanted = held.entry(source(newcomer)).or_default();
+    let most = counts.values().copied().max()?;
+    let wanted = counts.entry(source(newcomer)).or_default();
     *wanted += 1;
     let (least_idle, most) = match *wanted {
         wanted if wanted < most => (Nanos(i64::MIN), most),
         wanted => (IDLE_TIMEOUT, most.max(wanted)),
     };
     let idle = |slot: &Slot| now - slot.active;
-    seats
+    slots
         .iter()
-        .filter(|(_, slot)| held.get(&slot.source) == Some(&most) && idle(slot) > least_idle)
+        .filter(|(_, slot)| counts.get(&slot.source) == Some(&most) && idle(slot) > least_idle)
         .max_by_key(|(_, slot)| idle(slot))
         .map(|(index, _)| *index)
 }
@@ -82,42 +82,42 @@ mod tests {
 
     /// Connections as the last byte of the peer's address, and the idle time in tenths of the
     /// time-out.
-    fn chosen(seats: &[(u8, i64)], newcomer: IpAddr) -> Option<usize> {
+    fn chosen(slots: &[(u8, i64)], newcomer: IpAddr) -> Option<usize> {
         let slot = |(peer, idle): &(u8, i64)| {
             let active = now() - Nanos(idle * IDLE_TIMEOUT.0 / 10);
             Slot::new(IpAddr::from([192, 0, 2, *peer]), active)
         };
-        let seats: Vec<_> = seats.iter().map(slot).enumerate().collect();
-        slot_to_close(&seats, newcomer, now())
+        let slots: Vec<_> = slots.iter().map(slot).enumerate().collect();
+        slot_to_close(&slots, newcomer, now())
     }
 
     #[test]
-    fn largest_holder_loses_its_longest_idle_connection() {
+    fn longest_idle_connection_of_largest_source_is_closed() {
         assert_eq!(chosen(&[(1, 99), (2, 11), (2, 15), (2, 3), (1, 90)], NEWCOMER), Some(2));
     }
 
     #[test]
-    fn active_connection_is_closed_if_newcomer_holds_far_fewer() {
+    fn active_connection_is_closed_if_newcomer_has_far_fewer() {
         assert_eq!(chosen(&[(1, 99), (2, 0), (2, 2), (2, 1)], NEWCOMER), Some(2));
         let second = IpAddr::from([192, 0, 2, 1]);
         assert_eq!(chosen(&[(1, 99), (2, 0), (2, 2), (2, 1)], second), Some(2));
     }
 
     #[test]
-    fn active_connections_stay_if_all_hold_the_same() {
+    fn active_connections_stay_if_all_sources_are_equal() {
         assert_eq!(chosen(&[(1, 9), (2, 9), (3, 8)], NEWCOMER), None);
         assert_eq!(chosen(&[(1, 9), (2, 12), (3, 11)], NEWCOMER), Some(1));
     }
 
     #[test]
-    fn largest_holder_that_wants_one_more_gives_up_its_own() {
+    fn largest_source_gives_up_its_own_idle_connection() {
         let largest = IpAddr::from([192, 0, 2, 2]);
         assert_eq!(chosen(&[(1, 99), (1, 98), (2, 12), (2, 20)], largest), Some(3));
         assert_eq!(chosen(&[(1, 99), (1, 98), (2, 2), (2, 3)], largest), None);
     }
 
     #[test]
-    fn ipv6_addresses_of_one_site_are_one_holder() {
+    fn ipv6_addresses_of_one_site_are_one_source() {
         let peer = |text: &str| text.parse::<IpAddr>().unwrap();
         assert_eq!(source(peer("2001:db8:0:1::1")), source(peer("2001:db8:0:ff::2")));
         assert_ne!(source(peer("2001:db8:0:1::1")), source(peer("2001:db8:0:100::1")));

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_value_says_what_would_be_right() {
+    fn wrong_relay_value_error_names_the_correction() {
         assert_eq!(clear("auto"), Ok(ClearPrefix::Auto));
         assert_eq!(
             (clear("108"), clear("12B")),

@@ -26,7 +26,7 @@ const BATCHES_PER_TURN: usize = 4;
 pub(super) fn run(relay: Relay<'_>, stop: &AtomicBool) -> FinalState {
     let mut batches = Batches {
         batch: Batch::new(MAX_BATCH, HEADROOM),
-        came: Vec::with_capacity(MAX_BATCH),
+        packets: Vec::with_capacity(MAX_BATCH),
         parcels: Vec::with_capacity(MAX_BATCH),
         outcomes: Vec::with_capacity(MAX_BATCH),
     };
@@ -37,7 +37,7 @@ pub(super) fn run(relay: Relay<'_>, stop: &AtomicBool) -> FinalState {
 struct Batches {
     batch: Batch,
     /// Packets to send: index in the batch, description, and range of the payload.
-    came: Vec<(usize, IncomingPacket, Range<usize>)>,
+    packets: Vec<(usize, IncomingPacket, Range<usize>)>,
     parcels: Vec<Parcel>,
     outcomes: Vec<(Result<Option<u32>, SendError>, Sending)>,
 }
@@ -45,7 +45,7 @@ struct Batches {
 impl Batches {
     /// Receives a batch from a socket and sends it; returns whether more may be waiting.
     fn take(&mut self, relay: &mut Relay<'_>, socket: Socket) -> io::Result<bool> {
-        self.came.clear();
+        self.packets.clear();
         let taken = match socket {
             Socket::Listener | Socket::Own(_) => self.take_forward(relay, socket)?,
             Socket::Out(flow) => self.take_backward(relay, flow)?,
@@ -55,13 +55,15 @@ impl Batches {
         }
         if socket == Socket::Listener {
             // Packets of one flow leave in one call, in order.
-            self.came.sort_unstable_by_key(|(n, came, _)| (came.flow.to_u64(), *n));
+            self.packets.sort_unstable_by_key(|(n, packet, _)| (packet.flow.to_u64(), *n));
         }
-        let mut came = std::mem::take(&mut self.came);
-        for flow_packets in came.chunk_by_mut(|(_, one, _), (_, other, _)| one.flow == other.flow) {
+        let mut packets = std::mem::take(&mut self.packets);
+        for flow_packets in
+            packets.chunk_by_mut(|(_, one, _), (_, other, _)| one.flow == other.flow)
+        {
             self.send(relay, flow_packets);
         }
-        self.came = came;
+        self.packets = packets;
         Ok(true)
     }
 
@@ -77,10 +79,10 @@ impl Batches {
             let (datagram, buffer) = self.batch.datagram(n, near);
             let (rx, len) = (datagram.rx, datagram.len);
             let client = datagram.from.and_then(|peer| relay.client(peer, buffer, len));
-            let worked = client.and_then(|(flow, opened)| {
-                relay.work(FlowDirection::Forward, flow, rx, buffer, len, opened)
+            let transformed = client.and_then(|(flow, opened)| {
+                relay.transform(FlowDirection::Forward, flow, rx, buffer, len, opened)
             });
-            self.came.extend(worked.map(|(came, at)| (n, came, at)));
+            self.packets.extend(transformed.map(|(packet, at)| (n, packet, at)));
         }
         Ok(taken)
     }
@@ -95,9 +97,15 @@ impl Batches {
         for n in 0..taken {
             let Some(flow) = relay.flows.find(id) else { break };
             let (datagram, buffer) = self.batch.datagram(n, &flow.out);
-            let worked =
-                relay.work(FlowDirection::Backward, id, datagram.rx, buffer, datagram.len, None);
-            self.came.extend(worked.map(|(came, at)| (n, came, at)));
+            let transformed = relay.transform(
+                FlowDirection::Backward,
+                id,
+                datagram.rx,
+                buffer,
+                datagram.len,
+                None,
+            );
+            self.packets.extend(transformed.map(|(packet, at)| (n, packet, at)));
         }
         Ok(taken)
     }
@@ -108,20 +116,20 @@ impl Batches {
         relay: &mut Relay<'_>,
         packets: &mut [(usize, IncomingPacket, Range<usize>)],
     ) {
-        let Some((_, IncomingPacket { way, flow, .. }, _)) = packets.first() else { return };
-        let (way, id) = (*way, *flow);
-        for (n, came, at) in packets.iter() {
-            relay.say(came, &mut self.batch.buffer(*n)[at.clone()]);
+        let Some((_, IncomingPacket { direction, flow, .. }, _)) = packets.first() else { return };
+        let (direction, id) = (*direction, *flow);
+        for (n, packet, at) in packets.iter() {
+            relay.fill_telemetry(packet, &mut self.batch.buffer(*n)[at.clone()]);
         }
         // The flow was evicted by a later packet of the same batch.
         let Some(flow) = relay.flows.find(id) else {
-            packets.iter().for_each(|(_, came, _)| relay.not_sent(came, SendError::Closed));
+            packets.iter().for_each(|(_, packet, _)| relay.not_sent(packet, SendError::Closed));
             return;
         };
-        let to = (way == FlowDirection::Backward && flow.own.is_none()).then_some(flow.peer);
+        let to = (direction == FlowDirection::Backward && flow.own.is_none()).then_some(flow.peer);
         self.parcels.clear();
         self.parcels.extend(packets.iter().map(|(n, _, at)| Parcel { n: *n, at: at.clone(), to }));
-        let through = match way {
+        let through = match direction {
             FlowDirection::Forward => &mut flow.out,
             FlowDirection::Backward => flow.own.as_mut().unwrap_or(&mut relay.listener),
         };
@@ -130,10 +138,10 @@ impl Batches {
         self.batch.send(through, &self.parcels, &mut |_, outcome, when| {
             outcomes.push((outcome, when));
         });
-        for ((_, came, _), (outcome, when)) in packets.iter_mut().zip(&self.outcomes) {
+        for ((_, packet, _), (outcome, when)) in packets.iter_mut().zip(&self.outcomes) {
             match outcome {
-                Ok(key) => relay.sent(came, *key, when.before, when.after),
-                Err(error) => relay.not_sent(came, *error),
+                Ok(key) => relay.sent(packet, *key, when.before, when.after),
+                Err(error) => relay.not_sent(packet, *error),
             }
         }
     }

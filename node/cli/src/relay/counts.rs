@@ -54,7 +54,7 @@ impl Traffic {
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// Forward and backward, indexed by `FlowDirection`.
-    pub(super) ways: [Traffic; 2],
+    pub(super) directions: [Traffic; 2],
     pub(super) flows: FlowCounts,
     pub(super) unserved: Unserved,
     pub(super) icmp_errors: u64,

@@ -30,9 +30,9 @@ struct StampKey {
 }
 
 struct Waiting {
-    name: StampKey,
+    stamp_key: StampKey,
     since: Instant<Monotonic>,
-    passage: PacketObservation,
+    observation: PacketObservation,
 }
 
 impl StampKey {
@@ -57,52 +57,55 @@ impl Departures {
         self.waiting > 0
     }
 
-    /// Adds a packet sent on `socket` with this key. `told` gets the packets displaced by it.
+    /// Adds a packet sent on `socket` with this key. Calls `released` with each packet that it
+    /// displaces.
     pub(super) fn note(
         &mut self,
         socket: u64,
         key: u32,
-        passage: PacketObservation,
+        observation: PacketObservation,
         now: Instant<Monotonic>,
-        told: &mut impl FnMut(PacketObservation),
+        released: &mut impl FnMut(PacketObservation),
     ) {
-        let name = StampKey { socket, key };
-        let slot = name.slot();
+        let stamp_key = StampKey { socket, key };
+        let slot = stamp_key.slot();
         if let Some(before) = self.slots[slot].take() {
             self.waiting -= 1;
-            told(before.passage);
+            released(before.observation);
         }
-        while let Some(name) = self.order.front().map(|(_, name)| *name)
-            && (self.order.len() == self.order.capacity() || !self.waits(name))
+        while let Some(stamp_key) = self.order.front().map(|(_, stamp_key)| *stamp_key)
+            && (self.order.len() == self.order.capacity() || !self.waits(stamp_key))
         {
             self.order.pop_front();
-            self.release(name, told);
+            self.release(stamp_key, released);
         }
-        self.slots[slot] = Some(Waiting { name, since: now, passage });
-        self.order.push_back((slot as u32, name));
+        self.slots[slot] = Some(Waiting { stamp_key, since: now, observation });
+        self.order.push_back((slot as u32, stamp_key));
         self.waiting += 1;
     }
 
-    /// Adds a timestamp. `told` gets the packet if no other timestamp is missing.
+    /// Adds a timestamp. Calls `released` with the packet if no other timestamp is missing.
     pub(super) fn stamp(
         &mut self,
         socket: u64,
         key: u32,
         stamp: TxStamp,
-        told: &mut impl FnMut(PacketObservation),
+        released: &mut impl FnMut(PacketObservation),
     ) {
-        let name = StampKey { socket, key };
-        let slot = &mut self.slots[name.slot()];
-        let Some(waiting) = slot.as_mut().filter(|waiting| waiting.name == name) else { return };
+        let stamp_key = StampKey { socket, key };
+        let slot = &mut self.slots[stamp_key.slot()];
+        let Some(waiting) = slot.as_mut().filter(|waiting| waiting.stamp_key == stamp_key) else {
+            return;
+        };
         match stamp {
-            TxStamp::Sched(at) => waiting.passage.stamps.set(Point::TxSched, at),
-            TxStamp::Kernel(at) => waiting.passage.stamps.set(Point::TxKernel, at),
+            TxStamp::Sched(at) => waiting.observation.stamps.set(Point::TxSched, at),
+            TxStamp::Kernel(at) => waiting.observation.stamps.set(Point::TxKernel, at),
             // Hardware timestamps are in another clock domain.
             TxStamp::Hw(_) => return,
         }
-        let stamps = &waiting.passage.stamps;
+        let stamps = &waiting.observation.stamps;
         if stamps.get(Point::TxSched).is_some() && stamps.get(Point::TxKernel).is_some() {
-            self.release(name, told);
+            self.release(stamp_key, released);
         }
     }
 
@@ -110,26 +113,28 @@ impl Departures {
     pub(super) fn overdue(
         &mut self,
         now: Instant<Monotonic>,
-        told: &mut impl FnMut(PacketObservation),
+        released: &mut impl FnMut(PacketObservation),
     ) {
-        while let Some((slot, name)) = self.order.front().copied() {
-            let waiting = self.slots[slot as usize].as_ref().filter(|w| w.name == name);
+        while let Some((slot, stamp_key)) = self.order.front().copied() {
+            let waiting = self.slots[slot as usize].as_ref().filter(|w| w.stamp_key == stamp_key);
             if waiting.is_some_and(|waiting| now - waiting.since < STAMP_TIMEOUT) {
                 return;
             }
             self.order.pop_front();
-            self.release(name, told);
+            self.release(stamp_key, released);
         }
     }
 
-    fn waits(&self, name: StampKey) -> bool {
-        self.slots[name.slot()].as_ref().is_some_and(|waiting| waiting.name == name)
+    fn waits(&self, stamp_key: StampKey) -> bool {
+        self.slots[stamp_key.slot()].as_ref().is_some_and(|waiting| waiting.stamp_key == stamp_key)
     }
 
-    fn release(&mut self, name: StampKey, told: &mut impl FnMut(PacketObservation)) {
-        if let Some(waiting) = self.slots[name.slot()].take_if(|waiting| waiting.name == name) {
+    fn release(&mut self, stamp_key: StampKey, released: &mut impl FnMut(PacketObservation)) {
+        if let Some(waiting) =
+            self.slots[stamp_key.slot()].take_if(|waiting| waiting.stamp_key == stamp_key)
+        {
             self.waiting -= 1;
-            told(waiting.passage);
+            released(waiting.observation);
         }
     }
 }
@@ -141,7 +146,7 @@ mod tests {
 
     use super::*;
 
-    fn passage(id: u64) -> PacketObservation {
+    fn observation(id: u64) -> PacketObservation {
         PacketObservation {
             flow: 0,
             id,
@@ -162,52 +167,55 @@ mod tests {
     #[test]
     fn stamps_are_matched_by_socket_and_key() {
         let mut departures = Departures::new();
-        let mut told = Vec::new();
-        departures.note(1, 5, passage(50), at(0), &mut |p| told.push(p));
-        departures.note(2, 5, passage(60), at(0), &mut |p| told.push(p));
-        departures.stamp(1, 5, TxStamp::Sched(real(1)), &mut |p| told.push(p));
-        departures.stamp(3, 5, TxStamp::Kernel(real(2)), &mut |p| told.push(p));
-        assert!(told.is_empty());
-        departures.stamp(1, 5, TxStamp::Kernel(real(3)), &mut |p| told.push(p));
-        assert_eq!((told.len(), told[0].id), (1, 50));
-        let between = told[0].stamps.between(Point::TxSched, Point::TxKernel);
+        let mut released = Vec::new();
+        departures.note(1, 5, observation(50), at(0), &mut |p| released.push(p));
+        departures.note(2, 5, observation(60), at(0), &mut |p| released.push(p));
+        departures.stamp(1, 5, TxStamp::Sched(real(1)), &mut |p| released.push(p));
+        departures.stamp(3, 5, TxStamp::Kernel(real(2)), &mut |p| released.push(p));
+        assert!(released.is_empty());
+        departures.stamp(1, 5, TxStamp::Kernel(real(3)), &mut |p| released.push(p));
+        assert_eq!((released.len(), released[0].id), (1, 50));
+        let between = released[0].stamps.between(Point::TxSched, Point::TxKernel);
         assert_eq!(between, Some(Nanos(2)));
-        departures.stamp(1, 5, TxStamp::Kernel(real(9)), &mut |p| told.push(p));
-        assert_eq!(told.len(), 1, "a stamp is claimed once");
+        departures.stamp(1, 5, TxStamp::Kernel(real(9)), &mut |p| released.push(p));
+        assert_eq!(released.len(), 1, "a stamp is claimed once");
     }
 
     #[test]
     fn departure_without_stamps_is_released_after_timeout() {
         let mut departures = Departures::new();
-        let mut told = Vec::new();
+        let mut released = Vec::new();
         for n in 0..10 {
-            departures.note(1, n, passage(n.into()), at(n.into()), &mut |p| told.push(p));
+            departures.note(1, n, observation(n.into()), at(n.into()), &mut |p| released.push(p));
         }
-        departures.stamp(1, 3, TxStamp::Sched(real(1)), &mut |p| told.push(p));
-        departures.overdue(at(4) + STAMP_TIMEOUT, &mut |p| told.push(p));
-        assert_eq!(told.iter().map(|p| p.id).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+        departures.stamp(1, 3, TxStamp::Sched(real(1)), &mut |p| released.push(p));
+        departures.overdue(at(4) + STAMP_TIMEOUT, &mut |p| released.push(p));
+        assert_eq!(released.iter().map(|p| p.id).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
         assert!(departures.are_awaited());
-        departures.overdue(at(100) + STAMP_TIMEOUT, &mut |p| told.push(p));
-        assert!(told.len() == 10 && !departures.are_awaited());
+        departures.overdue(at(100) + STAMP_TIMEOUT, &mut |p| released.push(p));
+        assert!(released.len() == 10 && !departures.are_awaited());
     }
 
     #[test]
     fn each_departure_is_released_once_and_waiting_is_bounded() {
         let mut departures = Departures::new();
-        let mut told = Vec::new();
+        let mut released = Vec::new();
         let sent = 5 * MAX_WAITING as u64;
         for n in 0..sent {
             let (socket, key) = (n % 7, (n / 7) as u32);
-            departures.note(socket, key, passage(n), at(n as i64), &mut |p| told.push(p.id));
+            departures
+                .note(socket, key, observation(n), at(n as i64), &mut |p| released.push(p.id));
             if n % 3 == 0 {
-                departures.stamp(socket, key, TxStamp::Sched(real(1)), &mut |p| told.push(p.id));
-                departures.stamp(socket, key, TxStamp::Kernel(real(2)), &mut |p| told.push(p.id));
+                departures
+                    .stamp(socket, key, TxStamp::Sched(real(1)), &mut |p| released.push(p.id));
+                departures
+                    .stamp(socket, key, TxStamp::Kernel(real(2)), &mut |p| released.push(p.id));
             }
             assert!(departures.waiting <= MAX_WAITING);
         }
         assert!(departures.order.capacity() <= 4 * MAX_WAITING);
-        departures.overdue(at(sent as i64) + STAMP_TIMEOUT, &mut |p| told.push(p.id));
-        told.sort_unstable();
-        assert_eq!(told, (0..sent).collect::<Vec<_>>());
+        departures.overdue(at(sent as i64) + STAMP_TIMEOUT, &mut |p| released.push(p.id));
+        released.sort_unstable();
+        assert_eq!(released, (0..sent).collect::<Vec<_>>());
     }
 }

@@ -62,7 +62,7 @@ pub(crate) struct Relayed {
     pub(crate) summary: Summary,
     /// Error that ended the relay early or prevented its samples from being written.
     pub(crate) failure: Option<Failure>,
-    parts: ComponentFigures,
+    components: ComponentFigures,
 }
 
 /// Runs the command.
@@ -85,21 +85,21 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         use std::io::Write;
         io::stdout().lock().write_all(relayed.summary.to_json().as_bytes())?;
     } else {
-        report::print(&relayed.summary, &relayed.parts)?;
+        report::print(&relayed.summary, &relayed.components)?;
     }
     relayed.failure.map_or(Ok(Exit::Measured), Err)
 }
 
-/// Relays until stopped. Calls `talk` when the sockets are open.
+/// Relays until stopped. Calls `announce` when the sockets are open.
 pub(crate) fn perform(
     job: &RelayJob,
     samples: Option<SampleFile>,
     stop: &AtomicBool,
-    talk: &mut dyn FnMut(&str),
+    announce: &mut dyn FnMut(&str),
 ) -> Result<Relayed, Failure> {
     let plan = RelayPlan::new(job)?;
     if job.engine == RelayEngine::Xdp {
-        return xdp::perform(job, &plan, samples, stop, talk);
+        return xdp::perform(job, &plan, samples, stop, announce);
     }
     let mut log =
         ObservationWriter::begin("relay", &format!("{} {}", job.listen, job.to), samples)?;
@@ -116,20 +116,20 @@ pub(crate) fn perform(
     let dropped = AtomicU64::new(0);
     let mut run = Run { job, plan: &plan, log: &mut log, dropped: &dropped, stop };
     let (start, nics) = (clock::pair(), NicWatch::start());
-    let moved = match plan.scheme {
-        Scheme::Tcp => run.streams(talk)?,
-        _ => run.datagrams(talk)?,
+    let ended = match plan.scheme {
+        Scheme::Tcp => run.streams(announce)?,
+        _ => run.datagrams(announce)?,
     };
     let ring_dropped = dropped.load(Ordering::Relaxed);
     let clocks = (start, clock::pair());
     let nics = nics.towards(log.senders().iter().copied().chain([plan.to]));
-    let (parts, unwritten) = log.finish(ring_dropped);
-    let (FinalState { counts, failure }, placement) = moved;
+    let (components, unwritten) = log.finish(ring_dropped);
+    let (FinalState { counts, failure }, placement) = ended;
     let failure = failure.map(|error| anyhow::Error::new(error).context("a relay socket failed"));
-    let outcome = Outcome { counts, parts, placement, clocks, ring_dropped, nics, warnings };
+    let outcome = Outcome { counts, components, placement, clocks, ring_dropped, nics, warnings };
     let summary = report::summary(job, &plan, &outcome);
     let failure = failure.or(unwritten).map(Failure::from);
-    Ok(Relayed { summary, failure, parts: outcome.parts })
+    Ok(Relayed { summary, failure, components: outcome.components })
 }
 
 /// State of a running relay.
@@ -145,8 +145,8 @@ struct Run<'a> {
 type EndAndPlacement = (FinalState, Placement);
 
 impl Run<'_> {
-    fn datagrams(&mut self, talk: &mut dyn FnMut(&str)) -> Result<EndAndPlacement, Failure> {
-        let (ring, mut news) = RingBuffer::new(record::RING_CAPACITY);
+    fn datagrams(&mut self, announce: &mut dyn FnMut(&str)) -> Result<EndAndPlacement, Failure> {
+        let (ring, mut consumer) = RingBuffer::new(record::RING_CAPACITY);
         let events = EventSender { ring, dropped: self.dropped };
         let (plan, job) = (self.plan, self.job);
         let relay = Relay::open(plan, job, stamps(plan, job)?, events)
@@ -155,20 +155,20 @@ impl Run<'_> {
             // Best effort: packets without timestamps are counted.
             await_stamps(TIMESTAMPING_TIMEOUT);
         }
-        talk(&self.announcement());
+        announce(&self.announcement());
         let engine = job.engine;
-        Ok(self.recorded(&mut || news.pop().ok(), move |stop| match engine {
+        Ok(self.recorded(&mut || consumer.pop().ok(), move |stop| match engine {
             RelayEngine::Batch => batch::run(relay, stop),
             RelayEngine::Socket | RelayEngine::Xdp => relay.run(stop),
         }))
     }
 
-    fn streams(&mut self, talk: &mut dyn FnMut(&str)) -> Result<EndAndPlacement, Failure> {
-        let (sender, news) = mpsc::sync_channel(record::RING_CAPACITY);
+    fn streams(&mut self, announce: &mut dyn FnMut(&str)) -> Result<EndAndPlacement, Failure> {
+        let (sender, consumer) = mpsc::sync_channel(record::RING_CAPACITY);
         let (plan, job, dropped) = (self.plan, self.job, self.dropped);
         let listener = tcp::listen(plan).map_err(|error| open_failure(error, plan, job))?;
-        talk(&self.announcement());
-        Ok(self.recorded(&mut || news.try_recv().ok(), move |stop| {
+        announce(&self.announcement());
+        Ok(self.recorded(&mut || consumer.try_recv().ok(), move |stop| {
             tcp::run(&listener, plan, job, sender, dropped, stop)
         }))
     }
@@ -189,7 +189,7 @@ impl Run<'_> {
         thread::scope(|scope| {
             let recorder = thread::current();
             let relaying = scope.spawn(move || {
-                let moved = match cpu::place_thread(place.cpu, place.real_time(false)) {
+                let ended = match cpu::place_thread(place.cpu, place.real_time(false)) {
                     Ok(placement) => {
                         let _ = process::own_descriptors();
                         (relay(stop), placement)
@@ -200,7 +200,7 @@ impl Run<'_> {
                     ),
                 };
                 recorder.unpark();
-                moved
+                ended
             });
             let protocol = self.plan.scheme.name();
             record::record_events(next, self.log, protocol, &|| relaying.is_finished());

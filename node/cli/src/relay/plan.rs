@@ -151,32 +151,32 @@ impl RelayPlan {
     }
 
     /// Returns the processing of datagram payloads in this direction.
-    pub(super) fn work(&self, way: FlowDirection) -> PayloadTransform {
+    pub(super) fn transform(&self, direction: FlowDirection) -> PayloadTransform {
         let Some(key) = self.key.clone() else { return PayloadTransform::Pass };
         let prefix = match self.clear {
             ClearPrefix::Auto => Prefix::FromPayload(iperf2::clear_len),
             ClearPrefix::Bytes(bytes) => Prefix::Fixed(bytes.into()),
         };
-        match (self.cipher, self.enciphers(way)) {
-            (Cipher::Aes128Ctr, true) => PayloadTransform::seal(key, prefix, draw()),
+        match (self.cipher, self.enciphers(direction)) {
+            (Cipher::Aes128Ctr, true) => PayloadTransform::seal(key, prefix, salt_source()),
             (Cipher::Aes128Ctr, false) => PayloadTransform::open(key, prefix),
             (Cipher::Aes128Gcm, true) => {
-                PayloadTransform::authentic_seal(&key, prefix, self.salts(way))
+                PayloadTransform::authentic_seal(&key, prefix, self.salts(direction))
             }
             (Cipher::Aes128Gcm, false) => {
-                PayloadTransform::authentic_open(&key, prefix, self.domain(way))
+                PayloadTransform::authentic_open(&key, prefix, self.domain(direction))
             }
         }
     }
 
     /// Returns a salt generator for this direction, with a random start.
-    pub(super) fn salts(&self, way: FlowDirection) -> Salts {
-        Salts::new(self.domain(way), u64::from_be_bytes(random_bytes()))
+    pub(super) fn salts(&self, direction: FlowDirection) -> Salts {
+        Salts::new(self.domain(direction), u64::from_be_bytes(random_bytes()))
     }
 
     /// Returns the cipher domain, which the encrypting and the decrypting relay must agree on.
-    fn domain(&self, way: FlowDirection) -> Domain {
-        match (self.scheme, way) {
+    fn domain(&self, direction: FlowDirection) -> Domain {
+        match (self.scheme, direction) {
             (Scheme::Tcp, FlowDirection::Forward) => Domain::StreamForward,
             (Scheme::Tcp, FlowDirection::Backward) => Domain::StreamBackward,
             (_, FlowDirection::Forward) => Domain::DatagramForward,
@@ -185,12 +185,12 @@ impl RelayPlan {
     }
 
     /// Returns the processing of a connection's bytes in this direction.
-    pub(super) fn stream_cipher(&self, way: FlowDirection) -> StreamCipher {
+    pub(super) fn stream_cipher(&self, direction: FlowDirection) -> StreamCipher {
         let (Some(key), ClearPrefix::Bytes(clear)) = (self.key.clone(), self.clear) else {
             return StreamCipher::Unauthenticated(StreamTransform::pass());
         };
         let clear = clear.into();
-        match (self.cipher, self.enciphers(way)) {
+        match (self.cipher, self.enciphers(direction)) {
             (Cipher::Aes128Ctr, true) => {
                 StreamCipher::Unauthenticated(StreamTransform::seal(key, clear, random_bytes()))
             }
@@ -199,13 +199,13 @@ impl RelayPlan {
             }
             (Cipher::Aes128Gcm, true) => StreamCipher::Seal(RecordSealer::new(&key, clear)),
             (Cipher::Aes128Gcm, false) => {
-                StreamCipher::Open(RecordOpener::new(&key, clear, self.domain(way)))
+                StreamCipher::Open(RecordOpener::new(&key, clear, self.domain(direction)))
             }
         }
     }
 
     /// Returns the direction in which a relay with a cipher encrypts.
-    pub(super) fn sealing_way(&self) -> FlowDirection {
+    pub(super) fn sealing_direction(&self) -> FlowDirection {
         if self.enciphers(FlowDirection::Forward) {
             FlowDirection::Forward
         } else {
@@ -214,11 +214,11 @@ impl RelayPlan {
     }
 
     /// Whether this direction is encrypted; `false` without a cipher.
-    pub(super) fn enciphers(&self, way: FlowDirection) -> bool {
+    pub(super) fn enciphers(&self, direction: FlowDirection) -> bool {
         match self.mode {
             RelayMode::Translate => false,
-            RelayMode::Encrypt => way == FlowDirection::Forward,
-            RelayMode::Decrypt => way == FlowDirection::Backward,
+            RelayMode::Encrypt => direction == FlowDirection::Forward,
+            RelayMode::Decrypt => direction == FlowDirection::Backward,
         }
     }
 
@@ -236,7 +236,7 @@ impl RelayPlan {
     pub(super) fn ids(&self) -> Ids {
         match self.id {
             IdFormat::Auto => Ids::detecting(),
-            asked => Ids::of(crate::id::format(asked)),
+            requested => Ids::of(crate::id::format(requested)),
         }
     }
 }
@@ -269,7 +269,7 @@ fn check_streams(job: &RelayJob) -> Result<(), Failure> {
 }
 
 /// Returns a source of salts from the kernel.
-fn draw() -> SaltSource {
+fn salt_source() -> SaltSource {
     Box::new(random_bytes)
 }
 

@@ -30,7 +30,7 @@ pub(super) enum RelayEvent {
     /// A new client, with its two flows.
     Flow(NewFlow),
     /// A relayed packet.
-    PacketObservation(PacketObservation),
+    Observation(PacketObservation),
 }
 
 /// Addresses of a new client's two flows: `number` forward, `number + 1` backward.
@@ -48,11 +48,11 @@ pub(super) struct NewFlow {
 impl NewFlow {
     pub(super) fn entries(self, protocol: &str) -> [FlowEntry; 2] {
         let Self { number, client, listen, out, to } = self;
-        let entry = |flow, from, came_to, from_out, to_out| FlowEntry {
+        let entry = |flow, from, to_in, from_out, to_out| FlowEntry {
             flow,
             protocol: protocol.to_owned(),
             from,
-            to: came_to,
+            to: to_in,
             from_out: Some(from_out),
             to_out: Some(to_out),
         };
@@ -67,11 +67,11 @@ pub(super) struct EventSender<'a> {
 }
 
 impl EventSender<'_> {
-    pub(super) fn push_event(&mut self, news: RelayEvent) {
-        // A passage without its flow could not be attributed.
-        let kept_free =
-            if matches!(news, RelayEvent::PacketObservation(_)) { RESERVED_FOR_FLOWS } else { 0 };
-        if self.ring.slots() <= kept_free || self.ring.push(news).is_err() {
+    pub(super) fn push_event(&mut self, event: RelayEvent) {
+        // An observation cannot be attributed without its flow.
+        let reserved =
+            if matches!(event, RelayEvent::Observation(_)) { RESERVED_FOR_FLOWS } else { 0 };
+        if self.ring.slots() <= reserved || self.ring.push(event).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -86,21 +86,21 @@ pub(super) fn record_events(
 ) {
     loop {
         let last = finished();
-        let mut came = 0;
-        while let Some(news) = next() {
-            came += 1;
-            match news {
+        let mut count = 0;
+        while let Some(event) = next() {
+            count += 1;
+            match event {
                 RelayEvent::Flow(flow) => {
                     flow.entries(protocol).iter().for_each(|entry| log.flow(entry))
                 }
-                RelayEvent::PacketObservation(passage) => log.take(&passage),
+                RelayEvent::Observation(observation) => log.take(&observation),
             }
         }
         log.flush();
         if last {
             return;
         }
-        thread::park_timeout(DRAIN_INTERVALS[usize::from(came > BUSY_THRESHOLD)]);
+        thread::park_timeout(DRAIN_INTERVALS[usize::from(count > BUSY_THRESHOLD)]);
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn full_ring_keeps_room_for_flows() {
-        let (ring, mut news) = rtrb::RingBuffer::new(RING_CAPACITY);
+        let (ring, mut consumer) = rtrb::RingBuffer::new(RING_CAPACITY);
         let dropped = AtomicU64::new(0);
         let mut events = EventSender { ring, dropped: &dropped };
         let address = "192.0.2.1:5000".parse().unwrap();
@@ -118,7 +118,7 @@ mod tests {
         let stamps = dwell_engine::observation::PointStamps::default();
         let fate = dwell_engine::observation::PacketOutcome::Sent;
         for id in 0..RING_CAPACITY as u64 {
-            events.push_event(RelayEvent::PacketObservation(PacketObservation {
+            events.push_event(RelayEvent::Observation(PacketObservation {
                 flow: 0,
                 id,
                 size: 1,
@@ -130,8 +130,8 @@ mod tests {
         (0..10).for_each(|number| {
             events.push_event(RelayEvent::Flow(NewFlow { number, client, listen, out, to }));
         });
-        let told = std::iter::from_fn(|| news.pop().ok());
-        assert_eq!(told.filter(|news| matches!(news, RelayEvent::Flow(_))).count(), 10);
+        let recorded = std::iter::from_fn(|| consumer.pop().ok());
+        assert_eq!(recorded.filter(|event| matches!(event, RelayEvent::Flow(_))).count(), 10);
     }
 
     #[test]
@@ -144,9 +144,9 @@ mod tests {
             out: address("192.0.2.2:6000"),
             to: address("192.0.2.3:9"),
         };
-        let [there, back] = flow.entries("udp");
-        assert_eq!((there.flow, back.flow), (6, 7));
-        assert_eq!((there.from, there.to), (back.out().1, back.out().0));
-        assert_eq!((back.from, back.to), (there.out().1, there.out().0));
+        let [forward, backward] = flow.entries("udp");
+        assert_eq!((forward.flow, backward.flow), (6, 7));
+        assert_eq!((forward.from, forward.to), (backward.out().1, backward.out().0));
+        assert_eq!((backward.from, backward.to), (forward.out().1, forward.out().0));
     }
 }

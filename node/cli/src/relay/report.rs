@@ -40,7 +40,7 @@ const POINTS: [Point; 6] = [
 /// Everything that a finished relay measured.
 pub(super) struct Outcome {
     pub(super) counts: Counts,
-    pub(super) parts: ComponentFigures,
+    pub(super) components: ComponentFigures,
     pub(super) placement: Placement,
     pub(super) clocks: (Pairing, Pairing),
     pub(super) ring_dropped: u64,
@@ -50,18 +50,21 @@ pub(super) struct Outcome {
 
 /// Builds the summary.
 pub(super) fn summary(job: &RelayJob, plan: &RelayPlan, outcome: &Outcome) -> Summary {
-    let Outcome { counts, parts, placement, clocks, ring_dropped, nics, warnings } = outcome;
+    let Outcome { counts, components, placement, clocks, ring_dropped, nics, warnings } = outcome;
     let mut trust = Trust { ring_dropped: *ring_dropped, ..Trust::default() };
     trust.note_clocks(&clocks.0, &clocks.1);
-    trust.percentile_resolution = resolution(parts);
-    trust.warnings = [warnings.clone(), notes(plan, job, counts, *ring_dropped, parts)].concat();
+    trust.percentile_resolution = resolution(components);
+    trust.warnings =
+        [warnings.clone(), notes(plan, job, counts, *ring_dropped, components)].concat();
     trust.note_nics(nics.clone());
     let interface = interface::towards(plan.to).ok().flatten();
-    let metrics = parts.figures().map(|(part, figures)| (part.name().to_owned(), figures.into()));
+    let metrics = components
+        .figures()
+        .map(|(component, figures)| (component.name().to_owned(), figures.into()));
     let rung = |kernel, user| {
-        let came = |point| parts.missing(point).is_some();
-        let user = came(user).then_some(Rung::User);
-        if came(kernel) { Some(Rung::KernelSw) } else { user }
+        let has_stamps = |point| components.missing(point).is_some();
+        let user = has_stamps(user).then_some(Rung::User);
+        if has_stamps(kernel) { Some(Rung::KernelSw) } else { user }
     };
     Summary {
         kind: Kind::Relay,
@@ -69,7 +72,7 @@ pub(super) fn summary(job: &RelayJob, plan: &RelayPlan, outcome: &Outcome) -> Su
         parameters: parameters(job, plan),
         packets: None,
         metrics: metrics.collect(),
-        values: values(plan, counts, parts),
+        values: values(plan, counts, components),
         stamps: Stamps {
             tx: rung(Point::TxKernel, Point::TxApp),
             rx: rung(Point::RxKernel, Point::RxApp),
@@ -85,7 +88,7 @@ pub(super) fn summary(job: &RelayJob, plan: &RelayPlan, outcome: &Outcome) -> Su
     }
 }
 
-/// Describes the engine, the way it waits and the AES implementation.
+/// Describes the engine, its waiting mode and the AES implementation.
 fn engine(job: &RelayJob, plan: &RelayPlan) -> String {
     let engine = match (plan.scheme, job.engine) {
         (Scheme::Tcp, _) => "stream, two threads per connection",
@@ -136,28 +139,28 @@ pub(super) fn parameters(job: &RelayJob, plan: &RelayPlan) -> BTreeMap<String, s
 fn values(
     plan: &RelayPlan,
     counts: &Counts,
-    parts: &ComponentFigures,
+    components: &ComponentFigures,
 ) -> BTreeMap<String, Option<Scalar>> {
     let mut values: BTreeMap<String, Option<Scalar>> = BTreeMap::new();
     let mut put = |name: String, count: Option<u64>| {
         values.insert(name, count.map(Scalar::Count));
     };
-    for (way, traffic) in ["forward", "backward"].iter().zip(&counts.ways) {
-        put(format!("received_{way}"), Some(traffic.received));
-        put(format!("relayed_{way}"), Some(traffic.relayed));
-        put(format!("payload_bytes_{way}"), Some(traffic.bytes));
+    for (direction, traffic) in ["forward", "backward"].iter().zip(&counts.directions) {
+        put(format!("received_{direction}"), Some(traffic.received));
+        put(format!("relayed_{direction}"), Some(traffic.relayed));
+        put(format!("payload_bytes_{direction}"), Some(traffic.bytes));
     }
-    let both = |count: fn(&Traffic) -> u64| Some(counts.ways.iter().map(count).sum());
-    put("short".to_owned(), both(|way| way.short));
-    put("unsealed".to_owned(), both(|way| way.unsealed));
-    put("unauthentic".to_owned(), both(|way| way.unauthentic));
-    put("replayed".to_owned(), both(|way| way.replayed));
-    put("too_old".to_owned(), both(|way| way.too_old));
-    put("too_many_salts".to_owned(), both(|way| way.too_many_salts));
-    put("truncated".to_owned(), both(|way| way.truncated));
-    put("too_long".to_owned(), both(|way| way.too_long));
-    put("send_failed".to_owned(), both(|way| way.send_failed));
-    put("telemetry_filled".to_owned(), both(|way| way.telemetry_filled));
+    let both = |count: fn(&Traffic) -> u64| Some(counts.directions.iter().map(count).sum());
+    put("short".to_owned(), both(|traffic| traffic.short));
+    put("unsealed".to_owned(), both(|traffic| traffic.unsealed));
+    put("unauthentic".to_owned(), both(|traffic| traffic.unauthentic));
+    put("replayed".to_owned(), both(|traffic| traffic.replayed));
+    put("too_old".to_owned(), both(|traffic| traffic.too_old));
+    put("too_many_salts".to_owned(), both(|traffic| traffic.too_many_salts));
+    put("truncated".to_owned(), both(|traffic| traffic.truncated));
+    put("too_long".to_owned(), both(|traffic| traffic.too_long));
+    put("send_failed".to_owned(), both(|traffic| traffic.send_failed));
+    put("telemetry_filled".to_owned(), both(|traffic| traffic.telemetry_filled));
     put("overflowed".to_owned(), Some(counts.overflowed));
     put("icmp_errors".to_owned(), Some(counts.icmp_errors));
     put("flows".to_owned(), Some(counts.flows.opened));
@@ -176,7 +179,7 @@ fn values(
     put("nonce_bytes".to_owned(), Some(nonce as u64));
     put("tag_bytes".to_owned(), Some(tag as u64));
     for point in POINTS {
-        put(format!("missing_{}", point.name()), parts.missing(point));
+        put(format!("missing_{}", point.name()), components.missing(point));
     }
     values
 }
@@ -187,7 +190,7 @@ fn notes(
     job: &RelayJob,
     counts: &Counts,
     ring_dropped: u64,
-    parts: &ComponentFigures,
+    components: &ComponentFigures,
 ) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |count: u64, text: &str| {
@@ -195,38 +198,44 @@ fn notes(
             notes.push(format!("{count} {text}"));
         }
     };
-    let both = |of: fn(&Traffic) -> u64| counts.ways.iter().map(of).sum::<u64>();
+    let both = |of: fn(&Traffic) -> u64| counts.directions.iter().map(of).sum::<u64>();
     let longer = if plan.cipher() == Some(Cipher::Aes128Gcm) { TRAILER_LEN } else { NONCE_LEN };
     note(
-        both(|way| way.too_long),
+        both(|traffic| traffic.too_long),
         &format!(
             "packets were too long for the path and dropped; encryption adds {longer} bytes: send \
              smaller packets"
         ),
     );
-    note(both(|way| way.unsealed), "packets were too short to be encrypted and were dropped");
+    note(
+        both(|traffic| traffic.unsealed),
+        "packets were too short to be encrypted and were dropped",
+    );
     let what =
         if plan.scheme == Scheme::Tcp { "connections were ended" } else { "packets were dropped" };
     note(
-        both(|way| way.unauthentic),
+        both(|traffic| traffic.unauthentic),
         &format!(
             "{what}: not authentic; they were modified or forged, or the far end uses another key, \
              --cipher or --clear"
         ),
     );
     note(
-        both(|way| way.replayed),
+        both(|traffic| traffic.replayed),
         &format!("{what}: accepted before; the network duplicated them, or they were replayed"),
     );
-    note(both(|way| way.too_old), &format!("{what}: older than the replay window"));
+    note(both(|traffic| traffic.too_old), &format!("{what}: older than the replay window"));
     note(
-        both(|way| way.too_many_salts),
+        both(|traffic| traffic.too_many_salts),
         "packets were dropped: the table of salts is full; restart the relays with a new key",
     );
-    note(both(|way| way.truncated), "connections were cut off before the end of their stream");
-    note(both(|way| way.send_failed), "packets could not be sent and were dropped");
+    note(
+        both(|traffic| traffic.truncated),
+        "connections were cut off before the end of their stream",
+    );
+    note(both(|traffic| traffic.send_failed), "packets could not be sent and were dropped");
     note(counts.overflowed, "packets were dropped because a receive buffer was full");
-    let relayed = both(|way| way.relayed);
+    let relayed = both(|traffic| traffic.relayed);
     // A receiver that exits before the last packet arrives causes an ICMP error; that is harmless.
     if counts.icmp_errors >= MIN_REPORTED_ERRORS
         || counts.icmp_errors.saturating_mul(100) >= relayed
@@ -239,16 +248,16 @@ fn notes(
     );
     note(
         ring_dropped,
-        "passages did not fit into the ring; metrics lack them, packet counts are complete",
+        "observations did not fit into the ring; metrics lack them, packet counts are complete",
     );
     notes.extend(unserved(plan, &counts.unserved));
-    let came = parts.packets() > 0;
-    if came && plan.scheme == Scheme::Tcp {
+    let has_packets = components.packets() > 0;
+    if has_packets && plan.scheme == Scheme::Tcp {
         notes.push(
             "TCP has user timestamps only: processing times of the reads of a stream are known"
                 .to_owned(),
         );
-    } else if came && parts.missing(Point::RxKernel).is_none() {
+    } else if has_packets && components.missing(Point::RxKernel).is_none() {
         let why = if job.merges() { " (--merge removes them)" } else { "" };
         notes.push(format!(
             "no kernel timestamps{why}: processing is known, queueing and node delay are not"
@@ -277,18 +286,18 @@ fn unserved(plan: &RelayPlan, unserved: &Unserved) -> Vec<String> {
     [refused, full, here].into_iter().flatten().collect()
 }
 
-fn resolution(parts: &ComponentFigures) -> Option<Resolution> {
-    let all = dwell_stats::DelayComponent::ALL.map(|part| parts.distribution(part));
+fn resolution(components: &ComponentFigures) -> Option<Resolution> {
+    let all = dwell_stats::DelayComponent::ALL.map(|component| components.distribution(component));
     let with_values = all.into_iter().filter(|distribution| distribution.count() > 0);
     with_values.map(|distribution| distribution.resolution()).max()
 }
 
 /// Prints the result for the terminal.
-pub(super) fn print(summary: &Summary, parts: &ComponentFigures) -> io::Result<()> {
+pub(super) fn print(summary: &Summary, components: &ComponentFigures) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}  {}", summary.target.replace(' ', " -> "), summary.engine)?;
     crate::human::print_values(&mut out, &summary.values, &["received_forward"])?;
-    let rows: Vec<_> = parts.figures().collect();
+    let rows: Vec<_> = components.figures().collect();
     if !rows.is_empty() {
         writeln!(
             out,
@@ -296,8 +305,8 @@ pub(super) fn print(summary: &Summary, parts: &ComponentFigures) -> io::Result<(
             "", "min", "mean", "median", "p95", "p99", "p99.9", "max", "stddev"
         )?;
     }
-    for (part, figures) in rows {
-        let name = part.name().trim_end_matches("_ns");
+    for (component, figures) in rows {
+        let name = component.name().trim_end_matches("_ns");
         writeln!(out, "{name:24}{}", crate::ping::cells(&figures))?;
     }
     summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))

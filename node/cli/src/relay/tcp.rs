@@ -43,10 +43,10 @@ const READ_LEN: usize = 32 * 1024;
 struct Shared<'a> {
     plan: &'a RelayPlan,
     place: PlacementArgs,
-    news: SyncSender<RelayEvent>,
+    events: SyncSender<RelayEvent>,
     ring_dropped: &'a AtomicU64,
     stop: &'a AtomicBool,
-    ways: [Counters; 2],
+    directions: [Counters; 2],
     /// Salts for encrypting.
     salts: Mutex<Salts>,
     /// Salts of the streams decrypted here.
@@ -71,12 +71,12 @@ struct ConnectionState {
     /// Time of the last activity in either direction.
     active: AtomicI64,
     /// Set when the connection must close: idle for too long, or evicted.
-    left: AtomicBool,
+    closing: AtomicBool,
 }
 
 impl ConnectionState {
     fn new() -> Arc<Self> {
-        Arc::new(Self { active: AtomicI64::new(NEVER_IDLE), left: AtomicBool::new(false) })
+        Arc::new(Self { active: AtomicI64::new(NEVER_IDLE), closing: AtomicBool::new(false) })
     }
 
     /// Notes activity.
@@ -99,25 +99,25 @@ pub(super) fn run(
     listener: &TcpListener,
     plan: &RelayPlan,
     job: &RelayJob,
-    news: SyncSender<RelayEvent>,
+    events: SyncSender<RelayEvent>,
     ring_dropped: &AtomicU64,
     stop: &AtomicBool,
 ) -> FinalState {
     let shared = Shared {
         plan,
         place: job.place.into(),
-        news,
+        events,
         ring_dropped,
         stop,
-        ways: Default::default(),
-        salts: Mutex::new(plan.salts(plan.sealing_way())),
+        directions: Default::default(),
+        salts: Mutex::new(plan.salts(plan.sealing_direction())),
         used: Mutex::default(),
         unserved: Mutex::default(),
     };
-    let most = plan.flows as usize;
+    let max_connections = plan.flows as usize;
     let mut counts = Counts::default();
     thread::scope(|scope| {
-        let mut connections: Vec<Arc<ConnectionState>> = Vec::with_capacity(most);
+        let mut connections: Vec<Arc<ConnectionState>> = Vec::with_capacity(max_connections);
         let mut number = 0_u32;
         while !stop.load(Ordering::Relaxed) {
             let accepted = listener.accept();
@@ -136,7 +136,7 @@ pub(super) fn run(
                     continue;
                 }
             };
-            if connections.len() >= most && !evict_idle(&mut connections, &mut counts) {
+            if connections.len() >= max_connections && !evict_idle(&mut connections, &mut counts) {
                 shared.unserved().limit_reached += 1;
                 continue;
             }
@@ -153,7 +153,7 @@ pub(super) fn run(
             }
         }
     });
-    for (traffic, counters) in counts.ways.iter_mut().zip(&shared.ways) {
+    for (traffic, counters) in counts.directions.iter_mut().zip(&shared.directions) {
         traffic.received = counters.received.load(Ordering::Relaxed);
         traffic.relayed = counters.relayed.load(Ordering::Relaxed);
         traffic.bytes = counters.bytes.load(Ordering::Relaxed);
@@ -171,13 +171,13 @@ fn clear(connections: &mut Vec<Arc<ConnectionState>>, idle: Nanos, counts: &mut 
     let now = monotonic();
     connections.retain(|connection| {
         // The connection's threads have ended: only this list holds the reference.
-        let taken = Arc::strong_count(connection) > 1;
-        let expired = taken && connection.idle(now) > idle;
+        let is_open = Arc::strong_count(connection) > 1;
+        let expired = is_open && connection.idle(now) > idle;
         if expired {
-            connection.left.store(true, Ordering::Relaxed);
+            connection.closing.store(true, Ordering::Relaxed);
             counts.flows.expired += 1;
         }
-        taken && !expired
+        is_open && !expired
     });
 }
 
@@ -188,7 +188,7 @@ fn evict_idle(connections: &mut Vec<Arc<ConnectionState>>, counts: &mut Counts) 
     let Some(longest) = longest.filter(|n| connections[*n].idle(now) > MIN_EVICTION_IDLE) else {
         return false;
     };
-    connections.swap_remove(longest).left.store(true, Ordering::Relaxed);
+    connections.swap_remove(longest).closing.store(true, Ordering::Relaxed);
     counts.flows.evicted += 1;
     true
 }
@@ -231,16 +231,14 @@ fn relay_both_ways(
     let (listen, out) = (client.local_addr()?, far.local_addr()?);
     let new = NewFlow { number: flow, client: peer, listen, out, to: shared.plan.to };
     shared.push_event(RelayEvent::Flow(new));
-    let direction = |way, from, to| Direction { shared, way, flow, connection, from, to };
-    let (there, back) = (
-        direction(FlowDirection::Forward, &client, &far),
-        direction(FlowDirection::Backward, &far, &client),
-    );
+    let of = |direction, from, to| Direction { shared, direction, flow, connection, from, to };
+    let (forward, backward) =
+        (of(FlowDirection::Forward, &client, &far), of(FlowDirection::Backward, &far, &client));
     thread::scope(|scope| {
         // A connection needs both threads.
-        let back = thread::Builder::new().spawn_scoped(scope, || back.run())?;
-        there.run();
-        let _ = back.join();
+        let backward = thread::Builder::new().spawn_scoped(scope, || backward.run())?;
+        forward.run();
+        let _ = backward.join();
         Ok(())
     })
 }
@@ -248,7 +246,7 @@ fn relay_both_ways(
 /// One direction of a connection.
 struct Direction<'a> {
     shared: &'a Shared<'a>,
-    way: FlowDirection,
+    direction: FlowDirection,
     flow: u32,
     connection: &'a ConnectionState,
     from: &'a TcpStream,
@@ -267,7 +265,7 @@ impl Direction<'_> {
                 self.reset();
                 Ok(())
             }
-            // The other direction sees the stop too and first sends the data it holds.
+            // The other direction sees the stop too and first sends its remaining data.
             Err(_) if self.check_running().is_err() => Ok(()),
             Err(_) => self.from.shutdown(Shutdown::Both).and(self.to.shutdown(Shutdown::Both)),
         };
@@ -276,7 +274,7 @@ impl Direction<'_> {
     }
 
     fn pump(&self) -> io::Result<()> {
-        match self.shared.plan.stream_cipher(self.way) {
+        match self.shared.plan.stream_cipher(self.direction) {
             StreamCipher::Unauthenticated(work) => self.pump_unauthenticated(work),
             StreamCipher::Seal(sealer) => self.pump_sealed(sealer),
             StreamCipher::Open(opener) => {
@@ -288,12 +286,12 @@ impl Direction<'_> {
     fn pump_unauthenticated(&self, mut work: StreamTransform) -> io::Result<()> {
         let mut buffer = vec![0; READ_LEN].into_boxed_slice();
         for id in 0.. {
-            let (len, came) = self.receive(&mut buffer)?;
+            let (len, received_at) = self.receive(&mut buffer)?;
             if len == 0 {
                 return Ok(());
             }
             let pieces = work.work(&mut buffer[..len]);
-            self.deliver(id, len, came, &pieces)?;
+            self.deliver(id, len, received_at, &pieces)?;
         }
         Ok(())
     }
@@ -302,12 +300,12 @@ impl Direction<'_> {
     fn pump_sealed(&self, mut sealer: RecordSealer) -> io::Result<()> {
         let draw = || lock(&self.shared.salts).draw();
         for id in 0.. {
-            let (len, came) = self.receive(sealer.room())?;
+            let (len, received_at) = self.receive(sealer.room())?;
             if len == 0 {
                 break;
             }
             let sealed = sealer.seal(len, draw);
-            self.deliver(id, len, came, &[sealed])?;
+            self.deliver(id, len, received_at, &[sealed])?;
         }
         self.send(sealer.end(draw))
     }
@@ -317,11 +315,13 @@ impl Direction<'_> {
         let mut claim = |salt| lock(&self.shared.used).claim(salt);
         let mut id = 0;
         loop {
-            let (len, came) = self.receive(opener.room())?;
+            let (len, received_at) = self.receive(opener.room())?;
             opener.received(len);
             loop {
                 match opener.next(&mut claim).map_err(io::Error::other)? {
-                    Opened::Data(payload, size) => self.deliver(id, size, came, &[payload])?,
+                    Opened::Data(payload, size) => {
+                        self.deliver(id, size, received_at, &[payload])?
+                    }
                     Opened::End => return Ok(()),
                     Opened::Incomplete => break,
                 }
@@ -337,34 +337,34 @@ impl Direction<'_> {
     fn receive(&self, room: &mut [u8]) -> io::Result<(usize, Instant<Realtime>)> {
         self.check_running()?;
         let len = self.retry_timeouts(|| (&mut &*self.from).read(room))?;
-        let came = realtime();
+        let received_at = realtime();
         if len > 0 {
             self.connection.touch();
         }
-        Ok((len, came))
+        Ok((len, received_at))
     }
 
-    /// Sends data received as `len` bytes and reports its passage.
+    /// Sends data received as `len` bytes and reports the observation.
     fn deliver(
         &self,
         id: u64,
         len: usize,
-        came: Instant<Realtime>,
+        received_at: Instant<Realtime>,
         pieces: &[&[u8]],
     ) -> io::Result<()> {
-        let counters = &self.shared.ways[self.way as usize];
+        let counters = &self.shared.directions[self.direction as usize];
         counters.received.fetch_add(1, Ordering::Relaxed);
         let before = realtime();
         let sent = pieces.iter().try_for_each(|piece| self.send(piece));
         let after = realtime();
         let mut stamps = PointStamps::default();
-        stamps.set(Point::RxApp, came);
+        stamps.set(Point::RxApp, received_at);
         stamps.set(Point::TxApp, before);
         stamps.set(Point::TxAppDone, after);
-        let flow = self.flow + self.way as u32;
+        let flow = self.flow + self.direction as u32;
         let fate = if sent.is_ok() { PacketOutcome::Sent } else { PacketOutcome::Dropped };
         let size = u16::try_from(len).unwrap_or(u16::MAX);
-        self.shared.push_event(RelayEvent::PacketObservation(PacketObservation {
+        self.shared.push_event(RelayEvent::Observation(PacketObservation {
             flow,
             id,
             size,
@@ -382,7 +382,7 @@ impl Direction<'_> {
 
     /// Counts the reason why a stream is cut off.
     fn note(&self, error: io::Error) -> io::Error {
-        let counters = &self.shared.ways[self.way as usize];
+        let counters = &self.shared.directions[self.direction as usize];
         let reason = error.get_ref().and_then(|error| error.downcast_ref());
         let counter = match reason {
             Some(StreamError::Unauthentic) => &counters.unauthentic,
@@ -400,7 +400,7 @@ impl Direction<'_> {
             // A closed connection cannot be reset.
             let _ = dwell_io::tcp::reset_on_close(stream);
         }
-        self.connection.left.store(true, Ordering::Relaxed);
+        self.connection.closing.store(true, Ordering::Relaxed);
     }
 
     fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
@@ -420,8 +420,8 @@ impl Direction<'_> {
 
     /// Returns an error if the connection must end.
     fn check_running(&self) -> io::Result<()> {
-        let left = self.connection.left.load(Ordering::Relaxed);
-        if left || self.shared.stop.load(Ordering::Relaxed) {
+        let closing = self.connection.closing.load(Ordering::Relaxed);
+        if closing || self.shared.stop.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         Ok(())
@@ -452,8 +452,8 @@ impl Shared<'_> {
     }
 
     /// Never blocks: events that do not fit are counted.
-    fn push_event(&self, news: RelayEvent) {
-        if self.news.try_send(news).is_err() {
+    fn push_event(&self, event: RelayEvent) {
+        if self.events.try_send(event).is_err() {
             self.ring_dropped.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -19,14 +19,14 @@ pub(super) struct Telemetry {
 
 impl Telemetry {
     /// Whether the slot is filled before the payload is processed, not after.
-    pub(super) fn is_before(work: &PayloadTransform) -> bool {
-        work.grows()
+    pub(super) fn is_before(transform: &PayloadTransform) -> bool {
+        transform.grows()
     }
 
     /// Fills the next slot of `payload`, which leaves at `now`; returns whether a slot was free.
-    pub(super) fn say(
+    pub(super) fn fill_slot(
         self,
-        way: FlowDirection,
+        direction: FlowDirection,
         stamps: &PointStamps,
         now: Instant<Realtime>,
         payload: &mut [u8],
@@ -38,7 +38,7 @@ impl Telemetry {
             return false;
         };
         let rx_kernel = stamps.get(Point::RxKernel).and_then(nanos);
-        let back = way == FlowDirection::Backward;
+        let back = direction == FlowDirection::Backward;
         fill(payload, &Slot { node: self.node, back, rx_kernel, rx_app, tx_app })
     }
 }

@@ -117,7 +117,7 @@ pub(super) struct Relay<'a> {
     owner: Option<FlowId>,
     /// Client of the last packet: the next one is often of the same client.
     last: Option<(SocketAddr, FlowId)>,
-    works: [PayloadTransform; 2],
+    transforms: [PayloadTransform; 2],
     departures: Departures,
     events: EventSender<'a>,
     counts: Counts,
@@ -125,7 +125,7 @@ pub(super) struct Relay<'a> {
     telemetry: Option<Telemetry>,
     busy: bool,
     /// Cache warming: its socket, the time of the last send, and the length of the last packet.
-    warmth: Option<CacheWarmer>,
+    cache_warmer: Option<CacheWarmer>,
     last_warming: Instant<Monotonic>,
     last_len: usize,
     /// Socket that was ready last, and how often it was read.
@@ -147,9 +147,9 @@ pub(super) type Take<'a, 't> = dyn FnMut(&mut Relay<'a>, Socket) -> io::Result<b
 
 /// A received packet that is about to be sent.
 pub(super) struct IncomingPacket {
-    pub(super) way: FlowDirection,
+    pub(super) direction: FlowDirection,
     pub(super) flow: FlowId,
-    pub(super) passage: PacketObservation,
+    pub(super) observation: PacketObservation,
 }
 
 impl<'a> Relay<'a> {
@@ -160,9 +160,10 @@ impl<'a> Relay<'a> {
         stamps: StampRequest,
         events: EventSender<'a>,
     ) -> io::Result<Self> {
-        let works = [plan.work(FlowDirection::Forward), plan.work(FlowDirection::Backward)];
+        let transforms =
+            [plan.transform(FlowDirection::Forward), plan.transform(FlowDirection::Backward)];
         let options = |grows| EndOptions { stamps, whole: grows, merge: job.merges(), own: true };
-        let listener = UdpEnd::listen(plan.listen, options(works[1].grows()))?;
+        let listener = UdpEnd::listen(plan.listen, options(transforms[1].grows()))?;
         let mut poller = Poller::new(RECEIVE_BATCH)?;
         poller.add(&listener, Socket::Listener.token())?;
         poller.tick(UPKEEP_INTERVAL)?;
@@ -170,8 +171,8 @@ impl<'a> Relay<'a> {
         Ok(Self {
             plan,
             listener,
-            near: options(works[1].grows()),
-            out: options(works[0].grows()),
+            near: options(transforms[1].grows()),
+            out: options(transforms[0].grows()),
             poller,
             flows: Flows::new(plan.flows as usize, plan.idle),
             polled: Vec::with_capacity(MAX_POLLED_FLOWS + 1),
@@ -179,14 +180,14 @@ impl<'a> Relay<'a> {
             catching_up: None,
             owner: None,
             last: None,
-            works,
+            transforms,
             departures: Departures::new(),
             events,
             counts: Counts::default(),
             hold: job.hold.filter(|hold| hold.time.is_positive()),
             telemetry: job.telemetry.then_some(Telemetry { node: job.node_id }),
             busy: job.place.busy_poll,
-            warmth: CacheWarmer::at(plan.listen).ok().filter(|_| job.place.busy_poll),
+            cache_warmer: CacheWarmer::at(plan.listen).ok().filter(|_| job.place.busy_poll),
             last_warming: now,
             last_len: 0,
             busy_rounds: 0,
@@ -231,17 +232,18 @@ impl<'a> Relay<'a> {
         FinalState { counts: self.end(), failure }
     }
 
-    /// Polls every socket. Periodic work waits for a round without packets, at most `MAX_BUSY_ROUNDS` rounds.
+    /// Polls every socket. Periodic work waits for a round without packets, at most
+    /// [`MAX_BUSY_ROUNDS`] rounds.
     fn round(&mut self, take: &mut Take<'a, '_>) -> io::Result<()> {
-        let mut came = take(self, Socket::Listener)?;
+        let mut received = take(self, Socket::Listener)?;
         for n in 0..self.polled.len() {
             // An eviction may have shortened the list.
             let Some(socket) = self.polled.get(n).copied() else { break };
-            came |= take(self, socket)?;
+            received |= take(self, socket)?;
         }
         self.adopt_new_client(take)?;
-        self.busy_rounds = if came { self.busy_rounds + 1 } else { 0 };
-        if came {
+        self.busy_rounds = if received { self.busy_rounds + 1 } else { 0 };
+        if received {
             self.last_warming = self.now;
             if !self.busy_rounds.is_multiple_of(MAX_BUSY_ROUNDS) {
                 return Ok(());
@@ -250,24 +252,26 @@ impl<'a> Relay<'a> {
         if self.departures.are_awaited() {
             self.drain_all();
         }
-        if came || !self.prepare() {
+        if received || !self.prepare() {
             self.now = monotonic();
             self.upkeep(take)?;
         }
-        if !came {
+        if !received {
             self.touch_caches(self.now);
         }
         Ok(())
     }
 
     fn touch_caches(&mut self, now: Instant<Monotonic>) {
-        let Some(warmth) =
-            self.warmth.as_ref().filter(|_| now - self.last_warming >= CACHE_WARMING_INTERVAL)
+        let Some(cache_warmer) = self
+            .cache_warmer
+            .as_ref()
+            .filter(|_| now - self.last_warming >= CACHE_WARMING_INTERVAL)
         else {
             return;
         };
-        warmth.warm_round_trip(&mut self.buffer[HEADROOM..HEADROOM + self.last_len]);
-        self.works.iter().for_each(PayloadTransform::touch_caches);
+        cache_warmer.warm_round_trip(&mut self.buffer[HEADROOM..HEADROOM + self.last_len]);
+        self.transforms.iter().for_each(PayloadTransform::touch_caches);
         self.last_warming = now;
     }
 
@@ -356,12 +360,12 @@ impl<'a> Relay<'a> {
     fn take_forward(&mut self, socket: Socket) -> io::Result<bool> {
         let near = end_of(socket, &mut self.listener, &mut self.flows);
         let Some(near) = near else { return Ok(false) };
-        let Some(came) = near.receive(&mut self.buffer[HEADROOM..])? else { return Ok(false) };
+        let Some(datagram) = near.receive(&mut self.buffer[HEADROOM..])? else { return Ok(false) };
         let mut buffer = std::mem::take(&mut self.buffer);
-        let client = came.from.and_then(|peer| self.client(peer, &mut buffer, came.len));
+        let client = datagram.from.and_then(|peer| self.client(peer, &mut buffer, datagram.len));
         self.buffer = buffer;
         let Some((flow, opened)) = client else { return Ok(true) };
-        self.pass(FlowDirection::Forward, flow, came.rx, came.len, opened);
+        self.pass(FlowDirection::Forward, flow, datagram.rx, datagram.len, opened);
         Ok(true)
     }
 
@@ -369,15 +373,17 @@ impl<'a> Relay<'a> {
     fn take_backward(&mut self, id: FlowId) -> io::Result<bool> {
         // The flow was removed since the socket was polled.
         let Some(flow) = self.flows.find(id) else { return Ok(false) };
-        let Some(came) = flow.out.receive(&mut self.buffer[HEADROOM..])? else { return Ok(false) };
-        self.pass(FlowDirection::Backward, id, came.rx, came.len, None);
+        let Some(datagram) = flow.out.receive(&mut self.buffer[HEADROOM..])? else {
+            return Ok(false);
+        };
+        self.pass(FlowDirection::Backward, id, datagram.rx, datagram.len, None);
         Ok(true)
     }
 
     /// Relays the packet in the buffer.
     fn pass(
         &mut self,
-        way: FlowDirection,
+        direction: FlowDirection,
         flow: FlowId,
         rx: RxStamps,
         len: usize,
@@ -385,11 +391,13 @@ impl<'a> Relay<'a> {
     ) {
         self.spin(HoldAt::Program);
         let mut buffer = std::mem::take(&mut self.buffer);
-        if let Some((mut came, at)) = self.work(way, flow, rx, &mut buffer, len, opened) {
-            self.say(&came, &mut buffer[at.clone()]);
+        if let Some((mut packet, at)) =
+            self.transform(direction, flow, rx, &mut buffer, len, opened)
+        {
+            self.fill_telemetry(&packet, &mut buffer[at.clone()]);
             let Some(flow) = self.flows.find(flow) else { unreachable!("the flow was just found") };
             let message = &buffer[at];
-            let sent = match way {
+            let sent = match direction {
                 FlowDirection::Forward => flow.out.send(message, None),
                 FlowDirection::Backward => match &mut flow.own {
                     Some(own) => own.send(message, None),
@@ -399,9 +407,9 @@ impl<'a> Relay<'a> {
             match sent {
                 Ok(sent) => {
                     let done = realtime();
-                    self.sent(&mut came, sent.key, sent.app, done);
+                    self.sent(&mut packet, sent.key, sent.app, done);
                 }
-                Err(error) => self.not_sent(&came, error),
+                Err(error) => self.not_sent(&packet, error),
             }
         }
         self.buffer = buffer;
@@ -409,9 +417,9 @@ impl<'a> Relay<'a> {
 
     /// Processes the payload after the headroom of `buffer`, unless it was already `opened`;
     /// returns its new range. A rejected payload is counted and reported here.
-    pub(super) fn work(
+    pub(super) fn transform(
         &mut self,
-        way: FlowDirection,
+        direction: FlowDirection,
         id: FlowId,
         rx: RxStamps,
         buffer: &mut [u8],
@@ -420,29 +428,30 @@ impl<'a> Relay<'a> {
     ) -> Option<(IncomingPacket, Range<usize>)> {
         let at = HEADROOM..HEADROOM + len;
         self.last_len = len;
-        let traffic = &mut self.counts.ways[way as usize];
+        let traffic = &mut self.counts.directions[direction as usize];
         traffic.received += 1;
-        let work = &mut self.works[way as usize];
+        let transform = &mut self.transforms[direction as usize];
         // A forged packet must not keep a flow alive.
-        let is_genuine = opened.is_some() || !work.authenticates();
+        let is_genuine = opened.is_some() || !transform.authenticates();
         let flow = if is_genuine { self.flows.touch(id, self.now) } else { self.flows.find(id) }?;
-        let ids = &mut flow.ids[way as usize];
+        let ids = &mut flow.ids[direction as usize];
         // The id is in the plaintext: read it before encrypting, after decrypting.
-        let early = (!work.opens()).then(|| ids.next_id_of(&buffer[at.clone()]));
+        let early = (!transform.opens()).then(|| ids.next_id_of(&buffer[at.clone()]));
         let mut stamps = PointStamps::default();
         if let Some(kernel) = rx.kernel {
             stamps.set(Point::RxKernel, kernel);
         }
         stamps.set(Point::RxApp, rx.app);
-        if let Some(telemetry) = self.telemetry.filter(|_| Telemetry::is_before(work)) {
-            let said = telemetry.say(way, &stamps, realtime(), &mut buffer[at.clone()]);
-            traffic.telemetry_filled += u64::from(said);
+        if let Some(telemetry) = self.telemetry.filter(|_| Telemetry::is_before(transform)) {
+            let filled =
+                telemetry.fill_slot(direction, &stamps, realtime(), &mut buffer[at.clone()]);
+            traffic.telemetry_filled += u64::from(filled);
         }
-        let worked = opened.map_or_else(|| work.pass(buffer, at), Transformed::On);
-        let number = flow.number + way as u32;
+        let transformed = opened.map_or_else(|| transform.pass(buffer, at), Transformed::On);
+        let number = flow.number + direction as u32;
         let size = u16::try_from(len).unwrap_or(u16::MAX);
-        let passage = |id, fate| PacketObservation { flow: number, id, size, fate, stamps };
-        let at = match worked {
+        let observation = |id, fate| PacketObservation { flow: number, id, size, fate, stamps };
+        let at = match transformed {
             Transformed::On(at) => at,
             Transformed::Short(at) => {
                 traffic.short += 1;
@@ -452,7 +461,7 @@ impl<'a> Relay<'a> {
                 traffic.refuse(error);
                 let id = early.unwrap_or_else(|| ids.next_without_payload());
                 self.events
-                    .push_event(RelayEvent::PacketObservation(passage(id, PacketOutcome::Dropped)));
+                    .push_event(RelayEvent::Observation(observation(id, PacketOutcome::Dropped)));
                 return None;
             }
         };
@@ -460,60 +469,76 @@ impl<'a> Relay<'a> {
         if !is_genuine {
             self.flows.touch(id, self.now);
         }
-        Some((IncomingPacket { way, flow: id, passage: passage(packet, PacketOutcome::Sent) }, at))
+        Some((
+            IncomingPacket {
+                direction,
+                flow: id,
+                observation: observation(packet, PacketOutcome::Sent),
+            },
+            at,
+        ))
     }
 
     /// Fills the packet's empty telemetry slot, if it has one, with its timestamps.
-    pub(super) fn say(&mut self, came: &IncomingPacket, payload: &mut [u8]) {
+    pub(super) fn fill_telemetry(&mut self, packet: &IncomingPacket, payload: &mut [u8]) {
         let Some(telemetry) = self.telemetry else { return };
-        let way = came.way;
-        if !Telemetry::is_before(&self.works[way as usize]) {
-            let said = telemetry.say(way, &came.passage.stamps, realtime(), payload);
-            self.counts.ways[way as usize].telemetry_filled += u64::from(said);
+        let direction = packet.direction;
+        if !Telemetry::is_before(&self.transforms[direction as usize]) {
+            let filled =
+                telemetry.fill_slot(direction, &packet.observation.stamps, realtime(), payload);
+            self.counts.directions[direction as usize].telemetry_filled += u64::from(filled);
         }
     }
 
     /// Counts a sent packet and reports it, at once or when its timestamps arrive.
     pub(super) fn sent(
         &mut self,
-        came: &mut IncomingPacket,
+        packet: &mut IncomingPacket,
         key: Option<u32>,
         before: Instant<Realtime>,
         after: Instant<Realtime>,
     ) {
-        let traffic = &mut self.counts.ways[came.way as usize];
+        let traffic = &mut self.counts.directions[packet.direction as usize];
         traffic.relayed += 1;
-        traffic.bytes += u64::from(came.passage.size);
-        came.passage.stamps.set(Point::TxApp, before);
-        came.passage.stamps.set(Point::TxAppDone, after);
+        traffic.bytes += u64::from(packet.observation.size);
+        packet.observation.stamps.set(Point::TxApp, before);
+        packet.observation.stamps.set(Point::TxAppDone, after);
         let events = &mut self.events;
-        let mut push_event = |passage| events.push_event(RelayEvent::PacketObservation(passage));
+        let mut push_event = |observation| events.push_event(RelayEvent::Observation(observation));
         match key {
             Some(key) => {
                 let has_own = |flow: &mut Flow| flow.own.is_some();
-                let socket = match came.way {
-                    FlowDirection::Forward => Socket::Out(came.flow),
-                    FlowDirection::Backward if self.flows.find(came.flow).is_some_and(has_own) => {
-                        Socket::Own(came.flow)
+                let socket = match packet.direction {
+                    FlowDirection::Forward => Socket::Out(packet.flow),
+                    FlowDirection::Backward
+                        if self.flows.find(packet.flow).is_some_and(has_own) =>
+                    {
+                        Socket::Own(packet.flow)
                     }
                     FlowDirection::Backward => Socket::Listener,
                 };
-                self.departures.note(socket.token(), key, came.passage, self.now, &mut push_event);
+                self.departures.note(
+                    socket.token(),
+                    key,
+                    packet.observation,
+                    self.now,
+                    &mut push_event,
+                );
             }
-            None => push_event(came.passage),
+            None => push_event(packet.observation),
         }
     }
 
     /// Counts and reports a packet that could not be sent.
-    pub(super) fn not_sent(&mut self, came: &IncomingPacket, error: SendError) {
-        let traffic = &mut self.counts.ways[came.way as usize];
+    pub(super) fn not_sent(&mut self, packet: &IncomingPacket, error: SendError) {
+        let traffic = &mut self.counts.directions[packet.direction as usize];
         match error {
             SendError::TooLong => traffic.too_long += 1,
             _ => traffic.send_failed += 1,
         }
-        self.events.push_event(RelayEvent::PacketObservation(PacketObservation {
+        self.events.push_event(RelayEvent::Observation(PacketObservation {
             fate: PacketOutcome::Dropped,
-            ..came.passage
+            ..packet.observation
         }));
     }
 
@@ -527,12 +552,13 @@ impl<'a> Relay<'a> {
     ) -> Option<(FlowId, Option<Range<usize>>)> {
         let is_unknown = |relay: &mut Self| relay.known_flow(&peer.address()).is_none();
         let mut opened = None;
-        if self.works[FlowDirection::Forward as usize].authenticates() && is_unknown(self) {
-            match self.works[FlowDirection::Forward as usize].pass(buffer, HEADROOM..HEADROOM + len)
+        if self.transforms[FlowDirection::Forward as usize].authenticates() && is_unknown(self) {
+            match self.transforms[FlowDirection::Forward as usize]
+                .pass(buffer, HEADROOM..HEADROOM + len)
             {
                 Transformed::On(at) | Transformed::Short(at) => opened = Some(at),
                 Transformed::Refused(error) => {
-                    let traffic = &mut self.counts.ways[FlowDirection::Forward as usize];
+                    let traffic = &mut self.counts.directions[FlowDirection::Forward as usize];
                     traffic.received += 1;
                     traffic.refuse(error);
                     return None;
@@ -571,7 +597,7 @@ impl<'a> Relay<'a> {
         let out = match opened {
             Ok(out) => out,
             Err(error) => {
-                self.counts.ways[FlowDirection::Forward as usize].received += 1;
+                self.counts.directions[FlowDirection::Forward as usize].received += 1;
                 let unserved = &mut self.counts.unserved;
                 let why = if is_out_of_resources(&error) {
                     &mut unserved.here
@@ -587,7 +613,7 @@ impl<'a> Relay<'a> {
         let number = self.next_number;
         self.next_number = number.wrapping_add(2);
         let (client, to) = (peer.address(), self.plan.to);
-        let news = NewFlow { number, client, listen, out: out.local_addr(), to };
+        let new_flow = NewFlow { number, client, listen, out: out.local_addr(), to };
         let ids = [self.plan.ids(); 2];
         if self.flows.len() >= self.plan.flows as usize {
             self.keep_flow_with_unread();
@@ -603,7 +629,7 @@ impl<'a> Relay<'a> {
             // Replies to this flow will not be seen.
             self.counts.unserved.here.note(error);
         }
-        self.events.push_event(RelayEvent::Flow(news));
+        self.events.push_event(RelayEvent::Flow(new_flow));
         self.update_polled();
         let alone = self.flows.len() == 1 && self.plan.flows > 1;
         self.new_client = (alone && !self.holds(HoldAt::Socket)).then_some(id);
@@ -680,7 +706,7 @@ impl<'a> Relay<'a> {
             match notice {
                 Notice::TxStamp { key, stamp } => {
                     departures.stamp(token, key, stamp, &mut |p| {
-                        events.push_event(RelayEvent::PacketObservation(p))
+                        events.push_event(RelayEvent::Observation(p))
                     });
                 }
                 Notice::Error { icmp, .. } => *errors += u64::from(icmp),
@@ -711,7 +737,7 @@ impl<'a> Relay<'a> {
 
     /// Prepares keystream for the next packet; returns whether any was missing.
     fn prepare(&mut self) -> bool {
-        self.works.iter_mut().any(PayloadTransform::prepare)
+        self.transforms.iter_mut().any(PayloadTransform::prepare)
     }
 
     /// Does periodic work once per `UPKEEP_INTERVAL`.
@@ -728,8 +754,7 @@ impl<'a> Relay<'a> {
             }
         }
         let events = &mut self.events;
-        self.departures
-            .overdue(self.now, &mut |p| events.push_event(RelayEvent::PacketObservation(p)));
+        self.departures.overdue(self.now, &mut |p| events.push_event(RelayEvent::Observation(p)));
         let mut expired = false;
         for _ in 0..EXPIRY_BATCH {
             let Some(id) = self.flows.overdue(self.now) else { break };
@@ -798,7 +823,7 @@ impl<'a> Relay<'a> {
         self.counts.overflowed += self.listener.overflowed().unwrap_or(0);
         let events = &mut self.events;
         let end = Instant::from_nanos(i64::MAX);
-        self.departures.overdue(end, &mut |p| events.push_event(RelayEvent::PacketObservation(p)));
+        self.departures.overdue(end, &mut |p| events.push_event(RelayEvent::Observation(p)));
         self.counts.flows = self.flows.counts();
         self.counts
     }

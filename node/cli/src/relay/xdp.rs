@@ -76,23 +76,24 @@ pub(super) fn check(job: &RelayJob, listen: SocketAddr, to: SocketAddr) -> Resul
     Ok(())
 }
 
-/// Relays until stopped. Calls `talk` when the program is attached.
+/// Relays until stopped. Calls `announce` when the program is attached.
 pub(super) fn perform(
     job: &RelayJob,
     plan: &RelayPlan,
     samples: Option<SampleFile>,
     stop: &AtomicBool,
-    talk: &mut dyn FnMut(&str),
+    announce: &mut dyn FnMut(&str),
 ) -> Result<Relayed, Failure> {
     let mut log =
         ObservationWriter::begin("relay", &format!("{} {}", job.listen, job.to), samples)?;
     // Reserve the port. Packets that the program passes up get no "port unreachable" in reply.
-    let _seat = UdpSocket::bind(plan.listen).map_err(|error| open_failure(error, plan, job))?;
+    let _reserved_port =
+        UdpSocket::bind(plan.listen).map_err(|error| open_failure(error, plan, job))?;
     let (spec, mut warnings) = spec(job, plan)?;
     let (start, nics) = (clock::pair(), NicWatch::start());
     let relay = XdpRelay::start(&spec).map_err(refusal)?;
     warnings.extend_from_slice(relay.notes());
-    talk(&format!("relaying udp://{} -> udp://{}", plan.listen, plan.to));
+    announce(&format!("relaying udp://{} -> udp://{}", plan.listen, plan.to));
     let mut known = RecordedFlows { flows: HashMap::new(), to: plan.to, next: 0 };
     let (mut seen, mut searched) = (XdpCounters::default(), monotonic());
     let mut last = false;
@@ -114,9 +115,9 @@ pub(super) fn perform(
         }
     }
     let clocks = (start, clock::pair());
-    let told = u64::from(known.next / 2);
-    if told < seen.flows {
-        let more = seen.flows - told;
+    let recorded = u64::from(known.next / 2);
+    if recorded < seen.flows {
+        let more = seen.flows - recorded;
         warnings.push(format!(
             "{more} flows were evicted before they were recorded; the samples lack them"
         ));
@@ -124,9 +125,9 @@ pub(super) fn perform(
     let modes = relay.modes().to_vec();
     drop(relay);
     let nics = nics.towards(log.senders().iter().copied().chain([plan.to]));
-    let (parts, unwritten) = log.finish(0);
+    let (components, unwritten) = log.finish(0);
     let summary = summary(job, plan, &modes, seen, (&clocks, nics), warnings);
-    Ok(Relayed { summary, failure: unwritten.map(Failure::from), parts })
+    Ok(Relayed { summary, failure: unwritten.map(Failure::from), components })
 }
 
 /// Flows already recorded.
@@ -167,13 +168,13 @@ fn spec(job: &RelayJob, plan: &RelayPlan) -> Result<(XdpRelaySpec, Vec<String>),
     let (SocketAddr::V4(listen), SocketAddr::V4(to)) = (plan.listen, plan.to) else {
         return Err(Failure::usage("--engine xdp relays IPv4 only"));
     };
-    let way = interface::towards(plan.to)?.map(|found| found.index);
+    let outgoing = interface::towards(plan.to)?.map(|found| found.index);
     let all = interface::all()?;
     // Without the interface towards `to` there can be no relay.
     let (used, others): (Vec<_>, Vec<_>) = all
         .iter()
         .filter(|found| found.up && found.name != "lo")
-        .partition(|found| Some(found.index) == way || found.is_forwarding());
+        .partition(|found| Some(found.index) == outgoing || found.is_forwarding());
     let mut warnings = vec![
         "packets pass below all timestamping: their delay at this node is unknown; measure between \
          the ends"
@@ -303,19 +304,19 @@ mod tests {
             change(&mut job);
             job
         };
-        let said = |job: &RelayJob, listen: &str, to: &str| {
+        let message = |job: &RelayJob, listen: &str, to: &str| {
             let failure = check(job, listen.parse().unwrap(), to.parse().unwrap()).unwrap_err();
             assert_eq!(failure.exit, Exit::Usage);
             failure.error.to_string()
         };
         check(&job(|_| {}), here.parse().unwrap(), far.parse().unwrap()).unwrap();
         let plain = job(|_| {});
-        assert!(said(&job(|job| job.mode = RelayMode::Encrypt), here, far).contains("batch"));
-        assert!(said(&job(|job| job.flows = 4_537), here, far).contains("1 to 4536"));
-        assert!(said(&job(|job| job.stamps = Stamps::Kernel), here, far).contains("--stamps"));
-        assert!(said(&job(|job| job.telemetry = true), here, far).contains("--telemetry"));
-        assert!(said(&plain, "[::]:7", "[2001:db8::1]:7").contains("IPv4 only"));
-        assert!(said(&plain, "127.0.0.1:7", far).contains("other machines"));
-        assert!(said(&plain, here, "127.0.0.1:8").contains("other machines"));
+        assert!(message(&job(|job| job.mode = RelayMode::Encrypt), here, far).contains("batch"));
+        assert!(message(&job(|job| job.flows = 4_537), here, far).contains("1 to 4536"));
+        assert!(message(&job(|job| job.stamps = Stamps::Kernel), here, far).contains("--stamps"));
+        assert!(message(&job(|job| job.telemetry = true), here, far).contains("--telemetry"));
+        assert!(message(&plain, "[::]:7", "[2001:db8::1]:7").contains("IPv4 only"));
+        assert!(message(&plain, "127.0.0.1:7", far).contains("other machines"));
+        assert!(message(&plain, here, "127.0.0.1:8").contains("other machines"));
     }
 }

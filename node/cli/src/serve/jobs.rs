@@ -135,12 +135,12 @@ impl Jobs {
         };
         let mut hasher = crc32fast::Hasher::new();
         let mut bytes = 0;
-        let handed = spool.read(MAX_PAYLOAD_LEN / 4, &mut |piece| {
+        let read = spool.read(MAX_PAYLOAD_LEN / 4, &mut |piece| {
             hasher.update(piece);
             bytes += piece.len() as u64;
             write_data(&mut *self.events.lock(), job, piece)
         });
-        let event = match handed {
+        let event = match read {
             Ok(()) => Event::Pulled { job, bytes, crc32: hasher.finalize() },
             Err(error) => failed(job, format!("cannot read samples: {error}")),
         };
@@ -189,8 +189,8 @@ fn perform(
             let measured = crate::ping::measure(ping, outputs, own_of_run(), stop)?;
             let mut summary = measured.summary;
             // Events sent during the run may have disturbed the probes.
-            let said = Scalar::Count(events.bytes() - before);
-            summary.values.insert("event_bytes".to_owned(), Some(said));
+            let event_bytes = Scalar::Count(events.bytes() - before);
+            summary.values.insert("event_bytes".to_owned(), Some(event_bytes));
             match measured.failure {
                 Some(failure) if measured.answered == 0 => return Err(failure),
                 // Results until the failure are valid.
@@ -218,8 +218,8 @@ fn perform(
         }
         Job::Sink(sink) => {
             let samples = spool.map(Spool::file);
-            let sunk = crate::load::sink(sink, samples, stop, &mut |_| ready())?;
-            Ok(with_warning(sunk.summary, sunk.failure))
+            let received = crate::load::sink(sink, samples, stop, &mut |_| ready())?;
+            Ok(with_warning(received.summary, received.failure))
         }
         Job::Pace(pace) => {
             let samples = spool.map(Spool::file);

@@ -31,7 +31,7 @@ pub(super) struct Flow {
 /// All flows by their addresses.
 #[derive(Debug)]
 pub(super) struct Flows {
-    asked: IdFormat,
+    requested: IdFormat,
     numbers: HashMap<(SocketAddr, SocketAddr), u32>,
     flows: Vec<Flow>,
     /// Events of flows beyond the maximum.
@@ -41,8 +41,8 @@ pub(super) struct Flows {
 }
 
 impl Flows {
-    pub(super) fn new(asked: IdFormat) -> Self {
-        Self { asked, numbers: HashMap::new(), flows: Vec::new(), refused: 0, missing_id: 0 }
+    pub(super) fn new(requested: IdFormat) -> Self {
+        Self { requested, numbers: HashMap::new(), flows: Vec::new(), refused: 0, missing_id: 0 }
     }
 
     /// Returns the timestamp of an event, and its flow if this is the flow's first timestamp.
@@ -65,7 +65,7 @@ impl Flows {
                     from_out: None,
                     to_out: None,
                 },
-                id: Id::of(self.asked, event),
+                id: Id::of(self.requested, event),
                 packets: 0,
                 announced: false,
                 order: Default::default(),

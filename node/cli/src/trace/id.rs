@@ -25,11 +25,13 @@ pub(super) enum Id {
 
 impl Id {
     /// Selects the identification of a flow from its first event.
-    pub(super) fn of(asked: IdFormat, first: &Event) -> Self {
-        match (first.protocol, asked) {
+    pub(super) fn of(requested: IdFormat, first: &Event) -> Self {
+        match (first.protocol, requested) {
             (Protocol::Tcp | Protocol::Echo, _) => Self::Header,
             (Protocol::Udp, IdFormat::Auto) => found(first).map_or(Self::Order, Self::Payload),
-            (Protocol::Udp, asked) => crate::id::format(asked).map_or(Self::Order, Self::Payload),
+            (Protocol::Udp, requested) => {
+                crate::id::format(requested).map_or(Self::Order, Self::Payload)
+            }
         }
     }
 

@@ -29,9 +29,9 @@ impl Live {
     }
 
     /// Shows the current state; call it twice per second.
-    pub(super) fn show(&self, flows: &Flows, parts: &ComponentFigures, dropped: u64) {
+    pub(super) fn show(&self, flows: &Flows, components: &ComponentFigures, dropped: u64) {
         if let Some(bar) = &self.bar {
-            bar.set_message(table(flows, parts, dropped));
+            bar.set_message(table(flows, components, dropped));
         }
     }
 
@@ -43,14 +43,14 @@ impl Live {
     }
 }
 
-fn table(flows: &Flows, parts: &ComponentFigures, dropped: u64) -> String {
+fn table(flows: &Flows, components: &ComponentFigures, dropped: u64) -> String {
     let mut text = format!("{:<52}{:>12}  id\n", "flow", "packets");
     let mut busiest: Vec<_> = flows.all().iter().collect();
     busiest.sort_by_key(|flow| std::cmp::Reverse(flow.packets));
     for Flow { entry, id, packets, .. } in busiest.iter().take(MAX_ROWS) {
-        let way = format!("{} -> {}", entry.from, entry.to);
+        let addresses = format!("{} -> {}", entry.from, entry.to);
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{way:<52}{packets:>12}  {}", id.name());
+        let _ = writeln!(text, "{addresses:<52}{packets:>12}  {}", id.name());
     }
     if busiest.len() > MAX_ROWS {
         let _ = writeln!(text, "and {} more", busiest.len() - MAX_ROWS);
@@ -59,8 +59,8 @@ fn table(flows: &Flows, parts: &ComponentFigures, dropped: u64) -> String {
     let us = |value: Option<Nanos>| {
         value.map_or_else(|| "-".to_owned(), |delay| format!("{:.2}", delay.as_micros_f64()))
     };
-    for (part, figures) in parts.figures() {
-        let name = part.name().trim_end_matches("_ns");
+    for (component, figures) in components.figures() {
+        let name = component.name().trim_end_matches("_ns");
         let (p50, p99) = (us(figures.p50), us(figures.p99));
         let _ = writeln!(text, "{name:<28}{:>12}{p50:>12}{p99:>12}", figures.count);
     }
@@ -88,12 +88,12 @@ mod tests {
             assert!(new.is_some());
             (0..port).for_each(|_| flows.count(stamp.flow));
         }
-        let mut parts = ComponentFigures::default();
+        let mut components = ComponentFigures::default();
         let mut stamps = PointStamps::default();
         stamps.set(Point::PreRouting, Instant::from_nanos(1_000));
         stamps.set(Point::PostRouting, Instant::from_nanos(3_500));
-        (0..2).for_each(|_| parts.record(&stamps));
-        let text = table(&flows, &parts, 7);
+        (0..2).for_each(|_| components.record(&stamps));
+        let text = table(&flows, &components, 7);
         assert!(text.contains("10.0.0.1:10 -> 10.0.0.2:5001"), "{text}");
         assert!(!text.contains("10.0.0.1:2 ->") && text.contains("and 2 more"), "{text}");
         assert!(text.contains("node_delay_netfilter"), "{text}");

@@ -1,7 +1,7 @@
 //! `dwell trace`: timestamps passing packets with eBPF programs at the kernel's hooks.
 //!
 //! `flows` assigns flow and id (read by `id`), `dwell_engine::join` combines the timestamps of a
-//! packet, and passages are recorded like those of a relay. `live` shows them on a terminal,
+//! packet, and observations are recorded like those of a relay. `live` shows them on a terminal,
 //! `report` builds the summary.
 
 mod flows;
@@ -156,7 +156,7 @@ pub(crate) struct Traced {
 /// Everything a trace collected.
 struct Seen {
     flows: Flows,
-    parts: ComponentFigures,
+    components: ComponentFigures,
     joined: JoinCounters,
     events: u64,
     dropped: u64,
@@ -166,23 +166,24 @@ struct Seen {
     notes: Vec<String>,
 }
 
-/// Traces until stopped or until the duration is over. Calls `talk` when all programs are attached.
+/// Traces until stopped or until the duration is over. Calls `announce` when all programs are
+/// attached.
 pub(crate) fn perform(
     job: &TraceJob,
     outputs: Outputs,
     stop: &AtomicBool,
-    talk: &mut dyn FnMut(&str),
+    announce: &mut dyn FnMut(&str),
 ) -> Result<Traced, Failure> {
     let (filter, spec) = spec(job)?;
     let mut log = ObservationWriter::begin("trace", &filter.to_string(), outputs.samples)?;
     let start = pair();
     let (mut tracer, hooks, without) = attach(job, spec, &mut Tracer::start)?;
     let points = points(hooks);
-    talk(&format!("tracing '{filter}' at {}", names(&points)));
+    announce(&format!("tracing '{filter}' at {}", names(&points)));
     let notes: Vec<_> = without.into_iter().chain(tracer.notes().iter().cloned()).collect();
-    notes.iter().for_each(|note| talk(note));
+    notes.iter().for_each(|note| announce(note));
     if !gives_delay(&points) {
-        talk(NO_DELAY_WARNING);
+        announce(NO_DELAY_WARNING);
     }
     let live = live::Live::new(outputs.live);
     let mut flows = Flows::new(job.id);
@@ -197,22 +198,22 @@ pub(crate) fn perform(
         let now = monotonic();
         if now >= next_flush {
             next_flush = now + FLUSH_INTERVAL;
-            join.expire(realtime(), &mut |passage| pass(passage, &mut flows, &mut log));
+            join.expire(realtime(), &mut |observation| pass(observation, &mut flows, &mut log));
             log.flush();
         }
         if live.is_shown() && now >= next_show {
             next_show = now + DISPLAY_INTERVAL;
-            live.show(&flows, log.parts(), tracer.dropped()?);
+            live.show(&flows, log.components(), tracer.dropped()?);
         }
     }
     events += tracer.read(&mut |event| take(event, &mut flows, &mut join, &mut log))?;
-    join.finish(&mut |passage| pass(passage, &mut flows, &mut log));
+    join.finish(&mut |observation| pass(observation, &mut flows, &mut log));
     live.end();
     let (dropped, clock_moved) = (tracer.dropped()?, tracer.clock_moved());
-    let (parts, failure) = log.finish(dropped);
+    let (components, failure) = log.finish(dropped);
     let joined = join.joined();
     let end = pair();
-    let seen = Seen { flows, parts, joined, events, dropped, clock_moved, start, end, notes };
+    let seen = Seen { flows, components, joined, events, dropped, clock_moved, start, end, notes };
     Ok(Traced {
         summary: report::summary(job, &filter, &points, seen),
         failure: failure.map(Failure::from),
@@ -225,13 +226,13 @@ fn take(event: &Event, flows: &mut Flows, join: &mut StampJoiner, log: &mut Obse
     if let Some(flow) = new {
         log.flow(&flow.entry);
     }
-    join.take(&stamp, &mut |passage| pass(passage, flows, log));
+    join.take(&stamp, &mut |observation| pass(observation, flows, log));
 }
 
 /// Processes a packet.
-fn pass(passage: &PacketObservation, flows: &mut Flows, log: &mut ObservationWriter) {
-    flows.count(passage.flow);
-    log.take(passage);
+fn pass(observation: &PacketObservation, flows: &mut Flows, log: &mut ObservationWriter) {
+    flows.count(observation.flow);
+    log.take(observation);
 }
 
 /// Attaches the programs; only netfilter if the kernel is too old for the others and no hooks were
@@ -279,15 +280,15 @@ fn spec(job: &TraceJob) -> Result<(FlowFilter, TraceSpec), Failure> {
 
 /// Returns the indices of the named interfaces, by default of all that are up except loopback.
 fn interfaces(names: &[String]) -> Result<Vec<u32>, Failure> {
-    let there = interface::all()?;
+    let available = interface::all()?;
     if names.is_empty() {
-        let others = there.iter().filter(|found| found.up && found.name != "lo");
+        let others = available.iter().filter(|found| found.up && found.name != "lo");
         return Ok(others.map(|found| found.index).collect());
     }
     let number = |name: &String| {
-        let found = there.iter().find(|found| found.name == *name);
+        let found = available.iter().find(|found| found.name == *name);
         found.map(|found| found.index).ok_or_else(|| {
-            let all: Vec<_> = there.iter().map(|found| found.name.as_str()).collect();
+            let all: Vec<_> = available.iter().map(|found| found.name.as_str()).collect();
             Failure::usage(format!(
                 "invalid value for --interface: there is no '{name}' here; choose from: {}",
                 all.join(" ")
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_needs_hooks_at_both_of_its_ends() {
+    fn node_delay_needs_hooks_at_both_ends() {
         let gives = |netfilter, tcx, xdp| gives_delay(&points(Hooks { netfilter, tcx, xdp }));
         assert!(gives(true, false, false) && gives(false, true, true) && gives(true, true, true));
         assert!(!gives(false, true, false) && !gives(false, false, true));

@@ -41,16 +41,16 @@ pub(super) fn summary(
         ("events_of_more_flows", seen.flows.refused),
     ];
     let missing = |point: &Point| {
-        let count = seen.parts.missing(*point).map(Scalar::Count);
+        let count = seen.components.missing(*point).map(Scalar::Count);
         (format!("missing_{}", point.name()), count)
     };
     let mut values: BTreeMap<_, _> =
         counts.map(|(name, count)| (name.to_owned(), Some(Scalar::Count(count)))).into();
     values.extend(points.iter().map(missing));
     let mut metrics: BTreeMap<String, Figures> = seen
-        .parts
+        .components
         .figures()
-        .map(|(part, figures)| (part.name().to_owned(), figures.into()))
+        .map(|(component, figures)| (component.name().to_owned(), figures.into()))
         .collect();
     let mut trust = Trust { warnings: warnings(job, points, &seen), ..Trust::default() };
     trust.ring_dropped = seen.dropped;
@@ -82,7 +82,7 @@ fn warnings(job: &TraceJob, points: &[Point], seen: &Seen) -> Vec<String> {
     }
     if !gives_delay(points) {
         warnings.push(NO_DELAY_WARNING.to_owned());
-    } else if seen.joined.packets > 0 && seen.parts.figures().next().is_none() {
+    } else if seen.joined.packets > 0 && seen.components.figures().next().is_none() {
         warnings.push(
             "no packet was seen at both ends of a node delay (pre_routing and post_routing, or \
              rx_driver and tx_tcx): packets from or to this node itself never are"

@@ -19,26 +19,31 @@ type Ends = (SocketAddr, SocketAddr);
 /// Segment of one machine.
 pub(crate) struct MachineSegment {
     flows: Vec<FlowEntry>,
-    pub(crate) passages: Vec<PacketObservation>,
+    pub(crate) observations: Vec<PacketObservation>,
 }
 
 impl MachineSegment {
     pub(crate) fn read(segment: &Path) -> Self {
-        let (mut flows, mut passages) = (Vec::new(), Vec::new());
+        let (mut flows, mut observations) = (Vec::new(), Vec::new());
         read(&mut fs::File::open(segment).unwrap(), &mut |record| match record {
             Record::Flow(flow) => flows.push(flow.clone()),
-            Record::PacketObservation(passage) => passages.push(*passage),
+            Record::PacketObservation(observation) => observations.push(*observation),
             Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
         })
         .unwrap();
-        Self { flows, passages }
+        Self { flows, observations }
     }
 
     /// Returns timestamps by packet id and flow, as addressed by `ends`.
-    fn by(&self, ends: impl Fn(&FlowEntry) -> Ends) -> HashMap<(Ends, u64), PointStamps> {
+    fn stamps_by(&self, ends: impl Fn(&FlowEntry) -> Ends) -> HashMap<(Ends, u64), PointStamps> {
         let names: HashMap<u32, Ends> = self.flows.iter().map(|f| (f.flow, ends(f))).collect();
-        let there = self.passages.iter().filter(|passage| passage.fate != PacketOutcome::Dropped);
-        there.map(|passage| ((names[&passage.flow], passage.id), passage.stamps)).collect()
+        let present = self
+            .observations
+            .iter()
+            .filter(|observation| observation.fate != PacketOutcome::Dropped);
+        present
+            .map(|observation| ((names[&observation.flow], observation.id), observation.stamps))
+            .collect()
     }
 
     /// Compares the machine's count of missing timestamps with its segment.
@@ -48,7 +53,8 @@ impl MachineSegment {
             else {
                 continue;
             };
-            let missing = self.passages.iter().filter(|p| p.stamps.get(point).is_none()).count();
+            let missing =
+                self.observations.iter().filter(|p| p.stamps.get(point).is_none()).count();
             assert_eq!(counted, missing as u64, "{} {summary}", point.name());
         }
     }
@@ -77,50 +83,52 @@ impl Round {
         node: &MachineSegment,
         receiver: &MachineSegment,
     ) -> Self {
-        let stamps_of_node = node.by(|flow| (flow.from, flow.to));
+        let stamps_of_node = node.stamps_by(|flow| (flow.from, flow.to));
         let on: BTreeMap<Ends, Ends> =
             node.flows.iter().map(|flow| ((flow.from, flow.to), flow.out())).collect();
-        let came = receiver.by(|flow| (flow.from, flow.to));
-        let left = sender.by(|flow| (flow.from, flow.to));
+        let received = receiver.stamps_by(|flow| (flow.from, flow.to));
+        let sent = sender.stamps_by(|flow| (flow.from, flow.to));
         let ways =
-            left.into_iter().filter(|((_, id), _)| *id > WARM_UP).map(|((ends, id), sender)| {
+            sent.into_iter().filter(|((_, id), _)| *id > WARM_UP).map(|((ends, id), sender)| {
                 let node = stamps_of_node.get(&(ends, id)).copied().unwrap_or_default();
-                let receiver = on.get(&ends).and_then(|on| came.get(&(*on, id)).copied());
+                let receiver = on.get(&ends).and_then(|on| received.get(&(*on, id)).copied());
                 OneWayPath { sender, node, receiver: receiver.unwrap_or_default() }
             });
         let ways: Vec<OneWayPath> = ways.collect();
         let rungs = LinkEndpoints::of(&ways);
-        let some_joined = ways.iter().any(|way| way.node != PointStamps::default());
+        let some_joined = ways.iter().any(|path| path.node != PointStamps::default());
         assert!(some_joined, "{:?} {:?} {:?}", sender.flows, node.flows, receiver.flows);
         let round = Self { ways, rungs };
-        round.assert_parts_sum_to_the_whole();
+        round.assert_components_sum_to_the_total();
         round
     }
 
     /// Checks the sum for every packet with all timestamps; few may be incomplete.
-    fn assert_parts_sum_to_the_whole(&self) {
-        let slices = self.rungs.sum();
+    fn assert_components_sum_to_the_total(&self) {
+        let components = self.rungs.sum();
         let mut incomplete = 0;
-        for way in &self.ways {
-            let parts: Option<Vec<i64>> =
-                slices.iter().map(|slice| slice.of(way, &self.rungs).map(|ns| ns.0)).collect();
-            match parts {
-                Some(parts) => {
-                    let whole = Leg::EndToEnd.of(way, &self.rungs).unwrap();
-                    assert_eq!(parts.iter().sum::<i64>(), whole.0, "{way:?}");
+        for path in &self.ways {
+            let times: Option<Vec<i64>> = components
+                .iter()
+                .map(|component| component.of(path, &self.rungs).map(|ns| ns.0))
+                .collect();
+            match times {
+                Some(times) => {
+                    let total = Leg::EndToEnd.of(path, &self.rungs).unwrap();
+                    assert_eq!(times.iter().sum::<i64>(), total.0, "{path:?}");
                 }
                 None => incomplete += 1,
             }
         }
         let all = self.ways.len();
-        let absent = |slice: &PathComponent| {
-            let absent = self.ways.iter().filter(|way| slice.of(way, &self.rungs).is_none());
-            (slice.name(), absent.count())
+        let absent = |component: &PathComponent| {
+            let absent = self.ways.iter().filter(|path| component.of(path, &self.rungs).is_none());
+            (component.name(), absent.count())
         };
         assert!(
             all >= 50 && incomplete * 10 <= all,
             "{incomplete} of {all} lack a timestamp: {:?}",
-            slices.iter().map(absent).collect::<Vec<_>>()
+            components.iter().map(absent).collect::<Vec<_>>()
         );
     }
 
@@ -129,14 +137,18 @@ impl Round {
         self.rungs
             .sum()
             .iter()
-            .map(|s| format!("{:>9.2}", self.took(*s).median as f64 / 1e3))
+            .map(|s| format!("{:>9.2}", self.component_time(*s).median as f64 / 1e3))
             .collect()
     }
 
-    /// Returns the duration of one component.
-    pub(crate) fn took(&self, slice: PathComponent) -> ComponentTime {
-        let mut delays: Vec<i64> =
-            self.ways.iter().filter_map(|way| slice.of(way, &self.rungs)).map(|ns| ns.0).collect();
+    /// Returns the duration of a component.
+    pub(crate) fn component_time(&self, component: PathComponent) -> ComponentTime {
+        let mut delays: Vec<i64> = self
+            .ways
+            .iter()
+            .filter_map(|path| component.of(path, &self.rungs))
+            .map(|ns| ns.0)
+            .collect();
         delays.sort_unstable();
         ComponentTime { median: delays[delays.len() / 2], decile: delays[delays.len() / 10] }
     }

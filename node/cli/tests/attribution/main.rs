@@ -36,8 +36,8 @@ const MAX_CYCLES: usize = 49;
 /// 0.5 us.
 const MAX_STRICT_CYCLES: usize = 149;
 
-/// Holds that are not yet settled get further cycles for this time; after that only those that seem to
-/// be wrong do. `make attribution` has no such limit.
+/// Time in which all holds that are not settled get further cycles. After it, only holds that seem
+/// wrong do. `make attribution` has no such limit.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// Time limit once there are [`DECISIVE_CYCLES`] cycles.
@@ -55,8 +55,8 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// Returns the component in which a hold at `place` must show.
-fn matching(place: Place, manner: Forwarding) -> PathComponent {
-    match (place, manner) {
+fn matching(place: Place, forwarding: Forwarding) -> PathComponent {
+    match (place, forwarding) {
         (Place::Program, _) => PathComponent::DelayComponent(DelayComponent::Processing),
         (Place::Socket, _) => PathComponent::DelayComponent(DelayComponent::QueueingIn),
         // Netfilter's last hook is before the queueing discipline.
@@ -66,7 +66,7 @@ fn matching(place: Place, manner: Forwarding) -> PathComponent {
     }
 }
 
-fn assert_attribution(manner: Forwarding, places: &[Place]) {
+fn assert_attribution(forwarding: Forwarding, places: &[Place]) {
     if !as_root() || ["tc", "taskset", "chrt", "renice"].into_iter().any(|program| !has(program)) {
         return;
     }
@@ -80,19 +80,19 @@ fn assert_attribution(manner: Forwarding, places: &[Place]) {
         return;
     }
     let strict = std::env::var("DWELL_ATTRIBUTION").is_ok_and(|how| how == "strict");
-    let labs = Labs::up(manner, &HOLD_TIMES_US);
-    let mut proof = Proof::new(manner, places);
+    let labs = Labs::up(forwarding, &HOLD_TIMES_US);
+    let mut proof = Proof::new(forwarding, places);
     let since = Instant::now();
     for cycle in 0..if strict { MAX_STRICT_CYCLES } else { MAX_CYCLES } {
         proof.cycle(&labs, cycle);
         if cycle + 1 >= MIN_CYCLES {
-            let took = since.elapsed();
+            let elapsed = since.elapsed();
             proof.undecided.retain(|hold| {
                 judged(&proof.rises[hold]).any(|(_, rise)| match strict {
                     true => rise.judge() == RiseVerdict::CannotTell,
-                    false if took < SETTLE_TIMEOUT => !rise.is_settled(),
+                    false if elapsed < SETTLE_TIMEOUT => !rise.is_settled(),
                     false => {
-                        (cycle + 1 < DECISIVE_CYCLES || took < SUSPECT_TIMEOUT)
+                        (cycle + 1 < DECISIVE_CYCLES || elapsed < SUSPECT_TIMEOUT)
                             && rise.may_be_wrong()
                     }
                 })
@@ -109,24 +109,24 @@ fn assert_attribution(manner: Forwarding, places: &[Place]) {
 
 /// Excludes the total delay: it is the sum of the others.
 fn judged(rises: &[(PathComponent, Rise)]) -> impl Iterator<Item = &(PathComponent, Rise)> {
-    rises.iter().filter(|(slice, _)| *slice != PathComponent::Leg(Leg::EndToEnd))
+    rises.iter().filter(|(component, _)| *component != PathComponent::Leg(Leg::EndToEnd))
 }
 
 /// Results of every hold.
 struct Proof {
-    manner: Forwarding,
+    forwarding: Forwarding,
     rises: BTreeMap<Hold, Vec<(PathComponent, Rise)>>,
     undecided: BTreeSet<Hold>,
 }
 
 impl Proof {
-    fn new(manner: Forwarding, places: &[Place]) -> Self {
+    fn new(forwarding: Forwarding, places: &[Place]) -> Self {
         let holds = places
             .iter()
             .flat_map(|place| HOLD_TIMES_US.map(|micros| Hold { place: *place, micros }));
         let undecided: BTreeSet<Hold> = holds.collect();
         let rises = undecided.iter().map(|hold| (*hold, Vec::new())).collect();
-        Self { manner, rises, undecided }
+        Self { forwarding, rises, undecided }
     }
 
     /// Runs a round of every undecided hold and of its base, in alternating order, so that drift
@@ -141,27 +141,28 @@ impl Proof {
             turns.into_iter().map(|hold| (hold, labs.round(hold))).collect();
         for hold in &self.undecided {
             let (held, base) = (&rounds[hold], &rounds[&hold.base()]);
-            let mut slices = LinkEndpoints::of(&held.ways).sum();
-            slices.push(PathComponent::Leg(Leg::EndToEnd));
+            let mut components = LinkEndpoints::of(&held.ways).sum();
+            components.push(PathComponent::Leg(Leg::EndToEnd));
             let rises = self.rises.entry(*hold).or_default();
-            for (n, slice) in slices.into_iter().enumerate() {
-                let holds = [matching(hold.place, self.manner), PathComponent::Leg(Leg::EndToEnd)];
-                let expected = if holds.contains(&slice) { 1_000 * hold.micros } else { 0 };
+            for (n, component) in components.into_iter().enumerate() {
+                let holds =
+                    [matching(hold.place, self.forwarding), PathComponent::Leg(Leg::EndToEnd)];
+                let expected = if holds.contains(&component) { 1_000 * hold.micros } else { 0 };
                 if rises.len() == n {
-                    rises.push((slice, Rise::expected(expected)));
+                    rises.push((component, Rise::expected(expected)));
                 }
-                assert_eq!(rises[n].0, slice, "every round has the same components");
-                rises[n].1.note(base.took(slice), held.took(slice));
+                assert_eq!(rises[n].0, component, "every round has the same components");
+                rises[n].1.note(base.component_time(component), held.component_time(component));
             }
         }
     }
 
     fn print(&self) {
         for (hold, rises) in &self.rises {
-            let parts = rises
-                .iter()
-                .map(|(slice, rise)| format!(" {} {rise};", slice.name().trim_end_matches("_ns")));
-            println!("{:?}, held {hold}:{}", self.manner, parts.collect::<String>());
+            let components = rises.iter().map(|(component, rise)| {
+                format!(" {} {rise};", component.name().trim_end_matches("_ns"))
+            });
+            println!("{:?}, held {hold}:{}", self.forwarding, components.collect::<String>());
         }
     }
 
@@ -172,8 +173,8 @@ impl Proof {
         all.filter(|(_, (_, rise))| {
             rise.judge() == RiseVerdict::Wrong || strict && !rise.median_is_within()
         })
-        .map(|(hold, (slice, rise))| {
-            format!("{:?}, held {hold}: {} {rise}", self.manner, slice.name())
+        .map(|(hold, (component, rise))| {
+            format!("{:?}, held {hold}: {} {rise}", self.forwarding, component.name())
         })
         .collect()
     }

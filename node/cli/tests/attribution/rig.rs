@@ -29,7 +29,7 @@ const FIRST_CPU: &str = "0";
 const SECOND_CPU: &str = "1";
 
 /// Nice value of polling threads, against other load. A polling thread has no real-time priority:
-/// it would block the kernel's own threads, and whatever waits for them, for 950 ms of every second
+/// it would block the kernel's threads, and threads that wait for them, for 950 ms of every second
 /// (sched(7)). The nice value applies within this session only; other sessions may take the same
 /// share of a processor (sched(7), autogroups), which makes rounds noisier.
 const POLLING_NICE: &str = "-20";
@@ -105,14 +105,14 @@ const MIN_WIRE_DELAY_US: i64 = 50;
 
 /// A lab of plain links, and one lab per hold time of an emulated wire, including 0.
 pub(crate) struct Labs {
-    manner: Forwarding,
+    forwarding: Forwarding,
     bare: TestLab,
     wires: BTreeMap<i64, TestLab>,
     _stamps: UdpEnd,
 }
 
 impl Labs {
-    pub(crate) fn up(manner: Forwarding, times: &[i64]) -> Self {
+    pub(crate) fn up(forwarding: Forwarding, times: &[i64]) -> Self {
         let bare = TestLab::up("bare", &["line:3"]);
         make_qdisc(&bare);
         let directory = tempfile::tempdir().unwrap();
@@ -133,7 +133,7 @@ impl Labs {
             (micros, lab)
         };
         let wires = [0].iter().chain(times).map(|micros| wire(*micros)).collect();
-        Self { manner, bare, wires, _stamps: enable_timestamps() }
+        Self { forwarding, bare, wires, _stamps: enable_timestamps() }
     }
 
     /// Sends packets through the node, each with this hold.
@@ -147,7 +147,7 @@ impl Labs {
         if hold.place == Place::Qdisc {
             set_filter(lab, hold.micros);
         }
-        let spare = if self.manner == Forwarding::Route { SECOND_CPU } else { FIRST_CPU };
+        let spare = if self.forwarding == Forwarding::Route { SECOND_CPU } else { FIRST_CPU };
         let sink = ["load", "sink", "udp://198.19.0.3:5001", "--json", "--cpu", spare];
         let sink_samples = samples("sink");
         let sink = [&sink[..], &["--busy-poll", "--samples", &sink_samples]].concat();
@@ -156,7 +156,7 @@ impl Labs {
         let (node, is_ready, polls) = self.node(lab, hold, &node_samples);
         let sink = sink.once("listening", Some(spare));
         let node = node.once(is_ready, polls);
-        let to = if self.manner == Forwarding::Route { "3" } else { "2" };
+        let to = if self.forwarding == Forwarding::Route { "3" } else { "2" };
         let to = format!("udp://198.19.0.{to}:5001");
         let sender_samples = samples("sender");
         let traffic = ["load", "traffic", &to, "--rate", RATE, "--size", "1000B", "--json"];
@@ -172,8 +172,8 @@ impl Labs {
         if hold.place == Place::Qdisc {
             remove_filter(lab);
         }
-        let told = [&sender_samples, &node_samples, &sink_samples];
-        let [sender, middle, receiver] = told.map(|file| MachineSegment::read(Path::new(file)));
+        let files = [&sender_samples, &node_samples, &sink_samples];
+        let [sender, middle, receiver] = files.map(|file| MachineSegment::read(Path::new(file)));
         middle.assert_missing_stamps_are_counted(&node);
         receiver.assert_missing_stamps_are_counted(&sink);
         let round = Round::join(&sender, &middle, &receiver);
@@ -191,7 +191,7 @@ impl Labs {
         hold: Hold,
         samples: &str,
     ) -> (Running, &'static str, Option<&'static str>) {
-        let mode = match self.manner {
+        let mode = match self.forwarding {
             Forwarding::Route => {
                 let trace = ["trace", "--flow", "udp port 5001", "--hooks", "netfilter", "--json"];
                 let arguments = [&trace[..], &["--samples", samples]].concat();
@@ -225,7 +225,7 @@ fn enable_timestamps() -> UdpEnd {
     let near = UdpSocket::bind("127.0.0.1:0").unwrap();
     until("the kernel timestamps received packets", || {
         near.send_to(&[0], end.local_addr()).unwrap();
-        matches!(end.receive(&mut [0; 8]), Ok(Some(came)) if came.rx.kernel.is_some())
+        matches!(end.receive(&mut [0; 8]), Ok(Some(datagram)) if datagram.rx.kernel.is_some())
     });
     end
 }
@@ -290,8 +290,8 @@ impl Running {
     /// Waits for the ready message, and lowers the priority of the thread that polls on a
     /// processor.
     fn once(mut self, ready: &str, polls: Option<&str>) -> Self {
-        let talk = BufReader::new(self.0.stderr.take().unwrap());
-        let mut lines = talk.lines().map_while(Result::ok);
+        let stderr = BufReader::new(self.0.stderr.take().unwrap());
+        let mut lines = stderr.lines().map_while(Result::ok);
         assert!(lines.any(|line| line.contains(ready)), "{ready}");
         if let Some(cpu) = polls {
             self.lower_polling_priority(cpu);

@@ -15,10 +15,10 @@ fn can_run() -> bool {
 }
 
 /// The IPv4 route from one node to another in the output of `lab routes --json`.
-fn way<'a>(table: &'a Value, from: &str, to: &str) -> &'a Value {
-    let is_v4 = |way: &Value| way["address"].as_str().unwrap().contains('.');
-    let mut ways = table["routes"].as_array().unwrap().iter();
-    ways.find(|way| way["from"] == from && way["to"] == to && is_v4(way)).unwrap()
+fn route<'a>(table: &'a Value, from: &str, to: &str) -> &'a Value {
+    let is_v4 = |route: &Value| route["address"].as_str().unwrap().contains('.');
+    let mut routes = table["routes"].as_array().unwrap().iter();
+    routes.find(|route| route["from"] == from && route["to"] == to && is_v4(route)).unwrap()
 }
 
 fn pid(lab: &Value, node: &str) -> u32 {
@@ -37,8 +37,8 @@ fn dead_babeld_breaks_the_lab_and_its_routes_expire() {
     assert_eq!((code, &table["complete"]), (Some(0), &Value::Bool(true)), "{table}");
     let all = table["routes"].as_array().unwrap();
     assert_eq!(all.len(), 12, "both families, each way between three nodes");
-    assert!(all.iter().all(|way| way["protocol"] == "babel"), "{table}");
-    assert_eq!(way(&table, "n1", "n3")["interface"], "n2");
+    assert!(all.iter().all(|route| route["protocol"] == "babel"), "{table}");
+    assert_eq!(route(&table, "n1", "n3")["interface"], "n2");
     let described = lab.describe();
     assert_eq!(described["routing"], "babel");
     let ping = lab.exec("n1", &["ping", "-4", "-c", "1", "-W", "5", "n3"]);
@@ -50,7 +50,7 @@ fn dead_babeld_breaks_the_lab_and_its_routes_expire() {
     assert_eq!(code, Some(1));
     let reason = table["reason"].as_str().unwrap();
     assert!(reason.starts_with("babeld in n2 has ended"), "{reason}");
-    until("n1 loses its route to n3", || way(&lab.routes().0, "n1", "n3")["protocol"].is_null());
+    until("n1 loses its route to n3", || route(&lab.routes().0, "n1", "n3")["protocol"].is_null());
     let (table, _) = lab.routes();
     assert!(table["reason"].as_str().unwrap().contains("n1 has no route"), "{table}");
 
@@ -61,14 +61,14 @@ fn dead_babeld_breaks_the_lab_and_its_routes_expire() {
 }
 
 #[test]
-fn babeld_ends_when_its_keeper_is_killed() {
+fn babeld_ends_when_its_supervisor_is_killed() {
     if !can_run() {
         return;
     }
     let lab = TestLab::up("babelkeep", &["line:2", "--routing", "babel"]);
     let text = fs::read_to_string(lab.directory().join("babel.pid")).unwrap();
-    let keeper: u32 = text.split(' ').next().unwrap().parse().unwrap();
-    Handle::open(keeper).unwrap().signal(Signal::Kill).unwrap();
+    let supervisor: u32 = text.split(' ').next().unwrap().parse().unwrap();
+    Handle::open(supervisor).unwrap().signal(Signal::Kill).unwrap();
     until("all processes have ended", || lab.processes().is_empty());
     assert_eq!(lab.routes().1, Some(1));
     assert!(lab.down().status.success());
@@ -96,7 +96,7 @@ fn failed_babeld_is_reported_and_the_lab_rolled_back() {
     }
     let broken = tempfile::tempdir().unwrap();
     let babeld = broken.path().join("babeld");
-    fs::write(&babeld, "#!/bin/sh\necho 'no such luck' >&2\nexit 1\n").unwrap();
+    fs::write(&babeld, "#!/bin/sh\necho 'simulated failure' >&2\nexit 1\n").unwrap();
     fs::set_permissions(&babeld, Permissions::from_mode(0o755)).unwrap();
     let lab = TestLab::reserve("babelbroken");
     let path = format!("{}:{}", broken.path().display(), std::env::var("PATH").unwrap());
@@ -107,7 +107,7 @@ fn failed_babeld_is_reported_and_the_lab_rolled_back() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = said(&output);
-    assert!(said.contains("has ended") && said.contains("no such luck"), "{said}");
+    assert!(said.contains("has ended") && said.contains("simulated failure"), "{said}");
     lab.assert_nothing_is_left();
 }
 
@@ -119,7 +119,7 @@ fn lab_routes_reports_static_and_missing_routes() {
     let lab = TestLab::up("static", &["line:3"]);
     let (table, code) = lab.routes();
     assert_eq!(code, Some(0), "{table}");
-    assert_eq!(way(&table, "n3", "n1")["protocol"], "static");
+    assert_eq!(route(&table, "n3", "n1")["protocol"], "static");
     let delete = lab.exec("n1", &["ip", "-4", "route", "flush", "proto", "static"]);
     assert!(delete.status.success(), "{delete:?}");
     let (table, code) = lab.routes();

@@ -73,7 +73,7 @@ fn bare_host_without_reflector_is_measured_with_icmp() {
 }
 
 #[test]
-fn options_of_stamp_rule_the_fallback_out() {
+fn stamp_options_exclude_the_icmp_fallback() {
     if !as_root() {
         return;
     }
@@ -117,7 +117,7 @@ fn name_is_measured_by_the_family_that_answers() {
 }
 
 #[test]
-fn name_without_a_server_says_that_no_connection_was_made() {
+fn name_without_a_server_reports_a_failed_connection() {
     if !as_root() {
         return;
     }

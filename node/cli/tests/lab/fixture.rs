@@ -134,8 +134,8 @@ impl Running {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let talk = BufReader::new(child.stderr.take().unwrap());
-        let mut lines = talk.lines().map_while(Result::ok);
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = stderr.lines().map_while(Result::ok);
         assert!(lines.any(|line| line.contains(ready)), "{arguments:?} is ready");
         Self(child)
     }

@@ -87,7 +87,7 @@ fn relay_sends_every_packet_despite_icmp_errors() {
     }
     let lab = line("icmp-relay");
     let far = lab.socket("n3", "[::]:7001");
-    let ways: [&[&str]; 5] = [
+    let engines: [&[&str]; 5] = [
         &["--busy-poll"],
         &["--engine", "batch", "--merge"],
         &["--engine", "batch", "--busy-poll", "--stamps", "user"],
@@ -95,14 +95,14 @@ fn relay_sends_every_packet_despite_icmp_errors() {
         &[],
     ];
     for (host, kind) in REFUSALS {
-        for how in ways {
+        for how in engines {
             let relay = relay(&lab, &url("udp", host), how);
             let refusal = Refusal::at(&lab, "n2", host, kind);
             let client = lab.socket("n1", "127.0.0.1:0");
             for _ in 0..PACKETS {
                 client.send_to(b"refused", "127.0.0.1:7001").unwrap();
             }
-            until_taken(&lab);
+            wait_until_read(&lab);
             drop(refusal);
             let witness = lab.socket("n1", "127.0.0.1:0");
             witness.send_to(b"passes", "127.0.0.1:7001").unwrap();
@@ -138,8 +138,8 @@ fn ping_and_traffic_send_every_packet_despite_icmp_errors() {
             let summary: Value = serde_json::from_slice(&output.stdout)
                 .unwrap_or_else(|e| panic!("{host} {kind} {command:?} {e}: {}", said(&output)));
             let counts = if sent == 5 { &summary["packets"] } else { &summary["values"] };
-            let left = if sent == 5 { "sent" } else { "packets" };
-            assert_eq!(counts[left], sent, "{host} {kind} {command:?} {summary}");
+            let field = if sent == 5 { "sent" } else { "packets" };
+            assert_eq!(counts[field], sent, "{host} {kind} {command:?} {summary}");
             assert_eq!(counts["send_failed"], 0, "{host} {kind} {command:?} {summary}");
         }
     }
@@ -228,7 +228,7 @@ fn client_without_route_evicts_no_flow_and_names_the_cause() {
             .collect();
         let refusal = Refusal::at(&lab, "n1", "198.19.0.2", kind);
         let new: Vec<_> = (0..CLIENTS).map(|_| client("new")).collect();
-        until_taken(&lab);
+        wait_until_read(&lab);
         drop(refusal);
         for (socket, before) in &old {
             socket.send_to(b"again", "127.0.0.1:7001").unwrap();
@@ -246,7 +246,7 @@ fn client_without_route_evicts_no_flow_and_names_the_cause() {
 }
 
 /// Waits until the relay has read all packets: column `rx_queue` of /proc/net/udp.
-fn until_taken(lab: &TestLab) {
+fn wait_until_read(lab: &TestLab) {
     crate::fixture::until("the relay reads its packets", || {
         let output = lab.exec("n1", &["cat", "/proc/net/udp"]);
         let text = String::from_utf8(output.stdout).unwrap();
@@ -291,7 +291,7 @@ fn encrypted_packet_above_the_mtu_is_counted() {
     let relay = relay(&lab, &url("udp", "198.19.0.3"), &encrypt);
     for _ in 0..5 {
         send(1_460);
-        until_taken(&lab);
+        wait_until_read(&lab);
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     send(1_300);

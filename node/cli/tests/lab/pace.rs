@@ -80,8 +80,8 @@ fn pace_samples_match_a_capture_at_the_sink() {
     for (engine, pattern) in engines.iter().flat_map(|e| [(e, &train[..]), (e, &pairs[..])]) {
         let capture = Capture::start(&lab.netns("n2"), "n1", "udp and dst port 5001");
         let how = ["pace", "udp://198.19.0.2:5001", "--size", "300B", "--sink", "--stamps", "user"];
-        let tell = ["--json", "-q", "--samples", file, "--engine"];
-        let output = lab.exec("n1", &[&[DWELL], &how[..], &tell, engine, pattern].concat());
+        let options = ["--json", "-q", "--samples", file, "--engine"];
+        let output = lab.exec("n1", &[&[DWELL], &how[..], &options, engine, pattern].concat());
         if engine[0] == "uring" && output.status.code() == Some(4) {
             skip(&said(&output));
             continue;
@@ -112,8 +112,8 @@ fn pace_without_size_uses_the_path_mtu() {
     let how = ["--engine", "sleep-spin"];
     assert_eq!(pace(&lab, &how)["parameters"]["size_bytes"], json!(1_500));
     // A route with a smaller path MTU.
-    let way = ["198.19.0.2", "via", "198.18.0.2", "src", "198.19.0.1", "mtu", "1300"];
-    let route = [&["ip", "route", "replace"][..], &way].concat();
+    let path = ["198.19.0.2", "via", "198.18.0.2", "src", "198.19.0.1", "mtu", "1300"];
+    let route = [&["ip", "route", "replace"][..], &path].concat();
     assert!(lab.exec("n1", &route).status.success());
     let found = pace(&lab, &how);
     assert_eq!(found["parameters"]["size_bytes"], json!(1_300), "{found:#}");
@@ -127,13 +127,13 @@ fn pace_over_tap_reports_an_unseen_limit() {
     }
     let cases: [(&[&str], bool); 2] =
         [(&["line:2", "--rate", "20Mbit/s", "--mechanism", "tap"], true), (&["line:2"], false)];
-    for (topology, is_told) in cases {
+    for (topology, is_reported) in cases {
         let lab = TestLab::up("pacetap", topology);
         let found = pace(&lab, &["--engine", "sleep-spin", "--size", "576B"]);
         let said = found["trust"]["warnings"].to_string();
-        assert_eq!(said.contains("tun or tap"), is_told, "{topology:?}: {said}");
+        assert_eq!(said.contains("tun or tap"), is_reported, "{topology:?}: {said}");
         // Such a result gets no verdict.
-        assert_eq!(found["parameters"]["limit_unseen"], json!(is_told), "{topology:?}");
+        assert_eq!(found["parameters"]["limit_unseen"], json!(is_reported), "{topology:?}");
     }
 }
 
@@ -145,8 +145,8 @@ fn stopped_pace_restores_the_offloads() {
     let lab = TestLab::up("pacestop", &["line:2"]);
     let cuts = || {
         let all = netns::within(&lab.netns("n1"), interface::all).unwrap().unwrap();
-        let way = all.into_iter().find(|found| found.name == "n2").expect("the interface to n2");
-        way.send_merging_offloads().is_some_and(|offloads| !offloads.is_empty())
+        let link = all.into_iter().find(|found| found.name == "n2").expect("the interface to n2");
+        link.send_merging_offloads().is_some_and(|offloads| !offloads.is_empty())
     };
     assert!(cuts(), "a veth leaves segmentation to the receiver");
     for signals in [&["-HUP"][..], &["-INT", "-INT"], &["-TERM"]] {
@@ -171,7 +171,7 @@ fn stopped_pace_restores_the_offloads() {
         }
         let output = sending.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{signals:?}");
-        let found: Value = serde_json::from_slice(&output.stdout).expect("what was measured");
+        let found: Value = serde_json::from_slice(&output.stdout).expect("the partial result");
         assert_eq!(found["kind"], "pace");
         assert!(cuts(), "{signals:?}: the offload stayed off");
     }

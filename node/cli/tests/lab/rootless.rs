@@ -85,7 +85,7 @@ fn rootless_lab_runs_in_a_user_namespace() {
     if !as_root() {
         return;
     }
-    let user = UnprivilegedUser::new("nobody");
+    let user = UnprivilegedUser::new("user");
     let Some(lab) = user.up(&["line:3", "--rate", "100Mbit/s", "--mechanism", "tbf"]) else {
         return;
     };
@@ -177,7 +177,7 @@ fn rootless_babeld_ends_with_a_lab_whose_holder_died() {
     if !as_root() || !has("babeld") {
         return;
     }
-    let user = UnprivilegedUser::new("nobodybabel");
+    let user = UnprivilegedUser::new("userbabel");
     let Some(lab) = user.up(&["line:2", "--routing", "babel"]) else { return };
     let routes = user.dwell(&["lab", "routes", &user.lab]);
     assert_eq!(routes.status.code(), Some(0), "{routes:?}");
@@ -197,7 +197,7 @@ fn rootless_quota_is_refused_and_leaves_nothing() {
     if !as_root() {
         return;
     }
-    let user = UnprivilegedUser::new("nobodyquota");
+    let user = UnprivilegedUser::new("userquota");
     let output = user.dwell(&["lab", "up", "line:2", "--quota", "n1=50%", "--name", &user.lab]);
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     let none_left = fs::read_dir(user.home.path().join("dwell/labs")).map_or(0, Iterator::count);

@@ -11,12 +11,12 @@ use serde_json::Value;
 
 use crate::fixture::{DWELL, Running, TestLab, as_root, said};
 
-/// The passages of one direction by id. With one client, flow 0 is forward and flow 1 backward.
-fn passages(samples: &Path, flow: u32) -> BTreeMap<u64, PacketObservation> {
+/// The observations of one direction by id. With one client, flow 0 is forward and flow 1 backward.
+fn observations(samples: &Path, flow: u32) -> BTreeMap<u64, PacketObservation> {
     let mut found = BTreeMap::new();
     read(&mut fs::File::open(samples).unwrap(), &mut |record| match record {
-        Record::PacketObservation(passage) if passage.flow == flow => {
-            found.insert(passage.id, *passage);
+        Record::PacketObservation(observation) if observation.flow == flow => {
+            found.insert(observation.id, *observation);
         }
         _ => {}
     })
@@ -66,7 +66,8 @@ fn ping_path_delays_match_the_relays_own() {
     reflector.end();
     for relay in [&near, &far] {
         let filled = relay["values"]["telemetry_filled"].as_u64().unwrap();
-        let relayed = |way: &str| relay["values"][format!("relayed_{way}")].as_u64().unwrap();
+        let relayed =
+            |direction: &str| relay["values"][format!("relayed_{direction}")].as_u64().unwrap();
         assert_eq!(filled, relayed("forward") + relayed("backward"), "{relay}");
     }
     assert_eq!(ping["values"]["path_empty"], 0);
@@ -81,8 +82,8 @@ fn ping_path_delays_match_the_relays_own() {
         let figures = &ping["metrics"][format!("path_{place}_node_delay_ns")];
         assert_eq!(figures["count"].as_u64().unwrap() as usize, replies, "{place}");
         let reported = figures["p50"].as_i64().unwrap();
-        let kept: Vec<_> = passages(samples, flow).into_values().collect();
-        let mut delays: Vec<_> = kept
+        let observed: Vec<_> = observations(samples, flow).into_values().collect();
+        let mut delays: Vec<_> = observed
             .iter()
             .map(|p| {
                 let first = if p.stamps.get(Point::RxKernel).is_some() {

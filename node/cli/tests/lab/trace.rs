@@ -23,7 +23,7 @@ const ALL: [&str; 5] = ["rx_driver", "rx_tcx", "pre_routing", "post_routing", "t
 /// A running trace in a node of a lab.
 struct Trace {
     child: Child,
-    talk: BufReader<std::process::ChildStderr>,
+    stderr: BufReader<std::process::ChildStderr>,
     samples: tempfile::NamedTempFile,
     /// Standard error so far.
     notes: String,
@@ -33,7 +33,7 @@ struct Trace {
 struct Found {
     summary: Value,
     flows: Vec<FlowEntry>,
-    passages: Vec<PacketObservation>,
+    observations: Vec<PacketObservation>,
 }
 
 impl Trace {
@@ -49,33 +49,33 @@ impl Trace {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut talk = BufReader::new(child.stderr.take().unwrap());
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut notes = String::new();
         while !notes.contains("tracing '") {
-            assert_ne!(talk.read_line(&mut notes).unwrap(), 0, "{notes}");
+            assert_ne!(stderr.read_line(&mut notes).unwrap(), 0, "{notes}");
         }
-        Self { child, talk, samples, notes }
+        Self { child, stderr, samples, notes }
     }
 
     /// Stops the trace and reads its results.
     fn end(mut self) -> Found {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-        self.talk.read_to_string(&mut self.notes).unwrap();
+        self.stderr.read_to_string(&mut self.notes).unwrap();
         let output = self.child.wait_with_output().unwrap();
         assert!(output.status.success(), "{} {}", output.status, self.notes);
         let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
         let schema = "dwell.summary-1";
         assert_follows(schema, &summary);
-        let (mut flows, mut passages) = (Vec::new(), Vec::new());
+        let (mut flows, mut observations) = (Vec::new(), Vec::new());
         let mut segment = fs::File::open(self.samples.path()).unwrap();
         read(&mut segment, &mut |record| match record {
             Record::Flow(flow) => flows.push(flow.clone()),
-            Record::PacketObservation(passage) => passages.push(*passage),
+            Record::PacketObservation(observation) => observations.push(*observation),
             Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
         })
         .unwrap();
-        Found { summary, flows, passages }
+        Found { summary, flows, observations }
     }
 }
 
@@ -90,12 +90,12 @@ impl Found {
 
     /// Asserts that every packet has exactly these points, in chronological order.
     fn assert_in_order(&self, points: &[&str]) {
-        for passage in &self.passages {
-            let names: Vec<_> = passage.stamps.iter().map(|(point, _)| point.name()).collect();
+        for observation in &self.observations {
+            let names: Vec<_> = observation.stamps.iter().map(|(point, _)| point.name()).collect();
             assert_eq!(names, points);
-            assert_eq!(passage.fate, PacketOutcome::Observed);
-            let at: Vec<_> = passage.stamps.iter().map(|(_, at)| at).collect();
-            assert!(at.is_sorted(), "{passage:?}");
+            assert_eq!(observation.fate, PacketOutcome::Observed);
+            let at: Vec<_> = observation.stamps.iter().map(|(_, at)| at).collect();
+            assert!(at.is_sorted(), "{observation:?}");
         }
     }
 }
@@ -138,7 +138,7 @@ fn routed_packets_are_stamped_in_order_at_every_hook() {
     assert_eq!(found.flows.len(), 2, "{:?}", found.flows);
     for flow in &found.flows {
         assert_eq!((flow.protocol.as_str(), flow.to.port()), ("udp", 7_001));
-        let of_flow = found.passages.iter().filter(|passage| passage.flow == flow.flow);
+        let of_flow = found.observations.iter().filter(|observation| observation.flow == flow.flow);
         let sizes: BTreeMap<u64, u16> = of_flow.map(|p| (p.id, p.size)).collect();
         let sent: BTreeMap<u64, u16> =
             (0..210).map(|id| (id, if id < 200 { 100 } else { 16 })).collect();
@@ -193,7 +193,7 @@ fn trace_separates_relayed_flows_and_joins_icmp_echoes() {
     let found = udp.end();
     let points = |to: &str| {
         let flow = found.flows.iter().find(|flow| flow.to.to_string() == to).unwrap().flow;
-        let of_flow = found.passages.iter().filter(move |passage| passage.flow == flow);
+        let of_flow = found.observations.iter().filter(move |observation| observation.flow == flow);
         of_flow.map(|p| (p.id, p.stamps.iter().map(|(point, _)| point).collect::<Vec<_>>()))
     };
     let expected = |point| (0..50).map(|id| (id, vec![point])).collect::<BTreeMap<_, _>>();
@@ -208,7 +208,7 @@ fn trace_separates_relayed_flows_and_joins_icmp_echoes() {
     let found = echoes.end();
     found.assert_in_order(&ALL);
     // Includes the warm-up: a request and a reply each.
-    assert_eq!((found.passages.len(), found.flows.len()), (2 * 28, 2));
+    assert_eq!((found.observations.len(), found.flows.len()), (2 * 28, 2));
     assert!(found.flows.iter().all(|flow| flow.protocol == "icmp"), "{:?}", found.flows);
 }
 
@@ -228,8 +228,8 @@ fn trace_joins_packets_encrypted_after_12_bytes() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let talk = BufReader::new(relay.stderr.take().unwrap());
-    let mut lines = talk.lines().map_while(Result::ok);
+    let stderr = BufReader::new(relay.stderr.take().unwrap());
+    let mut lines = stderr.lines().map_while(Result::ok);
     assert!(lines.any(|line| line.contains("relaying")), "the relay is ready");
     let (near, far) = (lab.socket("n1", "0.0.0.0:0"), lab.socket("n3", "0.0.0.0:7001"));
     for id in 1..=50 {
@@ -247,7 +247,7 @@ fn trace_joins_packets_encrypted_after_12_bytes() {
         [("198.19.0.2:7001", Point::PreRouting), ("198.19.0.3:7001", Point::PostRouting)]
     {
         let flow = found.flows.iter().find(|flow| flow.to.to_string() == to).unwrap().flow;
-        let of_flow = found.passages.iter().filter(|passage| passage.flow == flow);
+        let of_flow = found.observations.iter().filter(|observation| observation.flow == flow);
         let ids: BTreeMap<_, _> = of_flow.map(|p| (p.id, p.stamps.get(point).is_some())).collect();
         assert_eq!(ids, (1..=50).map(|id| (id, true)).collect::<BTreeMap<_, _>>(), "{to}");
     }
@@ -273,8 +273,8 @@ fn trace_joins_tcp_by_sequence_numbers() {
     assert_eq!(found.flows.len(), 2, "{:?}", found.flows);
     for (to_server, size) in [(true, 8), (false, 5)] {
         let flow = found.flows.iter().find(|flow| (flow.to.port() == 7_001) == to_server).unwrap();
-        let of_flow = found.passages.iter().filter(|p| p.flow == flow.flow && p.size == size);
-        let ids: Vec<_> = of_flow.map(|passage| passage.id as u32).collect();
+        let of_flow = found.observations.iter().filter(|p| p.flow == flow.flow && p.size == size);
+        let ids: Vec<_> = of_flow.map(|observation| observation.id as u32).collect();
         assert_eq!(ids.len(), 50, "{flow:?}");
         assert!(ids.is_sorted_by(|a, b| b.wrapping_sub(*a) == u32::from(size)), "{ids:?}");
     }
@@ -314,7 +314,7 @@ fn trace_coexists_with_foreign_xdp_programs() {
     let first = first.end();
     second.assert_in_order(&ALL[1..]);
     first.assert_in_order(&ALL[1..]);
-    assert_eq!((second.passages.len(), first.passages.len()), (100, 150));
+    assert_eq!((second.observations.len(), first.observations.len()), (100, 150));
 }
 
 #[test]
@@ -403,8 +403,8 @@ fn trace_job_delivers_samples_to_the_controller() {
     assert!(matches!(pulled, Event::Pulled { .. }), "{pulled:?}");
     let mut ids = Vec::new();
     read(&mut &bytes[..], &mut |record| {
-        if let Record::PacketObservation(passage) = record {
-            ids.push(passage.id);
+        if let Record::PacketObservation(observation) = record {
+            ids.push(observation.id);
         }
     })
     .unwrap();

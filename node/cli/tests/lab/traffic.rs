@@ -143,10 +143,10 @@ fn iperf_server_and_sink_count_the_same_losses() {
         assert!((12..60).contains(&dropped.len()), "5 % of 600: {}", dropped.len());
         let text = server.stop(if real { Signal::Terminate } else { Signal::Interrupt });
         // The last packet is the first FIN, which counts.
-        let came = 600 - dropped.len();
-        let captured = capture.end(|packets| one_way(packets, true).len() >= came);
+        let arrived = 600 - dropped.len();
+        let captured = capture.end(|packets| one_way(packets, true).len() >= arrived);
         let delays = one_way(&captured, true);
-        assert_eq!(delays.len(), came, "{name}");
+        assert_eq!(delays.len(), arrived, "{name}");
         let (jitter, server_lost) = if real {
             let (jitter, lost, total) = printed(&text);
             assert_eq!(total, 600, "{text}");
@@ -154,11 +154,14 @@ fn iperf_server_and_sink_count_the_same_losses() {
         } else {
             let result: Value = serde_json::from_str(&text).unwrap();
             assert_eq!(result["packets"]["sent"], 600, "{result}");
-            let way = &result["metrics"]["one_way_forward_ns"];
-            let median = way["p50"].as_f64().unwrap();
+            let one_way_delay = &result["metrics"]["one_way_forward_ns"];
+            let median = one_way_delay["p50"].as_f64().unwrap();
             // The FIN does not enter the one-way delays.
             let captured = middle(&one_way(&captured, false));
-            assert!((median - captured as f64).abs() < 1_001.0, "{captured} ns, and {way}");
+            assert!(
+                (median - captured as f64).abs() < 1_001.0,
+                "{captured} ns, and {one_way_delay}"
+            );
             let jitter = result["values"]["jitter_rfc3550_ns"].as_f64().unwrap();
             (jitter, result["packets"]["lost"].as_u64().unwrap())
         };

@@ -16,7 +16,7 @@ use crate::fixture::{DWELL, TestLab, as_root, assert_follows};
 /// A running relay in node n2.
 struct Relay {
     child: Child,
-    talk: BufReader<ChildStderr>,
+    stderr: BufReader<ChildStderr>,
     samples: tempfile::NamedTempFile,
 }
 
@@ -34,22 +34,22 @@ impl Relay {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut talk = BufReader::new(child.stderr.take().unwrap());
-        let mut said = String::new();
-        while !said.contains("relaying udp://") {
-            assert_ne!(talk.read_line(&mut said).unwrap(), 0, "{said}");
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut text = String::new();
+        while !text.contains("relaying udp://") {
+            assert_ne!(stderr.read_line(&mut text).unwrap(), 0, "{text}");
         }
-        Self { child, talk, samples }
+        Self { child, stderr, samples }
     }
 
     /// Stops the relay; returns its summary and the flows of its samples.
     fn end(mut self) -> (Value, Vec<FlowEntry>) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-        let mut said = String::new();
-        self.talk.read_to_string(&mut said).unwrap();
+        let mut text = String::new();
+        self.stderr.read_to_string(&mut text).unwrap();
         let output = self.child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{} {said}", output.status);
+        assert!(output.status.success(), "{} {text}", output.status);
         let summary = serde_json::from_slice(&output.stdout).unwrap();
         assert_follows("dwell.summary-1", &summary);
         (summary, flows(&std::fs::read(self.samples.path()).unwrap()))
@@ -60,7 +60,9 @@ fn flows(segment: &[u8]) -> Vec<FlowEntry> {
     let mut flows = Vec::new();
     read(&mut &segment[..], &mut |record| match record {
         Record::Flow(flow) => flows.push(flow.clone()),
-        Record::PacketObservation(passage) => panic!("a passage without timestamps: {passage:?}"),
+        Record::PacketObservation(observation) => {
+            panic!("an observation without timestamps: {observation:?}")
+        }
         Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
     })
     .unwrap();
@@ -189,9 +191,9 @@ fn unsupported_xdp_relay_is_refused_at_start() {
         ("udp://198.19.0.9:7001", far, &[], 2, "not an address of this machine"),
         (any, far, &["--flows", "5000"], 2, "1 to 4536"),
     ] {
-        let (code, said) = relay(listen, to, more);
-        assert_eq!(code, Some(exit), "{said}");
-        assert!(said.contains(words), "{said}");
+        let (code, text) = relay(listen, to, more);
+        assert_eq!(code, Some(exit), "{text}");
+        assert!(text.contains(words), "{text}");
     }
     // Forwarding is disabled on the outgoing interface.
     netns::within(&lab.netns("n2"), || {
@@ -201,7 +203,7 @@ fn unsupported_xdp_relay_is_refused_at_start() {
         }
     })
     .unwrap();
-    let (code, said) = relay(any, far, &[]);
-    assert_eq!(code, Some(4), "{said}");
-    assert!(said.contains("sysctl net.ipv4.conf."), "{said}");
+    let (code, text) = relay(any, far, &[]);
+    assert_eq!(code, Some(4), "{text}");
+    assert!(text.contains("sysctl net.ipv4.conf."), "{text}");
 }

@@ -63,26 +63,26 @@ fn tunnel(engine: &[&str]) {
     for (n, len) in [17, 64, 1_400, 1_400, 16, 3].into_iter().enumerate() {
         let original = payload(n as u8, len);
         client.send_to(&original, &encrypt.listen).unwrap();
-        let (there, _encrypt) = receive(&wire);
+        let (sealed, encrypt_out) = receive(&wire);
         if len > 16 {
-            assert_eq!(there.len(), len + 12);
-            assert_eq!(&there[..16], &original[..16]);
+            assert_eq!(sealed.len(), len + 12);
+            assert_eq!(&sealed[..16], &original[..16]);
             // A single byte is its own ciphertext once in 256 times.
-            assert!(len < 32 || !there.ends_with(&original[16..]), "{there:?}");
+            assert!(len < 32 || !sealed.ends_with(&original[16..]), "{sealed:?}");
         } else {
-            assert_eq!(there, original, "nothing beyond the clear bytes");
+            assert_eq!(sealed, original, "nothing beyond the clear bytes");
         }
-        onward.send_to(&there, &decrypt.listen).unwrap();
-        let (came, from) = receive(&far);
-        assert_eq!(came, original);
+        onward.send_to(&sealed, &decrypt.listen).unwrap();
+        let (received, from) = receive(&far);
+        assert_eq!(received, original);
         // On the way back: a salt of the other relay.
-        far.send_to(&came, from).unwrap();
+        far.send_to(&received, from).unwrap();
         let (back, _) = receive(&onward);
         if len > 16 {
             assert_eq!(back.len(), len + 12);
-            assert_ne!(back[16..24], there[16..24], "each direction has its own salt");
+            assert_ne!(back[16..24], sealed[16..24], "each direction has its own salt");
         }
-        wire.send_to(&back, _encrypt).unwrap();
+        wire.send_to(&back, encrypt_out).unwrap();
         assert_eq!(receive(&client).0, original);
     }
     // A packet that was not encrypted.
@@ -123,14 +123,15 @@ fn relay_survives_unreachable_far_end() {
     drop(far);
     let client = socket();
     for _ in 0..5 {
-        client.send_to(b"anybody there?", &relay.listen).unwrap();
+        client.send_to(b"lost", &relay.listen).unwrap();
         std::thread::sleep(Duration::from_millis(20));
     }
     let far = UdpSocket::bind(address).unwrap();
     far.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-    client.send_to(b"and now?", &relay.listen).unwrap();
+    client.send_to(b"delivered", &relay.listen).unwrap();
     // A delayed relay may have sent the last packets only now.
-    let late = std::iter::from_fn(|| Some(receive(&far).0)).take_while(|came| came != b"and now?");
+    let late = std::iter::from_fn(|| Some(receive(&far).0))
+        .take_while(|received| received != b"delivered");
     let late = late.count() as u64;
     assert!(late < 5, "{late} of 5 packets arrived late");
     let summary = relay.end();
@@ -165,19 +166,19 @@ fn merged_packets_arrive_unchanged() {
     for (n, len) in &sent {
         clients[n / 15 % 2].send_to(&payload(*n as u8, **len), &relay.listen).unwrap();
     }
-    let mut came = [Vec::new(), Vec::new()];
+    let mut received = [Vec::new(), Vec::new()];
     let mut ports = Vec::new();
     for _ in &sent {
         let (packet, from) = receive(&far);
         if !ports.contains(&from) {
             ports.push(from);
         }
-        came[ports.iter().position(|port| *port == from).unwrap()].push(packet);
+        received[ports.iter().position(|port| *port == from).unwrap()].push(packet);
     }
-    for (client, came) in came.iter().enumerate() {
+    for (client, received) in received.iter().enumerate() {
         let its = sent.iter().filter(|(n, _)| n / 15 % 2 == client);
         let its: Vec<_> = its.map(|(n, len)| payload(*n as u8, **len)).collect();
-        assert_eq!(*came, its, "of client {client}, in order");
+        assert_eq!(*received, its, "of client {client}, in order");
     }
     let summary = relay.end();
     assert_eq!(value(&summary, "relayed_forward"), 60, "{summary}");
@@ -278,8 +279,8 @@ fn single_client_keeps_own_socket_without_loss() {
     }
     round_trip(&first, b"still");
     let summary = relay.end();
-    let came: u64 = 1 + 10 * (3 + 2) + 1;
-    assert_eq!(value(&summary, "relayed_forward"), came, "{summary}");
+    let expected: u64 = 1 + 10 * (3 + 2) + 1;
+    assert_eq!(value(&summary, "relayed_forward"), expected, "{summary}");
     assert!(value(&summary, "flows_evicted") >= 9, "{summary}");
 }
 

@@ -64,9 +64,9 @@ fn hold_shows_in_its_delay_component() {
     let _machine = alone();
     const HOLD: i64 = 2_000_000;
     // The minimum: other load only adds delay.
-    let least = |more: &[&str], part: &str| {
+    let least = |more: &[&str], component: &str| {
         let summary = measured(more, 40);
-        summary["metrics"][part]["min"].as_i64().unwrap()
+        summary["metrics"][component]["min"].as_i64().unwrap()
     };
     let near = |value: i64| (HOLD..HOLD + 1_000_000).contains(&value);
     for busy in [&["--busy-poll"][..], &[]] {
@@ -98,9 +98,9 @@ fn segment_has_flows_and_all_stamps() {
     let mut segment = fs::File::open(&file).unwrap();
     let end = segment::read(&mut segment, &mut |record| match record {
         Record::Flow(flow) => flows.push(flow.clone()),
-        Record::PacketObservation(passage) => {
-            ids[passage.flow as usize].push(passage.id);
-            stamped += usize::from(passage.stamps.iter().count() == 6);
+        Record::PacketObservation(observation) => {
+            ids[observation.flow as usize].push(observation.id);
+            stamped += usize::from(observation.stamps.iter().count() == 6);
         }
         Record::Header(header) => assert_eq!(header.kind, "relay"),
         Record::Host(_) => {}

@@ -58,8 +58,8 @@ impl Tunnel {
     fn assert_next_is_genuine(&self, n: u8) -> SocketAddr {
         let payload = payload(n, 333);
         self.send(&self.seal(&payload).0);
-        let (came, from) = receive(&self.far);
-        assert_eq!(came, payload);
+        let (received, from) = receive(&self.far);
+        assert_eq!(received, payload);
         from
     }
 }
@@ -84,9 +84,9 @@ fn gcm_tunnel_carries_both_ways_and_refuses_replays() {
                 "the payload is encrypted"
             );
             tunnel.send(&sealed);
-            let (came, decrypt_out) = receive(&tunnel.far);
-            assert!(came == original, "{engine:?} {len}");
-            tunnel.far.send_to(&came, decrypt_out).unwrap();
+            let (received, decrypt_out) = receive(&tunnel.far);
+            assert!(received == original, "{engine:?} {len}");
+            tunnel.far.send_to(&received, decrypt_out).unwrap();
             let (answer, _) = receive(&tunnel.onward);
             assert_ne!(
                 answer[len..len + 8],
@@ -196,8 +196,8 @@ fn forged_packets_open_no_flow_and_evict_none() {
         let client = socket();
         let round = || {
             client.send_to(b"genuine and long enough", &encrypt.listen).unwrap();
-            let (came, from) = receive(&far);
-            assert_eq!(came, b"genuine and long enough");
+            let (received, from) = receive(&far);
+            assert_eq!(received, b"genuine and long enough");
             from
         };
         let before = round();
@@ -228,7 +228,7 @@ fn gcm_packet_older_than_the_window_is_counted_as_too_old() {
 }
 
 #[test]
-fn gcm_packet_that_is_too_long_once_sealed_is_counted() {
+fn oversized_gcm_packet_is_counted() {
     let _machine = beside_others();
     let wire = socket();
     let relay = Relay::to_socket(&wire, &[&["--mode", "encrypt"][..], &GCM].concat());
@@ -370,9 +370,9 @@ fn changed_or_replayed_gcm_stream_ends_with_a_reset() {
         // The relay may reset the connection at any moment.
         let _ = onward.write_all(&[salt, records.concat()].concat());
         let _ = onward.shutdown(Shutdown::Write);
-        let (came, in_order) = read_all(&far);
-        assert!(original.starts_with(&came), "{} bytes", came.len());
-        (came.len(), in_order)
+        let (received, in_order) = read_all(&far);
+        assert!(original.starts_with(&received), "{} bytes", received.len());
+        (received.len(), in_order)
     };
     let counts = |summary: &serde_json::Value| {
         ["unauthentic", "replayed", "truncated"].map(|name| value(summary, name))

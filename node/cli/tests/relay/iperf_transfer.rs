@@ -47,7 +47,7 @@ impl Tap {
     }
 
     fn passed(&self) -> [usize; 2] {
-        [0, 1].map(|way| self.passed[way].load(Ordering::Acquire))
+        [0, 1].map(|direction| self.passed[direction].load(Ordering::Acquire))
     }
 
     fn end(self) -> [Vec<Vec<u8>>; 2] {
@@ -62,20 +62,20 @@ fn pass(
     passed: &[AtomicUsize; 2],
     stop: &AtomicBool,
 ) -> [Vec<Vec<u8>>; 2] {
-    let (mut there, mut back) = (Vec::new(), Vec::new());
+    let (mut forward, mut backward) = (Vec::new(), Vec::new());
     let (mut client, mut buffer) = (None, [0; 4_096]);
     while !stop.load(Ordering::Relaxed) {
         let mut was_idle = true;
         if let Ok((len, from)) = near.recv_from(&mut buffer) {
             client = Some(from);
             far.send(&buffer[..len]).unwrap();
-            there.push(buffer[..len].to_vec());
+            forward.push(buffer[..len].to_vec());
             passed[0].fetch_add(1, Ordering::Release);
             was_idle = false;
         }
         if let (Ok(len), Some(client)) = (far.recv(&mut buffer), client) {
             near.send_to(&buffer[..len], client).unwrap();
-            back.push(buffer[..len].to_vec());
+            backward.push(buffer[..len].to_vec());
             passed[1].fetch_add(1, Ordering::Release);
             was_idle = false;
         }
@@ -83,7 +83,7 @@ fn pass(
             std::thread::sleep(Duration::from_micros(200));
         }
     }
-    [there, back]
+    [forward, backward]
 }
 
 #[test]
@@ -113,8 +113,9 @@ fn iperf_transfer_survives_tunnel_unchanged() {
     let start = Instant::now();
     let passed = || [&into, &wire, &out].map(Tap::passed);
     let (mut seen, mut since) = (passed(), Instant::now());
-    let all_came = |[into, wire, out]: [[usize; 2]; 3]| into == wire && wire == out && out[1] > 0;
-    while !(all_came(seen) && since.elapsed() > IDLE_TIME) && start.elapsed() < TEST_TIMEOUT {
+    let all_arrived =
+        |[into, wire, out]: [[usize; 2]; 3]| into == wire && wire == out && out[1] > 0;
+    while !(all_arrived(seen) && since.elapsed() > IDLE_TIME) && start.elapsed() < TEST_TIMEOUT {
         std::thread::sleep(Duration::from_millis(1));
         let now = passed();
         if now != seen {
@@ -126,11 +127,11 @@ fn iperf_transfer_survives_tunnel_unchanged() {
     let (encrypt, decrypt) = (encrypt.end(), decrypt.end());
     let [sent, answered] = into.end();
     let [enciphered, enciphered_answers] = wire.end();
-    let [came, answers] = out.end();
+    let [arrived, answers] = out.end();
     assert!(sent.len() > 500, "{output:?}");
     assert!(!answers.is_empty(), "the server reported: {output:?}");
     // assert_eq would print all data.
-    assert!(came == sent, "{} of {} messages arrived", came.len(), sent.len());
+    assert!(arrived == sent, "{} of {} messages arrived", arrived.len(), sent.len());
     assert!(answered == answers, "{} of {} replies arrived", answered.len(), answers.len());
     let clear = [sent, answers].concat();
     for (on_wire, clear) in [enciphered, enciphered_answers].concat().iter().zip(&clear) {
@@ -148,6 +149,6 @@ fn iperf_transfer_survives_tunnel_unchanged() {
     assert_eq!(lost, "0", "{report}");
     let relayed = value(&encrypt, "relayed_forward");
     assert!(relayed >= packets.parse().unwrap(), "{report}");
-    assert_eq!((relayed, value(&decrypt, "relayed_forward")), (came.len() as u64, relayed));
+    assert_eq!((relayed, value(&decrypt, "relayed_forward")), (arrived.len() as u64, relayed));
     assert_eq!(value(&decrypt, "unsealed"), 0);
 }

@@ -113,9 +113,9 @@ fn relay_interoperates_with_socat() {
         let output = socat.stdout.take().unwrap();
         std::thread::spawn(move || read_all(output))
     };
-    let mut came = vec![0; there.len()];
-    stream.read_exact(&mut came).unwrap();
-    assert!(came == there);
+    let mut received = vec![0; there.len()];
+    stream.read_exact(&mut received).unwrap();
+    assert!(received == there);
     sending.join().unwrap();
     answering.join().unwrap();
     assert!(receiving.join().unwrap() == back);

@@ -51,7 +51,8 @@ pub struct Event {
     pub point: Point,
     /// Time at that point.
     pub at: Instant<Realtime>,
-    /// Index of the interface: the incoming one, or the outgoing one at hooks on the way out.
+    /// Index of the interface: the outgoing one at POST_ROUTING and tcx egress, otherwise the
+    /// incoming one.
     pub interface: u32,
     /// Protocol.
     pub protocol: Protocol,
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_read_as_the_program_writes_it() {
+    fn event_is_parsed_as_the_program_writes_it() {
         let bytes = event(2, 17, 4, &[10, 0, 0, 1, 10, 0, 1, 2]);
         assert_eq!(
             bytes.len(),
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_no_program_writes_are_no_event() {
+    fn invalid_event_bytes_are_rejected() {
         let addresses = [0; 32];
         for bytes in [
             event(5, 17, 4, &addresses),

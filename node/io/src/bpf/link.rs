@@ -1,5 +1,5 @@
-//! bpf(2) and links. A link keeps a program attached while its descriptor is open. Where a place
-//! takes several programs, those of others stay attached.
+//! bpf(2) and links. A link keeps a program attached while its descriptor is open. Programs of
+//! others stay attached where a hook accepts several.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

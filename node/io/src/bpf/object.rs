@@ -35,13 +35,13 @@ pub(super) fn load(
     loaded.map_err(|error| refusal(&error, &OUTPUT.take()))
 }
 
-fn refusal(error: &libbpf_rs::Error, said: &str) -> BpfError {
+fn refusal(error: &libbpf_rs::Error, output: &str) -> BpfError {
     // Without privilege the kernel fails before it runs the verifier.
-    let is_verdict = said.contains("processed ");
+    let is_verdict = output.contains("processed ");
     if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !is_verdict {
         return BpfError::NotPermitted(std::io::Error::from_raw_os_error(libc::EPERM));
     }
-    let lines: Vec<_> = said
+    let lines: Vec<_> = output
         .lines()
         .map(|line| line.trim_start_matches("libbpf: ").trim_end())
         .filter(|line| !line.is_empty() && !line.contains("PROG LOAD LOG --"))
@@ -75,8 +75,8 @@ mod tests {
                 assert!(reason.contains("invalid"), "{reason}");
                 assert!(reason.lines().count() <= MAX_ERROR_LINES, "{reason}");
             }
-            Err(BpfError::NotPermitted(_)) => eprintln!(
-                "SKIP bpf::object::refused_program_error_contains_verifier_output: \
+            Err(BpfError::NotPermitted(_)) => println!(
+                "SKIP bpf::object::tests::refused_program_error_contains_verifier_output: \
                  needs root"
             ),
             other => panic!("{other:?}"),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_object_are_refused() {
+    fn invalid_object_file_is_refused() {
         assert!(matches!(load(b"no object", |_| Ok(())), Err(BpfError::Refused { .. })));
     }
 }

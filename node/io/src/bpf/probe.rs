@@ -10,7 +10,7 @@ const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_PROG_TYPE_NETFILTER: u32 = 32;
 
-/// Kind of place that a program can be attached to.
+/// Kind of hook that a program can be attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
     /// XDP, in the driver or just after it.

@@ -37,7 +37,8 @@ pub struct XdpRelay {
     links: Vec<OwnedFd>,
     modes: Vec<XdpMode>,
     object: Object,
-    way: UdpSocket,
+    /// Connected to the discard port of `to`, so that the kernel resolves the next hop.
+    resolver: UdpSocket,
     own: Ipv4Addr,
     spec: XdpRelaySpec,
     notes: Vec<String>,
@@ -53,15 +54,16 @@ impl XdpRelay {
     /// an interface, there is no route to `to`, an interface is missing or does not forward, or the
     /// number of flows is out of range.
     pub fn start(spec: &XdpRelaySpec) -> Result<Self, BpfError> {
-        let no_way = |error| BpfError::Attach { place: format!("the route to {}", spec.to), error };
+        let no_route =
+            |error| BpfError::Attach { place: format!("the route to {}", spec.to), error };
         if !RELAY_FLOWS.contains(&spec.flows) {
             let reason =
                 format!("{} flows requested; the range is 1 to {}", spec.flows, RELAY_FLOWS.end());
             return Err(BpfError::Refused { reason });
         }
-        let (way, own) = towards(spec.to).map_err(no_way)?;
-        let there = interface::all().map_err(no_way)?;
-        let named = |index: u32| there.iter().find(|found| found.index == index);
+        let (resolver, own) = towards(spec.to).map_err(no_route)?;
+        let interfaces = interface::all().map_err(no_route)?;
+        let named = |index: u32| interfaces.iter().find(|found| found.index == index);
         let driver = |index: u32| named(index).and_then(|found| found.driver.as_deref());
         let mut used = spec.interfaces.iter().filter_map(|&index| named(index));
         if let Some(found) = used.find(|found| !found.is_forwarding()) {
@@ -73,7 +75,7 @@ impl XdpRelay {
             Checksums::Updated => false,
             Checksums::Cleared => true,
         };
-        let (listens, left_out) = listens(*spec.listen.ip()).map_err(no_way)?;
+        let (listens, left_out) = listens(*spec.listen.ip()).map_err(no_route)?;
         let constants = constants(spec, own, &listens, is_cleared);
         let object = object::load(PROGRAM, |object| {
             for mut map in object.maps_mut() {
@@ -90,7 +92,7 @@ impl XdpRelay {
             links: Vec::new(),
             modes: Vec::new(),
             object,
-            way,
+            resolver,
             own,
             spec: spec.clone(),
             notes: Vec::new(),
@@ -105,11 +107,11 @@ impl XdpRelay {
                 Some("veth") => &[XdpMode::Generic],
                 _ => &[XdpMode::Native, XdpMode::Generic],
             };
-            let called = named(interface).map_or_else(String::new, |found| found.name.clone());
+            let name = named(interface).map_or_else(String::new, |found| found.name.clone());
             relay.attach(interface, modes).map_err(|error| {
                 let taken = matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
                 let why = if taken { " (another XDP program is attached)" } else { "" };
-                BpfError::Attach { place: format!("XDP on interface {called}{why}"), error }
+                BpfError::Attach { place: format!("XDP on interface {name}{why}"), error }
             })?;
         }
         Ok(relay)
@@ -162,7 +164,7 @@ impl XdpRelay {
     /// find no route because the kernel has forgotten one.
     pub fn resolve_next_hops(&self) {
         // An error here is about the previous packet.
-        let _ = self.way.send(&[]);
+        let _ = self.resolver.send(&[]);
         let Ok(socket) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) else { return };
         let flows = self.flows().unwrap_or_default();
         let clients: BTreeSet<_> = flows.iter().map(|flow| *flow.client.ip()).collect();

@@ -78,15 +78,15 @@ impl Tracer {
         if spec.hooks.netfilter {
             tracer.attach_netfilter()?;
         }
-        let there = interface::all().unwrap_or_default();
+        let all = interface::all().unwrap_or_default();
         for &number in &spec.interfaces {
-            let found = there.iter().find(|found| found.index == number);
-            let called = found.map_or_else(|| number.to_string(), |found| found.name.clone());
+            let found = all.iter().find(|found| found.index == number);
+            let name = found.map_or_else(|| number.to_string(), |found| found.name.clone());
             if spec.hooks.tcx {
-                tracer.attach_tcx(number, &called)?;
+                tracer.attach_tcx(number, &name)?;
             }
             if spec.hooks.xdp {
-                tracer.attach_xdp(number, &called);
+                tracer.attach_xdp(number, &name);
             }
         }
         Ok(tracer)
@@ -141,7 +141,8 @@ impl Tracer {
         clock::tai_offset() != self.tai_offset
     }
 
-    /// Attaches first on the way in and last on the way out, if other programs leave room.
+    /// Attaches before all others at PRE_ROUTING and after all others at POST_ROUTING, if those
+    /// priorities are free.
     fn attach_netfilter(&mut self) -> Result<(), BpfError> {
         for (family, suffix) in FAMILIES {
             for (hook, name) in [(PRE_ROUTING, "pre_routing"), (POST_ROUTING, "post_routing")] {
@@ -167,9 +168,9 @@ impl Tracer {
         Ok(())
     }
 
-    fn attach_tcx(&mut self, interface: u32, called: &str) -> Result<(), BpfError> {
+    fn attach_tcx(&mut self, interface: u32, interface_name: &str) -> Result<(), BpfError> {
         for (egress, name) in [(false, "rx_tcx"), (true, "tx_tcx")] {
-            let place = || format!("{name} of interface {called}");
+            let place = || format!("{name} of interface {interface_name}");
             let link = self.link(name, Place::Tcx { interface, egress });
             self.links.push(link.map_err(|error| no_tcx(error, &place))?);
         }
@@ -177,20 +178,20 @@ impl Tracer {
     }
 
     /// Not every interface supports XDP, so its absence is not an error.
-    fn attach_xdp(&mut self, interface: u32, called: &str) {
+    fn attach_xdp(&mut self, interface: u32, name: &str) {
         let attach = |mode| self.link("rx_driver", Place::Xdp { interface, mode });
         let note = match attach(XdpMode::Native) {
             Ok(link) => return self.links.push(link),
             Err(error) if is_taken(Some(&error)) => {
-                format!("another XDP program is on interface {called}: no rx_driver there")
+                format!("another XDP program is on interface {name}: no rx_driver there")
             }
             Err(_) => match attach(XdpMode::Generic) {
                 Ok(link) => {
                     self.links.push(link);
-                    format!("the driver of {called} has no XDP: rx_driver is taken just after it")
+                    format!("the driver of {name} has no XDP: rx_driver is taken just after it")
                 }
                 Err(error) => {
-                    format!("no rx_driver on interface {called}: cannot attach XDP: {error}")
+                    format!("no rx_driver on interface {name}: cannot attach XDP: {error}")
                 }
             },
         };
@@ -290,16 +291,17 @@ mod tests {
 
     #[test]
     fn missing_tcx_means_old_kernel_other_errors_stay() {
-        let told = |errno| no_tcx(io::Error::from_raw_os_error(errno), &|| "rx_tcx of eth0".into());
-        let old = told(libc::EINVAL);
+        let error_of =
+            |errno| no_tcx(io::Error::from_raw_os_error(errno), &|| "rx_tcx of eth0".into());
+        let old = error_of(libc::EINVAL);
         assert!(old.is_unsupported() && old.to_string().contains("6.6"), "{old}");
-        let other = told(libc::EBUSY);
+        let other = error_of(libc::EBUSY);
         assert!(!other.is_unsupported() && other.to_string().contains("eth0"), "{other}");
     }
 
     #[test]
-    fn the_kernel_takes_the_programs_for_every_kind_of_flow() {
-        in_new_namespace("the_kernel_takes_the_programs_for_every_kind_of_flow", || {
+    fn kernel_accepts_programs_for_every_kind_of_flow() {
+        in_new_namespace("kernel_accepts_programs_for_every_kind_of_flow", || {
             for protocol in [Protocol::Udp, Protocol::Tcp, Protocol::Echo] {
                 for host in [None, Some("192.0.2.1"), Some("2001:db8::1")] {
                     for port in [None, Some(5_001)] {
@@ -342,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ring_grows_with_the_points_and_is_a_power_of_two() {
+    fn ring_size_is_power_of_two_and_grows_with_points() {
         let netfilter = Hooks { netfilter: true, tcx: false, xdp: false };
         assert_eq!((ring_bytes(netfilter), ring_bytes(ALL)), (16 << 20, 64 << 20));
     }

@@ -1,6 +1,6 @@
-//! The last moment before a departure. A clock read takes tens of nanoseconds, so a loop that only
-//! reads the clock is late by up to that, and gaps vary by it. The time left after the last read is
-//! spent by counting.
+//! Busy-waiting for the last moment before a departure. A clock read takes tens of nanoseconds, so
+//! a loop that only reads the clock is late by up to that much, and gaps vary. The time left after
+//! the last read is therefore spent by counting.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -19,7 +19,7 @@ const CALIBRATION_RUNS: usize = 20;
 const CLOCK_READS: usize = 101;
 
 /// Remaining time, in clock reads, below which counting takes over: few reads then overshoot the
-/// instant unnoticed.
+/// departure.
 const MAX_CLOCK_READS_LEFT: f64 = 1.5;
 
 /// Maximum time spent by counting, however long clock reads take: counting is only as precise as
@@ -41,28 +41,30 @@ pub(super) struct Calibration {
 impl Calibration {
     /// Calibrates by counting 200,000 turns.
     pub(super) fn measure() {
-        let least = (0..CALIBRATION_RUNS).map(|_| count_timed()).min().unwrap_or(Nanos(1));
-        let mut looks = [Nanos::ZERO; CLOCK_READS];
+        let fastest = (0..CALIBRATION_RUNS).map(|_| count_timed()).min().unwrap_or(Nanos(1));
+        let mut reads = [Nanos::ZERO; CLOCK_READS];
         let mut before = monotonic();
-        for look in &mut looks {
+        for read in &mut reads {
             let now = monotonic();
-            (*look, before) = (now - before, now);
+            (*read, before) = (now - before, now);
         }
-        CALIBRATION.set(Some(Self::of(least, looks)));
+        CALIBRATION.set(Some(Self::of(fastest, reads)));
     }
 
-    fn of(counting: Nanos, mut looks: [Nanos; CLOCK_READS]) -> Self {
-        looks.sort_unstable();
+    fn of(counting: Nanos, mut reads: [Nanos; CLOCK_READS]) -> Self {
+        reads.sort_unstable();
         let within =
-            Nanos((looks[CLOCK_READS / 2].0 as f64 * MAX_CLOCK_READS_LEFT) as i64).min(MAX_COUNTED);
+            Nanos((reads[CLOCK_READS / 2].0 as f64 * MAX_CLOCK_READS_LEFT) as i64).min(MAX_COUNTED);
         Self { turns_per_nano: f64::from(CALIBRATION_TURNS) / counting.0.max(1) as f64, within }
     }
 
     /// Spends `left` by counting if another clock read would be too coarse. Returns whether it did;
     /// always `false` before [`Self::measure`] has run on this thread.
     pub(super) fn spend(left: Nanos) -> bool {
-        let Some(fine) = CALIBRATION.get().filter(|fine| left <= fine.within) else { return false };
-        count((left.0 as f64 * fine.turns_per_nano) as u32);
+        let Some(calibration) = CALIBRATION.get().filter(|known| left <= known.within) else {
+            return false;
+        };
+        count((left.0 as f64 * calibration.turns_per_nano) as u32);
         true
     }
 }
@@ -86,10 +88,10 @@ mod tests {
 
     #[test]
     fn only_time_below_clock_resolution_is_counted() {
-        let looks = |nanos| [Nanos(nanos); CLOCK_READS];
-        let fine = Calibration::of(Nanos(20_000), looks(40));
-        assert_eq!((fine.turns_per_nano, fine.within), (0.5, Nanos(60)));
-        assert_eq!(Calibration::of(Nanos(0), looks(9_000)).within, MAX_COUNTED);
+        let reads = |nanos| [Nanos(nanos); CLOCK_READS];
+        let calibration = Calibration::of(Nanos(20_000), reads(40));
+        assert_eq!((calibration.turns_per_nano, calibration.within), (0.5, Nanos(60)));
+        assert_eq!(Calibration::of(Nanos(0), reads(9_000)).within, MAX_COUNTED);
         Calibration::measure();
         assert!(!Calibration::spend(MAX_COUNTED + Nanos(1)));
         assert!(Calibration::spend(Nanos::ZERO));
@@ -98,12 +100,12 @@ mod tests {
     #[test]
     fn calibrated_counting_takes_expected_time() {
         Calibration::measure();
-        let fine = CALIBRATION.get().unwrap();
+        let calibration = CALIBRATION.get().unwrap();
         // Half of them may be interrupted.
         let mut times: Vec<_> = (0..101)
             .map(|_| {
                 let begun = monotonic();
-                count((20_000.0 * fine.turns_per_nano) as u32);
+                count((20_000.0 * calibration.turns_per_nano) as u32);
                 (monotonic() - begun).0
             })
             .collect();

@@ -1,6 +1,6 @@
-//! Makes packets after a pause about as punctual as others: see [`crate::warmth`]. The device's
-//! driver stays cold: the first two or three packets of a train were off by 1 to 3 us, so lead-in
-//! packets go first ([`super::Numbers`]).
+//! Makes packets after a pause about as punctual as others: see [`crate::cache_warming`]. The
+//! device's driver stays cold: the first two or three packets of a train were off by 1 to 3 us, so
+//! lead-in packets go first ([`super::Numbers`]).
 
 use std::net::SocketAddr;
 
@@ -17,8 +17,8 @@ use crate::port::StampRequest;
 /// socket, so that their timestamps do not mix with the train's.
 const WARM_START: Nanos = Nanos::from_micros(300);
 
-/// Interval of these datagrams. Others who share the caches soon evict what one of them fetched.
-/// Where caches were shared with strangers, the median error of gaps of 240 us was 200 to 350 ns
+/// Interval of these datagrams. Programs that share the caches soon evict what one datagram
+/// fetched. On a machine with shared caches, the median error of gaps of 240 us was 200 to 350 ns
 /// with one datagram 300 us and one 100 us before, and 60 to 90 ns with all of these. More
 /// datagrams, or later ones, did not help.
 const WARM_INTERVAL: Nanos = Nanos::from_micros(20);
@@ -35,8 +35,8 @@ const MIN_WARM_TIME: Nanos = Nanos::from_micros(6);
 const MIN_PAUSE: Nanos = Nanos::from_micros(15);
 
 /// Minimum time before a departure for a datagram in the middle of a gap that is too short for the
-/// schedule above. Where caches were shared with strangers, the median error of gaps of 16 us was
-/// 77 ns without it and 57 ns with it (C: 63 ns).
+/// schedule above. On a machine with shared caches, the median error of gaps of 16 us was 77 ns
+/// without it and 57 ns with it (C: 63 ns).
 const MIN_HALF_GAP: Nanos = Nanos::from_micros(8);
 
 /// Minimum time left for corking a packet.
@@ -67,7 +67,7 @@ impl CacheWarmer {
     }
 
     /// Enables corking of packets.
-    pub(super) fn cork(self) -> Self {
+    pub(super) fn with_corking(self) -> Self {
         Self { cork: true, ..self }
     }
 
@@ -83,8 +83,8 @@ impl CacheWarmer {
         self.cork_cost.is_known() && self.cork_cost.fits(left)
     }
 
-    /// Prepares the departure at `due`, as far as there is time, waiting as `manner` says. `knock`
-    /// is the engine's own way of warming its path.
+    /// Prepares the departure at `due`, as far as there is time, waiting in `wait_mode`.
+    /// `warm_engine` warms the parts of the path that only this engine uses.
     pub(super) fn before(
         &mut self,
         due: Instant<Monotonic>,

@@ -82,7 +82,7 @@ fn next_hop_mac(
     let until = monotonic() + NEIGHBOUR_TIMEOUT;
     let mut asked = None;
     loop {
-        if let Some(found) = neighbour::station(interface.index, hop).map_err(failed)? {
+        if let Some(found) = neighbour::neighbour_mac(interface.index, hop).map_err(failed)? {
             return Ok(found);
         }
         if monotonic() >= until {

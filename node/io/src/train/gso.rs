@@ -65,8 +65,9 @@ impl Gso {
             }
         }
         let tx_socket = TxSocket::silent(target, options)?;
-        let watch = || PacketTap::open(interface.index, tx_socket.local(), target, payloads.flow());
-        let packet_tap = (options.stamps != StampRequest::User).then(watch).transpose()?;
+        let open_tap =
+            || PacketTap::open(interface.index, tx_socket.local(), target, payloads.flow());
+        let packet_tap = (options.stamps != StampRequest::User).then(open_tap).transpose()?;
         Ok(Self { tx_socket, payloads, packet_tap, numbers: Numbers::new(0, 0) })
     }
 
@@ -132,10 +133,10 @@ impl TrainSender for Gso {
         }
     }
 
-    fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
+    fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
         self.tx_socket.collect(left, Nanos::ZERO);
         if let Some(packet_tap) = &mut self.packet_tap {
-            packet_tap.collect(self.numbers, left, patience);
+            packet_tap.collect(self.numbers, left, timeout);
         }
     }
 

@@ -57,8 +57,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made with this length, and nothing outlives this value that refers
-        // to it.
+        // SAFETY: the mapping was made with this length, and nothing outlives this value that
+        // refers to it.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.bytes) };
     }
 }

@@ -74,16 +74,16 @@ pub trait TrainSender: Send {
     /// Builds the packets of the next train, which carry these numbers.
     fn prepare(&mut self, numbers: Numbers);
 
-    /// Sends every prepared packet when it is due and not earlier, except for the few nanoseconds
-    /// by which counting the last of the wait is off. Records the departures in `left`, which has
-    /// one entry per packet. Packets due at the same instant leave together where the engine can. A
-    /// packet that cannot be sent has no `app`; the others are sent nevertheless. After a stop, no
-    /// more packets are sent.
+    /// Sends every prepared packet when it is due, at most a few nanoseconds early
+    /// ([`crate::pacer::wait`]). Records the departures in `left`, which has one entry per packet.
+    /// Packets due at the same instant leave together if the engine supports it. A packet that
+    /// cannot be sent has no `app`; the others are sent nevertheless. After a stop, no more packets
+    /// are sent.
     fn send(&mut self, progress: TrainProgress<'_>, left: &mut [Departure]);
 
     /// Adds the kernel's timestamps to the departures of the last train, waiting for them up to
-    /// `patience`.
-    fn collect(&mut self, left: &mut [Departure], patience: Nanos);
+    /// `timeout`.
+    fn collect(&mut self, left: &mut [Departure], timeout: Nanos);
 
     /// Returns the source of timestamps.
     fn stamping(&self) -> Stamping;

@@ -1,5 +1,5 @@
-//! Frames built ahead in a ring shared with the kernel (packet(7), PACKET_TX_RING): a departure
-//! takes a mark on a frame and a call without data.
+//! Frames built ahead in a ring shared with the kernel (packet(7), PACKET_TX_RING). A departure
+//! sets the status of a frame and makes a call without data.
 
 use std::io;
 use std::mem;
@@ -54,7 +54,7 @@ pub struct PacketRing {
     /// Holds the port and receives ICMP errors.
     tx_socket: TxSocket,
     payloads: Payloads,
-    way: FrameRoute,
+    route: FrameRoute,
     fd: OwnedFd,
     control: Box<Control>,
     ring: Ring,
@@ -90,7 +90,7 @@ impl PacketRing {
         };
         let fd = open(libc::SOCK_RAW).map_err(failed)?;
         let tx_socket = TxSocket::silent(target, options)?;
-        let way = FrameRoute::find(tx_socket.local(), target, options, payloads.len())?;
+        let route = FrameRoute::find(tx_socket.local(), target, options, payloads.len())?;
         if bypass {
             socket::set(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1 as c_int).map_err(
                 |error| Unavailable::failed("bypassing the queueing discipline", &error),
@@ -102,15 +102,15 @@ impl PacketRing {
         }
         // The queue of timestamps counts as received data.
         let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_LEN);
-        let frame = way.frame.overhead() + payloads.len();
+        let frame = route.frame.overhead() + payloads.len();
         let ring = Ring::new(&fd, frame, longest.saturating_mul(RING_TRAINS))
             .map_err(|error| Unavailable::failed("creating a transmit ring", &error))?;
-        bind(&fd, way.interface.index, 0).map_err(failed)?;
+        bind(&fd, route.interface.index, 0).map_err(failed)?;
         socket::request_stamps(&fd, options.stamps, true, options.sched_stamps).map_err(failed)?;
         Ok(Self {
             tx_socket,
             payloads,
-            way,
+            route,
             fd,
             control: Control::new(),
             ring,
@@ -200,8 +200,8 @@ impl TrainSender for PacketRing {
                 self.failure = Some(SendError::Full);
                 return;
             }
-            let (payloads, way) = (&self.payloads, &self.way);
-            self.ring.fill(self.first + n, |frame| way.frame.emit(payloads.at(n), frame));
+            let (payloads, route) = (&self.payloads, &self.route);
+            self.ring.fill(self.first + n, |frame| route.frame.emit(payloads.at(n), frame));
             self.packets = n + 1;
         }
     }
@@ -226,10 +226,10 @@ impl TrainSender for PacketRing {
         }
     }
 
-    fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
+    fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
         self.tx_socket.collect(&mut [], Nanos::ZERO);
         let Self { fd, control, keys, stamped, .. } = self;
-        keys.collect(left, *stamped, patience, |limit, each| {
+        keys.collect(left, *stamped, timeout, |limit, each| {
             message::notices(fd, control, limit, each);
         });
     }
@@ -282,10 +282,10 @@ impl Ring {
         self.memory.place(slot % self.slots * self.slot, self.slot)
     }
 
-    /// Returns the first word of a slot, which tells its owner.
+    /// Returns the first word of a slot: its status, which names its owner.
     fn status(&self, slot: usize) -> &AtomicU32 {
-        // SAFETY: slots are aligned to 16 bytes and begin with `tp_status`, which kernel and program
-        // both access as one word; the mapping lives as long as this value.
+        // SAFETY: slots are aligned to 16 bytes and begin with `tp_status`, which kernel and
+        // program both access as one word; the mapping lives as long as this value.
         unsafe { AtomicU32::from_ptr(self.at(slot).as_ptr().cast()) }
     }
 

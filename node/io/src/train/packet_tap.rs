@@ -75,10 +75,10 @@ impl PacketTap {
         while self.next().is_some() {}
     }
 
-    /// Adds the times at which packets with these numbers passed to their departures, waiting for
-    /// them up to `patience`. Ignores lead-in packets.
-    pub(super) fn collect(&mut self, numbers: Numbers, left: &mut [Departure], patience: Nanos) {
-        let until = monotonic() + patience;
+    /// Adds to `left` the times at which packets with these numbers passed the tap, waiting for
+    /// them up to `timeout`. Ignores lead-in packets.
+    pub(super) fn collect(&mut self, numbers: Numbers, left: &mut [Departure], timeout: Nanos) {
+        let until = monotonic() + timeout;
         let left = left.get_mut(numbers.lead_in_len()..).unwrap_or_default();
         loop {
             while let Some(passed) = self.next() {
@@ -96,7 +96,7 @@ impl PacketTap {
     }
 
     /// Returns the number and timestamp of the next packet, or `Some(None)` if it is not of the
-    /// flow; `None` if there is none.
+    /// flow; `None` if no packet is queued.
     fn next(&mut self) -> Option<Option<(u64, Instant<Realtime>)>> {
         let mut buffer = [0; 40 + UDP + Mark::LEN];
         let came =

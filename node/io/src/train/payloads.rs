@@ -21,8 +21,8 @@ impl Numbers {
         Self { leads: 0, first, packets }
     }
 
-    /// Adds `leads` lead-in packets. Their numbers are [`FIRST_LEAD_NUMBER`] plus the first numbers of the
-    /// train, modulo 2^32, so that they are not confused with those of any train.
+    /// Adds `leads` lead-in packets. Their numbers are [`FIRST_LEAD_NUMBER`] plus the first numbers
+    /// of the train, modulo 2^32, so that they are not confused with those of any train.
     #[must_use]
     pub const fn led_by(self, leads: usize) -> Self {
         Self { leads, ..self }

@@ -73,7 +73,7 @@ impl<'a> TrainProgress<'a> {
         Some((which, due))
     }
 
-    /// Returns the next packet after sleeping for its gap, as programs do that do not read the
+    /// Returns the next packet after sleeping for its gap, like programs that do not read the
     /// clock.
     pub(super) fn next_after_gap(&mut self) -> Option<usize> {
         let due = *self.due.get(self.next)?;
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_ends_it_at_once() {
+    fn stop_ends_train_at_once() {
         let due = [monotonic() + Nanos::from_secs(3_600)];
         let stop = AtomicBool::new(true);
         for wait_mode in [WaitMode::Spin, WaitMode::SleepSpin] {

@@ -107,8 +107,8 @@ impl TrainSender for Sendmmsg {
         }
     }
 
-    fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
-        self.tx_socket.collect(left, patience);
+    fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
+        self.tx_socket.collect(left, timeout);
     }
 
     fn stamping(&self) -> Stamping {

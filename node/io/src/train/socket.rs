@@ -1,4 +1,4 @@
-//! One send call per packet, as most programs do, with several ways of waiting.
+//! One send call per packet, as most programs do, with a choice of wait modes.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,8 +10,8 @@ use super::{Departure, Numbers, Payloads, Stamping, TrainProgress, TrainSender, 
 use crate::pacer::WaitMode;
 use crate::port::PortOptions;
 
-/// A sender that waits as [`crate::pacer`] offers; `None` sleeps for the gap after each packet, as
-/// programs do that do not read the clock.
+/// A sender with one of the wait modes of [`crate::pacer`]. Without one it sleeps for the gap after
+/// each packet, like programs that do not read the clock.
 pub struct SocketSender {
     tx_socket: TxSocket,
     payloads: Payloads,
@@ -31,7 +31,7 @@ impl SocketSender {
     ) -> Result<Self, Unavailable> {
         let tx_socket = TxSocket::open(target, options)?;
         // A sender that sleeps for each gap imitates ordinary programs, which do not cork.
-        let tx_socket = if wait_mode.is_some() { tx_socket.ahead() } else { tx_socket };
+        let tx_socket = if wait_mode.is_some() { tx_socket.with_corking() } else { tx_socket };
         Ok(Self { tx_socket, payloads, wait_mode })
     }
 }
@@ -66,8 +66,8 @@ impl TrainSender for SocketSender {
         }
     }
 
-    fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
-        self.tx_socket.collect(left, patience);
+    fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
+        self.tx_socket.collect(left, timeout);
     }
 
     fn stamping(&self) -> Stamping {

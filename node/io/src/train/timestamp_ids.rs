@@ -19,8 +19,8 @@ const MIN_READ_TIME: Nanos = Nanos(300);
 /// interrupted.
 const MAX_RISE: i64 = 4;
 
-/// When the assumed time is too long for the time left, it shrinks by this part: the measurement
-/// may have been an outlier.
+/// Divisor by which the assumed time shrinks when it exceeds the time left: the measurement may
+/// have been an outlier.
 const DECAY: i64 = 128;
 
 /// Part of the time before a departure that may be spent on reading timestamps.
@@ -51,16 +51,16 @@ impl TimestampIds {
         self.taken.extend(key.map(|key| (key, n)));
     }
 
-    /// Reads the error queue through `notices`. If `stamped`, waits up to `patience` for missing
+    /// Reads the error queue through `notices`. If `stamped`, waits up to `timeout` for missing
     /// timestamps.
     pub(super) fn collect(
         &mut self,
         left: &mut [Departure],
         stamped: bool,
-        patience: Nanos,
+        timeout: Nanos,
         mut notices: impl FnMut(usize, &mut dyn FnMut(Notice)),
     ) {
-        let until = monotonic() + patience;
+        let until = monotonic() + timeout;
         loop {
             while self.take(NOTICE_BATCH, left, &mut notices) == NOTICE_BATCH {}
             let mut keyed = self.taken.iter().filter_map(|(_, n)| left.get(*n));

@@ -48,7 +48,7 @@ pub(super) struct TxSocket {
     /// It is unknown which packet takes which key.
     keys_lost: bool,
     failure: Option<SendError>,
-    cache_warming: CacheWarmer,
+    cache_warmer: CacheWarmer,
     /// A corked packet is in the socket.
     has_corked: bool,
 }
@@ -67,7 +67,7 @@ impl TxSocket {
             }
         }
         let stamped = options.stamps != StampRequest::User;
-        let cache_warming = CacheWarmer::new(port.local_addr(), options.stamps);
+        let cache_warmer = CacheWarmer::new(port.local_addr(), options.stamps);
         let request = (options.stamps, options.sched_stamps);
         Ok(Self {
             port,
@@ -76,15 +76,15 @@ impl TxSocket {
             request,
             keys_lost: false,
             failure: None,
-            cache_warming,
+            cache_warmer,
             has_corked: false,
         })
     }
 
     /// Enables corking of packets ([`Self::cork`]), if it is supported here.
-    pub(super) fn ahead(self) -> Self {
+    pub(super) fn with_corking(self) -> Self {
         match cork::is_supported(self.port.local_addr(), self.request.0) {
-            true => Self { cache_warming: self.cache_warming.cork(), ..self },
+            true => Self { cache_warmer: self.cache_warmer.with_corking(), ..self },
             false => self,
         }
     }
@@ -119,8 +119,8 @@ impl TxSocket {
     }
 
     /// Uses the time left before a departure to make it punctual. To be called before each
-    /// departure, with the memory of its packet. `knock` is the engine's own way of warming its
-    /// path.
+    /// departure, with the memory of its packet. `warm_engine` warms the parts of the path that
+    /// only this engine uses.
     pub(super) fn prepare_departure(
         &mut self,
         wait_mode: WaitMode,
@@ -131,20 +131,20 @@ impl TxSocket {
     ) {
         let Some((_, due)) = progress.next_due() else { return };
         if progress.before().is_none() {
-            self.cache_warming.begin();
+            self.cache_warmer.begin();
         }
         let room = due - monotonic();
         if room < MAX_READ_TIME {
             return;
         }
-        let Self { port, keys, cache_warming, .. } = self;
+        let Self { port, keys, cache_warmer, .. } = self;
         if self.stamped {
             // The kernel does not keep all timestamps of a long train. Reading one also frees its
             // packet's memory for the next packet: when none were read, one packet in ten was 2 us
             // late.
             keys.take_within(room, left, &mut |limit, each| port.notices(limit, each));
         }
-        cache_warming.before(due, wait_mode, progress, memory, || {
+        cache_warmer.before(due, wait_mode, progress, memory, || {
             // An ICMP error about an earlier packet would fail the next send call. It stays in the
             // error queue.
             let _ = socket::take_error(&port.link.fd);
@@ -168,10 +168,10 @@ impl TxSocket {
         if is_short || progress.wait(wait_mode, due - CORK_LEAD).is_none() {
             return;
         }
-        let Self { port, cache_warming, .. } = self;
+        let Self { port, cache_warmer, .. } = self;
         // A pending ICMP error fails the first call.
         self.has_corked =
-            (0..2).any(|_| cache_warming.can_cork(due - monotonic()) && port.link.cork(payload));
+            (0..2).any(|_| cache_warmer.can_cork(due - monotonic()) && port.link.cork(payload));
     }
 
     /// Discards the corked packet, if any.
@@ -224,9 +224,9 @@ impl TxSocket {
         }
     }
 
-    pub(super) fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
+    pub(super) fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
         let Self { port, keys, stamped, .. } = self;
-        keys.collect(left, *stamped, patience, |limit, each| port.notices(limit, each));
+        keys.collect(left, *stamped, timeout, |limit, each| port.notices(limit, each));
     }
 
     pub(super) fn stamping(&self) -> Stamping {

@@ -45,7 +45,7 @@ enum Timebase {
 }
 
 /// A sender that hands packets over ahead of their time, for the queueing discipline to keep.
-/// `tx_app` is the time of handing over; only timestamps tell when they left.
+/// `tx_app` is the time of handing over; only timestamps show when they left.
 pub struct Txtime {
     tx_socket: TxSocket,
     payloads: Payloads,
@@ -121,8 +121,8 @@ impl TrainSender for Txtime {
         }
     }
 
-    fn collect(&mut self, left: &mut [Departure], patience: Nanos) {
-        self.tx_socket.collect(left, patience + HANDOVER_LEAD);
+    fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
+        self.tx_socket.collect(left, timeout + HANDOVER_LEAD);
     }
 
     fn stamping(&self) -> Stamping {
@@ -175,7 +175,8 @@ fn send_at(port: &UdpPort, message: &[u8], at: i64) -> io::Result<()> {
     let mut control_data = ControlData::empty();
     control_data.leave_at(at as u64);
     control_data.attach(&mut header);
-    // SAFETY: every pointer in `header` points to memory of the stated length that outlives the call.
+    // SAFETY: every pointer in `header` points to memory of the stated length that outlives the
+    // call.
     unsafe { syscall::send_message(&port.link.fd, &header, libc::MSG_DONTWAIT) }.map(drop)
 }
 
@@ -202,8 +203,7 @@ fn is_held_by_qdisc(
         let due = monotonic() + TEST_DELAY;
         send_at(&port, &[], due.as_nanos() + ahead)?;
         let handed_over = realtime() - asked;
-        // A packet that never left was not kept either: it was dropped because of its clock or its
-        // time.
+        // A packet that never left counts as not kept: it was dropped because of its clock or time.
         let left = departure(&mut port, due + TIMESTAMP_TIMEOUT);
         tries -= 1;
         // If handing over took nearly as long, the result is inconclusive.

@@ -41,13 +41,13 @@ pub struct Xsk {
     /// Holds the port and receives ICMP errors.
     tx_socket: TxSocket,
     payloads: Payloads,
-    way: FrameRoute,
+    route: FrameRoute,
     fd: OwnedFd,
     frames: Mapping,
     chunk: usize,
     /// Descriptors of frames to send.
     tx: Ring,
-    /// Places of frames that were sent.
+    /// Offsets of frames that were sent.
     completed: Ring,
     /// The kernel requires this ring even if nothing is received.
     _fill: Ring,
@@ -84,8 +84,8 @@ impl Xsk {
         let failed = |what: &'static str| move |error| Unavailable::failed(what, &error);
         let fd = open().map_err(failed("opening an AF_XDP socket (needs root or CAP_NET_RAW)"))?;
         let tx_socket = TxSocket::silent(target, options)?;
-        let way = FrameRoute::find(tx_socket.local(), target, options, payloads.len())?;
-        let frame = way.frame.overhead() + payloads.len();
+        let route = FrameRoute::find(tx_socket.local(), target, options, payloads.len())?;
+        let frame = route.frame.overhead() + payloads.len();
         let chunk = CHUNK_LENS.into_iter().find(|chunk| frame <= *chunk).ok_or_else(|| {
             Unavailable::because(format!(
                 "frames of {frame} bytes are too long; the maximum is {}",
@@ -113,14 +113,14 @@ impl Xsk {
         let fill = ring(libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, 1, place);
         let (tx, completed, fill) =
             (tx.map_err(rings)?, completed.map_err(rings)?, fill.map_err(rings)?);
-        bind_when_free(&fd, way.interface.index).map_err(|error| {
-            let name = &way.interface.name;
+        bind_when_free(&fd, route.interface.index).map_err(|error| {
+            let name = &route.interface.name;
             Unavailable::failed(&format!("binding an AF_XDP socket to queue 0 of {name}"), &error)
         })?;
         Ok(Self {
             tx_socket,
             payloads,
-            way,
+            route,
             fd,
             frames,
             chunk,
@@ -185,14 +185,14 @@ impl TrainSender for Xsk {
             return;
         }
         self.packets = packets;
-        let len = self.way.frame.overhead() + self.payloads.len();
+        let len = self.route.frame.overhead() + self.payloads.len();
         for n in 0..packets {
             let at = n * self.chunk;
             let place = self.frames.place(at, len).as_ptr();
             // SAFETY: the kernel has copied the last train from this memory. `place` has checked
             // that it is mapped, and it is borrowed exclusively with `self`.
             let frame = unsafe { std::slice::from_raw_parts_mut(place, len) };
-            self.way.frame.emit(self.payloads.at(n), frame);
+            self.route.frame.emit(self.payloads.at(n), frame);
             let descriptor = libc::xdp_desc { addr: at as u64, len: len as u32, options: 0 };
             self.tx.write(n as u32, descriptor);
         }
@@ -200,7 +200,7 @@ impl TrainSender for Xsk {
 
     fn send(&mut self, progress: TrainProgress<'_>, left: &mut [Departure]) {
         let mut progress = progress.limited(self.packets);
-        let len = self.way.frame.overhead() + self.payloads.len();
+        let len = self.route.frame.overhead() + self.payloads.len();
         while let Some((which, _)) = progress.next_due() {
             let Self { tx_socket, frames, fd, chunk, .. } = self;
             // A call that finds nothing to send.
@@ -215,7 +215,7 @@ impl TrainSender for Xsk {
         }
     }
 
-    fn collect(&mut self, _left: &mut [Departure], _patience: Nanos) {
+    fn collect(&mut self, _left: &mut [Departure], _timeout: Nanos) {
         self.tx_socket.collect(&mut [], Nanos::ZERO);
     }
 

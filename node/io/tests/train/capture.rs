@@ -42,8 +42,8 @@ impl Capture {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let talk = BufReader::new(tcpdump.stderr.take().unwrap());
-        let mut lines = talk.lines().map_while(Result::ok);
+        let messages = BufReader::new(tcpdump.stderr.take().unwrap());
+        let mut lines = messages.lines().map_while(Result::ok);
         assert!(lines.any(|line| line.contains("listening on")), "tcpdump listens");
         // tcpdump reports its end, for which the pipe must stay open.
         std::thread::spawn(move || lines.for_each(drop));

@@ -12,7 +12,7 @@ use dwell_io::train::{
 };
 use dwell_units::Nanos;
 
-use crate::fixture::{Ends, LONGEST, PORT, payloads, run, send, skip};
+use crate::fixture::{Ends, MAX_TRAIN_LEN, PORT, payloads, run, send, skip};
 
 const LEN: usize = 200;
 
@@ -31,8 +31,8 @@ fn socket_engine_keeps_schedule_with_timestamps() {
     let Some(ends) = Ends::up() else { return };
     for target in targets() {
         let report = run(&ends, LEN, || {
-            let manner = Some(WaitMode::SleepSpin);
-            Box::new(SocketSender::new(target, &stamped(), payloads(LEN), manner).unwrap())
+            let wait_mode = Some(WaitMode::SleepSpin);
+            Box::new(SocketSender::new(target, &stamped(), payloads(LEN), wait_mode).unwrap())
         });
         let Some(report) = report else { return };
         report.assert_stamped();
@@ -43,9 +43,9 @@ fn socket_engine_keeps_schedule_with_timestamps() {
 fn spinning_sender_is_punctual_and_naive_sender_is_stamped() {
     let Some(ends) = Ends::up() else { return };
     for target in targets() {
-        let open = |manner| {
+        let open = |wait_mode| {
             move || -> Box<dyn TrainSender> {
-                Box::new(SocketSender::new(target, &stamped(), payloads(LEN), manner).unwrap())
+                Box::new(SocketSender::new(target, &stamped(), payloads(LEN), wait_mode).unwrap())
             }
         };
         let Some(report) = run(&ends, LEN, open(Some(WaitMode::Spin))) else { return };
@@ -62,8 +62,8 @@ fn long_train_has_all_timestamps() {
     let target = targets()[0];
     let engines: [(&str, Open); 2] = [
         ("socket", &|| {
-            let manner = Some(WaitMode::SleepSpin);
-            Box::new(SocketSender::new(target, &stamped(), payloads(LEN), manner).unwrap())
+            let wait_mode = Some(WaitMode::SleepSpin);
+            Box::new(SocketSender::new(target, &stamped(), payloads(LEN), wait_mode).unwrap())
         }),
         ("sendmmsg", &|| Box::new(Sendmmsg::new(target, &stamped(), payloads(LEN)).unwrap())),
     ];
@@ -139,7 +139,8 @@ fn packet_ring_sends_whole_packets_with_and_without_qdisc() {
         for bypass in [false, true] {
             let report = run(&ends, LEN, || {
                 let engine =
-                    PacketRing::new(target, &stamped(), payloads(LEN), LONGEST, bypass).unwrap();
+                    PacketRing::new(target, &stamped(), payloads(LEN), MAX_TRAIN_LEN, bypass)
+                        .unwrap();
                 Box::new(engine)
             });
             let Some(report) = report else { return };
@@ -154,7 +155,7 @@ fn af_xdp_sends_whole_packets_without_timestamps() {
     let Some(ends) = Ends::up() else { return };
     for target in targets() {
         let report = run(&ends, LEN, || {
-            let engine = Xsk::new(target, &stamped(), payloads(LEN), LONGEST).unwrap();
+            let engine = Xsk::new(target, &stamped(), payloads(LEN), MAX_TRAIN_LEN).unwrap();
             assert_eq!(engine.stamping(), Stamping::FarEnd);
             Box::new(engine)
         });
@@ -196,7 +197,7 @@ fn ignored_txtime_is_detected() {
 }
 
 #[test]
-fn packets_that_fq_keeps_leave_when_they_are_due() {
+fn packets_kept_by_fq_leave_when_due() {
     let Some(ends) = Ends::up() else { return };
     if let Err(why) = ends.qdisc(&["fq"]) {
         return skip(&format!("needs fq: {why}"));
@@ -209,7 +210,7 @@ fn packets_that_fq_keeps_leave_when_they_are_due() {
 }
 
 #[test]
-fn af_xdp_queue_is_free_once_its_engine_has_ended() {
+fn af_xdp_queue_is_freed_with_its_engine() {
     let Some(ends) = Ends::up() else { return };
     ends.near(|| {
         let open = || Xsk::new(targets()[0], &stamped(), payloads(LEN), 8);
@@ -229,8 +230,8 @@ fn packets_dropped_by_full_queue_are_reported_as_not_sent() {
     let target = targets()[0];
     let engines: [(&str, Open); 4] = [
         ("socket", &|| {
-            let manner = Some(WaitMode::SleepSpin);
-            Box::new(SocketSender::new(target, &stamped(), payloads(LEN), manner).unwrap())
+            let wait_mode = Some(WaitMode::SleepSpin);
+            Box::new(SocketSender::new(target, &stamped(), payloads(LEN), wait_mode).unwrap())
         }),
         ("sendmmsg", &|| Box::new(Sendmmsg::new(target, &stamped(), payloads(LEN)).unwrap())),
         ("uring", &|| Box::new(Uring::new(target, &stamped(), payloads(LEN)).unwrap())),
@@ -287,7 +288,7 @@ fn packets_above_mtu_are_refused() {
 }
 
 #[test]
-fn frames_to_a_neighbour_that_is_not_there_are_refused() {
+fn frames_to_missing_neighbour_are_refused() {
     let Some(ends) = Ends::up() else { return };
     let missing = SocketAddr::new("198.19.7.99".parse().unwrap(), PORT);
     let open = || PacketRing::new(missing, &stamped(), payloads(LEN), 8, false);
@@ -296,7 +297,7 @@ fn frames_to_a_neighbour_that_is_not_there_are_refused() {
 }
 
 #[test]
-fn frames_over_loopback_arrive_by_ipv6_and_are_refused_by_ipv4() {
+fn loopback_frames_arrive_over_ipv6_and_ipv4_is_refused() {
     let Some(ends) = Ends::up() else { return };
     ends.near(|| {
         for ours in ["127.0.0.1", "198.19.7.1"] {

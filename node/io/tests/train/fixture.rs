@@ -28,7 +28,8 @@ pub(crate) const FLOW: u32 = 7;
 /// Port that trains are sent to.
 pub(crate) const PORT: u16 = 7_007;
 
-/// Two ends of a link: `198.19.7.1`, `fd00:7::1` near and `.2`, `::2` far, interfaces `near` and `far`.
+/// Two ends of a link: `198.19.7.1`, `fd00:7::1` near and `.2`, `::2` far, interfaces `near` and
+/// `far`.
 pub(crate) struct Ends {
     pub(crate) near: PathBuf,
     pub(crate) far: PathBuf,
@@ -158,7 +159,7 @@ pub(crate) fn payloads(len: usize) -> Payloads {
     Payloads::new(FLOW, len, vec![FILL; len])
 }
 
-/// What an engine reported about its trains, and what the far end captured.
+/// Departures that an engine reported, and packets that the far end captured, by train.
 pub(crate) struct Report {
     trains: Vec<(Vec<Departure>, Vec<Captured>)>,
     /// Lateness as reported, and for each train the lateness of the machine with nothing sent.
@@ -184,12 +185,12 @@ const LEADS: usize = 2;
 const FIRST_TRAIN_LEN: usize = 5;
 
 /// Maximum number of packets in a train of [`send`].
-pub(crate) const LONGEST: usize = LEADS + PACKETS;
+pub(crate) const MAX_TRAIN_LEN: usize = LEADS + PACKETS;
 
 /// Interval between instants.
 pub(crate) const GAP: Nanos = Nanos::from_micros(300);
 
-/// Like [`send`], for an engine that has to be punctual.
+/// Like [`send`], but also asserts that the engine is punctual.
 pub(crate) fn run(
     ends: &Ends,
     len: usize,
@@ -207,7 +208,7 @@ pub(crate) fn send(
     len: usize,
     open: impl FnOnce() -> Box<dyn TrainSender> + Send,
 ) -> Option<Report> {
-    let all = FIRST_TRAIN_LEN + TRAINS * LONGEST;
+    let all = FIRST_TRAIN_LEN + TRAINS * MAX_TRAIN_LEN;
     let capture = capture(ends)?;
     let alone = 0..(LEADS + SINGLES) as i64;
     let pairs = (alone.end..).take(PAIRS).flat_map(|slot| [slot, slot]);
@@ -232,13 +233,13 @@ pub(crate) fn send(
             // A socket has no room for all trains.
             arrived += ends.arrived();
             // Alternating, so that both see the same state of the machine.
-            let look = || watch(&schedule(&(0..SLOTS as i64).collect::<Vec<_>>()));
+            let watch_once = || watch(&schedule(&(0..SLOTS as i64).collect::<Vec<_>>()));
             if n % 2 == 0 {
-                watched.push(look());
+                watched.push(watch_once());
             }
             sent.push(train(LEADS, FIRST_TRAIN_LEN + n * PACKETS, &slots));
             if n % 2 == 1 {
-                watched.push(look());
+                watched.push(watch_once());
             }
         }
         (before, sent, watched, arrived)
@@ -257,7 +258,7 @@ pub(crate) fn send(
     let left = || sent.iter().chain([&before]).flat_map(|(left, _)| left);
     assert!(left().all(|left| left.app.is_some() && left.app <= left.done));
     let (left, late): (Vec<_>, Vec<_>) = sent.into_iter().unzip();
-    let came = came[FIRST_TRAIN_LEN..].chunks(LONGEST).map(|train| train[LEADS..].to_vec());
+    let came = came[FIRST_TRAIN_LEN..].chunks(MAX_TRAIN_LEN).map(|train| train[LEADS..].to_vec());
     let report = Report { trains: left.into_iter().zip(came).collect(), late, watched };
     report.assert_gaps();
     Some(report)
@@ -330,9 +331,12 @@ impl Report {
             assert!(left.app <= Some(kernel), "{n}: {left:?}");
             assert!(kernel.as_nanos() <= came.at, "{n}: {left:?} came at {}", came.at);
         }
-        let way = self.packets().map(|(left, came)| came.at - left.kernel.unwrap().as_nanos());
-        let way = median(way);
-        assert!(way < 50_000, "half of the packets took {way} ns or more from stamp to capture");
+        let delays = self.packets().map(|(left, came)| came.at - left.kernel.unwrap().as_nanos());
+        let delay = median(delays);
+        assert!(
+            delay < 50_000,
+            "half of the packets took {delay} ns or more from stamp to capture"
+        );
     }
 }
 

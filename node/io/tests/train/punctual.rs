@@ -12,7 +12,7 @@ pub(crate) const LATE_NS: i64 = 30_000;
 pub(crate) type Lateness = Vec<i64>;
 
 /// Returns the lateness of the machine itself: watches the clock at these instants and sends
-/// nothing. As in a train, a hole shifts all later instants.
+/// nothing. As in a train, an interruption shifts all later instants.
 pub(crate) fn watch(due: &[Instant<Monotonic>]) -> Lateness {
     let mut behind = Nanos::ZERO;
     let late = |due: &Instant<Monotonic>| {
@@ -29,8 +29,8 @@ pub(crate) fn watch(due: &[Instant<Monotonic>]) -> Lateness {
     due.iter().map(late).collect()
 }
 
-/// Returns the lateness by the schedule as shifted by earlier holes. It is negative where a train
-/// catches up, which none should do.
+/// Returns the lateness by the schedule as shifted by earlier interruptions. It is negative where a
+/// train catches up, which none should do.
 fn moved(late: &Lateness) -> Lateness {
     let mut behind = 0;
     let moved = |late: &i64| {
@@ -49,11 +49,12 @@ pub(crate) fn assert_punctual(sent: &[Lateness], watched: &[Lateness]) {
     let least = *sent.iter().flatten().min().unwrap();
     assert!(least < LATE_NS, "no packet was punctual: {sent:?}");
     // An interruption shifts the packets that follow, so that a stall of the machine counts once.
-    let held_up = |late: &Lateness| {
+    let interruptions = |late: &Lateness| {
         late.windows(2).filter(|pair| pair[1] - pair[0] >= LATE_NS).count() as i64
     };
     // Stalls are random, but what delays the engine itself occurs in nearly every train.
-    let mut more: Vec<_> = sent.iter().zip(watched).map(|(s, w)| held_up(s) - held_up(w)).collect();
+    let mut more: Vec<_> =
+        sent.iter().zip(watched).map(|(s, w)| interruptions(s) - interruptions(w)).collect();
     more.sort_unstable();
     assert!(
         more[TRAINS / 4] <= (SLOTS / 20) as i64,

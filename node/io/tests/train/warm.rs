@@ -36,8 +36,8 @@ fn warming_up_makes_first_packet_less_late() {
     let options = PortOptions { stamps: StampRequest::Kernel, ..Default::default() };
     let target = ([198, 19, 7, 2], PORT).into();
     let (warm, cold) = ends.near(|| {
-        let manner = Some(WaitMode::SleepSpin);
-        let mut engine = SocketSender::new(target, &options, payloads(LEN), manner).unwrap();
+        let wait_mode = Some(WaitMode::SleepSpin);
+        let mut engine = SocketSender::new(target, &options, payloads(LEN), wait_mode).unwrap();
         let port = UdpPort::connect(target, &options).unwrap();
         let mut plain = UnwarmedSender { port, payload: vec![0; LEN] };
         let (mut warm, mut cold) = (Vec::new(), Vec::new());
@@ -56,11 +56,11 @@ fn warming_up_makes_first_packet_less_late() {
             let both = (by_engine, plain.send(&soon(&mut memory)));
             unstamped += usize::from(both.0.is_none() || both.1.is_none());
             assert!(unstamped < MAX_UNSTAMPED, "timestamps do not arrive");
-            if let (Some(by_engine), Some(as_it_is)) = both
-                && by_engine[0].max(as_it_is[0]) < MAX_LATENESS
+            if let (Some(by_engine), Some(unwarmed)) = both
+                && by_engine[0].max(unwarmed[0]) < MAX_LATENESS
             {
                 warm.push(by_engine);
-                cold.push(as_it_is);
+                cold.push(unwarmed);
             }
             if warm.len() == ROUNDS {
                 break;

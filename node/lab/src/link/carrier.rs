@@ -68,7 +68,7 @@ impl Carrier {
             if busy {
                 self.publish();
             } else {
-                self.rest();
+                self.sleep();
             }
         }
     }
@@ -99,20 +99,20 @@ impl Carrier {
             let Some(len) = self.taps[direction].receive(buffer)? else { return Ok(taken > 0) };
             let frame = &buffer[..len];
             let number = self.lines[direction].counters().arrived;
-            let fate = self.lines[direction].arrive(clock::monotonic(), frame);
-            let mut tell = |action| {
+            let outcome = self.lines[direction].arrive(clock::monotonic(), frame);
+            let mut log = |action| {
                 let event = Event::new(clock::realtime(), direction, number, action, frame);
                 self.events_lost += u64::from(self.events.push(event).is_err());
             };
-            match fate {
-                FrameOutcome::Lost => tell(Action::Drop),
-                FrameOutcome::Overflow => tell(Action::Overflow),
+            match outcome {
+                FrameOutcome::Lost => log(Action::Drop),
+                FrameOutcome::Overflow => log(Action::Overflow),
                 FrameOutcome::Carried { duplicated, reordered } => {
                     if duplicated {
-                        tell(Action::Duplicate);
+                        log(Action::Duplicate);
                     }
                     if reordered {
-                        tell(Action::Reorder);
+                        log(Action::Reorder);
                     }
                 }
             }
@@ -135,7 +135,7 @@ impl Carrier {
     }
 
     /// Sleeps until a frame arrives or the next departure is near.
-    fn rest(&self) {
+    fn sleep(&self) {
         let next = self.lines.iter().filter_map(Link::next_departure).min();
         let spin = if self.spins { SPIN_LEAD } else { Nanos::ZERO };
         let until: Option<Instant<Monotonic>> = next.map(|next| next - spin);

@@ -117,7 +117,7 @@ pub(super) fn read(path: &Path) -> Option<CounterFile> {
 /// Both files, and the events still to be written.
 pub(super) struct CounterFiles {
     dir: LabDir,
-    page: String,
+    counter_file: String,
     log: BufWriter<File>,
     directions: [String; 2],
     waiting: Consumer<Event>,
@@ -140,7 +140,7 @@ impl CounterFiles {
             File::create(&path).map_err(LabError::io(format!("writing {}", path.display())))?;
         Ok(Self {
             dir: dir.clone(),
-            page: format!("link-{place}.json"),
+            counter_file: format!("link-{place}.json"),
             log: BufWriter::new(log),
             directions,
             waiting,
@@ -151,10 +151,10 @@ impl CounterFiles {
         })
     }
 
-    /// Writes the files if a counter has changed since the last time, or if `asked`.
-    pub(super) fn write_if_changed(&mut self, asked: bool) -> Result<(), LabError> {
+    /// Writes the files if a counter has changed since the last time, or if `requested`.
+    pub(super) fn write_if_changed(&mut self, requested: bool) -> Result<(), LabError> {
         let now = (self.shared.direction(0), self.shared.direction(1));
-        if asked || self.written != Some(now) { self.write() } else { Ok(()) }
+        if requested || self.written != Some(now) { self.write() } else { Ok(()) }
     }
 
     /// Writes all waiting events, then the counters as they were before.
@@ -172,8 +172,9 @@ impl CounterFiles {
         self.log.flush().map_err(LabError::io("writing the event log"))?;
         let events_lost = self.shared.events_lost.load(Ordering::Acquire) + self.lines_lost;
         let counters = Counters { a_to_b, b_to_a, events_lost: Some(events_lost) };
-        let page = serde_json::to_vec(&CounterFile { written_ns, counters }).expect("plain data");
-        self.dir.write_file(&self.page, &page)?;
+        let content =
+            serde_json::to_vec(&CounterFile { written_ns, counters }).expect("plain data");
+        self.dir.write_file(&self.counter_file, &content)?;
         self.written = Some((a_to_b, b_to_a));
         Ok(())
     }

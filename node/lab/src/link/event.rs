@@ -1,5 +1,5 @@
-//! An entry of a TAP link's event log: a frame that did not simply pass. Small and `Copy`, because
-//! the carrying thread passes it through a ring.
+//! An entry of a TAP link's event log: a frame that was dropped, duplicated or reordered. Small and
+//! `Copy`, because the carrying thread passes it through a ring.
 //!
 //! ```json
 //! {"t_ns":1700000000000000000,"direction":"n1->n2","frame":17,"action":"drop","proto":17,
@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use dwell_units::{Instant, Realtime};
 use serde::Serialize;
 
-use super::frame::summary;
+use super::frame;
 
 /// Action on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -32,7 +32,7 @@ pub(super) enum Action {
     Overflow,
 }
 
-/// A frame that did not simply pass.
+/// A frame that was dropped, duplicated or reordered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
     at: Instant<Realtime>,
@@ -56,19 +56,19 @@ impl Event {
         action: Action,
         frame: &[u8],
     ) -> Self {
-        let seen = summary(frame);
+        let summary = frame::summary(frame);
         let mut head = [0; 32];
-        let head_len = seen.payload.len().min(head.len());
-        head[..head_len].copy_from_slice(&seen.payload[..head_len]);
+        let head_len = summary.payload.len().min(head.len());
+        head[..head_len].copy_from_slice(&summary.payload[..head_len]);
         Self {
             at,
             direction,
             frame: number,
             action,
-            protocol: seen.protocol,
-            source: seen.source,
-            destination: seen.destination,
-            ports: seen.ports,
+            protocol: summary.protocol,
+            source: summary.source,
+            destination: summary.destination,
+            ports: summary.ports,
             len: frame.len(),
             head,
             head_len,

@@ -41,7 +41,7 @@ fn ipv4(packet: &[u8]) -> Option<Summary<'_>> {
         Some(IpAddr::V4(Ipv4Addr::from(octets)))
     };
     let (source, destination) = (address(12)?, address(16)?);
-    // Short frames are padded; the header tells where the packet ends.
+    // Short frames are padded; the header says where the packet ends.
     let end = usize::from(number(packet, 2)?).min(packet.len());
     let message = packet.get(header.max(20)..end)?;
     let first = number(packet, 6)? & 0x1fff == 0;
@@ -127,14 +127,14 @@ mod tests {
     }
 
     #[test]
-    fn a_later_fragment_has_no_ports() {
+    fn later_fragment_has_no_ports() {
         let mut frame = udp_over_ipv4(b"middle");
         frame[14 + 7] = 100;
         assert_eq!(summary(&frame).ports, None);
     }
 
     #[test]
-    fn icmpv6_behind_a_hop_by_hop_header_keeps_its_type() {
+    fn icmpv6_after_hop_by_hop_header_keeps_its_type() {
         let mut frame = vec![0; 12];
         frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 12, 0, 1]);
         frame.extend([0xfe; 32]);
@@ -146,7 +146,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_frame_makes_it_panic(
+        fn any_frame_is_parsed_without_panic(
             mut frame in prop::collection::vec(any::<u8>(), 0..200), kind in 0..3_usize,
         ) {
             let kinds = [[0x08, 0x00], [0x86, 0xdd], [0x12, 0x34]];

@@ -45,18 +45,18 @@ const MAX_WAITING_EVENTS: usize = 65_536;
 /// # Errors
 /// There is no such link, TAP interfaces are not permitted, or the interfaces cannot be moved.
 pub fn run_link(dir: &LabDir, place: usize) -> Result<(), LabError> {
-    background::sign(dir, &pid_file(place))?;
+    background::write_identity(dir, &pid_file(place))?;
     let missing = || LabError::NotWhole(dir.name().to_owned());
     let lab = dir.read()?.ok_or_else(missing)?;
     let link = lab.links.get(place).ok_or_else(missing)?;
     let signals = [Signal::Hangup, Signal::Interrupt, Signal::Terminate, Signal::Report];
-    let held = process::block(&signals).map_err(LabError::io("blocking signals"))?;
+    let blocked = process::block(&signals).map_err(LabError::io("blocking signals"))?;
     let taps = interfaces(&lab, place)?;
 
     let (events, waiting) = rtrb::RingBuffer::new(MAX_WAITING_EVENTS);
     let shared = Arc::new(Shared::default());
     let names = [format!("{}->{}", link.a, link.b), format!("{}->{}", link.b, link.a)];
-    let mut books = CounterFiles::open(dir, place, names, waiting, Arc::clone(&shared))?;
+    let mut files = CounterFiles::open(dir, place, names, waiting, Arc::clone(&shared))?;
     let parameters = link.parameters.link_parameters();
     // Independent random streams for the two directions.
     let seed = link.parameters.seed.unwrap_or_default();
@@ -68,12 +68,12 @@ pub fn run_link(dir: &LabDir, place: usize) -> Result<(), LabError> {
         .spawn(move || carrier.run())
         .map_err(LabError::io("starting a thread"))?;
 
-    books.write()?;
+    files.write()?;
     background::ready(dir, &format!("link-{place}.log"))?;
     loop {
-        let signal = held.take(WRITE_INTERVAL);
+        let signal = blocked.take(WRITE_INTERVAL);
         let last = signal == Some(Signal::Terminate) || shared.is_gone();
-        if let Err(error) = books.write_if_changed(signal == Some(Signal::Report) || last) {
+        if let Err(error) = files.write_if_changed(signal == Some(Signal::Report) || last) {
             // A full disk must not break the link; writing is retried later.
             let _ = writeln!(std::io::stderr(), "{error}");
         }
@@ -86,7 +86,7 @@ pub fn run_link(dir: &LabDir, place: usize) -> Result<(), LabError> {
 /// Whether this link may spin at real-time priority: only while the links leave a CPU free.
 fn has_spare_cpu(lab: &Lab) -> bool {
     let links = lab.links.iter().filter(|link| link.mechanism == Mechanism::Tap).count();
-    std::thread::available_parallelism().is_ok_and(|processors| links < processors.get())
+    std::thread::available_parallelism().is_ok_and(|cpus| links < cpus.get())
 }
 
 /// Creates the two interfaces and moves each to its node.
@@ -117,7 +117,7 @@ fn interfaces(lab: &Lab, place: usize) -> Result<[Tap; 2], LabError> {
 
 /// Whether the process of link `place` runs.
 pub(crate) fn runs(dir: &LabDir, place: usize) -> bool {
-    background::signed(dir, &pid_file(place)).is_some()
+    background::running(dir, &pid_file(place)).is_some()
 }
 
 fn pid_file(place: usize) -> String {
@@ -129,13 +129,13 @@ pub(crate) fn counters(dir: &LabDir, place: usize) -> Option<Counters> {
     const REPORT_TIMEOUT: Nanos = Nanos::from_millis(500);
     const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(1);
     let asked = dwell_io::clock::realtime();
-    let process = background::signed(dir, &pid_file(place));
+    let process = background::running(dir, &pid_file(place));
     let answers = process.is_some_and(|(_, process)| process.signal(Signal::Report).is_ok());
     loop {
-        let page = counter_files::read(Path::new(&dir.file(&format!("link-{place}.json"))))?;
+        let file = counter_files::read(Path::new(&dir.file(&format!("link-{place}.json"))))?;
         let waited = dwell_io::clock::realtime() - asked;
-        if !answers || page.written_ns >= asked.as_nanos() || waited > REPORT_TIMEOUT {
-            return Some(page.counters);
+        if !answers || file.written_ns >= asked.as_nanos() || waited > REPORT_TIMEOUT {
+            return Some(file.counters);
         }
         std::thread::sleep(POLL_INTERVAL);
     }

@@ -62,13 +62,13 @@ pub(super) fn by_axis(trials: &Evidence, axis: &str, values: &[String; 2]) -> Op
     compared([0, 1].map(|n| (names[n].as_str(), &alike[n])))
 }
 
-/// The same for an encrypting program, with its AES implementation.
+/// [`wait`] for an encrypting program, with its AES implementation.
 pub(super) fn parts(encrypt: &Evidence) -> Option<String> {
     Some(wait(encrypt)? + &aes_suffix(encrypt))
 }
 
 /// Delay of the node and of the links.
-pub(super) fn way(linked: &Evidence) -> Option<String> {
+pub(super) fn node_and_links(linked: &Evidence) -> Option<String> {
     let node = |trial: &TrialData| p95(nlr::node_delay_metric(trial)?)(trial);
     let own = typical(linked, PROCESSING).map_or_else(String::new, |own| {
         format!("; the program itself takes {}{}", delay(own), aes_suffix(linked))

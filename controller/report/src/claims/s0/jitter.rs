@@ -3,7 +3,8 @@
 use super::super::ClaimVerdict;
 use super::super::evidence::{Evidence, Line, value};
 use super::{
-    ERROR_PROBABILITY, Judgement, MAX_FLAT_RATIO, PREFERRED_METRICS, explanation, nothing, rung,
+    ERROR_PROBABILITY, Judgement, MAX_FLAT_RATIO, PREFERRED_METRICS, common_metric, explanation,
+    nothing,
 };
 use crate::quantity::three_digits;
 
@@ -53,7 +54,7 @@ pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) 
     Judgement::new(verdict, of_encrypt.fit.slope.value, words).without(&all).with_explanation(
         || {
             let [_, _, encrypt] = &modes;
-            explanation::per_byte(encrypt, rung(PREFERRED_METRICS, &[encrypt])?)
+            explanation::per_byte(encrypt, common_metric(PREFERRED_METRICS, &[encrypt])?)
         },
     )
 }

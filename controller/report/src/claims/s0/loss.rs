@@ -24,7 +24,7 @@ pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) 
     }
     let elsewhere = route.clone().and(translate.clone()).and(encrypt.filter(|trial| !fast(trial)));
     let ((sent, lost), (other_sent, other_lost)) = (there.losses(), elsewhere.losses());
-    let (losing, other_losing) = (there.losing(), elsewhere.losing());
+    let (losing, other_losing) = (there.lossy_trials(), elsewhere.lossy_trials());
     let trials = |evidence: &Evidence| evidence.trials.len() as u64;
     let several = |count: u64| count >= MIN_TRIALS as u64;
     let confidence = 1.0 - ERROR_PROBABILITY;

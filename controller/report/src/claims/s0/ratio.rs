@@ -10,7 +10,7 @@ use crate::quantity::{share, three_digits};
 
 pub(super) fn judge(
     trials: &Evidence,
-    terms: &NlrConditions,
+    conditions: &NlrConditions,
     verdict: impl Fn(Bound) -> ClaimVerdict,
 ) -> Judgement {
     if trials.is_empty() {
@@ -33,9 +33,9 @@ pub(super) fn judge(
              links.",
         );
     }
-    let slow = terms.slow_links(&idle.trials);
-    let fit = idle.filter(|trial| terms.is_valid(trial));
-    let Some(ratio) = fit.level(|trial| terms.of_trial(trial), ERROR_PROBABILITY) else {
+    let slow = conditions.slow_links(&idle.trials);
+    let fit = idle.filter(|trial| conditions.is_valid(trial));
+    let Some(ratio) = fit.level(|trial| conditions.of_trial(trial), ERROR_PROBABILITY) else {
         return Judgement::cannot_tell(match slow.as_str() {
             "" => "Here: too few packets have the timestamps for it.".to_owned(),
             slow => slow.trim_start().to_owned(),
@@ -49,21 +49,21 @@ pub(super) fn judge(
         share(ratio.value),
         between(ratio, share),
         three_digits(rate),
-        rungs(&fit),
-        nlr::beside_transmission(&fit.trials).unwrap_or_default()
+        metric_names(&fit),
+        nlr::transmission_comparison(&fit.trials).unwrap_or_default()
     );
     Judgement::new(verdict(ratio), ratio.value, words)
         .with_undecided_hint(ratio, &[&fit])
-        .with_explanation(|| explanation::way(&fit))
+        .with_explanation(|| explanation::node_and_links(&fit))
 }
 
 /// Node-delay metrics at whose timestamps the links of the trials end.
-fn rungs(fit: &Evidence) -> String {
+fn metric_names(fit: &Evidence) -> String {
     let mode = |trial: &'_ TrialData| trial.parameters.get(RELAY).cloned().unwrap_or_default();
     let each: Vec<_> = fit
         .trials
         .iter()
         .filter_map(|trial| Some((mode(trial), nlr::node_delay_metric(trial)?)))
         .collect();
-    nlr::node_delay_names(each.iter().map(|(mode, rung)| (mode.as_str(), *rung)))
+    nlr::node_delay_names(each.iter().map(|(mode, metric)| (mode.as_str(), *metric)))
 }

@@ -3,7 +3,7 @@
 use dwell_stats::Quantile;
 use dwell_units::BitRate;
 
-use super::{Part, beside, ends, sizes};
+use super::{Part, cross_traffic, ends, sizes};
 use crate::figure::Figure;
 use crate::figures::{Overlay, ecdf};
 use crate::group::{Group, MAX_OVERLAID};
@@ -58,7 +58,8 @@ fn at(part: &Part, flows: u32, caption: &str) -> Vec<Figure> {
     let middle = groups.iter().filter_map(|group| group.steps.quantile(Quantile::P50)).max();
     let unit = Unit::fitting(middle.unwrap_or_default() as f64);
     let drawn_at = if none { " Zero errors are drawn at 1 ns." } else { "" };
-    let note = format!("Fixed: {rate}, IP packets of {size} B, {}.{drawn_at}", beside(flows));
+    let note =
+        format!("Fixed: {rate}, IP packets of {size} B, {}.{drawn_at}", cross_traffic(flows));
     // Distribute the groups evenly over figures.
     let figures = groups.len().div_ceil(MAX_OVERLAID).max(1);
     let each = groups.len().div_ceil(figures).max(1);
@@ -67,8 +68,13 @@ fn at(part: &Part, flows: u32, caption: &str) -> Vec<Figure> {
             Overlay { noun: "gap error", unit, caption, groups, note: Some(note.as_str()) };
         let figure = ecdf(&overlay)?;
         let engines: Vec<&str> = groups.iter().map(|group| group.label.as_str()).collect();
-        let title =
-            format!("{}, {}{} ({})", figure.title, beside(flows), part.named, engines.join(", "));
+        let title = format!(
+            "{}, {}{} ({})",
+            figure.title,
+            cross_traffic(flows),
+            part.named,
+            engines.join(", ")
+        );
         let finding = figure.finding.replacen("Median:", "Median gap error:", 1);
         Some(figure.with_title(title).with_finding(finding))
     });

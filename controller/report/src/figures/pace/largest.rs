@@ -4,7 +4,7 @@ use dwell_stats::accuracy::{MOK_2015_DEVICES, Measurable};
 use dwell_units::BitRate;
 use serde_json::{Value, json};
 
-use super::{beside, distinct, stacked};
+use super::{cross_traffic, distinct, stacked};
 use crate::data::RunData;
 use crate::figure::{Figure, WIDTH, group_channel, round_ticks, without_legend};
 use crate::paced::{RateVerdict, RateVerdictKind, verdict_table};
@@ -121,7 +121,7 @@ fn panel(
     }
     let order: Vec<&str> = lines.iter().map(|(row, _)| *row).collect();
     json!({
-        "title": {"text": capital(beside(flows)), "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},
+        "title": {"text": capital(cross_traffic(flows)), "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},
         "width": WIDTH, "height": {"step": 26, "for": "position"},
         "encoding": {
             "x": {
@@ -149,11 +149,11 @@ fn layers(lines: &[Row], groups: &[String], domain: [f64; 2], is_first: bool) ->
         all.filter(|(_, (_, known))| wanted(known))
             .filter_map(|(row, (group, known))| {
                 let rate = known.rate()?;
-                let told = match known {
+                let label = match known {
                     RateResult::Below(_) => format!("below {rate}"),
                     _ => rate.to_string(),
                 };
-                Some(json!({"row": row, "group": group, "rate": mega(rate), "largest rate": told}))
+                Some(json!({"row": row, "group": group, "rate": mega(rate), "largest rate": label}))
             })
             .collect()
     };
@@ -244,7 +244,7 @@ fn finding(all: &[RateVerdict]) -> String {
             best.largest.rate()?,
             best.engine,
             best.ip_size,
-            beside(best.flows)
+            cross_traffic(best.flows)
         ))
     });
     let mut text = best.unwrap_or_default();

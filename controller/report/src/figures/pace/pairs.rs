@@ -3,7 +3,7 @@
 use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
-use super::{Part, beside, sizes, stacked};
+use super::{Part, cross_traffic, sizes, stacked};
 use crate::figure::{Figure, Table, WIDTH, delay_axis, group_channel, without_legend};
 use crate::paced::PacedTrial;
 use crate::quantity::{Unit, delay, significant};
@@ -20,7 +20,7 @@ pub(super) fn pairs(part: &Part, caption: &str) -> Option<Figure> {
     let mut flows: Vec<u32> = trials.iter().map(|paced| paced.sender.flows).collect();
     flows.sort_unstable();
     flows.dedup();
-    let flows: Vec<String> = flows.into_iter().map(beside).collect();
+    let flows: Vec<String> = flows.into_iter().map(cross_traffic).collect();
     let engines: Vec<&String> = part
         .engines
         .iter()
@@ -32,15 +32,15 @@ pub(super) fn pairs(part: &Part, caption: &str) -> Option<Figure> {
         let rows: Vec<Value> = rows
             .map(|paced| {
                 json!({
-                    "engine": paced.sender.engine, "group": beside(paced.sender.flows),
+                    "engine": paced.sender.engine, "group": cross_traffic(paced.sender.flows),
                     "smallest": smallest(paced).map(|ns| unit.of(ns)),
                     "median": median(paced).map(|ns| unit.of(ns)),
                     "capacity": capacity(paced).map(|bps| rate(bps).to_string())
                 })
             })
             .collect();
-        let apart = group_channel(flows.iter().map(String::as_str));
-        let colour = if i == 0 { apart.clone() } else { without_legend(&apart) };
+        let channel = group_channel(flows.iter().map(String::as_str));
+        let colour = if i == 0 { channel.clone() } else { without_legend(&channel) };
         let x = |field: &str| json!({"field": field, "type": "quantitative", "scale": scale, "axis": axis});
         json!({
             "title": {"text": format!("IP packets of {size} B"), "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},
@@ -100,7 +100,8 @@ fn table(trials: &[&PacedTrial], unit: Unit) -> Table {
     for column in &mut table.columns[3..5] {
         *column = format!("{column} [{}]", unit.name());
     }
-    let told = |bps: Option<f64>| bps.map_or_else(|| "-".to_owned(), |bps| rate(bps).to_string());
+    let rate_cell =
+        |bps: Option<f64>| bps.map_or_else(|| "-".to_owned(), |bps| rate(bps).to_string());
     for paced in trials {
         table.row([
             paced.sender.engine.clone(),
@@ -108,8 +109,8 @@ fn table(trials: &[&PacedTrial], unit: Unit) -> Table {
             paced.sender.flows.to_string(),
             unit.cell(smallest(paced)),
             unit.cell(median(paced)),
-            told(capacity(paced)),
-            told(paced.value("capacity_median_bps")),
+            rate_cell(capacity(paced)),
+            rate_cell(paced.value("capacity_median_bps")),
             paced.value("merged_pairs").map_or_else(|| "-".to_owned(), |n| n.to_string()),
         ]);
     }
@@ -130,6 +131,6 @@ fn finding(trials: &[&PacedTrial]) -> String {
         "Smallest median gap {gap}: {} with IP packets of {} B {}{of}.",
         best.sender.engine,
         best.sender.ip_size,
-        beside(best.sender.flows)
+        cross_traffic(best.sender.flows)
     )
 }

@@ -4,7 +4,7 @@ use dwell_stats::accuracy::{MOK_2015_RATES, PublishedRate};
 use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
-use super::{Part, apart, beside, shapes, sizes, stacked};
+use super::{Part, cross_traffic, engine_colours, engine_shapes, sizes, stacked};
 use crate::figure::{Figure, Table, WIDTH, round_ticks, without_legend};
 use crate::paced::{PacedTrial, middle};
 use crate::quantity::{share, significant};
@@ -68,7 +68,7 @@ pub(super) fn rates(part: &Part, flows: u32, caption: &str) -> Option<Figure> {
             ),
         ]);
     }
-    let title = format!("Measured against requested rate, {}{}", beside(flows), part.named);
+    let title = format!("Measured against requested rate, {}{}", cross_traffic(flows), part.named);
     let body = stacked(panels);
     let finding = finding(&marks) + &drawn(&marks, &published);
     Some(Figure::new(format!("rates-{flows}"), title, finding, caption, body, table))
@@ -113,7 +113,7 @@ fn panel(
     let of_size = || marks.iter().filter(move |mark| mark.size == size);
     let rows: Vec<Value> =
         of_size().map(|mark| row(mark.engine, mark.asked, mark.measured)).collect();
-    let (mut colour, mut shape) = (apart(&part.engines), shapes(&part.engines));
+    let (mut colour, mut shape) = (engine_colours(&part.engines), engine_shapes(&part.engines));
     if !is_first {
         (colour, shape) = (without_legend(&colour), without_legend(&shape));
     }

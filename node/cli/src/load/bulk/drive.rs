@@ -182,8 +182,8 @@ impl<'a> Driver<'a> {
         let left = next.map_or(STOP_INTERVAL, |next| (next - monotonic()).min(STOP_INTERVAL));
         let wait =
             if self.busy_poll || left <= Nanos::ZERO { Wait::No } else { Wait::AtMost(left) };
-        let came = self.poller.wait(wait)?;
-        for n in 0..came {
+        let ready = self.poller.wait(wait)?;
+        for n in 0..ready {
             let event = self.poller.ready(n);
             let number = event.token as usize;
             let (flow, stream) = (&mut self.flows[number], &self.streams[number]);

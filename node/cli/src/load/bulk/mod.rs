@@ -123,11 +123,11 @@ pub(super) fn check(job: &BulkJob) -> Result<(), Failure> {
 pub(crate) fn send(
     job: &BulkJob,
     stop: &AtomicBool,
-    talk: &mut dyn FnMut(&str),
+    announce: &mut dyn FnMut(&str),
 ) -> Result<Loaded, Failure> {
     let plan = BulkPlan::new(job)?;
     let streams = connect(job, &plan, stop)?;
-    talk(&format!(
+    announce(&format!(
         "sending to {} over {} TCP connections, {}",
         job.url,
         job.flows,

@@ -82,11 +82,11 @@ fn warnings(job: &BulkJob, outcome: &Outcome, reached: f64) -> Vec<String> {
             outcome.flows.len()
         ));
     }
-    if let Some(asked) = job.rate
+    if let Some(requested) = job.rate
         && outcome.elapsed.as_secs_f64() > 0.5
-        && (reached / asked.0 as f64 - 1.0).abs() > MAX_RATE_DEVIATION
+        && (reached / requested.0 as f64 - 1.0).abs() > MAX_RATE_DEVIATION
     {
-        let share = reached / asked.0 as f64 * 100.0;
+        let share = reached / requested.0 as f64 * 100.0;
         warnings.push(format!("the rate was {share:.1}% of the requested rate"));
     }
     warnings

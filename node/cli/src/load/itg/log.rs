@@ -53,11 +53,11 @@ impl SentLog {
 /// # Errors
 /// The log cannot be read, is invalid, or has more flows than a job.
 pub(super) fn read(mut from: impl Read) -> io::Result<SentLog> {
-    let mut left = SentLog::default();
+    let mut sent = SentLog::default();
     let mut record = [0; RECORD_LEN];
     loop {
         match from.read_exact(&mut record) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(left),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(sent),
             read => read?,
         }
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| record[at + byte]));
@@ -66,9 +66,9 @@ pub(super) fn read(mut from: impl Read) -> io::Result<SentLog> {
         if !at.is_finite() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a timestamp is not a number"));
         }
-        let known = left.flows.len();
+        let known = sent.flows.len();
         let flow =
-            left.flows.entry(word(0)).or_insert(Flow { packets: 0, first: at, elapsed: 0.0 });
+            sent.flows.entry(word(0)).or_insert(Flow { packets: 0, first: at, elapsed: 0.0 });
         flow.packets += 1;
         // Times restart at midnight; a small step back of the clock is not a new day.
         let since = (at - flow.first).rem_euclid(DAY_S);
@@ -102,9 +102,9 @@ mod tests {
         log.extend(record(2, (0, 0, 0.0)));
         log.extend(record(2, (0, 0, 0.5)));
         log.extend([1; 100]);
-        let left = read(log.as_slice()).unwrap();
-        assert_eq!((left.packets(), left.flows()), (14, 2));
-        assert!((left.rate_pps() - 12.0).abs() < 1e-9, "{}", left.rate_pps());
+        let sent = read(log.as_slice()).unwrap();
+        assert_eq!((sent.packets(), sent.flows()), (14, 2));
+        assert!((sent.rate_pps() - 12.0).abs() < 1e-9, "{}", sent.rate_pps());
     }
 
     #[test]

@@ -44,53 +44,56 @@ const STOP_INTERVAL: Nanos = Nanos::from_millis(50);
 pub(crate) fn send(
     job: &ItgJob,
     stop: &AtomicBool,
-    talk: &mut dyn FnMut(&str),
+    announce: &mut dyn FnMut(&str),
 ) -> Result<Summary, Failure> {
     let path = find("ITGSend")?;
-    let wanted = ItgFlows::of(job)?;
+    let itg_flows = ItgFlows::of(job)?;
     let dir = tempfile::tempdir().context("cannot create a directory for the log of ITGSend")?;
     let (script, log) = (dir.path().join("flows"), dir.path().join("log"));
-    fs::write(&script, wanted.script()).context("cannot write the script of ITGSend")?;
+    fs::write(&script, itg_flows.script()).context("cannot write the script of ITGSend")?;
     let arguments = [script.as_os_str(), "-l".as_ref(), log.as_os_str(), "-q".as_ref()];
     let arguments = arguments.into_iter().chain([LOG_BATCH.as_ref()]);
     let mut program = Program::start(&path, arguments, dir.path())?;
     let flows = job.flows as usize;
-    let begun = |said: &str| said.matches("Started sending packets of flow").count() == flows;
-    if wait_for(&mut program, stop, |program| begun(&program.said()))? {
-        talk("ITGSend is sending");
+    let begun = |output: &str| output.matches("Started sending packets of flow").count() == flows;
+    if wait_for(&mut program, stop, |program| begun(&program.output()))? {
+        announce("ITGSend is sending");
         while !stop.load(Ordering::Relaxed) {
             if program.has_ended(STOP_INTERVAL) {
                 return Err(program.unexpected_exit());
             }
         }
     }
-    let said = program.end()?;
+    let output = program.end()?;
     let file = File::open(&log).context("ITGSend wrote no log")?;
-    let left = log::read(BufReader::new(file)).context("cannot read the log of ITGSend")?;
-    Ok(wanted.summary(job, &said, &left))
+    let sent = log::read(BufReader::new(file)).context("cannot read the log of ITGSend")?;
+    Ok(itg_flows.summary(job, &output, &sent))
 }
 
 /// Receives with ITGRecv until stopped. Only ITGSend's log counts packets.
-pub(crate) fn receive(stop: &AtomicBool, talk: &mut dyn FnMut(&str)) -> Result<Summary, Failure> {
+pub(crate) fn receive(
+    stop: &AtomicBool,
+    announce: &mut dyn FnMut(&str),
+) -> Result<Summary, Failure> {
     let path = find("ITGRecv")?;
     let dir = tempfile::tempdir().context("cannot create a directory for the output of ITGRecv")?;
     let mut program = Program::start(&path, [], dir.path())?;
     if wait_for(&mut program, stop, |program| program.listens_by_tcp(SIGNALLING_PORT))? {
-        talk("ITGRecv is listening");
+        announce("ITGRecv is listening");
         while !stop.load(Ordering::Relaxed) {
             if program.has_ended(STOP_INTERVAL) {
                 return Err(program.unexpected_exit());
             }
         }
     }
-    let said = program.end()?;
-    let put = LoadSummary {
+    let output = program.end()?;
+    let result = LoadSummary {
         target: format!("tcp://0.0.0.0:{SIGNALLING_PORT}"),
-        engine: &engine("ITGRecv", &said),
+        engine: &engine("ITGRecv", &output),
         parameters: &[("load", json!("sink")), ("generator", json!("itg"))],
         ..LoadSummary::default()
     };
-    Ok(put.summary())
+    Ok(result.summary())
 }
 
 /// Waits until `begun`; returns `false` if stopped before.
@@ -115,8 +118,8 @@ fn wait_for(
 }
 
 /// Returns name and version of a program from its output.
-fn engine(name: &str, said: &str) -> String {
-    let line = said.lines().find(|line| line.contains(" version "));
+fn engine(name: &str, output: &str) -> String {
+    let line = output.lines().find(|line| line.contains(" version "));
     line.map_or(name.to_owned(), |line| line.trim().replace(" version ", " "))
 }
 
@@ -184,14 +187,14 @@ impl ItgFlows {
         format!("-T UDP {gaps} -c {} -s {:.9}", self.size, seed(self.seed, flow))
     }
 
-    fn summary(&self, job: &ItgJob, said: &str, left: &SentLog) -> Summary {
-        let pps = left.rate_pps();
+    fn summary(&self, job: &ItgJob, output: &str, sent: &SentLog) -> Summary {
+        let pps = sent.rate_pps();
         let bits = self.ip_bytes as f64 * 8.0;
         let payload = self.size as f64 * 8.0;
-        let asked = 1e3 * f64::from(self.flows) / self.mean_ms;
+        let requested_pps = 1e3 * f64::from(self.flows) / self.mean_ms;
         let values = [
-            ("packets", Scalar::Count(left.packets())),
-            ("flows", Scalar::Count(left.flows() as u64)),
+            ("packets", Scalar::Count(sent.packets())),
+            ("flows", Scalar::Count(sent.flows() as u64)),
             ("rate_pps", Scalar::Real(pps)),
             ("rate_bps", Scalar::Real(pps * bits)),
             ("payload_rate_bps", Scalar::Real(pps * payload)),
@@ -203,15 +206,15 @@ impl ItgFlows {
             ("itg", json!(self.options(0))),
             ("address", json!(self.address.to_string())),
             ("flows", json!(self.flows)),
-            ("rate_pps", json!(asked)),
-            ("rate_bps", json!(asked * bits)),
-            ("payload_rate_bps", json!(asked * payload)),
+            ("rate_pps", json!(requested_pps)),
+            ("rate_bps", json!(requested_pps * bits)),
+            ("payload_rate_bps", json!(requested_pps * payload)),
             ("distribution", json!(job.distribution)),
             ("payload_bytes", json!(self.size)),
             ("ip_bytes", json!(self.ip_bytes)),
             ("seed", json!(self.seed)),
         ];
-        let silent = (self.flows as usize).saturating_sub(left.flows());
+        let silent = (self.flows as usize).saturating_sub(sent.flows());
         let mut warnings = Vec::new();
         if silent > 0 {
             warnings.push(format!(
@@ -220,15 +223,15 @@ impl ItgFlows {
                 self.flows
             ));
         }
-        let put = LoadSummary {
+        let result = LoadSummary {
             target: format!("udp://{}:{FIRST_PORT}", job.to),
-            engine: &engine("ITGSend", said),
+            engine: &engine("ITGSend", output),
             parameters: &parameters,
             values: &values,
             trust: Trust { warnings, ..Trust::default() },
             ..LoadSummary::default()
         };
-        put.summary()
+        result.summary()
     }
 }
 

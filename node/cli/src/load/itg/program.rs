@@ -34,7 +34,7 @@ pub(super) struct Program {
     name: String,
     child: Child,
     handle: Handle,
-    said: PathBuf,
+    output: PathBuf,
 }
 
 impl Program {
@@ -45,8 +45,8 @@ impl Program {
         dir: &Path,
     ) -> Result<Self, Failure> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let said = dir.join("said");
-        let file = File::create(&said).context("cannot create the output file of a program")?;
+        let output = dir.join("output");
+        let file = File::create(&output).context("cannot create the output file of a program")?;
         let errors = file.try_clone()?;
         let mut command = Command::new(path);
         command.args(arguments).stdin(Stdio::null()).stdout(file).stderr(errors);
@@ -55,7 +55,7 @@ impl Program {
             .spawn()
             .with_context(|| format!("cannot start {name}"))?;
         match Handle::open(child.id()) {
-            Ok(handle) => Ok(Self { name, child, handle, said }),
+            Ok(handle) => Ok(Self { name, child, handle, output }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -70,8 +70,8 @@ impl Program {
     }
 
     /// Returns the output so far.
-    pub(super) fn said(&self) -> String {
-        fs::read(&self.said)
+    pub(super) fn output(&self) -> String {
+        fs::read(&self.output)
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .unwrap_or_default()
     }
@@ -102,8 +102,8 @@ impl Program {
     }
 
     fn failure(&self, what: &str) -> Failure {
-        let said = self.said();
-        let line = said.lines().map(str::trim).find(|line| line.contains("ERROR"));
+        let output = self.output();
+        let line = output.lines().map(str::trim).find(|line| line.contains("ERROR"));
         let why = line.map(|line| format!(": {line}")).unwrap_or_default();
         anyhow::anyhow!("{} {what}{why}", self.name).into()
     }
@@ -112,7 +112,7 @@ impl Program {
     pub(super) fn end(self) -> Result<String, Failure> {
         self.handle.signal(Signal::Interrupt)?;
         self.has_ended(STOP_TIMEOUT);
-        Ok(self.said())
+        Ok(self.output())
     }
 }
 
@@ -148,7 +148,7 @@ mod tests {
         let why = format!("{:#}", one.unexpected_exit().error);
         assert_eq!(why, "sh exited unexpectedly: ** ERROR ** no flow");
         let other = start("echo here; exec sleep 60");
-        while !other.said().contains("here") {
+        while !other.output().contains("here") {
             assert!(!other.has_ended(Nanos::from_millis(5)));
         }
         assert!(!other.listens_by_tcp(1));

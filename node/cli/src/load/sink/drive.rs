@@ -24,11 +24,11 @@ const MAX_FLOWS: usize = 4_096;
 
 /// Event of the receive loop.
 pub(super) enum SinkEvent {
-    /// A new flow, named by later passages.
-    Flow { name: u32, from: SocketAddr, to: SocketAddr },
+    /// A new flow. Later observations refer to it by its number.
+    Flow { number: u32, from: SocketAddr, to: SocketAddr },
     /// First arrival of a packet.
-    PacketObservation {
-        passage: PacketObservation,
+    Observation {
+        observation: PacketObservation,
         /// Transit time, if both clocks are known to agree.
         transit: Option<Nanos>,
     },
@@ -71,9 +71,9 @@ impl SocketCounters {
 pub(super) struct Receiver<'a> {
     pub(super) server: UdpServer,
     /// `None`: packet events are not needed.
-    pub(super) told: Option<Producer<SinkEvent>>,
+    pub(super) events: Option<Producer<SinkEvent>>,
     /// Number of the next flow, shared by all sockets.
-    pub(super) names: &'a AtomicU32,
+    pub(super) next_flow: &'a AtomicU32,
     pub(super) busy_poll: bool,
     /// Whether the clocks of all senders agree with this one, within a bound.
     pub(super) one_clock: bool,
@@ -117,8 +117,8 @@ impl Receiver<'_> {
         let (stopped, until) = (realtime(), monotonic() + Nanos::from_secs(1));
         while let Some(request) = self.server.receive(buffer, Wait::No)? {
             let now = monotonic();
-            let came = request.rx.and_then(|rx| rx.kernel);
-            if now >= until || came.is_some_and(|came| came > stopped) {
+            let arrival = request.rx.and_then(|rx| rx.kernel);
+            if now >= until || arrival.is_some_and(|arrival| arrival > stopped) {
                 break;
             }
             self.take(counted, &request, &buffer[..request.len], now);
@@ -142,36 +142,36 @@ impl Receiver<'_> {
         counted.last = Some(now);
         let rx = request.rx;
         let app = rx.map_or_else(realtime, |rx| rx.app);
-        let Some(told) = PacketId::read(payload, app) else {
+        let Some(packet) = PacketId::read(payload, app) else {
             counted.unmarked += 1;
             return;
         };
         let kernel = rx.and_then(|rx| rx.kernel);
         counted.stamped |= kernel.is_some();
-        let key = (request.from, told.flow);
+        let key = (request.from, packet.flow);
         let known = counted.flows.get(&key);
-        if known.is_none_or(|flow| flow.fin.is_some_and(|fin| told.begins_after(fin))) {
+        if known.is_none_or(|flow| flow.fin.is_some_and(|fin| packet.begins_after(fin))) {
             if counted.flows.len() + counted.ended.len() >= MAX_FLOWS {
                 return;
             }
-            let name = self.names.fetch_add(1, Ordering::Relaxed);
-            counted.ended.extend(counted.flows.insert(key, Flow::new(name, told.base)));
+            let number = self.next_flow.fetch_add(1, Ordering::Relaxed);
+            counted.ended.extend(counted.flows.insert(key, Flow::new(number, packet.base)));
         }
         let Some(flow) = counted.flows.get_mut(&key) else { return };
-        let came = kernel.unwrap_or(app);
+        let arrival = kernel.unwrap_or(app);
         // The client repeats the FIN until it is answered; iperf2 counts the number up.
-        if told.fin && flow.fin.is_some() {
+        if packet.fin && flow.fin.is_some() {
             flow.take_fin_again(payload.len());
             counted.reports += u64::from(self.answer(flow, request));
             return;
         }
-        let arrived = flow.take(told.number, payload.len(), came, told.sent);
-        if told.fin {
-            flow.fin = told.sent.map(|sent| (told.number, sent));
+        let arrived = flow.take(packet.number, payload.len(), arrival, packet.sent);
+        if packet.fin {
+            flow.fin = packet.sent.map(|sent| (packet.number, sent));
             counted.reports += u64::from(self.answer(flow, request));
             return;
         }
-        let Some(ring) = &mut self.told else { return };
+        let Some(ring) = &mut self.events else { return };
         if arrived == Arrival::Duplicate {
             return;
         }
@@ -179,7 +179,7 @@ impl Receiver<'_> {
             let to = self.server.local_addr();
             let to = SocketAddr::new(request.to.unwrap_or(to.ip()), to.port());
             flow.announced =
-                ring.push(SinkEvent::Flow { name: flow.name, from: key.0, to }).is_ok();
+                ring.push(SinkEvent::Flow { number: flow.number, from: key.0, to }).is_ok();
         }
         let mut stamps = PointStamps::default();
         stamps.set(Point::RxApp, app);
@@ -187,18 +187,19 @@ impl Receiver<'_> {
             stamps.set(Point::RxKernel, kernel);
         }
         let size = payload.len() as u16;
-        let (flow, id) = (flow.name, told.number);
-        let passage = PacketObservation { flow, id, size, fate: PacketOutcome::Received, stamps };
+        let (flow, id) = (flow.number, packet.number);
+        let observation =
+            PacketObservation { flow, id, size, fate: PacketOutcome::Received, stamps };
         let near = self.one_clock || key.0.ip().is_loopback();
-        let transit = told.sent.filter(|_| near).map(|sent| came - sent);
+        let transit = packet.sent.filter(|_| near).map(|sent| arrival - sent);
         counted.dropped +=
-            u64::from(ring.push(SinkEvent::PacketObservation { passage, transit }).is_err());
+            u64::from(ring.push(SinkEvent::Observation { observation, transit }).is_err());
     }
 
     /// Answers a FIN unless the reply would exceed the bytes received. Returns whether it was sent.
     fn answer(&mut self, flow: &mut Flow, request: &Request) -> bool {
         let due = flow.answered + ServerReport::LEN as u64;
-        if request.to_many || flow.heard() < due {
+        if request.to_many || flow.received_bytes() < due {
             return false;
         }
         flow.answered = due;

@@ -8,8 +8,8 @@ use dwell_wire::iperf2::{ServerReport, Transit};
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) numbers: Numbers,
-    /// Number of the flow in passages.
-    pub(super) name: u32,
+    /// Number of the flow in observations.
+    pub(super) number: u32,
     /// Whether the recorder knows the flow.
     pub(super) announced: bool,
     pub(super) jitter: Jitter,
@@ -27,10 +27,10 @@ pub(super) struct Flow {
 
 impl Flow {
     /// Creates a flow whose numbers start with `base`.
-    pub(super) fn new(name: u32, base: u64) -> Self {
+    pub(super) fn new(number: u32, base: u64) -> Self {
         Self {
             numbers: Numbers::from(base),
-            name,
+            number,
             announced: false,
             jitter: Jitter::default(),
             bytes: 0,
@@ -48,15 +48,15 @@ impl Flow {
         &mut self,
         number: u64,
         len: usize,
-        came: Instant<Realtime>,
+        arrival: Instant<Realtime>,
         sent: Option<Instant<Realtime>>,
     ) -> Arrival {
         self.bytes += len as u64;
-        self.first.get_or_insert(came);
-        self.last = Some(came);
+        self.first.get_or_insert(arrival);
+        self.last = Some(arrival);
         if let Some(sent) = sent {
-            self.jitter.record(came - sent);
-            self.transit.take(came - sent);
+            self.jitter.record(arrival - sent);
+            self.transit.take(arrival - sent);
         }
         self.numbers.take(number)
     }
@@ -67,7 +67,7 @@ impl Flow {
     }
 
     /// Returns all bytes received, including repeated FINs.
-    pub(super) fn heard(&self) -> u64 {
+    pub(super) fn received_bytes(&self) -> u64 {
         self.bytes + self.repeated
     }
 
@@ -108,15 +108,15 @@ pub(super) struct Numbers {
     pub(super) reordered: u64,
     pub(super) duplicate: u64,
     /// Received numbers just below `next`: bit `number % WINDOW`.
-    came: [u64; Self::WINDOW as usize / 64],
+    received: [u64; Self::WINDOW as usize / 64],
 }
 
 impl Numbers {
     const WINDOW: u64 = 1_024;
 
     fn from(base: u64) -> Self {
-        let came = [0; Self::WINDOW as usize / 64];
-        Self { packets: 0, base, next: base, reordered: 0, duplicate: 0, came }
+        let received = [0; Self::WINDOW as usize / 64];
+        Self { packets: 0, base, next: base, reordered: 0, duplicate: 0, received }
     }
 
     /// Returns the count of missing numbers.
@@ -143,13 +143,13 @@ impl Numbers {
 
     fn get(&self, number: u64) -> bool {
         let bit = number % Self::WINDOW;
-        self.came[bit as usize / 64] >> (bit % 64) & 1 == 1
+        self.received[bit as usize / 64] >> (bit % 64) & 1 == 1
     }
 
-    fn set(&mut self, number: u64, came: bool) {
+    fn set(&mut self, number: u64, received: bool) {
         let bit = number % Self::WINDOW;
-        let word = &mut self.came[bit as usize / 64];
-        *word = *word & !(1 << (bit % 64)) | u64::from(came) << (bit % 64);
+        let word = &mut self.received[bit as usize / 64];
+        *word = *word & !(1 << (bit % 64)) | u64::from(received) << (bit % 64);
     }
 }
 

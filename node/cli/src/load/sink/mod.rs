@@ -97,12 +97,12 @@ pub(super) fn check(job: &SinkJob) -> Result<(), Failure> {
     PlacementArgs::from(job.place).check()
 }
 
-/// Counts until stopped or until the duration is over. Calls `talk` when all sockets are open.
+/// Counts until stopped or until the duration is over. Calls `announce` when all sockets are open.
 pub(crate) fn sink(
     job: &SinkJob,
     samples: Option<SampleFile>,
     stop: &AtomicBool,
-    talk: &mut dyn FnMut(&str),
+    announce: &mut dyn FnMut(&str),
 ) -> Result<Loaded, Failure> {
     check(job)?;
     let default = ["udp://[::]:5001".to_owned(), "udp://0.0.0.0:5001".to_owned()];
@@ -118,20 +118,20 @@ pub(crate) fn sink(
     for listener in &listeners {
         lines.push(format!("listening on tcp://{}", listener.local_addr()?));
     }
-    talk(&lines.join("\n"));
+    announce(&lines.join("\n"));
     let place = PlacementArgs::from(job.place);
-    let tells = recorder.log.keeps_samples() || job.clock_error.is_some();
+    let wants_events = recorder.log.keeps_samples() || job.clock_error.is_some();
     let end = monotonic().saturating_add(job.duration.unwrap_or(Nanos::MAX));
-    let names = AtomicU32::new(0);
+    let next_flow = AtomicU32::new(0);
     let mut rings = Vec::new();
     let mut receivers = Vec::new();
     for server in servers {
-        let (told, heard) = tells.then(|| RingBuffer::new(RING_CAPACITY)).unzip();
-        rings.extend(heard);
+        let (events, consumer) = wants_events.then(|| RingBuffer::new(RING_CAPACITY)).unzip();
+        rings.extend(consumer);
         receivers.push(Receiver {
             server,
-            told,
-            names: &names,
+            events,
+            next_flow: &next_flow,
             busy_poll: place.busy_poll,
             one_clock: job.clock_error.is_some(),
             end,
@@ -191,10 +191,10 @@ pub(crate) fn sink(
         start,
         nics: &nics,
     }
-    .summary(log.parts(), placement.map(|p| place.record(p)).unwrap_or_default());
+    .summary(log.components(), placement.map(|p| place.record(p)).unwrap_or_default());
     let (_, failure) = log.finish(counted.iter().map(|c| c.dropped).sum());
-    let came = counted.iter().any(|c| c.packets > c.unmarked);
-    if job.stamps == Stamps::Kernel && came && !counted.iter().any(|c| c.stamped) {
+    let has_packets = counted.iter().any(|c| c.packets > c.unmarked);
+    if job.stamps == Stamps::Kernel && has_packets && !counted.iter().any(|c| c.stamped) {
         return Err(Failure::unsupported(
             "--stamps kernel: these sockets deliver no kernel timestamps here; use --stamps auto \
              to fall back to user timestamps",
@@ -228,7 +228,7 @@ fn open(job: &SinkJob, urls: &[String]) -> Result<Sockets, Failure> {
     Ok(sockets)
 }
 
-/// Turns events of the receive loops into statistics and passages, ten times per second.
+/// Turns events of the receive loops into statistics and observations, ten times per second.
 struct Recorder {
     log: ObservationWriter,
     one_way: Distribution,
@@ -241,8 +241,8 @@ impl Recorder {
             // Read this first, so that the last events are still recorded.
             let last = over();
             for ring in &mut *rings {
-                while let Ok(note) = ring.pop() {
-                    self.take(note);
+                while let Ok(event) = ring.pop() {
+                    self.take(event);
                 }
             }
             self.log.flush();
@@ -253,18 +253,18 @@ impl Recorder {
         }
     }
 
-    fn take(&mut self, note: SinkEvent) {
-        match note {
-            SinkEvent::Flow { name, from, to } => self.log.flow(&FlowEntry {
-                flow: name,
+    fn take(&mut self, event: SinkEvent) {
+        match event {
+            SinkEvent::Flow { number, from, to } => self.log.flow(&FlowEntry {
+                flow: number,
                 protocol: "udp".to_owned(),
                 from,
                 to,
                 from_out: None,
                 to_out: None,
             }),
-            SinkEvent::PacketObservation { passage, transit } => {
-                self.log.take(&passage);
+            SinkEvent::Observation { observation, transit } => {
+                self.log.take(&observation);
                 transit.into_iter().for_each(|transit| self.one_way.record(transit));
             }
         }

@@ -14,7 +14,7 @@ use super::tcp::{self, Received};
 use crate::load::{LoadSummary, missing_stamps};
 use crate::nic::NicWatch;
 
-/// Parts of a sink's summary.
+/// Inputs of a sink's summary.
 pub(super) struct SinkResult<'a> {
     pub(super) job: &'a SinkJob,
     pub(super) urls: &'a [String],
@@ -29,7 +29,7 @@ pub(super) struct SinkResult<'a> {
 
 impl SinkResult<'_> {
     /// Builds the summary.
-    pub(super) fn summary(&self, parts: &ComponentFigures, placement: Placement) -> Summary {
+    pub(super) fn summary(&self, components: &ComponentFigures, placement: Placement) -> Summary {
         let Self { job, urls, counted: udp, received, one_way, start, nics } = self;
         let counted = udp.unwrap_or_default();
         let mut parameters = vec![
@@ -47,11 +47,11 @@ impl SinkResult<'_> {
             parameters.push(("connection_payload_bytes", json!(bytes)));
             parameters.push(("connection_rate_bps", json!(rates)));
         }
-        let of_way = (one_way.count() > 0).then(|| one_way.figures().into());
-        let metrics = parts
+        let one_way_figures = (one_way.count() > 0).then(|| one_way.figures().into());
+        let metrics = components
             .figures()
-            .map(|(part, figures)| (part.name().to_owned(), figures.into()))
-            .chain(of_way.map(|figures| ("one_way_forward_ns".to_owned(), figures)))
+            .map(|(component, figures)| (component.name().to_owned(), figures.into()))
+            .chain(one_way_figures.map(|figures| ("one_way_forward_ns".to_owned(), figures)))
             .collect();
         let dropped = counted.iter().map(|c| c.dropped).sum();
         let mut trust = Trust { ring_dropped: dropped, ..Trust::default() };
@@ -69,14 +69,14 @@ impl SinkResult<'_> {
                  but this host lost them, not the network"
             ));
         }
-        trust.warnings.extend(missing_stamps(parts));
+        trust.warnings.extend(missing_stamps(components));
         let senders = counted.iter().flat_map(|c| c.flows.keys().map(|(from, _)| *from));
         trust.note_nics(nics.towards(senders.chain(rows().map(|row| row.peer))));
         let mut values = if udp.is_some() { totals(counted) } else { Vec::new() };
         if !received.is_empty() {
-            values.extend(of_connections(received));
+            values.extend(connection_values(received));
         }
-        let came = counted.iter().any(|c| c.packets > 0);
+        let has_packets = counted.iter().any(|c| c.packets > 0);
         let stamped = counted.iter().any(|c| c.stamped);
         LoadSummary {
             target: urls.join(" "),
@@ -91,7 +91,7 @@ impl SinkResult<'_> {
             metrics,
             trust,
             tx: None,
-            rx: came.then_some(if stamped { Rung::KernelSw } else { Rung::User }),
+            rx: has_packets.then_some(if stamped { Rung::KernelSw } else { Rung::User }),
             placement,
         }
         .summary()
@@ -121,18 +121,18 @@ fn packets(counted: &[SocketCounters]) -> Option<Packets> {
 }
 
 /// Returns the values of all TCP connections together.
-fn of_connections(received: &[Received]) -> [(&'static str, Scalar); 6] {
+fn connection_values(received: &[Received]) -> [(&'static str, Scalar); 6] {
     let sum = |of: fn(&Received) -> u64| received.iter().map(of).sum::<u64>();
     let first = received.iter().filter_map(|one| one.first).min();
     let last = received.iter().filter_map(|one| one.last).max();
-    let took = first.zip(last).map_or(Nanos::ZERO, |(first, last)| last - first);
-    let (bytes, seconds) = (sum(|one| one.bytes), took.as_secs_f64());
+    let elapsed = first.zip(last).map_or(Nanos::ZERO, |(first, last)| last - first);
+    let (bytes, seconds) = (sum(|one| one.bytes), elapsed.as_secs_f64());
     let rate = if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { f64::NAN };
     [
         ("tcp_connections", Scalar::Count(sum(|one| one.connections))),
         ("tcp_payload_bytes", Scalar::Count(bytes)),
         ("tcp_payload_rate_bps", Scalar::Real(rate)),
-        ("tcp_duration_ns", Scalar::Count(took.0.max(0) as u64)),
+        ("tcp_duration_ns", Scalar::Count(elapsed.0.max(0) as u64)),
         ("tcp_refused", Scalar::Count(sum(|one| one.refused))),
         ("tcp_resets", Scalar::Count(sum(|one| one.reset))),
     ]
@@ -146,8 +146,8 @@ fn totals(counted: &[SocketCounters]) -> Vec<(&'static str, Scalar)> {
     let first = earliest.and_then(|c| c.first);
     let first_bytes = earliest.map_or(0, |c| c.first_bytes);
     let last = counted.iter().filter_map(|c| c.last).max();
-    let took = first.zip(last).map_or(Nanos::ZERO, |(first, last)| last - first);
-    let seconds = took.as_secs_f64();
+    let elapsed = first.zip(last).map_or(Nanos::ZERO, |(first, last)| last - first);
+    let seconds = elapsed.as_secs_f64();
     let per_second = |n: f64| Scalar::Real(if seconds > 0.0 { n / seconds } else { f64::NAN });
     let (packets, bytes) = (sum(|c| c.packets), sum(|c| c.bytes));
     // With several flows, the largest.
@@ -163,7 +163,7 @@ fn totals(counted: &[SocketCounters]) -> Vec<(&'static str, Scalar)> {
         ("jitter_rfc3550_ns", Scalar::Real(jitter)),
         ("unmarked", Scalar::Count(sum(|c| c.unmarked))),
         ("iperf_reports", Scalar::Count(sum(|c| c.reports))),
-        ("duration_ns", Scalar::Count(took.0.max(0) as u64)),
+        ("duration_ns", Scalar::Count(elapsed.0.max(0) as u64)),
         ("rate_pps", per_second(packets.saturating_sub(1) as f64)),
         ("payload_rate_bps", per_second((bytes - first_bytes) as f64 * 8.0)),
     ];

@@ -113,8 +113,8 @@ impl<'a> TcpSink<'a> {
         let mut buffer = vec![0; READ_LEN];
         let wait = if self.busy_poll { Wait::No } else { Wait::AtMost(STOP_INTERVAL) };
         while !self.stop.load(Ordering::Relaxed) && monotonic() < self.end {
-            let came = self.poller.wait(wait)?;
-            for n in 0..came {
+            let ready = self.poller.wait(wait)?;
+            for n in 0..ready {
                 match self.poller.ready(n).token {
                     LISTENER_TOKEN => self.accept(),
                     slot => self.read(slot as usize, &mut buffer),
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_of_each_connection_are_counted_and_the_sum_agrees() {
+    fn bytes_are_counted_per_connection_and_in_total() {
         let listener = tcp::listen("127.0.0.1:0".parse().unwrap(), None).unwrap();
         let address = listener.local_addr().unwrap();
         let stop = AtomicBool::new(false);
@@ -259,12 +259,12 @@ mod tests {
         let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
         let port = format!(":{:04X} ", address.port());
         // The sink's end of a connection, in CLOSE_WAIT (08): data or the end is unread.
-        let waits = |line: &&str| {
+        let is_open = |line: &&str| {
             let mut fields = line.split_whitespace().skip(1);
             let local = fields.next().is_some_and(|local| format!("{local} ").ends_with(&port));
             local && fields.nth(1).is_some_and(|state| state == "08" || state == "01")
         };
         // The silent connection remains.
-        table.lines().filter(waits).count() == 1
+        table.lines().filter(is_open).count() == 1
     }
 }

@@ -47,7 +47,7 @@ pub(super) enum TrafficEvent {
         app: Instant<Realtime>,
     },
     /// All timestamps of a packet are known or given up.
-    PacketObservation(PacketObservation),
+    Observation(PacketObservation),
 }
 
 /// A flow of packets.
@@ -77,11 +77,11 @@ pub(super) struct Sent {
 pub(super) struct Driver<'a> {
     pub(super) flows: Vec<Flow>,
     pub(super) payload: Payload,
-    pub(super) manner: WaitMode,
+    pub(super) wait_mode: WaitMode,
     pub(super) count: Option<u64>,
     pub(super) duration: Option<Nanos>,
     pub(super) stop: &'a AtomicBool,
-    pub(super) told: Producer<TrafficEvent>,
+    pub(super) events: Producer<TrafficEvent>,
     pub(super) sent: Sent,
     /// End of flows.
     pub(super) ending: Ending,
@@ -117,39 +117,39 @@ impl Driver<'_> {
     }
 
     fn send(&mut self, n: usize, intended: Instant<Monotonic>) {
-        let Self { flows, payload, told, sent: so_far, .. } = self;
+        let Self { flows, payload, events, sent: so_far, .. } = self;
         let flow = &mut flows[n];
         let error = monotonic() - intended;
         let (message, id) = payload.packet(n as u32, flow.packets, realtime());
         let outcome = flow.port.send(message);
         let done = realtime();
         // A packet that was not sent gets no number; the far end would count it as lost.
-        let Ok(left) = outcome else {
+        let Ok(departure) = outcome else {
             so_far.failed += 1;
             return;
         };
         flow.packets += 1;
         so_far.packets += 1;
-        let mut tell = tell(told, &mut so_far.dropped);
-        tell(TrafficEvent::Departure { flow: n as u32, error, app: left.app });
+        let mut push = push_to(events, &mut so_far.dropped);
+        push(TrafficEvent::Departure { flow: n as u32, error, app: departure.app });
         let Some(pending) = &mut flow.pending else { return };
         let mut stamps = PointStamps::default();
-        stamps.set(Point::TxApp, left.app);
+        stamps.set(Point::TxApp, departure.app);
         stamps.set(Point::TxAppDone, done);
         let size = message.len() as u16;
-        let passage =
+        let observation =
             PacketObservation { flow: n as u32, id, size, fate: PacketOutcome::Sent, stamps };
-        let whole = match left.key {
-            Some(key) => pending.push(key, passage),
-            None => Some(passage),
+        let complete = match departure.key {
+            Some(key) => pending.push(key, observation),
+            None => Some(observation),
         };
-        whole.map(TrafficEvent::PacketObservation).into_iter().for_each(tell);
+        complete.map(TrafficEvent::Observation).into_iter().for_each(push);
     }
 
     /// Waits until `at` and reads the error queue of the flow that sent last; returns `false` on a
     /// stop.
     fn rest_until(&mut self, at: Instant<Monotonic>, last: usize) -> bool {
-        let mut look = monotonic();
+        let mut next_read = monotonic();
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return false;
@@ -157,12 +157,12 @@ impl Driver<'_> {
             let now = monotonic();
             let waiting = self.flows[last].pending.as_ref().map_or(0, Pending::waiting);
             let idle = waiting > 0 && at - now > MIN_SLACK;
-            if look <= now && (idle || waiting >= MAX_PENDING_STAMPS) {
+            if next_read <= now && (idle || waiting >= MAX_PENDING_STAMPS) {
                 self.take_notices(last);
-                look = now + ERROR_QUEUE_INTERVAL;
+                next_read = now + ERROR_QUEUE_INTERVAL;
                 continue;
             }
-            match self.manner.rest(now, at) {
+            match self.wait_mode.rest(now, at) {
                 WaitStep::Due => return true,
                 WaitStep::Spin => std::hint::spin_loop(),
                 WaitStep::Sleep(until) => pacer::sleep_until(until),
@@ -172,7 +172,7 @@ impl Driver<'_> {
 
     /// Reads up to [`ERROR_QUEUE_BATCH`] entries of a flow's error queue; returns their number.
     fn take_notices(&mut self, n: usize) -> usize {
-        let Self { flows, told, sent, .. } = self;
+        let Self { flows, events, sent, .. } = self;
         let Flow { port, pending, .. } = &mut flows[n];
         let Sent { dropped, refused, .. } = sent;
         let mut taken = 0;
@@ -180,11 +180,11 @@ impl Driver<'_> {
             taken += 1;
             match notice {
                 Notice::TxStamp { key, stamp } => {
-                    let whole = pending.as_mut().and_then(|pending| pending.stamp(key, stamp));
-                    whole
-                        .map(TrafficEvent::PacketObservation)
+                    let complete = pending.as_mut().and_then(|pending| pending.stamp(key, stamp));
+                    complete
+                        .map(TrafficEvent::Observation)
                         .into_iter()
-                        .for_each(tell(told, dropped));
+                        .for_each(push_to(events, dropped));
                 }
                 Notice::Error { .. } => *refused += 1,
             }
@@ -205,19 +205,19 @@ impl Driver<'_> {
             }
             pacer::sleep_until(monotonic() + Nanos::from_millis(1));
         }
-        let Self { flows, told, sent, .. } = self;
+        let Self { flows, events, sent, .. } = self;
         for pending in flows.iter_mut().filter_map(|flow| flow.pending.as_mut()) {
-            pending.give_up(|passage| {
-                tell(told, &mut sent.dropped)(TrafficEvent::PacketObservation(passage))
+            pending.give_up(|observation| {
+                push_to(events, &mut sent.dropped)(TrafficEvent::Observation(observation))
             });
         }
     }
 }
 
 /// Returns a closure that puts events into the ring and counts those that do not fit.
-fn tell<'a>(
-    told: &'a mut Producer<TrafficEvent>,
+fn push_to<'a>(
+    events: &'a mut Producer<TrafficEvent>,
     dropped: &'a mut u64,
 ) -> impl FnMut(TrafficEvent) + use<'a> {
-    |note| *dropped += u64::from(told.push(note).is_err())
+    |event| *dropped += u64::from(events.push(event).is_err())
 }

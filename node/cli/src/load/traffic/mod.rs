@@ -1,7 +1,7 @@
 //! `dwell load traffic`: UDP flows on absolute schedules. TCP is in `super::bulk`.
 //!
-//! `plan` validates the job. `drive` is the timing loop on its own thread; `ending` ends iperf
-//! flows and receives the server's report. `recorder` turns events into statistics and passages,
+//! `plan` validates the job. `drive` is the timing loop on its own thread; `fin` ends iperf flows
+//! and receives the server's reports. `recorder` turns events into statistics and observations,
 //! `summary` builds the result.
 
 mod drive;
@@ -238,7 +238,7 @@ pub(crate) fn send(
     job: &TrafficJob,
     samples: Option<SampleFile>,
     stop: &AtomicBool,
-    talk: &mut dyn FnMut(&str),
+    announce: &mut dyn FnMut(&str),
 ) -> Result<Loaded, Failure> {
     let plan = TrafficPlan::new(job)?;
     let mut recorder = Recorder::new(&job.url, job.flows as usize, samples)?;
@@ -246,7 +246,7 @@ pub(crate) fn send(
     let flows = open(job, &plan, keeps_samples)
         .map_err(|error| Failure::from(anyhow::anyhow!("cannot send to {}: {error}", job.url)))?;
     recorder.flows(entries(&flows, &plan).into_iter());
-    talk(&format!(
+    announce(&format!(
         "sending {} flows to {}, {} in all, {}, seed {}: payload {} B, IP {} B, Ethernet {} B",
         job.flows,
         job.url,
@@ -257,15 +257,15 @@ pub(crate) fn send(
         plan.ip_size,
         plan.ip_size + 14
     ));
-    let (told, mut heard) = rtrb::RingBuffer::new(ring(&plan));
+    let (events, mut consumer) = rtrb::RingBuffer::new(ring(&plan));
     let mut driver = Driver {
         flows,
         payload: Payload::new(job, &plan),
-        manner: plan.manner(measures(job, keeps_samples)),
+        wait_mode: plan.wait_mode(measures(job, keeps_samples)),
         count: plan.count,
         duration: job.duration,
         stop,
-        told,
+        events,
         sent: Sent::default(),
         ending: match job.header {
             TrafficHeader::Dwell => Ending::NoFin,
@@ -286,7 +286,7 @@ pub(crate) fn send(
             main.unpark();
             Ok((driver, placement))
         });
-        recorder.follow(&mut heard, &|| over.load(Ordering::Acquire) || timing.is_finished());
+        recorder.follow(&mut consumer, &|| over.load(Ordering::Acquire) || timing.is_finished());
         timing.join().expect("the timing loop does not panic")
     })?;
     let reports = driver.ending.reports();

@@ -14,13 +14,13 @@ pub(super) struct Pending {
 #[derive(Clone, Copy)]
 struct Slot {
     key: u32,
-    passage: Option<PacketObservation>,
+    observation: Option<PacketObservation>,
 }
 
 impl Pending {
     /// Creates a window of `len` packets, rounded up to a power of two.
     pub(super) fn new(len: usize) -> Self {
-        let empty = Slot { key: 0, passage: None };
+        let empty = Slot { key: 0, observation: None };
         Self { slots: vec![empty; len.next_power_of_two()].into(), waiting: 0 }
     }
 
@@ -33,10 +33,10 @@ impl Pending {
     pub(super) fn push(
         &mut self,
         key: u32,
-        passage: PacketObservation,
+        observation: PacketObservation,
     ) -> Option<PacketObservation> {
         let slot = self.slot(key);
-        let before = slot.passage.replace(passage);
+        let before = slot.observation.replace(observation);
         slot.key = key;
         self.waiting += usize::from(before.is_none());
         before
@@ -45,21 +45,21 @@ impl Pending {
     /// Adds a timestamp; returns the packet if it was the last one missing.
     pub(super) fn stamp(&mut self, key: u32, stamp: TxStamp) -> Option<PacketObservation> {
         let slot = self.slot(key);
-        let passage = slot.passage.as_mut().filter(|_| slot.key == key)?;
+        let observation = slot.observation.as_mut().filter(|_| slot.key == key)?;
         match stamp {
-            TxStamp::Sched(at) => passage.stamps.set(Point::TxSched, at),
-            TxStamp::Kernel(at) => passage.stamps.set(Point::TxKernel, at),
+            TxStamp::Sched(at) => observation.stamps.set(Point::TxSched, at),
+            TxStamp::Kernel(at) => observation.stamps.set(Point::TxKernel, at),
             TxStamp::Hw(_) => {}
         }
-        passage.stamps.get(Point::TxKernel)?;
-        let whole = slot.passage.take();
+        observation.stamps.get(Point::TxKernel)?;
+        let complete = slot.observation.take();
         self.waiting -= 1;
-        whole
+        complete
     }
 
     /// Hands out all waiting packets without their missing timestamps.
     pub(super) fn give_up(&mut self, mut each: impl FnMut(PacketObservation)) {
-        let left = self.slots.iter_mut().filter_map(|slot| slot.passage.take());
+        let left = self.slots.iter_mut().filter_map(|slot| slot.observation.take());
         left.for_each(&mut each);
         self.waiting = 0;
     }
@@ -93,9 +93,9 @@ mod tests {
             assert_eq!(pending.push(key, packet(u64::from(key) + 1)), None);
         }
         assert_eq!(pending.stamp(1, TxStamp::Sched(Instant::from_nanos(5))), None);
-        let whole = pending.stamp(1, kernel(9)).unwrap();
-        assert_eq!(whole.id, 2);
-        assert_eq!(whole.stamps.between(Point::TxSched, Point::TxKernel).unwrap().0, 4);
+        let complete = pending.stamp(1, kernel(9)).unwrap();
+        assert_eq!(complete.id, 2);
+        assert_eq!(complete.stamps.between(Point::TxSched, Point::TxKernel).unwrap().0, 4);
         assert_eq!(pending.stamp(1, kernel(9)), None, "it was handed out");
         assert_eq!(pending.stamp(5, kernel(9)), None, "another packet's key");
         assert_eq!(pending.waiting(), 2);
@@ -108,7 +108,7 @@ mod tests {
         pending.push(1, packet(2));
         assert_eq!(pending.push(2, packet(3)).unwrap().id, 1);
         let mut left = Vec::new();
-        pending.give_up(|passage| left.push(passage.id));
+        pending.give_up(|observation| left.push(observation.id));
         assert_eq!(left, [3, 2]);
         assert_eq!(pending.waiting(), 0);
     }

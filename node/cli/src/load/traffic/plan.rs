@@ -31,14 +31,14 @@ impl TrafficPlan {
         let usage = |text: String| Failure::usage(text);
         let peer = peer(job)?;
         let headers = if peer.is_ipv4() { 28 } else { 48 };
-        let least = match job.header {
+        let min_size = match job.header {
             TrafficHeader::Dwell => Mark::LEN,
             // A server reads flags after number and time.
             TrafficHeader::Iperf => iperf2::LEN + 4,
         };
-        let size = usize::try_from(job.size.0).ok().filter(|n| (least..=65_507).contains(n));
+        let size = usize::try_from(job.size.0).ok().filter(|n| (min_size..=65_507).contains(n));
         let size = size.ok_or_else(|| {
-            usage(format!("invalid value {} for --size: {least}B to 65507B", job.size))
+            usage(format!("invalid value {} for --size: {min_size}B to 65507B", job.size))
         })?;
         if !(1..=1_000).contains(&job.flows) {
             return Err(usage(format!("invalid value {} for --flows: 1 to 1000", job.flows)));
@@ -66,7 +66,7 @@ impl TrafficPlan {
 
     /// Returns the waiting method of the timing loop. Measured traffic is always sent precisely;
     /// plain load only if that takes at most a tenth of a CPU.
-    pub(super) fn manner(&self, measures: bool) -> WaitMode {
+    pub(super) fn wait_mode(&self, measures: bool) -> WaitMode {
         if self.place.busy_poll {
             WaitMode::Spin
         } else if measures || self.mean >= 10.0 * SPIN_LEAD.0 as f64 {

@@ -1,4 +1,4 @@
-//! Turns events of the timing loop into statistics and passages, ten times per second.
+//! Turns events of the timing loop into statistics and observations, ten times per second.
 
 use std::thread;
 use std::time::Duration;
@@ -47,12 +47,12 @@ impl Recorder {
     }
 
     /// Records events until the loop is `over`.
-    pub(super) fn follow(&mut self, told: &mut Consumer<TrafficEvent>, over: &dyn Fn() -> bool) {
+    pub(super) fn follow(&mut self, events: &mut Consumer<TrafficEvent>, over: &dyn Fn() -> bool) {
         loop {
             // Read this first, so that the last events are still recorded.
             let last = over();
-            while let Ok(note) = told.pop() {
-                self.take(&note);
+            while let Ok(event) = events.pop() {
+                self.take(&event);
             }
             self.log.flush();
             if last {
@@ -62,15 +62,15 @@ impl Recorder {
         }
     }
 
-    fn take(&mut self, note: &TrafficEvent) {
-        match note {
+    fn take(&mut self, event: &TrafficEvent) {
+        match event {
             TrafficEvent::Departure { flow, error, app } => {
                 self.schedule_error.record(*error);
                 if let Some(before) = self.last[*flow as usize].replace(*app) {
                     self.gap.record(*app - before);
                 }
             }
-            TrafficEvent::PacketObservation(passage) => self.log.take(passage),
+            TrafficEvent::Observation(observation) => self.log.take(observation),
         }
     }
 }

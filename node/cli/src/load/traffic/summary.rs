@@ -24,7 +24,7 @@ pub(super) fn summary(
     outcome: &Outcome,
     recorder: &Recorder,
 ) -> Summary {
-    let parts = recorder.log.parts();
+    let components = recorder.log.components();
     let sent = outcome.sent;
     let reports = &outcome.reports;
     let seconds = sent.elapsed.as_secs_f64().max(1e-9);
@@ -40,9 +40,9 @@ pub(super) fn summary(
         // Miya 2020, eq. (1).
         ("payload_rate_bps", Scalar::Real(sent.packets as f64 * plan.size as f64 * 8.0 / seconds)),
     ];
-    let heard = merged_report(reports);
+    let server_report = merged_report(reports);
     if job.header == TrafficHeader::Iperf {
-        values.extend(server_values(heard.as_ref()));
+        values.extend(server_values(server_report.as_ref()));
     }
     let pareto = plan.gaps.pareto(plan.mean * f64::from(job.flows));
     let parameters = [
@@ -66,7 +66,11 @@ pub(super) fn summary(
         .into_iter()
         .filter(|(_, distribution)| distribution.count() > 0)
         .map(|(name, distribution)| (name.to_owned(), distribution.figures().into()))
-        .chain(parts.figures().map(|(part, figures)| (part.name().to_owned(), figures.into())))
+        .chain(
+            components
+                .figures()
+                .map(|(component, figures)| (component.name().to_owned(), figures.into())),
+        )
         .collect();
     let mut trust = Trust {
         schedule_error_ns: figures(&recorder.schedule_error),
@@ -76,16 +80,17 @@ pub(super) fn summary(
         warnings: warnings(plan, outcome),
         ..Trust::default()
     };
-    trust.warnings.extend(missing_stamps(parts));
+    trust.warnings.extend(missing_stamps(components));
     trust.note_nics(outcome.nics.clone());
     trust.note_clocks(&recorder.start, &dwell_io::clock::pair());
-    let tx = if parts.missing(Point::TxKernel).is_some() { Rung::KernelSw } else { Rung::User };
+    let tx =
+        if components.missing(Point::TxKernel).is_some() { Rung::KernelSw } else { Rung::User };
     LoadSummary {
         target: job.url.clone(),
-        engine: plan.manner(measures(job, outcome.keeps_samples)).name(),
+        engine: plan.wait_mode(measures(job, outcome.keeps_samples)).name(),
         parameters: &parameters,
         values: &values,
-        packets: heard.map(|report| Packets {
+        packets: server_report.map(|report| Packets {
             sent: packets,
             received: packets.saturating_sub(report.lost),
             lost: report.lost.min(packets),

@@ -26,13 +26,13 @@ fn own_socket_expires(listen: &str, other: &str) {
     let job = RelayJob::translate(free(listen), to);
     let plan = RelayPlan::new(&job).map_err(|failure| failure.error).unwrap();
     let dropped = AtomicU64::new(0);
-    let (ring, _news) = rtrb::RingBuffer::new(RING_CAPACITY);
+    let (ring, _consumer) = rtrb::RingBuffer::new(RING_CAPACITY);
     let events = EventSender { ring, dropped: &dropped };
     let mut relay = Relay::open(&plan, &job, StampRequest::User, events).unwrap();
     let client = UdpSocket::bind(other).unwrap();
     client.connect(relay.listener.local_addr()).unwrap();
     let mut buffer = [0; 9];
-    let mut hear = |expected: &[u8]| {
+    let mut expect = |expected: &[u8]| {
         let (len, from) = far.recv_from(&mut buffer).unwrap();
         assert_eq!(&buffer[..len], expected);
         from
@@ -41,20 +41,22 @@ fn own_socket_expires(listen: &str, other: &str) {
     while relay.owner.is_none() || relay.catching_up.is_some() {
         relay.turn(RECEIVE_BATCH, &mut Relay::take).unwrap();
     }
-    let before = hear(b"first");
+    let before = expect(b"first");
     // The next packet arrives after the relay last polled and before the flow expires.
     client.send(b"second").unwrap();
     let idle = |relay: &Relay<'_>| monotonic() + relay.plan.idle + Nanos::from_secs(1);
     relay.now = idle(&relay);
     relay.upkeep(&mut Relay::take).unwrap();
-    assert_eq!((hear(b"second"), relay.flows.len()), (before, 1));
+    assert_eq!((expect(b"second"), relay.flows.len()), (before, 1));
     // Both directions continue via the listener.
     far.send_to(b"back", before).unwrap();
     client.send(b"third").unwrap();
-    while relay.counts.ways.iter().any(|way| way.relayed < 1) || relay.counts.ways[0].relayed < 3 {
+    while relay.counts.directions.iter().any(|traffic| traffic.relayed < 1)
+        || relay.counts.directions[0].relayed < 3
+    {
         relay.turn(RECEIVE_BATCH, &mut Relay::take).unwrap();
     }
-    assert_eq!(hear(b"third"), before);
+    assert_eq!(expect(b"third"), before);
     assert_eq!(client.recv(&mut [0; 9]).unwrap(), 4);
     // The flow expires once it is idle.
     relay.tick = relay.now;
@@ -71,7 +73,7 @@ fn counters_survive_a_socket_failure() {
     let job = RelayJob::translate(free("127.0.0.5"), to);
     let plan = RelayPlan::new(&job).map_err(|failure| failure.error).unwrap();
     let dropped = AtomicU64::new(0);
-    let (ring, _news) = rtrb::RingBuffer::new(RING_CAPACITY);
+    let (ring, _consumer) = rtrb::RingBuffer::new(RING_CAPACITY);
     let events = EventSender { ring, dropped: &dropped };
     let relay = Relay::open(&plan, &job, StampRequest::User, events).unwrap();
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -79,12 +81,12 @@ fn counters_survive_a_socket_failure() {
         client.send_to(b"counted", relay.listener.local_addr()).unwrap();
     });
     let mut fail_at_last = |relay: &mut Relay<'_>, socket| match relay.take(socket)? {
-        came if came || socket != Socket::Listener => Ok(came),
+        received if received || socket != Socket::Listener => Ok(received),
         _ => Err(io::Error::from(io::ErrorKind::ConnectionAborted)),
     };
     let ended = relay.run_by(RECEIVE_BATCH, &mut fail_at_last, &AtomicBool::new(false));
     let failure = ended.failure.expect("its socket failed");
     assert_eq!(failure.kind(), io::ErrorKind::ConnectionAborted);
-    let [there, _] = ended.counts.ways;
-    assert_eq!((there.received, there.relayed, ended.counts.flows.opened), (3, 3, 1));
+    let [forward, _] = ended.counts.directions;
+    assert_eq!((forward.received, forward.relayed, ended.counts.flows.opened), (3, 3, 1));
 }
