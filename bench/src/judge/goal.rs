@@ -47,7 +47,7 @@ pub enum Outcome {
     Reached,
     /// The whole interval lies beyond the limit, or nothing was measured.
     Missed,
-    /// The limit lies inside the interval, or there is none.
+    /// The limit lies inside the interval, or the interval is unknown.
     CannotTell,
 }
 

@@ -239,7 +239,7 @@ fn flow_trial_stores_one_joined_row_per_packet() {
     assert_eq!(rows.number(0, Column::EndToEnd), Some(560));
     assert_eq!(rows.number(0, Column::Processing), Some(105));
     assert_eq!(rows.number(0, Column::QueueingOut), Some(145));
-    let summaries = store.told(&trials[1]).unwrap();
+    let summaries = store.summaries(&trials[1]).unwrap();
     let measured: Vec<_> =
         summaries.iter().filter(|(role, ..)| *role == Role::Measurement).collect();
     assert_eq!(measured.len(), 1, "the sender's own summary has the role of a machine");
@@ -265,7 +265,7 @@ fn flow_trial_stores_one_joined_row_per_packet() {
     assert_eq!(joined.parameters["node_rung"], serde_json::json!(["rx_kernel", "tx_kernel"]));
     assert_eq!(store.recompute(&run, &trials[1]).unwrap().figures().0, joined.metrics);
     assert!(store.series(&trials[1]).unwrap().contains_key("node_delay_netfilter_ns"));
-    let route = &store.told(&trials[0]).unwrap()[0].2;
+    let route = &store.summaries(&trials[0]).unwrap()[0].2;
     assert_eq!(route.engine, "kernel");
     assert_eq!(route.metrics["node_delay_netfilter_ns"].p50, Some(20));
     assert!(!route.metrics.contains_key("processing_ns"), "absent, not 0");
@@ -295,7 +295,7 @@ fn refused_trace_costs_figures_but_not_the_trial() {
     let (_dir, store, run, _, ends) = run(Fault::TracesAreRefused);
     assert_eq!(ends, [TrialEnd::Finished, TrialEnd::Finished]);
     let trials = store.trials(&run).unwrap();
-    let joined = &store.told(&trials[1]).unwrap()[0].2;
+    let joined = &store.summaries(&trials[1]).unwrap()[0].2;
     assert_eq!(joined.metrics["node_delay_ns"].p50, Some(320));
     assert!(!joined.metrics.contains_key("node_delay_netfilter_ns"));
     let warning = |lacks: &str| {
@@ -309,7 +309,7 @@ fn refused_trace_costs_figures_but_not_the_trial() {
         &joined.trust.warnings,
         "the delay between the kernel's hooks (pre_routing to post_routing",
     );
-    let route = &store.told(&trials[0]).unwrap()[0].2;
+    let route = &store.summaries(&trials[0]).unwrap()[0].2;
     assert_eq!(route.metrics["end_to_end_ns"].p50, Some(560));
     assert!(!route.metrics.contains_key("link_in_ns"));
     assert!(!route.metrics.contains_key("link_delay_ns"), "it would include the node");
@@ -323,7 +323,7 @@ fn clock_step_on_any_machine_voids_the_delays() {
     let (_dir, store, run, _, ends) = run(Fault::ClockSteps);
     assert_eq!(ends, [TrialEnd::Finished, TrialEnd::Finished]);
     for trial in store.trials(&run).unwrap() {
-        let joined = &store.told(&trial).unwrap()[0].2;
+        let joined = &store.summaries(&trial).unwrap()[0].2;
         assert_eq!((joined.trust.clock_step_ns, joined.trust.void), (Some(500_000), 200));
         assert_eq!(joined.packets.unwrap().received, 198, "counts do not depend on a clock");
         assert!(joined.metrics.is_empty(), "{:?}", joined.metrics);

@@ -202,7 +202,7 @@ fn unsupported_engine_is_not_run_instead_of_failed() {
     assert_eq!(trials[0].state, TrialState::NotRun);
     assert_eq!(trials[0].reason.as_deref(), Some("pace on n1: xsk needs root"));
     // The traffic of a trial that is not run is stopped too.
-    let summaries = ran.store.told(&trials[3]).unwrap();
+    let summaries = ran.store.summaries(&trials[3]).unwrap();
     assert!(summaries.iter().all(|(role, ..)| *role != Role::Measurement), "{summaries:?}");
     assert_eq!(ran.requests[2..5], ["n1 pace", "n2 load sink", "n1 load traffic"]);
 }

@@ -224,7 +224,7 @@ fn closed_loop_runs(store: &Store, rows: &[RunRow]) -> Result<Vec<String>, Store
     for row in rows {
         let summaries = store.trials(row)?.into_iter().flat_map(|trial| {
             // Unreadable summaries are reported where their figures are shown.
-            store.told(&trial).unwrap_or_default()
+            store.summaries(&trial).unwrap_or_default()
         });
         let mut measured = summaries.filter(|(role, ..)| *role == Role::Measurement);
         let waits = |summary: &Summary| dwell_report::mode_of(summary) == Some("closed-loop");

@@ -216,7 +216,7 @@ pub(super) fn axes(run: &RunRow) -> Vec<Axis> {
 /// Returns the readable data of a trial. Unreadable data is reported and left out.
 fn trial_data(store: &Store, trial: &TrialRow) -> Result<TrialData, StoreError> {
     let mut unreadable = None;
-    let summaries = readable(store.told(trial), &mut unreadable)?;
+    let summaries = readable(store.summaries(trial), &mut unreadable)?;
     let series = readable(store.series(trial), &mut unreadable)?;
     let mut summary = None;
     let (mut loads, mut witnesses, mut machines) = (Vec::new(), Vec::new(), Vec::new());

@@ -133,7 +133,7 @@ impl BufRead for Hashed<'_> {
 
 /// Returns the visible properties of a trial's probes.
 fn signature(store: &Store, trial: &TrialRow) -> Result<ProbeSignature, StoreError> {
-    let summaries = store.told(trial)?.into_iter();
+    let summaries = store.summaries(trial)?.into_iter();
     let mut measured = summaries.filter(|(role, ..)| *role == Role::Measurement);
     Ok(measured.next().map_or_else(ProbeSignature::default, |(_, _, summary)| {
         ProbeSignature::of_target(&summary.target)

@@ -82,7 +82,7 @@ impl Store {
     ///
     /// # Errors
     /// The catalogue cannot be read, or the trial's parameters are damaged.
-    pub fn told(&self, trial: &TrialRow) -> Result<Vec<SummaryRow>, StoreError> {
+    pub fn summaries(&self, trial: &TrialRow) -> Result<Vec<SummaryRow>, StoreError> {
         trial.check_parameters()?;
         let mut select = self.db.prepare_cached(
             "SELECT role, node, summary FROM summaries WHERE trial_id = ?1 ORDER BY id",

@@ -215,7 +215,7 @@ fn cells(store: &Store, run: &RunRow) -> Result<BTreeMap<String, CellResults>, F
         if read.is_err() {
             continue;
         }
-        let summaries = store.told(&trial).unwrap_or_default();
+        let summaries = store.summaries(&trial).unwrap_or_default();
         let measured = summaries.into_iter().find(|(role, ..)| *role == Role::Measurement);
         let parameters = measured.map(|(_, _, summary)| summary.parameters).unwrap_or_default();
         let timeout = parameters.get("timeout_ns").and_then(Value::as_i64);
