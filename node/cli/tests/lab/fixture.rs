@@ -85,7 +85,11 @@ impl TestLab {
     pub(crate) fn namespaces(&self) -> usize {
         let prefix = format!("dwell-{}-", self.name);
         let entries = fs::read_dir("/run/netns").into_iter().flatten().flatten();
-        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).count()
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        // The name of another lab may begin with this one and a hyphen; names of nodes have none.
+        names
+            .filter(|name| name.strip_prefix(&prefix).is_some_and(|node| !node.contains('-')))
+            .count()
     }
 
     pub(crate) fn directory(&self) -> PathBuf {
@@ -101,7 +105,11 @@ impl TestLab {
             .filter_map(|pid| {
                 let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
                 let line = String::from_utf8_lossy(&line).replace('\0', " ");
-                line.contains(&directory).then(|| format!("{pid} {line}"))
+                // The directory of another lab may begin with the same name.
+                let is_of_lab = line
+                    .match_indices(&directory)
+                    .any(|(at, name)| line[at + name.len()..].starts_with([' ', '/']));
+                is_of_lab.then(|| format!("{pid} {line}"))
             })
             .collect()
     }
