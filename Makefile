@@ -11,7 +11,7 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-web lint fmt setup setup-run peers man completions attribution bpf web bench bench-rtt bench-data bench-relay bench-pace bench-hostile install clean
+.PHONY: help build run test test-web lint fmt setup setup-run peers man completions accuracy bpf web bench bench-rtt bench-data bench-relay bench-pace bench-hostile install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -61,7 +61,7 @@ man: ## regenerate docs/man from the command definition
 completions: ## regenerate docs/completions from the command definition
 	$(CARGO) run --quiet --locked -p dwell -- generate completions docs/completions
 
-attribution: setup ## delay packets at known places and check which part of their delay grows (docs/anatomy.md)
+accuracy: setup ## delay packets at known places and check which part of their delay grows (docs/anatomy.md)
 	DWELL_ATTRIBUTION=strict $(CARGO) test --release --locked -p dwell-node-cli --test attribution -- --nocapture --test-threads=1
 
 bpf: setup ## recompile node/bpf, the programs that `dwell trace` loads

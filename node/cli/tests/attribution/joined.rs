@@ -66,7 +66,7 @@ pub(crate) struct ComponentTime {
     pub(crate) median: i64,
     /// First decile. A host that takes the processors away lengthens most packets and the median,
     /// but not the decile; delay common to all packets lengthens both. Delay of only some packets
-    /// shows in the medians of `make attribution`.
+    /// shows in the medians of `make accuracy`.
     pub(crate) decile: i64,
 }
 
