@@ -74,7 +74,7 @@ impl Witness {
                 .attach_netfilter_with_opts(place);
             link.context("cannot attach to PRE_ROUTING")
         })??;
-        let options = ServerOptions { stamps: StampRequest::Kernel, metadata: false };
+        let options = ServerOptions { stamps: StampRequest::Kernel, ..ServerOptions::default() };
         let asks = UdpServer::bind((Ipv4Addr::LOCALHOST, 0).into(), options);
         let asks = asks.context("cannot enable timestamps of arrivals")?;
         thread::sleep(TIMESTAMPING_DELAY);

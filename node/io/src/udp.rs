@@ -191,8 +191,20 @@ pub fn is_broadcast(address: Ipv4Addr) -> bool {
 pub struct ServerOptions {
     /// Timestamps to request; only those of received packets are used.
     pub stamps: StampRequest,
-    /// Report the arrival times, TTL and TOS of requests.
-    pub metadata: bool,
+    /// What to report of requests.
+    pub metadata: RequestMetadata,
+}
+
+/// What a [`UdpServer`] reports of requests, besides the sender. Each field costs time per request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RequestMetadata {
+    /// Nothing.
+    #[default]
+    None,
+    /// TTL or hop limit.
+    Ttl,
+    /// Arrival times, TTL or hop limit, and TOS or traffic class.
+    All,
 }
 
 /// A UDP socket that answers any client.
@@ -203,8 +215,10 @@ pub struct UdpServer {
     timeout: Nanos,
     /// Sender of the last request in the kernel's form, so that the reply needs no conversion.
     last_sender: RawAddress,
-    /// Timestamps or metadata were requested.
+    /// Timestamps or all metadata were requested.
     timed: bool,
+    /// TTL or hop limit that the socket is set to; `None` is the system's default.
+    ttl: Option<u8>,
 }
 
 /// IP header fields of a reply; `None` means the socket's own.
@@ -227,7 +241,7 @@ pub struct Request {
     pub to: Option<IpAddr>,
     /// The destination is a broadcast or multicast address, including a subnet's broadcast address.
     pub to_many: bool,
-    /// Receive timestamps, if timestamps or metadata were requested.
+    /// Receive timestamps, if timestamps or all metadata were requested.
     pub rx: Option<RxStamps>,
     /// TTL or hop limit of the request.
     pub ttl: Option<u8>,
@@ -245,12 +259,14 @@ impl UdpServer {
         if address.is_ipv6() {
             socket::set(&fd, v6, libc::IPV6_V6ONLY, on)?;
         }
-        if options.metadata {
+        if options.metadata == RequestMetadata::All {
             if address.is_ipv4() {
                 socket::set(&fd, v4, libc::IP_RECVTOS, on)?;
             } else {
                 socket::set(&fd, v6, libc::IPV6_RECVTCLASS, on)?;
             }
+        }
+        if options.metadata != RequestMetadata::None {
             socket::receive_ttl(&fd, address.ip())?;
         }
         if everywhere {
@@ -265,14 +281,17 @@ impl UdpServer {
             let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER);
         }
         socket::bind(&fd, address)?;
-        let timed = options.metadata || options.stamps != StampRequest::User;
+        let timed =
+            options.metadata == RequestMetadata::All || options.stamps != StampRequest::User;
+        let has_control = timed || everywhere || options.metadata == RequestMetadata::Ttl;
         Ok(Self {
             local: socket::local_addr(&fd)?,
             fd,
-            control: (timed || everywhere).then(Control::new),
+            control: has_control.then(Control::new),
             timeout: Nanos::MAX,
             last_sender: RawAddress::empty(),
             timed,
+            ttl: None,
         })
     }
 
@@ -324,15 +343,37 @@ impl UdpServer {
         request: &Request,
         marks: Marks,
     ) -> Result<(), SendError> {
-        let sent = if request.to.is_none() && marks == Marks::default() {
+        let sent = if request.to.is_none() && marks.tos.is_none() {
+            // Control data costs time per reply, and replies of one path have the same TTL.
+            self.set_ttl(marks.ttl)?;
             syscall::send_to(&self.fd, message, 0, &self.last_sender)
         } else {
+            if marks.ttl.is_none() {
+                self.set_ttl(None)?;
+            }
             let mut control_data = ControlData::new(request.from, request.to, marks);
             send_with_control(&self.fd, message, &self.last_sender, &mut control_data)
         };
         // A socket that is not connected and has no IP_RECVERR gets no ICMP errors, so a failure is
         // about this reply.
         sent.map(drop).map_err(|error| socket::send_error(syscall::errno(&error)))
+    }
+
+    /// Sets the TTL or hop limit of the socket, unless it has it already.
+    fn set_ttl(&mut self, ttl: Option<u8>) -> Result<(), SendError> {
+        if ttl == self.ttl {
+            return Ok(());
+        }
+        let (level, option) = match self.local {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TTL),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+        };
+        // -1 restores the default.
+        let value = ttl.map_or(-1, c_int::from);
+        let set = socket::set(&self.fd, level, option, value);
+        set.map_err(|error| socket::send_error(syscall::errno(&error)))?;
+        self.ttl = ttl;
+        Ok(())
     }
 
     fn receive_bare(&mut self, buffer: &mut [u8], flags: c_int) -> io::Result<Option<Request>> {
@@ -510,7 +551,7 @@ mod tests {
 
     fn pair(address: &str, stamps: StampRequest) -> (UdpPort, UdpServer) {
         let address = address.parse().unwrap();
-        let options = ServerOptions { stamps, metadata: true };
+        let options = ServerOptions { stamps, metadata: RequestMetadata::All };
         let server = UdpServer::bind(SocketAddr::new(address, 0), options).unwrap();
         let options = PortOptions { stamps, ttl: Some(77), dscp: Some(46), ..Default::default() };
         let port = UdpPort::connect(server.local_addr(), &options).unwrap();
@@ -593,7 +634,8 @@ mod tests {
     fn reply_leaves_with_given_ttl_and_tos() {
         for address in ["127.0.0.1", "::1", "0.0.0.0", "::"] {
             let any: IpAddr = address.parse().unwrap();
-            let options = ServerOptions { stamps: StampRequest::User, metadata: true };
+            let options =
+                ServerOptions { stamps: StampRequest::User, metadata: RequestMetadata::All };
             let mut server = UdpServer::bind(SocketAddr::new(any, 0), options).unwrap();
             let host = if any.is_ipv4() { "127.0.0.1" } else { "::1" }.parse().unwrap();
             let to = SocketAddr::new(host, server.local_addr().port());
@@ -613,6 +655,8 @@ mod tests {
             for marks in [
                 Marks { tos: Some(0x28), ttl: Some(1) },
                 Marks { tos: None, ttl: Some(255) },
+                Marks { tos: None, ttl: None },
+                Marks { tos: None, ttl: Some(63) },
                 Marks { tos: Some(0x28), ttl: None },
             ] {
                 client.reply(b"who", &request, Marks::default()).unwrap();

@@ -101,7 +101,7 @@ impl TestPath<'_> {
     }
 
     fn udp(&self, address: IpAddr) -> io::Result<(bool, bool)> {
-        let options = ServerOptions { stamps: StampRequest::Kernel, metadata: false };
+        let options = ServerOptions { stamps: StampRequest::Kernel, ..ServerOptions::default() };
         let mut server =
             self.at_receiver(|| UdpServer::bind(SocketAddr::new(address, 0), options))?;
         let mut port = UdpPort::connect(server.local_addr(), &STAMPED)?;

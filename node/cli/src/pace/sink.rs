@@ -142,7 +142,7 @@ pub(crate) fn perform(
     let failed = |what: &str, error: io::Error| {
         Failure::from(anyhow::anyhow!("cannot listen on {} by {what}: {error}", job.url))
     };
-    let options = ServerOptions { stamps: StampRequest::Kernel, metadata: false };
+    let options = ServerOptions { stamps: StampRequest::Kernel, ..ServerOptions::default() };
     // Without kernel timestamps, all are user timestamps.
     let (server, rung) = match UdpServer::bind(address, options) {
         Ok(server) => (server, Rung::KernelSw),

@@ -10,7 +10,9 @@ use dwell_engine::reflector::{
 use dwell_io::clock::{self, monotonic, realtime};
 use dwell_io::machine;
 use dwell_io::port::{StampRequest, Wait};
-use dwell_io::udp::{Marks, Request, ServerOptions, Shutter, UdpServer, is_broadcast};
+use dwell_io::udp::{
+    Marks, Request, RequestMetadata, ServerOptions, Shutter, UdpServer, is_broadcast,
+};
 use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::hmac::Key;
 
@@ -102,7 +104,11 @@ impl UdpService {
     ) -> io::Result<Self> {
         refuse_group(address.ip())?;
         // STAMP reports arrival times; STAMP and echo need the TTL.
-        let metadata = matches!(answer, Answer::Stamp(_) | Answer::Echo(_));
+        let metadata = match answer {
+            Answer::Stamp(_) => RequestMetadata::All,
+            Answer::Echo(_) => RequestMetadata::Ttl,
+            Answer::Roundtrip | Answer::Text => RequestMetadata::None,
+        };
         let is_stamp = matches!(answer, Answer::Stamp(_));
         let stamps = if is_stamp { stamps } else { StampRequest::User };
         let mut service = Self {

@@ -211,7 +211,7 @@ struct Sockets {
 
 fn open(job: &SinkJob, urls: &[String]) -> Result<Sockets, Failure> {
     let stamps = if job.stamps == Stamps::User { StampRequest::User } else { StampRequest::Kernel };
-    let options = ServerOptions { stamps, metadata: false };
+    let options = ServerOptions { stamps, ..ServerOptions::default() };
     let mut sockets = Sockets { servers: Vec::new(), listeners: Vec::new() };
     for url in urls {
         let failed =
