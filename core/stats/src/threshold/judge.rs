@@ -78,7 +78,7 @@ pub enum UndecidedReason {
     SingleValue,
     /// The values do not represent the limited quantity, for this reason.
     Unusable(&'static str),
-    /// The limit lies inside the 95 % interval, or there are too few probes for one.
+    /// The limit lies between the 95 % bounds, or there are too few probes for one.
     TooFew {
         /// Probes beyond the limit.
         beyond: u64,
@@ -87,11 +87,11 @@ pub enum UndecidedReason {
         /// Number of probes that would decide with the same share; `None` if no number would.
         sufficient_probes: Option<u64>,
     },
-    /// The limit lies inside the interval of a mean, in nanoseconds.
+    /// The limit lies between the one-sided 95 % bounds of a mean, in nanoseconds.
     Inside {
-        /// Lower end.
+        /// Lower bound.
         low: f64,
-        /// Upper end.
+        /// Upper bound.
         high: f64,
     },
     /// Late or lost probes, which this figure excludes, could change the verdict.
@@ -299,8 +299,8 @@ impl fmt::Display for UndecidedReason {
             Self::TooFew { beyond, probes, sufficient_probes } => {
                 write!(
                     f,
-                    "{beyond} of {probes} probes are beyond the limit: it lies inside the 95 % \
-                     interval"
+                    "{beyond} of {probes} probes are beyond the limit: it lies between the one-sided \
+                     95 % bounds"
                 )?;
                 match sufficient_probes {
                     Some(sufficient_probes) => {
@@ -311,7 +311,7 @@ impl fmt::Display for UndecidedReason {
             }
             Self::Inside { low, high } => write!(
                 f,
-                "the limit lies inside the 95 % interval, {} to {}",
+                "the limit lies between the one-sided 95 % bounds, {} and {}",
                 Nanos(low.round() as i64),
                 Nanos(high.round() as i64)
             ),
