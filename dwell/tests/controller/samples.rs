@@ -4,8 +4,11 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
+use dwell_engine::observation::{PacketObservation, PacketOutcome, Point, PointStamps};
+use dwell_host::HostSample;
 use dwell_io::process::{Handle, Signal};
-use dwell_record::segment::{Header, SegmentWriter};
+use dwell_record::segment::{FlowEntry, Header, SegmentWriter};
+use dwell_units::Instant;
 use serde_json::Value;
 
 use crate::fixture::{Sandbox, object, stderr, stdout, wait_for_exit, wait_until};
@@ -179,4 +182,37 @@ fn observations_of_one_machine_are_imported_or_refused() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(stderr(&output).contains("no complete observation"), "{output:?}");
     assert_eq!(sandbox.query("SELECT run FROM runs").len(), 2);
+}
+
+#[test]
+fn host_activity_before_the_first_packet_is_imported() {
+    let sandbox = Sandbox::new();
+    let header = Header::of_passages("load sink", "udp://127.0.0.1:9".to_owned());
+    let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
+    let host = |at_ns| HostSample { at_ns, values: [("interrupts_per_s".to_owned(), 7.0)].into() };
+    writer.push_host(&host(1_000_000_000)).unwrap();
+    let address = "127.0.0.1:9".parse().unwrap();
+    writer
+        .push_flow(&FlowEntry {
+            flow: 0,
+            protocol: "udp".into(),
+            from: address,
+            to: address,
+            from_out: None,
+            to_out: None,
+        })
+        .unwrap();
+    for id in 0..3_i64 {
+        let mut stamps = PointStamps::default();
+        stamps.set(Point::RxApp, Instant::from_nanos(2_000_000_000 + id * 1_000_000));
+        let (id, fate) = (id as u64, PacketOutcome::Observed);
+        writer.push_passage(&PacketObservation { flow: 0, id, size: 100, fate, stamps });
+    }
+    writer.push_host(&host(3_000_000_000)).unwrap();
+    let file = sandbox.path("sink.samples");
+    fs::write(&file, writer.finish(0).unwrap()).unwrap();
+    sandbox.json(&["import", file.to_str().unwrap()]);
+    let output = sandbox.dwell(&["export", "last", "--what", "host", "--format", "csv"]);
+    let text = stdout(&output);
+    assert!(text.contains("1000000000,interrupts_per_s") && text.contains("3000000000,"), "{text}");
 }

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::io::Read;
+use std::path::Path;
 
 use dwell_engine::stamps::Rung;
 use dwell_node_cli::{Exit, Failure};
@@ -24,8 +25,7 @@ pub(super) fn import(
     run: &RunRow,
     input: &mut dyn Read,
 ) -> Result<Exit, Failure> {
-    let mut bytes = Vec::new();
-    input.take(MAX_SEGMENT_LEN).read_to_end(&mut bytes)?;
+    let bytes = read_whole(&args.file, input, MAX_SEGMENT_LEN)?;
     let name = file_name(&args.file);
     let trial = add_trial(store, run, 1, &name)?;
     let mut ingest = store.ingest_columns(run, &trial, &Column::PACED)?.with_figures();
@@ -67,6 +67,19 @@ pub(super) fn import(
     summary.values = values;
     end_trial(store, &trial, &name, summary, Some(&ingested))?;
     finish(args, store, run, "segment", ingested.samples, &warnings, 0)
+}
+
+/// Reads a file of at most `max` bytes into memory.
+fn read_whole(file: &Path, input: &mut dyn Read, max: u64) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    input.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return Err(Failure::usage(format!(
+            "{}: the segment has more than {max} bytes; record fewer packets per file",
+            file.display()
+        )));
+    }
+    Ok(bytes)
 }
 
 /// Metadata collected in the first pass over a segment.
@@ -130,5 +143,21 @@ impl SegmentMetadata {
             trust: Trust::default(),
             environment: self.environment.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_beyond_the_maximum_is_refused_not_cut() {
+        let read = |len: usize| read_whole(Path::new("big.samples"), &mut &vec![7; len][..], 10);
+        assert_eq!(read(10).unwrap(), [7; 10]);
+        let failure = read(11).unwrap_err();
+        assert_eq!(failure.exit, Exit::Usage);
+        assert!(
+            failure.error.to_string().contains("big.samples: the segment has more than 10 bytes")
+        );
     }
 }

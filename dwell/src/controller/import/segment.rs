@@ -6,6 +6,7 @@ use std::io::{Cursor, Read};
 
 use dwell_engine::observation::{PacketObservation, PacketOutcome, Point};
 use dwell_engine::stamps::{Rung, State};
+use dwell_host::HostSample;
 use dwell_node_cli::{Exit, Failure};
 use dwell_record::segment::{self, Header, Record, SegmentEnd, SegmentError};
 use dwell_record::{Batch, CUT_SHORT, Column, Environment, Kind, Scalar, Stamps, Summary, Trust};
@@ -19,6 +20,9 @@ use super::{
 
 /// Maximum number of observed flows; each becomes a trial.
 const MAX_FLOWS: usize = 64;
+
+/// Maximum number of host samples kept until the first observation.
+const MAX_EARLY_HOST_SAMPLES: usize = 10_000;
 
 /// Rows per batch.
 const BATCH_ROWS: usize = 1 << 14;
@@ -124,8 +128,14 @@ fn observations(
     input: &mut dyn Read,
 ) -> Result<Exit, Failure> {
     let name = file_name(&args.file);
-    let mut import =
-        ObservationImport { flows: HashMap::new(), sets: Vec::new(), host: None, left_out: 0 };
+    let mut import = ObservationImport {
+        file: name.clone(),
+        flows: HashMap::new(),
+        sets: Vec::new(),
+        host: None,
+        early_host: Vec::new(),
+        left_out: 0,
+    };
     let mut header = None;
     let mut failure = None;
     let read = segment::read(input, &mut |record| {
@@ -146,9 +156,13 @@ fn observations(
                 import.take(store, run, observation)
             }
             Record::Host(sample) => {
-                // Host activity is stored with the first trial; earlier samples are dropped.
-                if let Some(host) = &mut import.host {
-                    host.push(&name, sample);
+                // Host activity is stored with the first trial.
+                match &mut import.host {
+                    Some(host) => host.push(&name, sample),
+                    None if import.early_host.len() < MAX_EARLY_HOST_SAMPLES => {
+                        import.early_host.push(sample.clone());
+                    }
+                    None => {}
                 }
                 Ok(())
             }
@@ -217,9 +231,13 @@ fn observations(
 
 /// Observations being imported, by flow.
 struct ObservationImport {
+    /// Name of the file, under which its host activity is stored.
+    file: String,
     flows: HashMap<u32, KnownFlow>,
     sets: Vec<FlowObservations>,
     host: Option<HostWriter>,
+    /// Host activity before the first observation.
+    early_host: Vec<HostSample>,
     /// Number of observations of flows beyond the maximum.
     left_out: u64,
 }
@@ -260,7 +278,11 @@ impl ObservationImport {
                 let at = self.sets.len();
                 let trial = add_trial(store, run, at as u32 + 1, &known.name)?;
                 if self.host.is_none() {
-                    self.host = Some(store.host_writer(run, &trial)?);
+                    let mut host = store.host_writer(run, &trial)?;
+                    for sample in self.early_host.drain(..) {
+                        host.push(&self.file, &sample);
+                    }
+                    self.host = Some(host);
                 }
                 let ingest = store.ingest(run, &trial)?.with_figures();
                 let name = known.name.clone();
