@@ -140,9 +140,9 @@ impl LinkEndpoints {
                         let components = DelayComponent::OF_NODE_DELAY
                             .into_iter()
                             .filter(|component| queue || *component != DelayComponent::Qdisc);
-                        all.extend(components.map(PathComponent::DelayComponent));
+                        all.extend(components.map(PathComponent::Component));
                     }
-                    other => all.push(PathComponent::DelayComponent(other)),
+                    other => all.push(PathComponent::Component(other)),
                 }
                 all.push(PathComponent::Leg(Leg::LinkOut));
             }
@@ -168,7 +168,7 @@ pub enum PathComponent {
     /// Outside a node.
     Leg(Leg),
     /// Inside a node.
-    DelayComponent(DelayComponent),
+    Component(DelayComponent),
 }
 
 impl Leg {
@@ -225,7 +225,7 @@ impl PathComponent {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Leg(leg) => leg.name(),
-            Self::DelayComponent(component) => component.name(),
+            Self::Component(component) => component.name(),
         }
     }
 
@@ -233,7 +233,7 @@ impl PathComponent {
     pub fn of(self, path: &OneWayPath, endpoints: &LinkEndpoints) -> Option<Nanos> {
         match self {
             Self::Leg(leg) => leg.of(path, endpoints),
-            Self::DelayComponent(component) => endpoints.part(component, &path.node),
+            Self::Component(component) => endpoints.part(component, &path.node),
         }
     }
 }

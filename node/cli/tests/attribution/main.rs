@@ -59,11 +59,11 @@ fn alone() -> MutexGuard<'static, ()> {
 /// Returns the component in which a hold at `place` must show.
 fn matching(place: Place, forwarding: Forwarding) -> PathComponent {
     match (place, forwarding) {
-        (Place::Program, _) => PathComponent::DelayComponent(DelayComponent::Processing),
-        (Place::Socket, _) => PathComponent::DelayComponent(DelayComponent::QueueingIn),
+        (Place::Program, _) => PathComponent::Component(DelayComponent::Processing),
+        (Place::Socket, _) => PathComponent::Component(DelayComponent::QueueingIn),
         // Netfilter's last hook is before the queueing discipline.
         (Place::Qdisc, Forwarding::Route) => PathComponent::Leg(Leg::LinkOut),
-        (Place::Qdisc, _) => PathComponent::DelayComponent(DelayComponent::Qdisc),
+        (Place::Qdisc, _) => PathComponent::Component(DelayComponent::Qdisc),
         (Place::Wire, _) => PathComponent::Leg(Leg::LinkIn),
     }
 }

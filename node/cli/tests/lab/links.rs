@@ -139,7 +139,7 @@ fn tap_link_adds_delay_and_transmission_time() {
     }
 }
 
-/// The link itself holds the queue (DESIGN section 1): its interface takes every frame at once, and
+/// The link itself holds the queue: its interface takes every frame at once, and
 /// its departure timestamp precedes any wait.
 #[test]
 fn tap_link_leaves_no_backlog_in_the_qdisc() {
