@@ -167,6 +167,10 @@ fn is_a_run(pid: u32) -> bool {
 pub(crate) fn sibling(name: &str) -> Result<PathBuf> {
     let here = env::current_exe().context("cannot determine the path of this program")?;
     let path = here.with_file_name(name);
-    anyhow::ensure!(path.exists(), "{} does not exist; run: make build", path.display());
+    anyhow::ensure!(
+        path.exists(),
+        "{} does not exist; make build and make bench build it",
+        path.display()
+    );
     Ok(path)
 }

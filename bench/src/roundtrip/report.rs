@@ -71,13 +71,8 @@ impl Measured {
         let trials: Vec<_> = run.trials(case).filter(|trial| trial.state == "finished").collect();
         let metrics = trials.iter().filter_map(|trial| trial.metrics.as_ref()?.get("rtt_ns"));
         let packets = trials.iter().filter_map(|trial| trial.packets.as_ref());
-        let mut warnings: Vec<String> = Vec::new();
-        for text in trials.iter().filter_map(|trial| trial.trust.as_ref()).flat_map(|t| &t.warnings)
-        {
-            if !warnings.contains(text) {
-                warnings.push(text.clone());
-            }
-        }
+        let trusts = trials.iter().filter_map(|trial| trial.trust.as_ref());
+        let warnings = repeated(trusts.flat_map(|trust| &trust.warnings), trials.len());
         Some(Self {
             case,
             missing: packets.map(|all| all.sent.saturating_sub(all.received)).sum(),
@@ -86,6 +81,24 @@ impl Measured {
             load: trials.iter().flat_map(|trial| trial.loads.clone()).collect(),
         })
     }
+}
+
+/// Merges warnings of trials that differ in numbers only; each is printed once, with the number of
+/// trials.
+fn repeated<'a>(warnings: impl Iterator<Item = &'a String>, trials: usize) -> Vec<String> {
+    let mut merged: Vec<(String, &str, usize)> = Vec::new();
+    for warning in warnings {
+        let words = warning.replace(|c: char| c.is_ascii_digit(), "");
+        match merged.iter_mut().find(|(known, ..)| *known == words) {
+            Some((_, _, times)) => *times += 1,
+            None => merged.push((words, warning, 1)),
+        }
+    }
+    let text = |(_, first, times): (String, &str, usize)| match times {
+        1 => first.to_owned(),
+        times => format!("{first} (in {times} of {trials} trials, numbers vary)"),
+    };
+    merged.into_iter().map(text).collect()
 }
 
 /// Merges the trials of a case: count, extremes and mean over all cycles, percentiles as medians
@@ -396,6 +409,14 @@ mod tests {
                 json: "r.json".into(),
             }),
         }
+    }
+
+    #[test]
+    fn warnings_that_differ_in_numbers_are_merged() {
+        let warnings = ["waited 48 ms", "waited 7 ms", "a clock was stepped"].map(str::to_owned);
+        let merged = repeated(warnings.iter(), 3);
+        let expected = ["waited 48 ms (in 2 of 3 trials, numbers vary)", "a clock was stepped"];
+        assert_eq!(merged, expected);
     }
 
     #[test]
