@@ -25,7 +25,7 @@ test: setup ## run everything that CI runs
 	tests/run
 
 test-web: setup ## test report pages in a browser; screenshots in target/tmp/report-pages
-	$(CARGO) test --locked -p dwell-report --test web -- --show-output
+	DWELL_ALL_PAGES=1 $(CARGO) test --locked -p dwell-report --test web -- --show-output
 
 lint: ## check formatting, clippy, documentation, language, and the dependencies of the node binary
 	tests/language
