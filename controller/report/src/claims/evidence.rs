@@ -13,7 +13,7 @@ use crate::condition::axis_words;
 use crate::data::{RunData, TrialData, TrialState};
 use crate::nlr;
 
-/// Maximum deviation of the achieved CPU load from the requested one (DESIGN: three points).
+/// Maximum deviation of the achieved CPU load from the requested one: three points.
 const MAX_LOAD_DEVIATION: f64 = 0.03;
 
 /// Maximum number of parameters in the name of a lost combination.

@@ -17,7 +17,7 @@ const MAX_SIZES: usize = 4;
 const UPSTREAM: [&str; 2] = ["sender_out_ns", "link_in_ns"];
 const DOWNSTREAM: [&str; 2] = ["link_out_ns", "receiver_in_ns"];
 
-/// Components of the node if a program relays, by the timestamps of DESIGN.md section 1, in packet
+/// Components of the node if a program relays, by their timestamps (docs/anatomy.md), in packet
 /// order; and the node-delay metrics for kernel routing, of which the first available one is used.
 const NODE: [&str; 4] = ["queueing_in_ns", "processing_ns", "queueing_out_ns", "qdisc_ns"];
 const ROUTED_NODE: [&str; 2] = ["node_delay_driver_ns", "node_delay_netfilter_ns"];
