@@ -22,7 +22,7 @@ const BENCHES: [(&str, &[&str]); 6] = [
     ("data", &["--rounds", "6", "--trials", "100"]),
     ("relay", &["--rounds", "6", "--turns", "1", "--count", "30"]),
     ("pace", &["--rounds", "1", "--only", "trains"]),
-    ("pace", &["--rounds", "1", "--only", "pairs"]),
+    ("pace", &["--rounds", "4", "--only", "pairs"]),
     ("hostile", &["--count", "2000000"]),
 ];
 

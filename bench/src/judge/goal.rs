@@ -128,7 +128,8 @@ impl Judged {
 }
 
 impl Bound {
-    fn outcome(self, estimate: &Estimate) -> Outcome {
+    /// What an estimate says about the limit.
+    pub fn outcome(self, estimate: &Estimate) -> Outcome {
         let (Some(low), Some(high)) = (estimate.low, estimate.high) else {
             return Outcome::CannotTell;
         };

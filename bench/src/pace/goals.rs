@@ -12,7 +12,7 @@ use super::gaps::Gaps;
 use super::grid::Cell;
 use super::limits::{LimitVerdict, VerdictPosition, misplaced};
 use crate::StealBudget;
-use crate::judge::{Bound, Estimate, Judged, Outcome, Unit, median};
+use crate::judge::{Bound, Estimate, Judged, Outcome, Unit, median, paired};
 
 /// Maximum relative deviation of a rate that counts as kept.
 const MAX_RATE_DEVIATION: f64 = 0.01;
@@ -80,8 +80,10 @@ pub(super) struct PaceVerdict {
     pub(super) outcome: Outcome,
     /// Cell with the worst value.
     pub(super) worst: Option<String>,
-    /// Largest lower confidence bound over cells, for nearly equal contestants.
+    /// Largest lower confidence bound over cells, for nearly equal contestants and pairs.
     pub(super) shown: Option<f64>,
+    /// Upper confidence bound, for pairs.
+    pub(super) high: Option<f64>,
     /// Number of cells judged, for goals that compare senders.
     pub(super) cells: Option<Cells>,
 }
@@ -231,13 +233,35 @@ impl Measured {
         best.map_or(Other::OffRate, |(_, name, _)| Other::Is(name))
     }
 
-    /// Returns a sender's gap of pairs divided by that of two sends in C.
-    fn pair_ratio(&self, name: &str, size: u32) -> Option<f64> {
-        let gap = |name: &str| {
+    /// Returns a sender's gap of pairs divided by that of two sends in C, turn by turn.
+    fn pair_ratio(&self, name: &str, size: u32) -> Option<Estimate> {
+        let turns = |name: &str| {
             let turns = self.pairs_ns.get(name)?.get(&size)?;
-            median_of_known(turns).filter(|_| nearly_all(turns, Option::is_some))
+            Some(turns).filter(|turns| nearly_all(turns, Option::is_some))
         };
-        ratio(gap(name), gap(TWO_SENDS))
+        let both = turns(name)?.iter().zip(turns(TWO_SENDS)?);
+        // Timestamps have a resolution of one nanosecond.
+        paired::ratio(both.filter_map(|(of, by)| Some(((*of)?.max(1.0), (*by)?.max(1.0)))))
+    }
+
+    /// A goal on the gap of pairs at both sizes; its value is that of the worse one.
+    fn pair_goal(&self, goal: &'static str, name: &str, limit: f64) -> PaceVerdict {
+        let unknown = verdict(Part::Pairs, goal, None, limit);
+        let sizes = PAIR_SIZES.map(|size| Some((self.pair_ratio(name, size)?, size)));
+        let Some(ratios) = sizes.into_iter().collect::<Option<Vec<_>>>() else { return unknown };
+        let of = |ratio: &Estimate| Bound::AtMost(limit).outcome(ratio);
+        let has = |outcome| ratios.iter().any(|(ratio, _)| of(ratio) == outcome);
+        let outcome = [Outcome::Missed, Outcome::CannotTell].into_iter().find(|o| has(*o));
+        let worst = ratios.iter().max_by(|a, b| a.0.value.total_cmp(&b.0.value));
+        let Some((ratio, size)) = worst else { return unknown };
+        PaceVerdict {
+            value: Some(ratio.value),
+            outcome: outcome.unwrap_or(Outcome::Reached),
+            worst: Some(format!("{size} B")),
+            shown: ratio.low,
+            high: ratio.high,
+            ..unknown
+        }
     }
 }
 
@@ -250,9 +274,6 @@ pub(super) fn judge(measured: &Measured) -> Vec<PaceVerdict> {
     let best = |cell| measured.best_peer(cell);
     let punctual = fast().map(|cell| (cell.name(), dwell(cell, median_error).map(|ns| ns / 1e3)));
     let first = Cell::all().into_iter().map(|cell| (cell.name(), dwell(cell, first_gap)));
-    let pairs = |name: &'static str| {
-        worst(PAIR_SIZES.map(|size| (format!("{size} B"), measured.pair_ratio(name, size))))
-    };
     let verdicts = |goal, place, limited| {
         let found = misplaced(&measured.found, measured.runs, place, limited);
         let (value, worst) = found.unzip();
@@ -281,8 +302,8 @@ pub(super) fn judge(measured: &Measured) -> Vec<PaceVerdict> {
         ),
         trains("1000 Mbit/s: peers that reach both", fastest(peers_that_reach_both(measured)), 0.0),
         trains("error of the first gap / (2 x that of the others + 0.1 us)", worst(first), 1.0),
-        verdict(Part::Pairs, "gap of a pair: dwell xsk / two sends in C", pairs("xsk"), 0.6),
-        verdict(Part::Pairs, "gap of a pair: dwell gso / two sends in C", pairs("gso"), 0.2),
+        measured.pair_goal("gap of a pair: dwell xsk / two sends in C", "xsk", 0.6),
+        measured.pair_goal("gap of a pair: dwell gso / two sends in C", "gso", 0.2),
         verdicts("verdicts above a limit", VerdictPosition::TooHigh, true),
         verdicts("verdicts more than a step below a limit, or none", VerdictPosition::TooLow, true),
         verdicts("verdicts of at most 100 Mbit/s without a limit", VerdictPosition::TooLow, false),
@@ -374,11 +395,6 @@ fn peers_that_reach_both(measured: &Measured) -> Option<f64> {
     (!verdicts.is_empty()).then(|| verdicts.iter().filter(|both| **both).count() as f64)
 }
 
-/// Timestamps have a resolution of one nanosecond.
-fn ratio(of: Option<f64>, by: Option<f64>) -> Option<f64> {
-    Some(of?.max(1.0) / by?.max(1.0))
-}
-
 /// Returns the largest value with its name; `None` unless all are known.
 fn worst(values: impl IntoIterator<Item = (String, Option<f64>)>) -> Option<(f64, String)> {
     let known: Option<Vec<(f64, String)>> =
@@ -395,7 +411,7 @@ fn verdict(
     let (value, worst) = found.unzip();
     let reached = value.is_some_and(|value| value <= limit);
     let outcome = if reached { Outcome::Reached } else { Outcome::Missed };
-    PaceVerdict { goal, part, value, limit, outcome, worst, shown: None, cells: None }
+    PaceVerdict { goal, part, value, limit, outcome, worst, shown: None, high: None, cells: None }
 }
 
 /// Refines a verdict on nearly equal contestants: missed only if one cell is above the limit with
@@ -430,8 +446,8 @@ pub(super) fn median_of_known(turns: &[Option<f64>]) -> Option<f64> {
 impl From<&PaceVerdict> for Judged {
     /// The value has no interval where contestants are not compared turn by turn.
     fn from(verdict: &PaceVerdict) -> Self {
-        let PaceVerdict { goal, value, limit, outcome, worst, shown, .. } = verdict;
-        let estimate = value.map(|value| Estimate { value, low: *shown, high: None });
+        let PaceVerdict { goal, value, limit, outcome, worst, shown, high, .. } = verdict;
+        let estimate = value.map(|value| Estimate { value, low: *shown, high: *high });
         let judged = Self::new(*goal, estimate, Bound::AtMost(*limit), Unit::Ratio);
         Self { outcome: *outcome, note: worst.clone(), ..judged }
     }
@@ -621,12 +637,15 @@ mod tests {
     #[test]
     fn pairs_are_judged_at_both_sizes() {
         let mut measured = Measured::default();
-        let both =
-            |small, large| BTreeMap::from([(200, vec![Some(small)]), (1_500, vec![Some(large)])]);
+        let both = |small, large| {
+            BTreeMap::from([(200, vec![Some(small); 7]), (1_500, vec![Some(large); 7])])
+        };
         measured.pairs_ns.insert(TWO_SENDS, both(900.0, 1_000.0));
         measured.pairs_ns.insert("xsk", both(450.0, 700.0));
         let verdict = verdict_of(&measured, "xsk");
-        assert_eq!((verdict.value, verdict.worst.as_deref()), (Some(0.7), Some("1500 B")));
+        assert!((verdict.value.unwrap() - 0.7).abs() < 1e-9, "{verdict:?}");
+        assert_eq!((verdict.outcome, verdict.worst.as_deref()), (Outcome::Missed, Some("1500 B")));
+        assert_eq!(verdict_of(&measured, "gso").outcome, Outcome::Missed, "not measured");
     }
 
     /// Returns this number of turns, of which the last `failed` failed.
@@ -702,8 +721,8 @@ mod tests {
         };
         for name in [TWO_SENDS, "gso"] {
             assert_eq!(
-                [1, 2, 10].map(|turns| value(name, turns)),
-                [Some(0.1), None, None],
+                [1, 2, 10].map(|turns| value(name, turns).map(|ratio| (10.0 * ratio).round())),
+                [Some(1.0), None, None],
                 "{name}"
             );
         }
