@@ -5,8 +5,10 @@ use std::io::BufReader;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use dwell_plan::{CpuJob, Job, KeySource, PingJob, ReflectJob, RelayJob, RelayMode};
-use dwell_protocol::{Event, Frame, JobId, Request, VERSION, read_frame, write_message};
+use dwell_protocol::{
+    CpuJob, Event, Frame, Job, JobId, KeySource, PingJob, ReflectJob, RelayJob, RelayMode, Request,
+    VERSION, read_frame, write_message,
+};
 
 struct Node {
     child: Child,

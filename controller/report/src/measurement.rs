@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use dwell_plan::{
-    CrossPlan, FlowPlan, ForwardingMode, Generator, LinkPlan, Load, Order, PaceKind, PacePlan,
-    PingPlan, Plan, RelayPlan, Source, Transport,
+    CrossPlan, FlowPlan, ForwardingMode, LinkPlan, Load, Order, PaceKind, PacePlan, PingPlan, Plan,
+    RelayPlan, Source, Transport,
 };
+use dwell_protocol::Generator;
 use dwell_record::{Kind, Summary};
 use dwell_units::Nanos;
 use serde::Serialize;

@@ -7,7 +7,8 @@ mod verdict_text;
 
 use std::collections::BTreeMap;
 
-use dwell_plan::{NamedSize, PaceEngine, PaceKind, PacePlan, PaceSize, Plan};
+use dwell_plan::{NamedSize, PaceKind, PacePlan, Plan};
+use dwell_protocol::{PaceEngine, PaceSize};
 use dwell_record::{Kind, Scalar, Summary};
 use dwell_units::{BitRate, Bytes};
 use serde_json::Value;

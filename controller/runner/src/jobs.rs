@@ -5,9 +5,10 @@ mod pace;
 mod peer;
 
 use dwell_fleet::Hosts;
-use dwell_plan::{
-    BulkJob, CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, PingPlan, Plan, ReflectJob,
-    SinkJob, Stamps, ThreadPlacement, TrafficHeader, TrafficJob, TrafficLoad, Transport,
+use dwell_plan::{PingPlan, Plan, TrafficLoad, Transport};
+use dwell_protocol::{
+    BulkJob, CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, ReflectJob, SinkJob, Stamps,
+    ThreadPlacement, TrafficHeader, TrafficJob,
 };
 use dwell_store::Role;
 use dwell_units::{Nanos, Rate};

@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use dwell_plan::{FlowPlan, Job, Plan, Scheduling as Requested};
-use dwell_protocol::JobId;
+use dwell_plan::{FlowPlan, Plan};
+use dwell_protocol::{Job, JobId, Scheduling as Requested};
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
 use dwell_record::{Column, Kind, Placement, Scalar, Scheduling, Summary, Waiting};
 use dwell_store::{HostWriter, Ingested, Role, TrialRow};

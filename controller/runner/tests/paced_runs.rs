@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use dwell_engine::stamps::{Rung, Sample, State, TxStamps};
 use dwell_fleet::{Fleet, FleetError, FromNode};
-use dwell_plan::{Job, PaceEngine, Topology};
-use dwell_protocol::{Event, JobId, Request};
+use dwell_plan::Topology;
+use dwell_protocol::{Event, Job, JobId, PaceEngine, Request};
 use dwell_record::segment::{Header, SegmentWriter};
 use dwell_record::{Column, Kind, Scalar, Stamps};
 use dwell_runner::{RunEnd, Runner, TrialEnd};

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use dwell_engine::stamps::{Rung, RxStamps, Sample, State, TxStamps};
 use dwell_fleet::{Fleet, FleetError, FromNode, Routes};
-use dwell_plan::{Expansion, Job, Topology};
-use dwell_protocol::{Event, JobId, Request};
+use dwell_plan::{Expansion, Topology};
+use dwell_protocol::{Event, Job, JobId, Request};
 use dwell_record::segment::{Header, SegmentWriter};
 use dwell_runner::{RunEnd, Runner, RunnerError, TrialEnd};
 use dwell_store::{RunRow, RunState, Store, TrialState};

@@ -5,12 +5,12 @@ use dwell_units::{Bytes, Nanos, PacketRate, Rate};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::error::PlanError;
-use crate::job::{
+use crate::plan::Plan;
+use crate::source::Source;
+use dwell_protocol::{
     Cipher, ClearPrefix, IdFormat, KeySource, RelayEngine, RelayMode, Stamps, TraceHook,
     TrafficHeader,
 };
-use crate::plan::Plan;
-use crate::source::Source;
 
 /// Default port of receivers and relays: iperf's port.
 const DEFAULT_PORT: u16 = 5_001;

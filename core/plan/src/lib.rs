@@ -13,7 +13,6 @@ mod error;
 mod estimate;
 mod expand;
 mod flow;
-mod job;
 mod lab_file;
 mod limits;
 mod messages;
@@ -27,13 +26,6 @@ pub use error::{PlanError, Position};
 pub use estimate::Estimate;
 pub use expand::{Cell, Expansion, Trial, expand};
 pub use flow::{FlowPlan, ForwardingMode, RelayPlan, TracePlan, TraceSetting};
-pub use job::{
-    BulkJob, Cipher, ClearPrefix, CpuJob, FlowFilter, FlowFilterError, FlowProtocol, Generator,
-    Hold, HoldAt, IcmpSocket, IdFormat, ItgJob, ItgSinkJob, Job, KeySource, Limit, PaceEngine,
-    PaceJob, PacePattern, PaceSinkJob, PaceSize, Pattern, PingJob, ReflectJob, RelayEngine,
-    RelayJob, RelayMode, Scheduling, SinkJob, SinkTimestamps, Stamps, ThreadPlacement, TraceHook,
-    TraceJob, TrafficHeader, TrafficJob,
-};
 pub use pacing::{
     Accurate, AccurateError, CrossPlan, NamedSize, NamedSizeError, PaceKind, PacePlan,
 };

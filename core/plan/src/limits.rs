@@ -7,9 +7,9 @@ use dwell_engine::schedule::Gaps;
 use dwell_units::{BitRate, Bytes, Nanos, Rate};
 
 use crate::error::PlanError;
-use crate::job::Generator;
 use crate::plan::{PingPlan, Plan, TrafficLoad, Transport};
 use crate::source::Source;
+use dwell_protocol::Generator;
 
 /// Maximum UDP payload over IPv4 (65,535 - 20 - 8), used for every protocol.
 const MAX_UDP_PAYLOAD: u64 = 65_507;

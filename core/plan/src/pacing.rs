@@ -11,9 +11,9 @@ use dwell_wire::size::PacketSize;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::error::PlanError;
-use crate::job::{PaceEngine, PacePattern, PaceSize, Scheduling, Stamps};
 use crate::plan::Plan;
 use crate::source::Source;
+use dwell_protocol::{PaceEngine, PacePattern, PaceSize, Scheduling, Stamps};
 
 pub use accurate::{Accurate, AccurateError};
 pub use cross::CrossPlan;

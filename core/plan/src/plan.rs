@@ -37,9 +37,9 @@ use toml::{Table, Value};
 
 use crate::error::PlanError;
 use crate::flow::{FlowPlan, RelayPlan, TraceSetting};
-use crate::job::{Generator, IcmpSocket, Limit, Pattern, Scheduling, Stamps};
 use crate::pacing::{Accurate, CrossPlan, PacePlan};
 use crate::source::Source;
+use dwell_protocol::{Generator, IcmpSocket, Limit, Pattern, Scheduling, Stamps};
 
 /// Supported format version.
 const VERSION: u32 = 1;

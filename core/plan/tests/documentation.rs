@@ -172,7 +172,7 @@ fn short_pace_plan_keeps_axes_and_engines() {
         assert!(thinned.iter().all(|value| axis.labels().contains(value)), "{}", axis.name);
         assert!(thinned.len() > 1 || axis.values.len() == 1, "{}", axis.name);
     }
-    let all = dwell_plan::PaceEngine::ALL.map(|engine| engine.name().to_owned());
+    let all = dwell_protocol::PaceEngine::ALL.map(|engine| engine.name().to_owned());
     assert_eq!(labels(&whole, "engine").unwrap(), all);
     assert_eq!(labels(&short, "engine").unwrap(), all);
     // Parameters of Mok 2015 (S2.5), with IP packets of 1500 B under the paper's name.

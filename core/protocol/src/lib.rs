@@ -8,10 +8,18 @@
 #![forbid(unsafe_code)]
 
 mod frame;
+mod job;
 mod message;
 
 pub use frame::{Frame, FrameError, MAX_PAYLOAD_LEN, read_frame, write_data, write_message};
-pub use message::{Event, Job, JobId, Progress, Request, VERSION};
+pub use job::{
+    BulkJob, Cipher, ClearPrefix, CpuJob, FlowFilter, FlowFilterError, FlowProtocol, Generator,
+    Hold, HoldAt, IcmpSocket, IdFormat, ItgJob, ItgSinkJob, Job, KeySource, Limit, PaceEngine,
+    PaceJob, PacePattern, PaceSinkJob, PaceSize, Pattern, PingJob, ReflectJob, RelayEngine,
+    RelayJob, RelayMode, Scheduling, SinkJob, SinkTimestamps, Stamps, ThreadPlacement, TraceHook,
+    TraceJob, TrafficHeader, TrafficJob,
+};
+pub use message::{Event, JobId, Progress, Request, VERSION};
 
 /// Environment variable of a node: process id of the controller that started it on the same
 /// machine. The CPU time of that process and its descendants counts as the run's own.

@@ -1,8 +1,9 @@
 //! Requests of a controller and events of a node.
 
-pub use dwell_plan::Job;
 use dwell_record::Summary;
 use serde::{Deserialize, Serialize};
+
+use crate::job::Job;
 
 /// Protocol version. A node sends its own; a controller refuses any other.
 pub const VERSION: u32 = 1;

@@ -1,6 +1,6 @@
 //! Packet id formats on the command line and in jobs.
 
-use dwell_plan::IdFormat;
+use dwell_protocol::IdFormat;
 use dwell_wire::id::Format;
 
 /// Location of the packet id.

@@ -3,7 +3,7 @@
 use std::thread;
 
 use dwell_io::cpu::{self, Class, Placement, RealTime};
-use dwell_plan::{Scheduling as RequestedScheduling, ThreadPlacement};
+use dwell_protocol::{Scheduling as RequestedScheduling, ThreadPlacement};
 use dwell_record::{Scheduling, Waiting};
 
 use crate::Failure;

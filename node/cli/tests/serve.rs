@@ -8,8 +8,9 @@ use std::net::UdpSocket;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use dwell_plan::{Job, RelayJob, SinkJob, TrafficJob};
-use dwell_protocol::{Event, Frame, JobId, Request, read_frame, write_message};
+use dwell_protocol::{
+    Event, Frame, Job, JobId, RelayJob, Request, SinkJob, TrafficJob, read_frame, write_message,
+};
 use dwell_record::segment::{self, Record};
 use dwell_record::{Scalar, Summary};
 use support::{DWELL, free_port};

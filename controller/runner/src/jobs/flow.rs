@@ -2,9 +2,8 @@
 //! keep samples.
 
 use dwell_fleet::Hosts;
-use dwell_plan::{
-    FlowPlan, Job, Plan, RelayJob, RelayMode, SinkJob, TraceJob, TrafficHeader, TrafficJob,
-};
+use dwell_plan::{FlowPlan, Plan};
+use dwell_protocol::{Job, RelayJob, RelayMode, SinkJob, TraceJob, TrafficHeader, TrafficJob};
 use dwell_store::Role;
 use dwell_units::{Nanos, Rate};
 

@@ -2,9 +2,8 @@
 //! traffic from the same node.
 
 use dwell_fleet::Hosts;
-use dwell_plan::{
-    Job, PaceEngine, PaceJob, PacePlan, PaceSinkJob, Plan, SinkTimestamps, ThreadPlacement,
-};
+use dwell_plan::{PacePlan, Plan};
+use dwell_protocol::{Job, PaceEngine, PaceJob, PaceSinkJob, SinkTimestamps, ThreadPlacement};
 use dwell_store::Role;
 use dwell_units::Nanos;
 
@@ -72,7 +71,8 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan, hosts: &Hosts) -> TrialJobs {
 
 #[cfg(test)]
 mod tests {
-    use dwell_plan::{PacePattern, PaceSize, Source};
+    use dwell_plan::Source;
+    use dwell_protocol::{PacePattern, PaceSize};
     use dwell_units::{BitRate, Bytes, Rate};
 
     use super::super::jobs;

@@ -6,9 +6,9 @@ use serde::Deserialize;
 
 use super::PacePlan;
 use crate::error::PlanError;
-use crate::job::Generator;
 use crate::plan::{Plan, TrafficLoad, Transport};
 use crate::source::Source;
+use dwell_protocol::Generator;
 
 /// Maximum UDP payload.
 const MAX_UDP_PAYLOAD: u64 = 65_507;

@@ -11,7 +11,7 @@ use dwell_wire::traffic::Mark;
 use serde::{Deserialize, Deserializer, de};
 use thiserror::Error;
 
-use crate::job::PaceSize;
+use dwell_protocol::PaceSize;
 
 /// MTU of Ethernet and of lab links.
 pub(super) const MTU: Bytes = Bytes(1_500);

@@ -6,7 +6,7 @@ use std::thread;
 use dwell_engine::burner::{BURN_PERIOD, burn_time};
 use dwell_io::clock::monotonic;
 use dwell_io::cpu;
-use dwell_plan::CpuJob;
+use dwell_protocol::CpuJob;
 use dwell_record::{Placement, Scalar, Summary, Trust};
 use dwell_units::{Nanos, Ratio};
 use serde_json::json;

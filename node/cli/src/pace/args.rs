@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use dwell_engine::departures::read_gaps;
-use dwell_plan::{PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize, SinkTimestamps};
+use dwell_protocol::{PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize, SinkTimestamps};
 use dwell_units::{BitRate, Bytes, Nanos};
 
 use crate::ping::StampChoice;

@@ -11,7 +11,7 @@ use dwell_engine::departures::{Departures, Pattern};
 use dwell_io::clock::monotonic;
 use dwell_io::cpu;
 use dwell_io::train::TrainSender;
-use dwell_plan::{PaceEngine, PaceJob};
+use dwell_protocol::{PaceEngine, PaceJob};
 use dwell_stats::departures::{TrainDepartures, TrainFigures};
 use dwell_stats::median;
 use dwell_units::Nanos;

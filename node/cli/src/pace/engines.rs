@@ -6,7 +6,7 @@ use dwell_io::train::{
     Gso, Numbers, PacketRing, Payloads, Sendmmsg, SocketSender, TrainSender, Txtime, Unavailable,
     Uring, Xsk,
 };
-use dwell_plan::{PaceEngine, PaceJob, Stamps};
+use dwell_protocol::{PaceEngine, PaceJob, Stamps};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

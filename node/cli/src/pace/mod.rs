@@ -33,7 +33,7 @@ use dwell_io::cpu::{self, Placement};
 use dwell_io::host::Own;
 use dwell_io::interface::SegmentationOff;
 use dwell_io::train::{Stamping, TrainSender};
-use dwell_plan::{PaceEngine, PaceJob, SinkTimestamps, Stamps};
+use dwell_protocol::{PaceEngine, PaceJob, SinkTimestamps, Stamps};
 use dwell_record::{NicDropped, Summary};
 use dwell_stats::departures::{Pairs, Trains};
 use dwell_stats::{Evidence, Values};

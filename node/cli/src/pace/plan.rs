@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use dwell_engine::departures::{Departures, Pattern};
 use dwell_io::interface::{self, Interface};
-use dwell_plan::{PaceEngine, PaceJob, PacePattern, PaceSize, SinkTimestamps};
+use dwell_protocol::{PaceEngine, PaceJob, PacePattern, PaceSize, SinkTimestamps};
 use dwell_stats::departures::TrainRequest;
 use dwell_units::{BitRate, Bytes, Nanos, Rate};
 use dwell_wire::icmp::Family;

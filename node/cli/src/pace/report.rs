@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use dwell_engine::departures::Pattern;
-use dwell_plan::{PaceEngine, PaceJob};
+use dwell_protocol::{PaceEngine, PaceJob};
 use dwell_record::{Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
 use dwell_stats::Resolution;
 use dwell_stats::departures::Variability;

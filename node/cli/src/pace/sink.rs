@@ -16,7 +16,7 @@ use dwell_io::port::{StampRequest, Wait};
 use dwell_io::train::FIRST_LEAD_NUMBER;
 use dwell_io::udp::{Gate, ServerOptions, UdpServer};
 use dwell_io::{cpu, interface, tcp};
-use dwell_plan::PaceSinkJob;
+use dwell_protocol::PaceSinkJob;
 use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
 use dwell_units::{Instant, Nanos, Realtime};
 use dwell_wire::traffic::Mark;

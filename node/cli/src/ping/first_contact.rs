@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dwell_plan::{IcmpSocket, PingJob};
+use dwell_protocol::{IcmpSocket, PingJob};
 
 use super::plan::Plan;
 use super::reach::{self, Addresses, Reached, Unanswered};

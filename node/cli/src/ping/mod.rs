@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ArgAction;
 use dwell_io::host::Own;
-use dwell_plan::{IcmpSocket, PingJob, Stamps};
+use dwell_protocol::{IcmpSocket, PingJob, Stamps};
 use dwell_record::Summary;
 use dwell_stats::{Metric, PathDelays, RoundTrip};
 use dwell_units::Nanos;
@@ -267,8 +267,8 @@ impl Args {
             key_file: self.key_file.clone(),
             path: self.path,
             pattern: match self.pattern {
-                Pattern::Random => dwell_plan::Pattern::Random,
-                Pattern::Zero => dwell_plan::Pattern::Zero,
+                Pattern::Random => dwell_protocol::Pattern::Random,
+                Pattern::Zero => dwell_protocol::Pattern::Zero,
             },
             ipv4: self.ipv4,
             ipv6: self.ipv6,

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use dwell_engine::pinger::{Config, ProbeSchedule};
 use dwell_engine::protocol::Session;
 use dwell_io::port::PortOptions;
-use dwell_plan::{Pattern, PingJob};
+use dwell_protocol::{Pattern, PingJob};
 use dwell_units::Nanos;
 
 use crate::{Failure, PlacementArgs, Scheme, Target};

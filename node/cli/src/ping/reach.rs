@@ -12,7 +12,7 @@ use dwell_engine::protocol::Protocol;
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::port::{Port, PortOptions, Wait};
 use dwell_io::tcp::TcpPort;
-use dwell_plan::PingJob;
+use dwell_protocol::PingJob;
 use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::icmp::Family;
 

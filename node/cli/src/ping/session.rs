@@ -18,7 +18,7 @@ use dwell_io::port::{Port, PortOptions, StampRequest};
 use dwell_io::process;
 use dwell_io::tcp::TcpPort;
 use dwell_io::udp::{UdpPort, is_broadcast};
-use dwell_plan::{IcmpSocket, Pattern, PingJob, Stamps};
+use dwell_protocol::{IcmpSocket, Pattern, PingJob, Stamps};
 use dwell_record::NicDropped;
 use dwell_stats::PathDelays;
 use dwell_units::Nanos;

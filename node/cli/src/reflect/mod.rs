@@ -22,7 +22,7 @@ use dwell_io::interface::{self, Interface};
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::process;
 use dwell_io::udp::Shutter;
-use dwell_plan::{Limit, ReflectJob};
+use dwell_protocol::{Limit, ReflectJob};
 use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
 use dwell_units::{Nanos, PacketRate};
 use dwell_wire::hmac::Key;
@@ -124,8 +124,8 @@ impl Args {
             stateless: self.stateless,
             replay_window: self.replay_window,
             stamps: match self.stamps {
-                T2Choice::Auto => dwell_plan::Stamps::Auto,
-                T2Choice::User => dwell_plan::Stamps::User,
+                T2Choice::Auto => dwell_protocol::Stamps::Auto,
+                T2Choice::User => dwell_protocol::Stamps::User,
             },
             limit,
             allow_any_port: self.allow_any_port,
@@ -375,7 +375,7 @@ fn open(
     }
     let key = key.filter(|_| listen.scheme == Scheme::Stamp).cloned();
     let stamps = match job.stamps {
-        dwell_plan::Stamps::User => StampRequest::User,
+        dwell_protocol::Stamps::User => StampRequest::User,
         _ if has_stamping_card() => StampRequest::Card,
         _ => StampRequest::Kernel,
     };

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use dwell_plan::{Cipher, ClearPrefix, Hold, HoldAt, KeySource, RelayEngine, RelayJob, RelayMode};
+use dwell_protocol::{
+    Cipher, ClearPrefix, Hold, HoldAt, KeySource, RelayEngine, RelayJob, RelayMode,
+};
 use dwell_units::Nanos;
 
 use crate::ping::StampChoice;

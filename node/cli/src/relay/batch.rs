@@ -9,7 +9,7 @@ use dwell_engine::relay::HEADROOM;
 use dwell_engine::relay::flows::FlowId;
 use dwell_io::batch::{Batch, Parcel, Sending};
 use dwell_io::port::SendError;
-use dwell_plan::HoldAt;
+use dwell_protocol::HoldAt;
 
 use super::counts::FinalState;
 use super::plan::FlowDirection;

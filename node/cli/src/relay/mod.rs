@@ -28,7 +28,7 @@ use dwell_io::cpu::{self, Placement};
 use dwell_io::datagram::{await_stamps, has_stamps};
 use dwell_io::port::StampRequest;
 use dwell_io::{clock, process};
-use dwell_plan::{Cipher, RelayEngine, RelayJob, Stamps};
+use dwell_protocol::{Cipher, RelayEngine, RelayJob, Stamps};
 use dwell_record::Summary;
 use dwell_stats::ComponentFigures;
 use dwell_units::Nanos;

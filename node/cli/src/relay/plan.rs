@@ -10,7 +10,7 @@ use dwell_engine::relay::stream_ctr::StreamTransform;
 use dwell_engine::relay::stream_gcm::{RecordOpener, RecordSealer};
 use dwell_engine::relay::{PayloadTransform, is_loop};
 use dwell_io::{datagram, random, udp};
-use dwell_plan::{
+use dwell_protocol::{
     Cipher, ClearPrefix, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode, Stamps,
 };
 use dwell_units::Nanos;

@@ -13,7 +13,7 @@ use dwell_engine::relay::stream_ctr;
 use dwell_engine::stamps::Rung;
 use dwell_io::cpu::Placement;
 use dwell_io::interface;
-use dwell_plan::{Cipher, ClearPrefix, RelayEngine, RelayJob};
+use dwell_protocol::{Cipher, ClearPrefix, RelayEngine, RelayJob};
 use dwell_record::{Kind, NicDropped, Scalar, Stamps, Summary, Trust};
 use dwell_stats::{ComponentFigures, Resolution};
 use dwell_units::Pairing;

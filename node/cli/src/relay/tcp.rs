@@ -16,7 +16,7 @@ use dwell_engine::relay::stream_gcm::{Opened, RecordOpener, RecordSealer, Stream
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::cpu;
 use dwell_io::datagram::is_out_of_resources;
-use dwell_plan::RelayJob;
+use dwell_protocol::RelayJob;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use super::counts::{Counts, FinalState, Unserved};

@@ -18,7 +18,7 @@ use dwell_io::datagram::{EndOptions, Peer, UdpEnd, is_out_of_resources};
 use dwell_io::pacer::{self, WaitMode};
 use dwell_io::poller::Poller;
 use dwell_io::port::{Notice, SendError, StampRequest, Wait};
-use dwell_plan::{Hold, HoldAt, RelayJob};
+use dwell_protocol::{Hold, HoldAt, RelayJob};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use super::counts::{Counts, FinalState};

@@ -12,7 +12,7 @@ use dwell_io::bpf::{
 };
 use dwell_io::clock::{self, monotonic};
 use dwell_io::{datagram, interface};
-use dwell_plan::{RelayEngine, RelayJob, RelayMode, Stamps};
+use dwell_protocol::{RelayEngine, RelayJob, RelayMode, Stamps};
 use dwell_record::{Kind, NicDropped, Placement, Scalar, Summary, Trust};
 use dwell_units::{Nanos, Pairing};
 

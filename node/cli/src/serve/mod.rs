@@ -34,7 +34,7 @@ pub fn run(_: &Args) -> Result<Exit, Failure> {
         version: VERSION,
         dwell: crate::build().to_owned(),
         node: dwell_io::machine::host_name().unwrap_or_default(),
-        jobs: dwell_plan::Job::NAMES.map(str::to_owned).to_vec(),
+        jobs: dwell_protocol::Job::NAMES.map(str::to_owned).to_vec(),
     });
     let mut jobs = Jobs::new(events);
     let mut input = BufReader::new(io::stdin());

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use dwell_engine::join::PointStamp;
 use dwell_engine::observation::Point;
 use dwell_io::bpf::Event;
-use dwell_plan::IdFormat;
+use dwell_protocol::IdFormat;
 use dwell_record::segment::FlowEntry;
 
 use super::id::Id;

@@ -1,7 +1,7 @@
 //! Packet ids: reading them, and detecting the format of a flow.
 
 use dwell_io::bpf::{Event, Protocol};
-use dwell_plan::IdFormat;
+use dwell_protocol::IdFormat;
 use dwell_units::Nanos;
 use dwell_wire::id::{Format, packet_id};
 

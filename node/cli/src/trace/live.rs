@@ -72,7 +72,7 @@ fn table(flows: &Flows, components: &ComponentFigures, dropped: u64) -> String {
 mod tests {
     use dwell_engine::observation::{Point, PointStamps};
     use dwell_io::bpf::Event;
-    use dwell_plan::IdFormat;
+    use dwell_protocol::IdFormat;
     use dwell_units::Instant;
 
     use super::*;

@@ -20,7 +20,7 @@ use dwell_engine::observation::{PacketObservation, Point};
 use dwell_io::bpf::{BpfError, Event, Hooks, Protocol, TraceSpec, Tracer};
 use dwell_io::clock::{monotonic, pair, realtime};
 use dwell_io::interface;
-use dwell_plan::{FlowFilter, FlowProtocol, TraceHook, TraceJob};
+use dwell_protocol::{FlowFilter, FlowProtocol, TraceHook, TraceJob};
 use dwell_record::Summary;
 use dwell_stats::{ComponentFigures, DelayComponent};
 use dwell_units::{Nanos, Pairing};
@@ -328,7 +328,7 @@ fn refusal(error: BpfError) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use dwell_plan::IdFormat;
+    use dwell_protocol::IdFormat;
 
     use super::*;
 

@@ -11,8 +11,9 @@ use std::time::Duration;
 use dwell_engine::observation::{PacketObservation, PacketOutcome, Point};
 use dwell_io::bpf::{Hook, Pass, XdpMode};
 use dwell_io::{interface, netns};
-use dwell_plan::{IdFormat, Job, TraceHook, TraceJob};
-use dwell_protocol::{Event, Frame, JobId, Request, read_frame, write_message};
+use dwell_protocol::{
+    Event, Frame, IdFormat, Job, JobId, Request, TraceHook, TraceJob, read_frame, write_message,
+};
 use dwell_record::segment::{FlowEntry, Record, read};
 use serde_json::Value;
 

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use dwell_io::netns;
-use dwell_plan::{Job, RelayEngine, RelayJob};
-use dwell_protocol::{Event, Frame, JobId, Request, read_frame, write_message};
+use dwell_protocol::{
+    Event, Frame, Job, JobId, RelayEngine, RelayJob, Request, read_frame, write_message,
+};
 use dwell_record::Summary;
 use dwell_record::segment::{FlowEntry, Record, read};
 use serde_json::Value;

@@ -10,7 +10,7 @@ use dwell_io::pacer;
 use dwell_io::poller::Poller;
 use dwell_io::port::Wait;
 use dwell_io::tcp_info::{TcpInfo, reset_on_close, tcp_info};
-use dwell_plan::BulkJob;
+use dwell_protocol::BulkJob;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 /// Maximum time until a stop is noticed.

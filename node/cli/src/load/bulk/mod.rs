@@ -15,7 +15,7 @@ use std::time::Duration;
 use dwell_io::clock;
 use dwell_io::cpu::{self, Placement};
 use dwell_io::tcp_info::{self, tcp_info};
-use dwell_plan::BulkJob;
+use dwell_protocol::BulkJob;
 use dwell_record::NicDropped;
 use dwell_stats::Distribution;
 use dwell_units::{BitRate, Bytes, Nanos, Pairing};

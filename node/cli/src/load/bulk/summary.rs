@@ -1,6 +1,6 @@
 //! Result of a bulk transfer.
 
-use dwell_plan::BulkJob;
+use dwell_protocol::BulkJob;
 use dwell_record::{Scalar, Summary, Trust};
 use serde_json::{Value, json};
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context as _;
 use dwell_engine::schedule::Gaps;
 use dwell_io::clock::monotonic;
-use dwell_plan::ItgJob;
+use dwell_protocol::ItgJob;
 use dwell_record::{Scalar, Summary, Trust};
 use dwell_units::{Nanos, Rate};
 use serde_json::json;

@@ -20,7 +20,7 @@ use dwell_io::clock::{self, monotonic};
 use dwell_io::cpu::{self, Placement};
 use dwell_io::port::StampRequest;
 use dwell_io::udp::{ServerOptions, UdpServer};
-use dwell_plan::{SinkJob, Stamps};
+use dwell_protocol::{SinkJob, Stamps};
 use dwell_record::segment::FlowEntry;
 use dwell_stats::Distribution;
 use dwell_units::Nanos;

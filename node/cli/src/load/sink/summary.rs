@@ -2,7 +2,7 @@
 
 use dwell_engine::stamps::Rung;
 use dwell_io::clock;
-use dwell_plan::SinkJob;
+use dwell_protocol::SinkJob;
 use dwell_record::{Packets, Placement, Scalar, Summary, Trust};
 use dwell_stats::{ComponentFigures, Distribution};
 use dwell_units::{Nanos, Pairing};

@@ -94,7 +94,7 @@ fn wait_for_all(
 mod tests {
     use std::net::UdpSocket;
 
-    use dwell_plan::TrafficJob;
+    use dwell_protocol::TrafficJob;
 
     use super::super::send;
     use super::*;

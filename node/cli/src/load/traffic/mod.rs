@@ -22,7 +22,7 @@ use dwell_engine::stamps::Rung;
 use dwell_io::cpu::{self, Placement};
 use dwell_io::port::{Port, PortOptions, StampRequest};
 use dwell_io::udp::UdpPort;
-use dwell_plan::{BulkJob, Stamps, TrafficHeader, TrafficJob};
+use dwell_protocol::{BulkJob, Stamps, TrafficHeader, TrafficJob};
 use dwell_record::NicDropped;
 use dwell_record::segment::FlowEntry;
 use dwell_units::{Bytes, Nanos, Rate};

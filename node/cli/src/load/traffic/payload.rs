@@ -1,7 +1,7 @@
 //! Payload of traffic: one pseudo-random series for all packets, as in Miya 2020, after the header
 //! that identifies the packet.
 
-use dwell_plan::{TrafficHeader, TrafficJob};
+use dwell_protocol::{TrafficHeader, TrafficJob};
 use dwell_units::{Instant, Rate, Realtime};
 use dwell_wire::iperf2::{Client, Datagram};
 use dwell_wire::traffic::Mark;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use dwell_engine::schedule::Gaps;
-use dwell_plan::{TrafficHeader, TrafficJob};
+use dwell_protocol::{TrafficHeader, TrafficJob};
 use dwell_units::{Nanos, Rate};
 use dwell_wire::iperf2;
 use dwell_wire::traffic::Mark;

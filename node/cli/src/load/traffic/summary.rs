@@ -3,7 +3,7 @@
 use dwell_engine::observation::Point;
 use dwell_engine::schedule::Gaps;
 use dwell_engine::stamps::Rung;
-use dwell_plan::{TrafficHeader, TrafficJob};
+use dwell_protocol::{TrafficHeader, TrafficJob};
 use dwell_record::{Figures, Packets, Scalar, Summary, Trust};
 use dwell_stats::Distribution;
 use dwell_wire::iperf2::ServerReport;
