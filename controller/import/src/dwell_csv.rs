@@ -2,8 +2,8 @@
 
 use std::io::BufRead;
 
-use dwell_engine::stamps::State;
 use dwell_record::Column;
+use dwell_sample::State;
 
 use crate::lines::Lines;
 use crate::sink::Sink;

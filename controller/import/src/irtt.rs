@@ -7,8 +7,8 @@ use std::fmt;
 use std::io::BufRead;
 use std::net::SocketAddr;
 
-use dwell_engine::stamps::State;
 use dwell_record::{Column, Figures, Packets, Scalar};
+use dwell_sample::State;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 

@@ -10,8 +10,8 @@ use std::collections::hash_map::Entry;
 use std::io::{BufRead, Read};
 use std::net::{IpAddr, SocketAddr};
 
-use dwell_engine::stamps::State;
 use dwell_record::Column;
+use dwell_sample::State;
 
 use crate::sequence::{Arrival, Sequence};
 use crate::sink::{FlowNumber, Sink};

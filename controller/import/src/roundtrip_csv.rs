@@ -5,8 +5,8 @@
 
 use std::io::{self, BufRead};
 
-use dwell_engine::stamps::State;
 use dwell_record::{Batch, Column};
+use dwell_sample::State;
 
 use crate::decimal::scaled;
 use crate::sink::{FlowNumber, MAX_BATCH_ROWS, Sink};

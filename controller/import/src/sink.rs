@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::ops::Range;
 
-use dwell_engine::stamps::State;
 use dwell_record::{Batch, Column, Packets, Scalar};
+use dwell_sample::State;
 
 use crate::imported::sum;
 use crate::{Flow, Format, ImportError, Imported, SkippedRow, plausibility};

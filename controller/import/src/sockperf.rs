@@ -3,8 +3,8 @@
 
 use std::io::BufRead;
 
-use dwell_engine::stamps::State;
 use dwell_record::{Column, Packets};
+use dwell_sample::State;
 
 use crate::decimal::scaled;
 use crate::lines::Lines;

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use dwell_engine::stamps::State;
 use dwell_record::{Batch, Column, Figures};
+use dwell_sample::State;
 use dwell_stats::Distribution;
 use dwell_units::Nanos;
 

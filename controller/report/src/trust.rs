@@ -64,8 +64,7 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
         named(|s| {
             Some([s.stamps.tx, s.stamps.rx]).filter(|r| r.iter().any(Option::is_some)).map(
                 |[tx, rx]| {
-                    let name =
-                        |rung: Option<dwell_engine::stamps::Rung>| rung.map(|rung| rung.name());
+                    let name = |rung: Option<dwell_sample::Rung>| rung.map(|rung| rung.name());
                     format!("{}\u{1f}{}", name(tx).unwrap_or(""), name(rx).unwrap_or(""))
                 },
             )

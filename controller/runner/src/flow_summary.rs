@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use dwell_engine::observation::Point;
-use dwell_engine::stamps::Rung;
 use dwell_plan::{FlowPlan, Plan};
 use dwell_record::{ColumnFigures, Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
+use dwell_sample::{Point, Rung};
 use dwell_stats::{Leg, LinkEndpoints};
 use dwell_units::{Nanos, Rate};
 use serde_json::{Value, json};

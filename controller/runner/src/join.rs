@@ -10,10 +10,9 @@ use std::collections::hash_map::Entry;
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 
-use dwell_engine::observation::{PacketObservation, Point, PointStamps};
-use dwell_engine::stamps::State;
 use dwell_record::segment::{self, FlowEntry, Record, SegmentEnd, SegmentError};
 use dwell_record::{Batch, Column};
+use dwell_sample::{PacketObservation, Point, PointStamps, State};
 use dwell_stats::{DelayComponent, Leg, LinkEndpoints, OneWayPath};
 use dwell_units::Instant;
 

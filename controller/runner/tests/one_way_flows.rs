@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use dwell_engine::observation::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_fleet::{CreatedLink, Fleet, FleetError, FromNode};
 use dwell_host::HostSample;
 use dwell_plan::Topology;
@@ -15,6 +14,7 @@ use dwell_protocol::{Event, Job, JobId, Request};
 use dwell_record::segment::{FlowEntry, Header, SegmentWriter};
 use dwell_record::{Batch, Column, Kind, Scalar};
 use dwell_runner::{Runner, TrialEnd};
+use dwell_sample::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_store::{HostRow, Role, RunRow, Store};
 use dwell_units::Instant;
 use fakes::{Listener, StartedRun, TickingClock, begin, summary};

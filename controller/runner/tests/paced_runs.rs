@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use dwell_engine::stamps::{Rung, Sample, State, TxStamps};
 use dwell_fleet::{Fleet, FleetError, FromNode};
 use dwell_plan::Topology;
 use dwell_protocol::{Event, Job, JobId, PaceEngine, Request};
 use dwell_record::segment::{Header, SegmentWriter};
 use dwell_record::{Column, Kind, Scalar, Stamps};
 use dwell_runner::{RunEnd, Runner, TrialEnd};
+use dwell_sample::{Rung, Sample, State, TxStamps};
 use dwell_store::{Role, RunRow, Store, TrialState};
 use dwell_units::{Instant, Nanos, Pairing};
 use fakes::{Listener, StartedRun, TickingClock, begin, summary};

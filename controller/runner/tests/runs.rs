@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dwell_engine::stamps::{Rung, RxStamps, Sample, State, TxStamps};
 use dwell_fleet::{Fleet, FleetError, FromNode, Routes};
 use dwell_plan::{Expansion, Topology};
 use dwell_protocol::{Event, Job, JobId, Request};
 use dwell_record::segment::{Header, SegmentWriter};
 use dwell_runner::{RunEnd, Runner, RunnerError, TrialEnd};
+use dwell_sample::{Rung, RxStamps, Sample, State, TxStamps};
 use dwell_store::{RunRow, RunState, Store, TrialState};
 use dwell_units::{BitRate, Instant, Nanos, Pairing};
 use fakes::{Listener, StartedRun, TickingClock, begin, summary};

@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use dwell_engine::stamps::State;
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
 use dwell_record::{Batch, BatchStatistics, Column, DepartureCollector, Summary, all_valid};
+use dwell_sample::State;
 
 use crate::error::StoreError;
 use crate::parquet::{SampleWriter, Written};

@@ -60,8 +60,8 @@ fn scan_groups(
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::stamps::State;
     use dwell_record::{Batch, Figures, Scalar};
+    use dwell_sample::State;
 
     use super::*;
     use crate::ingest::{Ingest, Ingested};

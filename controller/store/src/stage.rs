@@ -105,7 +105,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
-    use dwell_engine::stamps::State;
+    use dwell_sample::State;
 
     use super::*;
 

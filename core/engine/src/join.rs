@@ -4,9 +4,8 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
+use dwell_sample::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_units::{Instant, Nanos, Realtime};
-
-use crate::observation::{PacketObservation, PacketOutcome, Point, PointStamps};
 
 /// One timestamp of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,10 +17,10 @@ pub use config::{Config, Counts, ProbeSchedule, Rejected};
 
 use std::collections::VecDeque;
 
+use dwell_sample::{Remote, RxStamps, Sample, State, TxPoint, TxStamp};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use crate::protocol::{Protocol, Reject, Reply, WireId, is_warm_up};
-use crate::stamps::{Remote, RxStamps, Sample, State, TxPoint, TxStamp};
 use remote_clock::RemoteClock;
 use slot::{ProbeState, Slot};
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use dwell_engine::pinger::{Config, Counts, Pinger, ProbeSchedule};
 use dwell_engine::protocol::{Protocol, Reject, Session, Stamp};
 use dwell_engine::reflector::{RequestMeta, StampConfig, StampReflector};
-use dwell_engine::stamps::{Remote, RxStamps, Sample};
+use dwell_sample::{Remote, RxStamps, Sample};
 use dwell_units::{Instant, Nanos, Realtime};
 use dwell_wire::hmac::Key;
 

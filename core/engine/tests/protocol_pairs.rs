@@ -10,7 +10,7 @@ use dwell_engine::protocol::{
     self, IcmpEcho, PlainEcho, Protocol, RoundTrip, Session, TextStream, TextUdp,
 };
 use dwell_engine::reflector::{self, Refusal, RequestMeta, StampConfig, StampReflector};
-use dwell_engine::stamps::{RxStamps, Sample, State};
+use dwell_sample::{RxStamps, Sample, State};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::hmac::Key;
 use dwell_wire::icmp::{self, Family};

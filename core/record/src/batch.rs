@@ -1,7 +1,7 @@
 //! Batches of samples in columns, exchanged between importers, segments, the store and the
 //! statistics.
 
-use dwell_engine::stamps::{Rung, Sample, State};
+use dwell_sample::{Rung, Sample, State};
 use dwell_units::Pairing;
 
 use crate::column::Column;

@@ -1,6 +1,6 @@
 //! Numeric columns of a sample, with their names in every format: CSV, JSON lines, Parquet.
 
-use dwell_engine::observation::Point;
+use dwell_sample::Point;
 
 /// A numeric column, in nanoseconds unless its name states another unit. A data set omits columns
 /// without values.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use dwell_engine::stamps::State;
+use dwell_sample::State;
 use dwell_stats::{DecimatedSeries, Distribution, Ipdv, Jitter, Metric, Quantile, Resolution};
 
 use crate::batch::Batch;

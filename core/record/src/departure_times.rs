@@ -4,7 +4,7 @@
 //! Packet numbers are consecutive within a train and skip one between trains, so packets with
 //! consecutive numbers belong to the same train.
 
-use dwell_engine::stamps::{Rung, Sample, State};
+use dwell_sample::{Rung, Sample, State};
 use dwell_units::Pairing;
 
 use crate::batch::Batch;
@@ -135,7 +135,7 @@ impl DepartureTimes {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::stamps::{Remote, TxStamps};
+    use dwell_sample::{Remote, TxStamps};
     use dwell_units::{Instant, Nanos};
 
     use super::*;

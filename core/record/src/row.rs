@@ -1,6 +1,6 @@
 //! A sample as a row of [`Column`]s, common to CSV, JSON lines and Parquet.
 
-use dwell_engine::stamps::{Rung, Sample, State};
+use dwell_sample::{Rung, Sample, State};
 use dwell_stats::Delays;
 use dwell_units::{Card, Instant, Nanos, Pairing, Realtime};
 

@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use dwell_engine::stamps::{Rung, Sample, State};
+use dwell_sample::{Rung, Sample, State};
 use dwell_stats::Delays;
 use dwell_units::Pairing;
 
@@ -92,7 +92,7 @@ fn append_json(out: &mut Vec<u8>, row: &Row) {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::stamps::{Remote, RxStamps, TxStamps};
+    use dwell_sample::{Remote, RxStamps, TxStamps};
     use dwell_units::{Instant, Nanos, Realtime};
     use proptest::prelude::*;
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use dwell_engine::stamps::Rung;
+use dwell_sample::Rung;
 use dwell_stats::RoundTrip;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use dwell_engine::stamps::State;
 use dwell_record::{Column, segment};
+use dwell_sample::State;
 
 #[test]
 fn documentation_has_every_column_and_state_code() {

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use dwell_engine::stamps::{Remote, Rung, RxStamps, Sample, State, TxStamps};
 use dwell_record::{
     Environment, Figures, Kind, NicDropped, Packets, Placement, RowFormat, Scalar, Scheduling,
     Stamps, Summary, Trust, Waiting, metrics, values,
 };
+use dwell_sample::{Remote, Rung, RxStamps, Sample, State, TxStamps};
 use dwell_stats::RoundTrip;
 use dwell_units::{Instant, Nanos, Pairing};
 use jsonschema::Validator;

@@ -14,7 +14,7 @@ mod verdict_text;
 
 use std::fmt;
 
-use dwell_engine::stamps::Rung;
+use dwell_sample::Rung;
 
 use crate::departures::TrainRequest;
 use crate::distribution::Quantile;

@@ -1,6 +1,6 @@
 //! Components of a packet's delay at one machine (`docs/anatomy.md`), and their figures.
 
-use dwell_engine::observation::{Point, PointStamps};
+use dwell_sample::{Point, PointStamps};
 use dwell_units::Nanos;
 
 use crate::distribution::{Distribution, Figures};

@@ -1,6 +1,6 @@
 //! Delays of one probe: the meaningful differences between its timestamps.
 
-use dwell_engine::stamps::{Rung, RxStamps, Sample, State, TxStamps};
+use dwell_sample::{Rung, RxStamps, Sample, State, TxStamps};
 use dwell_units::{Clock, Instant, Nanos, Pairing, Realtime};
 
 /// Delays of one probe; a field is `None` if one of its timestamps is missing. [`crate::Metric`]
@@ -96,7 +96,7 @@ fn local_timestamps(
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::stamps::Remote;
+    use dwell_sample::Remote;
 
     use super::*;
 

@@ -7,7 +7,6 @@ mod train;
 mod trains;
 mod variability;
 
-use dwell_engine::departures::Departures;
 use dwell_units::Nanos;
 
 pub use pairs::{PairFigures, Pairs};
@@ -55,20 +54,6 @@ impl TrainRequest {
     }
 }
 
-impl<'a> TrainDepartures<'a> {
-    /// Splits the timestamps of a pattern into its trains; times are relative to the start of the
-    /// pattern. Sets `stepped` to false; callers that detect a clock step set it.
-    pub fn each(
-        departures: &'a Departures,
-        left: &'a [Option<Nanos>],
-    ) -> impl Iterator<Item = Self> {
-        departures.trains().iter().map(move |train| {
-            let stamped = train.start.min(left.len())..train.end.min(left.len());
-            Self { due: &departures.at()[train.clone()], left: &left[stamped], stepped: false }
-        })
-    }
-}
-
 impl TrainDepartures<'_> {
     fn left(&self, packet: usize) -> Option<i64> {
         self.left.get(packet).copied().flatten().map(|at| at.0)
@@ -99,24 +84,4 @@ impl TrainDepartures<'_> {
 /// timestamps are an artefact, not a rate.
 fn rate(bits: f64, gap: f64) -> Option<f64> {
     (gap > 0.0).then(|| bits * 1e9 / gap)
-}
-
-#[cfg(test)]
-mod tests {
-    use dwell_engine::departures::Pattern;
-
-    use super::*;
-
-    #[test]
-    fn timestamps_are_split_by_train_and_may_end_early() {
-        let pattern = Pattern::Train { count: 3, repeat: 3, gap: 10.0, pause: Some(Nanos::ZERO) };
-        let departures = pattern.departures().unwrap();
-        let left: Vec<_> = departures.at()[..4].iter().map(|at| Some(*at + Nanos(1))).collect();
-        let trains: Vec<_> = TrainDepartures::each(&departures, &left).collect();
-        assert_eq!(trains.iter().map(TrainDepartures::stamped).collect::<Vec<_>>(), [3, 1, 0]);
-        assert_eq!(trains[1].due, [20, 30, 40].map(Nanos));
-        for train in &trains {
-            assert!(train.schedule_errors().all(|(_, error)| error == 1));
-        }
-    }
 }

@@ -6,8 +6,7 @@
 //! not. A reflector without session state also counts the warm-up. Only differences are used, so
 //! wrapping is harmless.
 
-use dwell_engine::protocol::WarmUpSession;
-use dwell_engine::stamps::{Sample, State};
+use dwell_sample::{Sample, State, WarmUpSession};
 
 use crate::recent_ids::Recent;
 
@@ -206,7 +205,7 @@ fn number(id: u64, shift: i64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::stamps::{Remote, RxStamps, TxStamps};
+    use dwell_sample::{Remote, RxStamps, TxStamps};
     use dwell_units::Instant;
     use proptest::prelude::*;
 

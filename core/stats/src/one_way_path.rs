@@ -2,7 +2,7 @@
 //! is computed from the timestamps of both ends. Tests verify that its components add up to it
 //! (`docs/anatomy.md`; Miya 2020, S0.3).
 
-use dwell_engine::observation::{Point, PointStamps};
+use dwell_sample::{Point, PointStamps};
 use dwell_units::Nanos;
 
 use crate::delay_component::DelayComponent;

@@ -1,6 +1,6 @@
 //! Delays in the relays of a path, from in-band telemetry.
 
-use dwell_engine::stamps::Hop;
+use dwell_sample::Hop;
 
 use crate::distribution::{Distribution, Figures};
 

@@ -1,7 +1,6 @@
 //! Statistics of a stream of probes: counters, delays and losses by direction.
 
-use dwell_engine::protocol::WarmUpSession;
-use dwell_engine::stamps::{Rung, Sample, State};
+use dwell_sample::{Rung, Sample, State, WarmUpSession};
 use dwell_units::{Nanos, Pairing};
 
 use crate::delays::Delays;
@@ -298,7 +297,7 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use dwell_engine::stamps::{Remote, RxStamps, TxStamps};
+    use dwell_sample::{Remote, RxStamps, TxStamps};
     use dwell_units::Instant;
     use proptest::prelude::*;
 

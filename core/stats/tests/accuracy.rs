@@ -3,7 +3,7 @@
 //! and load on the same departures never improves the verdict.
 
 use dwell_engine::departures::{Departures, Pattern};
-use dwell_engine::stamps::Rung;
+use dwell_sample::Rung;
 use dwell_stats::accuracy::{Accuracy, Tolerance};
 use dwell_stats::departures::{TrainDepartures, TrainRequest, Trains};
 use dwell_units::Nanos;

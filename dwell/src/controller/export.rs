@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Context;
-use dwell_engine::stamps::State;
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{Batch, Column};
+use dwell_sample::State;
 use dwell_store::{RunRow, Store, TrialRow};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;

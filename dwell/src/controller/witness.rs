@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
 
-use dwell_engine::stamps::State;
 use dwell_import::{Format, ProbeSignature, RunProbe, Witness, WitnessMatch};
 use dwell_node_cli::{Exit, Failure, terminal};
 use dwell_record::{Batch, Column, Environment, Figures, Kind, Stamps, Summary, Trust};
+use dwell_sample::State;
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};

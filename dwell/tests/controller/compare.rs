@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dwell_engine::stamps::State;
 use dwell_record::{Batch, Column, Environment, Figures, Kind, Packets, Stamps, Summary, Trust};
+use dwell_sample::State;
 use dwell_store::{NewRun, NewTrial, Role, RunKind, RunState, Store};
 use serde_json::json;
 

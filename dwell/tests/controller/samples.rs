@@ -4,10 +4,10 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
-use dwell_engine::observation::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_host::HostSample;
 use dwell_io::process::{Handle, Signal};
 use dwell_record::segment::{FlowEntry, Header, SegmentWriter};
+use dwell_sample::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_units::Instant;
 use serde_json::Value;
 

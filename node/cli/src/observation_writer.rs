@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use dwell_engine::observation::PacketObservation;
 use dwell_record::segment::{FlowEntry, Header, SegmentWriter};
+use dwell_sample::PacketObservation;
 use dwell_stats::ComponentFigures;
 
 use crate::Failure;

@@ -11,9 +11,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 
-use dwell_engine::stamps::{Sample, State};
 use dwell_io::{interface, netns};
 use dwell_record::segment::{self, Record};
+use dwell_sample::{Sample, State};
 use dwell_units::BitRate;
 use dwell_wire::traffic::Mark;
 use fixture::{Running, TestLab, as_root, until};

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use dwell_engine::observation::{PacketObservation, Point};
 use dwell_record::segment::{self, Record};
+use dwell_sample::{PacketObservation, Point};
 use dwell_wire::stamp::{Mode, Request};
 use dwell_wire::telemetry::{self, Slot};
 use dwell_wire::tlv::{self, kind};

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use dwell_engine::observation::{PacketObservation, PacketOutcome, Point};
 use dwell_io::process::Signal;
 use dwell_record::segment::{self, FlowEntry, Record};
+use dwell_sample::{PacketObservation, PacketOutcome, Point};
 use serde_json::Value;
 use support::{DWELL, Server, dwell, free_port, json, said, signal};
 

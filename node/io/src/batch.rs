@@ -6,7 +6,7 @@ use std::mem;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-use dwell_engine::stamps::RxStamps;
+use dwell_sample::RxStamps;
 use dwell_units::{Instant, Realtime};
 
 use crate::address::RawAddress;

@@ -8,7 +8,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 
-use dwell_engine::stamps::TxStamp;
+use dwell_sample::TxStamp;
 use dwell_units::Nanos;
 
 use crate::clock::realtime;

@@ -7,7 +7,7 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use dwell_engine::stamps::RxStamps;
+use dwell_sample::RxStamps;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::address::RawAddress;
@@ -442,7 +442,7 @@ mod tests {
     use super::*;
     use crate::poller::Poller;
     use crate::port::Wait;
-    use dwell_engine::stamps::TxStamp;
+    use dwell_sample::TxStamp;
 
     fn loopback(port: u16) -> SocketAddr {
         SocketAddr::new("127.0.0.1".parse().unwrap(), port)

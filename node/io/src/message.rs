@@ -7,7 +7,7 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 
-use dwell_engine::stamps::{RxStamps, TxStamp};
+use dwell_sample::{RxStamps, TxStamp};
 use dwell_units::{Card, Clock, Instant, Realtime};
 
 use crate::address::RawAddress;

@@ -4,7 +4,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use dwell_engine::stamps::{RxStamps, TxStamp};
+use dwell_sample::{RxStamps, TxStamp};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 /// Kernel timestamps to request.

@@ -6,7 +6,7 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use dwell_engine::stamps::RxStamps;
+use dwell_sample::RxStamps;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::address::RawAddress;
@@ -542,7 +542,7 @@ impl ControlData {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::stamps::TxStamp;
+    use dwell_sample::TxStamp;
 
     use super::*;
     use crate::clock::monotonic;

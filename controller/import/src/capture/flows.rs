@@ -5,8 +5,8 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 
-use dwell_engine::stamps::State;
 use dwell_record::Column;
+use dwell_sample::State;
 
 use crate::ImportError;
 use crate::sequence::{Arrival, Sequence, unwrapped};

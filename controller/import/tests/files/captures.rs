@@ -1,9 +1,9 @@
 //! Captures written by tcpdump and dumpcap, and variants of them.
 
 use crate::outcome::{Outcome, import, import_as, recorded};
-use dwell_engine::stamps::State;
 use dwell_import::{Flow, Format, detect};
 use dwell_record::Column;
+use dwell_sample::State;
 
 const STAMP: &str = "127.0.0.1:51881 > 127.0.0.1:20862 stamp ssid 34883";
 const REPLIES: &str = "127.0.0.1:20862 > 127.0.0.1:51881 stamp ssid 34883 replies";

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use crate::outcome::{Outcome, import_as, recorded};
-use dwell_engine::stamps::State;
 use dwell_import::{Format, ImportError, detect, read};
 use dwell_record::{Batch, Column};
+use dwell_sample::State;
 use proptest::prelude::*;
 
 const RECORDED: [(&str, Format); 33] = [

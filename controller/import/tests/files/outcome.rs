@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use dwell_engine::stamps::State;
 use dwell_import::{Format, ImportError, Imported, read, recognise};
 use dwell_record::{Batch, Column, Scalar};
+use dwell_sample::State;
 
 /// The result of an import.
 #[derive(Debug)]

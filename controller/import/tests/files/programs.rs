@@ -6,9 +6,9 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use crate::outcome::{import, import_as, recorded, spread};
-use dwell_engine::stamps::State;
 use dwell_import::{Format, detect};
 use dwell_record::{Column, Packets, Scalar};
+use dwell_sample::State;
 
 fn close(found: f64, printed: f64, unit: f64) {
     assert!(

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::iter;
 
-use dwell_engine::stamps::Rung;
 use dwell_record::Train;
+use dwell_sample::Rung;
 use dwell_stats::RealInterval;
 use dwell_stats::accuracy::{
     Accuracy, LargestRate, NoVerdictReason, Tolerance, TrainAccuracy, largest_rate,

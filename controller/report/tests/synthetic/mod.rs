@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use dwell_engine::stamps::Rung;
 use dwell_record::{
     Clocks, Ends, Environment, Figures, Kind, Packets, PairingRecord, Placement, Scalar,
     Scheduling, Stamps, Summary, Trust, Waiting,
@@ -11,6 +10,7 @@ use dwell_report::data::{
     Axis, Hampel, HostAccumulator, PacketData, Point, RunData, Series, Step, TimeBin, TrialData,
     TrialState,
 };
+use dwell_sample::Rung;
 use dwell_stats::{Distribution, Quantile, Resolution, quantile_interval};
 use dwell_units::Nanos;
 use rand::{RngExt as _, SeedableRng as _};

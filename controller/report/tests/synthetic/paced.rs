@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use dwell_engine::stamps::Rung;
 use dwell_plan::{Expansion, PaceKind, Source, expand};
 use dwell_record::{Figures, Kind, Packets, Scalar, Stamps, Summary, Train};
 use dwell_report::data::{PlanData, RunData, Series, TrialData, TrialState};
+use dwell_sample::Rung;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 

@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use dwell_engine::observation::PacketOutcome;
 use dwell_record::segment::{Header, SegmentWriter};
+use dwell_sample::PacketOutcome;
 
 use super::*;
 

@@ -1,5 +1,5 @@
-use dwell_engine::observation::PacketOutcome;
 use dwell_record::segment::{Header, SegmentWriter};
+use dwell_sample::PacketOutcome;
 
 use super::*;
 

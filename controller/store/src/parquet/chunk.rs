@@ -1,7 +1,7 @@
 //! One column of one row group, encoded as rows arrive, so that rows are not buffered.
 
-use dwell_engine::stamps::State;
 use dwell_record::Batch;
+use dwell_sample::State;
 use dwell_stats::extremes;
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::column::page::{CompressedPage, Page, PageWriter};

@@ -20,8 +20,8 @@ const FIXED_COLUMNS: [&str; 4] = ["id", "state", "reordered", "void"];
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::stamps::State;
     use dwell_record::{Batch, Column};
+    use dwell_sample::State;
     use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;
 

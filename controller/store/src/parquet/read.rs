@@ -4,8 +4,8 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use dwell_engine::stamps::State;
 use dwell_record::{Batch, Column};
+use dwell_sample::State;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{BoolType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;

@@ -7,8 +7,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dwell_engine::stamps::State;
 use dwell_record::{Batch, Column};
+use dwell_sample::State;
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;

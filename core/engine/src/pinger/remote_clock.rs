@@ -6,9 +6,8 @@
 //! T4_i - T1_j]. All replies agree exactly if all bounds have an offset in common, so it suffices
 //! to keep their intersection. The cost per reply is constant.
 
+use dwell_sample::{Remote, RxStamps};
 use dwell_units::{Instant, Nanos, Realtime};
-
-use crate::stamps::{Remote, RxStamps};
 
 /// Inverse of the maximum relative rate error between two clocks, each at most 500 ppm off.
 const MAX_DRIFT_INVERSE: i64 = 1_000;

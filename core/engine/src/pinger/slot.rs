@@ -1,8 +1,7 @@
 //! State of one probe.
 
+use dwell_sample::{Remote, RxStamps, Sample, State, TxStamps};
 use dwell_units::{Instant, Monotonic, Realtime};
-
-use crate::stamps::{Remote, RxStamps, Sample, State, TxStamps};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeState {

@@ -10,9 +10,8 @@ pub use roundtrip::RoundTrip;
 pub use stamp::{Session, Stamp};
 pub use text::{TextStream, TextUdp};
 
+use dwell_sample::{Hop, Remote, WarmUpSession};
 use dwell_units::{Instant, Realtime};
-
-use crate::stamps::{Hop, Remote};
 
 /// The part of a probe id that a message carries: its low `bits` bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,17 +67,6 @@ pub enum Reject {
     Unknown,
     /// The HMAC does not match.
     Unauthentic,
-}
-
-/// Properties of the reflector's sequence numbers, determined from the replies to the warm-up. The
-/// warm-up has its own session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WarmUpSession {
-    /// The reflector numbers its replies itself.
-    pub stateful: bool,
-    /// The reflector supports sessions, so its numbers in the counted session do not include the
-    /// warm-up.
-    pub separate: bool,
 }
 
 /// Whether `id` belongs to a warm-up probe. Warm-up ids are in the upper half of the range and

@@ -1,5 +1,6 @@
 //! STAMP session-sender (RFC 8762 section 4.2).
 
+use dwell_sample::{Hop, Remote, WarmUpSession};
 use dwell_units::{Instant, Nanos, Realtime};
 use dwell_wire::hmac::Key;
 use dwell_wire::stamp::{self, Mode, Request};
@@ -9,8 +10,7 @@ use dwell_wire::tlv::{
     self, Integrity, NODE_CLOCK_LEN, NODE_CLOCK_MAGIC, SOCKET_DROPS_LEN, SOCKET_DROPS_MAGIC, kind,
 };
 
-use super::{Protocol, Reject, Reply, WarmUpSession, WireId, is_warm_up};
-use crate::stamps::{Hop, Remote};
+use super::{Protocol, Reject, Reply, WireId, is_warm_up};
 
 /// Parameters of a STAMP session.
 #[derive(Debug)]

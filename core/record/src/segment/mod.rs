@@ -16,7 +16,7 @@ pub use flow::FlowEntry;
 pub use read::{Record, SegmentEnd, SegmentError, read};
 pub use write::SegmentWriter;
 
-use dwell_engine::observation::Point;
+use dwell_sample::Point;
 use serde::{Deserialize, Serialize};
 
 /// Name and version of the format.

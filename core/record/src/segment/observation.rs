@@ -2,7 +2,7 @@
 //! timestamps as variable-length integers. The id and the first timestamp are differences to the
 //! previous observation of the block; other timestamps are differences to the first.
 
-use dwell_engine::observation::{PacketObservation, PacketOutcome, Point, PointStamps};
+use dwell_sample::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_units::Instant;
 
 use super::varint::{Bytes, signed, unsigned};

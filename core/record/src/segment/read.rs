@@ -2,9 +2,8 @@
 
 use std::io::{self, Read};
 
-use dwell_engine::observation::PacketObservation;
-use dwell_engine::stamps::{Rung, Sample};
 use dwell_host::HostSample;
+use dwell_sample::{PacketObservation, Rung, Sample};
 use dwell_units::{Instant, Nanos, Pairing};
 use thiserror::Error;
 
@@ -200,8 +199,7 @@ fn fill(from: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::observation::{PacketOutcome, Point, PointStamps};
-    use dwell_engine::stamps::{Remote, RxStamps, State, TxStamps};
+    use dwell_sample::{PacketOutcome, Point, PointStamps, Remote, RxStamps, State, TxStamps};
     use proptest::prelude::*;
 
     use super::*;

@@ -2,7 +2,7 @@
 //! signed ones zigzag). Differences are relative to the previous sample of the block and for the
 //! first sample to zero, so that every block is decodable on its own.
 
-use dwell_engine::stamps::{Remote, RxStamps, Sample, State, TxStamps};
+use dwell_sample::{Remote, RxStamps, Sample, State, TxStamps};
 use dwell_units::{Clock, Instant};
 
 use super::varint::{Bytes, signed};

@@ -2,9 +2,8 @@
 
 use std::io::{self, Write};
 
-use dwell_engine::observation::PacketObservation;
-use dwell_engine::stamps::{Rung, Sample};
 use dwell_host::HostSample;
+use dwell_sample::{PacketObservation, Rung, Sample};
 use dwell_units::Pairing;
 
 use super::frame::{self, Kind};

@@ -6,10 +6,10 @@ use std::cell::RefCell;
 use std::io::Read;
 use std::path::Path;
 
-use dwell_engine::stamps::Rung;
 use dwell_node_cli::{Exit, Failure};
 use dwell_record::segment::Record;
 use dwell_record::{Column, Environment, Kind, Packets, Stamps, Summary, Trust};
+use dwell_sample::Rung;
 use dwell_store::{RunRow, Store, StoreError};
 
 use super::segment::{cut_short, damaged, no_data_error, parameters, segment_error};

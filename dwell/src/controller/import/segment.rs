@@ -4,12 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Cursor, Read};
 
-use dwell_engine::observation::{PacketObservation, PacketOutcome, Point};
-use dwell_engine::stamps::{Rung, State};
 use dwell_host::HostSample;
 use dwell_node_cli::{Exit, Failure};
 use dwell_record::segment::{self, Header, Record, SegmentEnd, SegmentError};
 use dwell_record::{Batch, CUT_SHORT, Column, Environment, Kind, Scalar, Stamps, Summary, Trust};
+use dwell_sample::{PacketObservation, PacketOutcome, Point, Rung, State};
 use dwell_stats::{DelayComponent, RoundTrip};
 use dwell_store::{HostWriter, Ingest, RunRow, Store, StoreError, TrialRow};
 use serde_json::{Value, json};

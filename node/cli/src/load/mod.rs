@@ -13,9 +13,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dwell_engine::observation::Point;
-use dwell_engine::stamps::Rung;
 use dwell_record::{Figures, Kind, Packets, Placement, Scalar, Stamps, Summary, Trust};
+use dwell_sample::{Point, Rung};
 use dwell_stats::ComponentFigures;
 use serde_json::Value;
 

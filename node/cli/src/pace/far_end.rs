@@ -14,9 +14,9 @@ use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 
-use dwell_engine::stamps::Rung;
 use dwell_io::clock::monotonic;
 use dwell_io::machine;
+use dwell_sample::Rung;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 /// First word of both greetings.

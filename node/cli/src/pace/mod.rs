@@ -28,13 +28,13 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use dwell_engine::stamps::Rung;
 use dwell_io::cpu::{self, Placement};
 use dwell_io::host::Own;
 use dwell_io::interface::SegmentationOff;
 use dwell_io::train::{Stamping, TrainSender};
 use dwell_protocol::{PaceEngine, PaceJob, SinkTimestamps, Stamps};
 use dwell_record::{NicDropped, Summary};
+use dwell_sample::Rung;
 use dwell_stats::departures::{Pairs, Trains};
 use dwell_stats::{Evidence, Values};
 use dwell_units::Nanos;

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use dwell_engine::stamps::{Remote, Rung, Sample, State, TxStamps};
 use dwell_io::train::{Departure, Stamping};
 use dwell_record::segment::{Header, SegmentWriter};
+use dwell_sample::{Remote, Rung, Sample, State, TxStamps};
 use dwell_stats::departures::{Pairs, TrainDepartures, Trains};
 use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
 

@@ -10,7 +10,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use dwell_engine::stamps::Rung;
 use dwell_io::clock::{self, monotonic};
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::train::FIRST_LEAD_NUMBER;
@@ -18,6 +17,7 @@ use dwell_io::udp::{Gate, ServerOptions, UdpServer};
 use dwell_io::{cpu, interface, tcp};
 use dwell_protocol::PaceSinkJob;
 use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
+use dwell_sample::Rung;
 use dwell_units::{Instant, Nanos, Realtime};
 use dwell_wire::traffic::Mark;
 use serde_json::json;

@@ -2,7 +2,7 @@
 //! The rule is that of [`dwell_stats::accuracy`], which also judges plans.
 
 use dwell_engine::departures::Pattern;
-use dwell_engine::stamps::Rung;
+use dwell_sample::Rung;
 use dwell_stats::accuracy::{
     Accuracy, NoVerdictReason, Tolerance, ToleranceViolation, TrainAccuracy,
 };

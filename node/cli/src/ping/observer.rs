@@ -97,7 +97,7 @@ fn figures(measured: &RoundTrip) -> String {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::stamps::Rung;
+    use dwell_sample::Rung;
     use dwell_stats::Packets;
 
     use super::*;

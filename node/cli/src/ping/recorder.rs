@@ -10,11 +10,10 @@ use std::thread;
 
 use anyhow::Context;
 use dwell_engine::pinger::Counts;
-use dwell_engine::protocol::WarmUpSession;
-use dwell_engine::stamps::{Rung, Sample, State};
 use dwell_io::clock;
 use dwell_record::RowFormat;
 use dwell_record::segment::{self, SegmentWriter};
+use dwell_sample::{Rung, Sample, State, WarmUpSession};
 use dwell_stats::{PathDelays, RoundTrip};
 use dwell_units::Pairing;
 use rtrb::Consumer;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
-use dwell_engine::stamps::{Sample, State};
+use dwell_sample::{Sample, State};
 
 use super::brief::time;
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use dwell_engine::stamps::Rung;
 use dwell_protocol::PingJob;
 use dwell_record::{Kind, Packets, Scalar, Stamps, Summary, Trust};
+use dwell_sample::Rung;
 use dwell_stats::{Figures, Metric, PathDelays, PathPosition, RoundTrip, Threshold, bins, render};
 use dwell_units::Nanos;
 use serde_json::{Value, json};

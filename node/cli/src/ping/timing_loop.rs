@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dwell_engine::pinger::{Counts, Pinger};
-use dwell_engine::protocol::{Protocol, WarmUpSession, is_warm_up};
+use dwell_engine::protocol::{Protocol, is_warm_up};
 use dwell_engine::remote_drops::RemoteDrops;
-use dwell_engine::stamps::{Hop, Rung, RxStamps, Sample, TxPoint};
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::pacer::{self, MAX_SLEEP, SPIN_LEAD, WaitStep};
 use dwell_io::port::{Arrival, Notice, Port, SendError, Sent, Wait};
+use dwell_sample::{Hop, Rung, RxStamps, Sample, TxPoint, WarmUpSession};
 use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::icmp::Family;
 use dwell_wire::telemetry::MAX_SLOTS;

@@ -4,8 +4,7 @@
 
 use std::collections::VecDeque;
 
-use dwell_engine::observation::{PacketObservation, Point};
-use dwell_engine::stamps::TxStamp;
+use dwell_sample::{PacketObservation, Point, TxStamp};
 use dwell_units::{Instant, Monotonic, Nanos};
 
 /// Maximum number of waiting packets, a power of two.
@@ -141,7 +140,7 @@ impl Departures {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::observation::{PacketOutcome, PointStamps};
+    use dwell_sample::{PacketOutcome, PointStamps};
     use dwell_units::Realtime;
 
     use super::*;

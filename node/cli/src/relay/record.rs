@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use dwell_engine::observation::PacketObservation;
 use dwell_record::segment::FlowEntry;
+use dwell_sample::PacketObservation;
 use rtrb::Producer;
 
 use crate::observation_writer::ObservationWriter;
@@ -115,8 +115,8 @@ mod tests {
         let mut events = EventSender { ring, dropped: &dropped };
         let address = "192.0.2.1:5000".parse().unwrap();
         let (client, listen, out, to) = (address, address, address, address);
-        let stamps = dwell_engine::observation::PointStamps::default();
-        let fate = dwell_engine::observation::PacketOutcome::Sent;
+        let stamps = dwell_sample::PointStamps::default();
+        let fate = dwell_sample::PacketOutcome::Sent;
         for id in 0..RING_CAPACITY as u64 {
             events.push_event(RelayEvent::Observation(PacketObservation {
                 flow: 0,

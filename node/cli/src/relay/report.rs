@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use dwell_engine::observation::Point;
 use dwell_engine::relay::aead::TAG_LEN;
 use dwell_engine::relay::cipher;
 use dwell_engine::relay::datagram_ctr::NONCE_LEN;
 use dwell_engine::relay::datagram_gcm::TRAILER_LEN;
 use dwell_engine::relay::salts::SALT_LEN;
 use dwell_engine::relay::stream_ctr;
-use dwell_engine::stamps::Rung;
 use dwell_io::cpu::Placement;
 use dwell_io::interface;
 use dwell_protocol::{Cipher, ClearPrefix, RelayEngine, RelayJob};
 use dwell_record::{Kind, NicDropped, Scalar, Stamps, Summary, Trust};
+use dwell_sample::{Point, Rung};
 use dwell_stats::{ComponentFigures, Resolution};
 use dwell_units::Pairing;
 use serde_json::json;

@@ -9,7 +9,6 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use dwell_engine::observation::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_engine::relay::salts::{Salts, UsedSalts};
 use dwell_engine::relay::stream_ctr::StreamTransform;
 use dwell_engine::relay::stream_gcm::{Opened, RecordOpener, RecordSealer, StreamError};
@@ -17,6 +16,7 @@ use dwell_io::clock::{monotonic, realtime};
 use dwell_io::cpu;
 use dwell_io::datagram::is_out_of_resources;
 use dwell_protocol::RelayJob;
+use dwell_sample::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use super::counts::{Counts, FinalState, Unserved};

@@ -3,8 +3,8 @@
 //! The slot is filled just before the send call. If the payload is encrypted, it is filled before
 //! encryption: `processing` includes the time of the cipher, the slot does not.
 
-use dwell_engine::observation::{Point, PointStamps};
 use dwell_engine::relay::PayloadTransform;
+use dwell_sample::{Point, PointStamps};
 use dwell_units::{Instant, Realtime};
 use dwell_wire::telemetry::{Slot, fill};
 

@@ -7,11 +7,9 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dwell_engine::observation::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_engine::relay::flows::{FlowId, Flows};
 use dwell_engine::relay::packet_ids::Ids;
 use dwell_engine::relay::{HEADROOM, PayloadTransform, Transformed};
-use dwell_engine::stamps::RxStamps;
 use dwell_io::cache_warming::CacheWarmer;
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::datagram::{EndOptions, Peer, UdpEnd, is_out_of_resources};
@@ -19,6 +17,7 @@ use dwell_io::pacer::{self, WaitMode};
 use dwell_io::poller::Poller;
 use dwell_io::port::{Notice, SendError, StampRequest, Wait};
 use dwell_protocol::{Hold, HoldAt, RelayJob};
+use dwell_sample::{PacketObservation, PacketOutcome, Point, PointStamps, RxStamps};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use super::counts::{Counts, FinalState};

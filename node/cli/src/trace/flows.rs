@@ -5,10 +5,10 @@ use std::collections::hash_map::Entry;
 use std::net::SocketAddr;
 
 use dwell_engine::join::PointStamp;
-use dwell_engine::observation::Point;
 use dwell_io::bpf::Event;
 use dwell_protocol::IdFormat;
 use dwell_record::segment::FlowEntry;
+use dwell_sample::Point;
 
 use super::id::Id;
 

@@ -113,7 +113,7 @@ mod tests {
     fn event(size: u16, head: &[u8]) -> Event {
         let at = dwell_units::Instant::from_parts(i64::from(NOW), 0);
         let (from, to) = ("192.0.2.1:9".parse().unwrap(), "192.0.2.2:5001".parse().unwrap());
-        Event::udp(dwell_engine::observation::Point::PreRouting, at, (from, to), size, head)
+        Event::udp(dwell_sample::Point::PreRouting, at, (from, to), size, head)
     }
 
     fn words(words: &[u32]) -> Vec<u8> {

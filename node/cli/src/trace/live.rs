@@ -70,9 +70,9 @@ fn table(flows: &Flows, components: &ComponentFigures, dropped: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::observation::{Point, PointStamps};
     use dwell_io::bpf::Event;
     use dwell_protocol::IdFormat;
+    use dwell_sample::{Point, PointStamps};
     use dwell_units::Instant;
 
     use super::*;

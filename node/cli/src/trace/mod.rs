@@ -16,12 +16,12 @@ use std::thread;
 use std::time::Duration;
 
 use dwell_engine::join::{JoinCounters, StampJoiner};
-use dwell_engine::observation::{PacketObservation, Point};
 use dwell_io::bpf::{BpfError, Event, Hooks, Protocol, TraceSpec, Tracer};
 use dwell_io::clock::{monotonic, pair, realtime};
 use dwell_io::interface;
 use dwell_protocol::{FlowFilter, FlowProtocol, TraceHook, TraceJob};
 use dwell_record::Summary;
+use dwell_sample::{PacketObservation, Point};
 use dwell_stats::{ComponentFigures, DelayComponent};
 use dwell_units::{Nanos, Pairing};
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use dwell_engine::observation::Point;
 use dwell_protocol::{FlowFilter, IdFormat, TraceJob};
 use dwell_record::{Figures, Kind, Placement, Scalar, Stamps, Summary, Trust};
+use dwell_sample::Point;
 use dwell_units::Nanos;
 use serde_json::json;
 

@@ -5,8 +5,8 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use dwell_engine::observation::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_record::segment::{FlowEntry, Record, read};
+use dwell_sample::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_stats::{Leg, LinkEndpoints, OneWayPath, PathComponent};
 use serde_json::Value;
 

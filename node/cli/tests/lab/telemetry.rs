@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use dwell_engine::observation::{PacketObservation, Point};
 use dwell_record::segment::{Record, read};
+use dwell_sample::{PacketObservation, Point};
 use serde_json::Value;
 
 use crate::fixture::{DWELL, Running, TestLab, as_root, said};

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use dwell_engine::observation::{PacketObservation, PacketOutcome, Point};
 use dwell_io::bpf::{Hook, Pass, XdpMode};
 use dwell_io::{interface, netns};
 use dwell_protocol::{
     Event, Frame, IdFormat, Job, JobId, Request, TraceHook, TraceJob, read_frame, write_message,
 };
 use dwell_record::segment::{FlowEntry, Record, read};
+use dwell_sample::{PacketObservation, PacketOutcome, Point};
 use serde_json::Value;
 
 use crate::fixture::{DWELL, TestLab, as_root, assert_follows, said};

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use dwell_engine::observation::Point;
+use dwell_sample::Point;
 use dwell_units::{Instant, Nanos, Realtime};
 
 /// Maximum number of packet bytes in an event.

@@ -267,7 +267,7 @@ fn ring(
 mod tests {
     use std::net::UdpSocket;
 
-    use dwell_engine::observation::Point;
+    use dwell_sample::Point;
 
     use super::*;
     use crate::netns;

@@ -1,6 +1,6 @@
 //! Assigns the kernel's timestamps to the packets of a train, by the key that each packet took.
 
-use dwell_engine::stamps::TxStamp;
+use dwell_sample::TxStamp;
 use dwell_units::Nanos;
 
 use super::Departure;

@@ -6,7 +6,7 @@ use std::io;
 use std::mem;
 use std::net::SocketAddr;
 
-use dwell_engine::stamps::TxStamp;
+use dwell_sample::TxStamp;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use super::tx_socket::TxSocket;

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use dwell_engine::stamps::TxStamp;
 use dwell_io::batch::{Batch, Parcel};
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::datagram::{EndOptions, UdpEnd};
 use dwell_io::pacer::sleep_until;
 use dwell_io::port::{Notice, StampRequest};
+use dwell_sample::TxStamp;
 use dwell_units::{Instant, Nanos, Realtime};
 
 use crate::fixture::{Ends, PORT};

@@ -111,7 +111,7 @@ impl UnwarmedSender {
         while stamps.contains(&None) && monotonic() < until {
             self.port.notices(32, &mut |notice| {
                 if let dwell_io::port::Notice::TxStamp { key, stamp } = notice
-                    && let dwell_engine::stamps::TxStamp::Kernel(at) = stamp
+                    && let dwell_sample::TxStamp::Kernel(at) = stamp
                     && let Some(n) = keys.iter().position(|taken| *taken == Some(key))
                 {
                     stamps[n] = Some(at);

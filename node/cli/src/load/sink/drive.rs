@@ -6,10 +6,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use dwell_engine::observation::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::port::Wait;
 use dwell_io::udp::{Marks, Request, UdpServer};
+use dwell_sample::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::id::{self, Format};
 use dwell_wire::iperf2::ServerReport;

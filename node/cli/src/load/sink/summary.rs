@@ -1,9 +1,9 @@
 //! Result of a sink over all flows.
 
-use dwell_engine::stamps::Rung;
 use dwell_io::clock;
 use dwell_protocol::SinkJob;
 use dwell_record::{Packets, Placement, Scalar, Summary, Trust};
+use dwell_sample::Rung;
 use dwell_stats::{ComponentFigures, Distribution};
 use dwell_units::{Nanos, Pairing};
 use serde_json::json;

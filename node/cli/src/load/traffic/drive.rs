@@ -5,11 +5,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dwell_engine::observation::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_engine::schedule::Schedule;
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::port::{Notice, Port};
 use dwell_io::udp::UdpPort;
+use dwell_sample::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use rtrb::Producer;
 

@@ -18,13 +18,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use dwell_engine::schedule::{Gaps, Schedule};
-use dwell_engine::stamps::Rung;
 use dwell_io::cpu::{self, Placement};
 use dwell_io::port::{Port, PortOptions, StampRequest};
 use dwell_io::udp::UdpPort;
 use dwell_protocol::{BulkJob, Stamps, TrafficHeader, TrafficJob};
 use dwell_record::NicDropped;
 use dwell_record::segment::FlowEntry;
+use dwell_sample::Rung;
 use dwell_units::{Bytes, Nanos, Rate};
 use dwell_wire::iperf2::ServerReport;
 

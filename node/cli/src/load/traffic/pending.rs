@@ -1,7 +1,6 @@
 //! Sent packets of a flow that wait for kernel timestamps.
 
-use dwell_engine::observation::{PacketObservation, Point};
-use dwell_engine::stamps::TxStamp;
+use dwell_sample::{PacketObservation, Point, TxStamp};
 
 /// Bounded window of packets by error queue key. A packet leaves when its last timestamp arrives or
 /// a newer packet needs its slot.
@@ -72,7 +71,7 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
-    use dwell_engine::observation::{PacketOutcome, PointStamps};
+    use dwell_sample::{PacketOutcome, PointStamps};
     use dwell_units::Instant;
 
     use super::*;

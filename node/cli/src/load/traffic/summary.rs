@@ -1,10 +1,9 @@
 //! Result of UDP traffic, with the reports of an iperf server.
 
-use dwell_engine::observation::Point;
 use dwell_engine::schedule::Gaps;
-use dwell_engine::stamps::Rung;
 use dwell_protocol::{TrafficHeader, TrafficJob};
 use dwell_record::{Figures, Packets, Scalar, Summary, Trust};
+use dwell_sample::{Point, Rung};
 use dwell_stats::Distribution;
 use dwell_wire::iperf2::ServerReport;
 use serde_json::json;

@@ -1,0 +1,93 @@
+//! Timestamps of a packet, and their sources.
+
+use dwell_units::{Card, Instant, Realtime};
+
+/// Source of a timestamp, from the farthest to the closest to the wire. A result always names its
+/// source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rung {
+    /// Read by the program.
+    User,
+    /// The kernel's software timestamp: at the driver when sending, on entry to the stack when
+    /// receiving.
+    KernelSw,
+    /// An eBPF program in the driver (XDP); receiving only.
+    Driver,
+    /// The network card.
+    Hw,
+}
+
+impl Rung {
+    /// Name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::KernelSw => "kernel-sw",
+            Self::Driver => "driver",
+            Self::Hw => "hw",
+        }
+    }
+
+    /// Returns the source called `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [Self::User, Self::KernelSw, Self::Driver, Self::Hw];
+        all.into_iter().find(|rung| rung.name() == name)
+    }
+}
+
+/// Point of a kernel TX timestamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TxPoint {
+    /// Before the qdisc (`tx_sched`).
+    Sched,
+    /// After it, at the driver (`tx_kernel`).
+    Kernel,
+    /// In the network card (`tx_hw`).
+    Hw,
+}
+
+/// A kernel TX timestamp of one packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TxStamp {
+    /// `tx_sched`
+    Sched(Instant<Realtime>),
+    /// `tx_kernel`
+    Kernel(Instant<Realtime>),
+    /// `tx_hw`
+    Hw(Instant<Card>),
+}
+
+impl TxStamp {
+    /// Point of the timestamp.
+    pub const fn point(self) -> TxPoint {
+        match self {
+            Self::Sched(_) => TxPoint::Sched,
+            Self::Kernel(_) => TxPoint::Kernel,
+            Self::Hw(_) => TxPoint::Hw,
+        }
+    }
+}
+
+/// Timestamps of a sent packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxStamps {
+    /// `tx_app`: read by the program directly before the send call.
+    pub app: Instant<Realtime>,
+    /// `tx_sched`, if requested and delivered.
+    pub sched: Option<Instant<Realtime>>,
+    /// `tx_kernel`, if delivered.
+    pub kernel: Option<Instant<Realtime>>,
+    /// `tx_hw`, if the card delivered one.
+    pub hw: Option<Instant<Card>>,
+}
+
+/// Timestamps of a received packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RxStamps {
+    /// `rx_hw`, if the card delivered one.
+    pub hw: Option<Instant<Card>>,
+    /// `rx_kernel`, if delivered.
+    pub kernel: Option<Instant<Realtime>>,
+    /// `rx_app`: read by the program directly after the receive call.
+    pub app: Instant<Realtime>,
+}
