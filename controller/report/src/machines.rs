@@ -108,7 +108,7 @@ fn cells(path: &Summary, node: &str, summary: &Summary) -> [String; 7] {
         None => (summary.engine.as_str(), none()),
     };
     let (does, stamps) = match (summary.kind, text(summary, "load").as_str()) {
-        (Kind::Relay, _) => ("relays", list(path, "node_rung", " to ")),
+        (Kind::Relay, _) => ("relays", node_points(path)),
         (Kind::Trace, _) => ("traces", list(summary, "points", ", ")),
         (Kind::Load, "traffic") => ("sends", format!("tx_app to {}", text(path, "link_from"))),
         (Kind::Load, "sink") => ("receives", format!("{} to rx_app", text(path, "link_to"))),
@@ -129,7 +129,7 @@ fn cells(path: &Summary, node: &str, summary: &Summary) -> [String; 7] {
 fn routing(path: &Summary) -> Option<[String; 7]> {
     let node = path.parameters.get("relay_node")?.as_str().filter(|_| path.engine == "kernel")?;
     let asked = quota(path, node, "asked_ratio").map_or_else(none, share);
-    let stamps = list(path, "node_rung", " to ");
+    let stamps = node_points(path);
     let [does, engine] = ["routes", "kernel"].map(str::to_owned);
     Some([node.to_owned(), does, engine, none(), none(), stamps, asked])
 }
@@ -142,6 +142,12 @@ fn quota(path: &Summary, node: &str, what: &str) -> Option<f64> {
 fn text(summary: &Summary, parameter: &str) -> String {
     let value = summary.parameters.get(parameter).and_then(Value::as_str);
     value.map_or_else(none, str::to_owned)
+}
+
+/// Points that delimit the node delay; runs before 0.2 call them `node_rung`.
+fn node_points(path: &Summary) -> String {
+    let renamed = path.parameters.contains_key("node_points");
+    list(path, if renamed { "node_points" } else { "node_rung" }, " to ")
 }
 
 fn list(summary: &Summary, parameter: &str, between: &str) -> String {

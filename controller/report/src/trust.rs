@@ -36,7 +36,7 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     };
     let named = |of: fn(&Summary) -> Option<String>| named(&summaries, of);
     let sources = |tx: Option<&str>, rx: Option<&str>| {
-        let said = |rung: Option<&str>| rung.unwrap_or("none").to_owned();
+        let said = |timestamp_source: Option<&str>| timestamp_source.unwrap_or("none").to_owned();
         format!("sent {}, received {}", said(tx), said(rx))
     };
     fact("Probes", probes(run, &summaries), "Planned, sent, and answered in time.");
@@ -64,7 +64,9 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
         named(|s| {
             Some([s.stamps.tx, s.stamps.rx]).filter(|r| r.iter().any(Option::is_some)).map(
                 |[tx, rx]| {
-                    let name = |rung: Option<dwell_sample::Rung>| rung.map(|rung| rung.name());
+                    let name = |timestamp_source: Option<dwell_sample::TimestampSource>| {
+                        timestamp_source.map(|timestamp_source| timestamp_source.name())
+                    };
                     format!("{}\u{1f}{}", name(tx).unwrap_or(""), name(rx).unwrap_or(""))
                 },
             )

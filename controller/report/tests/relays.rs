@@ -176,7 +176,7 @@ fn node_table_has_engines_timestamps_and_quotas() {
         let routed = trial.parameters["relay"] == "route";
         let hooks = if routed { ["rx_driver", "tx_tcx"] } else { ["rx_kernel", "tx_kernel"] };
         path.engine = if routed { "kernel" } else { "socket" }.to_owned();
-        path.parameters.insert("node_rung".to_owned(), hooks.as_slice().into());
+        path.parameters.insert("node_points".to_owned(), hooks.as_slice().into());
         path.parameters.insert("relay_node".to_owned(), "n2".into());
         let burnt = 0.18 + 0.02 * f64::from(trial.trial % 2);
         for (name, ratio) in [("asked", 0.2), ("burnt", burnt)] {

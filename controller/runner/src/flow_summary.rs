@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dwell_plan::{FlowPlan, Plan};
 use dwell_record::{ColumnFigures, Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
-use dwell_sample::{Point, Rung};
+use dwell_sample::{Point, TimestampSource};
 use dwell_stats::{Leg, LinkEndpoints};
 use dwell_units::{Nanos, Rate};
 use serde_json::{Value, json};
@@ -53,8 +53,9 @@ pub(crate) fn summary(join: &Join, inputs: &SummaryInputs<'_>, figures: ColumnFi
         send_failed: failed(inputs.sender),
         ..packets
     });
-    let rung = |kernel: bool| Some(if kernel { Rung::KernelSw } else { Rung::User });
-    let tx = rung(endpoints.sender != Point::TxApp);
+    let source =
+        |kernel: bool| Some(if kernel { TimestampSource::KernelSw } else { TimestampSource::User });
+    let tx = source(endpoints.sender != Point::TxApp);
     let relay = inputs.plan.relay.as_ref();
     Summary {
         kind: Kind::Relay,
@@ -63,7 +64,7 @@ pub(crate) fn summary(join: &Join, inputs: &SummaryInputs<'_>, figures: ColumnFi
         packets,
         metrics,
         values,
-        stamps: Stamps { tx, rx: rung(endpoints.receiver == Point::RxKernel), near: tx },
+        stamps: Stamps { tx, rx: source(endpoints.receiver == Point::RxKernel), near: tx },
         engine: match relay.map(|relay| relay.mode.program()) {
             None => "none".into(),
             Some(None) => "kernel".into(),
@@ -116,7 +117,7 @@ fn parameters(inputs: &SummaryInputs<'_>, endpoints: LinkEndpoints) -> BTreeMap<
         ("link_rate_bps", json!(links.rate_bps)),
         ("link_mechanism", json!(links.mechanism)),
         ("link_from", json!(endpoints.sender.name())),
-        ("node_rung", json!(node)),
+        ("node_points", json!(node)),
         ("link_to", json!(endpoints.receiver.name())),
     ]
     .into_iter()
@@ -157,8 +158,7 @@ fn trust(join: &Join, inputs: &SummaryInputs<'_>) -> Trust {
     }
     trust.warnings.extend(inputs.refused.iter().map(|why| format!("continued without {why}")));
     if let (Some(relay), None) = (&inputs.plan.relay, join.link_endpoints().node) {
-        let text =
-            "no two stamps of the same rung: the delays of the node and of its links are unknown";
+        let text = "no two stamps from the same source: the delays of the node and of its links are unknown";
         trust.warnings.push(format!("{}: {text}", relay.on));
     }
     if trust.void > 0 {

@@ -262,7 +262,7 @@ fn flow_trial_stores_one_joined_row_per_packet() {
         "rate of the links that packets passed"
     );
     assert_eq!(joined.parameters["link_mechanism"], "tap");
-    assert_eq!(joined.parameters["node_rung"], serde_json::json!(["rx_kernel", "tx_kernel"]));
+    assert_eq!(joined.parameters["node_points"], serde_json::json!(["rx_kernel", "tx_kernel"]));
     assert_eq!(store.recompute(&run, &trials[1]).unwrap().figures().0, joined.metrics);
     assert!(store.series(&trials[1]).unwrap().contains_key("node_delay_netfilter_ns"));
     let route = &store.summaries(&trials[0]).unwrap()[0].2;
@@ -314,7 +314,7 @@ fn refused_trace_costs_figures_but_not_the_trial() {
     assert!(!route.metrics.contains_key("link_in_ns"));
     assert!(!route.metrics.contains_key("link_delay_ns"), "it would include the node");
     warned(&route.trust.warnings, "the delays of the node and of its links");
-    let warns = |text: &String| text.starts_with("n2: no two stamps of the same rung");
+    let warns = |text: &String| text.starts_with("n2: no two stamps from the same source");
     assert!(route.trust.warnings.iter().any(warns), "{:?}", route.trust.warnings);
 }
 

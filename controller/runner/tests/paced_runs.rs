@@ -12,7 +12,7 @@ use dwell_protocol::{Event, Job, JobId, PaceEngine, Request};
 use dwell_record::segment::{Header, SegmentWriter};
 use dwell_record::{Column, Kind, Scalar, Stamps};
 use dwell_runner::{RunEnd, Runner, TrialEnd};
-use dwell_sample::{Rung, Sample, State, TxStamps};
+use dwell_sample::{Sample, State, TimestampSource, TxStamps};
 use dwell_store::{Role, RunRow, Store, TrialState};
 use dwell_units::{Instant, Nanos, Pairing};
 use fakes::{Listener, StartedRun, TickingClock, begin, summary};
@@ -57,7 +57,7 @@ impl FakeFleet {
             summary.packets = None;
             summary.values = [("packets".to_owned(), Some(Scalar::Count(sent)))].into();
             summary.parameters = [("sink".to_owned(), self.sink_asked.into())].into();
-            summary.stamps = Stamps { tx: Some(Rung::KernelSw), rx: None, near: None };
+            summary.stamps = Stamps { tx: Some(TimestampSource::KernelSw), rx: None, near: None };
         }
         if self.sinks.contains(&job) {
             summary.kind = Kind::Pace;
@@ -151,7 +151,7 @@ fn segment(trains: i64) -> Vec<u8> {
                 rx: None,
                 remote: None,
             };
-            writer.push(&sample, Some(&bridge), Rung::KernelSw);
+            writer.push(&sample, Some(&bridge), TimestampSource::KernelSw);
         }
     }
     writer.finish(0).unwrap()

@@ -12,7 +12,7 @@ use dwell_plan::{Expansion, Topology};
 use dwell_protocol::{Event, Job, JobId, Request};
 use dwell_record::segment::{Header, SegmentWriter};
 use dwell_runner::{RunEnd, Runner, RunnerError, TrialEnd};
-use dwell_sample::{Rung, RxStamps, Sample, State, TxStamps};
+use dwell_sample::{RxStamps, Sample, State, TimestampSource, TxStamps};
 use dwell_store::{RunRow, RunState, Store, TrialState};
 use dwell_units::{BitRate, Instant, Nanos, Pairing};
 use fakes::{Listener, StartedRun, TickingClock, begin, summary};
@@ -192,7 +192,7 @@ fn segment(received: u64) -> Vec<u8> {
             rx: came.then_some(rx),
             remote: None,
         };
-        writer.push(&sample, Some(&bridge), Rung::User);
+        writer.push(&sample, Some(&bridge), TimestampSource::User);
     }
     writer.finish(0).unwrap()
 }

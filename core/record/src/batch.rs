@@ -1,7 +1,7 @@
 //! Batches of samples in columns, exchanged between importers, segments, the store and the
 //! statistics.
 
-use dwell_sample::{Rung, Sample, State};
+use dwell_sample::{Sample, State, TimestampSource};
 use dwell_units::Pairing;
 
 use crate::column::Column;
@@ -82,7 +82,12 @@ impl Batch {
     }
 
     /// Appends `sample` as a row; see [`dwell_stats::Delays::of`] for `bridge` and `near`.
-    pub fn push_sample(&mut self, sample: &Sample, bridge: Option<&Pairing>, near: Rung) {
+    pub fn push_sample(
+        &mut self,
+        sample: &Sample,
+        bridge: Option<&Pairing>,
+        near: TimestampSource,
+    ) {
         let row = Row::of(sample, bridge, near);
         self.push(row.id, sample.state);
         let last = self.len() - 1;

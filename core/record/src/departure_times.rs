@@ -4,7 +4,7 @@
 //! Packet numbers are consecutive within a train and skip one between trains, so packets with
 //! consecutive numbers belong to the same train.
 
-use dwell_sample::{Rung, Sample, State};
+use dwell_sample::{Sample, State, TimestampSource};
 use dwell_units::Pairing;
 
 use crate::batch::Batch;
@@ -72,7 +72,7 @@ impl DepartureCollector {
     }
 
     /// Selects the departure timestamp. The summary names it; otherwise it follows the summary's
-    /// rung: user-space timestamps, or the more frequent of local kernel timestamps and far-end
+    /// source: user-space timestamps, or the more frequent of local kernel timestamps and far-end
     /// timestamps.
     pub fn by(self, summary: &Summary) -> DepartureTimes {
         let count = |of: fn(&Packet) -> Option<i64>| self.packets.iter().filter_map(of).count();
@@ -81,7 +81,7 @@ impl DepartureCollector {
             (Some("tx_app"), _) => Stamp::App,
             (Some("tx_kernel" | "tap"), _) => Stamp::Kernel,
             (Some("sink"), _) => Stamp::Far,
-            (_, None | Some(Rung::User)) => Stamp::App,
+            (_, None | Some(TimestampSource::User)) => Stamp::App,
             _ if count(|packet| packet.far) > count(|packet| packet.kernel) => Stamp::Far,
             _ => Stamp::Kernel,
         };
@@ -116,7 +116,13 @@ impl DepartureTimes {
 
     /// Appends a packet as a row. Its schedule error refers to the departure, not to the earlier
     /// hand-over by the program.
-    pub fn push(&self, batch: &mut Batch, sample: &Sample, bridge: Option<&Pairing>, near: Rung) {
+    pub fn push(
+        &self,
+        batch: &mut Batch,
+        sample: &Sample,
+        bridge: Option<&Pairing>,
+        near: TimestampSource,
+    ) {
         batch.push_sample(sample, bridge, near);
         let error = bridge.zip(self.stamp.of(sample)).and_then(|(bridge, (left, same_clock))| {
             let error = left.checked_sub(bridge.to_real(sample.intended).as_nanos())?;
@@ -169,7 +175,7 @@ mod tests {
         }
     }
 
-    fn summary(rung: Rung, departures: Option<&str>) -> Summary {
+    fn summary(source: TimestampSource, departures: Option<&str>) -> Summary {
         let named = departures.map(|name| ("departures".to_owned(), name.into()));
         Summary {
             kind: Kind::Pace,
@@ -178,7 +184,7 @@ mod tests {
             packets: None,
             metrics: Default::default(),
             values: Default::default(),
-            stamps: Stamps { tx: Some(rung), rx: None, near: None },
+            stamps: Stamps { tx: Some(source), rx: None, near: None },
             engine: String::new(),
             trains: Vec::new(),
             trust: Trust::default(),
@@ -186,10 +192,10 @@ mod tests {
         }
     }
 
-    fn departed(packets: &[Sample], rung: Rung) -> DepartureTimes {
+    fn departed(packets: &[Sample], source: TimestampSource) -> DepartureTimes {
         let mut departing = DepartureCollector::default();
         packets.iter().rev().for_each(|packet| departing.take(packet, false));
-        departing.by(&summary(rung, None))
+        departing.by(&summary(source, None))
     }
 
     #[test]
@@ -198,7 +204,7 @@ mod tests {
         // Packet 2 has no timestamp; number 5 is skipped between two trains.
         let mut packets: Vec<_> = (0..5).zip(late).map(|(id, late)| packet(id, late)).collect();
         packets.extend([packet(6, Some(0)), packet(7, Some(-9))]);
-        let gaps = departed(&packets, Rung::KernelSw);
+        let gaps = departed(&packets, TimestampSource::KernelSw);
         let found: Vec<_> = (0..9).map(|id| gaps.gap(id)).collect();
         let known = [(1, (107, 7)), (4, (97, 3)), (7, (91, 9))];
         for (id, found) in found.iter().enumerate() {
@@ -210,13 +216,13 @@ mod tests {
     #[test]
     fn unanswered_rows_count_with_departure_errors() {
         let packets: Vec<_> = (0..4).map(|id| packet(id, Some(10 * id as i64))).collect();
-        let gaps = departed(&packets, Rung::KernelSw);
+        let gaps = departed(&packets, TimestampSource::KernelSw);
         let mut batch = Batch::default();
         for sample in &packets {
-            gaps.push(&mut batch, sample, Some(&BRIDGE), Rung::KernelSw);
+            gaps.push(&mut batch, sample, Some(&BRIDGE), TimestampSource::KernelSw);
         }
         // A clock was stepped before the last packet.
-        gaps.push(&mut batch, &packets[3], None, Rung::KernelSw);
+        gaps.push(&mut batch, &packets[3], None, TimestampSource::KernelSw);
         assert_eq!(batch.column(Column::ScheduleError), Some(&[0, 10, 20, 30, Batch::ABSENT][..]));
         assert_eq!(batch.number(4, Column::Gap), None);
         let mut columns = BatchStatistics::default();
@@ -234,18 +240,18 @@ mod tests {
             let rx = Instant::from_nanos(7_000_000 + packet.intended.as_nanos() + late);
             packet.remote = Some(Remote { rx, tx: rx, seq: 0, ttl: None, same_clock: false });
         }
-        let gaps = departed(&packets, Rung::KernelSw);
+        let gaps = departed(&packets, TimestampSource::KernelSw);
         assert_eq!([gaps.gap(1), gaps.gap(2)], [Some((90, 10)), Some((150, 50))]);
         let mut batch = Batch::default();
-        gaps.push(&mut batch, &packets[1], Some(&BRIDGE), Rung::KernelSw);
+        gaps.push(&mut batch, &packets[1], Some(&BRIDGE), TimestampSource::KernelSw);
         assert_eq!(batch.number(0, Column::ScheduleError), None, "the clocks differ");
         // The summary may select the less frequent timestamp.
         let mut departing = DepartureCollector::default();
         packets.iter().for_each(|packet| departing.take(packet, false));
-        let gaps = departing.by(&summary(Rung::KernelSw, Some("tx_kernel")));
+        let gaps = departing.by(&summary(TimestampSource::KernelSw, Some("tx_kernel")));
         assert_eq!([gaps.gap(1), gaps.gap(2)], [None; 2]);
         // By the program's clock all packets are on schedule.
-        let gaps = departed(&packets, Rung::User);
+        let gaps = departed(&packets, TimestampSource::User);
         assert_eq!([gaps.gap(1), gaps.gap(2)], [Some((100, 0)), Some((100, 0))]);
     }
 }

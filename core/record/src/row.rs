@@ -1,6 +1,6 @@
 //! A sample as a row of [`Column`]s, common to CSV, JSON lines and Parquet.
 
-use dwell_sample::{Rung, Sample, State};
+use dwell_sample::{Sample, State, TimestampSource};
 use dwell_stats::Delays;
 use dwell_units::{Card, Instant, Nanos, Pairing, Realtime};
 
@@ -19,7 +19,7 @@ pub(crate) struct Row {
 
 impl Row {
     /// See [`Delays::of`] for `bridge` and `near`.
-    pub(crate) fn of(sample: &Sample, bridge: Option<&Pairing>, near: Rung) -> Self {
+    pub(crate) fn of(sample: &Sample, bridge: Option<&Pairing>, near: TimestampSource) -> Self {
         let delays = Delays::of(sample, bridge, near);
         let (tx, rx, remote) = (&sample.tx, sample.rx, sample.remote);
         // A packet that was not sent has no send timestamp.

@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use dwell_sample::{Rung, Sample, State};
+use dwell_sample::{Sample, State, TimestampSource};
 use dwell_stats::Delays;
 use dwell_units::Pairing;
 
@@ -47,7 +47,13 @@ impl RowFormat {
     ///
     /// `bridge` converts the schedule's clock to the clock of the timestamps and is `None` for a
     /// void sample. `near` is the local timestamp source for one-way delays (see [`Delays::of`]).
-    pub fn append(self, out: &mut Vec<u8>, sample: &Sample, bridge: Option<&Pairing>, near: Rung) {
+    pub fn append(
+        self,
+        out: &mut Vec<u8>,
+        sample: &Sample,
+        bridge: Option<&Pairing>,
+        near: TimestampSource,
+    ) {
         match self {
             Self::RoundTripCsv => match sample.state {
                 State::Received => {
@@ -129,7 +135,7 @@ mod tests {
     fn text(format: RowFormat, samples: &[Sample], bridge: Option<&Pairing>) -> String {
         let mut out = Vec::new();
         format.append_header(&mut out);
-        samples.iter().for_each(|s| format.append(&mut out, s, bridge, Rung::KernelSw));
+        samples.iter().for_each(|s| format.append(&mut out, s, bridge, TimestampSource::KernelSw));
         String::from_utf8(out).unwrap()
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use dwell_sample::Rung;
+use dwell_sample::TimestampSource;
 use dwell_stats::RoundTrip;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -131,19 +131,19 @@ pub enum Scalar {
     Real(f64),
 }
 
-/// Source of the timestamps in delays: the deepest rung delivered, null if none.
+/// Source of the timestamps in delays: the closest to the wire that was delivered, null if none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamps {
     /// The deepest timestamps of sent packets.
-    #[serde(serialize_with = "rung_name", deserialize_with = "rung_named")]
-    pub tx: Option<Rung>,
+    #[serde(serialize_with = "source_name", deserialize_with = "source_named")]
+    pub tx: Option<TimestampSource>,
     /// The deepest timestamps of received packets.
-    #[serde(serialize_with = "rung_name", deserialize_with = "rung_named")]
-    pub rx: Option<Rung>,
+    #[serde(serialize_with = "source_name", deserialize_with = "source_named")]
+    pub rx: Option<TimestampSource>,
     /// Local timestamps in metrics that also use the far end's: one-way delay, IPDV by direction,
     /// round trip without residence.
-    #[serde(serialize_with = "rung_name", deserialize_with = "rung_named")]
-    pub near: Option<Rung>,
+    #[serde(serialize_with = "source_name", deserialize_with = "source_named")]
+    pub near: Option<TimestampSource>,
 }
 
 impl Summary {
@@ -246,12 +246,19 @@ impl From<dwell_stats::Figures> for Figures {
     }
 }
 
-fn rung_name<S: Serializer>(rung: &Option<Rung>, serializer: S) -> Result<S::Ok, S::Error> {
-    rung.map(Rung::name).serialize(serializer)
+fn source_name<S: Serializer>(
+    timestamp_source: &Option<TimestampSource>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    timestamp_source.map(TimestampSource::name).serialize(serializer)
 }
 
-fn rung_named<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rung>, D::Error> {
+fn source_named<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<TimestampSource>, D::Error> {
     let Some(name) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
-    let rung = Rung::named(&name);
-    rung.map(Some).ok_or_else(|| de::Error::custom(format!("unknown timestamp source '{name}'")))
+    let timestamp_source = TimestampSource::named(&name);
+    timestamp_source
+        .map(Some)
+        .ok_or_else(|| de::Error::custom(format!("unknown timestamp source '{name}'")))
 }

@@ -6,7 +6,7 @@ use dwell_record::{
     Environment, Figures, Kind, NicDropped, Packets, Placement, RowFormat, Scalar, Scheduling,
     Stamps, Summary, Trust, Waiting, metrics, values,
 };
-use dwell_sample::{Remote, Rung, RxStamps, Sample, State, TxStamps};
+use dwell_sample::{Remote, RxStamps, Sample, State, TimestampSource, TxStamps};
 use dwell_stats::RoundTrip;
 use dwell_units::{Instant, Nanos, Pairing};
 use jsonschema::Validator;
@@ -77,9 +77,9 @@ fn summary_of(measured: &RoundTrip) -> Summary {
         metrics: metrics(measured),
         values: values(measured),
         stamps: Stamps {
-            tx: Some(Rung::KernelSw),
-            rx: Some(Rung::KernelSw),
-            near: Some(Rung::KernelSw),
+            tx: Some(TimestampSource::KernelSw),
+            rx: Some(TimestampSource::KernelSw),
+            near: Some(TimestampSource::KernelSw),
         },
         engine: "udp".to_owned(),
         trains: vec![dwell_record::Train::default()],
@@ -90,7 +90,7 @@ fn summary_of(measured: &RoundTrip) -> Summary {
 
 /// A measurement with every kind of sample.
 fn measured() -> RoundTrip {
-    let mut measured = RoundTrip::new(Rung::KernelSw, 3);
+    let mut measured = RoundTrip::new(TimestampSource::KernelSw, 3);
     for id in 0..2_000 {
         measured.record(&sample(id, State::Received), Some(&BRIDGE));
     }
@@ -136,7 +136,7 @@ fn nic_drops_survive_json_and_may_be_missing() {
 
 #[test]
 fn summary_without_replies_is_valid() {
-    let mut nothing = RoundTrip::new(Rung::User, 0);
+    let mut nothing = RoundTrip::new(TimestampSource::User, 0);
     nothing.record(&sample(0, State::Lost), None);
     let object = parsed(&summary_of(&nothing));
     assert_eq!(errors(&summary_schema(), &object), Vec::<String>::new(), "{object:#}");
@@ -205,7 +205,7 @@ fn invalid_summary_is_refused() {
         ("a metric without a unit", |o| o["metrics"]["rtt"] = o["metrics"]["rtt_ns"].clone()),
         ("a time as text", |o| o["metrics"]["rtt_ns"]["p50"] = json!("250us")),
         ("a time in fractions", |o| o["metrics"]["rtt_ns"]["max"] = json!(0.5)),
-        ("an unknown rung", |o| o["stamps"]["rx"] = json!("kernel")),
+        ("an unknown source", |o| o["stamps"]["rx"] = json!("kernel")),
         ("an unknown fact", |o| o["environment"]["weather"] = json!("mild")),
     ];
     let (schema, good) = (summary_schema(), parsed(&summary_of(&measured())));
@@ -224,7 +224,12 @@ fn sample_lines_are_valid_and_invalid_ones_refused() {
     RowFormat::JsonLines.append_header(&mut out);
     for (id, state) in (0..).zip(states) {
         for bridge in [Some(&BRIDGE), None] {
-            RowFormat::JsonLines.append(&mut out, &sample(id, state), bridge, Rung::KernelSw);
+            RowFormat::JsonLines.append(
+                &mut out,
+                &sample(id, state),
+                bridge,
+                TimestampSource::KernelSw,
+            );
         }
     }
     let text = String::from_utf8(out).unwrap();

@@ -9,4 +9,4 @@ mod stamps;
 
 pub use observation::{PacketObservation, PacketOutcome, Point, PointStamps};
 pub use probe::{Hop, Remote, Sample, State, WarmUpSession};
-pub use stamps::{Rung, RxStamps, TxPoint, TxStamp, TxStamps};
+pub use stamps::{RxStamps, TimestampSource, TxPoint, TxStamp, TxStamps};

@@ -5,7 +5,7 @@ use dwell_units::{Card, Instant, Realtime};
 /// Source of a timestamp, from the farthest to the closest to the wire. A result always names its
 /// source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rung {
+pub enum TimestampSource {
     /// Read by the program.
     User,
     /// The kernel's software timestamp: at the driver when sending, on entry to the stack when
@@ -17,7 +17,7 @@ pub enum Rung {
     Hw,
 }
 
-impl Rung {
+impl TimestampSource {
     /// Name in results.
     pub const fn name(self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ impl Rung {
     /// Returns the source called `name`.
     pub fn named(name: &str) -> Option<Self> {
         let all = [Self::User, Self::KernelSw, Self::Driver, Self::Hw];
-        all.into_iter().find(|rung| rung.name() == name)
+        all.into_iter().find(|source| source.name() == name)
     }
 }
 

@@ -14,7 +14,7 @@ mod verdict_text;
 
 use std::fmt;
 
-use dwell_sample::Rung;
+use dwell_sample::TimestampSource;
 
 use crate::departures::TrainRequest;
 use crate::distribution::Quantile;
@@ -139,13 +139,18 @@ impl Default for Tolerance {
 }
 
 impl Tolerance {
-    /// Judges the trains of one sender at one rate; `rung` is the source of their timestamps.
-    pub fn judge(&self, asked: &TrainRequest, rung: Rung, trains: &[TrainAccuracy]) -> Judgement {
+    /// Judges the trains of one sender at one rate; `source` is the source of their timestamps.
+    pub fn judge(
+        &self,
+        asked: &TrainRequest,
+        source: TimestampSource,
+        trains: &[TrainAccuracy],
+    ) -> Judgement {
         let ranks = independent_quantile_ranks(trains.len() as u64, Quantile::P50, self.confidence);
         let of = |value: fn(&TrainAccuracy) -> RealInterval| Some(median(trains, ranks?, value));
         let rate_bps = of(|train| train.rate_bps);
         let gap_error_p95 = of(|train| train.gap_error_p95);
-        let why_not = if rung == Rung::User {
+        let why_not = if source == TimestampSource::User {
             Some(NoVerdictReason::UserStamps)
         } else if trains.len() < self.trains {
             Some(NoVerdictReason::FewTrains { trains: trains.len(), least: self.trains })
@@ -335,7 +340,7 @@ mod tests {
     }
 
     fn judge(trains: &[TrainAccuracy]) -> Accuracy {
-        Tolerance::default().judge(&REQUEST, Rung::KernelSw, trains).accuracy
+        Tolerance::default().judge(&REQUEST, TimestampSource::KernelSw, trains).accuracy
     }
 
     fn level(accuracy: Accuracy) -> u8 {
@@ -361,7 +366,7 @@ mod tests {
         assert_eq!(level(judge(&[train(1.0, 0.1); 100])), 1);
         let rates = Tolerance { rate: 0.5, ..Tolerance::default() };
         for rate in [0.5, 1.5] {
-            let found = rates.judge(&REQUEST, Rung::KernelSw, &[train(rate, 0.0); 100]);
+            let found = rates.judge(&REQUEST, TimestampSource::KernelSw, &[train(rate, 0.0); 100]);
             assert_eq!(level(found.accuracy), 1);
         }
     }
@@ -386,12 +391,12 @@ mod tests {
         );
         for error in [0.0, 0.9] {
             let trains = [train(1.0, error); 40];
-            let found = Tolerance::default().judge(&REQUEST, Rung::User, &trains);
+            let found = Tolerance::default().judge(&REQUEST, TimestampSource::User, &trains);
             assert_eq!(found.accuracy, Accuracy::CannotTell { why: NoVerdictReason::UserStamps });
             assert!(found.rate_bps.is_some(), "figures are shown without a verdict");
         }
         let few = Tolerance { trains: 3, ..Tolerance::default() };
-        let found = few.judge(&REQUEST, Rung::Hw, &[train(1.0, 0.0); 5]);
+        let found = few.judge(&REQUEST, TimestampSource::Hw, &[train(1.0, 0.0); 5]);
         assert_eq!(found.accuracy, Accuracy::CannotTell { why: NoVerdictReason::NoInterval });
         assert_eq!((found.rate_bps, judge(&[]).name()), (None, "cannot-tell"));
     }
@@ -424,7 +429,8 @@ mod tests {
     #[test]
     fn request_without_gap_gives_no_verdict() {
         let pairs = TrainRequest { gap: 0.0, ..REQUEST };
-        let found = Tolerance::default().judge(&pairs, Rung::KernelSw, &[train(1.0, 0.0); 30]);
+        let found =
+            Tolerance::default().judge(&pairs, TimestampSource::KernelSw, &[train(1.0, 0.0); 30]);
         assert_eq!(found.accuracy.name(), "cannot-tell");
     }
 

@@ -1,6 +1,6 @@
 //! Delays of one probe: the meaningful differences between its timestamps.
 
-use dwell_sample::{Rung, RxStamps, Sample, State, TxStamps};
+use dwell_sample::{RxStamps, Sample, State, TimestampSource, TxStamps};
 use dwell_units::{Clock, Instant, Nanos, Pairing, Realtime};
 
 /// Delays of one probe; a field is `None` if one of its timestamps is missing. [`crate::Metric`]
@@ -41,7 +41,7 @@ impl Delays {
     /// was stepped, the sample is void and has no delays. `near` selects which local timestamps are
     /// compared with the far end's, whatever source the far end has. A sample without that source
     /// lacks those delays, so that one distribution never mixes two sources.
-    pub fn of(sample: &Sample, bridge: Option<&Pairing>, near: Rung) -> Self {
+    pub fn of(sample: &Sample, bridge: Option<&Pairing>, near: TimestampSource) -> Self {
         let Some(bridge) = bridge else { return Self::default() };
         if sample.state == State::SendFailed {
             return Self::default();
@@ -80,17 +80,19 @@ fn between<C: Clock>(from: Option<Instant<C>>, to: Option<Instant<C>>) -> Option
     Some(to? - from?)
 }
 
-/// Local T1 and T4 at `rung`, on a clock comparable with the far end's timestamps. For the driver,
+/// Local T1 and T4 at `source`, on a clock comparable with the far end's timestamps. For the driver,
 /// which only timestamps received packets, and the network card, which has its own clock, these are
 /// the kernel timestamps.
 fn local_timestamps(
     tx: &TxStamps,
     rx: &RxStamps,
-    rung: Rung,
+    source: TimestampSource,
 ) -> Option<(Instant<Realtime>, Instant<Realtime>)> {
-    match rung {
-        Rung::User => Some((tx.app, rx.app)),
-        Rung::KernelSw | Rung::Driver | Rung::Hw => tx.kernel.zip(rx.kernel),
+    match source {
+        TimestampSource::User => Some((tx.app, rx.app)),
+        TimestampSource::KernelSw | TimestampSource::Driver | TimestampSource::Hw => {
+            tx.kernel.zip(rx.kernel)
+        }
     }
 }
 
@@ -131,7 +133,7 @@ mod tests {
 
     #[test]
     fn each_delay_is_the_difference_of_its_own_stamps() {
-        let delays = Delays::of(&sample(), Some(&BRIDGE), Rung::KernelSw);
+        let delays = Delays::of(&sample(), Some(&BRIDGE), TimestampSource::KernelSw);
         let expected = Delays {
             rtt: Some(Nanos(860)),
             rtt_kernel: Some(Nanos(800)),
@@ -155,16 +157,16 @@ mod tests {
         let remote =
             Remote { rx: at(1_000_500), tx: at(1_000_600), same_clock: true, seq: 0, ttl: None };
         sample.remote = Some(remote);
-        let delays = Delays::of(&sample, Some(&BRIDGE), Rung::User);
+        let delays = Delays::of(&sample, Some(&BRIDGE), TimestampSource::User);
         assert_eq!(delays.one_way_forward, Some(Nanos(370)));
         assert_eq!(delays.one_way_backward, Some(Nanos(390)));
     }
 
     #[test]
-    fn missing_rung_is_not_replaced_by_another() {
+    fn missing_source_is_not_replaced_by_another() {
         let mut sample = sample();
         sample.tx.kernel = None;
-        let delays = Delays::of(&sample, Some(&BRIDGE), Rung::KernelSw);
+        let delays = Delays::of(&sample, Some(&BRIDGE), TimestampSource::KernelSw);
         assert_eq!((delays.rtt_minus_residence, delays.forward_plus_offset), (None, None));
         assert_eq!((delays.rtt, delays.residence), (Some(Nanos(860)), Some(Nanos(300))));
     }
@@ -173,10 +175,10 @@ mod tests {
     fn lost_probe_has_only_a_schedule_error() {
         let lost = Sample { state: State::Lost, rx: None, remote: None, ..sample() };
         let only = Delays { schedule_error: Some(Nanos(30)), ..Delays::default() };
-        assert_eq!(Delays::of(&lost, Some(&BRIDGE), Rung::User), only);
+        assert_eq!(Delays::of(&lost, Some(&BRIDGE), TimestampSource::User), only);
         let failed = Sample { state: State::SendFailed, ..lost };
-        assert_eq!(Delays::of(&failed, Some(&BRIDGE), Rung::User), Delays::default());
-        assert_eq!(Delays::of(&sample(), None, Rung::User), Delays::default());
+        assert_eq!(Delays::of(&failed, Some(&BRIDGE), TimestampSource::User), Delays::default());
+        assert_eq!(Delays::of(&sample(), None, TimestampSource::User), Delays::default());
     }
 
     #[test]
@@ -184,7 +186,7 @@ mod tests {
         for (rx, tx) in [(i64::MIN, i64::MAX), (i64::MAX, i64::MIN), (0, i64::MIN)] {
             let remote = Remote { rx: at(rx), tx: at(tx), seq: 0, ttl: None, same_clock: true };
             let sample = Sample { remote: Some(remote), ..sample() };
-            Delays::of(&sample, Some(&BRIDGE), Rung::User);
+            Delays::of(&sample, Some(&BRIDGE), TimestampSource::User);
         }
     }
 }

@@ -14,22 +14,22 @@ pub enum Metric {
     /// not hidden.
     RttIntended,
     /// Round-trip delay without the residence (RFC 8762 section 4: T4 - T1 - (T3 - T2)), with local
-    /// timestamps from the near rung of the measurement.
+    /// timestamps from the near source of the measurement.
     RttMinusResidence,
     /// T3 - T2 of the reflector (RFC 8762), on its clock.
     Residence,
-    /// One-way delay (RFC 7679): T2 minus the send timestamp at the near rung, if both ends share a
+    /// One-way delay (RFC 7679): T2 minus the send timestamp from the near source, if both ends share a
     /// clock.
     OneWayForward,
-    /// One-way delay (RFC 7679): the receive timestamp at the near rung minus T3, if both ends
+    /// One-way delay (RFC 7679): the receive timestamp from the near source minus T3, if both ends
     /// share a clock.
     OneWayBackward,
     /// RFC 3393 for [`Metric::Rtt`], as a magnitude.
     Ipdv,
-    /// RFC 3393 on the forward path (T2 minus the send timestamp at the near rung), as a magnitude;
+    /// RFC 3393 on the forward path (T2 minus the send timestamp from the near source), as a magnitude;
     /// a constant clock offset cancels.
     IpdvForward,
-    /// RFC 3393 on the backward path (the receive timestamp at the near rung minus T3), as a
+    /// RFC 3393 on the backward path (the receive timestamp from the near source minus T3), as a
     /// magnitude.
     IpdvBackward,
     /// RFC 5481: [`Metric::Rtt`] minus its minimum.

@@ -296,7 +296,7 @@ mod tests {
             let endpoints = LinkEndpoints::of([&whole, &path]);
             prop_assert_eq!(Leg::EndToEnd.of(&path, &endpoints), Some(Nanos(90)));
             let absent = endpoints.sum().iter().filter(|component| component.of(&path, &endpoints).is_none()).count();
-            // The second node timestamp is netfilter's, which no component of this rung uses.
+            // The second node timestamp is netfilter's, which no component of this source uses.
             prop_assert_eq!(absent, if gone == 3 { 0 } else { 2 });
         }
     }

@@ -1,6 +1,6 @@
 //! Statistics of a stream of probes: counters, delays and losses by direction.
 
-use dwell_sample::{Rung, Sample, State, WarmUpSession};
+use dwell_sample::{Sample, State, TimestampSource, WarmUpSession};
 use dwell_units::{Nanos, Pairing};
 
 use crate::delays::Delays;
@@ -37,7 +37,7 @@ pub struct Packets {
 /// was stepped) are counted in their state and are not part of any distribution either.
 #[derive(Clone, Debug)]
 pub struct RoundTrip {
-    near: Rung,
+    near: TimestampSource,
     packets: Packets,
     void: u64,
     rtt: Distribution,
@@ -77,11 +77,11 @@ impl Packets {
 impl RoundTrip {
     /// Creates an empty measurement.
     ///
-    /// `near` is the deepest rung for which the warm-up delivered both TX and RX timestamps; it is
+    /// `near` is the source closest to the wire for which the warm-up delivered both TX and RX timestamps; it is
     /// used on the local side of every figure that also needs timestamps of the far end.
     /// `warm_up_sent` probes were sent before probe 0 and are not recorded; a reflector without
     /// session state counts them too.
-    pub fn new(near: Rung, warm_up_sent: u64) -> Self {
+    pub fn new(near: TimestampSource, warm_up_sent: u64) -> Self {
         Self {
             near,
             packets: Packets::default(),
@@ -104,8 +104,8 @@ impl RoundTrip {
         }
     }
 
-    /// Sets the local rung, if it is only known with the first reply, before any delay is recorded.
-    pub fn set_near(&mut self, near: Rung) {
+    /// Sets the local source, if it is only known with the first reply, before any delay is recorded.
+    pub fn set_near(&mut self, near: TimestampSource) {
         self.near = near;
     }
 
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn late_reply_moves_probe_from_lost_to_late() {
-        let mut all = RoundTrip::new(Rung::User, 0);
+        let mut all = RoundTrip::new(TimestampSource::User, 0);
         all.record(&sample(0, State::Lost, None), Some(&BRIDGE));
         all.record(&sample(1, State::Received, Some(400)), Some(&BRIDGE));
         all.record(&sample(0, State::Late, Some(9_000_000)), Some(&BRIDGE));
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn void_sample_is_counted_and_has_no_delay() {
-        let mut all = RoundTrip::new(Rung::User, 0);
+        let mut all = RoundTrip::new(TimestampSource::User, 0);
         all.record(&sample(0, State::Received, Some(400)), None);
         assert_eq!((all.packets().received, all.void()), (1, 1));
         assert_eq!(all.metrics().count(), 0);
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn variation_by_direction_needs_no_common_clock() {
-        let mut all = RoundTrip::new(Rung::User, 0);
+        let mut all = RoundTrip::new(TimestampSource::User, 0);
         all.record(&sample(0, State::Received, Some(400)), Some(&BRIDGE));
         all.record(&sample(1, State::Received, Some(800)), Some(&BRIDGE));
         assert_eq!(all.figures(Metric::IpdvForward).max, Some(Nanos(100)));
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn metrics_without_timestamps_are_omitted() {
-        let mut all = RoundTrip::new(Rung::User, 0);
+        let mut all = RoundTrip::new(TimestampSource::User, 0);
         all.record(&sample(0, State::Received, Some(400)), Some(&BRIDGE));
         let names: Vec<_> = all.metrics().map(|(metric, _)| metric.name()).collect();
         let expected = [
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn nothing_sent_has_no_loss_ratio() {
-        let values = RoundTrip::new(Rung::User, 0).values();
+        let values = RoundTrip::new(TimestampSource::User, 0).values();
         assert!(values.iter().all(|(_, value)| value.is_none()), "{values:?}");
     }
 
@@ -391,7 +391,7 @@ mod tests {
         fn counters_match_the_last_state_of_every_probe(
             events in proptest::collection::vec((0..40_u64, 0..3_u8, any::<bool>()), 0..200),
         ) {
-            let mut all = RoundTrip::new(Rung::User, 0);
+            let mut all = RoundTrip::new(TimestampSource::User, 0);
             let mut states: BTreeMap<u64, State> = BTreeMap::new();
             let (mut duplicates, mut reordered) = (0, 0);
             for (id, choice, overtaken) in events {

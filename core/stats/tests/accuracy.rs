@@ -3,7 +3,7 @@
 //! and load on the same departures never improves the verdict.
 
 use dwell_engine::departures::{Departures, Pattern};
-use dwell_sample::Rung;
+use dwell_sample::TimestampSource;
 use dwell_stats::accuracy::{Accuracy, Tolerance};
 use dwell_stats::departures::{TrainDepartures, TrainRequest, Trains};
 use dwell_units::Nanos;
@@ -37,7 +37,7 @@ fn judge(trains: u32, mut error: impl FnMut() -> f64) -> Accuracy {
         }
         all.record(&TrainDepartures { due, left: &left, stepped: false });
     }
-    Tolerance::default().judge(&REQUEST, Rung::KernelSw, all.accuracies()).accuracy
+    Tolerance::default().judge(&REQUEST, TimestampSource::KernelSw, all.accuracies()).accuracy
 }
 
 /// Errors of both signs with uniform magnitude, scaled so that the median of the trains' 95th
@@ -146,7 +146,9 @@ fn load_on_the_same_departures_never_raises_the_verdict() {
         }
         let judge = |trains: &Trains| {
             level(
-                Tolerance::default().judge(&REQUEST, Rung::KernelSw, trains.accuracies()).accuracy,
+                Tolerance::default()
+                    .judge(&REQUEST, TimestampSource::KernelSw, trains.accuracies())
+                    .accuracy,
             )
         };
         let (idle, loaded) = (judge(&idle), judge(&loaded));

@@ -53,13 +53,13 @@ fn typical(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Vec<PacketDa
     Ok(picked.into_iter().map(of).collect())
 }
 
-/// Returns the parts of one rung that sum to the whole; `None` if timestamps are missing.
+/// Returns the parts from one source that sum to the whole; `None` if timestamps are missing.
 fn summing(all: BTreeMap<String, i64>, whole: i64) -> Option<BTreeMap<String, i64>> {
     let outside = ["sender_out_ns", "link_in_ns", "link_out_ns", "receiver_in_ns"];
     let program = ["queueing_in_ns", "processing_ns", "queueing_out_ns", "qdisc_ns"];
-    let rungs: [&[&str]; 3] = [&program, &["node_delay_driver_ns"], &["node_delay_netfilter_ns"]];
+    let sources: [&[&str]; 3] = [&program, &["node_delay_driver_ns"], &["node_delay_netfilter_ns"]];
     let direct: &[&str] = &["sender_out_ns", "link_delay_ns", "receiver_in_ns"];
-    let combinations = rungs.iter().map(|rung| [&outside[..], rung].concat());
+    let combinations = sources.iter().map(|source| [&outside[..], source].concat());
     combinations.chain([direct.to_vec()]).find_map(|names| {
         let parts: Option<BTreeMap<String, i64>> =
             names.into_iter().map(|name| Some((name.to_owned(), *all.get(name)?))).collect();

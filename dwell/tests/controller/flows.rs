@@ -71,8 +71,8 @@ fn relayed_flow_is_joined_and_shown_with_all_machines() {
     }
     assert_eq!(route["measurement"]["engine"], "kernel");
     assert_eq!(translate["measurement"]["engine"], "socket");
-    let rung = serde_json::json!(["rx_kernel", "tx_kernel"]);
-    assert_eq!(translate["measurement"]["parameters"]["node_rung"], rung);
+    let source = serde_json::json!(["rx_kernel", "tx_kernel"]);
+    assert_eq!(translate["measurement"]["parameters"]["node_points"], source);
     // The summaries of the machines, with their own counters.
     let count_summaries = |trial: &Value, node: &str, kind: &str| {
         let machines = trial["machines"].as_array().unwrap();

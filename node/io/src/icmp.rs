@@ -74,7 +74,7 @@ impl IcmpPort {
     }
 
     /// Returns the kind of socket.
-    pub fn rung(&self) -> IcmpSocketKind {
+    pub fn kind(&self) -> IcmpSocketKind {
         self.kind
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::iter;
 
 use dwell_record::Train;
-use dwell_sample::Rung;
+use dwell_sample::TimestampSource;
 use dwell_stats::RealInterval;
 use dwell_stats::accuracy::{
     Accuracy, LargestRate, NoVerdictReason, Tolerance, TrainAccuracy, largest_rate,
@@ -175,7 +175,8 @@ fn accuracy(trials: &[&PacedTrial], tolerance: &Tolerance) -> Accuracy {
     if summaries().any(|summary| summary.parameters.get("limit_unseen") == Some(&true.into())) {
         return Accuracy::CannotTell { why: NoVerdictReason::LimitUnseen };
     }
-    let Some(rung) = summaries().map(|summary| summary.stamps.tx.unwrap_or(Rung::User)).min()
+    let Some(source) =
+        summaries().map(|summary| summary.stamps.tx.unwrap_or(TimestampSource::User)).min()
     else {
         return few;
     };
@@ -188,7 +189,7 @@ fn accuracy(trials: &[&PacedTrial], tolerance: &Tolerance) -> Accuracy {
             same_clock: true,
         })
     });
-    asked.map_or(few, |asked| tolerance.judge(&asked, rung, &trains).accuracy)
+    asked.map_or(few, |asked| tolerance.judge(&asked, source, &trains).accuracy)
 }
 
 /// Interval of an unknown value.

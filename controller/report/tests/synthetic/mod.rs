@@ -10,7 +10,7 @@ use dwell_report::data::{
     Axis, Hampel, HostAccumulator, PacketData, Point, RunData, Series, Step, TimeBin, TrialData,
     TrialState,
 };
-use dwell_sample::Rung;
+use dwell_sample::TimestampSource;
 use dwell_stats::{Distribution, Quantile, Resolution, quantile_interval};
 use dwell_units::Nanos;
 use rand::{RngExt as _, SeedableRng as _};
@@ -238,9 +238,9 @@ pub(crate) fn summary(packets: Packets, metrics: BTreeMap<String, Figures>) -> S
         metrics,
         values: BTreeMap::new(),
         stamps: Stamps {
-            tx: Some(Rung::KernelSw),
-            rx: Some(Rung::KernelSw),
-            near: Some(Rung::KernelSw),
+            tx: Some(TimestampSource::KernelSw),
+            rx: Some(TimestampSource::KernelSw),
+            near: Some(TimestampSource::KernelSw),
         },
         engine: "udp".to_owned(),
         trains: Vec::new(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dwell_plan::{Expansion, PaceKind, Source, expand};
 use dwell_record::{Figures, Kind, Packets, Scalar, Stamps, Summary, Train};
 use dwell_report::data::{PlanData, RunData, Series, TrialData, TrialState};
-use dwell_sample::Rung;
+use dwell_sample::TimestampSource;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -79,8 +79,9 @@ fn trial(expansion: &Expansion, cell: u32, it: &dwell_plan::Trial) -> TrialData 
     let mut summary = summary(Packets::default(), BTreeMap::new());
     summary.kind = Kind::Pace;
     summary.engine = engine.to_owned();
-    let rung = if engine == "packet-ring" { Rung::User } else { Rung::KernelSw };
-    summary.stamps = Stamps { tx: Some(rung), rx: None, near: None };
+    let timestamp_source =
+        if engine == "packet-ring" { TimestampSource::User } else { TimestampSource::KernelSw };
+    summary.stamps = Stamps { tx: Some(timestamp_source), rx: None, near: None };
     summary.parameters = [
         ("engine".to_owned(), engine.into()),
         ("pattern".to_owned(), pace.pattern.name().into()),

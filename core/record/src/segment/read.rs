@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 use dwell_host::HostSample;
-use dwell_sample::{PacketObservation, Rung, Sample};
+use dwell_sample::{PacketObservation, Sample, TimestampSource};
 use dwell_units::{Instant, Nanos, Pairing};
 use thiserror::Error;
 
@@ -18,7 +18,7 @@ pub enum Record<'a> {
     /// The header; always first.
     Header(&'a Header),
     /// A sample, its bridge (`None`: void) and the local timestamp source.
-    Sample(&'a Sample, Option<&'a Pairing>, Rung),
+    Sample(&'a Sample, Option<&'a Pairing>, TimestampSource),
     /// A flow that later observations refer to.
     Flow(&'a FlowEntry),
     /// A packet observation.
@@ -109,13 +109,13 @@ pub fn read(
 struct Reader {
     begun: bool,
     bridge: Option<Pairing>,
-    near: Rung,
+    near: TimestampSource,
     end: SegmentEnd,
 }
 
 impl Default for Reader {
     fn default() -> Self {
-        Self { begun: false, bridge: None, near: Rung::User, end: SegmentEnd::default() }
+        Self { begun: false, bridge: None, near: TimestampSource::User, end: SegmentEnd::default() }
     }
 }
 
@@ -146,7 +146,12 @@ impl Reader {
                 });
             }
             Kind::Near => {
-                let all = [Rung::User, Rung::KernelSw, Rung::Driver, Rung::Hw];
+                let all = [
+                    TimestampSource::User,
+                    TimestampSource::KernelSw,
+                    TimestampSource::Driver,
+                    TimestampSource::Hw,
+                ];
                 self.near = *all.get(usize::from(*payload.first()?))?;
             }
             Kind::Flow => each(Record::Flow(&serde_json::from_slice(payload).ok()?)),
@@ -267,13 +272,13 @@ mod tests {
         let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
         for (n, sample) in samples.iter().enumerate() {
             let bridge = pairing(n as i64 / 3);
-            let near = if n < 2 { Rung::User } else { Rung::KernelSw };
+            let near = if n < 2 { TimestampSource::User } else { TimestampSource::KernelSw };
             writer.push(sample, (n % 5 != 4).then_some(&bridge), near);
         }
         writer.finish(3).unwrap()
     }
 
-    fn all(bytes: &[u8]) -> (Vec<(Sample, Option<Pairing>, Rung)>, SegmentEnd) {
+    fn all(bytes: &[u8]) -> (Vec<(Sample, Option<Pairing>, TimestampSource)>, SegmentEnd) {
         let mut out = Vec::new();
         let end = read(&mut &bytes[..], &mut |record| {
             if let Record::Sample(sample, bridge, near) = record {
@@ -316,7 +321,9 @@ mod tests {
         let samples: Vec<_> = (0..10_000).map(ordinary).collect();
         let header = Header::of_ping("stamp://n2".into());
         let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
-        samples.iter().for_each(|sample| writer.push(sample, Some(&pairing(0)), Rung::KernelSw));
+        samples
+            .iter()
+            .for_each(|sample| writer.push(sample, Some(&pairing(0)), TimestampSource::KernelSw));
         let bytes = writer.finish(0).unwrap();
         assert!(bytes.len() < 30 * samples.len(), "{} B each", bytes.len() / samples.len());
         assert_eq!(all(&bytes).1.samples, 10_000);
@@ -349,9 +356,9 @@ mod tests {
         let host = HostSample { at_ns: 1_700_000_000_000_000_000, values: values.into() };
         let header = Header::of_ping("stamp://n2".into());
         let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
-        writer.push(&ordinary(0), Some(&pairing(0)), Rung::KernelSw);
+        writer.push(&ordinary(0), Some(&pairing(0)), TimestampSource::KernelSw);
         writer.push_host(&host).unwrap();
-        writer.push(&ordinary(1), Some(&pairing(0)), Rung::KernelSw);
+        writer.push(&ordinary(1), Some(&pairing(0)), TimestampSource::KernelSw);
         let bytes = writer.finish(0).unwrap();
         let mut order = Vec::new();
         let end = read(&mut &bytes[..], &mut |record| match record {
@@ -375,7 +382,7 @@ mod tests {
             for (n, (sample, bridge, near)) in read.into_iter().enumerate() {
                 prop_assert_eq!(sample, samples[n]);
                 prop_assert_eq!(bridge, (n % 5 != 4).then(|| pairing(n as i64 / 3)));
-                prop_assert_eq!(near, if n < 2 { Rung::User } else { Rung::KernelSw });
+                prop_assert_eq!(near, if n < 2 { TimestampSource::User } else { TimestampSource::KernelSw });
             }
         }
 

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use dwell_host::HostSample;
-use dwell_sample::{PacketObservation, Rung, Sample};
+use dwell_sample::{PacketObservation, Sample, TimestampSource};
 use dwell_units::Pairing;
 
 use super::frame::{self, Kind};
@@ -26,7 +26,7 @@ pub struct SegmentWriter<W> {
     before: Previous,
     observation_before: observation::Previous,
     bridge: Option<Pairing>,
-    near: Option<Rung>,
+    near: Option<TimestampSource>,
     framed: Vec<u8>,
     totals: Totals,
 }
@@ -59,7 +59,7 @@ impl<W: Write> SegmentWriter<W> {
     }
 
     /// Appends a sample; see [`dwell_stats::Delays::of`] for `bridge` and `near`.
-    pub fn push(&mut self, sample: &Sample, bridge: Option<&Pairing>, near: Rung) {
+    pub fn push(&mut self, sample: &Sample, bridge: Option<&Pairing>, near: TimestampSource) {
         if self.near != Some(near) {
             self.close_block();
             frame::append(&mut self.framed, Kind::Near, &[near as u8]);

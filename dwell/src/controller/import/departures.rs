@@ -9,7 +9,7 @@ use std::path::Path;
 use dwell_node_cli::{Exit, Failure};
 use dwell_record::segment::Record;
 use dwell_record::{Column, Environment, Kind, Packets, Stamps, Summary, Trust};
-use dwell_sample::Rung;
+use dwell_sample::TimestampSource;
 use dwell_store::{RunRow, Store, StoreError};
 
 use super::segment::{cut_short, damaged, no_data_error, parameters, segment_error};
@@ -86,7 +86,7 @@ fn read_whole(file: &Path, input: &mut dyn Read, max: u64) -> Result<Vec<u8>, Fa
 struct SegmentMetadata {
     target: String,
     environment: Environment,
-    rung: Rung,
+    source: TimestampSource,
     stamped: bool,
     arrived: bool,
 }
@@ -96,7 +96,7 @@ impl Default for SegmentMetadata {
         Self {
             target: String::new(),
             environment: Environment::default(),
-            rung: Rung::User,
+            source: TimestampSource::User,
             stamped: false,
             arrived: false,
         }
@@ -111,7 +111,7 @@ impl SegmentMetadata {
                 self.environment.dwell.clone_from(&header.dwell);
             }
             Record::Sample(sample, _, near) => {
-                self.rung = *near;
+                self.source = *near;
                 self.stamped |= sample.tx.kernel.is_some();
                 self.arrived |= sample.remote.is_some();
             }
@@ -119,10 +119,10 @@ impl SegmentMetadata {
         }
     }
 
-    /// Returns the timestamps that the sender used as departure times, according to its rung.
+    /// Returns the timestamps that the sender used as departure times, according to its source.
     fn departures(&self) -> &'static str {
-        match (self.rung, self.stamped, self.arrived) {
-            (Rung::User, ..) => "tx_app",
+        match (self.source, self.stamped, self.arrived) {
+            (TimestampSource::User, ..) => "tx_app",
             (_, true, _) => "tx_kernel",
             (_, false, true) => "sink",
             (_, false, false) => "tx_app",
@@ -137,7 +137,7 @@ impl SegmentMetadata {
             packets: None::<Packets>,
             metrics: [].into(),
             values: [].into(),
-            stamps: Stamps { tx: Some(self.rung), ..Stamps::default() },
+            stamps: Stamps { tx: Some(self.source), ..Stamps::default() },
             engine: "segment".into(),
             trains: Vec::new(),
             trust: Trust::default(),

@@ -8,7 +8,7 @@ use dwell_host::HostSample;
 use dwell_node_cli::{Exit, Failure};
 use dwell_record::segment::{self, Header, Record, SegmentEnd, SegmentError};
 use dwell_record::{Batch, CUT_SHORT, Column, Environment, Kind, Scalar, Stamps, Summary, Trust};
-use dwell_sample::{PacketObservation, PacketOutcome, Point, Rung, State};
+use dwell_sample::{PacketObservation, PacketOutcome, Point, State, TimestampSource};
 use dwell_stats::{DelayComponent, RoundTrip};
 use dwell_store::{HostWriter, Ingest, RunRow, Store, StoreError, TrialRow};
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ fn samples(
     let mut host = store.host_writer(run, &trial)?;
     let (mut target, mut dwell) = (String::new(), String::new());
     // Computed like the measuring command does, so that the figures are the same.
-    let mut measured = RoundTrip::new(Rung::User, 0);
+    let mut measured = RoundTrip::new(TimestampSource::User, 0);
     let end = ingest.push_segment_with(input, &mut |record| match record {
         Record::Header(header) => {
             target.clone_from(&header.target);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dwell_record::{Figures, Kind, Packets, Placement, Scalar, Stamps, Summary, Trust};
-use dwell_sample::{Point, Rung};
+use dwell_sample::{Point, TimestampSource};
 use dwell_stats::ComponentFigures;
 use serde_json::Value;
 
@@ -116,8 +116,8 @@ struct LoadSummary<'a> {
     packets: Option<Packets>,
     metrics: BTreeMap<String, Figures>,
     trust: Trust,
-    tx: Option<Rung>,
-    rx: Option<Rung>,
+    tx: Option<TimestampSource>,
+    rx: Option<TimestampSource>,
     placement: Placement,
 }
 

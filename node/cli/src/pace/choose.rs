@@ -119,8 +119,8 @@ pub(super) fn best(
         let longest = longest(&departures) + lead_in;
         let opened = engines::open(engine, job, plan, flow, longest).map_err(|why| why.to_string());
         let source = opened.and_then(|sender| {
-            let rung = far.as_ref().map(|far| far.rung);
-            match super::source(job, sender.stamping(), rung) {
+            let timestamp_source = far.as_ref().map(|far| far.source);
+            match super::source(job, sender.stamping(), timestamp_source) {
                 Ok(Source::User) | Err(_) => Err("its departures have no timestamps".to_owned()),
                 Ok(source) => Ok((source, sender)),
             }

@@ -1,7 +1,7 @@
 //! Protocol between sender and sink, over TCP on the sink's port while no train is being sent.
 //!
 //! The sender starts with the line `dwell-pace/1 FLOW`. The sink answers with the line
-//! `dwell-pace/1 BOOT-ID RUNG` and keeps timestamps of that flow, of that rung; or with
+//! `dwell-pace/1 BOOT-ID SOURCE` and keeps timestamps of that flow, from that source; or with
 //! `dwell-pace/1 refused WHY` and closes. The sender may then send the line `stamps` any number of
 //! times. The sink answers with a line that holds the number of entries, then number and time
 //! (nanoseconds since 1970) of each packet, big-endian, in order of arrival. An entry [`STEPPED`]
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use dwell_io::clock::monotonic;
 use dwell_io::machine;
-use dwell_sample::Rung;
+use dwell_sample::TimestampSource;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 /// First word of both greetings.
@@ -145,7 +145,7 @@ pub(super) struct FarEnd {
     /// Whether the sink runs on this machine and uses its clock.
     pub(super) same_clock: bool,
     /// Origin of the sink's timestamps.
-    pub(super) rung: Rung,
+    pub(super) source: TimestampSource,
 }
 
 impl FarEnd {
@@ -165,13 +165,13 @@ impl FarEnd {
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         }
         let mut words = answer.split(' ');
-        let greeting = (words.next(), words.next(), words.next().and_then(Rung::named));
-        let (Some(GREETING), Some(boot_id), Some(rung)) = greeting else {
+        let greeting = (words.next(), words.next(), words.next().and_then(TimestampSource::named));
+        let (Some(GREETING), Some(boot_id), Some(source)) = greeting else {
             let text = format!("the program that listens at {peer} is not dwell pace sink");
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         };
         let same_clock = machine::boot_id().is_some_and(|own| hex(own) == boot_id);
-        Ok(Self { stream, same_clock, rung })
+        Ok(Self { stream, same_clock, source })
     }
 
     /// Returns the arrivals of these packets, once there are `expected` or no more arrive.
@@ -231,9 +231,9 @@ pub(super) fn read_request(from: &mut impl Read) -> Option<SinkRequest> {
 }
 
 /// Answers [`SinkRequest::Keep`].
-pub(super) fn greet(to: &mut impl Write, rung: Rung) -> io::Result<()> {
+pub(super) fn greet(to: &mut impl Write, source: TimestampSource) -> io::Result<()> {
     let boot_id = machine::boot_id().map_or("-".to_owned(), hex);
-    writeln!(to, "{GREETING} {boot_id} {}", rung.name())
+    writeln!(to, "{GREETING} {boot_id} {}", source.name())
 }
 
 /// Refuses [`SinkRequest::Keep`] with a reason.

@@ -34,7 +34,7 @@ use dwell_io::interface::SegmentationOff;
 use dwell_io::train::{Stamping, TrainSender};
 use dwell_protocol::{PaceEngine, PaceJob, SinkTimestamps, Stamps};
 use dwell_record::{NicDropped, Summary};
-use dwell_sample::Rung;
+use dwell_sample::TimestampSource;
 use dwell_stats::departures::{Pairs, Trains};
 use dwell_stats::{Evidence, Values};
 use dwell_units::Nanos;
@@ -135,7 +135,7 @@ struct Outcome {
     /// Whether the far end uses this machine's clock; `None` without one.
     same_clock: Option<bool>,
     /// Origin of the far end's timestamps.
-    far_rung: Option<Rung>,
+    far_source: Option<TimestampSource>,
 }
 
 /// Carries out a job until it is done or stopped. CPU time of `own` does not count as other load.
@@ -185,8 +185,8 @@ pub(crate) fn perform(
         };
     }
     let same_clock = far.as_ref().map(|far| far.same_clock);
-    let far_rung = far.as_ref().map(|far| far.rung);
-    let source = source(job, sender.stamping(), far_rung)?;
+    let far_source = far.as_ref().map(|far| far.source);
+    let source = source(job, sender.stamping(), far_source)?;
     let mut recorder = Recorder::begin(&plan, &job.target, source, same_clock, samples)?;
     if engine != PaceEngine::Auto {
         ready(&report::opening(job, &plan, engine, source));
@@ -207,7 +207,7 @@ pub(crate) fn perform(
         refused: sender.refused(),
         unsent: sender.failure(),
         same_clock,
-        far_rung,
+        far_source,
     };
     let mut summary = report::summary(job, &plan, &recorder, &outcome);
     summary.trust.note_host(used);
@@ -349,10 +349,14 @@ fn has_stamps(job: &PaceJob, stamping: Stamping) -> bool {
 }
 
 /// Selects the timestamps of departures: those nearest to the wire.
-fn source(job: &PaceJob, stamping: Stamping, far: Option<Rung>) -> Result<Source, Failure> {
+fn source(
+    job: &PaceJob,
+    stamping: Stamping,
+    far: Option<TimestampSource>,
+) -> Result<Source, Failure> {
     match far {
         _ if has_stamps(job, stamping) => Ok(Source::Kernel(stamping)),
-        Some(rung) => Ok(Source::Sink(rung)),
+        Some(timestamp_source) => Ok(Source::Sink(timestamp_source)),
         _ if job.stamps == Stamps::Kernel => Err(Failure::unsupported(
             "--stamps kernel: packets of this engine have no kernel timestamps here; use --sink for \
              timestamps of the far end",

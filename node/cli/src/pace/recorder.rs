@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use dwell_io::train::{Departure, Stamping};
 use dwell_record::segment::{Header, SegmentWriter};
-use dwell_sample::{Remote, Rung, Sample, State, TxStamps};
+use dwell_sample::{Remote, Sample, State, TimestampSource, TxStamps};
 use dwell_stats::departures::{Pairs, TrainDepartures, Trains};
 use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
 
@@ -23,8 +23,8 @@ use crate::ping::SampleFile;
 pub(super) enum Source {
     /// Timestamps of this machine's kernel.
     Kernel(Stamping),
-    /// Arrivals at the sink, of this rung.
-    Sink(Rung),
+    /// Arrivals at the sink, of this source.
+    Sink(TimestampSource),
     /// Clock readings of this program.
     User,
 }
@@ -40,12 +40,12 @@ impl Source {
         }
     }
 
-    /// Returns the rung of these timestamps.
-    pub(super) const fn rung(self) -> Rung {
+    /// Returns the source of these timestamps.
+    pub(super) const fn timestamp_source(self) -> TimestampSource {
         match self {
-            Self::Kernel(_) => Rung::KernelSw,
-            Self::Sink(rung) => rung,
-            Self::User => Rung::User,
+            Self::Kernel(_) => TimestampSource::KernelSw,
+            Self::Sink(timestamp_source) => timestamp_source,
+            Self::User => TimestampSource::User,
         }
     }
 
@@ -243,7 +243,7 @@ impl<'a> Recorder<'a> {
             same_clock: self.far == Some(true),
         });
         let sample = Sample { id, state, reordered: false, intended, tx, rx: None, remote };
-        writer.push(&sample, bridge, self.source.rung());
+        writer.push(&sample, bridge, self.source.timestamp_source());
     }
 
     /// Writes out recorded data; call it a few times per second.

@@ -103,7 +103,7 @@ pub(super) fn summary(
     };
     trust.note_clocks(&recorder.start, &recorder.end);
     trust.note_nics(outcome.nics.clone());
-    let rung = recorder.source.rung();
+    let timestamp_source = recorder.source.timestamp_source();
     Summary {
         kind: Kind::Pace,
         target: job.target.clone(),
@@ -112,8 +112,8 @@ pub(super) fn summary(
         metrics,
         values,
         stamps: Stamps {
-            tx: (counts.sent > 0).then_some(rung),
-            rx: outcome.far_rung.filter(|_| counts.arrived > 0),
+            tx: (counts.sent > 0).then_some(timestamp_source),
+            rx: outcome.far_source.filter(|_| counts.arrived > 0),
             near: None,
         },
         engine: match &outcome.why {
@@ -193,7 +193,7 @@ fn parameters(
         ("seed", seed),
         ("late_ns", json!(plan.request(true).deadline_ns())),
         ("warm_up", json!(job.warm_up)),
-        ("sink", json!(outcome.far_rung.is_some())),
+        ("sink", json!(outcome.far_source.is_some())),
         ("departures", json!(recorder.source.name())),
         ("stamps", json!(job.stamps)),
     ];
@@ -342,7 +342,7 @@ pub(super) fn unusable(
     outcome: &Outcome,
 ) -> Option<&'static str> {
     let unseen = HiddenLimit::of(job, plan, source, outcome).is_some();
-    super::verdict::unusable(source.rung(), unseen)
+    super::verdict::unusable(source.timestamp_source(), unseen)
 }
 
 /// Prints the result; `verbose` adds the variability figures.

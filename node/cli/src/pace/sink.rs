@@ -17,7 +17,7 @@ use dwell_io::udp::{Gate, ServerOptions, UdpServer};
 use dwell_io::{cpu, interface, tcp};
 use dwell_protocol::PaceSinkJob;
 use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
-use dwell_sample::Rung;
+use dwell_sample::TimestampSource;
 use dwell_units::{Instant, Nanos, Realtime};
 use dwell_wire::traffic::Mark;
 use serde_json::json;
@@ -144,12 +144,12 @@ pub(crate) fn perform(
     };
     let options = ServerOptions { stamps: StampRequest::Kernel, ..ServerOptions::default() };
     // Without kernel timestamps, all are user timestamps.
-    let (server, rung) = match UdpServer::bind(address, options) {
-        Ok(server) => (server, Rung::KernelSw),
+    let (server, source) = match UdpServer::bind(address, options) {
+        Ok(server) => (server, TimestampSource::KernelSw),
         Err(_) => (
             UdpServer::bind(address, ServerOptions::default())
                 .map_err(|error| failed("UDP", error))?,
-            Rung::User,
+            TimestampSource::User,
         ),
     };
     let listener = TcpListener::bind(server.local_addr()).map_err(|error| failed("TCP", error))?;
@@ -162,7 +162,7 @@ pub(crate) fn perform(
         let shared = &shared;
         let receiving = scope.spawn(move || -> io::Result<_> {
             let placement = cpu::place_thread(job.place.cpu, place.real_time(false))?;
-            Ok((receive(server, rung, job.place.busy_poll, shared, stop)?, placement))
+            Ok((receive(server, source, job.place.busy_poll, shared, stop)?, placement))
         });
         let mut senders: Vec<(thread::ScopedJoinHandle<'_, ()>, TcpStream)> = Vec::new();
         while !stop.load(Ordering::Relaxed) && !receiving.is_finished() {
@@ -171,7 +171,7 @@ pub(crate) fn perform(
                 Ok((stream, _)) if senders.len() < MAX_SENDERS => {
                     // A handle for shutting the connection down.
                     let Ok(other) = stream.try_clone() else { continue };
-                    senders.push((scope.spawn(move || serve(stream, rung, shared, stop)), other));
+                    senders.push((scope.spawn(move || serve(stream, source, shared, stop)), other));
                 }
                 // No connection, or one too many: retry later.
                 _ => thread::sleep(POLL_INTERVAL),
@@ -211,7 +211,7 @@ impl Shared {
 
 fn receive(
     mut server: UdpServer,
-    rung: Rung,
+    source: TimestampSource,
     busy_poll: bool,
     shared: &Shared,
     stop: &AtomicBool,
@@ -236,7 +236,7 @@ fn receive(
         counts.packets += 1;
         let kernel = request.rx.and_then(|rx| rx.kernel);
         counts.stamped |= kernel.is_some();
-        let at = if rung == Rung::User { Some(clock::realtime()) } else { kernel };
+        let at = if source == TimestampSource::User { Some(clock::realtime()) } else { kernel };
         let epoch = steps.packet();
         let mut kept = shared.kept();
         let flow = mark.and_then(|mark| Some((mark.seq, kept.flows.get_mut(&mark.flow)?)));
@@ -255,16 +255,16 @@ fn receive(
 }
 
 /// Serves one sender until it disconnects; then drops its timestamps.
-fn serve(stream: TcpStream, rung: Rung, shared: &Shared, stop: &AtomicBool) {
+fn serve(stream: TcpStream, source: TimestampSource, shared: &Shared, stop: &AtomicBool) {
     let mut flows = Vec::new();
-    let _ = serve_requests(stream, rung, shared, stop, &mut flows);
+    let _ = serve_requests(stream, source, shared, stop, &mut flows);
     let mut kept = shared.kept();
     flows.into_iter().for_each(|flow| kept.end(flow));
 }
 
 fn serve_requests(
     stream: TcpStream,
-    rung: Rung,
+    source: TimestampSource,
     shared: &Shared,
     stop: &AtomicBool,
     flows: &mut Vec<u32>,
@@ -296,7 +296,7 @@ fn serve_requests(
                     Err(error) => return far_end::refuse(&mut timed, &error.to_string()),
                 }
                 flows.push(flow);
-                far_end::greet(&mut timed, rung)?;
+                far_end::greet(&mut timed, source)?;
             }
             Some(SinkRequest::Stamps) if !flows.is_empty() => {
                 let flow = flows[0];
@@ -335,7 +335,7 @@ fn summary(
     placement: dwell_record::Placement,
 ) -> Summary {
     let Counts { packets, leads, unasked, stamped, steps, unread, overflowed } = counts;
-    let rung = if stamped { Rung::KernelSw } else { Rung::User };
+    let source = if stamped { TimestampSource::KernelSw } else { TimestampSource::User };
     let stepped = (steps > 0).then(|| {
         format!("the clock was stepped {steps} times: senders discard the affected trains")
     });
@@ -357,7 +357,7 @@ fn summary(
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into(),
-        stamps: Stamps { tx: None, rx: (packets > 0).then_some(rung), near: None },
+        stamps: Stamps { tx: None, rx: (packets > 0).then_some(source), near: None },
         engine: "udp".to_owned(),
         trains: Vec::new(),
         trust: Trust { warnings: stepped.into_iter().collect(), ..Trust::default() },

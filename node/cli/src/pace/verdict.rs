@@ -2,7 +2,7 @@
 //! The rule is that of [`dwell_stats::accuracy`], which also judges plans.
 
 use dwell_engine::departures::Pattern;
-use dwell_sample::Rung;
+use dwell_sample::TimestampSource;
 use dwell_stats::accuracy::{
     Accuracy, NoVerdictReason, Tolerance, ToleranceViolation, TrainAccuracy,
 };
@@ -19,10 +19,13 @@ const LIMIT_UNSEEN: &str =
 
 /// Returns why the departures decide nothing; `None` if they are usable. `limit_unseen` is as for
 /// [`line`].
-pub(super) fn unusable(rung: Rung, limit_unseen: bool) -> Option<&'static str> {
-    match rung {
+pub(super) fn unusable(
+    timestamp_source: TimestampSource,
+    limit_unseen: bool,
+) -> Option<&'static str> {
+    match timestamp_source {
         _ if limit_unseen => Some(LIMIT_UNSEEN),
-        Rung::User => Some(USER_STAMPS),
+        TimestampSource::User => Some(USER_STAMPS),
         _ => None,
     }
 }
@@ -38,7 +41,11 @@ pub(super) fn line(plan: &PacePlan, recorder: &Recorder<'_>, limit_unseen: bool)
     let rate = request.rate_bps()?;
     let accuracy = match limit_unseen {
         true => Accuracy::CannotTell { why: NoVerdictReason::LimitUnseen },
-        false => tolerance.judge(request, recorder.source.rung(), trains.accuracies()).accuracy,
+        false => {
+            tolerance
+                .judge(request, recorder.source.timestamp_source(), trains.accuracies())
+                .accuracy
+        }
     };
     Some(format!(
         "keeps {} with {}: {}",
@@ -125,7 +132,7 @@ mod tests {
         TrainRequest { bits: 1e4, gap: 1e5, deadline: None, same_clock: true };
 
     /// The verdict on trains of this rate and p95 gap error, as shares of the requested values.
-    fn judged(trains: &[(f64, f64)], rung: Rung) -> String {
+    fn judged(trains: &[(f64, f64)], timestamp_source: TimestampSource) -> String {
         let exactly = |value| RealInterval { low: value, high: value };
         let trains: Vec<_> = trains
             .iter()
@@ -135,13 +142,13 @@ mod tests {
             })
             .collect();
         let tolerance = Tolerance::default();
-        let accuracy = tolerance.judge(&REQUEST, rung, &trains).accuracy;
+        let accuracy = tolerance.judge(&REQUEST, timestamp_source, &trains).accuracy;
         outcome(&accuracy, &tolerance, &trains, REQUEST.gap)
     }
 
     #[test]
     fn verdict_shows_the_deciding_figure_and_its_limit() {
-        let kernel = |trains: &[(f64, f64)]| judged(trains, Rung::KernelSw);
+        let kernel = |trains: &[(f64, f64)]| judged(trains, TimestampSource::KernelSw);
         assert_eq!(kernel(&[(1.0, 0.009); 20]), "yes (p95 gap error 0.9 %, limit 10 %)");
         assert_eq!(kernel(&[(1.0, 0.234); 20]), "no (p95 gap error 23.4 %, limit 10 %)");
         assert_eq!(
@@ -154,6 +161,9 @@ mod tests {
             kernel(&[(1.0, 0.0); 19]),
             "cannot tell: 19 trains, at least 20 are required (--repeat)"
         );
-        assert!(judged(&[(1.0, 0.0); 20], Rung::User).starts_with("cannot tell: departures are"));
+        assert!(
+            judged(&[(1.0, 0.0); 20], TimestampSource::User)
+                .starts_with("cannot tell: departures are")
+        );
     }
 }

@@ -325,7 +325,7 @@ fn measure_at(
         Arc::new(timing_loop::Shared { stop: Arc::clone(stop), ..timing_loop::Shared::default() });
     let mut recorder = recorder::Recorder::new(outputs, &plan.target)?;
     let outcome = session::run(job, plan, reached, &shared, &mut recorder)?;
-    let unstamped = recorder.rungs.is_unstamped() && job.stamps == Stamps::Kernel;
+    let unstamped = recorder.sources.is_unstamped() && job.stamps == Stamps::Kernel;
     if outcome.ended.unstamped || unstamped {
         return Err(Failure::unsupported(
             "--stamps kernel: this socket delivers no kernel timestamps; --stamps auto measures \

@@ -97,14 +97,14 @@ fn figures(measured: &RoundTrip) -> String {
 
 #[cfg(test)]
 mod tests {
-    use dwell_sample::Rung;
+    use dwell_sample::TimestampSource;
     use dwell_stats::Packets;
 
     use super::*;
 
     #[test]
     fn progress_shows_lost_and_late_separately() {
-        let mut measured = RoundTrip::new(Rung::User, 0);
+        let mut measured = RoundTrip::new(TimestampSource::User, 0);
         let packets = Packets { received: 5, lost: 1, late: 2, ..Packets::default() };
         measured.set_packets(packets);
         assert_eq!(figures(&measured), "median -  p99 -  lost 12.50%  late 25.00%");

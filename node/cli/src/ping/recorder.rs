@@ -13,7 +13,7 @@ use dwell_engine::pinger::Counts;
 use dwell_io::clock;
 use dwell_record::RowFormat;
 use dwell_record::segment::{self, SegmentWriter};
-use dwell_sample::{Rung, Sample, State, WarmUpSession};
+use dwell_sample::{Sample, State, TimestampSource, WarmUpSession};
 use dwell_stats::{PathDelays, RoundTrip};
 use dwell_units::Pairing;
 use rtrb::Consumer;
@@ -28,52 +28,52 @@ use crate::{Failure, Scheme, Target};
 /// Timestamp sources of the measurement: known after the warm-up, or else from the first reply.
 /// `None` until then.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Rungs {
-    tx: Option<Rung>,
-    rx: Option<Rung>,
+pub(super) struct TimestampSources {
+    tx: Option<TimestampSource>,
+    rx: Option<TimestampSource>,
     pub(super) warm_up_sent: u64,
 }
 
-impl Rungs {
+impl TimestampSources {
     /// Deepest source of transmit timestamps.
-    pub(super) fn tx(self) -> Rung {
-        self.tx.unwrap_or(Rung::User)
+    pub(super) fn tx(self) -> TimestampSource {
+        self.tx.unwrap_or(TimestampSource::User)
     }
 
     /// Deepest source of receive timestamps.
-    pub(super) fn rx(self) -> Rung {
-        self.rx.unwrap_or(Rung::User)
+    pub(super) fn rx(self) -> TimestampSource {
+        self.rx.unwrap_or(TimestampSource::User)
     }
 
     /// Deepest source available in both directions on a clock comparable with the far end's. A
     /// network card's clock is not.
-    pub(super) fn near(self) -> Rung {
-        self.tx().min(self.rx()).min(Rung::KernelSw)
+    pub(super) fn near(self) -> TimestampSource {
+        self.tx().min(self.rx()).min(TimestampSource::KernelSw)
     }
 
     /// Whether only the program's own timestamps are available.
     pub(super) fn is_unstamped(self) -> bool {
-        (self.tx, self.rx) == (Some(Rung::User), Some(Rung::User))
+        (self.tx, self.rx) == (Some(TimestampSource::User), Some(TimestampSource::User))
     }
 
     /// Learns unknown sources from a reply. Returns whether it learned one.
     fn learn(&mut self, sample: &Sample) -> bool {
         let (Some(rx), State::Received) = (sample.rx, sample.state) else { return false };
         let known = (self.tx, self.rx);
-        let rung = |kernel: bool, hw: bool| match (hw, kernel) {
-            (true, _) => Rung::Hw,
-            (false, true) => Rung::KernelSw,
-            (false, false) => Rung::User,
+        let source = |kernel: bool, hw: bool| match (hw, kernel) {
+            (true, _) => TimestampSource::Hw,
+            (false, true) => TimestampSource::KernelSw,
+            (false, false) => TimestampSource::User,
         };
-        self.tx.get_or_insert(rung(sample.tx.kernel.is_some(), sample.tx.hw.is_some()));
-        self.rx.get_or_insert(rung(rx.kernel.is_some(), rx.hw.is_some()));
+        self.tx.get_or_insert(source(sample.tx.kernel.is_some(), sample.tx.hw.is_some()));
+        self.rx.get_or_insert(source(rx.kernel.is_some(), rx.hw.is_some()));
         known != (self.tx, self.rx)
     }
 }
 
 /// Records samples. See the module documentation.
 pub(super) struct Recorder {
-    pub(super) rungs: Rungs,
+    pub(super) sources: TimestampSources,
     pub(super) measured: RoundTrip,
     /// Delays reported by relays on the path.
     pub(super) path: PathDelays,
@@ -107,8 +107,8 @@ impl Recorder {
         let csv = outputs.csv.as_deref().map(|path| Rows::create(path, format)).transpose()?;
         let samples = outputs.samples.map(|file| Samples::begin(file, target)).transpose()?;
         Ok(Self {
-            rungs: Rungs::default(),
-            measured: RoundTrip::new(Rung::User, 0),
+            sources: TimestampSources::default(),
+            measured: RoundTrip::new(TimestampSource::User, 0),
             path: PathDelays::default(),
             paths: None,
             start,
@@ -208,8 +208,8 @@ impl Recorder {
         while let Ok(event) = events.pop() {
             match event {
                 RunEvent::Counting { tx, rx, warm_up_sent } => {
-                    self.rungs = Rungs { tx, rx, warm_up_sent };
-                    self.measured = RoundTrip::new(self.rungs.near(), warm_up_sent);
+                    self.sources = TimestampSources { tx, rx, warm_up_sent };
+                    self.measured = RoundTrip::new(self.sources.near(), warm_up_sent);
                 }
                 RunEvent::Unreachable(error) => self.warn(error.to_string()),
                 RunEvent::Ttl { id, ttl } => {
@@ -231,12 +231,12 @@ impl Recorder {
     }
 
     fn record(&mut self, sample: &Sample) {
-        if self.rungs.learn(sample) {
-            self.measured.set_near(self.rungs.near());
+        if self.sources.learn(sample) {
+            self.measured.set_near(self.sources.near());
         }
         let bridge = (sample.id >= self.void_below).then_some(&self.last);
         self.measured.record(sample, bridge);
-        let near = self.rungs.near();
+        let near = self.sources.near();
         for rows in [&mut self.csv, &mut self.lines].into_iter().flatten() {
             rows.format.append(&mut rows.text, sample, bridge, near);
         }

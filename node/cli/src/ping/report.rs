@@ -5,14 +5,14 @@ use std::io::{self, Write};
 
 use dwell_protocol::PingJob;
 use dwell_record::{Kind, Packets, Scalar, Stamps, Summary, Trust};
-use dwell_sample::Rung;
+use dwell_sample::TimestampSource;
 use dwell_stats::{Figures, Metric, PathDelays, PathPosition, RoundTrip, Threshold, bins, render};
 use dwell_units::Nanos;
 use serde_json::{Value, json};
 
 use super::Measured;
 use super::plan::Plan;
-use super::recorder::{Recorder, Rungs};
+use super::recorder::{Recorder, TimestampSources};
 use super::session::Outcome;
 use crate::environment::environment;
 use crate::{Exit, PlacementArgs, Scheme, threshold};
@@ -43,12 +43,12 @@ pub(super) fn summary(
     outcome: &Outcome,
     dropped: u64,
 ) -> Summary {
-    let rungs = recorder.rungs;
+    let sources = recorder.sources;
     let measured = &recorder.measured;
     let mut trust = Trust::of(measured);
     trust.note_clocks(&recorder.start, &recorder.last);
     trust.planned = job.count;
-    trust.warm_up_sent = Some(rungs.warm_up_sent);
+    trust.warm_up_sent = Some(sources.warm_up_sent);
     trust.ring_dropped = dropped;
     trust.floor_ns = outcome.floor.map(|floor| floor.0);
     trust.warnings = warnings(job, recorder, outcome, dropped);
@@ -78,7 +78,7 @@ pub(super) fn summary(
         packets: Some(packets),
         metrics,
         values,
-        stamps: stamps(rungs, outcome),
+        stamps: stamps(sources, outcome),
         engine: engine(job, plan).to_owned(),
         trains: Vec::new(),
         trust,
@@ -108,13 +108,13 @@ fn path_figures(path: &PathDelays, metrics: &mut BTreeMap<String, dwell_record::
 }
 
 /// The timestamp sources; `None` for a direction without packets.
-fn stamps(rungs: Rungs, outcome: &Outcome) -> Stamps {
+fn stamps(sources: TimestampSources, outcome: &Outcome) -> Stamps {
     let counts = &outcome.ended.counts;
     let (has_sent, has_received) = (counts.sent > 0, counts.received + counts.late > 0);
     Stamps {
-        tx: has_sent.then_some(rungs.tx()),
-        rx: has_received.then_some(rungs.rx()),
-        near: has_received.then_some(rungs.near()),
+        tx: has_sent.then_some(sources.tx()),
+        rx: has_received.then_some(sources.rx()),
+        near: has_received.then_some(sources.near()),
     }
 }
 
@@ -298,9 +298,13 @@ pub(super) fn print_path(out: &mut impl Write, path: &PathDelays) -> io::Result<
 
 pub(super) fn describe_stamps(stamps: &Stamps) -> String {
     match (stamps.tx, stamps.rx) {
-        (Some(Rung::User) | None, Some(Rung::User) | None) => "user stamps".to_owned(),
+        (Some(TimestampSource::User) | None, Some(TimestampSource::User) | None) => {
+            "user stamps".to_owned()
+        }
         (tx, rx) => {
-            let name = |rung: Option<Rung>| rung.map_or("none", Rung::name);
+            let name = |timestamp_source: Option<TimestampSource>| {
+                timestamp_source.map_or("none", TimestampSource::name)
+            };
             format!("stamps: tx {}, rx {}", name(tx), name(rx))
         }
     }

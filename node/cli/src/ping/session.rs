@@ -111,7 +111,7 @@ pub(super) fn run(
         }
         Scheme::Icmp => {
             let port = icmp(job.icmp_socket, peer, &options, plan)?;
-            let socket = match port.rung() {
+            let socket = match port.kind() {
                 IcmpSocketKind::Ping => "ping socket",
                 IcmpSocketKind::Raw => "raw socket",
             };

@@ -12,7 +12,7 @@ use dwell_engine::remote_drops::RemoteDrops;
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::pacer::{self, MAX_SLEEP, SPIN_LEAD, WaitStep};
 use dwell_io::port::{Arrival, Notice, Port, SendError, Sent, Wait};
-use dwell_sample::{Hop, Rung, RxStamps, Sample, TxPoint, WarmUpSession};
+use dwell_sample::{Hop, RxStamps, Sample, TimestampSource, TxPoint, WarmUpSession};
 use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::icmp::Family;
 use dwell_wire::telemetry::MAX_SLOTS;
@@ -67,9 +67,9 @@ pub(super) enum RunEvent {
     /// Warm-up is over. Carries the deepest timestamp sources seen in it, if known.
     Counting {
         /// For transmission; `None` if nothing was sent.
-        tx: Option<Rung>,
+        tx: Option<TimestampSource>,
         /// For reception; `None` without a reply.
-        rx: Option<Rung>,
+        rx: Option<TimestampSource>,
         /// Number of warm-up probes sent.
         warm_up_sent: u64,
     },
@@ -146,7 +146,7 @@ pub(super) struct Driver<'a, P, Q> {
 #[derive(Debug, Default)]
 pub(super) struct Feedback {
     tx: Option<TxPoint>,
-    rx: Option<Rung>,
+    rx: Option<TimestampSource>,
     icmp_errors: u64,
     /// The first error of each kind.
     errors: [Option<NetworkError>; MAX_ERROR_KINDS],
@@ -251,14 +251,14 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         // Without warm-up probes, expect a timestamp; a missing one is counted.
         self.pinger.await_stamp(self.feedback.tx.or(untried.then_some(TxPoint::Kernel)));
         let tx = match self.feedback.tx {
-            Some(TxPoint::Hw) => Some(Rung::Hw),
-            Some(_) => Some(Rung::KernelSw),
-            None => (!untried).then_some(Rung::User),
+            Some(TxPoint::Hw) => Some(TimestampSource::Hw),
+            Some(_) => Some(TimestampSource::KernelSw),
+            None => (!untried).then_some(TimestampSource::User),
         };
         let unanswered = counts.warm_up_received == 0 && self.options.tx_stamps;
-        let rx = self.feedback.rx.or((!unanswered).then_some(Rung::User));
+        let rx = self.feedback.rx.or((!unanswered).then_some(TimestampSource::User));
         let _ = self.events.push(RunEvent::Counting { tx, rx, warm_up_sent: counts.warm_up_sent });
-        (tx, rx) == (Some(Rung::User), Some(Rung::User))
+        (tx, rx) == (Some(TimestampSource::User), Some(TimestampSource::User))
     }
 
     /// Sends a probe if one is due.
@@ -341,8 +341,8 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
 
     fn process_arrival(&mut self, arrival: &Arrival, buffer: &[u8]) {
         let deepest = match arrival.rx {
-            RxStamps { hw: Some(_), .. } => Some(Rung::Hw),
-            RxStamps { kernel: Some(_), .. } => Some(Rung::KernelSw),
+            RxStamps { hw: Some(_), .. } => Some(TimestampSource::Hw),
+            RxStamps { kernel: Some(_), .. } => Some(TimestampSource::KernelSw),
             _ => None,
         };
         self.feedback.rx = self.feedback.rx.max(deepest);

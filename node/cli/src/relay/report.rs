@@ -13,7 +13,7 @@ use dwell_io::cpu::Placement;
 use dwell_io::interface;
 use dwell_protocol::{Cipher, ClearPrefix, RelayEngine, RelayJob};
 use dwell_record::{Kind, NicDropped, Scalar, Stamps, Summary, Trust};
-use dwell_sample::{Point, Rung};
+use dwell_sample::{Point, TimestampSource};
 use dwell_stats::{ComponentFigures, Resolution};
 use dwell_units::Pairing;
 use serde_json::json;
@@ -60,10 +60,10 @@ pub(super) fn summary(job: &RelayJob, plan: &RelayPlan, outcome: &Outcome) -> Su
     let metrics = components
         .figures()
         .map(|(component, figures)| (component.name().to_owned(), figures.into()));
-    let rung = |kernel, user| {
+    let source = |kernel, user| {
         let has_stamps = |point| components.missing(point).is_some();
-        let user = has_stamps(user).then_some(Rung::User);
-        if has_stamps(kernel) { Some(Rung::KernelSw) } else { user }
+        let user = has_stamps(user).then_some(TimestampSource::User);
+        if has_stamps(kernel) { Some(TimestampSource::KernelSw) } else { user }
     };
     Summary {
         kind: Kind::Relay,
@@ -73,8 +73,8 @@ pub(super) fn summary(job: &RelayJob, plan: &RelayPlan, outcome: &Outcome) -> Su
         metrics: metrics.collect(),
         values: values(plan, counts, components),
         stamps: Stamps {
-            tx: rung(Point::TxKernel, Point::TxApp),
-            rx: rung(Point::RxKernel, Point::RxApp),
+            tx: source(Point::TxKernel, Point::TxApp),
+            rx: source(Point::RxKernel, Point::RxApp),
             near: None,
         },
         engine: engine(job, plan),

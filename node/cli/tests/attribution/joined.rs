@@ -73,7 +73,7 @@ pub(crate) struct ComponentTime {
 /// Packets of a round.
 pub(crate) struct Round {
     pub(crate) ways: Vec<OneWayPath>,
-    rungs: LinkEndpoints,
+    endpoints: LinkEndpoints,
 }
 
 impl Round {
@@ -95,26 +95,26 @@ impl Round {
                 OneWayPath { sender, node, receiver: receiver.unwrap_or_default() }
             });
         let ways: Vec<OneWayPath> = ways.collect();
-        let rungs = LinkEndpoints::of(&ways);
+        let endpoints = LinkEndpoints::of(&ways);
         let some_joined = ways.iter().any(|path| path.node != PointStamps::default());
         assert!(some_joined, "{:?} {:?} {:?}", sender.flows, node.flows, receiver.flows);
-        let round = Self { ways, rungs };
+        let round = Self { ways, endpoints };
         round.assert_components_sum_to_the_total();
         round
     }
 
     /// Checks the sum for every packet with all timestamps; few may be incomplete.
     fn assert_components_sum_to_the_total(&self) {
-        let components = self.rungs.sum();
+        let components = self.endpoints.sum();
         let mut incomplete = 0;
         for path in &self.ways {
             let times: Option<Vec<i64>> = components
                 .iter()
-                .map(|component| component.of(path, &self.rungs).map(|ns| ns.0))
+                .map(|component| component.of(path, &self.endpoints).map(|ns| ns.0))
                 .collect();
             match times {
                 Some(times) => {
-                    let total = Leg::EndToEnd.of(path, &self.rungs).unwrap();
+                    let total = Leg::EndToEnd.of(path, &self.endpoints).unwrap();
                     assert_eq!(times.iter().sum::<i64>(), total.0, "{path:?}");
                 }
                 None => incomplete += 1,
@@ -122,7 +122,8 @@ impl Round {
         }
         let all = self.ways.len();
         let absent = |component: &PathComponent| {
-            let absent = self.ways.iter().filter(|path| component.of(path, &self.rungs).is_none());
+            let absent =
+                self.ways.iter().filter(|path| component.of(path, &self.endpoints).is_none());
             (component.name(), absent.count())
         };
         assert!(
@@ -134,7 +135,7 @@ impl Round {
 
     /// Formats the medians of all components in packet order, in microseconds.
     pub(crate) fn line(&self) -> String {
-        self.rungs
+        self.endpoints
             .sum()
             .iter()
             .map(|s| format!("{:>9.2}", self.component_time(*s).median as f64 / 1e3))
@@ -146,7 +147,7 @@ impl Round {
         let mut delays: Vec<i64> = self
             .ways
             .iter()
-            .filter_map(|path| component.of(path, &self.rungs))
+            .filter_map(|path| component.of(path, &self.endpoints))
             .map(|ns| ns.0)
             .collect();
         delays.sort_unstable();

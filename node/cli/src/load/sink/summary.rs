@@ -3,7 +3,7 @@
 use dwell_io::clock;
 use dwell_protocol::SinkJob;
 use dwell_record::{Packets, Placement, Scalar, Summary, Trust};
-use dwell_sample::Rung;
+use dwell_sample::TimestampSource;
 use dwell_stats::{ComponentFigures, Distribution};
 use dwell_units::{Nanos, Pairing};
 use serde_json::json;
@@ -91,7 +91,11 @@ impl SinkResult<'_> {
             metrics,
             trust,
             tx: None,
-            rx: has_packets.then_some(if stamped { Rung::KernelSw } else { Rung::User }),
+            rx: has_packets.then_some(if stamped {
+                TimestampSource::KernelSw
+            } else {
+                TimestampSource::User
+            }),
             placement,
         }
         .summary()

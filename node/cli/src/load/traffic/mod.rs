@@ -24,7 +24,7 @@ use dwell_io::udp::UdpPort;
 use dwell_protocol::{BulkJob, Stamps, TrafficHeader, TrafficJob};
 use dwell_record::NicDropped;
 use dwell_record::segment::FlowEntry;
-use dwell_sample::Rung;
+use dwell_sample::TimestampSource;
 use dwell_units::{Bytes, Nanos, Rate};
 use dwell_wire::iperf2::ServerReport;
 
@@ -294,7 +294,10 @@ pub(crate) fn send(
     let outcome = Outcome { sent: driver.sent, placement, reports, keeps_samples, nics };
     let summary = summary::summary(job, &plan, &outcome, &recorder);
     let (_, failure) = recorder.log.finish(outcome.sent.dropped);
-    if job.stamps == Stamps::Kernel && keeps_samples && summary.stamps.tx == Some(Rung::User) {
+    if job.stamps == Stamps::Kernel
+        && keeps_samples
+        && summary.stamps.tx == Some(TimestampSource::User)
+    {
         return Err(Failure::unsupported(
             "--stamps kernel: this socket delivers no kernel timestamps here; use --stamps auto to \
              fall back to user timestamps",

@@ -3,7 +3,7 @@
 use dwell_engine::schedule::Gaps;
 use dwell_protocol::{TrafficHeader, TrafficJob};
 use dwell_record::{Figures, Packets, Scalar, Summary, Trust};
-use dwell_sample::{Point, Rung};
+use dwell_sample::{Point, TimestampSource};
 use dwell_stats::Distribution;
 use dwell_wire::iperf2::ServerReport;
 use serde_json::json;
@@ -82,8 +82,11 @@ pub(super) fn summary(
     trust.warnings.extend(missing_stamps(components));
     trust.note_nics(outcome.nics.clone());
     trust.note_clocks(&recorder.start, &dwell_io::clock::pair());
-    let tx =
-        if components.missing(Point::TxKernel).is_some() { Rung::KernelSw } else { Rung::User };
+    let tx = if components.missing(Point::TxKernel).is_some() {
+        TimestampSource::KernelSw
+    } else {
+        TimestampSource::User
+    };
     LoadSummary {
         target: job.url.clone(),
         engine: plan.wait_mode(measures(job, outcome.keeps_samples)).name(),
