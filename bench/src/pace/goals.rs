@@ -132,6 +132,25 @@ impl Measured {
         self.figure(name, cell, of).filter(|_| self.complete(name, cell))
     }
 
+    /// Returns a figure of dwell's turns in a cell with its interval, if the cell can be judged.
+    fn absolute(&self, cell: Cell, of: Figure) -> Option<Estimate> {
+        let rounds = self.streams.get(JUDGED)?.get(&cell.name()).filter(|turns| complete(turns))?;
+        let turn = |streams: &Vec<Gaps>| median(&streams.iter().map(of).collect::<Vec<_>>());
+        paired::location(&rounds.iter().flatten().filter_map(turn).collect::<Vec<_>>())
+    }
+
+    /// Judges a figure of dwell that is not compared with another contestant.
+    fn absolute_goal(
+        &self,
+        goal: &'static str,
+        cells: impl IntoIterator<Item = Cell>,
+        of: Figure,
+        limit: f64,
+    ) -> PaceVerdict {
+        let cells = cells.into_iter().map(|cell| (self.absolute(cell, of), cell.name()));
+        worst_estimate(Part::Trains, goal, cells, limit)
+    }
+
     /// Returns contestants and cells that cannot be judged because of failed turns.
     pub(super) fn incomplete(&self) -> Vec<(&'static str, String)> {
         let trains =
@@ -197,9 +216,9 @@ impl Measured {
     /// its stalls: if the lower bound was stalled for longer than the limit and that explains the
     /// deviation, the result is "cannot tell".
     fn fastest_rate(&self, goal: &'static str) -> PaceVerdict {
-        let off = self.judged(JUDGED, Cell::FASTEST, |gaps| (gaps.rate_ratio - 1.0).abs());
-        let verdict = verdict(Part::Trains, goal, fastest(off), MAX_RATE_DEVIATION);
-        let both = off.zip(self.held_up().filter(|share| *share > MAX_RATE_DEVIATION));
+        let deviation = |gaps: &Gaps| (gaps.rate_ratio - 1.0).abs();
+        let verdict = self.absolute_goal(goal, [Cell::FASTEST], deviation, MAX_RATE_DEVIATION);
+        let both = verdict.value.zip(self.held_up().filter(|share| *share > MAX_RATE_DEVIATION));
         let excused = both.is_some_and(|(off, held_up)| {
             off > MAX_RATE_DEVIATION && off <= held_up + MAX_RATE_DEVIATION
         });
@@ -246,34 +265,18 @@ impl Measured {
 
     /// A goal on the gap of pairs at both sizes; its value is that of the worse one.
     fn pair_goal(&self, goal: &'static str, name: &str, limit: f64) -> PaceVerdict {
-        let unknown = verdict(Part::Pairs, goal, None, limit);
-        let sizes = PAIR_SIZES.map(|size| Some((self.pair_ratio(name, size)?, size)));
-        let Some(ratios) = sizes.into_iter().collect::<Option<Vec<_>>>() else { return unknown };
-        let of = |ratio: &Estimate| Bound::AtMost(limit).outcome(ratio);
-        let has = |outcome| ratios.iter().any(|(ratio, _)| of(ratio) == outcome);
-        let outcome = [Outcome::Missed, Outcome::CannotTell].into_iter().find(|o| has(*o));
-        let worst = ratios.iter().max_by(|a, b| a.0.value.total_cmp(&b.0.value));
-        let Some((ratio, size)) = worst else { return unknown };
-        PaceVerdict {
-            value: Some(ratio.value),
-            outcome: outcome.unwrap_or(Outcome::Reached),
-            worst: Some(format!("{size} B")),
-            shown: ratio.low,
-            high: ratio.high,
-            ..unknown
-        }
+        let sizes = PAIR_SIZES.map(|size| (self.pair_ratio(name, size), format!("{size} B")));
+        worst_estimate(Part::Pairs, goal, sizes, limit)
     }
 }
 
 /// Judges every goal.
 pub(super) fn judge(measured: &Measured) -> Vec<PaceVerdict> {
     let fast = || slow().filter(|cell| cell.mbits >= ABSOLUTE_GOAL_MBITS);
-    let dwell = |cell, of| measured.judged(JUDGED, cell, of);
     let against =
         |goal, other, of, limit| measured.against(goal, JUDGED, |_| Other::Is(other), of, limit);
     let best = |cell| measured.best_peer(cell);
-    let punctual = fast().map(|cell| (cell.name(), dwell(cell, median_error).map(|ns| ns / 1e3)));
-    let first = Cell::all().into_iter().map(|cell| (cell.name(), dwell(cell, first_gap)));
+    let in_us = |gaps: &Gaps| median_error(gaps) / 1e3;
     let verdicts = |goal, place, limited| {
         let found = misplaced(&measured.found, measured.runs, place, limited);
         let (value, worst) = found.unzip();
@@ -281,7 +284,6 @@ pub(super) fn judge(measured: &Measured) -> Vec<PaceVerdict> {
         let unknown = verdict(Part::Verdicts, goal, None, 0.0);
         PaceVerdict { value, outcome, worst: worst.flatten(), ..unknown }
     };
-    let trains = |goal, found, limit| verdict(Part::Trains, goal, found, limit);
     let goals = vec![
         against("median |gap error|: dwell / C spin", LOWER_BOUND, median_error, 1.2),
         measured.against(
@@ -292,16 +294,32 @@ pub(super) fn judge(measured: &Measured) -> Vec<PaceVerdict> {
             1.0,
         ),
         against("the same: dwell / C sleep-spin", LOWER_BOUND_SLEEP, median_error, 1.0),
-        trains("median |gap error| at 50 and 100 Mbit/s, us", worst(punctual), MAX_ERROR_NS / 1e3),
-        against("p95 |gap error|: dwell / C spin", LOWER_BOUND, p95_error, 1.2),
-        measured.fastest_rate("1000 Mbit/s: how far off the rate is"),
-        trains(
-            "1000 Mbit/s: median |gap error|, us",
-            fastest(dwell(Cell::FASTEST, median_error).map(|ns| ns / 1e3)),
+        measured.absolute_goal(
+            "median |gap error| at 50 and 100 Mbit/s, us",
+            fast(),
+            in_us,
             MAX_ERROR_NS / 1e3,
         ),
-        trains("1000 Mbit/s: peers that reach both", fastest(peers_that_reach_both(measured)), 0.0),
-        trains("error of the first gap / (2 x that of the others + 0.1 us)", worst(first), 1.0),
+        against("p95 |gap error|: dwell / C spin", LOWER_BOUND, p95_error, 1.2),
+        measured.fastest_rate("1000 Mbit/s: how far off the rate is"),
+        measured.absolute_goal(
+            "1000 Mbit/s: median |gap error|, us",
+            [Cell::FASTEST],
+            in_us,
+            MAX_ERROR_NS / 1e3,
+        ),
+        verdict(
+            Part::Trains,
+            "1000 Mbit/s: peers that reach both",
+            fastest(peers_that_reach_both(measured)),
+            0.0,
+        ),
+        measured.absolute_goal(
+            "error of the first gap / (2 x that of the others + 0.1 us)",
+            Cell::all(),
+            first_gap,
+            1.0,
+        ),
         measured.pair_goal("gap of a pair: dwell xsk / two sends in C", "xsk", 0.6),
         measured.pair_goal("gap of a pair: dwell gso / two sends in C", "gso", 0.2),
         verdicts("verdicts above a limit", VerdictPosition::TooHigh, true),
@@ -414,13 +432,40 @@ fn verdict(
     PaceVerdict { goal, part, value, limit, outcome, worst, shown: None, high: None, cells: None }
 }
 
+/// Judges estimates of several cells: missed if one is, else undecided if one is; the value is the
+/// worst. Missed if one was not measured.
+fn worst_estimate(
+    part: Part,
+    goal: &'static str,
+    cells: impl IntoIterator<Item = (Option<Estimate>, String)>,
+    limit: f64,
+) -> PaceVerdict {
+    let unknown = verdict(part, goal, None, limit);
+    let known = cells.into_iter().map(|(estimate, name)| Some((estimate?, name)));
+    let Some(known) = known.collect::<Option<Vec<_>>>() else { return unknown };
+    let has = |outcome| {
+        known.iter().any(|(estimate, _)| Bound::AtMost(limit).outcome(estimate) == outcome)
+    };
+    let outcome = [Outcome::Missed, Outcome::CannotTell].into_iter().find(|outcome| has(*outcome));
+    let worst = known.iter().max_by(|a, b| a.0.value.total_cmp(&b.0.value));
+    let Some((Estimate { value, low, high }, name)) = worst else { return unknown };
+    PaceVerdict {
+        value: Some(*value),
+        outcome: outcome.unwrap_or(Outcome::Reached),
+        worst: Some(name.clone()),
+        shown: *low,
+        high: *high,
+        ..unknown
+    }
+}
+
 /// Refines a verdict on nearly equal contestants: missed only if one cell is above the limit with
-/// confidence, or more cells are than by chance.
+/// confidence, or more cells are than by chance. Too few turns give no confidence.
 fn told_apart(verdict: PaceVerdict, cells: &[f64], shown: Option<Vec<f64>>) -> PaceVerdict {
     let shown = shown.and_then(|shown| shown.into_iter().max_by(f64::total_cmp));
     let above = cells.iter().filter(|value| **value > verdict.limit).count();
     let open = verdict.outcome == Outcome::Missed && verdict.value.is_some();
-    let none_shown = shown.is_some_and(|shown| shown <= verdict.limit);
+    let none_shown = shown.is_none_or(|shown| shown <= verdict.limit);
     let outcome = match open && none_shown && !mostly(above, cells.len()) {
         true => Outcome::CannotTell,
         false => verdict.outcome,
@@ -463,11 +508,16 @@ mod tests {
         Gaps { packets: 50, rate_ratio, held_up: 0.0, median_ns, p95_ns, first_ns, others_ns }
     }
 
+    /// Enough equal turns for an interval.
+    fn steady(gaps: Gaps) -> Vec<Turns> {
+        vec![vec![vec![gaps]; 10]]
+    }
+
     /// Results in which each contestant has the same gaps in all cells.
     fn measured(like: &[(&'static str, Gaps)]) -> Measured {
         let mut measured = Measured::default();
         for (name, gaps) in like {
-            let cells = Cell::all().into_iter().map(|cell| (cell.name(), vec![vec![vec![*gaps]]]));
+            let cells = Cell::all().into_iter().map(|cell| (cell.name(), steady(*gaps)));
             measured.streams.insert(name, cells.collect());
         }
         measured
@@ -490,7 +540,7 @@ mod tests {
         let goal = "median |gap error|: dwell / C spin";
         assert_eq!(verdict_of(&measured, goal).outcome, Outcome::Reached);
         let cells = measured.streams.get_mut(JUDGED).unwrap();
-        cells.insert("576 B, 10 Mbit/s".to_owned(), vec![vec![vec![gaps(70.0, 1.0)]]]);
+        cells.insert("576 B, 10 Mbit/s".to_owned(), steady(gaps(70.0, 1.0)));
         let verdict = verdict_of(&measured, goal);
         assert_eq!((verdict.value, verdict.outcome), (Some(1.4), Outcome::Missed));
         assert_eq!(verdict.worst.as_deref(), Some("576 B, 10 Mbit/s"));
@@ -563,7 +613,7 @@ mod tests {
         };
         assert_eq!(judged(&measured), (None, 0));
         let cells = measured.streams.get_mut("mgen").unwrap();
-        cells.insert("200 B, 1 Mbit/s".to_owned(), vec![vec![vec![gaps(100.0, 1.0)]]]);
+        cells.insert("200 B, 1 Mbit/s".to_owned(), steady(gaps(100.0, 1.0)));
         assert_eq!(judged(&measured), (Some(0.5), 1));
         // dwell's figure is required even for a cell that is left out.
         measured.streams.get_mut(JUDGED).unwrap().remove("576 B, 1 Mbit/s");
@@ -628,7 +678,7 @@ mod tests {
         let mut measured = measured(&[(JUDGED, gaps(50.0, 1.0))]);
         let late = Gaps { first_ns: 400.0, ..gaps(50.0, 1.0) };
         let cells = measured.streams.get_mut(JUDGED).unwrap();
-        cells.insert("1500 B, 5 Mbit/s".to_owned(), vec![vec![vec![late]]]);
+        cells.insert("1500 B, 5 Mbit/s".to_owned(), steady(late));
         let verdict = verdict_of(&measured, "first gap");
         assert_eq!((verdict.value, verdict.outcome), (Some(2.0), Outcome::Missed));
         assert_eq!(verdict.worst.as_deref(), Some("1500 B, 5 Mbit/s"));
