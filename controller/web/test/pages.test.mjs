@@ -27,15 +27,42 @@ after(() => browser?.close());
 
 test("there are pages to test", () => assert.ok(pages.length >= 4, pages.join()));
 
+/** Opens all details, and presses Tab until every control had the focus and showed it. */
+async function reachesEveryControl(page) {
+  const controls = await page.evaluate(() => {
+    for (const details of document.querySelectorAll("details")) details.open = true;
+    const all = [...document.querySelectorAll("a[href], button, summary, input, select, [tabindex='0']")];
+    all.forEach((control, i) => (control.dataset.control = i));
+    return all.length;
+  });
+  const reached = new Set();
+  for (let i = 0; i < controls + 2; i++) {
+    await page.keyboard.press("Tab");
+    const at = await page.evaluate(() => {
+      const { dataset } = document.activeElement;
+      const { outlineStyle } = getComputedStyle(document.activeElement);
+      return { control: dataset.control, ring: outlineStyle };
+    });
+    if (at.control === undefined) continue;
+    reached.add(at.control);
+    assert.notEqual(at.ring, "none", `control ${at.control} shows no focus`);
+  }
+  assert.equal(reached.size, controls);
+}
+
 for (const name of pages) {
   const file = join(folder, name);
   const figures = !name.startsWith("empty");
 
   // Each test has its own browser context, so tests can run in parallel.
   describe(name, { concurrency: 2 }, () => {
+    // Drawing takes most of the time, so the dark scheme is opened on a narrow screen, and the
+    // keyboard is tried where the light one is.
     for (const colorScheme of ["light", "dark"]) {
-      test(`${colorScheme}: draws every figure without console messages or requests`, async () => {
-        const { context, page, messages, requests } = await open(browser, file, { colorScheme });
+      const narrow = colorScheme === "dark" ? { viewport: { width: 320, height: 700 } } : {};
+      const also = { light: "the keyboard reaches every control", dark: "the page fits a viewport of 320 pixels" }[colorScheme];
+      test(`${colorScheme}: draws every figure without console messages or requests; ${also}`, async () => {
+        const { context, page, messages, requests } = await open(browser, file, { colorScheme, ...narrow });
         if (figures) {
           await page.waitForSelector(".chart.drawn svg");
           const first = await page.evaluate(() => performance.getEntriesByName("first-figure")[0].startTime);
@@ -61,6 +88,8 @@ for (const name of pages) {
           assert.ok(mark.named, `${mark.figure} has no description`);
         }
         await page.screenshot({ path: join(screenshots, `${basename(name, ".html")}-${colorScheme}.png`), fullPage: true });
+        if (colorScheme === "light") await reachesEveryControl(page);
+        else assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 320);
         assert.deepEqual(messages, []);
         assert.deepEqual(requests, []);
         await context.close();
@@ -88,46 +117,12 @@ for (const name of pages) {
       });
     }
 
-    test("the keyboard reaches every control", async () => {
-      const { context, page } = await open(browser, file);
-      await drawn(page);
-      await page.evaluate(() => {
-        for (const details of document.querySelectorAll("details")) details.open = true;
-      });
-      const controls = await page.evaluate(() => {
-        const all = [...document.querySelectorAll("a[href], button, summary, input, select, [tabindex='0']")];
-        all.forEach((control, i) => (control.dataset.control = i));
-        return all.length;
-      });
-      const reached = new Set();
-      for (let i = 0; i < controls + 2; i++) {
-        await page.keyboard.press("Tab");
-        const at = await page.evaluate(() => {
-          const { dataset } = document.activeElement;
-          const { outlineStyle } = getComputedStyle(document.activeElement);
-          return { control: dataset.control, ring: outlineStyle };
-        });
-        if (at.control === undefined) continue;
-        reached.add(at.control);
-        assert.notEqual(at.ring, "none", `control ${at.control} shows no focus`);
-      }
-      assert.equal(reached.size, controls);
-      await context.close();
-    });
-
     test("text and tables work without JavaScript", async () => {
       const { context, page } = await open(browser, file, { javaScriptEnabled: false });
       assert.ok((await page.locator("h1").textContent()).length > 0);
       assert.ok((await page.locator("#summary li").count()) > 0);
       const tables = page.locator("details.data table");
       assert.equal((await tables.count()) > 0, figures);
-      await context.close();
-    });
-
-    test("the page fits a viewport of 320 pixels", async () => {
-      const { context, page } = await open(browser, file, { viewport: { width: 320, height: 700 } });
-      await drawn(page);
-      assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 320);
       await context.close();
     });
   });

@@ -40,7 +40,7 @@ const MAX_STRICT_CYCLES: usize = 149;
 
 /// Time in which all holds that are not settled get further cycles. After it, only holds that seem
 /// wrong do. `make accuracy` has no such limit.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(12);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(7);
 
 /// Time limit once there are [`DECISIVE_CYCLES`] cycles.
 const SUSPECT_TIMEOUT: Duration = Duration::from_secs(150);
