@@ -1,4 +1,4 @@
-//! A `dwell serve` process and its pipes.
+//! A `dwell worker` process and its pipes.
 
 use std::io::{self, BufRead, BufReader};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use dwell_protocol::{Event, Frame, Request, VERSION, read_frame, write_message};
 
 use crate::FromNode;
+
+/// Arguments of dwell that make it execute the jobs of a node.
+pub(crate) const WORKER_ARGUMENTS: [&str; 1] = ["worker"];
 
 /// Last lines of a node's standard error that are kept to explain why it ended.
 const MAX_STDERR_LINES: usize = 4;

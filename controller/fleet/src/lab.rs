@@ -11,7 +11,7 @@ use std::time::Duration;
 use dwell_plan::{Routing, Topology};
 use dwell_protocol::{RUNNER_PID, Request};
 
-use crate::connection::{Connection, NodeMessage};
+use crate::connection::{Connection, NodeMessage, WORKER_ARGUMENTS};
 use crate::error::FleetError;
 use crate::hosts::Hosts;
 use crate::quota::{self, QuotaUse};
@@ -229,7 +229,7 @@ impl Fleet for LabFleet {
         if !self.nodes.contains_key(node) {
             let mut command = self.command();
             command.args(["lab", "exec", ATTACHED_FLAG, "--lab", &self.name, node, "--"]);
-            command.arg(&self.program).args(["serve", "--stdio"]);
+            command.arg(&self.program).args(WORKER_ARGUMENTS);
             command.env(RUNNER_PID, std::process::id().to_string());
             self.opened += 1;
             let connection = Connection::open(command, self.opened, self.message_sender.clone());

@@ -2,7 +2,7 @@
 //! events.
 //!
 //! [`LabFleet`] reaches the nodes of a lab on this machine as child processes (`dwell lab up
-//! --json`, `dwell lab exec NODE -- dwell serve --stdio`). Devices over SSH would be another fleet
+//! --json`, `dwell lab exec NODE -- dwell worker`). Devices over SSH would be another fleet
 //! behind the same trait. This crate does not interpret requests and events.
 
 #![forbid(unsafe_code)]

@@ -28,7 +28,7 @@ fn killed_node_fails_only_its_trial() {
                    WHERE trials.state = 'running' AND number = 2";
     wait_until("the second trial runs", || !sandbox.query(running).is_empty());
     thread::sleep(Duration::from_millis(150));
-    let nodes = sandbox.serving();
+    let nodes = sandbox.workers();
     assert_eq!(nodes.len(), 2, "{:?}", sandbox.processes());
     for node in nodes {
         Handle::open(node).unwrap().signal(Signal::Kill).unwrap();

@@ -130,10 +130,10 @@ impl Sandbox {
     }
 
     /// Returns the node processes of this data directory.
-    pub(crate) fn serving(&self) -> Vec<u32> {
-        let serving = |line: &String| line.contains("serve --stdio") && !line.contains("lab exec");
+    pub(crate) fn workers(&self) -> Vec<u32> {
+        let is_worker = |line: &String| line.contains(" worker") && !line.contains("lab exec");
         let processes = self.processes().into_iter();
-        processes.filter(|(_, line)| serving(line)).map(|(pid, _)| pid).collect()
+        processes.filter(|(_, line)| is_worker(line)).map(|(pid, _)| pid).collect()
     }
 
     fn labs(&self) -> Vec<String> {
