@@ -29,9 +29,6 @@ pub enum FleetError {
     /// A routing daemon has ended or a route is missing, as `dwell lab routes` reports it.
     #[error("{0}")]
     Routes(String),
-    /// The node does not exist.
-    #[error("there is no node '{0}'")]
-    NoNode(String),
     /// A request could not be sent.
     #[error("node {node} is gone")]
     Gone {
@@ -52,7 +49,7 @@ impl FleetError {
         match self {
             Self::Lab { operation, .. } => *operation == Self::CREATE_OPERATION,
             Self::Routes(_) => true,
-            Self::Start { .. } | Self::NoNode(_) | Self::Gone { .. } => false,
+            Self::Start { .. } | Self::Gone { .. } => false,
         }
     }
 }

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use dwell_plan::{Routing, Topology};
 use dwell_protocol::{RUNNER_PID, Request};
 
-use crate::connection::{Connection, NodeMessage, WORKER_ARGUMENTS};
+use crate::connection::{Connections, WORKER_ARGUMENTS};
 use crate::error::FleetError;
 use crate::hosts::Hosts;
 use crate::quota::{self, QuotaUse};
@@ -40,26 +39,19 @@ pub struct LabFleet {
     topology: Option<Topology>,
     links: Vec<CreatedLink>,
     hosts: Hosts,
-    nodes: BTreeMap<String, Connection>,
-    opened: u64,
-    message_sender: Sender<NodeMessage>,
-    message_receiver: Receiver<NodeMessage>,
+    connections: Connections,
 }
 
 impl LabFleet {
     /// Returns a fleet whose lab will have this name. The lab is not created yet.
     pub fn new(program: PathBuf, name: String) -> Self {
-        let (message_sender, message_receiver) = mpsc::channel();
         Self {
             program,
             name,
             topology: None,
             links: Vec::new(),
             hosts: Hosts::default(),
-            nodes: BTreeMap::new(),
-            opened: 0,
-            message_sender,
-            message_receiver,
+            connections: Connections::default(),
         }
     }
 
@@ -107,7 +99,7 @@ impl LabFleet {
     /// process group, because it has done nothing by then.
     fn dwell(&self, arguments: &[&str]) -> Result<Output, FleetError> {
         let output = || -> io::Result<Output> {
-            let mut command = self.command();
+            let mut command = command(&self.program);
             command.args(arguments).stdin(Stdio::piped());
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
             // Kept open until the command or this process ends: see `ATTACHED_FLAG`.
@@ -121,14 +113,14 @@ impl LabFleet {
         let program = || self.program.display().to_string();
         done.map_err(|source| FleetError::Start { program: program(), source })
     }
+}
 
-    /// Returns a dwell command in its own process group. ^C on a terminal signals the runner's
-    /// whole group, and the runner decides what to stop.
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
-        command.process_group(0);
-        command
-    }
+/// Returns a dwell command in its own process group. ^C on a terminal signals the runner's whole
+/// group, and the runner decides what to stop.
+fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.process_group(0);
+    command
 }
 
 /// Returns the arguments of `dwell lab up` for this topology.
@@ -226,44 +218,26 @@ impl Fleet for LabFleet {
     }
 
     fn request(&mut self, node: &str, request: &Request) -> Result<(), FleetError> {
-        if !self.nodes.contains_key(node) {
-            let mut command = self.command();
-            command.args(["lab", "exec", ATTACHED_FLAG, "--lab", &self.name, node, "--"]);
-            command.arg(&self.program).args(WORKER_ARGUMENTS);
+        let (program, name) = (&self.program, &self.name);
+        self.connections.request(node, request, || {
+            let mut command = command(program);
+            command.args(["lab", "exec", ATTACHED_FLAG, "--lab", name, node, "--"]);
+            command.arg(program).args(WORKER_ARGUMENTS);
             command.env(RUNNER_PID, std::process::id().to_string());
-            self.opened += 1;
-            let connection = Connection::open(command, self.opened, self.message_sender.clone());
-            let connection = connection.map_err(|source| FleetError::Start {
-                program: self.program.display().to_string(),
-                source,
-            })?;
-            self.nodes.insert(node.to_owned(), connection);
-        }
-        let Some(connection) = self.nodes.get_mut(node) else {
-            return Err(FleetError::NoNode(node.to_owned()));
-        };
-        connection
-            .send(request)
-            .map_err(|source| FleetError::Gone { node: node.to_owned(), source })
+            command
+        })
     }
 
     fn next(&mut self, wait: Duration) -> Option<(String, FromNode)> {
-        let (number, message) = self.message_receiver.recv_timeout(wait).ok()?;
-        let open = self.nodes.iter().find(|(_, connection)| connection.number == number);
-        // Messages of released connections are dropped.
-        let node = open.map(|(node, _)| node.clone())?;
-        if matches!(message, FromNode::Gone(_)) {
-            self.nodes.remove(&node);
-        }
-        Some((node, message))
+        self.connections.next(wait)
     }
 
     fn release(&mut self, node: &str) {
-        self.nodes.remove(node);
+        self.connections.release(node);
     }
 
     fn dissolve(&mut self) -> Result<(), FleetError> {
-        self.nodes.clear();
+        self.connections.close_all();
         match self.topology.take() {
             Some(_) => self.down(),
             None => Ok(()),
@@ -283,7 +257,9 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
     use std::sync::Mutex;
+    use std::time::Instant;
 
+    use dwell_protocol::JobId;
     use tempfile::TempDir;
 
     use super::*;
@@ -330,6 +306,20 @@ mod tests {
             exec env --default-signal=INT sh -c 'kill -INT $$'\n";
         fleet_of(&dir, interrupted).down().unwrap();
         assert_eq!(fs::read_to_string(dir.path().join("log")).unwrap(), "down\ndown\n");
+    }
+
+    #[test]
+    fn nodes_that_do_not_exit_are_killed_at_the_same_time() {
+        let _alone = EXEC_LOCK.lock().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let mut fleet = fleet_of(&dir, "exec sleep 60\n");
+        for node in ["n1", "n2", "n3"] {
+            fleet.request(node, &Request::Stop { job: JobId(1) }).unwrap();
+        }
+        let start = Instant::now();
+        fleet.dissolve().unwrap();
+        // One time-out is 1.5 s.
+        assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
     }
 
     #[test]
