@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use dwell_plan::{Routing, Topology};
+use dwell_plan::{LabSpec, Routing, Topology};
 use dwell_protocol::{RUNNER_PID, Request};
 
 use crate::connection::{Connections, WORKER_ARGUMENTS};
@@ -126,10 +126,18 @@ fn command(program: &Path) -> Command {
 /// Returns the arguments of `dwell lab up` for this topology.
 fn up_arguments(topology: &Topology, name: &str) -> Vec<String> {
     let link = &topology.link;
-    let mut arguments: Vec<String> =
-        ["lab", "up", &topology.lab, "--name", name, "--replace", ATTACHED_FLAG, "--json"]
-            .map(str::to_owned)
-            .into();
+    let mut arguments: Vec<String> = [
+        "lab",
+        "up",
+        &topology.lab.to_string(),
+        "--name",
+        name,
+        "--replace",
+        ATTACHED_FLAG,
+        "--json",
+    ]
+    .map(str::to_owned)
+    .into();
     let options = [
         ("--rate", link.rate.map(|rate| rate.to_string())),
         ("--delay", link.delay.map(|delay| delay.to_string())),
@@ -207,8 +215,9 @@ impl Fleet for LabFleet {
 
     fn quotas(&mut self) -> Result<BTreeMap<String, QuotaUse>, FleetError> {
         // The quotas of a lab file are known only to the lab.
-        let may_have_quotas =
-            |topology: &Topology| !topology.quota.is_empty() || topology.lab.ends_with(".toml");
+        let may_have_quotas = |topology: &Topology| {
+            !topology.quota.is_empty() || matches!(topology.lab, LabSpec::File(_))
+        };
         match &self.topology {
             Some(topology) if may_have_quotas(topology) => {
                 Ok(quota::read(&self.list()?, &self.name))

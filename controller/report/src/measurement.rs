@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use dwell_plan::{
-    CrossPlan, FlowPlan, ForwardingMode, LinkPlan, Load, Order, PaceKind, PacePlan, PingPlan, Plan,
-    RelayPlan, Source, Transport,
+    CrossPlan, FlowPlan, ForwardingMode, LabSpec, LinkPlan, Load, Order, PaceKind, PacePlan,
+    PingPlan, Plan, RelayPlan, Source, Transport,
 };
 use dwell_protocol::Generator;
 use dwell_record::{Kind, Summary};
@@ -306,12 +306,11 @@ fn end(run: &RunData, thing: &str, packets: Option<u64>, time_ns: Option<i64>) -
 }
 
 fn network(run: &RunData, plan: &Plan) -> String {
-    let lab = &plan.topology.lab;
-    let nodes = match lab.split_once(':') {
-        Some(("line", n)) => format!("{n} nodes in a line"),
-        Some(("star", n)) => format!("{n} nodes in a star"),
-        Some(("forced", n)) => format!("{n} nodes on one bridge, forced into a line"),
-        _ => format!("the lab {lab}"),
+    let nodes = match &plan.topology.lab {
+        LabSpec::Line(n) => format!("{n} nodes in a line"),
+        LabSpec::Star(n) => format!("{n} nodes in a star"),
+        LabSpec::Forced(n) => format!("{n} nodes on one bridge, forced into a line"),
+        LabSpec::File(path) => format!("the lab {path}"),
     };
     format!("{}: network namespaces of one machine. {}", nodes, links(run, &plan.topology.link))
 }

@@ -9,6 +9,7 @@ use dwell_units::{BitRate, Bytes, Nanos, Rate};
 use crate::error::PlanError;
 use crate::plan::{PingPlan, Plan, TrafficLoad, Transport};
 use crate::source::Source;
+use crate::topology::LabSpec;
 use dwell_protocol::Generator;
 
 /// Maximum UDP payload over IPv4 (65,535 - 20 - 8), used for every protocol.
@@ -114,7 +115,7 @@ fn check_link(plan: &Plan, source: &Source) -> Result<(), PlanError> {
         let message = format!("known are {}", known.join(", "));
         return Err(source.error("topology.link.mechanism", message));
     }
-    if plan.topology.lab.ends_with(".toml") {
+    if matches!(plan.topology.lab, LabSpec::File(_)) {
         // The lab file may contain the remaining link settings.
         return Ok(());
     }

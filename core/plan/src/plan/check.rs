@@ -2,10 +2,13 @@
 
 use dwell_units::{Nanos, Ratio};
 
-use super::{LAB_SHAPES, MAX_REPETITIONS, MIN_QUOTA_PPM, NO_LOAD, PingPlan, Plan};
+use super::{MAX_REPETITIONS, NO_LOAD, PingPlan, Plan};
 use crate::error::PlanError;
 use crate::limits;
 use crate::source::Source;
+
+/// Minimum CPU quota of a node, in parts per million.
+const MIN_QUOTA_PPM: u32 = 10_000;
 
 impl Plan {
     pub(super) fn check(&self, source: &Source) -> Result<(), PlanError> {
@@ -36,27 +39,6 @@ impl Plan {
     }
 
     fn check_topology(&self, source: &Source) -> Result<(), PlanError> {
-        let lab = &self.topology.lab;
-        let number = |count: &str| count.parse::<u32>().is_ok_and(|n| (1..=250).contains(&n));
-        match lab.split_once(':') {
-            Some((shape, count)) if LAB_SHAPES.contains(&shape) && number(count) => {}
-            Some((shape, _)) if LAB_SHAPES.contains(&shape) => {
-                return Err(source.error(
-                    "topology.lab",
-                    format!("'{lab}': a lab has 1 to 250 nodes, like line:3"),
-                ));
-            }
-            _ if lab.ends_with(".toml") => {}
-            _ => {
-                return Err(source.error(
-                    "topology.lab",
-                    format!(
-                        "unknown lab '{lab}'; known are line:N, star:N, forced:N and a file ending \
-                         in .toml"
-                    ),
-                ));
-            }
-        }
         for (node, quota) in &self.topology.quota {
             let path = format!("topology.quota.{node}");
             self.check_node(source, &path, node)?;
