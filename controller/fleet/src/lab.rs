@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use dwell_plan::{LabSpec, Routing, Topology};
+use dwell_plan::{LabSpec, LabTopology, Routing, Topology};
 use dwell_protocol::{RUNNER_PID, Request};
 
 use crate::connection::{Connections, WORKER_ARGUMENTS};
@@ -36,7 +36,7 @@ pub struct LabFleet {
     program: PathBuf,
     name: String,
     /// The topology of the current lab.
-    topology: Option<Topology>,
+    topology: Option<LabTopology>,
     links: Vec<CreatedLink>,
     hosts: Hosts,
     connections: Connections,
@@ -80,7 +80,7 @@ impl LabFleet {
 
     /// Creates the lab. A `lab up` of a dead runner may create one with the same name at the same
     /// time: `--replace` removes it.
-    fn up(&mut self, topology: &Topology) -> Result<(), FleetError> {
+    fn up(&mut self, topology: &LabTopology) -> Result<(), FleetError> {
         let arguments = up_arguments(topology, &self.name);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         let output = self.dwell(&arguments)?;
@@ -124,7 +124,7 @@ fn command(program: &Path) -> Command {
 }
 
 /// Returns the arguments of `dwell lab up` for this topology.
-fn up_arguments(topology: &Topology, name: &str) -> Vec<String> {
+fn up_arguments(topology: &LabTopology, name: &str) -> Vec<String> {
     let link = &topology.link;
     let mut arguments: Vec<String> = [
         "lab",
@@ -177,6 +177,13 @@ fn check_success(operation: &'static str, output: &Output) -> Result<(), FleetEr
 
 impl Fleet for LabFleet {
     fn prepare(&mut self, topology: &Topology) -> Result<(), FleetError> {
+        let Topology::Lab(topology) = topology else {
+            return Err(FleetError::Lab {
+                operation: FleetError::CREATE_OPERATION,
+                message: "the plan has devices instead of a lab".into(),
+                code: Some(4),
+            });
+        };
         if self.topology.as_ref() == Some(topology) {
             return Ok(());
         }
@@ -215,7 +222,7 @@ impl Fleet for LabFleet {
 
     fn quotas(&mut self) -> Result<BTreeMap<String, QuotaUse>, FleetError> {
         // The quotas of a lab file are known only to the lab.
-        let may_have_quotas = |topology: &Topology| {
+        let may_have_quotas = |topology: &LabTopology| {
             !topology.quota.is_empty() || matches!(topology.lab, LabSpec::File(_))
         };
         match &self.topology {
@@ -333,20 +340,23 @@ mod tests {
 
     #[test]
     fn lab_up_arguments_include_all_link_parameters() {
-        let topology: Topology = toml::from_str(
+        let read = |text: &str| match toml::from_str(text).unwrap() {
+            Topology::Lab(lab) => lab,
+            devices => panic!("{devices:?}"),
+        };
+        let topology = read(
             "lab = \"line:3\"\nlink = { rate = \"10Mbit/s\", delay = \"5ms\", loss = \"1%\", seed = 7 }",
-        )
-        .unwrap();
+        );
         assert_eq!(
             up_arguments(&topology, "x").join(" "),
             "lab up line:3 --name x --replace --attached --json --rate 10Mbit/s --delay 5ms --loss 1% --seed 7"
         );
         let with_quota = "lab = \"line:2\"\nquota = { n1 = \"none\", n2 = \"20%\" }";
-        let with_quota = up_arguments(&toml::from_str(with_quota).unwrap(), "x").join(" ");
+        let with_quota = up_arguments(&read(with_quota), "x").join(" ");
         assert_eq!(with_quota, "lab up line:2 --name x --replace --attached --json --quota n2=20%");
         let babel = "lab = \"forced:3\"\nrouting = \"babel\"\nlink = { mechanism = \"tap\" }";
         assert_eq!(
-            up_arguments(&toml::from_str(babel).unwrap(), "x").join(" "),
+            up_arguments(&read(babel), "x").join(" "),
             "lab up forced:3 --name x --replace --attached --json --routing babel",
             "bare links need no mechanism"
         );

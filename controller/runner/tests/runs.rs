@@ -83,7 +83,11 @@ impl FakeFleet {
 
 impl Fleet for FakeFleet {
     fn prepare(&mut self, topology: &Topology) -> Result<(), FleetError> {
-        if topology.link.rate.is_some_and(|rate| self.impossible.contains(&rate)) {
+        if topology
+            .link()
+            .and_then(|link| link.rate)
+            .is_some_and(|rate| self.impossible.contains(&rate))
+        {
             let message = "no such link".to_owned();
             return Err(FleetError::Lab {
                 operation: FleetError::CREATE_OPERATION,

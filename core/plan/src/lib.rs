@@ -35,4 +35,4 @@ pub use plan::{
     StopRules, TrafficLoad, Transport, Trials,
 };
 pub use source::Source;
-pub use topology::{LabSpec, LabSpecError, LinkPlan, Quota, Routing, Topology};
+pub use topology::{LabSpec, LabSpecError, LabTopology, LinkPlan, Quota, Routing, Topology};

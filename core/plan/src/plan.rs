@@ -6,7 +6,7 @@
 //! load = "none"                       # one of [loads.*]; "none" is built in
 //!
 //! [topology]
-//! lab = "line:2"                      # or star:N, or the TOML file of a lab
+//! lab = "line:2"                      # or star:N, or the TOML file of a lab; or roles of devices
 //! link = { rate = "100Mbit/s" }
 //!
 //! [ping]                              # what every trial measures
@@ -39,7 +39,7 @@ use crate::error::PlanError;
 use crate::flow::{FlowPlan, RelayPlan, TraceSetting};
 use crate::pacing::{Accurate, CrossPlan, PacePlan};
 use crate::source::Source;
-use crate::topology::{LabSpec, Topology};
+use crate::topology::{LabSpec, LabTopology, Topology};
 use dwell_protocol::{Generator, IcmpSocket, Limit, Pattern, Scheduling, Stamps};
 
 /// Supported format version.
@@ -429,9 +429,11 @@ impl Plan {
 
     /// Names of the nodes; `None` for a lab file whose text was not added.
     fn known_nodes(&self, source: &Source) -> Option<Vec<String>> {
-        match &self.topology.lab {
-            LabSpec::File(path) => source.labs.nodes(path).map(<[String]>::to_vec),
-            _ => self.topology.node_names(),
+        match &self.topology {
+            Topology::Lab(LabTopology { lab: LabSpec::File(path), .. }) => {
+                source.labs.nodes(path).map(<[String]>::to_vec)
+            }
+            topology => topology.node_names(),
         }
     }
 
@@ -516,8 +518,28 @@ cpu = [{ on = "n2", level = "90%" }]
     fn plan_reads_short_units_like_the_command_line() {
         let text = PLAN.replace("100Mbit/s", "100M").replace("90%", "90");
         let (short, long) = (read(&text).unwrap(), read(PLAN).unwrap());
-        assert_eq!(short.topology.link.rate, Some(BitRate(100_000_000)));
+        assert_eq!(short.topology.link().unwrap().rate, Some(BitRate(100_000_000)));
         assert_eq!(short, long);
+    }
+
+    #[test]
+    fn plan_of_devices_expands_and_checks_its_roles() {
+        let lab = "lab = \"line:3\"\nlink = { rate = \"100Mbit/s\" }";
+        let text = PLAN.replace(lab, "roles = [\"n1\", \"n2\", \"n3\"]");
+        crate::expand(&Source::parse(&text).unwrap(), 1).unwrap();
+        for (from, to, field, words) in [
+            ("\"n2\", \"n3\"]", "\"n2\", \"n2\"]", "topology.roles[2]", "listed twice"),
+            ("\"n2\", \"n3\"]", "\"n=2\"]", "topology.roles[1]", "letters"),
+            ("[\"n1\", \"n2\", \"n3\"]", "[]", "topology.roles", "one role or more"),
+            ("to = \"n3\"", "to = \"n4\"", "ping.to", "in this topology; there are n1 to n3"),
+            ("roles", "link.rate = \"1Mbit/s\"\nroles", "topology", "'link' needs a lab"),
+            ("roles", "lab = \"line:3\"\nroles", "topology", "not both"),
+        ] {
+            let error = read(&text.replacen(from, to, 1)).unwrap_err();
+            assert_eq!(error.field, field, "{error}");
+            assert!(error.message.contains(words), "{error}");
+            assert!(error.at.is_some(), "{error}");
+        }
     }
 
     #[test]

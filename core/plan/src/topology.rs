@@ -14,35 +14,86 @@ const MAX_LAB_NODES: u32 = 250;
 
 /// Origin of the nodes.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Topology {
-    /// A lab: `line:N`, `star:N`, `forced:N`, or the path of its TOML file.
+#[serde(try_from = "TopologyFields")]
+pub enum Topology {
+    /// Network namespaces of one kernel.
+    Lab(LabTopology),
+    /// Machines that are bound to these roles when the run starts.
+    Devices(Vec<String>),
+}
+
+/// A lab and its settings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LabTopology {
+    /// Shape.
     pub lab: LabSpec,
-    /// Origin of the routes: `static` or `babel`.
-    #[serde(default)]
+    /// Origin of the routes.
     pub routing: Routing,
     /// Settings of every link.
-    #[serde(default)]
     pub link: LinkPlan,
     /// CPU quotas of nodes, as shares of one processor.
-    #[serde(default)]
     pub quota: BTreeMap<String, Quota>,
+}
+
+/// The fields of `[topology]`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TopologyFields {
+    lab: Option<LabSpec>,
+    roles: Option<Vec<String>>,
+    routing: Option<Routing>,
+    link: Option<LinkPlan>,
+    quota: Option<BTreeMap<String, Quota>>,
+}
+
+impl TryFrom<TopologyFields> for Topology {
+    type Error = String;
+
+    fn try_from(fields: TopologyFields) -> Result<Self, String> {
+        let TopologyFields { lab, roles, routing, link, quota } = fields;
+        let of_labs =
+            [("routing", routing.is_some()), ("link", link.is_some()), ("quota", quota.is_some())];
+        match (lab, roles) {
+            (Some(lab), None) => Ok(Self::Lab(LabTopology {
+                lab,
+                routing: routing.unwrap_or_default(),
+                link: link.unwrap_or_default(),
+                quota: quota.unwrap_or_default(),
+            })),
+            (None, Some(roles)) => match of_labs.into_iter().find(|(_, given)| *given) {
+                Some((field, _)) => Err(format!("'{field}' needs a lab; remove it or roles")),
+                None => Ok(Self::Devices(roles)),
+            },
+            (Some(_), Some(_)) => Err("give lab or roles, not both".into()),
+            (None, None) => Err("give a lab, like lab = \"line:3\", or roles of devices".into()),
+        }
+    }
 }
 
 impl Topology {
     /// Names of the nodes; `None` for a lab file, whose text is not known here.
     pub fn node_names(&self) -> Option<Vec<String>> {
-        match self.lab {
-            LabSpec::Line(count) | LabSpec::Star(count) | LabSpec::Forced(count) => {
-                Some((1..=count).map(|n| format!("n{n}")).collect())
-            }
-            LabSpec::File(_) => None,
+        match self {
+            Self::Lab(lab) => lab.lab.node_names(),
+            Self::Devices(roles) => Some(roles.clone()),
         }
     }
 
-    /// Whether every link has the MTU of Ethernet. Links of a lab file may have a larger one.
+    /// Settings of emulated links; `None` for devices.
+    pub const fn link(&self) -> Option<&LinkPlan> {
+        match self {
+            Self::Lab(lab) => Some(&lab.link),
+            Self::Devices(_) => None,
+        }
+    }
+
+    /// Whether every link has the MTU of Ethernet. Links of devices and of a lab file may have a
+    /// larger one.
     pub const fn has_ethernet_mtu(&self) -> bool {
-        !matches!(self.lab, LabSpec::File(_))
+        match self {
+            Self::Lab(lab) => !matches!(lab.lab, LabSpec::File(_)),
+            Self::Devices(_) => false,
+        }
     }
 }
 
@@ -69,6 +120,17 @@ pub enum LabSpecError {
     /// The shape is unknown.
     #[error("unknown lab '{0}'; known are line:N, star:N, forced:N and a file ending in .toml")]
     Shape(String),
+}
+
+impl LabSpec {
+    fn node_names(&self) -> Option<Vec<String>> {
+        match self {
+            Self::Line(count) | Self::Star(count) | Self::Forced(count) => {
+                Some((1..=*count).map(|n| format!("n{n}")).collect())
+            }
+            Self::File(_) => None,
+        }
+    }
 }
 
 impl FromStr for LabSpec {
@@ -185,6 +247,26 @@ mod tests {
         }
         for text in ["ring:3", "n1", ""] {
             assert_eq!(text.parse::<LabSpec>(), Err(LabSpecError::Shape(text.to_owned())));
+        }
+    }
+
+    #[test]
+    fn topology_is_a_lab_or_roles_but_not_a_mixture() {
+        let read = toml::from_str::<Topology>;
+        let devices = read("roles = [\"sender\", \"receiver\"]").unwrap();
+        assert_eq!(devices.node_names().unwrap(), ["sender", "receiver"]);
+        assert_eq!((devices.link(), devices.has_ethernet_mtu()), (None, false));
+        let lab = read("lab = \"line:2\"\nlink = { rate = \"1Mbit/s\" }").unwrap();
+        assert_eq!(lab.link().unwrap().rate, Some(BitRate(1_000_000)));
+        for (text, words) in [
+            ("lab = \"line:2\"\nroles = [\"a\"]", "lab or roles, not both"),
+            ("roles = [\"a\"]\nlink = { delay = \"1ms\" }", "'link' needs a lab"),
+            ("roles = [\"a\"]\nquota = { a = \"50%\" }", "'quota' needs a lab"),
+            ("roles = [\"a\"]\nrouting = \"babel\"", "'routing' needs a lab"),
+            ("", "give a lab"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.message().contains(words), "{text}: {error}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //! traffic from the same node.
 
 use dwell_fleet::Hosts;
-use dwell_plan::{PacePlan, Plan};
+use dwell_plan::{PacePlan, Plan, Topology};
 use dwell_protocol::{Job, PaceEngine, PaceJob, PaceSinkJob, SinkTimestamps, ThreadPlacement};
 use dwell_store::Role;
 use dwell_units::Nanos;
@@ -38,7 +38,8 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan, hosts: &Hosts) -> TrialJobs {
         engine: pace.engine,
         bypass: pace.bypass,
         // No other program uses a lab node.
-        switch_offloads: matches!(pace.engine, PaceEngine::Gso | PaceEngine::Auto),
+        switch_offloads: matches!(plan.topology, Topology::Lab(_))
+            && matches!(pace.engine, PaceEngine::Gso | PaceEngine::Auto),
         pause: pace.pause,
         late: pace.late,
         warm_up: pace.warm_up,
