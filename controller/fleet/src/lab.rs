@@ -12,7 +12,7 @@ use dwell_protocol::{RUNNER_PID, Request};
 
 use crate::connection::{Connections, WORKER_ARGUMENTS};
 use crate::error::FleetError;
-use crate::hosts::Hosts;
+use crate::nodes::Nodes;
 use crate::quota::{self, QuotaUse};
 use crate::{CreatedLink, Fleet, FromNode, Routes};
 
@@ -38,7 +38,7 @@ pub struct LabFleet {
     /// The topology of the current lab.
     topology: Option<LabTopology>,
     links: Vec<CreatedLink>,
-    hosts: Hosts,
+    nodes: Nodes,
     connections: Connections,
 }
 
@@ -50,7 +50,7 @@ impl LabFleet {
             name,
             topology: None,
             links: Vec::new(),
-            hosts: Hosts::default(),
+            nodes: Nodes::default(),
             connections: Connections::default(),
         }
     }
@@ -86,7 +86,7 @@ impl LabFleet {
         let output = self.dwell(&arguments)?;
         check_success(FleetError::CREATE_OPERATION, &output)?;
         self.links = CreatedLink::read(&output.stdout);
-        self.hosts = Hosts::read(&output.stdout);
+        self.nodes = Nodes::of_lab(&output.stdout);
         Ok(())
     }
 
@@ -197,8 +197,8 @@ impl Fleet for LabFleet {
         self.links.clone()
     }
 
-    fn hosts(&self) -> Hosts {
-        self.hosts.clone()
+    fn nodes(&self) -> Nodes {
+        self.nodes.clone()
     }
 
     fn routes(&mut self) -> Result<Option<Routes>, FleetError> {

@@ -10,9 +10,9 @@
 
 mod connection;
 mod error;
-mod hosts;
 mod lab;
 mod links;
+mod nodes;
 mod quota;
 mod routes;
 
@@ -23,9 +23,9 @@ use dwell_plan::Topology;
 use dwell_protocol::{Event, JobId, Request};
 
 pub use error::FleetError;
-pub use hosts::Hosts;
 pub use lab::LabFleet;
 pub use links::CreatedLink;
+pub use nodes::Nodes;
 pub use quota::QuotaUse;
 pub use routes::Routes;
 
@@ -44,8 +44,8 @@ pub trait Fleet {
     }
 
     /// Returns the addresses of the nodes; empty if node names resolve by other means.
-    fn hosts(&self) -> Hosts {
-        Hosts::default()
+    fn nodes(&self) -> Nodes {
+        Nodes::default()
     }
 
     /// Returns the current routes between the nodes, or `None` if no routing daemon runs.

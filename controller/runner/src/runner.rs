@@ -329,7 +329,7 @@ impl Runner<'_> {
         let quotas = Quotas::now(self.fleet, self.clock);
         let mut incoming = BTreeMap::new();
         let limit = time_limit(&plan);
-        let needed = jobs(&plan, &self.fleet.hosts());
+        let needed = jobs(&plan, &self.fleet.nodes());
         let reflectors = std::mem::take(&mut carryover.reflectors);
         let (mut machine, actions) =
             TrialMachine::new(needed, reflectors, carryover.next_job, limit, self.clock.now());

@@ -1,7 +1,7 @@
 //! Jobs of one-way flows: a sender, a receiver, and a relay and traces between them, all of which
 //! keep samples.
 
-use dwell_fleet::Hosts;
+use dwell_fleet::Nodes;
 use dwell_plan::{FlowPlan, Plan};
 use dwell_protocol::{Job, RelayJob, RelayMode, SinkJob, TraceJob, TrafficHeader, TrafficJob};
 use dwell_store::Role;
@@ -17,7 +17,7 @@ const UNKNOWN_WITHOUT_ROUTER_TRACE: &str =
 const UNKNOWN_WITHOUT_RELAY_TRACE: &str = "therefore unknown: the delay between the kernel's hooks (pre_routing to \
                                 post_routing, rx_driver to tx_tcx); socket timestamps are not affected";
 
-pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> TrialJobs {
+pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, nodes: &Nodes) -> TrialJobs {
     let port = flow.port;
     let listen = format!("udp://{}:{port}", any_address(flow.ipv6));
     let kept = |node: &str, job: Job| PlannedJob {
@@ -28,7 +28,7 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> TrialJobs {
         without: None,
         peer: None,
     };
-    let receiving = Peer::of(&flow.to, hosts, flow.ipv6);
+    let receiving = Peer::of(&flow.to, nodes, flow.ipv6);
     let receiver = SinkJob {
         urls: vec![listen.clone()],
         stamps: flow.stamps,
@@ -68,9 +68,9 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> TrialJobs {
         PlannedJob { without: Some(without), ..kept(node, Job::Trace(job)) }
     });
     sinks.extend(traces);
-    let Loads { sinks: more, loads } = loads(plan, hosts, flow.ipv6);
+    let Loads { sinks: more, loads } = loads(plan, nodes, flow.ipv6);
     sinks.extend(more);
-    let to = program.map_or(receiving, |(relay, _)| Peer::of(&relay.on, hosts, flow.ipv6));
+    let to = program.map_or(receiving, |(relay, _)| Peer::of(&relay.on, nodes, flow.ipv6));
     let sender = TrafficJob {
         url: format!("udp://{}:{port}", to.url_host()),
         flows: 1,
@@ -120,7 +120,7 @@ mod tests {
              [relay]\non = \"n2\"\nmode = \"{mode}\"\n[loads.busy]\n\
              cpu = [{{ on = \"n2\", level = \"50%\" }}]\n"
         );
-        jobs(&Plan::read(&Source::parse(&text).unwrap()).unwrap(), &Hosts::default())
+        jobs(&Plan::read(&Source::parse(&text).unwrap()).unwrap(), &Nodes::default())
     }
 
     fn sender_url(trial: &TrialJobs) -> &str {
