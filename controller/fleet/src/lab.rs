@@ -23,6 +23,12 @@ const ATTACHED_FLAG: &str = "--attached";
 /// Exit code of dwell for a usage error. `lab down` also uses it for an unknown lab.
 const USAGE_EXIT_CODE: i32 = 2;
 
+/// Exit code of dwell if this machine lacks support or a privilege.
+const UNSUPPORTED_EXIT_CODE: i32 = 4;
+
+/// Operation named in errors of `lab down`.
+const REMOVE_OPERATION: &str = "remove the lab";
+
 /// Arguments that list all labs.
 const LIST_ARGUMENTS: &[&str] = &["lab", "list", "--json"];
 
@@ -31,7 +37,7 @@ const SIGINT: i32 = 2;
 
 /// The nodes of one lab.
 #[derive(Debug)]
-pub struct LabFleet {
+pub(crate) struct LabFleet {
     /// The `dwell` program that creates labs and runs in their nodes.
     program: PathBuf,
     name: String,
@@ -44,7 +50,7 @@ pub struct LabFleet {
 
 impl LabFleet {
     /// Returns a fleet whose lab will have this name. The lab is not created yet.
-    pub fn new(program: PathBuf, name: String) -> Self {
+    pub(crate) fn new(program: PathBuf, name: String) -> Self {
         Self {
             program,
             name,
@@ -52,23 +58,6 @@ impl LabFleet {
             links: Vec::new(),
             nodes: Nodes::default(),
             connections: Connections::default(),
-        }
-    }
-
-    /// The lab's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Removes a lab that a dead runner left, complete or not. Does nothing if there is no such
-    /// lab. Waits for a `lab up` or `lab down` that outlives the dead runner.
-    ///
-    /// # Errors
-    /// The lab exists and could not be removed.
-    pub fn clear(&mut self) -> Result<(), FleetError> {
-        match self.down() {
-            Err(FleetError::Lab { code: Some(USAGE_EXIT_CODE), .. }) => Ok(()),
-            result => result,
         }
     }
 
@@ -84,15 +73,19 @@ impl LabFleet {
         let arguments = up_arguments(topology, &self.name);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         let output = self.dwell(&arguments)?;
-        check_success(FleetError::CREATE_OPERATION, &output)?;
+        if let Some(message) = failure(&output) {
+            return Err(FleetError::Nodes {
+                message: format!("cannot create the lab: {message}"),
+                unsupported: output.status.code() == Some(UNSUPPORTED_EXIT_CODE),
+            });
+        }
         self.links = CreatedLink::read(&output.stdout);
         self.nodes = Nodes::of_lab(&output.stdout);
         Ok(())
     }
 
-    fn down(&mut self) -> Result<(), FleetError> {
-        let output = self.dwell(&["lab", "down", &self.name, ATTACHED_FLAG])?;
-        check_success("remove the lab", &output)
+    fn down(&self) -> Result<Output, FleetError> {
+        self.dwell(&["lab", "down", &self.name, ATTACHED_FLAG])
     }
 
     /// Runs dwell and returns its output. Repeats the command if ^C killed it before it had its own
@@ -163,26 +156,35 @@ fn up_arguments(topology: &LabTopology, name: &str) -> Vec<String> {
     arguments
 }
 
-/// Returns the error that the command printed, unless it succeeded.
+/// Fails with the error that the command printed, unless it succeeded.
 fn check_success(operation: &'static str, output: &Output) -> Result<(), FleetError> {
-    if output.status.success() {
-        return Ok(());
-    }
+    failure(output).map_or(Ok(()), |message| Err(FleetError::Command { operation, message }))
+}
+
+/// Returns the error that the command printed; `None` if it succeeded.
+fn failure(output: &Output) -> Option<String> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     // The usage hint after the error is for interactive users.
     let error = stderr.split("\n\n").next().unwrap_or_default().trim();
     let message = error.trim_start_matches("dwell: ").trim_start_matches("error: ").to_owned();
-    Err(FleetError::Lab { operation, message, code: output.status.code() })
+    (!output.status.success()).then_some(message)
 }
 
 impl Fleet for LabFleet {
+    /// Removes a lab that a dead runner left, complete or not. Waits for a `lab up` or `lab down`
+    /// that outlives the dead runner.
+    fn clear(&mut self) -> Result<(), FleetError> {
+        let output = self.down()?;
+        match output.status.code() {
+            Some(USAGE_EXIT_CODE) => Ok(()),
+            _ => check_success(REMOVE_OPERATION, &output),
+        }
+    }
+
     fn prepare(&mut self, topology: &Topology) -> Result<(), FleetError> {
         let Topology::Lab(topology) = topology else {
-            return Err(FleetError::Lab {
-                operation: FleetError::CREATE_OPERATION,
-                message: "the plan has devices instead of a lab".into(),
-                code: Some(4),
-            });
+            let message = "a lab has no devices".to_owned();
+            return Err(FleetError::Nodes { message, unsupported: true });
         };
         if self.topology.as_ref() == Some(topology) {
             return Ok(());
@@ -212,10 +214,9 @@ impl Fleet for LabFleet {
             return Err(FleetError::Routes(reason.to_owned()));
         }
         check_success(OPERATION, &output)?;
-        let unreadable = || FleetError::Lab {
+        let unreadable = || FleetError::Command {
             operation: OPERATION,
             message: "its output cannot be read".into(),
-            code: output.status.code(),
         };
         Routes::read(&output.stdout).map(Some).ok_or_else(unreadable)
     }
@@ -255,7 +256,7 @@ impl Fleet for LabFleet {
     fn dissolve(&mut self) -> Result<(), FleetError> {
         self.connections.close_all();
         match self.topology.take() {
-            Some(_) => self.down(),
+            Some(_) => check_success(REMOVE_OPERATION, &self.down()?),
             None => Ok(()),
         }
     }
@@ -311,7 +312,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         // `read` fails at once at end of file and times out on an open pipe.
         let script = "exec bash -c 'read -t 0.1; [ $? -gt 128 ]'\n";
-        fleet_of(&dir, script).down().unwrap();
+        fleet_of(&dir, script).clear().unwrap();
     }
 
     #[test]
@@ -320,7 +321,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let interrupted = "echo $2 >> $log\n[ $(wc -l < $log) -gt 1 ] && exit\n\
             exec env --default-signal=INT sh -c 'kill -INT $$'\n";
-        fleet_of(&dir, interrupted).down().unwrap();
+        fleet_of(&dir, interrupted).clear().unwrap();
         assert_eq!(fs::read_to_string(dir.path().join("log")).unwrap(), "down\ndown\n");
     }
 

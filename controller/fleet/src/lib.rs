@@ -1,15 +1,16 @@
 //! Connections to nodes: a fleet makes nodes reachable, sends them requests and returns their
 //! events.
 //!
-//! [`LabFleet`] reaches the nodes of a lab on this machine as child processes (`dwell lab up
-//! --json`, `dwell lab exec NODE -- dwell worker`). Devices over SSH would be another fleet
-//! behind the same trait. This crate does not interpret requests and events.
+//! [`FleetHandle`] selects the transport. The nodes of a lab on this machine are child processes
+//! (`dwell lab up --json`, `dwell lab exec NODE -- dwell worker`). Devices over SSH would be another
+//! fleet behind the same trait. This crate does not interpret requests and events.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
 
 mod connection;
 mod error;
+mod handle;
 mod lab;
 mod links;
 mod nodes;
@@ -23,7 +24,7 @@ use dwell_plan::Topology;
 use dwell_protocol::{Event, JobId, Request};
 
 pub use error::FleetError;
-pub use lab::LabFleet;
+pub use handle::FleetHandle;
 pub use links::CreatedLink;
 pub use nodes::Nodes;
 pub use quota::QuotaUse;
@@ -31,6 +32,14 @@ pub use routes::Routes;
 
 /// Nodes that can be reached.
 pub trait Fleet {
+    /// Removes what a dead runner left. Does nothing if nothing is left.
+    ///
+    /// # Errors
+    /// Something could not be removed.
+    fn clear(&mut self) -> Result<(), FleetError> {
+        Ok(())
+    }
+
     /// Makes the nodes of this topology reachable. Does nothing if they already are. Nodes of
     /// another topology are released.
     ///

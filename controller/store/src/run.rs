@@ -23,6 +23,9 @@ pub struct NewRun {
     pub seed: u64,
     /// The axes of the matrix, as in the JSON report.
     pub axes: serde_json::Value,
+    /// What a later process needs to find the nodes, as JSON; not interpreted here. `None` for
+    /// imports.
+    pub fleet: Option<String>,
     /// The version of dwell.
     pub dwell: String,
     /// All trials, in order of execution.
@@ -124,8 +127,8 @@ pub struct RunRow {
     pub started: String,
     /// RFC 3339, UTC.
     pub finished: Option<String>,
-    /// The lab that the runner created for it.
-    pub lab: Option<String>,
+    /// What a later process needs to find the nodes, as JSON; `None` for imports.
+    pub fleet: Option<String>,
     /// The version of dwell.
     pub dwell: String,
     /// Number of trials.

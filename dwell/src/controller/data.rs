@@ -159,7 +159,7 @@ fn host(
     }
     let activity = accumulator.finish();
     // The nodes of a lab are namespaces of one machine.
-    Ok(if run.lab.is_some() { activity.map(HostData::shared) } else { activity })
+    Ok(if run.fleet.is_some() { activity.map(HostData::shared) } else { activity })
 }
 
 /// Returns the claims that the run's plan names.

@@ -136,8 +136,9 @@ impl Sandbox {
         processes.filter(|(_, line)| is_worker(line)).map(|(pid, _)| pid).collect()
     }
 
-    fn labs(&self) -> Vec<String> {
-        self.query("SELECT DISTINCT lab FROM runs")
+    /// Returns the names of the labs of all runs.
+    pub(crate) fn labs(&self) -> Vec<String> {
+        self.query("SELECT DISTINCT json_extract(fleet, '$.lab') FROM runs")
     }
 
     /// Returns the remains of labs of this data directory's runs.

@@ -100,7 +100,7 @@ fn deleting_a_killed_run_removes_its_lab() {
     wait_until("the runner is at work", || !sandbox.workers().is_empty());
     runner.kill().unwrap();
     runner.wait().unwrap();
-    let (run, lab) = (sandbox.query("SELECT run FROM runs"), sandbox.query("SELECT lab FROM runs"));
+    let (run, lab) = (sandbox.query("SELECT run FROM runs"), sandbox.labs());
     let directory = Path::new("/run/dwell/labs").join(&lab[0]);
     assert!(directory.exists(), "the dead runner left its lab");
     let output = sandbox.dwell(&["delete", &run[0], "--yes"]);

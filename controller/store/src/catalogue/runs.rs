@@ -38,8 +38,9 @@ impl Store {
         let run = run_names::assign(&transaction, &day, &self.dir.join("samples"))?;
         transaction.execute(
             "INSERT INTO runs
-             (run, kind, plan_id, name, title, state, started, settings, seed, axes, dwell, lab_files)
-             VALUES (?1, ?2, ?3, ?4, ?5, 'running', ?6, ?7, ?8, ?9, ?10, ?11)",
+             (run, kind, plan_id, name, title, state, started, settings, seed, axes, dwell, lab_files,
+              fleet)
+             VALUES (?1, ?2, ?3, ?4, ?5, 'running', ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             params![
                 run,
                 new.kind.text(),
@@ -52,6 +53,7 @@ impl Store {
                 new.axes.to_string(),
                 new.dwell,
                 new.lab_files.as_ref().map(text),
+                new.fleet,
             ],
         )?;
         let run_id = transaction.last_insert_rowid();
@@ -103,15 +105,6 @@ impl Store {
             "UPDATE runs SET axes = ?2 WHERE id = ?1",
             params![run.id, axes.to_string()],
         )?;
-        Ok(())
-    }
-
-    /// Records the lab that was created for a run.
-    ///
-    /// # Errors
-    /// The catalogue cannot be written.
-    pub fn set_lab(&mut self, run: &RunRow, lab: &str) -> Result<(), StoreError> {
-        self.db.execute("UPDATE runs SET lab = ?2 WHERE id = ?1", params![run.id, lab])?;
         Ok(())
     }
 
@@ -186,7 +179,7 @@ impl Store {
     ) -> Result<Vec<RunRow>, StoreError> {
         let mut select = self.db.prepare(&format!(
             "SELECT runs.id, run, kind, runs.name, runs.title, plans.text, settings, seed, axes,
-                    state, started, finished, lab, dwell,
+                    state, started, finished, fleet, dwell,
                     (SELECT count(*) FROM trials WHERE run_id = runs.id),
                     (SELECT count(*) FROM trials WHERE run_id = runs.id AND state = 'finished'),
                     (SELECT count(*) FROM trials
@@ -273,7 +266,7 @@ fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
         state: RunState::read(&state).unwrap_or(RunState::Stopped),
         started: row.get(10)?,
         finished: row.get(11)?,
-        lab: row.get(12)?,
+        fleet: row.get(12)?,
         dwell: row.get(13)?,
         trials: count(14)?,
         trials_finished: count(15)?,
