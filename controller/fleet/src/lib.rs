@@ -26,7 +26,7 @@ use dwell_protocol::{Event, JobId, Request};
 pub use error::FleetError;
 pub use handle::FleetHandle;
 pub use links::CreatedLink;
-pub use nodes::Nodes;
+pub use nodes::{ClockDomain, ClockRelation, Nodes};
 pub use quota::QuotaUse;
 pub use routes::Routes;
 
@@ -52,7 +52,7 @@ pub trait Fleet {
         Vec::new()
     }
 
-    /// Returns the addresses of the nodes; empty if node names resolve by other means.
+    /// Returns the addresses and clocks of the nodes. Nodes without an address are reached by name.
     fn nodes(&self) -> Nodes {
         Nodes::default()
     }

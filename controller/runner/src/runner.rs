@@ -10,7 +10,7 @@ use std::time::Duration;
 use dwell_fleet::{Fleet, FleetError, FromNode, Routes};
 use dwell_plan::{Expansion, PlanError, Topology};
 use dwell_protocol::{Event, JobId, Progress};
-use dwell_store::{NewTrial, RunRow, RunState, Store, StoreError, TrialRow, TrialState};
+use dwell_store::{NewTrial, RunNode, RunRow, RunState, Store, StoreError, TrialRow, TrialState};
 use dwell_units::{Instant, Monotonic, Nanos};
 use thiserror::Error;
 
@@ -355,7 +355,10 @@ impl Runner<'_> {
                 Some((node, FromNode::Event(event))) => {
                     match &event {
                         Event::Hello { dwell, .. } => {
-                            self.store.set_node(&self.run, &node, dwell)?;
+                            let clock = self.fleet.nodes().clock_domain(&node).to_string();
+                            let (node, dwell) = (node.clone(), dwell.clone());
+                            let joined = RunNode { node, dwell, clock: Some(clock) };
+                            self.store.set_node(&self.run, &joined)?;
                         }
                         Event::Progress { progress, .. } => self.reporter.progress(progress),
                         Event::Pulled { job, bytes, crc32 } => {

@@ -197,7 +197,7 @@ impl TrialMachine {
                     self.outcome.refused.push(format!("{why}; {without}"));
                 }
             }
-            Event::Pulled { job, .. } | Event::Alive { job } => {
+            Event::Pulled { job, .. } | Event::Alive { job, .. } => {
                 self.waiting.remove(&job);
                 if let Some(at) = self.kept.iter().position(|(kept, _)| *kept == job) {
                     self.outcome.pulled.push(self.kept.remove(at));

@@ -219,9 +219,12 @@ mod tests {
             ))
             .unwrap();
         }
+        let node = "INSERT INTO nodes (run_id, node, dwell) SELECT id, 'n1', '0' FROM runs";
+        db.execute_batch(node).unwrap();
         drop(db);
         let store = crate::Store::open(dir.path()).unwrap();
         let runs = store.runs().unwrap();
+        assert_eq!(store.nodes(&runs[0]).unwrap()[0].clock.as_deref(), Some("controller"));
         assert_eq!(runs.len(), 3);
         assert_eq!((runs[0].plan.as_deref(), &runs[0].lab_files), (Some("version = 1"), &None));
         assert_eq!(runs[1].fleet.as_deref(), Some("{\"lab\":\"run-1f2e3d4c\"}"));

@@ -141,6 +141,18 @@ pub struct RunRow {
     pub trials_not_run: u32,
 }
 
+/// A node that took part in a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunNode {
+    /// Name in the plan.
+    pub node: String,
+    /// Its version of dwell.
+    pub dwell: String,
+    /// Name of its clock domain; nodes with equal names have the same CLOCK_REALTIME. `None` if
+    /// unknown.
+    pub clock: Option<String>,
+}
+
 /// A trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrialRow {

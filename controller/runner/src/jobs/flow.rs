@@ -32,8 +32,7 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, nodes: &Nodes) -> TrialJobs {
     let receiver = SinkJob {
         urls: vec![listen.clone()],
         stamps: flow.stamps,
-        // All nodes of a lab share one clock.
-        clock_error: Some(Nanos::ZERO),
+        clock_error: clock_error(nodes, flow),
         place: place(plan, &flow.to, flow.busy_poll),
         ..SinkJob::default()
     };
@@ -106,8 +105,16 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, nodes: &Nodes) -> TrialJobs {
     }
 }
 
+/// Returns the maximum difference between the clocks of sender and receiver; `None` if unknown. The
+/// receiver does not correct a known offset.
+fn clock_error(nodes: &Nodes, flow: &FlowPlan) -> Option<Nanos> {
+    let relation = nodes.clock_relation(&flow.from, &flow.to)?;
+    Some(relation.error.saturating_add(relation.offset.abs()))
+}
+
 #[cfg(test)]
 mod tests {
+    use dwell_fleet::ClockDomain;
     use dwell_plan::Source;
 
     use super::super::jobs;
@@ -143,6 +150,20 @@ mod tests {
         assert_eq!((sender.rate.to_string(), sender.count), ("1kpps".into(), Some(16)));
         assert!(needed.measurement.job.is_finite());
         assert!(sender.unreported, "the relay would garble the report");
+    }
+
+    #[test]
+    fn receiver_measures_delays_only_between_related_clocks() {
+        let plan = "version = 1\nname = \"x\"\ntopology = { lab = \"line:2\" }\n\
+                    [flow]\nfrom = \"n1\"\nto = \"n2\"\nsize = \"500B\"\nrate = \"4Mbit/s\"\ncount = 10\n";
+        let plan = Plan::read(&Source::parse(plan).unwrap()).unwrap();
+        let devices = Nodes::default();
+        let lab = devices.clone().with_common_clock(ClockDomain::controller());
+        for (nodes, error) in [(lab, Some(Nanos::ZERO)), (devices, None)] {
+            let needed = jobs(&plan, &nodes);
+            let Job::Sink(sink) = &needed.sinks[0].job else { panic!("expected a sink") };
+            assert_eq!(sink.clock_error, error);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use rusqlite::{Row, TransactionBehavior, params};
 use super::{Store, json, text, time_text};
 use crate::error::StoreError;
 use crate::lock::{ImportLock, has_importer, has_runner};
-use crate::run::{NewRun, RunKind, RunRow, RunState};
+use crate::run::{NewRun, RunKind, RunNode, RunRow, RunState};
 use crate::run_names;
 
 impl Store {
@@ -112,13 +112,28 @@ impl Store {
     ///
     /// # Errors
     /// The catalogue cannot be written.
-    pub fn set_node(&mut self, run: &RunRow, node: &str, dwell: &str) -> Result<(), StoreError> {
+    pub fn set_node(&mut self, run: &RunRow, node: &RunNode) -> Result<(), StoreError> {
         self.db.execute(
-            "INSERT INTO nodes (run_id, node, dwell) VALUES (?1, ?2, ?3)
-             ON CONFLICT (run_id, node) DO UPDATE SET dwell = excluded.dwell",
-            params![run.id, node, dwell],
+            "INSERT INTO nodes (run_id, node, dwell, clock) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (run_id, node)
+             DO UPDATE SET dwell = excluded.dwell, clock = excluded.clock",
+            params![run.id, node.node, node.dwell, node.clock],
         )?;
         Ok(())
+    }
+
+    /// Returns the nodes that took part, by name.
+    ///
+    /// # Errors
+    /// The catalogue cannot be read.
+    pub fn nodes(&self, run: &RunRow) -> Result<Vec<RunNode>, StoreError> {
+        let mut select = self
+            .db
+            .prepare("SELECT node, dwell, clock FROM nodes WHERE run_id = ?1 ORDER BY node")?;
+        let nodes = select.query_map([run.id], |row| {
+            Ok(RunNode { node: row.get(0)?, dwell: row.get(1)?, clock: row.get(2)? })
+        })?;
+        Ok(nodes.collect::<Result<_, _>>()?)
     }
 
     /// Records the state of a run. If the run is not running, its running trial becomes planned

@@ -5,3 +5,8 @@ UPDATE runs SET fleet = json_object('lab', fleet) WHERE fleet IS NOT NULL;
 -- Runs whose runner was killed before it named its lab.
 UPDATE runs SET fleet = json_object('lab', 'run-' || lower(hex(randomblob(4))))
 WHERE fleet IS NULL AND kind = 'run';
+
+-- Name of the clock domain: nodes with equal names have the same CLOCK_REALTIME. All runs so far used
+-- labs, whose nodes have the controller's clock.
+ALTER TABLE nodes ADD COLUMN clock TEXT;
+UPDATE nodes SET clock = 'controller';
