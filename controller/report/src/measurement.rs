@@ -316,7 +316,8 @@ fn network(run: &RunData, plan: &Plan) -> String {
         LabSpec::Forced(n) => format!("{n} nodes on one bridge, forced into a line"),
         LabSpec::File(path) => format!("the lab {path}"),
     };
-    format!("{}: network namespaces of one machine. {}", nodes, links(run, link))
+    let place = if run.one_machine { ": network namespaces of one machine" } else { "" };
+    format!("{nodes}{place}. {}", links(run, link))
 }
 
 fn links(run: &RunData, link: &LinkPlan) -> String {
