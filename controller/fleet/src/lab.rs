@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use dwell_plan::{LabSpec, LabTopology, Routing, Topology};
 use dwell_protocol::{RUNNER_PID, Request};
+use serde::de::DeserializeOwned;
 
 use crate::connection::{Connections, WORKER_ARGUMENTS};
 use crate::error::FleetError;
-use crate::nodes::Nodes;
-use crate::quota::{self, QuotaUse};
-use crate::{CreatedLink, Fleet, FromNode, Routes};
+use crate::lab_output::{Lab, Labs, RouteTable};
+use crate::{CreatedLink, Fleet, FromNode, Nodes, QuotaUse, Routes};
 
 /// Ties a `dwell lab` command to the pipe on its standard input, and so to this process. A command
 /// that outlives a killed runner must not change the next runner's lab.
@@ -28,9 +28,6 @@ const UNSUPPORTED_EXIT_CODE: i32 = 4;
 
 /// Operation named in errors of `lab down`.
 const REMOVE_OPERATION: &str = "remove the lab";
-
-/// Arguments that list all labs.
-const LIST_ARGUMENTS: &[&str] = &["lab", "list", "--json"];
 
 /// SIGINT on Linux.
 const SIGINT: i32 = 2;
@@ -61,15 +58,9 @@ impl LabFleet {
         }
     }
 
-    /// Returns the output of `dwell lab list --json`.
-    fn list(&self) -> Result<serde_json::Value, FleetError> {
-        let list = self.dwell(LIST_ARGUMENTS)?;
-        Ok(serde_json::from_slice(&list.stdout).unwrap_or_default())
-    }
-
     /// Creates the lab. A `lab up` of a dead runner may create one with the same name at the same
     /// time: `--replace` removes it.
-    fn up(&mut self, topology: &LabTopology) -> Result<(), FleetError> {
+    fn up(&self, topology: &LabTopology) -> Result<Output, FleetError> {
         let arguments = up_arguments(topology, &self.name);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         let output = self.dwell(&arguments)?;
@@ -79,9 +70,7 @@ impl LabFleet {
                 unsupported: output.status.code() == Some(UNSUPPORTED_EXIT_CODE),
             });
         }
-        self.links = CreatedLink::read(&output.stdout);
-        self.nodes = Nodes::of_lab(&output.stdout);
-        Ok(())
+        Ok(output)
     }
 
     fn down(&self) -> Result<Output, FleetError> {
@@ -161,6 +150,18 @@ fn check_success(operation: &'static str, output: &Output) -> Result<(), FleetEr
     failure(output).map_or(Ok(()), |message| Err(FleetError::Command { operation, message }))
 }
 
+/// Reads the output of a successful command.
+fn read_json<T: DeserializeOwned>(
+    operation: &'static str,
+    output: &Output,
+) -> Result<T, FleetError> {
+    check_success(operation, output)?;
+    serde_json::from_slice(&output.stdout).map_err(|error| {
+        let message = format!("its output cannot be read: {error}");
+        FleetError::Command { operation, message }
+    })
+}
+
 /// Returns the error that the command printed; `None` if it succeeded.
 fn failure(output: &Output) -> Option<String> {
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -190,8 +191,11 @@ impl Fleet for LabFleet {
             return Ok(());
         }
         self.dissolve()?;
-        self.up(topology)?;
+        let output = self.up(topology)?;
         self.topology = Some(topology.clone());
+        let lab: Lab = read_json("create the lab", &output)?;
+        self.nodes = lab.nodes();
+        self.links = lab.links();
         Ok(())
     }
 
@@ -209,16 +213,10 @@ impl Fleet for LabFleet {
             return Ok(None);
         }
         let output = self.dwell(&["lab", "routes", &self.name, "--json"])?;
-        let table: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        if let Some(reason) = table["reason"].as_str() {
-            return Err(FleetError::Routes(reason.to_owned()));
+        match serde_json::from_slice(&output.stdout) {
+            Ok(RouteTable { reason: Some(reason), .. }) => Err(FleetError::Routes(reason)),
+            _ => Ok(Some(read_json::<RouteTable>(OPERATION, &output)?.routes)),
         }
-        check_success(OPERATION, &output)?;
-        let unreadable = || FleetError::Command {
-            operation: OPERATION,
-            message: "its output cannot be read".into(),
-        };
-        Routes::read(&output.stdout).map(Some).ok_or_else(unreadable)
     }
 
     fn quotas(&mut self) -> Result<BTreeMap<String, QuotaUse>, FleetError> {
@@ -228,7 +226,8 @@ impl Fleet for LabFleet {
         };
         match &self.topology {
             Some(topology) if may_have_quotas(topology) => {
-                Ok(quota::read(&self.list()?, &self.name))
+                let output = self.dwell(&["lab", "list", "--json"])?;
+                Ok(read_json::<Labs>("list the labs", &output)?.quotas(&self.name))
             }
             _ => Ok(BTreeMap::new()),
         }
@@ -304,6 +303,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let error = fleet_of(&dir, "echo busy >&2; exit 1\n").clear().unwrap_err();
         assert_eq!(error.to_string(), "cannot remove the lab: busy");
+    }
+
+    #[test]
+    fn lab_with_an_unreadable_description_is_removed() {
+        let _alone = EXEC_LOCK.lock().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let mut fleet = fleet_of(&dir, "echo $2 >> $log; echo '{\"name\": \"x\"}'\n");
+        let topology = toml::from_str("lab = \"line:2\"").unwrap();
+        let error = fleet.prepare(&topology).unwrap_err().to_string();
+        assert!(error.starts_with("cannot create the lab: its output cannot be read"), "{error}");
+        fleet.dissolve().unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("log")).unwrap(), "up\ndown\n");
     }
 
     #[test]

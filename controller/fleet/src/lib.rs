@@ -12,9 +12,8 @@ mod connection;
 mod error;
 mod handle;
 mod lab;
-mod links;
+mod lab_output;
 mod nodes;
-mod quota;
 mod routes;
 
 use std::collections::BTreeMap;
@@ -22,12 +21,11 @@ use std::time::Duration;
 
 use dwell_plan::Topology;
 use dwell_protocol::{Event, JobId, Request};
+use serde::Deserialize;
 
 pub use error::FleetError;
 pub use handle::FleetHandle;
-pub use links::CreatedLink;
 pub use nodes::{ClockDomain, ClockRelation, Nodes};
-pub use quota::QuotaUse;
 pub use routes::Routes;
 
 /// Nodes that can be reached.
@@ -102,4 +100,28 @@ pub enum FromNode {
     Data(JobId, Vec<u8>),
     /// The node has ended, with the reason. All its jobs have ended too.
     Gone(String),
+}
+
+/// A link as it was created, or a medium shared by several nodes. A plan or a lab file states what
+/// links should do; how they are emulated is decided when they are created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreatedLink {
+    /// The nodes it connects.
+    pub nodes: Vec<String>,
+    /// Bits per second; `None` if not limited.
+    pub rate_bps: Option<u64>,
+    /// `veth`, `netem`, `tbf` or `tap`.
+    pub mechanism: String,
+}
+
+/// A node's CPU quota and its use since the node was created.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+pub struct QuotaUse {
+    /// The quota, as a share of one CPU.
+    pub share_ratio: f64,
+    /// CPU time used, in nanoseconds.
+    #[serde(rename = "usage_ns")]
+    pub used_ns: Option<i64>,
+    /// Time in which runnable processes were throttled, in nanoseconds.
+    pub throttled_ns: Option<i64>,
 }

@@ -5,7 +5,6 @@ use std::fmt;
 use std::net::IpAddr;
 
 use dwell_units::Nanos;
-use serde_json::Value;
 
 /// Identity of a clock: the kernel that keeps CLOCK_REALTIME. Namespaces of one kernel share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,20 +57,6 @@ impl Nodes {
         Self { addresses, ..Self::default() }
     }
 
-    /// Reads the addresses from the output of `dwell lab up --json` (`dwell.lab/1`). Unreadable
-    /// addresses are left out. All nodes, also those without addresses, have the controller's clock.
-    pub fn of_lab(json: &[u8]) -> Self {
-        let lab: Value = serde_json::from_slice(json).unwrap_or_default();
-        let nodes = lab["nodes"].as_array().into_iter().flatten();
-        let addresses = |node: &Value| {
-            let of = |family: &str| node["addresses"][family].as_str()?.parse().ok();
-            let all = ["v4", "v6"].into_iter().filter_map(of).collect::<Vec<IpAddr>>();
-            Some((node["name"].as_str()?.to_owned(), all))
-        };
-        let addresses = nodes.filter_map(addresses).collect();
-        Self::new(addresses).with_common_clock(ClockDomain::controller())
-    }
-
     /// Declares the clock of all nodes.
     #[must_use]
     pub fn with_common_clock(self, clock: ClockDomain) -> Self {
@@ -110,15 +95,12 @@ mod tests {
 
     #[test]
     fn address_matches_the_requested_node_and_family() {
-        let lab = br#"{"nodes": [
-            {"name": "n1", "addresses": {"v4": "10.0.0.1", "v6": "fd00::1"}},
-            {"name": "n2", "addresses": {"v4": "10.0.0.2", "v6": "fd00::2"}},
-            {"name": "n3", "addresses": {"v4": "nowhere", "v6": "fd00::3"}}, 7]}"#;
-        let nodes = Nodes::of_lab(lab);
+        let both = vec!["10.0.0.2".parse().unwrap(), "fd00::2".parse().unwrap()];
+        let only_v6 = vec!["fd00::3".parse().unwrap()];
+        let nodes = Nodes::new([("n2".to_owned(), both), ("n3".to_owned(), only_v6)].into());
         assert_eq!(nodes.address("n2", false).unwrap().to_string(), "10.0.0.2");
-        assert_eq!(nodes.address("n1", true).unwrap().to_string(), "fd00::1");
+        assert_eq!(nodes.address("n2", true).unwrap().to_string(), "fd00::2");
         assert_eq!((nodes.address("n3", false), nodes.address("n4", true)), (None, None));
-        assert_eq!(Nodes::of_lab(b"no lab").address("n1", false), None);
     }
 
     #[test]
@@ -127,7 +109,7 @@ mod tests {
         assert_eq!(devices.clock_relation("a", "b"), None);
         assert_eq!(devices.clock_relation("a", "a"), Some(ClockRelation::default()));
         assert_ne!(devices.clock_domain("controller"), ClockDomain::controller());
-        let lab = Nodes::of_lab(b"{}");
+        let lab = Nodes::default().with_common_clock(ClockDomain::controller());
         assert_eq!(lab.clock_relation("n1", "n2"), Some(ClockRelation::default()));
         assert_eq!(lab.clock_domain("n1").to_string(), ClockDomain::CONTROLLER);
         let guest = lab.with_clock("n2", ClockDomain::of_node("n2"));

@@ -315,12 +315,11 @@ mod tests {
     }
 
     fn nodes() -> Nodes {
-        let node = |n: u8| {
-            serde_json::json!({ "name": format!("n{n}"),
-                "addresses": { "v4": format!("10.0.0.{n}"), "v6": format!("fd00::{n}") } })
+        let addresses = |n: u8| {
+            let both = [format!("10.0.0.{n}"), format!("fd00::{n}")];
+            (format!("n{n}"), both.map(|address| address.parse().unwrap()).to_vec())
         };
-        let lab = serde_json::json!({ "nodes": [node(1), node(2), node(3)] });
-        Nodes::of_lab(lab.to_string().as_bytes())
+        Nodes::new((1..=3).map(addresses).collect())
     }
 
     /// Returns all addresses in the jobs that are sent to or listened on.
