@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         machine: Machine::read(),
         run: end.run,
         end: end.end,
-        link_rate: plan.topology.link.rate.map(|rate| rate.to_string()),
+        link_rate: plan.topology.link().and_then(|link| link.rate).map(|rate| rate.to_string()),
         link_mechanism: mechanism(&found),
         rootless: !rustix::process::geteuid().is_root(),
         cycles: count(args, repetitions)

@@ -16,22 +16,25 @@ pub enum FleetError {
         #[source]
         source: io::Error,
     },
-    /// A lab could not be created or removed.
+    /// The nodes of a topology could not be made available.
+    #[error("{message}")]
+    Nodes {
+        /// What failed, and why.
+        message: String,
+        /// Whether this machine lacks support or a privilege.
+        unsupported: bool,
+    },
+    /// A command about the nodes failed.
     #[error("cannot {operation}: {message}")]
-    Lab {
+    Command {
         /// The operation that failed.
         operation: &'static str,
-        /// The error message of `dwell lab`.
+        /// The error message of the command.
         message: String,
-        /// Its exit code.
-        code: Option<i32>,
     },
     /// A routing daemon has ended or a route is missing, as `dwell lab routes` reports it.
     #[error("{0}")]
     Routes(String),
-    /// The node does not exist.
-    #[error("there is no node '{0}'")]
-    NoNode(String),
     /// A request could not be sent.
     #[error("node {node} is gone")]
     Gone {
@@ -44,15 +47,14 @@ pub enum FleetError {
 }
 
 impl FleetError {
-    /// The `operation` of a [`FleetError::Lab`] whose lab could not be created.
-    pub const CREATE_OPERATION: &str = "create the lab";
+    /// Whether the nodes of this topology could not be made available. Another topology may still
+    /// work.
+    pub const fn is_topology_failure(&self) -> bool {
+        matches!(self, Self::Nodes { .. } | Self::Routes(_))
+    }
 
-    /// Whether this topology could not be created. Another topology may still work.
-    pub fn is_topology_failure(&self) -> bool {
-        match self {
-            Self::Lab { operation, .. } => *operation == Self::CREATE_OPERATION,
-            Self::Routes(_) => true,
-            Self::Start { .. } | Self::NoNode(_) | Self::Gone { .. } => false,
-        }
+    /// Whether this machine lacks support or a privilege for the topology.
+    pub const fn is_unsupported(&self) -> bool {
+        matches!(self, Self::Nodes { unsupported: true, .. })
     }
 }

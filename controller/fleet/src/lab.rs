@@ -3,19 +3,18 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-use dwell_plan::{Routing, Topology};
+use dwell_plan::{LabSpec, LabTopology, Routing, Topology};
 use dwell_protocol::{RUNNER_PID, Request};
+use serde::de::DeserializeOwned;
 
-use crate::connection::{Connection, NodeMessage};
+use crate::connection::{Connections, WORKER_ARGUMENTS};
 use crate::error::FleetError;
-use crate::hosts::Hosts;
-use crate::quota::{self, QuotaUse};
-use crate::{CreatedLink, Fleet, FromNode, Routes};
+use crate::lab_output::{Lab, Labs, RouteTable};
+use crate::{CreatedLink, Fleet, FromNode, Nodes, QuotaUse, Routes};
 
 /// Ties a `dwell lab` command to the pipe on its standard input, and so to this process. A command
 /// that outlives a killed runner must not change the next runner's lab.
@@ -24,90 +23,65 @@ const ATTACHED_FLAG: &str = "--attached";
 /// Exit code of dwell for a usage error. `lab down` also uses it for an unknown lab.
 const USAGE_EXIT_CODE: i32 = 2;
 
-/// Arguments that list all labs.
-const LIST_ARGUMENTS: &[&str] = &["lab", "list", "--json"];
+/// Exit code of dwell if this machine lacks support or a privilege.
+const UNSUPPORTED_EXIT_CODE: i32 = 4;
+
+/// Operation named in errors of `lab down`.
+const REMOVE_OPERATION: &str = "remove the lab";
 
 /// SIGINT on Linux.
 const SIGINT: i32 = 2;
 
 /// The nodes of one lab.
 #[derive(Debug)]
-pub struct LabFleet {
+pub(crate) struct LabFleet {
     /// The `dwell` program that creates labs and runs in their nodes.
     program: PathBuf,
     name: String,
     /// The topology of the current lab.
-    topology: Option<Topology>,
+    topology: Option<LabTopology>,
     links: Vec<CreatedLink>,
-    hosts: Hosts,
-    nodes: BTreeMap<String, Connection>,
-    opened: u64,
-    message_sender: Sender<NodeMessage>,
-    message_receiver: Receiver<NodeMessage>,
+    nodes: Nodes,
+    connections: Connections,
 }
 
 impl LabFleet {
     /// Returns a fleet whose lab will have this name. The lab is not created yet.
-    pub fn new(program: PathBuf, name: String) -> Self {
-        let (message_sender, message_receiver) = mpsc::channel();
+    pub(crate) fn new(program: PathBuf, name: String) -> Self {
         Self {
             program,
             name,
             topology: None,
             links: Vec::new(),
-            hosts: Hosts::default(),
-            nodes: BTreeMap::new(),
-            opened: 0,
-            message_sender,
-            message_receiver,
+            nodes: Nodes::default(),
+            connections: Connections::default(),
         }
-    }
-
-    /// The lab's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Removes a lab that a dead runner left, complete or not. Does nothing if there is no such
-    /// lab. Waits for a `lab up` or `lab down` that outlives the dead runner.
-    ///
-    /// # Errors
-    /// The lab exists and could not be removed.
-    pub fn clear(&mut self) -> Result<(), FleetError> {
-        match self.down() {
-            Err(FleetError::Lab { code: Some(USAGE_EXIT_CODE), .. }) => Ok(()),
-            result => result,
-        }
-    }
-
-    /// Returns the output of `dwell lab list --json`.
-    fn list(&self) -> Result<serde_json::Value, FleetError> {
-        let list = self.dwell(LIST_ARGUMENTS)?;
-        Ok(serde_json::from_slice(&list.stdout).unwrap_or_default())
     }
 
     /// Creates the lab. A `lab up` of a dead runner may create one with the same name at the same
     /// time: `--replace` removes it.
-    fn up(&mut self, topology: &Topology) -> Result<(), FleetError> {
+    fn up(&self, topology: &LabTopology) -> Result<Output, FleetError> {
         let arguments = up_arguments(topology, &self.name);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         let output = self.dwell(&arguments)?;
-        check_success(FleetError::CREATE_OPERATION, &output)?;
-        self.links = CreatedLink::read(&output.stdout);
-        self.hosts = Hosts::read(&output.stdout);
-        Ok(())
+        if let Some(message) = failure(&output) {
+            return Err(FleetError::Nodes {
+                message: format!("cannot create the lab: {message}"),
+                unsupported: output.status.code() == Some(UNSUPPORTED_EXIT_CODE),
+            });
+        }
+        Ok(output)
     }
 
-    fn down(&mut self) -> Result<(), FleetError> {
-        let output = self.dwell(&["lab", "down", &self.name, ATTACHED_FLAG])?;
-        check_success("remove the lab", &output)
+    fn down(&self) -> Result<Output, FleetError> {
+        self.dwell(&["lab", "down", &self.name, ATTACHED_FLAG])
     }
 
     /// Runs dwell and returns its output. Repeats the command if ^C killed it before it had its own
     /// process group, because it has done nothing by then.
     fn dwell(&self, arguments: &[&str]) -> Result<Output, FleetError> {
         let output = || -> io::Result<Output> {
-            let mut command = self.command();
+            let mut command = command(&self.program);
             command.args(arguments).stdin(Stdio::piped());
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
             // Kept open until the command or this process ends: see `ATTACHED_FLAG`.
@@ -121,23 +95,31 @@ impl LabFleet {
         let program = || self.program.display().to_string();
         done.map_err(|source| FleetError::Start { program: program(), source })
     }
+}
 
-    /// Returns a dwell command in its own process group. ^C on a terminal signals the runner's
-    /// whole group, and the runner decides what to stop.
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
-        command.process_group(0);
-        command
-    }
+/// Returns a dwell command in its own process group. ^C on a terminal signals the runner's whole
+/// group, and the runner decides what to stop.
+fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.process_group(0);
+    command
 }
 
 /// Returns the arguments of `dwell lab up` for this topology.
-fn up_arguments(topology: &Topology, name: &str) -> Vec<String> {
+fn up_arguments(topology: &LabTopology, name: &str) -> Vec<String> {
     let link = &topology.link;
-    let mut arguments: Vec<String> =
-        ["lab", "up", &topology.lab, "--name", name, "--replace", ATTACHED_FLAG, "--json"]
-            .map(str::to_owned)
-            .into();
+    let mut arguments: Vec<String> = [
+        "lab",
+        "up",
+        &topology.lab.to_string(),
+        "--name",
+        name,
+        "--replace",
+        ATTACHED_FLAG,
+        "--json",
+    ]
+    .map(str::to_owned)
+    .into();
     let options = [
         ("--rate", link.rate.map(|rate| rate.to_string())),
         ("--delay", link.delay.map(|delay| delay.to_string())),
@@ -163,26 +145,57 @@ fn up_arguments(topology: &Topology, name: &str) -> Vec<String> {
     arguments
 }
 
-/// Returns the error that the command printed, unless it succeeded.
+/// Fails with the error that the command printed, unless it succeeded.
 fn check_success(operation: &'static str, output: &Output) -> Result<(), FleetError> {
-    if output.status.success() {
-        return Ok(());
-    }
+    failure(output).map_or(Ok(()), |message| Err(FleetError::Command { operation, message }))
+}
+
+/// Reads the output of a successful command.
+fn read_json<T: DeserializeOwned>(
+    operation: &'static str,
+    output: &Output,
+) -> Result<T, FleetError> {
+    check_success(operation, output)?;
+    serde_json::from_slice(&output.stdout).map_err(|error| {
+        let message = format!("its output cannot be read: {error}");
+        FleetError::Command { operation, message }
+    })
+}
+
+/// Returns the error that the command printed; `None` if it succeeded.
+fn failure(output: &Output) -> Option<String> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     // The usage hint after the error is for interactive users.
     let error = stderr.split("\n\n").next().unwrap_or_default().trim();
     let message = error.trim_start_matches("dwell: ").trim_start_matches("error: ").to_owned();
-    Err(FleetError::Lab { operation, message, code: output.status.code() })
+    (!output.status.success()).then_some(message)
 }
 
 impl Fleet for LabFleet {
+    /// Removes a lab that a dead runner left, complete or not. Waits for a `lab up` or `lab down`
+    /// that outlives the dead runner.
+    fn clear(&mut self) -> Result<(), FleetError> {
+        let output = self.down()?;
+        match output.status.code() {
+            Some(USAGE_EXIT_CODE) => Ok(()),
+            _ => check_success(REMOVE_OPERATION, &output),
+        }
+    }
+
     fn prepare(&mut self, topology: &Topology) -> Result<(), FleetError> {
+        let Topology::Lab(topology) = topology else {
+            let message = "a lab has no devices".to_owned();
+            return Err(FleetError::Nodes { message, unsupported: true });
+        };
         if self.topology.as_ref() == Some(topology) {
             return Ok(());
         }
         self.dissolve()?;
-        self.up(topology)?;
+        let output = self.up(topology)?;
         self.topology = Some(topology.clone());
+        let lab: Lab = read_json("create the lab", &output)?;
+        self.nodes = lab.nodes();
+        self.links = lab.links();
         Ok(())
     }
 
@@ -190,8 +203,8 @@ impl Fleet for LabFleet {
         self.links.clone()
     }
 
-    fn hosts(&self) -> Hosts {
-        self.hosts.clone()
+    fn nodes(&self) -> Nodes {
+        self.nodes.clone()
     }
 
     fn routes(&mut self) -> Result<Option<Routes>, FleetError> {
@@ -200,72 +213,49 @@ impl Fleet for LabFleet {
             return Ok(None);
         }
         let output = self.dwell(&["lab", "routes", &self.name, "--json"])?;
-        let table: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        if let Some(reason) = table["reason"].as_str() {
-            return Err(FleetError::Routes(reason.to_owned()));
+        match serde_json::from_slice(&output.stdout) {
+            Ok(RouteTable { reason: Some(reason), .. }) => Err(FleetError::Routes(reason)),
+            _ => Ok(Some(read_json::<RouteTable>(OPERATION, &output)?.routes)),
         }
-        check_success(OPERATION, &output)?;
-        let unreadable = || FleetError::Lab {
-            operation: OPERATION,
-            message: "its output cannot be read".into(),
-            code: output.status.code(),
-        };
-        Routes::read(&output.stdout).map(Some).ok_or_else(unreadable)
     }
 
     fn quotas(&mut self) -> Result<BTreeMap<String, QuotaUse>, FleetError> {
         // The quotas of a lab file are known only to the lab.
-        let may_have_quotas =
-            |topology: &Topology| !topology.quota.is_empty() || topology.lab.ends_with(".toml");
+        let may_have_quotas = |topology: &LabTopology| {
+            !topology.quota.is_empty() || matches!(topology.lab, LabSpec::File(_))
+        };
         match &self.topology {
             Some(topology) if may_have_quotas(topology) => {
-                Ok(quota::read(&self.list()?, &self.name))
+                let output = self.dwell(&["lab", "list", "--json"])?;
+                Ok(read_json::<Labs>("list the labs", &output)?.quotas(&self.name))
             }
             _ => Ok(BTreeMap::new()),
         }
     }
 
     fn request(&mut self, node: &str, request: &Request) -> Result<(), FleetError> {
-        if !self.nodes.contains_key(node) {
-            let mut command = self.command();
-            command.args(["lab", "exec", ATTACHED_FLAG, "--lab", &self.name, node, "--"]);
-            command.arg(&self.program).args(["serve", "--stdio"]);
+        let (program, name) = (&self.program, &self.name);
+        self.connections.request(node, request, || {
+            let mut command = command(program);
+            command.args(["lab", "exec", ATTACHED_FLAG, "--lab", name, node, "--"]);
+            command.arg(program).args(WORKER_ARGUMENTS);
             command.env(RUNNER_PID, std::process::id().to_string());
-            self.opened += 1;
-            let connection = Connection::open(command, self.opened, self.message_sender.clone());
-            let connection = connection.map_err(|source| FleetError::Start {
-                program: self.program.display().to_string(),
-                source,
-            })?;
-            self.nodes.insert(node.to_owned(), connection);
-        }
-        let Some(connection) = self.nodes.get_mut(node) else {
-            return Err(FleetError::NoNode(node.to_owned()));
-        };
-        connection
-            .send(request)
-            .map_err(|source| FleetError::Gone { node: node.to_owned(), source })
+            command
+        })
     }
 
     fn next(&mut self, wait: Duration) -> Option<(String, FromNode)> {
-        let (number, message) = self.message_receiver.recv_timeout(wait).ok()?;
-        let open = self.nodes.iter().find(|(_, connection)| connection.number == number);
-        // Messages of released connections are dropped.
-        let node = open.map(|(node, _)| node.clone())?;
-        if matches!(message, FromNode::Gone(_)) {
-            self.nodes.remove(&node);
-        }
-        Some((node, message))
+        self.connections.next(wait)
     }
 
     fn release(&mut self, node: &str) {
-        self.nodes.remove(node);
+        self.connections.release(node);
     }
 
     fn dissolve(&mut self) -> Result<(), FleetError> {
-        self.nodes.clear();
+        self.connections.close_all();
         match self.topology.take() {
-            Some(_) => self.down(),
+            Some(_) => check_success(REMOVE_OPERATION, &self.down()?),
             None => Ok(()),
         }
     }
@@ -283,7 +273,9 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
     use std::sync::Mutex;
+    use std::time::Instant;
 
+    use dwell_protocol::JobId;
     use tempfile::TempDir;
 
     use super::*;
@@ -314,12 +306,24 @@ mod tests {
     }
 
     #[test]
+    fn lab_with_an_unreadable_description_is_removed() {
+        let _alone = EXEC_LOCK.lock().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let mut fleet = fleet_of(&dir, "echo $2 >> $log; echo '{\"name\": \"x\"}'\n");
+        let topology = toml::from_str("lab = \"line:2\"").unwrap();
+        let error = fleet.prepare(&topology).unwrap_err().to_string();
+        assert!(error.starts_with("cannot create the lab: its output cannot be read"), "{error}");
+        fleet.dissolve().unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("log")).unwrap(), "up\ndown\n");
+    }
+
+    #[test]
     fn command_sees_its_stdin_open_while_the_fleet_waits() {
         let _alone = EXEC_LOCK.lock().unwrap();
         let dir = tempfile::tempdir().unwrap();
         // `read` fails at once at end of file and times out on an open pipe.
         let script = "exec bash -c 'read -t 0.1; [ $? -gt 128 ]'\n";
-        fleet_of(&dir, script).down().unwrap();
+        fleet_of(&dir, script).clear().unwrap();
     }
 
     #[test]
@@ -328,26 +332,43 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let interrupted = "echo $2 >> $log\n[ $(wc -l < $log) -gt 1 ] && exit\n\
             exec env --default-signal=INT sh -c 'kill -INT $$'\n";
-        fleet_of(&dir, interrupted).down().unwrap();
+        fleet_of(&dir, interrupted).clear().unwrap();
         assert_eq!(fs::read_to_string(dir.path().join("log")).unwrap(), "down\ndown\n");
     }
 
     #[test]
+    fn nodes_that_do_not_exit_are_killed_at_the_same_time() {
+        let _alone = EXEC_LOCK.lock().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let mut fleet = fleet_of(&dir, "exec sleep 60\n");
+        for node in ["n1", "n2", "n3"] {
+            fleet.request(node, &Request::Stop { job: JobId(1) }).unwrap();
+        }
+        let start = Instant::now();
+        fleet.dissolve().unwrap();
+        // One time-out is 1.5 s.
+        assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    }
+
+    #[test]
     fn lab_up_arguments_include_all_link_parameters() {
-        let topology: Topology = toml::from_str(
+        let read = |text: &str| match toml::from_str(text).unwrap() {
+            Topology::Lab(lab) => lab,
+            devices => panic!("{devices:?}"),
+        };
+        let topology = read(
             "lab = \"line:3\"\nlink = { rate = \"10Mbit/s\", delay = \"5ms\", loss = \"1%\", seed = 7 }",
-        )
-        .unwrap();
+        );
         assert_eq!(
             up_arguments(&topology, "x").join(" "),
             "lab up line:3 --name x --replace --attached --json --rate 10Mbit/s --delay 5ms --loss 1% --seed 7"
         );
         let with_quota = "lab = \"line:2\"\nquota = { n1 = \"none\", n2 = \"20%\" }";
-        let with_quota = up_arguments(&toml::from_str(with_quota).unwrap(), "x").join(" ");
+        let with_quota = up_arguments(&read(with_quota), "x").join(" ");
         assert_eq!(with_quota, "lab up line:2 --name x --replace --attached --json --quota n2=20%");
         let babel = "lab = \"forced:3\"\nrouting = \"babel\"\nlink = { mechanism = \"tap\" }";
         assert_eq!(
-            up_arguments(&toml::from_str(babel).unwrap(), "x").join(" "),
+            up_arguments(&read(babel), "x").join(" "),
             "lab up forced:3 --name x --replace --attached --json --routing babel",
             "bare links need no mechanism"
         );

@@ -1,19 +1,19 @@
 //! Connections to nodes: a fleet makes nodes reachable, sends them requests and returns their
 //! events.
 //!
-//! [`LabFleet`] reaches the nodes of a lab on this machine as child processes (`dwell lab up
-//! --json`, `dwell lab exec NODE -- dwell serve --stdio`). Devices over SSH would be another fleet
-//! behind the same trait. This crate does not interpret requests and events.
+//! [`FleetHandle`] selects the transport. The nodes of a lab on this machine are child processes
+//! (`dwell lab up --json`, `dwell lab exec NODE -- dwell worker`). Devices over SSH would be another
+//! fleet behind the same trait. This crate does not interpret requests and events.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
 
 mod connection;
 mod error;
-mod hosts;
+mod handle;
 mod lab;
-mod links;
-mod quota;
+mod lab_output;
+mod nodes;
 mod routes;
 
 use std::collections::BTreeMap;
@@ -21,16 +21,23 @@ use std::time::Duration;
 
 use dwell_plan::Topology;
 use dwell_protocol::{Event, JobId, Request};
+use serde::Deserialize;
 
 pub use error::FleetError;
-pub use hosts::Hosts;
-pub use lab::LabFleet;
-pub use links::CreatedLink;
-pub use quota::QuotaUse;
+pub use handle::FleetHandle;
+pub use nodes::{ClockDomain, ClockRelation, Nodes};
 pub use routes::Routes;
 
 /// Nodes that can be reached.
 pub trait Fleet {
+    /// Removes what a dead runner left. Does nothing if nothing is left.
+    ///
+    /// # Errors
+    /// Something could not be removed.
+    fn clear(&mut self) -> Result<(), FleetError> {
+        Ok(())
+    }
+
     /// Makes the nodes of this topology reachable. Does nothing if they already are. Nodes of
     /// another topology are released.
     ///
@@ -43,9 +50,9 @@ pub trait Fleet {
         Vec::new()
     }
 
-    /// Returns the addresses of the nodes; empty if node names resolve by other means.
-    fn hosts(&self) -> Hosts {
-        Hosts::default()
+    /// Returns the addresses and clocks of the nodes. Nodes without an address are reached by name.
+    fn nodes(&self) -> Nodes {
+        Nodes::default()
     }
 
     /// Returns the current routes between the nodes, or `None` if no routing daemon runs.
@@ -93,4 +100,28 @@ pub enum FromNode {
     Data(JobId, Vec<u8>),
     /// The node has ended, with the reason. All its jobs have ended too.
     Gone(String),
+}
+
+/// A link as it was created, or a medium shared by several nodes. A plan or a lab file states what
+/// links should do; how they are emulated is decided when they are created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreatedLink {
+    /// The nodes it connects.
+    pub nodes: Vec<String>,
+    /// Bits per second; `None` if not limited.
+    pub rate_bps: Option<u64>,
+    /// `veth`, `netem`, `tbf` or `tap`.
+    pub mechanism: String,
+}
+
+/// A node's CPU quota and its use since the node was created.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+pub struct QuotaUse {
+    /// The quota, as a share of one CPU.
+    pub share_ratio: f64,
+    /// CPU time used, in nanoseconds.
+    #[serde(rename = "usage_ns")]
+    pub used_ns: Option<i64>,
+    /// Time in which runnable processes were throttled, in nanoseconds.
+    pub throttled_ns: Option<i64>,
 }

@@ -42,6 +42,9 @@ pub struct RunData {
     /// Plan of the run; `None` for imports.
     #[serde(default)]
     pub plan: Option<PlanData>,
+    /// Whether all nodes are namespaces of one machine.
+    #[serde(default)]
+    pub one_machine: bool,
     /// Definition of an accurate sender that overrides the one of the plan.
     #[serde(default)]
     pub accurate: Option<Accurate>,
@@ -126,6 +129,7 @@ impl RunData {
             packets: Vec::new(),
             host: None,
             plan: self.plan.clone(),
+            one_machine: self.one_machine,
             accurate: self.accurate,
         }
     }

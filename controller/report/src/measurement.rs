@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use dwell_plan::{
-    CrossPlan, FlowPlan, ForwardingMode, LinkPlan, Load, Order, PaceKind, PacePlan, PingPlan, Plan,
-    RelayPlan, Source, Transport,
+    CrossPlan, FlowPlan, ForwardingMode, LabSpec, LabTopology, LinkPlan, Load, Order, PaceKind,
+    PacePlan, PingPlan, Plan, RelayPlan, Source, Topology, Transport,
 };
 use dwell_protocol::Generator;
 use dwell_record::{Kind, Summary};
@@ -306,14 +306,18 @@ fn end(run: &RunData, thing: &str, packets: Option<u64>, time_ns: Option<i64>) -
 }
 
 fn network(run: &RunData, plan: &Plan) -> String {
-    let lab = &plan.topology.lab;
-    let nodes = match lab.split_once(':') {
-        Some(("line", n)) => format!("{n} nodes in a line"),
-        Some(("star", n)) => format!("{n} nodes in a star"),
-        Some(("forced", n)) => format!("{n} nodes on one bridge, forced into a line"),
-        _ => format!("the lab {lab}"),
+    let LabTopology { lab, link, .. } = match &plan.topology {
+        Topology::Lab(lab) => lab,
+        Topology::Devices(roles) => return format!("Devices: {}.", roles.join(", ")),
     };
-    format!("{}: network namespaces of one machine. {}", nodes, links(run, &plan.topology.link))
+    let nodes = match lab {
+        LabSpec::Line(n) => format!("{n} nodes in a line"),
+        LabSpec::Star(n) => format!("{n} nodes in a star"),
+        LabSpec::Forced(n) => format!("{n} nodes on one bridge, forced into a line"),
+        LabSpec::File(path) => format!("the lab {path}"),
+    };
+    let place = if run.one_machine { ": network namespaces of one machine" } else { "" };
+    format!("{nodes}{place}. {}", links(run, link))
 }
 
 fn links(run: &RunData, link: &LinkPlan) -> String {

@@ -26,6 +26,8 @@ pub(crate) struct SummaryInputs<'a> {
     pub(crate) step: Option<Nanos>,
     /// The links that packets passed.
     pub(crate) links: PathLinks,
+    /// Nodes with unrelated clocks; one node if all clocks are related.
+    pub(crate) unrelated: &'a [&'a str],
 }
 
 /// Returns the largest step of CLOCK_REALTIME that a machine saw; `None` if there was none.
@@ -160,6 +162,12 @@ fn trust(join: &Join, inputs: &SummaryInputs<'_>) -> Trust {
     if let (Some(relay), None) = (&inputs.plan.relay, join.link_endpoints().node) {
         let text = "no two stamps from the same source: the delays of the node and of its links are unknown";
         trust.warnings.push(format!("{}: {text}", relay.on));
+    }
+    if let [others @ .., last] = inputs.unrelated
+        && !others.is_empty()
+    {
+        let nodes = format!("{} and {last}", others.join(", "));
+        trust.warnings.push(format!("clocks of {nodes} are unrelated: no delays between them"));
     }
     if trust.void > 0 {
         trust

@@ -4,7 +4,7 @@ mod flow;
 mod pace;
 mod peer;
 
-use dwell_fleet::Hosts;
+use dwell_fleet::Nodes;
 use dwell_plan::{PingPlan, Plan, TrafficLoad, Transport};
 use dwell_protocol::{
     BulkJob, CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, ReflectJob, SinkJob, Stamps,
@@ -54,16 +54,16 @@ pub struct TrialJobs {
 }
 
 /// Returns the jobs of a trial of this plan, on nodes with these addresses.
-pub fn jobs(plan: &Plan, hosts: &Hosts) -> TrialJobs {
+pub fn jobs(plan: &Plan, nodes: &Nodes) -> TrialJobs {
     match (&plan.ping, &plan.flow, &plan.pace) {
-        (Some(ping), ..) => ping_jobs(plan, ping, hosts),
-        (None, Some(flow), _) => flow::jobs(plan, flow, hosts),
-        (None, None, Some(pace)) => pace::jobs(plan, pace, hosts),
+        (Some(ping), ..) => ping_jobs(plan, ping, nodes),
+        (None, Some(flow), _) => flow::jobs(plan, flow, nodes),
+        (None, None, Some(pace)) => pace::jobs(plan, pace, nodes),
         (None, None, None) => unreachable!("a valid plan has one of them"),
     }
 }
 
-fn ping_jobs(plan: &Plan, ping: &PingPlan, hosts: &Hosts) -> TrialJobs {
+fn ping_jobs(plan: &Plan, ping: &PingPlan, nodes: &Nodes) -> TrialJobs {
     let (name, port) = (&ping.protocol, port(ping));
     let url = |host: &str| match port {
         Some(port) => format!("{name}://{host}:{port}"),
@@ -84,8 +84,8 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, hosts: &Hosts) -> TrialJobs {
         without: None,
         peer: None,
     };
-    let Loads { sinks, loads } = loads(plan, hosts, ping.ipv6);
-    let peer = Peer::of(&ping.to, hosts, ping.ipv6);
+    let Loads { sinks, loads } = loads(plan, nodes, ping.ipv6);
+    let peer = Peer::of(&ping.to, nodes, ping.ipv6);
     let probe = PingJob {
         count: ping.count,
         deadline: ping.duration,
@@ -133,7 +133,7 @@ struct Loads {
     loads: Vec<PlannedJob>,
 }
 
-fn loads(plan: &Plan, hosts: &Hosts, ipv6: bool) -> Loads {
+fn loads(plan: &Plan, nodes: &Nodes, ipv6: bool) -> Loads {
     let (load, traffic) = (plan.load(), plan.traffic());
     let mut receivers: Vec<(&String, bool, &str)> = traffic
         .iter()
@@ -165,7 +165,7 @@ fn loads(plan: &Plan, hosts: &Hosts, ipv6: bool) -> Loads {
         peer: None,
     });
     let sources = traffic.iter().map(|traffic| {
-        let peer = Peer::of(&traffic.to, hosts, ipv6);
+        let peer = Peer::of(&traffic.to, nodes, ipv6);
         PlannedJob {
             node: traffic.from.clone(),
             job: source(plan, traffic, &peer, ipv6),
@@ -279,7 +279,7 @@ mod tests {
                     traffic = [{ from = \"n1\", to = \"n2\", protocol = \"tcp\", flows = 4 },\
                     { from = \"n1\", to = \"n2\", rate = \"1M\" }]\n";
         let plan = Plan::read(&Source::parse(text).unwrap()).unwrap();
-        let needed = jobs(&plan, &Hosts::default());
+        let needed = jobs(&plan, &Nodes::default());
         let urls: Vec<_> = needed
             .sinks
             .iter()
@@ -302,7 +302,7 @@ mod tests {
                     traffic = [{ from = \"n1\", to = \"n2\", rate = \"1Mbit/s\" },\
                     { from = \"n2\", to = \"n1\", rate = \"1Mbit/s\" }]\n";
         let plan = Plan::read(&Source::parse(text).unwrap()).unwrap();
-        let needed = jobs(&plan, &Hosts::default());
+        let needed = jobs(&plan, &Nodes::default());
         let Job::Reflect(reflect) = &needed.standing[0].job else { panic!("expected a reflector") };
         assert_eq!(reflect.urls, ["roundtrip://0.0.0.0:7100"]);
         assert_eq!(reflect.place.cpu, Some(1));
@@ -311,16 +311,15 @@ mod tests {
         let Job::Ping(ping) = &needed.measurement.job else { panic!("expected a ping") };
         assert_eq!((ping.target.as_str(), ping.ipv4), ("roundtrip://n2:7100", true));
         let icmp = Plan::read(&Source::parse(&text.replace("roundtrip", "icmp")).unwrap()).unwrap();
-        assert!(jobs(&icmp, &Hosts::default()).standing.is_empty());
+        assert!(jobs(&icmp, &Nodes::default()).standing.is_empty());
     }
 
-    fn hosts() -> Hosts {
-        let node = |n: u8| {
-            serde_json::json!({ "name": format!("n{n}"),
-                "addresses": { "v4": format!("10.0.0.{n}"), "v6": format!("fd00::{n}") } })
+    fn nodes() -> Nodes {
+        let addresses = |n: u8| {
+            let both = [format!("10.0.0.{n}"), format!("fd00::{n}")];
+            (format!("n{n}"), both.map(|address| address.parse().unwrap()).to_vec())
         };
-        let lab = serde_json::json!({ "nodes": [node(1), node(2), node(3)] });
-        Hosts::read(lab.to_string().as_bytes())
+        Nodes::new((1..=3).map(addresses).collect())
     }
 
     /// Returns all addresses in the jobs that are sent to or listened on.
@@ -355,7 +354,7 @@ mod tests {
                     rate = \"10Mbit/s\"\n[cross]\nflows = 25\ngenerator = \"itg\"\n";
         let of = |rest: &str| {
             let plan = Plan::read(&Source::parse(&format!("{head}{rest}")).unwrap()).unwrap();
-            urls(&jobs(&plan, &hosts())).join(" ")
+            urls(&jobs(&plan, &nodes())).join(" ")
         };
         assert_eq!(
             of(ping),

@@ -13,22 +13,16 @@ use std::net::{IpAddr, SocketAddr};
 use dwell_record::segment::{self, FlowEntry, Record, SegmentEnd, SegmentError};
 use dwell_record::{Batch, Column};
 use dwell_sample::{PacketObservation, Point, PointStamps, State};
-use dwell_stats::{DelayComponent, Leg, LinkEndpoints, OneWayPath};
+use dwell_stats::{DelayComponent, Leg, LinkEndpoints, Machine, OneWayPath};
 use dwell_units::Instant;
+
+use crate::path_clocks::ClockOffsets;
 
 /// Maximum number of packets joined; bounds the memory.
 const MAX_PACKETS: usize = 1 << 20;
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 1 << 14;
-
-/// A machine along the flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum PathRole {
-    Sender,
-    Node,
-    Receiver,
-}
 
 /// The packets of one trial.
 #[derive(Debug, Default)]
@@ -42,6 +36,7 @@ pub(crate) struct Join {
     void: bool,
     /// Whether links are emulated by queueing disciplines of the senders.
     queue_is_link: bool,
+    offsets: ClockOffsets,
     pub(crate) counts: JoinCounts,
 }
 
@@ -97,6 +92,12 @@ impl Join {
     /// Attributes the waiting time in queueing disciplines to the links instead of the machines.
     pub(crate) fn count_queues_as_links(&mut self) {
         self.queue_is_link = true;
+    }
+
+    /// Corrects the delays between machines by the offsets of their clocks. By default, all machines
+    /// have one clock.
+    pub(crate) fn correct_clocks(&mut self, offsets: ClockOffsets) {
+        self.offsets = offsets;
     }
 
     /// Records that a clock was stepped. The clock pairings at the ends of the trial do not show
@@ -166,7 +167,7 @@ impl Join {
     /// Adds the segment of a trace at this machine.
     pub(crate) fn add_trace(
         &mut self,
-        at: PathRole,
+        at: Machine,
         from: &mut dyn Read,
     ) -> Result<SegmentEnd, SegmentError> {
         let mut flows: HashMap<u32, (usize, Side)> = HashMap::new();
@@ -186,18 +187,18 @@ impl Join {
                 };
                 let stamps = observation.stamps.iter().filter(|(point, _)| match (at, side) {
                     // Stamps that do not belong to this side of the node are dropped.
-                    (PathRole::Node, Side::Before) => *point <= Point::PreRouting,
-                    (PathRole::Node, Side::After) => *point >= Point::PostRouting,
-                    (PathRole::Node, Side::Both) => true,
-                    (PathRole::Sender, side) => side != Side::After && *point >= Point::PostRouting,
-                    (PathRole::Receiver, side) => {
+                    (Machine::Node, Side::Before) => *point <= Point::PreRouting,
+                    (Machine::Node, Side::After) => *point >= Point::PostRouting,
+                    (Machine::Node, Side::Both) => true,
+                    (Machine::Sender, side) => side != Side::After && *point >= Point::PostRouting,
+                    (Machine::Receiver, side) => {
                         side != Side::Before && *point <= Point::PreRouting
                     }
                 });
                 let mut fitting = PointStamps::default();
                 stamps.for_each(|(point, stamp)| fitting.set(point, stamp));
                 match self.packet(Some(&flow), observation) {
-                    Some(packet) => at.stamps_mut(&mut packet.path).merge(&fitting),
+                    Some(packet) => packet.path.at_mut(at).merge(&fitting),
                     None => self.counts.unmatched[1] += 1,
                 }
             }
@@ -267,13 +268,13 @@ impl Join {
 
     /// Returns the number of received packets that lack a stamp which others have, by machine and
     /// point.
-    pub(crate) fn missing(&self) -> Vec<(PathRole, Point, u64)> {
+    pub(crate) fn missing(&self) -> Vec<(Machine, Point, u64)> {
         let received = || self.packets.iter().filter(|packet| packet.received);
         let all = received().count() as u64;
         let mut missing = Vec::new();
-        for machine in [PathRole::Sender, PathRole::Node, PathRole::Receiver] {
+        for machine in Machine::ALL {
             for point in Point::ALL {
-                let has = |packet: &&Packet| machine.stamps(&packet.path).get(point).is_some();
+                let has = |packet: &&Packet| packet.path.at(machine).get(point).is_some();
                 let stamped = received().filter(has).count() as u64;
                 if (1..all).contains(&stamped) {
                     missing.push((machine, point, all - stamped));
@@ -307,7 +308,7 @@ impl Join {
         let endpoints = self.link_endpoints();
         self.packets.chunks(BATCH_ROWS).map(move |packets| {
             let mut batch = Batch::default();
-            packets.iter().for_each(|packet| packet.append(&mut batch, &endpoints, self.void));
+            packets.iter().for_each(|packet| packet.append(&mut batch, &endpoints, self));
             batch
         })
     }
@@ -323,10 +324,10 @@ impl Join {
 }
 
 impl Packet {
-    fn append(&self, batch: &mut Batch, endpoints: &LinkEndpoints, void: bool) {
+    fn append(&self, batch: &mut Batch, endpoints: &LinkEndpoints, join: &Join) {
         batch.push(self.id, if self.received { State::Received } else { State::Lost });
         let last = batch.len() - 1;
-        (batch.reordered[last], batch.void[last]) = (self.reordered, void);
+        (batch.reordered[last], batch.void[last]) = (self.reordered, join.void);
         batch.set(Column::SizeBytes, self.size.into());
         let stamps = [
             (Column::TxApp, self.path.sender.get(Point::TxApp)),
@@ -343,12 +344,17 @@ impl Packet {
         for (point, stamp) in self.path.node.iter() {
             batch.set(Column::of_node(point), stamp.as_nanos());
         }
-        if void {
+        if join.void {
             return;
         }
-        let legs = Leg::ALL.map(|leg| (leg.name(), leg.of(&self.path, endpoints)));
-        let components = DelayComponent::ALL
-            .map(|component| (component.name(), endpoints.part(component, &self.path.node)));
+        let legs = Leg::ALL.map(|leg| {
+            let delay = leg.of(&self.path, endpoints);
+            (leg.name(), delay.and_then(|delay| join.offsets.corrected(leg, delay)))
+        });
+        let components = DelayComponent::ALL.map(|component| {
+            let delay = endpoints.part(component, &self.path.node);
+            (component.name(), delay.filter(|_| join.offsets.has_node_delays()))
+        });
         for (name, delay) in legs.into_iter().chain(components) {
             if let (Some(column), Some(delay)) = (Column::named(name), delay) {
                 batch.set(column, delay.0);
@@ -365,33 +371,6 @@ impl Route {
             (true, false) => Some(Side::Before),
             (false, true) => Some(Side::After),
             (false, false) => None,
-        }
-    }
-}
-
-impl PathRole {
-    /// Returns the name used in results.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Sender => "sender",
-            Self::Node => "node",
-            Self::Receiver => "receiver",
-        }
-    }
-
-    fn stamps(self, path: &OneWayPath) -> &PointStamps {
-        match self {
-            Self::Sender => &path.sender,
-            Self::Node => &path.node,
-            Self::Receiver => &path.receiver,
-        }
-    }
-
-    fn stamps_mut(self, path: &mut OneWayPath) -> &mut PointStamps {
-        match self {
-            Self::Sender => &mut path.sender,
-            Self::Node => &mut path.node,
-            Self::Receiver => &mut path.receiver,
         }
     }
 }

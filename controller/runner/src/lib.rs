@@ -13,6 +13,7 @@ mod incoming;
 mod jobs;
 mod join;
 mod links;
+mod path_clocks;
 mod persist;
 mod quotas;
 mod runner;

@@ -31,7 +31,7 @@ impl PathLinks {
             passed = created.iter().collect();
         }
         if passed.is_empty() {
-            let link = &plan.topology.link;
+            let Some(link) = plan.topology.link() else { return Self::default() };
             let rate_bps = link.rate.map(|rate| rate.0);
             let mechanism = link.rate.and(link.mechanism.clone());
             // By default, a rate alone is emulated by a queueing discipline.

@@ -8,13 +8,15 @@ use dwell_plan::{FlowPlan, Plan};
 use dwell_protocol::{Job, JobId, Scheduling as Requested};
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
 use dwell_record::{Column, Kind, Placement, Scalar, Scheduling, Summary, Waiting};
+use dwell_stats::Machine;
 use dwell_store::{HostWriter, Ingested, Role, TrialRow};
 
 use crate::flow_summary::{self, SummaryInputs};
 use crate::incoming::{Incoming, Segment};
 use crate::jobs::PlannedJob;
-use crate::join::{Join, PathRole};
+use crate::join::Join;
 use crate::links::PathLinks;
+use crate::path_clocks::PathClocks;
 use crate::runner::{Runner, RunnerError, TrialEnd};
 use crate::trial::Outcome;
 
@@ -159,6 +161,10 @@ impl Runner<'_> {
     ) -> Result<(Option<(Ingested, Summary)>, Option<String>), RunnerError> {
         let mut join = Join::new(plan.relay.is_some());
         let mut refused = outcome.refused.clone();
+        let path = segments.iter().filter_map(|(planned, _)| {
+            Some((path_role(plan, flow, &planned.node)?, planned.node.clone()))
+        });
+        let clocks = PathClocks::new(path.collect(), self.fleet.nodes());
         // In path order, because the flows at a machine are identified by those at the machines
         // before it.
         let mut segments: Vec<_> = segments.iter().collect();
@@ -184,9 +190,10 @@ impl Runner<'_> {
         }
         let summaries = || outcome.summaries.iter().filter(|(role, ..)| *role != Role::Load);
         let mut join = join.without_first(flow.warm_up as usize);
-        // All machines of a host share the clock of packet stamps, so a step seen by one applies to
-        // all.
-        let step = flow_summary::clock_step(summaries().map(|(_, _, summary)| &summary.trust));
+        join.correct_clocks(clocks.offsets());
+        // A step that one machine saw applies to all machines with that clock.
+        let on_path = summaries().filter(|(_, node, _)| clocks.contains_clock_of(node));
+        let step = flow_summary::clock_step(on_path.map(|(_, _, summary)| &summary.trust));
         if step.is_some() {
             join.invalidate_delays();
         }
@@ -212,6 +219,7 @@ impl Runner<'_> {
             refused: &refused,
             step,
             links,
+            unrelated: &clocks.unrelated(),
         };
         let summary = flow_summary::summary(&join, &inputs, ingested.columns.figures());
         Ok((Some((ingested, summary)), None))
@@ -333,12 +341,12 @@ fn path_position(job: &Job) -> u8 {
 }
 
 /// Returns the role of a node along the flow; `None` if it is not part of the flow.
-fn path_role(plan: &Plan, flow: &FlowPlan, node: &str) -> Option<PathRole> {
+fn path_role(plan: &Plan, flow: &FlowPlan, node: &str) -> Option<Machine> {
     let relay = plan.relay.as_ref().map(|relay| relay.on.as_str());
     match node {
-        node if node == flow.from => Some(PathRole::Sender),
-        node if node == flow.to => Some(PathRole::Receiver),
-        node if relay.is_none_or(|relay| relay == node) => Some(PathRole::Node),
+        node if node == flow.from => Some(Machine::Sender),
+        node if node == flow.to => Some(Machine::Receiver),
+        node if relay.is_none_or(|relay| relay == node) => Some(Machine::Node),
         _ => None,
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use dwell_fleet::{Fleet, FleetError, FromNode, Routes};
 use dwell_plan::{Expansion, PlanError, Topology};
 use dwell_protocol::{Event, JobId, Progress};
-use dwell_store::{NewTrial, RunRow, RunState, Store, StoreError, TrialRow, TrialState};
+use dwell_store::{NewTrial, RunNode, RunRow, RunState, Store, StoreError, TrialRow, TrialState};
 use dwell_units::{Instant, Monotonic, Nanos};
 use thiserror::Error;
 
@@ -90,7 +90,7 @@ pub enum RunnerError {
     /// The store failed.
     #[error("cannot store the measurement")]
     Store(#[from] StoreError),
-    /// The nodes cannot be created.
+    /// The nodes are unavailable.
     #[error(transparent)]
     Fleet(#[from] FleetError),
     /// A cell of the plan is invalid.
@@ -140,14 +140,14 @@ pub struct Runner<'a> {
 struct Carryover {
     reflectors: Vec<(JobId, PlannedJob)>,
     next_job: u32,
-    /// Whether any lab was created. If so, the topology is at fault if another lab cannot be
-    /// created.
-    lab_created: bool,
+    /// Whether the nodes of any topology were available. If so, the topology is at fault if those of
+    /// another are not.
+    nodes_available: bool,
     /// Sample bytes received for the current trial.
     received_bytes: u64,
 }
 
-/// A trial whose lab could not be created, while no other lab has been created yet.
+/// A trial whose nodes were unavailable, while those of no other topology have been available yet.
 struct BlockedTrial<'a> {
     trial: &'a TrialRow,
     error: FleetError,
@@ -205,19 +205,19 @@ impl Runner<'_> {
             }
             self.reporter.trial_started(done, all, trial.number, &trial.parameters);
             let ended = match self.trial(trial, &mut carryover) {
-                // If no lab can be created at all, no single trial is at fault.
+                // If no nodes are available at all, no single trial is at fault.
                 Err(RunnerError::Fleet(error)) if error.is_topology_failure() => {
                     blocked.push(BlockedTrial { trial, error });
-                    if blocked.len() < max_failures as usize && self.has_other_labs() {
+                    if blocked.len() < max_failures as usize && self.has_other_topologies() {
                         continue;
                     }
                     return Err(blocked.swap_remove(0).error.into());
                 }
                 ended => ended?,
             };
-            let failed_labs =
-                if carryover.lab_created { std::mem::take(&mut blocked) } else { Vec::new() };
-            for BlockedTrial { trial, error } in failed_labs {
+            let failed =
+                if carryover.nodes_available { std::mem::take(&mut blocked) } else { Vec::new() };
+            for BlockedTrial { trial, error } in failed {
                 self.reporter.trial_started(done, all, trial.number, &trial.parameters);
                 let end = self.fail(trial, &error.to_string())?;
                 self.reporter.ended(trial.number, &end);
@@ -249,7 +249,7 @@ impl Runner<'_> {
     }
 
     /// Whether the plan has more than one topology.
-    fn has_other_labs(&self) -> bool {
+    fn has_other_topologies(&self) -> bool {
         self.expansion.axes().iter().any(|axis| axis.sets_table("topology"))
     }
 
@@ -317,8 +317,8 @@ impl Runner<'_> {
         };
         let routes = match self.prepare(&plan.topology, carryover) {
             Ok(routes) => routes,
-            // Another lab could be created, so this topology is at fault.
-            Err(error) if carryover.lab_created && error.is_topology_failure() => {
+            // Other nodes were available, so this topology is at fault.
+            Err(error) if carryover.nodes_available && error.is_topology_failure() => {
                 return self.fail(trial, &error.to_string()).map(Some);
             }
             // The run cannot continue without nodes.
@@ -329,7 +329,7 @@ impl Runner<'_> {
         let quotas = Quotas::now(self.fleet, self.clock);
         let mut incoming = BTreeMap::new();
         let limit = time_limit(&plan);
-        let needed = jobs(&plan, &self.fleet.hosts());
+        let needed = jobs(&plan, &self.fleet.nodes());
         let reflectors = std::mem::take(&mut carryover.reflectors);
         let (mut machine, actions) =
             TrialMachine::new(needed, reflectors, carryover.next_job, limit, self.clock.now());
@@ -355,7 +355,10 @@ impl Runner<'_> {
                 Some((node, FromNode::Event(event))) => {
                     match &event {
                         Event::Hello { dwell, .. } => {
-                            self.store.set_node(&self.run, &node, dwell)?;
+                            let clock = self.fleet.nodes().clock_domain(&node).to_string();
+                            let (node, dwell) = (node.clone(), dwell.clone());
+                            let joined = RunNode { node, dwell, clock: Some(clock) };
+                            self.store.set_node(&self.run, &joined)?;
                         }
                         Event::Progress { progress, .. } => self.reporter.progress(progress),
                         Event::Pulled { job, bytes, crc32 } => {
@@ -399,7 +402,7 @@ impl Runner<'_> {
         carryover: &mut Carryover,
     ) -> Result<Option<Routes>, FleetError> {
         self.fleet.prepare(topology)?;
-        carryover.lab_created = true;
+        carryover.nodes_available = true;
         match self.fleet.routes() {
             Err(FleetError::Routes(fault)) => {
                 self.reporter.say(&format!("{fault}; recreating the lab"));
@@ -423,7 +426,7 @@ impl Runner<'_> {
     /// Releases all nodes and forgets their jobs.
     fn release_nodes(&mut self, carryover: &mut Carryover) -> Result<(), FleetError> {
         *carryover = Carryover {
-            lab_created: carryover.lab_created,
+            nodes_available: carryover.nodes_available,
             received_bytes: carryover.received_bytes,
             ..Carryover::default()
         };

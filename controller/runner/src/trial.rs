@@ -197,7 +197,7 @@ impl TrialMachine {
                     self.outcome.refused.push(format!("{why}; {without}"));
                 }
             }
-            Event::Pulled { job, .. } | Event::Alive { job } => {
+            Event::Pulled { job, .. } | Event::Alive { job, .. } => {
                 self.waiting.remove(&job);
                 if let Some(at) = self.kept.iter().position(|(kept, _)| *kept == job) {
                     self.outcome.pulled.push(self.kept.remove(at));
@@ -391,7 +391,7 @@ impl TrialMachine {
 
 #[cfg(test)]
 mod tests {
-    use dwell_fleet::Hosts;
+    use dwell_fleet::Nodes;
     use dwell_plan::{Plan, Source};
     use dwell_record::{Environment, Kind, Stamps, Trust};
 
@@ -404,7 +404,7 @@ mod tests {
         traffic = [{ from = \"n1\", to = \"n2\", rate = \"1Mbit/s\" }]\n";
 
     fn needed() -> TrialJobs {
-        jobs(&Plan::read(&Source::parse(PLAN).unwrap()).unwrap(), &Hosts::default())
+        jobs(&Plan::read(&Source::parse(PLAN).unwrap()).unwrap(), &Nodes::default())
     }
 
     fn at(seconds: i64) -> Instant<Monotonic> {

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use dwell_fleet::{CreatedLink, Fleet, FleetError, FromNode};
+use dwell_fleet::{ClockDomain, CreatedLink, Fleet, FleetError, FromNode, Nodes};
 use dwell_host::HostSample;
 use dwell_plan::Topology;
 use dwell_protocol::{Event, Job, JobId, Request};
@@ -43,6 +43,7 @@ struct FakeFleet {
     /// Whether a program relays in this trial.
     relays: bool,
     fault: Fault,
+    nodes: Nodes,
     requests: Vec<String>,
 }
 
@@ -69,6 +70,9 @@ impl Fleet for FakeFleet {
         match request {
             Request::Start { job, what, samples } => {
                 self.requests.push(format!("{node} {}", what.name()));
+                let (version, jobs) = (dwell_protocol::VERSION, Vec::new());
+                let (dwell, name) = ("0".to_owned(), node.to_owned());
+                self.push_event(node, Event::Hello { version, dwell, node: name, jobs });
                 self.relays |= matches!(what, Job::Relay(_));
                 if matches!(what, Job::Trace(_)) && self.fault == Fault::TracesAreRefused {
                     let reason = "eBPF needs root".to_owned();
@@ -98,6 +102,10 @@ impl Fleet for FakeFleet {
 
     fn next(&mut self, _: Duration) -> Option<(String, FromNode)> {
         self.messages.pop_front()
+    }
+
+    fn nodes(&self) -> Nodes {
+        self.nodes.clone()
     }
 
     fn links(&self) -> Vec<CreatedLink> {
@@ -188,13 +196,26 @@ fn segment(job: &Job, relays: bool) -> Vec<u8> {
     writer.finish(0).unwrap()
 }
 
+/// Returns the nodes of a lab.
+fn on_one_clock() -> Nodes {
+    Nodes::default().with_common_clock(ClockDomain::controller())
+}
+
 fn run(fault: Fault) -> (tempfile::TempDir, Store, RunRow, FakeFleet, Vec<TrialEnd>) {
+    run_on(on_one_clock(), fault)
+}
+
+fn run_on(
+    nodes: Nodes,
+    fault: Fault,
+) -> (tempfile::TempDir, Store, RunRow, FakeFleet, Vec<TrialEnd>) {
     let StartedRun { dir, mut store, expansion, run } = begin(PLAN);
     let mut fleet = FakeFleet {
         messages: VecDeque::new(),
         jobs: BTreeMap::new(),
         relays: false,
         fault,
+        nodes,
         requests: Vec::new(),
     };
     let stop = AtomicBool::new(false);
@@ -337,4 +358,42 @@ fn clock_step_on_any_machine_voids_the_delays() {
             .unwrap();
         assert_eq!(void, 200);
     }
+}
+
+#[test]
+fn delay_between_unrelated_clocks_is_absent_with_one_warning() {
+    let nodes = on_one_clock().with_clock("n3", ClockDomain::of_node("n3"));
+    let (_dir, store, run, _, ends) = run_on(nodes, Fault::None);
+    assert_eq!(ends, [TrialEnd::Finished, TrialEnd::Finished]);
+    let joined = &store.summaries(&store.trials(&run).unwrap()[1]).unwrap()[0].2;
+    assert_eq!(joined.packets.unwrap().received, 198);
+    assert_eq!(joined.metrics["node_delay_ns"].p50, Some(320));
+    assert_eq!(joined.metrics["link_in_ns"].p50, Some(90));
+    assert_eq!(joined.metrics["receiver_in_ns"].p50, Some(60));
+    for name in ["end_to_end_ns", "link_out_ns", "link_delay_ns"] {
+        assert!(!joined.metrics.contains_key(name), "{name}");
+    }
+    let warnings: Vec<_> =
+        joined.trust.warnings.iter().filter(|text| text.contains("clocks of")).collect();
+    assert_eq!(warnings, ["clocks of n1 and n3 are unrelated: no delays between them"]);
+    let clocks = store.nodes(&run).unwrap().into_iter().map(|node| (node.node, node.clock));
+    let clock = |node: &str, clock: &str| (node.to_owned(), Some(clock.to_owned()));
+    let expected = [clock("n1", "controller"), clock("n2", "controller"), clock("n3", "node n3")];
+    assert_eq!(clocks.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn clock_of_the_node_cancels_out_of_the_link_delay() {
+    let nodes = on_one_clock().with_clock("n2", ClockDomain::of_node("n2"));
+    let (_dir, store, run, ..) = run_on(nodes, Fault::None);
+    let joined = &store.summaries(&store.trials(&run).unwrap()[1]).unwrap()[0].2;
+    assert_eq!(joined.metrics["link_delay_ns"].p50, Some(90 + 80));
+    assert_eq!(joined.metrics["end_to_end_ns"].p50, Some(560));
+    for name in ["link_in_ns", "link_out_ns"] {
+        assert!(!joined.metrics.contains_key(name), "{name}");
+    }
+    assert_eq!(
+        store.recompute(&run, &store.trials(&run).unwrap()[1]).unwrap().figures().0,
+        joined.metrics
+    );
 }

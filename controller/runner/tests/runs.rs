@@ -83,13 +83,13 @@ impl FakeFleet {
 
 impl Fleet for FakeFleet {
     fn prepare(&mut self, topology: &Topology) -> Result<(), FleetError> {
-        if topology.link.rate.is_some_and(|rate| self.impossible.contains(&rate)) {
-            let message = "no such link".to_owned();
-            return Err(FleetError::Lab {
-                operation: FleetError::CREATE_OPERATION,
-                message,
-                code: Some(4),
-            });
+        if topology
+            .link()
+            .and_then(|link| link.rate)
+            .is_some_and(|rate| self.impossible.contains(&rate))
+        {
+            let message = "cannot create the lab: no such link".to_owned();
+            return Err(FleetError::Nodes { message, unsupported: true });
         }
         Ok(())
     }
@@ -344,7 +344,7 @@ fn run_without_any_possible_lab_stays_resumable() {
         let mut fleet = FakeFleet::new(&[]);
         fleet.impossible = impossible;
         let (end, ends) = test_run.try_to_run(&mut fleet, usize::MAX);
-        assert!(matches!(end, Err(RunnerError::Fleet(FleetError::Lab { code: Some(4), .. }))));
+        assert!(matches!(end, Err(RunnerError::Fleet(error)) if error.is_unsupported()));
         assert_eq!(ends, []);
         assert!(test_run.states().iter().all(|state| *state == TrialState::Planned));
         assert_eq!(test_run.store.run(&test_run.run.run).unwrap().state, RunState::Stopped);

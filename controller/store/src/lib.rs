@@ -33,4 +33,4 @@ pub use error::StoreError;
 pub use ingest::{Ingest, Ingested};
 pub use lock::{ImportLock, RunnerLock};
 pub use parquet::{HostRow, HostWriter};
-pub use run::{NewRun, NewTrial, Role, RunKind, RunRow, RunState, TrialRow, TrialState};
+pub use run::{NewRun, NewTrial, Role, RunKind, RunNode, RunRow, RunState, TrialRow, TrialState};

@@ -13,10 +13,11 @@ use crate::error::StoreError;
 const APPLICATION_ID: i64 = 0x6477_6c6c;
 
 /// In order. The version of a catalogue is the number of its last migration, from 1.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
     include_str!("migrations/3.sql"),
+    include_str!("migrations/4.sql"),
 ];
 
 /// Refuses a catalogue of a newer dwell before SQLite opens it, which may write to it. Only the
@@ -205,19 +206,30 @@ mod tests {
         let path = dir.path().join("catalogue.sqlite");
         let mut db = Connection::open(&path).unwrap();
         migrate_by(&MIGRATIONS[..1], &mut db, &path).unwrap();
-        for (run, plan) in [("20261121-3", "NULL"), ("20261121-10", "NULL"), ("20261122-1", "1")] {
+        for (run, plan, lab) in [
+            ("20261121-3", "NULL", "NULL"),
+            ("20261121-10", "NULL", "'run-1f2e3d4c'"),
+            ("20261122-1", "1", "'run-00000001'"),
+        ] {
             db.execute_batch(&format!(
                 "INSERT OR IGNORE INTO plans (id, name, text) VALUES (1, 'p', 'version = 1');
                  INSERT INTO runs (run, kind, plan_id, name, state, started, settings, seed, axes,
-                 dwell) VALUES ('{run}', 'run', {plan}, 'p', 'finished', '', '[]', 0, '[]', '0');"
+                 lab, dwell)
+                 VALUES ('{run}', 'run', {plan}, 'p', 'finished', '', '[]', 0, '[]', {lab}, '0');"
             ))
             .unwrap();
         }
+        let node = "INSERT INTO nodes (run_id, node, dwell) SELECT id, 'n1', '0' FROM runs";
+        db.execute_batch(node).unwrap();
         drop(db);
         let store = crate::Store::open(dir.path()).unwrap();
         let runs = store.runs().unwrap();
+        assert_eq!(store.nodes(&runs[0]).unwrap()[0].clock.as_deref(), Some("controller"));
         assert_eq!(runs.len(), 3);
         assert_eq!((runs[0].plan.as_deref(), &runs[0].lab_files), (Some("version = 1"), &None));
+        assert_eq!(runs[1].fleet.as_deref(), Some("{\"lab\":\"run-1f2e3d4c\"}"));
+        let drawn = runs[2].fleet.as_deref().unwrap();
+        assert!(drawn.starts_with("{\"lab\":\"run-") && drawn.len() == 22, "{drawn}");
         let db = Connection::open(&path).unwrap();
         let days =
             "SELECT group_concat(day || ' ' || last, ', ') FROM (SELECT * FROM days ORDER BY 1)";
@@ -256,7 +268,7 @@ mod tests {
         for refused in [refuse_newer(&path), migrate(&mut Connection::open(&path).unwrap(), &path)]
         {
             let error = refused.unwrap_err();
-            assert!(matches!(error, StoreError::Newer { found: 7, known: 3, .. }), "{error}");
+            assert!(matches!(error, StoreError::Newer { found: 7, known: 4, .. }), "{error}");
         }
         assert_eq!(fs::read(&path).unwrap(), before);
     }

@@ -23,6 +23,9 @@ pub struct NewRun {
     pub seed: u64,
     /// The axes of the matrix, as in the JSON report.
     pub axes: serde_json::Value,
+    /// What a later process needs to find the nodes, as JSON; not interpreted here. `None` for
+    /// imports.
+    pub fleet: Option<String>,
     /// The version of dwell.
     pub dwell: String,
     /// All trials, in order of execution.
@@ -124,8 +127,8 @@ pub struct RunRow {
     pub started: String,
     /// RFC 3339, UTC.
     pub finished: Option<String>,
-    /// The lab that the runner created for it.
-    pub lab: Option<String>,
+    /// What a later process needs to find the nodes, as JSON; `None` for imports.
+    pub fleet: Option<String>,
     /// The version of dwell.
     pub dwell: String,
     /// Number of trials.
@@ -136,6 +139,18 @@ pub struct RunRow {
     pub trials_failed: u32,
     /// Number of trials that were not run because a node does not support them.
     pub trials_not_run: u32,
+}
+
+/// A node that took part in a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunNode {
+    /// Name in the plan.
+    pub node: String,
+    /// Its version of dwell.
+    pub dwell: String,
+    /// Name of its clock domain; nodes with equal names have the same CLOCK_REALTIME. `None` if
+    /// unknown.
+    pub clock: Option<String>,
 }
 
 /// A trial.

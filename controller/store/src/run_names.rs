@@ -49,6 +49,7 @@ mod tests {
             settings: vec![],
             seed: 0,
             axes: serde_json::json!([]),
+            fleet: None,
             dwell: "0".into(),
             trials: vec![],
         };

@@ -8,6 +8,7 @@ use toml::{Table, Value};
 
 use crate::error::PlanError;
 use crate::source::Source;
+use crate::topology::LabSpec;
 
 /// Lab files by their path in the plan.
 #[derive(Clone, Debug, Default)]
@@ -39,8 +40,10 @@ impl Source {
         let mut paths: Vec<String> = axes
             .chain(base)
             .filter_map(Value::as_str)
-            .filter(|path| path.ends_with(".toml"))
-            .map(str::to_owned)
+            .filter_map(|lab| match lab.parse() {
+                Ok(LabSpec::File(path)) => Some(path),
+                _ => None,
+            })
             .collect();
         paths.sort();
         paths.dedup();

@@ -20,6 +20,7 @@ mod pacing;
 mod path;
 mod plan;
 mod source;
+mod topology;
 
 pub use axis::{AxisValues, Quantity};
 pub use error::{PlanError, Position};
@@ -30,7 +31,8 @@ pub use pacing::{
     Accurate, AccurateError, CrossPlan, NamedSize, NamedSizeError, PaceKind, PacePlan,
 };
 pub use plan::{
-    ClaimSet, Constraint, CpuLoad, LinkPlan, Load, NodeSettings, Order, PingPlan, Plan, Quota,
-    ReflectPlan, Routing, StopRules, Topology, TrafficLoad, Transport, Trials,
+    ClaimSet, Constraint, CpuLoad, Load, NodeSettings, Order, PingPlan, Plan, ReflectPlan,
+    StopRules, TrafficLoad, Transport, Trials,
 };
 pub use source::Source;
+pub use topology::{LabSpec, LabSpecError, LabTopology, LinkPlan, Quota, Routing, Topology};

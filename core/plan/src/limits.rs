@@ -9,6 +9,7 @@ use dwell_units::{BitRate, Bytes, Nanos, Rate};
 use crate::error::PlanError;
 use crate::plan::{PingPlan, Plan, TrafficLoad, Transport};
 use crate::source::Source;
+use crate::topology::{LabSpec, LabTopology, Topology};
 use dwell_protocol::Generator;
 
 /// Maximum UDP payload over IPv4 (65,535 - 20 - 8), used for every protocol.
@@ -104,7 +105,7 @@ fn size_error(ping: &PingPlan, size: u64) -> Option<String> {
 }
 
 fn check_link(plan: &Plan, source: &Source) -> Result<(), PlanError> {
-    let link = &plan.topology.link;
+    let Topology::Lab(LabTopology { lab, link, .. }) = &plan.topology else { return Ok(()) };
     if let Some(rate) = link.rate.filter(|rate| *rate < MIN_LINK_RATE) {
         let message = format!("{rate} is too slow for a link; at least {MIN_LINK_RATE}");
         return Err(source.error("topology.link.rate", message));
@@ -114,7 +115,7 @@ fn check_link(plan: &Plan, source: &Source) -> Result<(), PlanError> {
         let message = format!("known are {}", known.join(", "));
         return Err(source.error("topology.link.mechanism", message));
     }
-    if plan.topology.lab.ends_with(".toml") {
+    if matches!(lab, LabSpec::File(_)) {
         // The lab file may contain the remaining link settings.
         return Ok(());
     }

@@ -220,8 +220,7 @@ impl PacePlan {
             ("payload_size", self.payload_size.map(PaceSize::Payload)),
             ("frame_size", self.frame_size.map(PaceSize::Frame)),
         ];
-        // Links of a lab file may have a larger MTU than Ethernet.
-        let mtu = if plan.node_names().is_some() { size::MTU } else { size::UNKNOWN_MTU };
+        let mtu = if plan.topology.has_ethernet_mtu() { size::MTU } else { size::UNKNOWN_MTU };
         for (field, size) in given {
             let Some(size) = size else { continue };
             if let Err(error) = size::packet_size(size, self.ipv6, mtu) {

@@ -6,7 +6,7 @@
 //! load = "none"                       # one of [loads.*]; "none" is built in
 //!
 //! [topology]
-//! lab = "line:2"                      # or star:N, or the TOML file of a lab
+//! lab = "line:2"                      # or star:N, or the TOML file of a lab; or roles of devices
 //! link = { rate = "100Mbit/s" }
 //!
 //! [ping]                              # what every trial measures
@@ -31,14 +31,15 @@ mod check;
 
 use std::collections::BTreeMap;
 
-use dwell_units::{BitRate, Bytes, Nanos, Rate, Ratio};
-use serde::{Deserialize, Deserializer, de};
+use dwell_units::{Bytes, Nanos, Rate, Ratio};
+use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::error::PlanError;
 use crate::flow::{FlowPlan, RelayPlan, TraceSetting};
 use crate::pacing::{Accurate, CrossPlan, PacePlan};
 use crate::source::Source;
+use crate::topology::{LabSpec, LabTopology, Topology};
 use dwell_protocol::{Generator, IcmpSocket, Limit, Pattern, Scheduling, Stamps};
 
 /// Supported format version.
@@ -46,12 +47,6 @@ const VERSION: u32 = 1;
 
 /// Name of the built-in empty load.
 pub(crate) const NO_LOAD: &str = "none";
-
-/// Lab shapes whose name contains the number of nodes.
-const LAB_SHAPES: [&str; 3] = ["line", "star", "forced"];
-
-/// Minimum CPU quota of a node, in parts per million.
-const MIN_QUOTA_PPM: u32 = 10_000;
 
 /// Maximum number of repetitions per cell.
 const MAX_REPETITIONS: u32 = 1_000_000;
@@ -137,86 +132,6 @@ impl ClaimSet {
         match self {
             Self::S0 => "s0",
         }
-    }
-}
-
-/// Origin of the nodes.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Topology {
-    /// A lab: `line:N`, `star:N`, `forced:N`, or the path of its TOML file.
-    pub lab: String,
-    /// Origin of the routes: `static` or `babel`.
-    #[serde(default)]
-    pub routing: Routing,
-    /// Settings of every link.
-    #[serde(default)]
-    pub link: LinkPlan,
-    /// CPU quotas of nodes, as shares of one processor.
-    #[serde(default)]
-    pub quota: BTreeMap<String, Quota>,
-}
-
-/// CPU quota of a node as a share of one processor. `"none"` allows an unlimited value on an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Quota(pub Option<Ratio>);
-
-impl<'de> Deserialize<'de> for Quota {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Value::deserialize(deserializer)? {
-            Value::String(text) if text == "none" => Ok(Self(None)),
-            share => Ratio::deserialize(share)
-                .map(|share| Self(Some(share)))
-                .map_err(|error| de::Error::custom(error.message())),
-        }
-    }
-}
-
-/// Origin of a lab's routes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Routing {
-    /// Static routes set up with the lab.
-    #[default]
-    Static,
-    /// The routing daemon babeld on every node.
-    Babel,
-}
-
-/// Settings of every link of a lab.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LinkPlan {
-    /// Bits per second. `"none"` allows an unlimited value on an axis.
-    #[serde(default, deserialize_with = "rate_or_none")]
-    pub rate: Option<BitRate>,
-    /// One-way delay.
-    #[serde(default)]
-    pub delay: Option<Nanos>,
-    /// Maximum deviation from the delay.
-    #[serde(default)]
-    pub jitter: Option<Nanos>,
-    /// Share of packets lost.
-    #[serde(default)]
-    pub loss: Option<Ratio>,
-    /// Share of packets duplicated.
-    #[serde(default)]
-    pub duplicate: Option<Ratio>,
-    /// Share of packets that bypass the delay.
-    #[serde(default)]
-    pub reorder: Option<Ratio>,
-    /// Seed of random link effects.
-    #[serde(default)]
-    pub seed: Option<u64>,
-    /// `netem`, `tbf` or `tap`.
-    #[serde(default)]
-    pub mechanism: Option<String>,
-}
-
-fn rate_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BitRate>, D::Error> {
-    match Value::deserialize(deserializer)? {
-        Value::String(text) if text == "none" => Ok(None),
-        rate => BitRate::deserialize(rate).map(Some).map_err(|e| de::Error::custom(e.message())),
     }
 }
 
@@ -512,17 +427,14 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The nodes of a `line:N`, `star:N` or `forced:N` lab; `None` for a lab file.
-    pub fn node_names(&self) -> Option<Vec<String>> {
-        let (shape, count) = self.topology.lab.split_once(':')?;
-        let count: usize = count.parse().ok()?;
-        LAB_SHAPES.contains(&shape).then(|| (1..=count).map(|n| format!("n{n}")).collect())
-    }
-
-    /// Like [`Self::node_names`], including lab files whose text was added.
+    /// Names of the nodes; `None` for a lab file whose text was not added.
     fn known_nodes(&self, source: &Source) -> Option<Vec<String>> {
-        let listed = || source.labs.nodes(&self.topology.lab).map(<[String]>::to_vec);
-        self.node_names().or_else(listed)
+        match &self.topology {
+            Topology::Lab(LabTopology { lab: LabSpec::File(path), .. }) => {
+                source.labs.nodes(path).map(<[String]>::to_vec)
+            }
+            topology => topology.node_names(),
+        }
     }
 
     /// The load of this cell.
@@ -559,6 +471,8 @@ impl PingPlan {
 
 #[cfg(test)]
 mod tests {
+    use dwell_units::BitRate;
+
     use super::*;
 
     const PLAN: &str = r#"
@@ -590,7 +504,7 @@ cpu = [{ on = "n2", level = "90%" }]
         assert_eq!((plan.load.as_str(), ping.protocol.as_str()), ("none", "stamp"));
         assert_eq!(ping.interval(), Some(Nanos::from_millis(5)));
         assert_eq!(plan.trials.repetitions, 1);
-        assert_eq!(plan.node_names().unwrap(), ["n1", "n2", "n3"]);
+        assert_eq!(plan.topology.node_names().unwrap(), ["n1", "n2", "n3"]);
     }
 
     #[test]
@@ -604,8 +518,28 @@ cpu = [{ on = "n2", level = "90%" }]
     fn plan_reads_short_units_like_the_command_line() {
         let text = PLAN.replace("100Mbit/s", "100M").replace("90%", "90");
         let (short, long) = (read(&text).unwrap(), read(PLAN).unwrap());
-        assert_eq!(short.topology.link.rate, Some(BitRate(100_000_000)));
+        assert_eq!(short.topology.link().unwrap().rate, Some(BitRate(100_000_000)));
         assert_eq!(short, long);
+    }
+
+    #[test]
+    fn plan_of_devices_expands_and_checks_its_roles() {
+        let lab = "lab = \"line:3\"\nlink = { rate = \"100Mbit/s\" }";
+        let text = PLAN.replace(lab, "roles = [\"n1\", \"n2\", \"n3\"]");
+        crate::expand(&Source::parse(&text).unwrap(), 1).unwrap();
+        for (from, to, field, words) in [
+            ("\"n2\", \"n3\"]", "\"n2\", \"n2\"]", "topology.roles[2]", "listed twice"),
+            ("\"n2\", \"n3\"]", "\"n=2\"]", "topology.roles[1]", "letters"),
+            ("[\"n1\", \"n2\", \"n3\"]", "[]", "topology.roles", "one role or more"),
+            ("to = \"n3\"", "to = \"n4\"", "ping.to", "in this topology; there are n1 to n3"),
+            ("roles", "link.rate = \"1Mbit/s\"\nroles", "topology", "'link' needs a lab"),
+            ("roles", "lab = \"line:3\"\nroles", "topology", "not both"),
+        ] {
+            let error = read(&text.replacen(from, to, 1)).unwrap_err();
+            assert_eq!(error.field, field, "{error}");
+            assert!(error.message.contains(words), "{error}");
+            assert!(error.at.is_some(), "{error}");
+        }
     }
 
     #[test]

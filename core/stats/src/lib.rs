@@ -68,7 +68,7 @@ pub use log_counts::{LogBin, LogCounts};
 pub use loss_runs::LossRuns;
 pub use metric::Metric;
 pub use moments::extremes;
-pub use one_way_path::{Leg, LinkEndpoints, OneWayPath, PathComponent};
+pub use one_way_path::{Leg, LinkEndpoints, Machine, OneWayPath, PathComponent};
 pub use path::{PathDelays, PathPosition, PathPositionFigures};
 pub use percentile::{median, percentile, percentile_of_sorted, percentiles};
 pub use rank_test::{RankTest, mann_whitney};

@@ -7,7 +7,8 @@ use dwell_units::Nanos;
 
 use crate::delay_component::DelayComponent;
 
-/// Timestamps of one packet at every machine of its path, all on one clock.
+/// Timestamps of one packet at every machine of its path, each on the machine's own clock. Machines
+/// may share a clock: see [`Leg::machines`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OneWayPath {
     /// At the sender.
@@ -16,6 +17,51 @@ pub struct OneWayPath {
     pub node: PointStamps,
     /// At the receiver; empty if the packet did not arrive.
     pub receiver: PointStamps,
+}
+
+impl OneWayPath {
+    /// Timestamps at a machine.
+    pub const fn at(&self, machine: Machine) -> &PointStamps {
+        match machine {
+            Machine::Sender => &self.sender,
+            Machine::Node => &self.node,
+            Machine::Receiver => &self.receiver,
+        }
+    }
+
+    /// Timestamps at a machine, to be changed.
+    pub const fn at_mut(&mut self, machine: Machine) -> &mut PointStamps {
+        match machine {
+            Machine::Sender => &mut self.sender,
+            Machine::Node => &mut self.node,
+            Machine::Receiver => &mut self.receiver,
+        }
+    }
+}
+
+/// A machine of a one-way path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Machine {
+    /// The first.
+    Sender,
+    /// Between the others.
+    Node,
+    /// The last.
+    Receiver,
+}
+
+impl Machine {
+    /// All machines, in packet order.
+    pub const ALL: [Self; 3] = [Self::Sender, Self::Node, Self::Receiver];
+
+    /// Name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sender => "sender",
+            Self::Node => "node",
+            Self::Receiver => "receiver",
+        }
+    }
 }
 
 /// Component of the one-way delay outside the node, or the whole delay.
@@ -194,6 +240,18 @@ impl Leg {
         }
     }
 
+    /// Machines at which the leg begins and ends. The leg is a delay only if the clocks of both are
+    /// related. The clock of the node cancels out of [`Leg::LinkDelay`].
+    pub const fn machines(self) -> (Machine, Machine) {
+        match self {
+            Self::EndToEnd | Self::LinkDelay => (Machine::Sender, Machine::Receiver),
+            Self::SenderOut => (Machine::Sender, Machine::Sender),
+            Self::LinkIn => (Machine::Sender, Machine::Node),
+            Self::LinkOut => (Machine::Node, Machine::Receiver),
+            Self::ReceiverIn => (Machine::Receiver, Machine::Receiver),
+        }
+    }
+
     /// Delay of this packet in the leg; `None` unless all timestamps exist.
     pub fn of(self, path: &OneWayPath, endpoints: &LinkEndpoints) -> Option<Nanos> {
         let (sender, receiver) =
@@ -282,6 +340,28 @@ mod tests {
             let sum: i64 = endpoints.sum().iter().map(|component| component.of(&path, &endpoints).unwrap().0).sum();
             prop_assert_eq!(Leg::EndToEnd.of(&path, &endpoints), Some(Nanos(sum)));
             prop_assert_eq!(sum, steps.iter().sum::<i64>());
+        }
+
+        #[test]
+        fn leg_depends_only_on_the_clocks_of_its_machines(
+            steps in proptest::array::uniform9(-50_i64..1_000_000),
+            shift in 1_i64..1_000_000_000,
+        ) {
+            let path = relayed(&steps);
+            let endpoints = LinkEndpoints::of([&path]);
+            for machine in Machine::ALL {
+                let mut shifted = path;
+                let mut stamps = PointStamps::default();
+                path.at(machine).iter().for_each(|(point, at)| stamps.set(point, at + Nanos(shift)));
+                *shifted.at_mut(machine) = stamps;
+                for leg in Leg::ALL {
+                    let (first, last) = leg.machines();
+                    let delay = leg.of(&path, &endpoints).unwrap();
+                    let lead = i64::from(last == machine) - i64::from(first == machine);
+                    let expected = delay + Nanos(lead * shift);
+                    prop_assert_eq!(leg.of(&shifted, &endpoints), Some(expected), "{:?}", leg);
+                }
+            }
         }
 
         #[test]

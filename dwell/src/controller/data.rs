@@ -1,17 +1,19 @@
 //! Access to the data directory, and its runs in the form that reports need.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use dwell_fleet::ClockDomain;
 use dwell_node_cli::{Failure, say};
-use dwell_plan::{Accurate, Plan, Source};
+use dwell_plan::{Accurate, Plan, Source, expand};
 use dwell_record::Column;
 use dwell_report::data::{
     Axis, HostAccumulator, HostData, MachineData, PlanData, RunData, TrialData, TrialState,
 };
 use dwell_report::host_wanted;
-use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
+use dwell_store::{Role, RunNode, RunRow, Store, StoreError, TrialRow};
 
 /// Tolerances for senders of paced packets.
 #[derive(Debug, clap::Args)]
@@ -95,6 +97,7 @@ pub(super) fn find(store: &Store, name: &str) -> Result<RunRow, Failure> {
 /// Returns a run with all data that figures and findings need.
 pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreError> {
     let rows = store.trials(run)?;
+    let nodes = store.nodes(run)?;
     let with_damage = |trial: &TrialRow| {
         let mut data = trial_data(store, trial)?;
         if let (Some(damage), Some(summary)) = (damage(store, run, trial), &mut data.summary) {
@@ -117,9 +120,10 @@ pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreErro
         packets: Vec::new(),
         host: None,
         plan: run.plan.clone().map(|text| PlanData { text, settings: run.settings.clone() }),
+        one_machine: !nodes.is_empty() && nodes.iter().all(is_namespace),
         accurate: None,
     };
-    data.host = host(store, run, &rows, &data)?;
+    data.host = host(store, run, &rows, &nodes, &data)?;
     Ok(data)
 }
 
@@ -135,12 +139,18 @@ pub(super) fn main_column(store: &Store, runs: &[RunRow]) -> Result<Column, Stor
     Ok(name.and_then(Column::named).unwrap_or(Column::Rtt))
 }
 
+/// Whether a node is a namespace of the controller's machine.
+fn is_namespace(node: &RunNode) -> bool {
+    node.clock.as_deref() == Some(ClockDomain::CONTROLLER)
+}
+
 /// Returns the host activity of the trial that figures show. A damaged file is reported and left
 /// out.
 fn host(
     store: &Store,
     run: &RunRow,
     trials: &[TrialRow],
+    nodes: &[RunNode],
     data: &RunData,
 ) -> Result<Option<HostData>, StoreError> {
     let Some(wanted) = host_wanted(data) else { return Ok(None) };
@@ -149,26 +159,62 @@ fn host(
     };
     let windows = store.windows(trial, &wanted.metric, wanted.window_ns)?;
     let mut accumulator = HostAccumulator::new(wanted, windows);
+    let mut left_out = BTreeSet::new();
+    let other_clocks = nodes_with_other_clocks(nodes, run, trial);
     let read = store.host(run, trial, &mut |row| {
-        accumulator.take(row.node, row.at_ns, row.name, row.value);
+        if other_clocks.contains(&row.node) {
+            left_out.insert(row.node.to_owned());
+        } else {
+            accumulator.take(row.node, row.at_ns, row.name, row.value);
+        }
     });
     if let Err(error) = read {
         let error = super::data::chain(&error);
         say(&format!("dwell: host activity of trial {} is left out: {error}", trial.number));
         return Ok(None);
     }
-    let activity = accumulator.finish();
-    // The nodes of a lab are namespaces of one machine.
-    Ok(if run.lab.is_some() { activity.map(HostData::shared) } else { activity })
+    Ok(accumulator.finish().map(|mut activity| {
+        activity.nodes_left_out += left_out.len();
+        if data.one_machine { activity.shared() } else { activity }
+    }))
+}
+
+/// Returns the nodes whose clock differs from that of the node that measures a trial. Their activity
+/// has no known time on the axis of the samples.
+fn nodes_with_other_clocks<'a>(
+    nodes: &'a [RunNode],
+    run: &RunRow,
+    trial: &TrialRow,
+) -> Vec<&'a str> {
+    if nodes.windows(2).all(|pair| pair[0].clock == pair[1].clock) {
+        return Vec::new();
+    }
+    let measuring = measuring_node(run, trial);
+    let own = nodes.iter().find(|node| Some(&node.node) == measuring.as_ref());
+    let clock = own.and_then(|node| node.clock.as_ref());
+    let others = nodes.iter().filter(|node| node.clock.is_none() || node.clock.as_ref() != clock);
+    others.map(|node| node.node.as_str()).collect()
+}
+
+/// Returns the node whose samples a trial has; `None` if the plan is unreadable.
+fn measuring_node(run: &RunRow, trial: &TrialRow) -> Option<String> {
+    let plan = expand(&source(run)?, run.seed).ok()?.plan_of(trial.cell).ok()?;
+    let ping = plan.ping.map(|ping| ping.from);
+    ping.or(plan.flow.map(|flow| flow.from)).or(plan.pace.map(|pace| pace.from))
 }
 
 /// Returns the claims that the run's plan names.
 fn claims(run: &RunRow) -> Option<String> {
+    Some(Plan::read(&source(run)?).ok()?.claims?.name().to_owned())
+}
+
+/// Returns the run's plan with its settings; `None` if it has none or it is unreadable.
+fn source(run: &RunRow) -> Option<Source> {
     let mut source = Source::parse(run.plan.as_deref()?).ok()?;
     for setting in &run.settings {
         source.set(setting).ok()?;
     }
-    Some(Plan::read(&source).ok()?.claims?.name().to_owned())
+    Some(source)
 }
 
 /// Describes obvious damage of a trial's sample file: it is missing, or does not begin and end like

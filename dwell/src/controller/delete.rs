@@ -3,13 +3,13 @@
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
-use dwell_fleet::LabFleet;
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_store::{RunRow, RunState};
 use serde_json::json;
 
 use super::amounts;
 use super::data::{DataArgs, find};
+use super::fleet;
 
 /// Arguments of `delete`.
 #[derive(Debug, clap::Args)]
@@ -59,19 +59,21 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     }
     // The lock excludes a runner, which could not continue without its run.
     let _lock = store.lock()?;
-    remove_lab(&run)?;
+    clear_fleet(&run)?;
     store.delete(&run)?;
     print_result(args, &run, true, bytes)?;
     Ok(Exit::Measured)
 }
 
-/// Removes the lab that a killed runner left. Its name is stored only with the run.
-fn remove_lab(run: &RunRow) -> Result<(), Failure> {
-    let has_ended = !matches!(run.state, RunState::Running | RunState::Interrupted);
-    let Some(lab) = run.lab.clone().filter(|_| !has_ended) else { return Ok(()) };
-    let program = std::env::current_exe().context("cannot locate the dwell executable")?;
-    LabFleet::new(program, lab).clear().with_context(|| {
-        format!("cannot remove the lab of run {}; the run is not deleted", run.run)
+/// Removes what a killed runner left of its nodes. The handle of the nodes is stored only with the
+/// run.
+fn clear_fleet(run: &RunRow) -> Result<(), Failure> {
+    if !matches!(run.state, RunState::Running | RunState::Interrupted) {
+        return Ok(());
+    }
+    let Some(mut fleet) = fleet::of_run(run)? else { return Ok(()) };
+    fleet.clear().with_context(|| {
+        format!("cannot remove the nodes of run {}; the run is not deleted", run.run)
     })?;
     Ok(())
 }

@@ -218,6 +218,7 @@ fn begin(store: &mut Store, name: &str, title: &str) -> Result<(RunRow, ImportLo
         settings: Vec::new(),
         seed: 0,
         axes: json!([]),
+        fleet: None,
         dwell: dwell_node_cli::build().to_owned(),
         trials: Vec::new(),
     };

@@ -5,6 +5,7 @@ mod compare;
 mod data;
 mod delete;
 mod export;
+mod fleet;
 mod import;
 mod note;
 mod packets;

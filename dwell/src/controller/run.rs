@@ -2,9 +2,9 @@
 
 mod progress;
 
-use std::collections::hash_map::{DefaultHasher, RandomState};
+use std::collections::hash_map::RandomState;
 use std::fs::File;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hasher};
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant as StdInstant};
 
 use anyhow::Context;
-use dwell_fleet::{FleetError, LabFleet};
+use dwell_fleet::{FleetError, FleetHandle};
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_plan::{Estimate, Expansion, PlanError, Source, expand};
 use dwell_report::data::Axis;
@@ -23,6 +23,7 @@ use serde_json::json;
 
 use super::amounts;
 use super::data::{DataArgs, find};
+use super::fleet;
 use progress::Progress;
 
 /// Number of trials beyond which the user must confirm.
@@ -128,7 +129,11 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 
 /// Returns a random seed, short enough to type.
 fn random_seed() -> u64 {
-    u64::from(RandomState::new().build_hasher().finish() as u32)
+    random().into()
+}
+
+fn random() -> u32 {
+    RandomState::new().build_hasher().finish() as u32
 }
 
 /// Converts an error of a dry run.
@@ -230,6 +235,8 @@ fn begin(
     expansion: &Expansion,
 ) -> Result<RunRow, Failure> {
     let plan = expansion.plan();
+    // The matrix cannot vary the transport, so one handle serves all cells.
+    let handle = FleetHandle::new(&plan.topology, random()).map_err(fleet_failure)?;
     let new = NewRun {
         kind: RunKind::Run,
         name: plan.name.clone(),
@@ -239,6 +246,7 @@ fn begin(
         settings: source.settings().collect(),
         seed: expansion.seed(),
         axes: json!(axes(expansion)),
+        fleet: Some(json!(handle).to_string()),
         dwell: dwell_node_cli::build().to_owned(),
         trials: new_trials(expansion),
     };
@@ -297,17 +305,15 @@ fn execute(
     expansion: &Expansion,
     stop: &AtomicBool,
 ) -> Result<Result<RunEnd, RunnerError>, Failure> {
-    let program = std::env::current_exe().context("cannot locate the dwell executable")?;
-    let lab = run.lab.clone().unwrap_or_else(|| lab_name(store.dir(), &run.run));
-    store.set_lab(run, &lab)?;
-    remove_orphaned_labs(store, run, &program)?;
-    let mut fleet = LabFleet::new(program, lab);
-    // Remove the lab that a dead runner left.
+    clear_orphaned_fleets(store, run)?;
+    let fleet = fleet::of_run(run)?;
+    let mut fleet = fleet.with_context(|| format!("run {} has no nodes", run.run))?;
+    // Remove what a dead runner left.
     fleet.clear()?;
     let mut progress = Progress::new(args.quiet, expansion);
     let clock = WallClock::default();
     let runner = Runner {
-        fleet: &mut fleet,
+        fleet: fleet.as_mut(),
         store,
         expansion,
         run: run.clone(),
@@ -320,28 +326,25 @@ fn execute(
     Ok(outcome)
 }
 
-/// Removes the labs of other runs whose runner was killed. A data directory has at most one runner,
+/// Removes the nodes of other runs whose runner was killed. A data directory has at most one runner,
 /// so the runners of other runs in state running are dead.
-fn remove_orphaned_labs(store: &mut Store, run: &RunRow, program: &Path) -> Result<(), Failure> {
+fn clear_orphaned_fleets(store: &mut Store, run: &RunRow) -> Result<(), Failure> {
     let others = store.runs()?.into_iter().filter(|other| other.run != run.run);
     for dead in others.filter(|other| other.state == RunState::Running) {
-        let Some(lab) = dead.lab.clone() else { continue };
-        match LabFleet::new(program.to_owned(), lab).clear() {
+        let Some(mut fleet) = fleet::of_run(&dead)? else { continue };
+        match fleet.clear() {
             Ok(()) => store.set_run_state(&dead, RunState::Stopped)?,
             Err(error) => {
-                say(&format!("dwell: cannot remove the lab of run {}: {error}", dead.run))
+                say(&format!("dwell: cannot remove the nodes of run {}: {error}", dead.run));
             }
         }
     }
     Ok(())
 }
 
-/// Returns a lab name that differs from those of runs in other data directories.
-fn lab_name(dir: &Path, run: &str) -> String {
-    let mut hasher = DefaultHasher::new();
-    dir.canonicalize().unwrap_or_else(|_| dir.to_owned()).hash(&mut hasher);
-    run.hash(&mut hasher);
-    format!("run-{:08x}", hasher.finish() as u32)
+/// Converts a failure to make nodes available.
+fn fleet_failure(error: FleetError) -> Failure {
+    if error.is_unsupported() { Failure::unsupported(error.to_string()) } else { error.into() }
 }
 
 /// Clock that counts from the start of the run.
@@ -416,9 +419,7 @@ fn conclude(
             say(&format!("dwell: continue it with --resume {}", run.run));
             Ok(Exit::Interrupted)
         }
-        Err(RunnerError::Fleet(FleetError::Lab { code: Some(4), message, .. })) => {
-            Err(Failure::unsupported(message))
-        }
+        Err(RunnerError::Fleet(error)) => Err(fleet_failure(error)),
         Err(error) => Err(error.into()),
     }
 }

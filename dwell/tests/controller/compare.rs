@@ -92,6 +92,7 @@ fn begun(sandbox: &Sandbox, trials: u32) -> String {
             settings: Vec::new(),
             seed: 1,
             axes: json!([]),
+            fleet: None,
             dwell: "0".to_owned(),
             trials: (1..=trials).map(trial).collect(),
         })

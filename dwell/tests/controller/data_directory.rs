@@ -56,6 +56,21 @@ fn newer_data_directory_is_refused_unchanged() {
 }
 
 #[test]
+fn unreadable_nodes_of_a_killed_run_are_an_error() {
+    let sandbox = Sandbox::new();
+    let run = imported(&sandbox);
+    let db = rusqlite::Connection::open(sandbox.data().join("catalogue.sqlite")).unwrap();
+    let killed = "UPDATE runs SET kind = 'run', state = 'running', fleet = '{\"balloon\": 7}'";
+    db.execute(killed, []).unwrap();
+    drop(db);
+    let output = sandbox.dwell(&["delete", &run, "--yes"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let stderr = stderr(&output);
+    assert!(stderr.contains(&run) && stderr.contains("balloon"), "{stderr}");
+    assert_eq!(sandbox.query("SELECT run FROM runs"), [run]);
+}
+
+#[test]
 fn missing_or_truncated_samples_are_reported() {
     let sandbox = Sandbox::new();
     let run = imported(&sandbox);

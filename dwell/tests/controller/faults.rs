@@ -28,7 +28,7 @@ fn killed_node_fails_only_its_trial() {
                    WHERE trials.state = 'running' AND number = 2";
     wait_until("the second trial runs", || !sandbox.query(running).is_empty());
     thread::sleep(Duration::from_millis(150));
-    let nodes = sandbox.serving();
+    let nodes = sandbox.workers();
     assert_eq!(nodes.len(), 2, "{:?}", sandbox.processes());
     for node in nodes {
         Handle::open(node).unwrap().signal(Signal::Kill).unwrap();
@@ -59,7 +59,7 @@ fn killed_babeld_fails_only_its_trial() {
         .replace("repetitions = 4", "repetitions = 3");
     let plan = sandbox.write("babel.toml", &plan);
     let mut runner = sandbox.start(&mut sandbox.command(&["run", &plan]));
-    let running = "SELECT lab FROM runs JOIN trials ON run_id = runs.id
+    let running = "SELECT json_extract(fleet, '$.lab') FROM runs JOIN trials ON run_id = runs.id
                    WHERE trials.state = 'running' AND number = 2";
     let mut lab = Vec::new();
     wait_until("the second trial runs", || {

@@ -130,14 +130,15 @@ impl Sandbox {
     }
 
     /// Returns the node processes of this data directory.
-    pub(crate) fn serving(&self) -> Vec<u32> {
-        let serving = |line: &String| line.contains("serve --stdio") && !line.contains("lab exec");
+    pub(crate) fn workers(&self) -> Vec<u32> {
+        let is_worker = |line: &String| line.contains(" worker") && !line.contains("lab exec");
         let processes = self.processes().into_iter();
-        processes.filter(|(_, line)| serving(line)).map(|(pid, _)| pid).collect()
+        processes.filter(|(_, line)| is_worker(line)).map(|(pid, _)| pid).collect()
     }
 
-    fn labs(&self) -> Vec<String> {
-        self.query("SELECT DISTINCT lab FROM runs")
+    /// Returns the names of the labs of all runs.
+    pub(crate) fn labs(&self) -> Vec<String> {
+        self.query("SELECT DISTINCT json_extract(fleet, '$.lab') FROM runs")
     }
 
     /// Returns the remains of labs of this data directory's runs.

@@ -64,6 +64,32 @@ fn host_activity_is_stored_drawn_and_exported() {
     sandbox.assert_no_leftovers();
 }
 
+#[test]
+fn activity_on_another_clock_is_not_drawn() {
+    if !as_root() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let text = "version = 1\nname = \"clocks\"\ntopology = { lab = \"line:2\" }\n[flow]\nfrom = \"n1\"\n\
+        to = \"n2\"\nsize = \"100B\"\nrate = \"1kpps\"\nduration = \"2s\"\n";
+    let plan = sandbox.write("clocks.toml", text);
+    sandbox.json(&["run", &plan, "--quiet"]);
+    let page = || {
+        let path = sandbox.path("run.html");
+        let output = sandbox.dwell(&["report", "last", "-o", path.to_str().unwrap()]);
+        assert!(output.status.success(), "{output:?}");
+        fs::read_to_string(&path).unwrap()
+    };
+    let (one, left_out) = ("n1 and n2 are namespaces of one machine", "1 more machines are not");
+    let shown = page();
+    assert!(shown.contains(one) && !shown.contains(left_out));
+    let db = rusqlite::Connection::open(sandbox.data().join("catalogue.sqlite")).unwrap();
+    db.execute("UPDATE nodes SET clock = 'node n2' WHERE node = 'n2'", []).unwrap();
+    let shown = page();
+    assert!(!shown.contains(one) && shown.contains(left_out));
+    sandbox.assert_no_leftovers();
+}
+
 /// A plan whose load runs on the node that does not measure.
 pub(crate) const LOADED: &str = "version = 1\nname = \"loaded\"\nload = \"busy\"\n\
     topology = { lab = \"line:2\" }\n[ping]\nfrom = \"n1\"\nto = \"n2\"\nprotocol = \"udp\"\n\

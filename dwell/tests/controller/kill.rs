@@ -71,7 +71,7 @@ impl Phase {
         let phases = orphans.map(|(_, line)| match line {
             line if line.contains("lab up") => Self::LabUp,
             line if line.contains("lab down") => Self::LabDown,
-            line if line.contains("serve --stdio") => Self::Measuring,
+            line if line.contains(" worker") => Self::Measuring,
             _ => Self::Alone,
         });
         phases.max().unwrap_or(Self::Alone)
@@ -102,7 +102,7 @@ impl Attempt<'_> {
         let sandbox = self.sandbox;
         let running =
             || !sandbox.query("SELECT state FROM trials WHERE state = 'running'").is_empty();
-        self.outlasts(|| running() && !sandbox.serving().is_empty())
+        self.outlasts(|| running() && !sandbox.workers().is_empty())
     }
 
     /// Waits until another trial is finished. Returns whether the runner is still running.

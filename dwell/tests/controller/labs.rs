@@ -46,7 +46,7 @@ fn run_is_not_resumed_on_a_changed_lab() {
     let mut runner = sandbox.start(&mut sandbox.command(&["run", &own, "--quiet"]));
     let measured = "SELECT number FROM trials WHERE state = 'finished'";
     wait_until("a trial is finished", || {
-        !sandbox.query(measured).is_empty() || !sandbox.serving().is_empty()
+        !sandbox.query(measured).is_empty() || !sandbox.workers().is_empty()
     });
     Handle::open(runner.id()).unwrap().signal(Signal::Interrupt).unwrap();
     assert_eq!(wait_for_exit(&mut runner).code(), Some(130), "{}", sandbox.stderr());

@@ -64,7 +64,7 @@ fn runner_resumes_while_an_orphan_waits_for_exec() {
         let processes = sandbox.processes();
         let is_child = |pid: &u32| parent(*pid) == Some(id) && own(*pid) == own(id);
         forked = processes.iter().map(|(pid, _)| *pid).find(is_child);
-        forked.is_some() && !sandbox.query("SELECT lab FROM runs WHERE lab IS NOT NULL").is_empty()
+        forked.is_some() && !sandbox.query("SELECT run FROM runs").is_empty()
     });
     let (forked, line) = (forked.unwrap(), own(id));
     kill(&mut runner);
@@ -105,7 +105,7 @@ fn runner_resumes_while_an_orphaned_lab_up_is_unlisted() {
     };
     let mut runner = start(&[]);
     wait_until("the lab has a directory", || {
-        let lab = sandbox.query("SELECT lab FROM runs");
+        let lab = sandbox.labs();
         lab.first().is_some_and(|lab| Path::new("/run/dwell/labs").join(lab).exists())
     });
     kill(&mut runner);

@@ -97,10 +97,10 @@ fn deleting_a_killed_run_removes_its_lab() {
     let sandbox = Sandbox::new();
     let plan = sandbox.plan(12);
     let mut runner = sandbox.start(&mut sandbox.command(&["run", &plan, "--quiet"]));
-    wait_until("the runner is at work", || !sandbox.serving().is_empty());
+    wait_until("the runner is at work", || !sandbox.workers().is_empty());
     runner.kill().unwrap();
     runner.wait().unwrap();
-    let (run, lab) = (sandbox.query("SELECT run FROM runs"), sandbox.query("SELECT lab FROM runs"));
+    let (run, lab) = (sandbox.query("SELECT run FROM runs"), sandbox.labs());
     let directory = Path::new("/run/dwell/labs").join(&lab[0]);
     assert!(directory.exists(), "the dead runner left its lab");
     let output = sandbox.dwell(&["delete", &run[0], "--yes"]);
@@ -124,7 +124,7 @@ fn second_runner_is_refused_and_changes_nothing() {
     let text = fs::read_to_string(&plan).unwrap();
     fs::write(&plan, text.replace("count = 30\n", "count = 1500\n")).unwrap();
     let mut first = sandbox.start(&mut sandbox.command(&["run", &plan, "--quiet"]));
-    wait_until("the first is at work", || !sandbox.serving().is_empty());
+    wait_until("the first is at work", || !sandbox.workers().is_empty());
     let runs = sandbox.query("SELECT run FROM runs");
     for more in [&[][..], &["--resume", "last"], &["--resume", &runs[0]]] {
         let output = sandbox.dwell(&[&["run", &plan], more].concat());

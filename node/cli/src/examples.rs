@@ -45,7 +45,7 @@ pub const NODE: &[Examples] = &[
     ("lab routes", ["lab routes", "lab routes field --json"]),
     ("lab down", ["lab down field", "lab down --all"]),
     ("doctor", ["doctor", "doctor --json"]),
-    ("serve", ["serve --stdio", "serve --stdio < requests > events"]),
+    ("worker", ["worker", "worker < requests > events"]),
 ];
 
 /// Examples of `dwell-node` itself.

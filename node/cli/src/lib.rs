@@ -26,10 +26,10 @@ pub mod pace;
 pub mod ping;
 pub mod reflect;
 pub mod relay;
-pub mod serve;
 pub mod terminal;
 pub mod terms;
 pub mod trace;
+pub mod worker;
 
 pub use environment::build;
 pub use exit::{Exit, Failure};
@@ -71,7 +71,7 @@ pub enum NodeCommand {
     /// Report what this node can measure, and how precisely
     Doctor(doctor::Args),
     /// Execute jobs for a controller over standard input and output
-    Serve(serve::Args),
+    Worker,
 }
 
 impl NodeCommand {
@@ -86,7 +86,7 @@ impl NodeCommand {
             Self::Trace(args) => trace::run(&args),
             Self::Lab(args) => lab::run(args),
             Self::Doctor(args) => doctor::run(args),
-            Self::Serve(args) => serve::run(&args),
+            Self::Worker => worker::run(),
         }
     }
 }

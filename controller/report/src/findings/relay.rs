@@ -111,7 +111,7 @@ const AS_MIYA_2020: &str = "With the second timestamp after the send call, as in
 /// packet reaches the receiver's stack before the call returns.
 fn sending(run: &RunData) -> String {
     let bare = group::finished(run).any(|trial| nlr::transmission_ns(trial).is_none());
-    let far_end = if bare {
+    let far_end = if bare && run.one_machine {
         "; over a bare link inside one machine it includes the receive path of the far end"
     } else {
         ""

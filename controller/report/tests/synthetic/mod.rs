@@ -132,6 +132,7 @@ pub(crate) fn run(id: &str, name: &str, title: Option<&str>, axes: Vec<Axis>) ->
         packets: Vec::new(),
         host: None,
         plan: None,
+        one_machine: true,
         accurate: None,
     }
 }

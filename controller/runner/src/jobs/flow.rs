@@ -1,7 +1,7 @@
 //! Jobs of one-way flows: a sender, a receiver, and a relay and traces between them, all of which
 //! keep samples.
 
-use dwell_fleet::Hosts;
+use dwell_fleet::Nodes;
 use dwell_plan::{FlowPlan, Plan};
 use dwell_protocol::{Job, RelayJob, RelayMode, SinkJob, TraceJob, TrafficHeader, TrafficJob};
 use dwell_store::Role;
@@ -17,7 +17,7 @@ const UNKNOWN_WITHOUT_ROUTER_TRACE: &str =
 const UNKNOWN_WITHOUT_RELAY_TRACE: &str = "therefore unknown: the delay between the kernel's hooks (pre_routing to \
                                 post_routing, rx_driver to tx_tcx); socket timestamps are not affected";
 
-pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> TrialJobs {
+pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, nodes: &Nodes) -> TrialJobs {
     let port = flow.port;
     let listen = format!("udp://{}:{port}", any_address(flow.ipv6));
     let kept = |node: &str, job: Job| PlannedJob {
@@ -28,12 +28,11 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> TrialJobs {
         without: None,
         peer: None,
     };
-    let receiving = Peer::of(&flow.to, hosts, flow.ipv6);
+    let receiving = Peer::of(&flow.to, nodes, flow.ipv6);
     let receiver = SinkJob {
         urls: vec![listen.clone()],
         stamps: flow.stamps,
-        // All nodes of a lab share one clock.
-        clock_error: Some(Nanos::ZERO),
+        clock_error: clock_error(nodes, flow),
         place: place(plan, &flow.to, flow.busy_poll),
         ..SinkJob::default()
     };
@@ -68,9 +67,9 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> TrialJobs {
         PlannedJob { without: Some(without), ..kept(node, Job::Trace(job)) }
     });
     sinks.extend(traces);
-    let Loads { sinks: more, loads } = loads(plan, hosts, flow.ipv6);
+    let Loads { sinks: more, loads } = loads(plan, nodes, flow.ipv6);
     sinks.extend(more);
-    let to = program.map_or(receiving, |(relay, _)| Peer::of(&relay.on, hosts, flow.ipv6));
+    let to = program.map_or(receiving, |(relay, _)| Peer::of(&relay.on, nodes, flow.ipv6));
     let sender = TrafficJob {
         url: format!("udp://{}:{port}", to.url_host()),
         flows: 1,
@@ -106,8 +105,16 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, hosts: &Hosts) -> TrialJobs {
     }
 }
 
+/// Returns the maximum difference between the clocks of sender and receiver; `None` if unknown. The
+/// receiver does not correct a known offset.
+fn clock_error(nodes: &Nodes, flow: &FlowPlan) -> Option<Nanos> {
+    let relation = nodes.clock_relation(&flow.from, &flow.to)?;
+    Some(relation.error.saturating_add(relation.offset.abs()))
+}
+
 #[cfg(test)]
 mod tests {
+    use dwell_fleet::ClockDomain;
     use dwell_plan::Source;
 
     use super::super::jobs;
@@ -120,7 +127,7 @@ mod tests {
              [relay]\non = \"n2\"\nmode = \"{mode}\"\n[loads.busy]\n\
              cpu = [{{ on = \"n2\", level = \"50%\" }}]\n"
         );
-        jobs(&Plan::read(&Source::parse(&text).unwrap()).unwrap(), &Hosts::default())
+        jobs(&Plan::read(&Source::parse(&text).unwrap()).unwrap(), &Nodes::default())
     }
 
     fn sender_url(trial: &TrialJobs) -> &str {
@@ -143,6 +150,20 @@ mod tests {
         assert_eq!((sender.rate.to_string(), sender.count), ("1kpps".into(), Some(16)));
         assert!(needed.measurement.job.is_finite());
         assert!(sender.unreported, "the relay would garble the report");
+    }
+
+    #[test]
+    fn receiver_measures_delays_only_between_related_clocks() {
+        let plan = "version = 1\nname = \"x\"\ntopology = { lab = \"line:2\" }\n\
+                    [flow]\nfrom = \"n1\"\nto = \"n2\"\nsize = \"500B\"\nrate = \"4Mbit/s\"\ncount = 10\n";
+        let plan = Plan::read(&Source::parse(plan).unwrap()).unwrap();
+        let devices = Nodes::default();
+        let lab = devices.clone().with_common_clock(ClockDomain::controller());
+        for (nodes, error) in [(lab, Some(Nanos::ZERO)), (devices, None)] {
+            let needed = jobs(&plan, &nodes);
+            let Job::Sink(sink) = &needed.sinks[0].job else { panic!("expected a sink") };
+            assert_eq!(sink.clock_error, error);
+        }
     }
 
     #[test]

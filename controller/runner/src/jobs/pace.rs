@@ -1,15 +1,15 @@
 //! Jobs of paced packets: the sender under test, the sink that timestamps its packets, and cross
 //! traffic from the same node.
 
-use dwell_fleet::Hosts;
-use dwell_plan::{PacePlan, Plan};
+use dwell_fleet::Nodes;
+use dwell_plan::{PacePlan, Plan, Topology};
 use dwell_protocol::{Job, PaceEngine, PaceJob, PaceSinkJob, SinkTimestamps, ThreadPlacement};
 use dwell_store::Role;
 use dwell_units::Nanos;
 
 use super::{Loads, Peer, PlannedJob, TrialJobs, any_address, loads, place};
 
-pub(super) fn jobs(plan: &Plan, pace: &PacePlan, hosts: &Hosts) -> TrialJobs {
+pub(super) fn jobs(plan: &Plan, pace: &PacePlan, nodes: &Nodes) -> TrialJobs {
     let port = pace.port;
     let sink = PlannedJob {
         node: pace.to.clone(),
@@ -23,8 +23,8 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan, hosts: &Hosts) -> TrialJobs {
         without: None,
         peer: None,
     };
-    let peer = Peer::of(&pace.to, hosts, pace.ipv6);
-    let Loads { sinks: counting, loads } = loads(plan, hosts, pace.ipv6);
+    let peer = Peer::of(&pace.to, nodes, pace.ipv6);
+    let Loads { sinks: counting, loads } = loads(plan, nodes, pace.ipv6);
     // The sink also runs when no timestamps are requested: otherwise packets would be refused.
     let mut sinks = if pace.sink == Some(false) { Vec::new() } else { vec![sink] };
     sinks.extend(counting);
@@ -38,7 +38,8 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan, hosts: &Hosts) -> TrialJobs {
         engine: pace.engine,
         bypass: pace.bypass,
         // No other program uses a lab node.
-        switch_offloads: matches!(pace.engine, PaceEngine::Gso | PaceEngine::Auto),
+        switch_offloads: matches!(plan.topology, Topology::Lab(_))
+            && matches!(pace.engine, PaceEngine::Gso | PaceEngine::Auto),
         pause: pace.pause,
         late: pace.late,
         warm_up: pace.warm_up,
@@ -83,7 +84,7 @@ mod tests {
         engine = \"xsk\"\n";
 
     fn needed(text: &str) -> TrialJobs {
-        jobs(&Plan::read(&Source::parse(text).unwrap()).unwrap(), &Hosts::default())
+        jobs(&Plan::read(&Source::parse(text).unwrap()).unwrap(), &Nodes::default())
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use dwell_fleet::Hosts;
+use dwell_fleet::Nodes;
 use dwell_record::Summary;
 
 /// The node that a job sends to.
@@ -16,8 +16,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub(super) fn of(node: &str, hosts: &Hosts, ipv6: bool) -> Self {
-        Self { name: node.to_owned(), address: hosts.address(node, ipv6) }
+    pub(super) fn of(node: &str, nodes: &Nodes, ipv6: bool) -> Self {
+        Self { name: node.to_owned(), address: nodes.address(node, ipv6) }
     }
 
     /// Returns the address, or the name if the address is unknown.

@@ -87,7 +87,7 @@ fn components_of_a_row_sum_to_its_end_to_end_delay() {
             observation(2, 0, &[(Point::PreRouting, 999)]),
         ],
     );
-    join.add_trace(PathRole::Node, &mut &hooks[..]).unwrap();
+    join.add_trace(Machine::Node, &mut &hooks[..]).unwrap();
     join.add_receiver(&mut &received(&[0, 1])[..]).unwrap();
     let rows = rows(&join);
     assert_eq!(rows.state, [State::Received, State::Received, State::Lost]);
@@ -119,7 +119,7 @@ fn components_of_a_row_sum_to_its_end_to_end_delay() {
     assert_eq!(join.counts.unmatched, [2, 1, 0], "other flows are counted and not joined");
     let missing = join.missing();
     assert_eq!(missing.len(), 2, "{missing:?}");
-    assert!(missing.contains(&(PathRole::Node, Point::PreRouting, 1)));
+    assert!(missing.contains(&(Machine::Node, Point::PreRouting, 1)));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn trace_of_a_routed_flow_sees_both_sides() {
     join.add_sender(&mut &segment(&[entry(0, SENDER, RECEIVER)], &send)[..]).unwrap();
     let seen = [observation(9, 1, &[(Point::PreRouting, 25), (Point::PostRouting, 32)])];
     let hooks = segment(&[entry(9, SENDER, RECEIVER)], &seen);
-    join.add_trace(PathRole::Node, &mut &hooks[..]).unwrap();
+    join.add_trace(Machine::Node, &mut &hooks[..]).unwrap();
     let came = [observation(0, 1, &[(Point::RxKernel, 60), (Point::RxApp, 71)])];
     join.add_receiver(&mut &segment(&[entry(0, SENDER, RECEIVER)], &came)[..]).unwrap();
     let rows = rows(&join);

@@ -33,6 +33,7 @@ pub(crate) fn begin(plan: &str) -> StartedRun {
         settings: vec![],
         seed: 1,
         axes: serde_json::json!([]),
+        fleet: None,
         dwell: "0".into(),
         trials: new_trials(&expansion),
     };

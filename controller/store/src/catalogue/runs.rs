@@ -7,7 +7,7 @@ use rusqlite::{Row, TransactionBehavior, params};
 use super::{Store, json, text, time_text};
 use crate::error::StoreError;
 use crate::lock::{ImportLock, has_importer, has_runner};
-use crate::run::{NewRun, RunKind, RunRow, RunState};
+use crate::run::{NewRun, RunKind, RunNode, RunRow, RunState};
 use crate::run_names;
 
 impl Store {
@@ -38,8 +38,9 @@ impl Store {
         let run = run_names::assign(&transaction, &day, &self.dir.join("samples"))?;
         transaction.execute(
             "INSERT INTO runs
-             (run, kind, plan_id, name, title, state, started, settings, seed, axes, dwell, lab_files)
-             VALUES (?1, ?2, ?3, ?4, ?5, 'running', ?6, ?7, ?8, ?9, ?10, ?11)",
+             (run, kind, plan_id, name, title, state, started, settings, seed, axes, dwell, lab_files,
+              fleet)
+             VALUES (?1, ?2, ?3, ?4, ?5, 'running', ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             params![
                 run,
                 new.kind.text(),
@@ -52,6 +53,7 @@ impl Store {
                 new.axes.to_string(),
                 new.dwell,
                 new.lab_files.as_ref().map(text),
+                new.fleet,
             ],
         )?;
         let run_id = transaction.last_insert_rowid();
@@ -106,26 +108,32 @@ impl Store {
         Ok(())
     }
 
-    /// Records the lab that was created for a run.
-    ///
-    /// # Errors
-    /// The catalogue cannot be written.
-    pub fn set_lab(&mut self, run: &RunRow, lab: &str) -> Result<(), StoreError> {
-        self.db.execute("UPDATE runs SET lab = ?2 WHERE id = ?1", params![run.id, lab])?;
-        Ok(())
-    }
-
     /// Records a node that took part.
     ///
     /// # Errors
     /// The catalogue cannot be written.
-    pub fn set_node(&mut self, run: &RunRow, node: &str, dwell: &str) -> Result<(), StoreError> {
+    pub fn set_node(&mut self, run: &RunRow, node: &RunNode) -> Result<(), StoreError> {
         self.db.execute(
-            "INSERT INTO nodes (run_id, node, dwell) VALUES (?1, ?2, ?3)
-             ON CONFLICT (run_id, node) DO UPDATE SET dwell = excluded.dwell",
-            params![run.id, node, dwell],
+            "INSERT INTO nodes (run_id, node, dwell, clock) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (run_id, node)
+             DO UPDATE SET dwell = excluded.dwell, clock = excluded.clock",
+            params![run.id, node.node, node.dwell, node.clock],
         )?;
         Ok(())
+    }
+
+    /// Returns the nodes that took part, by name.
+    ///
+    /// # Errors
+    /// The catalogue cannot be read.
+    pub fn nodes(&self, run: &RunRow) -> Result<Vec<RunNode>, StoreError> {
+        let mut select = self
+            .db
+            .prepare("SELECT node, dwell, clock FROM nodes WHERE run_id = ?1 ORDER BY node")?;
+        let nodes = select.query_map([run.id], |row| {
+            Ok(RunNode { node: row.get(0)?, dwell: row.get(1)?, clock: row.get(2)? })
+        })?;
+        Ok(nodes.collect::<Result<_, _>>()?)
     }
 
     /// Records the state of a run. If the run is not running, its running trial becomes planned
@@ -186,7 +194,7 @@ impl Store {
     ) -> Result<Vec<RunRow>, StoreError> {
         let mut select = self.db.prepare(&format!(
             "SELECT runs.id, run, kind, runs.name, runs.title, plans.text, settings, seed, axes,
-                    state, started, finished, lab, dwell,
+                    state, started, finished, fleet, dwell,
                     (SELECT count(*) FROM trials WHERE run_id = runs.id),
                     (SELECT count(*) FROM trials WHERE run_id = runs.id AND state = 'finished'),
                     (SELECT count(*) FROM trials
@@ -273,7 +281,7 @@ fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
         state: RunState::read(&state).unwrap_or(RunState::Stopped),
         started: row.get(10)?,
         finished: row.get(11)?,
-        lab: row.get(12)?,
+        fleet: row.get(12)?,
         dwell: row.get(13)?,
         trials: count(14)?,
         trials_finished: count(15)?,

@@ -1,19 +1,21 @@
 //! Checks of a plan that concern more than one field.
 
+use std::collections::BTreeMap;
+
 use dwell_units::{Nanos, Ratio};
 
-use super::{LAB_SHAPES, MAX_REPETITIONS, MIN_QUOTA_PPM, NO_LOAD, PingPlan, Plan};
+use super::{MAX_REPETITIONS, NO_LOAD, PingPlan, Plan};
 use crate::error::PlanError;
 use crate::limits;
 use crate::source::Source;
+use crate::topology::{Quota, Topology};
+
+/// Minimum CPU quota of a node, in parts per million.
+const MIN_QUOTA_PPM: u32 = 10_000;
 
 impl Plan {
     pub(super) fn check(&self, source: &Source) -> Result<(), PlanError> {
-        let name_fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-        if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(name_fits) {
-            return Err(source
-                .error("name", "must be 1 to 64 letters, digits, hyphens, dots and underscores"));
-        }
+        check_name(source, "name", &self.name)?;
         self.check_topology(source)?;
         if let Some(ping) = &self.ping {
             self.check_ping(source, ping)?;
@@ -36,38 +38,30 @@ impl Plan {
     }
 
     fn check_topology(&self, source: &Source) -> Result<(), PlanError> {
-        let lab = &self.topology.lab;
-        let number = |count: &str| count.parse::<u32>().is_ok_and(|n| (1..=250).contains(&n));
-        match lab.split_once(':') {
-            Some((shape, count)) if LAB_SHAPES.contains(&shape) && number(count) => {}
-            Some((shape, _)) if LAB_SHAPES.contains(&shape) => {
-                return Err(source.error(
-                    "topology.lab",
-                    format!("'{lab}': a lab has 1 to 250 nodes, like line:3"),
-                ));
-            }
-            _ if lab.ends_with(".toml") => {}
-            _ => {
-                return Err(source.error(
-                    "topology.lab",
-                    format!(
-                        "unknown lab '{lab}'; known are line:N, star:N, forced:N and a file ending \
-                         in .toml"
-                    ),
-                ));
-            }
+        match &self.topology {
+            Topology::Lab(lab) => self.check_quotas(source, &lab.quota)?,
+            Topology::Devices(roles) => check_roles(source, roles)?,
         }
-        for (node, quota) in &self.topology.quota {
+        let Some(known) = self.known_nodes(source) else { return Ok(()) };
+        if let Some(unknown) = self.nodes.keys().find(|name| !known.contains(name)) {
+            let path = format!("nodes.{unknown}");
+            return Err(self.unknown_node(source, &path, unknown, &known));
+        }
+        Ok(())
+    }
+
+    fn check_quotas(
+        &self,
+        source: &Source,
+        quotas: &BTreeMap<String, Quota>,
+    ) -> Result<(), PlanError> {
+        for (node, quota) in quotas {
             let path = format!("topology.quota.{node}");
             self.check_node(source, &path, node)?;
             if quota.0.is_some_and(|share| share.ppm() < MIN_QUOTA_PPM) {
                 let message = "must be 1% or more of one processor, or \"none\" for no quota";
                 return Err(source.error(&path, message));
             }
-        }
-        let Some(known) = self.known_nodes(source) else { return Ok(()) };
-        if let Some(unknown) = self.nodes.keys().find(|name| !known.contains(name)) {
-            return Err(unknown_node(source, &format!("nodes.{unknown}"), unknown, &known));
         }
         Ok(())
     }
@@ -80,7 +74,7 @@ impl Plan {
     ) -> Result<(), PlanError> {
         match self.known_nodes(source) {
             Some(known) if !known.iter().any(|node| node == name) => {
-                Err(unknown_node(source, path, name, &known))
+                Err(self.unknown_node(source, path, name, &known))
             }
             _ => Ok(()),
         }
@@ -160,18 +154,46 @@ impl Plan {
         }
         Ok(())
     }
+
+    fn unknown_node(&self, source: &Source, path: &str, name: &str, known: &[String]) -> PlanError {
+        let place = match self.topology {
+            Topology::Lab(_) => "lab",
+            Topology::Devices(_) => "topology",
+        };
+        let (first, last) = (known.first(), known.last());
+        let is_numbered = first.is_some_and(|first| first == "n1");
+        let there_are = match (first, last) {
+            (Some(first), Some(last)) if first != last && is_numbered => {
+                format!("there are {first} to {last}")
+            }
+            (Some(first), Some(last)) if first != last => format!("there are {}", known.join(", ")),
+            (Some(only), _) => format!("there is only {only}"),
+            _ => format!("the {place} has no nodes"),
+        };
+        source.error(path, format!("there is no node '{name}' in this {place}; {there_are}"))
+    }
 }
 
-fn unknown_node(source: &Source, path: &str, name: &str, known: &[String]) -> PlanError {
-    let (first, last) = (known.first(), known.last());
-    let is_numbered = first.is_some_and(|first| first == "n1");
-    let there_are = match (first, last) {
-        (Some(first), Some(last)) if first != last && is_numbered => {
-            format!("there are {first} to {last}")
+/// Checks the names of devices.
+fn check_roles(source: &Source, roles: &[String]) -> Result<(), PlanError> {
+    if roles.is_empty() {
+        return Err(source.error("topology.roles", "list one role or more, like \"sender\""));
+    }
+    for (n, role) in roles.iter().enumerate() {
+        let path = format!("topology.roles[{n}]");
+        check_name(source, &path, role)?;
+        if roles[..n].contains(role) {
+            return Err(source.error(&path, format!("'{role}' is listed twice")));
         }
-        (Some(first), Some(last)) if first != last => format!("there are {}", known.join(", ")),
-        (Some(only), _) => format!("there is only {only}"),
-        _ => "the lab has no nodes".to_owned(),
-    };
-    source.error(path, format!("there is no node '{name}' in this lab; {there_are}"))
+    }
+    Ok(())
+}
+
+fn check_name(source: &Source, path: &str, name: &str) -> Result<(), PlanError> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
+        let message = "must be 1 to 64 letters, digits, hyphens, dots and underscores";
+        return Err(source.error(path, message));
+    }
+    Ok(())
 }

@@ -366,9 +366,9 @@ fn trace_job_delivers_samples_to_the_controller() {
     if !as_root() {
         return;
     }
-    let lab = TestLab::up("trace-serve", &["line:3"]);
+    let lab = TestLab::up("trace-worker", &["line:3"]);
     let mut node = Command::new(DWELL)
-        .args(["lab", "exec", "--lab", &lab.name, "n2", "--", DWELL, "serve", "--stdio"])
+        .args(["lab", "exec", "--lab", &lab.name, "n2", "--", DWELL, "worker"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -134,7 +134,7 @@ fn xdp_relay_job_delivers_its_flow_table() {
     }
     let lab = TestLab::up("xdp-job", &["line:3"]);
     let mut node = Command::new(DWELL)
-        .args(["lab", "exec", "--lab", &lab.name, "n2", "--", DWELL, "serve", "--stdio"])
+        .args(["lab", "exec", "--lab", &lab.name, "n2", "--", DWELL, "worker"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -23,12 +23,12 @@ struct Node {
 
 impl Node {
     fn start() -> Self {
-        Self::started_by(Command::new(DWELL).args(["serve", "--stdio"]))
+        Self::started_by(Command::new(DWELL).args(["worker"]))
     }
 
     /// A node whose files are limited to 8 KiB.
     fn without_room() -> Self {
-        let script = "trap '' XFSZ; ulimit -f 16; exec \"$0\" serve --stdio";
+        let script = "trap '' XFSZ; ulimit -f 16; exec \"$0\" worker";
         Self::started_by(Command::new("sh").args(["-c", script, DWELL]))
     }
 

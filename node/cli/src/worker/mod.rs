@@ -1,4 +1,4 @@
-//! `dwell serve --stdio`: a node that a controller drives over a pipe.
+//! `dwell worker`: a node that a controller drives over a pipe.
 //!
 //! Requests arrive on standard input and events leave on standard output, in the frames of
 //! `core/protocol`. Every job has its own thread; samples stay in a spool until they are pulled.
@@ -15,16 +15,8 @@ use dwell_protocol::{Event, Frame, Request, VERSION, read_frame};
 use crate::{Exit, Failure};
 use jobs::{EventWriter, Jobs};
 
-/// Arguments of `serve`.
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    /// Speak the node protocol on standard input and output
-    #[arg(long, required = true)]
-    pub stdio: bool,
-}
-
 /// Runs the command.
-pub fn run(_: &Args) -> Result<Exit, Failure> {
+pub fn run() -> Result<Exit, Failure> {
     // ^C on the controller's terminal also reaches this process, but the controller decides.
     crate::stop::ignore_interrupts()?;
     // So that a job's ports are free when it reports that it has finished.

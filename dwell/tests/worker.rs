@@ -19,7 +19,7 @@ struct Node {
 impl Node {
     fn start() -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_dwell"))
-            .args(["serve", "--stdio"])
+            .args(["worker"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
