@@ -6,16 +6,15 @@
 
 use std::collections::BTreeSet;
 
+use crate::axes::{LINK_RATE, RELAY, axis_words, modes};
 use crate::data::{Axis, RunData, TrialData};
-use crate::figures::{RELAY, modes};
 use crate::group;
 
 /// Condition of Miya 2020 (S0.11, S0.14): payload in bytes, packets per second.
 const MIYA_2020_CONDITION: [(&str, f64, &str); 2] =
     [("size", 1000.0, "1000 B"), ("rate", 200.0, "200 pps")];
 
-/// Axis of the link rate, and its value for links without one.
-pub(crate) const LINK_RATE: &str = "topology.link.rate";
+/// Value of the axis of link rates for links without one.
 const NO_LINK_RATE: &str = "none";
 
 /// Links that a figure is about.
@@ -92,11 +91,6 @@ impl<'a> Condition<'a> {
         let all: Vec<String> = self.fixed.iter().map(one).collect();
         (!all.is_empty()).then(|| all.join(", "))
     }
-}
-
-/// Readable name of an axis: `link rate` for `topology.link.rate`.
-pub(crate) fn axis_words(axis: &str) -> &str {
-    if axis == LINK_RATE { "link rate" } else { axis }
 }
 
 /// Level at which to fix an axis, and the one of Miya 2020 if it differs.

@@ -72,6 +72,13 @@ pub struct PacketData {
 }
 
 impl RunData {
+    /// Short name of the run at a place of a comparison: a letter and its id. The trust panel shows
+    /// its full name.
+    pub(crate) fn lettered_id(&self, place: usize) -> String {
+        let letter = u8::try_from(place).ok().filter(|i| *i < 26).map(|i| char::from(b'A' + i));
+        letter.map_or_else(|| self.id.clone(), |letter| format!("{letter}: {}", self.id))
+    }
+
     /// The trials with one value of an axis. Removes that axis, and values of other axes that no
     /// remaining trial has.
     pub fn only(&self, axis: &str, value: &str) -> Self {

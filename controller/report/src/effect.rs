@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use dwell_stats::Quantile;
 
-use crate::condition::axis_words;
+use crate::axes::{RELAY, axis_words, modes};
 use crate::data::{Axis, RunData};
-use crate::figures::{RELAY, Subject, capital, modes};
 use crate::group::{self, Group};
 use crate::percentile_shift::Shift;
-use crate::quantity::{compared, delay, listed};
+use crate::quantity::{capital, compared, delay, listed};
+use crate::subject::Subject;
 
 /// Quantiles with their names and their part of the run's error probability of 5 %; the rest is for
 /// lines (`crate::fits`).

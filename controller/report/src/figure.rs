@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::quantity::Unit;
+use crate::table::Table;
 use crate::theme;
 
 /// A figure.
@@ -19,15 +20,6 @@ pub struct Figure {
     pub spec: Value,
     /// The numbers of the figure.
     pub table: Table,
-}
-
-/// Table of text cells; the headings contain the units.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Table {
-    /// Headings.
-    pub columns: Vec<String>,
-    /// Rows, each with one cell per heading.
-    pub rows: Vec<Vec<String>>,
 }
 
 /// Width of the plotting area in CSS pixels. Fixed, because Vega-Lite fits only single views to
@@ -92,34 +84,6 @@ fn under(title: &str, caption: &str) -> Value {
     const MAX_LINE_LEN: usize = 110;
     let line = format!("{title} | {caption}");
     if line.chars().count() <= MAX_LINE_LEN { json!(line) } else { json!([title, caption]) }
-}
-
-impl Table {
-    pub(crate) fn new<const N: usize>(columns: [&str; N]) -> Self {
-        Self { columns: columns.map(str::to_owned).to_vec(), rows: Vec::new() }
-    }
-
-    pub(crate) fn row<const N: usize>(&mut self, row: [String; N]) {
-        self.rows.push(row.to_vec());
-    }
-
-    /// Adds "(95 % interval)" to the heading of each column whose cells have intervals.
-    pub(crate) fn label_intervals(mut self) -> Self {
-        for (i, column) in self.columns.iter_mut().enumerate() {
-            let mut cells = self.rows.iter().filter_map(|row| row.get(i));
-            if cells.any(|cell| without_interval(cell).is_some()) {
-                column.push_str(" (95 % interval)");
-            }
-        }
-        self
-    }
-}
-
-/// Value of a cell with an interval (see [`Unit::cell_within`]); `None` without an interval.
-pub(crate) fn without_interval(cell: &str) -> Option<&str> {
-    let (value, interval) = cell.strip_suffix(')')?.split_once(" (")?;
-    let (low, high) = interval.split_once(" to ")?;
-    [value, low, high].iter().all(|text| text.parse::<f64>().is_ok()).then_some(value)
 }
 
 /// Scale and axis for delays from `min_ns` to `max_ns`: logarithmic if they span more than a factor

@@ -3,6 +3,7 @@
 mod bands;
 mod boxes;
 mod breakdown;
+mod comparison;
 mod cumulative;
 mod drift;
 mod end_to_end;
@@ -21,55 +22,19 @@ mod relays;
 mod timeline;
 mod waterfall;
 
+use crate::axes::modes;
 use crate::data::RunData;
 use crate::figure::Figure;
-use crate::group::{self, Group};
-use crate::measurement;
-use crate::metric;
+use crate::group;
 use crate::paced;
-use crate::quantity::Unit;
+use crate::subject::Subject;
+use cumulative::{ccdf, ecdf};
+use histogram::histogram;
+use overlay::Overlay;
+use percentiles::percentiles;
 
-pub(crate) use boxes::boxes;
-pub(crate) use cumulative::{ccdf, ecdf};
-pub(crate) use histogram::histogram;
-pub(crate) use overlay::Overlay;
-pub(crate) use percentiles::percentiles;
-pub(crate) use timeline::shown;
+pub use comparison::comparison_figures;
 pub use waterfall::packets_wanted;
-
-/// A run and the delay metric that its figures show.
-pub(crate) struct Subject<'a> {
-    pub(crate) run: &'a RunData,
-    pub(crate) metric: &'a str,
-    /// Readable name of the metric.
-    pub(crate) noun: &'a str,
-    pub(crate) unit: Unit,
-    pub(crate) caption: String,
-    pub(crate) cells: Vec<Group<'a>>,
-}
-
-impl<'a> Subject<'a> {
-    /// Returns `None` if nothing was measured.
-    pub(crate) fn of(run: &'a RunData) -> Option<Self> {
-        Self::about(run, metric::main_metric(run)?)
-    }
-
-    /// The same for a given metric: part of a run is shown by the metric of the whole run.
-    pub(crate) fn about(run: &'a RunData, metric: &'a str) -> Option<Self> {
-        let mut cells = group::cells(run, metric);
-        cells.retain(|cell| cell.steps.count() > 0);
-        let middles =
-            cells.iter().filter_map(|cell| cell.steps.at_rank(cell.steps.count().div_ceil(2)));
-        let unit = Unit::fitting(middles.max()? as f64);
-        let noun = metric::words(metric);
-        Some(Self { run, metric, noun, unit, caption: caption(run), cells })
-    }
-
-    /// Capitalised name of the metric.
-    pub(crate) fn title(&self) -> String {
-        capital(self.noun)
-    }
-}
 
 /// Returns the figures of a run, the most informative first.
 ///
@@ -132,28 +97,6 @@ fn plain(subject: &Subject) -> Vec<Figure> {
     figures.extend(waterfall::waterfall(subject));
     figures.extend(drift::drift(subject));
     figures
-}
-
-/// Axis of the relay modes.
-pub(crate) const RELAY: &str = "relay";
-
-/// Relay modes of a run; empty without that axis.
-pub(crate) fn modes(run: &RunData) -> &[String] {
-    let axis = run.axes.iter().find(|axis| axis.name == RELAY);
-    axis.map_or(&[], |axis| &axis.values)
-}
-
-/// Caption with run, plan, version, and a mark for a closed loop.
-pub(crate) fn caption(run: &RunData) -> String {
-    let closed = measurement::mode(run).filter(|mode| *mode == "closed loop");
-    let closed = closed.map_or_else(String::new, |mode| format!(", {mode}"));
-    format!("run {}, {}{closed}, dwell {}", run.id, run.name, run.dwell)
-}
-
-/// Capitalises the first letter.
-pub(crate) fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// Numbers figures with equal ids: names of axes may differ only in characters that ids replace.

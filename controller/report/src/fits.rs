@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use dwell_stats::{Coefficient, Quantile, RealInterval, grouped_least_squares, theil_sen};
 use serde::Serialize;
 
+use crate::axes::{RELAY, modes};
 use crate::condition::{Condition, Links};
 use crate::data::{Axis, RunData};
-use crate::figures::{RELAY, Subject, modes};
 use crate::group::{self, Group};
 use crate::quantity::significant;
+use crate::subject::Subject;
 
 /// Probability that any line of a page is reported to rise or fall although it does not: the part
 /// of the page's 5 % that `crate::effect` leaves.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dwell_record::{Figures, Packets, Scalar};
 use dwell_stats::{MIN_TRIALS, Quantile, blocked_mean};
 
-use crate::condition::axis_words;
+use crate::axes::axis_words;
 use crate::data::{Axis, RunData, TrialData, TrialState};
 use crate::distribution::SampleDistribution;
 use crate::quantity::Unit;

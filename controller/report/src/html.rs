@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::figure::{Table, without_interval};
+use crate::table::{Table, without_interval};
 
 /// Escapes text for HTML elements and quoted attributes. Control characters, which HTML forbids,
 /// become the replacement character.

@@ -6,8 +6,8 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
 
+mod axes;
 mod claims;
-mod comparison;
 mod condition;
 mod contention;
 pub mod data;
@@ -19,6 +19,8 @@ mod findings;
 mod fits;
 mod group;
 mod host;
+mod host_correlation;
+mod host_wanted;
 mod html;
 mod machines;
 mod measurement;
@@ -30,18 +32,20 @@ mod page;
 mod percentile_shift;
 mod quantity;
 mod sparkline;
+mod subject;
+mod table;
 mod theme;
+mod timeline_trials;
 mod trust;
 mod witness;
 
 pub use claims::{Claim, ClaimUnit, ClaimVerdict, claims};
-pub use comparison::comparison_figures;
-pub use figure::{Figure, Table};
-pub use figures::{figures, packets_wanted};
+pub use figure::Figure;
+pub use figures::{comparison_figures, figures, packets_wanted};
 pub use findings::{Finding, findings};
 pub use fits::{Estimate, Fit, fits};
 pub use group::interval_of;
-pub use host::host_wanted;
+pub use host_wanted::host_wanted;
 pub use machines::machines;
 pub use measurement::{MeasurementAspect, measured, mode_of};
 pub use metric::main_metric;
@@ -51,3 +55,4 @@ pub use paced::{
 pub use page::{comparison_page, page};
 pub use quantity::Unit;
 pub use sparkline::sparkline;
+pub use table::Table;

@@ -3,11 +3,11 @@
 use dwell_record::{Kind, Scalar, Summary, quota_value};
 use serde_json::Value;
 
+use crate::axes::{RELAY, modes};
 use crate::data::{RunData, TrialData};
-use crate::figure::Table;
-use crate::figures::RELAY;
 use crate::group;
 use crate::quantity::{count, share};
+use crate::table::Table;
 
 /// Role of a node in some trials.
 struct NodeRole {
@@ -56,8 +56,8 @@ pub fn machines(run: &RunData) -> Table {
             }
         }
     }
-    let modes = crate::figures::modes(run);
-    let place = |name: &String| modes.iter().position(|mode| mode == name);
+    let order = modes(run);
+    let place = |name: &String| order.iter().position(|mode| mode == name);
     roles.iter_mut().for_each(|role| role.modes.sort_by_key(place));
     roles.sort_by_key(|role| {
         (role.cells[0].clone(), role.modes.first().and_then(place), role.cells[1].clone())

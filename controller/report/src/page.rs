@@ -9,10 +9,9 @@ use base64::Engine as _;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::comparison::{self, comparison_figures};
 use crate::data::RunData;
 use crate::figure::Figure;
-use crate::figures::figures;
+use crate::figures::{comparison_figures, figures};
 use crate::findings::{Finding, findings};
 use crate::html::{escape, json, table};
 use crate::theme;
@@ -48,7 +47,7 @@ pub fn comparison_page(runs: &[RunData], metric: &str, findings: &[Finding]) -> 
     let figures = comparison_figures(runs, metric, findings);
     let mut main = String::new();
     for (i, run) in runs.iter().enumerate() {
-        let name = comparison::name(i, run);
+        let name = run.lettered_id(i);
         let _ = write!(main, "<div class=\"run\">{}", sections::about(run));
         let heading = format!("Trust: {name} ({})", run.name);
         main += &sections::trust(run, &heading, &format!("trust-{i}"));

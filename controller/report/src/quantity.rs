@@ -141,6 +141,12 @@ pub(crate) fn listed(names: &[String]) -> String {
     }
 }
 
+/// Capitalises the first letter.
+pub(crate) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
 /// Rounds to `digits` significant digits.
 pub(crate) fn significant(value: f64, digits: i32) -> f64 {
     if value == 0.0 || !value.is_finite() {

@@ -1,9 +1,9 @@
 //! Sparkline histograms for a terminal: one line of block characters per cell, on a shared axis.
 
 use crate::data::RunData;
-use crate::figures::Subject;
 use crate::group;
 use crate::quantity::delay_ns;
+use crate::subject::Subject;
 
 /// Bar heights in eighths of a line; blank for an empty bin.
 const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

@@ -7,10 +7,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::contention;
 use crate::data::RunData;
-use crate::figures::capital;
 use crate::group::{self, Group};
 use crate::measurement;
-use crate::quantity::{count, count_noun, delay, delay_ns, listed};
+use crate::quantity::{capital, count, count_noun, delay, delay_ns, listed};
 
 /// Maximum schedule error (actual minus intended send time) without a warning: delays in a local
 /// network start at a tenth of a millisecond.

@@ -7,9 +7,9 @@ use dwell_record::Summary;
 use serde_json::Value;
 
 use crate::data::RunData;
-use crate::figure::Table;
 use crate::group;
 use crate::quantity::{count, count_noun, delay_ns};
+use crate::table::Table;
 
 /// Metrics of a witness (`dwell import --witness`) and their names in the table.
 const WORDS: [(&str, &str); 5] = [

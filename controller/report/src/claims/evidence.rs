@@ -9,7 +9,7 @@ use dwell_stats::{
 };
 
 use super::ClaimVerdict;
-use crate::condition::axis_words;
+use crate::axes::axis_words;
 use crate::data::{RunData, TrialData, TrialState};
 use crate::nlr;
 

@@ -13,8 +13,8 @@ use dwell_stats::Quantile;
 
 use super::evidence::{Bound, Evidence, number, requested_load};
 use super::{Claim, ClaimUnit, ClaimVerdict};
+use crate::axes::RELAY;
 use crate::data::{RunData, TrialData};
-use crate::figures::RELAY;
 use crate::group::percentile_of;
 use crate::metric;
 use crate::nlr::{NODE_DELAY_METRICS, NlrConditions};

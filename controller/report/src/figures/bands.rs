@@ -3,12 +3,13 @@
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
-use super::Subject;
 use crate::data::{Axis, TrialData};
 use crate::effect::effect;
-use crate::figure::{Figure, Table, WIDTH, delay_axis, slug};
+use crate::figure::{Figure, WIDTH, delay_axis, slug};
 use crate::group::{self, Group};
 use crate::quantity::count;
+use crate::subject::Subject;
+use crate::table::Table;
 
 /// Maximum number of panels for the values of a second axis.
 const MAX_PANELS: usize = 6;

@@ -3,12 +3,14 @@
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
-use super::{Overlay, Subject, capital};
+use super::overlay::Overlay;
 use crate::data::Axis;
 use crate::effect::effect;
-use crate::figure::{Figure, Table, WIDTH, delay_axis, slug};
+use crate::figure::{Figure, WIDTH, delay_axis, slug};
 use crate::group::{self, Group};
-use crate::quantity::{Unit, count};
+use crate::quantity::{Unit, capital, count};
+use crate::subject::Subject;
+use crate::table::Table;
 
 /// One box per value of an axis, over all other parameters.
 pub(super) fn by_axis(subject: &Subject, axis: &Axis) -> Option<Figure> {

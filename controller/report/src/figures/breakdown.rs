@@ -3,12 +3,15 @@
 
 use serde_json::{Value, json};
 
-use super::{RELAY, Subject, modes, parts};
-use crate::condition::{Condition, LINK_RATE, Links};
+use super::parts;
+use crate::axes::{LINK_RATE, RELAY, modes};
+use crate::condition::{Condition, Links};
 use crate::data::TrialData;
-use crate::figure::{Figure, Table, WIDTH, group_channel};
+use crate::figure::{Figure, WIDTH, group_channel};
 use crate::group::{self, Group};
 use crate::quantity::{Unit, delay, share};
+use crate::subject::Subject;
+use crate::table::Table;
 
 /// Maximum number of packet sizes, with one bar per relay mode each.
 const MAX_SIZES: usize = 4;

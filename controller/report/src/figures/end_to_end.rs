@@ -4,14 +4,17 @@
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
-use super::{RELAY, Subject, modes, parts};
+use super::parts;
+use crate::axes::{RELAY, modes};
 use crate::condition::{Condition, Links};
 use crate::data::{RunData, TrialData};
-use crate::figure::{Figure, Table, WIDTH};
+use crate::figure::{Figure, WIDTH};
 use crate::group;
 use crate::metric;
 use crate::nlr;
 use crate::quantity::{Unit, delay, delay_ns, share};
+use crate::subject::Subject;
+use crate::table::Table;
 
 /// Maximum number of packet sizes, with one bar per relay mode each.
 const MAX_SIZES: usize = 4;

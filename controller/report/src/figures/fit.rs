@@ -3,11 +3,13 @@
 use dwell_stats::{LineFit, grouped_least_squares};
 use serde_json::{Value, json};
 
-use super::{Subject, bands};
+use super::bands;
 use crate::data::Axis;
-use crate::figure::{Figure, Table, WIDTH, slug};
+use crate::figure::{Figure, WIDTH, slug};
 use crate::fits::{self, medians};
 use crate::quantity::{delay, three_digits};
+use crate::subject::Subject;
+use crate::table::Table;
 
 /// Number of points of the line and its band.
 const LINE_POINTS: u32 = 40;

@@ -3,11 +3,12 @@
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
-use super::Subject;
 use crate::data::{Axis, TrialData};
-use crate::figure::{Figure, Table, slug};
+use crate::figure::{Figure, slug};
 use crate::group::{self, Group};
 use crate::quantity::{count, delay};
+use crate::subject::Subject;
+use crate::table::Table;
 
 /// Maximum number of cells with their value printed.
 const MAX_LABELS: usize = 120;

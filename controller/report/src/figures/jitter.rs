@@ -6,12 +6,14 @@ use std::collections::BTreeSet;
 use dwell_record::Figures;
 use serde_json::{Value, json};
 
-use super::{Subject, bands};
+use super::bands;
 use crate::data::Axis;
-use crate::figure::{Figure, Table, WIDTH, delay_axis, slug};
+use crate::figure::{Figure, WIDTH, delay_axis, slug};
 use crate::group::{self, Group};
 use crate::metric;
 use crate::quantity::{Unit, count, delay, delay_ns, listed};
+use crate::subject::Subject;
+use crate::table::Table;
 
 /// Magnitude of the IPDV (RFC 3393), as in the summaries of trials.
 const METRIC: &str = "ipdv_ns";

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use dwell_stats::share_interval;
 use serde_json::json;
 
-use super::RELAY;
-use crate::condition::axis_words;
+use crate::axes::{RELAY, axis_words};
 use crate::data::{Axis, RunData, TrialData};
-use crate::figure::{Figure, Table, WIDTH, slug};
+use crate::figure::{Figure, WIDTH, slug};
 use crate::group::{self, Group};
 use crate::quantity::{count, listed, share, significant};
+use crate::subject::caption;
+use crate::table::Table;
 
 /// Counts of sent packets and of lost or late ones.
 struct Loss {
@@ -67,7 +68,7 @@ pub(super) fn loss(run: &RunData, axis: &Axis) -> Option<Figure> {
     });
     let title = format!("Loss against {}", axis.name);
     let id = format!("loss-{}", slug(&axis.name));
-    Some(Figure::new(id, title, finding(&along), &super::caption(run), body, table))
+    Some(Figure::new(id, title, finding(&along), &caption(run), body, table))
 }
 
 /// Loss by relay mode, over the combinations of parameters measured for all modes: otherwise a mode

@@ -5,13 +5,16 @@ use dwell_record::Scalar;
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
-use super::{RELAY, Subject, bands, modes};
-use crate::condition::{Condition, Links, axis_words};
+use super::bands;
+use crate::axes::{RELAY, axis_words, modes};
+use crate::condition::{Condition, Links};
 use crate::data::{Axis, TrialData};
-use crate::figure::{Figure, Table, WIDTH, delay_axis, group_channel, slug};
+use crate::figure::{Figure, WIDTH, delay_axis, group_channel, slug};
 use crate::group::{self, Group};
 use crate::metric;
-use crate::quantity::{Unit, count, delay_ns, listed, share};
+use crate::quantity::{Unit, capital, count, delay_ns, listed, share};
+use crate::subject::Subject;
+use crate::table::Table;
 
 /// Confidence of the bands.
 const CONFIDENCE: f64 = 0.95;
@@ -144,7 +147,7 @@ fn said(points: &[P95Point], metric: &str, axis: &Axis) -> Option<String> {
         })
     };
     let all: Vec<String> = modes.iter().filter_map(one).collect();
-    let noun = super::capital(metric::words(metric));
+    let noun = capital(metric::words(metric));
     (!all.is_empty()).then(|| {
         format!("{noun}, 95th percentile by {}: {}.", axis_words(&axis.name), all.join("; "))
     })
@@ -195,7 +198,7 @@ fn body(subject: &Subject, axis: &Axis, points: &[P95Point]) -> Value {
         let mut channel = group_channel(labels.iter().map(String::as_str));
         // Without this, the legend would be as pale as the bands.
         channel["legend"] = json!({"symbolOpacity": 1});
-        let heading = format!("{} [{}]", super::capital(metric::words(metric)), unit.name());
+        let heading = format!("{} [{}]", capital(metric::words(metric)), unit.name());
         Some(json!({
             "data": {"values": rows}, "width": WIDTH, "height": 200,
             "title": {"text": heading, "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},

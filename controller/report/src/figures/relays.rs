@@ -4,15 +4,22 @@
 
 use dwell_stats::Quantile;
 
+use super::boxes::boxes;
+use super::cumulative::{ccdf, ecdf};
+use super::histogram::histogram;
+use super::overlay::Overlay;
+use super::percentiles::percentiles;
 use super::{
-    Overlay, RELAY, Subject, boxes, breakdown, ccdf, drift, ecdf, end_to_end, fit, heat, histogram,
-    host, jitter, loss, modes, p95_by_parameter, percentiles, timeline, waterfall,
+    breakdown, drift, end_to_end, fit, heat, host, jitter, loss, p95_by_parameter, timeline,
+    waterfall,
 };
-use crate::condition::{Condition, LINK_RATE, Links};
+use crate::axes::{LINK_RATE, RELAY, axis_words, modes};
+use crate::condition::{Condition, Links};
 use crate::data::{Axis, RunData};
 use crate::figure::{Figure, slug};
 use crate::group::{self, Group};
 use crate::quantity::delay;
+use crate::subject::Subject;
 
 /// Returns the figures, the most informative first.
 pub(super) fn relays(subject: &Subject) -> Vec<Figure> {
@@ -113,12 +120,12 @@ fn by_level(subject: &Subject, condition: &Condition, axis: &Axis) -> Option<Fig
                 };
                 held.holds(trial) && is(RELAY, mode) && is(&axis.name, value)
             });
-            let label = format!("{mode}, {} {value}", crate::condition::axis_words(&axis.name));
+            let label = format!("{mode}, {} {value}", axis_words(&axis.name));
             groups.push(Group::new(label, trials.collect(), subject.metric));
         }
     }
     groups.retain(|group| group.steps.count() > 0);
-    let name = crate::condition::axis_words(&axis.name);
+    let name = axis_words(&axis.name);
     let note = held.words().map(|words| format!("Fixed: {words}."));
     let overlay = Overlay {
         noun: here.noun,

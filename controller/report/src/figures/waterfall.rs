@@ -2,13 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::{RELAY, Subject, modes, parts};
+use super::parts;
+use crate::axes::{RELAY, modes};
 use crate::condition::{Condition, Links};
 use crate::data::{PacketData, RunData, TrialData};
-use crate::figure::{Figure, Table, WIDTH};
+use crate::figure::{Figure, WIDTH};
 use crate::group;
 use crate::metric;
 use crate::quantity::{Unit, delay_ns, share};
+use crate::subject::Subject;
+use crate::table::Table;
 
 const WHOLE_METRIC: &str = "end_to_end_ns";
 

@@ -3,7 +3,7 @@
 use dwell_record::{Scalar, Summary};
 use dwell_units::BitRate;
 
-use super::Finding;
+use super::finding::Finding;
 use crate::data::RunData;
 use crate::group;
 use crate::paced::{paced, verdict_words};

@@ -3,15 +3,15 @@
 
 use dwell_stats::Quantile;
 
-use super::Finding;
-use crate::condition::{self, Condition, Links};
+use super::finding::Finding;
+use crate::axes::{RELAY, axis_words, modes};
+use crate::condition::{Condition, Links};
 use crate::data::{RunData, TrialData};
-use crate::figures::{RELAY, capital, modes};
 use crate::fits;
 use crate::group::{self, Group};
 use crate::metric;
 use crate::nlr;
-use crate::quantity::{delay, listed, share, three_digits};
+use crate::quantity::{capital, delay, listed, share, three_digits};
 
 /// Returns nothing for a run without a relay.
 pub(super) fn relays(run: &RunData) -> Vec<Finding> {
@@ -153,9 +153,8 @@ fn nlr(run: &RunData) -> Option<String> {
 fn encrypt(run: &RunData) -> Option<String> {
     let of = |fit: &fits::Fit| fit.relay.as_deref() == Some("encrypt") && fit.axis == "size";
     let line = fits::fits(run).into_iter().find(of)?;
-    let held: Vec<String> = (line.held.iter())
-        .map(|(axis, value)| format!(", {} {value}", condition::axis_words(axis)))
-        .collect();
+    let held: Vec<String> =
+        (line.held.iter()).map(|(axis, value)| format!(", {} {value}", axis_words(axis))).collect();
     let (held, noun) = (held.concat(), metric::words(&line.metric));
     let slope = line.slope_ns_per_unit;
     let [value, low, high] = [slope.value, slope.low, slope.high].map(three_digits);

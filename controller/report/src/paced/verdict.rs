@@ -13,7 +13,7 @@ use dwell_stats::departures::TrainRequest;
 use dwell_units::BitRate;
 use serde::Serialize;
 
-use super::{PacedTrial, Sender, number, paced};
+use super::trial::{PacedTrial, Sender, number, paced};
 use crate::data::{RunData, TrialState};
 use crate::measurement;
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use dwell_stats::accuracy::{EngineRate, verdict_lines};
 use dwell_units::{BitRate, Bytes};
 
-use super::{RateVerdict, RateVerdictKind, reference_rows, tolerance, verdicts};
-use crate::comparison;
+use super::reference::reference_rows;
+use super::verdict::{RateVerdict, RateVerdictKind, tolerance, verdicts};
 use crate::data::RunData;
-use crate::figure::Table;
 use crate::quantity::listed;
+use crate::table::Table;
 
 /// Verdict lines per node: the best engine, every engine, and engines that were not run; then the
 /// definition of accurate. Empty for a run without trains.
@@ -145,7 +145,7 @@ pub fn rates_of_runs(runs: &[RunData]) -> Option<Table> {
     for (i, (run, verdicts)) in runs.iter().zip(&all).enumerate() {
         let mut nodes: Vec<&str> = verdicts.iter().map(|verdict| verdict.node.as_str()).collect();
         nodes.dedup();
-        columns.push(format!("{} ({})", comparison::name(i, run), nodes.join(", ")));
+        columns.push(format!("{} ({})", run.lettered_id(i), nodes.join(", ")));
     }
     let rows = keys.into_iter().map(|wanted| {
         let (others, engine, flows, size) = &wanted;

@@ -7,12 +7,12 @@ use dwell_record::{Scalar, Summary};
 use dwell_stats::Quantile;
 
 use crate::data::{RunData, TrialData, TrialState};
-use crate::figure::Table;
-use crate::figures::Subject;
 use crate::group::{self, Group};
 use crate::html::{escape, table};
 use crate::metric;
 use crate::quantity::{Unit, count, count_noun, share, three_digits};
+use crate::subject::Subject;
+use crate::table::Table;
 use crate::trust;
 use crate::witness;
 

@@ -3,8 +3,8 @@
 use super::super::ClaimVerdict;
 use super::super::evidence::{Bound, Evidence, number};
 use super::{ERROR_PROBABILITY, Judgement, between, explanation, nothing};
+use crate::axes::RELAY;
 use crate::data::TrialData;
-use crate::figures::RELAY;
 use crate::nlr::{self, NlrConditions};
 use crate::quantity::{share, three_digits};
 

@@ -3,11 +3,12 @@
 use dwell_stats::Quantile;
 use dwell_units::BitRate;
 
-use super::{Part, cross_traffic, ends, sizes};
+use super::panels::sizes;
 use crate::figure::Figure;
-use crate::figures::{Overlay, ecdf};
+use crate::figures::cumulative::ecdf;
+use crate::figures::overlay::Overlay;
 use crate::group::{Group, MAX_OVERLAID};
-use crate::paced::PacedTrial;
+use crate::paced::{PacedPart, PacedTrial, cross_traffic};
 use crate::quantity::Unit;
 
 const METRIC: &str = "gap_error_ns";
@@ -18,11 +19,11 @@ const TARGET_RATE_BPS: f64 = 100e6;
 
 /// Returns figures for the lowest and the highest cross traffic, with the largest packets. Engines
 /// beyond the maximum of one figure are in further figures.
-pub(super) fn errors(part: &Part, caption: &str) -> Vec<Figure> {
-    ends(part).into_iter().flat_map(|flows| at(part, flows, caption)).collect()
+pub(super) fn errors(part: &PacedPart, caption: &str) -> Vec<Figure> {
+    part.flow_ends().into_iter().flat_map(|flows| at(part, flows, caption)).collect()
 }
 
-fn at(part: &Part, flows: u32, caption: &str) -> Vec<Figure> {
+fn at(part: &PacedPart, flows: u32, caption: &str) -> Vec<Figure> {
     let measured = |paced: &&PacedTrial| {
         let drawn = paced.trial.series.get(METRIC);
         let drawn = drawn.is_some_and(|series| series.steps.iter().any(|step| step.count > 0));

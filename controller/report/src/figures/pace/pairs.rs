@@ -3,13 +3,14 @@
 use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
-use super::{Part, cross_traffic, sizes, stacked};
-use crate::figure::{Figure, Table, WIDTH, delay_axis, group_channel, without_legend};
-use crate::paced::PacedTrial;
+use super::panels::{sizes, stacked};
+use crate::figure::{Figure, WIDTH, delay_axis, group_channel, without_legend};
+use crate::paced::{PacedPart, PacedTrial, cross_traffic};
 use crate::quantity::{Unit, delay, significant};
+use crate::table::Table;
 
 /// Smallest and median gap per engine, one panel per size. Returns `None` without pairs.
-pub(super) fn pairs(part: &Part, caption: &str) -> Option<Figure> {
+pub(super) fn pairs(part: &PacedPart, caption: &str) -> Option<Figure> {
     let known = |paced: &&PacedTrial| paced.pairs && smallest(paced).is_some();
     let trials: Vec<&PacedTrial> = part.trials.iter().copied().filter(known).collect();
     let gaps: Vec<f64> =

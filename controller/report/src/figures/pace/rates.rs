@@ -4,10 +4,11 @@ use dwell_stats::accuracy::{MOK_2015_RATES, PublishedRate};
 use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
-use super::{Part, cross_traffic, engine_colours, engine_shapes, sizes, stacked};
-use crate::figure::{Figure, Table, WIDTH, round_ticks, without_legend};
-use crate::paced::{PacedTrial, middle};
+use super::panels::{engine_colours, engine_shapes, sizes, stacked};
+use crate::figure::{Figure, WIDTH, round_ticks, without_legend};
+use crate::paced::{PacedPart, PacedTrial, cross_traffic, middle};
 use crate::quantity::{share, significant};
+use crate::table::Table;
 
 /// Maximum relative deviation from the requested rate that is not reported.
 const MAX_DEVIATION: f64 = 0.05;
@@ -24,7 +25,7 @@ struct Mark<'a> {
 }
 
 /// One panel per size. Returns `None` if no rate was measured.
-pub(super) fn rates(part: &Part, flows: u32, caption: &str) -> Option<Figure> {
+pub(super) fn rates(part: &PacedPart, flows: u32, caption: &str) -> Option<Figure> {
     let trials = || part.trials.iter().copied().filter(move |paced| paced.sender.flows == flows);
     let marks: Vec<Mark> = trials().filter_map(mark).collect();
     let (least, most) = ends(&marks)?;
@@ -95,7 +96,7 @@ fn mega(bps: f64) -> f64 {
 }
 
 fn panel(
-    part: &Part,
+    part: &PacedPart,
     marks: &[Mark],
     size: u64,
     published: &[&PublishedRate],

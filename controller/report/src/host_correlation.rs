@@ -1,12 +1,10 @@
 //! Correlation of host activity with the delay: rank correlation over windows of a trial, corrected
 //! for autocorrelation of the windows.
 
-use super::{HostData, HostSeries};
-use crate::data::RunData;
-use crate::figures::capital;
+use crate::data::{HostData, HostSeries, RunData};
 use crate::group;
 use crate::metric;
-use crate::quantity::{count, delay_ns, three_digits};
+use crate::quantity::{capital, count, delay_ns, significant, three_digits};
 
 /// Maximum number of windows of a trial.
 pub(crate) const MAX_WINDOWS: u64 = 100;
@@ -98,7 +96,7 @@ pub(crate) fn correlation_finding(run: &RunData) -> Option<String> {
         count(found.windows as u64),
         delay_ns(width),
         said(found.in_others),
-        three_digits(crate::quantity::significant(found.rho, 2)),
+        three_digits(significant(found.rho, 2)),
     ))
 }
 

@@ -2,14 +2,18 @@
 
 use dwell_stats::Quantile;
 
+use super::boxes::boxes;
+use super::cumulative::{ccdf, ecdf};
+use super::histogram::histogram;
+use super::overlay::Overlay;
+use super::percentiles::percentiles;
 use crate::data::RunData;
 use crate::figure::Figure;
-use crate::figures::{Overlay, boxes, capital, ccdf, ecdf, histogram, percentiles};
 use crate::findings::Finding;
 use crate::group::{self, Group};
 use crate::measurement;
 use crate::metric;
-use crate::quantity::{Unit, count_noun, delay, listed};
+use crate::quantity::{Unit, capital, count_noun, delay, listed};
 
 /// Maximum number of boxes in a figure.
 const MAX_BOXES: usize = 36;
@@ -22,7 +26,7 @@ pub fn comparison_figures(runs: &[RunData], metric: &str, findings: &[Finding]) 
     if runs.is_empty() || !runs.iter().all(|run| metric::has_samples(run, metric)) {
         return Vec::new();
     }
-    let label = |(i, run): (usize, &RunData)| name(i, run);
+    let label = |(i, run): (usize, &RunData)| run.lettered_id(i);
     let labels: Vec<String> = runs.iter().enumerate().map(label).collect();
     let groups: Vec<Group> = runs
         .iter()
@@ -61,12 +65,6 @@ pub fn comparison_figures(runs: &[RunData], metric: &str, findings: &[Finding]) 
     figures.extend(percentiles(&overlay));
     figures.extend(histogram(&overlay));
     figures
-}
-
-/// Short name of a run: a letter and its id. The trust panel shows its full name.
-pub(crate) fn name(i: usize, run: &RunData) -> String {
-    let letter = u8::try_from(i).ok().filter(|i| *i < 26).map(|i| char::from(b'A' + i));
-    letter.map_or_else(|| run.id.clone(), |letter| format!("{letter}: {}", run.id))
 }
 
 /// One box per cell and run, if all runs have the same cells and more than one.
