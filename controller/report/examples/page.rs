@@ -7,7 +7,7 @@ mod synthetic;
 
 use std::path::PathBuf;
 
-use dwell_report::data::PlanData;
+use dwell_report::model::PlanData;
 use dwell_report::{Finding, comparison_page, findings, page};
 
 fn main() -> std::io::Result<()> {

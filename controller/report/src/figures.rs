@@ -7,6 +7,7 @@ mod comparison;
 mod cumulative;
 mod drift;
 mod end_to_end;
+mod figure;
 mod fit;
 mod heat;
 mod histogram;
@@ -19,21 +20,23 @@ mod pace;
 mod parts;
 mod percentiles;
 mod relays;
+mod sparkline;
+pub(crate) mod theme;
 mod timeline;
 mod waterfall;
 
-use crate::axes::modes;
-use crate::data::RunData;
-use crate::figure::Figure;
-use crate::group;
-use crate::paced;
-use crate::subject::Subject;
+use crate::analysis::subject::Subject;
+use crate::analysis::{group, paced};
+use crate::model::RunData;
+use crate::model::axes::modes;
 use cumulative::{ccdf, ecdf};
 use histogram::histogram;
 use overlay::Overlay;
 use percentiles::percentiles;
 
 pub use comparison::comparison_figures;
+pub use figure::Figure;
+pub use sparkline::sparkline;
 pub use waterfall::packets_wanted;
 
 /// Returns the figures of a run, the most informative first.

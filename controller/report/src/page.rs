@@ -1,6 +1,7 @@
 //! The report as one self-contained HTML file. Text and tables need no script; the embedded runtime
 //! draws the figures. The file makes no requests, and its Content-Security-Policy forbids any.
 
+mod html;
 mod sections;
 
 use std::fmt::Write as _;
@@ -9,12 +10,10 @@ use base64::Engine as _;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::data::RunData;
-use crate::figure::Figure;
-use crate::figures::{comparison_figures, figures};
-use crate::findings::{Finding, findings};
-use crate::html::{escape, json, table};
-use crate::theme;
+use crate::analysis::findings::{Finding, findings};
+use crate::figures::{Figure, comparison_figures, figures, theme};
+use crate::model::RunData;
+use crate::page::html::{escape, json, table};
 
 /// Vega, Vega-Lite and vega-embed, bundled by controller/web.
 const RUNTIME: &str = include_str!("../assets/vega.js");

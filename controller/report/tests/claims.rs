@@ -4,7 +4,7 @@
 mod synthetic;
 
 use dwell_record::Scalar;
-use dwell_report::data::{RunData, Step, TrialData};
+use dwell_report::model::{RunData, Step, TrialData};
 use dwell_report::{Claim, ClaimVerdict, claims, findings, fits};
 use rand::SeedableRng as _;
 use rand_distr::{Distribution as _, Normal};

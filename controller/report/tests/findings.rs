@@ -5,7 +5,7 @@ mod contended;
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
-use dwell_report::data::{Quantity, RunData, TrialData, TrialState};
+use dwell_report::model::{Quantity, RunData, TrialData, TrialState};
 use dwell_report::{Figure, figures, findings, fits};
 use rand::SeedableRng as _;
 use rand_distr::{Distribution as _, StandardNormal};

@@ -5,7 +5,7 @@ mod contended;
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
-use dwell_report::data::{PlanData, RunData};
+use dwell_report::model::{PlanData, RunData};
 use dwell_report::{figures, findings, measured, page};
 
 const QUICK: &str = include_str!("../../../plans/quick.toml");

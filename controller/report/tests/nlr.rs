@@ -3,7 +3,7 @@
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
-use dwell_report::data::{RunData, TrialData};
+use dwell_report::model::{RunData, TrialData};
 use dwell_report::{Claim, ClaimVerdict, claims, figures, findings};
 use synthetic::{PI_ZERO, relays, relays_repeated};
 

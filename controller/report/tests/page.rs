@@ -4,7 +4,7 @@
 mod synthetic;
 
 use dwell_record::{NicDropped, Scalar, Summary};
-use dwell_report::data::{MachineData, PlanData, RunData};
+use dwell_report::model::{MachineData, PlanData, RunData};
 use dwell_report::{comparison_page, figures, findings, page};
 
 /// The page without its runtime, whose licence comments contain URLs.
@@ -263,7 +263,7 @@ fn hostile_text_is_escaped() {
         let series = trial.series.remove("residence_ns").unwrap();
         trial.series.insert(HOSTILE_TEXT.to_owned(), series);
     }
-    run.trials[2].state = dwell_report::data::TrialState::Failed;
+    run.trials[2].state = dwell_report::model::TrialState::Failed;
     for html in
         [page(&run), comparison_page(&[run.clone(), run.clone()], "rtt_ns", &findings(&run))]
     {

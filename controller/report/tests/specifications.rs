@@ -7,7 +7,7 @@ mod trains;
 
 use std::sync::LazyLock;
 
-use dwell_report::data::{RunData, Series};
+use dwell_report::model::{RunData, Series};
 use dwell_report::{Figure, Finding, comparison_figures, figures};
 use serde_json::Value;
 
@@ -376,7 +376,7 @@ fn loaded_trial_does_not_change_idle_bars() {
 #[test]
 fn lab_nodes_share_machine_quantities() {
     let mut run = synthetic::with_machines("n2");
-    run.host = run.host.map(dwell_report::data::HostData::shared);
+    run.host = run.host.map(dwell_report::model::HostData::shared);
     let all = figures(&run);
     check(&all);
     let host = all.iter().find(|figure| figure.id == "host").unwrap();

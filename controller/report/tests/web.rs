@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-use dwell_report::data::{PlanData, RunData};
+use dwell_report::model::{PlanData, RunData};
 use dwell_report::{comparison_page, findings, page};
 
 /// Result of installing the packages of controller/web.

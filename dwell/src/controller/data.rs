@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use dwell_node_cli::{Failure, say};
 use dwell_plan::{Accurate, Plan, Source};
 use dwell_record::Column;
-use dwell_report::data::{
+use dwell_report::host_wanted;
+use dwell_report::model::{
     Axis, HostAccumulator, HostData, MachineData, PlanData, RunData, TrialData, TrialState,
 };
-use dwell_report::host_wanted;
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
 
 /// Tolerances for senders of paced packets.

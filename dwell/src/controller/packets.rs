@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dwell_record::Column;
-use dwell_report::data::{PacketData, RunData};
+use dwell_report::model::{PacketData, RunData};
 use dwell_report::packets_wanted;
 use dwell_store::{RunRow, Store, StoreError, TrialRow};
 

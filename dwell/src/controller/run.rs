@@ -15,7 +15,7 @@ use anyhow::Context;
 use dwell_fleet::{FleetError, LabFleet};
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_plan::{Estimate, Expansion, PlanError, Source, expand};
-use dwell_report::data::Axis;
+use dwell_report::model::Axis;
 use dwell_runner::{Clock, RunEnd, Runner, RunnerError, new_trials};
 use dwell_store::{NewRun, RunKind, RunRow, RunState, Store};
 use dwell_units::{Instant, Monotonic, Nanos};

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_record::{Figures, Kind, Summary};
 use dwell_report::Table;
-use dwell_report::data::{MachineData, RunData, TrialData};
+use dwell_report::model::{MachineData, RunData, TrialData};
 use dwell_store::{RunKind, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 

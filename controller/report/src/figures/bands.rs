@@ -3,13 +3,13 @@
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
-use crate::data::{Axis, TrialData};
-use crate::effect::effect;
-use crate::figure::{Figure, WIDTH, delay_axis, slug};
-use crate::group::{self, Group};
-use crate::quantity::count;
-use crate::subject::Subject;
-use crate::table::Table;
+use crate::analysis::effect::effect;
+use crate::analysis::group::{self, Group};
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, WIDTH, delay_axis, slug};
+use crate::model::quantity::count;
+use crate::model::table::Table;
+use crate::model::{Axis, TrialData};
 
 /// Maximum number of panels for the values of a second axis.
 const MAX_PANELS: usize = 6;

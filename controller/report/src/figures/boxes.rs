@@ -4,13 +4,13 @@ use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
 use super::overlay::Overlay;
-use crate::data::Axis;
-use crate::effect::effect;
-use crate::figure::{Figure, WIDTH, delay_axis, slug};
-use crate::group::{self, Group};
-use crate::quantity::{Unit, capital, count};
-use crate::subject::Subject;
-use crate::table::Table;
+use crate::analysis::effect::effect;
+use crate::analysis::group::{self, Group};
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, WIDTH, delay_axis, slug};
+use crate::model::Axis;
+use crate::model::quantity::{Unit, capital, count};
+use crate::model::table::Table;
 
 /// One box per value of an axis, over all other parameters.
 pub(super) fn by_axis(subject: &Subject, axis: &Axis) -> Option<Figure> {

@@ -4,14 +4,14 @@
 use serde_json::{Value, json};
 
 use super::parts;
-use crate::axes::{LINK_RATE, RELAY, modes};
-use crate::condition::{Condition, Links};
-use crate::data::TrialData;
-use crate::figure::{Figure, WIDTH, group_channel};
-use crate::group::{self, Group};
-use crate::quantity::{Unit, delay, share};
-use crate::subject::Subject;
-use crate::table::Table;
+use crate::analysis::condition::{Condition, Links};
+use crate::analysis::group::{self, Group};
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, WIDTH, group_channel};
+use crate::model::TrialData;
+use crate::model::axes::{LINK_RATE, RELAY, modes};
+use crate::model::quantity::{Unit, delay, share};
+use crate::model::table::Table;
 
 /// Maximum number of packet sizes, with one bar per relay mode each.
 const MAX_SIZES: usize = 4;
@@ -58,7 +58,7 @@ pub(super) fn breakdown(subject: &Subject) -> Option<Figure> {
     let mut groups: Vec<Parts> = bars.iter().filter_map(split).collect();
     let metric = groups.first()?.metric;
     groups.retain(|group| group.metric == metric);
-    let noun = crate::metric::words(metric);
+    let noun = crate::model::metric::words(metric);
     let unit = Unit::fitting(groups.iter().map(|group| group.whole).fold(0.0, f64::max));
     let has = |name: &str| groups.iter().any(|g| g.parts.iter().any(|(part, _)| *part == name));
     let mut names = parts::present(has);

@@ -7,13 +7,12 @@ use super::cumulative::{ccdf, ecdf};
 use super::histogram::histogram;
 use super::overlay::Overlay;
 use super::percentiles::percentiles;
-use crate::data::RunData;
-use crate::figure::Figure;
-use crate::findings::Finding;
-use crate::group::{self, Group};
-use crate::measurement;
-use crate::metric;
-use crate::quantity::{Unit, capital, count_noun, delay, listed};
+use crate::analysis::findings::Finding;
+use crate::analysis::group::{self, Group};
+use crate::analysis::measurement;
+use crate::figures::figure::Figure;
+use crate::model::quantity::{Unit, capital, count_noun, delay, listed};
+use crate::model::{RunData, metric};
 
 /// Maximum number of boxes in a figure.
 const MAX_BOXES: usize = 36;

@@ -4,10 +4,10 @@ use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
 use super::overlay::Overlay;
-use crate::figure::{Figure, WIDTH, delay_axis, group_channel};
-use crate::group::Group;
-use crate::quantity::{capital, count, delay_ns, significant};
-use crate::table::Table;
+use crate::analysis::group::Group;
+use crate::figures::figure::{Figure, WIDTH, delay_axis, group_channel};
+use crate::model::quantity::{capital, count, delay_ns, significant};
+use crate::model::table::Table;
 
 /// Empirical cumulative distribution function of each group.
 pub(crate) fn ecdf(overlay: &Overlay) -> Option<Figure> {

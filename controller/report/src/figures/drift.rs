@@ -3,14 +3,14 @@
 use dwell_stats::{Block, Quantile, Shift, blocked_shift};
 use serde_json::json;
 
-use crate::axes::{RELAY, modes};
-use crate::data::TrialData;
-use crate::distribution::SampleDistribution;
-use crate::figure::{Figure, WIDTH, delay_axis, group_channel};
-use crate::group::{self, Group};
-use crate::quantity::{compared, count, delay};
-use crate::subject::Subject;
-use crate::table::Table;
+use crate::analysis::group::{self, Group};
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, WIDTH, delay_axis, group_channel};
+use crate::model::TrialData;
+use crate::model::axes::{RELAY, modes};
+use crate::model::distribution::SampleDistribution;
+use crate::model::quantity::{compared, count, delay};
+use crate::model::table::Table;
 
 /// Maximum number of trials; beyond it, evenly spaced ones are drawn.
 const MAX_TRIALS: usize = 600;

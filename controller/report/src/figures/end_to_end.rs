@@ -5,16 +5,14 @@ use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
 use super::parts;
-use crate::axes::{RELAY, modes};
-use crate::condition::{Condition, Links};
-use crate::data::{RunData, TrialData};
-use crate::figure::{Figure, WIDTH};
-use crate::group;
-use crate::metric;
-use crate::nlr;
-use crate::quantity::{Unit, delay, delay_ns, share};
-use crate::subject::Subject;
-use crate::table::Table;
+use crate::analysis::condition::{Condition, Links};
+use crate::analysis::subject::Subject;
+use crate::analysis::{group, nlr};
+use crate::figures::figure::{Figure, WIDTH};
+use crate::model::axes::{RELAY, modes};
+use crate::model::quantity::{Unit, delay, delay_ns, share};
+use crate::model::table::Table;
+use crate::model::{RunData, TrialData, metric};
 
 /// Maximum number of packet sizes, with one bar per relay mode each.
 const MAX_SIZES: usize = 4;

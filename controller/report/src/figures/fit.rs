@@ -4,12 +4,12 @@ use dwell_stats::{LineFit, grouped_least_squares};
 use serde_json::{Value, json};
 
 use super::bands;
-use crate::data::Axis;
-use crate::figure::{Figure, WIDTH, slug};
-use crate::fits::{self, medians};
-use crate::quantity::{delay, three_digits};
-use crate::subject::Subject;
-use crate::table::Table;
+use crate::analysis::fits::{self, medians};
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, WIDTH, slug};
+use crate::model::Axis;
+use crate::model::quantity::{delay, three_digits};
+use crate::model::table::Table;
 
 /// Number of points of the line and its band.
 const LINE_POINTS: u32 = 40;

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::overlay::Overlay;
-use crate::distribution;
-use crate::figure::{Figure, WIDTH, delay_axis, group_channel, without_legend};
-use crate::group::Group;
-use crate::quantity::{capital, count, delay_ns, significant};
-use crate::table::Table;
+use crate::analysis::group::Group;
+use crate::figures::figure::{Figure, WIDTH, delay_axis, group_channel, without_legend};
+use crate::model::distribution;
+use crate::model::quantity::{capital, count, delay_ns, significant};
+use crate::model::table::Table;
 
 /// Number of bars per distribution. Roedlach/Vock drew 1,200; a small panel cannot show more than
 /// this.

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::data::{HostData, HostSeries, Quantity, Series};
-use crate::figure::{Figure, WIDTH, delay_axis, group_channel};
-use crate::group;
-use crate::host_correlation::{Correlation, correlation, correlation_finding};
-use crate::quantity::{Unit, listed, three_digits};
-use crate::subject::Subject;
-use crate::table::Table;
+use crate::analysis::group;
+use crate::analysis::host_correlation::{Correlation, correlation, correlation_finding};
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, WIDTH, delay_axis, group_channel};
+use crate::model::quantity::{Unit, listed, three_digits};
+use crate::model::table::Table;
+use crate::model::{HostData, HostSeries, Quantity, Series};
 
 /// Width of the y-axis labels in pixels, equal in all panels to align their time axes.
 const LABEL_WIDTH: u32 = 56;

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use dwell_stats::share_interval;
 use serde_json::json;
 
-use crate::axes::{RELAY, axis_words};
-use crate::data::{Axis, RunData, TrialData};
-use crate::figure::{Figure, WIDTH, slug};
-use crate::group::{self, Group};
-use crate::quantity::{count, listed, share, significant};
-use crate::subject::caption;
-use crate::table::Table;
+use crate::analysis::group::{self, Group};
+use crate::analysis::subject::caption;
+use crate::figures::figure::{Figure, WIDTH, slug};
+use crate::model::axes::{RELAY, axis_words};
+use crate::model::quantity::{count, listed, share, significant};
+use crate::model::table::Table;
+use crate::model::{Axis, RunData, TrialData};
 
 /// Counts of sent packets and of lost or late ones.
 struct Loss {

@@ -1,7 +1,7 @@
 //! Data of figures that overlay several distributions.
 
-use crate::group::Group;
-use crate::quantity::Unit;
+use crate::analysis::group::Group;
+use crate::model::quantity::Unit;
 
 /// Distributions of one delay to overlay.
 #[derive(Clone, Copy)]

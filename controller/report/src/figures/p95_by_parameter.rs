@@ -6,15 +6,14 @@ use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
 use super::bands;
-use crate::axes::{RELAY, axis_words, modes};
-use crate::condition::{Condition, Links};
-use crate::data::{Axis, TrialData};
-use crate::figure::{Figure, WIDTH, delay_axis, group_channel, slug};
-use crate::group::{self, Group};
-use crate::metric;
-use crate::quantity::{Unit, capital, count, delay_ns, listed, share};
-use crate::subject::Subject;
-use crate::table::Table;
+use crate::analysis::condition::{Condition, Links};
+use crate::analysis::group::{self, Group};
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, WIDTH, delay_axis, group_channel, slug};
+use crate::model::axes::{RELAY, axis_words, modes};
+use crate::model::quantity::{Unit, capital, count, delay_ns, listed, share};
+use crate::model::table::Table;
+use crate::model::{Axis, TrialData, metric};
 
 /// Confidence of the bands.
 const CONFIDENCE: f64 = 0.95;

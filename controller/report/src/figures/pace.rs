@@ -7,10 +7,10 @@ mod panels;
 mod rates;
 
 use super::host;
-use crate::data::RunData;
-use crate::figure::Figure;
-use crate::paced::{paced, parts, verdicts};
-use crate::subject::{Subject, caption};
+use crate::analysis::paced::{paced, parts, verdicts};
+use crate::analysis::subject::{Subject, caption};
+use crate::figures::figure::Figure;
+use crate::model::RunData;
 
 /// Returns the figures, the most informative first; empty for other runs.
 pub(super) fn pace(run: &RunData) -> Vec<Figure> {

@@ -5,9 +5,9 @@ use serde_json::json;
 
 use super::cumulative::table;
 use super::overlay::Overlay;
-use crate::figure::{Figure, WIDTH, delay_axis, group_channel};
-use crate::group::Group;
-use crate::quantity::{capital, compared, delay_ns, significant};
+use crate::analysis::group::Group;
+use crate::figures::figure::{Figure, WIDTH, delay_axis, group_channel};
+use crate::model::quantity::{capital, compared, delay_ns, significant};
 
 /// One line per group, up to the highest percentile that the sample count supports.
 pub(crate) fn percentiles(overlay: &Overlay) -> Option<Figure> {

@@ -13,13 +13,13 @@ use super::{
     breakdown, drift, end_to_end, fit, heat, host, jitter, loss, p95_by_parameter, timeline,
     waterfall,
 };
-use crate::axes::{LINK_RATE, RELAY, axis_words, modes};
-use crate::condition::{Condition, Links};
-use crate::data::{Axis, RunData};
-use crate::figure::{Figure, slug};
-use crate::group::{self, Group};
-use crate::quantity::delay;
-use crate::subject::Subject;
+use crate::analysis::condition::{Condition, Links};
+use crate::analysis::group::{self, Group};
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, slug};
+use crate::model::axes::{LINK_RATE, RELAY, axis_words, modes};
+use crate::model::quantity::delay;
+use crate::model::{Axis, RunData};
 
 /// Returns the figures, the most informative first.
 pub(super) fn relays(subject: &Subject) -> Vec<Figure> {

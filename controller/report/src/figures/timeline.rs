@@ -4,14 +4,14 @@
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
-use crate::data::{Hampel, Point, RunData, Series, TimeBin, TrialData};
-use crate::distribution::SampleDistribution;
-use crate::figure::{Figure, WIDTH, delay_axis};
-use crate::group::{self, Group};
-use crate::quantity::{Unit, count, count_noun, delay_ns};
-use crate::subject::Subject;
-use crate::table::Table;
-use crate::timeline_trials::{series, timeline_trials};
+use crate::analysis::group::{self, Group};
+use crate::analysis::subject::Subject;
+use crate::analysis::timeline_trials::{series, timeline_trials};
+use crate::figures::figure::{Figure, WIDTH, delay_axis};
+use crate::model::distribution::SampleDistribution;
+use crate::model::quantity::{Unit, count, count_noun, delay_ns};
+use crate::model::table::Table;
+use crate::model::{Hampel, Point, RunData, Series, TimeBin, TrialData};
 
 /// Maximum number of outliers per panel; the largest are drawn.
 const MAX_OUTLIERS: usize = 150;

@@ -3,15 +3,14 @@
 use serde_json::{Value, json};
 
 use super::parts;
-use crate::axes::{RELAY, modes};
-use crate::condition::{Condition, Links};
-use crate::data::{PacketData, RunData, TrialData};
-use crate::figure::{Figure, WIDTH};
-use crate::group;
-use crate::metric;
-use crate::quantity::{Unit, delay_ns, share};
-use crate::subject::Subject;
-use crate::table::Table;
+use crate::analysis::condition::{Condition, Links};
+use crate::analysis::group;
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, WIDTH};
+use crate::model::axes::{RELAY, modes};
+use crate::model::quantity::{Unit, delay_ns, share};
+use crate::model::table::Table;
+use crate::model::{PacketData, RunData, TrialData, metric};
 
 const WHOLE_METRIC: &str = "end_to_end_ns";
 

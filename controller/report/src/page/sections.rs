@@ -6,15 +6,13 @@ use std::fmt::Write as _;
 use dwell_record::{Scalar, Summary};
 use dwell_stats::Quantile;
 
-use crate::data::{RunData, TrialData, TrialState};
-use crate::group::{self, Group};
-use crate::html::{escape, table};
-use crate::metric;
-use crate::quantity::{Unit, count, count_noun, share, three_digits};
-use crate::subject::Subject;
-use crate::table::Table;
-use crate::trust;
-use crate::witness;
+use crate::analysis::group::{self, Group};
+use crate::analysis::subject::Subject;
+use crate::analysis::{trust, witness};
+use crate::model::quantity::{Unit, count, count_noun, share, three_digits};
+use crate::model::table::Table;
+use crate::model::{RunData, TrialData, TrialState, metric};
+use crate::page::html::{escape, table};
 
 pub(super) const HOW_TO_READ: &str = include_str!("../../assets/how-to-read.html");
 
@@ -52,7 +50,7 @@ pub(super) fn about(run: &RunData) -> String {
 
 /// What was measured, in words, and the text of the plan.
 pub(super) fn measured(run: &RunData, id: &str, heading: &str) -> String {
-    let facts = crate::measurement::measured(run);
+    let facts = crate::analysis::measurement::measured(run);
     if facts.is_empty() && run.plan.is_none() {
         return String::new();
     }
@@ -144,11 +142,11 @@ pub(super) fn failed(run: &RunData) -> String {
 
 /// Largest accurate rate per sender, beside the boards of Mok 2015; empty for a run without trains.
 pub(super) fn verdicts(run: &RunData) -> String {
-    let all = crate::paced::verdict_table(run);
+    let all = crate::analysis::paced::verdict_table(run);
     if all.rows.is_empty() {
         return String::new();
     }
-    let definition = escape(&crate::paced::tolerance(run).to_string());
+    let definition = escape(&crate::analysis::paced::tolerance(run).to_string());
     let table = table(&all, "Largest accurate rate by node, engine, size and cross flows");
     format!(
         "<section id=\"verdicts\" aria-labelledby=\"verdicts-title\">\
@@ -160,7 +158,7 @@ pub(super) fn verdicts(run: &RunData) -> String {
 
 /// Largest accurate rates of several runs side by side.
 pub(super) fn rates_of_runs(runs: &[RunData]) -> String {
-    let Some(all) = crate::paced::rates_of_runs(runs) else { return String::new() };
+    let Some(all) = crate::analysis::paced::rates_of_runs(runs) else { return String::new() };
     let table = table(&all, "Largest accurate rate by run");
     format!(
         "<section id=\"verdicts\" aria-labelledby=\"verdicts-title\">\
@@ -170,7 +168,7 @@ pub(super) fn rates_of_runs(runs: &[RunData]) -> String {
 
 /// Published claims with their verdicts; empty if the plan names none.
 pub(super) fn claims(run: &RunData) -> String {
-    let claims = crate::claims::claims(run);
+    let claims = crate::analysis::claims::claims(run);
     if claims.is_empty() {
         return String::new();
     }
@@ -291,7 +289,7 @@ pub(super) fn delays(run: &RunData) -> String {
 
 /// Nodes of the relay path: role, engine, timestamps.
 pub(super) fn machines(run: &RunData) -> String {
-    let all = crate::machines::machines(run);
+    let all = crate::analysis::machines::machines(run);
     if all.rows.is_empty() {
         return String::new();
     }

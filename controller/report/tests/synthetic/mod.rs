@@ -6,7 +6,7 @@ use dwell_record::{
     Clocks, Ends, Environment, Figures, Kind, Packets, PairingRecord, Placement, Scalar,
     Scheduling, Stamps, Summary, Trust, Waiting,
 };
-use dwell_report::data::{
+use dwell_report::model::{
     Axis, Hampel, HostAccumulator, PacketData, Point, RunData, Series, Step, TimeBin, TrialData,
     TrialState,
 };

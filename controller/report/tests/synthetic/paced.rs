@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dwell_plan::{Expansion, PaceKind, Source, expand};
 use dwell_record::{Figures, Kind, Packets, Scalar, Stamps, Summary, Train};
-use dwell_report::data::{PlanData, RunData, Series, TrialData, TrialState};
+use dwell_report::model::{PlanData, RunData, Series, TrialData, TrialState};
 use dwell_sample::TimestampSource;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -4,12 +4,12 @@ use dwell_stats::Quantile;
 use dwell_units::BitRate;
 
 use super::panels::sizes;
-use crate::figure::Figure;
+use crate::analysis::group::{Group, MAX_OVERLAID};
+use crate::analysis::paced::{PacedPart, PacedTrial, cross_traffic};
 use crate::figures::cumulative::ecdf;
+use crate::figures::figure::Figure;
 use crate::figures::overlay::Overlay;
-use crate::group::{Group, MAX_OVERLAID};
-use crate::paced::{PacedPart, PacedTrial, cross_traffic};
-use crate::quantity::Unit;
+use crate::model::quantity::Unit;
 
 const METRIC: &str = "gap_error_ns";
 

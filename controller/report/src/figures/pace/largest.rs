@@ -5,10 +5,12 @@ use dwell_units::BitRate;
 use serde_json::{Value, json};
 
 use super::panels::stacked;
-use crate::data::RunData;
-use crate::figure::{Figure, WIDTH, group_channel, round_ticks, without_legend};
-use crate::paced::{RateVerdict, RateVerdictKind, cross_traffic, distinct, verdict_table};
-use crate::quantity::{capital, significant};
+use crate::analysis::paced::{
+    RateVerdict, RateVerdictKind, cross_traffic, distinct, verdict_table,
+};
+use crate::figures::figure::{Figure, WIDTH, group_channel, round_ticks, without_legend};
+use crate::model::RunData;
+use crate::model::quantity::{capital, significant};
 
 /// One panel per number of flows. Returns `None` if no sender keeps any rate.
 pub(super) fn largest(run: &RunData, all: &[RateVerdict], caption: &str) -> Option<Figure> {

@@ -4,10 +4,10 @@ use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
 use super::panels::{sizes, stacked};
-use crate::figure::{Figure, WIDTH, delay_axis, group_channel, without_legend};
-use crate::paced::{PacedPart, PacedTrial, cross_traffic};
-use crate::quantity::{Unit, delay, significant};
-use crate::table::Table;
+use crate::analysis::paced::{PacedPart, PacedTrial, cross_traffic};
+use crate::figures::figure::{Figure, WIDTH, delay_axis, group_channel, without_legend};
+use crate::model::quantity::{Unit, delay, significant};
+use crate::model::table::Table;
 
 /// Smallest and median gap per engine, one panel per size. Returns `None` without pairs.
 pub(super) fn pairs(part: &PacedPart, caption: &str) -> Option<Figure> {

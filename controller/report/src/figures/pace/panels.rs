@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::paced::PacedTrial;
+use crate::analysis::paced::PacedTrial;
 
 /// Sizes of IP packets in ascending order.
 pub(super) fn sizes<'a>(trials: impl Iterator<Item = &'a PacedTrial<'a>>) -> Vec<u64> {

@@ -5,10 +5,10 @@ use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
 use super::panels::{engine_colours, engine_shapes, sizes, stacked};
-use crate::figure::{Figure, WIDTH, round_ticks, without_legend};
-use crate::paced::{PacedPart, PacedTrial, cross_traffic, middle};
-use crate::quantity::{share, significant};
-use crate::table::Table;
+use crate::analysis::paced::{PacedPart, PacedTrial, cross_traffic, middle};
+use crate::figures::figure::{Figure, WIDTH, round_ticks, without_legend};
+use crate::model::quantity::{share, significant};
+use crate::model::table::Table;
 
 /// Maximum relative deviation from the requested rate that is not reported.
 const MAX_DEVIATION: f64 = 0.05;

@@ -1,0 +1,14 @@
+//! Input of a report: a run, already summarised, so that its size does not grow with the number of
+//! samples.
+
+pub(crate) mod axes;
+pub(crate) mod distribution;
+pub(crate) mod host;
+pub(crate) mod metric;
+pub(crate) mod quantity;
+mod run;
+pub(crate) mod table;
+
+pub use dwell_record::series::{Hampel, Point, Series, Step, TimeBin};
+pub use host::{HostAccumulator, HostData, HostSeries, HostWanted, Quantity};
+pub use run::{Axis, MachineData, PacketData, PlanData, RunData, TrialData, TrialState};
