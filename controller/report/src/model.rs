@@ -5,10 +5,12 @@ pub(crate) mod axes;
 pub(crate) mod distribution;
 pub(crate) mod host;
 pub(crate) mod metric;
+mod plan;
 pub(crate) mod quantity;
 mod run;
 pub(crate) mod table;
 
 pub use dwell_record::series::{Hampel, Point, Series, Step, TimeBin};
 pub use host::{HostAccumulator, HostData, HostSeries, HostWanted, Quantity};
-pub use run::{Axis, MachineData, PacketData, PlanData, RunData, TrialData, TrialState};
+pub use plan::RunPlan;
+pub use run::{Axis, MachineData, PacketData, RunData, TrialData, TrialState};

@@ -4,7 +4,7 @@
 mod synthetic;
 
 use dwell_record::{NicDropped, Scalar, Summary};
-use dwell_report::model::{MachineData, PlanData, RunData};
+use dwell_report::model::{MachineData, RunData, RunPlan};
 use dwell_report::{comparison_page, figures, findings, page};
 
 /// The page without its runtime, whose licence comments contain URLs.
@@ -67,7 +67,7 @@ fn page_sections_are_complete_and_ordered() {
 #[test]
 fn trust_panel_has_facts_and_folds_long_ones() {
     let mut run = synthetic::loads();
-    run.plan = Some(PlanData { text: "name = 'x'\n".to_owned(), settings: vec!["a=1".to_owned()] });
+    run.plan = Some(RunPlan::read("name = 'x'\n".to_owned(), vec!["a=1".to_owned()]).into());
     let offloads = ["rx-gro", "tx-tcp-segmentation", "tx-checksum-ipv4", "rx-vlan-hw-parse"];
     for trial in &mut run.trials {
         let summary = trial.summary.as_mut().unwrap();

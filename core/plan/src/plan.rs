@@ -489,6 +489,16 @@ pub struct StopRules {
 }
 
 impl Plan {
+    /// Parses a plan with overrides, each `PATH=VALUE`.
+    ///
+    /// # Errors
+    /// The first error, with its position.
+    pub fn parse(text: &str, settings: &[String]) -> Result<Self, PlanError> {
+        let mut source = Source::parse(text)?;
+        settings.iter().try_for_each(|setting| source.set(setting))?;
+        Self::read(&source)
+    }
+
     /// Reads and checks a plan without the values of any cell.
     ///
     /// # Errors

@@ -3,13 +3,14 @@
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dwell_node_cli::{Failure, say};
-use dwell_plan::{Accurate, Plan, Source};
+use dwell_plan::Accurate;
 use dwell_record::Column;
 use dwell_report::host_wanted;
 use dwell_report::model::{
-    Axis, HostAccumulator, HostData, MachineData, PlanData, RunData, TrialData, TrialState,
+    Axis, HostAccumulator, HostData, MachineData, RunData, RunPlan, TrialData, TrialState,
 };
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
 
@@ -103,6 +104,9 @@ pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreErro
         Ok(data)
     };
     let trials = rows.iter().map(with_damage).collect::<Result<_, StoreError>>()?;
+    let text = run.plan.clone();
+    let plan = text.map(|text| Arc::new(RunPlan::read(text, run.settings.clone())));
+    let claims = plan.as_ref().and_then(|plan| plan.parsed.as_ref()?.claims);
     let mut data = RunData {
         id: run.run.clone(),
         name: run.name.clone(),
@@ -113,10 +117,10 @@ pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreErro
         axes: axes(run),
         trials,
         notes: store.notes(run)?,
-        claims: claims(run),
+        claims: claims.map(|claims| claims.name().to_owned()),
         packets: Vec::new(),
         host: None,
-        plan: run.plan.clone().map(|text| PlanData { text, settings: run.settings.clone() }),
+        plan,
         accurate: None,
     };
     data.host = host(store, run, &rows, &data)?;
@@ -160,15 +164,6 @@ fn host(
     let activity = accumulator.finish();
     // The nodes of a lab are namespaces of one machine.
     Ok(if run.lab.is_some() { activity.map(HostData::shared) } else { activity })
-}
-
-/// Returns the claims that the run's plan names.
-fn claims(run: &RunRow) -> Option<String> {
-    let mut source = Source::parse(run.plan.as_deref()?).ok()?;
-    for setting in &run.settings {
-        source.set(setting).ok()?;
-    }
-    Some(Plan::read(&source).ok()?.claims?.name().to_owned())
 }
 
 /// Describes obvious damage of a trial's sample file: it is missing, or does not begin and end like

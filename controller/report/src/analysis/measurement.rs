@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 use dwell_plan::{
     CrossPlan, FlowPlan, ForwardingMode, LinkPlan, Load, Order, PaceKind, PacePlan, PingPlan, Plan,
-    RelayPlan, Source, Transport,
+    RelayPlan, Transport,
 };
 use dwell_protocol::Generator;
 use dwell_record::{Kind, Summary};
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::analysis::{contention, group};
 use crate::model::quantity::{count, count_noun, delay_ns, listed};
-use crate::model::{Axis, PlanData, RunData, TrialData};
+use crate::model::{Axis, RunData, TrialData};
 
 /// One aspect of the measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,24 +28,24 @@ pub struct MeasurementAspect {
 
 /// Returns what the run measured, the most important first; empty if nothing is known.
 pub fn measured(run: &RunData) -> Vec<MeasurementAspect> {
-    let plan = run.plan.as_ref().and_then(read);
+    let plan = run.plan();
     let mut all = Vec::new();
     let mut say = |name, text: Option<String>| {
         all.extend(text.map(|text| MeasurementAspect { name, text }));
     };
-    say("What", plan.as_ref().map_or_else(|| of_file(run), |plan| what(run, plan)));
-    say("Packets", packets(run, plan.as_ref()));
-    say("Sending", sending(run, plan.as_ref()));
-    if let Some(plan) = &plan {
+    say("What", plan.map_or_else(|| of_file(run), |plan| what(run, plan)));
+    say("Packets", packets(run, plan));
+    say("Sending", sending(run, plan));
+    if let Some(plan) = plan {
         say("Nodes and links", Some(network(run, plan)));
         say("Loads", loads(run, plan));
     }
     say("Machine", machine(run));
-    if let Some(plan) = &plan {
+    if let Some(plan) = plan {
         say("Trials", Some(trials(run, plan)));
     }
-    if let Some(PlanData { settings, .. }) = &run.plan {
-        let text = match settings.as_slice() {
+    if let Some(plan) = &run.plan {
+        let text = match plan.settings.as_slice() {
             [] => "none".to_owned(),
             some => listed(some),
         };
@@ -71,17 +71,6 @@ pub fn mode_of(summary: &Summary) -> Option<&str> {
 
 fn summaries(run: &RunData) -> impl Iterator<Item = &Summary> {
     group::finished(run).filter_map(|trial| trial.summary.as_ref())
-}
-
-/// The plan; `None` if it cannot be parsed, such as one of a later version.
-pub(crate) fn plan(run: &RunData) -> Option<Plan> {
-    run.plan.as_ref().and_then(read)
-}
-
-fn read(plan: &PlanData) -> Option<Plan> {
-    let mut source = Source::parse(&plan.text).ok()?;
-    plan.settings.iter().try_for_each(|setting| source.set(setting)).ok()?;
-    Plan::read(&source).ok()
 }
 
 fn what(run: &RunData, plan: &Plan) -> Option<String> {

@@ -6,7 +6,6 @@ mod quantity;
 use std::collections::BTreeMap;
 
 use dwell_record::series::TimeBin;
-use serde::{Deserialize, Serialize};
 
 pub use quantity::Quantity;
 
@@ -17,7 +16,7 @@ const MAX_POINTS: usize = 100;
 const MAX_NODES: usize = 6;
 
 /// Trial whose host activity is to be shown.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostWanted {
     /// Number of the trial.
     pub trial: u32,
@@ -32,7 +31,7 @@ pub struct HostWanted {
 }
 
 /// Host activity during one trial.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct HostData {
     /// The trial.
     pub wanted: HostWanted,
@@ -43,7 +42,6 @@ pub struct HostData {
     /// Number of machines that are not shown.
     pub nodes_left_out: usize,
     /// Nodes that share one machine, as in a lab; empty if each has its own.
-    #[serde(default)]
     pub on_one_machine: Vec<String>,
 }
 
@@ -82,7 +80,7 @@ impl HostData {
 }
 
 /// One quantity of one machine.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct HostSeries {
     /// Quantity.
     pub quantity: Quantity,

@@ -1,16 +1,18 @@
 //! A run and its trials.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use dwell_plan::Accurate;
+use dwell_plan::{Accurate, Plan};
 use dwell_record::Summary;
 use dwell_record::series::Series;
 use serde::{Deserialize, Serialize};
 
 use crate::model::host::HostData;
+use crate::model::plan::RunPlan;
 
 /// A run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct RunData {
     /// Id, such as `20261121-1`.
     pub id: String,
@@ -31,33 +33,19 @@ pub struct RunData {
     /// User notes.
     pub notes: Vec<String>,
     /// Set of published claims to judge, named by the plan: `s0`.
-    #[serde(default)]
     pub claims: Option<String>,
     /// Example packets for the component figure.
-    #[serde(default)]
     pub packets: Vec<PacketData>,
     /// Host activity during one trial.
-    #[serde(default)]
     pub host: Option<HostData>,
     /// Plan of the run; `None` for imports.
-    #[serde(default)]
-    pub plan: Option<PlanData>,
+    pub plan: Option<Arc<RunPlan>>,
     /// Definition of an accurate sender that overrides the one of the plan.
-    #[serde(default)]
     pub accurate: Option<Accurate>,
 }
 
-/// A plan as text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlanData {
-    /// Text of the plan.
-    pub text: String,
-    /// Overrides from the command line, as `PATH=VALUE`, in order.
-    pub settings: Vec<String>,
-}
-
 /// An example packet and its delay components.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PacketData {
     /// Number of its trial.
     pub trial: u32,
@@ -72,6 +60,11 @@ pub struct PacketData {
 }
 
 impl RunData {
+    /// The plan; `None` without one, or if it cannot be parsed.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref()?.parsed.as_ref()
+    }
+
     /// Short name of the run at a place of a comparison: a letter and its id. The trust panel shows
     /// its full name.
     pub(crate) fn lettered_id(&self, place: usize) -> String {
@@ -169,7 +162,7 @@ pub enum TrialState {
 }
 
 /// A trial.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct TrialData {
     /// Number in the run, from 1.
     pub trial: u32,
@@ -190,18 +183,16 @@ pub struct TrialData {
     /// Summary of each load.
     pub loads: Vec<Summary>,
     /// Summary of each packet capture taken outside dwell.
-    #[serde(default)]
     pub witnesses: Vec<Summary>,
     /// Summaries of the other machines: reflectors, sinks, relays, traces, and the sender of a
     /// flow.
-    #[serde(default)]
     pub machines: Vec<MachineData>,
     /// Data of the figures by metric, such as `rtt_ns`.
     pub series: BTreeMap<String, Series>,
 }
 
 /// Summary of one machine of a trial.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub struct MachineData {
     /// Name of the node.
     pub node: String,

@@ -8,7 +8,6 @@ use dwell_record::{Kind, Scalar, Summary};
 use dwell_units::{BitRate, Bytes};
 use serde_json::Value;
 
-use crate::analysis::measurement;
 use crate::model::{RunData, TrialData, TrialState};
 
 /// Identity of a sender: everything but the rate that separates verdicts.
@@ -60,7 +59,7 @@ const SIZE_KIND_KEY: &str = "size counted as";
 pub(crate) fn is_paced(run: &RunData) -> bool {
     let is_pace =
         |trial: &TrialData| trial.summary.as_ref().is_some_and(|it| it.kind == Kind::Pace);
-    run.trials.iter().any(is_pace) || measurement::plan(run).is_some_and(|plan| plan.pace.is_some())
+    run.trials.iter().any(is_pace) || run.plan().is_some_and(|plan| plan.pace.is_some())
 }
 
 /// Every trial of pairs or trains, by number. The plan describes trials that were not measured.
@@ -68,10 +67,10 @@ pub(crate) fn paced(run: &RunData) -> Vec<PacedTrial<'_>> {
     if !is_paced(run) {
         return Vec::new();
     }
-    let plan = measurement::plan(run);
-    let used = only_engine(run, plan.as_ref());
+    let plan = run.plan();
+    let used = only_engine(run, plan);
     let mut all: Vec<_> =
-        run.trials.iter().filter_map(|trial| PacedTrial::of(run, plan.as_ref(), trial)).collect();
+        run.trials.iter().filter_map(|trial| PacedTrial::of(run, plan, trial)).collect();
     let kinds = |size: u64, all: &[PacedTrial]| {
         let mut kinds_seen: Vec<&str> = all
             .iter()

@@ -14,7 +14,6 @@ use dwell_units::BitRate;
 use serde::Serialize;
 
 use super::trial::{PacedTrial, Sender, number, paced};
-use crate::analysis::measurement;
 use crate::model::{RunData, TrialState};
 
 /// Verdict on one engine of a node, for one packet size and number of cross-traffic flows.
@@ -57,7 +56,7 @@ pub enum RateVerdictKind {
 
 /// Definition of accurate: from the command line, else from the plan, else the default.
 pub fn tolerance(run: &RunData) -> Tolerance {
-    let plan = measurement::plan(run).and_then(|plan| plan.accurate).unwrap_or_default();
+    let plan = run.plan().and_then(|plan| plan.accurate).unwrap_or_default();
     let set = run.accurate.unwrap_or_default().or(plan);
     let usual = Tolerance::default();
     Tolerance {

@@ -1,12 +1,9 @@
 //! Quantities of a machine, each combined from several host series.
 
-use serde::{Deserialize, Serialize};
-
 use crate::model::quantity::{count, delay, share, significant, three_digits};
 
 /// A quantity over all CPUs, thermal zones or interfaces of a machine, in the order of figures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Quantity {
     /// Share of CPU time in use: mean over CPUs.
     CpuUse,
