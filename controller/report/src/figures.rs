@@ -28,7 +28,6 @@ mod waterfall;
 use crate::analysis::subject::Subject;
 use crate::analysis::{group, paced};
 use crate::model::RunData;
-use crate::model::axes::modes;
 use cumulative::{ccdf, ecdf};
 use histogram::histogram;
 use overlay::Overlay;
@@ -52,7 +51,7 @@ pub fn figures(run: &RunData) -> Vec<Figure> {
         return figures;
     }
     let mut figures = Vec::new();
-    let of_modes = !modes(run).is_empty();
+    let of_modes = !run.modes().is_empty();
     match Subject::of(run) {
         Some(subject) if of_modes => figures = relays::relays(&subject),
         Some(subject) => figures = plain(&subject),

@@ -6,8 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::analysis::group;
-use crate::model::axes::{LINK_RATE, RELAY, axis_words, modes};
+use crate::model::axes::{LINK_RATE, RELAY, axis_words};
 use crate::model::{Axis, RunData, TrialData};
 
 /// Condition of Miya 2020 (S0.11, S0.14): payload in bytes, packets per second.
@@ -47,11 +46,11 @@ impl<'a> Condition<'a> {
         let has = |trial: &&TrialData| {
             trial.series.get(metric).is_some_and(|s| s.steps.iter().any(|step| step.count > 0))
         };
-        let mut left: Vec<&TrialData> = group::finished(run).filter(has).collect();
+        let mut left: Vec<&TrialData> = run.finished_trials().filter(has).collect();
         let mut fixed = Vec::new();
         for axis in run.axes.iter().filter(|axis| axis.name != RELAY) {
             let Some((value, instead_of)) = level(run, axis, links, &left) else { continue };
-            left.retain(|trial| trial.parameters.get(&axis.name).is_some_and(|it| it == value));
+            left.retain(|trial| trial.is_at(&axis.name, value));
             fixed.push(FixedLevel { axis: &axis.name, value, instead_of });
         }
         Self { fixed }
@@ -75,9 +74,7 @@ impl<'a> Condition<'a> {
 
     /// Whether a trial was measured at this condition.
     pub(crate) fn holds(&self, trial: &TrialData) -> bool {
-        self.fixed.iter().all(|fixed| {
-            trial.parameters.get(fixed.axis).is_some_and(|of_trial| of_trial == fixed.value)
-        })
+        self.fixed.iter().all(|fixed| trial.is_at(fixed.axis, fixed.value))
     }
 
     /// Text of the condition: `size 700B (Miya 2020: 1000 B), rate 200pps, load none`; `None` if
@@ -101,11 +98,11 @@ fn level<'a>(
     left: &[&TrialData],
 ) -> Option<(&'a str, Option<&'static str>)> {
     let measured = |value: &String| {
-        let at = left.iter().filter(|trial| trial.parameters.get(&axis.name) == Some(value));
+        let at = left.iter().filter(|trial| trial.is_at(&axis.name, value));
         at.map(|trial| trial.parameters.get(RELAY)).collect::<BTreeSet<_>>().len()
     };
     let most = axis.values.iter().map(measured).max().filter(|most| *most > 0)?;
-    let enough = modes(run).len().clamp(1, most);
+    let enough = run.modes().len().clamp(1, most);
     let places = || (0..axis.values.len()).filter(|n| measured(&axis.values[*n]) >= enough);
     let published = MIYA_2020_CONDITION.iter().find(|(name, ..)| *name == axis.name);
     let place = if let (Some((_, wanted, _)), Some(numbers)) = (published, &axis.numbers) {

@@ -2,7 +2,6 @@
 
 use dwell_record::{CpuUse, Summary};
 
-use crate::analysis::group;
 use crate::model::quantity::share;
 use crate::model::{HostSeries, Quantity, RunData, TrialData};
 
@@ -19,7 +18,7 @@ pub(crate) fn is_known(summary: &Summary) -> bool {
 /// use.
 pub(crate) fn warnings_of_samples(run: &RunData) -> Vec<String> {
     let Some(host) = &run.host else { return Vec::new() };
-    let trial = group::finished(run).find(|trial| trial.trial == host.wanted.trial);
+    let trial = run.finished_trials().find(|trial| trial.trial == host.wanted.trial);
     let Some(trial) = trial.filter(|it| !it.summary.as_ref().is_some_and(is_known)) else {
         return Vec::new();
     };

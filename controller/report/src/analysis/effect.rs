@@ -8,7 +8,7 @@ use dwell_stats::Quantile;
 use crate::analysis::group::{self, Group};
 use crate::analysis::percentile_shift::Shift;
 use crate::analysis::subject::Subject;
-use crate::model::axes::{RELAY, axis_words, modes};
+use crate::model::axes::{RELAY, axis_words};
 use crate::model::quantity::{capital, compared, delay, listed};
 use crate::model::{Axis, RunData};
 
@@ -28,7 +28,7 @@ pub(crate) fn effect(subject: &Subject, axis: &Axis) -> String {
 /// differently to a load. `None` if no mode was measured at two values.
 pub(crate) fn by_mode(subject: &Subject, axis: &Axis) -> Option<String> {
     let run = subject.run;
-    let modes = modes(run);
+    let modes = run.modes();
     let among = run.axes.len().saturating_sub(1) * modes.len() + 1;
     if axis.name == RELAY {
         return several(run, subject.metric, axis)
@@ -40,7 +40,7 @@ pub(crate) fn by_mode(subject: &Subject, axis: &Axis) -> Option<String> {
         let noun = if place == 0 { subject.noun } else { short(subject.noun) };
         let noun = format!("{noun} of {mode}");
         let here = Subject { noun: &noun, ..Subject::about(&part, subject.metric)? };
-        let axis = part.axes.iter().find(|other| other.name == axis.name)?;
+        let axis = part.axis(&axis.name)?;
         several(&part, subject.metric, axis).then(|| effect_text(&here, axis, among))
     };
     let each: Vec<EffectText> = modes.iter().enumerate().filter_map(of_mode).collect();

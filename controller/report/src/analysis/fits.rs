@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::analysis::condition::{Condition, Links};
 use crate::analysis::group::{self, Group};
 use crate::analysis::subject::Subject;
-use crate::model::axes::{RELAY, modes};
+use crate::model::axes::RELAY;
 use crate::model::quantity::significant;
 use crate::model::{Axis, RunData};
 
@@ -80,7 +80,7 @@ impl From<Coefficient> for Estimate {
 /// mode and axis, over trials with one load and one kind of link.
 pub fn fits(run: &RunData) -> Vec<Fit> {
     let Some(whole) = Subject::of(run) else { return Vec::new() };
-    let modes = modes(run);
+    let modes = run.modes();
     if modes.is_empty() {
         return run.axes.iter().filter_map(|axis| fit(&whole, axis)).collect();
     }
@@ -92,7 +92,7 @@ pub fn fits(run: &RunData) -> Vec<Fit> {
             levels.push((RELAY, mode));
             let part = run.at(&levels);
             let subject = Subject::about(&part, whole.metric)?;
-            let axis = part.axes.iter().find(|other| other.name == axis.name)?;
+            let axis = part.axis(&axis.name)?;
             let held = held.levels().into_iter().map(|(k, v)| (k.to_owned(), v.to_owned()));
             Some(Fit { relay: Some(mode.clone()), held: held.collect(), ..fit(&subject, axis)? })
         });

@@ -8,7 +8,7 @@ use dwell_stats::{MIN_TRIALS, Quantile, blocked_mean};
 use crate::model::axes::axis_words;
 use crate::model::distribution::SampleDistribution;
 use crate::model::quantity::Unit;
-use crate::model::{Axis, RunData, TrialData, TrialState};
+use crate::model::{Axis, RunData, TrialData};
 
 /// Maximum number of distributions in one figure.
 pub(crate) const MAX_OVERLAID: usize = 6;
@@ -184,16 +184,11 @@ fn stored(
     known.or_else(|| steps.quantile(quantile))
 }
 
-/// Finished trials.
-pub(crate) fn finished(run: &RunData) -> impl Iterator<Item = &TrialData> {
-    run.trials.iter().filter(|trial| trial.state == TrialState::Finished)
-}
-
 /// One group per cell, in the order of the plan, with repetitions merged. Cells without a finished
 /// trial are left out.
 pub(crate) fn cells<'a>(run: &'a RunData, metric: &str) -> Vec<Group<'a>> {
     let mut cells: BTreeMap<Vec<(usize, &str)>, Vec<&TrialData>> = BTreeMap::new();
-    for trial in finished(run) {
+    for trial in run.finished_trials() {
         let key = run.axes.iter().map(|axis| place(axis, trial)).collect();
         cells.entry(key).or_default().push(trial);
     }
@@ -207,7 +202,7 @@ pub(crate) fn cells<'a>(run: &'a RunData, metric: &str) -> Vec<Group<'a>> {
 /// without a finished trial are left out.
 pub(crate) fn by_axis<'a>(run: &'a RunData, metric: &str, axis: &Axis) -> Vec<(usize, Group<'a>)> {
     let mut groups: BTreeMap<usize, Vec<&TrialData>> = BTreeMap::new();
-    for trial in finished(run) {
+    for trial in run.finished_trials() {
         let (place, _) = place(axis, trial);
         if place < axis.values.len() {
             groups.entry(place).or_default().push(trial);

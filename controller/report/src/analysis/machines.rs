@@ -3,8 +3,7 @@
 use dwell_record::{Kind, Scalar, Summary, quota_value};
 use serde_json::Value;
 
-use crate::analysis::group;
-use crate::model::axes::{RELAY, modes};
+use crate::model::axes::RELAY;
 use crate::model::quantity::{count, share};
 use crate::model::table::Table;
 use crate::model::{RunData, TrialData};
@@ -26,7 +25,7 @@ struct NodeRole {
 /// added` is the growth of an encrypted packet.
 pub fn machines(run: &RunData) -> Table {
     let mut roles: Vec<NodeRole> = Vec::new();
-    for trial in group::finished(run) {
+    for trial in run.finished_trials() {
         let Some(path) = trial.summary.as_ref().filter(|it| it.kind == Kind::Relay) else {
             continue;
         };
@@ -56,7 +55,7 @@ pub fn machines(run: &RunData) -> Table {
             }
         }
     }
-    let order = modes(run);
+    let order = run.modes();
     let place = |name: &String| order.iter().position(|mode| mode == name);
     roles.iter_mut().for_each(|role| role.modes.sort_by_key(place));
     roles.sort_by_key(|role| {
@@ -127,7 +126,7 @@ fn cells(path: &Summary, node: &str, summary: &Summary) -> [String; 7] {
 
 /// Cells of the node whose kernel routes, which has no summary of its own.
 fn routing(path: &Summary) -> Option<[String; 7]> {
-    let node = path.parameters.get("relay_node")?.as_str().filter(|_| path.engine == "kernel")?;
+    let node = path.text("relay_node").filter(|_| path.engine == "kernel")?;
     let asked = quota(path, node, "asked_ratio").map_or_else(none, share);
     let stamps = node_points(path);
     let [does, engine] = ["routes", "kernel"].map(str::to_owned);
@@ -136,12 +135,11 @@ fn routing(path: &Summary) -> Option<[String; 7]> {
 
 /// Value of the CPU quota of a node.
 fn quota(path: &Summary, node: &str, what: &str) -> Option<f64> {
-    path.values.get(&quota_value(node, what)).copied().flatten().map(Scalar::as_f64)
+    path.value(&quota_value(node, what))
 }
 
 fn text(summary: &Summary, parameter: &str) -> String {
-    let value = summary.parameters.get(parameter).and_then(Value::as_str);
-    value.map_or_else(none, str::to_owned)
+    summary.text(parameter).map_or_else(none, str::to_owned)
 }
 
 /// Points that delimit the node delay; runs before 0.2 call them `node_rung`.

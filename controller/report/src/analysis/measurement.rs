@@ -13,7 +13,7 @@ use dwell_record::{Kind, Summary};
 use dwell_units::Nanos;
 use serde::Serialize;
 
-use crate::analysis::{contention, group};
+use crate::analysis::contention;
 use crate::model::quantity::{count, count_noun, delay_ns, listed};
 use crate::model::{Axis, RunData, TrialData};
 
@@ -56,7 +56,7 @@ pub fn measured(run: &RunData) -> Vec<MeasurementAspect> {
 
 /// Sending mode of all trials; `None` if they differ or none states it.
 pub(crate) fn mode(run: &RunData) -> Option<&'static str> {
-    let modes: BTreeSet<&str> = summaries(run).filter_map(mode_of).collect();
+    let modes: BTreeSet<&str> = run.summaries().filter_map(mode_of).collect();
     match modes.into_iter().collect::<Vec<_>>().as_slice() {
         ["closed-loop"] => Some("closed loop"),
         ["open-loop"] => Some("open loop"),
@@ -66,11 +66,7 @@ pub(crate) fn mode(run: &RunData) -> Option<&'static str> {
 
 /// Returns `open-loop` or `closed-loop` as reported by the measuring node; `None` if not reported.
 pub fn mode_of(summary: &Summary) -> Option<&str> {
-    summary.parameters.get("mode")?.as_str()
-}
-
-fn summaries(run: &RunData) -> impl Iterator<Item = &Summary> {
-    group::finished(run).filter_map(|trial| trial.summary.as_ref())
+    summary.text("mode")
 }
 
 fn what(run: &RunData, plan: &Plan) -> Option<String> {
@@ -125,7 +121,7 @@ fn flow_text(run: &RunData, flow: &FlowPlan, relay: Option<&RelayPlan>) -> Strin
 fn of_file(run: &RunData) -> Option<String> {
     let imported = |summary: &&Summary| summary.kind == Kind::Import;
     let engines: BTreeSet<&str> =
-        summaries(run).filter(imported).map(|summary| summary.engine.as_str()).collect();
+        run.summaries().filter(imported).map(|summary| summary.engine.as_str()).collect();
     let engines: Vec<String> = engines.into_iter().map(str::to_owned).collect();
     (!engines.is_empty()).then(|| {
         format!(
@@ -140,7 +136,7 @@ fn departures(run: &RunData, pace: &PacePlan) -> String {
     let engines = varied(run, &["engine", "pace.engine"])
         .map_or_else(|| pace.engine.name().to_owned(), |axis| axis.values.join(", "));
     let asked = |summary: &Summary| summary.parameters.get("sink").is_some_and(|sink| sink == true);
-    let mut paced = summaries(run).filter(|summary| summary.kind == Kind::Pace).peekable();
+    let mut paced = run.summaries().filter(|summary| summary.kind == Kind::Pace).peekable();
     let is_known = paced.peek().is_some();
     let [some, not_all] = paced.fold([false; 2], |[some, not_all], summary| {
         [some | asked(summary), not_all | !asked(summary)]
@@ -226,7 +222,7 @@ fn packets(run: &RunData, plan: Option<&Plan>) -> Option<String> {
         return paced_packets(run, pace);
     }
     let bytes = |summary: &Summary| summary.parameters.get("payload_bytes")?.as_u64();
-    let sizes: BTreeSet<u64> = summaries(run).filter_map(bytes).collect();
+    let sizes: BTreeSet<u64> = run.summaries().filter_map(bytes).collect();
     let (first, last) = (sizes.first(), sizes.last());
     let payload = match (first, last) {
         (Some(first), Some(last)) if first == last => count_noun(*first, "byte"),
@@ -342,7 +338,7 @@ fn loads(run: &RunData, plan: &Plan) -> Option<String> {
         None => {
             let with =
                 |trial: &&TrialData| trial.parameters.get("load").is_none_or(|load| load == name);
-            let activity = contention::background_load(group::finished(run).filter(with));
+            let activity = contention::background_load(run.finished_trials().filter(with));
             format!("{name}: {activity}")
         }
     };
@@ -393,7 +389,7 @@ fn machine(run: &RunData) -> Option<String> {
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         (!parts.is_empty()).then(|| parts.join(", "))
     };
-    let all: BTreeSet<String> = summaries(run).filter_map(said).collect();
+    let all: BTreeSet<String> = run.summaries().filter_map(said).collect();
     (!all.is_empty()).then(|| all.into_iter().collect::<Vec<_>>().join(" / "))
 }
 

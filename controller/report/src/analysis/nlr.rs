@@ -7,16 +7,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dwell_record::Summary;
 use dwell_stats::{Quantile, blocked_level};
 
-use crate::analysis::group::{self, percentile_of};
+use crate::analysis::group::percentile_of;
+use crate::model::metric::{self, NODE_DELAY_METRICS};
 use crate::model::quantity::{delay, listed, three_digits};
-use crate::model::{RunData, TrialData, metric};
-
-/// Metrics of node delay by timestamp level, from the one that covers most of the node.
-pub(crate) const NODE_DELAY_METRICS: [&str; 3] =
-    ["node_delay_ns", "node_delay_driver_ns", "node_delay_netfilter_ns"];
+use crate::model::{RunData, TrialData};
 
 /// Delay of both links together.
 pub(crate) const LINK_DELAY_METRIC: &str = "link_delay_ns";
@@ -41,7 +37,7 @@ impl NlrConditions {
     /// Judges links over all relay modes together, because all modes use the same links.
     pub(crate) fn of(run: &RunData) -> Self {
         let mut each: BTreeMap<Packets, Vec<&TrialData>> = BTreeMap::new();
-        for trial in group::finished(run).filter(|trial| is_idle(trial)) {
+        for trial in run.finished_trials().filter(|trial| is_idle(trial)) {
             if let Some(kind) = packets(trial) {
                 each.entry(kind).or_default().push(trial);
             }
@@ -115,17 +111,13 @@ pub(crate) fn transmission_comparison(trials: &[&TrialData]) -> Option<String> {
 }
 
 fn packets(trial: &TrialData) -> Option<Packets> {
-    let number = |name| number(trial.summary.as_ref()?, name);
+    let number = |name| trial.summary.as_ref()?.number(name);
     Some((number("payload_bytes")? as u64, number("link_rate_bps")? as u64))
-}
-
-fn number(summary: &Summary, parameter: &str) -> Option<f64> {
-    summary.parameters.get(parameter)?.as_f64()
 }
 
 /// NLR of one trial; `None` without a link rate or without the timestamps.
 fn of_trial(trial: &TrialData) -> Option<f64> {
-    number(trial.summary.as_ref()?, "link_rate_bps")?;
+    trial.summary.as_ref()?.number("link_rate_bps")?;
     let p95 = |metric: &str| percentile_of(trial, metric, Quantile::P95).map(|ns| ns as f64);
     let node = p95(node_delay_metric(trial)?)?;
     Some(node / p95(LINK_DELAY_METRIC).filter(|link| *link > 0.0)?)

@@ -2,7 +2,6 @@
 
 use dwell_record::{Kind, Summary};
 
-use crate::analysis::group;
 use crate::model::RunData;
 
 /// Words for the packets of a run.
@@ -42,7 +41,7 @@ impl PacketWords {
             Kind::Import => ONE_WAY.contains(&s.engine.as_str()),
             _ => false,
         };
-        let mut summaries = group::finished(run).filter_map(|trial| trial.summary.as_ref());
+        let mut summaries = run.summaries();
         if summaries.any(one_way) { ONE_WAY_WORDS } else { PROBE_WORDS }
     }
 }

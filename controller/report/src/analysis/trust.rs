@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dwell_record::{Ends, Figures, Kind, Placement, Summary};
 use sha2::{Digest as _, Sha256};
 
-use crate::analysis::group::{self, Group};
+use crate::analysis::group::Group;
 use crate::analysis::{contention, measurement};
 use crate::model::RunData;
 use crate::model::quantity::{capital, count, count_noun, delay, delay_ns, listed};
@@ -26,7 +26,7 @@ pub(crate) struct Fact {
 
 /// Facts of all finished trials: figures over all of them, and each distinct name.
 pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
-    let summaries: Vec<&Summary> = summaries(run).collect();
+    let summaries: Vec<&Summary> = run.summaries().collect();
     let mut facts = Vec::new();
     let mut fact = |name, value: Option<String>, meaning| {
         let value = value.unwrap_or_else(|| "unknown".to_owned());
@@ -207,7 +207,7 @@ fn dropped_by_sender(summaries: &[&Summary]) -> Option<String> {
 /// Drops of interfaces in all trials, by machine and interface.
 fn dropped_by_cards(run: &RunData) -> Option<String> {
     let mut cards: BTreeMap<(Option<&str>, &str), [u64; 3]> = BTreeMap::new();
-    for trial in group::finished(run) {
+    for trial in run.finished_trials() {
         let own = trial.summary.iter().map(|summary| (None, summary));
         let others =
             trial.machines.iter().map(|machine| (Some(machine.node.as_str()), &machine.summary));
@@ -240,7 +240,7 @@ fn dropped_by_cards(run: &RunData) -> Option<String> {
 
 /// Builds of dwell that controlled the run and measured; one name if all are equal.
 fn builds(run: &RunData, summaries: &[&Summary]) -> String {
-    let machines = group::finished(run).flat_map(|trial| &trial.machines);
+    let machines = run.finished_trials().flat_map(|trial| &trial.machines);
     let measured = summaries.iter().copied().chain(machines.map(|machine| &machine.summary));
     let mut builds: Vec<&str> = Vec::new();
     for summary in measured.filter(|summary| is_measured_by_dwell(summary)) {
@@ -278,7 +278,7 @@ pub(crate) fn warnings(run: &RunData) -> Vec<String> {
     let mut seen: Vec<RepeatedWarning> = Vec::new();
     let mut index: BTreeMap<String, usize> = BTreeMap::new();
     let mut trials = 0u64;
-    for trial in group::finished(run) {
+    for trial in run.finished_trials() {
         let Some(summary) = &trial.summary else { continue };
         trials += 1;
         // A load below its requested level mislabels its cell.
@@ -379,14 +379,14 @@ fn has_schedule_error(summary: &Summary) -> bool {
 
 /// Whether there are finished trials and all satisfy the predicate.
 fn all_satisfy(run: &RunData, predicate: fn(&Summary) -> bool) -> bool {
-    let mut trials = group::finished(run).peekable();
+    let mut trials = run.finished_trials().peekable();
     trials.peek().is_some() && trials.all(|trial| trial.summary.as_ref().is_some_and(predicate))
 }
 
 /// Finding about trust.
 pub(crate) fn in_words(run: &RunData) -> String {
     let warnings = warnings(run);
-    let trials = summaries(run).count() as u64;
+    let trials = run.summaries().count() as u64;
     match warnings.as_slice() {
         [] if !has_schedule_errors(run) => {
             "Trust unknown: not all trials recorded their schedule error.".to_owned()
@@ -397,10 +397,6 @@ pub(crate) fn in_words(run: &RunData) -> String {
             format!("Read {} warnings before quoting a number; the first: {first}.", rest.len() + 1)
         }
     }
-}
-
-fn summaries(run: &RunData) -> impl Iterator<Item = &Summary> {
-    group::finished(run).filter_map(|trial| trial.summary.as_ref())
 }
 
 /// Limits that the numbers of a trial break and its node did not warn of.
@@ -461,7 +457,7 @@ fn is_measured_by_dwell(summary: &Summary) -> bool {
 }
 
 fn probes(run: &RunData, summaries: &[&Summary]) -> Option<String> {
-    let all = Group::new(String::new(), group::finished(run).collect(), "");
+    let all = Group::new(String::new(), run.finished_trials().collect(), "");
     let packets = all.packets()?;
     // The others have no packet counts.
     let with_counts: Vec<&Summary> =

@@ -86,5 +86,5 @@ pub(crate) fn table(run: &RunData) -> Table {
 }
 
 fn number(witness: &Summary, name: &str) -> Option<u64> {
-    witness.parameters.get(name).and_then(Value::as_u64)
+    witness.number(name).map(|number| number as u64)
 }

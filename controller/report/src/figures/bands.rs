@@ -70,7 +70,7 @@ fn panels<'a>(subject: &Subject<'a>, axis: &Axis) -> Vec<(String, Vec<&'a TrialD
             let groups = group::by_axis(subject.run, subject.metric, other).into_iter();
             groups.map(|(_, group)| (group.label, group.trials)).collect()
         }
-        None => vec![("all trials".to_owned(), group::finished(subject.run).collect())],
+        None => vec![("all trials".to_owned(), subject.run.finished_trials().collect())],
     }
 }
 

@@ -30,7 +30,7 @@ pub fn comparison_figures(runs: &[RunData], metric: &str, findings: &[Finding]) 
     let groups: Vec<Group> = runs
         .iter()
         .zip(&labels)
-        .map(|(run, label)| Group::new(label.clone(), group::finished(run).collect(), metric))
+        .map(|(run, label)| Group::new(label.clone(), run.finished_trials().collect(), metric))
         .filter(|group| group.steps.count() > 0)
         .collect();
     let shown = group::evenly(groups, group::MAX_OVERLAID);

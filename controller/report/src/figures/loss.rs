@@ -74,7 +74,7 @@ pub(super) fn loss(run: &RunData, axis: &Axis) -> Option<Figure> {
 /// Loss by relay mode, over the combinations of parameters measured for all modes: otherwise a mode
 /// measured alone at a lossy rate would look like the cause. `None` if nothing was lost there.
 pub(super) fn by_mode(run: &RunData) -> Option<Figure> {
-    let axis = run.axes.iter().find(|axis| axis.name == RELAY)?;
+    let axis = run.axis(RELAY)?;
     let counts = |trial: &&TrialData| {
         trial.summary.as_ref().is_some_and(|summary| summary.packets.is_some())
     };
@@ -84,8 +84,8 @@ pub(super) fn by_mode(run: &RunData) -> Option<Figure> {
         others
     };
     let of_mode = |mode: &String| {
-        let has = |trial: &&TrialData| trial.parameters.get(RELAY) == Some(mode);
-        group::finished(run).filter(counts).filter(has).map(others).collect::<BTreeSet<_>>()
+        let has = |trial: &&TrialData| trial.is_at(RELAY, mode);
+        run.finished_trials().filter(counts).filter(has).map(others).collect::<BTreeSet<_>>()
     };
     let measured = axis.values.iter().map(of_mode).filter(|all| !all.is_empty());
     let alike = measured.reduce(|a, b| a.intersection(&b).cloned().collect())?;

@@ -1,16 +1,15 @@
 //! 95th percentile of node and processing delay against a parameter, one line per relay mode (Miya
 //! 2020, S0.13, Fig 6).
 
-use dwell_record::Scalar;
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
 use super::bands;
 use crate::analysis::condition::{Condition, Links};
-use crate::analysis::group::{self, Group};
+use crate::analysis::group::Group;
 use crate::analysis::subject::Subject;
 use crate::figures::figure::{Figure, WIDTH, delay_axis, group_channel, slug};
-use crate::model::axes::{RELAY, axis_words, modes};
+use crate::model::axes::{RELAY, axis_words};
 use crate::model::quantity::{Unit, capital, count, delay_ns, listed, share};
 use crate::model::table::Table;
 use crate::model::{Axis, TrialData, metric};
@@ -84,13 +83,10 @@ fn points<'a>(
     metric: &'a str,
 ) -> Vec<P95Point<'a>> {
     let mut points = Vec::new();
-    for mode in modes(subject.run) {
+    for mode in subject.run.modes() {
         for (place, value) in axis.values.iter().enumerate() {
-            let trials = group::finished(subject.run).filter(|trial| {
-                let is = |name: &str, value: &str| {
-                    trial.parameters.get(name).is_some_and(|of_trial| of_trial == value)
-                };
-                condition.holds(trial) && is(RELAY, mode) && is(&axis.name, value)
+            let trials = subject.run.finished_trials().filter(|trial| {
+                condition.holds(trial) && trial.is_at(RELAY, mode) && trial.is_at(&axis.name, value)
             });
             let group = Group::new(mode.clone(), trials.collect(), metric);
             let Some(p95) = group.quantile(Quantile::P95) else { continue };
@@ -123,7 +119,7 @@ fn without_processing(subject: &Subject, points: &[P95Point]) -> Vec<String> {
         points.iter().any(|point| point.mode == mode && point.metric == metric)
     };
     let without = |mode: &&String| has(mode, subject.metric) && !has(mode, PROCESSING);
-    modes(subject.run).iter().filter(without).cloned().collect()
+    subject.run.modes().iter().filter(without).cloned().collect()
 }
 
 /// Percentiles of each mode at the first and the last level.
@@ -193,7 +189,7 @@ fn body(subject: &Subject, axis: &Axis, points: &[P95Point]) -> Value {
             })
             .collect();
         let labels: Vec<String> =
-            modes(subject.run).iter().map(|mode| format!("{RELAY} {mode}")).collect();
+            subject.run.modes().iter().map(|mode| format!("{RELAY} {mode}")).collect();
         let mut channel = group_channel(labels.iter().map(String::as_str));
         // Without this, the legend would be as pale as the bands.
         channel["legend"] = json!({"symbolOpacity": 1});
@@ -225,17 +221,14 @@ fn body(subject: &Subject, axis: &Axis, points: &[P95Point]) -> Value {
 /// trials).
 fn level_label(subject: &Subject, axis: &Axis, value: &str) -> String {
     let of = |trial: &TrialData, name: &str| {
-        let of = |load: &dwell_record::Summary| {
-            load.values.get(name).copied().flatten().map(Scalar::as_f64)
-        };
-        trial.loads.iter().filter_map(of).reduce(f64::max)
+        trial.loads.iter().filter_map(|load| load.value(name)).reduce(f64::max)
     };
-    let here = |trial: &&TrialData| trial.parameters.get(&axis.name).is_some_and(|it| it == value);
+    let here = |trial: &&TrialData| trial.is_at(&axis.name, value);
     if axis.name != "load" {
         return value.to_owned();
     }
     let all = |name| {
-        let trials = group::finished(subject.run).filter(here);
+        let trials = subject.run.finished_trials().filter(here);
         let mut all: Vec<f64> = trials.filter_map(|trial| of(trial, name)).collect();
         all.sort_by(f64::total_cmp);
         all.get(all.len() / 2).copied()

@@ -14,10 +14,10 @@ use super::{
     waterfall,
 };
 use crate::analysis::condition::{Condition, Links};
-use crate::analysis::group::{self, Group};
+use crate::analysis::group::Group;
 use crate::analysis::subject::Subject;
 use crate::figures::figure::{Figure, slug};
-use crate::model::axes::{LINK_RATE, RELAY, axis_words, modes};
+use crate::model::axes::{LINK_RATE, RELAY, axis_words};
 use crate::model::quantity::delay;
 use crate::model::{Axis, RunData};
 
@@ -37,7 +37,7 @@ pub(super) fn relays(subject: &Subject) -> Vec<Figure> {
     for axis in varied(run).filter(|axis| axis.numbers.is_none()) {
         figures.extend(by_level(subject, &condition, axis));
     }
-    for mode in modes(run) {
+    for mode in run.modes() {
         figures.extend(of_mode(subject, &condition, mode));
     }
     figures.extend(drift::drift(subject));
@@ -62,7 +62,7 @@ fn at_one_condition(subject: &Subject, condition: &Condition) -> Vec<Figure> {
         said.push(format!("Fixed: {words}."));
     }
     let has = |mode: &&String| !here.cells.iter().any(|cell| cell.label == label(mode));
-    let absent: Vec<String> = modes(subject.run).iter().filter(has).cloned().collect();
+    let absent: Vec<String> = subject.run.modes().iter().filter(has).cloned().collect();
     if !absent.is_empty() {
         said.push(format!("Not measured there: {}.", absent.join(", ")));
     }
@@ -112,13 +112,10 @@ fn by_level(subject: &Subject, condition: &Condition, axis: &Axis) -> Option<Fig
     let part = subject.run.at(&held.levels());
     let here = Subject::about(&part, subject.metric)?;
     let mut groups = Vec::new();
-    for mode in modes(subject.run) {
+    for mode in subject.run.modes() {
         for value in &axis.values {
-            let trials = group::finished(subject.run).filter(|trial| {
-                let is = |name: &str, value: &str| {
-                    trial.parameters.get(name).is_some_and(|of_trial| of_trial == value)
-                };
-                held.holds(trial) && is(RELAY, mode) && is(&axis.name, value)
+            let trials = subject.run.finished_trials().filter(|trial| {
+                held.holds(trial) && trial.is_at(RELAY, mode) && trial.is_at(&axis.name, value)
             });
             let label = format!("{mode}, {} {value}", axis_words(&axis.name));
             groups.push(Group::new(label, trials.collect(), subject.metric));
@@ -150,7 +147,7 @@ fn of_mode(subject: &Subject, condition: &Condition, mode: &str) -> Vec<Figure> 
     let mut figures = Vec::new();
     let mut add = |part: &RunData, held: &Condition, draw: &Draw| {
         let Some(here) = Subject::about(part, subject.metric) else { return };
-        let size = part.axes.iter().find(|axis| axis.name == "size");
+        let size = part.axis("size");
         let Some(mut figure) = size.and_then(|size| draw(&here, size)) else { return };
         figure.id = format!("{}-{}", figure.id, slug(mode));
         if let Some(words) = held.words() {

@@ -7,7 +7,7 @@ use crate::analysis::condition::{Condition, Links};
 use crate::analysis::group;
 use crate::analysis::subject::Subject;
 use crate::figures::figure::{Figure, WIDTH};
-use crate::model::axes::{RELAY, modes};
+use crate::model::axes::RELAY;
 use crate::model::quantity::{Unit, delay_ns, share};
 use crate::model::table::Table;
 use crate::model::{PacketData, RunData, TrialData, metric};
@@ -36,16 +36,14 @@ const MAX_EXAMPLES: usize = 4;
 /// one condition; without modes, one from the middle of the run.
 pub fn packets_wanted(run: &RunData) -> Vec<u32> {
     let has = |trial: &&TrialData| trial.series.contains_key(WHOLE_METRIC);
-    let trials: Vec<&TrialData> = group::finished(run).filter(has).collect();
-    let modes = modes(run);
+    let trials: Vec<&TrialData> = run.finished_trials().filter(has).collect();
+    let modes = run.modes();
     if modes.is_empty() {
         return trials.get(trials.len() / 2).map(|trial| trial.trial).into_iter().collect();
     }
     let condition = Condition::of(run, WHOLE_METRIC, Links::Rated);
     let of = |mode: &String| {
-        let fits = |trial: &&&TrialData| {
-            condition.holds(trial) && trial.parameters.get(RELAY) == Some(mode)
-        };
+        let fits = |trial: &&&TrialData| condition.holds(trial) && trial.is_at(RELAY, mode);
         trials.iter().find(fits).map(|trial| trial.trial)
     };
     modes.iter().filter_map(of).take(MAX_EXAMPLES).collect()

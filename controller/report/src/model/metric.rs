@@ -34,7 +34,8 @@ const WORDS: [(&str, &str); 24] = [
 
 /// Metrics of node delay by timestamp level, from the one that covers most of the node. A trial has
 /// some of them: a node that routes in the kernel has no socket timestamps.
-const NODE_DELAYS: [&str; 3] = ["node_delay_ns", "node_delay_driver_ns", "node_delay_netfilter_ns"];
+pub(crate) const NODE_DELAY_METRICS: [&str; 3] =
+    ["node_delay_ns", "node_delay_driver_ns", "node_delay_netfilter_ns"];
 
 /// Node-delay metric that most trials have, to compare trials of different modes; `None` without
 /// any.
@@ -43,7 +44,7 @@ pub(crate) fn node_delay(run: &RunData) -> Option<&'static str> {
         run.trials.iter().filter(|trial| trial.series.get(*name).is_some_and(any)).count()
     };
     // `max_by_key` returns the last of equal elements: the first metric.
-    NODE_DELAYS.into_iter().rev().max_by_key(has).filter(|name| has_samples(run, name))
+    NODE_DELAY_METRICS.into_iter().rev().max_by_key(has).filter(|name| has_samples(run, name))
 }
 
 /// Returns the metric that most figures of a run show: the round-trip delay, else the node delay

@@ -8,6 +8,7 @@ use dwell_record::Summary;
 use dwell_record::series::Series;
 use serde::{Deserialize, Serialize};
 
+use crate::model::axes::RELAY;
 use crate::model::host::HostData;
 use crate::model::plan::RunPlan;
 
@@ -65,6 +66,26 @@ impl RunData {
         self.plan.as_ref()?.parsed.as_ref()
     }
 
+    /// Finished trials.
+    pub fn finished_trials(&self) -> impl Iterator<Item = &TrialData> {
+        self.trials.iter().filter(|trial| trial.state == TrialState::Finished)
+    }
+
+    /// Summaries of the measuring node, by finished trial.
+    pub fn summaries(&self) -> impl Iterator<Item = &Summary> {
+        self.finished_trials().filter_map(|trial| trial.summary.as_ref())
+    }
+
+    /// The axis of this name, if it was varied.
+    pub fn axis(&self, name: &str) -> Option<&Axis> {
+        self.axes.iter().find(|axis| axis.name == name)
+    }
+
+    /// Relay modes; empty if they were not varied.
+    pub fn modes(&self) -> &[String] {
+        self.axis(RELAY).map_or(&[], |axis| &axis.values)
+    }
+
     /// Short name of the run at a place of a comparison: a letter and its id. The trust panel shows
     /// its full name.
     pub(crate) fn lettered_id(&self, place: usize) -> String {
@@ -80,17 +101,11 @@ impl RunData {
 
     /// As [`Self::only`], with one value of each of several axes.
     pub(crate) fn at(&self, levels: &[(&str, &str)]) -> Self {
-        let has = |trial: &&TrialData| {
-            levels.iter().all(|(axis, value)| {
-                trial.parameters.get(*axis).is_some_and(|of_trial| of_trial == value)
-            })
-        };
+        let has = |trial: &&TrialData| levels.iter().all(|(axis, value)| trial.is_at(axis, value));
         let trials: Vec<TrialData> = self.trials.iter().filter(has).cloned().collect();
         let free = |axis: &&Axis| levels.iter().all(|(name, _)| axis.name != *name);
         let axes = self.axes.iter().filter(free).map(|other| {
-            let used = |value: &String| {
-                trials.iter().any(|trial| trial.parameters.get(&other.name) == Some(value))
-            };
+            let used = |value: &String| trials.iter().any(|trial| trial.is_at(&other.name, value));
             let kept: Vec<usize> =
                 (0..other.values.len()).filter(|n| used(&other.values[*n])).collect();
             let numbers = other.numbers.as_ref();
@@ -189,6 +204,13 @@ pub struct TrialData {
     pub machines: Vec<MachineData>,
     /// Data of the figures by metric, such as `rtt_ns`.
     pub series: BTreeMap<String, Series>,
+}
+
+impl TrialData {
+    /// Whether the trial was measured at this value of an axis.
+    pub(crate) fn is_at(&self, axis: &str, value: &str) -> bool {
+        self.parameters.get(axis).is_some_and(|of_trial| of_trial == value)
+    }
 }
 
 /// Summary of one machine of a trial.

@@ -20,7 +20,7 @@ pub(super) const HOW_TO_READ: &str = include_str!("../../assets/how-to-read.html
 pub(super) fn about(run: &RunData) -> String {
     let finished =
         run.finished.as_deref().map_or_else(|| "not finished".to_owned(), |at| format!("to {at}"));
-    let measured = group::finished(run).count();
+    let measured = run.finished_trials().count();
     let trials = count_noun(run.trials.len() as u64, "trial");
     let axes: Vec<String> = run
         .axes
@@ -78,7 +78,7 @@ pub(super) fn measured(run: &RunData, id: &str, heading: &str) -> String {
 /// Trust panel: a banner with the warnings, if any, then the facts.
 pub(super) fn trust(run: &RunData, heading: &str, id: &str) -> String {
     let warnings = trust::warnings(run);
-    let known = group::finished(run).any(|trial| trial.summary.is_some());
+    let known = run.finished_trials().any(|trial| trial.summary.is_some());
     let mut html = format!(
         "<section class=\"trust\" id=\"{id}\" aria-labelledby=\"{id}-title\">\
          <h2 id=\"{id}-title\">{}</h2>\n",
@@ -247,7 +247,7 @@ fn trial_row(run: &RunData, trial: &TrialData, subject: Option<&Subject>) -> Vec
 /// Every metric of every cell.
 pub(super) fn delays(run: &RunData) -> String {
     let mut metrics: BTreeSet<&str> = BTreeSet::new();
-    for trial in group::finished(run) {
+    for trial in run.finished_trials() {
         metrics.extend(trial.series.keys().map(String::as_str));
     }
     let columns =

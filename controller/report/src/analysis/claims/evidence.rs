@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dwell_record::{Scalar, Summary};
 use dwell_stats::{
     Block, BlockedShift, LineFit, blocked_difference, blocked_level, blocked_shift,
     grouped_least_squares,
@@ -204,7 +203,7 @@ impl<'a> Evidence<'a> {
     pub(super) fn mode(&self, mode: &str) -> Self {
         let is = |trial: &TrialData| {
             let summary = trial.summary.as_ref();
-            summary.and_then(|s| s.parameters.get("relay")?.as_str()) == Some(mode)
+            summary.and_then(|s| s.text("relay")) == Some(mode)
         };
         self.filter(is)
     }
@@ -280,9 +279,7 @@ impl<'a> Evidence<'a> {
         let values: BTreeSet<&str> = self.trials.iter().filter_map(|trial| value(trial)).collect();
         let groups: Vec<(&str, Self)> = values
             .into_iter()
-            .map(|wanted| {
-                (wanted, self.filter(|t| t.parameters.get(parameter).is_some_and(|v| v == wanted)))
-            })
+            .map(|wanted| (wanted, self.filter(|t| t.is_at(parameter, wanted))))
             .collect();
         let pairs = groups.len() * groups.len().saturating_sub(1) / 2;
         let mut widest: Option<Spread> = None;
@@ -354,26 +351,22 @@ impl<'a> Evidence<'a> {
 
 /// Numeric parameter of a trial.
 pub(super) fn number(trial: &TrialData, parameter: &str) -> Option<f64> {
-    trial.summary.as_ref()?.parameters.get(parameter)?.as_f64()
+    trial.summary.as_ref()?.number(parameter)
 }
 
 /// Scalar result of a trial.
 pub(super) fn value(trial: &TrialData, name: &str) -> Option<f64> {
-    scalar(trial.summary.as_ref()?, name)
+    trial.summary.as_ref()?.value(name)
 }
 
 /// Sum of the CPU load that was requested in a trial.
 pub(super) fn requested_load(trial: &TrialData) -> f64 {
-    trial.loads.iter().filter_map(|load| scalar(load, "asked_ratio")).sum()
-}
-
-fn scalar(summary: &Summary, name: &str) -> Option<f64> {
-    summary.values.get(name).copied().flatten().map(Scalar::as_f64)
+    trial.loads.iter().filter_map(|load| load.value("asked_ratio")).sum()
 }
 
 fn missed_load(trial: &TrialData) -> bool {
     trial.loads.iter().any(|load| {
-        let both = scalar(load, "asked_ratio").zip(scalar(load, "burnt_ratio"));
+        let both = load.value("asked_ratio").zip(load.value("burnt_ratio"));
         both.is_some_and(|(asked, burnt)| (asked - burnt).abs() > MAX_LOAD_DEVIATION + 1e-9)
     })
 }

@@ -14,10 +14,11 @@ use dwell_stats::Quantile;
 use super::evidence::{Bound, Evidence, number, requested_load};
 use super::{Claim, ClaimUnit, ClaimVerdict};
 use crate::analysis::group::percentile_of;
-use crate::analysis::nlr::{NODE_DELAY_METRICS, NlrConditions};
+use crate::analysis::nlr::NlrConditions;
 use crate::model::axes::RELAY;
+use crate::model::metric::{self, NODE_DELAY_METRICS};
 use crate::model::quantity::{delay, share, three_digits};
-use crate::model::{RunData, TrialData, metric};
+use crate::model::{RunData, TrialData};
 
 /// Maximum ratio of 95th percentiles that counts as flat; repetitions in the paper differ by more.
 const MAX_FLAT_RATIO: f64 = 1.25;
@@ -453,7 +454,7 @@ fn balance(translate: &Evidence, encrypt: &Evidence) -> Judgement {
         return nothing(&[&programs], "No program relayed.");
     }
     // The requested level identifies the highest load, not its name.
-    let is_idle = |trial: &TrialData| trial.parameters.get("load").is_some_and(|l| l == "none");
+    let is_idle = |trial: &TrialData| trial.is_at("load", "none");
     let most = programs.trials.iter().map(|trial| requested_load(trial)).fold(0.0, f64::max);
     let idle = programs.filter(is_idle);
     let loaded = programs.filter(|trial| trial.parameters.contains_key("load") && !is_idle(trial));

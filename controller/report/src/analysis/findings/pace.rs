@@ -1,10 +1,9 @@
 //! Findings of a run that measures send-time accuracy: verdicts on senders, and the cross traffic.
 
-use dwell_record::{Scalar, Summary};
+use dwell_record::Summary;
 use dwell_units::BitRate;
 
 use super::finding::Finding;
-use crate::analysis::group;
 use crate::analysis::paced::{paced, verdict_words};
 use crate::model::RunData;
 use crate::model::quantity::{count_noun, share, significant};
@@ -22,7 +21,7 @@ pub(super) fn pace_findings(run: &RunData) -> Vec<Finding> {
 }
 
 fn nothing(run: &RunData) -> String {
-    let measured = group::finished(run).count() as u64;
+    let measured = run.finished_trials().count() as u64;
     let all = paced(run);
     match all.iter().all(|paced| paced.pairs) {
         true if measured > 0 => format!(
@@ -37,7 +36,7 @@ fn nothing(run: &RunData) -> String {
 fn cross(run: &RunData) -> Option<String> {
     let mut least: Option<(f64, u64, f64)> = None;
     let mut most = 0;
-    for load in group::finished(run).flat_map(|trial| &trial.loads) {
+    for load in run.finished_trials().flat_map(|trial| &trial.loads) {
         let Some((flows, asked, reached)) = reached(load) else { continue };
         most = most.max(flows);
         let ratio = reached / asked;
@@ -58,7 +57,7 @@ fn cross(run: &RunData) -> Option<String> {
 /// Flows, requested rate and achieved rate of a traffic load.
 fn reached(load: &Summary) -> Option<(u64, f64, f64)> {
     let flows = load.parameters.get("flows")?.as_u64()?;
-    let asked = load.parameters.get("rate_bps")?.as_f64().filter(|bps| *bps > 0.0)?;
-    let reached = load.values.get("rate_bps").copied().flatten().map(Scalar::as_f64)?;
+    let asked = load.number("rate_bps").filter(|bps| *bps > 0.0)?;
+    let reached = load.value("rate_bps")?;
     Some((flows, asked, reached))
 }

@@ -5,9 +5,9 @@ use dwell_stats::Quantile;
 
 use super::finding::Finding;
 use crate::analysis::condition::{Condition, Links};
-use crate::analysis::group::{self, Group};
+use crate::analysis::group::Group;
 use crate::analysis::{fits, nlr};
-use crate::model::axes::{RELAY, axis_words, modes};
+use crate::model::axes::{RELAY, axis_words};
 use crate::model::quantity::{capital, delay, listed, share, three_digits};
 use crate::model::{RunData, TrialData, metric};
 
@@ -26,7 +26,7 @@ pub(super) fn relays(run: &RunData) -> Vec<Finding> {
 
 /// Parts of a run by relay mode; empty if the mode does not vary.
 fn by_mode(run: &RunData) -> Vec<(String, RunData)> {
-    modes(run).iter().map(|mode| (mode.clone(), run.only(RELAY, mode))).collect()
+    run.modes().iter().map(|mode| (mode.clone(), run.only(RELAY, mode))).collect()
 }
 
 fn node_delay(run: &RunData) -> Option<String> {
@@ -35,7 +35,7 @@ fn node_delay(run: &RunData) -> Option<String> {
     let here = run.at(&condition.levels());
     let medians = |metric: &str| -> Vec<String> {
         let median = |(mode, part): (String, RunData)| {
-            let all = Group::new(String::new(), group::finished(&part).collect(), metric);
+            let all = Group::new(String::new(), part.finished_trials().collect(), metric);
             let [p50, p95] = [Quantile::P50, Quantile::P95].map(|q| all.quantile(q));
             Some(format!("{} ({}) at {mode}", delay(p50?), delay(p95?)))
         };
@@ -72,12 +72,12 @@ fn held(condition: &Condition) -> String {
 fn processing(run: &RunData) -> Option<String> {
     let both = |part: &RunData| {
         let median = |metric: &str| {
-            let all = Group::new(String::new(), group::finished(part).collect(), metric);
+            let all = Group::new(String::new(), part.finished_trials().collect(), metric);
             all.quantile(Quantile::P50).map(delay)
         };
         Some((median("processing_ns")?, median("processing_s0_ns")?))
     };
-    if modes(run).is_empty() {
+    if run.modes().is_empty() {
         let (ours, s0) = both(run)?;
         return Some(format!(
             "Processing in the relay program: median {ours}. {AS_MIYA_2020} {s0}; {}",
@@ -108,7 +108,7 @@ const AS_MIYA_2020: &str = "With the second timestamp after the send call, as in
 /// Explains the timestamp after the send call. Over a link without a rate inside one machine, the
 /// packet reaches the receiver's stack before the call returns.
 fn sending(run: &RunData) -> String {
-    let bare = group::finished(run).any(|trial| nlr::transmission_ns(trial).is_none());
+    let bare = run.finished_trials().any(|trial| nlr::transmission_ns(trial).is_none());
     let far_end = if bare {
         "; over a bare link inside one machine it includes the receive path of the far end"
     } else {
@@ -124,14 +124,14 @@ fn nlr(run: &RunData) -> Option<String> {
     let mut used: Vec<(&str, &TrialData)> = Vec::new();
     for (mode, part) in &parts {
         let trials: Vec<_> =
-            group::finished(part).filter(|trial| conditions.is_valid(trial)).collect();
+            part.finished_trials().filter(|trial| conditions.is_valid(trial)).collect();
         let Some(ratio) = nlr::typical(&trials, |trial| conditions.of_trial(trial)) else {
             continue;
         };
         each.push(format!("{} at {mode}", share(ratio)));
         used.extend(trials.into_iter().map(|trial| (mode.as_str(), trial)));
     }
-    let all: Vec<&TrialData> = group::finished(run).filter(|trial| nlr::is_idle(trial)).collect();
+    let all: Vec<&TrialData> = run.finished_trials().filter(|trial| nlr::is_idle(trial)).collect();
     let slow = conditions.slow_links(&all);
     if each.is_empty() {
         return (!slow.is_empty()).then(|| slow.trim_start().to_owned());

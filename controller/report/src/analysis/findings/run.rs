@@ -9,7 +9,6 @@ use crate::analysis::host_correlation::correlation_finding;
 use crate::analysis::packet_words::PacketWords;
 use crate::analysis::subject::Subject;
 use crate::analysis::{claims, effect, measurement, paced, trust, witness};
-use crate::model::axes::modes;
 use crate::model::quantity::{capital, count, count_noun, delay, delay_ns, share};
 use crate::model::{RunData, TrialState};
 
@@ -25,7 +24,7 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
             say("delay".into(), delays(&subject));
             relay::relays(run).into_iter().for_each(|Finding { id, text }| say(id, text));
             for axis in &run.axes {
-                let text = if modes(run).is_empty() {
+                let text = if run.modes().is_empty() {
                     effect::several(run, subject.metric, axis)
                         .then(|| effect::effect(&subject, axis))
                 } else {
@@ -56,7 +55,7 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
 }
 
 fn delays(subject: &Subject) -> String {
-    let all = Group::new(String::new(), group::finished(subject.run).collect(), subject.metric);
+    let all = Group::new(String::new(), subject.run.finished_trials().collect(), subject.metric);
     let steps = &all.steps;
     let n = steps.count();
     let words = PacketWords::of(subject.run);
@@ -69,7 +68,7 @@ fn delays(subject: &Subject) -> String {
         ),
         _ => format!("{} were measured.", count_noun(n, "sample")),
     };
-    if !modes(subject.run).is_empty() {
+    if !subject.run.modes().is_empty() {
         // A delay over all modes would describe none of them.
         return text;
     }
@@ -109,7 +108,7 @@ fn delays(subject: &Subject) -> String {
 
 /// Why there is no delay to report.
 fn nothing(run: &RunData) -> String {
-    let all = Group::new(String::new(), group::finished(run).collect(), "");
+    let all = Group::new(String::new(), run.finished_trials().collect(), "");
     match all.packets() {
         _ if run.trials.is_empty() => "This run has no trials.".to_owned(),
         Some(packets) if packets.sent > 0 && packets.received == 0 => {
@@ -120,8 +119,8 @@ fn nothing(run: &RunData) -> String {
                 words.none_received
             )
         }
-        _ if group::finished(run)
-            .filter_map(|trial| trial.summary.as_ref())
+        _ if run
+            .summaries()
             .any(|summary| summary.metrics.values().any(|figures| figures.count > 0)) =>
         {
             "There are no delay samples; the file's own summary figures are in the table."
@@ -132,7 +131,7 @@ fn nothing(run: &RunData) -> String {
 }
 
 fn losses(run: &RunData) -> Option<String> {
-    let all = Group::new(String::new(), group::finished(run).collect(), "");
+    let all = Group::new(String::new(), run.finished_trials().collect(), "");
     let packets = all.packets().filter(|packets| packets.sent > 0)?;
     let words = PacketWords::of(run);
     let gone = packets.lost.saturating_add(packets.late);

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use dwell_plan::{NamedSize, PaceKind, PacePlan, Plan};
 use dwell_protocol::{PaceEngine, PaceSize};
-use dwell_record::{Kind, Scalar, Summary};
+use dwell_record::{Kind, Summary};
 use dwell_units::{BitRate, Bytes};
-use serde_json::Value;
 
 use crate::model::{RunData, TrialData, TrialState};
 
@@ -104,7 +103,7 @@ fn only_engine(run: &RunData, plan: Option<&Plan>) -> Option<String> {
         .trials
         .iter()
         .filter(|trial| engine(trial, pace) == auto)
-        .filter_map(|trial| Some(text(trial.summary.as_ref()?, "engine_used")?.to_owned()));
+        .filter_map(|trial| Some(trial.summary.as_ref()?.text("engine_used")?.to_owned()));
     let first = used.next()?;
     used.all(|other| other == first).then_some(first)
 }
@@ -118,10 +117,10 @@ impl<'a> PacedTrial<'a> {
         let pace = plan.and_then(|plan| plan.pace.as_ref());
         let pattern = asked(trial, &["pattern", "pace.pattern"])
             .map(str::to_owned)
-            .or_else(|| text(summary?, "pattern").map(str::to_owned))
+            .or_else(|| summary?.text("pattern").map(str::to_owned))
             .or_else(|| Some(pace.map(|pace| pace.pattern)?.name().to_owned()))?;
         let rate = summary
-            .and_then(|summary| number(summary, "rate_bps"))
+            .and_then(|summary| summary.number("rate_bps"))
             .map(|bps| BitRate(bps.round() as u64))
             .or_else(|| asked(trial, &["rate", "pace.rate"])?.parse().ok())
             .or_else(|| pace?.rate)
@@ -143,7 +142,7 @@ impl<'a> PacedTrial<'a> {
 
     /// Scalar result by name.
     pub(crate) fn value(&self, name: &str) -> Option<f64> {
-        self.summary?.values.get(name).copied().flatten().map(Scalar::as_f64)
+        self.summary?.value(name)
     }
 
     /// Median rate of its trains in bit/s.
@@ -161,7 +160,7 @@ pub(crate) fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 /// Requested engine.
 fn engine(trial: &TrialData, pace: Option<&PacePlan>) -> String {
-    let reported = || trial.summary.as_ref().and_then(|summary| text(summary, "engine"));
+    let reported = || trial.summary.as_ref().and_then(|summary| summary.text("engine"));
     asked(trial, &["engine", "pace.engine"])
         .or_else(reported)
         .or_else(|| Some(pace?.engine.name()))
@@ -170,7 +169,7 @@ fn engine(trial: &TrialData, pace: Option<&PacePlan>) -> String {
 }
 
 fn ip_size(trial: &TrialData, summary: Option<&Summary>, pace: Option<&PacePlan>) -> Option<u64> {
-    if let Some(bytes) = summary.and_then(|summary| number(summary, "size_bytes")) {
+    if let Some(bytes) = summary.and_then(|summary| summary.number("size_bytes")) {
         return Some(bytes as u64);
     }
     Some(asked_size(trial, pace?).packet_size()?.ip().0)
@@ -182,7 +181,7 @@ fn size_kind(
     summary: Option<&Summary>,
     pace: Option<&PacePlan>,
 ) -> Option<String> {
-    if let Some(kind) = summary.and_then(|summary| text(summary, "counted")) {
+    if let Some(kind) = summary.and_then(|summary| summary.text("counted")) {
         return Some(kind.to_owned());
     }
     let named = match asked_size(trial, pace?).named_size()? {
@@ -228,12 +227,4 @@ fn others(run: &RunData, trial: &TrialData) -> BTreeMap<String, String> {
 /// Value of the first of these axes that the trial has.
 fn asked<'a>(trial: &'a TrialData, names: &[&str]) -> Option<&'a str> {
     names.iter().find_map(|name| trial.parameters.get(*name)).map(String::as_str)
-}
-
-fn text<'a>(summary: &'a Summary, name: &str) -> Option<&'a str> {
-    summary.parameters.get(name).and_then(Value::as_str)
-}
-
-pub(crate) fn number(summary: &Summary, name: &str) -> Option<f64> {
-    summary.parameters.get(name).and_then(Value::as_f64)
 }

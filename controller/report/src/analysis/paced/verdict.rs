@@ -13,7 +13,7 @@ use dwell_stats::departures::TrainRequest;
 use dwell_units::BitRate;
 use serde::Serialize;
 
-use super::trial::{PacedTrial, Sender, number, paced};
+use super::trial::{PacedTrial, Sender, paced};
 use crate::model::{RunData, TrialState};
 
 /// Verdict on one engine of a node, for one packet size and number of cross-traffic flows.
@@ -180,7 +180,7 @@ fn accuracy(trials: &[&PacedTrial], tolerance: &Tolerance) -> Accuracy {
         return few;
     };
     let asked = summaries().find_map(|summary| {
-        let (rate, gap) = (number(summary, "rate_bps")?, number(summary, "gap_ns")?);
+        let (rate, gap) = (summary.number("rate_bps")?, summary.number("gap_ns")?);
         (rate > 0.0 && gap > 0.0).then(|| TrainRequest {
             bits: rate * gap / 1e9,
             gap,

@@ -55,7 +55,7 @@ pub(super) fn by_rate(trials: &Evidence) -> Option<String> {
 /// The same for two values of an axis; without a program, no timestamp splits the node delay.
 pub(super) fn by_axis(trials: &Evidence, axis: &str, values: &[String; 2]) -> Option<String> {
     let names = values.each_ref().map(|value| format!("at {axis} {value}"));
-    let alike = values.each_ref().map(|v| trials.filter(|t| t.parameters.get(axis) == Some(v)));
+    let alike = values.each_ref().map(|v| trials.filter(|t| t.is_at(axis, v)));
     if typical(trials, "queueing_in_ns").is_none() {
         return Some("no timestamp splits the node delay".to_owned());
     }
