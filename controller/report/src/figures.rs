@@ -1,10 +1,11 @@
-//! Figures of one run, each only if the data support it.
+//! Figures of a run: which there are, for what each applies, and in which order.
 
 mod bands;
 mod boxes;
 mod breakdown;
 mod comparison;
 mod cumulative;
+mod draw;
 mod drift;
 mod end_to_end;
 mod figure;
@@ -19,98 +20,193 @@ mod p95_by_parameter;
 mod pace;
 mod parts;
 mod percentiles;
-mod relays;
 mod sparkline;
+mod spec;
 pub(crate) mod theme;
 mod timeline;
 mod waterfall;
 
-use crate::analysis::subject::Subject;
-use crate::analysis::{group, paced};
+use crate::analysis::findings::Finding;
+use crate::analysis::subject::ExperimentKind as Kind;
+use crate::figures::pace::{errors, largest, pairs, rates};
+use crate::figures::spec::{Draw, FigureSpec, Parts};
 use crate::model::RunData;
-use cumulative::{ccdf, ecdf};
-use histogram::histogram;
-use overlay::Overlay;
-use percentiles::percentiles;
 
-pub use comparison::comparison_figures;
 pub use figure::Figure;
 pub use sparkline::sparkline;
 pub use waterfall::packets_wanted;
 
-/// Returns the figures of a run, the most informative first.
+/// Kinds of figures in the order of a page: effects of parameters, accuracy of senders, components,
+/// time, distributions, losses.
+const FIGURES: &[FigureSpec] = &[
+    FigureSpec {
+        id: "p95",
+        applies: &[(Kind::RelayModes, Parts::EachAxis)],
+        draw: Draw::Axis(p95_by_parameter::p95_by_parameter),
+    },
+    FigureSpec {
+        id: "boxes",
+        applies: &[(Kind::Delay, Parts::EachAxis)],
+        draw: Draw::Axis(boxes::by_axis),
+    },
+    FigureSpec {
+        id: "boxes",
+        applies: &[(Kind::RelayModes, Parts::EachAxis)],
+        draw: Draw::Axis(boxes::by_mode_and_level),
+    },
+    FigureSpec {
+        id: "boxes",
+        applies: &[(Kind::RelayModes, Parts::OneCondition), (Kind::Comparison, Parts::Run)],
+        draw: Draw::Overlay(boxes::overlaid),
+    },
+    FigureSpec {
+        id: "bands",
+        applies: &[(Kind::Delay, Parts::EachAxis)],
+        draw: Draw::Axis(bands::bands),
+    },
+    FigureSpec {
+        id: "fit",
+        applies: &[
+            (Kind::Delay, Parts::EachAxis),
+            (Kind::RelayModes, Parts::EachMode(&["size", "rate"])),
+        ],
+        draw: Draw::Axis(fit::fit),
+    },
+    FigureSpec {
+        id: "heat",
+        applies: &[
+            (Kind::Delay, Parts::Run),
+            (Kind::RelayModes, Parts::EachMode(&["size", "rate"])),
+        ],
+        draw: Draw::Delay(heat::heat),
+    },
+    FigureSpec {
+        id: "jitter",
+        applies: &[(Kind::Delay, Parts::EachAxis), (Kind::RelayModes, Parts::EachMode(&["size"]))],
+        draw: Draw::Axis(jitter::jitter),
+    },
+    FigureSpec {
+        id: "largest-rates",
+        applies: &[(Kind::Pacing, Parts::Run)],
+        draw: Draw::Run(largest::largest),
+    },
+    FigureSpec {
+        id: "rates",
+        applies: &[(Kind::Pacing, Parts::EachSender)],
+        draw: Draw::Sender(rates::rates),
+    },
+    FigureSpec {
+        id: "pairs",
+        applies: &[(Kind::Pacing, Parts::EachSender)],
+        draw: Draw::Sender(|part| pairs::pairs(part).into_iter().collect()),
+    },
+    FigureSpec {
+        id: "gap-errors",
+        applies: &[(Kind::Pacing, Parts::EachSender)],
+        draw: Draw::Sender(errors::errors),
+    },
+    FigureSpec {
+        id: "end-to-end",
+        applies: &[(Kind::RelayModes, Parts::Run)],
+        draw: Draw::Delay(end_to_end::end_to_end),
+    },
+    FigureSpec {
+        id: "breakdown",
+        applies: &[(Kind::Delay, Parts::Run), (Kind::RelayModes, Parts::Run)],
+        draw: Draw::Delay(breakdown::breakdown),
+    },
+    FigureSpec {
+        id: "waterfall",
+        applies: &[(Kind::Delay, Parts::Run), (Kind::RelayModes, Parts::Run)],
+        draw: Draw::Delay(waterfall::waterfall),
+    },
+    FigureSpec {
+        id: "timeline",
+        applies: &[(Kind::Delay, Parts::Run), (Kind::RelayModes, Parts::OneCondition)],
+        draw: Draw::Delay(timeline::timeline),
+    },
+    FigureSpec {
+        id: "host",
+        applies: &[
+            (Kind::Delay, Parts::Run),
+            (Kind::RelayModes, Parts::Run),
+            (Kind::Pacing, Parts::Run),
+        ],
+        draw: Draw::Delay(host::host),
+    },
+    FigureSpec {
+        id: "drift",
+        applies: &[(Kind::Delay, Parts::Run), (Kind::RelayModes, Parts::Run)],
+        draw: Draw::Delay(drift::drift),
+    },
+    FigureSpec { id: "histogram", applies: OVERLAID, draw: Draw::Overlay(histogram::histogram) },
+    FigureSpec { id: "ecdf", applies: OVERLAID, draw: Draw::Overlay(cumulative::ecdf) },
+    FigureSpec { id: "ccdf", applies: OVERLAID, draw: Draw::Overlay(cumulative::ccdf) },
+    FigureSpec {
+        id: "percentiles",
+        applies: OVERLAID,
+        draw: Draw::Overlay(percentiles::percentiles),
+    },
+    FigureSpec {
+        id: "loss",
+        applies: &[(Kind::Delay, Parts::EachAxis)],
+        draw: Draw::RunAxis(loss::loss),
+    },
+    FigureSpec {
+        id: "loss",
+        applies: &[(Kind::RelayModes, Parts::EachMode(&["size", "rate"]))],
+        draw: Draw::RunAxis(loss::of_mode),
+    },
+    FigureSpec {
+        id: "loss",
+        applies: &[(Kind::RelayModes, Parts::Run)],
+        draw: Draw::Run(loss::by_mode),
+    },
+];
+
+/// What overlaid distributions are drawn for.
+const OVERLAID: &[(Kind, Parts)] = &[
+    (Kind::Delay, Parts::Run),
+    (Kind::RelayModes, Parts::OneCondition),
+    (Kind::Comparison, Parts::Run),
+];
+
+/// Returns the figures of a run in the order of a page.
 ///
 /// All figures but those of loss and pacing show the run's main delay (the round trip of a ping,
 /// the node delay of a relay). Repetitions of a cell are merged and failed trials left out. In a
 /// run over relay modes, each figure compares the modes and holds the parameters that it does not
 /// vary at one level.
 pub fn figures(run: &RunData) -> Vec<Figure> {
-    if paced::is_paced(run) {
-        let mut figures = pace::pace(run);
-        number_duplicate_ids(&mut figures);
-        return figures;
-    }
-    let mut figures = Vec::new();
-    let of_modes = !run.modes().is_empty();
-    match Subject::of(run) {
-        Some(subject) if of_modes => figures = relays::relays(&subject),
-        Some(subject) => figures = plain(&subject),
-        None => {}
-    }
-    if of_modes {
-        figures.extend(loss::by_mode(run));
-    } else {
-        figures.extend(run.axes.iter().filter_map(|axis| loss::loss(run, axis)));
-    }
-    number_duplicate_ids(&mut figures);
-    figures
+    draw::draw(FIGURES, run)
 }
 
-/// Figures of a run without relay modes.
-fn plain(subject: &Subject) -> Vec<Figure> {
-    let run = subject.run;
-    let mut figures = Vec::new();
-    let (groups, note) = group::overlaid(run, subject.metric);
-    let overlay = Overlay {
-        noun: subject.noun,
-        unit: subject.unit,
-        caption: &subject.caption,
-        groups: &groups,
-        note: note.as_deref(),
-    };
-    for axis in &run.axes {
-        figures.extend(boxes::by_axis(subject, axis));
-    }
-    figures.extend(timeline::timeline(subject));
-    figures.extend(host::host(subject));
-    figures.extend(histogram(&overlay));
-    figures.extend(ecdf(&overlay));
-    figures.extend(ccdf(&overlay));
-    figures.extend(percentiles(&overlay));
-    for axis in &run.axes {
-        figures.extend(bands::bands(subject, axis));
-        figures.extend(fit::fit(subject, axis));
-    }
-    figures.extend(heat::heat(subject));
-    for axis in &run.axes {
-        figures.extend(jitter::jitter(subject, axis));
-    }
-    figures.extend(breakdown::breakdown(subject));
-    figures.extend(waterfall::waterfall(subject));
-    figures.extend(drift::drift(subject));
-    figures
+/// Returns figures of one delay metric; the first run is the baseline. All cells of a run are
+/// merged into one distribution, except in the figure with one box per cell and run. The figures
+/// repeat `findings`, which come from the samples themselves, and judge nothing. Empty unless all
+/// runs have the metric.
+pub fn comparison_figures(runs: &[RunData], metric: &str, findings: &[Finding]) -> Vec<Figure> {
+    comparison::compare(FIGURES, runs, metric, findings)
 }
 
-/// Numbers figures with equal ids: names of axes may differ only in characters that ids replace.
-fn number_duplicate_ids(figures: &mut [Figure]) {
-    for i in 1..figures.len() {
-        let (before, rest) = figures.split_at_mut(i);
-        let figure = &mut rest[0];
-        let base = figure.id.clone();
-        let mut n = 2;
-        while before.iter().any(|other| other.id == figure.id) {
-            figure.id = format!("{base}-{n}");
-            n += 1;
-        }
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::FIGURES;
+
+    /// The tables of docs/report.md list every kind of figure, and no other.
+    #[test]
+    fn documentation_lists_every_figure() {
+        let heads = ["| id | shows |", "| figure | shows |"];
+        let text = include_str!("../../../docs/report.md");
+        let tables = text.split("\n\n").filter(|it| heads.iter().any(|head| it.starts_with(head)));
+        let cells =
+            tables.flat_map(|table| table.lines().skip(2)).filter_map(|row| row.split('|').nth(1));
+        // Ids end with placeholders: `boxes-AXIS`, `rates-N`.
+        let is_placeholder = |c: char| c == '-' || c.is_ascii_uppercase();
+        let ids = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+        let listed: BTreeSet<&str> = ids.map(|id| id.trim_end_matches(is_placeholder)).collect();
+        assert_eq!(listed, FIGURES.iter().map(|spec| spec.id).collect());
     }
 }

@@ -1,9 +1,35 @@
 //! What the figures of a run show: its main delay metric, by cell.
 
 use crate::analysis::group::{self, Group};
-use crate::analysis::measurement;
+use crate::analysis::{measurement, paced};
 use crate::model::quantity::{Unit, capital};
 use crate::model::{RunData, metric};
+
+/// What a run measured; decides which figures apply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExperimentKind {
+    /// Delays, without relay modes.
+    Delay,
+    /// Delays over relay modes.
+    RelayModes,
+    /// Departures of paced packets.
+    Pacing,
+    /// Delays of several runs.
+    Comparison,
+}
+
+impl ExperimentKind {
+    /// Kind of one run.
+    pub(crate) fn of(run: &RunData) -> Self {
+        if paced::is_paced(run) {
+            Self::Pacing
+        } else if run.modes().is_empty() {
+            Self::Delay
+        } else {
+            Self::RelayModes
+        }
+    }
+}
 
 /// A run and the delay metric that its figures show.
 pub(crate) struct Subject<'a> {

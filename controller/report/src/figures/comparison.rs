@@ -2,11 +2,9 @@
 
 use dwell_stats::Quantile;
 
-use super::boxes::boxes;
-use super::cumulative::{ccdf, ecdf};
-use super::histogram::histogram;
 use super::overlay::Overlay;
-use super::percentiles::percentiles;
+use super::spec::FigureSpec;
+use super::{boxes, draw};
 use crate::analysis::findings::Finding;
 use crate::analysis::group::{self, Group};
 use crate::analysis::measurement;
@@ -21,7 +19,12 @@ const MAX_BOXES: usize = 36;
 /// merged into one distribution, except in the figure with one box per cell and run. The figures
 /// repeat `findings`, which come from the samples themselves, and judge nothing. Empty unless all
 /// runs have the metric.
-pub fn comparison_figures(runs: &[RunData], metric: &str, findings: &[Finding]) -> Vec<Figure> {
+pub(super) fn compare(
+    specs: &[FigureSpec],
+    runs: &[RunData],
+    metric: &str,
+    findings: &[Finding],
+) -> Vec<Figure> {
     if runs.is_empty() || !runs.iter().all(|run| metric::has_samples(run, metric)) {
         return Vec::new();
     }
@@ -45,24 +48,26 @@ pub fn comparison_figures(runs: &[RunData], metric: &str, findings: &[Finding]) 
     let caption = format!("runs {}{closed}, dwell {}", ids.join(", "), env!("CARGO_PKG_VERSION"));
     let note = (runs.len() > shown.len())
         .then(|| format!("Shown: {} of {} runs.", shown.len(), runs.len()));
-    let overlay = Overlay {
+    let mut overlay = Overlay {
         noun: metric::words(metric),
         unit: Unit::fitting(middle.unwrap_or_default() as f64),
         caption: &caption,
         groups: &shown,
+        by: "run",
         note: note.as_deref(),
+        finding: None,
     };
-    let title = format!("{} by run", capital(overlay.noun));
     let by_cell = by_cell(runs, &overlay, metric, said(findings));
     // Differences between cells are visible in the figure with one box per cell.
     let finding = if by_cell.is_some() { medians(&shown) } else { said(findings) };
-    let mut figures: Vec<Figure> =
-        boxes(&overlay, "boxes-run".into(), title, finding).into_iter().collect();
-    figures.extend(by_cell);
-    figures.extend(ecdf(&overlay));
-    figures.extend(ccdf(&overlay));
-    figures.extend(percentiles(&overlay));
-    figures.extend(histogram(&overlay));
+    overlay.finding = Some(&finding);
+    let mut figures = draw::overlaid(specs, &overlay);
+    if let Some(place) = figures.iter().position(|figure| figure.id == "boxes-run") {
+        let boxes = figures.remove(place);
+        let title = format!("{} by run", boxes.title);
+        figures.insert(place, boxes.with_title(title));
+        figures.splice(place + 1..place + 1, by_cell);
+    }
     figures
 }
 
@@ -87,7 +92,7 @@ fn by_cell(runs: &[RunData], overlay: &Overlay, metric: &str, finding: String) -
     }
     groups.retain(|group| group.steps.count() > 0);
     let title = format!("{} by run and parameters", capital(overlay.noun));
-    boxes(&Overlay { groups: &groups, ..*overlay }, "boxes-cells".into(), title, finding)
+    boxes::boxes(&Overlay { groups: &groups, ..*overlay }, "boxes-cells".into(), title, finding)
 }
 
 /// The first findings, for the text of a figure.

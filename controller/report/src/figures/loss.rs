@@ -71,6 +71,15 @@ pub(super) fn loss(run: &RunData, axis: &Axis) -> Option<Figure> {
     Some(Figure::new(id, title, finding(&along), &caption(run), body, table))
 }
 
+/// Loss of one relay mode.
+pub(super) fn of_mode(run: &RunData, axis: &Axis) -> Option<Figure> {
+    let mut figure = loss(run, axis)?;
+    if run.axis("rate").is_some_and(|rate| rate.values.len() > 1) {
+        figure.finding += " All rates are merged.";
+    }
+    Some(figure)
+}
+
 /// Loss by relay mode, over the combinations of parameters measured for all modes: otherwise a mode
 /// measured alone at a lossy rate would look like the cause. `None` if nothing was lost there.
 pub(super) fn by_mode(run: &RunData) -> Option<Figure> {

@@ -7,6 +7,8 @@ pub(crate) struct PacedPart<'p, 'a> {
     pub(crate) trials: Vec<&'p PacedTrial<'a>>,
     /// Suffix of titles if there are several parts.
     pub(crate) named: String,
+    /// Caption of the run.
+    pub(crate) caption: &'p str,
     /// Engines of all parts.
     pub(crate) engines: Vec<String>,
 }
@@ -28,7 +30,7 @@ impl PacedPart<'_, '_> {
 }
 
 /// Parts in the order of their first trial.
-pub(crate) fn parts<'p, 'a>(all: &'p [PacedTrial<'a>]) -> Vec<PacedPart<'p, 'a>> {
+pub(crate) fn parts<'p, 'a>(all: &'p [PacedTrial<'a>], caption: &'p str) -> Vec<PacedPart<'p, 'a>> {
     let engines = distinct(all.iter().map(|paced| paced.sender.engine.clone()));
     let key = |paced: &PacedTrial| (paced.sender.node.clone(), paced.sender.others.clone());
     let keys = distinct(all.iter().map(key));
@@ -41,6 +43,7 @@ pub(crate) fn parts<'p, 'a>(all: &'p [PacedTrial<'a>]) -> Vec<PacedPart<'p, 'a>>
             PacedPart {
                 trials: all.iter().filter(of).collect(),
                 named: if several { format!(", {node}{}", words.concat()) } else { String::new() },
+                caption,
                 engines: engines.clone(),
             }
         })

@@ -19,11 +19,11 @@ const TARGET_RATE_BPS: f64 = 100e6;
 
 /// Returns figures for the lowest and the highest cross traffic, with the largest packets. Engines
 /// beyond the maximum of one figure are in further figures.
-pub(super) fn errors(part: &PacedPart, caption: &str) -> Vec<Figure> {
-    part.flow_ends().into_iter().flat_map(|flows| at(part, flows, caption)).collect()
+pub(crate) fn errors(part: &PacedPart) -> Vec<Figure> {
+    part.flow_ends().into_iter().flat_map(|flows| at(part, flows)).collect()
 }
 
-fn at(part: &PacedPart, flows: u32, caption: &str) -> Vec<Figure> {
+fn at(part: &PacedPart, flows: u32) -> Vec<Figure> {
     let measured = |paced: &&PacedTrial| {
         let drawn = paced.trial.series.get(METRIC);
         let drawn = drawn.is_some_and(|series| series.steps.iter().any(|step| step.count > 0));
@@ -65,8 +65,15 @@ fn at(part: &PacedPart, flows: u32, caption: &str) -> Vec<Figure> {
     let figures = groups.len().div_ceil(MAX_OVERLAID).max(1);
     let each = groups.len().div_ceil(figures).max(1);
     let drawn = groups.chunks(each).filter_map(|groups| {
-        let overlay =
-            Overlay { noun: "gap error", unit, caption, groups, note: Some(note.as_str()) };
+        let overlay = Overlay {
+            noun: "gap error",
+            unit,
+            caption: part.caption,
+            groups,
+            by: "engine",
+            note: Some(note.as_str()),
+            finding: None,
+        };
         let figure = ecdf(&overlay)?;
         let engines: Vec<&str> = groups.iter().map(|group| group.label.as_str()).collect();
         let title = format!(

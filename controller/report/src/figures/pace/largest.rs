@@ -6,14 +6,16 @@ use serde_json::{Value, json};
 
 use super::panels::stacked;
 use crate::analysis::paced::{
-    RateVerdict, RateVerdictKind, cross_traffic, distinct, verdict_table,
+    RateVerdict, RateVerdictKind, cross_traffic, distinct, verdict_table, verdicts,
 };
+use crate::analysis::subject::caption;
 use crate::figures::figure::{Figure, WIDTH, group_channel, round_ticks, without_legend};
 use crate::model::RunData;
 use crate::model::quantity::{capital, significant};
 
 /// One panel per number of flows. Returns `None` if no sender keeps any rate.
-pub(super) fn largest(run: &RunData, all: &[RateVerdict], caption: &str) -> Option<Figure> {
+pub(crate) fn largest(run: &RunData) -> Option<Figure> {
+    let all = &verdicts(run);
     let known = || all.iter().filter_map(|verdict| verdict.largest.rate());
     let least = known().min()?;
     let published = || MOK_2015_DEVICES.iter().flat_map(|it| [it.all_sizes, it.large_packets]);
@@ -36,7 +38,7 @@ pub(super) fn largest(run: &RunData, all: &[RateVerdict], caption: &str) -> Opti
         .collect();
     let title = "Largest accurate rate by engine".to_owned();
     let body = stacked(panels);
-    Some(Figure::new("largest-rates", title, finding(all), caption, body, verdict_table(run)))
+    Some(Figure::new("largest-rates", title, finding(all), &caption(run), body, verdict_table(run)))
 }
 
 const PUBLISHED_GROUPS: [&str; 2] = ["Mok 2015: all sizes", "Mok 2015: large packets"];

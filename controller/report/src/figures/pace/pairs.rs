@@ -10,7 +10,7 @@ use crate::model::quantity::{Unit, delay, significant};
 use crate::model::table::Table;
 
 /// Smallest and median gap per engine, one panel per size. Returns `None` without pairs.
-pub(super) fn pairs(part: &PacedPart, caption: &str) -> Option<Figure> {
+pub(crate) fn pairs(part: &PacedPart) -> Option<Figure> {
     let known = |paced: &&PacedTrial| paced.pairs && smallest(paced).is_some();
     let trials: Vec<&PacedTrial> = part.trials.iter().copied().filter(known).collect();
     let gaps: Vec<f64> =
@@ -66,7 +66,7 @@ pub(super) fn pairs(part: &PacedPart, caption: &str) -> Option<Figure> {
     let panels: Vec<Value> = sizes.into_iter().enumerate().map(panel).collect();
     let body = stacked(panels);
     let title = format!("Gap of back-to-back packet pairs{}", part.named);
-    Some(Figure::new("pairs", title, finding(&trials), caption, body, table(&trials, unit)))
+    Some(Figure::new("pairs", title, finding(&trials), part.caption, body, table(&trials, unit)))
 }
 
 fn smallest(paced: &PacedTrial) -> Option<f64> {

@@ -24,8 +24,13 @@ struct Mark<'a> {
     measured: f64,
 }
 
+/// Returns figures for the lowest and the highest cross traffic.
+pub(crate) fn rates(part: &PacedPart) -> Vec<Figure> {
+    part.flow_ends().into_iter().filter_map(|flows| at(part, flows)).collect()
+}
+
 /// One panel per size. Returns `None` if no rate was measured.
-pub(super) fn rates(part: &PacedPart, flows: u32, caption: &str) -> Option<Figure> {
+fn at(part: &PacedPart, flows: u32) -> Option<Figure> {
     let trials = || part.trials.iter().copied().filter(move |paced| paced.sender.flows == flows);
     let marks: Vec<Mark> = trials().filter_map(mark).collect();
     let (least, most) = ends(&marks)?;
@@ -72,7 +77,7 @@ pub(super) fn rates(part: &PacedPart, flows: u32, caption: &str) -> Option<Figur
     let title = format!("Measured against requested rate, {}{}", cross_traffic(flows), part.named);
     let body = stacked(panels);
     let finding = finding(&marks) + &drawn(&marks, &published);
-    Some(Figure::new(format!("rates-{flows}"), title, finding, caption, body, table))
+    Some(Figure::new(format!("rates-{flows}"), title, finding, part.caption, body, table))
 }
 
 fn mark<'a>(paced: &'a PacedTrial<'a>) -> Option<Mark<'a>> {
