@@ -9,7 +9,7 @@ use crate::analysis::group::{self, Group};
 use crate::analysis::percentile_shift::Shift;
 use crate::analysis::subject::Subject;
 use crate::model::axes::{RELAY, axis_words};
-use crate::model::quantity::{capital, compared, delay, listed};
+use crate::model::quantity::{capital, compared, count_noun, delay, listed};
 use crate::model::{Axis, RunData};
 
 /// Quantiles with their names and their part of the run's error probability of 5 %; the rest is for
@@ -21,7 +21,7 @@ const EFFECT_QUANTILES: [(Quantile, &str, f64); 2] =
 /// the first one in the plan. For non-numeric values, also what is known of the others. Every value
 /// is compared with the first over the combinations measured for both.
 pub(crate) fn effect(subject: &Subject, axis: &Axis) -> String {
-    effect_text(subject, axis, subject.run.axes.len()).whole()
+    effect_text(subject, axis, subject.run.axes.len()).whole(subject.run)
 }
 
 /// The same for each relay mode, because modes were measured at different levels and react
@@ -32,7 +32,7 @@ pub(crate) fn by_mode(subject: &Subject, axis: &Axis) -> Option<String> {
     let among = run.axes.len().saturating_sub(1) * modes.len() + 1;
     if axis.name == RELAY {
         return several(run, subject.metric, axis)
-            .then(|| effect_text(subject, axis, among).whole());
+            .then(|| effect_text(subject, axis, among).whole(run));
     }
     let of_mode = |(place, mode): (usize, &String)| {
         let part = run.only(RELAY, mode);
@@ -44,36 +44,55 @@ pub(crate) fn by_mode(subject: &Subject, axis: &Axis) -> Option<String> {
         several(&part, subject.metric, axis).then(|| effect_text(&here, axis, among))
     };
     let each: Vec<EffectText> = modes.iter().enumerate().filter_map(of_mode).collect();
-    (!each.is_empty()).then(|| EffectText::joined(each).whole())
+    (!each.is_empty()).then(|| EffectText::joined(each).whole(run))
 }
 
-/// Sentences, and the kinds of means over trials in them.
+/// Sentences, the kinds of means over trials in them, and whether they have intervals.
 struct EffectText {
     text: String,
     means: BTreeSet<&'static str>,
+    has_intervals: bool,
 }
 
 impl EffectText {
     fn joined(all: Vec<Self>) -> Self {
         let means = all.iter().flat_map(|said| said.means.iter().copied()).collect();
+        let has_intervals = all.iter().any(|said| said.has_intervals);
         let texts: Vec<String> = all.into_iter().map(|said| said.text).collect();
-        Self { text: texts.join(" "), means }
+        Self { text: texts.join(" "), means, has_intervals }
     }
 
-    /// The sentences, followed by the kind of mean.
-    fn whole(self) -> String {
+    /// The sentences, followed by the kind of mean and the confidence of the intervals.
+    fn whole(self, run: &RunData) -> String {
+        let mut text = self.text;
         let means: Vec<&str> = self.means.into_iter().collect();
-        if means.is_empty() {
-            return self.text;
+        if !means.is_empty() {
+            text += &format!(" Each percentile is the {} over its trials.", means.join(" or "));
         }
-        let means = means.join(" or ");
-        format!("{} Each percentile is the {means} over its trials.", self.text)
+        if self.has_intervals {
+            text += &format!(
+                " Intervals: 95 % for all {} of the run together (Bonferroni).",
+                count_noun(comparisons(run), "comparison")
+            );
+        }
+        text
     }
+}
+
+/// Number of comparisons that share the error probability of a run: of two percentiles, for each
+/// value after the first of each axis, in each relay mode.
+fn comparisons(run: &RunData) -> u64 {
+    let modes = run.modes().len().max(1);
+    let of = |axis: &Axis| {
+        let values = axis.values.len().saturating_sub(1);
+        if axis.name == RELAY { values } else { values * modes }
+    };
+    (EFFECT_QUANTILES.len() * run.axes.iter().map(of).sum::<usize>()) as u64
 }
 
 impl From<String> for EffectText {
     fn from(text: String) -> Self {
-        Self { text, means: BTreeSet::new() }
+        Self { text, means: BTreeSet::new(), has_intervals: false }
     }
 }
 
@@ -168,7 +187,8 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
         // Values between two quantities need no mention.
         let names = axis.numbers.is_none();
         let rest = if names { rest(others, &named, &found) } else { String::new() };
-        return EffectText { text: format!("{}: {}.{rest}", capital(noun), listed(&parts)), means };
+        let text = format!("{}: {}.{rest}", capital(noun), listed(&parts));
+        return EffectText { text, means, has_intervals: true };
     }
     let [shifts, _] = found;
     if let ([(other, Shift::Same)], RELAY) = (shifts.as_slice(), axis.name.as_str()) {
@@ -183,6 +203,7 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
         )
         .into();
     }
+    let mut has_intervals = false;
     let text = match farthest(shifts) {
         Some((far, Shift::TooFew { from, to, repetitions, mean })) => {
             means.extend(mean);
@@ -199,6 +220,7 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
         }
         Some((far, Shift::CannotTell(change))) => {
             means.insert(change.mean());
+            has_intervals = true;
             format!(
                 "Cannot tell whether {name} changes the {noun}: trials scatter too much (median {} at {}, {} at {}; {}).",
                 delay(change.from),
@@ -210,7 +232,7 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
         }
         _ => format!("Cannot tell whether {name} changes the {noun}: too few samples."),
     };
-    EffectText { text, means }
+    EffectText { text, means, has_intervals }
 }
 
 /// Verdicts on the values that the sentence does not name.

@@ -9,7 +9,6 @@ use crate::analysis::condition::{Condition, Links};
 use crate::analysis::group::{self, Group};
 use crate::analysis::subject::Subject;
 use crate::model::axes::RELAY;
-use crate::model::quantity::significant;
 use crate::model::{Axis, RunData};
 
 /// Probability that any line of a page is reported to rise or fall although it does not: the part
@@ -109,10 +108,9 @@ pub(crate) fn confidence(run: &RunData) -> f64 {
     1.0 - ERROR_PROBABILITY / (numeric * if by_mode { LINES_PER_AXIS } else { 1 }) as f64
 }
 
-/// Confidence as a percentage: `99.5 %`.
-pub(crate) fn percent(confidence: f64) -> String {
-    format!("{} %", significant(confidence * 100.0, 4))
-}
+/// Sentence about the intervals of lines.
+pub(crate) const SIMULTANEOUS: &str =
+    "Interval: 95 % for all lines and comparisons of the run together (Bonferroni).";
 
 pub(crate) fn fit(subject: &Subject, axis: &Axis) -> Option<Fit> {
     let points = medians(subject, axis)?;

@@ -7,7 +7,7 @@ use dwell_stats::{Block, BlockedShift, Quantile, RealInterval, blocked_shift};
 
 use crate::analysis::group::Group;
 use crate::model::TrialData;
-use crate::model::quantity::{compared, delay, significant};
+use crate::model::quantity::{compared, delay};
 
 /// Difference of a percentile between two groups of trials.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,8 +38,6 @@ pub(crate) struct Change {
     /// Percentile of the second group.
     pub(crate) to: f64,
     interval: RealInterval,
-    /// Confidence of the interval, as a ratio.
-    confidence: f64,
     /// Whether the interval is that of a ratio; else of a difference in nanoseconds.
     relative: bool,
 }
@@ -61,15 +59,15 @@ impl Change {
         }
     }
 
-    /// Interval with its confidence: `98.5 % CI 2x to 4x`.
+    /// Interval: `95 % CI 2x to 4x`. 95 % is the confidence of all intervals of a run together; the
+    /// caller says so.
     pub(crate) fn interval_text(&self) -> String {
         let RealInterval { low, high } = self.interval;
-        let sure = confidence(self.confidence);
         if self.relative {
             let [low, high] = [low, high].map(|ratio| compared(1.0, ratio).unwrap_or_default());
-            format!("{sure} CI {low} to {high}")
+            format!("95 % CI {low} to {high}")
         } else {
-            format!("{sure} CI of the difference {} to {}", delay(low), delay(high))
+            format!("95 % CI of the difference {} to {}", delay(low), delay(high))
         }
     }
 }
@@ -86,8 +84,7 @@ impl Shift {
         alpha: f64,
     ) -> Self {
         let blocks = blocks(first, second, quantile, axis);
-        let confidence = 1.0 - alpha;
-        let Some(found) = blocked_shift(&blocks, confidence) else { return Self::Unknown };
+        let Some(found) = blocked_shift(&blocks, 1.0 - alpha) else { return Self::Unknown };
         let BlockedShift { baseline: from, other: to, relative, .. } = found;
         let Some(interval) = found.interval else {
             let repetitions = blocks.iter().map(|block| block.a.len().min(block.b.len()));
@@ -95,7 +92,7 @@ impl Shift {
             let mean = (found.trials != [1, 1]).then(|| mean(relative));
             return Self::TooFew { from, to, repetitions, mean };
         };
-        let change = Change { from, to, interval, confidence, relative };
+        let change = Change { from, to, interval, relative };
         match found.shift {
             dwell_stats::Shift::Rises | dwell_stats::Shift::Falls => Self::Differs(change),
             dwell_stats::Shift::CannotTell
@@ -151,29 +148,4 @@ fn blocks(first: &Group, second: &Group, quantile: Quantile, axis: Option<&str>)
         blocks.entry(key(trial)).or_default().b.push(ns as f64);
     }
     blocks.into_values().collect()
-}
-
-/// Confidence as a percentage, with two digits of its complement.
-fn confidence(share: f64) -> String {
-    let alpha = significant((1.0 - share) * 100.0, 2);
-    let decimals = if alpha > 0.0 { (1.0 - alpha.log10().floor()).max(0.0) as usize } else { 0 };
-    let text = format!("{:.decimals$}", 100.0 - alpha);
-    let text =
-        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
-    format!("{text} %")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn confidence_is_not_rounded_up() {
-        let texts =
-            [(0.95, "95 %"), (0.985, "98.5 %"), (0.99, "99 %"), (1.0 - 0.03 / 12.0, "99.75 %")];
-        for (share, text) in texts {
-            assert_eq!(confidence(share), text);
-        }
-        assert_eq!(confidence(1.0 - 0.02 / 36.0), "99.944 %");
-    }
 }

@@ -157,16 +157,16 @@ fn encrypt(run: &RunData) -> Option<String> {
     let slope = line.slope_ns_per_unit;
     let [value, low, high] = [slope.value, slope.low, slope.high].map(three_digits);
     let r2 = line.r_squared.map_or_else(|| "-".to_owned(), three_digits);
-    let sure = fits::percent(line.confidence);
+    let together = fits::SIMULTANEOUS;
     Some(if slope.low <= 0.0 && slope.high >= 0.0 {
         format!(
             "Encryption{held}: cannot tell whether size changes the median {noun}: {low} to {high} ns \
-             per byte ({sure} CI, R2 = {r2})."
+             per byte (95 % CI, R2 = {r2}). {together}"
         )
     } else {
         format!(
-            "Encryption{held}: median {noun} = {} + {value} ns x bytes (slope {low} to {high}, {sure} CI, \
-             R2 = {r2}).",
+            "Encryption{held}: median {noun} = {} + {value} ns x bytes (slope {low} to {high}, 95 % CI, \
+             R2 = {r2}). {together}",
             delay(line.intercept_ns.value)
         )
     })
