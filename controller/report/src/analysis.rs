@@ -9,6 +9,7 @@ pub(crate) mod fits;
 pub(crate) mod group;
 pub(crate) mod host_correlation;
 pub(crate) mod host_wanted;
+pub(crate) mod key_figures;
 pub(crate) mod machines;
 pub(crate) mod measurement;
 pub(crate) mod nlr;

@@ -33,134 +33,196 @@ use crate::figures::spec::{Draw, FigureSpec, Parts};
 use crate::model::RunData;
 
 pub use figure::Figure;
+pub(crate) use figure::{Question, slug};
 pub use sparkline::sparkline;
 pub use waterfall::packets_wanted;
 
-/// Kinds of figures in the order of a page: effects of parameters, accuracy of senders, components,
-/// time, distributions, losses.
+/// Kinds of figures in the order of a page.
 const FIGURES: &[FigureSpec] = &[
     FigureSpec {
         id: "p95",
+        question: Question::Effect,
         applies: &[(Kind::RelayModes, Parts::EachAxis)],
         draw: Draw::Axis(p95_by_parameter::p95_by_parameter),
+        shows: Some("effect"),
     },
     FigureSpec {
         id: "boxes",
+        question: Question::Effect,
         applies: &[(Kind::Delay, Parts::EachAxis)],
         draw: Draw::Axis(boxes::by_axis),
+        shows: Some("effect"),
     },
     FigureSpec {
         id: "boxes",
+        question: Question::Effect,
         applies: &[(Kind::RelayModes, Parts::EachAxis)],
         draw: Draw::Axis(boxes::by_mode_and_level),
+        shows: Some("effect"),
     },
     FigureSpec {
         id: "boxes",
+        question: Question::Effect,
         applies: &[(Kind::RelayModes, Parts::OneCondition), (Kind::Comparison, Parts::Run)],
         draw: Draw::Overlay(boxes::overlaid),
+        shows: Some("effect"),
     },
     FigureSpec {
         id: "bands",
+        question: Question::Effect,
         applies: &[(Kind::Delay, Parts::EachAxis)],
         draw: Draw::Axis(bands::bands),
+        shows: Some("effect"),
     },
     FigureSpec {
         id: "fit",
+        question: Question::Effect,
         applies: &[
             (Kind::Delay, Parts::EachAxis),
             (Kind::RelayModes, Parts::EachMode(&["size", "rate"])),
         ],
         draw: Draw::Axis(fit::fit),
+        shows: Some("fit"),
     },
     FigureSpec {
         id: "heat",
+        question: Question::Effect,
         applies: &[
             (Kind::Delay, Parts::Run),
             (Kind::RelayModes, Parts::EachMode(&["size", "rate"])),
         ],
         draw: Draw::Delay(heat::heat),
+        shows: None,
     },
     FigureSpec {
         id: "jitter",
+        question: Question::Effect,
         applies: &[(Kind::Delay, Parts::EachAxis), (Kind::RelayModes, Parts::EachMode(&["size"]))],
         draw: Draw::Axis(jitter::jitter),
+        shows: None,
     },
     FigureSpec {
         id: "largest-rates",
+        question: Question::Accuracy,
         applies: &[(Kind::Pacing, Parts::Run)],
         draw: Draw::Run(largest::largest),
+        shows: Some("verdict"),
     },
     FigureSpec {
         id: "rates",
+        question: Question::Accuracy,
         applies: &[(Kind::Pacing, Parts::EachSender)],
         draw: Draw::Sender(rates::rates),
+        shows: None,
     },
     FigureSpec {
         id: "pairs",
+        question: Question::Accuracy,
         applies: &[(Kind::Pacing, Parts::EachSender)],
         draw: Draw::Sender(|part| pairs::pairs(part).into_iter().collect()),
+        shows: None,
     },
     FigureSpec {
         id: "gap-errors",
+        question: Question::Accuracy,
         applies: &[(Kind::Pacing, Parts::EachSender)],
         draw: Draw::Sender(errors::errors),
+        shows: None,
     },
     FigureSpec {
         id: "end-to-end",
+        question: Question::Components,
         applies: &[(Kind::RelayModes, Parts::Run)],
         draw: Draw::Delay(end_to_end::end_to_end),
+        shows: Some("nlr"),
     },
     FigureSpec {
         id: "breakdown",
+        question: Question::Components,
         applies: &[(Kind::Delay, Parts::Run), (Kind::RelayModes, Parts::Run)],
         draw: Draw::Delay(breakdown::breakdown),
+        shows: None,
     },
     FigureSpec {
         id: "waterfall",
+        question: Question::Components,
         applies: &[(Kind::Delay, Parts::Run), (Kind::RelayModes, Parts::Run)],
         draw: Draw::Delay(waterfall::waterfall),
+        shows: None,
     },
     FigureSpec {
         id: "timeline",
+        question: Question::Time,
         applies: &[(Kind::Delay, Parts::Run), (Kind::RelayModes, Parts::OneCondition)],
         draw: Draw::Delay(timeline::timeline),
+        shows: Some("delay"),
     },
     FigureSpec {
         id: "host",
+        question: Question::Time,
         applies: &[
             (Kind::Delay, Parts::Run),
             (Kind::RelayModes, Parts::Run),
             (Kind::Pacing, Parts::Run),
         ],
         draw: Draw::Delay(host::host),
+        shows: Some("host"),
     },
     FigureSpec {
         id: "drift",
+        question: Question::Time,
         applies: &[(Kind::Delay, Parts::Run), (Kind::RelayModes, Parts::Run)],
         draw: Draw::Delay(drift::drift),
+        shows: None,
     },
-    FigureSpec { id: "histogram", applies: OVERLAID, draw: Draw::Overlay(histogram::histogram) },
-    FigureSpec { id: "ecdf", applies: OVERLAID, draw: Draw::Overlay(cumulative::ecdf) },
-    FigureSpec { id: "ccdf", applies: OVERLAID, draw: Draw::Overlay(cumulative::ccdf) },
+    FigureSpec {
+        id: "histogram",
+        question: Question::Distribution,
+        applies: OVERLAID,
+        draw: Draw::Overlay(histogram::histogram),
+        shows: None,
+    },
+    FigureSpec {
+        id: "ecdf",
+        question: Question::Distribution,
+        applies: OVERLAID,
+        draw: Draw::Overlay(cumulative::ecdf),
+        shows: None,
+    },
+    FigureSpec {
+        id: "ccdf",
+        question: Question::Distribution,
+        applies: OVERLAID,
+        draw: Draw::Overlay(cumulative::ccdf),
+        shows: None,
+    },
     FigureSpec {
         id: "percentiles",
+        question: Question::Distribution,
         applies: OVERLAID,
         draw: Draw::Overlay(percentiles::percentiles),
+        shows: None,
     },
     FigureSpec {
         id: "loss",
+        question: Question::Loss,
         applies: &[(Kind::Delay, Parts::EachAxis)],
         draw: Draw::RunAxis(loss::loss),
+        shows: Some("loss"),
     },
     FigureSpec {
         id: "loss",
+        question: Question::Loss,
         applies: &[(Kind::RelayModes, Parts::EachMode(&["size", "rate"]))],
         draw: Draw::RunAxis(loss::of_mode),
+        shows: Some("loss"),
     },
     FigureSpec {
         id: "loss",
+        question: Question::Loss,
         applies: &[(Kind::RelayModes, Parts::Run)],
         draw: Draw::Run(loss::by_mode),
+        shows: Some("loss"),
     },
 ];
 
@@ -194,6 +256,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::FIGURES;
+
+    #[test]
+    fn figures_are_in_the_order_of_their_questions() {
+        assert!(FIGURES.is_sorted_by_key(|spec| spec.question));
+    }
 
     /// The tables of docs/report.md list every kind of figure, and no other.
     #[test]

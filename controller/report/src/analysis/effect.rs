@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use dwell_stats::Quantile;
 
 use crate::analysis::group::{self, Group};
-use crate::analysis::percentile_shift::Shift;
+use crate::analysis::percentile_shift::{Change, Shift};
 use crate::analysis::subject::Subject;
 use crate::model::axes::{RELAY, axis_words};
 use crate::model::quantity::{capital, compared, count_noun, delay, listed};
@@ -21,18 +21,63 @@ const EFFECT_QUANTILES: [(Quantile, &str, f64); 2] =
 /// the first one in the plan. For non-numeric values, also what is known of the others. Every value
 /// is compared with the first over the combinations measured for both.
 pub(crate) fn effect(subject: &Subject, axis: &Axis) -> String {
-    effect_text(subject, axis, subject.run.axes.len()).whole(subject.run)
+    effect_text(subject, axis, subject.run.axes.len()).whole(subject.run).0
 }
 
-/// The same for each relay mode, because modes were measured at different levels and react
+/// Effect of a parameter on the delay.
+pub(crate) struct Effect {
+    /// Name of the parameter.
+    pub(crate) axis: String,
+    /// Sentences.
+    pub(crate) text: String,
+    /// Changes that repetitions decide.
+    pub(crate) changes: Vec<EffectChange>,
+}
+
+/// A change of a percentile that repetitions decide.
+pub(crate) struct EffectChange {
+    /// Name of the delay.
+    pub(crate) noun: String,
+    /// Name of the percentile.
+    pub(crate) percentile: &'static str,
+    /// Labels of the first value of the parameter and of the one that differs most.
+    pub(crate) labels: [String; 2],
+    pub(crate) change: Change,
+}
+
+impl Effect {
+    /// Size of the largest change; 0 without any.
+    pub(crate) fn size(&self) -> f64 {
+        self.changes.iter().map(|it| it.change.size()).fold(0.0, f64::max)
+    }
+}
+
+/// Effects of the parameters that were measured at several values, the largest first.
+pub(crate) fn effects(subject: &Subject) -> Vec<Effect> {
+    let run = subject.run;
+    let of_axis = |axis: &Axis| {
+        let said = if run.modes().is_empty() {
+            several(run, subject.metric, axis)
+                .then(|| effect_text(subject, axis, run.axes.len()))?
+        } else {
+            by_mode(subject, axis)?
+        };
+        let (text, changes) = said.whole(run);
+        Some(Effect { axis: axis.name.clone(), text, changes })
+    };
+    let mut effects: Vec<Effect> = run.axes.iter().filter_map(of_axis).collect();
+    effects.sort_by(|a, b| b.size().total_cmp(&a.size()));
+    effects
+}
+
+/// Sentences for each relay mode, because modes were measured at different levels and react
 /// differently to a load. `None` if no mode was measured at two values.
-pub(crate) fn by_mode(subject: &Subject, axis: &Axis) -> Option<String> {
+fn by_mode(subject: &Subject, axis: &Axis) -> Option<EffectText> {
     let run = subject.run;
     let modes = run.modes();
     let among = run.axes.len().saturating_sub(1) * modes.len() + 1;
     if axis.name == RELAY {
-        return several(run, subject.metric, axis)
-            .then(|| effect_text(subject, axis, among).whole(run));
+        return several(run, subject.metric, axis).then(|| effect_text(subject, axis, among));
     }
     let of_mode = |(place, mode): (usize, &String)| {
         let part = run.only(RELAY, mode);
@@ -44,39 +89,48 @@ pub(crate) fn by_mode(subject: &Subject, axis: &Axis) -> Option<String> {
         several(&part, subject.metric, axis).then(|| effect_text(&here, axis, among))
     };
     let each: Vec<EffectText> = modes.iter().enumerate().filter_map(of_mode).collect();
-    (!each.is_empty()).then(|| EffectText::joined(each).whole(run))
+    (!each.is_empty()).then(|| EffectText::joined(each))
 }
 
-/// Sentences, the kinds of means over trials in them, and whether they have intervals.
+/// Sentences, the kinds of means over trials in them, whether they have intervals, and the changes
+/// that they report.
 struct EffectText {
     text: String,
     means: BTreeSet<&'static str>,
     has_intervals: bool,
+    changes: Vec<EffectChange>,
 }
 
 impl EffectText {
     fn joined(all: Vec<Self>) -> Self {
         let means = all.iter().flat_map(|said| said.means.iter().copied()).collect();
         let has_intervals = all.iter().any(|said| said.has_intervals);
-        let texts: Vec<String> = all.into_iter().map(|said| said.text).collect();
-        Self { text: texts.join(" "), means, has_intervals }
+        let texts: Vec<&str> = all.iter().map(|said| said.text.as_str()).collect();
+        let text = texts.join(" ");
+        let changes = all.into_iter().flat_map(|said| said.changes).collect();
+        Self { text, means, has_intervals, changes }
     }
 
     /// The sentences, followed by the kind of mean and the confidence of the intervals.
-    fn whole(self, run: &RunData) -> String {
+    fn whole(self, run: &RunData) -> (String, Vec<EffectChange>) {
         let mut text = self.text;
         let means: Vec<&str> = self.means.into_iter().collect();
         if !means.is_empty() {
             text += &format!(" Each percentile is the {} over its trials.", means.join(" or "));
         }
         if self.has_intervals {
-            text += &format!(
-                " Intervals: 95 % for all {} of the run together (Bonferroni).",
-                count_noun(comparisons(run), "comparison")
-            );
+            text += &format!(" {}", simultaneous(run));
         }
-        text
+        (text, self.changes)
     }
+}
+
+/// Sentence about the intervals of comparisons.
+pub(crate) fn simultaneous(run: &RunData) -> String {
+    format!(
+        "Intervals: 95 % for all {} of the run together (Bonferroni).",
+        count_noun(comparisons(run), "comparison")
+    )
 }
 
 /// Number of comparisons that share the error probability of a run: of two percentiles, for each
@@ -92,12 +146,12 @@ fn comparisons(run: &RunData) -> u64 {
 
 impl From<String> for EffectText {
     fn from(text: String) -> Self {
-        Self { text, means: BTreeSet::new(), has_intervals: false }
+        Self { text, means: BTreeSet::new(), has_intervals: false, changes: Vec::new() }
     }
 }
 
 /// Whether the delay was measured at more than one value.
-pub(crate) fn several(run: &RunData, metric: &str, axis: &Axis) -> bool {
+fn several(run: &RunData, metric: &str, axis: &Axis) -> bool {
     group::comparable(run, metric, axis).len() > 1
 }
 
@@ -167,6 +221,7 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
     };
     let found = EFFECT_QUANTILES.map(shifts);
     let (mut parts, mut named, mut means) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let mut changes = Vec::new();
     for ((_, called, _), shifts) in EFFECT_QUANTILES.iter().zip(&found) {
         let differ = shifts.iter().copied().filter(|(_, shift)| differs(*shift));
         let Some((far, Shift::Differs(change))) = farthest(differ) else { continue };
@@ -180,6 +235,12 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
             far.label,
             change.interval_text()
         ));
+        changes.push(EffectChange {
+            noun: noun.to_owned(),
+            percentile: called.trim_start_matches("the "),
+            labels: [first.label.clone(), far.label.clone()],
+            change,
+        });
         named.push(far.label.as_str());
         means.insert(change.mean());
     }
@@ -188,7 +249,7 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
         let names = axis.numbers.is_none();
         let rest = if names { rest(others, &named, &found) } else { String::new() };
         let text = format!("{}: {}.{rest}", capital(noun), listed(&parts));
-        return EffectText { text, means, has_intervals: true };
+        return EffectText { text, means, has_intervals: true, changes };
     }
     let [shifts, _] = found;
     if let ([(other, Shift::Same)], RELAY) = (shifts.as_slice(), axis.name.as_str()) {
@@ -232,7 +293,7 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
         }
         _ => format!("Cannot tell whether {name} changes the {noun}: too few samples."),
     };
-    EffectText { text, means, has_intervals }
+    EffectText { text, means, has_intervals, changes }
 }
 
 /// Verdicts on the values that the sentence does not name.

@@ -48,10 +48,20 @@ impl Change {
         mean(self.relative)
     }
 
+    /// Absolute logarithm of the ratio of the percentiles.
+    pub(crate) fn size(&self) -> f64 {
+        size(self.from, self.to)
+    }
+
+    /// Ratio of the percentiles: `3x`, `-12 %`, `1/1,600`; `None` for a difference.
+    pub(crate) fn compared(&self) -> Option<String> {
+        compared(self.from, self.to).filter(|_| self.relative)
+    }
+
     /// Size of the change after "rose" or "fell": ` 3x`, ` 12 %`, ` to 1/1,600`; empty for a
     /// difference.
     pub(crate) fn ratio(&self) -> String {
-        let ratio = compared(self.from, self.to).filter(|_| self.relative).unwrap_or_default();
+        let ratio = self.compared().unwrap_or_default();
         match ratio.trim_start_matches(['+', '-']) {
             "" => String::new(),
             inverse if inverse.starts_with("1/") => format!(" to {inverse}"),
@@ -116,12 +126,12 @@ impl Shift {
 
     /// Absolute logarithm of the ratio of the percentiles.
     pub(crate) fn size(self) -> f64 {
-        match self.ends() {
-            Some((from, to)) if from > 0.0 && to > 0.0 => (to / from).ln().abs(),
-            Some(_) => f64::MAX,
-            None => 0.0,
-        }
+        self.ends().map_or(0.0, |(from, to)| size(from, to))
     }
+}
+
+fn size(from: f64, to: f64) -> f64 {
+    if from > 0.0 && to > 0.0 { (to / from).ln().abs() } else { f64::MAX }
 }
 
 /// Kind of mean; values compared by ratio have a geometric mean (see `BlockedShift::baseline`).

@@ -271,6 +271,22 @@ fn plan(run: &RunData, summaries: &[&Summary]) -> Option<String> {
     Some(format!("{}, {start}{set}", run.name))
 }
 
+/// State of the trust panel.
+pub(crate) enum TrustBadge {
+    Kept,
+    Warnings(usize),
+    Unknown,
+}
+
+/// Whether the limits were kept.
+pub(crate) fn badge(run: &RunData) -> TrustBadge {
+    match warnings(run).len() {
+        0 if has_schedule_errors(run) => TrustBadge::Kept,
+        0 => TrustBadge::Unknown,
+        n => TrustBadge::Warnings(n),
+    }
+}
+
 /// Warnings to read before quoting a number: those of nodes and loads, and broken limits, each once
 /// with the number of trials. Warnings that differ only in numbers are merged, with the numbers of
 /// the first.

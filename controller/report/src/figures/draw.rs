@@ -37,7 +37,12 @@ pub(super) fn draw(specs: &[FigureSpec], run: &RunData) -> Vec<Figure> {
                     }
                 }
             }
-            debug_assert!(figures[first..].iter().all(|figure| figure.id.starts_with(spec.id)));
+            for figure in &mut figures[first..] {
+                figure.question = spec.question;
+                let rest = figure.id.strip_prefix(spec.id);
+                debug_assert!(rest.is_some(), "{} is not {}", figure.id, spec.id);
+                figure.shows = spec.shows.zip(rest).map(|(shows, rest)| format!("{shows}{rest}"));
+            }
         }
     }
     number_duplicate_ids(&mut figures);

@@ -20,6 +20,38 @@ pub struct Figure {
     pub spec: Value,
     /// The numbers of the figure.
     pub table: Table,
+    /// Question that it answers.
+    #[serde(skip)]
+    pub(crate) question: Question,
+    /// Id of the finding that it shows, with only the characters of figure ids.
+    #[serde(skip)]
+    pub(crate) shows: Option<String>,
+}
+
+/// Question that a figure answers: the heading above it on a page, in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Question {
+    #[default]
+    Effect,
+    Accuracy,
+    Components,
+    Time,
+    Distribution,
+    Loss,
+}
+
+impl Question {
+    /// Heading.
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::Effect => "Effects of parameters",
+            Self::Accuracy => "Accuracy of senders",
+            Self::Components => "Delay components",
+            Self::Time => "Delay over time",
+            Self::Distribution => "Delay distributions",
+            Self::Loss => "Losses",
+        }
+    }
 }
 
 /// Width of the plotting area in CSS pixels. Fixed, because Vega-Lite fits only single views to
@@ -53,7 +85,8 @@ impl Figure {
             spec.extend(body);
         }
         spec.insert("config".into(), theme::light());
-        Self { id: id.into(), title, finding, spec: Value::Object(spec), table }
+        let (question, shows) = Default::default();
+        Self { id: id.into(), title, finding, spec: Value::Object(spec), table, question, shows }
     }
 
     /// Replaces the title, also inside the specification.

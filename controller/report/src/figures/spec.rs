@@ -2,7 +2,7 @@
 
 use crate::analysis::paced::PacedPart;
 use crate::analysis::subject::{ExperimentKind, Subject};
-use crate::figures::figure::Figure;
+use crate::figures::figure::{Figure, Question};
 use crate::figures::overlay::Overlay;
 use crate::model::{Axis, RunData};
 
@@ -10,9 +10,13 @@ use crate::model::{Axis, RunData};
 pub(crate) struct FigureSpec {
     /// First part of the ids of its figures.
     pub(crate) id: &'static str,
+    /// Question that it answers.
+    pub(crate) question: Question,
     /// Runs that it is drawn for, and for which parts of them.
     pub(crate) applies: &'static [(ExperimentKind, Parts)],
     pub(crate) draw: Draw,
+    /// First part of the id of the finding that it shows; the rest is that of its own id.
+    pub(crate) shows: Option<&'static str>,
 }
 
 /// Parts of a run for which a figure is drawn.

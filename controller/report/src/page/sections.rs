@@ -7,8 +7,10 @@ use dwell_record::{Scalar, Summary};
 use dwell_stats::Quantile;
 
 use crate::analysis::group::{self, Group};
+use crate::analysis::key_figures::KeyFigure;
 use crate::analysis::subject::Subject;
-use crate::analysis::{trust, witness};
+use crate::analysis::trust::{self, TrustBadge};
+use crate::analysis::{effect, witness};
 use crate::model::quantity::{Unit, count, count_noun, share, three_digits};
 use crate::model::table::Table;
 use crate::model::{RunData, TrialData, TrialState, metric};
@@ -46,6 +48,48 @@ pub(super) fn about(run: &RunData) -> String {
         escape(&finished),
         escape(&run.dwell)
     )
+}
+
+/// Which runs are compared.
+pub(super) fn about_runs(runs: &[RunData]) -> String {
+    let one = |(i, run): (usize, &RunData)| {
+        let named = format!("{} ({}, {})", run.lettered_id(i), run.name, run.started);
+        format!("<li>{}{}</li>", escape(&named), if i == 0 { ", the baseline" } else { "" })
+    };
+    let list: String = runs.iter().enumerate().map(one).collect();
+    format!("<p>{} on shared axes:</p><ul>{list}</ul>", count_noun(runs.len() as u64, "run"))
+}
+
+/// The numbers to read first, beside a badge that links to the trust panel.
+pub(super) fn key_figures(run: &RunData, figures: &[KeyFigure]) -> String {
+    let (class, text) = match trust::badge(run) {
+        TrustBadge::Kept => ("good", "Trust limits kept".to_owned()),
+        TrustBadge::Warnings(n) => ("warn", count_noun(n as u64, "trust warning")),
+        TrustBadge::Unknown => ("unknown", "Trust unknown".to_owned()),
+    };
+    let mut html = "<section id=\"key\" aria-labelledby=\"key-title\">\
+        <h2 id=\"key-title\" class=\"hidden\">Key figures</h2>"
+        .to_owned();
+    if !figures.is_empty() {
+        html += "<dl class=\"key\">";
+        for KeyFigure { value, condition, interval, .. } in figures {
+            let interval = interval
+                .as_ref()
+                .map_or_else(String::new, |text| format!("<span>{}</span>", escape(text)));
+            let _ = write!(
+                html,
+                "<div><dt>{}</dt><dd><b>{}</b>{interval}</dd></div>",
+                escape(condition),
+                escape(value)
+            );
+        }
+        html += "</dl>";
+    }
+    if figures.iter().any(|figure| figure.finding.starts_with("effect-")) {
+        let _ = write!(html, "<p class=\"about\">{}</p>", effect::simultaneous(run));
+    }
+    let _ = write!(html, "<p><a class=\"badge {class}\" href=\"#trust\">{text}</a></p>");
+    html + "</section>\n"
 }
 
 /// What was measured, in words, and the text of the plan.

@@ -23,14 +23,8 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
         Some(subject) => {
             say("delay".into(), delays(&subject));
             relay::relays(run).into_iter().for_each(|Finding { id, text }| say(id, text));
-            for axis in &run.axes {
-                let text = if run.modes().is_empty() {
-                    effect::several(run, subject.metric, axis)
-                        .then(|| effect::effect(&subject, axis))
-                } else {
-                    effect::by_mode(&subject, axis)
-                };
-                text.into_iter().for_each(|text| say(format!("effect-{}", axis.name), text));
+            for effect in effect::effects(&subject) {
+                say(format!("effect-{}", effect.axis), effect.text);
             }
         }
         None => say("delay".into(), nothing(run)),
