@@ -1,6 +1,7 @@
 //! What the data of a run show: groups, verdicts, fits, findings, and trust in them.
 
 pub(crate) mod claims;
+pub(crate) mod collect;
 pub(crate) mod condition;
 pub(crate) mod contention;
 pub(crate) mod effect;
@@ -15,6 +16,7 @@ pub(crate) mod measurement;
 pub(crate) mod nlr;
 pub(crate) mod paced;
 pub(crate) mod packet_words;
+pub(crate) mod packets;
 pub(crate) mod percentile_shift;
 pub(crate) mod subject;
 pub(crate) mod timeline_trials;

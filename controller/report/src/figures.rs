@@ -35,7 +35,6 @@ use crate::model::RunData;
 pub use figure::Figure;
 pub(crate) use figure::{Question, slug};
 pub use sparkline::sparkline;
-pub use waterfall::packets_wanted;
 
 /// Kinds of figures in the order of a page.
 const FIGURES: &[FigureSpec] = &[

@@ -14,16 +14,16 @@ pub mod model;
 mod page;
 
 pub use analysis::claims::{Claim, ClaimUnit, ClaimVerdict, claims};
+pub use analysis::collect::collect;
 pub use analysis::findings::{Finding, findings};
 pub use analysis::fits::{Estimate, Fit, fits};
 pub use analysis::group::interval_of;
-pub use analysis::host_wanted::host_wanted;
 pub use analysis::machines::machines;
 pub use analysis::measurement::{MeasurementAspect, measured, mode_of};
 pub use analysis::paced::{
     RateVerdict, RateVerdictKind, rates_of_runs, tolerance, verdict_table, verdict_words, verdicts,
 };
-pub use figures::{Figure, comparison_figures, figures, packets_wanted, sparkline};
+pub use figures::{Figure, comparison_figures, figures, sparkline};
 pub use model::metric::main_metric;
 pub use model::quantity::Unit;
 pub use model::table::Table;

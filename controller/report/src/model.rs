@@ -8,9 +8,11 @@ pub(crate) mod metric;
 mod plan;
 pub(crate) mod quantity;
 mod run;
+pub(crate) mod samples;
 pub(crate) mod table;
 
 pub use dwell_record::series::{Hampel, Point, Series, Step, TimeBin};
-pub use host::{HostAccumulator, HostData, HostSeries, HostWanted, Quantity};
+pub use host::{HostData, HostSeries, HostWanted, Quantity};
 pub use plan::RunPlan;
 pub use run::{Axis, MachineData, PacketData, RunData, TrialData, TrialState};
+pub use samples::SampleReader;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use dwell_node_cli::{Failure, say};
 use dwell_plan::Accurate;
 use dwell_record::Column;
-use dwell_report::host_wanted;
-use dwell_report::model::{
-    Axis, HostAccumulator, HostData, MachineData, RunData, RunPlan, TrialData, TrialState,
-};
+use dwell_report::collect;
+use dwell_report::model::{Axis, HostData, MachineData, RunData, RunPlan, TrialData, TrialState};
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
+
+use super::samples::StoredRows;
 
 /// Tolerances for senders of paced packets.
 #[derive(Debug, clap::Args)]
@@ -93,8 +93,17 @@ pub(super) fn find(store: &Store, name: &str) -> Result<RunRow, Failure> {
     })
 }
 
-/// Returns a run with all data that figures and findings need.
+/// Returns a run with all data that findings and figures need, except example packets.
 pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreError> {
+    collected(store, run, false)
+}
+
+/// As [`run_data`], with the example packets of a page.
+pub(super) fn page_data(store: &Store, run: &RunRow) -> Result<RunData, StoreError> {
+    collected(store, run, true)
+}
+
+fn collected(store: &Store, run: &RunRow, packets: bool) -> Result<RunData, StoreError> {
     let rows = store.trials(run)?;
     let with_damage = |trial: &TrialRow| {
         let mut data = trial_data(store, trial)?;
@@ -123,7 +132,11 @@ pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreErro
         plan,
         accurate: None,
     };
-    data.host = host(store, run, &rows, &data)?;
+    collect(&mut data, &StoredRows { store, run, trials: &rows }, packets)?;
+    // The nodes of a lab are namespaces of one machine.
+    if run.lab.is_some() {
+        data.host = data.host.map(HostData::shared);
+    }
     Ok(data)
 }
 
@@ -137,33 +150,6 @@ pub(super) fn main_column(store: &Store, runs: &[RunRow]) -> Result<Column, Stor
     let shared = names().find(|name| data.iter().all(|run| has(run, name)));
     let name = shared.or_else(|| names().next());
     Ok(name.and_then(Column::named).unwrap_or(Column::Rtt))
-}
-
-/// Returns the host activity of the trial that figures show. A damaged file is reported and left
-/// out.
-fn host(
-    store: &Store,
-    run: &RunRow,
-    trials: &[TrialRow],
-    data: &RunData,
-) -> Result<Option<HostData>, StoreError> {
-    let Some(wanted) = host_wanted(data) else { return Ok(None) };
-    let Some(trial) = trials.iter().find(|trial| trial.number == wanted.trial) else {
-        return Ok(None);
-    };
-    let windows = store.windows(trial, &wanted.metric, wanted.window_ns)?;
-    let mut accumulator = HostAccumulator::new(wanted, windows);
-    let read = store.host(run, trial, &mut |row| {
-        accumulator.take(row.node, row.at_ns, row.name, row.value);
-    });
-    if let Err(error) = read {
-        let error = super::data::chain(&error);
-        say(&format!("dwell: host activity of trial {} is left out: {error}", trial.number));
-        return Ok(None);
-    }
-    let activity = accumulator.finish();
-    // The nodes of a lab are namespaces of one machine.
-    Ok(if run.lab.is_some() { activity.map(HostData::shared) } else { activity })
 }
 
 /// Describes obvious damage of a trial's sample file: it is missing, or does not begin and end like

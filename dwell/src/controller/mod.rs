@@ -7,10 +7,10 @@ mod delete;
 mod export;
 mod import;
 mod note;
-mod packets;
 mod report;
 mod run;
 mod runs;
+mod samples;
 mod show;
 mod witness;
 

@@ -16,7 +16,7 @@ const MIN_SAMPLES_PER_WINDOW: u64 = 120;
 
 /// Returns the trial with the highest p99 among those in the timeline; `None` if nothing was
 /// measured.
-pub fn host_wanted(run: &RunData) -> Option<HostWanted> {
+pub(crate) fn host_wanted(run: &RunData) -> Option<HostWanted> {
     let subject = Subject::of(run)?;
     let (trials, _) = timeline_trials(&subject);
     // `max_by_key` returns the last of equal elements: the first trial.

@@ -3,16 +3,13 @@
 use serde_json::{Value, json};
 
 use super::parts;
-use crate::analysis::condition::{Condition, Links};
 use crate::analysis::group;
 use crate::analysis::subject::Subject;
 use crate::figures::figure::{Figure, WIDTH};
 use crate::model::axes::RELAY;
 use crate::model::quantity::{Unit, delay_ns, share};
 use crate::model::table::Table;
-use crate::model::{PacketData, RunData, TrialData, metric};
-
-const WHOLE_METRIC: &str = "end_to_end_ns";
+use crate::model::{PacketData, metric};
 
 /// Components in packet order. A trial has those of one timestamp level.
 const COMPONENT_ORDER: [&str; 11] = [
@@ -28,26 +25,6 @@ const COMPONENT_ORDER: [&str; 11] = [
     "link_delay_ns",
     "receiver_in_ns",
 ];
-
-/// Maximum number of trials with example packets.
-const MAX_EXAMPLES: usize = 4;
-
-/// Returns the numbers of the trials whose packets are worth drawing: one per relay mode, all at
-/// one condition; without modes, one from the middle of the run.
-pub fn packets_wanted(run: &RunData) -> Vec<u32> {
-    let has = |trial: &&TrialData| trial.series.contains_key(WHOLE_METRIC);
-    let trials: Vec<&TrialData> = run.finished_trials().filter(has).collect();
-    let modes = run.modes();
-    if modes.is_empty() {
-        return trials.get(trials.len() / 2).map(|trial| trial.trial).into_iter().collect();
-    }
-    let condition = Condition::of(run, WHOLE_METRIC, Links::Rated);
-    let of = |mode: &String| {
-        let fits = |trial: &&&TrialData| condition.holds(trial) && trial.is_at(RELAY, mode);
-        trials.iter().find(fits).map(|trial| trial.trial)
-    };
-    modes.iter().filter_map(of).take(MAX_EXAMPLES).collect()
-}
 
 /// A packet with its row label and its full name.
 struct LabelledPacket<'a> {

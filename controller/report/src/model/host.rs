@@ -98,7 +98,7 @@ pub struct HostSeries {
 
 /// Accumulates host samples value by value.
 #[derive(Debug)]
-pub struct HostAccumulator {
+pub(crate) struct HostAccumulator {
     wanted: HostWanted,
     windows: Vec<TimeBin>,
     nodes: Vec<String>,
@@ -128,14 +128,14 @@ struct SeriesBuilder {
 
 impl HostAccumulator {
     /// Creates an accumulator for a trial with the given delay windows.
-    pub fn new(wanted: HostWanted, windows: Vec<TimeBin>) -> Self {
+    pub(crate) fn new(wanted: HostWanted, windows: Vec<TimeBin>) -> Self {
         let (nodes, left_out, builders) = Default::default();
         Self { wanted, windows, nodes, left_out, builders, reading: None }
     }
 
     /// Adds a value of `node`. Values of a reading must follow each other, and readings of a
     /// machine must be in time order. `at_ns` counts from the epoch; unknown names are ignored.
-    pub fn take(&mut self, node: &str, at_ns: i64, name: &str, value: f64) {
+    pub(crate) fn take(&mut self, node: &str, at_ns: i64, name: &str, value: f64) {
         let Some(quantity) = Quantity::of(name).filter(|_| value.is_finite()) else { return };
         let Some(node) = self.number(node) else { return };
         let at = at_ns.saturating_sub(self.wanted.started_ns);
@@ -154,7 +154,7 @@ impl HostAccumulator {
     }
 
     /// Returns the series; `None` without two readings during the trial.
-    pub fn finish(mut self) -> Option<HostData> {
+    pub(crate) fn finish(mut self) -> Option<HostData> {
         self.finish_reading();
         let Self { wanted, windows, nodes, left_out, builders, .. } = self;
         let mut series: Vec<HostSeries> = builders

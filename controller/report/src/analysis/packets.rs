@@ -1,29 +1,47 @@
-//! Picks the packets of a run whose delay components a report draws.
+//! Example packets whose delay components a figure draws.
 
 use std::collections::BTreeMap;
 
 use dwell_record::Column;
-use dwell_report::model::{PacketData, RunData};
-use dwell_report::packets_wanted;
-use dwell_store::{RunRow, Store, StoreError, TrialRow};
 
-/// Picks the packets to draw: for each relay mode those with the median, the 99th-percentile and
-/// the largest delay.
-pub(super) fn pick(store: &Store, run: &RunRow, data: &mut RunData) -> Result<(), StoreError> {
-    let wanted = packets_wanted(data);
-    for row in store.trials(run)?.iter().filter(|row| wanted.contains(&row.number)) {
-        data.packets.extend(typical(store, run, row)?);
+use crate::analysis::condition::{Condition, Links};
+use crate::model::axes::RELAY;
+use crate::model::samples::SampleReader;
+use crate::model::{PacketData, RunData, TrialData};
+
+/// Metric whose components are drawn.
+const WHOLE_METRIC: &str = "end_to_end_ns";
+
+/// Maximum number of trials with example packets.
+const MAX_EXAMPLES: usize = 4;
+
+/// Returns the numbers of the trials whose packets are worth drawing: one per relay mode, all at
+/// one condition; without modes, one from the middle of the run.
+pub(crate) fn packets_wanted(run: &RunData) -> Vec<u32> {
+    let has = |trial: &&TrialData| trial.series.contains_key(WHOLE_METRIC);
+    let trials: Vec<&TrialData> = run.finished_trials().filter(has).collect();
+    let modes = run.modes();
+    if modes.is_empty() {
+        return trials.get(trials.len() / 2).map(|trial| trial.trial).into_iter().collect();
     }
-    Ok(())
+    let condition = Condition::of(run, WHOLE_METRIC, Links::Rated);
+    let of = |mode: &String| {
+        let fits = |trial: &&&TrialData| condition.holds(trial) && trial.is_at(RELAY, mode);
+        trials.iter().find(fits).map(|trial| trial.trial)
+    };
+    modes.iter().filter_map(of).take(MAX_EXAMPLES).collect()
 }
 
-/// Returns the representative packets of a trial.
-fn typical(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Vec<PacketData>, StoreError> {
+/// Packets of a trial with the median, the 99th-percentile and the largest delay.
+pub(crate) fn typical_packets<R: SampleReader>(
+    trial: u32,
+    reader: &R,
+) -> Result<Vec<PacketData>, R::Error> {
     let mut wanted = vec![Column::EndToEnd];
     wanted.extend(Column::PARTS);
     // All packets with a complete set of parts.
     let mut packets: Vec<PacketData> = Vec::new();
-    store.samples(run, trial, Some(&wanted), &mut |batch| {
+    reader.samples(trial, &wanted, &mut |batch| {
         for row in 0..batch.len() {
             let Some(end_to_end_ns) = batch.number(row, Column::EndToEnd) else { continue };
             let has =
@@ -31,14 +49,13 @@ fn typical(store: &Store, run: &RunRow, trial: &TrialRow) -> Result<Vec<PacketDa
             let all: BTreeMap<String, i64> = Column::PARTS.iter().filter_map(has).collect();
             let parts = summing(all, end_to_end_ns);
             packets.extend(parts.map(|parts| PacketData {
-                trial: trial.number,
+                trial,
                 which: String::new(),
                 id: batch.id[row],
                 parts,
                 end_to_end_ns,
             }));
         }
-        Ok(())
     })?;
     packets.sort_by_key(|packet| packet.end_to_end_ns);
     let Some(last) = packets.len().checked_sub(1) else { return Ok(Vec::new()) };
