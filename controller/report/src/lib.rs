@@ -13,7 +13,7 @@ mod figures;
 pub mod model;
 mod page;
 
-pub use analysis::claims::{Claim, ClaimUnit, ClaimVerdict, claims};
+pub use analysis::claims::judge_claims;
 pub use analysis::collect::collect;
 pub use analysis::findings::{Finding, findings};
 pub use analysis::fits::{Estimate, Fit, fits};

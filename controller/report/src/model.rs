@@ -2,6 +2,7 @@
 //! samples.
 
 pub(crate) mod axes;
+mod claim;
 pub(crate) mod distribution;
 pub(crate) mod host;
 pub(crate) mod metric;
@@ -11,6 +12,7 @@ mod run;
 pub(crate) mod samples;
 pub(crate) mod table;
 
+pub use claim::{Claim, ClaimUnit, ClaimVerdict, JudgedClaims};
 pub use dwell_record::series::{Hampel, Point, Series, Step, TimeBin};
 pub use host::{HostData, HostSeries, HostWanted, Quantity};
 pub use plan::RunPlan;

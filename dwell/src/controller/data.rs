@@ -8,8 +8,8 @@ use std::sync::Arc;
 use dwell_node_cli::{Failure, say};
 use dwell_plan::Accurate;
 use dwell_record::Column;
-use dwell_report::collect;
 use dwell_report::model::{Axis, HostData, MachineData, RunData, RunPlan, TrialData, TrialState};
+use dwell_report::{collect, judge_claims};
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
 
 use super::samples::StoredRows;
@@ -93,14 +93,22 @@ pub(super) fn find(store: &Store, name: &str) -> Result<RunRow, Failure> {
     })
 }
 
-/// Returns a run with all data that findings and figures need, except example packets.
+/// Returns a run with all data that findings and figures need, except judged claims and example
+/// packets.
 pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreError> {
     collected(store, run, false)
 }
 
-/// As [`run_data`], with the example packets of a page.
-pub(super) fn page_data(store: &Store, run: &RunRow) -> Result<RunData, StoreError> {
-    collected(store, run, true)
+/// As [`run_data`], with judged claims and, for a page, example packets.
+pub(super) fn judged_data(
+    store: &Store,
+    run: &RunRow,
+    packets: bool,
+) -> Result<RunData, StoreError> {
+    let mut data = collected(store, run, packets)?;
+    let document = data.plan().and_then(|plan| plan.claims);
+    data.claims = document.and_then(|document| judge_claims(&data, document.name()));
+    Ok(data)
 }
 
 fn collected(store: &Store, run: &RunRow, packets: bool) -> Result<RunData, StoreError> {
@@ -115,7 +123,6 @@ fn collected(store: &Store, run: &RunRow, packets: bool) -> Result<RunData, Stor
     let trials = rows.iter().map(with_damage).collect::<Result<_, StoreError>>()?;
     let text = run.plan.clone();
     let plan = text.map(|text| Arc::new(RunPlan::read(text, run.settings.clone())));
-    let claims = plan.as_ref().and_then(|plan| plan.parsed.as_ref()?.claims);
     let mut data = RunData {
         id: run.run.clone(),
         name: run.name.clone(),
@@ -126,7 +133,7 @@ fn collected(store: &Store, run: &RunRow, packets: bool) -> Result<RunData, Stor
         axes: axes(run),
         trials,
         notes: store.notes(run)?,
-        claims: claims.map(|claims| claims.name().to_owned()),
+        claims: None,
         packets: Vec::new(),
         host: None,
         plan,

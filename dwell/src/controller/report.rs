@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use dwell_node_cli::{Exit, Failure};
 
-use super::data::{AccurateArgs, DataArgs, find, page_data};
+use super::data::{AccurateArgs, DataArgs, find, judged_data};
 
 /// Arguments of `report`.
 #[derive(Debug, clap::Args)]
@@ -29,7 +29,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let store = args.data.open_to_read()?;
     let run = find(&store, &args.run)?;
-    let mut data = page_data(&store, &run)?;
+    let mut data = judged_data(&store, &run, true)?;
     data.accurate = args.accurate.accurate;
     let page = dwell_report::page(&data);
     let path = args.output.clone().unwrap_or_else(|| store.dir().join(format!("{}.html", run.run)));

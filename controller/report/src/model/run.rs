@@ -9,6 +9,7 @@ use dwell_record::series::Series;
 use serde::{Deserialize, Serialize};
 
 use crate::model::axes::RELAY;
+use crate::model::claim::JudgedClaims;
 use crate::model::host::HostData;
 use crate::model::plan::RunPlan;
 
@@ -33,8 +34,8 @@ pub struct RunData {
     pub trials: Vec<TrialData>,
     /// User notes.
     pub notes: Vec<String>,
-    /// Set of published claims to judge, named by the plan: `s0`.
-    pub claims: Option<String>,
+    /// Claims of the document that the plan names.
+    pub claims: Option<JudgedClaims>,
     /// Example packets for the component figure.
     pub packets: Vec<PacketData>,
     /// Host activity during one trial.
@@ -125,7 +126,7 @@ impl RunData {
         Self { axes, trials, packets, host, notes: Vec::new(), ..self.heading() }
     }
 
-    /// The run without trials, axes, packets and host data.
+    /// The run without trials, axes, claims, packets and host data.
     fn heading(&self) -> Self {
         Self {
             id: self.id.clone(),
@@ -137,7 +138,7 @@ impl RunData {
             axes: Vec::new(),
             trials: Vec::new(),
             notes: Vec::new(),
-            claims: self.claims.clone(),
+            claims: None,
             packets: Vec::new(),
             host: None,
             plan: self.plan.clone(),

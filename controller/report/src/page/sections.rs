@@ -13,7 +13,7 @@ use crate::analysis::trust::{self, TrustBadge};
 use crate::analysis::{effect, witness};
 use crate::model::quantity::{Unit, count, count_noun, share, three_digits};
 use crate::model::table::Table;
-use crate::model::{RunData, TrialData, TrialState, metric};
+use crate::model::{JudgedClaims, RunData, TrialData, TrialState, metric};
 use crate::page::html::{escape, table};
 
 pub(super) const HOW_TO_READ: &str = include_str!("../../assets/how-to-read.html");
@@ -212,21 +212,32 @@ pub(super) fn rates_of_runs(runs: &[RunData]) -> String {
 
 /// Published claims with their verdicts; empty if the plan names none.
 pub(super) fn claims(run: &RunData) -> String {
-    let claims = crate::analysis::claims::claims(run);
-    if claims.is_empty() {
-        return String::new();
-    }
-    let mut all = Table::new(["claim", "verdict", "found", "published", "own limit", "in words"]);
+    let Some(JudgedClaims { cite, claims, .. }) = &run.claims else { return String::new() };
+    let mut all = Table::new(["id", "claim", "verdict", "found", "published", "own limit", "why"]);
     for claim in claims {
-        let [found, published, own] = claim.numbers();
-        all.row([claim.id, claim.verdict.words().to_owned(), found, published, own, claim.text]);
+        let [value, published, own] = claim.numbers();
+        let interval = claim.interval.map_or_else(String::new, |(low, high)| {
+            let [low, high] = [low, high].map(|end| claim.unit.text(end));
+            format!(" ({low} to {high})")
+        });
+        let why = claim.why.as_ref().map_or_else(String::new, |why| format!(" Why: {why}."));
+        all.row([
+            claim.id.clone(),
+            claim.claim.clone(),
+            claim.verdict.words().to_owned(),
+            value + &interval,
+            published,
+            own,
+            format!("{}{why}", claim.found),
+        ]);
     }
     let table = table(&all, "Published claims and their verdicts for this run");
     format!(
         "<section id=\"claims\" aria-labelledby=\"claims-title\">\
-         <h2 id=\"claims-title\">Published claims</h2>\
+         <h2 id=\"claims-title\">Claims of {cite}</h2>\
          <p>Each claim is judged for the machines of this run. A failed claim is a finding about them, \
-         not an error. Where a document gives no number, the limit is dwell's own.</p>{table}</section>\n"
+         not an error. Where the document gives no number, the limit is dwell's own. Intervals: 95 % \
+         for all claims together (Bonferroni).</p>{table}</section>\n"
     )
 }
 

@@ -6,6 +6,7 @@ use dwell_record::{
     Batch, Clocks, Column, Ends, Environment, Figures, Kind, Packets, PairingRecord, Placement,
     Scalar, Scheduling, Stamps, Summary, Trust, Waiting,
 };
+use dwell_report::judge_claims;
 use dwell_report::model::{
     Axis, Hampel, PacketData, Point, RunData, SampleReader, Series, Step, TimeBin, TrialData,
     TrialState,
@@ -488,7 +489,6 @@ pub(crate) fn relays_repeated(relay: Relay, repetitions: u32) -> RunData {
         axis("load", &["none", "most"], None),
     ];
     let mut run = run("20261121-3", "relay-delay-short", Some("What relaying costs"), axes);
-    run.claims = Some("s0".to_owned());
     for repetition in 1..=repetitions {
         for link in ["none", "65Mbit/s"] {
             for mode in ["route", "translate", "encrypt"] {
@@ -504,6 +504,7 @@ pub(crate) fn relays_repeated(relay: Relay, repetitions: u32) -> RunData {
             }
         }
     }
+    run.claims = judge_claims(&run, "s0");
     run
 }
 

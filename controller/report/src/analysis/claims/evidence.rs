@@ -7,10 +7,9 @@ use dwell_stats::{
     grouped_least_squares,
 };
 
-use super::ClaimVerdict;
 use crate::analysis::nlr;
 use crate::model::axes::axis_words;
-use crate::model::{RunData, TrialData, TrialState};
+use crate::model::{ClaimVerdict, RunData, TrialData, TrialState};
 
 /// Maximum deviation of the achieved CPU load from the requested one: three points.
 const MAX_LOAD_DEVIATION: f64 = 0.03;

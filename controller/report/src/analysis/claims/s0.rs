@@ -12,13 +12,12 @@ use std::collections::BTreeSet;
 use dwell_stats::Quantile;
 
 use super::evidence::{Bound, Evidence, number, requested_load};
-use super::{Claim, ClaimUnit, ClaimVerdict};
 use crate::analysis::group::percentile_of;
 use crate::analysis::nlr::NlrConditions;
 use crate::model::axes::RELAY;
 use crate::model::metric::{self, NODE_DELAY_METRICS};
 use crate::model::quantity::{delay, share, three_digits};
-use crate::model::{RunData, TrialData};
+use crate::model::{Claim, ClaimUnit, ClaimVerdict, RunData, TrialData};
 
 /// Maximum ratio of 95th percentiles that counts as flat; repetitions in the paper differ by more.
 const MAX_FLAT_RATIO: f64 = 1.25;
@@ -50,6 +49,8 @@ enum Limit {
 struct Judgement {
     verdict: ClaimVerdict,
     value: Option<f64>,
+    /// Bounds of the value.
+    interval: Option<(f64, f64)>,
     words: String,
     /// Explanation of a failed claim by the components of the delay.
     why: Option<String>,
@@ -57,19 +58,33 @@ struct Judgement {
 
 impl Judgement {
     fn cannot_tell(why: impl Into<String>) -> Self {
-        Self { verdict: ClaimVerdict::CannotTell, value: None, words: why.into(), why: None }
+        Self {
+            verdict: ClaimVerdict::CannotTell,
+            value: None,
+            interval: None,
+            words: why.into(),
+            why: None,
+        }
     }
 
     fn not_run(what: impl Into<String>) -> Self {
-        Self { verdict: ClaimVerdict::NotRun, value: None, words: what.into(), why: None }
+        Self {
+            verdict: ClaimVerdict::NotRun,
+            value: None,
+            interval: None,
+            words: what.into(),
+            why: None,
+        }
     }
 
     fn new(verdict: ClaimVerdict, value: f64, words: String) -> Self {
-        Self { verdict, value: Some(value), words, why: None }
+        Self { verdict, value: Some(value), interval: None, words, why: None }
     }
 
-    /// Adds a hint how to decide an undecided verdict on `bound`, and the trials left out.
-    fn with_undecided_hint(mut self, bound: Bound, all: &[&Evidence]) -> Self {
+    /// Adds the interval of the value, a hint how to decide an undecided verdict on it, and the
+    /// trials left out.
+    fn with_bound(mut self, bound: Bound, all: &[&Evidence]) -> Self {
+        self.interval = bound.is_bounded().then_some((bound.low, bound.high));
         let lost = all.iter().any(|evidence| !evidence.lost().is_empty());
         if self.verdict == ClaimVerdict::CannotTell {
             self.words += match (bound.is_bounded(), lost) {
@@ -133,14 +148,22 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
     let conditions = NlrConditions::of(run);
     let mut claims = Vec::new();
     let mut say = |id: &str, says: &str, (limit, unit): (Limit, ClaimUnit), found: Judgement| {
-        let why = found.why.map_or_else(String::new, |why| format!(" Why: {why}."));
-        let text = format!("{says} {}{why}", found.words);
-        let (verdict, value) = (found.verdict, found.value);
         let (limit, published) = match limit {
             Limit::Published(limit) => (Some(limit), Some(limit)),
             Limit::Own(limit) => (Some(limit), None),
         };
-        claims.push(Claim { id: id.to_owned(), text, verdict, value, limit, published, unit });
+        claims.push(Claim {
+            id: id.to_owned(),
+            claim: says.to_owned(),
+            found: found.words,
+            why: found.why,
+            verdict: found.verdict,
+            value: found.value,
+            interval: found.interval,
+            limit,
+            published,
+            unit,
+        });
     };
     say(
         "S0.18",
@@ -289,7 +312,7 @@ fn crossing(route: &Evidence, translate: &Evidence) -> Judgement {
         metric::words(metric)
     );
     Judgement::new(factor.at_least(10.0), factor.value, words)
-        .with_undecided_hint(factor, &[&kernel, &program])
+        .with_bound(factor, &[&kernel, &program])
         .with_explanation(|| explanation::wait(&program))
 }
 
@@ -308,7 +331,7 @@ fn cost(route: &Evidence, translate: &Evidence) -> Judgement {
         metric::words(metric)
     );
     Judgement::new(more.at_least(1e5), more.value, words)
-        .with_undecided_hint(more, &[&kernel, &program])
+        .with_bound(more, &[&kernel, &program])
         .with_explanation(|| explanation::wait(&program))
 }
 
@@ -340,7 +363,7 @@ fn flat(trials: &Evidence, axis: &str) -> Judgement {
         metric::words(metric)
     );
     Judgement::new(spread.at_most(MAX_FLAT_RATIO), spread.value, words)
-        .with_undecided_hint(spread, &[&bare])
+        .with_bound(spread, &[&bare])
         .with_explanation(|| explanation::by_axis(&bare, axis, &ends?.values))
 }
 
@@ -374,7 +397,7 @@ fn linear(encrypt: &Evidence) -> Judgement {
         _ => ClaimVerdict::CannotTell,
     };
     Judgement::new(verdict, r2.value, words)
-        .with_undecided_hint(r2, &[&bare])
+        .with_bound(r2, &[&bare])
         .with_explanation(|| explanation::per_byte(&bare, metric))
 }
 
@@ -408,7 +431,7 @@ fn order(encrypt: &Evidence) -> Judgement {
         metric::words(metric)
     );
     Judgement::new(level.at_least(1e6), level.value, words)
-        .with_undecided_hint(level, &[&bare])
+        .with_bound(level, &[&bare])
         .with_explanation(|| explanation::parts(&bare))
 }
 
@@ -444,7 +467,7 @@ fn rate(all: &Evidence) -> Judgement {
         metric::words(metric)
     );
     Judgement::new(verdict, change.value, words)
-        .with_undecided_hint(change, &[&bare])
+        .with_bound(change, &[&bare])
         .with_explanation(|| explanation::by_rate(&bare))
 }
 
@@ -484,7 +507,7 @@ fn balance(translate: &Evidence, encrypt: &Evidence) -> Judgement {
         _ => ClaimVerdict::CannotTell,
     };
     Judgement::new(verdict, factor.value, words)
-        .with_undecided_hint(factor, &[&idle.clone().and(busy.clone())])
+        .with_bound(factor, &[&idle.clone().and(busy.clone())])
         .with_explanation(|| {
             explanation::compared([("without load", &idle), ("under the highest load", &busy)])
         })

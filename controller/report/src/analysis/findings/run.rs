@@ -8,7 +8,7 @@ use crate::analysis::group::{self, Group};
 use crate::analysis::host_correlation::correlation_finding;
 use crate::analysis::packet_words::PacketWords;
 use crate::analysis::subject::Subject;
-use crate::analysis::{claims, effect, measurement, paced, trust, witness};
+use crate::analysis::{effect, measurement, paced, trust, witness};
 use crate::model::quantity::{capital, count, count_noun, delay, delay_ns, share};
 use crate::model::{RunData, TrialState};
 
@@ -29,7 +29,7 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
         }
         None => say("delay".into(), nothing(run)),
     }
-    if let Some(text) = claims::left_out(run) {
+    if let Some(text) = run.claims.as_ref().and_then(|claims| claims.left_out.clone()) {
         say("stress".into(), text);
     }
     if let Some(text) = losses(run) {

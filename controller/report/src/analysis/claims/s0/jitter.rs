@@ -1,11 +1,11 @@
 //! S0.24: jitter grows with the packet size only for encrypted packets.
 
-use super::super::ClaimVerdict;
 use super::super::evidence::{Evidence, Line, value};
 use super::{
     ERROR_PROBABILITY, Judgement, MAX_FLAT_RATIO, PREFERRED_METRICS, common_metric, explanation,
     nothing,
 };
+use crate::model::ClaimVerdict;
 use crate::model::quantity::three_digits;
 
 /// Effect of the packet size on the jitter of a mode.

@@ -4,11 +4,10 @@
 
 use dwell_stats::{MIN_TRIALS, share_interval};
 
-use super::super::ClaimVerdict;
 use super::super::evidence::{Evidence, number};
 use super::{ERROR_PROBABILITY, Judgement, nothing};
-use crate::model::TrialData;
 use crate::model::quantity::share;
+use crate::model::{ClaimVerdict, TrialData};
 
 /// Upper bound of the loss ratio below which a node keeps up.
 const MAX_KEEP_UP_LOSS: f64 = 0.001;

@@ -1,12 +1,11 @@
 //! S0.19 and S0.20: node-to-link delay ratio (NLR).
 
-use super::super::ClaimVerdict;
 use super::super::evidence::{Bound, Evidence, number};
 use super::{ERROR_PROBABILITY, Judgement, between, explanation, nothing};
 use crate::analysis::nlr::{self, NlrConditions};
-use crate::model::TrialData;
 use crate::model::axes::RELAY;
 use crate::model::quantity::{share, three_digits};
+use crate::model::{ClaimVerdict, TrialData};
 
 pub(super) fn judge(
     trials: &Evidence,
@@ -53,7 +52,7 @@ pub(super) fn judge(
         nlr::transmission_comparison(&fit.trials).unwrap_or_default()
     );
     Judgement::new(verdict(ratio), ratio.value, words)
-        .with_undecided_hint(ratio, &[&fit])
+        .with_bound(ratio, &[&fit])
         .with_explanation(|| explanation::node_and_links(&fit))
 }
 
