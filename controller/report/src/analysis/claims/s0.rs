@@ -34,7 +34,7 @@ const PREFERRED_METRICS: [&str; 3] =
     [NODE_DELAY_METRICS[2], NODE_DELAY_METRICS[1], NODE_DELAY_METRICS[0]];
 
 /// Error probability of each claim: 5 % shared by all claims of a run.
-const ERROR_PROBABILITY: f64 = 0.05 / 15.0;
+const ERROR_PROBABILITY: f64 = 0.05 / CLAIMS.len() as f64;
 
 /// Limit of a claim.
 #[derive(Clone, Copy)]
@@ -138,23 +138,161 @@ fn nothing(all: &[&Evidence], what: &str) -> Judgement {
     Judgement::not_run(what)
 }
 
+/// A claim and its check.
+struct ClaimSpec {
+    id: &'static str,
+    claim: &'static str,
+    limit: Limit,
+    unit: ClaimUnit,
+    judge: fn(&RelayEvidence) -> Judgement,
+}
+
+/// Trials of a run by relay mode, and where an NLR is valid.
+struct RelayEvidence<'a> {
+    all: Evidence<'a>,
+    route: Evidence<'a>,
+    translate: Evidence<'a>,
+    encrypt: Evidence<'a>,
+    nlr: NlrConditions,
+}
+
+/// The claims in the order of the paper.
+const CLAIMS: [ClaimSpec; 15] = [
+    ClaimSpec {
+        id: "S0.18",
+        claim: "Relaying in a program takes at least 10x the node delay of kernel routing (95th percentiles).",
+        limit: Limit::Published(10.0),
+        unit: ClaimUnit::Times,
+        judge: |of| crossing(&of.route, &of.translate),
+    },
+    ClaimSpec {
+        id: "S0.19-route",
+        claim: "Routed packets: the node delay is below 5 % of the link delay (NLR).",
+        limit: Limit::Published(0.05),
+        unit: ClaimUnit::Share,
+        judge: |of| ratio::judge(&of.route, &of.nlr, |bound| bound.at_most(0.05)),
+    },
+    ClaimSpec {
+        id: "S0.19-translate",
+        claim: "Packets relayed by a program: the node delay is about 30 % of the link delay (NLR), taken \
+                here as 15 to 60 %.",
+        limit: Limit::Published(0.3),
+        unit: ClaimUnit::Share,
+        judge: |of| ratio::judge(&of.translate, &of.nlr, |bound| bound.within(0.15, 0.6)),
+    },
+    ClaimSpec {
+        id: "S0.20",
+        claim: "Encrypted packets above 1,200 B: the node delay exceeds the link delay.",
+        limit: Limit::Published(1.0),
+        unit: ClaimUnit::Share,
+        judge: |of| {
+            let large =
+                |trial: &TrialData| number(trial, "payload_bytes").is_some_and(|b| b > 1_200.0);
+            ratio::judge(&of.encrypt.filter(large), &of.nlr, |bound| bound.at_least(1.0))
+        },
+    },
+    ClaimSpec {
+        id: "S0.21-route-rate",
+        claim: "The node delay of route does not depend on the packet rate: its 95th percentiles stay within a \
+                factor of 1.25.",
+        limit: Limit::Own(MAX_FLAT_RATIO),
+        unit: ClaimUnit::Times,
+        judge: |of| flat(&of.route, "rate"),
+    },
+    ClaimSpec {
+        id: "S0.21-route-load",
+        claim: "The node delay of route does not depend on the load of the node: its 95th percentiles stay within a \
+                factor of 1.25.",
+        limit: Limit::Own(MAX_FLAT_RATIO),
+        unit: ClaimUnit::Times,
+        judge: |of| flat(&of.route, "load"),
+    },
+    ClaimSpec {
+        id: "S0.21-translate-rate",
+        claim: "The node delay of translate does not depend on the packet rate: its 95th percentiles stay within a \
+                factor of 1.25.",
+        limit: Limit::Own(MAX_FLAT_RATIO),
+        unit: ClaimUnit::Times,
+        judge: |of| flat(&of.translate, "rate"),
+    },
+    ClaimSpec {
+        id: "S0.21-translate-load",
+        claim: "The node delay of translate does not depend on the load of the node: its 95th percentiles stay within a \
+                factor of 1.25.",
+        limit: Limit::Own(MAX_FLAT_RATIO),
+        unit: ClaimUnit::Times,
+        judge: |of| flat(&of.translate, "load"),
+    },
+    ClaimSpec {
+        id: "S0.22-linear",
+        claim: "The node delay of encrypted packets is linear in their size: a rising line through the 95th \
+                percentiles explains at least 90 % of the variance (R2).",
+        limit: Limit::Own(MIN_LINEAR_R2),
+        unit: ClaimUnit::Number,
+        judge: |of| linear(&of.encrypt),
+    },
+    ClaimSpec {
+        id: "S0.22-order",
+        claim: "The node delay of encrypted packets is of the order of milliseconds (95th percentile), \
+                taken here as 1 ms or more.",
+        limit: Limit::Own(1e6),
+        unit: ClaimUnit::Ns,
+        judge: |of| order(&of.encrypt),
+    },
+    ClaimSpec {
+        id: "S0.23",
+        claim: "Crossing to user space and back costs more than 100 us (claimed for a Pi Zero; judged for \
+                this machine, 95th percentile).",
+        limit: Limit::Published(1e5),
+        unit: ClaimUnit::Ns,
+        judge: |of| cost(&of.route, &of.translate),
+    },
+    ClaimSpec {
+        id: "S0.24",
+        claim: "Jitter grows with the packet size only for encrypted packets (slopes).",
+        limit: Limit::Own(0.0),
+        unit: ClaimUnit::NsPerByte,
+        judge: |of| jitter::judge(&of.route, &of.translate, &of.encrypt),
+    },
+    ClaimSpec {
+        id: "S0.25",
+        claim: "Packets are lost only if encrypted and sent at 200 packets/s or more.",
+        limit: Limit::Own(0.0),
+        unit: ClaimUnit::Share,
+        judge: |of| loss::judge(&of.route, &of.translate, &of.encrypt),
+    },
+    ClaimSpec {
+        id: "S0.26",
+        claim: "The higher the packet rate, the lower the average node delay (change per additional 1,000 \
+                packets/s).",
+        limit: Limit::Own(0.0),
+        unit: ClaimUnit::Share,
+        judge: |of| rate(&of.all),
+    },
+    ClaimSpec {
+        id: "S0.27",
+        claim: "Load balancing between nodes pays: the node delay of programs is longer on a loaded node \
+                (95th percentile under the highest load over that without load).",
+        limit: Limit::Own(1.0),
+        unit: ClaimUnit::Times,
+        judge: |of| balance(&of.translate, &of.encrypt),
+    },
+];
+
 /// Judges every claim.
 pub(super) fn judge(run: &RunData) -> Vec<Claim> {
-    use ClaimUnit::{Ns, NsPerByte, Number, Share, Times};
-    use Limit::{Own, Published};
     let all = Evidence::of(run);
-    let (route, translate) = (all.mode("route"), all.mode("translate"));
-    let encrypt = all.mode("encrypt");
-    let conditions = NlrConditions::of(run);
-    let mut claims = Vec::new();
-    let mut say = |id: &str, says: &str, (limit, unit): (Limit, ClaimUnit), found: Judgement| {
-        let (limit, published) = match limit {
+    let [route, translate, encrypt] = ["route", "translate", "encrypt"].map(|mode| all.mode(mode));
+    let evidence = RelayEvidence { all, route, translate, encrypt, nlr: NlrConditions::of(run) };
+    let judged = |spec: &ClaimSpec| {
+        let found = (spec.judge)(&evidence);
+        let (limit, published) = match spec.limit {
             Limit::Published(limit) => (Some(limit), Some(limit)),
             Limit::Own(limit) => (Some(limit), None),
         };
-        claims.push(Claim {
-            id: id.to_owned(),
-            claim: says.to_owned(),
+        Claim {
+            id: spec.id.to_owned(),
+            claim: spec.claim.to_owned(),
             found: found.words,
             why: found.why,
             verdict: found.verdict,
@@ -162,99 +300,10 @@ pub(super) fn judge(run: &RunData) -> Vec<Claim> {
             interval: found.interval,
             limit,
             published,
-            unit,
-        });
-    };
-    say(
-        "S0.18",
-        "Relaying in a program takes at least 10x the node delay of kernel routing (95th percentiles).",
-        (Published(10.0), Times),
-        crossing(&route, &translate),
-    );
-    say(
-        "S0.19-route",
-        "Routed packets: the node delay is below 5 % of the link delay (NLR).",
-        (Published(0.05), Share),
-        ratio::judge(&route, &conditions, |bound| bound.at_most(0.05)),
-    );
-    say(
-        "S0.19-translate",
-        "Packets relayed by a program: the node delay is about 30 % of the link delay (NLR), taken \
-         here as 15 to 60 %.",
-        (Published(0.3), Share),
-        ratio::judge(&translate, &conditions, |bound| bound.within(0.15, 0.6)),
-    );
-    say(
-        "S0.20",
-        "Encrypted packets above 1,200 B: the node delay exceeds the link delay.",
-        (Published(1.0), Share),
-        ratio::judge(
-            &encrypt.filter(|t| number(t, "payload_bytes").is_some_and(|b| b > 1_200.0)),
-            &conditions,
-            |bound| bound.at_least(1.0),
-        ),
-    );
-    for (name, trials) in [("route", &route), ("translate", &translate)] {
-        for (axis, what) in [("rate", "packet rate"), ("load", "load of the node")] {
-            say(
-                &format!("S0.21-{name}-{axis}"),
-                &format!(
-                    "The node delay of {name} does not depend on the {what}: its 95th percentiles \
-                     stay within a factor of 1.25."
-                ),
-                (Own(MAX_FLAT_RATIO), Times),
-                flat(trials, axis),
-            );
+            unit: spec.unit,
         }
-    }
-    say(
-        "S0.22-linear",
-        "The node delay of encrypted packets is linear in their size: a rising line through the 95th \
-         percentiles explains at least 90 % of the variance (R2).",
-        (Own(MIN_LINEAR_R2), Number),
-        linear(&encrypt),
-    );
-    say(
-        "S0.22-order",
-        "The node delay of encrypted packets is of the order of milliseconds (95th percentile), \
-         taken here as 1 ms or more.",
-        (Own(1e6), Ns),
-        order(&encrypt),
-    );
-    say(
-        "S0.23",
-        "Crossing to user space and back costs more than 100 us (claimed for a Pi Zero; judged for \
-         this machine, 95th percentile).",
-        (Published(1e5), Ns),
-        cost(&route, &translate),
-    );
-    say(
-        "S0.24",
-        "Jitter grows with the packet size only for encrypted packets (slopes).",
-        (Own(0.0), NsPerByte),
-        jitter::judge(&route, &translate, &encrypt),
-    );
-    say(
-        "S0.25",
-        "Packets are lost only if encrypted and sent at 200 packets/s or more.",
-        (Own(0.0), Share),
-        loss::judge(&route, &translate, &encrypt),
-    );
-    say(
-        "S0.26",
-        "The higher the packet rate, the lower the average node delay (change per additional 1,000 \
-         packets/s).",
-        (Own(0.0), Share),
-        rate(&all),
-    );
-    say(
-        "S0.27",
-        "Load balancing between nodes pays: the node delay of programs is longer on a loaded node \
-         (95th percentile under the highest load over that without load).",
-        (Own(1.0), Times),
-        balance(&translate, &encrypt),
-    );
-    claims
+    };
+    CLAIMS.iter().map(judged).collect()
 }
 
 /// First metric of which all have samples.
