@@ -8,12 +8,11 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
 
-mod analysis;
+pub mod analysis;
 mod figures;
 pub mod model;
 mod page;
 
-pub use analysis::claims::judge_claims;
 pub use analysis::collect::collect;
 pub use analysis::findings::{Finding, findings};
 pub use analysis::fits::{Estimate, Fit, fits};

@@ -1,13 +1,13 @@
 //! Input of a report: a run, already summarised, so that its size does not grow with the number of
 //! samples.
 
-pub(crate) mod axes;
+pub mod axes;
 mod claim;
 pub(crate) mod distribution;
 pub(crate) mod host;
-pub(crate) mod metric;
+pub mod metric;
 mod plan;
-pub(crate) mod quantity;
+pub mod quantity;
 mod run;
 pub(crate) mod samples;
 pub(crate) mod table;

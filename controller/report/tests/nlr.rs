@@ -3,8 +3,9 @@
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
+use dwell_documents::judge_claims;
 use dwell_report::model::{Claim, ClaimVerdict, RunData, TrialData};
-use dwell_report::{figures, findings, judge_claims};
+use dwell_report::{figures, findings};
 use synthetic::{PI_ZERO, relays, relays_repeated};
 
 fn claims(run: &RunData) -> Vec<Claim> {

@@ -5,11 +5,12 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dwell_documents::judge_claims;
 use dwell_node_cli::{Failure, say};
 use dwell_plan::Accurate;
 use dwell_record::Column;
+use dwell_report::collect;
 use dwell_report::model::{Axis, HostData, MachineData, RunData, RunPlan, TrialData, TrialState};
-use dwell_report::{collect, judge_claims};
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
 
 use super::samples::StoredRows;

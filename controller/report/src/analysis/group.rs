@@ -128,7 +128,7 @@ impl<'a> Group<'a> {
 }
 
 /// Percentile of one trial; `None` with too few samples.
-pub(crate) fn percentile_of(trial: &TrialData, metric: &str, quantile: Quantile) -> Option<i64> {
+pub fn percentile_of(trial: &TrialData, metric: &str, quantile: Quantile) -> Option<i64> {
     let series = trial.series.get(metric)?;
     let steps = SampleDistribution::merged([series.steps.as_slice()]);
     stored(trial, metric, &steps, quantile)

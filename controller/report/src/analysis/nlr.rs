@@ -15,7 +15,7 @@ use crate::model::quantity::{delay, listed, three_digits};
 use crate::model::{RunData, TrialData};
 
 /// Delay of both links together.
-pub(crate) const LINK_DELAY_METRIC: &str = "link_delay_ns";
+pub const LINK_DELAY_METRIC: &str = "link_delay_ns";
 
 /// Maximum of the median link delay over the transmission time for an NLR.
 const MAX_LINK_SLOWDOWN: f64 = 2.0;
@@ -28,14 +28,14 @@ type Packets = (u64, u64);
 
 /// Which trials of a run have a valid NLR.
 #[derive(Clone, Debug)]
-pub(crate) struct NlrConditions {
+pub struct NlrConditions {
     /// Median link delay over the transmission time, where it exceeds [`MAX_LINK_SLOWDOWN`].
     slow: BTreeMap<Packets, f64>,
 }
 
 impl NlrConditions {
     /// Judges links over all relay modes together, because all modes use the same links.
-    pub(crate) fn of(run: &RunData) -> Self {
+    pub fn of(run: &RunData) -> Self {
         let mut each: BTreeMap<Packets, Vec<&TrialData>> = BTreeMap::new();
         for trial in run.finished_trials().filter(|trial| is_idle(trial)) {
             if let Some(kind) = packets(trial) {
@@ -54,18 +54,18 @@ impl NlrConditions {
     }
 
     /// Whether the trial has a valid NLR.
-    pub(crate) fn is_valid(&self, trial: &TrialData) -> bool {
+    pub fn is_valid(&self, trial: &TrialData) -> bool {
         packets(trial).is_some_and(|kind| is_idle(trial) && !self.slow.contains_key(&kind))
     }
 
     /// NLR of a trial; `None` if it is not valid.
-    pub(crate) fn of_trial(&self, trial: &TrialData) -> Option<f64> {
+    pub fn of_trial(&self, trial: &TrialData) -> Option<f64> {
         of_trial(trial).filter(|_| self.is_valid(trial))
     }
 
     /// Sentence, with a leading space, about packet sizes of these trials that the links carried
     /// too slowly; empty without any.
-    pub(crate) fn slow_links(&self, trials: &[&TrialData]) -> String {
+    pub fn slow_links(&self, trials: &[&TrialData]) -> String {
         let here: BTreeSet<Packets> = trials.iter().filter_map(|trial| packets(trial)).collect();
         let slow = self.slow.iter().filter(|(kind, _)| here.contains(kind));
         let each: Vec<String> = slow
@@ -83,7 +83,7 @@ impl NlrConditions {
 }
 
 /// Whether the trial ran without any load.
-pub(crate) fn is_idle(trial: &TrialData) -> bool {
+pub fn is_idle(trial: &TrialData) -> bool {
     trial.loads.is_empty() && trial.parameters.get("load").is_none_or(|load| load == "none")
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn transmission_ns(trial: &TrialData) -> Option<f64> {
 }
 
 /// Sentence, with a leading space, that compares the link delay with the transmission time.
-pub(crate) fn transmission_comparison(trials: &[&TrialData]) -> Option<String> {
+pub fn transmission_comparison(trials: &[&TrialData]) -> Option<String> {
     let of_links = |quantile| {
         let one = move |trial: &TrialData| {
             Some(percentile_of(trial, LINK_DELAY_METRIC, quantile)? as f64)
@@ -125,16 +125,14 @@ fn of_trial(trial: &TrialData) -> Option<f64> {
 
 /// Node-delay metric at whose timestamps the trial's links begin and end. Node and links together
 /// make up the path only at this level, so relay modes may differ in it.
-pub(crate) fn node_delay_metric(trial: &TrialData) -> Option<&'static str> {
+pub fn node_delay_metric(trial: &TrialData) -> Option<&'static str> {
     NODE_DELAY_METRICS
         .into_iter()
         .find(|metric| percentile_of(trial, metric, Quantile::P95).is_some())
 }
 
 /// Lists the node-delay metrics of relay modes, with the modes in brackets if they differ.
-pub(crate) fn node_delay_names<'a>(
-    each: impl IntoIterator<Item = (&'a str, &'static str)>,
-) -> String {
+pub fn node_delay_names<'a>(each: impl IntoIterator<Item = (&'a str, &'static str)>) -> String {
     let mut of: Vec<(&str, Vec<String>)> = Vec::new();
     for (mode, node_delay_metric) in each {
         let mode = mode.to_owned();
@@ -161,10 +159,7 @@ pub(crate) fn typical(
 }
 
 /// Values of trials, grouped by combination of parameters.
-pub(crate) fn cells(
-    trials: &[&TrialData],
-    of: impl Fn(&TrialData) -> Option<f64>,
-) -> Vec<Vec<f64>> {
+pub fn cells(trials: &[&TrialData], of: impl Fn(&TrialData) -> Option<f64>) -> Vec<Vec<f64>> {
     let mut cells: BTreeMap<&BTreeMap<String, String>, Vec<f64>> = BTreeMap::new();
     for trial in trials {
         if let Some(figure) = of(trial) {

@@ -34,7 +34,7 @@ const WORDS: [(&str, &str); 24] = [
 
 /// Metrics of node delay by timestamp level, from the one that covers most of the node. A trial has
 /// some of them: a node that routes in the kernel has no socket timestamps.
-pub(crate) const NODE_DELAY_METRICS: [&str; 3] =
+pub const NODE_DELAY_METRICS: [&str; 3] =
     ["node_delay_ns", "node_delay_driver_ns", "node_delay_netfilter_ns"];
 
 /// Node-delay metric that most trials have, to compare trials of different modes; `None` without
@@ -68,7 +68,7 @@ pub(crate) fn has_samples(run: &RunData, metric: &str) -> bool {
 }
 
 /// Readable name of a metric.
-pub(crate) fn words(metric: &str) -> &str {
+pub fn words(metric: &str) -> &str {
     WORDS.iter().find(|(name, _)| *name == metric).map_or(metric, |(_, words)| words)
 }
 

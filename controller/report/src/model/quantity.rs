@@ -67,7 +67,7 @@ impl Unit {
 }
 
 /// Delay with its unit, to three significant digits.
-pub(crate) fn delay(ns: f64) -> String {
+pub fn delay(ns: f64) -> String {
     // Rounded first, so that 999.9 us is 1 ms and not "1000 us".
     let ns = significant(ns, 3);
     let unit = if ns == 0.0 { Unit::Microsecond } else { Unit::fitting(ns) };
@@ -93,17 +93,17 @@ pub(crate) fn count(n: u64) -> String {
 }
 
 /// Count with its noun: `1 probe`, `2 probes`.
-pub(crate) fn count_noun(n: u64, thing: &str) -> String {
+pub fn count_noun(n: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
 /// Ratio as a percentage, to three significant digits.
-pub(crate) fn share(ratio: f64) -> String {
+pub fn share(ratio: f64) -> String {
     format!("{} %", three_digits(ratio * 100.0))
 }
 
 /// Number to three significant digits.
-pub(crate) fn three_digits(value: f64) -> String {
+pub fn three_digits(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
     }

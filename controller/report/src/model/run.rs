@@ -209,7 +209,7 @@ pub struct TrialData {
 
 impl TrialData {
     /// Whether the trial was measured at this value of an axis.
-    pub(crate) fn is_at(&self, axis: &str, value: &str) -> bool {
+    pub fn is_at(&self, axis: &str, value: &str) -> bool {
         self.parameters.get(axis).is_some_and(|of_trial| of_trial == value)
     }
 }

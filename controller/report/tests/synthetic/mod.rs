@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use dwell_documents::judge_claims;
 use dwell_record::{
     Batch, Clocks, Column, Ends, Environment, Figures, Kind, Packets, PairingRecord, Placement,
     Scalar, Scheduling, Stamps, Summary, Trust, Waiting,
 };
-use dwell_report::judge_claims;
 use dwell_report::model::{
     Axis, Hampel, PacketData, Point, RunData, SampleReader, Series, Step, TimeBin, TrialData,
     TrialState,

@@ -1,12 +1,11 @@
 //! S0.24: jitter grows with the packet size only for encrypted packets.
 
-use super::super::evidence::{Evidence, Line, value};
-use super::{
-    ERROR_PROBABILITY, Judgement, MAX_FLAT_RATIO, PREFERRED_METRICS, common_metric, explanation,
-    nothing,
-};
-use crate::model::ClaimVerdict;
-use crate::model::quantity::three_digits;
+use dwell_report::model::ClaimVerdict;
+use dwell_report::model::quantity::three_digits;
+
+use super::{ERROR_PROBABILITY, MAX_FLAT_RATIO, PREFERRED_METRICS, common_metric, explanation};
+use crate::evidence::{Evidence, Line, value};
+use crate::judgement::{Judgement, nothing};
 
 /// Effect of the packet size on the jitter of a mode.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,13 @@
 //! Claims of Miya 2020, judged for relays that behave like its board, and for others.
 
 #[expect(dead_code, reason = "other test programs use the rest")]
+#[path = "../../report/tests/synthetic/mod.rs"]
 mod synthetic;
 
+use dwell_documents::judge_claims;
 use dwell_record::Scalar;
 use dwell_report::model::{Claim, ClaimVerdict, RunData, Step, TrialData};
-use dwell_report::{findings, fits, judge_claims};
+use dwell_report::{findings, fits};
 use rand::SeedableRng as _;
 use rand_distr::{Distribution as _, Normal};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -1,11 +1,13 @@
 //! S0.19 and S0.20: node-to-link delay ratio (NLR).
 
-use super::super::evidence::{Bound, Evidence, number};
-use super::{ERROR_PROBABILITY, Judgement, between, explanation, nothing};
-use crate::analysis::nlr::{self, NlrConditions};
-use crate::model::axes::RELAY;
-use crate::model::quantity::{share, three_digits};
-use crate::model::{ClaimVerdict, TrialData};
+use dwell_report::analysis::nlr::{self, NlrConditions};
+use dwell_report::model::axes::RELAY;
+use dwell_report::model::quantity::{share, three_digits};
+use dwell_report::model::{ClaimVerdict, TrialData};
+
+use super::{ERROR_PROBABILITY, between, explanation};
+use crate::evidence::{Bound, Evidence, number};
+use crate::judgement::{Judgement, nothing};
 
 pub(super) fn judge(
     trials: &Evidence,

@@ -2,12 +2,13 @@
 //!
 //! Losses come in bursts, so packets are not independent: the verdict counts trials with any loss.
 
+use dwell_report::model::quantity::share;
+use dwell_report::model::{ClaimVerdict, TrialData};
 use dwell_stats::{MIN_TRIALS, share_interval};
 
-use super::super::evidence::{Evidence, number};
-use super::{ERROR_PROBABILITY, Judgement, nothing};
-use crate::model::quantity::share;
-use crate::model::{ClaimVerdict, TrialData};
+use super::ERROR_PROBABILITY;
+use crate::evidence::{Evidence, number};
+use crate::judgement::{Judgement, nothing};
 
 /// Upper bound of the loss ratio below which a node keeps up.
 const MAX_KEEP_UP_LOSS: f64 = 0.001;

@@ -2,12 +2,12 @@
 //! measurement distinguishes, such as sleeping processors, are not given.
 
 use dwell_record::Kind;
+use dwell_report::analysis::nlr::{self, LINK_DELAY_METRIC};
+use dwell_report::model::TrialData;
+use dwell_report::model::quantity::{delay, three_digits};
 
-use super::super::evidence::{Evidence, number};
 use super::{ERROR_PROBABILITY, p95};
-use crate::analysis::nlr::{self, LINK_DELAY_METRIC};
-use crate::model::TrialData;
-use crate::model::quantity::{delay, three_digits};
+use crate::evidence::{Evidence, number};
 
 const PROCESSING: &str = "processing_ns";
 

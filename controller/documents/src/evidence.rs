@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use dwell_report::analysis::nlr;
+use dwell_report::model::axes::axis_words;
+use dwell_report::model::quantity::count_noun;
+use dwell_report::model::{ClaimVerdict, RunData, TrialData, TrialState};
 use dwell_stats::{
     Block, BlockedShift, LineFit, blocked_difference, blocked_level, blocked_shift,
     grouped_least_squares,
 };
-
-use crate::analysis::nlr;
-use crate::model::axes::axis_words;
-use crate::model::{ClaimVerdict, RunData, TrialData, TrialState};
 
 /// Maximum deviation of the achieved CPU load from the requested one: three points.
 const MAX_LOAD_DEVIATION: f64 = 0.03;
@@ -19,10 +19,10 @@ const MAX_NAMED_PARAMETERS: usize = 8;
 
 /// A value with its confidence bounds; infinite if repetitions are too few.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Bound {
-    pub(super) value: f64,
-    pub(super) low: f64,
-    pub(super) high: f64,
+pub(crate) struct Bound {
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
 }
 
 impl Bound {
@@ -34,12 +34,12 @@ impl Bound {
     }
 
     /// Whether the bounds are finite.
-    pub(super) fn is_bounded(self) -> bool {
+    pub(crate) fn is_bounded(self) -> bool {
         self.low.is_finite() && self.high.is_finite()
     }
 
     /// Verdict on "at least `limit`".
-    pub(super) fn at_least(self, limit: f64) -> ClaimVerdict {
+    pub(crate) fn at_least(self, limit: f64) -> ClaimVerdict {
         match self {
             Self { low, .. } if low >= limit => ClaimVerdict::Pass,
             Self { high, .. } if high < limit => ClaimVerdict::Fail,
@@ -48,7 +48,7 @@ impl Bound {
     }
 
     /// Verdict on "at most `limit`".
-    pub(super) fn at_most(self, limit: f64) -> ClaimVerdict {
+    pub(crate) fn at_most(self, limit: f64) -> ClaimVerdict {
         match self {
             Self { high, .. } if high <= limit => ClaimVerdict::Pass,
             Self { low, .. } if low > limit => ClaimVerdict::Fail,
@@ -57,7 +57,7 @@ impl Bound {
     }
 
     /// Verdict on "between `least` and `most`".
-    pub(super) fn within(self, least: f64, most: f64) -> ClaimVerdict {
+    pub(crate) fn within(self, least: f64, most: f64) -> ClaimVerdict {
         match (self.at_least(least), self.at_most(most)) {
             (ClaimVerdict::Pass, ClaimVerdict::Pass) => ClaimVerdict::Pass,
             (ClaimVerdict::Fail, _) | (_, ClaimVerdict::Fail) => ClaimVerdict::Fail,
@@ -80,25 +80,25 @@ impl Bound {
 
 /// Comparison of two conditions: mean values of both and their ratio.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Comparison {
-    pub(super) from: f64,
-    pub(super) to: f64,
-    pub(super) factor: Bound,
+pub(crate) struct Comparison {
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    pub(crate) factor: Bound,
 }
 
 /// Largest factor between values of a parameter.
 #[derive(Clone, Debug)]
-pub(super) struct Spread {
-    pub(super) factor: Bound,
+pub(crate) struct Spread {
+    pub(crate) factor: Bound,
     /// The two values of the parameter; `None` if nothing is comparable.
-    pub(super) ends: Option<Ends>,
+    pub(crate) ends: Option<Ends>,
 }
 
 /// Two values of a parameter, with the mean level at each over otherwise equal trials.
 #[derive(Clone, Debug)]
-pub(super) struct Ends {
-    pub(super) values: [String; 2],
-    pub(super) levels: [f64; 2],
+pub(crate) struct Ends {
+    pub(crate) values: [String; 2],
+    pub(crate) levels: [f64; 2],
 }
 
 impl Spread {
@@ -117,43 +117,43 @@ impl Spread {
 
 /// Line through values of trials.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
-    pub(super) fit: LineFit,
+pub(crate) struct Line {
+    pub(crate) fit: LineFit,
     /// Smallest and largest x.
-    pub(super) ends: (f64, f64),
+    pub(crate) ends: (f64, f64),
     /// Number of trials minus the number of combinations of the other parameters.
-    pub(super) free: usize,
+    pub(crate) free: usize,
 }
 
 /// Trials as evidence.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Evidence<'a> {
-    pub(super) trials: Vec<&'a TrialData>,
+pub(crate) struct Evidence<'a> {
+    pub(crate) trials: Vec<&'a TrialData>,
     /// Excluded trials, whose load missed the requested level.
     missed: Vec<&'a TrialData>,
 }
 
 impl<'a> Evidence<'a> {
     /// Finished trials with the requested load.
-    pub(super) fn of(run: &'a RunData) -> Self {
+    pub(crate) fn of(run: &'a RunData) -> Self {
         let finished = run.trials.iter().filter(|trial| trial.state == TrialState::Finished);
         let (missed, trials) = finished.partition(|trial| missed_load(trial));
         Self { trials, missed }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.trials.is_empty()
     }
 
     /// Number of trials excluded because of their load.
-    pub(super) fn left_out(&self) -> usize {
+    pub(crate) fn left_out(&self) -> usize {
         self.missed.len()
     }
 
     /// Combinations of parameters without a remaining trial, each named by as few parameters as
     /// possible: `load most, rate 1200pps` if that holds at every size. Empty if no trial remains
     /// at all.
-    pub(super) fn lost(&self) -> Vec<String> {
+    pub(crate) fn lost(&self) -> Vec<String> {
         if self.trials.is_empty() {
             return Vec::new();
         }
@@ -185,21 +185,38 @@ impl<'a> Evidence<'a> {
         said
     }
 
-    pub(super) fn filter(&self, keep: impl Fn(&TrialData) -> bool) -> Self {
+    pub(crate) fn filter(&self, keep: impl Fn(&TrialData) -> bool) -> Self {
         let kept =
             |all: &[&'a TrialData]| all.iter().copied().filter(|trial| keep(trial)).collect();
         Self { trials: kept(&self.trials), missed: kept(&self.missed) }
     }
 
     /// Union of both.
-    pub(super) fn and(mut self, other: Self) -> Self {
+    pub(crate) fn and(mut self, other: Self) -> Self {
         self.trials.extend(other.trials);
         self.missed.extend(other.missed);
         self
     }
 
+    /// Sentence about the trials that are left out because their load missed the requested level;
+    /// `None` without any.
+    pub(crate) fn left_out_text(&self) -> Option<String> {
+        let missed = self.left_out() as u64;
+        let lost = match self.lost() {
+            none if none.is_empty() => String::new(),
+            lost => format!(" (all trials at {})", lost.join("; at ")),
+        };
+        (missed > 0).then(|| {
+            format!(
+                "In {missed} of {}, the load missed the requested level by more than 3 points{lost}. Claims \
+                 leave these trials out; other findings and figures include them.",
+                count_noun(missed + self.trials.len() as u64, "trial")
+            )
+        })
+    }
+
     /// Trials of one relay mode.
-    pub(super) fn mode(&self, mode: &str) -> Self {
+    pub(crate) fn mode(&self, mode: &str) -> Self {
         let is = |trial: &TrialData| {
             let summary = trial.summary.as_ref();
             summary.and_then(|s| s.text("relay")) == Some(mode)
@@ -208,31 +225,31 @@ impl<'a> Evidence<'a> {
     }
 
     /// Trials over links with a rate.
-    pub(super) fn linked(&self) -> Self {
+    pub(crate) fn linked(&self) -> Self {
         self.filter(|trial| number(trial, "link_rate_bps").is_some())
     }
 
     /// Trials without load.
-    pub(super) fn idle(&self) -> Self {
+    pub(crate) fn idle(&self) -> Self {
         self.filter(nlr::is_idle)
     }
 
     /// Trials over links without a rate, if there are any: in a lab, emulated links use the same
     /// CPUs.
-    pub(super) fn bare(&self) -> Self {
+    pub(crate) fn bare(&self) -> Self {
         let bare = self.filter(|trial| number(trial, "link_rate_bps").is_none());
         if bare.is_empty() && bare.left_out() == 0 { self.clone() } else { bare }
     }
 
     /// Whether any trial has samples of the metric.
-    pub(super) fn has(&self, metric: &str) -> bool {
+    pub(crate) fn has(&self, metric: &str) -> bool {
         self.trials.iter().any(|trial| {
             trial.series.get(metric).is_some_and(|s| s.steps.iter().any(|step| step.count > 0))
         })
     }
 
     /// Mean level over cells; `None` if no trial has the value.
-    pub(super) fn level(
+    pub(crate) fn level(
         &self,
         of: impl Fn(&TrialData) -> Option<f64>,
         alpha: f64,
@@ -243,7 +260,7 @@ impl<'a> Evidence<'a> {
 
     /// Ratio of these trials to `others`, compared within trials that differ only in `parameter`.
     /// `None` if nothing is comparable, or if a value is not positive.
-    pub(super) fn ratio_to(
+    pub(crate) fn ratio_to(
         &self,
         others: &Self,
         parameter: &str,
@@ -256,7 +273,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// Difference of these trials to `others`, compared in the same way.
-    pub(super) fn difference_to(
+    pub(crate) fn difference_to(
         &self,
         others: &Self,
         parameter: &str,
@@ -268,7 +285,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// Largest ratio between any two values of a parameter. `None` with fewer than two values.
-    pub(super) fn spread(
+    pub(crate) fn spread(
         &self,
         parameter: &str,
         of: impl Fn(&TrialData) -> Option<f64>,
@@ -303,7 +320,7 @@ impl<'a> Evidence<'a> {
 
     /// Line through a value of each trial against a number of the trial, with the effect of the
     /// other parameters removed. `None` below three different numbers.
-    pub(super) fn line(
+    pub(crate) fn line(
         &self,
         against: &str,
         of: impl Fn(&TrialData) -> Option<f64>,
@@ -333,13 +350,13 @@ impl<'a> Evidence<'a> {
     }
 
     /// Number of packets sent, and number lost or late.
-    pub(super) fn losses(&self) -> (u64, u64) {
+    pub(crate) fn losses(&self) -> (u64, u64) {
         let packets = self.trials.iter().filter_map(|trial| trial.summary.as_ref()?.packets);
         packets.fold((0, 0), |(sent, lost), one| (sent + one.sent, lost + one.lost + one.late))
     }
 
     /// Number of trials with a lost or late packet.
-    pub(super) fn lossy_trials(&self) -> u64 {
+    pub(crate) fn lossy_trials(&self) -> u64 {
         let lossy = self.filter(|trial| {
             let packets = trial.summary.as_ref().and_then(|summary| summary.packets);
             packets.is_some_and(|packets| packets.lost + packets.late > 0)
@@ -349,17 +366,17 @@ impl<'a> Evidence<'a> {
 }
 
 /// Numeric parameter of a trial.
-pub(super) fn number(trial: &TrialData, parameter: &str) -> Option<f64> {
+pub(crate) fn number(trial: &TrialData, parameter: &str) -> Option<f64> {
     trial.summary.as_ref()?.number(parameter)
 }
 
 /// Scalar result of a trial.
-pub(super) fn value(trial: &TrialData, name: &str) -> Option<f64> {
+pub(crate) fn value(trial: &TrialData, name: &str) -> Option<f64> {
     trial.summary.as_ref()?.value(name)
 }
 
 /// Sum of the CPU load that was requested in a trial.
-pub(super) fn requested_load(trial: &TrialData) -> f64 {
+pub(crate) fn requested_load(trial: &TrialData) -> f64 {
     trial.loads.iter().filter_map(|load| load.value("asked_ratio")).sum()
 }
 

@@ -7,17 +7,23 @@ mod jitter;
 mod loss;
 mod ratio;
 
-use std::collections::BTreeSet;
-
+use dwell_report::analysis::group::percentile_of;
+use dwell_report::analysis::nlr::NlrConditions;
+use dwell_report::model::axes::RELAY;
+use dwell_report::model::metric::{self, NODE_DELAY_METRICS};
+use dwell_report::model::quantity::{delay, share, three_digits};
+use dwell_report::model::{ClaimUnit, ClaimVerdict, JudgedClaims, RunData, TrialData};
 use dwell_stats::Quantile;
 
-use super::evidence::{Bound, Evidence, number, requested_load};
-use crate::analysis::group::percentile_of;
-use crate::analysis::nlr::NlrConditions;
-use crate::model::axes::RELAY;
-use crate::model::metric::{self, NODE_DELAY_METRICS};
-use crate::model::quantity::{delay, share, three_digits};
-use crate::model::{Claim, ClaimUnit, ClaimVerdict, RunData, TrialData};
+use crate::Document;
+use crate::evidence::{Bound, Evidence, number, requested_load};
+use crate::judgement::{Judgement, Limit, nothing};
+
+const CITE: &str = "Miya 2020";
+
+/// The document.
+pub(crate) const DOCUMENT: Document =
+    Document { name: "miya-2020", aliases: &["s0"], cite: CITE, judge };
 
 /// Maximum ratio of 95th percentiles that counts as flat; repetitions in the paper differ by more.
 const MAX_FLAT_RATIO: f64 = 1.25;
@@ -35,108 +41,6 @@ const PREFERRED_METRICS: [&str; 3] =
 
 /// Error probability of each claim: 5 % shared by all claims of a run.
 const ERROR_PROBABILITY: f64 = 0.05 / CLAIMS.len() as f64;
-
-/// Limit of a claim.
-#[derive(Clone, Copy)]
-enum Limit {
-    /// Number in the paper.
-    Published(f64),
-    /// Own limit, where the paper gives no number.
-    Own(f64),
-}
-
-/// Result of judging a claim.
-struct Judgement {
-    verdict: ClaimVerdict,
-    value: Option<f64>,
-    /// Bounds of the value.
-    interval: Option<(f64, f64)>,
-    words: String,
-    /// Explanation of a failed claim by the components of the delay.
-    why: Option<String>,
-}
-
-impl Judgement {
-    fn cannot_tell(why: impl Into<String>) -> Self {
-        Self {
-            verdict: ClaimVerdict::CannotTell,
-            value: None,
-            interval: None,
-            words: why.into(),
-            why: None,
-        }
-    }
-
-    fn not_run(what: impl Into<String>) -> Self {
-        Self {
-            verdict: ClaimVerdict::NotRun,
-            value: None,
-            interval: None,
-            words: what.into(),
-            why: None,
-        }
-    }
-
-    fn new(verdict: ClaimVerdict, value: f64, words: String) -> Self {
-        Self { verdict, value: Some(value), interval: None, words, why: None }
-    }
-
-    /// Adds the interval of the value, a hint how to decide an undecided verdict on it, and the
-    /// trials left out.
-    fn with_bound(mut self, bound: Bound, all: &[&Evidence]) -> Self {
-        self.interval = bound.is_bounded().then_some((bound.low, bound.high));
-        let lost = all.iter().any(|evidence| !evidence.lost().is_empty());
-        if self.verdict == ClaimVerdict::CannotTell {
-            self.words += match (bound.is_bounded(), lost) {
-                (true, false) => {
-                    " The limit lies inside the interval; more repetitions would tell."
-                }
-                (true, true) => " The limit lies inside the interval.",
-                (false, _) => {
-                    " Too few repetitions for an interval; set trials.repetitions to at least 3."
-                }
-            };
-        }
-        self.without(all)
-    }
-
-    /// Adds the number of trials left out, and the combinations that lost all their trials.
-    fn without(mut self, all: &[&Evidence]) -> Self {
-        let left_out: usize = all.iter().map(|evidence| evidence.left_out()).sum();
-        if left_out > 0 {
-            let trials = all.iter().map(|evidence| evidence.trials.len()).sum::<usize>() + left_out;
-            self.words += &format!(
-                " {left_out} of {trials} trials are left out: their load missed the requested level \
-                 by more than 3 points."
-            );
-            let lost: BTreeSet<String> = all.iter().flat_map(|evidence| evidence.lost()).collect();
-            if !lost.is_empty() {
-                let lost: Vec<String> = lost.into_iter().collect();
-                self.words += &format!(
-                    " No trial remains at {}; repetitions would not help.",
-                    lost.join("; at ")
-                );
-            }
-        }
-        self
-    }
-
-    /// Adds an explanation if the verdict is a failure.
-    fn with_explanation(mut self, why: impl FnOnce() -> Option<String>) -> Self {
-        if self.verdict == ClaimVerdict::Fail {
-            self.why = why();
-        }
-        self
-    }
-}
-
-/// Result without evidence: not measured, or not under the requested load.
-fn nothing(all: &[&Evidence], what: &str) -> Judgement {
-    if all.iter().any(|evidence| evidence.is_empty() && evidence.left_out() > 0) {
-        return Judgement::cannot_tell("Here: no trial had the requested load.").without(all);
-    }
-    Judgement::not_run(what)
-}
 
 /// A claim and its check.
 struct ClaimSpec {
@@ -279,31 +183,15 @@ const CLAIMS: [ClaimSpec; 15] = [
     },
 ];
 
-/// Judges every claim.
-pub(super) fn judge(run: &RunData) -> Vec<Claim> {
+fn judge(run: &RunData) -> JudgedClaims {
     let all = Evidence::of(run);
+    let left_out = all.left_out_text();
     let [route, translate, encrypt] = ["route", "translate", "encrypt"].map(|mode| all.mode(mode));
     let evidence = RelayEvidence { all, route, translate, encrypt, nlr: NlrConditions::of(run) };
     let judged = |spec: &ClaimSpec| {
-        let found = (spec.judge)(&evidence);
-        let (limit, published) = match spec.limit {
-            Limit::Published(limit) => (Some(limit), Some(limit)),
-            Limit::Own(limit) => (Some(limit), None),
-        };
-        Claim {
-            id: spec.id.to_owned(),
-            claim: spec.claim.to_owned(),
-            found: found.words,
-            why: found.why,
-            verdict: found.verdict,
-            value: found.value,
-            interval: found.interval,
-            limit,
-            published,
-            unit: spec.unit,
-        }
+        (spec.judge)(&evidence).into_claim(spec.id, spec.claim, spec.limit, spec.unit)
     };
-    CLAIMS.iter().map(judged).collect()
+    JudgedClaims { cite: CITE, claims: CLAIMS.iter().map(judged).collect(), left_out }
 }
 
 /// First metric of which all have samples.
