@@ -34,3 +34,16 @@ pub fn find(name: &str) -> Option<&'static Document> {
 pub fn judge_claims(run: &RunData, name: &str) -> Option<JudgedClaims> {
     find(name).map(|document| (document.judge)(run))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_found_by_name_and_alias() {
+        for name in ["miya-2020", "s0"] {
+            assert_eq!(find(name).map(|document| document.cite), Some("Miya 2020"), "{name}");
+        }
+        assert!(find("other").is_none());
+    }
+}

@@ -30,7 +30,7 @@ pub use pacing::{
     Accurate, AccurateError, CrossPlan, NamedSize, NamedSizeError, PaceKind, PacePlan,
 };
 pub use plan::{
-    ClaimSet, Constraint, CpuLoad, LinkPlan, Load, NodeSettings, Order, PingPlan, Plan, Quota,
-    ReflectPlan, Routing, StopRules, Topology, TrafficLoad, Transport, Trials,
+    Constraint, CpuLoad, LinkPlan, Load, NodeSettings, Order, PingPlan, Plan, Quota, ReflectPlan,
+    Routing, StopRules, Topology, TrafficLoad, Transport, Trials,
 };
 pub use source::Source;

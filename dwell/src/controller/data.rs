@@ -107,8 +107,8 @@ pub(super) fn judged_data(
     packets: bool,
 ) -> Result<RunData, StoreError> {
     let mut data = collected(store, run, packets)?;
-    let document = data.plan().and_then(|plan| plan.claims);
-    data.claims = document.and_then(|document| judge_claims(&data, document.name()));
+    let document = data.plan().and_then(|plan| plan.claims.as_deref());
+    data.claims = document.and_then(|document| judge_claims(&data, document));
     Ok(data)
 }
 
