@@ -27,8 +27,9 @@ test: setup ## run everything that CI runs
 test-web: setup ## test report pages in a browser; screenshots in target/tmp/report-pages
 	DWELL_ALL_PAGES=1 $(CARGO) test --locked -p dwell-report --test web -- --show-output
 
-lint: ## check formatting, clippy, documentation, language, and the dependencies of the node binary
+lint: ## check formatting, clippy, documentation, language, import circles, and the dependencies of the node binary
 	tests/language
+	tests/import-circles
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet

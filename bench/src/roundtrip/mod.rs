@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use dwell_node_cli::{Exit, Failure};
-use dwell_plan::{Plan, Source};
+use dwell_plan::Plan;
 
 pub use case::Case;
 
@@ -92,8 +92,7 @@ fn read(args: &Args) -> Result<Plan, Failure> {
     let place = args.plan.display();
     let text = fs::read_to_string(&args.plan)
         .map_err(|error| Failure::usage(format!("--plan {place}: {error}")))?;
-    let plan = Source::parse(&text).and_then(|source| Plan::read(&source));
-    plan.map_err(|error| Failure::usage(format!("--plan {place}: {error}")))
+    Plan::parse(&text, &[]).map_err(|error| Failure::usage(format!("--plan {place}: {error}")))
 }
 
 /// Returns round trips per trial, if requested: the trials of a case together have that many or

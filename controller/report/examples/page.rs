@@ -7,14 +7,14 @@ mod synthetic;
 
 use std::path::PathBuf;
 
-use dwell_report::data::PlanData;
+use dwell_report::model::RunPlan;
 use dwell_report::{Finding, comparison_page, findings, page};
 
 fn main() -> std::io::Result<()> {
     let directory = PathBuf::from(std::env::args_os().nth(1).unwrap_or_else(|| ".".into()));
     std::fs::create_dir_all(&directory)?;
     let (mut loads, sweep) = (synthetic::loads(), synthetic::sweep());
-    let plan = |text: &str| Some(PlanData { text: text.to_owned(), settings: Vec::new() });
+    let plan = |text: &str| Some(RunPlan::read(text.to_owned(), Vec::new()).into());
     loads.plan = plan(include_str!("../../../plans/quick.toml"));
     synthetic::add_witness(&mut loads);
     let mut relays = synthetic::relays(synthetic::PI_ZERO);

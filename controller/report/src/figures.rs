@@ -1,11 +1,14 @@
-//! Figures of one run, each only if the data support it.
+//! Figures of a run: which there are, for what each applies, and in which order.
 
 mod bands;
 mod boxes;
 mod breakdown;
+mod comparison;
 mod cumulative;
+mod draw;
 mod drift;
 mod end_to_end;
+mod figure;
 mod fit;
 mod heat;
 mod histogram;
@@ -17,155 +20,259 @@ mod p95_by_parameter;
 mod pace;
 mod parts;
 mod percentiles;
-mod relays;
+mod sparkline;
+mod spec;
+pub(crate) mod theme;
 mod timeline;
 mod waterfall;
 
-use crate::data::RunData;
-use crate::figure::Figure;
-use crate::group::{self, Group};
-use crate::measurement;
-use crate::metric;
-use crate::paced;
-use crate::quantity::Unit;
+use crate::analysis::findings::Finding;
+use crate::analysis::subject::ExperimentKind as Kind;
+use crate::figures::pace::{errors, largest, pairs, rates};
+use crate::figures::spec::{Draw, FigureSpec, Parts};
+use crate::model::RunData;
 
-pub(crate) use boxes::boxes;
-pub(crate) use cumulative::{ccdf, ecdf};
-pub(crate) use histogram::histogram;
-pub(crate) use overlay::Overlay;
-pub(crate) use percentiles::percentiles;
-pub(crate) use timeline::shown;
-pub use waterfall::packets_wanted;
+pub use figure::Figure;
+pub(crate) use figure::{Question, slug};
+pub use sparkline::sparkline;
 
-/// A run and the delay metric that its figures show.
-pub(crate) struct Subject<'a> {
-    pub(crate) run: &'a RunData,
-    pub(crate) metric: &'a str,
-    /// Readable name of the metric.
-    pub(crate) noun: &'a str,
-    pub(crate) unit: Unit,
-    pub(crate) caption: String,
-    pub(crate) cells: Vec<Group<'a>>,
-}
+/// Kinds of figures in the order of a page.
+const FIGURES: &[FigureSpec] = &[
+    FigureSpec {
+        id: "p95",
+        question: Question::Effect,
+        applies: &[(Kind::RelayModes, Parts::EachAxis)],
+        draw: Draw::Axis(p95_by_parameter::p95_by_parameter),
+        shows: Some("effect"),
+    },
+    FigureSpec {
+        id: "boxes",
+        question: Question::Effect,
+        applies: &[(Kind::Delay, Parts::EachAxis)],
+        draw: Draw::Axis(boxes::by_axis),
+        shows: Some("effect"),
+    },
+    FigureSpec {
+        id: "boxes",
+        question: Question::Effect,
+        applies: &[(Kind::RelayModes, Parts::EachAxis)],
+        draw: Draw::Axis(boxes::by_mode_and_level),
+        shows: Some("effect"),
+    },
+    FigureSpec {
+        id: "boxes",
+        question: Question::Effect,
+        applies: &[(Kind::RelayModes, Parts::OneCondition), (Kind::Comparison, Parts::Run)],
+        draw: Draw::Overlay(boxes::overlaid),
+        shows: Some("effect"),
+    },
+    FigureSpec {
+        id: "bands",
+        question: Question::Effect,
+        applies: &[(Kind::Delay, Parts::EachAxis)],
+        draw: Draw::Axis(bands::bands),
+        shows: Some("effect"),
+    },
+    FigureSpec {
+        id: "fit",
+        question: Question::Effect,
+        applies: &[
+            (Kind::Delay, Parts::EachAxis),
+            (Kind::RelayModes, Parts::EachMode(&["size", "rate"])),
+        ],
+        draw: Draw::Axis(fit::fit),
+        shows: Some("fit"),
+    },
+    FigureSpec {
+        id: "heat",
+        question: Question::Effect,
+        applies: &[
+            (Kind::Delay, Parts::Run),
+            (Kind::RelayModes, Parts::EachMode(&["size", "rate"])),
+        ],
+        draw: Draw::Delay(heat::heat),
+        shows: None,
+    },
+    FigureSpec {
+        id: "jitter",
+        question: Question::Effect,
+        applies: &[(Kind::Delay, Parts::EachAxis), (Kind::RelayModes, Parts::EachMode(&["size"]))],
+        draw: Draw::Axis(jitter::jitter),
+        shows: None,
+    },
+    FigureSpec {
+        id: "largest-rates",
+        question: Question::Accuracy,
+        applies: &[(Kind::Pacing, Parts::Run)],
+        draw: Draw::Run(largest::largest),
+        shows: Some("verdict"),
+    },
+    FigureSpec {
+        id: "rates",
+        question: Question::Accuracy,
+        applies: &[(Kind::Pacing, Parts::EachSender)],
+        draw: Draw::Sender(rates::rates),
+        shows: None,
+    },
+    FigureSpec {
+        id: "pairs",
+        question: Question::Accuracy,
+        applies: &[(Kind::Pacing, Parts::EachSender)],
+        draw: Draw::Sender(|part| pairs::pairs(part).into_iter().collect()),
+        shows: None,
+    },
+    FigureSpec {
+        id: "gap-errors",
+        question: Question::Accuracy,
+        applies: &[(Kind::Pacing, Parts::EachSender)],
+        draw: Draw::Sender(errors::errors),
+        shows: None,
+    },
+    FigureSpec {
+        id: "end-to-end",
+        question: Question::Components,
+        applies: &[(Kind::RelayModes, Parts::Run)],
+        draw: Draw::Delay(end_to_end::end_to_end),
+        shows: Some("nlr"),
+    },
+    FigureSpec {
+        id: "breakdown",
+        question: Question::Components,
+        applies: &[(Kind::Delay, Parts::Run), (Kind::RelayModes, Parts::Run)],
+        draw: Draw::Delay(breakdown::breakdown),
+        shows: None,
+    },
+    FigureSpec {
+        id: "waterfall",
+        question: Question::Components,
+        applies: &[(Kind::Delay, Parts::Run), (Kind::RelayModes, Parts::Run)],
+        draw: Draw::Delay(waterfall::waterfall),
+        shows: None,
+    },
+    FigureSpec {
+        id: "timeline",
+        question: Question::Time,
+        applies: &[(Kind::Delay, Parts::Run), (Kind::RelayModes, Parts::OneCondition)],
+        draw: Draw::Delay(timeline::timeline),
+        shows: Some("delay"),
+    },
+    FigureSpec {
+        id: "host",
+        question: Question::Time,
+        applies: &[
+            (Kind::Delay, Parts::Run),
+            (Kind::RelayModes, Parts::Run),
+            (Kind::Pacing, Parts::Run),
+        ],
+        draw: Draw::Delay(host::host),
+        shows: Some("host"),
+    },
+    FigureSpec {
+        id: "drift",
+        question: Question::Time,
+        applies: &[(Kind::Delay, Parts::Run), (Kind::RelayModes, Parts::Run)],
+        draw: Draw::Delay(drift::drift),
+        shows: None,
+    },
+    FigureSpec {
+        id: "histogram",
+        question: Question::Distribution,
+        applies: OVERLAID,
+        draw: Draw::Overlay(histogram::histogram),
+        shows: None,
+    },
+    FigureSpec {
+        id: "ecdf",
+        question: Question::Distribution,
+        applies: OVERLAID,
+        draw: Draw::Overlay(cumulative::ecdf),
+        shows: None,
+    },
+    FigureSpec {
+        id: "ccdf",
+        question: Question::Distribution,
+        applies: OVERLAID,
+        draw: Draw::Overlay(cumulative::ccdf),
+        shows: None,
+    },
+    FigureSpec {
+        id: "percentiles",
+        question: Question::Distribution,
+        applies: OVERLAID,
+        draw: Draw::Overlay(percentiles::percentiles),
+        shows: None,
+    },
+    FigureSpec {
+        id: "loss",
+        question: Question::Loss,
+        applies: &[(Kind::Delay, Parts::EachAxis)],
+        draw: Draw::RunAxis(loss::loss),
+        shows: Some("loss"),
+    },
+    FigureSpec {
+        id: "loss",
+        question: Question::Loss,
+        applies: &[(Kind::RelayModes, Parts::EachMode(&["size", "rate"]))],
+        draw: Draw::RunAxis(loss::of_mode),
+        shows: Some("loss"),
+    },
+    FigureSpec {
+        id: "loss",
+        question: Question::Loss,
+        applies: &[(Kind::RelayModes, Parts::Run)],
+        draw: Draw::Run(loss::by_mode),
+        shows: Some("loss"),
+    },
+];
 
-impl<'a> Subject<'a> {
-    /// Returns `None` if nothing was measured.
-    pub(crate) fn of(run: &'a RunData) -> Option<Self> {
-        Self::about(run, metric::main_metric(run)?)
-    }
+/// What overlaid distributions are drawn for.
+const OVERLAID: &[(Kind, Parts)] = &[
+    (Kind::Delay, Parts::Run),
+    (Kind::RelayModes, Parts::OneCondition),
+    (Kind::Comparison, Parts::Run),
+];
 
-    /// The same for a given metric: part of a run is shown by the metric of the whole run.
-    pub(crate) fn about(run: &'a RunData, metric: &'a str) -> Option<Self> {
-        let mut cells = group::cells(run, metric);
-        cells.retain(|cell| cell.steps.count() > 0);
-        let middles =
-            cells.iter().filter_map(|cell| cell.steps.at_rank(cell.steps.count().div_ceil(2)));
-        let unit = Unit::fitting(middles.max()? as f64);
-        let noun = metric::words(metric);
-        Some(Self { run, metric, noun, unit, caption: caption(run), cells })
-    }
-
-    /// Capitalised name of the metric.
-    pub(crate) fn title(&self) -> String {
-        capital(self.noun)
-    }
-}
-
-/// Returns the figures of a run, the most informative first.
+/// Returns the figures of a run in the order of a page.
 ///
 /// All figures but those of loss and pacing show the run's main delay (the round trip of a ping,
 /// the node delay of a relay). Repetitions of a cell are merged and failed trials left out. In a
 /// run over relay modes, each figure compares the modes and holds the parameters that it does not
 /// vary at one level.
 pub fn figures(run: &RunData) -> Vec<Figure> {
-    if paced::is_paced(run) {
-        let mut figures = pace::pace(run);
-        number_duplicate_ids(&mut figures);
-        return figures;
-    }
-    let mut figures = Vec::new();
-    let of_modes = !modes(run).is_empty();
-    match Subject::of(run) {
-        Some(subject) if of_modes => figures = relays::relays(&subject),
-        Some(subject) => figures = plain(&subject),
-        None => {}
-    }
-    if of_modes {
-        figures.extend(loss::by_mode(run));
-    } else {
-        figures.extend(run.axes.iter().filter_map(|axis| loss::loss(run, axis)));
-    }
-    number_duplicate_ids(&mut figures);
-    figures
+    draw::draw(FIGURES, run)
 }
 
-/// Figures of a run without relay modes.
-fn plain(subject: &Subject) -> Vec<Figure> {
-    let run = subject.run;
-    let mut figures = Vec::new();
-    let (groups, note) = group::overlaid(run, subject.metric);
-    let overlay = Overlay {
-        noun: subject.noun,
-        unit: subject.unit,
-        caption: &subject.caption,
-        groups: &groups,
-        note: note.as_deref(),
-    };
-    for axis in &run.axes {
-        figures.extend(boxes::by_axis(subject, axis));
+/// Returns figures of one delay metric; the first run is the baseline. All cells of a run are
+/// merged into one distribution, except in the figure with one box per cell and run. The figures
+/// repeat `findings`, which come from the samples themselves, and judge nothing. Empty unless all
+/// runs have the metric.
+pub fn comparison_figures(runs: &[RunData], metric: &str, findings: &[Finding]) -> Vec<Figure> {
+    comparison::compare(FIGURES, runs, metric, findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::FIGURES;
+
+    #[test]
+    fn figures_are_in_the_order_of_their_questions() {
+        assert!(FIGURES.is_sorted_by_key(|spec| spec.question));
     }
-    figures.extend(timeline::timeline(subject));
-    figures.extend(host::host(subject));
-    figures.extend(histogram(&overlay));
-    figures.extend(ecdf(&overlay));
-    figures.extend(ccdf(&overlay));
-    figures.extend(percentiles(&overlay));
-    for axis in &run.axes {
-        figures.extend(bands::bands(subject, axis));
-        figures.extend(fit::fit(subject, axis));
-    }
-    figures.extend(heat::heat(subject));
-    for axis in &run.axes {
-        figures.extend(jitter::jitter(subject, axis));
-    }
-    figures.extend(breakdown::breakdown(subject));
-    figures.extend(waterfall::waterfall(subject));
-    figures.extend(drift::drift(subject));
-    figures
-}
 
-/// Axis of the relay modes.
-pub(crate) const RELAY: &str = "relay";
-
-/// Relay modes of a run; empty without that axis.
-pub(crate) fn modes(run: &RunData) -> &[String] {
-    let axis = run.axes.iter().find(|axis| axis.name == RELAY);
-    axis.map_or(&[], |axis| &axis.values)
-}
-
-/// Caption with run, plan, version, and a mark for a closed loop.
-pub(crate) fn caption(run: &RunData) -> String {
-    let closed = measurement::mode(run).filter(|mode| *mode == "closed loop");
-    let closed = closed.map_or_else(String::new, |mode| format!(", {mode}"));
-    format!("run {}, {}{closed}, dwell {}", run.id, run.name, run.dwell)
-}
-
-/// Capitalises the first letter.
-pub(crate) fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-}
-
-/// Numbers figures with equal ids: names of axes may differ only in characters that ids replace.
-fn number_duplicate_ids(figures: &mut [Figure]) {
-    for i in 1..figures.len() {
-        let (before, rest) = figures.split_at_mut(i);
-        let figure = &mut rest[0];
-        let base = figure.id.clone();
-        let mut n = 2;
-        while before.iter().any(|other| other.id == figure.id) {
-            figure.id = format!("{base}-{n}");
-            n += 1;
-        }
+    /// The tables of docs/report.md list every kind of figure, and no other.
+    #[test]
+    fn documentation_lists_every_figure() {
+        let heads = ["| id | shows |", "| figure | shows |"];
+        let text = include_str!("../../../docs/report.md");
+        let tables = text.split("\n\n").filter(|it| heads.iter().any(|head| it.starts_with(head)));
+        let cells =
+            tables.flat_map(|table| table.lines().skip(2)).filter_map(|row| row.split('|').nth(1));
+        // Ids end with placeholders: `boxes-AXIS`, `rates-N`.
+        let is_placeholder = |c: char| c == '-' || c.is_ascii_uppercase();
+        let ids = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+        let listed: BTreeSet<&str> = ids.map(|id| id.trim_end_matches(is_placeholder)).collect();
+        assert_eq!(listed, FIGURES.iter().map(|spec| spec.id).collect());
     }
 }

@@ -1,53 +1,29 @@
 //! Reports of runs: figures as Vega-Lite specifications, findings as sentences, and the HTML page
 //! that shows both.
 //!
-//! Runs come in as plain data ([`data`]); this crate does not know where they are stored.
+//! Runs come in as plain data ([`model`]); this crate does not know where they are stored. A module
+//! uses only those before it: `model`, `analysis`, `figures`, `page` (checked by
+//! `tests/import-circles`).
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
 
-mod claims;
-mod comparison;
-mod condition;
-mod contention;
-pub mod data;
-mod distribution;
-mod effect;
-mod figure;
+pub mod analysis;
 mod figures;
-mod findings;
-mod fits;
-mod group;
-mod host;
-mod html;
-mod machines;
-mod measurement;
-mod metric;
-mod nlr;
-mod paced;
-mod packet_words;
+pub mod model;
 mod page;
-mod percentile_shift;
-mod quantity;
-mod sparkline;
-mod theme;
-mod trust;
-mod witness;
 
-pub use claims::{Claim, ClaimUnit, ClaimVerdict, claims};
-pub use comparison::comparison_figures;
-pub use figure::{Figure, Table};
-pub use figures::{figures, packets_wanted};
-pub use findings::{Finding, findings};
-pub use fits::{Estimate, Fit, fits};
-pub use group::interval_of;
-pub use host::host_wanted;
-pub use machines::machines;
-pub use measurement::{MeasurementAspect, measured, mode_of};
-pub use metric::main_metric;
-pub use paced::{
+pub use analysis::collect::collect;
+pub use analysis::findings::{Finding, findings};
+pub use analysis::fits::{Estimate, Fit, fits};
+pub use analysis::group::interval_of;
+pub use analysis::machines::machines;
+pub use analysis::measurement::{MeasurementAspect, measured, mode_of};
+pub use analysis::paced::{
     RateVerdict, RateVerdictKind, rates_of_runs, tolerance, verdict_table, verdict_words, verdicts,
 };
+pub use figures::{Figure, comparison_figures, figures, sparkline};
+pub use model::metric::main_metric;
+pub use model::quantity::Unit;
+pub use model::table::Table;
 pub use page::{comparison_page, page};
-pub use quantity::Unit;
-pub use sparkline::sparkline;

@@ -5,7 +5,7 @@ mod contended;
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
-use dwell_report::data::{PlanData, RunData};
+use dwell_report::model::{RunData, RunPlan};
 use dwell_report::{figures, findings, measured, page};
 
 const QUICK: &str = include_str!("../../../plans/quick.toml");
@@ -13,7 +13,7 @@ const RELAYS: &str = include_str!("../../../plans/relay-delay.toml");
 
 fn planned(mut run: RunData, text: &str, settings: &[&str]) -> RunData {
     let settings = settings.iter().map(|text| (*text).to_owned()).collect();
-    run.plan = Some(PlanData { text: text.to_owned(), settings });
+    run.plan = Some(RunPlan::read(text.to_owned(), settings).into());
     run
 }
 

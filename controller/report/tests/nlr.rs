@@ -3,9 +3,14 @@
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
-use dwell_report::data::{RunData, TrialData};
-use dwell_report::{Claim, ClaimVerdict, claims, figures, findings};
+use dwell_documents::judge_claims;
+use dwell_report::model::{Claim, ClaimVerdict, RunData, TrialData};
+use dwell_report::{figures, findings};
 use synthetic::{PI_ZERO, relays, relays_repeated};
+
+fn claims(run: &RunData) -> Vec<Claim> {
+    judge_claims(run, "s0").unwrap().claims
+}
 
 fn verdict(run: &RunData, id: &str) -> Claim {
     let found = claims(run).into_iter().find(|claim| claim.id == id);
@@ -27,15 +32,15 @@ fn nlr_ignores_trials_under_load() {
     for id in ["S0.19-route", "S0.19-translate", "S0.20"] {
         let [found, without] = [&run, &quiet].map(|run| verdict(run, id));
         assert_eq!((found.verdict, found.value), (without.verdict, without.value), "{found:?}");
-        assert!(found.text.contains("without load"), "{found:?}");
+        assert!(found.text().contains("without load"), "{found:?}");
     }
     // 2 x 1442 B at 65 Mbit/s, for the only size above 1,200 B.
-    let text = verdict(&run, "S0.20").text;
+    let text = verdict(&run, "S0.20").text();
     assert!(text.contains("transmission alone 355 us."), "{text}");
     run.trials.retain(|trial| trial.parameters["load"] != "none");
     let claim = verdict(&run, "S0.19-route");
     assert_eq!((claim.verdict, claim.value), (ClaimVerdict::CannotTell, None), "{claim:?}");
-    assert!(claim.text.contains("was under load"), "{claim:?}");
+    assert!(claim.text().contains("was under load"), "{claim:?}");
 }
 
 #[test]
@@ -49,14 +54,14 @@ fn size_with_slow_links_has_no_nlr() {
     other_sizes.trials.retain(|trial| trial.parameters["size"] != "100B");
     let [found, without] = [&run, &other_sizes].map(|run| verdict(run, "S0.19-translate"));
     assert_eq!(found.value, without.value, "{found:?}");
-    for text in [found.text, nlr(&run)] {
+    for text in [found.text(), nlr(&run)] {
         assert!(text.contains("No NLR for 100 B (3.6"), "{text}");
     }
     assert!(!nlr(&whole).contains("No NLR for"), "{}", nlr(&whole));
     run.trials.iter_mut().for_each(|made| links_times(made, 4.0));
     let claim = verdict(&run, "S0.19-translate");
     assert_eq!((claim.verdict, claim.value), (ClaimVerdict::CannotTell, None), "{claim:?}");
-    assert!(claim.text.contains("No NLR for 100 B"), "{claim:?}");
+    assert!(claim.text().contains("No NLR for 100 B"), "{claim:?}");
 }
 
 #[test]

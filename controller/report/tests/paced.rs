@@ -5,7 +5,7 @@ mod synthetic;
 #[path = "synthetic/paced.rs"]
 mod trains;
 
-use dwell_report::data::{RunData, TrialData, TrialState};
+use dwell_report::model::{RunData, TrialData, TrialState};
 use dwell_report::{
     RateVerdictKind, findings, main_metric, page, rates_of_runs, verdict_table, verdict_words,
     verdicts,
@@ -137,7 +137,7 @@ fn tolerance_comes_from_plan_or_command_line() {
 #[test]
 fn missing_rate_is_undecided_repetitions_are_merged() {
     let mut run = paces(&[]);
-    let slow = |trial: &&mut dwell_report::data::TrialData| {
+    let slow = |trial: &&mut dwell_report::model::TrialData| {
         let is = |name: &str, value: &str| trial.parameters[name] == value;
         is("engine", "spin") && is("rate", "10Mbit/s") && is("size", "200B") && is("flows", "0")
     };

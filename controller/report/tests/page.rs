@@ -4,7 +4,7 @@
 mod synthetic;
 
 use dwell_record::{NicDropped, Scalar, Summary};
-use dwell_report::data::{MachineData, PlanData, RunData};
+use dwell_report::model::{MachineData, RunData, RunPlan};
 use dwell_report::{comparison_page, figures, findings, page};
 
 /// The page without its runtime, whose licence comments contain URLs.
@@ -36,10 +36,12 @@ fn page_sections_are_complete_and_ordered() {
     let html = without_runtime(&page(&synthetic::loads()));
     let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text} is missing"));
     let order = [
-        "id=\"trust\"",
+        "id=\"key\"",
+        "id=\"main-figure\"",
         "id=\"summary\"",
-        "id=\"measured\"",
         "id=\"figures\"",
+        "id=\"measured\"",
+        "id=\"trust\"",
         "id=\"trials\"",
         "id=\"loads\"",
         "id=\"notes\"",
@@ -65,9 +67,38 @@ fn page_sections_are_complete_and_ordered() {
 }
 
 #[test]
+fn key_figure_is_the_largest_effect_with_its_figure() {
+    let html = without_runtime(&page(&synthetic::loads()));
+    let section = |id: &str| {
+        let after = html.split(&format!("<section id=\"{id}\"")).nth(1).unwrap_or_default();
+        after.split("</section>").next().unwrap_or_default()
+    };
+    let key = section("key");
+    assert!(key.contains("<dt>round-trip delay, load none -&gt; load cpu</dt>"), "{key}");
+    assert!(key.contains("<b>p99 314 us -&gt; 1.76 ms</b><span>5.6x, 95 % CI "), "{key}");
+    assert!(key.contains("<b>median 279 us -&gt; 247 us</b><span>-11 %, 95 % CI "), "{key}");
+    assert!(key.contains("95 % for all 4 comparisons of the run together"), "{key}");
+    assert!(key.contains("<a class=\"badge good\" href=\"#trust\">"), "{key}");
+    assert!(section("main-figure").contains("id=\"figure-boxes-load\""));
+    assert_eq!(html.matches("id=\"figure-boxes-load\"").count(), 1);
+    assert!(page(&synthetic::sweep()).contains("badge warn"));
+}
+
+#[test]
+fn undecided_and_excess_findings_are_folded() {
+    let mut run = synthetic::loads();
+    run.trials.retain(|trial| trial.repetition == 1);
+    let html = without_runtime(&page(&run));
+    let summary = html.split("<section id=\"summary\"").nth(1).unwrap();
+    let (list, folded) = summary.split_once("</ul>").unwrap();
+    assert!(!list.contains("annot tell"), "{list}");
+    assert!(folded.contains("cannot tell whether load caused it"), "{folded}");
+}
+
+#[test]
 fn trust_panel_has_facts_and_folds_long_ones() {
     let mut run = synthetic::loads();
-    run.plan = Some(PlanData { text: "name = 'x'\n".to_owned(), settings: vec!["a=1".to_owned()] });
+    run.plan = Some(RunPlan::read("name = 'x'\n".to_owned(), vec!["a=1".to_owned()]).into());
     let offloads = ["rx-gro", "tx-tcp-segmentation", "tx-checksum-ipv4", "rx-vlan-hw-parse"];
     for trial in &mut run.trials {
         let summary = trial.summary.as_mut().unwrap();
@@ -263,7 +294,7 @@ fn hostile_text_is_escaped() {
         let series = trial.series.remove("residence_ns").unwrap();
         trial.series.insert(HOSTILE_TEXT.to_owned(), series);
     }
-    run.trials[2].state = dwell_report::data::TrialState::Failed;
+    run.trials[2].state = dwell_report::model::TrialState::Failed;
     for html in
         [page(&run), comparison_page(&[run.clone(), run.clone()], "rtt_ns", &findings(&run))]
     {

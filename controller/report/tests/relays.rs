@@ -4,7 +4,7 @@
 mod synthetic;
 
 use dwell_record::Scalar;
-use dwell_report::data::{MachineData, RunData, TrialData};
+use dwell_report::model::{MachineData, RunData, TrialData};
 use dwell_report::{figures, findings};
 use synthetic::{PI_ZERO, Relay, relays, relays_repeated};
 

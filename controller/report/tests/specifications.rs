@@ -7,7 +7,7 @@ mod trains;
 
 use std::sync::LazyLock;
 
-use dwell_report::data::{RunData, Series};
+use dwell_report::model::{RunData, Series};
 use dwell_report::{Figure, Finding, comparison_figures, figures};
 use serde_json::Value;
 
@@ -89,14 +89,14 @@ fn run_over_loads_has_all_figures() {
     check(&all);
     let expected = [
         "boxes-load",
+        "jitter-load",
+        "breakdown",
         "timeline",
+        "drift",
         "histogram",
         "ecdf",
         "ccdf",
         "percentiles",
-        "jitter-load",
-        "breakdown",
-        "drift",
         "loss-load",
     ];
     assert_eq!(ids(&all), expected);
@@ -125,7 +125,7 @@ fn compared_runs_share_axes() {
     other.id = "another".to_owned();
     let all = comparison_figures(&[one.clone(), other.clone(), one], "rtt_ns", &[]);
     check(&all);
-    assert_eq!(ids(&all), ["boxes-run", "boxes-cells", "ecdf", "ccdf", "percentiles", "histogram"]);
+    assert_eq!(ids(&all), ["boxes-run", "boxes-cells", "histogram", "ecdf", "ccdf", "percentiles"]);
     other.trials.iter_mut().for_each(|trial| trial.series.clear());
     assert!(comparison_figures(&[synthetic::loads(), other], "rtt_ns", &[]).is_empty());
 }
@@ -160,7 +160,7 @@ fn single_trials_of_any_size_are_drawn() {
         check(&all);
         assert_eq!(
             ids(&all),
-            ["timeline", "histogram", "ecdf", "ccdf", "percentiles", "breakdown"],
+            ["breakdown", "timeline", "histogram", "ecdf", "ccdf", "percentiles"],
             "{n} samples"
         );
     }
@@ -217,8 +217,8 @@ fn host_activity_has_one_panel_per_quantity() {
     let run = synthetic::with_machines("n2");
     let all = figures(&run);
     check(&all);
-    assert_eq!(ids(&all)[..2], ["timeline", "host"]);
-    let panels = all[1].spec["vconcat"].as_array().unwrap();
+    assert_eq!(ids(&all)[..3], ["breakdown", "timeline", "host"]);
+    let panels = all[2].spec["vconcat"].as_array().unwrap();
     let titles: Vec<&str> =
         panels.iter().map(|panel| panel["title"]["text"].as_str().unwrap()).collect();
     let expected = [
@@ -234,7 +234,7 @@ fn host_activity_has_one_panel_per_quantity() {
         "busiest channel in use [%]",
     ];
     assert_eq!(titles, expected);
-    assert_eq!(all[1].table.rows.len(), 18, "nine quantities of two machines");
+    assert_eq!(all[2].table.rows.len(), 18, "nine quantities of two machines");
     let domain = |panel: &Value| panel["encoding"]["x"]["scale"]["domain"].clone();
     assert!(panels.iter().all(|panel| domain(panel) == domain(&panels[0])), "shared time axis");
     // Part of a run has host data only with its trial.
@@ -376,7 +376,7 @@ fn loaded_trial_does_not_change_idle_bars() {
 #[test]
 fn lab_nodes_share_machine_quantities() {
     let mut run = synthetic::with_machines("n2");
-    run.host = run.host.map(dwell_report::data::HostData::shared);
+    run.host = run.host.map(dwell_report::model::HostData::shared);
     let all = figures(&run);
     check(&all);
     let host = all.iter().find(|figure| figure.id == "host").unwrap();

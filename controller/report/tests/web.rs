@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-use dwell_report::data::{PlanData, RunData};
+use dwell_report::model::{RunData, RunPlan};
 use dwell_report::{comparison_page, findings, page};
 
 /// Result of installing the packages of controller/web.
@@ -120,10 +120,8 @@ fn write_pages(folder: &Path) {
     let _ = std::fs::remove_dir_all(folder);
     std::fs::create_dir_all(folder).unwrap();
     let mut loads = synthetic::loads();
-    loads.plan = Some(PlanData {
-        text: include_str!("../../../plans/quick.toml").to_owned(),
-        settings: vec!["ping.count=4000".to_owned()],
-    });
+    let quick = include_str!("../../../plans/quick.toml");
+    loads.plan = Some(RunPlan::read(quick.to_owned(), vec!["ping.count=4000".to_owned()]).into());
     synthetic::add_witness(&mut loads);
     let mut later = loads.clone();
     later.id = "20261122-1".to_owned();
@@ -153,9 +151,7 @@ fn relays() -> RunData {
     // A single kind of link, to draw fewer figures.
     let mut run = synthetic::relays(synthetic::PI_ZERO).only("topology.link.rate", "none");
     synthetic::add_packets(&mut run);
-    run.plan = Some(PlanData {
-        text: include_str!("../../../plans/relay-delay-short.toml").to_owned(),
-        settings: Vec::new(),
-    });
+    let text = include_str!("../../../plans/relay-delay-short.toml");
+    run.plan = Some(RunPlan::read(text.to_owned(), Vec::new()).into());
     run
 }

@@ -187,8 +187,6 @@ fn trust(join: &Join, inputs: &SummaryInputs<'_>) -> Trust {
 
 /// Returns the number of packets that the sender failed to send.
 fn failed(sender: &Summary) -> u64 {
-    match sender.values.get("send_failed") {
-        Some(Some(Scalar::Count(count))) => *count,
-        _ => sender.packets.map_or(0, |packets| packets.send_failed),
-    }
+    let counted = sender.value("send_failed").map(|count| count as u64);
+    counted.unwrap_or_else(|| sender.packets.map_or(0, |packets| packets.send_failed))
 }

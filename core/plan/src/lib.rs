@@ -31,7 +31,7 @@ pub use pacing::{
     Accurate, AccurateError, CrossPlan, NamedSize, NamedSizeError, PaceKind, PacePlan,
 };
 pub use plan::{
-    ClaimSet, Constraint, CpuLoad, Load, NodeSettings, Order, PingPlan, Plan, ReflectPlan,
+    Constraint, CpuLoad, Load, NodeSettings, Order, PingPlan, Plan, ReflectPlan,
     StopRules, TrafficLoad, Transport, Trials,
 };
 pub use source::Source;

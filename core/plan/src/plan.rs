@@ -91,9 +91,9 @@ pub struct Plan {
     /// Kernel hooks that timestamp the packets of the flow.
     #[serde(default)]
     pub trace: TraceSetting,
-    /// Published claims to check the run against: `s0`.
+    /// Document whose claims are judged: `miya-2020`. The name is not checked here.
     #[serde(default)]
-    pub claims: Option<ClaimSet>,
+    pub claims: Option<String>,
     /// Settings of the reflector.
     #[serde(default)]
     pub reflect: ReflectPlan,
@@ -116,23 +116,6 @@ pub struct Plan {
 
 fn no_load() -> String {
     NO_LOAD.into()
-}
-
-/// Published claims that a run can be checked against.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ClaimSet {
-    /// Claims of Miya 2020 about relays (S0.18 to S0.27).
-    S0,
-}
-
-impl ClaimSet {
-    /// Name in a plan.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::S0 => "s0",
-        }
-    }
 }
 
 /// Settings for all jobs of a node.
@@ -404,6 +387,16 @@ pub struct StopRules {
 }
 
 impl Plan {
+    /// Parses a plan with overrides, each `PATH=VALUE`.
+    ///
+    /// # Errors
+    /// The first error, with its position.
+    pub fn parse(text: &str, settings: &[String]) -> Result<Self, PlanError> {
+        let mut source = Source::parse(text)?;
+        settings.iter().try_for_each(|setting| source.set(setting))?;
+        Self::read(&source)
+    }
+
     /// Reads and checks a plan without the values of any cell.
     ///
     /// # Errors

@@ -130,7 +130,7 @@ impl Source {
 
     /// Creates an error for the field at `path`, positioned at the nearest enclosing item in the
     /// text.
-    pub(crate) fn error(&self, path: &str, message: impl Into<String>) -> PlanError {
+    pub fn error(&self, path: &str, message: impl Into<String>) -> PlanError {
         let message = message.into();
         let set = self.setting(path);
         let message = match set {

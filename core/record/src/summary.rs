@@ -42,6 +42,23 @@ pub struct Summary {
     pub environment: Environment,
 }
 
+impl Summary {
+    /// Numeric parameter; `None` if it is missing or not a number.
+    pub fn number(&self, parameter: &str) -> Option<f64> {
+        self.parameters.get(parameter)?.as_f64()
+    }
+
+    /// Parameter that is a text; `None` if it is missing or not a text.
+    pub fn text(&self, parameter: &str) -> Option<&str> {
+        self.parameters.get(parameter)?.as_str()
+    }
+
+    /// Scalar result; `None` if it is missing or unavailable.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        self.values.get(name)?.map(Scalar::as_f64)
+    }
+}
+
 /// Parameter of an imported segment whose end is missing.
 pub const CUT_SHORT: &str = "cut_short";
 

@@ -10,7 +10,7 @@ use anyhow::Context;
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_record::{Batch, Column, Summary};
 use dwell_report::Finding;
-use dwell_report::data::RunData;
+use dwell_report::model::RunData;
 use dwell_sample::State;
 use dwell_stats::{Compare, Comparison, MIN_TRIALS, Quantile, QuantileShift, RealInterval, Shift};
 use dwell_store::{Role, RunKind, RunRow, Store, StoreError, TrialRow};

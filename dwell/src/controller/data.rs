@@ -1,19 +1,20 @@
 //! Access to the data directory, and its runs in the form that reports need.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use dwell_documents::judge_claims;
 use dwell_fleet::ClockDomain;
 use dwell_node_cli::{Failure, say};
-use dwell_plan::{Accurate, Plan, Source, expand};
+use dwell_plan::Accurate;
 use dwell_record::Column;
-use dwell_report::data::{
-    Axis, HostAccumulator, HostData, MachineData, PlanData, RunData, TrialData, TrialState,
-};
-use dwell_report::host_wanted;
+use dwell_report::collect;
+use dwell_report::model::{Axis, MachineData, RunData, RunPlan, TrialData, TrialState};
 use dwell_store::{Role, RunNode, RunRow, Store, StoreError, TrialRow};
+
+use super::samples::StoredRows;
 
 /// Tolerances for senders of paced packets.
 #[derive(Debug, clap::Args)]
@@ -94,8 +95,25 @@ pub(super) fn find(store: &Store, name: &str) -> Result<RunRow, Failure> {
     })
 }
 
-/// Returns a run with all data that figures and findings need.
+/// Returns a run with all data that findings and figures need, except judged claims and example
+/// packets.
 pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreError> {
+    collected(store, run, false)
+}
+
+/// As [`run_data`], with judged claims and, for a page, example packets.
+pub(super) fn judged_data(
+    store: &Store,
+    run: &RunRow,
+    packets: bool,
+) -> Result<RunData, StoreError> {
+    let mut data = collected(store, run, packets)?;
+    let document = data.plan().and_then(|plan| plan.claims.as_deref());
+    data.claims = document.and_then(|document| judge_claims(&data, document));
+    Ok(data)
+}
+
+fn collected(store: &Store, run: &RunRow, packets: bool) -> Result<RunData, StoreError> {
     let rows = store.trials(run)?;
     let nodes = store.nodes(run)?;
     let with_damage = |trial: &TrialRow| {
@@ -106,6 +124,8 @@ pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreErro
         Ok(data)
     };
     let trials = rows.iter().map(with_damage).collect::<Result<_, StoreError>>()?;
+    let text = run.plan.clone();
+    let plan = text.map(|text| Arc::new(RunPlan::read(text, run.settings.clone())));
     let mut data = RunData {
         id: run.run.clone(),
         name: run.name.clone(),
@@ -116,14 +136,14 @@ pub(super) fn run_data(store: &Store, run: &RunRow) -> Result<RunData, StoreErro
         axes: axes(run),
         trials,
         notes: store.notes(run)?,
-        claims: claims(run),
+        claims: None,
         packets: Vec::new(),
         host: None,
-        plan: run.plan.clone().map(|text| PlanData { text, settings: run.settings.clone() }),
+        plan,
         one_machine: !nodes.is_empty() && nodes.iter().all(is_namespace),
         accurate: None,
     };
-    data.host = host(store, run, &rows, &nodes, &data)?;
+    collect(&mut data, &StoredRows { store, run, trials: &rows, nodes: &nodes }, packets)?;
     Ok(data)
 }
 
@@ -142,79 +162,6 @@ pub(super) fn main_column(store: &Store, runs: &[RunRow]) -> Result<Column, Stor
 /// Whether a node is a namespace of the controller's machine.
 fn is_namespace(node: &RunNode) -> bool {
     node.clock.as_deref() == Some(ClockDomain::CONTROLLER)
-}
-
-/// Returns the host activity of the trial that figures show. A damaged file is reported and left
-/// out.
-fn host(
-    store: &Store,
-    run: &RunRow,
-    trials: &[TrialRow],
-    nodes: &[RunNode],
-    data: &RunData,
-) -> Result<Option<HostData>, StoreError> {
-    let Some(wanted) = host_wanted(data) else { return Ok(None) };
-    let Some(trial) = trials.iter().find(|trial| trial.number == wanted.trial) else {
-        return Ok(None);
-    };
-    let windows = store.windows(trial, &wanted.metric, wanted.window_ns)?;
-    let mut accumulator = HostAccumulator::new(wanted, windows);
-    let mut left_out = BTreeSet::new();
-    let other_clocks = nodes_with_other_clocks(nodes, run, trial);
-    let read = store.host(run, trial, &mut |row| {
-        if other_clocks.contains(&row.node) {
-            left_out.insert(row.node.to_owned());
-        } else {
-            accumulator.take(row.node, row.at_ns, row.name, row.value);
-        }
-    });
-    if let Err(error) = read {
-        let error = super::data::chain(&error);
-        say(&format!("dwell: host activity of trial {} is left out: {error}", trial.number));
-        return Ok(None);
-    }
-    Ok(accumulator.finish().map(|mut activity| {
-        activity.nodes_left_out += left_out.len();
-        if data.one_machine { activity.shared() } else { activity }
-    }))
-}
-
-/// Returns the nodes whose clock differs from that of the node that measures a trial. Their activity
-/// has no known time on the axis of the samples.
-fn nodes_with_other_clocks<'a>(
-    nodes: &'a [RunNode],
-    run: &RunRow,
-    trial: &TrialRow,
-) -> Vec<&'a str> {
-    if nodes.windows(2).all(|pair| pair[0].clock == pair[1].clock) {
-        return Vec::new();
-    }
-    let measuring = measuring_node(run, trial);
-    let own = nodes.iter().find(|node| Some(&node.node) == measuring.as_ref());
-    let clock = own.and_then(|node| node.clock.as_ref());
-    let others = nodes.iter().filter(|node| node.clock.is_none() || node.clock.as_ref() != clock);
-    others.map(|node| node.node.as_str()).collect()
-}
-
-/// Returns the node whose samples a trial has; `None` if the plan is unreadable.
-fn measuring_node(run: &RunRow, trial: &TrialRow) -> Option<String> {
-    let plan = expand(&source(run)?, run.seed).ok()?.plan_of(trial.cell).ok()?;
-    let ping = plan.ping.map(|ping| ping.from);
-    ping.or(plan.flow.map(|flow| flow.from)).or(plan.pace.map(|pace| pace.from))
-}
-
-/// Returns the claims that the run's plan names.
-fn claims(run: &RunRow) -> Option<String> {
-    Some(Plan::read(&source(run)?).ok()?.claims?.name().to_owned())
-}
-
-/// Returns the run's plan with its settings; `None` if it has none or it is unreadable.
-fn source(run: &RunRow) -> Option<Source> {
-    let mut source = Source::parse(run.plan.as_deref()?).ok()?;
-    for setting in &run.settings {
-        source.set(setting).ok()?;
-    }
-    Some(source)
 }
 
 /// Describes obvious damage of a trial's sample file: it is missing, or does not begin and end like

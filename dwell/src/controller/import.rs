@@ -12,7 +12,7 @@ use anyhow::Context;
 use dwell_import::{Flow, Format, HEAD_LEN, ImportError, Imported, recognise};
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{BatchStatistics, Environment, Kind, Stamps, Summary, Trust};
-use dwell_report::data::Axis;
+use dwell_report::model::Axis;
 use dwell_store::{
     ImportLock, Ingest, Ingested, NewRun, NewTrial, Role, RunKind, RunRow, RunState, Store,
     TrialRow,

@@ -8,10 +8,10 @@ mod export;
 mod fleet;
 mod import;
 mod note;
-mod packets;
 mod report;
 mod run;
 mod runs;
+mod samples;
 mod show;
 mod witness;
 

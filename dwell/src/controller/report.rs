@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use dwell_node_cli::{Exit, Failure};
 
-use super::data::{AccurateArgs, DataArgs, find, run_data};
-use super::packets;
+use super::data::{AccurateArgs, DataArgs, find, judged_data};
 
 /// Arguments of `report`.
 #[derive(Debug, clap::Args)]
@@ -30,9 +29,8 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let store = args.data.open_to_read()?;
     let run = find(&store, &args.run)?;
-    let mut data = run_data(&store, &run)?;
+    let mut data = judged_data(&store, &run, true)?;
     data.accurate = args.accurate.accurate;
-    packets::pick(&store, &run, &mut data)?;
     let page = dwell_report::page(&data);
     let path = args.output.clone().unwrap_or_else(|| store.dir().join(format!("{}.html", run.run)));
     std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;

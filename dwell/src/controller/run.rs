@@ -12,10 +12,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant as StdInstant};
 
 use anyhow::Context;
+use dwell_documents::DOCUMENTS;
 use dwell_fleet::{FleetError, FleetHandle};
 use dwell_node_cli::{Exit, Failure, say, terminal};
-use dwell_plan::{Estimate, Expansion, PlanError, Source, expand};
-use dwell_report::data::Axis;
+use dwell_plan::{Estimate, Expansion, Plan, PlanError, Source, expand};
+use dwell_report::model::Axis;
 use dwell_runner::{Clock, RunEnd, Runner, RunnerError, new_trials};
 use dwell_store::{NewRun, RunKind, RunRow, RunState, Store};
 use dwell_units::{Instant, Monotonic, Nanos};
@@ -87,6 +88,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let seed = args.seed.unwrap_or_else(random_seed);
     // A plan with a mistake must not create a directory.
     let expansion = expand(&source, seed).map_err(wrong)?;
+    check_claims(&source, expansion.plan()).map_err(wrong)?;
     if args.dry_run {
         return dry_run(args, &expansion).map_err(dry_run_failure(wrong));
     }
@@ -199,6 +201,18 @@ fn has_labs_of(source: &Source, run: &RunRow) -> bool {
     source_of_run(source, run).is_ok_and(|now| {
         now.lab_files().iter().all(|path| kept.get(path) == now.lab_texts().get(path))
     })
+}
+
+/// Checks that the document whose claims are judged is known.
+fn check_claims(source: &Source, plan: &Plan) -> Result<(), PlanError> {
+    match plan.claims.as_deref() {
+        Some(name) if dwell_documents::find(name).is_none() => {
+            let known: Vec<&str> = DOCUMENTS.iter().map(|document| document.name).collect();
+            let message = format!("unknown document '{name}'; known: {}", known.join(", "));
+            Err(source.error("claims", message))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Reads the lab files that the plan names.

@@ -7,11 +7,11 @@ use std::io::{self, Write};
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_record::{Figures, Kind, Summary};
 use dwell_report::Table;
-use dwell_report::data::{MachineData, RunData, TrialData};
+use dwell_report::model::{Claim, MachineData, RunData, TrialData};
 use dwell_store::{RunKind, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 
-use super::data::{AccurateArgs, DataArgs, chain, fail_if_damaged, find, run_data};
+use super::data::{AccurateArgs, DataArgs, chain, fail_if_damaged, find, judged_data};
 use super::witness::print_metrics;
 
 /// Arguments of `show`.
@@ -40,7 +40,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let store = args.data.open_to_read()?;
     let run = find(&store, &args.run)?;
-    let mut data = run_data(&store, &run)?;
+    let mut data = judged_data(&store, &run, false)?;
     data.accurate = args.accurate.accurate;
     let left_out = if args.recompute { recompute(&store, &run, &mut data)? } else { 0 };
     let mut out = terminal::stdout();
@@ -136,8 +136,13 @@ fn object(row: &RunRow, run: &RunData) -> Value {
         "notes": run.notes,
         "fits": dwell_report::fits(run),
         "verdicts": dwell_report::verdicts(run),
-        "claims": dwell_report::claims(run),
+        "claims": claims(run),
     })
+}
+
+/// Claims of the document that the plan names.
+fn claims(run: &RunData) -> &[Claim] {
+    run.claims.as_ref().map_or(&[], |judged| &judged.claims)
 }
 
 /// Describes the measurement: kind, target, parameters and timestamps.
@@ -219,14 +224,14 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     for finding in dwell_report::findings(run) {
         writeln!(out, "- {}", finding.text)?;
     }
-    for claim in dwell_report::claims(run) {
+    for claim in claims(run) {
         let [found, published, own] = claim.numbers();
         let against = if claim.published.is_some() {
             format!("published {published}")
         } else {
             format!("own limit {own}")
         };
-        let (id, verdict, text) = (&claim.id, claim.verdict.words(), &claim.text);
+        let (id, verdict, text) = (&claim.id, claim.verdict.words(), claim.text());
         writeln!(out, "{id} {verdict}: {text} (found {found}, {against})")?;
     }
     print_table(out, &dwell_report::verdict_table(run))?;

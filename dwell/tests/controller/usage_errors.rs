@@ -21,6 +21,7 @@ fn plan_error_names_line_and_column() {
         ("line:2", "ring:2", "3:20", "ring:2"),
         ("[matrix]", "[matrix]\nload = [\"none\", \"busy\"]", "9:17", "busy"),
         ("name = \"x\"", "name = ", "2:", ""),
+        ("name = \"x\"", "name = \"x\"\nclaims = \"x\"", "3:10", "known: miya-2020"),
     ] {
         let text = PLAN.replacen(from, to, 1);
         assert_ne!(text, PLAN, "{to}");

@@ -3,12 +3,13 @@
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
-use super::Subject;
-use crate::data::{Axis, TrialData};
-use crate::effect::effect;
-use crate::figure::{Figure, Table, WIDTH, delay_axis, slug};
-use crate::group::{self, Group};
-use crate::quantity::count;
+use crate::analysis::effect::effect;
+use crate::analysis::group::{self, Group};
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, WIDTH, delay_axis, slug};
+use crate::model::quantity::count;
+use crate::model::table::Table;
+use crate::model::{Axis, TrialData};
 
 /// Maximum number of panels for the values of a second axis.
 const MAX_PANELS: usize = 6;
@@ -69,7 +70,7 @@ fn panels<'a>(subject: &Subject<'a>, axis: &Axis) -> Vec<(String, Vec<&'a TrialD
             let groups = group::by_axis(subject.run, subject.metric, other).into_iter();
             groups.map(|(_, group)| (group.label, group.trials)).collect()
         }
-        None => vec![("all trials".to_owned(), group::finished(subject.run).collect())],
+        None => vec![("all trials".to_owned(), subject.run.finished_trials().collect())],
     }
 }
 

@@ -3,12 +3,16 @@
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
-use super::{Overlay, Subject, capital};
-use crate::data::Axis;
-use crate::effect::effect;
-use crate::figure::{Figure, Table, WIDTH, delay_axis, slug};
-use crate::group::{self, Group};
-use crate::quantity::{Unit, count};
+use super::overlay::Overlay;
+use crate::analysis::condition::{Condition, Links};
+use crate::analysis::effect::effect;
+use crate::analysis::group::{self, Group};
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, WIDTH, delay_axis, slug};
+use crate::model::Axis;
+use crate::model::axes::{RELAY, axis_words};
+use crate::model::quantity::{Unit, capital, count, delay};
+use crate::model::table::Table;
 
 /// One box per value of an axis, over all other parameters.
 pub(super) fn by_axis(subject: &Subject, axis: &Axis) -> Option<Figure> {
@@ -22,15 +26,69 @@ pub(super) fn by_axis(subject: &Subject, axis: &Axis) -> Option<Figure> {
         unit: subject.unit,
         caption: &subject.caption,
         groups: &groups,
+        by: "",
         note: None,
+        finding: None,
     };
     let title = format!("{} by {}", capital(subject.noun), axis.name);
     let finding = effect(subject, axis);
     boxes(&overlay, format!("boxes-{}", slug(&axis.name)), title, finding)
 }
 
+/// One box per mode and level of a non-numeric parameter, such as a load.
+pub(super) fn by_mode_and_level(subject: &Subject, axis: &Axis) -> Option<Figure> {
+    if axis.numbers.is_some() {
+        return None;
+    }
+    let condition = Condition::of(subject.run, subject.metric, Links::Unlimited);
+    let held = condition.without(&[&axis.name]);
+    let part = subject.run.at(&held.levels());
+    let here = Subject::about(&part, subject.metric)?;
+    let mut groups = Vec::new();
+    for mode in subject.run.modes() {
+        for value in &axis.values {
+            let trials = subject.run.finished_trials().filter(|trial| {
+                held.holds(trial) && trial.is_at(RELAY, mode) && trial.is_at(&axis.name, value)
+            });
+            let label = format!("{mode}, {} {value}", axis_words(&axis.name));
+            groups.push(Group::new(label, trials.collect(), subject.metric));
+        }
+    }
+    groups.retain(|group| group.steps.count() > 0);
+    let name = axis_words(&axis.name);
+    let note = held.words().map(|words| format!("Fixed: {words}."));
+    let overlay = Overlay {
+        noun: here.noun,
+        unit: here.unit,
+        caption: &here.caption,
+        groups: &groups,
+        by: "",
+        note: note.as_deref(),
+        finding: None,
+    };
+    let finding = medians(&groups);
+    let title = format!("{} by mode and {name}", here.title());
+    boxes(&overlay, format!("boxes-{}", slug(&axis.name)), title, finding)
+}
+
+/// One box per group of an overlay.
+pub(super) fn overlaid(overlay: &Overlay) -> Option<Figure> {
+    let finding = overlay.finding.map_or_else(|| medians(overlay.groups), str::to_owned);
+    boxes(overlay, format!("boxes-{}", overlay.by), capital(overlay.noun), finding)
+}
+
+/// Median of each group, without a verdict.
+fn medians(groups: &[Group]) -> String {
+    let median = |group: &Group| {
+        let median = group.quantile(Quantile::P50)?;
+        Some(format!("{} ({})", delay(median), group.label))
+    };
+    let all: Vec<String> = groups.iter().filter_map(median).collect();
+    format!("Medians: {}.", all.join(", "))
+}
+
 /// One box per group with samples.
-pub(crate) fn boxes(
+pub(super) fn boxes(
     overlay: &Overlay,
     id: String,
     title: String,

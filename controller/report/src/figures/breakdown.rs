@@ -3,12 +3,15 @@
 
 use serde_json::{Value, json};
 
-use super::{RELAY, Subject, modes, parts};
-use crate::condition::{Condition, LINK_RATE, Links};
-use crate::data::TrialData;
-use crate::figure::{Figure, Table, WIDTH, group_channel};
-use crate::group::{self, Group};
-use crate::quantity::{Unit, delay, share};
+use super::parts;
+use crate::analysis::condition::{Condition, Links};
+use crate::analysis::group::{self, Group};
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, WIDTH, group_channel};
+use crate::model::TrialData;
+use crate::model::axes::{LINK_RATE, RELAY};
+use crate::model::quantity::{Unit, delay, share};
+use crate::model::table::Table;
 
 /// Maximum number of packet sizes, with one bar per relay mode each.
 const MAX_SIZES: usize = 4;
@@ -55,7 +58,7 @@ pub(super) fn breakdown(subject: &Subject) -> Option<Figure> {
     let mut groups: Vec<Parts> = bars.iter().filter_map(split).collect();
     let metric = groups.first()?.metric;
     groups.retain(|group| group.metric == metric);
-    let noun = crate::metric::words(metric);
+    let noun = crate::model::metric::words(metric);
     let unit = Unit::fitting(groups.iter().map(|group| group.whole).fold(0.0, f64::max));
     let has = |name: &str| groups.iter().any(|g| g.parts.iter().any(|(part, _)| *part == name));
     let mut names = parts::present(has);
@@ -83,7 +86,7 @@ pub(super) fn breakdown(subject: &Subject) -> Option<Figure> {
 /// parameters fixed; otherwise the same groups as in overlaid figures.
 fn bars<'a>(subject: &Subject<'a>) -> (Vec<Bar<'a>>, Option<String>) {
     let run = subject.run;
-    if modes(run).is_empty() {
+    if run.modes().is_empty() {
         let (groups, note) = group::overlaid(run, subject.metric);
         let bar = |group: Group<'a>| Bar {
             label: group.label.clone(),
@@ -94,7 +97,7 @@ fn bars<'a>(subject: &Subject<'a>) -> (Vec<Bar<'a>>, Option<String>) {
         return (groups.into_iter().map(bar).collect(), note);
     }
     let levels = |name: &str| -> Vec<Option<&'a str>> {
-        let axis = run.axes.iter().find(|axis| axis.name == name);
+        let axis = run.axis(name);
         axis.map_or_else(|| vec![None], |axis| axis.values.iter().map(|v| Some(&**v)).collect())
     };
     let condition = Condition::of(run, subject.metric, Links::Rated);
@@ -103,18 +106,15 @@ fn bars<'a>(subject: &Subject<'a>) -> (Vec<Bar<'a>>, Option<String>) {
     let sizes = group::evenly(levels("size"), MAX_SIZES);
     let mut bars = Vec::new();
     for rate in levels(LINK_RATE) {
-        for mode in modes(run) {
+        for mode in run.modes() {
             for bytes in &sizes {
                 let fits = |trial: &&TrialData| {
-                    let is = |name: &str, value: &str| {
-                        trial.parameters.get(name).is_some_and(|of_trial| of_trial == value)
-                    };
                     held.holds(trial)
-                        && is(RELAY, mode)
-                        && bytes.is_none_or(|bytes| is("size", bytes))
-                        && rate.is_none_or(|rate| is(LINK_RATE, rate))
+                        && trial.is_at(RELAY, mode)
+                        && bytes.is_none_or(|bytes| trial.is_at("size", bytes))
+                        && rate.is_none_or(|rate| trial.is_at(LINK_RATE, rate))
                 };
-                let trials = group::finished(run).filter(fits).collect();
+                let trials = run.finished_trials().filter(fits).collect();
                 bars.push(Bar {
                     label: bytes.map_or_else(|| mode.clone(), |bytes| format!("{mode}, {bytes}")),
                     panel: rate.map_or_else(String::new, |rate| format!("link rate {rate}")),

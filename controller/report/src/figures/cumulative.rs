@@ -3,10 +3,11 @@
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
-use super::{Overlay, capital};
-use crate::figure::{Figure, Table, WIDTH, delay_axis, group_channel};
-use crate::group::Group;
-use crate::quantity::{count, delay_ns, significant};
+use super::overlay::Overlay;
+use crate::analysis::group::Group;
+use crate::figures::figure::{Figure, WIDTH, delay_axis, group_channel};
+use crate::model::quantity::{capital, count, delay_ns, significant};
+use crate::model::table::Table;
 
 /// Empirical cumulative distribution function of each group.
 pub(crate) fn ecdf(overlay: &Overlay) -> Option<Figure> {

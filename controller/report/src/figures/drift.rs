@@ -3,12 +3,14 @@
 use dwell_stats::{Block, Quantile, Shift, blocked_shift};
 use serde_json::json;
 
-use super::{RELAY, Subject, modes};
-use crate::data::TrialData;
-use crate::distribution::SampleDistribution;
-use crate::figure::{Figure, Table, WIDTH, delay_axis, group_channel};
-use crate::group::{self, Group};
-use crate::quantity::{compared, count, delay};
+use crate::analysis::group::{self, Group};
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, WIDTH, delay_axis, group_channel};
+use crate::model::TrialData;
+use crate::model::axes::RELAY;
+use crate::model::distribution::SampleDistribution;
+use crate::model::quantity::{compared, count, delay};
+use crate::model::table::Table;
 
 /// Maximum number of trials; beyond it, evenly spaced ones are drawn.
 const MAX_TRIALS: usize = 600;
@@ -16,7 +18,7 @@ const MAX_TRIALS: usize = 600;
 /// Returns `None` with fewer than four trials with samples.
 pub(super) fn drift(subject: &Subject) -> Option<Figure> {
     let unit = subject.unit;
-    let mut trials: Vec<_> = group::finished(subject.run).collect();
+    let mut trials: Vec<_> = subject.run.finished_trials().collect();
     trials.sort_by_key(|trial| trial.order);
     let mut measured = Vec::new();
     for trial in trials {
@@ -82,9 +84,9 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
             }
         ]
     });
-    if !modes(subject.run).is_empty() {
+    if !subject.run.modes().is_empty() {
         let labels: Vec<String> =
-            modes(subject.run).iter().map(|mode| format!("{RELAY} {mode}")).collect();
+            subject.run.modes().iter().map(|mode| format!("{RELAY} {mode}")).collect();
         let channel = group_channel(labels.iter().map(String::as_str));
         body["layer"][0]["encoding"]["color"] = channel.clone();
         body["layer"][1]["encoding"]["color"] = channel.clone();

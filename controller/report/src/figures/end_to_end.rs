@@ -4,14 +4,15 @@
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
-use super::{RELAY, Subject, modes, parts};
-use crate::condition::{Condition, Links};
-use crate::data::{RunData, TrialData};
-use crate::figure::{Figure, Table, WIDTH};
-use crate::group;
-use crate::metric;
-use crate::nlr;
-use crate::quantity::{Unit, delay, delay_ns, share};
+use super::parts;
+use crate::analysis::condition::{Condition, Links};
+use crate::analysis::subject::Subject;
+use crate::analysis::{group, nlr};
+use crate::figures::figure::{Figure, WIDTH};
+use crate::model::axes::RELAY;
+use crate::model::quantity::{Unit, delay, delay_ns, share};
+use crate::model::table::Table;
+use crate::model::{RunData, TrialData, metric};
 
 /// Maximum number of packet sizes, with one bar per relay mode each.
 const MAX_SIZES: usize = 4;
@@ -84,22 +85,21 @@ fn stacks<'a>(
     conditions: &nlr::NlrConditions,
 ) -> Vec<StackedBar<'a>> {
     let run = subject.run;
-    let sizes: Vec<Option<&str>> = match run.axes.iter().find(|axis| axis.name == "size") {
+    let sizes: Vec<Option<&str>> = match run.axis("size") {
         Some(axis) => {
             group::evenly(axis.values.iter().map(|v| Some(v.as_str())).collect(), MAX_SIZES)
         }
         None => vec![None],
     };
     let mut stacks = Vec::new();
-    for mode in modes(run) {
+    for mode in run.modes() {
         for size in &sizes {
             let fits = |trial: &&TrialData| {
-                let is = |name: &str, value: &str| {
-                    trial.parameters.get(name).is_some_and(|of_trial| of_trial == value)
-                };
-                held.holds(trial) && is(RELAY, mode) && size.is_none_or(|it| is("size", it))
+                held.holds(trial)
+                    && trial.is_at(RELAY, mode)
+                    && size.is_none_or(|it| trial.is_at("size", it))
             };
-            let trials: Vec<&TrialData> = group::finished(run).filter(fits).collect();
+            let trials: Vec<&TrialData> = run.finished_trials().filter(fits).collect();
             let Some(trial) = middle(&trials) else { continue };
             let p95 = |metric: &str| p95(trial, metric);
             let Some(node_metric) = nlr::node_delay_metric(trial) else { continue };

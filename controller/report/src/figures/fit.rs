@@ -3,11 +3,13 @@
 use dwell_stats::{LineFit, grouped_least_squares};
 use serde_json::{Value, json};
 
-use super::{Subject, bands};
-use crate::data::Axis;
-use crate::figure::{Figure, Table, WIDTH, slug};
-use crate::fits::{self, medians};
-use crate::quantity::{delay, three_digits};
+use super::bands;
+use crate::analysis::fits::{self, medians};
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, WIDTH, slug};
+use crate::model::Axis;
+use crate::model::quantity::{delay, three_digits};
+use crate::model::table::Table;
 
 /// Number of points of the line and its band.
 const LINE_POINTS: u32 = 40;
@@ -22,7 +24,7 @@ pub(super) fn fit(subject: &Subject, axis: &Axis) -> Option<Figure> {
     let title = format!("Linear fit of the median {} against {}", subject.noun, axis.name);
     let id = format!("fit-{}", slug(&axis.name));
     let body = body(subject, &adjusted, &line, bands::x(axis, numbers), others > 1);
-    let mut finding = finding(axis, &line, numbers, points.len(), confidence);
+    let mut finding = finding(axis, &line, numbers, points.len());
     finding += &format!(
         " Line: a + b x {}, a = {}, b = {} per {}.",
         axis.name,
@@ -33,7 +35,8 @@ pub(super) fn fit(subject: &Subject, axis: &Axis) -> Option<Figure> {
     if others > 1 {
         finding += " Effects of the other parameters are removed first.";
     }
-    let table = table(&line, points.len(), axis, confidence);
+    finding += &format!(" {}", fits::SIMULTANEOUS);
+    let table = table(&line, points.len(), axis);
     Some(Figure::new(id, title, finding, &subject.caption, body, table))
 }
 
@@ -103,14 +106,13 @@ fn explained(line: &LineFit) -> f64 {
     line.r_squared.unwrap_or(1.0)
 }
 
-fn finding(axis: &Axis, line: &LineFit, numbers: &[f64], n: usize, confidence: f64) -> String {
-    let sure = fits::percent(confidence);
+fn finding(axis: &Axis, line: &LineFit, numbers: &[f64], n: usize) -> String {
     let (step, named) = step(axis, numbers);
     let (low, high) = (line.slope.interval.low * step, line.slope.interval.high * step);
     let r2 = three_digits(explained(line));
     if low <= 0.0 && high >= 0.0 {
         return format!(
-            "Cannot tell whether {} changes the median: {} to {} per {named} ({sure} CI, {n} trials, R2 = {r2}).",
+            "Cannot tell whether {} changes the median: {} to {} per {named} (95 % CI, {n} trials, R2 = {r2}).",
             axis.name,
             delay(low),
             delay(high)
@@ -119,7 +121,7 @@ fn finding(axis: &Axis, line: &LineFit, numbers: &[f64], n: usize, confidence: f
     let verb = if line.slope.value > 0.0 { "rises" } else { "falls" };
     let (least, most) = (low.abs().min(high.abs()), low.abs().max(high.abs()));
     format!(
-        "The median {verb} {} per {named} ({sure} CI {} to {}, {n} trials, R2 = {r2}).",
+        "The median {verb} {} per {named} (95 % CI {} to {}, {n} trials, R2 = {r2}).",
         delay((line.slope.value * step).abs()),
         delay(least),
         delay(most)
@@ -131,10 +133,9 @@ fn unit(axis: &Axis) -> &str {
     axis.unit.as_deref().filter(|unit| !unit.is_empty()).unwrap_or("1")
 }
 
-fn table(line: &LineFit, n: usize, axis: &Axis, confidence: f64) -> Table {
+fn table(line: &LineFit, n: usize, axis: &Axis) -> Table {
     let unit = unit(axis);
-    let mut table = Table::new(["quantity", "value", ""]);
-    table.columns[2] = format!("{} CI, plus or minus", fits::percent(confidence));
+    let mut table = Table::new(["quantity", "value", "95 % CI, plus or minus"]);
     let half = line.margin_at(0.0);
     table.row(["a: intercept".into(), delay(line.intercept.value), delay(half)]);
     table.row([

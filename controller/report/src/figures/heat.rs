@@ -3,11 +3,12 @@
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
-use super::Subject;
-use crate::data::{Axis, TrialData};
-use crate::figure::{Figure, Table, slug};
-use crate::group::{self, Group};
-use crate::quantity::{count, delay};
+use crate::analysis::group::{self, Group};
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, slug};
+use crate::model::quantity::{count, delay};
+use crate::model::table::Table;
+use crate::model::{Axis, TrialData};
 
 /// Maximum number of cells with their value printed.
 const MAX_LABELS: usize = 120;

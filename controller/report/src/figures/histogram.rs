@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Overlay, capital};
-use crate::distribution;
-use crate::figure::{Figure, Table, WIDTH, delay_axis, group_channel, without_legend};
-use crate::group::Group;
-use crate::quantity::{count, delay_ns, significant};
+use super::overlay::Overlay;
+use crate::analysis::group::Group;
+use crate::figures::figure::{Figure, WIDTH, delay_axis, group_channel, without_legend};
+use crate::model::distribution;
+use crate::model::quantity::{capital, count, delay_ns, significant};
+use crate::model::table::Table;
 
 /// Number of bars per distribution. Roedlach/Vock drew 1,200; a small panel cannot show more than
 /// this.

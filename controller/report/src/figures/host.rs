@@ -2,12 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::Subject;
-use crate::data::{HostData, HostSeries, Quantity, Series};
-use crate::figure::{Figure, Table, WIDTH, delay_axis, group_channel};
-use crate::group;
-use crate::host::{self, correlation};
-use crate::quantity::{Unit, listed, three_digits};
+use crate::analysis::group;
+use crate::analysis::host_correlation::{Correlation, correlation, correlation_finding};
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, WIDTH, delay_axis, group_channel};
+use crate::model::quantity::{Unit, listed, three_digits};
+use crate::model::table::Table;
+use crate::model::{HostData, HostSeries, Quantity, Series};
 
 /// Width of the y-axis labels in pixels, equal in all panels to align their time axes.
 const LABEL_WIDTH: u32 = 56;
@@ -121,7 +122,7 @@ fn heading(text: &str) -> Value {
 fn finding(subject: &Subject, host: &HostData, label: &str) -> String {
     let known = host.windows.iter().filter(|window| window.p99_ns.is_some()).count();
     let judged = host.series.iter().any(|series| correlation(host, series).is_some());
-    let said = host::correlation_finding(subject.run).unwrap_or_else(|| match judged {
+    let said = correlation_finding(subject.run).unwrap_or_else(|| match judged {
         true => {
             format!("No host activity correlates with the p99 over {known} windows of the trial.")
         }
@@ -162,7 +163,7 @@ fn table(host: &HostData) -> Table {
     for series in &host.series {
         let text = |value: f64| three_digits(series.quantity.drawn(value));
         let found = correlation(host, series);
-        let cell = |of: fn(&host::Correlation) -> f64, say: &dyn Fn(f64) -> String| {
+        let cell = |of: fn(&Correlation) -> f64, say: &dyn Fn(f64) -> String| {
             found.as_ref().map_or_else(|| "-".to_owned(), |found| say(of(found)))
         };
         table.row([

@@ -6,12 +6,13 @@ use std::collections::BTreeSet;
 use dwell_record::Figures;
 use serde_json::{Value, json};
 
-use super::{Subject, bands};
-use crate::data::Axis;
-use crate::figure::{Figure, Table, WIDTH, delay_axis, slug};
-use crate::group::{self, Group};
-use crate::metric;
-use crate::quantity::{Unit, count, delay, delay_ns, listed};
+use super::bands;
+use crate::analysis::group::{self, Group};
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, WIDTH, delay_axis, slug};
+use crate::model::quantity::{Unit, count, delay, delay_ns, listed};
+use crate::model::table::Table;
+use crate::model::{Axis, metric};
 
 /// Magnitude of the IPDV (RFC 3393), as in the summaries of trials.
 const METRIC: &str = "ipdv_ns";

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use dwell_stats::share_interval;
 use serde_json::json;
 
-use super::RELAY;
-use crate::condition::axis_words;
-use crate::data::{Axis, RunData, TrialData};
-use crate::figure::{Figure, Table, WIDTH, slug};
-use crate::group::{self, Group};
-use crate::quantity::{count, listed, share, significant};
+use crate::analysis::group::{self, Group};
+use crate::analysis::subject::caption;
+use crate::figures::figure::{Figure, WIDTH, slug};
+use crate::model::axes::{RELAY, axis_words};
+use crate::model::quantity::{count, listed, share, significant};
+use crate::model::table::Table;
+use crate::model::{Axis, RunData, TrialData};
 
 /// Counts of sent packets and of lost or late ones.
 struct Loss {
@@ -67,13 +68,22 @@ pub(super) fn loss(run: &RunData, axis: &Axis) -> Option<Figure> {
     });
     let title = format!("Loss against {}", axis.name);
     let id = format!("loss-{}", slug(&axis.name));
-    Some(Figure::new(id, title, finding(&along), &super::caption(run), body, table))
+    Some(Figure::new(id, title, finding(&along), &caption(run), body, table))
+}
+
+/// Loss of one relay mode.
+pub(super) fn of_mode(run: &RunData, axis: &Axis) -> Option<Figure> {
+    let mut figure = loss(run, axis)?;
+    if run.axis("rate").is_some_and(|rate| rate.values.len() > 1) {
+        figure.finding += " All rates are merged.";
+    }
+    Some(figure)
 }
 
 /// Loss by relay mode, over the combinations of parameters measured for all modes: otherwise a mode
 /// measured alone at a lossy rate would look like the cause. `None` if nothing was lost there.
 pub(super) fn by_mode(run: &RunData) -> Option<Figure> {
-    let axis = run.axes.iter().find(|axis| axis.name == RELAY)?;
+    let axis = run.axis(RELAY)?;
     let counts = |trial: &&TrialData| {
         trial.summary.as_ref().is_some_and(|summary| summary.packets.is_some())
     };
@@ -83,8 +93,8 @@ pub(super) fn by_mode(run: &RunData) -> Option<Figure> {
         others
     };
     let of_mode = |mode: &String| {
-        let has = |trial: &&TrialData| trial.parameters.get(RELAY) == Some(mode);
-        group::finished(run).filter(counts).filter(has).map(others).collect::<BTreeSet<_>>()
+        let has = |trial: &&TrialData| trial.is_at(RELAY, mode);
+        run.finished_trials().filter(counts).filter(has).map(others).collect::<BTreeSet<_>>()
     };
     let measured = axis.values.iter().map(of_mode).filter(|all| !all.is_empty());
     let alike = measured.reduce(|a, b| a.intersection(&b).cloned().collect())?;

@@ -1,7 +1,7 @@
 //! Data of figures that overlay several distributions.
 
-use crate::group::Group;
-use crate::quantity::Unit;
+use crate::analysis::group::Group;
+use crate::model::quantity::Unit;
 
 /// Distributions of one delay to overlay.
 #[derive(Clone, Copy)]
@@ -12,8 +12,12 @@ pub(crate) struct Overlay<'a> {
     pub(crate) caption: &'a str,
     /// Each with at least one sample.
     pub(crate) groups: &'a [Group<'a>],
+    /// What distinguishes the groups: `relay`, `run`; empty for parameters.
+    pub(crate) by: &'a str,
     /// How the groups were formed, for readers.
     pub(crate) note: Option<&'a str>,
+    /// Finding of a box plot, instead of the medians.
+    pub(crate) finding: Option<&'a str>,
 }
 
 impl Overlay<'_> {

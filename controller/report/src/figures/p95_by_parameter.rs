@@ -1,17 +1,18 @@
 //! 95th percentile of node and processing delay against a parameter, one line per relay mode (Miya
 //! 2020, S0.13, Fig 6).
 
-use dwell_record::Scalar;
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
-use super::{RELAY, Subject, bands, modes};
-use crate::condition::{Condition, Links, axis_words};
-use crate::data::{Axis, TrialData};
-use crate::figure::{Figure, Table, WIDTH, delay_axis, group_channel, slug};
-use crate::group::{self, Group};
-use crate::metric;
-use crate::quantity::{Unit, count, delay_ns, listed, share};
+use super::bands;
+use crate::analysis::condition::{Condition, Links};
+use crate::analysis::group::Group;
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, WIDTH, delay_axis, group_channel, slug};
+use crate::model::axes::{RELAY, axis_words};
+use crate::model::quantity::{Unit, capital, count, delay_ns, listed, share};
+use crate::model::table::Table;
+use crate::model::{Axis, TrialData, metric};
 
 /// Confidence of the bands.
 const CONFIDENCE: f64 = 0.95;
@@ -82,13 +83,10 @@ fn points<'a>(
     metric: &'a str,
 ) -> Vec<P95Point<'a>> {
     let mut points = Vec::new();
-    for mode in modes(subject.run) {
+    for mode in subject.run.modes() {
         for (place, value) in axis.values.iter().enumerate() {
-            let trials = group::finished(subject.run).filter(|trial| {
-                let is = |name: &str, value: &str| {
-                    trial.parameters.get(name).is_some_and(|of_trial| of_trial == value)
-                };
-                condition.holds(trial) && is(RELAY, mode) && is(&axis.name, value)
+            let trials = subject.run.finished_trials().filter(|trial| {
+                condition.holds(trial) && trial.is_at(RELAY, mode) && trial.is_at(&axis.name, value)
             });
             let group = Group::new(mode.clone(), trials.collect(), metric);
             let Some(p95) = group.quantile(Quantile::P95) else { continue };
@@ -121,7 +119,7 @@ fn without_processing(subject: &Subject, points: &[P95Point]) -> Vec<String> {
         points.iter().any(|point| point.mode == mode && point.metric == metric)
     };
     let without = |mode: &&String| has(mode, subject.metric) && !has(mode, PROCESSING);
-    modes(subject.run).iter().filter(without).cloned().collect()
+    subject.run.modes().iter().filter(without).cloned().collect()
 }
 
 /// Percentiles of each mode at the first and the last level.
@@ -144,7 +142,7 @@ fn said(points: &[P95Point], metric: &str, axis: &Axis) -> Option<String> {
         })
     };
     let all: Vec<String> = modes.iter().filter_map(one).collect();
-    let noun = super::capital(metric::words(metric));
+    let noun = capital(metric::words(metric));
     (!all.is_empty()).then(|| {
         format!("{noun}, 95th percentile by {}: {}.", axis_words(&axis.name), all.join("; "))
     })
@@ -191,11 +189,11 @@ fn body(subject: &Subject, axis: &Axis, points: &[P95Point]) -> Value {
             })
             .collect();
         let labels: Vec<String> =
-            modes(subject.run).iter().map(|mode| format!("{RELAY} {mode}")).collect();
+            subject.run.modes().iter().map(|mode| format!("{RELAY} {mode}")).collect();
         let mut channel = group_channel(labels.iter().map(String::as_str));
         // Without this, the legend would be as pale as the bands.
         channel["legend"] = json!({"symbolOpacity": 1});
-        let heading = format!("{} [{}]", super::capital(metric::words(metric)), unit.name());
+        let heading = format!("{} [{}]", capital(metric::words(metric)), unit.name());
         Some(json!({
             "data": {"values": rows}, "width": WIDTH, "height": 200,
             "title": {"text": heading, "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},
@@ -223,17 +221,14 @@ fn body(subject: &Subject, axis: &Axis, points: &[P95Point]) -> Value {
 /// trials).
 fn level_label(subject: &Subject, axis: &Axis, value: &str) -> String {
     let of = |trial: &TrialData, name: &str| {
-        let of = |load: &dwell_record::Summary| {
-            load.values.get(name).copied().flatten().map(Scalar::as_f64)
-        };
-        trial.loads.iter().filter_map(of).reduce(f64::max)
+        trial.loads.iter().filter_map(|load| load.value(name)).reduce(f64::max)
     };
-    let here = |trial: &&TrialData| trial.parameters.get(&axis.name).is_some_and(|it| it == value);
+    let here = |trial: &&TrialData| trial.is_at(&axis.name, value);
     if axis.name != "load" {
         return value.to_owned();
     }
     let all = |name| {
-        let trials = group::finished(subject.run).filter(here);
+        let trials = subject.run.finished_trials().filter(here);
         let mut all: Vec<f64> = trials.filter_map(|trial| of(trial, name)).collect();
         all.sort_by(f64::total_cmp);
         all.get(all.len() / 2).copied()

@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn theme_has_one_colour_per_component() {
-        for config in [crate::theme::light(), crate::theme::dark()] {
+        for config in [crate::figures::theme::light(), crate::figures::theme::dark()] {
             let colours = config["range"]["ordinal"].as_array().unwrap();
             assert_eq!(colours.len(), ALL.len());
         }

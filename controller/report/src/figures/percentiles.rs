@@ -4,10 +4,10 @@ use dwell_stats::Quantile;
 use serde_json::json;
 
 use super::cumulative::table;
-use super::{Overlay, capital};
-use crate::figure::{Figure, WIDTH, delay_axis, group_channel};
-use crate::group::Group;
-use crate::quantity::{compared, delay_ns, significant};
+use super::overlay::Overlay;
+use crate::analysis::group::Group;
+use crate::figures::figure::{Figure, WIDTH, delay_axis, group_channel};
+use crate::model::quantity::{capital, compared, delay_ns, significant};
 
 /// One line per group, up to the highest percentile that the sample count supports.
 pub(crate) fn percentiles(overlay: &Overlay) -> Option<Figure> {

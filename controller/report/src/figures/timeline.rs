@@ -4,32 +4,23 @@
 use dwell_stats::Quantile;
 use serde_json::{Value, json};
 
-use super::Subject;
-use crate::data::{Point, RunData, Series, TimeBin, TrialData};
-use crate::figure::{Figure, Table, WIDTH, delay_axis};
-use crate::group::{self, Group};
-use crate::quantity::{Unit, count, count_noun, delay_ns};
+use crate::analysis::group::{self, Group};
+use crate::analysis::subject::Subject;
+use crate::analysis::timeline_trials::{series, timeline_trials};
+use crate::figures::figure::{Figure, WIDTH, delay_axis};
+use crate::model::distribution::SampleDistribution;
+use crate::model::quantity::{Unit, count, count_noun, delay_ns};
+use crate::model::table::Table;
+use crate::model::{Hampel, Point, RunData, Series, TimeBin, TrialData};
 
-/// Maximum number of trials, one panel each.
-const MAX_PANELS: usize = 6;
 /// Maximum number of outliers per panel; the largest are drawn.
 const MAX_OUTLIERS: usize = 150;
 /// Maximum number of samples that are drawn as single dots.
 const MAX_DOTS: u64 = 300;
 
-/// First repetition of each cell, or of evenly chosen cells; and the number of cells.
-pub(crate) fn shown<'a>(subject: &Subject<'a>) -> (Vec<&'a TrialData>, usize) {
-    let firsts = subject.cells.iter().filter_map(|cell| {
-        cell.trials.iter().copied().find(|trial| series(trial, subject).is_some_and(drawable))
-    });
-    let firsts: Vec<&TrialData> = firsts.collect();
-    let of = firsts.len();
-    (group::evenly(firsts, MAX_PANELS), of)
-}
-
 /// Returns `None` without data to draw.
 pub(super) fn timeline(subject: &Subject) -> Option<Figure> {
-    let (shown, of) = shown(subject);
+    let (shown, of) = timeline_trials(subject);
     let all = || shown.iter().filter_map(|trial| Some((*trial, series(trial, subject)?)));
     let steps = || all().flat_map(|(_, series)| &series.steps).filter(|step| step.count > 0);
     let min = steps().map(|step| step.value_ns).min()? as f64;
@@ -54,14 +45,6 @@ pub(super) fn timeline(subject: &Subject) -> Option<Figure> {
     Some(Figure::new("timeline", title, finding, &subject.caption, body, table))
 }
 
-fn series<'a>(trial: &'a TrialData, subject: &Subject) -> Option<&'a Series> {
-    trial.series.get(subject.metric)
-}
-
-fn drawable(series: &Series) -> bool {
-    !series.points.is_empty() || series.bins.iter().any(|bin| bin.p50_ns.is_some())
-}
-
 fn end(series: &Series) -> Option<i64> {
     let bins = series.bins.iter().map(|bin| bin.to_ns);
     bins.chain(series.points.iter().map(|point| point.at_ns)).max()
@@ -79,10 +62,7 @@ fn single(series: &Series) -> bool {
 /// Whether an outlier is below the median of its bin.
 fn low(point: &Point, series: &Series) -> bool {
     let bin = series.bins.iter().find(|bin| (bin.from_ns..bin.to_ns).contains(&point.at_ns));
-    let steps = || {
-        crate::distribution::SampleDistribution::merged([series.steps.as_slice()])
-            .quantile(Quantile::P50)
-    };
+    let steps = || SampleDistribution::merged([series.steps.as_slice()]).quantile(Quantile::P50);
     bin.and_then(|bin| bin.p50_ns).or_else(steps).is_some_and(|median| point.value_ns < median)
 }
 
@@ -278,7 +258,7 @@ fn table(subject: &Subject) -> Table {
         let group = Group::new(String::new(), vec![*trial], subject.metric);
         let steps = &group.steps;
         let cell = |ns: Option<i64>| subject.unit.cell(ns.map(|ns| ns as f64));
-        let outliers = |of: fn(&crate::data::Hampel) -> u64| {
+        let outliers = |of: fn(&Hampel) -> u64| {
             series.hampel.as_ref().map_or_else(|| "-".to_owned(), |hampel| count(of(hampel)))
         };
         let lost =

@@ -2,15 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{RELAY, Subject, modes, parts};
-use crate::condition::{Condition, Links};
-use crate::data::{PacketData, RunData, TrialData};
-use crate::figure::{Figure, Table, WIDTH};
-use crate::group;
-use crate::metric;
-use crate::quantity::{Unit, delay_ns, share};
-
-const WHOLE_METRIC: &str = "end_to_end_ns";
+use super::parts;
+use crate::analysis::group;
+use crate::analysis::subject::Subject;
+use crate::figures::figure::{Figure, WIDTH};
+use crate::model::axes::RELAY;
+use crate::model::quantity::{Unit, delay_ns, share};
+use crate::model::table::Table;
+use crate::model::{PacketData, metric};
 
 /// Components in packet order. A trial has those of one timestamp level.
 const COMPONENT_ORDER: [&str; 11] = [
@@ -26,28 +25,6 @@ const COMPONENT_ORDER: [&str; 11] = [
     "link_delay_ns",
     "receiver_in_ns",
 ];
-
-/// Maximum number of trials with example packets.
-const MAX_EXAMPLES: usize = 4;
-
-/// Returns the numbers of the trials whose packets are worth drawing: one per relay mode, all at
-/// one condition; without modes, one from the middle of the run.
-pub fn packets_wanted(run: &RunData) -> Vec<u32> {
-    let has = |trial: &&TrialData| trial.series.contains_key(WHOLE_METRIC);
-    let trials: Vec<&TrialData> = group::finished(run).filter(has).collect();
-    let modes = modes(run);
-    if modes.is_empty() {
-        return trials.get(trials.len() / 2).map(|trial| trial.trial).into_iter().collect();
-    }
-    let condition = Condition::of(run, WHOLE_METRIC, Links::Rated);
-    let of = |mode: &String| {
-        let fits = |trial: &&&TrialData| {
-            condition.holds(trial) && trial.parameters.get(RELAY) == Some(mode)
-        };
-        trials.iter().find(fits).map(|trial| trial.trial)
-    };
-    modes.iter().filter_map(of).take(MAX_EXAMPLES).collect()
-}
 
 /// A packet with its row label and its full name.
 struct LabelledPacket<'a> {

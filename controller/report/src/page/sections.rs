@@ -6,15 +6,15 @@ use std::fmt::Write as _;
 use dwell_record::{Scalar, Summary};
 use dwell_stats::Quantile;
 
-use crate::data::{RunData, TrialData, TrialState};
-use crate::figure::Table;
-use crate::figures::Subject;
-use crate::group::{self, Group};
-use crate::html::{escape, table};
-use crate::metric;
-use crate::quantity::{Unit, count, count_noun, share, three_digits};
-use crate::trust;
-use crate::witness;
+use crate::analysis::group::{self, Group};
+use crate::analysis::key_figures::KeyFigure;
+use crate::analysis::subject::Subject;
+use crate::analysis::trust::{self, TrustBadge};
+use crate::analysis::{effect, witness};
+use crate::model::quantity::{Unit, count, count_noun, share, three_digits};
+use crate::model::table::Table;
+use crate::model::{JudgedClaims, RunData, TrialData, TrialState, metric};
+use crate::page::html::{escape, table};
 
 pub(super) const HOW_TO_READ: &str = include_str!("../../assets/how-to-read.html");
 
@@ -22,7 +22,7 @@ pub(super) const HOW_TO_READ: &str = include_str!("../../assets/how-to-read.html
 pub(super) fn about(run: &RunData) -> String {
     let finished =
         run.finished.as_deref().map_or_else(|| "not finished".to_owned(), |at| format!("to {at}"));
-    let measured = group::finished(run).count();
+    let measured = run.finished_trials().count();
     let trials = count_noun(run.trials.len() as u64, "trial");
     let axes: Vec<String> = run
         .axes
@@ -50,9 +50,51 @@ pub(super) fn about(run: &RunData) -> String {
     )
 }
 
+/// Which runs are compared.
+pub(super) fn about_runs(runs: &[RunData]) -> String {
+    let one = |(i, run): (usize, &RunData)| {
+        let named = format!("{} ({}, {})", run.lettered_id(i), run.name, run.started);
+        format!("<li>{}{}</li>", escape(&named), if i == 0 { ", the baseline" } else { "" })
+    };
+    let list: String = runs.iter().enumerate().map(one).collect();
+    format!("<p>{} on shared axes:</p><ul>{list}</ul>", count_noun(runs.len() as u64, "run"))
+}
+
+/// The numbers to read first, beside a badge that links to the trust panel.
+pub(super) fn key_figures(run: &RunData, figures: &[KeyFigure]) -> String {
+    let (class, text) = match trust::badge(run) {
+        TrustBadge::Kept => ("good", "Trust limits kept".to_owned()),
+        TrustBadge::Warnings(n) => ("warn", count_noun(n as u64, "trust warning")),
+        TrustBadge::Unknown => ("unknown", "Trust unknown".to_owned()),
+    };
+    let mut html = "<section id=\"key\" aria-labelledby=\"key-title\">\
+        <h2 id=\"key-title\" class=\"hidden\">Key figures</h2>"
+        .to_owned();
+    if !figures.is_empty() {
+        html += "<dl class=\"key\">";
+        for KeyFigure { value, condition, interval, .. } in figures {
+            let interval = interval
+                .as_ref()
+                .map_or_else(String::new, |text| format!("<span>{}</span>", escape(text)));
+            let _ = write!(
+                html,
+                "<div><dt>{}</dt><dd><b>{}</b>{interval}</dd></div>",
+                escape(condition),
+                escape(value)
+            );
+        }
+        html += "</dl>";
+    }
+    if figures.iter().any(|figure| figure.finding.starts_with("effect-")) {
+        let _ = write!(html, "<p class=\"about\">{}</p>", effect::simultaneous(run));
+    }
+    let _ = write!(html, "<p><a class=\"badge {class}\" href=\"#trust\">{text}</a></p>");
+    html + "</section>\n"
+}
+
 /// What was measured, in words, and the text of the plan.
 pub(super) fn measured(run: &RunData, id: &str, heading: &str) -> String {
-    let facts = crate::measurement::measured(run);
+    let facts = crate::analysis::measurement::measured(run);
     if facts.is_empty() && run.plan.is_none() {
         return String::new();
     }
@@ -80,7 +122,7 @@ pub(super) fn measured(run: &RunData, id: &str, heading: &str) -> String {
 /// Trust panel: a banner with the warnings, if any, then the facts.
 pub(super) fn trust(run: &RunData, heading: &str, id: &str) -> String {
     let warnings = trust::warnings(run);
-    let known = group::finished(run).any(|trial| trial.summary.is_some());
+    let known = run.finished_trials().any(|trial| trial.summary.is_some());
     let mut html = format!(
         "<section class=\"trust\" id=\"{id}\" aria-labelledby=\"{id}-title\">\
          <h2 id=\"{id}-title\">{}</h2>\n",
@@ -144,11 +186,11 @@ pub(super) fn failed(run: &RunData) -> String {
 
 /// Largest accurate rate per sender, beside the boards of Mok 2015; empty for a run without trains.
 pub(super) fn verdicts(run: &RunData) -> String {
-    let all = crate::paced::verdict_table(run);
+    let all = crate::analysis::paced::verdict_table(run);
     if all.rows.is_empty() {
         return String::new();
     }
-    let definition = escape(&crate::paced::tolerance(run).to_string());
+    let definition = escape(&crate::analysis::paced::tolerance(run).to_string());
     let table = table(&all, "Largest accurate rate by node, engine, size and cross flows");
     format!(
         "<section id=\"verdicts\" aria-labelledby=\"verdicts-title\">\
@@ -160,7 +202,7 @@ pub(super) fn verdicts(run: &RunData) -> String {
 
 /// Largest accurate rates of several runs side by side.
 pub(super) fn rates_of_runs(runs: &[RunData]) -> String {
-    let Some(all) = crate::paced::rates_of_runs(runs) else { return String::new() };
+    let Some(all) = crate::analysis::paced::rates_of_runs(runs) else { return String::new() };
     let table = table(&all, "Largest accurate rate by run");
     format!(
         "<section id=\"verdicts\" aria-labelledby=\"verdicts-title\">\
@@ -170,21 +212,32 @@ pub(super) fn rates_of_runs(runs: &[RunData]) -> String {
 
 /// Published claims with their verdicts; empty if the plan names none.
 pub(super) fn claims(run: &RunData) -> String {
-    let claims = crate::claims::claims(run);
-    if claims.is_empty() {
-        return String::new();
-    }
-    let mut all = Table::new(["claim", "verdict", "found", "published", "own limit", "in words"]);
+    let Some(JudgedClaims { cite, claims, .. }) = &run.claims else { return String::new() };
+    let mut all = Table::new(["id", "claim", "verdict", "found", "published", "own limit", "why"]);
     for claim in claims {
-        let [found, published, own] = claim.numbers();
-        all.row([claim.id, claim.verdict.words().to_owned(), found, published, own, claim.text]);
+        let [value, published, own] = claim.numbers();
+        let interval = claim.interval.map_or_else(String::new, |(low, high)| {
+            let [low, high] = [low, high].map(|end| claim.unit.text(end));
+            format!(" ({low} to {high})")
+        });
+        let why = claim.why.as_ref().map_or_else(String::new, |why| format!(" Why: {why}."));
+        all.row([
+            claim.id.clone(),
+            claim.claim.clone(),
+            claim.verdict.words().to_owned(),
+            value + &interval,
+            published,
+            own,
+            format!("{}{why}", claim.found),
+        ]);
     }
     let table = table(&all, "Published claims and their verdicts for this run");
     format!(
         "<section id=\"claims\" aria-labelledby=\"claims-title\">\
-         <h2 id=\"claims-title\">Published claims</h2>\
+         <h2 id=\"claims-title\">Claims of {cite}</h2>\
          <p>Each claim is judged for the machines of this run. A failed claim is a finding about them, \
-         not an error. Where a document gives no number, the limit is dwell's own.</p>{table}</section>\n"
+         not an error. Where the document gives no number, the limit is dwell's own. Intervals: 95 % \
+         for all claims together (Bonferroni).</p>{table}</section>\n"
     )
 }
 
@@ -249,7 +302,7 @@ fn trial_row(run: &RunData, trial: &TrialData, subject: Option<&Subject>) -> Vec
 /// Every metric of every cell.
 pub(super) fn delays(run: &RunData) -> String {
     let mut metrics: BTreeSet<&str> = BTreeSet::new();
-    for trial in group::finished(run) {
+    for trial in run.finished_trials() {
         metrics.extend(trial.series.keys().map(String::as_str));
     }
     let columns =
@@ -291,7 +344,7 @@ pub(super) fn delays(run: &RunData) -> String {
 
 /// Nodes of the relay path: role, engine, timestamps.
 pub(super) fn machines(run: &RunData) -> String {
-    let all = crate::machines::machines(run);
+    let all = crate::analysis::machines::machines(run);
     if all.rows.is_empty() {
         return String::new();
     }

@@ -1,7 +1,7 @@
 //! Runs with CPU contention from other programs.
 
 use dwell_record::CpuUse;
-use dwell_report::data::RunData;
+use dwell_report::model::RunData;
 
 /// Sets the share of CPU time used by other programs in every trial.
 pub(crate) fn with_other_cpu_use(mut run: RunData, share: f64) -> RunData {

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use dwell_documents::judge_claims;
 use dwell_record::{
-    Clocks, Ends, Environment, Figures, Kind, Packets, PairingRecord, Placement, Scalar,
-    Scheduling, Stamps, Summary, Trust, Waiting,
+    Batch, Clocks, Column, Ends, Environment, Figures, Kind, Packets, PairingRecord, Placement,
+    Scalar, Scheduling, Stamps, Summary, Trust, Waiting,
 };
-use dwell_report::data::{
-    Axis, Hampel, HostAccumulator, PacketData, Point, RunData, Series, Step, TimeBin, TrialData,
+use dwell_report::model::{
+    Axis, Hampel, PacketData, Point, RunData, SampleReader, Series, Step, TimeBin, TrialData,
     TrialState,
 };
 use dwell_sample::TimestampSource;
@@ -397,44 +398,58 @@ pub(crate) fn with_machines(busy: &str) -> RunData {
     run.trials.truncate(1);
     run.trials[0].parameters.clear();
     run.trials[0].series = [("rtt_ns".to_owned(), timed(&delays))].into();
-    let wanted = dwell_report::host_wanted(&run).unwrap();
-    let started = wanted.started_ns;
+    let started = run.trials[0].started_ns.unwrap();
     let windows = run.trials[0].series["rtt_ns"].bins.clone();
-    let mut accumulator = HostAccumulator::new(wanted, windows);
+    let mut values = Vec::new();
+    let mut take = |node: &'static str, at: i64, name: &'static str, value: f64| {
+        values.push((node, at, name, value));
+    };
     for node in ["n1", "n2"] {
         let works = if node == busy { &slow } else { &other };
         for reading in 0..200 {
             let at = started + reading as i64 * 200_000_000 + 100_000_000;
             let share = if works[reading / 5] { 0.9 } else { 0.1 } + random.random::<f64>() * 0.05;
-            accumulator.take(node, at, "cpu0_busy_ratio", share);
-            accumulator.take(node, at, "cpu1_busy_ratio", share);
-            accumulator.take(node, at, "cpu0_frequency_hz", 1.8e9);
-            accumulator.take(
-                node,
-                at,
-                "interrupts_per_s",
-                4_000.0 + random.random::<f64>() * 100.0,
-            );
-            accumulator.take(node, at, "thermal0_celsius", 41.0 + reading as f64 / 50.0);
-            accumulator.take(node, at, "wlan0_signal_dbm", -56.0 - random.random::<f64>());
-            accumulator.take(node, at, "wlan0_2412mhz_busy_ratio", random.random::<f64>());
-            accumulator.take(
-                node,
-                at,
-                "cpu0_run_queue_wait_ns_per_s",
-                random.random::<f64>() * 1e7,
-            );
-            accumulator.take(
-                node,
-                at,
-                "process_run_queue_wait_ns_per_s",
-                random.random::<f64>() * 1e5,
-            );
-            accumulator.take(node, at, "cpu0_steal_ratio", random.random::<f64>() * 0.01);
+            take(node, at, "cpu0_busy_ratio", share);
+            take(node, at, "cpu1_busy_ratio", share);
+            take(node, at, "cpu0_frequency_hz", 1.8e9);
+            take(node, at, "interrupts_per_s", 4_000.0 + random.random::<f64>() * 100.0);
+            take(node, at, "thermal0_celsius", 41.0 + reading as f64 / 50.0);
+            take(node, at, "wlan0_signal_dbm", -56.0 - random.random::<f64>());
+            take(node, at, "wlan0_2412mhz_busy_ratio", random.random::<f64>());
+            take(node, at, "cpu0_run_queue_wait_ns_per_s", random.random::<f64>() * 1e7);
+            take(node, at, "process_run_queue_wait_ns_per_s", random.random::<f64>() * 1e5);
+            take(node, at, "cpu0_steal_ratio", random.random::<f64>() * 0.01);
         }
     }
-    run.host = accumulator.finish();
+    let Ok(()) = dwell_report::collect(&mut run, &HostRows { windows, values }, false);
     run
+}
+
+/// Host activity of one trial, and the windows of its delay.
+struct HostRows {
+    windows: Vec<TimeBin>,
+    values: Vec<(&'static str, i64, &'static str, f64)>,
+}
+
+impl SampleReader for HostRows {
+    type Error = std::convert::Infallible;
+
+    fn samples(&self, _: u32, _: &[Column], _: &mut dyn FnMut(&Batch)) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn host(
+        &self,
+        _: u32,
+        each: &mut dyn FnMut(&str, i64, &str, f64),
+    ) -> Result<usize, Self::Error> {
+        self.values.iter().for_each(|(node, at, name, value)| each(node, *at, name, *value));
+        Ok(0)
+    }
+
+    fn windows(&self, _: u32, _: &str, _: i64) -> Result<Vec<TimeBin>, Self::Error> {
+        Ok(self.windows.clone())
+    }
 }
 
 /// Behaviour of a synthetic relay, by mode.
@@ -479,7 +494,6 @@ pub(crate) fn relays_repeated(relay: Relay, repetitions: u32) -> RunData {
         axis("load", &["none", "most"], None),
     ];
     let mut run = run("20261121-3", "relay-delay-short", Some("What relaying costs"), axes);
-    run.claims = Some("s0".to_owned());
     for repetition in 1..=repetitions {
         for link in ["none", "65Mbit/s"] {
             for mode in ["route", "translate", "encrypt"] {
@@ -495,6 +509,7 @@ pub(crate) fn relays_repeated(relay: Relay, repetitions: u32) -> RunData {
             }
         }
     }
+    run.claims = judge_claims(&run, "s0");
     run
 }
 

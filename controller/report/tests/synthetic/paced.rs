@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dwell_plan::{Expansion, PaceKind, Source, expand};
 use dwell_record::{Figures, Kind, Packets, Scalar, Stamps, Summary, Train};
-use dwell_report::data::{PlanData, RunData, Series, TrialData, TrialState};
+use dwell_report::model::{RunData, RunPlan, Series, TrialData, TrialState};
 use dwell_sample::TimestampSource;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -39,10 +39,8 @@ pub(crate) fn of(text: &str, settings: &[&str]) -> RunData {
         axis(&one.name, &labels, one.numbers())
     });
     let mut made = run("20261121-4", "send-accuracy-short", None, axes.collect());
-    made.plan = Some(PlanData {
-        text: text.to_owned(),
-        settings: settings.iter().map(|text| (*text).to_owned()).collect(),
-    });
+    let settings = settings.iter().map(|text| (*text).to_owned()).collect();
+    made.plan = Some(RunPlan::read(text.to_owned(), settings).into());
     made.trials = expansion.trials().iter().map(|it| trial(&expansion, it.cell, it)).collect();
     made.trials.sort_by_key(|trial| trial.trial);
     made

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use dwell_record::{Figures, Packets};
 use dwell_report::Unit;
-use dwell_report::data::{RunData, TrialData};
+use dwell_report::model::{RunData, TrialData};
 use dwell_stats::Quantile;
 use serde_json::json;
 

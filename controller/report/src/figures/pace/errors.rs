@@ -3,12 +3,13 @@
 use dwell_stats::Quantile;
 use dwell_units::BitRate;
 
-use super::{Part, cross_traffic, ends, sizes};
-use crate::figure::Figure;
-use crate::figures::{Overlay, ecdf};
-use crate::group::{Group, MAX_OVERLAID};
-use crate::paced::PacedTrial;
-use crate::quantity::Unit;
+use super::panels::sizes;
+use crate::analysis::group::{Group, MAX_OVERLAID};
+use crate::analysis::paced::{PacedPart, PacedTrial, cross_traffic};
+use crate::figures::cumulative::ecdf;
+use crate::figures::figure::Figure;
+use crate::figures::overlay::Overlay;
+use crate::model::quantity::Unit;
 
 const METRIC: &str = "gap_error_ns";
 
@@ -18,11 +19,11 @@ const TARGET_RATE_BPS: f64 = 100e6;
 
 /// Returns figures for the lowest and the highest cross traffic, with the largest packets. Engines
 /// beyond the maximum of one figure are in further figures.
-pub(super) fn errors(part: &Part, caption: &str) -> Vec<Figure> {
-    ends(part).into_iter().flat_map(|flows| at(part, flows, caption)).collect()
+pub(crate) fn errors(part: &PacedPart) -> Vec<Figure> {
+    part.flow_ends().into_iter().flat_map(|flows| at(part, flows)).collect()
 }
 
-fn at(part: &Part, flows: u32, caption: &str) -> Vec<Figure> {
+fn at(part: &PacedPart, flows: u32) -> Vec<Figure> {
     let measured = |paced: &&PacedTrial| {
         let drawn = paced.trial.series.get(METRIC);
         let drawn = drawn.is_some_and(|series| series.steps.iter().any(|step| step.count > 0));
@@ -64,8 +65,15 @@ fn at(part: &Part, flows: u32, caption: &str) -> Vec<Figure> {
     let figures = groups.len().div_ceil(MAX_OVERLAID).max(1);
     let each = groups.len().div_ceil(figures).max(1);
     let drawn = groups.chunks(each).filter_map(|groups| {
-        let overlay =
-            Overlay { noun: "gap error", unit, caption, groups, note: Some(note.as_str()) };
+        let overlay = Overlay {
+            noun: "gap error",
+            unit,
+            caption: part.caption,
+            groups,
+            by: "engine",
+            note: Some(note.as_str()),
+            finding: None,
+        };
         let figure = ecdf(&overlay)?;
         let engines: Vec<&str> = groups.iter().map(|group| group.label.as_str()).collect();
         let title = format!(

@@ -4,14 +4,18 @@ use dwell_stats::accuracy::{MOK_2015_DEVICES, Measurable};
 use dwell_units::BitRate;
 use serde_json::{Value, json};
 
-use super::{cross_traffic, distinct, stacked};
-use crate::data::RunData;
-use crate::figure::{Figure, WIDTH, group_channel, round_ticks, without_legend};
-use crate::paced::{RateVerdict, RateVerdictKind, verdict_table};
-use crate::quantity::significant;
+use super::panels::stacked;
+use crate::analysis::paced::{
+    RateVerdict, RateVerdictKind, cross_traffic, distinct, verdict_table, verdicts,
+};
+use crate::analysis::subject::caption;
+use crate::figures::figure::{Figure, WIDTH, group_channel, round_ticks, without_legend};
+use crate::model::RunData;
+use crate::model::quantity::{capital, significant};
 
 /// One panel per number of flows. Returns `None` if no sender keeps any rate.
-pub(super) fn largest(run: &RunData, all: &[RateVerdict], caption: &str) -> Option<Figure> {
+pub(crate) fn largest(run: &RunData) -> Option<Figure> {
+    let all = &verdicts(run);
     let known = || all.iter().filter_map(|verdict| verdict.largest.rate());
     let least = known().min()?;
     let published = || MOK_2015_DEVICES.iter().flat_map(|it| [it.all_sizes, it.large_packets]);
@@ -34,7 +38,7 @@ pub(super) fn largest(run: &RunData, all: &[RateVerdict], caption: &str) -> Opti
         .collect();
     let title = "Largest accurate rate by engine".to_owned();
     let body = stacked(panels);
-    Some(Figure::new("largest-rates", title, finding(all), caption, body, verdict_table(run)))
+    Some(Figure::new("largest-rates", title, finding(all), &caption(run), body, verdict_table(run)))
 }
 
 const PUBLISHED_GROUPS: [&str; 2] = ["Mok 2015: all sizes", "Mok 2015: large packets"];
@@ -121,7 +125,7 @@ fn panel(
     }
     let order: Vec<&str> = lines.iter().map(|(row, _)| *row).collect();
     json!({
-        "title": {"text": capital(cross_traffic(flows)), "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},
+        "title": {"text": capital(&cross_traffic(flows)), "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},
         "width": WIDTH, "height": {"step": 26, "for": "position"},
         "encoding": {
             "x": {
@@ -226,10 +230,6 @@ fn in_words(row: &str, known: &[(String, RateResult)], domain: [f64; 2]) -> Opti
     let room = |pair: &&[f64]| pair[1] / pair[0];
     let widest = ends.windows(2).max_by(|a, b| room(a).total_cmp(&room(b)))?;
     Some(json!({"row": row, "rate": widest[0], "words": words}))
-}
-
-fn capital(text: String) -> String {
-    crate::figures::capital(&text)
 }
 
 fn finding(all: &[RateVerdict]) -> String {

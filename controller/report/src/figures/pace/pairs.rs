@@ -3,13 +3,14 @@
 use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
-use super::{Part, cross_traffic, sizes, stacked};
-use crate::figure::{Figure, Table, WIDTH, delay_axis, group_channel, without_legend};
-use crate::paced::PacedTrial;
-use crate::quantity::{Unit, delay, significant};
+use super::panels::{sizes, stacked};
+use crate::analysis::paced::{PacedPart, PacedTrial, cross_traffic};
+use crate::figures::figure::{Figure, WIDTH, delay_axis, group_channel, without_legend};
+use crate::model::quantity::{Unit, delay, significant};
+use crate::model::table::Table;
 
 /// Smallest and median gap per engine, one panel per size. Returns `None` without pairs.
-pub(super) fn pairs(part: &Part, caption: &str) -> Option<Figure> {
+pub(crate) fn pairs(part: &PacedPart) -> Option<Figure> {
     let known = |paced: &&PacedTrial| paced.pairs && smallest(paced).is_some();
     let trials: Vec<&PacedTrial> = part.trials.iter().copied().filter(known).collect();
     let gaps: Vec<f64> =
@@ -65,7 +66,7 @@ pub(super) fn pairs(part: &Part, caption: &str) -> Option<Figure> {
     let panels: Vec<Value> = sizes.into_iter().enumerate().map(panel).collect();
     let body = stacked(panels);
     let title = format!("Gap of back-to-back packet pairs{}", part.named);
-    Some(Figure::new("pairs", title, finding(&trials), caption, body, table(&trials, unit)))
+    Some(Figure::new("pairs", title, finding(&trials), part.caption, body, table(&trials, unit)))
 }
 
 fn smallest(paced: &PacedTrial) -> Option<f64> {

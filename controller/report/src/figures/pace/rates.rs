@@ -4,10 +4,11 @@ use dwell_stats::accuracy::{MOK_2015_RATES, PublishedRate};
 use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
-use super::{Part, cross_traffic, engine_colours, engine_shapes, sizes, stacked};
-use crate::figure::{Figure, Table, WIDTH, round_ticks, without_legend};
-use crate::paced::{PacedTrial, middle};
-use crate::quantity::{share, significant};
+use super::panels::{engine_colours, engine_shapes, sizes, stacked};
+use crate::analysis::paced::{PacedPart, PacedTrial, cross_traffic, middle};
+use crate::figures::figure::{Figure, WIDTH, round_ticks, without_legend};
+use crate::model::quantity::{share, significant};
+use crate::model::table::Table;
 
 /// Maximum relative deviation from the requested rate that is not reported.
 const MAX_DEVIATION: f64 = 0.05;
@@ -23,8 +24,13 @@ struct Mark<'a> {
     measured: f64,
 }
 
+/// Returns figures for the lowest and the highest cross traffic.
+pub(crate) fn rates(part: &PacedPart) -> Vec<Figure> {
+    part.flow_ends().into_iter().filter_map(|flows| at(part, flows)).collect()
+}
+
 /// One panel per size. Returns `None` if no rate was measured.
-pub(super) fn rates(part: &Part, flows: u32, caption: &str) -> Option<Figure> {
+fn at(part: &PacedPart, flows: u32) -> Option<Figure> {
     let trials = || part.trials.iter().copied().filter(move |paced| paced.sender.flows == flows);
     let marks: Vec<Mark> = trials().filter_map(mark).collect();
     let (least, most) = ends(&marks)?;
@@ -71,7 +77,7 @@ pub(super) fn rates(part: &Part, flows: u32, caption: &str) -> Option<Figure> {
     let title = format!("Measured against requested rate, {}{}", cross_traffic(flows), part.named);
     let body = stacked(panels);
     let finding = finding(&marks) + &drawn(&marks, &published);
-    Some(Figure::new(format!("rates-{flows}"), title, finding, caption, body, table))
+    Some(Figure::new(format!("rates-{flows}"), title, finding, part.caption, body, table))
 }
 
 fn mark<'a>(paced: &'a PacedTrial<'a>) -> Option<Mark<'a>> {
@@ -95,7 +101,7 @@ fn mega(bps: f64) -> f64 {
 }
 
 fn panel(
-    part: &Part,
+    part: &PacedPart,
     marks: &[Mark],
     size: u64,
     published: &[&PublishedRate],

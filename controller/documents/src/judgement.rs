@@ -1,0 +1,129 @@
+//! Results of checks, from which judged claims are made.
+
+use std::collections::BTreeSet;
+
+use dwell_report::model::{Claim, ClaimUnit, ClaimVerdict};
+
+use crate::evidence::{Bound, Evidence};
+
+/// Limit of a claim.
+#[derive(Clone, Copy)]
+pub(crate) enum Limit {
+    /// Number in the paper.
+    Published(f64),
+    /// Own limit, where the paper gives no number.
+    Own(f64),
+}
+
+/// Result of judging a claim.
+pub(crate) struct Judgement {
+    verdict: ClaimVerdict,
+    value: Option<f64>,
+    /// Bounds of the value.
+    interval: Option<(f64, f64)>,
+    words: String,
+    /// Explanation of a failed claim by the components of the delay.
+    why: Option<String>,
+}
+
+impl Judgement {
+    pub(crate) fn cannot_tell(why: impl Into<String>) -> Self {
+        Self {
+            verdict: ClaimVerdict::CannotTell,
+            value: None,
+            interval: None,
+            words: why.into(),
+            why: None,
+        }
+    }
+
+    pub(crate) fn not_run(what: impl Into<String>) -> Self {
+        Self {
+            verdict: ClaimVerdict::NotRun,
+            value: None,
+            interval: None,
+            words: what.into(),
+            why: None,
+        }
+    }
+
+    pub(crate) fn new(verdict: ClaimVerdict, value: f64, words: String) -> Self {
+        Self { verdict, value: Some(value), interval: None, words, why: None }
+    }
+
+    /// Adds the interval of the value, a hint how to decide an undecided verdict on it, and the
+    /// trials left out.
+    pub(crate) fn with_bound(mut self, bound: Bound, all: &[&Evidence]) -> Self {
+        self.interval = bound.is_bounded().then_some((bound.low, bound.high));
+        let lost = all.iter().any(|evidence| !evidence.lost().is_empty());
+        if self.verdict == ClaimVerdict::CannotTell {
+            self.words += match (bound.is_bounded(), lost) {
+                (true, false) => {
+                    " The limit lies inside the interval; more repetitions would tell."
+                }
+                (true, true) => " The limit lies inside the interval.",
+                (false, _) => {
+                    " Too few repetitions for an interval; set trials.repetitions to at least 3."
+                }
+            };
+        }
+        self.without(all)
+    }
+
+    /// Adds the number of trials left out, and the combinations that lost all their trials.
+    pub(crate) fn without(mut self, all: &[&Evidence]) -> Self {
+        let left_out: usize = all.iter().map(|evidence| evidence.left_out()).sum();
+        if left_out > 0 {
+            let trials = all.iter().map(|evidence| evidence.trials.len()).sum::<usize>() + left_out;
+            self.words += &format!(
+                " {left_out} of {trials} trials are left out: their load missed the requested level \
+                 by more than 3 points."
+            );
+            let lost: BTreeSet<String> = all.iter().flat_map(|evidence| evidence.lost()).collect();
+            if !lost.is_empty() {
+                let lost: Vec<String> = lost.into_iter().collect();
+                self.words += &format!(
+                    " No trial remains at {}; repetitions would not help.",
+                    lost.join("; at ")
+                );
+            }
+        }
+        self
+    }
+
+    /// The judged claim.
+    pub(crate) fn into_claim(self, id: &str, claim: &str, limit: Limit, unit: ClaimUnit) -> Claim {
+        let (limit, published) = match limit {
+            Limit::Published(limit) => (Some(limit), Some(limit)),
+            Limit::Own(limit) => (Some(limit), None),
+        };
+        Claim {
+            id: id.to_owned(),
+            claim: claim.to_owned(),
+            found: self.words,
+            why: self.why,
+            verdict: self.verdict,
+            value: self.value,
+            interval: self.interval,
+            limit,
+            published,
+            unit,
+        }
+    }
+
+    /// Adds an explanation if the verdict is a failure.
+    pub(crate) fn with_explanation(mut self, why: impl FnOnce() -> Option<String>) -> Self {
+        if self.verdict == ClaimVerdict::Fail {
+            self.why = why();
+        }
+        self
+    }
+}
+
+/// Result without evidence: not measured, or not under the requested load.
+pub(crate) fn nothing(all: &[&Evidence], what: &str) -> Judgement {
+    if all.iter().any(|evidence| evidence.is_empty() && evidence.left_out() > 0) {
+        return Judgement::cannot_tell("Here: no trial had the requested load.").without(all);
+    }
+    Judgement::not_run(what)
+}

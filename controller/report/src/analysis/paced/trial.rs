@@ -1,0 +1,230 @@
+//! What each trial of pairs or trains requested of which sender.
+
+use std::collections::BTreeMap;
+
+use dwell_plan::{NamedSize, PaceKind, PacePlan, Plan};
+use dwell_protocol::{PaceEngine, PaceSize};
+use dwell_record::{Kind, Summary};
+use dwell_units::{BitRate, Bytes};
+
+use crate::model::{RunData, TrialData, TrialState};
+
+/// Identity of a sender: everything but the rate that separates verdicts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sender {
+    pub(crate) node: String,
+    pub(crate) engine: String,
+    /// Size of the IP packet in bytes.
+    pub(crate) ip_size: u64,
+    /// Number of cross-traffic flows.
+    pub(crate) flows: u32,
+    /// Values of the other varied axes.
+    pub(crate) others: BTreeMap<String, String>,
+}
+
+/// A trial of packet pairs or trains.
+#[derive(Clone, Debug)]
+pub(crate) struct PacedTrial<'a> {
+    pub(crate) trial: &'a TrialData,
+    pub(crate) sender: Sender,
+    pub(crate) pairs: bool,
+    /// Which size was given, if known: `ip`, `payload` or `frame`.
+    size_kind: Option<String>,
+    /// Requested rate of a train with a constant rate.
+    pub(crate) rate: Option<BitRate>,
+    /// Results; `None` if nothing was measured.
+    pub(crate) summary: Option<&'a Summary>,
+}
+
+/// Axes that have a field of their own in [`Sender`] or [`PacedTrial`].
+const DEDICATED_AXES: [&str; 11] = [
+    "from",
+    "engine",
+    "size",
+    "payload_size",
+    "frame_size",
+    "flows",
+    "rate",
+    "pattern",
+    "count",
+    "repeat",
+    "pairs",
+];
+
+/// Key in [`Sender::others`] for the kind of size that was given.
+const SIZE_KIND_KEY: &str = "size counted as";
+
+/// Whether the run measures departures of packets.
+pub(crate) fn is_paced(run: &RunData) -> bool {
+    let is_pace =
+        |trial: &TrialData| trial.summary.as_ref().is_some_and(|it| it.kind == Kind::Pace);
+    run.trials.iter().any(is_pace) || run.plan().is_some_and(|plan| plan.pace.is_some())
+}
+
+/// Every trial of pairs or trains, by number. The plan describes trials that were not measured.
+pub(crate) fn paced(run: &RunData) -> Vec<PacedTrial<'_>> {
+    if !is_paced(run) {
+        return Vec::new();
+    }
+    let plan = run.plan();
+    let used = only_engine(run, plan);
+    let mut all: Vec<_> =
+        run.trials.iter().filter_map(|trial| PacedTrial::of(run, plan, trial)).collect();
+    let kinds = |size: u64, all: &[PacedTrial]| {
+        let mut kinds_seen: Vec<&str> = all
+            .iter()
+            .filter(|paced| paced.sender.ip_size == size)
+            .filter_map(|paced| paced.size_kind.as_deref())
+            .collect();
+        kinds_seen.sort_unstable();
+        kinds_seen.dedup();
+        kinds_seen.len()
+    };
+    // At one rate, a frame and the IP packet inside it have different gaps: where both occur, they
+    // are separate senders.
+    let both: Vec<bool> = all.iter().map(|paced| kinds(paced.sender.ip_size, &all) > 1).collect();
+    for (paced, _) in all.iter_mut().zip(both).filter(|(_, both)| *both) {
+        let kind = paced.size_kind.clone().into_iter();
+        paced.sender.others.extend(kind.map(|kind| (SIZE_KIND_KEY.to_owned(), kind)));
+    }
+    if let Some(used) = used {
+        let auto = PaceEngine::Auto.name();
+        let automatic = all.iter_mut().filter(|paced| paced.sender.engine == auto);
+        automatic.for_each(|paced| paced.sender.engine.clone_from(&used));
+    }
+    all
+}
+
+/// Engine used by all trials with the automatic engine, if it was the same one.
+fn only_engine(run: &RunData, plan: Option<&Plan>) -> Option<String> {
+    let auto = PaceEngine::Auto.name();
+    let pace = plan.and_then(|plan| plan.pace.as_ref());
+    let mut used = run
+        .trials
+        .iter()
+        .filter(|trial| engine(trial, pace) == auto)
+        .filter_map(|trial| Some(trial.summary.as_ref()?.text("engine_used")?.to_owned()));
+    let first = used.next()?;
+    used.all(|other| other == first).then_some(first)
+}
+
+impl<'a> PacedTrial<'a> {
+    fn of(run: &RunData, plan: Option<&Plan>, trial: &'a TrialData) -> Option<Self> {
+        let summary = trial
+            .summary
+            .as_ref()
+            .filter(|summary| summary.kind == Kind::Pace && trial.state == TrialState::Finished);
+        let pace = plan.and_then(|plan| plan.pace.as_ref());
+        let pattern = asked(trial, &["pattern", "pace.pattern"])
+            .map(str::to_owned)
+            .or_else(|| summary?.text("pattern").map(str::to_owned))
+            .or_else(|| Some(pace.map(|pace| pace.pattern)?.name().to_owned()))?;
+        let rate = summary
+            .and_then(|summary| summary.number("rate_bps"))
+            .map(|bps| BitRate(bps.round() as u64))
+            .or_else(|| asked(trial, &["rate", "pace.rate"])?.parse().ok())
+            .or_else(|| pace?.rate)
+            .filter(|_| pattern == PaceKind::Train.name());
+        let sender = Sender {
+            node: asked(trial, &["from", "pace.from"])
+                .or_else(|| Some(pace?.from.as_str()))
+                .unwrap_or("this node")
+                .to_owned(),
+            engine: engine(trial, pace),
+            ip_size: ip_size(trial, summary, pace)?,
+            flows: flows(trial, plan),
+            others: others(run, trial),
+        };
+        let pairs = pattern == PaceKind::Pair.name();
+        let size_kind = size_kind(trial, summary, pace);
+        Some(Self { trial, sender, pairs, size_kind, rate, summary })
+    }
+
+    /// Scalar result by name.
+    pub(crate) fn value(&self, name: &str) -> Option<f64> {
+        self.summary?.value(name)
+    }
+
+    /// Median rate of its trains in bit/s.
+    pub(crate) fn measured_bps(&self) -> Option<f64> {
+        middle(self.summary?.trains.iter().filter_map(|train| train.rate_bps))
+    }
+}
+
+/// Median; of an even number of values, the lower of the two middle ones.
+pub(crate) fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().div_ceil(2).checked_sub(1)?).copied()
+}
+
+/// Requested engine.
+fn engine(trial: &TrialData, pace: Option<&PacePlan>) -> String {
+    let reported = || trial.summary.as_ref().and_then(|summary| summary.text("engine"));
+    asked(trial, &["engine", "pace.engine"])
+        .or_else(reported)
+        .or_else(|| Some(pace?.engine.name()))
+        .unwrap_or(PaceEngine::Auto.name())
+        .to_owned()
+}
+
+fn ip_size(trial: &TrialData, summary: Option<&Summary>, pace: Option<&PacePlan>) -> Option<u64> {
+    if let Some(bytes) = summary.and_then(|summary| summary.number("size_bytes")) {
+        return Some(bytes as u64);
+    }
+    Some(asked_size(trial, pace?).packet_size()?.ip().0)
+}
+
+/// Which size a trial gave: `ip`, `payload` or `frame`.
+fn size_kind(
+    trial: &TrialData,
+    summary: Option<&Summary>,
+    pace: Option<&PacePlan>,
+) -> Option<String> {
+    if let Some(kind) = summary.and_then(|summary| summary.text("counted")) {
+        return Some(kind.to_owned());
+    }
+    let named = match asked_size(trial, pace?).named_size()? {
+        PaceSize::Ip(_) => "ip",
+        PaceSize::Payload(_) => "payload",
+        PaceSize::Frame(_) => "frame",
+    };
+    Some(named.to_owned())
+}
+
+/// The plan with the packet size of this trial.
+fn asked_size(trial: &TrialData, pace: &PacePlan) -> PacePlan {
+    let mut pace = pace.clone();
+    let bytes = |name: &str| asked(trial, &[name, &format!("pace.{name}")]);
+    let size: Option<NamedSize> = bytes("size").and_then(|text| text.parse().ok());
+    let payload: Option<Bytes> = bytes("payload_size").and_then(|text| text.parse().ok());
+    let frame: Option<Bytes> = bytes("frame_size").and_then(|text| text.parse().ok());
+    let named = size.or(payload.map(|bytes| NamedSize(PaceSize::Payload(bytes))));
+    if let Some(named) = named.or(frame.map(|bytes| NamedSize(PaceSize::Frame(bytes)))) {
+        (pace.size, pace.payload_size, pace.frame_size) = (Some(named), None, None);
+    }
+    pace
+}
+
+fn flows(trial: &TrialData, plan: Option<&Plan>) -> u32 {
+    asked(trial, &["flows", "cross.flows"])
+        .and_then(|text| text.parse().ok())
+        .or_else(|| Some(plan?.cross.as_ref()?.flows))
+        .unwrap_or(0)
+}
+
+/// Values of the varied axes without a field of their own.
+fn others(run: &RunData, trial: &TrialData) -> BTreeMap<String, String> {
+    let is_dedicated = |name: &str| {
+        let name = name.strip_prefix("pace.").or(name.strip_prefix("cross.")).unwrap_or(name);
+        DEDICATED_AXES.contains(&name)
+    };
+    let varied = run.axes.iter().filter(|axis| axis.values.len() > 1 && !is_dedicated(&axis.name));
+    let value = |name: &String| Some((name.clone(), trial.parameters.get(name)?.clone()));
+    varied.filter_map(|axis| value(&axis.name)).collect()
+}
+
+/// Value of the first of these axes that the trial has.
+fn asked<'a>(trial: &'a TrialData, names: &[&str]) -> Option<&'a str> {
+    names.iter().find_map(|name| trial.parameters.get(*name)).map(String::as_str)
+}
