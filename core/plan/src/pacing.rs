@@ -31,7 +31,7 @@ pub struct PacePlan {
     /// Node that receives.
     pub to: String,
     /// Send engine.
-    #[serde(default)]
+    #[serde(default, with = "dwell_protocol::engine_name")]
     pub engine: PaceEngine,
     /// Send schedule.
     #[serde(default)]
