@@ -1,4 +1,5 @@
-//! Engines that send the packets of a train: their names. `dwell-io` implements them.
+//! Engines that send the packets of a train: their names, and what each needs and offers.
+//! `dwell-io` implements them.
 
 use std::str::FromStr;
 
@@ -28,6 +29,61 @@ pub enum PaceEngine {
     Txtime,
     /// io_uring(7).
     Uring,
+}
+
+/// Where departures are timestamped on the sending machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DepartureStamps {
+    /// In the socket that sends.
+    Socket,
+    /// In a tap on the outgoing interface.
+    Tap,
+    /// Nowhere: only the far end has timestamps of the packets.
+    None,
+}
+
+/// Whether packets bypass the queueing discipline, including any rate limit there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QdiscBypass {
+    /// They never do.
+    Never,
+    /// On request.
+    Optional,
+    /// They always do.
+    Always,
+}
+
+/// What an engine needs and offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Where departures are timestamped, if the job requests it.
+    pub departure_stamps: DepartureStamps,
+    /// Relation to the queueing discipline.
+    pub qdisc_bypass: QdiscBypass,
+    /// UDP segmentation offload of the interface must be off: otherwise one timestamp would cover
+    /// several packets.
+    pub needs_segmentation_off: bool,
+    /// Sleeps in long gaps instead of polling the clock.
+    pub sleeps: bool,
+    /// Rank among unbeaten engines in the automatic choice, lowest first: lower demands on the
+    /// machine and timestamps nearer to the wire come first. `None`: not a candidate.
+    pub preference: Option<u8>,
+}
+
+impl Capabilities {
+    /// An engine that sleeps and sends through a socket.
+    const SOCKET: Self = Self {
+        departure_stamps: DepartureStamps::Socket,
+        qdisc_bypass: QdiscBypass::Never,
+        needs_segmentation_off: false,
+        sleeps: true,
+        preference: None,
+    };
+
+    /// Takes part in the automatic choice with this rank.
+    const fn preferred(self, rank: u8) -> Self {
+        Self { preference: Some(rank), ..self }
+    }
 }
 
 /// A text is not the name of an engine.
@@ -60,20 +116,96 @@ impl PaceEngine {
         names
     };
 
+    /// Engine that is used if nothing can be compared.
+    pub const FALLBACK: Self = Self::SleepSpin;
+
+    /// Name and capabilities.
+    const fn row(self) -> (&'static str, Capabilities) {
+        const SOCKET: Capabilities = Capabilities::SOCKET;
+        match self {
+            Self::Auto => (
+                "auto",
+                Capabilities {
+                    departure_stamps: DepartureStamps::None,
+                    needs_segmentation_off: true,
+                    ..SOCKET
+                },
+            ),
+            Self::Sleep => ("sleep", SOCKET),
+            Self::Spin => ("spin", Capabilities { sleeps: false, ..SOCKET }.preferred(1)),
+            Self::SleepSpin => ("sleep-spin", SOCKET.preferred(0)),
+            Self::Sendmmsg => ("sendmmsg", SOCKET.preferred(2)),
+            Self::Gso => (
+                "gso",
+                Capabilities {
+                    departure_stamps: DepartureStamps::Tap,
+                    needs_segmentation_off: true,
+                    ..SOCKET
+                }
+                .preferred(5),
+            ),
+            Self::PacketRing => (
+                "packet-ring",
+                Capabilities { qdisc_bypass: QdiscBypass::Optional, ..SOCKET }.preferred(4),
+            ),
+            Self::Xsk => (
+                "xsk",
+                Capabilities {
+                    departure_stamps: DepartureStamps::None,
+                    qdisc_bypass: QdiscBypass::Always,
+                    ..SOCKET
+                }
+                .preferred(7),
+            ),
+            Self::Txtime => ("txtime", SOCKET.preferred(6)),
+            Self::Uring => ("uring", SOCKET.preferred(3)),
+        }
+    }
+
     /// Name in flags, plans and results.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Sleep => "sleep",
-            Self::Spin => "spin",
-            Self::SleepSpin => "sleep-spin",
-            Self::Sendmmsg => "sendmmsg",
-            Self::Gso => "gso",
-            Self::PacketRing => "packet-ring",
-            Self::Xsk => "xsk",
-            Self::Txtime => "txtime",
-            Self::Uring => "uring",
+        self.row().0
+    }
+
+    /// Capabilities. Those of [`Self::Auto`] are what any candidate may need, and what all offer.
+    pub const fn capabilities(self) -> Capabilities {
+        self.row().1
+    }
+
+    /// Whether packets bypass the queueing discipline if, and only if, it is requested.
+    pub fn has_optional_bypass(self) -> bool {
+        self.capabilities().qdisc_bypass == QdiscBypass::Optional
+    }
+
+    /// Whether packets bypass the queueing discipline if the job has requested it or not.
+    pub fn bypasses_qdisc(self, requested: bool) -> bool {
+        match self.capabilities().qdisc_bypass {
+            QdiscBypass::Never => false,
+            QdiscBypass::Optional => requested,
+            QdiscBypass::Always => true,
         }
+    }
+
+    /// Names of the engines that bypass the queueing discipline on request.
+    pub fn names_with_bypass() -> Vec<&'static str> {
+        Self::ALL
+            .into_iter()
+            .filter(|engine| engine.has_optional_bypass())
+            .map(Self::name)
+            .collect()
+    }
+
+    /// Candidates of the automatic choice in order of preference. With `spinning_first`, engines
+    /// that never sleep come before the others.
+    pub fn candidates(spinning_first: bool) -> Vec<Self> {
+        let rank = |engine: &Self| {
+            let Capabilities { sleeps, preference, .. } = engine.capabilities();
+            (spinning_first && sleeps, preference)
+        };
+        let mut candidates = Self::ALL.to_vec();
+        candidates.retain(|engine| engine.capabilities().preference.is_some());
+        candidates.sort_by_key(rank);
+        candidates
     }
 }
 
@@ -100,5 +232,25 @@ mod tests {
         assert_eq!(BTreeSet::from(PaceEngine::NAMES).len(), PaceEngine::NAMES.len());
         let error = "magic".parse::<PaceEngine>().unwrap_err().to_string();
         assert!(error.starts_with("known are auto, sleep, spin, sleep-spin,"), "{error}");
+    }
+
+    #[test]
+    fn candidates_follow_preference() {
+        use PaceEngine::{Gso, PacketRing, Sendmmsg, SleepSpin, Spin, Txtime, Uring, Xsk};
+        let sleeping = [SleepSpin, Spin, Sendmmsg, Uring, PacketRing, Gso, Txtime, Xsk];
+        assert_eq!(PaceEngine::candidates(false), sleeping);
+        let spinning = [Spin, SleepSpin, Sendmmsg, Uring, PacketRing, Gso, Txtime, Xsk];
+        assert_eq!(PaceEngine::candidates(true), spinning);
+    }
+
+    #[test]
+    fn bypass_is_optional_for_packet_ring_only() {
+        assert_eq!(PaceEngine::names_with_bypass(), ["packet-ring"]);
+        let bypassing = |requested| {
+            let all = PaceEngine::ALL.into_iter();
+            all.filter(|engine| engine.bypasses_qdisc(requested)).collect::<Vec<_>>()
+        };
+        assert_eq!(bypassing(false), [PaceEngine::Xsk]);
+        assert_eq!(bypassing(true), [PaceEngine::PacketRing, PaceEngine::Xsk]);
     }
 }

@@ -3,7 +3,7 @@
 
 use dwell_fleet::Hosts;
 use dwell_plan::{PacePlan, Plan};
-use dwell_protocol::{Job, PaceEngine, PaceJob, PaceSinkJob, SinkTimestamps, ThreadPlacement};
+use dwell_protocol::{Job, PaceJob, PaceSinkJob, SinkTimestamps, ThreadPlacement};
 use dwell_store::Role;
 use dwell_units::Nanos;
 
@@ -38,7 +38,7 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan, hosts: &Hosts) -> TrialJobs {
         engine: pace.engine,
         bypass: pace.bypass,
         // No other program uses a lab node.
-        switch_offloads: matches!(pace.engine, PaceEngine::Gso | PaceEngine::Auto),
+        switch_offloads: pace.engine.capabilities().needs_segmentation_off,
         pause: pace.pause,
         late: pace.late,
         warm_up: pace.warm_up,
@@ -72,7 +72,7 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan, hosts: &Hosts) -> TrialJobs {
 #[cfg(test)]
 mod tests {
     use dwell_plan::Source;
-    use dwell_protocol::{PacePattern, PaceSize};
+    use dwell_protocol::{PaceEngine, PacePattern, PaceSize};
     use dwell_units::{BitRate, Bytes, Rate};
 
     use super::super::jobs;

@@ -20,7 +20,7 @@ pub struct PaceJob {
     /// Send engine.
     #[serde(default, with = "super::engine_name")]
     pub engine: PaceEngine,
-    /// Bypass the queueing discipline, including any rate limit there (packet ring only).
+    /// Bypass the queueing discipline, including any rate limit there, if the engine can.
     #[serde(default)]
     pub bypass: bool,
     /// While sending, disable offloads of the outgoing interface that would give several packets

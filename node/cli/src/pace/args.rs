@@ -93,11 +93,11 @@ pub struct Args {
     #[arg(long, value_name = "ENGINE", default_value = "auto")]
     engine: PaceEngine,
 
-    /// Bypass the queueing discipline and its rate limit; needs --engine packet-ring
+    /// Bypass the queueing discipline and its rate limit, with an engine that can
     #[arg(long)]
     bypass: bool,
 
-    /// With gso: switch off segmentation offload of the outgoing interface while sending
+    /// Switch off segmentation offload of the outgoing interface while sending, as gso needs
     #[arg(long)]
     switch_offloads: bool,
 

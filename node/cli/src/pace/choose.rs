@@ -45,19 +45,6 @@ const MAX_TURN_TIME: Nanos = Nanos::from_millis(50);
 const PAIRS_PER_TURN: u32 = 8;
 const MAX_PAIR_GAP: Nanos = Nanos::from_millis(10);
 
-/// Order of preference among unbeaten engines: lower demands on the machine and timestamps nearer
-/// to the wire first.
-const PREFERENCE: [PaceEngine; 8] = [
-    PaceEngine::SleepSpin,
-    PaceEngine::Spin,
-    PaceEngine::Sendmmsg,
-    PaceEngine::Uring,
-    PaceEngine::PacketRing,
-    PaceEngine::Gso,
-    PaceEngine::Txtime,
-    PaceEngine::Xsk,
-];
-
 /// Spinning is preferred for trains up to this length: a CPU that slept has lost the caches of the
 /// send path, which short trains do not always show.
 const MAX_SPIN_TRAIN_TIME: Nanos = Nanos::from_secs(1);
@@ -112,8 +99,9 @@ pub(super) fn best(
     let mut left_out = Vec::new();
     // If any engine has only the sink's timestamps, all are compared by those.
     let mut sink = None;
-    let preference = preference(train_time(&plan.departures) <= MAX_SPIN_TRAIN_TIME);
-    for engine in preference {
+    let is_short = train_time(&plan.departures) <= MAX_SPIN_TRAIN_TIME;
+    let preference = PaceEngine::candidates(is_short);
+    for &engine in &preference {
         let name = engine.name();
         // All engines are open at the same time, so they are opened for short trains.
         let longest = longest(&departures) + lead_in;
@@ -175,9 +163,9 @@ pub(super) fn best(
     };
     let Some(engine) = chosen(&figures, &preference) else {
         // Without timestamps nothing can be compared.
-        let sender = open(PaceEngine::SleepSpin)?;
+        let engine = PaceEngine::FALLBACK;
         let why = format!("no engine has timestamps of departures: {descriptions}");
-        return Ok(Opened { engine: PaceEngine::SleepSpin, why: Some(why), sender });
+        return Ok(Opened { engine, why: Some(why), sender: open(engine)? });
     };
     let what = match plan.is_pairs() {
         true => "median gap",
@@ -218,15 +206,6 @@ fn figure_of(turns: &[Figure], pairs: bool) -> Option<Figure> {
 
 /// An engine with the figures of its turns, in order.
 type Figures = (PaceEngine, Vec<Option<Figure>>);
-
-/// Returns [`PREFERENCE`], adapted to [`MAX_SPIN_TRAIN_TIME`].
-fn preference(spins: bool) -> [PaceEngine; 8] {
-    let mut preference = PREFERENCE;
-    if spins {
-        preference.swap(0, 1);
-    }
-    preference
-}
 
 /// Returns the first engine by preference that no other beats; if all are beaten, the one with the
 /// best single turn.
@@ -412,15 +391,15 @@ mod tests {
         };
         let spin = of(Spin, 100.0, [5_000.0, 400.0, 5_000.0, 600.0]);
         let sleeping = of(SleepSpin, 300.0, [500.0, 5_000.0, 700.0, 5_000.0]);
-        assert_eq!(chosen(&[sleeping, spin.clone()], &PREFERENCE), Some(Spin));
+        assert_eq!(chosen(&[sleeping, spin.clone()], &PaceEngine::candidates(false)), Some(Spin));
         let sleeping = of(SleepSpin, 300.0, [300.0; 4]);
         assert_eq!(
-            chosen(&[sleeping, spin.clone()], &PREFERENCE),
+            chosen(&[sleeping, spin.clone()], &PaceEngine::candidates(false)),
             Some(SleepSpin),
             "each is better by one figure"
         );
         let same = of(SleepSpin, 100.0, [500.0; 4]);
-        assert_eq!(chosen(&[same, spin], &preference(true)), Some(Spin));
+        assert_eq!(chosen(&[same, spin], &PaceEngine::candidates(true)), Some(Spin));
     }
 
     #[test]
@@ -428,7 +407,7 @@ mod tests {
         use PaceEngine::{Gso, PacketRing, Sendmmsg, SleepSpin, Spin};
         let of = |figures: &[(PaceEngine, [f64; 4])]| {
             let some = |(engine, turns): &(_, [f64; 4])| (*engine, turns.map(both).to_vec());
-            chosen(&figures.iter().map(some).collect::<Vec<_>>(), &PREFERENCE)
+            chosen(&figures.iter().map(some).collect::<Vec<_>>(), &PaceEngine::candidates(false))
         };
         // Better in three of four turns, and in all turns but by too little.
         let by_chance = (Spin, [300.0, 300.0, 300.0, 900.0]);
@@ -457,7 +436,7 @@ mod tests {
         (middles[0], middles[1]) = (1_000.0, 4_000.0);
         let gso = of(Gso, middles, [many; 8]);
         assert!(beats(&spin, &mmsg) && beats(&mmsg, &gso) && beats(&gso, &spin));
-        assert_eq!(chosen(&[spin, mmsg, gso], &PREFERENCE), Some(Sendmmsg));
+        assert_eq!(chosen(&[spin, mmsg, gso], &PaceEngine::candidates(false)), Some(Sendmmsg));
     }
 
     #[test]
@@ -468,9 +447,13 @@ mod tests {
             (engine, turns.iter().map(|turn| turn.and_then(both)).collect::<Vec<_>>())
         };
         let both = [of(PaceEngine::Spin, &spin), of(PaceEngine::PacketRing, &ring)];
-        assert_eq!(chosen(&both, &PREFERENCE), Some(PaceEngine::PacketRing));
+        assert_eq!(chosen(&both, &PaceEngine::candidates(false)), Some(PaceEngine::PacketRing));
         let few = [of(PaceEngine::Spin, &spin[..3]), of(PaceEngine::PacketRing, &ring[..3])];
-        assert_eq!(chosen(&few, &PREFERENCE), Some(PaceEngine::Spin), "one turn is too few");
+        assert_eq!(
+            chosen(&few, &PaceEngine::candidates(false)),
+            Some(PaceEngine::Spin),
+            "one turn is too few"
+        );
     }
 
     #[test]

@@ -34,7 +34,7 @@ use dwell_io::interface::SegmentationOff;
 use dwell_io::train::{Stamping, TrainSender};
 use dwell_protocol::{PaceEngine, PaceJob, SinkTimestamps, Stamps};
 use dwell_record::{NicDropped, Summary};
-use dwell_sample::TimestampSource;
+use dwell_sample::{DepartureStamps, TimestampSource};
 use dwell_stats::departures::{Pairs, Trains};
 use dwell_stats::{Evidence, Values};
 use dwell_units::Nanos;
@@ -156,7 +156,8 @@ pub(crate) fn perform(
         SinkTimestamps::Never => false,
         // Engines without timestamps take part in the choice.
         SinkTimestamps::Needed => {
-            matches!(job.engine, PaceEngine::Auto | PaceEngine::Xsk) || job.stamps == Stamps::User
+            let departure_stamps = job.engine.capabilities().departure_stamps;
+            departure_stamps == DepartureStamps::None || job.stamps == Stamps::User
         }
         SinkTimestamps::Always => true,
     };
