@@ -12,6 +12,7 @@ use dwell_io::clock::monotonic;
 use dwell_io::cpu;
 use dwell_io::train::TrainSender;
 use dwell_protocol::{PaceEngine, PaceJob};
+use dwell_sample::DepartureStamps;
 use dwell_stats::departures::{TrainDepartures, TrainFigures};
 use dwell_stats::median;
 use dwell_units::Nanos;
@@ -65,6 +66,8 @@ pub(super) struct Opened {
     pub(super) engine: PaceEngine,
     /// Reason for an automatic choice.
     pub(super) why: Option<String>,
+    /// Of the engine that `sender` belongs to.
+    pub(super) departure_stamps: DepartureStamps,
     pub(super) sender: Box<dyn TrainSender>,
 }
 
@@ -108,7 +111,7 @@ pub(super) fn best(
         let opened = engines::open(engine, job, plan, flow, longest).map_err(|why| why.to_string());
         let source = opened.and_then(|sender| {
             let timestamp_source = far.as_ref().map(|far| far.source);
-            match super::source(job, sender.stamping(), timestamp_source) {
+            match super::source(job, engine.capabilities().departure_stamps, timestamp_source) {
                 Ok(Source::User) | Err(_) => Err("its departures have no timestamps".to_owned()),
                 Ok(source) => Ok((source, sender)),
             }
@@ -126,7 +129,9 @@ pub(super) fn best(
         take_turns(job, plan, senders, (&departures, lead_in), stop, progress)?;
     if stop.load(Ordering::Relaxed) && !senders.is_empty() {
         let why = Some("stopped while measuring engines: none was chosen".to_owned());
-        return Ok(Opened { engine: PaceEngine::Auto, why, sender: senders.swap_remove(0) });
+        let departure_stamps = engines[0].0.capabilities().departure_stamps;
+        let sender = senders.swap_remove(0);
+        return Ok(Opened { engine: PaceEngine::Auto, why, departure_stamps, sender });
     }
     let arrivals = match far.filter(|_| sink.is_some()) {
         Some(far) => Some(arrivals(far, &turns).map_err(Failure::from)?),
@@ -157,15 +162,16 @@ pub(super) fn best(
     let descriptions = descriptions.join(", ");
     // Engines may exclude each other, and the chosen one must be opened for whole trains.
     drop(senders);
-    let open = |engine| {
-        engines::open(engine, job, plan, flow, plan.longest())
-            .map_err(|why| Failure::unsupported(format!("no engine works here: {why}")))
+    let open = |engine: PaceEngine, why: String| -> Result<Opened, Failure> {
+        let sender = engines::open(engine, job, plan, flow, plan.longest())
+            .map_err(|why| Failure::unsupported(format!("no engine works here: {why}")))?;
+        let departure_stamps = engine.capabilities().departure_stamps;
+        Ok(Opened { engine, why: Some(why), departure_stamps, sender })
     };
     let Some(engine) = chosen(&figures, &preference) else {
         // Without timestamps nothing can be compared.
-        let engine = PaceEngine::FALLBACK;
         let why = format!("no engine has timestamps of departures: {descriptions}");
-        return Ok(Opened { engine, why: Some(why), sender: open(engine)? });
+        return open(PaceEngine::FALLBACK, why);
     };
     let what = match plan.is_pairs() {
         true => "median gap",
@@ -178,7 +184,7 @@ pub(super) fn best(
         MIN_ADVANTAGE * 100.0,
         MIN_WIN_SHARE * 100.0
     );
-    Ok(Opened { engine, why: Some(why), sender: open(engine)? })
+    open(engine, why)
 }
 
 /// Figures of a turn, in nanoseconds.

@@ -31,7 +31,7 @@ use std::time::Duration;
 use dwell_io::cpu::{self, Placement};
 use dwell_io::host::Own;
 use dwell_io::interface::SegmentationOff;
-use dwell_io::train::{Stamping, TrainSender};
+use dwell_io::train::TrainSender;
 use dwell_protocol::{PaceEngine, PaceJob, SinkTimestamps, Stamps};
 use dwell_record::{NicDropped, Summary};
 use dwell_sample::{DepartureStamps, TimestampSource};
@@ -163,7 +163,7 @@ pub(crate) fn perform(
     };
     let mut far = ahead.then(ask_far_end).transpose()?;
     let _offload_guard = job.switch_offloads.then(|| switch_offloads(&plan)).transpose()?.flatten();
-    let Opened { engine, why, sender } = match job.engine {
+    let Opened { engine, why, departure_stamps, sender } = match job.engine {
         PaceEngine::Auto => {
             let turns = &mut |done, of| progress(Stage::Choosing, done, of);
             choose::best(job, &plan, flow, far.as_mut(), stop, turns)?
@@ -174,20 +174,21 @@ pub(crate) fn perform(
                     let name = engine.name();
                     Failure::unsupported(format!("--engine {name} is unavailable here: {why}"))
                 })?;
-            Opened { engine, why: None, sender }
+            let departure_stamps = engine.capabilities().departure_stamps;
+            Opened { engine, why: None, departure_stamps, sender }
         }
     };
     if job.sink == SinkTimestamps::Needed {
         far = match far {
             // Closing the connection ends the sink's recording.
-            _ if has_stamps(job, sender.stamping()) => None,
+            _ if has_stamps(job, departure_stamps) => None,
             Some(far) => Some(far),
             None => Some(ask_far_end()?),
         };
     }
     let same_clock = far.as_ref().map(|far| far.same_clock);
     let far_source = far.as_ref().map(|far| far.source);
-    let source = source(job, sender.stamping(), far_source)?;
+    let source = source(job, departure_stamps, far_source)?;
     let mut recorder = Recorder::begin(&plan, &job.target, source, same_clock, samples)?;
     if engine != PaceEngine::Auto {
         ready(&report::opening(job, &plan, engine, source));
@@ -345,18 +346,18 @@ fn far_end(job: &PaceJob, plan: &PacePlan, flow: u32) -> Result<FarEnd, Failure>
 }
 
 /// Whether this machine's kernel timestamps departures and the job allows it.
-fn has_stamps(job: &PaceJob, stamping: Stamping) -> bool {
-    stamping != Stamping::FarEnd && job.stamps != Stamps::User
+fn has_stamps(job: &PaceJob, departure_stamps: DepartureStamps) -> bool {
+    departure_stamps != DepartureStamps::None && job.stamps != Stamps::User
 }
 
 /// Selects the timestamps of departures: those nearest to the wire.
 fn source(
     job: &PaceJob,
-    stamping: Stamping,
+    departure_stamps: DepartureStamps,
     far: Option<TimestampSource>,
 ) -> Result<Source, Failure> {
     match far {
-        _ if has_stamps(job, stamping) => Ok(Source::Kernel(stamping)),
+        _ if has_stamps(job, departure_stamps) => Ok(Source::Kernel(departure_stamps)),
         Some(timestamp_source) => Ok(Source::Sink(timestamp_source)),
         _ if job.stamps == Stamps::Kernel => Err(Failure::unsupported(
             "--stamps kernel: packets of this engine have no kernel timestamps here; use --sink for \

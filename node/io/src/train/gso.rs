@@ -10,9 +10,7 @@ use dwell_units::Nanos;
 
 use super::packet_tap::PacketTap;
 use super::tx_socket::TxSocket;
-use super::{
-    Departure, Numbers, Payloads, Stamping, TrainProgress, TrainSender, Unavailable, outgoing,
-};
+use super::{Departure, Numbers, Payloads, TrainProgress, TrainSender, Unavailable, outgoing};
 use crate::clock::realtime;
 use crate::interface::UDP_SEGMENTATION;
 use crate::pacer::WaitMode;
@@ -138,10 +136,6 @@ impl TrainSender for Gso {
         if let Some(packet_tap) = &mut self.packet_tap {
             packet_tap.collect(self.numbers, left, timeout);
         }
-    }
-
-    fn stamping(&self) -> Stamping {
-        if self.packet_tap.is_some() { Stamping::Tap } else { Stamping::FarEnd }
     }
 
     fn refused(&self) -> u64 {

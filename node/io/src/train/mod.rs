@@ -58,17 +58,6 @@ pub struct Departure {
     pub kernel: Option<Instant<Realtime>>,
 }
 
-/// Source of departure timestamps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stamping {
-    /// The kernel timestamps every packet for the socket that sent it.
-    Socket,
-    /// A tap on the outgoing interface timestamps every packet.
-    Tap,
-    /// None at this end: only the far end's timestamps and the program's own clock reads.
-    FarEnd,
-}
-
 /// Sends trains to one peer.
 pub trait TrainSender: Send {
     /// Builds the packets of the next train, which carry these numbers.
@@ -84,9 +73,6 @@ pub trait TrainSender: Send {
     /// Adds the kernel's timestamps to the departures of the last train, waiting for them up to
     /// `timeout`.
     fn collect(&mut self, left: &mut [Departure], timeout: Nanos);
-
-    /// Returns the source of timestamps.
-    fn stamping(&self) -> Stamping;
 
     /// Returns the number of ICMP errors received so far, for instance because the port is closed.
     fn refused(&self) -> u64;

@@ -17,7 +17,7 @@ use super::mapping::Mapping;
 use super::packet_tap::{bind, open};
 use super::timestamp_ids::TimestampIds;
 use super::tx_socket::TxSocket;
-use super::{Departure, Numbers, Payloads, Stamping, TrainProgress, TrainSender, Unavailable};
+use super::{Departure, Numbers, Payloads, TrainProgress, TrainSender, Unavailable};
 use crate::clock::{monotonic, realtime};
 use crate::message::{self, Control};
 use crate::pacer::WaitMode;
@@ -232,10 +232,6 @@ impl TrainSender for PacketRing {
         keys.collect(left, *stamped, timeout, |limit, each| {
             message::notices(fd, control, limit, each);
         });
-    }
-
-    fn stamping(&self) -> Stamping {
-        if self.stamped { Stamping::Socket } else { Stamping::FarEnd }
     }
 
     fn refused(&self) -> u64 {

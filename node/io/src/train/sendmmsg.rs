@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use dwell_units::Nanos;
 
 use super::tx_socket::TxSocket;
-use super::{Departure, Numbers, Payloads, Stamping, TrainProgress, TrainSender, Unavailable};
+use super::{Departure, Numbers, Payloads, TrainProgress, TrainSender, Unavailable};
 use crate::clock::realtime;
 use crate::pacer::WaitMode;
 use crate::port::PortOptions;
@@ -109,10 +109,6 @@ impl TrainSender for Sendmmsg {
 
     fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
         self.tx_socket.collect(left, timeout);
-    }
-
-    fn stamping(&self) -> Stamping {
-        self.tx_socket.stamping()
     }
 
     fn refused(&self) -> u64 {

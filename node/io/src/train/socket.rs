@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use dwell_units::Nanos;
 
 use super::tx_socket::TxSocket;
-use super::{Departure, Numbers, Payloads, Stamping, TrainProgress, TrainSender, Unavailable};
+use super::{Departure, Numbers, Payloads, TrainProgress, TrainSender, Unavailable};
 use crate::pacer::WaitMode;
 use crate::port::PortOptions;
 
@@ -68,10 +68,6 @@ impl TrainSender for SocketSender {
 
     fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
         self.tx_socket.collect(left, timeout);
-    }
-
-    fn stamping(&self) -> Stamping {
-        self.tx_socket.stamping()
     }
 
     fn refused(&self) -> u64 {

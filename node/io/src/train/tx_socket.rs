@@ -12,7 +12,7 @@ use libc::c_int;
 
 use super::cache_warming::CacheWarmer;
 use super::timestamp_ids::TimestampIds;
-use super::{Departure, Stamping, TrainProgress, Unavailable};
+use super::{Departure, TrainProgress, Unavailable};
 use crate::clock::{monotonic, realtime};
 use crate::cork;
 use crate::pacer::WaitMode;
@@ -227,10 +227,6 @@ impl TxSocket {
     pub(super) fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
         let Self { port, keys, stamped, .. } = self;
         keys.collect(left, *stamped, timeout, |limit, each| port.notices(limit, each));
-    }
-
-    pub(super) fn stamping(&self) -> Stamping {
-        if self.stamped { Stamping::Socket } else { Stamping::FarEnd }
     }
 
     pub(super) fn failure(&self) -> Option<io::Error> {

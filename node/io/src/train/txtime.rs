@@ -10,9 +10,7 @@ use dwell_sample::TxStamp;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use super::tx_socket::TxSocket;
-use super::{
-    Departure, Numbers, Payloads, Stamping, TrainProgress, TrainSender, Unavailable, outgoing,
-};
+use super::{Departure, Numbers, Payloads, TrainProgress, TrainSender, Unavailable, outgoing};
 use crate::address::DISCARD_PORT;
 use crate::clock::{self, monotonic, realtime};
 use crate::pacer::sleep_until;
@@ -123,10 +121,6 @@ impl TrainSender for Txtime {
 
     fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
         self.tx_socket.collect(left, timeout + HANDOVER_LEAD);
-    }
-
-    fn stamping(&self) -> Stamping {
-        self.tx_socket.stamping()
     }
 
     fn refused(&self) -> u64 {

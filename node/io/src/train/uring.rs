@@ -9,7 +9,7 @@ use dwell_units::Nanos;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 
 use super::tx_socket::TxSocket;
-use super::{Departure, Numbers, Payloads, Stamping, TrainProgress, TrainSender, Unavailable};
+use super::{Departure, Numbers, Payloads, TrainProgress, TrainSender, Unavailable};
 use crate::clock::realtime;
 use crate::pacer::WaitMode;
 use crate::port::PortOptions;
@@ -156,10 +156,6 @@ impl TrainSender for Uring {
 
     fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
         self.tx_socket.collect(left, timeout);
-    }
-
-    fn stamping(&self) -> Stamping {
-        self.tx_socket.stamping()
     }
 
     fn refused(&self) -> u64 {

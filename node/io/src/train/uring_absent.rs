@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use dwell_units::Nanos;
 
-use super::{Departure, Numbers, Payloads, Stamping, TrainProgress, TrainSender, Unavailable};
+use super::{Departure, Numbers, Payloads, TrainProgress, TrainSender, Unavailable};
 use crate::port::PortOptions;
 
 /// A sender that does not exist here.
@@ -34,10 +34,6 @@ impl TrainSender for Uring {
     }
 
     fn collect(&mut self, _: &mut [Departure], _: Nanos) {
-        match self.0 {}
-    }
-
-    fn stamping(&self) -> Stamping {
         match self.0 {}
     }
 

@@ -15,7 +15,7 @@ use libc::c_int;
 use super::frame_route::FrameRoute;
 use super::mapping::Mapping;
 use super::tx_socket::TxSocket;
-use super::{Departure, Numbers, Payloads, Stamping, TrainProgress, TrainSender, Unavailable};
+use super::{Departure, Numbers, Payloads, TrainProgress, TrainSender, Unavailable};
 use crate::clock::{monotonic, realtime};
 use crate::pacer::{WaitMode, sleep_until};
 use crate::port::{PortOptions, SendError};
@@ -217,10 +217,6 @@ impl TrainSender for Xsk {
 
     fn collect(&mut self, _left: &mut [Departure], _timeout: Nanos) {
         self.tx_socket.collect(&mut [], Nanos::ZERO);
-    }
-
-    fn stamping(&self) -> Stamping {
-        Stamping::FarEnd
     }
 
     fn refused(&self) -> u64 {
