@@ -68,10 +68,10 @@ pub(super) struct Opened {
     pub(super) why: Option<String>,
     /// Of the engine that `sender` belongs to.
     pub(super) departure_stamps: DepartureStamps,
-    pub(super) sender: Box<dyn TrainSender>,
+    pub(super) sender: TrainSender,
 }
 
-type Senders = Vec<Box<dyn TrainSender>>;
+type Senders = Vec<TrainSender>;
 
 /// Result of one engine's turn.
 struct Turn {

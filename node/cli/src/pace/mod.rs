@@ -195,7 +195,7 @@ pub(crate) fn perform(
     }
     let nics = NicWatch::start();
     let watch = CpuWatch::start(own);
-    let SendResult { sender, placement, wait } =
+    let SendResult { mut sender, placement, wait } =
         send(job, &plan, sender, &mut recorder, far.as_mut(), stop, progress)?;
     recorder.finish();
     let used = watch.end(wait);
@@ -248,7 +248,7 @@ fn no_stamps_failure(job: &PaceJob, recorder: &Recorder<'_>) -> Option<Failure> 
 
 /// State after the last train.
 struct SendResult {
-    sender: Box<dyn TrainSender>,
+    sender: TrainSender,
     placement: Placement,
     /// Time that the timing thread waited for a CPU.
     wait: Option<RunQueueWait>,
@@ -258,7 +258,7 @@ struct SendResult {
 fn send(
     job: &PaceJob,
     plan: &PacePlan,
-    sender: Box<dyn TrainSender>,
+    sender: TrainSender,
     recorder: &mut Recorder<'_>,
     far: Option<&mut FarEnd>,
     stop: &AtomicBool,

@@ -3,18 +3,19 @@
 
 use std::io;
 use std::mem;
-use std::net::SocketAddr;
 use std::ops::Range;
 
 use dwell_units::Nanos;
 
 use super::packet_tap::PacketTap;
 use super::tx_socket::TxSocket;
-use super::{Departure, Numbers, Payloads, TrainProgress, TrainSender, Unavailable, outgoing};
+use super::{
+    Departure, Engine, Numbers, Payloads, SenderConfig, TrainProgress, Unavailable, outgoing,
+};
 use crate::clock::realtime;
 use crate::interface::UDP_SEGMENTATION;
 use crate::pacer::WaitMode;
-use crate::port::{PortOptions, StampRequest};
+use crate::port::StampRequest;
 use crate::syscall;
 use crate::udp::ControlData;
 
@@ -26,49 +27,44 @@ const MAX_SEGMENTS: usize = 64;
 const MAX_MESSAGE_LEN: usize = 65_507;
 
 /// A sender that sleeps, then spins, and sends packets due together as one message.
-pub struct Gso {
+struct Gso {
     tx_socket: TxSocket,
     payloads: Payloads,
     packet_tap: Option<PacketTap>,
     numbers: Numbers,
 }
 
-impl Gso {
-    /// Opens a sender to `target`. The kernel timestamps such a message once. If `options` request
-    /// timestamps, a tap on the outgoing interface takes them, which increases the gaps between
-    /// packets.
-    ///
-    /// # Errors
-    /// The outgoing interface accepts messages without segmentation or does not report it, or
-    /// timestamps are requested without CAP_NET_RAW.
-    pub fn new(
-        target: SocketAddr,
-        options: &PortOptions,
-        payloads: Payloads,
-    ) -> Result<Self, Unavailable> {
-        let interface = outgoing(target, options)?;
-        let name = &interface.name;
-        match interface.send_merging_offloads().as_deref() {
-            Some([]) => {}
-            Some(_) => {
-                return Err(Unavailable::because(format!(
-                    "{UDP_SEGMENTATION} of {name} is on, so packets would leave merged into one; switch \
-                     it off (--switch-offloads, or ethtool -K {name} {UDP_SEGMENTATION} off)"
-                )));
-            }
-            None => {
-                return Err(Unavailable::because(format!(
-                    "{name} does not report whether {UDP_SEGMENTATION} is off"
-                )));
-            }
+/// Opens a sender. The kernel timestamps such a message once. If timestamps are requested, a tap on
+/// the outgoing interface takes them, which increases the gaps between packets.
+///
+/// # Errors
+/// The outgoing interface accepts messages without segmentation or does not report it, or
+/// timestamps are requested without CAP_NET_RAW.
+pub(super) fn open(config: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
+    let SenderConfig { target, options, payloads, .. } = config;
+    let interface = outgoing(target, options)?;
+    let name = &interface.name;
+    match interface.send_merging_offloads().as_deref() {
+        Some([]) => {}
+        Some(_) => {
+            return Err(Unavailable::because(format!(
+                "{UDP_SEGMENTATION} of {name} is on, so packets would leave merged into one; switch \
+                 it off (--switch-offloads, or ethtool -K {name} {UDP_SEGMENTATION} off)"
+            )));
         }
-        let tx_socket = TxSocket::silent(target, options)?;
-        let open_tap =
-            || PacketTap::open(interface.index, tx_socket.local(), target, payloads.flow());
-        let packet_tap = (options.stamps != StampRequest::User).then(open_tap).transpose()?;
-        Ok(Self { tx_socket, payloads, packet_tap, numbers: Numbers::new(0, 0) })
+        None => {
+            return Err(Unavailable::because(format!(
+                "{name} does not report whether {UDP_SEGMENTATION} is off"
+            )));
+        }
     }
+    let tx_socket = TxSocket::silent(target, options)?;
+    let open_tap = || PacketTap::open(interface.index, tx_socket.local(), target, payloads.flow());
+    let packet_tap = (options.stamps != StampRequest::User).then(open_tap).transpose()?;
+    Ok(Box::new(Gso { tx_socket, payloads, packet_tap, numbers: Numbers::new(0, 0) }))
+}
 
+impl Gso {
     fn hand_over(&mut self, mut rest: Range<usize>, left: &mut [Departure]) {
         let most = (MAX_MESSAGE_LEN / self.payloads.len()).clamp(1, MAX_SEGMENTS);
         let mut failed = 0;
@@ -112,7 +108,7 @@ impl Gso {
     }
 }
 
-impl TrainSender for Gso {
+impl Engine for Gso {
     fn prepare(&mut self, numbers: Numbers) {
         self.numbers = numbers;
         self.payloads.prepare(numbers);
@@ -138,11 +134,7 @@ impl TrainSender for Gso {
         }
     }
 
-    fn refused(&self) -> u64 {
-        self.tx_socket.keys.refused()
-    }
-
-    fn failure(&self) -> Option<io::Error> {
-        self.tx_socket.failure()
+    fn tx_socket(&mut self) -> &mut TxSocket {
+        &mut self.tx_socket
     }
 }

@@ -2,6 +2,8 @@
 //! interface. Packets are built before their train begins. One call sends a train, allocates
 //! nothing and returns when its last packet has been handed over. Timestamps are collected
 //! afterwards.
+//!
+//! Each engine is a module with a function `open`; [`TrainSender::open`] maps names to them.
 
 mod cache_warming;
 mod cost;
@@ -19,28 +21,21 @@ mod tx_socket;
 mod txtime;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
 mod uring;
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
-#[path = "uring_absent.rs"]
-mod uring;
 mod xsk;
 
-pub use gso::Gso;
-pub use packet_ring::PacketRing;
 pub use payloads::{FIRST_LEAD_NUMBER, Numbers, Payloads};
 pub use progress::TrainProgress;
-pub use sendmmsg::Sendmmsg;
-pub use socket::SocketSender;
-pub use txtime::Txtime;
-pub use uring::Uring;
-pub use xsk::Xsk;
 
 use std::io;
 use std::net::SocketAddr;
 
+use dwell_sample::PaceEngine;
 use dwell_units::{Instant, Nanos, Realtime};
 
 use crate::interface::{self, Interface};
+use crate::pacer::WaitMode;
 use crate::port::PortOptions;
+use tx_socket::TxSocket;
 
 /// Times of one packet's departure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,27 +53,88 @@ pub struct Departure {
     pub kernel: Option<Instant<Realtime>>,
 }
 
+/// What a sender is opened for.
+pub struct SenderConfig<'a> {
+    /// Destination.
+    pub target: SocketAddr,
+    /// Options of the socket, and the timestamps to request.
+    pub options: &'a PortOptions,
+    /// Payloads of the flow.
+    pub payloads: Payloads,
+    /// Maximum number of packets in a train, lead-in included.
+    pub max_packets: usize,
+    /// Bypass the queueing discipline, if the engine can.
+    pub bypass_qdisc: bool,
+}
+
 /// Sends trains to one peer.
-pub trait TrainSender: Send {
+pub struct TrainSender(Box<dyn Engine>);
+
+impl TrainSender {
+    /// Opens an engine; for [`PaceEngine::Auto`], which has to be resolved by measuring, the
+    /// fallback.
+    ///
+    /// # Errors
+    /// The engine is unavailable here or for this target.
+    pub fn open(engine: PaceEngine, config: SenderConfig<'_>) -> Result<Self, Unavailable> {
+        let opened = match engine {
+            PaceEngine::Auto => return Self::open(PaceEngine::FALLBACK, config),
+            PaceEngine::Sleep => socket::open(config, None),
+            PaceEngine::Spin => socket::open(config, Some(WaitMode::Spin)),
+            PaceEngine::SleepSpin => socket::open(config, Some(WaitMode::SleepSpin)),
+            PaceEngine::Sendmmsg => sendmmsg::open(config),
+            PaceEngine::Gso => gso::open(config),
+            PaceEngine::PacketRing => packet_ring::open(config),
+            PaceEngine::Xsk => xsk::open(config),
+            PaceEngine::Txtime => txtime::open(config),
+            PaceEngine::Uring => uring::open(config),
+        };
+        opened.map(Self)
+    }
+
     /// Builds the packets of the next train, which carry these numbers.
-    fn prepare(&mut self, numbers: Numbers);
+    pub fn prepare(&mut self, numbers: Numbers) {
+        self.0.prepare(numbers);
+    }
 
     /// Sends every prepared packet when it is due, at most a few nanoseconds early
     /// ([`crate::pacer::wait`]). Records the departures in `left`, which has one entry per packet.
     /// Packets due at the same instant leave together if the engine supports it. A packet that
     /// cannot be sent has no `app`; the others are sent nevertheless. After a stop, no more packets
     /// are sent.
-    fn send(&mut self, progress: TrainProgress<'_>, left: &mut [Departure]);
+    pub fn send(&mut self, progress: TrainProgress<'_>, left: &mut [Departure]) {
+        self.0.send(progress, left);
+    }
 
     /// Adds the kernel's timestamps to the departures of the last train, waiting for them up to
     /// `timeout`.
-    fn collect(&mut self, left: &mut [Departure], timeout: Nanos);
+    pub fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
+        self.0.collect(left, timeout);
+    }
 
     /// Returns the number of ICMP errors received so far, for instance because the port is closed.
-    fn refused(&self) -> u64;
+    pub fn refused(&mut self) -> u64 {
+        self.0.tx_socket().keys.refused()
+    }
 
     /// Returns the last reason why a packet could not be sent.
-    fn failure(&self) -> Option<io::Error>;
+    pub fn failure(&mut self) -> Option<io::Error> {
+        self.0.tx_socket().failure()
+    }
+}
+
+/// Mechanism of one engine; the methods are those of [`TrainSender`].
+trait Engine: Send {
+    fn prepare(&mut self, numbers: Numbers);
+
+    fn send(&mut self, progress: TrainProgress<'_>, left: &mut [Departure]);
+
+    /// Returns the socket that receives ICMP errors, and whose timestamps [`Self::collect`] reads.
+    fn tx_socket(&mut self) -> &mut TxSocket;
+
+    fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
+        self.tx_socket().collect(left, timeout);
+    }
 }
 
 /// Why an engine is unavailable: what is missing, and what would help.
@@ -111,4 +167,16 @@ fn outgoing(target: SocketAddr, options: &PortOptions) -> Result<Interface, Unav
         }
     };
     found.ok_or_else(|| Unavailable::because("no interface leads to the target"))
+}
+
+/// Stand-in for io_uring on processors that the io-uring crate does not support.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
+mod uring {
+    use super::{Engine, SenderConfig, Unavailable};
+
+    pub(super) fn open(_: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
+        Err(Unavailable::because(
+            "this program was built without io_uring, which lacks support for this processor",
+        ))
+    }
 }

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::mem;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -14,15 +13,15 @@ use libc::c_int;
 
 use super::frame_route::FrameRoute;
 use super::mapping::Mapping;
-use super::packet_tap::{bind, open};
+use super::packet_tap;
 use super::timestamp_ids::TimestampIds;
 use super::tx_socket::TxSocket;
-use super::{Departure, Numbers, Payloads, TrainProgress, TrainSender, Unavailable};
+use super::{Departure, Engine, Numbers, Payloads, SenderConfig, TrainProgress, Unavailable};
 use crate::clock::{monotonic, realtime};
 use crate::message::{self, Control};
 use crate::pacer::WaitMode;
 use crate::pacer::sleep_until;
-use crate::port::{PortOptions, SendError, StampRequest};
+use crate::port::{SendError, StampRequest};
 use crate::socket;
 use crate::syscall;
 use crate::udp::takes_key;
@@ -50,7 +49,7 @@ const RING_TRAINS: usize = 4;
 const MAX_RETRIES: usize = 4;
 
 /// A sender that sleeps, then spins, and hands over prepared frames.
-pub struct PacketRing {
+struct PacketRing {
     /// Holds the port and receives ICMP errors.
     tx_socket: TxSocket,
     payloads: Payloads,
@@ -67,64 +66,54 @@ pub struct PacketRing {
     packets: usize,
     /// Frames of this train that were given up; later ones move up.
     given_up: usize,
-    failure: Option<SendError>,
+}
+
+/// Opens a sender. If its packets bypass the queueing discipline, taps on this machine do not see
+/// them. Timestamps are those requested, if the driver takes them.
+///
+/// # Errors
+/// No CAP_NET_RAW; an interface that is not Ethernet; packets that exceed its MTU; or a next hop
+/// that does not answer.
+pub(super) fn open(config: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
+    let SenderConfig { target, options, payloads, max_packets, bypass_qdisc } = config;
+    let failed =
+        |error| Unavailable::failed("opening a packet socket (needs root or CAP_NET_RAW)", &error);
+    let fd = packet_tap::open(libc::SOCK_RAW).map_err(failed)?;
+    let tx_socket = TxSocket::silent(target, options)?;
+    let route = FrameRoute::find(tx_socket.local(), target, options, payloads.len())?;
+    if bypass_qdisc {
+        socket::set(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1 as c_int)
+            .map_err(|error| Unavailable::failed("bypassing the queueing discipline", &error))?;
+    }
+    if socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER_LEN).is_err() {
+        // Best effort: a smaller buffer only affects long trains.
+        let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER_LEN);
+    }
+    // The queue of timestamps counts as received data.
+    let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_LEN);
+    let frame = route.frame.overhead() + payloads.len();
+    let ring = Ring::new(&fd, frame, max_packets.saturating_mul(RING_TRAINS))
+        .map_err(|error| Unavailable::failed("creating a transmit ring", &error))?;
+    packet_tap::bind(&fd, route.interface.index, 0).map_err(failed)?;
+    socket::request_stamps(&fd, options.stamps, true, options.sched_stamps).map_err(failed)?;
+    Ok(Box::new(PacketRing {
+        tx_socket,
+        payloads,
+        route,
+        fd,
+        control: Control::new(),
+        ring,
+        longest: max_packets,
+        keys: TimestampIds::default(),
+        next_key: 0,
+        stamped: options.stamps != StampRequest::User,
+        first: 0,
+        packets: 0,
+        given_up: 0,
+    }))
 }
 
 impl PacketRing {
-    /// Opens a sender of trains of up to `longest` packets to `target`. With `bypass` they skip the
-    /// queueing discipline, and taps on this machine do not see them. Timestamps are those that
-    /// `options` request, if the driver takes them.
-    ///
-    /// # Errors
-    /// No CAP_NET_RAW; an interface that is not Ethernet; packets that exceed its MTU; or a next
-    /// hop that does not answer.
-    pub fn new(
-        target: SocketAddr,
-        options: &PortOptions,
-        payloads: Payloads,
-        longest: usize,
-        bypass: bool,
-    ) -> Result<Self, Unavailable> {
-        let failed = |error| {
-            Unavailable::failed("opening a packet socket (needs root or CAP_NET_RAW)", &error)
-        };
-        let fd = open(libc::SOCK_RAW).map_err(failed)?;
-        let tx_socket = TxSocket::silent(target, options)?;
-        let route = FrameRoute::find(tx_socket.local(), target, options, payloads.len())?;
-        if bypass {
-            socket::set(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1 as c_int).map_err(
-                |error| Unavailable::failed("bypassing the queueing discipline", &error),
-            )?;
-        }
-        if socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER_LEN).is_err() {
-            // Best effort: a smaller buffer only affects long trains.
-            let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER_LEN);
-        }
-        // The queue of timestamps counts as received data.
-        let _ = socket::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_LEN);
-        let frame = route.frame.overhead() + payloads.len();
-        let ring = Ring::new(&fd, frame, longest.saturating_mul(RING_TRAINS))
-            .map_err(|error| Unavailable::failed("creating a transmit ring", &error))?;
-        bind(&fd, route.interface.index, 0).map_err(failed)?;
-        socket::request_stamps(&fd, options.stamps, true, options.sched_stamps).map_err(failed)?;
-        Ok(Self {
-            tx_socket,
-            payloads,
-            route,
-            fd,
-            control: Control::new(),
-            ring,
-            longest,
-            keys: TimestampIds::default(),
-            next_key: 0,
-            stamped: options.stamps != StampRequest::User,
-            first: 0,
-            packets: 0,
-            given_up: 0,
-            failure: None,
-        })
-    }
-
     fn hand_over(&mut self, which: Range<usize>, left: &mut [Departure]) {
         for n in which.clone() {
             let (place, built) = (self.first + n - self.given_up, self.first + n);
@@ -169,7 +158,7 @@ impl PacketRing {
     /// Gives up a frame. The kernel continues at the frame that it could not send, so the next one
     /// takes its place.
     fn give_up(&mut self, rest: &mut Range<usize>, errno: c_int) {
-        self.failure = Some(socket::send_error(errno));
+        self.tx_socket.fail(socket::send_error(errno));
         let slots =
             (self.first + rest.start - self.given_up)..(self.first + rest.end - self.given_up);
         for slot in slots.clone().skip(1) {
@@ -182,7 +171,7 @@ impl PacketRing {
     }
 }
 
-impl TrainSender for PacketRing {
+impl Engine for PacketRing {
     fn prepare(&mut self, numbers: Numbers) {
         self.first += self.packets - self.given_up;
         self.given_up = 0;
@@ -192,12 +181,12 @@ impl TrainSender for PacketRing {
         self.keys.begin(packets);
         self.tx_socket.keys.begin(0);
         if packets > self.longest {
-            self.failure = Some(SendError::Full);
+            self.tx_socket.fail(SendError::Full);
             return;
         }
         for n in 0..packets {
             if !self.ring.is_free(self.first + n) {
-                self.failure = Some(SendError::Full);
+                self.tx_socket.fail(SendError::Full);
                 return;
             }
             let (payloads, route) = (&self.payloads, &self.route);
@@ -234,12 +223,8 @@ impl TrainSender for PacketRing {
         });
     }
 
-    fn refused(&self) -> u64 {
-        self.tx_socket.keys.refused()
-    }
-
-    fn failure(&self) -> Option<io::Error> {
-        self.failure.map(io::Error::other)
+    fn tx_socket(&mut self) -> &mut TxSocket {
+        &mut self.tx_socket
     }
 }
 

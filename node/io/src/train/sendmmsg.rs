@@ -3,21 +3,17 @@
 use std::ffi::c_long;
 use std::io;
 use std::mem;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-use dwell_units::Nanos;
-
 use super::tx_socket::TxSocket;
-use super::{Departure, Numbers, Payloads, TrainProgress, TrainSender, Unavailable};
+use super::{Departure, Engine, Numbers, Payloads, SenderConfig, TrainProgress, Unavailable};
 use crate::clock::realtime;
 use crate::pacer::WaitMode;
-use crate::port::PortOptions;
 use crate::syscall;
 
 /// A sender that sleeps, then spins, and sends packets due together in one call.
-pub struct Sendmmsg {
+struct Sendmmsg {
     tx_socket: TxSocket,
     payloads: Payloads,
     iovs: Vec<libc::iovec>,
@@ -27,20 +23,17 @@ pub struct Sendmmsg {
 // SAFETY: the pointers in `iovs` and `headers` point to memory that this value owns.
 unsafe impl Send for Sendmmsg {}
 
-impl Sendmmsg {
-    /// Opens a sender to `target`; the kernel timestamps its packets if `options` request it.
-    ///
-    /// # Errors
-    /// The socket cannot be opened.
-    pub fn new(
-        target: SocketAddr,
-        options: &PortOptions,
-        payloads: Payloads,
-    ) -> Result<Self, Unavailable> {
-        let tx_socket = TxSocket::open(target, options)?;
-        Ok(Self { tx_socket, payloads, iovs: Vec::new(), headers: Vec::new() })
-    }
+/// Opens a sender, whose packets the kernel timestamps if requested.
+///
+/// # Errors
+/// The socket cannot be opened.
+pub(super) fn open(config: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
+    let tx_socket = TxSocket::open(config.target, config.options)?;
+    let payloads = config.payloads;
+    Ok(Box::new(Sendmmsg { tx_socket, payloads, iovs: Vec::new(), headers: Vec::new() }))
+}
 
+impl Sendmmsg {
     fn hand_over(&mut self, which: Range<usize>, left: &mut [Departure]) {
         let mut rest = which;
         let mut failed = 0;
@@ -79,7 +72,7 @@ impl Sendmmsg {
     }
 }
 
-impl TrainSender for Sendmmsg {
+impl Engine for Sendmmsg {
     fn prepare(&mut self, numbers: Numbers) {
         self.payloads.prepare(numbers);
         self.tx_socket.begin(numbers.len());
@@ -107,15 +100,7 @@ impl TrainSender for Sendmmsg {
         }
     }
 
-    fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
-        self.tx_socket.collect(left, timeout);
-    }
-
-    fn refused(&self) -> u64 {
-        self.tx_socket.keys.refused()
-    }
-
-    fn failure(&self) -> Option<io::Error> {
-        self.tx_socket.failure()
+    fn tx_socket(&mut self) -> &mut TxSocket {
+        &mut self.tx_socket
     }
 }

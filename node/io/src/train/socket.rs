@@ -1,42 +1,32 @@
 //! One send call per packet, as most programs do, with a choice of wait modes.
 
-use std::io;
-use std::net::SocketAddr;
-
-use dwell_units::Nanos;
-
 use super::tx_socket::TxSocket;
-use super::{Departure, Numbers, Payloads, TrainProgress, TrainSender, Unavailable};
+use super::{Departure, Engine, Numbers, Payloads, SenderConfig, TrainProgress, Unavailable};
 use crate::pacer::WaitMode;
-use crate::port::PortOptions;
 
 /// A sender with one of the wait modes of [`crate::pacer`]. Without one it sleeps for the gap after
 /// each packet, like programs that do not read the clock.
-pub struct SocketSender {
+struct SocketSender {
     tx_socket: TxSocket,
     payloads: Payloads,
     wait_mode: Option<WaitMode>,
 }
 
-impl SocketSender {
-    /// Opens a sender to `target`; the kernel timestamps its packets if `options` request it.
-    ///
-    /// # Errors
-    /// The socket cannot be opened.
-    pub fn new(
-        target: SocketAddr,
-        options: &PortOptions,
-        payloads: Payloads,
-        wait_mode: Option<WaitMode>,
-    ) -> Result<Self, Unavailable> {
-        let tx_socket = TxSocket::open(target, options)?;
-        // A sender that sleeps for each gap imitates ordinary programs, which do not cork.
-        let tx_socket = if wait_mode.is_some() { tx_socket.with_corking() } else { tx_socket };
-        Ok(Self { tx_socket, payloads, wait_mode })
-    }
+/// Opens a sender, whose packets the kernel timestamps if requested.
+///
+/// # Errors
+/// The socket cannot be opened.
+pub(super) fn open(
+    config: SenderConfig<'_>,
+    wait_mode: Option<WaitMode>,
+) -> Result<Box<dyn Engine>, Unavailable> {
+    let tx_socket = TxSocket::open(config.target, config.options)?;
+    // A sender that sleeps for each gap imitates ordinary programs, which do not cork.
+    let tx_socket = if wait_mode.is_some() { tx_socket.with_corking() } else { tx_socket };
+    Ok(Box::new(SocketSender { tx_socket, payloads: config.payloads, wait_mode }))
 }
 
-impl TrainSender for SocketSender {
+impl Engine for SocketSender {
     fn prepare(&mut self, numbers: Numbers) {
         self.payloads.prepare(numbers);
         self.tx_socket.begin(numbers.len());
@@ -66,16 +56,8 @@ impl TrainSender for SocketSender {
         }
     }
 
-    fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
-        self.tx_socket.collect(left, timeout);
-    }
-
-    fn refused(&self) -> u64 {
-        self.tx_socket.keys.refused()
-    }
-
-    fn failure(&self) -> Option<io::Error> {
-        self.tx_socket.failure()
+    fn tx_socket(&mut self) -> &mut TxSocket {
+        &mut self.tx_socket
     }
 }
 
@@ -86,12 +68,15 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
+    use dwell_sample::PaceEngine;
+    use dwell_units::Nanos;
     use dwell_wire::traffic::Mark;
 
     use super::*;
     use crate::clock::monotonic;
     use crate::pacer::sleep_until;
-    use crate::port::StampRequest;
+    use crate::port::{PortOptions, StampRequest};
+    use crate::train::TrainSender;
 
     const LEN: usize = 100;
     const PACKETS: usize = 100;
@@ -102,10 +87,14 @@ mod tests {
         let far = UdpSocket::bind("127.0.0.1:0").unwrap();
         far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let options = PortOptions { stamps: StampRequest::Kernel, ..PortOptions::default() };
-        let payloads = Payloads::new(1, LEN, vec![0; LEN]);
-        let target = far.local_addr().unwrap();
-        let mut sender =
-            SocketSender::new(target, &options, payloads, Some(WaitMode::Spin)).unwrap();
+        let config = SenderConfig {
+            target: far.local_addr().unwrap(),
+            options: &options,
+            payloads: Payloads::new(1, LEN, vec![0; LEN]),
+            max_packets: PACKETS,
+            bypass_qdisc: false,
+        };
+        let mut sender = TrainSender::open(PaceEngine::Spin, config).unwrap();
         let mut ahead = 0;
         for n in 0..TRAINS {
             sender.prepare(Numbers::new((n * PACKETS) as u64, PACKETS));

@@ -229,6 +229,11 @@ impl TxSocket {
         keys.collect(left, *stamped, timeout, |limit, each| port.notices(limit, each));
     }
 
+    /// Records why a packet could not be sent.
+    pub(super) fn fail(&mut self, error: SendError) {
+        self.failure = Some(error);
+    }
+
     pub(super) fn failure(&self) -> Option<io::Error> {
         self.failure.map(io::Error::other)
     }

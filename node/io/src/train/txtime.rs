@@ -10,7 +10,9 @@ use dwell_sample::TxStamp;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use super::tx_socket::TxSocket;
-use super::{Departure, Numbers, Payloads, TrainProgress, TrainSender, Unavailable, outgoing};
+use super::{
+    Departure, Engine, Numbers, Payloads, SenderConfig, TrainProgress, Unavailable, outgoing,
+};
 use crate::address::DISCARD_PORT;
 use crate::clock::{self, monotonic, realtime};
 use crate::pacer::sleep_until;
@@ -44,47 +46,41 @@ enum Timebase {
 
 /// A sender that hands packets over ahead of their time, for the queueing discipline to keep.
 /// `tx_app` is the time of handing over; only timestamps show when they left.
-pub struct Txtime {
+struct Txtime {
     tx_socket: TxSocket,
     payloads: Payloads,
     timebase: Timebase,
 }
 
-impl Txtime {
-    /// Opens a sender to `target`; the kernel timestamps its packets if `options` request it. Sends
-    /// a few datagrams to the target's discard port and checks when they leave. Takes up to 70 ms,
-    /// longer on a busy machine.
-    ///
-    /// # Errors
-    /// They left at once, or not at all.
-    pub fn new(
-        target: SocketAddr,
-        options: &PortOptions,
-        payloads: Payloads,
-    ) -> Result<Self, Unavailable> {
-        let tried = [Timebase::Monotonic, Timebase::Tai].map(|timebase| {
-            let kept = is_held_by_qdisc(target, options, timebase);
-            (timebase, kept)
-        });
-        let found = tried.iter().find(|(_, kept)| matches!(kept, Ok(true)));
-        let Some(&(timebase, _)) = found else {
-            let interface = outgoing(target, options)?;
-            let (name, qdisc) = (&interface.name, interface.qdisc.as_deref().unwrap_or("unknown"));
-            let refused = tried.iter().find_map(|(_, kept)| kept.as_ref().err());
-            return Err(Unavailable::because(match refused {
-                Some(error) if tried.iter().all(|(_, kept)| kept.is_err()) => {
-                    format!("SO_TXTIME is refused: {error}")
-                }
-                _ => format!(
-                    "SO_TXTIME is accepted and ignored: no fq or etf qdisc on {name}, but {qdisc}"
-                ),
-            }));
-        };
-        let tx_socket = TxSocket::open(target, options)?;
-        ask(&tx_socket.port, timebase)
-            .map_err(|error| Unavailable::failed("enabling SO_TXTIME", &error))?;
-        Ok(Self { tx_socket, payloads, timebase })
-    }
+/// Opens a sender, whose packets the kernel timestamps if requested. Sends a few datagrams to the
+/// target's discard port and checks when they leave. Takes up to 70 ms, longer on a busy machine.
+///
+/// # Errors
+/// They left at once, or not at all.
+pub(super) fn open(config: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
+    let SenderConfig { target, options, payloads, .. } = config;
+    let tried = [Timebase::Monotonic, Timebase::Tai].map(|timebase| {
+        let kept = is_held_by_qdisc(target, options, timebase);
+        (timebase, kept)
+    });
+    let found = tried.iter().find(|(_, kept)| matches!(kept, Ok(true)));
+    let Some(&(timebase, _)) = found else {
+        let interface = outgoing(target, options)?;
+        let (name, qdisc) = (&interface.name, interface.qdisc.as_deref().unwrap_or("unknown"));
+        let refused = tried.iter().find_map(|(_, kept)| kept.as_ref().err());
+        return Err(Unavailable::because(match refused {
+            Some(error) if tried.iter().all(|(_, kept)| kept.is_err()) => {
+                format!("SO_TXTIME is refused: {error}")
+            }
+            _ => format!(
+                "SO_TXTIME is accepted and ignored: no fq or etf qdisc on {name}, but {qdisc}"
+            ),
+        }));
+    };
+    let tx_socket = TxSocket::open(target, options)?;
+    ask(&tx_socket.port, timebase)
+        .map_err(|error| Unavailable::failed("enabling SO_TXTIME", &error))?;
+    Ok(Box::new(Txtime { tx_socket, payloads, timebase }))
 }
 
 impl Txtime {
@@ -106,7 +102,7 @@ impl Txtime {
     }
 }
 
-impl TrainSender for Txtime {
+impl Engine for Txtime {
     fn prepare(&mut self, numbers: Numbers) {
         self.payloads.prepare(numbers);
         self.tx_socket.begin(numbers.len());
@@ -123,12 +119,8 @@ impl TrainSender for Txtime {
         self.tx_socket.collect(left, timeout + HANDOVER_LEAD);
     }
 
-    fn refused(&self) -> u64 {
-        self.tx_socket.keys.refused()
-    }
-
-    fn failure(&self) -> Option<io::Error> {
-        self.tx_socket.failure()
+    fn tx_socket(&mut self) -> &mut TxSocket {
+        &mut self.tx_socket
     }
 }
 

@@ -1,18 +1,14 @@
 //! Sends by io_uring(7): requests are built ahead, and those due together submitted by one call.
 
-use std::io;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-use dwell_units::Nanos;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 
 use super::tx_socket::TxSocket;
-use super::{Departure, Numbers, Payloads, TrainProgress, TrainSender, Unavailable};
+use super::{Departure, Engine, Numbers, Payloads, SenderConfig, TrainProgress, Unavailable};
 use crate::clock::realtime;
 use crate::pacer::WaitMode;
-use crate::port::PortOptions;
 use crate::syscall;
 
 /// Number of requests in a ring; larger groups take several calls.
@@ -22,7 +18,7 @@ const RING_ENTRIES: usize = 256;
 const MAX_SUBMITS: usize = 100;
 
 /// A sender that sleeps, then spins, and submits prepared requests.
-pub struct Uring {
+struct Uring {
     /// Dropped before the payloads that its requests point to.
     ring: IoUring,
     tx_socket: TxSocket,
@@ -34,35 +30,33 @@ pub struct Uring {
     stuck: bool,
 }
 
-impl Uring {
-    /// Opens a sender to `target`; the kernel timestamps its packets if `options` request it.
-    ///
-    /// # Errors
-    /// The kernel has no io_uring, or does not permit it.
-    pub fn new(
-        target: SocketAddr,
-        options: &PortOptions,
-        payloads: Payloads,
-    ) -> Result<Self, Unavailable> {
-        let failed = |error| {
-            Unavailable::failed(
-                "setting up io_uring (see the sysctl kernel.io_uring_disabled)",
-                &error,
-            )
-        };
-        let ring = IoUring::new(RING_ENTRIES as u32).map_err(failed)?;
-        let mut able = Probe::new();
-        ring.submitter().register_probe(&mut able).map_err(failed)?;
-        if !able.is_supported(opcode::Send::CODE) {
-            return Err(Unavailable::because(
-                "io_uring of this kernel cannot send; it needs Linux 5.6",
-            ));
-        }
-        let tx_socket = TxSocket::open(target, options)?;
-        let again = Vec::with_capacity(RING_ENTRIES);
-        Ok(Self { ring, tx_socket, payloads, requests: Vec::new(), again, stuck: false })
+/// Opens a sender, whose packets the kernel timestamps if requested.
+///
+/// # Errors
+/// The kernel has no io_uring, or does not permit it.
+pub(super) fn open(config: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
+    let failed = |error| {
+        let what = "setting up io_uring (see the sysctl kernel.io_uring_disabled)";
+        Unavailable::failed(what, &error)
+    };
+    let ring = IoUring::new(RING_ENTRIES as u32).map_err(failed)?;
+    let mut able = Probe::new();
+    ring.submitter().register_probe(&mut able).map_err(failed)?;
+    if !able.is_supported(opcode::Send::CODE) {
+        let why = "io_uring of this kernel cannot send; it needs Linux 5.6";
+        return Err(Unavailable::because(why));
     }
+    Ok(Box::new(Uring {
+        ring,
+        tx_socket: TxSocket::open(config.target, config.options)?,
+        payloads: config.payloads,
+        requests: Vec::new(),
+        again: Vec::with_capacity(RING_ENTRIES),
+        stuck: false,
+    }))
+}
 
+impl Uring {
     fn hand_over(&mut self, which: Range<usize>, left: &mut [Departure]) {
         for start in which.clone().step_by(RING_ENTRIES) {
             let end = which.end.min(start + RING_ENTRIES);
@@ -112,7 +106,7 @@ impl Uring {
     }
 }
 
-impl TrainSender for Uring {
+impl Engine for Uring {
     fn prepare(&mut self, numbers: Numbers) {
         self.requests.clear();
         if self.stuck {
@@ -154,15 +148,7 @@ impl TrainSender for Uring {
         }
     }
 
-    fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
-        self.tx_socket.collect(left, timeout);
-    }
-
-    fn refused(&self) -> u64 {
-        self.tx_socket.keys.refused()
-    }
-
-    fn failure(&self) -> Option<io::Error> {
-        self.tx_socket.failure()
+    fn tx_socket(&mut self) -> &mut TxSocket {
+        &mut self.tx_socket
     }
 }

@@ -4,7 +4,6 @@
 
 use std::io;
 use std::mem;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,10 +14,10 @@ use libc::c_int;
 use super::frame_route::FrameRoute;
 use super::mapping::Mapping;
 use super::tx_socket::TxSocket;
-use super::{Departure, Numbers, Payloads, TrainProgress, TrainSender, Unavailable};
+use super::{Departure, Engine, Numbers, Payloads, SenderConfig, TrainProgress, Unavailable};
 use crate::clock::{monotonic, realtime};
 use crate::pacer::{WaitMode, sleep_until};
-use crate::port::{PortOptions, SendError};
+use crate::port::SendError;
 use crate::socket;
 use crate::syscall;
 
@@ -37,7 +36,7 @@ const WAKEUP_TIMEOUT: Nanos = Nanos::from_millis(1);
 const QUEUE_RELEASE_TIMEOUT: Nanos = Nanos::from_secs(1);
 
 /// A sender that sleeps, then spins, and makes the kernel copy prepared frames.
-pub struct Xsk {
+struct Xsk {
     /// Holds the port and receives ICMP errors.
     tx_socket: TxSocket,
     payloads: Payloads,
@@ -54,85 +53,79 @@ pub struct Xsk {
     packets: usize,
     /// Number of packets that the kernel has taken.
     taken: usize,
-    failure: Option<SendError>,
+}
+
+/// Opens a sender through queue 0 of the outgoing interface.
+///
+/// # Errors
+/// A 32-bit program; no CAP_NET_RAW; a kernel without AF_XDP; a queue that another program uses; an
+/// interface that is not Ethernet; packets that exceed its MTU or a page; or a next hop that does
+/// not answer.
+pub(super) fn open(config: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
+    let SenderConfig { target, options, payloads, max_packets, .. } = config;
+    if cfg!(not(target_pointer_width = "64")) {
+        // The rings are mapped at offsets that a 32-bit program cannot express.
+        return Err(Unavailable::because("AF_XDP needs a 64-bit program"));
+    }
+    if max_packets > MAX_TRAIN_LEN {
+        let why = format!(
+            "trains of {max_packets} packets are too long for AF_XDP; the maximum is {MAX_TRAIN_LEN}"
+        );
+        return Err(Unavailable::because(why));
+    }
+    let failed = |what: &'static str| move |error| Unavailable::failed(what, &error);
+    let fd =
+        open_socket().map_err(failed("opening an AF_XDP socket (needs root or CAP_NET_RAW)"))?;
+    let tx_socket = TxSocket::silent(target, options)?;
+    let route = FrameRoute::find(tx_socket.local(), target, options, payloads.len())?;
+    let frame = route.frame.overhead() + payloads.len();
+    let chunk = CHUNK_LENS.into_iter().find(|chunk| frame <= *chunk).ok_or_else(|| {
+        Unavailable::because(format!(
+            "frames of {frame} bytes are too long; the maximum is {}",
+            CHUNK_LENS[1]
+        ))
+    })?;
+    let entries = max_packets.max(1).next_power_of_two();
+    let memory = failed("registering memory with an AF_XDP socket");
+    let frames = Mapping::own(entries * chunk).map_err(memory)?;
+    register(&fd, &frames, chunk).map_err(memory)?;
+    let rings = failed("creating the rings of an AF_XDP socket");
+    for (name, entries) in [
+        (libc::XDP_TX_RING, entries),
+        (libc::XDP_UMEM_COMPLETION_RING, entries),
+        (libc::XDP_UMEM_FILL_RING, 1),
+    ] {
+        socket::set(&fd, libc::SOL_XDP, name, entries as c_int).map_err(rings)?;
+    }
+    let offsets = offsets(&fd).map_err(rings)?;
+    let ring = |from: u64, at, entries, entry| Ring::map(&fd, from as i64, at, entries, entry);
+    let descriptor = mem::size_of::<libc::xdp_desc>();
+    let place = mem::size_of::<u64>();
+    let tx = ring(libc::XDP_PGOFF_TX_RING as u64, &offsets.tx, entries, descriptor);
+    let completed = ring(libc::XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, entries, place);
+    let fill = ring(libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, 1, place);
+    let (tx, completed, fill) =
+        (tx.map_err(rings)?, completed.map_err(rings)?, fill.map_err(rings)?);
+    bind_when_free(&fd, route.interface.index).map_err(|error| {
+        let name = &route.interface.name;
+        Unavailable::failed(&format!("binding an AF_XDP socket to queue 0 of {name}"), &error)
+    })?;
+    Ok(Box::new(Xsk {
+        tx_socket,
+        payloads,
+        route,
+        fd,
+        frames,
+        chunk,
+        tx,
+        completed,
+        _fill: fill,
+        packets: 0,
+        taken: 0,
+    }))
 }
 
 impl Xsk {
-    /// Opens a sender of trains of up to `longest` packets to `target`, through queue 0 of the
-    /// outgoing interface.
-    ///
-    /// # Errors
-    /// A 32-bit program; no CAP_NET_RAW; a kernel without AF_XDP; a queue that another program
-    /// uses; an interface that is not Ethernet; packets that exceed its MTU or a page; or a next
-    /// hop that does not answer.
-    pub fn new(
-        target: SocketAddr,
-        options: &PortOptions,
-        payloads: Payloads,
-        longest: usize,
-    ) -> Result<Self, Unavailable> {
-        if cfg!(not(target_pointer_width = "64")) {
-            // The rings are mapped at offsets that a 32-bit program cannot express.
-            return Err(Unavailable::because("AF_XDP needs a 64-bit program"));
-        }
-        if longest > MAX_TRAIN_LEN {
-            let why = format!(
-                "trains of {longest} packets are too long for AF_XDP; the maximum is {MAX_TRAIN_LEN}"
-            );
-            return Err(Unavailable::because(why));
-        }
-        let failed = |what: &'static str| move |error| Unavailable::failed(what, &error);
-        let fd = open().map_err(failed("opening an AF_XDP socket (needs root or CAP_NET_RAW)"))?;
-        let tx_socket = TxSocket::silent(target, options)?;
-        let route = FrameRoute::find(tx_socket.local(), target, options, payloads.len())?;
-        let frame = route.frame.overhead() + payloads.len();
-        let chunk = CHUNK_LENS.into_iter().find(|chunk| frame <= *chunk).ok_or_else(|| {
-            Unavailable::because(format!(
-                "frames of {frame} bytes are too long; the maximum is {}",
-                CHUNK_LENS[1]
-            ))
-        })?;
-        let entries = longest.max(1).next_power_of_two();
-        let memory = failed("registering memory with an AF_XDP socket");
-        let frames = Mapping::own(entries * chunk).map_err(memory)?;
-        register(&fd, &frames, chunk).map_err(memory)?;
-        let rings = failed("creating the rings of an AF_XDP socket");
-        for (name, entries) in [
-            (libc::XDP_TX_RING, entries),
-            (libc::XDP_UMEM_COMPLETION_RING, entries),
-            (libc::XDP_UMEM_FILL_RING, 1),
-        ] {
-            socket::set(&fd, libc::SOL_XDP, name, entries as c_int).map_err(rings)?;
-        }
-        let offsets = offsets(&fd).map_err(rings)?;
-        let ring = |from: u64, at, entries, entry| Ring::map(&fd, from as i64, at, entries, entry);
-        let descriptor = mem::size_of::<libc::xdp_desc>();
-        let place = mem::size_of::<u64>();
-        let tx = ring(libc::XDP_PGOFF_TX_RING as u64, &offsets.tx, entries, descriptor);
-        let completed = ring(libc::XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, entries, place);
-        let fill = ring(libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, 1, place);
-        let (tx, completed, fill) =
-            (tx.map_err(rings)?, completed.map_err(rings)?, fill.map_err(rings)?);
-        bind_when_free(&fd, route.interface.index).map_err(|error| {
-            let name = &route.interface.name;
-            Unavailable::failed(&format!("binding an AF_XDP socket to queue 0 of {name}"), &error)
-        })?;
-        Ok(Self {
-            tx_socket,
-            payloads,
-            route,
-            fd,
-            frames,
-            chunk,
-            tx,
-            completed,
-            _fill: fill,
-            packets: 0,
-            taken: 0,
-            failure: None,
-        })
-    }
-
     /// Hands frames over. Frames that the kernel does not take at once are taken by a later call:
     /// the kernel remembers the end of the ring, so nothing can be withdrawn.
     fn hand_over(&mut self, which: Range<usize>, left: &mut [Departure]) {
@@ -152,7 +145,7 @@ impl Xsk {
             }
             if monotonic() >= until {
                 let errno = kicked.err().map_or(libc::EAGAIN, |error| syscall::errno(&error));
-                self.failure = Some(socket::send_error(errno));
+                self.tx_socket.fail(socket::send_error(errno));
                 return;
             }
             self.completed.consume_all();
@@ -173,7 +166,7 @@ impl Xsk {
     }
 }
 
-impl TrainSender for Xsk {
+impl Engine for Xsk {
     fn prepare(&mut self, numbers: Numbers) {
         self.payloads.prepare(numbers);
         let packets = numbers.len();
@@ -181,7 +174,7 @@ impl TrainSender for Xsk {
         self.completed.consume_all();
         (self.packets, self.taken) = (0, 0);
         if packets > self.tx.entries as usize || !self.is_idle() {
-            self.failure = Some(SendError::Full);
+            self.tx_socket.fail(SendError::Full);
             return;
         }
         self.packets = packets;
@@ -219,12 +212,8 @@ impl TrainSender for Xsk {
         self.tx_socket.collect(&mut [], Nanos::ZERO);
     }
 
-    fn refused(&self) -> u64 {
-        self.tx_socket.keys.refused()
-    }
-
-    fn failure(&self) -> Option<io::Error> {
-        self.failure.map(io::Error::other)
+    fn tx_socket(&mut self) -> &mut TxSocket {
+        &mut self.tx_socket
     }
 }
 
@@ -288,7 +277,7 @@ impl Ring {
     }
 }
 
-fn open() -> io::Result<OwnedFd> {
+fn open_socket() -> io::Result<OwnedFd> {
     // SAFETY: socket() takes plain integers.
     let fd = socket::check(unsafe {
         libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0)

@@ -1,13 +1,14 @@
 //! The first packet of a train is about as punctual as the others.
 
 use dwell_io::clock::{self, monotonic};
-use dwell_io::pacer::{WaitMode, sleep_until};
+use dwell_io::pacer::sleep_until;
 use dwell_io::port::{Port, PortOptions, StampRequest};
-use dwell_io::train::{Departure, Numbers, SocketSender, TrainProgress, TrainSender};
+use dwell_io::train::{Departure, Numbers, TrainProgress, TrainSender};
 use dwell_io::udp::UdpPort;
+use dwell_sample::PaceEngine;
 use dwell_units::{Instant, Monotonic, Nanos};
 
-use crate::fixture::{Ends, PORT, payloads};
+use crate::fixture::{Ends, PORT, open};
 
 const LEN: usize = 1_472;
 const PACKETS: usize = 5;
@@ -36,8 +37,7 @@ fn warming_up_makes_first_packet_less_late() {
     let options = PortOptions { stamps: StampRequest::Kernel, ..Default::default() };
     let target = ([198, 19, 7, 2], PORT).into();
     let (warm, cold) = ends.near(|| {
-        let wait_mode = Some(WaitMode::SleepSpin);
-        let mut engine = SocketSender::new(target, &options, payloads(LEN), wait_mode).unwrap();
+        let mut engine = open(PaceEngine::SleepSpin, target, &options, LEN).unwrap();
         let port = UdpPort::connect(target, &options).unwrap();
         let mut plain = UnwarmedSender { port, payload: vec![0; LEN] };
         let (mut warm, mut cold) = (Vec::new(), Vec::new());
@@ -122,7 +122,7 @@ impl UnwarmedSender {
     }
 }
 
-fn by_engine(engine: &mut SocketSender, due: &[Instant<Monotonic>]) -> Option<Vec<i64>> {
+fn by_engine(engine: &mut TrainSender, due: &[Instant<Monotonic>]) -> Option<Vec<i64>> {
     engine.prepare(Numbers::new(0, due.len()));
     let mut left = vec![Departure::default(); due.len()];
     engine.send(TrainProgress::unstopped(due), &mut left);
