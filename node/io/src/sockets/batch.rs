@@ -1,0 +1,473 @@
+//! Several datagrams per call: recvmmsg(2), sendmmsg(2) and UDP_SEGMENT (udp(7)).
+
+use std::ffi::c_long;
+use std::io;
+use std::mem;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+
+use dwell_sample::RxStamps;
+use dwell_units::{Instant, Realtime};
+
+use crate::clock::realtime;
+use crate::sockets::datagram::{Datagram, Peer, UdpEnd};
+use crate::sockets::port::SendError;
+use crate::sockets::socket_error;
+use crate::sockets::udp::{ControlData, Marks};
+use crate::sys::address::RawAddress;
+use crate::sys::control;
+
+/// Maximum length of a datagram in bytes.
+const MAX_DATAGRAM_LEN: usize = 65_535;
+
+/// Length of a control buffer: timestamps and the destination address.
+const CONTROL_LEN: usize = 128;
+
+/// Maximum number of datagrams in one UDP_SEGMENT message that every kernel accepts (linux/udp.h,
+/// UDP_MAX_SEGMENTS).
+const MAX_SEGMENTS: usize = 64;
+
+/// Maximum length of a UDP_SEGMENT message in bytes: the longest payload over IPv4.
+const MAX_MESSAGE_LEN: usize = 65_507;
+
+/// Difference in length of consecutive buffers, in bytes, so that their starts do not all map to
+/// the same cache sets.
+const STAGGER: usize = 192;
+
+/// Buffers for datagrams that are received, processed and sent together.
+pub struct Batch {
+    headroom: usize,
+    buffers: Vec<Box<[u8]>>,
+    names: Vec<RawAddress>,
+    controls: Vec<Control>,
+    control_data: Vec<ControlData>,
+    iovs: Vec<libc::iovec>,
+    headers: Vec<libc::mmsghdr>,
+    /// Number of datagrams that each header sends.
+    trains: Vec<usize>,
+    /// Number of datagrams that the last receive call returned.
+    received: usize,
+    /// Number of datagrams that the next receive call requests. Preparing unused headers costs
+    /// time.
+    request: usize,
+    /// Clock read right after the last receive call.
+    received_at: Instant<Realtime>,
+}
+
+#[derive(Clone, Copy)]
+#[repr(align(16))]
+struct Control([u8; CONTROL_LEN]);
+
+/// A datagram to send from a batch.
+#[derive(Clone, Debug)]
+pub struct Parcel {
+    /// Index of its buffer.
+    pub n: usize,
+    /// Range of its payload in that buffer.
+    pub at: Range<usize>,
+    /// Destination; `None` on a connected socket.
+    pub to: Option<Peer>,
+}
+
+/// Times of a send call.
+#[derive(Clone, Copy, Debug)]
+pub struct Sending {
+    /// `tx_app`: clock read just before the call.
+    pub before: Instant<Realtime>,
+    /// `tx_app_done`: clock read right after it.
+    pub after: Instant<Realtime>,
+}
+
+// SAFETY: only calls that have just filled in `iovs` and `headers` read their raw pointers, which
+// point to memory that this value owns.
+unsafe impl Send for Batch {}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").field("received", &self.received).finish_non_exhaustive()
+    }
+}
+
+impl Batch {
+    /// Allocates buffers for `capacity` datagrams, each with `headroom` free bytes in front.
+    pub fn new(capacity: usize, headroom: usize) -> Self {
+        let size = (headroom + MAX_DATAGRAM_LEN).next_multiple_of(4_096);
+        Self {
+            headroom,
+            buffers: (0..capacity)
+                .map(|n| vec![0; size + n % 16 * STAGGER].into_boxed_slice())
+                .collect(),
+            names: vec![RawAddress::empty(); capacity],
+            controls: vec![Control([0; CONTROL_LEN]); capacity],
+            control_data: Vec::with_capacity(capacity),
+            iovs: Vec::with_capacity(capacity),
+            headers: Vec::with_capacity(capacity),
+            trains: Vec::with_capacity(capacity),
+            received: 0,
+            request: capacity,
+            received_at: Instant::EPOCH,
+        }
+    }
+
+    /// Receives the queued datagrams, up to the size of the batch. Returns their number.
+    pub fn receive(&mut self, from: &UdpEnd) -> io::Result<usize> {
+        let count = self.request.clamp(1, self.buffers.len());
+        self.iovs.clear();
+        self.headers.clear();
+        for buffer in &mut self.buffers[..count] {
+            let room = &mut buffer[self.headroom..self.headroom + MAX_DATAGRAM_LEN];
+            self.iovs.push(libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() });
+        }
+        for n in 0..count {
+            // SAFETY: mmsghdr is plain data for which all zeros is valid.
+            let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
+            header.msg_hdr.msg_iov = &raw mut self.iovs[n];
+            header.msg_hdr.msg_iovlen = 1;
+            if !from.connected {
+                header.msg_hdr.msg_name = self.names[n].as_mut_ptr().cast();
+                header.msg_hdr.msg_namelen = RawAddress::STORAGE_LEN;
+            }
+            if from.control_data {
+                header.msg_hdr.msg_control = self.controls[n].0.as_mut_ptr().cast();
+                header.msg_hdr.msg_controllen = CONTROL_LEN as _;
+            }
+            self.headers.push(header);
+        }
+        let received = socket_error::receive(|_| {
+            // SAFETY: `count` headers were just filled in with pointers to memory that this value
+            // owns, of the stated lengths. The memory is neither moved nor borrowed until the call
+            // returns. A failed call has changed none of the headers.
+            let received = unsafe {
+                libc::syscall(
+                    libc::SYS_recvmmsg,
+                    c_long::from(from.fd.as_raw_fd()),
+                    self.headers.as_mut_ptr(),
+                    count,
+                    c_long::from(libc::MSG_DONTWAIT),
+                    std::ptr::null_mut::<libc::timespec>(),
+                )
+            };
+            usize::try_from(received).map_err(|_| io::Error::last_os_error())
+        });
+        self.received = received?.unwrap_or(0);
+        self.received_at = realtime();
+        // Request twice as many next time in case the load grows; a full batch soon requests all.
+        self.request = (2 * self.received).max(8);
+        Ok(self.received)
+    }
+
+    /// Returns the `n`th received datagram and its buffer. The payload follows the headroom.
+    ///
+    /// # Panics
+    /// If fewer datagrams were received.
+    pub fn datagram(&mut self, n: usize, from: &UdpEnd) -> (Datagram, &mut [u8]) {
+        let header = &self.headers[..self.received][n];
+        let used = size(header.msg_hdr.msg_controllen).min(CONTROL_LEN);
+        let control_data = if from.control_data {
+            control::parse(&self.controls[n].0[..used])
+        } else {
+            control::ControlData::default()
+        };
+        self.names[n].len = header.msg_hdr.msg_namelen.min(RawAddress::STORAGE_LEN);
+        let rx = RxStamps { hw: None, kernel: control_data.kernel, app: self.received_at };
+        let len = header.msg_len as usize;
+        let from = from.peer(self.names[n], control_data.to);
+        (Datagram { len, rx, from }, &mut self.buffers[n])
+    }
+
+    /// Returns the buffer with index `n`.
+    ///
+    /// # Panics
+    /// If there are fewer buffers.
+    pub fn buffer(&mut self, n: usize) -> &mut [u8] {
+        &mut self.buffers[n]
+    }
+
+    /// Sends parcels in order, in as few calls as possible. If `through` merges, consecutive
+    /// parcels of one length to one peer pass the kernel's stack as one message. `each` is called
+    /// with the index, the outcome and the times of every parcel. An outcome holds the kernel's
+    /// timestamp key if timestamps will arrive.
+    pub fn send(
+        &mut self,
+        through: &mut UdpEnd,
+        parcels: &[Parcel],
+        each: &mut dyn FnMut(usize, Result<Option<u32>, SendError>, Sending),
+    ) {
+        let mut done = 0;
+        let mut failed = 0;
+        while done < parcels.len() {
+            let rest = &parcels[done..];
+            self.address(rest, through.max_merged_len);
+            let before = realtime();
+            // SAFETY: the headers were just filled in with pointers to memory that this value and
+            // `parcels` own, of the stated lengths; the kernel only reads that memory.
+            let sent = unsafe {
+                libc::syscall(
+                    libc::SYS_sendmmsg,
+                    c_long::from(through.fd.as_raw_fd()),
+                    self.headers.as_mut_ptr(),
+                    self.headers.len(),
+                    c_long::from(0),
+                )
+            };
+            let error = io::Error::last_os_error();
+            let sending = Sending { before, after: realtime() };
+            if let Ok(sent) = usize::try_from(sent) {
+                let left: usize = self.trains[..sent].iter().sum();
+                for n in done..done + left {
+                    each(n, Ok(through.take_key()), sending);
+                }
+                done += left;
+                failed = 0;
+                if done < parcels.len() {
+                    // The call does not report why it stopped early.
+                    through.restart_keys();
+                }
+                continue;
+            }
+            // The call fails only if its first message does, so the error belongs to that one.
+            let first = self.trains[0];
+            if first > 1 && is_segmentation_error(&error) {
+                // The error may be about an earlier packet. If it persists, send the parcels
+                // separately.
+                if failed == 0 {
+                    failed = 1;
+                } else {
+                    through.max_merged_len = parcels[done].at.len() - 1;
+                    failed = 0;
+                }
+                continue;
+            }
+            match through.failed(&error, failed) {
+                None => failed += 1,
+                Some(error) => {
+                    (done..done + first).for_each(|n| each(n, Err(error), sending));
+                    done += first;
+                    failed = 0;
+                }
+            }
+        }
+    }
+
+    /// Fills in one header per message; a message holds as many parcels as can be merged.
+    fn address(&mut self, parcels: &[Parcel], max_merged_len: usize) {
+        self.iovs.clear();
+        self.headers.clear();
+        self.control_data.clear();
+        self.trains.clear();
+        for Parcel { n, at, .. } in parcels {
+            let message = &mut self.buffers[*n][at.clone()];
+            self.iovs.push(libc::iovec {
+                iov_base: message.as_mut_ptr().cast(),
+                iov_len: message.len(),
+            });
+        }
+        let mut rest = parcels;
+        while let Some(Parcel { at, to, .. }) = rest.first() {
+            let (train, later) =
+                rest.split_at(if at.len() <= max_merged_len { train(rest) } else { 1 });
+            let source = to.as_ref().and_then(|to| Some((to.address(), to.source?)));
+            let mut control_data = match source {
+                Some((to, source)) => ControlData::new(to, Some(source), Marks::default()),
+                None => ControlData::empty(),
+            };
+            if let (2.., Ok(len)) = (train.len(), u16::try_from(at.len())) {
+                control_data.segment_into(len);
+            }
+            self.control_data.push(control_data);
+            self.trains.push(train.len());
+            rest = later;
+        }
+        let mut first = 0;
+        for (control_data, train) in self.control_data.iter_mut().zip(&self.trains) {
+            // SAFETY: mmsghdr is plain data for which all zeros is valid.
+            let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
+            let iovs = &mut self.iovs[first..first + train];
+            header.msg_hdr.msg_iov = iovs.as_mut_ptr();
+            header.msg_hdr.msg_iovlen = iovs.len() as _;
+            if let Some(to) = &parcels[first].to {
+                header.msg_hdr.msg_name = to.raw.as_ptr().cast_mut().cast();
+                header.msg_hdr.msg_namelen = to.raw.len;
+            }
+            control_data.attach(&mut header.msg_hdr);
+            self.headers.push(header);
+            first += train;
+        }
+    }
+}
+
+/// Returns the number of leading parcels that fit into one UDP_SEGMENT message: to the same peer
+/// and as long as the first, except for the last, which may be shorter.
+fn train(parcels: &[Parcel]) -> usize {
+    let Some((first, others)) = parcels.split_first() else { return 0 };
+    let len = first.at.len();
+    let most = MAX_MESSAGE_LEN.checked_div(len).map_or(0, |most| most.min(MAX_SEGMENTS));
+    let to = |parcel: &Parcel| parcel.to.map(|to| (to.address(), to.source));
+    let mut train = 1;
+    for parcel in others.iter().take(most.saturating_sub(1)) {
+        if parcel.at.len() > len || parcel.at.is_empty() || to(parcel) != to(first) {
+            break;
+        }
+        train += 1;
+        if parcel.at.len() < len {
+            break;
+        }
+    }
+    train
+}
+
+/// Whether a message may have been refused because it cannot be segmented: a segment is too long
+/// for the path, or the interface does not compute checksums (net/ipv4/udp.c, udp_send_skb).
+fn is_segmentation_error(error: &io::Error) -> bool {
+    const SEGMENTATION_ERRORS: [i32; 3] = [libc::EIO, libc::EINVAL, libc::EMSGSIZE];
+    error.raw_os_error().is_some_and(|errno| SEGMENTATION_ERRORS.contains(&errno))
+}
+
+/// Converts a length of the C library, whose type differs between C libraries.
+fn size(length: impl TryInto<usize>) -> usize {
+    length.try_into().unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sockets::datagram::EndOptions;
+    use crate::sockets::port::StampRequest;
+    use std::net::SocketAddr;
+
+    const HEADROOM: usize = 12;
+
+    #[test]
+    fn batch_round_trip_preserves_payloads() {
+        for listen in ["127.0.0.1", "0.0.0.0", "::1"] {
+            let options = EndOptions::default();
+            let address = SocketAddr::new(listen.parse().unwrap(), 0);
+            let mut server = UdpEnd::listen(address, options).unwrap();
+            let port = server.local_addr().port();
+            let ip = if listen == "0.0.0.0" { "127.0.0.9" } else { listen };
+            let to = SocketAddr::new(ip.parse().unwrap(), port);
+            let mut clients: Vec<_> =
+                (0..3).map(|_| UdpEnd::connect(to, options).unwrap()).collect();
+            for n in 0..30_u8 {
+                clients[usize::from(n) % 3].send(&vec![n; 100 + usize::from(n)], None).unwrap();
+            }
+            let mut batch = Batch::new(16, HEADROOM);
+            let mut echoed = 0;
+            while echoed < 30 {
+                let came = batch.receive(&server).unwrap();
+                let mut parcels = Vec::new();
+                for n in 0..came {
+                    let (datagram, buffer) = batch.datagram(n, &server);
+                    // Extended by one byte at the front.
+                    buffer[HEADROOM - 1] = 0xaa;
+                    let at = HEADROOM - 1..HEADROOM + datagram.len;
+                    parcels.push(Parcel { n, at, to: datagram.from });
+                }
+                let mut sent = 0;
+                batch.send(&mut server, &parcels, &mut |n, outcome, when| {
+                    assert_eq!((n, outcome), (sent, Ok(None)));
+                    assert!(when.before <= when.after);
+                    sent += 1;
+                });
+                echoed += sent;
+            }
+            for (first, client) in clients.iter_mut().enumerate() {
+                let mut buffer = [0; 300];
+                for n in (first as u8..30).step_by(3) {
+                    let came = client.receive(&mut buffer).unwrap().unwrap();
+                    let expected = [vec![0xaa], vec![n; 100 + usize::from(n)]].concat();
+                    assert_eq!(buffer[..came.len], expected, "{listen}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn segmented_datagrams_arrive_unchanged() {
+        let options = EndOptions { merge: true, ..EndOptions::default() };
+        for listen in ["127.0.0.1:0", "[::1]:0"] {
+            let server = UdpEnd::listen(listen.parse().unwrap(), options).unwrap();
+            let mut client = UdpEnd::connect(server.local_addr(), options).unwrap();
+            let mut batch = Batch::new(80, HEADROOM);
+            let lens: Vec<usize> =
+                [vec![100; 70], vec![40, 90, 90, 0, 0, 90, 91, 1_473, 1_473]].concat();
+            for n in 0..lens.len() {
+                batch.buffer(n).fill(n as u8);
+            }
+            let parcel = |(n, len): (usize, &usize)| Parcel { n, at: 7..7 + len, to: None };
+            let parcels: Vec<_> = lens.iter().enumerate().map(parcel).collect();
+            let mut outcomes = Vec::new();
+            batch.send(&mut client, &parcels, &mut |n, outcome, _| outcomes.push((n, outcome)));
+            assert_eq!(outcomes, (0..lens.len()).map(|n| (n, Ok(None))).collect::<Vec<_>>());
+            assert_eq!(batch.trains, [64, 7, 2, 1, 1, 1, 1, 2], "{listen}");
+            let mut came = Vec::new();
+            while came.len() < lens.len() {
+                for n in 0..batch.receive(&server).unwrap() {
+                    let (datagram, buffer) = batch.datagram(n, &server);
+                    came.push(buffer[HEADROOM..HEADROOM + datagram.len].to_vec());
+                }
+            }
+            let expected: Vec<_> =
+                lens.iter().enumerate().map(|(n, len)| vec![n as u8; *len]).collect();
+            assert_eq!(came, expected, "{listen}");
+        }
+    }
+
+    #[test]
+    fn merged_replies_leave_from_requested_address() {
+        let options = EndOptions { merge: true, ..EndOptions::default() };
+        for (everywhere, asked) in [("0.0.0.0:0", "127.0.0.9"), ("[::]:0", "::1")] {
+            let mut server = UdpEnd::listen(everywhere.parse().unwrap(), options).unwrap();
+            let to = SocketAddr::new(asked.parse().unwrap(), server.local_addr().port());
+            // A connected socket receives from its peer only.
+            let mut client = UdpEnd::connect(to, options).unwrap();
+            for n in 0..10_u8 {
+                client.send(&[n; 60], None).unwrap();
+            }
+            let mut batch = Batch::new(16, HEADROOM);
+            let came = batch.receive(&server).unwrap();
+            assert_eq!(came, 10, "loopback delivers before a send returns");
+            let mut parcels = Vec::new();
+            for n in 0..came {
+                let (datagram, _) = batch.datagram(n, &server);
+                parcels.push(Parcel { n, at: HEADROOM..HEADROOM + 60, to: datagram.from });
+            }
+            batch.send(&mut server, &parcels, &mut |_, outcome, _| assert_eq!(outcome, Ok(None)));
+            assert_eq!(batch.trains, [10], "{asked}");
+            for n in 0..10_u8 {
+                let mut buffer = [0; 100];
+                assert_eq!(client.receive(&mut buffer).unwrap().unwrap().len, 60);
+                assert_eq!(buffer[..60], [n; 60]);
+            }
+        }
+    }
+
+    #[test]
+    fn packets_to_be_timestamped_are_not_merged() {
+        let options =
+            EndOptions { stamps: StampRequest::Kernel, merge: true, ..EndOptions::default() };
+        let server = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
+        let mut client = UdpEnd::connect(server.local_addr(), options).unwrap();
+        let mut batch = Batch::new(3, HEADROOM);
+        let parcels = [0, 1, 2].map(|n| Parcel { n, at: 0..50, to: None });
+        let mut keys = Vec::new();
+        batch.send(&mut client, &parcels, &mut |_, outcome, _| keys.push(outcome.unwrap()));
+        assert_eq!(keys, [Some(0), Some(1), Some(2)]);
+        assert_eq!(batch.trains, [1, 1, 1]);
+    }
+
+    #[test]
+    fn oversized_parcel_does_not_block_others() {
+        let options = EndOptions { whole: true, ..EndOptions::default() };
+        let server = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
+        let mut client = UdpEnd::connect(server.local_addr(), options).unwrap();
+        let mut batch = Batch::new(4, HEADROOM);
+        let parcel = |n, len: usize| Parcel { n, at: 0..len, to: None };
+        let parcels = [parcel(0, 10), parcel(1, 65_520), parcel(2, 20), parcel(3, 30)];
+        let mut outcomes = Vec::new();
+        batch.send(&mut client, &parcels, &mut |n, outcome, _| outcomes.push((n, outcome)));
+        let expected = [Ok(None), Err(SendError::TooLong), Ok(None), Ok(None)];
+        assert_eq!(outcomes, expected.into_iter().enumerate().collect::<Vec<_>>());
+        assert_eq!(batch.receive(&server).unwrap(), 3);
+    }
+}
