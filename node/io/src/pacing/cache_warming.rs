@@ -83,7 +83,7 @@ impl CacheWarmer {
             &self.sink,
             &memory[..memory.len().min(MAX_DATAGRAM_LEN)],
             flags,
-            &self.address,
+            Some(&self.address),
         )
     }
 

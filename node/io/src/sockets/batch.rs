@@ -1,10 +1,7 @@
 //! Several datagrams per call: recvmmsg(2), sendmmsg(2) and UDP_SEGMENT (udp(7)).
 
-use std::ffi::c_long;
 use std::io;
-use std::mem;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 
 use dwell_sample::RxStamps;
 use dwell_units::{Instant, Realtime};
@@ -13,9 +10,9 @@ use crate::clock::realtime;
 use crate::sockets::datagram::{Datagram, Peer, UdpEnd};
 use crate::sockets::port::SendError;
 use crate::sockets::socket_error;
-use crate::sockets::udp::{ControlData, Marks};
 use crate::sys::address::RawAddress;
-use crate::sys::control;
+use crate::sys::control::{self, Marks, OutgoingControl, ReceivedControl};
+use crate::sys::syscall;
 
 /// Maximum length of a datagram in bytes.
 const MAX_DATAGRAM_LEN: usize = 65_535;
@@ -39,8 +36,8 @@ pub struct Batch {
     headroom: usize,
     buffers: Vec<Box<[u8]>>,
     names: Vec<RawAddress>,
-    controls: Vec<Control>,
-    control_data: Vec<ControlData>,
+    controls: Vec<ControlBuffer>,
+    outgoing: Vec<OutgoingControl>,
     iovs: Vec<libc::iovec>,
     headers: Vec<libc::mmsghdr>,
     /// Number of datagrams that each header sends.
@@ -56,7 +53,7 @@ pub struct Batch {
 
 #[derive(Clone, Copy)]
 #[repr(align(16))]
-struct Control([u8; CONTROL_LEN]);
+struct ControlBuffer([u8; CONTROL_LEN]);
 
 /// A datagram to send from a batch.
 #[derive(Clone, Debug)]
@@ -98,8 +95,8 @@ impl Batch {
                 .map(|n| vec![0; size + n % 16 * STAGGER].into_boxed_slice())
                 .collect(),
             names: vec![RawAddress::empty(); capacity],
-            controls: vec![Control([0; CONTROL_LEN]); capacity],
-            control_data: Vec::with_capacity(capacity),
+            controls: vec![ControlBuffer([0; CONTROL_LEN]); capacity],
+            outgoing: Vec::with_capacity(capacity),
             iovs: Vec::with_capacity(capacity),
             headers: Vec::with_capacity(capacity),
             trains: Vec::with_capacity(capacity),
@@ -119,35 +116,22 @@ impl Batch {
             self.iovs.push(libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() });
         }
         for n in 0..count {
-            // SAFETY: mmsghdr is plain data for which all zeros is valid.
-            let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
-            header.msg_hdr.msg_iov = &raw mut self.iovs[n];
-            header.msg_hdr.msg_iovlen = 1;
+            let mut header = control::header(&mut self.iovs[n..=n]);
             if !from.connected {
-                header.msg_hdr.msg_name = self.names[n].as_mut_ptr().cast();
-                header.msg_hdr.msg_namelen = RawAddress::STORAGE_LEN;
+                header.msg_name = self.names[n].as_mut_ptr().cast();
+                header.msg_namelen = RawAddress::STORAGE_LEN;
             }
             if from.control_data {
-                header.msg_hdr.msg_control = self.controls[n].0.as_mut_ptr().cast();
-                header.msg_hdr.msg_controllen = CONTROL_LEN as _;
+                header.msg_control = self.controls[n].0.as_mut_ptr().cast();
+                header.msg_controllen = CONTROL_LEN as _;
             }
-            self.headers.push(header);
+            self.headers.push(libc::mmsghdr { msg_hdr: header, msg_len: 0 });
         }
         let received = socket_error::receive(|_| {
-            // SAFETY: `count` headers were just filled in with pointers to memory that this value
-            // owns, of the stated lengths. The memory is neither moved nor borrowed until the call
+            // SAFETY: the headers were just filled in with pointers to memory that this value owns,
+            // of the stated lengths. The memory is neither moved nor borrowed until the call
             // returns. A failed call has changed none of the headers.
-            let received = unsafe {
-                libc::syscall(
-                    libc::SYS_recvmmsg,
-                    c_long::from(from.fd.as_raw_fd()),
-                    self.headers.as_mut_ptr(),
-                    count,
-                    c_long::from(libc::MSG_DONTWAIT),
-                    std::ptr::null_mut::<libc::timespec>(),
-                )
-            };
-            usize::try_from(received).map_err(|_| io::Error::last_os_error())
+            unsafe { syscall::receive_messages(&from.fd, &mut self.headers, libc::MSG_DONTWAIT) }
         });
         self.received = received?.unwrap_or(0);
         self.received_at = realtime();
@@ -166,7 +150,7 @@ impl Batch {
         let control_data = if from.control_data {
             control::parse(&self.controls[n].0[..used])
         } else {
-            control::ControlData::default()
+            ReceivedControl::default()
         };
         self.names[n].len = header.msg_hdr.msg_namelen.min(RawAddress::STORAGE_LEN);
         let rx = RxStamps { hw: None, kernel: control_data.kernel, app: self.received_at };
@@ -201,30 +185,24 @@ impl Batch {
             let before = realtime();
             // SAFETY: the headers were just filled in with pointers to memory that this value and
             // `parcels` own, of the stated lengths; the kernel only reads that memory.
-            let sent = unsafe {
-                libc::syscall(
-                    libc::SYS_sendmmsg,
-                    c_long::from(through.fd.as_raw_fd()),
-                    self.headers.as_mut_ptr(),
-                    self.headers.len(),
-                    c_long::from(0),
-                )
-            };
-            let error = io::Error::last_os_error();
+            let sent = unsafe { syscall::send_messages(&through.fd, &mut self.headers, 0) };
             let sending = Sending { before, after: realtime() };
-            if let Ok(sent) = usize::try_from(sent) {
-                let left: usize = self.trains[..sent].iter().sum();
-                for n in done..done + left {
-                    each(n, Ok(through.take_key()), sending);
+            let error = match sent {
+                Err(error) => error,
+                Ok(sent) => {
+                    let left: usize = self.trains[..sent].iter().sum();
+                    for n in done..done + left {
+                        each(n, Ok(through.take_key()), sending);
+                    }
+                    done += left;
+                    failed = 0;
+                    if done < parcels.len() {
+                        // The call does not report why it stopped early.
+                        through.restart_keys();
+                    }
+                    continue;
                 }
-                done += left;
-                failed = 0;
-                if done < parcels.len() {
-                    // The call does not report why it stopped early.
-                    through.restart_keys();
-                }
-                continue;
-            }
+            };
             // The call fails only if its first message does, so the error belongs to that one.
             let first = self.trains[0];
             if first > 1 && is_segmentation_error(&error) {
@@ -253,7 +231,7 @@ impl Batch {
     fn address(&mut self, parcels: &[Parcel], max_merged_len: usize) {
         self.iovs.clear();
         self.headers.clear();
-        self.control_data.clear();
+        self.outgoing.clear();
         self.trains.clear();
         for Parcel { n, at, .. } in parcels {
             let message = &mut self.buffers[*n][at.clone()];
@@ -267,30 +245,26 @@ impl Batch {
             let (train, later) =
                 rest.split_at(if at.len() <= max_merged_len { train(rest) } else { 1 });
             let source = to.as_ref().and_then(|to| Some((to.address(), to.source?)));
-            let mut control_data = match source {
-                Some((to, source)) => ControlData::new(to, Some(source), Marks::default()),
-                None => ControlData::empty(),
+            let mut outgoing = match source {
+                Some((to, source)) => OutgoingControl::new(to, Some(source), Marks::default()),
+                None => OutgoingControl::empty(),
             };
             if let (2.., Ok(len)) = (train.len(), u16::try_from(at.len())) {
-                control_data.segment_into(len);
+                outgoing.segment_into(len);
             }
-            self.control_data.push(control_data);
+            self.outgoing.push(outgoing);
             self.trains.push(train.len());
             rest = later;
         }
         let mut first = 0;
-        for (control_data, train) in self.control_data.iter_mut().zip(&self.trains) {
-            // SAFETY: mmsghdr is plain data for which all zeros is valid.
-            let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
-            let iovs = &mut self.iovs[first..first + train];
-            header.msg_hdr.msg_iov = iovs.as_mut_ptr();
-            header.msg_hdr.msg_iovlen = iovs.len() as _;
+        for (outgoing, train) in self.outgoing.iter_mut().zip(&self.trains) {
+            let mut header = control::header(&mut self.iovs[first..first + train]);
             if let Some(to) = &parcels[first].to {
-                header.msg_hdr.msg_name = to.raw.as_ptr().cast_mut().cast();
-                header.msg_hdr.msg_namelen = to.raw.len;
+                header.msg_name = to.raw.as_ptr().cast_mut().cast();
+                header.msg_namelen = to.raw.len;
             }
-            control_data.attach(&mut header.msg_hdr);
-            self.headers.push(header);
+            outgoing.attach(&mut header);
+            self.headers.push(libc::mmsghdr { msg_hdr: header, msg_len: 0 });
             first += train;
         }
     }

@@ -15,7 +15,7 @@ use crate::clock::realtime;
 use crate::sockets::port::{Notice, SendError, Sent, StampRequest};
 use crate::sockets::socket_error::send_error;
 use crate::sockets::udp::Link;
-use crate::sys::control::Control;
+use crate::sys::control::ControlBuffer;
 use crate::sys::{sockopt, syscall};
 use crate::timestamps;
 
@@ -77,7 +77,7 @@ fn corked_keys(mut local: SocketAddr, request: StampRequest) -> io::Result<Vec<u
         if early || came[..len] != TEST_PAYLOAD {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        timestamps::notices(&fd, &mut Control::new(), 2, &mut |notice| {
+        timestamps::notices(&fd, &mut ControlBuffer::new(), 2, &mut |notice| {
             if let Notice::TxStamp { key, stamp: TxStamp::Kernel(_) } = notice {
                 keys.push(key);
             }

@@ -13,9 +13,9 @@ use dwell_units::{Instant, Monotonic, Nanos};
 use crate::clock::{monotonic, realtime};
 use crate::sockets::port::{Notice, SendError, Sent, StampRequest};
 use crate::sockets::socket_error::{self, send_error};
-use crate::sockets::udp::{self, ControlData, Marks};
+use crate::sockets::udp;
 use crate::sys::address::RawAddress;
-use crate::sys::control::{self, Control};
+use crate::sys::control::{self, ControlBuffer, Marks, OutgoingControl};
 use crate::sys::{sockopt, syscall};
 use crate::timestamps;
 
@@ -87,7 +87,7 @@ pub struct Datagram {
 pub struct UdpEnd {
     pub(crate) fd: OwnedFd,
     local: SocketAddr,
-    control: Box<Control>,
+    control: Box<ControlBuffer>,
     /// Packets come with control data: timestamps, or their destination address.
     pub(crate) control_data: bool,
     stamped: bool,
@@ -234,7 +234,7 @@ impl UdpEnd {
         Ok(Self {
             local: sockopt::local_addr(&fd)?,
             fd,
-            control: Control::new(),
+            control: ControlBuffer::new(),
             control_data: stamped || everywhere,
             stamped,
             connected,
@@ -275,11 +275,8 @@ impl UdpEnd {
                 let from = self.peer(raw, came.control_data.to);
                 return Ok(Datagram { len: came.len, rx: came.rx(), from });
             }
-            let len = if self.connected {
-                syscall::receive(&self.fd, buffer, 0)?
-            } else {
-                syscall::receive_from(&self.fd, buffer, &mut raw, 0)?
-            };
+            let from = (!self.connected).then_some(&mut raw);
+            let len = syscall::receive_from(&self.fd, buffer, from, 0)?;
             let rx = RxStamps { hw: None, kernel: None, app: realtime() };
             Ok(Datagram { len, rx, from: self.peer(raw, None) })
         })
@@ -297,11 +294,13 @@ impl UdpEnd {
             let app = realtime();
             let sent = match to {
                 None => syscall::send(&self.fd, message, 0),
-                Some(Peer { source: None, raw, .. }) => syscall::send_to(&self.fd, message, 0, raw),
+                Some(Peer { source: None, raw, .. }) => {
+                    syscall::send_to(&self.fd, message, 0, Some(raw))
+                }
                 Some(Peer { source: Some(source), raw, address }) => {
-                    let mut control_data =
-                        ControlData::new(*address, Some(*source), Marks::default());
-                    udp::send_with_control(&self.fd, message, raw, &mut control_data)
+                    let mut control =
+                        OutgoingControl::new(*address, Some(*source), Marks::default());
+                    control::send(&self.fd, message, Some(raw), &mut control, 0)
                 }
             };
             let Err(error) = sent else {

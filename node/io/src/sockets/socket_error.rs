@@ -173,7 +173,7 @@ mod tests {
             let there = RawAddress::from(SocketAddr::new(ip, 0));
             for which in errors(ip) {
                 each(address, which, &|from, to| {
-                    syscall::send_to(&raw, &error(which, from, to), 0, &there).unwrap();
+                    syscall::send_to(&raw, &error(which, from, to), 0, Some(&there)).unwrap();
                 });
             }
         }

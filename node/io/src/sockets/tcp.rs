@@ -15,7 +15,7 @@ use crate::sockets::port::{
 };
 use crate::sockets::socket_error::{is_icmp, none_if_transient, send_error};
 use crate::sockets::udp::{is_broadcast, receive_flags};
-use crate::sys::control::{self, Control};
+use crate::sys::control::{self, ControlBuffer};
 use crate::sys::{sockopt, syscall};
 use crate::timestamps;
 
@@ -34,7 +34,7 @@ const MAX_CONNECT_NOTICES: usize = 32;
 pub struct TcpPort {
     fd: OwnedFd,
     local: SocketAddr,
-    control: Box<Control>,
+    control: Box<ControlBuffer>,
     timeout: Nanos,
     departures: Option<Departures>,
     /// Rest of a message that was sent in part. It goes first; otherwise the stream would stay
@@ -109,7 +109,7 @@ impl TcpPort {
         sockopt::set(&fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO, time)?;
         sockopt::receive_errors(&fd, peer.ip(), true)?;
         sockopt::connect(&fd, peer).map_err(|error| {
-            timestamps::notices(&fd, &mut Control::new(), MAX_CONNECT_NOTICES, each);
+            timestamps::notices(&fd, &mut ControlBuffer::new(), MAX_CONNECT_NOTICES, each);
             match error.raw_os_error() {
                 Some(libc::EINPROGRESS) => io::Error::from_raw_os_error(libc::ETIMEDOUT),
                 _ => error,
@@ -124,7 +124,7 @@ impl TcpPort {
         Ok(Self {
             local: sockopt::local_addr(&fd)?,
             fd,
-            control: Control::new(),
+            control: ControlBuffer::new(),
             timeout: Nanos::MAX,
             departures: stamped.then(Departures::new),
             rest: Vec::with_capacity(REST_CAPACITY),

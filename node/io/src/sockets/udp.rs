@@ -2,7 +2,6 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::mem;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -16,7 +15,8 @@ use crate::sockets::port::{
 };
 use crate::sockets::socket_error::{self, send_error, should_retry};
 use crate::sys::address::RawAddress;
-use crate::sys::control::{self, Control};
+pub use crate::sys::control::Marks;
+use crate::sys::control::{self, ControlBuffer, OutgoingControl};
 use crate::sys::{sockopt, syscall};
 use crate::timestamps;
 
@@ -67,7 +67,7 @@ impl Port for UdpPort {
 /// A connected datagram socket with timestamps, shared by UDP and ICMP probing.
 pub(crate) struct Link {
     pub(crate) fd: OwnedFd,
-    control: Box<Control>,
+    control: Box<ControlBuffer>,
     /// Kernel timestamps were requested.
     stamped: bool,
     /// Receiving needs control data, for timestamps or the TTL.
@@ -98,7 +98,7 @@ impl Link {
         let control_data = stamped || options.reply_ttl;
         Ok(Self {
             fd,
-            control: Control::new(),
+            control: ControlBuffer::new(),
             stamped,
             control_data,
             next_key: 0,
@@ -213,7 +213,7 @@ pub enum RequestMetadata {
 pub struct UdpServer {
     fd: OwnedFd,
     local: SocketAddr,
-    control: Option<Box<Control>>,
+    control: Option<Box<ControlBuffer>>,
     timeout: Nanos,
     /// Sender of the last request in the kernel's form, so that the reply needs no conversion.
     last_sender: RawAddress,
@@ -221,15 +221,6 @@ pub struct UdpServer {
     timed: bool,
     /// TTL or hop limit that the socket is set to; `None` is the system's default.
     ttl: Option<u8>,
-}
-
-/// IP header fields of a reply; `None` means the socket's own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
-    /// TOS or traffic class.
-    pub tos: Option<u8>,
-    /// TTL or hop limit, at least 1.
-    pub ttl: Option<u8>,
 }
 
 /// A received request.
@@ -289,7 +280,7 @@ impl UdpServer {
         Ok(Self {
             local: sockopt::local_addr(&fd)?,
             fd,
-            control: has_control.then(Control::new),
+            control: has_control.then(ControlBuffer::new),
             timeout: Nanos::MAX,
             last_sender: RawAddress::empty(),
             timed,
@@ -333,7 +324,7 @@ impl UdpServer {
             };
         let Some(from) = self.from() else { return Ok(None) };
         let rx = self.timed.then(|| came.rx());
-        let control::ControlData { ttl, tos, to, to_many, .. } = came.control_data;
+        let control::ReceivedControl { ttl, tos, to, to_many, .. } = came.control_data;
         Ok(Some(Request { len: came.len, from, to, to_many, rx, ttl, tos }))
     }
 
@@ -348,13 +339,13 @@ impl UdpServer {
         let sent = if request.to.is_none() && marks.tos.is_none() {
             // Control data costs time per reply, and replies of one path have the same TTL.
             self.set_ttl(marks.ttl)?;
-            syscall::send_to(&self.fd, message, 0, &self.last_sender)
+            syscall::send_to(&self.fd, message, 0, Some(&self.last_sender))
         } else {
             if marks.ttl.is_none() {
                 self.set_ttl(None)?;
             }
-            let mut control_data = ControlData::new(request.from, request.to, marks);
-            send_with_control(&self.fd, message, &self.last_sender, &mut control_data)
+            let mut control = OutgoingControl::new(request.from, request.to, marks);
+            control::send(&self.fd, message, Some(&self.last_sender), &mut control, 0)
         };
         // A socket that is not connected and has no IP_RECVERR gets no ICMP errors, so a failure is
         // about this reply.
@@ -379,10 +370,11 @@ impl UdpServer {
     }
 
     fn receive_bare(&mut self, buffer: &mut [u8], flags: c_int) -> io::Result<Option<Request>> {
-        let received = match syscall::receive_from(&self.fd, buffer, &mut self.last_sender, flags) {
-            Ok(received) => received,
-            Err(error) => return socket_error::none_if_transient(error),
-        };
+        let received =
+            match syscall::receive_from(&self.fd, buffer, Some(&mut self.last_sender), flags) {
+                Ok(received) => received,
+                Err(error) => return socket_error::none_if_transient(error),
+            };
         let Some(from) = self.from() else { return Ok(None) };
         let len = received;
         let (to, to_many) = (None, false);
@@ -444,101 +436,6 @@ impl Gate {
         // The kernel's counter has 32 bits.
         let since = |(now, then): (u64, u64)| u64::from((now as u32).wrapping_sub(then as u32));
         self.unread + now.zip(self.shut_at).map_or(0, since)
-    }
-}
-
-/// sendmsg(2) of one message to `to`, with control messages.
-pub(crate) fn send_with_control(
-    fd: &OwnedFd,
-    message: &[u8],
-    to: &RawAddress,
-    control_data: &mut ControlData,
-) -> io::Result<usize> {
-    let mut iov =
-        libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
-    // SAFETY: msghdr is plain data for which all zeros is valid.
-    let mut header: libc::msghdr = unsafe { mem::zeroed() };
-    header.msg_name = to.as_ptr().cast_mut().cast();
-    header.msg_namelen = to.len;
-    header.msg_iov = &mut iov;
-    header.msg_iovlen = 1;
-    control_data.attach(&mut header);
-    // SAFETY: every pointer in `header` points to memory of the stated length that outlives the
-    // call.
-    unsafe { syscall::send_message(fd, &header, 0) }
-}
-
-/// Control messages of packets to send, such as source address, TOS and TTL.
-#[repr(align(16))]
-pub(crate) struct ControlData {
-    bytes: [u8; 96],
-    len: usize,
-}
-
-impl ControlData {
-    pub(crate) fn empty() -> Self {
-        Self { bytes: [0; 96], len: 0 }
-    }
-
-    pub(crate) fn new(to: SocketAddr, source: Option<IpAddr>, marks: Marks) -> Self {
-        let mut control_data = Self::empty();
-        match source {
-            Some(IpAddr::V4(v4)) => {
-                // in_pktinfo: interface 0 (any), ipi_spec_dst, ipi_addr (ignored when sending).
-                let mut info = [0; 12];
-                info[4..8].copy_from_slice(&v4.octets());
-                control_data.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
-            }
-            Some(IpAddr::V6(v6)) => {
-                // in6_pktinfo: the address, interface 0 (any; the scope id of the peer decides).
-                let mut info = [0; 20];
-                info[..16].copy_from_slice(&v6.octets());
-                control_data.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
-            }
-            None => {}
-        }
-        let (level, tos_kind, ttl_kind) = match to {
-            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL),
-            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT),
-        };
-        for (kind, mark) in [(tos_kind, marks.tos), (ttl_kind, marks.ttl)] {
-            if let Some(mark) = mark {
-                control_data.push(level, kind, &c_int::from(mark).to_ne_bytes());
-            }
-        }
-        control_data
-    }
-
-    /// Makes the kernel segment the message into datagrams with `len` bytes of payload; the last
-    /// may be shorter.
-    pub(crate) fn segment_into(&mut self, len: u16) {
-        self.push(libc::SOL_UDP, libc::UDP_SEGMENT, &len.to_ne_bytes());
-    }
-
-    /// Makes a capable queueing discipline send the message at `at`, in nanoseconds of the clock
-    /// that was set with SO_TXTIME.
-    pub(crate) fn leave_at(&mut self, at: u64) {
-        self.push(libc::SOL_SOCKET, libc::SCM_TXTIME, &at.to_ne_bytes());
-    }
-
-    /// Attaches them to a message. They must not move until it is sent.
-    pub(crate) fn attach(&mut self, header: &mut libc::msghdr) {
-        if self.len > 0 {
-            header.msg_control = self.bytes.as_mut_ptr().cast();
-            header.msg_controllen = self.len as _;
-        }
-    }
-
-    /// Appends a control message: length, level, type, data, padding to a word.
-    fn push(&mut self, level: c_int, kind: c_int, data: &[u8]) {
-        const HEADER: usize = mem::size_of::<libc::cmsghdr>();
-        const WORD: usize = mem::size_of::<usize>();
-        let room = &mut self.bytes[self.len..];
-        room[..WORD].copy_from_slice(&(HEADER + data.len()).to_ne_bytes());
-        room[WORD..WORD + 4].copy_from_slice(&level.to_ne_bytes());
-        room[WORD + 4..WORD + 8].copy_from_slice(&kind.to_ne_bytes());
-        room[HEADER..HEADER + data.len()].copy_from_slice(data);
-        self.len += HEADER + data.len().div_ceil(WORD) * WORD;
     }
 }
 

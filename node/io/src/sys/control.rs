@@ -1,11 +1,12 @@
-//! Control data of received messages (recvmsg(2), cmsg(3)): timestamps, TTL, TOS, destination
+//! ControlBuffer data of received messages (recvmsg(2), cmsg(3)): timestamps, TTL, TOS, destination
 //! address, and entries of the error queue.
 //!
 //! The parser of control data is total: it trusts the kernel's lengths no further than the buffer.
 
+use std::ffi::c_int;
 use std::io;
 use std::mem;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use dwell_sample::RxStamps;
@@ -20,17 +21,17 @@ const CONTROL_LEN: usize = 512;
 
 /// A control buffer, aligned as the kernel's cmsghdr requires.
 #[repr(align(16))]
-pub(crate) struct Control([u8; CONTROL_LEN]);
+pub(crate) struct ControlBuffer([u8; CONTROL_LEN]);
 
-impl Control {
+impl ControlBuffer {
     pub(crate) fn new() -> Box<Self> {
         Box::new(Self([0; CONTROL_LEN]))
     }
 }
 
-/// Control data of a message.
+/// ControlBuffer data of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ControlData {
+pub(crate) struct ReceivedControl {
     pub(crate) kernel: Option<Instant<Realtime>>,
     pub(crate) hw: Option<Instant<Card>>,
     pub(crate) ttl: Option<u8>,
@@ -59,7 +60,7 @@ pub(crate) struct Received {
     pub(crate) len: usize,
     /// Clock read right after the call.
     app: Instant<Realtime>,
-    pub(crate) control_data: ControlData,
+    pub(crate) control_data: ReceivedControl,
 }
 
 impl Received {
@@ -73,21 +74,18 @@ impl Received {
 pub(crate) fn receive(
     fd: &OwnedFd,
     buffer: &mut [u8],
-    control: &mut Control,
+    control: &mut ControlBuffer,
     from: Option<&mut RawAddress>,
-    flags: libc::c_int,
+    flags: c_int,
 ) -> io::Result<Received> {
-    let mut iov = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: msghdr is plain data for which all zeros is valid.
-    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    let mut iov = [libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() }];
+    let mut header = header(&mut iov);
     let mut name_len = None;
     if let Some(from) = from {
         header.msg_name = from.as_mut_ptr().cast();
         header.msg_namelen = from.len;
         name_len = Some(&mut from.len);
     }
-    header.msg_iov = &mut iov;
-    header.msg_iovlen = 1;
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = control.0.len() as _;
     // SAFETY: every pointer in `header` points to memory of the stated length that outlives the
@@ -102,10 +100,10 @@ pub(crate) fn receive(
 }
 
 /// Parses control messages: a chain of (length, level, type, data), each aligned to a word.
-pub(crate) fn parse(mut rest: &[u8]) -> ControlData {
+pub(crate) fn parse(mut rest: &[u8]) -> ReceivedControl {
     const WORD: usize = mem::size_of::<usize>();
     const HEADER: usize = mem::size_of::<libc::cmsghdr>();
-    let mut control_data = ControlData::default();
+    let mut control_data = ReceivedControl::default();
     while rest.len() >= HEADER {
         let len = usize::from_ne_bytes(rest[..WORD].try_into().expect("a word"));
         if len < HEADER || len > rest.len() {
@@ -122,7 +120,7 @@ pub(crate) fn parse(mut rest: &[u8]) -> ControlData {
     control_data
 }
 
-fn take(control_data: &mut ControlData, level: i32, kind: i32, data: &[u8]) {
+fn take(control_data: &mut ReceivedControl, level: i32, kind: i32, data: &[u8]) {
     match (level, kind) {
         (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => {
             control_data.kernel = timespec(data, 0);
@@ -200,6 +198,126 @@ fn ipv6(bytes: &[u8]) -> Option<Ipv6Addr> {
     Some(<[u8; 16]>::try_from(bytes).ok()?.into())
 }
 
+/// Sends one message (sendmsg(2)) with this control data; a socket that is not connected needs `to`.
+#[inline]
+pub(crate) fn send(
+    fd: &OwnedFd,
+    message: &[u8],
+    to: Option<&RawAddress>,
+    control: &mut OutgoingControl,
+    flags: c_int,
+) -> io::Result<usize> {
+    let mut iov = [iovec(message)];
+    let mut header = header(&mut iov);
+    if let Some(to) = to {
+        header.msg_name = to.as_ptr().cast_mut().cast();
+        header.msg_namelen = to.len;
+    }
+    control.attach(&mut header);
+    // SAFETY: every pointer in `header` points to memory of the stated length that outlives the
+    // call.
+    unsafe { syscall::send_message(fd, &header, flags) }
+}
+
+/// Returns a header with these buffers, without address and control data. It points to `iovs`.
+#[inline]
+pub(crate) fn header(iovs: &mut [libc::iovec]) -> libc::msghdr {
+    // SAFETY: msghdr is plain data for which all zeros is valid.
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_iov = iovs.as_mut_ptr();
+    header.msg_iovlen = iovs.len() as _;
+    header
+}
+
+/// Returns a buffer that the kernel reads from. It points to `message`.
+#[inline]
+pub(crate) fn iovec(message: &[u8]) -> libc::iovec {
+    libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() }
+}
+
+/// IP header fields of a reply; `None` means the socket's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// TOS or traffic class.
+    pub tos: Option<u8>,
+    /// TTL or hop limit, at least 1.
+    pub ttl: Option<u8>,
+}
+
+/// Control messages of packets to send, such as source address, TOS and TTL.
+#[repr(align(16))]
+pub(crate) struct OutgoingControl {
+    bytes: [u8; 96],
+    len: usize,
+}
+
+impl OutgoingControl {
+    pub(crate) fn empty() -> Self {
+        Self { bytes: [0; 96], len: 0 }
+    }
+
+    pub(crate) fn new(to: SocketAddr, source: Option<IpAddr>, marks: Marks) -> Self {
+        let mut control = Self::empty();
+        match source {
+            Some(IpAddr::V4(v4)) => {
+                // in_pktinfo: interface 0 (any), ipi_spec_dst, ipi_addr (ignored when sending).
+                let mut info = [0; 12];
+                info[4..8].copy_from_slice(&v4.octets());
+                control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+            }
+            Some(IpAddr::V6(v6)) => {
+                // in6_pktinfo: the address, interface 0 (any; the scope id of the peer decides).
+                let mut info = [0; 20];
+                info[..16].copy_from_slice(&v6.octets());
+                control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+            }
+            None => {}
+        }
+        let (level, tos_kind, ttl_kind) = match to {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_HOPLIMIT),
+        };
+        for (kind, mark) in [(tos_kind, marks.tos), (ttl_kind, marks.ttl)] {
+            if let Some(mark) = mark {
+                control.push(level, kind, &c_int::from(mark).to_ne_bytes());
+            }
+        }
+        control
+    }
+
+    /// Makes the kernel segment the message into datagrams with `len` bytes of payload; the last
+    /// may be shorter.
+    pub(crate) fn segment_into(&mut self, len: u16) {
+        self.push(libc::SOL_UDP, libc::UDP_SEGMENT, &len.to_ne_bytes());
+    }
+
+    /// Makes a capable queueing discipline send the message at `at`, in nanoseconds of the clock
+    /// that was set with SO_TXTIME.
+    pub(crate) fn leave_at(&mut self, at: u64) {
+        self.push(libc::SOL_SOCKET, libc::SCM_TXTIME, &at.to_ne_bytes());
+    }
+
+    /// Attaches them to a message. They must not move until it is sent.
+    pub(crate) fn attach(&mut self, header: &mut libc::msghdr) {
+        if self.len > 0 {
+            header.msg_control = self.bytes.as_mut_ptr().cast();
+            header.msg_controllen = self.len as _;
+        }
+    }
+
+    /// Appends a control message: length, level, type, data, padding to a word.
+    fn push(&mut self, level: c_int, kind: c_int, data: &[u8]) {
+        const HEADER: usize = mem::size_of::<libc::cmsghdr>();
+        const WORD: usize = mem::size_of::<usize>();
+        let room = &mut self.bytes[self.len..];
+        room[..WORD].copy_from_slice(&(HEADER + data.len()).to_ne_bytes());
+        room[WORD..WORD + 4].copy_from_slice(&level.to_ne_bytes());
+        room[WORD + 4..WORD + 8].copy_from_slice(&kind.to_ne_bytes());
+        room[HEADER..HEADER + data.len()].copy_from_slice(data);
+        self.len += HEADER + data.len().div_ceil(WORD) * WORD;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,7 +325,7 @@ mod tests {
     #[test]
     fn group_destinations_are_recognised_in_both_families() {
         let destination = |level, kind, data: &[u8]| {
-            let mut control_data = ControlData::default();
+            let mut control_data = ReceivedControl::default();
             take(&mut control_data, level, kind, data);
             (control_data.to.map(|to| to.to_string()).unwrap_or_default(), control_data.to_many)
         };

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr;
 
 use libc::{c_int, c_long};
 
@@ -17,30 +18,20 @@ fn length(returned: c_long) -> io::Result<usize> {
 /// send(2).
 #[inline]
 pub(crate) fn send(fd: &OwnedFd, message: &[u8], flags: c_int) -> io::Result<usize> {
-    // SAFETY: the kernel reads `message.len()` bytes of `message`; no address is given.
-    length(unsafe {
-        libc::syscall(
-            libc::SYS_sendto,
-            c_long::from(fd.as_raw_fd()),
-            message.as_ptr(),
-            message.len(),
-            c_long::from(flags),
-            std::ptr::null::<u8>(),
-            0_usize,
-        )
-    })
+    send_to(fd, message, flags, None)
 }
 
-/// sendto(2).
+/// sendto(2); without an address, send(2).
 #[inline]
 pub(crate) fn send_to(
     fd: &OwnedFd,
     message: &[u8],
     flags: c_int,
-    to: &RawAddress,
+    to: Option<&RawAddress>,
 ) -> io::Result<usize> {
-    // SAFETY: the kernel reads `message.len()` bytes of `message` and `to.len` bytes of address,
-    // which `to` holds.
+    let (address, len) = to.map_or((ptr::null(), 0), |to| (to.as_ptr(), to.len as usize));
+    // SAFETY: the kernel reads `message.len()` bytes of `message` and `len` bytes of address, which
+    // `to` holds.
     length(unsafe {
         libc::syscall(
             libc::SYS_sendto,
@@ -48,8 +39,8 @@ pub(crate) fn send_to(
             message.as_ptr(),
             message.len(),
             c_long::from(flags),
-            to.as_ptr(),
-            to.len as usize,
+            address,
+            len,
         )
     })
 }
@@ -57,30 +48,22 @@ pub(crate) fn send_to(
 /// recv(2).
 #[inline]
 pub(crate) fn receive(fd: &OwnedFd, buffer: &mut [u8], flags: c_int) -> io::Result<usize> {
-    // SAFETY: the kernel writes at most `buffer.len()` bytes to `buffer`, borrowed exclusively; no
-    // address is requested.
-    length(unsafe {
-        libc::syscall(
-            libc::SYS_recvfrom,
-            c_long::from(fd.as_raw_fd()),
-            buffer.as_mut_ptr(),
-            buffer.len(),
-            c_long::from(flags),
-            std::ptr::null_mut::<u8>(),
-            std::ptr::null_mut::<u8>(),
-        )
-    })
+    receive_from(fd, buffer, None, flags)
 }
 
-/// recvfrom(2).
+/// recvfrom(2); without storage for an address, recv(2).
 #[inline]
 pub(crate) fn receive_from(
     fd: &OwnedFd,
     buffer: &mut [u8],
-    from: &mut RawAddress,
+    mut from: Option<&mut RawAddress>,
     flags: c_int,
 ) -> io::Result<usize> {
     let mut len = RawAddress::STORAGE_LEN;
+    let (address, address_len) = match &mut from {
+        Some(from) => (from.as_mut_ptr(), &raw mut len),
+        None => (ptr::null_mut(), ptr::null_mut()),
+    };
     // SAFETY: the kernel writes at most `buffer.len()` bytes to `buffer` and at most `len` bytes
     // of address to `from`, which has that much room; all are borrowed exclusively.
     let received = length(unsafe {
@@ -90,12 +73,14 @@ pub(crate) fn receive_from(
             buffer.as_mut_ptr(),
             buffer.len(),
             c_long::from(flags),
-            from.as_mut_ptr(),
-            &raw mut len,
+            address,
+            address_len,
         )
     })?;
-    // The kernel returns the full length of the address even if it truncated it.
-    from.len = len.min(RawAddress::STORAGE_LEN);
+    if let Some(from) = from {
+        // The kernel returns the full length of the address even if it truncated it.
+        from.len = len.min(RawAddress::STORAGE_LEN);
+    }
     Ok(received)
 }
 
@@ -137,6 +122,54 @@ pub(crate) unsafe fn send_message(
             libc::SYS_sendmsg,
             c_long::from(fd.as_raw_fd()),
             &raw const *header,
+            c_long::from(flags),
+        )
+    })
+}
+
+/// recvmmsg(2). Returns the number of messages received. A failed call changes no header.
+///
+/// # Safety
+/// As for [`receive_message`], for each of the headers.
+#[inline]
+pub(crate) unsafe fn receive_messages(
+    fd: &OwnedFd,
+    headers: &mut [libc::mmsghdr],
+    flags: c_int,
+) -> io::Result<usize> {
+    // SAFETY: the headers are borrowed exclusively; the caller vouches for what they point to.
+    length(unsafe {
+        libc::syscall(
+            libc::SYS_recvmmsg,
+            c_long::from(fd.as_raw_fd()),
+            headers.as_mut_ptr(),
+            headers.len(),
+            c_long::from(flags),
+            ptr::null_mut::<libc::timespec>(),
+        )
+    })
+}
+
+/// sendmmsg(2). Returns the number of messages sent, at least one. The kernel does not report why it
+/// sent fewer than all (net/socket.c, __sys_sendmmsg); the call fails only if its first message
+/// does.
+///
+/// # Safety
+/// As for [`send_message`], for each of the headers.
+#[inline]
+pub(crate) unsafe fn send_messages(
+    fd: &OwnedFd,
+    headers: &mut [libc::mmsghdr],
+    flags: c_int,
+) -> io::Result<usize> {
+    // SAFETY: the kernel writes the lengths sent to the headers, which are borrowed exclusively, and
+    // reads the rest; the caller vouches for what they point to.
+    length(unsafe {
+        libc::syscall(
+            libc::SYS_sendmmsg,
+            c_long::from(fd.as_raw_fd()),
+            headers.as_mut_ptr(),
+            headers.len(),
             c_long::from(flags),
         )
     })

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use dwell_sample::TxStamp;
 
-use crate::sys::control::{Control, ControlData, Extended, receive};
+use crate::sys::control::{ControlBuffer, Extended, ReceivedControl, receive};
 
 /// Values of `sock_extended_err.ee_origin` (linux/errqueue.h).
 const ORIGIN_ICMP: u8 = 2;
@@ -39,7 +39,7 @@ pub enum Notice {
 /// Reads up to `limit` entries of the error queue.
 pub(crate) fn notices(
     fd: &OwnedFd,
-    control: &mut Control,
+    control: &mut ControlBuffer,
     limit: usize,
     each: &mut dyn FnMut(Notice),
 ) {
@@ -63,7 +63,7 @@ pub(crate) fn notices(
 /// A queue entry carries a software timestamp, a hardware timestamp, or both. `ee_info` says where
 /// the software timestamp was taken (SCM_TSTAMP_SND 0, SCHED 1, ACK 2), `ee_data` is the OPT_ID
 /// key.
-fn stamps(control_data: &ControlData, error: &Extended, each: &mut dyn FnMut(Notice)) {
+fn stamps(control_data: &ReceivedControl, error: &Extended, each: &mut dyn FnMut(Notice)) {
     let software = match error.info {
         0 => TxStamp::Kernel,
         1 => TxStamp::Sched,

@@ -2,7 +2,6 @@
 //! (UDP_SEGMENT, udp(7)) just before the driver. No other engine sends packets closer together.
 
 use std::io;
-use std::mem;
 use std::ops::Range;
 
 use dwell_units::Nanos;
@@ -16,7 +15,7 @@ use crate::clock::realtime;
 use crate::host::interface::UDP_SEGMENTATION;
 use crate::pacing::pacer::WaitMode;
 use crate::sockets::port::StampRequest;
-use crate::sockets::udp::ControlData;
+use crate::sys::control::{self, OutgoingControl};
 use crate::sys::syscall;
 
 /// Maximum number of datagrams in one message that every kernel accepts (linux/udp.h,
@@ -91,20 +90,12 @@ impl Gso {
 
     fn send_as_one(&self, which: Range<usize>) -> io::Result<usize> {
         let message = self.payloads.span(which.clone());
-        let mut iov =
-            libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
-        // SAFETY: msghdr is plain data for which all zeros is valid.
-        let mut header: libc::msghdr = unsafe { mem::zeroed() };
-        header.msg_iov = &mut iov;
-        header.msg_iovlen = 1;
-        let mut control_data = ControlData::empty();
+        let mut control = OutgoingControl::empty();
         if let (2.., Ok(len)) = (which.len(), u16::try_from(self.payloads.len())) {
-            control_data.segment_into(len);
+            control.segment_into(len);
         }
-        control_data.attach(&mut header);
-        // SAFETY: every pointer in `header` points to memory of the stated length that outlives the
-        // call.
-        unsafe { syscall::send_message(&self.tx_socket.port.link.fd, &header, libc::MSG_DONTWAIT) }
+        let fd = &self.tx_socket.port.link.fd;
+        control::send(fd, message, None, &mut control, libc::MSG_DONTWAIT)
     }
 }
 

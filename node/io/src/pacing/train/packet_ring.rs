@@ -21,7 +21,7 @@ use crate::pacing::pacer::{WaitMode, sleep_until};
 use crate::sockets::port::{SendError, StampRequest};
 use crate::sockets::socket_error::send_error;
 use crate::sockets::udp::takes_key;
-use crate::sys::control::Control;
+use crate::sys::control::ControlBuffer;
 use crate::sys::mapping::Mapping;
 use crate::sys::{sockopt, syscall};
 use crate::timestamps;
@@ -55,7 +55,7 @@ struct PacketRing {
     payloads: Payloads,
     route: FrameRoute,
     fd: OwnedFd,
-    control: Box<Control>,
+    control: Box<ControlBuffer>,
     ring: Ring,
     longest: usize,
     keys: TimestampIds,
@@ -101,7 +101,7 @@ pub(super) fn open(config: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavaila
         payloads,
         route,
         fd,
-        control: Control::new(),
+        control: ControlBuffer::new(),
         ring,
         longest: max_packets,
         keys: TimestampIds::default(),

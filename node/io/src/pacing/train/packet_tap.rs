@@ -16,7 +16,7 @@ use super::{Departure, Numbers, Unavailable};
 use crate::clock::monotonic;
 use crate::pacing::pacer::sleep_until;
 use crate::sockets::port::StampRequest;
-use crate::sys::control::{self, Control};
+use crate::sys::control::{self, ControlBuffer};
 use crate::sys::sockopt;
 use crate::timestamps;
 
@@ -33,7 +33,7 @@ const UDP: usize = 8;
 /// A tap on one UDP flow as it leaves an interface.
 pub(super) struct PacketTap {
     fd: OwnedFd,
-    control: Box<Control>,
+    control: Box<ControlBuffer>,
     flow: u32,
     /// Length of the IP header.
     header: usize,
@@ -68,7 +68,7 @@ impl PacketTap {
         // Only taps on all protocols see outgoing packets.
         bind(&fd, interface, libc::ETH_P_ALL as u16).map_err(failed)?;
         sleep_until(monotonic() + TIMESTAMPING_DELAY);
-        Ok(Self { fd, control: Control::new(), flow, header })
+        Ok(Self { fd, control: ControlBuffer::new(), flow, header })
     }
 
     /// Discards the packets seen so far.

@@ -1,16 +1,13 @@
 //! Packets due together leave by one sendmmsg(2).
 
-use std::ffi::c_long;
-use std::io;
-use std::mem;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::slice;
 
 use super::tx_socket::TxSocket;
 use super::{Departure, Engine, Numbers, Payloads, SenderConfig, TrainProgress, Unavailable};
 use crate::clock::realtime;
 use crate::pacing::pacer::WaitMode;
-use crate::sys::syscall;
+use crate::sys::{control, syscall};
 
 /// A sender that sleeps, then spins, and sends packets due together in one call.
 struct Sendmmsg {
@@ -41,32 +38,28 @@ impl Sendmmsg {
             let headers = &mut self.headers[rest.clone()];
             let app = realtime();
             // SAFETY: the headers point to iovecs and those to payloads that `prepare` made, which
-            // nothing has moved since; the kernel reads them and writes the lengths sent.
+            // nothing has moved since.
             let sent = unsafe {
-                libc::syscall(
-                    libc::SYS_sendmmsg,
-                    c_long::from(self.tx_socket.port.link.fd.as_raw_fd()),
-                    headers.as_mut_ptr(),
-                    headers.len(),
-                    c_long::from(libc::MSG_DONTWAIT),
-                )
+                syscall::send_messages(&self.tx_socket.port.link.fd, headers, libc::MSG_DONTWAIT)
             };
-            let error = io::Error::last_os_error();
             let done = realtime();
-            if let Ok(sent) = usize::try_from(sent) {
-                if sent < rest.len() {
-                    // The kernel does not report why (net/socket.c, __sys_sendmmsg).
-                    self.tx_socket.lose_keys();
+            match sent {
+                Ok(sent) => {
+                    if sent < rest.len() {
+                        // The call does not report why it stopped early.
+                        self.tx_socket.lose_keys();
+                    }
+                    self.tx_socket.note(rest.start..rest.start + sent, app, done, left);
+                    rest.start += sent;
+                    failed = 0;
                 }
-                self.tx_socket.note(rest.start..rest.start + sent, app, done, left);
-                rest.start += sent;
-                failed = 0;
-            } else if self.tx_socket.should_retry(syscall::errno(&error), failed) {
-                failed += 1;
-            } else {
-                // The call fails only if its first message does.
-                rest.start += 1;
-                failed = 0;
+                Err(error) if self.tx_socket.should_retry(syscall::errno(&error), failed) => {
+                    failed += 1;
+                }
+                Err(_) => {
+                    rest.start += 1;
+                    failed = 0;
+                }
             }
         }
     }
@@ -77,18 +70,11 @@ impl Engine for Sendmmsg {
         self.payloads.prepare(numbers);
         self.tx_socket.begin(numbers.len());
         self.iovs.clear();
-        self.iovs.extend((0..numbers.len()).map(|n| {
-            let payload = self.payloads.at(n);
-            libc::iovec { iov_base: payload.as_ptr().cast_mut().cast(), iov_len: payload.len() }
-        }));
+        self.iovs.extend((0..numbers.len()).map(|n| control::iovec(self.payloads.at(n))));
         self.headers.clear();
-        self.headers.extend(self.iovs.iter_mut().map(|iov| {
-            // SAFETY: mmsghdr is plain data for which all zeros is valid.
-            let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
-            header.msg_hdr.msg_iov = iov;
-            header.msg_hdr.msg_iovlen = 1;
-            header
-        }));
+        let one =
+            |iov| libc::mmsghdr { msg_hdr: control::header(slice::from_mut(iov)), msg_len: 0 };
+        self.headers.extend(self.iovs.iter_mut().map(one));
     }
 
     fn send(&mut self, mut progress: TrainProgress<'_>, left: &mut [Departure]) {

@@ -3,7 +3,6 @@
 //! checks that a packet is kept.
 
 use std::io;
-use std::mem;
 use std::net::SocketAddr;
 
 use dwell_sample::TxStamp;
@@ -16,8 +15,9 @@ use super::{
 use crate::clock::{self, monotonic, realtime};
 use crate::pacing::pacer::sleep_until;
 use crate::sockets::port::{Notice, Port, PortOptions, StampRequest};
-use crate::sockets::udp::{ControlData, UdpPort};
+use crate::sockets::udp::UdpPort;
 use crate::sys::address::DISCARD_PORT;
+use crate::sys::control::{self, OutgoingControl};
 use crate::sys::{sockopt, syscall};
 
 /// Time before a departure at which its packet is handed over: more than a sleep is late by, and
@@ -151,18 +151,9 @@ fn ask(port: &UdpPort, timebase: Timebase) -> io::Result<()> {
 }
 
 fn send_at(port: &UdpPort, message: &[u8], at: i64) -> io::Result<()> {
-    let mut iov =
-        libc::iovec { iov_base: message.as_ptr().cast_mut().cast(), iov_len: message.len() };
-    // SAFETY: msghdr is plain data for which all zeros is valid.
-    let mut header: libc::msghdr = unsafe { mem::zeroed() };
-    header.msg_iov = &mut iov;
-    header.msg_iovlen = 1;
-    let mut control_data = ControlData::empty();
-    control_data.leave_at(at as u64);
-    control_data.attach(&mut header);
-    // SAFETY: every pointer in `header` points to memory of the stated length that outlives the
-    // call.
-    unsafe { syscall::send_message(&port.link.fd, &header, libc::MSG_DONTWAIT) }.map(drop)
+    let mut control = OutgoingControl::empty();
+    control.leave_at(at as u64);
+    control::send(&port.link.fd, message, None, &mut control, libc::MSG_DONTWAIT).map(drop)
 }
 
 /// Whether a packet with a later departure time by this clock leaves later.
