@@ -192,7 +192,7 @@ impl Batch {
                 Ok(sent) => {
                     let left: usize = self.trains[..sent].iter().sum();
                     for n in done..done + left {
-                        each(n, Ok(through.take_key()), sending);
+                        each(n, Ok(through.keys.take()), sending);
                     }
                     done += left;
                     failed = 0;

@@ -39,7 +39,7 @@ impl Link {
     pub(crate) fn release(&mut self) -> Result<Sent, SendError> {
         let app = realtime();
         let released = syscall::send(&self.fd, &[], libc::MSG_DONTWAIT);
-        let key = self.take_key();
+        let key = self.keys.take();
         released.map(|_| Sent { app, key }).map_err(|error| send_error(syscall::errno(&error)))
     }
 
@@ -47,7 +47,7 @@ impl Link {
     /// (net/ipv4/udp.c, udp_flush_pending_frames). The corked message has taken a key.
     pub(crate) fn discard(&mut self) {
         let _ = syscall::send(&self.fd, &TOO_LONG, libc::MSG_DONTWAIT | libc::MSG_MORE);
-        self.take_key();
+        self.keys.take();
     }
 }
 

@@ -8,16 +8,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use dwell_sample::RxStamps;
-use dwell_units::{Instant, Monotonic, Nanos};
+use dwell_units::Nanos;
 
 use crate::clock::{monotonic, realtime};
 use crate::sockets::port::{Notice, SendError, Sent, StampRequest};
 use crate::sockets::socket_error::{self, send_error};
-use crate::sockets::udp;
 use crate::sys::address::RawAddress;
 use crate::sys::control::{self, ControlBuffer, Marks, OutgoingControl};
 use crate::sys::{sockopt, syscall};
-use crate::timestamps;
+use crate::timestamps::{self, KeyCounter};
 
 /// Requested socket buffer size in bytes. With the default of 208 KiB, the buffer and not the CPU
 /// decides which packets are lost.
@@ -90,19 +89,12 @@ pub struct UdpEnd {
     control: Box<ControlBuffer>,
     /// Packets come with control data: timestamps, or their destination address.
     pub(crate) control_data: bool,
-    stamped: bool,
     pub(crate) connected: bool,
     /// A client may have its own socket on this port.
     shares: bool,
     /// Payloads up to this length may be merged, as far as is known.
     pub(crate) max_merged_len: usize,
-    /// The kernel's OPT_ID counter; see [`crate::udp`].
-    next_key: u32,
-    /// Requested timestamps.
-    stamps: StampRequest,
-    /// Until then keys are counted but not returned, because timestamps from before the counter
-    /// restarted may still arrive.
-    quiet_until: Option<Instant<Monotonic>>,
+    pub(crate) keys: KeyCounter,
 }
 
 /// Time after which a timestamp is no longer expected; one second is a long queueing delay.
@@ -230,19 +222,17 @@ impl UdpEnd {
         options: EndOptions,
     ) -> io::Result<Self> {
         timestamps::request(&fd, options.stamps, true, true)?;
-        let stamped = options.stamps != StampRequest::User;
+        let keys = KeyCounter::new(options.stamps, true);
+        let stamped = keys.is_stamped();
         Ok(Self {
             local: sockopt::local_addr(&fd)?,
             fd,
             control: ControlBuffer::new(),
             control_data: stamped || everywhere,
-            stamped,
             connected,
             shares: false,
             max_merged_len: if options.merge && !stamped { usize::MAX } else { 0 },
-            next_key: 0,
-            stamps: options.stamps,
-            quiet_until: None,
+            keys,
         })
     }
 
@@ -261,7 +251,7 @@ impl UdpEnd {
 
     /// Whether timestamps of sent packets will arrive through [`UdpEnd::notices`].
     pub fn is_stamped(&self) -> bool {
-        self.stamped
+        self.keys.is_stamped()
     }
 
     /// Receives one packet; `None` if none is queued. A pending ICMP error is not returned; it
@@ -304,7 +294,7 @@ impl UdpEnd {
                 }
             };
             let Err(error) = sent else {
-                return Ok(Sent { app, key: self.take_key() });
+                return Ok(Sent { app, key: self.keys.take() });
             };
             if let Some(error) = self.failed(&error, failed) {
                 return Err(error);
@@ -313,35 +303,18 @@ impl UdpEnd {
         }
     }
 
-    /// Returns the key of the packet just sent, if its timestamps will arrive.
-    pub(crate) fn take_key(&mut self) -> Option<u32> {
-        let key = self.stamped.then_some(self.next_key);
-        self.next_key = self.next_key.wrapping_add(1);
-        if self.quiet_until.is_some_and(|until| until <= monotonic()) {
-            self.quiet_until = None;
-        }
-        key.filter(|_| self.quiet_until.is_none())
-    }
-
     /// Restarts the kernel's key counter after a packet could not be sent and may or may not have
     /// taken a key. Keys are withheld until timestamps under way have arrived.
     pub(crate) fn restart_keys(&mut self) {
-        if !self.stamped {
-            return;
-        }
-        let again = timestamps::restart_key_counter(&self.fd, self.stamps, true);
-        self.next_key = 0;
-        let wait = if again.is_ok() { TIMESTAMP_TIMEOUT } else { Nanos::MAX };
-        self.quiet_until = Some(monotonic().saturating_add(wait));
+        // After a failure, keys are withheld for good.
+        let _ = self.keys.restart(&self.fd, TIMESTAMP_TIMEOUT);
     }
 
     /// Handles a failed send after `before` earlier failures for the same packet. Returns the
     /// error, or `None` if the packet is to be sent again.
     pub(crate) fn failed(&mut self, error: &io::Error, before: usize) -> Option<SendError> {
         let errno = syscall::errno(error);
-        if udp::takes_key(errno) {
-            self.next_key = self.next_key.wrapping_add(1);
-        }
+        self.keys.skip_if_taken(errno);
         let again = socket_error::should_retry(errno, before);
         (!again).then(|| send_error(errno))
     }

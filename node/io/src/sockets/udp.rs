@@ -18,7 +18,7 @@ use crate::sys::address::RawAddress;
 pub use crate::sys::control::Marks;
 use crate::sys::control::{self, ControlBuffer, OutgoingControl};
 use crate::sys::{sockopt, syscall};
-use crate::timestamps;
+use crate::timestamps::{self, KeyCounter};
 
 /// Requested receive buffer size in bytes. With the default of 208 KiB, the buffer and not the CPU
 /// decides which packets are lost.
@@ -68,14 +68,9 @@ impl Port for UdpPort {
 pub(crate) struct Link {
     pub(crate) fd: OwnedFd,
     control: Box<ControlBuffer>,
-    /// Kernel timestamps were requested.
-    stamped: bool,
     /// Receiving needs control data, for timestamps or the TTL.
     control_data: bool,
-    /// The kernel's OPT_ID counter. The kernel takes a key when it builds a packet and returns it
-    /// if building fails (net/ipv4/ip_output.c, `__ip_append_data`), but not if the packet is
-    /// dropped afterwards (see [`takes_key`]).
-    next_key: u32,
+    pub(crate) keys: KeyCounter,
     timeout: Nanos,
 }
 
@@ -94,14 +89,12 @@ impl Link {
         if options.reply_ttl {
             sockopt::receive_ttl(&fd, peer)?;
         }
-        let stamped = options.stamps != StampRequest::User;
-        let control_data = stamped || options.reply_ttl;
+        let keys = KeyCounter::new(options.stamps, options.sched_stamps);
         Ok(Self {
             fd,
             control: ControlBuffer::new(),
-            stamped,
-            control_data,
-            next_key: 0,
+            control_data: keys.is_stamped() || options.reply_ttl,
+            keys,
             timeout: Nanos::MAX,
         })
     }
@@ -112,7 +105,7 @@ impl Link {
             let app = realtime();
             // Non-blocking: the schedule is kept even if the socket's buffer is full.
             let Err(error) = syscall::send(&self.fd, message, libc::MSG_DONTWAIT) else {
-                return Ok(Sent { app, key: self.take_key() });
+                return Ok(Sent { app, key: self.keys.take() });
             };
             if let Some(error) = self.failed(syscall::errno(&error), failed) {
                 return Err(error);
@@ -121,24 +114,10 @@ impl Link {
         }
     }
 
-    /// Returns the key of the packet just sent, if its timestamps will arrive.
-    pub(crate) fn take_key(&mut self) -> Option<u32> {
-        let key = self.stamped.then_some(self.next_key);
-        self.next_key = self.next_key.wrapping_add(1);
-        key
-    }
-
-    /// Records that the kernel restarted its key counter.
-    pub(crate) fn reset_keys(&mut self) {
-        self.next_key = 0;
-    }
-
     /// Handles a send that failed with `errno`, after `before` earlier failures for the same
     /// packet. Returns the error, or `None` if the packet is to be sent again.
     pub(crate) fn failed(&mut self, errno: c_int, before: usize) -> Option<SendError> {
-        if takes_key(errno) {
-            self.next_key = self.next_key.wrapping_add(1);
-        }
+        self.keys.skip_if_taken(errno);
         let again = should_retry(errno, before);
         (!again).then(|| send_error(errno))
     }
@@ -161,12 +140,6 @@ impl Link {
     pub(crate) fn notices(&mut self, limit: usize, each: &mut dyn FnMut(Notice)) {
         timestamps::notices(&self.fd, &mut self.control, limit, each);
     }
-}
-
-/// Whether a failed send had built its packet, and so taken a key: a queueing discipline dropped
-/// the packet (reported only because of IP_RECVERR), or a packet filter did.
-pub(crate) fn takes_key(errno: c_int) -> bool {
-    matches!(errno, libc::ENOBUFS | libc::EPERM)
 }
 
 /// Sets the time-out of a receive call and returns its flags.

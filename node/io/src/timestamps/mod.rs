@@ -1,10 +1,12 @@
-//! Timestamps of the kernel and of network cards: requesting them, and reading those of sent packets
-//! from the error queue. Depends on `sys` only.
+//! Timestamps of the kernel and of network cards: requesting them, the keys of sent packets, and
+//! reading their timestamps from the error queue. Depends on `sys` and `clock`.
 
 mod error_queue;
+mod keys;
 mod request;
 
 pub use error_queue::Notice;
 pub(crate) use error_queue::notices;
+pub(crate) use keys::KeyCounter;
 pub use request::StampRequest;
-pub(crate) use request::{request, restart_key_counter};
+pub(crate) use request::request;

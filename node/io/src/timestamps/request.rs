@@ -51,7 +51,7 @@ pub(crate) fn request(fd: &OwnedFd, stamps: StampRequest, tx: bool, sched: bool)
 
 /// Restarts the kernel's key counter at 0: it restarts when keys are requested after they were not
 /// (net/core/sock.c, sock_set_timestamping).
-pub(crate) fn restart_key_counter(
+pub(super) fn restart_key_counter(
     fd: &OwnedFd,
     stamps: StampRequest,
     sched: bool,

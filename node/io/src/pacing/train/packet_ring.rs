@@ -18,13 +18,12 @@ use super::tx_socket::TxSocket;
 use super::{Departure, Engine, Numbers, Payloads, SenderConfig, TrainProgress, Unavailable};
 use crate::clock::{monotonic, realtime};
 use crate::pacing::pacer::{WaitMode, sleep_until};
-use crate::sockets::port::{SendError, StampRequest};
+use crate::sockets::port::SendError;
 use crate::sockets::socket_error::send_error;
-use crate::sockets::udp::takes_key;
 use crate::sys::control::ControlBuffer;
 use crate::sys::mapping::Mapping;
 use crate::sys::{sockopt, syscall};
-use crate::timestamps;
+use crate::timestamps::{self, KeyCounter};
 
 /// Requested buffer size in bytes: more than any train needs, so that only a queueing discipline
 /// drops packets.
@@ -59,8 +58,7 @@ struct PacketRing {
     ring: Ring,
     longest: usize,
     keys: TimestampIds,
-    next_key: u32,
-    stamped: bool,
+    counter: KeyCounter,
     /// The slot of the train's first frame.
     first: usize,
     packets: usize,
@@ -105,8 +103,7 @@ pub(super) fn open(config: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavaila
         ring,
         longest: max_packets,
         keys: TimestampIds::default(),
-        next_key: 0,
-        stamped: options.stamps != StampRequest::User,
+        counter: KeyCounter::new(options.stamps, options.sched_stamps),
         first: 0,
         packets: 0,
         given_up: 0,
@@ -135,8 +132,7 @@ impl PacketRing {
                     break;
                 }
                 (left.app, left.done) = (Some(app), Some(done));
-                self.keys.note(rest.start, self.stamped.then_some(self.next_key));
-                self.next_key = self.next_key.wrapping_add(1);
+                self.keys.note(rest.start, self.counter.take());
                 rest.start += 1;
                 failed = 0;
             }
@@ -144,9 +140,7 @@ impl PacketRing {
                 return;
             }
             let errno = errno.unwrap_or(libc::EAGAIN);
-            if takes_key(errno) {
-                self.next_key = self.next_key.wrapping_add(1);
-            }
+            self.counter.skip_if_taken(errno);
             failed += 1;
             if failed > MAX_RETRIES {
                 self.give_up(&mut rest, errno);
@@ -200,11 +194,13 @@ impl Engine for PacketRing {
         // Packets that are not sent leave no gap in the ring.
         self.packets = progress.packets();
         while let Some((which, _)) = progress.next_due() {
-            let Self { tx_socket, ring, fd, control, keys, stamped, .. } = self;
+            let Self { tx_socket, ring, fd, control, keys, counter, .. } = self;
             // A call that finds nothing to send.
             let warm_engine = || drop(syscall::send(fd, &[], libc::MSG_DONTWAIT));
             let memory = ring.frame(self.first + which.start);
-            if *stamped && let Some((_, due)) = progress.next_due() {
+            if counter.is_stamped()
+                && let Some((_, due)) = progress.next_due()
+            {
                 keys.take_within(due - monotonic(), left, &mut |limit, each| {
                     timestamps::notices(fd, control, limit, each);
                 });
@@ -217,8 +213,8 @@ impl Engine for PacketRing {
 
     fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
         self.tx_socket.collect(&mut [], Nanos::ZERO);
-        let Self { fd, control, keys, stamped, .. } = self;
-        keys.collect(left, *stamped, timeout, |limit, each| {
+        let Self { fd, control, keys, counter, .. } = self;
+        keys.collect(left, counter.is_stamped(), timeout, |limit, each| {
             timestamps::notices(fd, control, limit, each);
         });
     }

@@ -19,7 +19,6 @@ use crate::sockets::cork;
 use crate::sockets::port::{Port, PortOptions, SendError, StampRequest};
 use crate::sockets::udp::UdpPort;
 use crate::sys::sockopt;
-use crate::timestamps;
 
 /// Requested buffer size in bytes: more than any train needs, so that only a queueing discipline
 /// drops packets.
@@ -43,9 +42,6 @@ const CACHE_LINES: usize = 256;
 pub(super) struct TxSocket {
     pub(super) port: UdpPort,
     pub(super) keys: TimestampIds,
-    pub(super) stamped: bool,
-    /// Requested timestamps, and whether TX_SCHED is among them.
-    request: (StampRequest, bool),
     /// It is unknown which packet takes which key.
     keys_lost: bool,
     failure: Option<SendError>,
@@ -67,14 +63,10 @@ impl TxSocket {
                 let _ = sockopt::set(&port.link.fd, libc::SOL_SOCKET, ask, BUFFER_LEN);
             }
         }
-        let stamped = options.stamps != StampRequest::User;
         let cache_warmer = CacheWarmer::new(port.local_addr(), options.stamps);
-        let request = (options.stamps, options.sched_stamps);
         Ok(Self {
             port,
             keys: TimestampIds::default(),
-            stamped,
-            request,
             keys_lost: false,
             failure: None,
             cache_warmer,
@@ -84,7 +76,7 @@ impl TxSocket {
 
     /// Enables corking of packets ([`Self::cork`]), if it is supported here.
     pub(super) fn with_corking(self) -> Self {
-        match cork::is_supported(self.port.local_addr(), self.request.0) {
+        match cork::is_supported(self.port.local_addr(), self.port.link.keys.stamps()) {
             true => Self { cache_warmer: self.cache_warmer.with_corking(), ..self },
             false => self,
         }
@@ -105,11 +97,9 @@ impl TxSocket {
     pub(super) fn begin(&mut self, packets: usize) {
         self.keys.begin(packets);
         if self.keys_lost {
-            let (stamps, sched) = self.request;
-            if timestamps::restart_key_counter(&self.port.link.fd, stamps, sched).is_ok() {
-                self.port.link.reset_keys();
-                self.keys_lost = false;
-            }
+            // Older timestamps are recognised by their time.
+            let link = &mut self.port.link;
+            self.keys_lost = link.keys.restart(&link.fd, Nanos::ZERO).is_err();
         }
     }
 
@@ -139,7 +129,7 @@ impl TxSocket {
             return;
         }
         let Self { port, keys, cache_warmer, .. } = self;
-        if self.stamped {
+        if port.link.keys.is_stamped() {
             // The kernel does not keep all timestamps of a long train. Reading one also frees its
             // packet's memory for the next packet: when none were read, one packet in ten was 2 us
             // late.
@@ -208,7 +198,7 @@ impl TxSocket {
         for (n, left) in which.clone().zip(&mut left[which]) {
             left.app = Some(app);
             left.done = Some(done);
-            let key = self.port.link.take_key();
+            let key = self.port.link.keys.take();
             self.keys.note(n, key.filter(|_| !self.keys_lost));
         }
     }
@@ -226,8 +216,9 @@ impl TxSocket {
     }
 
     pub(super) fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
-        let Self { port, keys, stamped, .. } = self;
-        keys.collect(left, *stamped, timeout, |limit, each| port.notices(limit, each));
+        let Self { port, keys, .. } = self;
+        let stamped = port.link.keys.is_stamped();
+        keys.collect(left, stamped, timeout, |limit, each| port.notices(limit, each));
     }
 
     /// Records why a packet could not be sent.
