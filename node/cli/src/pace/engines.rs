@@ -1,6 +1,6 @@
 //! Opens the engines that send trains, with the payloads and options of a job.
 
-use dwell_io::port::{PortOptions, StampRequest};
+use dwell_io::port::{SocketOptions, StampRequest};
 use dwell_io::train::{Numbers, Payloads, SenderConfig, TrainSender, Unavailable};
 use dwell_protocol::{PaceEngine, PaceJob, Stamps};
 use rand::{Rng, SeedableRng};
@@ -31,7 +31,7 @@ pub(super) fn open(
     };
     let config = SenderConfig {
         target: plan.peer,
-        options: &PortOptions { stamps, ..PortOptions::default() },
+        options: &SocketOptions { stamps, ..SocketOptions::default() },
         payloads,
         max_packets: longest,
         bypass_qdisc: job.bypass,

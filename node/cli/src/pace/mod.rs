@@ -28,8 +28,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use dwell_io::cpu::{self, Placement};
 use dwell_io::activity::Own;
+use dwell_io::cpu::{self, Placement};
 use dwell_io::interface::SegmentationOff;
 use dwell_io::train::TrainSender;
 use dwell_protocol::{PaceEngine, PaceJob, SinkTimestamps, Stamps};

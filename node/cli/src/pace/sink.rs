@@ -11,9 +11,9 @@ use std::thread;
 use std::time::Duration;
 
 use dwell_io::clock::{self, monotonic};
-use dwell_io::port::{StampRequest, Wait};
+use dwell_io::port::{SocketOptions, StampRequest, Wait};
 use dwell_io::train::FIRST_LEAD_NUMBER;
-use dwell_io::udp::{Gate, ServerOptions, UdpServer};
+use dwell_io::udp::{Gate, UdpServer};
 use dwell_io::{cpu, interface, tcp};
 use dwell_protocol::PaceSinkJob;
 use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
@@ -142,12 +142,12 @@ pub(crate) fn perform(
     let failed = |what: &str, error: io::Error| {
         Failure::from(anyhow::anyhow!("cannot listen on {} by {what}: {error}", job.url))
     };
-    let options = ServerOptions { stamps: StampRequest::Kernel, ..ServerOptions::default() };
+    let options = SocketOptions { stamps: StampRequest::Kernel, ..SocketOptions::server() };
     // Without kernel timestamps, all are user timestamps.
-    let (server, source) = match UdpServer::bind(address, options) {
+    let (server, source) = match UdpServer::bind(address, &options) {
         Ok(server) => (server, TimestampSource::KernelSw),
         Err(_) => (
-            UdpServer::bind(address, ServerOptions::default())
+            UdpServer::bind(address, &SocketOptions::server())
                 .map_err(|error| failed("UDP", error))?,
             TimestampSource::User,
         ),

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use dwell_io::clock::monotonic;
 use dwell_io::pacer;
-use dwell_io::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, Wait};
+use dwell_io::port::{Arrival, Notice, Port, SendError, Sent, SocketOptions, Wait};
 use dwell_io::tcp::TcpPort;
 use dwell_io::udp::UdpPort;
 use dwell_units::{Instant, Monotonic, Nanos};
@@ -150,14 +150,14 @@ const POLL_INTERVAL: Nanos = Nanos::from_millis(20);
 #[derive(Debug)]
 pub(super) struct FreshPorts {
     peer: SocketAddr,
-    options: PortOptions,
+    options: SocketOptions,
     local: SocketAddr,
     ports: VecDeque<(u64, UdpPort)>,
     sends: u64,
 }
 
 impl FreshPorts {
-    pub(super) fn connect(peer: SocketAddr, options: PortOptions) -> io::Result<Self> {
+    pub(super) fn connect(peer: SocketAddr, options: SocketOptions) -> io::Result<Self> {
         // Opened once now, so that errors show before the first probe.
         let local = UdpPort::connect(peer, &options)?.local_addr();
         Ok(Self { peer, options, local, ports: VecDeque::with_capacity(MAX_OPEN_PORTS), sends: 0 })

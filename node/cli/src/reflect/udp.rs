@@ -9,10 +9,8 @@ use dwell_engine::reflector::{
 };
 use dwell_io::clock::{self, monotonic, realtime};
 use dwell_io::machine;
-use dwell_io::port::{StampRequest, Wait};
-use dwell_io::udp::{
-    Marks, Request, RequestMetadata, ServerOptions, Shutter, UdpServer, is_broadcast,
-};
+use dwell_io::port::{SocketOptions, StampRequest, Wait};
+use dwell_io::udp::{Marks, Request, Shutter, UdpServer, is_broadcast};
 use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::hmac::Key;
 
@@ -103,16 +101,18 @@ impl UdpService {
         counters: &Arc<Counters>,
     ) -> io::Result<Self> {
         refuse_group(address.ip())?;
+        let server = SocketOptions::server();
         // STAMP reports arrival times; STAMP and echo need the TTL.
-        let metadata = match answer {
-            Answer::Stamp(_) => RequestMetadata::All,
-            Answer::Echo(_) => RequestMetadata::Ttl,
-            Answer::Roundtrip | Answer::Text => RequestMetadata::None,
+        let options = match answer {
+            Answer::Stamp(_) => {
+                let (timed, receive_ttl, receive_tos) = (true, true, true);
+                SocketOptions { stamps, timed, receive_ttl, receive_tos, ..server }
+            }
+            Answer::Echo(_) => SocketOptions { receive_ttl: true, ..server },
+            Answer::Roundtrip | Answer::Text => server,
         };
-        let is_stamp = matches!(answer, Answer::Stamp(_));
-        let stamps = if is_stamp { stamps } else { StampRequest::User };
         let mut service = Self {
-            server: UdpServer::bind(address, ServerOptions { stamps, metadata })?,
+            server: UdpServer::bind(address, &options)?,
             answer,
             limiter: rules.limit.and_then(Limiter::new),
             own_ports: rules.own_ports,

@@ -12,10 +12,10 @@ use dwell_engine::relay::packet_ids::Ids;
 use dwell_engine::relay::{HEADROOM, PayloadTransform, Transformed};
 use dwell_io::cache_warming::CacheWarmer;
 use dwell_io::clock::{monotonic, realtime};
-use dwell_io::datagram::{EndOptions, Peer, UdpEnd, is_out_of_resources};
+use dwell_io::datagram::{Peer, UdpEnd, is_out_of_resources};
 use dwell_io::pacer::{self, WaitMode};
 use dwell_io::poller::Poller;
-use dwell_io::port::{Notice, SendError, StampRequest, Wait};
+use dwell_io::port::{Notice, SendError, SocketOptions, StampRequest, Wait};
 use dwell_protocol::{Hold, HoldAt, RelayJob};
 use dwell_sample::{PacketObservation, PacketOutcome, Point, PointStamps, RxStamps};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
@@ -102,8 +102,8 @@ fn end_of<'s>(
 pub(super) struct Relay<'a> {
     plan: &'a RelayPlan,
     pub(super) listener: UdpEnd,
-    near: EndOptions,
-    out: EndOptions,
+    near: SocketOptions,
+    out: SocketOptions,
     poller: Poller,
     pub(super) flows: Flows<Flow>,
     /// All sockets of the flows while there are at most `MAX_POLLED_FLOWS` flows.
@@ -161,8 +161,14 @@ impl<'a> Relay<'a> {
     ) -> io::Result<Self> {
         let transforms =
             [plan.transform(FlowDirection::Forward), plan.transform(FlowDirection::Backward)];
-        let options = |grows| EndOptions { stamps, whole: grows, merge: job.merges(), own: true };
-        let listener = UdpEnd::listen(plan.listen, options(transforms[1].grows()))?;
+        let options = |dont_fragment| SocketOptions {
+            stamps,
+            dont_fragment,
+            merge: job.merges(),
+            share_port: true,
+            ..SocketOptions::relay()
+        };
+        let listener = UdpEnd::listen(plan.listen, &options(transforms[1].grows()))?;
         let mut poller = Poller::new(RECEIVE_BATCH)?;
         poller.add(&listener, Socket::Listener.token())?;
         poller.tick(UPKEEP_INTERVAL)?;
@@ -584,13 +590,13 @@ impl<'a> Relay<'a> {
     }
 
     fn admit(&mut self, peer: Peer) -> Option<FlowId> {
-        let mut opened = UdpEnd::connect(self.plan.to, self.out);
+        let mut opened = UdpEnd::connect(self.plan.to, &self.out);
         if opened.as_ref().is_err_and(is_out_of_resources) {
             self.keep_flow_with_unread();
             if let Some(gone) = self.flows.evict() {
                 // Evict the flow that was idle for longest and use its descriptor.
                 self.forget(gone);
-                opened = UdpEnd::connect(self.plan.to, self.out);
+                opened = UdpEnd::connect(self.plan.to, &self.out);
             }
         }
         let out = match opened {
@@ -652,7 +658,7 @@ impl<'a> Relay<'a> {
             && let Some(flow) = self.flows.find(id)
         {
             // On failure the listener continues to serve the client.
-            flow.own = UdpEnd::own(&self.listener, &flow.peer, self.near).ok();
+            flow.own = UdpEnd::own(&self.listener, &flow.peer, &self.near).ok();
             self.catching_up = flow.own.is_some().then_some(id);
             self.owner = self.catching_up;
         }

@@ -7,8 +7,8 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use dwell_io::datagram::{EndOptions, UdpEnd};
-use dwell_io::port::StampRequest;
+use dwell_io::datagram::UdpEnd;
+use dwell_io::port::{SocketOptions, StampRequest};
 use dwell_io::process::{Handle, Signal};
 use serde_json::Value;
 
@@ -220,8 +220,8 @@ impl Labs {
 /// Keeps receive timestamps enabled from before the first round until after the last: the kernel
 /// enables them some time after the first socket asks for them.
 fn enable_timestamps() -> UdpEnd {
-    let options = EndOptions { stamps: StampRequest::Kernel, ..EndOptions::default() };
-    let mut end = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
+    let options = SocketOptions { stamps: StampRequest::Kernel, ..SocketOptions::relay() };
+    let mut end = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), &options).unwrap();
     let near = UdpSocket::bind("127.0.0.1:0").unwrap();
     until("the kernel timestamps received packets", || {
         near.send_to(&[0], end.local_addr()).unwrap();

@@ -14,7 +14,7 @@ use dwell_units::Nanos;
 use crate::clock::monotonic;
 use crate::sys::address::RawAddress;
 use crate::sys::{sockopt, syscall};
-use crate::timestamps::{self, StampRequest};
+use crate::timestamps::{self, StampRequest, TxStampRequest};
 
 /// Maximum length of a datagram over IPv4.
 const MAX_DATAGRAM_LEN: usize = 65_507;
@@ -48,7 +48,7 @@ impl CacheWarmer {
     /// are timestamped at the driver like the packets of that path, so that the code for this is
     /// warm too.
     pub fn one_way(self, request: StampRequest) -> Self {
-        let asked = timestamps::request(&self.sink, request, true, false);
+        let asked = timestamps::request(&self.sink, request, TxStampRequest::Driver);
         let queues = sockopt::drop_all(&self.sink, true).is_err();
         Self { stamped: request != StampRequest::User && asked.is_ok(), queues, ..self }
     }

@@ -305,8 +305,7 @@ fn size(length: impl TryInto<usize>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sockets::datagram::EndOptions;
-    use crate::sockets::port::StampRequest;
+    use crate::sockets::port::{SocketOptions, StampRequest};
     use std::net::SocketAddr;
 
     const HEADROOM: usize = 12;
@@ -314,14 +313,14 @@ mod tests {
     #[test]
     fn batch_round_trip_preserves_payloads() {
         for listen in ["127.0.0.1", "0.0.0.0", "::1"] {
-            let options = EndOptions::default();
+            let options = SocketOptions::relay();
             let address = SocketAddr::new(listen.parse().unwrap(), 0);
-            let mut server = UdpEnd::listen(address, options).unwrap();
+            let mut server = UdpEnd::listen(address, &options).unwrap();
             let port = server.local_addr().port();
             let ip = if listen == "0.0.0.0" { "127.0.0.9" } else { listen };
             let to = SocketAddr::new(ip.parse().unwrap(), port);
             let mut clients: Vec<_> =
-                (0..3).map(|_| UdpEnd::connect(to, options).unwrap()).collect();
+                (0..3).map(|_| UdpEnd::connect(to, &options).unwrap()).collect();
             for n in 0..30_u8 {
                 clients[usize::from(n) % 3].send(&vec![n; 100 + usize::from(n)], None).unwrap();
             }
@@ -358,10 +357,10 @@ mod tests {
 
     #[test]
     fn segmented_datagrams_arrive_unchanged() {
-        let options = EndOptions { merge: true, ..EndOptions::default() };
+        let options = SocketOptions { merge: true, ..SocketOptions::relay() };
         for listen in ["127.0.0.1:0", "[::1]:0"] {
-            let server = UdpEnd::listen(listen.parse().unwrap(), options).unwrap();
-            let mut client = UdpEnd::connect(server.local_addr(), options).unwrap();
+            let server = UdpEnd::listen(listen.parse().unwrap(), &options).unwrap();
+            let mut client = UdpEnd::connect(server.local_addr(), &options).unwrap();
             let mut batch = Batch::new(80, HEADROOM);
             let lens: Vec<usize> =
                 [vec![100; 70], vec![40, 90, 90, 0, 0, 90, 91, 1_473, 1_473]].concat();
@@ -389,12 +388,12 @@ mod tests {
 
     #[test]
     fn merged_replies_leave_from_requested_address() {
-        let options = EndOptions { merge: true, ..EndOptions::default() };
+        let options = SocketOptions { merge: true, ..SocketOptions::relay() };
         for (everywhere, asked) in [("0.0.0.0:0", "127.0.0.9"), ("[::]:0", "::1")] {
-            let mut server = UdpEnd::listen(everywhere.parse().unwrap(), options).unwrap();
+            let mut server = UdpEnd::listen(everywhere.parse().unwrap(), &options).unwrap();
             let to = SocketAddr::new(asked.parse().unwrap(), server.local_addr().port());
             // A connected socket receives from its peer only.
-            let mut client = UdpEnd::connect(to, options).unwrap();
+            let mut client = UdpEnd::connect(to, &options).unwrap();
             for n in 0..10_u8 {
                 client.send(&[n; 60], None).unwrap();
             }
@@ -419,9 +418,9 @@ mod tests {
     #[test]
     fn packets_to_be_timestamped_are_not_merged() {
         let options =
-            EndOptions { stamps: StampRequest::Kernel, merge: true, ..EndOptions::default() };
-        let server = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
-        let mut client = UdpEnd::connect(server.local_addr(), options).unwrap();
+            SocketOptions { stamps: StampRequest::Kernel, merge: true, ..SocketOptions::relay() };
+        let server = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        let mut client = UdpEnd::connect(server.local_addr(), &options).unwrap();
         let mut batch = Batch::new(3, HEADROOM);
         let parcels = [0, 1, 2].map(|n| Parcel { n, at: 0..50, to: None });
         let mut keys = Vec::new();
@@ -432,9 +431,9 @@ mod tests {
 
     #[test]
     fn oversized_parcel_does_not_block_others() {
-        let options = EndOptions { whole: true, ..EndOptions::default() };
-        let server = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
-        let mut client = UdpEnd::connect(server.local_addr(), options).unwrap();
+        let options = SocketOptions { dont_fragment: true, ..SocketOptions::relay() };
+        let server = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        let mut client = UdpEnd::connect(server.local_addr(), &options).unwrap();
         let mut batch = Batch::new(4, HEADROOM);
         let parcel = |n, len: usize| Parcel { n, at: 0..len, to: None };
         let parcels = [parcel(0, 10), parcel(1, 65_520), parcel(2, 20), parcel(3, 30)];

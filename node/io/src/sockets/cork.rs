@@ -17,7 +17,7 @@ use crate::sockets::socket_error::send_error;
 use crate::sockets::udp::Link;
 use crate::sys::control::ControlBuffer;
 use crate::sys::{sockopt, syscall};
-use crate::timestamps;
+use crate::timestamps::{self, TxStampRequest};
 
 /// 65,535 bytes: too long for any UDP datagram, so appending it discards the corked data.
 static TOO_LONG: [u8; 0xffff] = [0; 0xffff];
@@ -65,7 +65,7 @@ fn corked_keys(mut local: SocketAddr, request: StampRequest) -> io::Result<Vec<u
     let own = UdpSocket::bind(local)?;
     own.connect(own.local_addr()?)?;
     let fd = OwnedFd::from(own);
-    timestamps::request(&fd, request, true, false)?;
+    timestamps::request(&fd, request, TxStampRequest::Driver)?;
     sockopt::receive_timeout(&fd, &mut { Nanos::MAX }, TEST_TIMEOUT)?;
     let mut keys = Vec::new();
     for _ in 0..2 {
@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
     use crate::clock::monotonic;
-    use crate::sockets::port::{Port as _, PortOptions};
+    use crate::sockets::port::{Port as _, SocketOptions};
     use crate::sockets::udp::UdpPort;
 
     /// For each address family, a socket and a port connected to it.
@@ -100,7 +100,8 @@ mod tests {
         ["127.0.0.1:0", "[::1]:0"].into_iter().map(|any| {
             let far = UdpSocket::bind(any).unwrap();
             far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-            let options = PortOptions { stamps: StampRequest::Kernel, ..PortOptions::default() };
+            let options =
+                SocketOptions { stamps: StampRequest::Kernel, ..SocketOptions::default() };
             let port = UdpPort::connect(far.local_addr().unwrap(), &options).unwrap();
             for request in [StampRequest::User, StampRequest::Kernel] {
                 assert!(is_supported(port.local_addr(), request), "{any}, {request:?}");

@@ -11,33 +11,15 @@ use dwell_sample::RxStamps;
 use dwell_units::Nanos;
 
 use crate::clock::{monotonic, realtime};
-use crate::sockets::port::{Notice, SendError, Sent, StampRequest};
+use crate::sockets::port::{Notice, SendError, Sent, SocketOptions, StampRequest};
 use crate::sockets::socket_error::{self, send_error};
 use crate::sys::address::RawAddress;
 use crate::sys::control::{self, ControlBuffer, Marks, OutgoingControl};
 use crate::sys::{sockopt, syscall};
-use crate::timestamps::{self, KeyCounter};
-
-/// Requested socket buffer size in bytes. With the default of 208 KiB, the buffer and not the CPU
-/// decides which packets are lost.
-const BUFFER_LEN: c_int = 32 << 20;
+use crate::timestamps::{self, KeyCounter, TxStampRequest};
 
 /// Index of the drop counter in SO_MEMINFO (SK_MEMINFO_DROPS, linux/sock_diag.h).
 const DROPS_INDEX: usize = 8;
-
-/// Options for opening a socket.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct EndOptions {
-    /// Timestamps to request.
-    pub stamps: StampRequest,
-    /// Report packets that are too long for the path instead of fragmenting them.
-    pub whole: bool,
-    /// Merge packets of one length that are sent together into one UDP_SEGMENT message. Ignored
-    /// with timestamps, because the kernel timestamps such a message once.
-    pub merge: bool,
-    /// Let a client have its own socket if this one listens on one address ([`UdpEnd::own`]).
-    pub own: bool,
-}
 
 /// Sender of a packet and the local address that it was sent to: what a reply needs.
 #[derive(Clone, Copy)]
@@ -102,7 +84,7 @@ const TIMESTAMP_TIMEOUT: Nanos = Nanos::from_secs(1);
 
 impl UdpEnd {
     /// Opens a socket that receives from any sender at `address`. An IPv6 socket is IPv6-only.
-    pub fn listen(address: SocketAddr, options: EndOptions) -> io::Result<Self> {
+    pub fn listen(address: SocketAddr, options: &SocketOptions) -> io::Result<Self> {
         let fd = Self::open(address.ip(), options)?;
         let everywhere = address.ip().is_unspecified();
         match address {
@@ -119,7 +101,7 @@ impl UdpEnd {
         }
         // A second socket on one address would take packets from a wildcard listener until it is
         // connected.
-        let shares = options.own && !everywhere && Self::enable_sharing(&fd)?;
+        let shares = options.share_port && !everywhere && Self::enable_sharing(&fd)?;
         if shares {
             Self::bind_exclusively(&fd, address)?;
         } else {
@@ -149,7 +131,7 @@ impl UdpEnd {
         sockopt::share_port(fd, false)
     }
 
-    /// Opens a socket on the port of `listener`, which was opened with [`EndOptions::own`], for
+    /// Opens a socket on the port of `listener`, which was opened with [`SocketOptions::share_port`], for
     /// packets from and to `peer` only: the kernel need not look up the route for every reply.
     /// Earlier packets of the peer stay with the listener. At most one may exist at a time: until a
     /// second one is connected, the kernel would give it packets of other clients (seen with Linux
@@ -157,7 +139,7 @@ impl UdpEnd {
     ///
     /// # Errors
     /// The listener is bound to all addresses, or a call failed. The listener stays usable.
-    pub fn own(listener: &Self, peer: &Peer, options: EndOptions) -> io::Result<Self> {
+    pub fn own(listener: &Self, peer: &Peer, options: &SocketOptions) -> io::Result<Self> {
         if !listener.shares {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -182,36 +164,15 @@ impl UdpEnd {
     }
 
     /// Opens a socket that exchanges packets with `peer` only.
-    pub fn connect(peer: SocketAddr, options: EndOptions) -> io::Result<Self> {
+    pub fn connect(peer: SocketAddr, options: &SocketOptions) -> io::Result<Self> {
         let fd = Self::open(peer.ip(), options)?;
         sockopt::connect(&fd, peer)?;
         Self::new(fd, true, false, options)
     }
 
-    fn open(like: IpAddr, options: EndOptions) -> io::Result<OwnedFd> {
+    fn open(like: IpAddr, options: &SocketOptions) -> io::Result<OwnedFd> {
         let fd = sockopt::open(like, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
-        sockopt::receive_errors(&fd, like, true)?;
-        for (force, ask) in
-            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
-        {
-            // Best effort: a smaller buffer only affects bursts.
-            if sockopt::set(&fd, libc::SOL_SOCKET, force, BUFFER_LEN).is_err() {
-                let _ = sockopt::set(&fd, libc::SOL_SOCKET, ask, BUFFER_LEN);
-            }
-        }
-        if options.whole {
-            match like {
-                IpAddr::V4(_) => {
-                    let whole = libc::IP_PMTUDISC_DO;
-                    sockopt::set(&fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, whole)?;
-                }
-                IpAddr::V6(_) => {
-                    let whole = libc::IPV6_PMTUDISC_DO;
-                    sockopt::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, whole)?;
-                    sockopt::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1 as c_int)?;
-                }
-            }
-        }
+        options.apply_to_datagrams(&fd, like)?;
         Ok(fd)
     }
 
@@ -219,10 +180,10 @@ impl UdpEnd {
         fd: OwnedFd,
         connected: bool,
         everywhere: bool,
-        options: EndOptions,
+        options: &SocketOptions,
     ) -> io::Result<Self> {
-        timestamps::request(&fd, options.stamps, true, true)?;
-        let keys = KeyCounter::new(options.stamps, true);
+        timestamps::request(&fd, options.stamps, options.tx_stamps)?;
+        let keys = KeyCounter::new(options.stamps, options.tx_stamps);
         let stamped = keys.is_stamped();
         Ok(Self {
             local: sockopt::local_addr(&fd)?,
@@ -382,7 +343,9 @@ pub fn is_out_of_resources(error: &io::Error) -> bool {
 /// Whether sockets of this family can request the kernel's timestamps.
 pub fn has_stamps(like: IpAddr) -> bool {
     sockopt::open(like, libc::SOCK_DGRAM, 0)
-        .and_then(|fd| timestamps::request(&fd, StampRequest::Kernel, true, true))
+        .and_then(|fd| {
+            timestamps::request(&fd, StampRequest::Kernel, TxStampRequest::DriverAndQdisc)
+        })
         .is_ok()
 }
 
@@ -393,9 +356,9 @@ pub fn has_stamps(like: IpAddr) -> bool {
 pub fn await_stamps(limit: Nanos) -> bool {
     let end = monotonic() + limit;
     let probe = || -> io::Result<bool> {
-        let options = EndOptions { stamps: StampRequest::Kernel, ..EndOptions::default() };
-        let mut there = UdpEnd::listen(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0), options)?;
-        let mut here = UdpEnd::connect(there.local_addr(), EndOptions::default())?;
+        let options = SocketOptions { stamps: StampRequest::Kernel, ..SocketOptions::relay() };
+        let mut there = UdpEnd::listen(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0), &options)?;
+        let mut here = UdpEnd::connect(there.local_addr(), &SocketOptions::relay())?;
         while monotonic() < end {
             here.send(b"?", None).map_err(io::Error::other)?;
             let came = there.receive(&mut [0; 1])?;
@@ -436,11 +399,11 @@ mod tests {
     #[test]
     fn reply_leaves_from_address_of_request() {
         for (listen, to) in [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.3"), ("::", "::1")] {
-            let options = EndOptions::default();
+            let options = SocketOptions::relay();
             let address = SocketAddr::new(listen.parse().unwrap(), 0);
-            let mut server = UdpEnd::listen(address, options).unwrap();
+            let mut server = UdpEnd::listen(address, &options).unwrap();
             let to = SocketAddr::new(to.parse().unwrap(), server.local_addr().port());
-            let mut client = UdpEnd::connect(to, options).unwrap();
+            let mut client = UdpEnd::connect(to, &options).unwrap();
             client.send(b"there", None).unwrap();
             let mut buffer = [0; 100];
             let came = take(&mut server, &mut buffer);
@@ -455,27 +418,27 @@ mod tests {
     #[test]
     fn own_socket_serves_one_client_and_listener_the_others() {
         for listen in ["127.0.0.1", "::1"] {
-            let options = EndOptions { own: true, ..EndOptions::default() };
+            let options = SocketOptions { share_port: true, ..SocketOptions::relay() };
             let mut listener =
-                UdpEnd::listen(SocketAddr::new(listen.parse().unwrap(), 0), options).unwrap();
+                UdpEnd::listen(SocketAddr::new(listen.parse().unwrap(), 0), &options).unwrap();
             let to = listener.local_addr();
-            let mut client = UdpEnd::connect(to, options).unwrap();
-            let mut other = UdpEnd::connect(to, options).unwrap();
+            let mut client = UdpEnd::connect(to, &options).unwrap();
+            let mut other = UdpEnd::connect(to, &options).unwrap();
             let mut buffer = [0; 100];
             client.send(b"first", None).unwrap();
             let peer = take(&mut listener, &mut buffer).from.unwrap();
             {
                 // Until it is connected, it receives no packets.
-                let fd = UdpEnd::open(to.ip(), options).unwrap();
+                let fd = UdpEnd::open(to.ip(), &options).unwrap();
                 [&fd, &listener.fd].iter().for_each(|fd| sockopt::share_port(fd, true).unwrap());
                 sockopt::bind(&fd, to).unwrap();
                 for _ in 0..9 {
-                    UdpEnd::connect(to, options).unwrap().send(b"?", None).unwrap();
+                    UdpEnd::connect(to, &options).unwrap().send(b"?", None).unwrap();
                     take(&mut listener, &mut buffer);
                 }
                 sockopt::share_port(&listener.fd, false).unwrap();
             }
-            let mut own = UdpEnd::own(&listener, &peer, options).unwrap();
+            let mut own = UdpEnd::own(&listener, &peer, &options).unwrap();
             for (end, at) in [(&mut client, &mut own), (&mut other, &mut listener)] {
                 end.send(b"there", None).unwrap();
                 let from = take(at, &mut buffer).from.unwrap();
@@ -487,24 +450,24 @@ mod tests {
             assert_eq!(&buffer[..came.len], b"back", "{listen}");
             assert!(own.receive(&mut buffer).unwrap().is_none());
             // No other socket gets the port, not even one that would share it.
-            let fd = UdpEnd::open(to.ip(), options).unwrap();
+            let fd = UdpEnd::open(to.ip(), &options).unwrap();
             sockopt::share_port(&fd, true).unwrap();
             assert!(sockopt::bind(&fd, to).is_err(), "{listen}");
-            assert!(UdpEnd::listen(to, options).is_err(), "{listen}");
+            assert!(UdpEnd::listen(to, &options).is_err(), "{listen}");
         }
-        let options = EndOptions { own: true, ..EndOptions::default() };
-        let mut everywhere = UdpEnd::listen("0.0.0.0:0".parse().unwrap(), options).unwrap();
+        let options = SocketOptions { share_port: true, ..SocketOptions::relay() };
+        let mut everywhere = UdpEnd::listen("0.0.0.0:0".parse().unwrap(), &options).unwrap();
         let to = loopback(everywhere.local_addr().port());
-        UdpEnd::connect(to, options).unwrap().send(b"?", None).unwrap();
+        UdpEnd::connect(to, &options).unwrap().send(b"?", None).unwrap();
         let peer = take(&mut everywhere, &mut [0; 1]).from.unwrap();
-        assert!(UdpEnd::own(&everywhere, &peer, options).is_err());
+        assert!(UdpEnd::own(&everywhere, &peer, &options).is_err());
     }
 
     #[test]
     fn kernel_timestamps_of_both_directions_match_their_packet() {
-        let options = EndOptions { stamps: StampRequest::Kernel, ..EndOptions::default() };
-        let mut server = UdpEnd::listen(loopback(0), options).unwrap();
-        let mut client = UdpEnd::connect(server.local_addr(), options).unwrap();
+        let options = SocketOptions { stamps: StampRequest::Kernel, ..SocketOptions::relay() };
+        let mut server = UdpEnd::listen(loopback(0), &options).unwrap();
+        let mut client = UdpEnd::connect(server.local_addr(), &options).unwrap();
         let mut buffer = [0; 100];
         assert!(await_stamps(Nanos::from_secs(10)));
         for _ in 0..100 {
@@ -528,9 +491,9 @@ mod tests {
 
     #[test]
     fn dropped_packets_are_counted() {
-        let server = UdpEnd::listen(loopback(0), EndOptions::default()).unwrap();
+        let server = UdpEnd::listen(loopback(0), &SocketOptions::relay()).unwrap();
         sockopt::set(&server.fd, libc::SOL_SOCKET, libc::SO_RCVBUF, 1 as c_int).unwrap();
-        let mut client = UdpEnd::connect(server.local_addr(), EndOptions::default()).unwrap();
+        let mut client = UdpEnd::connect(server.local_addr(), &SocketOptions::relay()).unwrap();
         (0..50).for_each(|_| assert!(client.send(&[0; 1_000], None).is_ok()));
         assert!(server.overflowed().unwrap() > 30);
     }

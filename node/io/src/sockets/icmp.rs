@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use dwell_units::{Instant, Monotonic};
 
-use crate::sockets::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, Wait};
+use crate::sockets::port::{Arrival, Notice, Port, SendError, Sent, SocketOptions, Wait};
 use crate::sockets::udp::Link;
 use crate::sys::sockopt;
 
@@ -38,7 +38,11 @@ pub struct IcmpPort {
 impl IcmpPort {
     /// Opens a socket of this kind. For a link-local IPv6 address, which needs a scope, use
     /// [`IcmpPort::connect_scoped`].
-    pub fn connect(peer: IpAddr, kind: IcmpSocketKind, options: &PortOptions) -> io::Result<Self> {
+    pub fn connect(
+        peer: IpAddr,
+        kind: IcmpSocketKind,
+        options: &SocketOptions,
+    ) -> io::Result<Self> {
         Self::connect_scoped(SocketAddr::new(peer, 0), kind, options)
     }
 
@@ -47,7 +51,7 @@ impl IcmpPort {
     pub fn connect_scoped(
         mut to: SocketAddr,
         kind: IcmpSocketKind,
-        options: &PortOptions,
+        options: &SocketOptions,
     ) -> io::Result<Self> {
         to.set_port(0);
         let peer = to.ip();
@@ -126,7 +130,7 @@ mod tests {
             IcmpPort::connect_scoped(
                 text.parse().unwrap(),
                 IcmpSocketKind::Ping,
-                &PortOptions::default(),
+                &SocketOptions::default(),
             )
             .map(drop)
             .map_err(|error| error.kind())

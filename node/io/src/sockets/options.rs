@@ -1,4 +1,4 @@
-//! Options of sockets that send probes.
+//! Options of sockets.
 
 use std::ffi::c_int;
 use std::io;
@@ -7,11 +7,12 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use crate::sys::address::unspecified;
 use crate::sys::sockopt;
-use crate::timestamps::StampRequest;
+use crate::timestamps::{StampRequest, TxStampRequest};
 
-/// Options for opening a socket that sends probes.
-#[derive(Clone, Debug, Default)]
-pub struct PortOptions {
+/// Options of a socket. The default is for probes; [`Self::server`] and [`Self::relay`] are for the
+/// other end and for relays. Streams ignore those of datagrams.
+#[derive(Clone, Debug)]
+pub struct SocketOptions {
     /// Local address to send from.
     pub source: Option<IpAddr>,
     /// Interface to send through (SO_BINDTODEVICE).
@@ -22,15 +23,102 @@ pub struct PortOptions {
     pub dscp: Option<u8>,
     /// Timestamps to request.
     pub stamps: StampRequest,
-    /// Request TX_SCHED timestamps as well.
-    pub sched_stamps: bool,
-    /// Report the TTL or hop limit of received datagrams.
-    pub reply_ttl: bool,
+    /// Timestamps of sent packets among them.
+    pub tx_stamps: TxStampRequest,
+    /// Receive calls read the clock, which costs 25 to 40 ns each. Kernel timestamps imply it.
+    pub timed: bool,
+    /// Report the TTL or hop limit of received packets.
+    pub receive_ttl: bool,
+    /// Report the TOS or traffic class of received packets.
+    pub receive_tos: bool,
+    /// Queue ICMP errors about sent packets (IP_RECVERR).
+    pub icmp_errors: bool,
+    /// Report packets that are too long for the path instead of fragmenting them.
+    pub dont_fragment: bool,
+    /// Merge packets of one length that are sent together into one UDP_SEGMENT message. Ignored
+    /// with timestamps, because the kernel timestamps such a message once.
+    pub merge: bool,
+    /// Allow one client its own socket on the same port, if this one is bound to one address.
+    pub share_port: bool,
+    /// Buffers to request.
+    pub buffers: Buffers,
 }
 
-impl PortOptions {
+/// Socket buffers to request. With the default of 208 KiB, the buffer and not the CPU decides which
+/// packets are lost. A smaller buffer than requested only affects bursts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Buffers {
+    /// 4 MiB to receive, up to the system's limit: one call, for sockets that are opened often.
+    #[default]
+    Probe,
+    /// 4 MiB to receive, beyond the system's limit if permitted.
+    Server,
+    /// 32 MiB in both directions, beyond the system's limit if permitted.
+    Bulk,
+}
+
+impl Buffers {
+    const SERVER_LEN: c_int = 4 << 20;
+    const BULK_LEN: c_int = 32 << 20;
+
+    fn request(self, fd: &OwnedFd) {
+        match self {
+            Self::Probe => {
+                let _ = sockopt::set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, Self::SERVER_LEN);
+            }
+            Self::Server => sockopt::enlarge_receive_buffer(fd, Self::SERVER_LEN),
+            Self::Bulk => {
+                sockopt::enlarge_receive_buffer(fd, Self::BULK_LEN);
+                sockopt::enlarge_send_buffer(fd, Self::BULK_LEN);
+            }
+        }
+    }
+}
+
+impl Default for SocketOptions {
+    fn default() -> Self {
+        Self {
+            source: None,
+            interface: None,
+            ttl: None,
+            dscp: None,
+            stamps: StampRequest::User,
+            tx_stamps: TxStampRequest::Driver,
+            timed: true,
+            receive_ttl: false,
+            receive_tos: false,
+            icmp_errors: true,
+            dont_fragment: false,
+            merge: false,
+            share_port: false,
+            buffers: Buffers::Probe,
+        }
+    }
+}
+
+impl SocketOptions {
     /// Maximum DSCP: a 6-bit field (RFC 2474, section 3).
     pub const MAX_DSCP: u8 = 63;
+
+    /// Options of a socket that answers or counts the packets of any sender.
+    pub fn server() -> Self {
+        Self {
+            tx_stamps: TxStampRequest::None,
+            timed: false,
+            icmp_errors: false,
+            buffers: Buffers::Server,
+            ..Self::default()
+        }
+    }
+
+    /// Options of the sockets of a relay.
+    pub fn relay() -> Self {
+        Self {
+            tx_stamps: TxStampRequest::DriverAndQdisc,
+            buffers: Buffers::Bulk,
+            ..Self::default()
+        }
+    }
 
     /// Returns the source address of probes to `peer`; a link-local one gets the peer's scope.
     pub(crate) fn source_towards(&self, peer: SocketAddr) -> SocketAddr {
@@ -43,8 +131,8 @@ impl PortOptions {
         source
     }
 
-    /// Applies the options that all probing sockets share. `peer` determines the family.
-    pub(crate) fn apply(&self, fd: &OwnedFd, peer: IpAddr) -> io::Result<()> {
+    /// Applies the options that datagrams and streams share. `like` determines the family.
+    pub(crate) fn apply(&self, fd: &OwnedFd, like: IpAddr) -> io::Result<()> {
         if let Some(interface) = &self.interface {
             let result = {
                 let name = interface.as_bytes();
@@ -63,17 +151,11 @@ impl PortOptions {
             sockopt::check(result)?;
         }
         if let Some(ttl) = self.ttl {
-            match peer {
-                IpAddr::V4(_) => {
-                    sockopt::set(fd, libc::IPPROTO_IP, libc::IP_TTL, c_int::from(ttl))?
-                }
+            let ttl = c_int::from(ttl);
+            match like {
+                IpAddr::V4(_) => sockopt::set(fd, libc::IPPROTO_IP, libc::IP_TTL, ttl)?,
                 IpAddr::V6(_) => {
-                    sockopt::set(
-                        fd,
-                        libc::IPPROTO_IPV6,
-                        libc::IPV6_UNICAST_HOPS,
-                        c_int::from(ttl),
-                    )?;
+                    sockopt::set(fd, libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, ttl)?;
                 }
             }
         }
@@ -83,9 +165,43 @@ impl PortOptions {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
             let tos = c_int::from(dscp) << 2;
-            match peer {
+            match like {
                 IpAddr::V4(_) => sockopt::set(fd, libc::IPPROTO_IP, libc::IP_TOS, tos)?,
                 IpAddr::V6(_) => sockopt::set(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies the options of datagrams, except for timestamps.
+    pub(crate) fn apply_to_datagrams(&self, fd: &OwnedFd, like: IpAddr) -> io::Result<()> {
+        let on: c_int = 1;
+        if self.icmp_errors {
+            sockopt::receive_errors(fd, like, true)?;
+        }
+        self.buffers.request(fd);
+        if self.receive_ttl {
+            sockopt::receive_ttl(fd, like)?;
+        }
+        match like {
+            IpAddr::V4(_) => {
+                if self.receive_tos {
+                    sockopt::set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, on)?;
+                }
+                if self.dont_fragment {
+                    let discover = libc::IP_PMTUDISC_DO;
+                    sockopt::set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, discover)?;
+                }
+            }
+            IpAddr::V6(_) => {
+                if self.receive_tos {
+                    sockopt::set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, on)?;
+                }
+                if self.dont_fragment {
+                    let discover = libc::IPV6_PMTUDISC_DO;
+                    sockopt::set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, discover)?;
+                    sockopt::set(fd, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, on)?;
+                }
             }
         }
         Ok(())

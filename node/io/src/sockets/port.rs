@@ -6,8 +6,8 @@ use std::io;
 use dwell_sample::RxStamps;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
-pub use super::options::PortOptions;
-pub use crate::timestamps::{Notice, StampRequest};
+pub use super::options::{Buffers, SocketOptions};
+pub use crate::timestamps::{Notice, StampRequest, TxStampRequest};
 
 /// A sent message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct Arrival {
     pub rx: RxStamps,
     /// Index of the socket that received it, from 0; 0 if there is only one.
     pub channel: u64,
-    /// TTL or hop limit of the packet, if requested ([`PortOptions::reply_ttl`]).
+    /// TTL or hop limit of the packet, if requested ([`SocketOptions::receive_ttl`]).
     pub ttl: Option<u8>,
 }
 

@@ -84,8 +84,8 @@ mod tests {
 
     use super::*;
     use crate::clock::monotonic;
-    use crate::sockets::datagram::{EndOptions, UdpEnd};
-    use crate::sockets::port::{Notice, Port, PortOptions, StampRequest, Wait};
+    use crate::sockets::datagram::UdpEnd;
+    use crate::sockets::port::{Notice, Port, SocketOptions, StampRequest, Wait};
     use crate::sockets::udp::UdpPort;
     use crate::sys::address::RawAddress;
     use crate::sys::{sockopt, syscall};
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn taken_error_fails_no_call_and_stays_in_queue() {
         let closed = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).unwrap();
-        let mut port = UdpPort::connect(closed, &PortOptions::default()).unwrap();
+        let mut port = UdpPort::connect(closed, &SocketOptions::default()).unwrap();
         let refused = |port: &mut UdpPort| {
             syscall::send(&port.link.fd, b"refused", 0)?;
             port.sleep_until(monotonic() + Nanos::from_secs(10));
@@ -192,12 +192,14 @@ mod tests {
     fn icmp_errors_do_not_block_sending_or_receiving() {
         let test = "icmp_errors_do_not_block_sending_or_receiving";
         for_every_error(test, |address, which, send_icmp| {
-            let far =
-                UdpEnd::listen(SocketAddr::new(address.parse().unwrap(), 0), EndOptions::default());
+            let far = UdpEnd::listen(
+                SocketAddr::new(address.parse().unwrap(), 0),
+                &SocketOptions::relay(),
+            );
             let mut far = far.unwrap();
             let to = far.local_addr();
-            let mut near = UdpPort::connect(to, &PortOptions::default()).unwrap();
-            let mut relay = UdpEnd::connect(to, EndOptions::default()).unwrap();
+            let mut near = UdpPort::connect(to, &SocketOptions::default()).unwrap();
+            let mut relay = UdpEnd::connect(to, &SocketOptions::relay()).unwrap();
             let (from, relay_from) = (near.local_addr(), relay.local_addr());
             // Pending when the next call receives ...
             send_icmp(from, to);
@@ -229,10 +231,13 @@ mod tests {
 
     #[test]
     fn persistent_send_icmp_is_returned_and_keys_stay_matched() {
-        let far = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), EndOptions::default()).unwrap();
-        let options =
-            EndOptions { stamps: StampRequest::Kernel, whole: true, ..EndOptions::default() };
-        let mut near = UdpEnd::connect(far.local_addr(), options).unwrap();
+        let far = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), &SocketOptions::relay()).unwrap();
+        let options = SocketOptions {
+            stamps: StampRequest::Kernel,
+            dont_fragment: true,
+            ..SocketOptions::relay()
+        };
+        let mut near = UdpEnd::connect(far.local_addr(), &options).unwrap();
         assert_eq!(near.send(&[0; 65_508], None), Err(SendError::TooLong));
         assert_eq!(near.send(b"fits", None).unwrap().key, Some(0));
         assert!(should_retry(libc::ENETUNREACH, MAX_RETRIES - 1));

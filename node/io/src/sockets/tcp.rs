@@ -11,7 +11,7 @@ use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::clock::{monotonic, realtime};
 use crate::sockets::port::{
-    Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequest, Wait,
+    Arrival, Notice, Port, SendError, Sent, SocketOptions, StampRequest, Wait,
 };
 use crate::sockets::socket_error::{is_icmp, none_if_transient, send_error};
 use crate::sockets::udp::{is_broadcast, receive_flags};
@@ -86,7 +86,7 @@ impl std::fmt::Debug for TcpPort {
 
 impl TcpPort {
     /// Connects to `peer`; gives up after `timeout`.
-    pub fn connect(peer: SocketAddr, timeout: Nanos, options: &PortOptions) -> io::Result<Self> {
+    pub fn connect(peer: SocketAddr, timeout: Nanos, options: &SocketOptions) -> io::Result<Self> {
         Self::connect_with_notices(peer, timeout, options, &mut |_| {})
     }
 
@@ -95,7 +95,7 @@ impl TcpPort {
     pub fn connect_with_notices(
         peer: SocketAddr,
         timeout: Nanos,
-        options: &PortOptions,
+        options: &SocketOptions,
         each: &mut dyn FnMut(Notice),
     ) -> io::Result<Self> {
         let fd = sockopt::open(peer.ip(), libc::SOCK_STREAM, 0)?;
@@ -119,7 +119,7 @@ impl TcpPort {
         sockopt::receive_errors(&fd, peer.ip(), false)?;
         sockopt::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1_i32)?;
         // Nothing was sent yet, so the kernel counts offsets from the first message.
-        timestamps::request(&fd, options.stamps, true, options.sched_stamps)?;
+        timestamps::request(&fd, options.stamps, options.tx_stamps)?;
         let stamped = options.stamps != StampRequest::User;
         Ok(Self {
             local: sockopt::local_addr(&fd)?,
@@ -412,7 +412,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let connect_timeout = Nanos::from_secs(20);
-        let mut port = TcpPort::connect(to, connect_timeout, &PortOptions::default()).unwrap();
+        let mut port = TcpPort::connect(to, connect_timeout, &SocketOptions::default()).unwrap();
         let (_silent, _) = listener.accept().unwrap();
         let start = monotonic();
         let full = (0..10_000).find_map(|_| port.send(&[0x5a; 60_000]).err());

@@ -11,7 +11,7 @@ use dwell_units::{Instant, Monotonic, Nanos};
 use crate::clock::realtime;
 use crate::sockets::datagram;
 use crate::sockets::port::{
-    Arrival, Notice, Port, PortOptions, SendError, Sent, StampRequest, Wait,
+    Arrival, Notice, Port, SendError, Sent, SocketOptions, StampRequest, Wait,
 };
 use crate::sockets::socket_error::{self, send_error, should_retry};
 use crate::sys::address::RawAddress;
@@ -19,10 +19,6 @@ pub use crate::sys::control::Marks;
 use crate::sys::control::{self, ControlBuffer, OutgoingControl};
 use crate::sys::{sockopt, syscall};
 use crate::timestamps::{self, KeyCounter};
-
-/// Requested receive buffer size in bytes. With the default of 208 KiB, the buffer and not the CPU
-/// decides which packets are lost.
-const RECEIVE_BUFFER: c_int = 4 << 20;
 
 /// A UDP socket connected to the probed peer.
 #[derive(Debug)]
@@ -33,7 +29,7 @@ pub struct UdpPort {
 
 impl UdpPort {
     /// Opens a socket that sends to `peer`.
-    pub fn connect(peer: SocketAddr, options: &PortOptions) -> io::Result<Self> {
+    pub fn connect(peer: SocketAddr, options: &SocketOptions) -> io::Result<Self> {
         let fd = sockopt::open(peer.ip(), libc::SOCK_DGRAM, 0)?;
         options.apply(&fd, peer.ip())?;
         sockopt::bind(&fd, options.source_towards(peer))?;
@@ -81,19 +77,14 @@ impl std::fmt::Debug for Link {
 }
 
 impl Link {
-    pub(crate) fn new(fd: OwnedFd, peer: IpAddr, options: &PortOptions) -> io::Result<Self> {
-        sockopt::receive_errors(&fd, peer, true)?;
-        timestamps::request(&fd, options.stamps, true, options.sched_stamps)?;
-        // Best effort: a smaller buffer only affects bursts.
-        let _ = sockopt::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER);
-        if options.reply_ttl {
-            sockopt::receive_ttl(&fd, peer)?;
-        }
-        let keys = KeyCounter::new(options.stamps, options.sched_stamps);
+    pub(crate) fn new(fd: OwnedFd, peer: IpAddr, options: &SocketOptions) -> io::Result<Self> {
+        options.apply_to_datagrams(&fd, peer)?;
+        timestamps::request(&fd, options.stamps, options.tx_stamps)?;
+        let keys = KeyCounter::new(options.stamps, options.tx_stamps);
         Ok(Self {
             fd,
             control: ControlBuffer::new(),
-            control_data: keys.is_stamped() || options.reply_ttl,
+            control_data: keys.is_stamped() || options.receive_ttl,
             keys,
             timeout: Nanos::MAX,
         })
@@ -161,27 +152,6 @@ pub fn is_broadcast(address: Ipv4Addr) -> bool {
         && probe.set_broadcast(true).and_then(|()| probe.connect((address, 9))).is_ok()
 }
 
-/// Options for opening a reflector's socket.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ServerOptions {
-    /// Timestamps to request; only those of received packets are used.
-    pub stamps: StampRequest,
-    /// What to report of requests.
-    pub metadata: RequestMetadata,
-}
-
-/// What a [`UdpServer`] reports of requests, besides the sender. Each field costs time per request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RequestMetadata {
-    /// Nothing.
-    #[default]
-    None,
-    /// TTL or hop limit.
-    Ttl,
-    /// Arrival times, TTL or hop limit, and TOS or traffic class.
-    All,
-}
-
 /// A UDP socket that answers any client.
 pub struct UdpServer {
     fd: OwnedFd,
@@ -217,39 +187,25 @@ pub struct Request {
 
 impl UdpServer {
     /// Opens a socket on `address`. An IPv6 socket is IPv6-only.
-    pub fn bind(address: SocketAddr, options: ServerOptions) -> io::Result<Self> {
+    pub fn bind(address: SocketAddr, options: &SocketOptions) -> io::Result<Self> {
         let fd = sockopt::open(address.ip(), libc::SOCK_DGRAM, 0)?;
         let on: c_int = 1;
         let everywhere = address.ip().is_unspecified();
-        let (v4, v6) = (libc::IPPROTO_IP, libc::IPPROTO_IPV6);
         if address.is_ipv6() {
-            sockopt::set(&fd, v6, libc::IPV6_V6ONLY, on)?;
-        }
-        if options.metadata == RequestMetadata::All {
-            if address.is_ipv4() {
-                sockopt::set(&fd, v4, libc::IP_RECVTOS, on)?;
-            } else {
-                sockopt::set(&fd, v6, libc::IPV6_RECVTCLASS, on)?;
-            }
-        }
-        if options.metadata != RequestMetadata::None {
-            sockopt::receive_ttl(&fd, address.ip())?;
+            sockopt::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, on)?;
         }
         if everywhere {
             if address.is_ipv4() {
-                sockopt::set(&fd, v4, libc::IP_PKTINFO, on)?;
+                sockopt::set(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, on)?;
             } else {
-                sockopt::set(&fd, v6, libc::IPV6_RECVPKTINFO, on)?;
+                sockopt::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, on)?;
             }
         }
-        timestamps::request(&fd, options.stamps, false, false)?;
-        if sockopt::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER).is_err() {
-            let _ = sockopt::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER);
-        }
+        options.apply_to_datagrams(&fd, address.ip())?;
+        timestamps::request(&fd, options.stamps, options.tx_stamps)?;
         sockopt::bind(&fd, address)?;
-        let timed =
-            options.metadata == RequestMetadata::All || options.stamps != StampRequest::User;
-        let has_control = timed || everywhere || options.metadata == RequestMetadata::Ttl;
+        let timed = options.timed || options.stamps != StampRequest::User;
+        let has_control = timed || everywhere || options.receive_ttl || options.receive_tos;
         Ok(Self {
             local: sockopt::local_addr(&fd)?,
             fd,
@@ -421,11 +377,17 @@ mod tests {
 
     const WAIT: Wait = Wait::AtMost(Nanos::from_millis(500));
 
+    /// Reports all that is known of a request.
+    fn all() -> SocketOptions {
+        let (timed, receive_ttl, receive_tos) = (true, true, true);
+        SocketOptions { timed, receive_ttl, receive_tos, ..SocketOptions::server() }
+    }
+
     fn pair(address: &str, stamps: StampRequest) -> (UdpPort, UdpServer) {
         let address = address.parse().unwrap();
-        let options = ServerOptions { stamps, metadata: RequestMetadata::All };
-        let server = UdpServer::bind(SocketAddr::new(address, 0), options).unwrap();
-        let options = PortOptions { stamps, ttl: Some(77), dscp: Some(46), ..Default::default() };
+        let options = SocketOptions { stamps, ..all() };
+        let server = UdpServer::bind(SocketAddr::new(address, 0), &options).unwrap();
+        let options = SocketOptions { stamps, ttl: Some(77), dscp: Some(46), ..Default::default() };
         let port = UdpPort::connect(server.local_addr(), &options).unwrap();
         (port, server)
     }
@@ -482,7 +444,7 @@ mod tests {
     fn dscp_above_63_is_refused() {
         for address in ["127.0.0.1:9", "[::1]:9"] {
             let open = |dscp| {
-                let options = PortOptions { dscp: Some(dscp), ..Default::default() };
+                let options = SocketOptions { dscp: Some(dscp), ..Default::default() };
                 UdpPort::connect(address.parse().unwrap(), &options)
             };
             assert!(open(63).is_ok());
@@ -506,13 +468,12 @@ mod tests {
     fn reply_leaves_with_given_ttl_and_tos() {
         for address in ["127.0.0.1", "::1", "0.0.0.0", "::"] {
             let any: IpAddr = address.parse().unwrap();
-            let options =
-                ServerOptions { stamps: StampRequest::User, metadata: RequestMetadata::All };
-            let mut server = UdpServer::bind(SocketAddr::new(any, 0), options).unwrap();
+            let options = all();
+            let mut server = UdpServer::bind(SocketAddr::new(any, 0), &options).unwrap();
             let host = if any.is_ipv4() { "127.0.0.1" } else { "::1" }.parse().unwrap();
             let to = SocketAddr::new(host, server.local_addr().port());
             // Another server sends the request, because it can read the TTL of the reply.
-            let mut client = UdpServer::bind(SocketAddr::new(host, 0), options).unwrap();
+            let mut client = UdpServer::bind(SocketAddr::new(host, 0), &options).unwrap();
             client.last_sender = RawAddress::from(to);
             let request = Request {
                 len: 0,
@@ -579,7 +540,7 @@ mod tests {
             refused += i32::from(matches!(n, Notice::Error { icmp: true, .. }))
         });
         assert!(refused > 0, "the ICMP error is in the queue");
-        let mut server = UdpServer::bind(address, ServerOptions::default()).unwrap();
+        let mut server = UdpServer::bind(address, &SocketOptions::server()).unwrap();
         let mut matched = false;
         let until = monotonic() + Nanos::from_secs(2);
         while monotonic() < until {
@@ -599,11 +560,11 @@ mod tests {
 
     #[test]
     fn wildcard_server_replies_from_requested_address() {
-        let any = ServerOptions::default();
+        let any = &SocketOptions::server();
         let mut server = UdpServer::bind("0.0.0.0:0".parse().unwrap(), any).unwrap();
         let port = server.local_addr().port();
         let asked = SocketAddr::new("127.0.0.2".parse().unwrap(), port);
-        let mut prober = UdpPort::connect(asked, &PortOptions::default()).unwrap();
+        let mut prober = UdpPort::connect(asked, &SocketOptions::default()).unwrap();
         prober.send(b"who").unwrap();
         let mut buffer = [0; 64];
         let request = server.receive(&mut buffer, WAIT).unwrap().expect("the request");
@@ -616,7 +577,7 @@ mod tests {
 
     #[test]
     fn broadcast_requests_are_recognised() {
-        let any = ServerOptions::default();
+        let any = &SocketOptions::server();
         for (any_address, to, many) in [
             ("0.0.0.0:0", "127.0.0.2", false),
             ("0.0.0.0:0", "127.255.255.255", true),

@@ -120,6 +120,20 @@ pub(crate) fn receive_ttl(fd: &OwnedFd, like: IpAddr) -> io::Result<()> {
     }
 }
 
+/// Requests a receive buffer of `len` bytes, beyond the system's limit if permitted. Best effort.
+pub(crate) fn enlarge_receive_buffer(fd: &OwnedFd, len: c_int) {
+    if set(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, len).is_err() {
+        let _ = set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, len);
+    }
+}
+
+/// Requests a send buffer of `len` bytes, beyond the system's limit if permitted. Best effort.
+pub(crate) fn enlarge_send_buffer(fd: &OwnedFd, len: c_int) {
+    if set(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, len).is_err() {
+        let _ = set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, len);
+    }
+}
+
 /// Sets the time-out of blocking receive calls, if it differs from `current`. [`Nanos::MAX`], the
 /// initial state of sockets, means none.
 pub(crate) fn receive_timeout(fd: &OwnedFd, current: &mut Nanos, wait: Nanos) -> io::Result<()> {

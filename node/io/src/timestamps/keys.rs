@@ -7,16 +7,16 @@ use std::os::fd::OwnedFd;
 
 use dwell_units::{Instant, Monotonic, Nanos};
 
-use super::StampRequest;
 use super::request::restart_key_counter;
+use super::{StampRequest, TxStampRequest};
 use crate::clock::monotonic;
 
 /// The kernel's key counter of a socket. The kernel takes a key when it builds a packet and returns
 /// it if building fails (net/ipv4/ip_output.c, `__ip_append_data`), but not if the packet is dropped
 /// afterwards.
 pub(crate) struct KeyCounter {
-    /// Requested timestamps, and whether TX_SCHED is among them.
-    request: (StampRequest, bool),
+    stamps: StampRequest,
+    tx_stamps: TxStampRequest,
     next: u32,
     /// Until then keys are counted but not returned, because timestamps from before the counter
     /// restarted may still arrive.
@@ -24,20 +24,20 @@ pub(crate) struct KeyCounter {
 }
 
 impl KeyCounter {
-    /// Creates the counter of a socket that has just requested these timestamps of sent packets.
-    pub(crate) const fn new(stamps: StampRequest, sched: bool) -> Self {
-        Self { request: (stamps, sched), next: 0, withheld_until: None }
+    /// Creates the counter of a socket that has just requested these timestamps.
+    pub(crate) const fn new(stamps: StampRequest, tx_stamps: TxStampRequest) -> Self {
+        Self { stamps, tx_stamps, next: 0, withheld_until: None }
     }
 
     /// Returns the requested timestamps.
     pub(crate) const fn stamps(&self) -> StampRequest {
-        self.request.0
+        self.stamps
     }
 
     /// Whether timestamps of sent packets will arrive.
     #[inline]
     pub(crate) fn is_stamped(&self) -> bool {
-        self.request.0 != StampRequest::User
+        self.stamps != StampRequest::User && self.tx_stamps != TxStampRequest::None
     }
 
     /// Returns the key of the packet just sent, if its timestamps will arrive.
@@ -68,8 +68,7 @@ impl KeyCounter {
         if !self.is_stamped() {
             return Ok(());
         }
-        let (stamps, sched) = self.request;
-        let restarted = restart_key_counter(fd, stamps, sched);
+        let restarted = restart_key_counter(fd, self.stamps, self.tx_stamps);
         let quiet = if restarted.is_ok() { quiet } else { Nanos::MAX };
         self.next = 0;
         self.withheld_until = (quiet > Nanos::ZERO).then(|| monotonic().saturating_add(quiet));
@@ -85,10 +84,10 @@ mod tests {
 
     #[test]
     fn keys_are_counted_and_withheld_after_a_restart() {
-        let mut unstamped = KeyCounter::new(StampRequest::User, false);
+        let mut unstamped = KeyCounter::new(StampRequest::User, TxStampRequest::Driver);
         assert_eq!(unstamped.take(), None);
         let fd = OwnedFd::from(UdpSocket::bind("127.0.0.1:0").unwrap());
-        let mut keys = KeyCounter::new(StampRequest::Kernel, false);
+        let mut keys = KeyCounter::new(StampRequest::Kernel, TxStampRequest::Driver);
         assert_eq!([keys.take(), keys.take()], [Some(0), Some(1)]);
         keys.skip_if_taken(libc::ENOBUFS);
         keys.skip_if_taken(libc::EMSGSIZE);

@@ -8,5 +8,5 @@ mod request;
 pub use error_queue::Notice;
 pub(crate) use error_queue::notices;
 pub(crate) use keys::KeyCounter;
-pub use request::StampRequest;
 pub(crate) use request::request;
+pub use request::{StampRequest, TxStampRequest};

@@ -24,9 +24,25 @@ pub enum StampRequest {
     Card,
 }
 
-/// Requests timestamps of received packets and, with `tx`, of sent ones. Takes effect
-/// asynchronously: the first packets may have none.
-pub(crate) fn request(fd: &OwnedFd, stamps: StampRequest, tx: bool, sched: bool) -> io::Result<()> {
+/// Kernel timestamps of sent packets to request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TxStampRequest {
+    /// None: only received packets are timestamped.
+    None,
+    /// At the driver and in the network card.
+    #[default]
+    Driver,
+    /// Before the queueing discipline (TX_SCHED) as well.
+    DriverAndQdisc,
+}
+
+/// Requests timestamps of received and sent packets. Takes effect asynchronously: the first packets
+/// may have none.
+pub(crate) fn request(
+    fd: &OwnedFd,
+    stamps: StampRequest,
+    tx_stamps: TxStampRequest,
+) -> io::Result<()> {
     if stamps == StampRequest::User {
         return Ok(());
     }
@@ -35,14 +51,14 @@ pub(crate) fn request(fd: &OwnedFd, stamps: StampRequest, tx: bool, sched: bool)
     if card {
         flags |= libc::SOF_TIMESTAMPING_RX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
     }
-    if tx {
+    if tx_stamps != TxStampRequest::None {
         flags |= libc::SOF_TIMESTAMPING_TX_SOFTWARE
             | SOF_TIMESTAMPING_OPT_ID
             | SOF_TIMESTAMPING_OPT_TSONLY;
         if card {
             flags |= libc::SOF_TIMESTAMPING_TX_HARDWARE;
         }
-        if sched {
+        if tx_stamps == TxStampRequest::DriverAndQdisc {
             flags |= SOF_TIMESTAMPING_TX_SCHED;
         }
     }
@@ -54,8 +70,8 @@ pub(crate) fn request(fd: &OwnedFd, stamps: StampRequest, tx: bool, sched: bool)
 pub(super) fn restart_key_counter(
     fd: &OwnedFd,
     stamps: StampRequest,
-    sched: bool,
+    tx_stamps: TxStampRequest,
 ) -> io::Result<()> {
     sockopt::set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0 as c_int)?;
-    request(fd, stamps, true, sched)
+    request(fd, stamps, tx_stamps)
 }

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use dwell_io::batch::{Batch, Parcel};
 use dwell_io::clock::{monotonic, realtime};
-use dwell_io::datagram::{EndOptions, UdpEnd};
+use dwell_io::datagram::UdpEnd;
 use dwell_io::pacer::sleep_until;
-use dwell_io::port::{Notice, StampRequest};
+use dwell_io::port::{Notice, SocketOptions, StampRequest};
 use dwell_sample::TxStamp;
 use dwell_units::{Instant, Nanos, Realtime};
 
@@ -51,8 +51,8 @@ fn batch_timestamps_stay_matched_after_full_queue() {
     // Room for some ten packets, which take 2 ms each.
     ends.qdisc(&["tbf", "rate", "1mbit", "burst", "1600", "limit", "3000"]).unwrap();
     ends.near(|| {
-        let options = EndOptions { stamps: StampRequest::Kernel, ..EndOptions::default() };
-        let mut end = UdpEnd::connect(([198, 19, 7, 2], PORT).into(), options).unwrap();
+        let options = SocketOptions { stamps: StampRequest::Kernel, ..SocketOptions::relay() };
+        let mut end = UdpEnd::connect(([198, 19, 7, 2], PORT).into(), &options).unwrap();
         let mut batch = Batch::new(BATCH_LEN, 0);
         // Until the kernel timestamps packets. The queue is empty again.
         sleep_until(monotonic() + Nanos::from_millis(100));

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use dwell_io::clock::monotonic;
 use dwell_io::interface::switch_udp_segmentation;
-use dwell_io::port::{PortOptions, StampRequest};
+use dwell_io::port::{SocketOptions, StampRequest};
 use dwell_io::train::{Departure, Numbers, TrainProgress};
 use dwell_sample::PaceEngine;
 use dwell_units::Nanos;
@@ -17,8 +17,8 @@ fn targets() -> [SocketAddr; 2] {
     ["198.19.7.2", "fd00:7::2"].map(|address| SocketAddr::new(address.parse().unwrap(), PORT))
 }
 
-fn stamped() -> PortOptions {
-    PortOptions { stamps: StampRequest::Kernel, ..Default::default() }
+fn stamped() -> SocketOptions {
+    SocketOptions { stamps: StampRequest::Kernel, ..Default::default() }
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn gso_sends_packets_due_together_as_one_message() {
             gso.err().expect("packets would leave merged").why
         });
         assert!(refused.contains("ethtool -K near tx-udp-segmentation off"), "{refused}");
-        for options in [stamped(), PortOptions::default()] {
+        for options in [stamped(), SocketOptions::default()] {
             let report = run(&ends, LEN, || {
                 switch_udp_segmentation("near", false).unwrap();
                 open(PaceEngine::Gso, target, &options, LEN).unwrap()

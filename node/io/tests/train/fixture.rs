@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use dwell_io::clock::{self, monotonic};
 use dwell_io::netns;
-use dwell_io::port::PortOptions;
+use dwell_io::port::SocketOptions;
 use dwell_io::train::{
     Departure, FIRST_LEAD_NUMBER, Numbers, Payloads, SenderConfig, TrainProgress, TrainSender,
     Unavailable,
@@ -161,7 +161,7 @@ const FILL: u8 = 0x5a;
 pub(crate) fn open(
     engine: PaceEngine,
     target: SocketAddr,
-    options: &PortOptions,
+    options: &SocketOptions,
     len: usize,
 ) -> Result<TrainSender, Unavailable> {
     TrainSender::open(engine, config(target, options, len))
@@ -171,14 +171,14 @@ pub(crate) fn open(
 pub(crate) fn open_bypassing(
     engine: PaceEngine,
     target: SocketAddr,
-    options: &PortOptions,
+    options: &SocketOptions,
     len: usize,
 ) -> Result<TrainSender, Unavailable> {
     let config = SenderConfig { bypass_qdisc: true, ..config(target, options, len) };
     TrainSender::open(engine, config)
 }
 
-fn config(target: SocketAddr, options: &PortOptions, len: usize) -> SenderConfig<'_> {
+fn config(target: SocketAddr, options: &SocketOptions, len: usize) -> SenderConfig<'_> {
     let payloads = Payloads::new(FLOW, len, vec![FILL; len]);
     SenderConfig { target, options, payloads, max_packets: MAX_TRAIN_LEN, bypass_qdisc: false }
 }

@@ -2,7 +2,7 @@
 
 use dwell_io::clock::{self, monotonic};
 use dwell_io::pacer::sleep_until;
-use dwell_io::port::{Port, PortOptions, StampRequest};
+use dwell_io::port::{Port, SocketOptions, StampRequest};
 use dwell_io::train::{Departure, Numbers, TrainProgress, TrainSender};
 use dwell_io::udp::UdpPort;
 use dwell_sample::PaceEngine;
@@ -34,7 +34,7 @@ const CACHE_BYTES: usize = 16 << 20;
 #[test]
 fn warming_up_makes_first_packet_less_late() {
     let Some(ends) = Ends::up() else { return };
-    let options = PortOptions { stamps: StampRequest::Kernel, ..Default::default() };
+    let options = SocketOptions { stamps: StampRequest::Kernel, ..Default::default() };
     let target = ([198, 19, 7, 2], PORT).into();
     let (warm, cold) = ends.near(|| {
         let mut engine = open(PaceEngine::SleepSpin, target, &options, LEN).unwrap();

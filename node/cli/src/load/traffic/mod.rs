@@ -19,7 +19,7 @@ use std::thread;
 
 use dwell_engine::schedule::{Gaps, Schedule};
 use dwell_io::cpu::{self, Placement};
-use dwell_io::port::{Port, PortOptions, StampRequest};
+use dwell_io::port::{Port, SocketOptions, StampRequest, TxStampRequest};
 use dwell_io::udp::UdpPort;
 use dwell_protocol::{BulkJob, Stamps, TrafficHeader, TrafficJob};
 use dwell_record::NicDropped;
@@ -309,10 +309,10 @@ pub(crate) fn send(
 /// Opens a socket per flow. Requests kernel timestamps only if samples are kept.
 fn open(job: &TrafficJob, plan: &TrafficPlan, keeps_samples: bool) -> io::Result<Vec<Flow>> {
     let stamped = keeps_samples && job.stamps != Stamps::User;
-    let options = PortOptions {
+    let options = SocketOptions {
         stamps: if stamped { StampRequest::Kernel } else { StampRequest::User },
-        sched_stamps: stamped,
-        ..PortOptions::default()
+        tx_stamps: TxStampRequest::DriverAndQdisc,
+        ..SocketOptions::default()
     };
     // Maximum number of packets that wait for timestamps, over all flows.
     const MAX_PENDING_STAMPS: u32 = 8_192;

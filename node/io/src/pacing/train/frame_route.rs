@@ -10,7 +10,7 @@ use crate::clock::monotonic;
 use crate::host::interface::Interface;
 use crate::host::neighbour::{self, MacAddress};
 use crate::pacing::pacer::sleep_until;
-use crate::sockets::port::{Port, PortOptions, StampRequest};
+use crate::sockets::port::{Port, SocketOptions, StampRequest};
 use crate::sockets::udp::UdpPort;
 use crate::sys::address::DISCARD_PORT;
 
@@ -35,7 +35,7 @@ impl FrameRoute {
     pub(super) fn find(
         local: SocketAddr,
         target: SocketAddr,
-        options: &PortOptions,
+        options: &SocketOptions,
         len: usize,
     ) -> Result<Self, Unavailable> {
         let interface = outgoing(target, options)?;
@@ -75,7 +75,7 @@ impl FrameRoute {
 fn next_hop_mac(
     interface: &Interface,
     target: SocketAddr,
-    options: &PortOptions,
+    options: &SocketOptions,
 ) -> Result<MacAddress, Unavailable> {
     let failed = |error| Unavailable::failed("resolving the next hop", &error);
     let hop = neighbour::next_hop(target).map_err(failed)?;
@@ -99,7 +99,7 @@ fn next_hop_mac(
                 }
                 SocketAddr::V4(_) => discard,
             };
-            let options = PortOptions { stamps: StampRequest::User, ..options.clone() };
+            let options = SocketOptions { stamps: StampRequest::User, ..options.clone() };
             let mut port = UdpPort::connect(discard, &options).map_err(failed)?;
             // The neighbour table shows the result.
             let _ = port.send(&[]);

@@ -33,7 +33,7 @@ use dwell_units::{Instant, Nanos, Realtime};
 
 use crate::host::interface::{self, Interface};
 use crate::pacing::pacer::WaitMode;
-use crate::sockets::port::PortOptions;
+use crate::sockets::port::SocketOptions;
 use tx_socket::TxSocket;
 
 /// Times of one packet's departure.
@@ -57,7 +57,7 @@ pub struct SenderConfig<'a> {
     /// Destination.
     pub target: SocketAddr,
     /// Options of the socket, and the timestamps to request.
-    pub options: &'a PortOptions,
+    pub options: &'a SocketOptions,
     /// Payloads of the flow.
     pub payloads: Payloads,
     /// Maximum number of packets in a train, lead-in included.
@@ -156,7 +156,7 @@ impl Unavailable {
 }
 
 /// Returns the interface through which packets to `target` leave.
-fn outgoing(target: SocketAddr, options: &PortOptions) -> Result<Interface, Unavailable> {
+fn outgoing(target: SocketAddr, options: &SocketOptions) -> Result<Interface, Unavailable> {
     let failed = |error| Unavailable::failed("finding the interface to the target", &error);
     let found = match &options.interface {
         None => interface::towards(target).map_err(failed)?,

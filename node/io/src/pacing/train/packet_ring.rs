@@ -83,17 +83,14 @@ pub(super) fn open(config: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavaila
         sockopt::set(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1 as c_int)
             .map_err(|error| Unavailable::failed("bypassing the queueing discipline", &error))?;
     }
-    if sockopt::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, BUFFER_LEN).is_err() {
-        // Best effort: a smaller buffer only affects long trains.
-        let _ = sockopt::set(&fd, libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER_LEN);
-    }
+    sockopt::enlarge_send_buffer(&fd, BUFFER_LEN);
     // The queue of timestamps counts as received data.
-    let _ = sockopt::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_LEN);
+    sockopt::enlarge_receive_buffer(&fd, BUFFER_LEN);
     let frame = route.frame.overhead() + payloads.len();
     let ring = Ring::new(&fd, frame, max_packets.saturating_mul(RING_TRAINS))
         .map_err(|error| Unavailable::failed("creating a transmit ring", &error))?;
     packet_tap::bind(&fd, route.interface.index, 0).map_err(failed)?;
-    timestamps::request(&fd, options.stamps, true, options.sched_stamps).map_err(failed)?;
+    timestamps::request(&fd, options.stamps, options.tx_stamps).map_err(failed)?;
     Ok(Box::new(PacketRing {
         tx_socket,
         payloads,
@@ -103,7 +100,7 @@ pub(super) fn open(config: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavaila
         ring,
         longest: max_packets,
         keys: TimestampIds::default(),
-        counter: KeyCounter::new(options.stamps, options.sched_stamps),
+        counter: KeyCounter::new(options.stamps, options.tx_stamps),
         first: 0,
         packets: 0,
         given_up: 0,

@@ -15,10 +15,9 @@ use super::timestamp_ids::POLL_INTERVAL;
 use super::{Departure, Numbers, Unavailable};
 use crate::clock::monotonic;
 use crate::pacing::pacer::sleep_until;
-use crate::sockets::port::StampRequest;
 use crate::sys::control::{self, ControlBuffer};
 use crate::sys::sockopt;
-use crate::timestamps;
+use crate::timestamps::{self, StampRequest, TxStampRequest};
 
 /// Requested receive buffer in bytes: the headers of some 40,000 packets.
 const BUFFER_LEN: c_int = 32 << 20;
@@ -60,11 +59,9 @@ impl PacketTap {
         let fd = open(libc::SOCK_DGRAM).map_err(failed)?;
         let header = if target.is_ipv4() { 20 } else { 40 };
         filter(&fd, local, target, (header + UDP + Mark::LEN) as u32).map_err(failed)?;
-        if sockopt::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER_LEN).is_err() {
-            // Best effort: a packet that finds no room has no timestamp, and is counted as such.
-            let _ = sockopt::set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER_LEN);
-        }
-        timestamps::request(&fd, StampRequest::Kernel, false, false).map_err(failed)?;
+        // A packet that finds no room has no timestamp, and is counted as such.
+        sockopt::enlarge_receive_buffer(&fd, BUFFER_LEN);
+        timestamps::request(&fd, StampRequest::Kernel, TxStampRequest::None).map_err(failed)?;
         // Only taps on all protocols see outgoing packets.
         bind(&fd, interface, libc::ETH_P_ALL as u16).map_err(failed)?;
         sleep_until(monotonic() + TIMESTAMPING_DELAY);

@@ -76,7 +76,7 @@ mod tests {
     use crate::clock::monotonic;
     use crate::pacing::pacer::sleep_until;
     use crate::pacing::train::TrainSender;
-    use crate::sockets::port::{PortOptions, StampRequest};
+    use crate::sockets::port::{SocketOptions, StampRequest};
 
     const LEN: usize = 100;
     const PACKETS: usize = 100;
@@ -86,7 +86,7 @@ mod tests {
     fn stop_leaves_no_corked_packet_for_next_train() {
         let far = UdpSocket::bind("127.0.0.1:0").unwrap();
         far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let options = PortOptions { stamps: StampRequest::Kernel, ..PortOptions::default() };
+        let options = SocketOptions { stamps: StampRequest::Kernel, ..SocketOptions::default() };
         let config = SenderConfig {
             target: far.local_addr().unwrap(),
             options: &options,

@@ -16,13 +16,9 @@ use super::{Departure, TrainProgress, Unavailable};
 use crate::clock::{monotonic, realtime};
 use crate::pacing::pacer::WaitMode;
 use crate::sockets::cork;
-use crate::sockets::port::{Port, PortOptions, SendError, StampRequest};
+use crate::sockets::port::{Buffers, Port, SendError, SocketOptions, StampRequest};
 use crate::sockets::udp::UdpPort;
 use crate::sys::sockopt;
-
-/// Requested buffer size in bytes: more than any train needs, so that only a queueing discipline
-/// drops packets.
-const BUFFER_LEN: c_int = 32 << 20;
 
 /// Maximum time to read a packet's memory.
 const MAX_READ_TIME: Nanos = Nanos::from_micros(1);
@@ -52,17 +48,11 @@ pub(super) struct TxSocket {
 
 impl TxSocket {
     /// Opens a socket that sends to `target`.
-    pub(super) fn open(target: SocketAddr, options: &PortOptions) -> Result<Self, Unavailable> {
-        let port = UdpPort::connect(target, options)
+    pub(super) fn open(target: SocketAddr, options: &SocketOptions) -> Result<Self, Unavailable> {
+        // More than any train needs, so that only a queueing discipline drops packets.
+        let options = SocketOptions { buffers: Buffers::Bulk, ..options.clone() };
+        let port = UdpPort::connect(target, &options)
             .map_err(|error| Unavailable::failed("opening a UDP socket to the target", &error))?;
-        for (force, ask) in
-            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
-        {
-            // Best effort: a smaller buffer only affects long trains.
-            if sockopt::set(&port.link.fd, libc::SOL_SOCKET, force, BUFFER_LEN).is_err() {
-                let _ = sockopt::set(&port.link.fd, libc::SOL_SOCKET, ask, BUFFER_LEN);
-            }
-        }
         let cache_warmer = CacheWarmer::new(port.local_addr(), options.stamps);
         Ok(Self {
             port,
@@ -83,8 +73,8 @@ impl TxSocket {
     }
 
     /// Opens a socket that sends no packets of a train itself: it requests no timestamps.
-    pub(super) fn silent(target: SocketAddr, options: &PortOptions) -> Result<Self, Unavailable> {
-        Self::open(target, &PortOptions { stamps: StampRequest::User, ..options.clone() })
+    pub(super) fn silent(target: SocketAddr, options: &SocketOptions) -> Result<Self, Unavailable> {
+        Self::open(target, &SocketOptions { stamps: StampRequest::User, ..options.clone() })
     }
 
     /// Returns the address that packets leave from.

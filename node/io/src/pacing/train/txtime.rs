@@ -14,7 +14,7 @@ use super::{
 };
 use crate::clock::{self, monotonic, realtime};
 use crate::pacing::pacer::sleep_until;
-use crate::sockets::port::{Notice, Port, PortOptions, StampRequest};
+use crate::sockets::port::{Notice, Port, SocketOptions, StampRequest, TxStampRequest};
 use crate::sockets::udp::UdpPort;
 use crate::sys::address::DISCARD_PORT;
 use crate::sys::control::{self, OutgoingControl};
@@ -159,13 +159,16 @@ fn send_at(port: &UdpPort, message: &[u8], at: i64) -> io::Result<()> {
 /// Whether a packet with a later departure time by this clock leaves later.
 fn is_held_by_qdisc(
     target: SocketAddr,
-    options: &PortOptions,
+    options: &SocketOptions,
     timebase: Timebase,
 ) -> io::Result<bool> {
     let mut discard = target;
     discard.set_port(DISCARD_PORT);
-    let options =
-        PortOptions { stamps: StampRequest::Kernel, sched_stamps: false, ..options.clone() };
+    let options = SocketOptions {
+        stamps: StampRequest::Kernel,
+        tx_stamps: TxStampRequest::Driver,
+        ..options.clone()
+    };
     let mut port = UdpPort::connect(discard, &options)?;
     // A packet that waits for its neighbour to be resolved looks as if it were kept, so one is sent
     // ahead. Whether it arrives does not matter.
