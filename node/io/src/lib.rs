@@ -19,4 +19,4 @@ mod timestamps;
 
 pub use host::{activity, cgroup, cpu, interface, machine, netns, process, random, tap};
 pub use pacing::{cache_warming, pacer, train};
-pub use sockets::{batch, datagram, icmp, poller, port, tcp, tcp_info, udp};
+pub use sockets::{batch, datagram, gate, icmp, poller, port, tcp, tcp_info};

@@ -6,10 +6,10 @@ use std::thread;
 
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::cpu::{self, RealTime};
+use dwell_io::datagram::DatagramSocket;
 use dwell_io::icmp::{IcmpPort, IcmpSocketKind};
 use dwell_io::pacer::{self, WaitMode};
 use dwell_io::port::SocketOptions;
-use dwell_io::udp::UdpServer;
 use dwell_stats::Distribution;
 use dwell_units::Nanos;
 use serde::Serialize;
@@ -114,7 +114,7 @@ pub(super) fn low_port() -> io::Result<()> {
     let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
     let mut last = Ok(());
     for port in [862, 863, 861] {
-        last = UdpServer::bind(address(port), &SocketOptions::server()).map(drop);
+        last = DatagramSocket::bind(address(port), &SocketOptions::server()).map(drop);
         if last.is_ok() {
             break;
         }

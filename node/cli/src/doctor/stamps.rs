@@ -9,11 +9,11 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use dwell_io::clock::monotonic;
+use dwell_io::datagram::DatagramSocket;
 use dwell_io::icmp::{IcmpPort, IcmpSocketKind};
 use dwell_io::netns;
 use dwell_io::port::{Notice, Port, SocketOptions, StampRequest, Wait};
 use dwell_io::tcp::{self, TcpConn, TcpPort};
-use dwell_io::udp::{UdpPort, UdpServer};
 use dwell_units::Nanos;
 use dwell_wire::icmp::{self, Family};
 use serde::{Deserialize, Serialize};
@@ -103,11 +103,11 @@ impl TestPath<'_> {
     fn udp(&self, address: IpAddr) -> io::Result<(bool, bool)> {
         let options = SocketOptions { stamps: StampRequest::Kernel, ..SocketOptions::server() };
         let mut server =
-            self.at_receiver(|| UdpServer::bind(SocketAddr::new(address, 0), &options))?;
-        let mut port = UdpPort::connect(server.local_addr(), &stamped())?;
+            self.at_receiver(|| DatagramSocket::bind(SocketAddr::new(address, 0), &options))?;
+        let mut port = DatagramSocket::connect(server.local_addr(), &stamped())?;
         let mut rx = false;
         let tx = send_until_stamped(&mut port, b"probe", |_| {
-            let request = server.receive(&mut [0; 64], Wait::AtMost(Nanos::from_millis(10)));
+            let request = server.receive_from(&mut [0; 64], Wait::AtMost(Nanos::from_millis(10)));
             rx |= request.is_ok_and(|r| r.and_then(|r| r.rx?.kernel).is_some());
             rx
         });

@@ -11,13 +11,13 @@ use dwell_engine::pinger::{Pinger, ProbeSchedule};
 use dwell_engine::protocol::{self, IcmpEcho, PlainEcho, Protocol, TextStream, TextUdp};
 use dwell_io::clock::{self, monotonic};
 use dwell_io::cpu::{self, Placement};
+use dwell_io::datagram::{DatagramSocket, is_broadcast};
 use dwell_io::icmp::{IcmpPort, IcmpSocketKind};
 use dwell_io::interface::{self, Interface};
 use dwell_io::machine;
 use dwell_io::port::{Port, SocketOptions, StampRequest, TxStampRequest};
 use dwell_io::process;
 use dwell_io::tcp::TcpPort;
-use dwell_io::udp::{UdpPort, is_broadcast};
 use dwell_protocol::{IcmpSocket, Pattern, PingJob, Stamps};
 use dwell_record::NicDropped;
 use dwell_stats::PathDelays;
@@ -106,7 +106,7 @@ pub(super) fn run(
     match plan.target.scheme {
         Scheme::Stamp => {
             let session = stamp_session(job, plan, session)?;
-            let port = UdpPort::connect(peer, &options).map_err(opened)?;
+            let port = DatagramSocket::connect(peer, &options).map_err(opened)?;
             start.measure(port, protocol::Stamp::new(session, &payload), "udp")
         }
         Scheme::Icmp => {
@@ -119,11 +119,11 @@ pub(super) fn run(
             start.measure(port, IcmpEcho::new(family(peer), session, id, payload), socket)
         }
         Scheme::Udp => {
-            let port = UdpPort::connect(peer, &options).map_err(opened)?;
+            let port = DatagramSocket::connect(peer, &options).map_err(opened)?;
             start.measure(port, PlainEcho::new(session, payload), "udp")
         }
         Scheme::Roundtrip => {
-            let port = UdpPort::connect(peer, &options).map_err(opened)?;
+            let port = DatagramSocket::connect(peer, &options).map_err(opened)?;
             start.measure(port, protocol::RoundTrip, "udp")
         }
         Scheme::TextUdp => {
@@ -180,7 +180,7 @@ pub(super) fn datagram_ends(
             Box::new(PlainEcho::new(session, payload))
         }
     };
-    let port = UdpPort::connect(peer, &options).map_err(opened)?;
+    let port = DatagramSocket::connect(peer, &options).map_err(opened)?;
     Ok(DatagramEnds { port: Box::new(port), protocol })
 }
 

@@ -7,7 +7,7 @@ use dwell_sample::RxStamps;
 use dwell_units::{Instant, Realtime};
 
 use crate::clock::realtime;
-use crate::sockets::datagram::{Datagram, Peer, UdpEnd};
+use crate::sockets::datagram::{Datagram, DatagramSocket, Peer};
 use crate::sockets::port::SendError;
 use crate::sockets::socket_error;
 use crate::sys::address::RawAddress;
@@ -107,7 +107,7 @@ impl Batch {
     }
 
     /// Receives the queued datagrams, up to the size of the batch. Returns their number.
-    pub fn receive(&mut self, from: &UdpEnd) -> io::Result<usize> {
+    pub fn receive(&mut self, from: &DatagramSocket) -> io::Result<usize> {
         let count = self.request.clamp(1, self.buffers.len());
         self.iovs.clear();
         self.headers.clear();
@@ -117,11 +117,11 @@ impl Batch {
         }
         for n in 0..count {
             let mut header = control::header(&mut self.iovs[n..=n]);
-            if !from.connected {
+            if from.names_sender {
                 header.msg_name = self.names[n].as_mut_ptr().cast();
                 header.msg_namelen = RawAddress::STORAGE_LEN;
             }
-            if from.control_data {
+            if from.has_control {
                 header.msg_control = self.controls[n].0.as_mut_ptr().cast();
                 header.msg_controllen = CONTROL_LEN as _;
             }
@@ -144,10 +144,10 @@ impl Batch {
     ///
     /// # Panics
     /// If fewer datagrams were received.
-    pub fn datagram(&mut self, n: usize, from: &UdpEnd) -> (Datagram, &mut [u8]) {
+    pub fn datagram(&mut self, n: usize, from: &DatagramSocket) -> (Datagram, &mut [u8]) {
         let header = &self.headers[..self.received][n];
         let used = size(header.msg_hdr.msg_controllen).min(CONTROL_LEN);
-        let control_data = if from.control_data {
+        let control_data = if from.has_control {
             control::parse(&self.controls[n].0[..used])
         } else {
             ReceivedControl::default()
@@ -155,8 +155,9 @@ impl Batch {
         self.names[n].len = header.msg_hdr.msg_namelen.min(RawAddress::STORAGE_LEN);
         let rx = RxStamps { hw: None, kernel: control_data.kernel, app: self.received_at };
         let len = header.msg_len as usize;
-        let from = from.peer(self.names[n], control_data.to);
-        (Datagram { len, rx, from }, &mut self.buffers[n])
+        let ReceivedControl { ttl, tos, to, to_many, .. } = control_data;
+        let from = if from.names_sender { Peer::new(self.names[n], to) } else { None };
+        (Datagram { len, rx: Some(rx), ttl, tos, to_many, from }, &mut self.buffers[n])
     }
 
     /// Returns the buffer with index `n`.
@@ -173,7 +174,7 @@ impl Batch {
     /// timestamp key if timestamps will arrive.
     pub fn send(
         &mut self,
-        through: &mut UdpEnd,
+        through: &mut DatagramSocket,
         parcels: &[Parcel],
         each: &mut dyn FnMut(usize, Result<Option<u32>, SendError>, Sending),
     ) {
@@ -185,7 +186,9 @@ impl Batch {
             let before = realtime();
             // SAFETY: the headers were just filled in with pointers to memory that this value and
             // `parcels` own, of the stated lengths; the kernel only reads that memory.
-            let sent = unsafe { syscall::send_messages(&through.fd, &mut self.headers, 0) };
+            let sent = unsafe {
+                syscall::send_messages(&through.fd, &mut self.headers, libc::MSG_DONTWAIT)
+            };
             let sending = Sending { before, after: realtime() };
             let error = match sent {
                 Err(error) => error,
@@ -216,7 +219,7 @@ impl Batch {
                 }
                 continue;
             }
-            match through.failed(&error, failed) {
+            match through.failed(syscall::errno(&error), failed) {
                 None => failed += 1,
                 Some(error) => {
                     (done..done + first).for_each(|n| each(n, Err(error), sending));
@@ -305,7 +308,7 @@ fn size(length: impl TryInto<usize>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sockets::port::{SocketOptions, StampRequest};
+    use crate::sockets::port::{SocketOptions, StampRequest, Wait};
     use std::net::SocketAddr;
 
     const HEADROOM: usize = 12;
@@ -315,14 +318,14 @@ mod tests {
         for listen in ["127.0.0.1", "0.0.0.0", "::1"] {
             let options = SocketOptions::relay();
             let address = SocketAddr::new(listen.parse().unwrap(), 0);
-            let mut server = UdpEnd::listen(address, &options).unwrap();
+            let mut server = DatagramSocket::bind(address, &options).unwrap();
             let port = server.local_addr().port();
             let ip = if listen == "0.0.0.0" { "127.0.0.9" } else { listen };
             let to = SocketAddr::new(ip.parse().unwrap(), port);
             let mut clients: Vec<_> =
-                (0..3).map(|_| UdpEnd::connect(to, &options).unwrap()).collect();
+                (0..3).map(|_| DatagramSocket::connect(to, &options).unwrap()).collect();
             for n in 0..30_u8 {
-                clients[usize::from(n) % 3].send(&vec![n; 100 + usize::from(n)], None).unwrap();
+                clients[usize::from(n) % 3].send(&vec![n; 100 + usize::from(n)]).unwrap();
             }
             let mut batch = Batch::new(16, HEADROOM);
             let mut echoed = 0;
@@ -347,7 +350,7 @@ mod tests {
             for (first, client) in clients.iter_mut().enumerate() {
                 let mut buffer = [0; 300];
                 for n in (first as u8..30).step_by(3) {
-                    let came = client.receive(&mut buffer).unwrap().unwrap();
+                    let came = client.receive_from(&mut buffer, Wait::No).unwrap().unwrap();
                     let expected = [vec![0xaa], vec![n; 100 + usize::from(n)]].concat();
                     assert_eq!(buffer[..came.len], expected, "{listen}");
                 }
@@ -359,8 +362,8 @@ mod tests {
     fn segmented_datagrams_arrive_unchanged() {
         let options = SocketOptions { merge: true, ..SocketOptions::relay() };
         for listen in ["127.0.0.1:0", "[::1]:0"] {
-            let server = UdpEnd::listen(listen.parse().unwrap(), &options).unwrap();
-            let mut client = UdpEnd::connect(server.local_addr(), &options).unwrap();
+            let server = DatagramSocket::bind(listen.parse().unwrap(), &options).unwrap();
+            let mut client = DatagramSocket::connect(server.local_addr(), &options).unwrap();
             let mut batch = Batch::new(80, HEADROOM);
             let lens: Vec<usize> =
                 [vec![100; 70], vec![40, 90, 90, 0, 0, 90, 91, 1_473, 1_473]].concat();
@@ -390,12 +393,12 @@ mod tests {
     fn merged_replies_leave_from_requested_address() {
         let options = SocketOptions { merge: true, ..SocketOptions::relay() };
         for (everywhere, asked) in [("0.0.0.0:0", "127.0.0.9"), ("[::]:0", "::1")] {
-            let mut server = UdpEnd::listen(everywhere.parse().unwrap(), &options).unwrap();
+            let mut server = DatagramSocket::bind(everywhere.parse().unwrap(), &options).unwrap();
             let to = SocketAddr::new(asked.parse().unwrap(), server.local_addr().port());
             // A connected socket receives from its peer only.
-            let mut client = UdpEnd::connect(to, &options).unwrap();
+            let mut client = DatagramSocket::connect(to, &options).unwrap();
             for n in 0..10_u8 {
-                client.send(&[n; 60], None).unwrap();
+                client.send(&[n; 60]).unwrap();
             }
             let mut batch = Batch::new(16, HEADROOM);
             let came = batch.receive(&server).unwrap();
@@ -409,7 +412,7 @@ mod tests {
             assert_eq!(batch.trains, [10], "{asked}");
             for n in 0..10_u8 {
                 let mut buffer = [0; 100];
-                assert_eq!(client.receive(&mut buffer).unwrap().unwrap().len, 60);
+                assert_eq!(client.receive_from(&mut buffer, Wait::No).unwrap().unwrap().len, 60);
                 assert_eq!(buffer[..60], [n; 60]);
             }
         }
@@ -419,8 +422,8 @@ mod tests {
     fn packets_to_be_timestamped_are_not_merged() {
         let options =
             SocketOptions { stamps: StampRequest::Kernel, merge: true, ..SocketOptions::relay() };
-        let server = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), &options).unwrap();
-        let mut client = UdpEnd::connect(server.local_addr(), &options).unwrap();
+        let server = DatagramSocket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        let mut client = DatagramSocket::connect(server.local_addr(), &options).unwrap();
         let mut batch = Batch::new(3, HEADROOM);
         let parcels = [0, 1, 2].map(|n| Parcel { n, at: 0..50, to: None });
         let mut keys = Vec::new();
@@ -432,8 +435,8 @@ mod tests {
     #[test]
     fn oversized_parcel_does_not_block_others() {
         let options = SocketOptions { dont_fragment: true, ..SocketOptions::relay() };
-        let server = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), &options).unwrap();
-        let mut client = UdpEnd::connect(server.local_addr(), &options).unwrap();
+        let server = DatagramSocket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        let mut client = DatagramSocket::connect(server.local_addr(), &options).unwrap();
         let mut batch = Batch::new(4, HEADROOM);
         let parcel = |n, len: usize| Parcel { n, at: 0..len, to: None };
         let parcels = [parcel(0, 10), parcel(1, 65_520), parcel(2, 20), parcel(3, 30)];

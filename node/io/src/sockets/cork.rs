@@ -12,9 +12,9 @@ use dwell_sample::TxStamp;
 use dwell_units::Nanos;
 
 use crate::clock::realtime;
+use crate::sockets::datagram::DatagramSocket;
 use crate::sockets::port::{Notice, SendError, Sent, StampRequest};
 use crate::sockets::socket_error::send_error;
-use crate::sockets::udp::Link;
 use crate::sys::control::ControlBuffer;
 use crate::sys::{sockopt, syscall};
 use crate::timestamps::{self, TxStampRequest};
@@ -26,7 +26,7 @@ static TOO_LONG: [u8; 0xffff] = [0; 0xffff];
 const TEST_PAYLOAD: [u8; 16] = *b"dwell: is it one";
 const TEST_TIMEOUT: Nanos = Nanos::from_millis(20);
 
-impl Link {
+impl DatagramSocket {
     /// Corks a message that leaves at the next [`Self::release`]. Returns whether that succeeded;
     /// otherwise send it with an ordinary call. One message at a time.
     pub(crate) fn cork(&self, message: &[u8]) -> bool {
@@ -93,16 +93,15 @@ mod tests {
     use super::*;
     use crate::clock::monotonic;
     use crate::sockets::port::{Port as _, SocketOptions};
-    use crate::sockets::udp::UdpPort;
 
     /// For each address family, a socket and a port connected to it.
-    fn ends() -> impl Iterator<Item = (UdpSocket, UdpPort)> {
+    fn ends() -> impl Iterator<Item = (UdpSocket, DatagramSocket)> {
         ["127.0.0.1:0", "[::1]:0"].into_iter().map(|any| {
             let far = UdpSocket::bind(any).unwrap();
             far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
             let options =
                 SocketOptions { stamps: StampRequest::Kernel, ..SocketOptions::default() };
-            let port = UdpPort::connect(far.local_addr().unwrap(), &options).unwrap();
+            let port = DatagramSocket::connect(far.local_addr().unwrap(), &options).unwrap();
             for request in [StampRequest::User, StampRequest::Kernel] {
                 assert!(is_supported(port.local_addr(), request), "{any}, {request:?}");
             }
@@ -118,7 +117,9 @@ mod tests {
     }
 
     /// Returns the timestamps that have arrived, with their keys.
-    fn stamps(port: &mut UdpPort) -> Vec<(u32, dwell_units::Instant<dwell_units::Realtime>)> {
+    fn stamps(
+        port: &mut DatagramSocket,
+    ) -> Vec<(u32, dwell_units::Instant<dwell_units::Realtime>)> {
         let mut stamps = Vec::new();
         port.notices(32, &mut |notice| match notice {
             Notice::TxStamp { key, stamp: TxStamp::Kernel(at) } => stamps.push((key, at)),
@@ -137,8 +138,8 @@ mod tests {
                 let this = if n % 3 == 0 {
                     port.send(&message).unwrap()
                 } else {
-                    assert!(port.link.cork(&message));
-                    port.link.release().unwrap()
+                    assert!(port.cork(&message));
+                    port.release().unwrap()
                 };
                 assert!(this.app >= before);
                 assert_eq!(next(&far), message);
@@ -156,10 +157,10 @@ mod tests {
     #[test]
     fn corked_packet_waits_for_release_and_can_be_discarded() {
         for (far, mut port) in ends() {
-            assert!(port.link.cork(b"discarded"));
-            port.link.discard();
-            assert!(port.link.cork(b"corked"));
-            let released = port.link.release().unwrap();
+            assert!(port.cork(b"discarded"));
+            port.discard();
+            assert!(port.cork(b"corked"));
+            let released = port.release().unwrap();
             let plain = port.send(b"plain").unwrap();
             assert_eq!([next(&far), next(&far)], [b"corked".to_vec(), b"plain".to_vec()]);
             let mut keys = Vec::new();
@@ -181,10 +182,10 @@ mod tests {
             far.connect(other.local_addr().unwrap()).unwrap();
             port.send(b"refused").unwrap();
             port.sleep_until(monotonic() + Nanos::from_secs(10));
-            assert!(!port.link.cork(b"not corked"));
-            assert!(port.link.cork(b"corked"));
+            assert!(!port.cork(b"not corked"));
+            assert!(port.cork(b"corked"));
             far.connect(port.local_addr()).unwrap();
-            port.link.release().unwrap();
+            port.release().unwrap();
             assert_eq!(next(&far), b"corked");
         }
     }
@@ -192,9 +193,9 @@ mod tests {
     #[test]
     fn oversized_message_is_not_corked() {
         for (far, mut port) in ends() {
-            assert!(!port.link.cork(&TOO_LONG));
-            assert!(port.link.cork(b"corked"));
-            port.link.release().unwrap();
+            assert!(!port.cork(&TOO_LONG));
+            assert!(port.cork(b"corked"));
+            port.release().unwrap();
             assert_eq!(next(&far), b"corked");
         }
     }
@@ -209,8 +210,8 @@ mod tests {
                 let sent = if n % 2 == 0 {
                     port.send(&message)
                 } else {
-                    assert!(port.link.cork(&message));
-                    port.link.release()
+                    assert!(port.cork(&message));
+                    port.release()
                 };
                 let took: Nanos = stamps(&mut port)[0].1 - sent.unwrap().app;
                 if n % 2 == 0 { &mut plain } else { &mut corked }.push(took);

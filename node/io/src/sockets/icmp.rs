@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use dwell_units::{Instant, Monotonic};
 
+use crate::sockets::datagram::DatagramSocket;
 use crate::sockets::port::{Arrival, Notice, Port, SendError, Sent, SocketOptions, Wait};
-use crate::sockets::udp::Link;
 use crate::sys::sockopt;
 
 /// ICMP_FILTER and ICMP6_FILTER (linux/icmp.h, linux/icmpv6.h), and the echo reply types.
@@ -29,10 +29,9 @@ pub enum IcmpSocketKind {
 /// field on.
 #[derive(Debug)]
 pub struct IcmpPort {
-    link: Link,
+    socket: DatagramSocket,
     kind: IcmpSocketKind,
     v4: bool,
-    local: SocketAddr,
 }
 
 impl IcmpPort {
@@ -73,8 +72,8 @@ impl IcmpPort {
         }
         sockopt::bind(&fd, options.source_towards(to))?;
         sockopt::connect(&fd, to)?;
-        let local = sockopt::local_addr(&fd)?;
-        Ok(Self { link: Link::new(fd, peer, options)?, kind, v4: peer.is_ipv4(), local })
+        let socket = DatagramSocket::from_fd(fd, peer, options)?;
+        Ok(Self { socket, kind, v4: peer.is_ipv4() })
     }
 
     /// Returns the kind of socket.
@@ -84,18 +83,18 @@ impl IcmpPort {
 
     /// Returns the echo id that replies will carry, if the kernel chose it.
     pub fn kernel_id(&self) -> Option<u16> {
-        (self.kind == IcmpSocketKind::Ping).then(|| self.local.port())
+        (self.kind == IcmpSocketKind::Ping).then(|| self.socket.local_addr().port())
     }
 }
 
 impl Port for IcmpPort {
     fn send(&mut self, message: &[u8]) -> Result<Sent, SendError> {
-        self.link.send(message)
+        self.socket.send(message)
     }
 
     /// Removes the IP header that a raw IPv4 socket delivers.
     fn receive(&mut self, buffer: &mut [u8], wait: Wait) -> io::Result<Option<Arrival>> {
-        let Some(arrival) = self.link.receive(buffer, wait)? else { return Ok(None) };
+        let Some(arrival) = self.socket.receive(buffer, wait)? else { return Ok(None) };
         if self.kind == IcmpSocketKind::Ping || !self.v4 {
             return Ok(Some(arrival));
         }
@@ -108,15 +107,15 @@ impl Port for IcmpPort {
     }
 
     fn notices(&mut self, limit: usize, each: &mut dyn FnMut(Notice)) {
-        self.link.notices(limit, each);
+        self.socket.notices(limit, each);
     }
 
     fn sleep_until(&mut self, until: Instant<Monotonic>) {
-        sockopt::sleep_until(&self.link.fd, until);
+        self.socket.sleep_until(until);
     }
 
     fn local_addr(&self) -> SocketAddr {
-        self.local
+        self.socket.local_addr()
     }
 }
 

@@ -4,6 +4,7 @@
 pub mod batch;
 pub(crate) mod cork;
 pub mod datagram;
+pub mod gate;
 pub mod icmp;
 mod options;
 pub mod poller;
@@ -11,4 +12,3 @@ pub mod port;
 pub(crate) mod socket_error;
 pub mod tcp;
 pub mod tcp_info;
-pub mod udp;

@@ -1,10 +1,14 @@
 //! Socket interface of a prober, for any protocol: send one message, receive one reply, read the
 //! error queue. Implemented by `udp`, `icmp` and `tcp`; the timing loop is generic over it.
 
+use std::ffi::c_int;
 use std::io;
+use std::os::fd::OwnedFd;
 
 use dwell_sample::RxStamps;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
+
+use crate::sys::sockopt;
 
 pub use super::options::{Buffers, SocketOptions};
 pub use crate::timestamps::{Notice, StampRequest, TxStampRequest};
@@ -62,6 +66,18 @@ pub enum Wait {
     AtMost(Nanos),
     /// Until a message or a signal arrives, or the socket is shut down. Needs no kernel timer.
     Forever,
+}
+
+impl Wait {
+    /// Returns the flags of a receive call. Sets the socket's time-out, if it differs from
+    /// `current`.
+    pub(crate) fn receive_flags(self, fd: &OwnedFd, current: &mut Nanos) -> io::Result<c_int> {
+        match self {
+            Self::No => Ok(libc::MSG_DONTWAIT),
+            Self::AtMost(wait) => sockopt::receive_timeout(fd, current, wait).map(|()| 0),
+            Self::Forever => sockopt::receive_timeout(fd, current, Nanos::MAX).map(|()| 0),
+        }
+    }
 }
 
 /// A socket that sends probes to one peer and receives its replies.

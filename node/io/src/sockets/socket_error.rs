@@ -84,24 +84,23 @@ mod tests {
 
     use super::*;
     use crate::clock::monotonic;
-    use crate::sockets::datagram::UdpEnd;
+    use crate::sockets::datagram::DatagramSocket;
     use crate::sockets::port::{Notice, Port, SocketOptions, StampRequest, Wait};
-    use crate::sockets::udp::UdpPort;
     use crate::sys::address::RawAddress;
     use crate::sys::{sockopt, syscall};
 
     #[test]
     fn taken_error_fails_no_call_and_stays_in_queue() {
         let closed = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).unwrap();
-        let mut port = UdpPort::connect(closed, &SocketOptions::default()).unwrap();
-        let refused = |port: &mut UdpPort| {
-            syscall::send(&port.link.fd, b"refused", 0)?;
+        let mut port = DatagramSocket::connect(closed, &SocketOptions::default()).unwrap();
+        let refused = |port: &mut DatagramSocket| {
+            syscall::send(&port.fd, b"refused", 0)?;
             port.sleep_until(monotonic() + Nanos::from_secs(10));
-            sockopt::take_error(&port.link.fd)
+            sockopt::take_error(&port.fd)
         };
         for _ in 0..3 {
             assert_eq!(refused(&mut port).unwrap(), libc::ECONNREFUSED);
-            assert_eq!(sockopt::take_error(&port.link.fd).unwrap(), 0);
+            assert_eq!(sockopt::take_error(&port.fd).unwrap(), 0);
             let mut errors = 0;
             port.notices(8, &mut |notice| {
                 errors += u32::from(matches!(notice, Notice::Error { .. }))
@@ -192,37 +191,41 @@ mod tests {
     fn icmp_errors_do_not_block_sending_or_receiving() {
         let test = "icmp_errors_do_not_block_sending_or_receiving";
         for_every_error(test, |address, which, send_icmp| {
-            let far = UdpEnd::listen(
+            let far = DatagramSocket::bind(
                 SocketAddr::new(address.parse().unwrap(), 0),
                 &SocketOptions::relay(),
             );
             let mut far = far.unwrap();
             let to = far.local_addr();
-            let mut near = UdpPort::connect(to, &SocketOptions::default()).unwrap();
-            let mut relay = UdpEnd::connect(to, &SocketOptions::relay()).unwrap();
+            let mut near = DatagramSocket::connect(to, &SocketOptions::default()).unwrap();
+            let mut relay = DatagramSocket::connect(to, &SocketOptions::relay()).unwrap();
             let (from, relay_from) = (near.local_addr(), relay.local_addr());
             // Pending when the next call receives ...
             send_icmp(from, to);
             assert_eq!(near.receive(&mut [0; 9], Wait::No).unwrap(), None, "{address} {which:?}");
             send_icmp(relay_from, to);
-            assert!(relay.receive(&mut [0; 9]).unwrap().is_none(), "{address} {which:?}");
+            assert!(
+                relay.receive_from(&mut [0; 9], Wait::No).unwrap().is_none(),
+                "{address} {which:?}"
+            );
             // ... and when it sends.
             send_icmp(from, to);
             near.send(b"probe").unwrap_or_else(|error| panic!("{address} {which:?}: {error}"));
             send_icmp(relay_from, to);
-            relay.send(b"relayed", None).unwrap_or_else(|e| panic!("{address} {which:?}: {e}"));
+            relay.send(b"relayed").unwrap_or_else(|e| panic!("{address} {which:?}: {e}"));
             for sent in [&b"probe"[..], b"relayed"] {
                 let mut buffer = [0; 9];
-                let came = far.receive(&mut buffer).unwrap().expect("the packet arrives");
+                let came =
+                    far.receive_from(&mut buffer, Wait::No).unwrap().expect("the packet arrives");
                 assert_eq!(&buffer[..came.len], sent, "{address} {which:?}");
-                far.send(sent, came.from.as_ref()).unwrap();
+                far.send_to(sent, &came.from.unwrap()).unwrap();
             }
             // A queued datagram is received despite the error.
             send_icmp(from, to);
             let reply = near.receive(&mut [0; 9], Wait::No).unwrap();
             assert_eq!(reply.map(|reply| reply.len), Some(5), "{address} {which:?}");
             send_icmp(relay_from, to);
-            let reply = relay.receive(&mut [0; 9]).unwrap();
+            let reply = relay.receive_from(&mut [0; 9], Wait::No).unwrap();
             assert_eq!(reply.map(|reply| reply.len), Some(7), "{address} {which:?}");
             assert_eq!(count_errors(|each| near.notices(32, each)), 3, "{address} {which:?}");
             assert_eq!(count_errors(|each| relay.notices(32, each)), 3, "{address} {which:?}");
@@ -230,16 +233,17 @@ mod tests {
     }
 
     #[test]
-    fn persistent_send_icmp_is_returned_and_keys_stay_matched() {
-        let far = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), &SocketOptions::relay()).unwrap();
+    fn persistent_send_error_is_returned_and_keys_stay_matched() {
+        let far =
+            DatagramSocket::bind("127.0.0.1:0".parse().unwrap(), &SocketOptions::relay()).unwrap();
         let options = SocketOptions {
             stamps: StampRequest::Kernel,
             dont_fragment: true,
             ..SocketOptions::relay()
         };
-        let mut near = UdpEnd::connect(far.local_addr(), &options).unwrap();
-        assert_eq!(near.send(&[0; 65_508], None), Err(SendError::TooLong));
-        assert_eq!(near.send(b"fits", None).unwrap().key, Some(0));
+        let mut near = DatagramSocket::connect(far.local_addr(), &options).unwrap();
+        assert_eq!(near.send(&[0; 65_508]), Err(SendError::TooLong));
+        assert_eq!(near.send(b"fits").unwrap().key, Some(0));
         assert!(should_retry(libc::ENETUNREACH, MAX_RETRIES - 1));
         assert!(!should_retry(libc::ENETUNREACH, MAX_RETRIES));
         assert!(!should_retry(libc::ENOBUFS, 0), "a queue that is full stays full");

@@ -10,11 +10,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::clock::{monotonic, realtime};
+use crate::sockets::datagram::is_broadcast;
 use crate::sockets::port::{
     Arrival, Notice, Port, SendError, Sent, SocketOptions, StampRequest, Wait,
 };
 use crate::sockets::socket_error::{is_icmp, none_if_transient, send_error};
-use crate::sockets::udp::{is_broadcast, receive_flags};
 use crate::sys::control::{self, ControlBuffer};
 use crate::sys::{sockopt, syscall};
 use crate::timestamps;
@@ -194,10 +194,13 @@ impl Port for TcpPort {
             }
             wait => wait,
         };
-        let flags = receive_flags(&self.fd, &mut self.timeout, wait)?;
-        match control::receive(&self.fd, buffer, &mut self.control, None, flags) {
+        let flags = wait.receive_flags(&self.fd, &mut self.timeout)?;
+        match control::receive(&self.fd, buffer, &mut self.control, None, flags, true) {
             Ok(came) if came.len == 0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(came) => Ok(Some(Arrival { len: came.len, rx: came.rx(), channel: 0, ttl: None })),
+            Ok(came) => {
+                let arrival = |rx| Arrival { len: came.len, rx, channel: 0, ttl: None };
+                Ok(came.rx().map(arrival))
+            }
             Err(error) => none_if_transient(error),
         }
     }

@@ -58,25 +58,29 @@ pub(crate) struct Extended {
 /// A message received with recvmsg(2).
 pub(crate) struct Received {
     pub(crate) len: usize,
-    /// Clock read right after the call.
-    app: Instant<Realtime>,
+    /// Clock read right after the call, if requested.
+    app: Option<Instant<Realtime>>,
     pub(crate) control_data: ReceivedControl,
 }
 
 impl Received {
-    pub(crate) fn rx(&self) -> RxStamps {
-        RxStamps { hw: self.control_data.hw, kernel: self.control_data.kernel, app: self.app }
+    /// Returns the receive timestamps; `None` if the clock was not read.
+    pub(crate) fn rx(&self) -> Option<RxStamps> {
+        let ReceivedControl { hw, kernel, .. } = self.control_data;
+        self.app.map(|app| RxStamps { hw, kernel, app })
     }
 }
 
 /// Receives one message with its control data, and its sender's address if `from` is given.
-/// Connected sockets omit it: it costs time in the loop that waits for a reply.
+/// Connected sockets omit it: it costs time in the loop that waits for a reply. With `timed`, reads
+/// the clock right after the call.
 pub(crate) fn receive(
     fd: &OwnedFd,
     buffer: &mut [u8],
     control: &mut ControlBuffer,
     from: Option<&mut RawAddress>,
     flags: c_int,
+    timed: bool,
 ) -> io::Result<Received> {
     let mut iov = [libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() }];
     let mut header = header(&mut iov);
@@ -91,7 +95,7 @@ pub(crate) fn receive(
     // SAFETY: every pointer in `header` points to memory of the stated length that outlives the
     // call and is borrowed exclusively.
     let len = unsafe { syscall::receive_message(fd, &mut header, flags) }?;
-    let app = realtime();
+    let app = timed.then(realtime);
     if let Some(name_len) = name_len {
         *name_len = header.msg_namelen.min(RawAddress::STORAGE_LEN);
     }

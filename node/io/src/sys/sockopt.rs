@@ -11,6 +11,9 @@ use dwell_units::{Instant, Monotonic, Nanos};
 use super::address::RawAddress;
 use crate::clock::monotonic;
 
+/// Index of the drop counter in SO_MEMINFO (SK_MEMINFO_DROPS, linux/sock_diag.h).
+const DROPS_INDEX: usize = 8;
+
 /// Converts a C return value to a result.
 pub(crate) fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -161,4 +164,22 @@ pub(crate) fn sleep_for(fd: &OwnedFd, events: c_short, until: Instant<Monotonic>
     // SAFETY: one pollfd and one timespec, both valid for the call; no signal mask. An early
     // return (a signal) is allowed by this function's contract.
     unsafe { libc::ppoll(&mut poll, 1, &time, std::ptr::null()) };
+}
+
+/// Returns the number of packets dropped by this socket for lack of room or by a filter, if the kernel reports it.
+pub(crate) fn drop_count(fd: &OwnedFd) -> Option<u64> {
+    let mut memory = [0_u32; DROPS_INDEX + 1];
+    let mut len = mem::size_of_val(&memory) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `memory`, and the length to `len`.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            memory.as_mut_ptr().cast(),
+            &mut len,
+        )
+    };
+    let has_drops = check(result).is_ok() && len as usize == mem::size_of_val(&memory);
+    has_drops.then(|| memory[DROPS_INDEX].into())
 }

@@ -46,7 +46,7 @@ pub(crate) fn notices(
     for _ in 0..limit {
         // The packet's bytes are not needed; OPT_TSONLY leaves them out anyway.
         let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-        let Ok(came) = receive(fd, &mut [], control, None, flags) else { return };
+        let Ok(came) = receive(fd, &mut [], control, None, flags, false) else { return };
         let Some(error) = came.control_data.error else { continue };
         match error.origin {
             ORIGIN_TIMESTAMPING => stamps(&came.control_data, &error, each),

@@ -1,10 +1,10 @@
 //! The first packet of a train is about as punctual as the others.
 
 use dwell_io::clock::{self, monotonic};
+use dwell_io::datagram::DatagramSocket;
 use dwell_io::pacer::sleep_until;
-use dwell_io::port::{Port, SocketOptions, StampRequest};
+use dwell_io::port::{SocketOptions, StampRequest};
 use dwell_io::train::{Departure, Numbers, TrainProgress, TrainSender};
-use dwell_io::udp::UdpPort;
 use dwell_sample::PaceEngine;
 use dwell_units::{Instant, Monotonic, Nanos};
 
@@ -38,7 +38,7 @@ fn warming_up_makes_first_packet_less_late() {
     let target = ([198, 19, 7, 2], PORT).into();
     let (warm, cold) = ends.near(|| {
         let mut engine = open(PaceEngine::SleepSpin, target, &options, LEN).unwrap();
-        let port = UdpPort::connect(target, &options).unwrap();
+        let port = DatagramSocket::connect(target, &options).unwrap();
         let mut plain = UnwarmedSender { port, payload: vec![0; LEN] };
         let (mut warm, mut cold) = (Vec::new(), Vec::new());
         let mut unstamped = 0;
@@ -94,7 +94,7 @@ fn decile(mut late: Vec<i64>) -> i64 {
 
 /// Sends like an engine that does nothing before the first packet.
 struct UnwarmedSender {
-    port: UdpPort,
+    port: DatagramSocket,
     payload: Vec<u8>,
 }
 

@@ -10,8 +10,8 @@ use crate::clock::monotonic;
 use crate::host::interface::Interface;
 use crate::host::neighbour::{self, MacAddress};
 use crate::pacing::pacer::sleep_until;
-use crate::sockets::port::{Port, SocketOptions, StampRequest};
-use crate::sockets::udp::UdpPort;
+use crate::sockets::datagram::DatagramSocket;
+use crate::sockets::port::{SocketOptions, StampRequest};
 use crate::sys::address::DISCARD_PORT;
 
 /// Time-out for the neighbour's answer.
@@ -100,7 +100,7 @@ fn next_hop_mac(
                 SocketAddr::V4(_) => discard,
             };
             let options = SocketOptions { stamps: StampRequest::User, ..options.clone() };
-            let mut port = UdpPort::connect(discard, &options).map_err(failed)?;
+            let mut port = DatagramSocket::connect(discard, &options).map_err(failed)?;
             // The neighbour table shows the result.
             let _ = port.send(&[]);
             asked = Some(port);

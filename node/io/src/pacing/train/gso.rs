@@ -94,7 +94,7 @@ impl Gso {
         if let (2.., Ok(len)) = (which.len(), u16::try_from(self.payloads.len())) {
             control.segment_into(len);
         }
-        let fd = &self.tx_socket.port.link.fd;
+        let fd = &self.tx_socket.socket.fd;
         control::send(fd, message, None, &mut control, libc::MSG_DONTWAIT)
     }
 }

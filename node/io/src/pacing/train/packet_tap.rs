@@ -97,11 +97,17 @@ impl PacketTap {
     /// flow; `None` if no packet is queued.
     fn next(&mut self) -> Option<Option<(u64, Instant<Realtime>)>> {
         let mut buffer = [0; 40 + UDP + Mark::LEN];
-        let came =
-            control::receive(&self.fd, &mut buffer, &mut self.control, None, libc::MSG_DONTWAIT)
-                .ok()?;
+        let came = control::receive(
+            &self.fd,
+            &mut buffer,
+            &mut self.control,
+            None,
+            libc::MSG_DONTWAIT,
+            false,
+        )
+        .ok()?;
         let mark = buffer[..came.len].get(self.header + UDP..).map(Mark::parse);
-        Some(match (mark, came.rx().kernel) {
+        Some(match (mark, came.control_data.kernel) {
             (Some(Ok(mark)), Some(at)) if mark.flow == self.flow => Some((mark.seq, at)),
             _ => None,
         })

@@ -40,7 +40,7 @@ impl Sendmmsg {
             // SAFETY: the headers point to iovecs and those to payloads that `prepare` made, which
             // nothing has moved since.
             let sent = unsafe {
-                syscall::send_messages(&self.tx_socket.port.link.fd, headers, libc::MSG_DONTWAIT)
+                syscall::send_messages(&self.tx_socket.socket.fd, headers, libc::MSG_DONTWAIT)
             };
             let done = realtime();
             match sent {

@@ -16,8 +16,8 @@ use super::{Departure, TrainProgress, Unavailable};
 use crate::clock::{monotonic, realtime};
 use crate::pacing::pacer::WaitMode;
 use crate::sockets::cork;
-use crate::sockets::port::{Buffers, Port, SendError, SocketOptions, StampRequest};
-use crate::sockets::udp::UdpPort;
+use crate::sockets::datagram::DatagramSocket;
+use crate::sockets::port::{Buffers, SendError, SocketOptions, StampRequest};
 use crate::sys::sockopt;
 
 /// Maximum time to read a packet's memory.
@@ -36,7 +36,7 @@ const CACHE_LINES: usize = 256;
 
 /// A connected socket and the keys that packets took.
 pub(super) struct TxSocket {
-    pub(super) port: UdpPort,
+    pub(super) socket: DatagramSocket,
     pub(super) keys: TimestampIds,
     /// It is unknown which packet takes which key.
     keys_lost: bool,
@@ -51,11 +51,11 @@ impl TxSocket {
     pub(super) fn open(target: SocketAddr, options: &SocketOptions) -> Result<Self, Unavailable> {
         // More than any train needs, so that only a queueing discipline drops packets.
         let options = SocketOptions { buffers: Buffers::Bulk, ..options.clone() };
-        let port = UdpPort::connect(target, &options)
+        let socket = DatagramSocket::connect(target, &options)
             .map_err(|error| Unavailable::failed("opening a UDP socket to the target", &error))?;
-        let cache_warmer = CacheWarmer::new(port.local_addr(), options.stamps);
+        let cache_warmer = CacheWarmer::new(socket.local_addr(), options.stamps);
         Ok(Self {
-            port,
+            socket,
             keys: TimestampIds::default(),
             keys_lost: false,
             failure: None,
@@ -66,7 +66,7 @@ impl TxSocket {
 
     /// Enables corking of packets ([`Self::cork`]), if it is supported here.
     pub(super) fn with_corking(self) -> Self {
-        match cork::is_supported(self.port.local_addr(), self.port.link.keys.stamps()) {
+        match cork::is_supported(self.socket.local_addr(), self.socket.keys.stamps()) {
             true => Self { cache_warmer: self.cache_warmer.with_corking(), ..self },
             false => self,
         }
@@ -79,7 +79,7 @@ impl TxSocket {
 
     /// Returns the address that packets leave from.
     pub(super) fn local(&self) -> SocketAddr {
-        self.port.local_addr()
+        self.socket.local_addr()
     }
 
     /// Reserves room for the keys of `packets` packets. Restarts the kernel's key counter if keys
@@ -88,8 +88,8 @@ impl TxSocket {
         self.keys.begin(packets);
         if self.keys_lost {
             // Older timestamps are recognised by their time.
-            let link = &mut self.port.link;
-            self.keys_lost = link.keys.restart(&link.fd, Nanos::ZERO).is_err();
+            let DatagramSocket { fd, keys, .. } = &mut self.socket;
+            self.keys_lost = keys.restart(fd, Nanos::ZERO).is_err();
         }
     }
 
@@ -118,17 +118,17 @@ impl TxSocket {
         if room < MAX_READ_TIME {
             return;
         }
-        let Self { port, keys, cache_warmer, .. } = self;
-        if port.link.keys.is_stamped() {
+        let Self { socket, keys, cache_warmer, .. } = self;
+        if socket.keys.is_stamped() {
             // The kernel does not keep all timestamps of a long train. Reading one also frees its
             // packet's memory for the next packet: when none were read, one packet in ten was 2 us
             // late.
-            keys.take_within(room, left, &mut |limit, each| port.notices(limit, each));
+            keys.take_within(room, left, &mut |limit, each| socket.notices(limit, each));
         }
         cache_warmer.before(due, wait_mode, progress, memory, || {
             // An ICMP error about an earlier packet would fail the next send call. It stays in the
             // error queue.
-            let _ = sockopt::take_error(&port.link.fd);
+            let _ = sockopt::take_error(&socket.fd);
             warm_engine();
         });
         for line in memory.chunks(CACHE_LINE_LEN).take(CACHE_LINES) {
@@ -149,23 +149,23 @@ impl TxSocket {
         if is_short || progress.wait(wait_mode, due - CORK_LEAD).is_none() {
             return;
         }
-        let Self { port, cache_warmer, .. } = self;
+        let Self { socket, cache_warmer, .. } = self;
         // A pending ICMP error fails the first call.
         self.has_corked =
-            (0..2).any(|_| cache_warmer.can_cork(due - monotonic()) && port.link.cork(payload));
+            (0..2).any(|_| cache_warmer.can_cork(due - monotonic()) && socket.cork(payload));
     }
 
     /// Discards the corked packet, if any.
     pub(super) fn discard(&mut self) {
         if mem::take(&mut self.has_corked) {
-            self.port.link.discard();
+            self.socket.discard();
         }
     }
 
     /// Sends the `n`th packet by a call of its own, or releases it if it is corked.
     pub(super) fn send(&mut self, n: usize, payload: &[u8], left: &mut [Departure]) {
         let ahead = mem::take(&mut self.has_corked);
-        let sent = if ahead { self.port.link.release() } else { self.port.send(payload) };
+        let sent = if ahead { self.socket.release() } else { self.socket.send(payload) };
         match sent {
             Ok(sent) => {
                 left[n].ahead = ahead;
@@ -188,7 +188,7 @@ impl TxSocket {
         for (n, left) in which.clone().zip(&mut left[which]) {
             left.app = Some(app);
             left.done = Some(done);
-            let key = self.port.link.keys.take();
+            let key = self.socket.keys.take();
             self.keys.note(n, key.filter(|_| !self.keys_lost));
         }
     }
@@ -196,7 +196,7 @@ impl TxSocket {
     /// Handles a failed send call, after `before` earlier failures for the same first packet.
     /// Returns whether the call is to be made again.
     pub(super) fn should_retry(&mut self, errno: c_int, before: usize) -> bool {
-        match self.port.link.failed(errno, before) {
+        match self.socket.failed(errno, before) {
             None => true,
             Some(error) => {
                 self.failure = Some(error);
@@ -206,9 +206,9 @@ impl TxSocket {
     }
 
     pub(super) fn collect(&mut self, left: &mut [Departure], timeout: Nanos) {
-        let Self { port, keys, .. } = self;
-        let stamped = port.link.keys.is_stamped();
-        keys.collect(left, stamped, timeout, |limit, each| port.notices(limit, each));
+        let Self { socket, keys, .. } = self;
+        let stamped = socket.keys.is_stamped();
+        keys.collect(left, stamped, timeout, |limit, each| socket.notices(limit, each));
     }
 
     /// Records why a packet could not be sent.

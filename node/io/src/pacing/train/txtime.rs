@@ -14,8 +14,8 @@ use super::{
 };
 use crate::clock::{self, monotonic, realtime};
 use crate::pacing::pacer::sleep_until;
-use crate::sockets::port::{Notice, Port, SocketOptions, StampRequest, TxStampRequest};
-use crate::sockets::udp::UdpPort;
+use crate::sockets::datagram::DatagramSocket;
+use crate::sockets::port::{Notice, SocketOptions, StampRequest, TxStampRequest};
 use crate::sys::address::DISCARD_PORT;
 use crate::sys::control::{self, OutgoingControl};
 use crate::sys::{sockopt, syscall};
@@ -77,7 +77,7 @@ pub(super) fn open(config: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavaila
         }));
     };
     let tx_socket = TxSocket::open(target, options)?;
-    ask(&tx_socket.port, timebase)
+    ask(&tx_socket.socket, timebase)
         .map_err(|error| Unavailable::failed("enabling SO_TXTIME", &error))?;
     Ok(Box::new(Txtime { tx_socket, payloads, timebase }))
 }
@@ -88,7 +88,7 @@ impl Txtime {
         let mut failed = 0;
         loop {
             let app = realtime();
-            match send_at(&self.tx_socket.port, self.payloads.at(n), at) {
+            match send_at(&self.tx_socket.socket, self.payloads.at(n), at) {
                 Ok(()) => return self.tx_socket.note(n..n + 1, app, realtime(), left),
                 Err(error) => {
                     if !self.tx_socket.should_retry(syscall::errno(&error), failed) {
@@ -145,15 +145,15 @@ impl Timebase {
 
 /// Makes a socket accept departure times by this clock. Clocks other than CLOCK_MONOTONIC need
 /// CAP_NET_ADMIN.
-fn ask(port: &UdpPort, timebase: Timebase) -> io::Result<()> {
+fn ask(port: &DatagramSocket, timebase: Timebase) -> io::Result<()> {
     let value = libc::sock_txtime { clockid: timebase.id(), flags: 0 };
-    sockopt::set(&port.link.fd, libc::SOL_SOCKET, libc::SO_TXTIME, value)
+    sockopt::set(&port.fd, libc::SOL_SOCKET, libc::SO_TXTIME, value)
 }
 
-fn send_at(port: &UdpPort, message: &[u8], at: i64) -> io::Result<()> {
+fn send_at(port: &DatagramSocket, message: &[u8], at: i64) -> io::Result<()> {
     let mut control = OutgoingControl::empty();
     control.leave_at(at as u64);
-    control::send(&port.link.fd, message, None, &mut control, libc::MSG_DONTWAIT).map(drop)
+    control::send(&port.fd, message, None, &mut control, libc::MSG_DONTWAIT).map(drop)
 }
 
 /// Whether a packet with a later departure time by this clock leaves later.
@@ -169,7 +169,7 @@ fn is_held_by_qdisc(
         tx_stamps: TxStampRequest::Driver,
         ..options.clone()
     };
-    let mut port = UdpPort::connect(discard, &options)?;
+    let mut port = DatagramSocket::connect(discard, &options)?;
     // A packet that waits for its neighbour to be resolved looks as if it were kept, so one is sent
     // ahead. Whether it arrives does not matter.
     let _ = port.send(&[]);
@@ -193,7 +193,7 @@ fn is_held_by_qdisc(
 }
 
 /// Returns the timestamp of the next departure, if it arrives before `until`.
-fn departure(port: &mut UdpPort, until: Instant<Monotonic>) -> Option<Instant<Realtime>> {
+fn departure(port: &mut DatagramSocket, until: Instant<Monotonic>) -> Option<Instant<Realtime>> {
     let mut left = None;
     loop {
         // Read before the queue, so that a timestamp that arrived in time is found, however late

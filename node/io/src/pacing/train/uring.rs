@@ -115,7 +115,7 @@ impl Engine for Uring {
         self.payloads.prepare(numbers);
         let packets = numbers.len();
         self.tx_socket.begin(packets);
-        let fd = types::Fd(self.tx_socket.port.link.fd.as_raw_fd());
+        let fd = types::Fd(self.tx_socket.socket.fd.as_raw_fd());
         self.requests.extend((0..packets).map(|n| {
             let payload = self.payloads.at(n);
             opcode::Send::new(fd, payload.as_ptr(), payload.len() as u32)
