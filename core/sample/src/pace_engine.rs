@@ -39,7 +39,7 @@ pub enum DepartureStamps {
     /// In a tap on the outgoing interface.
     Tap,
     /// Nowhere: only the far end has timestamps of the packets.
-    None,
+    Nowhere,
 }
 
 /// Whether packets bypass the queueing discipline, including any rate limit there.
@@ -68,22 +68,6 @@ pub struct Capabilities {
     /// Rank among unbeaten engines in the automatic choice, lowest first: lower demands on the
     /// machine and timestamps nearer to the wire come first. `None`: not a candidate.
     pub preference: Option<u8>,
-}
-
-impl Capabilities {
-    /// An engine that sleeps and sends through a socket.
-    const SOCKET: Self = Self {
-        departure_stamps: DepartureStamps::Socket,
-        qdisc_bypass: QdiscBypass::Never,
-        needs_segmentation_off: false,
-        sleeps: true,
-        preference: None,
-    };
-
-    /// Takes part in the automatic choice with this rank.
-    const fn preferred(self, rank: u8) -> Self {
-        Self { preference: Some(rank), ..self }
-    }
 }
 
 /// A text is not the name of an engine.
@@ -121,45 +105,30 @@ impl PaceEngine {
 
     /// Name and capabilities.
     const fn row(self) -> (&'static str, Capabilities) {
-        const SOCKET: Capabilities = Capabilities::SOCKET;
-        match self {
-            Self::Auto => (
-                "auto",
-                Capabilities {
-                    departure_stamps: DepartureStamps::None,
-                    needs_segmentation_off: true,
-                    ..SOCKET
-                },
-            ),
-            Self::Sleep => ("sleep", SOCKET),
-            Self::Spin => ("spin", Capabilities { sleeps: false, ..SOCKET }.preferred(1)),
-            Self::SleepSpin => ("sleep-spin", SOCKET.preferred(0)),
-            Self::Sendmmsg => ("sendmmsg", SOCKET.preferred(2)),
-            Self::Gso => (
-                "gso",
-                Capabilities {
-                    departure_stamps: DepartureStamps::Tap,
-                    needs_segmentation_off: true,
-                    ..SOCKET
-                }
-                .preferred(5),
-            ),
-            Self::PacketRing => (
-                "packet-ring",
-                Capabilities { qdisc_bypass: QdiscBypass::Optional, ..SOCKET }.preferred(4),
-            ),
-            Self::Xsk => (
-                "xsk",
-                Capabilities {
-                    departure_stamps: DepartureStamps::None,
-                    qdisc_bypass: QdiscBypass::Always,
-                    ..SOCKET
-                }
-                .preferred(7),
-            ),
-            Self::Txtime => ("txtime", SOCKET.preferred(6)),
-            Self::Uring => ("uring", SOCKET.preferred(3)),
-        }
+        use DepartureStamps::{Nowhere, Socket, Tap};
+        use QdiscBypass::{Always, Never, Optional};
+        // Columns in the order of the fields of `Capabilities`.
+        let (name, departure_stamps, qdisc_bypass, needs_segmentation_off, sleeps, preference) =
+            match self {
+                Self::Auto => ("auto", Nowhere, Never, true, true, None),
+                Self::Sleep => ("sleep", Socket, Never, false, true, None),
+                Self::Spin => ("spin", Socket, Never, false, false, Some(1)),
+                Self::SleepSpin => ("sleep-spin", Socket, Never, false, true, Some(0)),
+                Self::Sendmmsg => ("sendmmsg", Socket, Never, false, true, Some(2)),
+                Self::Gso => ("gso", Tap, Never, true, true, Some(5)),
+                Self::PacketRing => ("packet-ring", Socket, Optional, false, true, Some(4)),
+                Self::Xsk => ("xsk", Nowhere, Always, false, true, Some(7)),
+                Self::Txtime => ("txtime", Socket, Never, false, true, Some(6)),
+                Self::Uring => ("uring", Socket, Never, false, true, Some(3)),
+            };
+        let capabilities = Capabilities {
+            departure_stamps,
+            qdisc_bypass,
+            needs_segmentation_off,
+            sleeps,
+            preference,
+        };
+        (name, capabilities)
     }
 
     /// Name in flags, plans and results.

@@ -157,7 +157,7 @@ pub(crate) fn perform(
         // Engines without timestamps take part in the choice.
         SinkTimestamps::Needed => {
             let departure_stamps = job.engine.capabilities().departure_stamps;
-            departure_stamps == DepartureStamps::None || job.stamps == Stamps::User
+            departure_stamps == DepartureStamps::Nowhere || job.stamps == Stamps::User
         }
         SinkTimestamps::Always => true,
     };
@@ -347,7 +347,7 @@ fn far_end(job: &PaceJob, plan: &PacePlan, flow: u32) -> Result<FarEnd, Failure>
 
 /// Whether this machine's kernel timestamps departures and the job allows it.
 fn has_stamps(job: &PaceJob, departure_stamps: DepartureStamps) -> bool {
-    departure_stamps != DepartureStamps::None && job.stamps != Stamps::User
+    departure_stamps != DepartureStamps::Nowhere && job.stamps != Stamps::User
 }
 
 /// Selects the timestamps of departures: those nearest to the wire.
