@@ -121,19 +121,12 @@ impl DatagramSocket {
     /// Opens a socket that receives from any sender at `local`. An IPv6 socket is IPv6-only.
     pub fn bind(local: SocketAddr, options: &SocketOptions) -> io::Result<Self> {
         let fd = Self::open(local.ip(), options)?;
-        let on: c_int = 1;
         let everywhere = local.ip().is_unspecified();
-        match local {
-            SocketAddr::V6(_) => {
-                sockopt::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, on)?;
-                if everywhere {
-                    sockopt::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, on)?;
-                }
-            }
-            SocketAddr::V4(_) if everywhere => {
-                sockopt::set(&fd, libc::IPPROTO_IP, libc::IP_PKTINFO, on)?;
-            }
-            SocketAddr::V4(_) => {}
+        if local.is_ipv6() {
+            sockopt::set(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1 as c_int)?;
+        }
+        if everywhere {
+            sockopt::set_ip(&fd, local.ip(), libc::IP_PKTINFO, libc::IPV6_RECVPKTINFO, true)?;
         }
         // A second socket on one address would take packets from a wildcard listener until it is
         // connected.
@@ -347,13 +340,10 @@ impl DatagramSocket {
         if ttl == self.reply_ttl {
             return Ok(());
         }
-        let (level, option) = match self.local {
-            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TTL),
-            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
-        };
         // -1 restores the default.
         let value = ttl.map_or(-1, c_int::from);
-        let set = sockopt::set(&self.fd, level, option, value);
+        let (v4, v6) = (libc::IP_TTL, libc::IPV6_UNICAST_HOPS);
+        let set = sockopt::set_ip(&self.fd, self.local.ip(), v4, v6, value);
         set.map_err(|error| send_error(syscall::errno(&error)))?;
         self.reply_ttl = ttl;
         Ok(())

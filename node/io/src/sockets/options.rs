@@ -151,57 +151,36 @@ impl SocketOptions {
             sockopt::check(result)?;
         }
         if let Some(ttl) = self.ttl {
-            let ttl = c_int::from(ttl);
-            match like {
-                IpAddr::V4(_) => sockopt::set(fd, libc::IPPROTO_IP, libc::IP_TTL, ttl)?,
-                IpAddr::V6(_) => {
-                    sockopt::set(fd, libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, ttl)?;
-                }
-            }
+            sockopt::set_ip(fd, like, libc::IP_TTL, libc::IPV6_UNICAST_HOPS, ttl)?;
         }
         if let Some(dscp) = self.dscp {
             if dscp > Self::MAX_DSCP {
                 // Shifted, it would lose its upper bits and become another code point.
                 return Err(io::ErrorKind::InvalidInput.into());
             }
-            let tos = c_int::from(dscp) << 2;
-            match like {
-                IpAddr::V4(_) => sockopt::set(fd, libc::IPPROTO_IP, libc::IP_TOS, tos)?,
-                IpAddr::V6(_) => sockopt::set(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos)?,
-            }
+            sockopt::set_ip(fd, like, libc::IP_TOS, libc::IPV6_TCLASS, dscp << 2)?;
         }
         Ok(())
     }
 
     /// Applies the options of datagrams, except for timestamps.
     pub(crate) fn apply_to_datagrams(&self, fd: &OwnedFd, like: IpAddr) -> io::Result<()> {
-        let on: c_int = 1;
         if self.icmp_errors {
             sockopt::receive_errors(fd, like, true)?;
         }
         self.buffers.request(fd);
         if self.receive_ttl {
-            sockopt::receive_ttl(fd, like)?;
+            sockopt::set_ip(fd, like, libc::IP_RECVTTL, libc::IPV6_RECVHOPLIMIT, true)?;
         }
-        match like {
-            IpAddr::V4(_) => {
-                if self.receive_tos {
-                    sockopt::set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, on)?;
-                }
-                if self.dont_fragment {
-                    let discover = libc::IP_PMTUDISC_DO;
-                    sockopt::set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, discover)?;
-                }
-            }
-            IpAddr::V6(_) => {
-                if self.receive_tos {
-                    sockopt::set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, on)?;
-                }
-                if self.dont_fragment {
-                    let discover = libc::IPV6_PMTUDISC_DO;
-                    sockopt::set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, discover)?;
-                    sockopt::set(fd, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, on)?;
-                }
+        if self.receive_tos {
+            sockopt::set_ip(fd, like, libc::IP_RECVTOS, libc::IPV6_RECVTCLASS, true)?;
+        }
+        if self.dont_fragment {
+            const _: () = assert!(libc::IP_PMTUDISC_DO == libc::IPV6_PMTUDISC_DO);
+            let (v4, v6) = (libc::IP_MTU_DISCOVER, libc::IPV6_MTU_DISCOVER);
+            sockopt::set_ip(fd, like, v4, v6, libc::IP_PMTUDISC_DO)?;
+            if like.is_ipv6() {
+                sockopt::set(fd, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1 as c_int)?;
             }
         }
         Ok(())

@@ -106,21 +106,23 @@ pub(crate) fn local_addr(fd: &OwnedFd) -> io::Result<SocketAddr> {
     raw.to_std().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))
 }
 
-/// Starts or ends queueing ICMP errors, with their packets, in the socket's error queue.
-pub(crate) fn receive_errors(fd: &OwnedFd, like: IpAddr, on: bool) -> io::Result<()> {
-    let on = c_int::from(on);
-    match like {
-        IpAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_RECVERR, on),
-        IpAddr::V6(_) => set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVERR, on),
+/// Sets the option of one of the two families, whose values are integers.
+pub(crate) fn set_ip(
+    fd: &OwnedFd,
+    family: IpAddr,
+    v4: c_int,
+    v6: c_int,
+    value: impl Into<c_int>,
+) -> io::Result<()> {
+    match family {
+        IpAddr::V4(_) => set(fd, libc::IPPROTO_IP, v4, value.into()),
+        IpAddr::V6(_) => set(fd, libc::IPPROTO_IPV6, v6, value.into()),
     }
 }
 
-/// Delivers the TTL or hop limit of each datagram as control data.
-pub(crate) fn receive_ttl(fd: &OwnedFd, like: IpAddr) -> io::Result<()> {
-    match like {
-        IpAddr::V4(_) => set(fd, libc::IPPROTO_IP, libc::IP_RECVTTL, 1 as c_int),
-        IpAddr::V6(_) => set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1 as c_int),
-    }
+/// Starts or ends queueing ICMP errors, with their packets, in the socket's error queue.
+pub(crate) fn receive_errors(fd: &OwnedFd, like: IpAddr, on: bool) -> io::Result<()> {
+    set_ip(fd, like, libc::IP_RECVERR, libc::IPV6_RECVERR, on)
 }
 
 /// Requests a receive buffer of `len` bytes, beyond the system's limit if permitted. Best effort.
