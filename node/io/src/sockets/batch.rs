@@ -146,7 +146,7 @@ impl Batch {
     /// If fewer datagrams were received.
     pub fn datagram(&mut self, n: usize, from: &DatagramSocket) -> (Datagram, &mut [u8]) {
         let header = &self.headers[..self.received][n];
-        let used = size(header.msg_hdr.msg_controllen).min(CONTROL_LEN);
+        let used = control::size(header.msg_hdr.msg_controllen).min(CONTROL_LEN);
         let control_data = if from.has_control {
             control::parse(&self.controls[n].0[..used])
         } else {
@@ -298,11 +298,6 @@ fn train(parcels: &[Parcel]) -> usize {
 fn is_segmentation_error(error: &io::Error) -> bool {
     const SEGMENTATION_ERRORS: [i32; 3] = [libc::EIO, libc::EINVAL, libc::EMSGSIZE];
     error.raw_os_error().is_some_and(|errno| SEGMENTATION_ERRORS.contains(&errno))
-}
-
-/// Converts a length of the C library, whose type differs between C libraries.
-fn size(length: impl TryInto<usize>) -> usize {
-    length.try_into().unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

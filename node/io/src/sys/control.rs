@@ -99,8 +99,14 @@ pub(crate) fn receive(
     if let Some(name_len) = name_len {
         *name_len = header.msg_namelen.min(RawAddress::STORAGE_LEN);
     }
-    let used = (header.msg_controllen as usize).min(CONTROL_LEN);
+    let used = size(header.msg_controllen).min(CONTROL_LEN);
     Ok(Received { len, app, control_data: parse(&control.0[..used]) })
+}
+
+/// Converts a length of the C library, whose type differs between C libraries.
+#[inline]
+pub(crate) fn size(length: impl TryInto<usize>) -> usize {
+    length.try_into().unwrap_or(usize::MAX)
 }
 
 /// Parses control messages: a chain of (length, level, type, data), each aligned to a word.
