@@ -162,8 +162,8 @@ other\t'Time-sharing (SCHED_OTHER)'
 fifo\t'Real-time priority (SCHED_FIFO). Exits with code 4 if not permitted'"
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l samples -d 'Write all timestamps of every packet to this file, for `dwell import`' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l fail-if -d 'Exit with 3 if this condition holds, with 5 if it cannot be decided, like \'gap_error.p95 > 50us\'; repeatable' -r
-complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l bypass -d 'Bypass the queueing discipline and its rate limit; needs --engine packet-ring'
-complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l switch-offloads -d 'With gso: switch off segmentation offload of the outgoing interface while sending'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l bypass -d 'Bypass the queueing discipline and its rate limit, with an engine that can'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l switch-offloads -d 'Switch off segmentation offload of the outgoing interface while sending, as gso needs'
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l sink -d 'Use `dwell pace sink` at the URL: its timestamps where this machine has none, and its loss count'
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l busy-poll -d 'Poll without sleeping: lowest delay, but occupies a CPU'
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -s 4 -d 'Use IPv4 only'

@@ -7,9 +7,9 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
+use dwell_io::datagram::DatagramSocket;
 use dwell_io::netns;
-use dwell_io::port::StampRequest;
-use dwell_io::udp::{ServerOptions, UdpServer};
+use dwell_io::port::{SocketOptions, StampRequest};
 use dwell_wire::traffic::Mark;
 use libbpf_rs::{
     Link, MapCore as _, MapFlags, NetfilterOpts, Object, ObjectBuilder, RingBufferBuilder,
@@ -57,7 +57,7 @@ pub(super) struct Witness {
     object: Object,
     _link: Link,
     /// Keeps the kernel's receive timestamps enabled.
-    _asks: UdpServer,
+    _asks: DatagramSocket,
 }
 
 impl Witness {
@@ -74,8 +74,8 @@ impl Witness {
                 .attach_netfilter_with_opts(place);
             link.context("cannot attach to PRE_ROUTING")
         })??;
-        let options = ServerOptions { stamps: StampRequest::Kernel, ..ServerOptions::default() };
-        let asks = UdpServer::bind((Ipv4Addr::LOCALHOST, 0).into(), options);
+        let options = SocketOptions { stamps: StampRequest::Kernel, ..SocketOptions::server() };
+        let asks = DatagramSocket::bind((Ipv4Addr::LOCALHOST, 0).into(), &options);
         let asks = asks.context("cannot enable timestamps of arrivals")?;
         thread::sleep(TIMESTAMPING_DELAY);
         Ok(Self { object, _link: link, _asks: asks })

@@ -31,7 +31,7 @@ pub struct PacePlan {
     /// Node that receives.
     pub to: String,
     /// Send engine.
-    #[serde(default)]
+    #[serde(default, with = "dwell_protocol::engine_name")]
     pub engine: PaceEngine,
     /// Send schedule.
     #[serde(default)]
@@ -66,7 +66,7 @@ pub struct PacePlan {
     /// Seed of Poisson gaps.
     #[serde(default = "first")]
     pub seed: u64,
-    /// Bypass the queueing discipline (packet ring only).
+    /// Bypass the queueing discipline (only with an engine that can).
     #[serde(default)]
     pub bypass: bool,
     /// Whether the receiver timestamps packets and reports losses; `None`: if the sender has no
@@ -250,9 +250,10 @@ impl PacePlan {
             let message = "a train needs a rate, like \"10Mbit/s\"; only pairs work without one";
             return wrong("rate", message.into());
         }
-        if self.bypass && self.engine != PaceEngine::PacketRing {
+        if self.bypass && !self.engine.has_optional_bypass() {
             let message = format!(
-                "pace.bypass needs pace.engine = \"packet-ring\", not \"{}\"",
+                "pace.bypass needs pace.engine = \"{}\", not \"{}\"",
+                PaceEngine::names_with_bypass().join("\" or \""),
                 self.engine.name()
             );
             return wrong("bypass", message);

@@ -2,6 +2,7 @@
 //! jobs.
 
 mod bulk;
+pub mod engine_name;
 mod flow_filter;
 mod itg;
 mod pace;
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use bulk::BulkJob;
 pub use flow_filter::{FlowFilter, FlowFilterError, FlowProtocol};
 pub use itg::{Generator, ItgJob, ItgSinkJob};
-pub use pace::{PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize, SinkTimestamps};
+pub use pace::{PaceJob, PacePattern, PaceSinkJob, PaceSize, SinkTimestamps};
 pub use relay::{
     Cipher, ClearPrefix, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode,
 };
@@ -421,6 +422,8 @@ pub enum Pattern {
 
 #[cfg(test)]
 mod tests {
+    use dwell_sample::PaceEngine;
+
     use super::*;
 
     #[test]

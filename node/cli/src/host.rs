@@ -5,8 +5,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread::JoinHandle;
 
 use dwell_host::{CpuUse, HostSample, Series, Snapshot};
+use dwell_io::activity::{self, Host, Own};
 use dwell_io::clock::monotonic;
-use dwell_io::host::{self, Host, Own};
 use dwell_protocol::RUNNER_PID;
 use dwell_units::Nanos;
 
@@ -22,7 +22,7 @@ pub(crate) fn own_of_run() -> Own {
 
 /// Parses the PID of the runner; `None` if it is not an ancestor of this process.
 fn runner_of(text: Option<&str>) -> Option<u32> {
-    text?.parse().ok().filter(|pid| host::is_own_ancestor(*pid))
+    text?.parse().ok().filter(|pid| activity::is_own_ancestor(*pid))
 }
 
 /// CPU use between two snapshots. Both are taken outside the timing loop.
@@ -35,13 +35,13 @@ pub(crate) struct CpuWatch {
 impl CpuWatch {
     /// Takes the first snapshot.
     pub(crate) fn start(own: Own) -> Self {
-        let start = host::snapshot(&own);
+        let start = activity::snapshot(&own);
         Self { own, start }
     }
 
     /// Takes the second snapshot. `wait` is the run-queue wait of the timing thread.
     pub(crate) fn end(&self, wait: Option<RunQueueWait>) -> Option<CpuUse> {
-        let used = CpuUse::between(&self.start, &host::snapshot(&self.own))?;
+        let used = CpuUse::between(&self.start, &activity::snapshot(&self.own))?;
         let wait = wait.map(|wait| wait.ns as f64 / wait.elapsed.as_secs_f64());
         let wait = wait.filter(|wait| wait.is_finite());
         Some(CpuUse { run_queue_wait_ns_per_s: wait, ..used })
@@ -58,9 +58,9 @@ pub(crate) struct RunQueueWait {
 impl RunQueueWait {
     /// Runs `timed` on this thread and measures its run-queue wait.
     pub(crate) fn of<T>(timed: impl FnOnce() -> T) -> (T, Option<Self>) {
-        let (start, before) = (monotonic(), host::own_run_queue_wait());
+        let (start, before) = (monotonic(), activity::own_run_queue_wait());
         let done = timed();
-        let waited = host::own_run_queue_wait().zip(before);
+        let waited = activity::own_run_queue_wait().zip(before);
         let ns = waited.and_then(|(after, before)| after.checked_sub(before));
         (done, ns.map(|ns| Self { ns, elapsed: monotonic() - start }))
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dwell_io::port::{Port, PortOptions, Wait};
+use dwell_io::port::{Port, SocketOptions, Wait};
 use dwell_io::process::Signal;
 use dwell_io::tcp::TcpPort;
 use dwell_units::Nanos;
@@ -269,7 +269,8 @@ fn excess_connection_replaces_only_an_idle_one() {
 
 /// Connects from the given source address.
 fn connect_from(source: &str, to: SocketAddr) -> TcpPort {
-    let options = PortOptions { source: Some(source.parse().unwrap()), ..PortOptions::default() };
+    let options =
+        SocketOptions { source: Some(source.parse().unwrap()), ..SocketOptions::default() };
     TcpPort::connect(to, Nanos::from_secs(5), &options).unwrap()
 }
 

@@ -1,37 +1,22 @@
-//! Safe wrappers of kernel facilities, one module each, without policy: decisions that need no
-//! system call belong to `core`. The only crate of dwell with `unsafe`.
+//! Safe wrappers of kernel facilities, without policy: decisions that need no system call belong to
+//! `core`. The only crate of dwell with `unsafe`.
+//!
+//! Modules are grouped by concern, and their public paths do not name the group. `sys` is the
+//! kernel's interface, `timestamps` and `sockets` build on it, `host` describes the machine, and
+//! `pacing` sends at instants.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(clippy::print_stderr)]
 
-pub mod batch;
 pub mod bpf;
-pub mod cache_warming;
-pub mod cgroup;
 pub mod clock;
-pub mod cpu;
-pub mod datagram;
-pub mod host;
-pub mod icmp;
-pub mod interface;
-pub mod machine;
-pub mod netns;
-pub mod pacer;
-pub mod poller;
-pub mod port;
-pub mod process;
-pub mod random;
-pub mod tap;
-pub mod tcp;
-pub mod tcp_info;
-pub mod train;
-pub mod udp;
 
-mod address;
-mod cork;
-mod ethtool;
-mod message;
-mod neighbour;
-mod socket;
-mod socket_error;
-mod syscall;
+mod host;
+mod pacing;
+mod sockets;
+mod sys;
+mod timestamps;
+
+pub use host::{activity, cgroup, cpu, interface, machine, netns, process, random, tap};
+pub use pacing::{cache_warming, pacer, train};
+pub use sockets::{batch, datagram, gate, icmp, poller, port, tcp, tcp_info};

@@ -3,7 +3,7 @@
 
 use dwell_fleet::Nodes;
 use dwell_plan::{PacePlan, Plan, Topology};
-use dwell_protocol::{Job, PaceEngine, PaceJob, PaceSinkJob, SinkTimestamps, ThreadPlacement};
+use dwell_protocol::{Job, PaceJob, PaceSinkJob, SinkTimestamps, ThreadPlacement};
 use dwell_store::Role;
 use dwell_units::Nanos;
 
@@ -39,7 +39,7 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan, nodes: &Nodes) -> TrialJobs {
         bypass: pace.bypass,
         // No other program uses a lab node.
         switch_offloads: matches!(plan.topology, Topology::Lab(_))
-            && matches!(pace.engine, PaceEngine::Gso | PaceEngine::Auto),
+            && pace.engine.capabilities().needs_segmentation_off,
         pause: pace.pause,
         late: pace.late,
         warm_up: pace.warm_up,
@@ -73,7 +73,7 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan, nodes: &Nodes) -> TrialJobs {
 #[cfg(test)]
 mod tests {
     use dwell_plan::Source;
-    use dwell_protocol::{PacePattern, PaceSize};
+    use dwell_protocol::{PaceEngine, PacePattern, PaceSize};
     use dwell_units::{BitRate, Bytes, Rate};
 
     use super::super::jobs;

@@ -1,5 +1,6 @@
 //! Jobs that send packets on schedule and record their departures (Mok 2015, S2.3 to S2.6).
 
+use dwell_sample::PaceEngine;
 use dwell_units::{BitRate, Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -17,9 +18,9 @@ pub struct PaceJob {
     #[serde(default)]
     pub size: Option<PaceSize>,
     /// Send engine.
-    #[serde(default)]
+    #[serde(default, with = "super::engine_name")]
     pub engine: PaceEngine,
-    /// Bypass the queueing discipline, including any rate limit there (packet ring only).
+    /// Bypass the queueing discipline, including any rate limit there, if the engine can.
     #[serde(default)]
     pub bypass: bool,
     /// While sending, disable offloads of the outgoing interface that would give several packets
@@ -119,68 +120,6 @@ pub enum PaceSize {
     Payload(Bytes),
     /// Ethernet frame without frame check sequence.
     Frame(Bytes),
-}
-
-/// Engine that sends the packets of a train. Engines that can hand over packets in batches do so
-/// for packets due at the same time.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum PaceEngine {
-    /// The best engine available, chosen by measurement.
-    #[default]
-    Auto,
-    /// Sleeps until each departure, then sends, like most programs.
-    Sleep,
-    /// Busy-polls the clock without sleeping.
-    Spin,
-    /// Sleeps until shortly before each departure, then spins.
-    SleepSpin,
-    /// Sleeps and spins; sends packets due together with one sendmmsg(2) call.
-    Sendmmsg,
-    /// Like sendmmsg, but as one message segmented by the kernel (UDP_SEGMENT) with hardware
-    /// segmentation off.
-    Gso,
-    /// A ring of frames shared with the kernel (AF_PACKET).
-    PacketRing,
-    /// AF_XDP, directly before the driver.
-    Xsk,
-    /// The kernel holds each packet until its time (SO_TXTIME).
-    Txtime,
-    /// io_uring(7).
-    Uring,
-}
-
-impl PaceEngine {
-    /// All selectable engines, simplest first.
-    pub const ALL: [Self; 9] = [
-        Self::Sleep,
-        Self::Spin,
-        Self::SleepSpin,
-        Self::Sendmmsg,
-        Self::Gso,
-        Self::PacketRing,
-        Self::Xsk,
-        Self::Txtime,
-        Self::Uring,
-    ];
-
-    /// Name in flags, plans and results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Sleep => "sleep",
-            Self::Spin => "spin",
-            Self::SleepSpin => "sleep-spin",
-            Self::Sendmmsg => "sendmmsg",
-            Self::Gso => "gso",
-            Self::PacketRing => "packet-ring",
-            Self::Xsk => "xsk",
-            Self::Txtime => "txtime",
-            Self::Uring => "uring",
-        }
-    }
 }
 
 const fn one() -> u32 {

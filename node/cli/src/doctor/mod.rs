@@ -12,8 +12,8 @@ use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
 
 use dwell_host::CpuUse;
+use dwell_io::activity::Own;
 use dwell_io::bpf::{Hook, Pass};
-use dwell_io::host::Own;
 use dwell_io::interface::{self, Interface};
 use dwell_io::machine::{self, Machine};
 use serde::{Deserialize, Serialize};

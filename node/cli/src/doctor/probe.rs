@@ -6,10 +6,10 @@ use std::thread;
 
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::cpu::{self, RealTime};
+use dwell_io::datagram::DatagramSocket;
 use dwell_io::icmp::{IcmpPort, IcmpSocketKind};
 use dwell_io::pacer::{self, WaitMode};
-use dwell_io::port::PortOptions;
-use dwell_io::udp::{ServerOptions, UdpServer};
+use dwell_io::port::SocketOptions;
 use dwell_stats::Distribution;
 use dwell_units::Nanos;
 use serde::Serialize;
@@ -101,12 +101,12 @@ pub(super) fn locked_memory() -> io::Result<()> {
 
 pub(super) fn ping_socket() -> io::Result<()> {
     let loopback = IpAddr::from([127, 0, 0, 1]);
-    IcmpPort::connect(loopback, IcmpSocketKind::Ping, &PortOptions::default()).map(drop)
+    IcmpPort::connect(loopback, IcmpSocketKind::Ping, &SocketOptions::default()).map(drop)
 }
 
 pub(super) fn raw_socket() -> io::Result<()> {
     let loopback = IpAddr::from([127, 0, 0, 1]);
-    IcmpPort::connect(loopback, IcmpSocketKind::Raw, &PortOptions::default()).map(drop)
+    IcmpPort::connect(loopback, IcmpSocketKind::Raw, &SocketOptions::default()).map(drop)
 }
 
 /// Tests whether any of three ports below 1024 can be bound.
@@ -114,7 +114,7 @@ pub(super) fn low_port() -> io::Result<()> {
     let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
     let mut last = Ok(());
     for port in [862, 863, 861] {
-        last = UdpServer::bind(address(port), ServerOptions::default()).map(drop);
+        last = DatagramSocket::bind(address(port), &SocketOptions::server()).map(drop);
         if last.is_ok() {
             break;
         }

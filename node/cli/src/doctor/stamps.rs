@@ -9,11 +9,11 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use dwell_io::clock::monotonic;
+use dwell_io::datagram::DatagramSocket;
 use dwell_io::icmp::{IcmpPort, IcmpSocketKind};
 use dwell_io::netns;
-use dwell_io::port::{Notice, Port, PortOptions, StampRequest, Wait};
+use dwell_io::port::{Notice, Port, SocketOptions, StampRequest, Wait};
 use dwell_io::tcp::{self, TcpConn, TcpPort};
-use dwell_io::udp::{ServerOptions, UdpPort, UdpServer};
 use dwell_units::Nanos;
 use dwell_wire::icmp::{self, Family};
 use serde::{Deserialize, Serialize};
@@ -101,13 +101,13 @@ impl TestPath<'_> {
     }
 
     fn udp(&self, address: IpAddr) -> io::Result<(bool, bool)> {
-        let options = ServerOptions { stamps: StampRequest::Kernel, ..ServerOptions::default() };
+        let options = SocketOptions { stamps: StampRequest::Kernel, ..SocketOptions::server() };
         let mut server =
-            self.at_receiver(|| UdpServer::bind(SocketAddr::new(address, 0), options))?;
-        let mut port = UdpPort::connect(server.local_addr(), &STAMPED)?;
+            self.at_receiver(|| DatagramSocket::bind(SocketAddr::new(address, 0), &options))?;
+        let mut port = DatagramSocket::connect(server.local_addr(), &stamped())?;
         let mut rx = false;
         let tx = send_until_stamped(&mut port, b"probe", |_| {
-            let request = server.receive(&mut [0; 64], Wait::AtMost(Nanos::from_millis(10)));
+            let request = server.receive_from(&mut [0; 64], Wait::AtMost(Nanos::from_millis(10)));
             rx |= request.is_ok_and(|r| r.and_then(|r| r.rx?.kernel).is_some());
             rx
         });
@@ -117,7 +117,7 @@ impl TestPath<'_> {
     fn tcp(&self, address: IpAddr) -> io::Result<(bool, bool)> {
         let listener =
             self.at_receiver(|| tcp::listen(SocketAddr::new(address, 0), Some(STAMP_TIMEOUT)))?;
-        let mut port = TcpPort::connect(listener.local_addr()?, STAMP_TIMEOUT, &STAMPED)?;
+        let mut port = TcpPort::connect(listener.local_addr()?, STAMP_TIMEOUT, &stamped())?;
         let (stream, peer) = listener.accept()?;
         let mut far = TcpConn::new(stream, peer, Some(STAMP_TIMEOUT))?;
         let mut buffer = [0; 64];
@@ -135,19 +135,14 @@ impl TestPath<'_> {
     }
 }
 
-const STAMPED: PortOptions = PortOptions {
-    source: None,
-    interface: None,
-    ttl: None,
-    dscp: None,
-    stamps: StampRequest::Kernel,
-    sched_stamps: false,
-    reply_ttl: false,
-};
+/// Options of a socket whose packets are timestamped.
+fn stamped() -> SocketOptions {
+    SocketOptions { stamps: StampRequest::Kernel, ..SocketOptions::default() }
+}
 
 /// Tests an ICMP socket; the far kernel answers.
 fn echo(address: IpAddr, kind: IcmpSocketKind) -> io::Result<(bool, bool)> {
-    let mut port = IcmpPort::connect(address, kind, &STAMPED)?;
+    let mut port = IcmpPort::connect(address, kind, &stamped())?;
     let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
     let mut message = [0; 64];
     icmp::emit_request(family, 0xd3e1, 1, &mut message);

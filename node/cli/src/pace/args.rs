@@ -90,14 +90,14 @@ pub struct Args {
     seed: u64,
 
     /// Sending engine; auto measures all that work here and takes the most accurate
-    #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = engine)]
+    #[arg(long, value_name = "ENGINE", default_value = "auto")]
     engine: PaceEngine,
 
-    /// Bypass the queueing discipline and its rate limit; needs --engine packet-ring
+    /// Bypass the queueing discipline and its rate limit, with an engine that can
     #[arg(long)]
     bypass: bool,
 
-    /// With gso: switch off segmentation offload of the outgoing interface while sending
+    /// Switch off segmentation offload of the outgoing interface while sending, as gso needs
     #[arg(long)]
     switch_offloads: bool,
 
@@ -183,14 +183,6 @@ enum PatternChoice {
     Train,
     /// Packets of a Poisson process
     Poisson,
-}
-
-fn engine(text: &str) -> Result<PaceEngine, String> {
-    let all = || std::iter::once(PaceEngine::Auto).chain(PaceEngine::ALL);
-    all().find(|engine| engine.name() == text).ok_or_else(|| {
-        let known: Vec<_> = all().map(PaceEngine::name).collect();
-        format!("known are {}", known.join(", "))
-    })
 }
 
 impl Args {

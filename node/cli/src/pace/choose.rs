@@ -12,6 +12,7 @@ use dwell_io::clock::monotonic;
 use dwell_io::cpu;
 use dwell_io::train::TrainSender;
 use dwell_protocol::{PaceEngine, PaceJob};
+use dwell_sample::DepartureStamps;
 use dwell_stats::departures::{TrainDepartures, TrainFigures};
 use dwell_stats::median;
 use dwell_units::Nanos;
@@ -45,19 +46,6 @@ const MAX_TURN_TIME: Nanos = Nanos::from_millis(50);
 const PAIRS_PER_TURN: u32 = 8;
 const MAX_PAIR_GAP: Nanos = Nanos::from_millis(10);
 
-/// Order of preference among unbeaten engines: lower demands on the machine and timestamps nearer
-/// to the wire first.
-const PREFERENCE: [PaceEngine; 8] = [
-    PaceEngine::SleepSpin,
-    PaceEngine::Spin,
-    PaceEngine::Sendmmsg,
-    PaceEngine::Uring,
-    PaceEngine::PacketRing,
-    PaceEngine::Gso,
-    PaceEngine::Txtime,
-    PaceEngine::Xsk,
-];
-
 /// Spinning is preferred for trains up to this length: a CPU that slept has lost the caches of the
 /// send path, which short trains do not always show.
 const MAX_SPIN_TRAIN_TIME: Nanos = Nanos::from_secs(1);
@@ -78,10 +66,12 @@ pub(super) struct Opened {
     pub(super) engine: PaceEngine,
     /// Reason for an automatic choice.
     pub(super) why: Option<String>,
-    pub(super) sender: Box<dyn TrainSender>,
+    /// Of the engine that `sender` belongs to.
+    pub(super) departure_stamps: DepartureStamps,
+    pub(super) sender: TrainSender,
 }
 
-type Senders = Vec<Box<dyn TrainSender>>;
+type Senders = Vec<TrainSender>;
 
 /// Result of one engine's turn.
 struct Turn {
@@ -112,15 +102,16 @@ pub(super) fn best(
     let mut left_out = Vec::new();
     // If any engine has only the sink's timestamps, all are compared by those.
     let mut sink = None;
-    let preference = preference(train_time(&plan.departures) <= MAX_SPIN_TRAIN_TIME);
-    for engine in preference {
+    let is_short = train_time(&plan.departures) <= MAX_SPIN_TRAIN_TIME;
+    let preference = PaceEngine::candidates(is_short);
+    for &engine in &preference {
         let name = engine.name();
         // All engines are open at the same time, so they are opened for short trains.
         let longest = longest(&departures) + lead_in;
         let opened = engines::open(engine, job, plan, flow, longest).map_err(|why| why.to_string());
         let source = opened.and_then(|sender| {
             let timestamp_source = far.as_ref().map(|far| far.source);
-            match super::source(job, sender.stamping(), timestamp_source) {
+            match super::source(job, engine.capabilities().departure_stamps, timestamp_source) {
                 Ok(Source::User) | Err(_) => Err("its departures have no timestamps".to_owned()),
                 Ok(source) => Ok((source, sender)),
             }
@@ -138,7 +129,9 @@ pub(super) fn best(
         take_turns(job, plan, senders, (&departures, lead_in), stop, progress)?;
     if stop.load(Ordering::Relaxed) && !senders.is_empty() {
         let why = Some("stopped while measuring engines: none was chosen".to_owned());
-        return Ok(Opened { engine: PaceEngine::Auto, why, sender: senders.swap_remove(0) });
+        let departure_stamps = engines[0].0.capabilities().departure_stamps;
+        let sender = senders.swap_remove(0);
+        return Ok(Opened { engine: PaceEngine::Auto, why, departure_stamps, sender });
     }
     let arrivals = match far.filter(|_| sink.is_some()) {
         Some(far) => Some(arrivals(far, &turns).map_err(Failure::from)?),
@@ -169,15 +162,16 @@ pub(super) fn best(
     let descriptions = descriptions.join(", ");
     // Engines may exclude each other, and the chosen one must be opened for whole trains.
     drop(senders);
-    let open = |engine| {
-        engines::open(engine, job, plan, flow, plan.longest())
-            .map_err(|why| Failure::unsupported(format!("no engine works here: {why}")))
+    let open = |engine: PaceEngine, why: String| -> Result<Opened, Failure> {
+        let sender = engines::open(engine, job, plan, flow, plan.longest())
+            .map_err(|why| Failure::unsupported(format!("no engine works here: {why}")))?;
+        let departure_stamps = engine.capabilities().departure_stamps;
+        Ok(Opened { engine, why: Some(why), departure_stamps, sender })
     };
     let Some(engine) = chosen(&figures, &preference) else {
         // Without timestamps nothing can be compared.
-        let sender = open(PaceEngine::SleepSpin)?;
         let why = format!("no engine has timestamps of departures: {descriptions}");
-        return Ok(Opened { engine: PaceEngine::SleepSpin, why: Some(why), sender });
+        return open(PaceEngine::FALLBACK, why);
     };
     let what = match plan.is_pairs() {
         true => "median gap",
@@ -190,7 +184,7 @@ pub(super) fn best(
         MIN_ADVANTAGE * 100.0,
         MIN_WIN_SHARE * 100.0
     );
-    Ok(Opened { engine, why: Some(why), sender: open(engine)? })
+    open(engine, why)
 }
 
 /// Figures of a turn, in nanoseconds.
@@ -218,15 +212,6 @@ fn figure_of(turns: &[Figure], pairs: bool) -> Option<Figure> {
 
 /// An engine with the figures of its turns, in order.
 type Figures = (PaceEngine, Vec<Option<Figure>>);
-
-/// Returns [`PREFERENCE`], adapted to [`MAX_SPIN_TRAIN_TIME`].
-fn preference(spins: bool) -> [PaceEngine; 8] {
-    let mut preference = PREFERENCE;
-    if spins {
-        preference.swap(0, 1);
-    }
-    preference
-}
 
 /// Returns the first engine by preference that no other beats; if all are beaten, the one with the
 /// best single turn.
@@ -412,15 +397,15 @@ mod tests {
         };
         let spin = of(Spin, 100.0, [5_000.0, 400.0, 5_000.0, 600.0]);
         let sleeping = of(SleepSpin, 300.0, [500.0, 5_000.0, 700.0, 5_000.0]);
-        assert_eq!(chosen(&[sleeping, spin.clone()], &PREFERENCE), Some(Spin));
+        assert_eq!(chosen(&[sleeping, spin.clone()], &PaceEngine::candidates(false)), Some(Spin));
         let sleeping = of(SleepSpin, 300.0, [300.0; 4]);
         assert_eq!(
-            chosen(&[sleeping, spin.clone()], &PREFERENCE),
+            chosen(&[sleeping, spin.clone()], &PaceEngine::candidates(false)),
             Some(SleepSpin),
             "each is better by one figure"
         );
         let same = of(SleepSpin, 100.0, [500.0; 4]);
-        assert_eq!(chosen(&[same, spin], &preference(true)), Some(Spin));
+        assert_eq!(chosen(&[same, spin], &PaceEngine::candidates(true)), Some(Spin));
     }
 
     #[test]
@@ -428,7 +413,7 @@ mod tests {
         use PaceEngine::{Gso, PacketRing, Sendmmsg, SleepSpin, Spin};
         let of = |figures: &[(PaceEngine, [f64; 4])]| {
             let some = |(engine, turns): &(_, [f64; 4])| (*engine, turns.map(both).to_vec());
-            chosen(&figures.iter().map(some).collect::<Vec<_>>(), &PREFERENCE)
+            chosen(&figures.iter().map(some).collect::<Vec<_>>(), &PaceEngine::candidates(false))
         };
         // Better in three of four turns, and in all turns but by too little.
         let by_chance = (Spin, [300.0, 300.0, 300.0, 900.0]);
@@ -457,7 +442,7 @@ mod tests {
         (middles[0], middles[1]) = (1_000.0, 4_000.0);
         let gso = of(Gso, middles, [many; 8]);
         assert!(beats(&spin, &mmsg) && beats(&mmsg, &gso) && beats(&gso, &spin));
-        assert_eq!(chosen(&[spin, mmsg, gso], &PREFERENCE), Some(Sendmmsg));
+        assert_eq!(chosen(&[spin, mmsg, gso], &PaceEngine::candidates(false)), Some(Sendmmsg));
     }
 
     #[test]
@@ -468,9 +453,13 @@ mod tests {
             (engine, turns.iter().map(|turn| turn.and_then(both)).collect::<Vec<_>>())
         };
         let both = [of(PaceEngine::Spin, &spin), of(PaceEngine::PacketRing, &ring)];
-        assert_eq!(chosen(&both, &PREFERENCE), Some(PaceEngine::PacketRing));
+        assert_eq!(chosen(&both, &PaceEngine::candidates(false)), Some(PaceEngine::PacketRing));
         let few = [of(PaceEngine::Spin, &spin[..3]), of(PaceEngine::PacketRing, &ring[..3])];
-        assert_eq!(chosen(&few, &PREFERENCE), Some(PaceEngine::Spin), "one turn is too few");
+        assert_eq!(
+            chosen(&few, &PaceEngine::candidates(false)),
+            Some(PaceEngine::Spin),
+            "one turn is too few"
+        );
     }
 
     #[test]

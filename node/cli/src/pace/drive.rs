@@ -70,7 +70,7 @@ impl Train {
 
 /// Sends trains from one thread.
 pub(super) struct Driver<'a> {
-    pub(super) sender: Box<dyn TrainSender>,
+    pub(super) sender: TrainSender,
     pub(super) departures: &'a Departures,
     /// Number of lead-in packets before each train.
     pub(super) lead_in: usize,
@@ -89,7 +89,7 @@ pub(super) fn first_id(departures: &Departures, train: usize) -> u64 {
 
 impl Driver<'_> {
     /// Sends until done, or until a stop between two trains.
-    pub(super) fn run(mut self) -> Box<dyn TrainSender> {
+    pub(super) fn run(mut self) -> TrainSender {
         pacer::measure();
         let trains = self.departures.trains();
         for n in 0..self.warm_up {

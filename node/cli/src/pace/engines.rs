@@ -1,11 +1,7 @@
-//! Opens the engines that send trains, or returns why one is unavailable.
+//! Opens the engines that send trains, with the payloads and options of a job.
 
-use dwell_io::pacer::WaitMode;
-use dwell_io::port::{PortOptions, StampRequest};
-use dwell_io::train::{
-    Gso, Numbers, PacketRing, Payloads, Sendmmsg, SocketSender, TrainSender, Txtime, Unavailable,
-    Uring, Xsk,
-};
+use dwell_io::port::{SocketOptions, StampRequest};
+use dwell_io::train::{Numbers, Payloads, SenderConfig, TrainSender, Unavailable};
 use dwell_protocol::{PaceEngine, PaceJob, Stamps};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -23,7 +19,7 @@ pub(super) fn open(
     plan: &PacePlan,
     flow: u32,
     longest: usize,
-) -> Result<Box<dyn TrainSender>, Unavailable> {
+) -> Result<TrainSender, Unavailable> {
     let mut fill = vec![0; plan.size.payload().0 as usize];
     Xoshiro256PlusPlus::seed_from_u64(PAYLOAD_SEED).fill_bytes(&mut fill);
     let mut payloads = Payloads::new(flow, fill.len(), fill);
@@ -33,21 +29,12 @@ pub(super) fn open(
         Stamps::User => StampRequest::User,
         Stamps::Auto | Stamps::Kernel => StampRequest::Kernel,
     };
-    let (peer, options) = (plan.peer, &PortOptions { stamps, ..PortOptions::default() });
-    let socket = |payloads, wait_mode| SocketSender::new(peer, options, payloads, wait_mode);
-    Ok(match engine {
-        PaceEngine::Sleep => Box::new(socket(payloads, None)?),
-        PaceEngine::Spin => Box::new(socket(payloads, Some(WaitMode::Spin))?),
-        PaceEngine::Auto | PaceEngine::SleepSpin => {
-            Box::new(socket(payloads, Some(WaitMode::SleepSpin))?)
-        }
-        PaceEngine::Sendmmsg => Box::new(Sendmmsg::new(peer, options, payloads)?),
-        PaceEngine::Gso => Box::new(Gso::new(peer, options, payloads)?),
-        PaceEngine::PacketRing => {
-            Box::new(PacketRing::new(peer, options, payloads, longest, job.bypass)?)
-        }
-        PaceEngine::Xsk => Box::new(Xsk::new(peer, options, payloads, longest)?),
-        PaceEngine::Txtime => Box::new(Txtime::new(peer, options, payloads)?),
-        PaceEngine::Uring => Box::new(Uring::new(peer, options, payloads)?),
-    })
+    let config = SenderConfig {
+        target: plan.peer,
+        options: &SocketOptions { stamps, ..SocketOptions::default() },
+        payloads,
+        max_packets: longest,
+        bypass_qdisc: job.bypass,
+    };
+    TrainSender::open(engine, config)
 }

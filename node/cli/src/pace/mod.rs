@@ -28,13 +28,13 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use dwell_io::activity::Own;
 use dwell_io::cpu::{self, Placement};
-use dwell_io::host::Own;
 use dwell_io::interface::SegmentationOff;
-use dwell_io::train::{Stamping, TrainSender};
+use dwell_io::train::TrainSender;
 use dwell_protocol::{PaceEngine, PaceJob, SinkTimestamps, Stamps};
 use dwell_record::{NicDropped, Summary};
-use dwell_sample::TimestampSource;
+use dwell_sample::{DepartureStamps, TimestampSource};
 use dwell_stats::departures::{Pairs, Trains};
 use dwell_stats::{Evidence, Values};
 use dwell_units::Nanos;
@@ -156,13 +156,14 @@ pub(crate) fn perform(
         SinkTimestamps::Never => false,
         // Engines without timestamps take part in the choice.
         SinkTimestamps::Needed => {
-            matches!(job.engine, PaceEngine::Auto | PaceEngine::Xsk) || job.stamps == Stamps::User
+            let departure_stamps = job.engine.capabilities().departure_stamps;
+            departure_stamps == DepartureStamps::Nowhere || job.stamps == Stamps::User
         }
         SinkTimestamps::Always => true,
     };
     let mut far = ahead.then(ask_far_end).transpose()?;
     let _offload_guard = job.switch_offloads.then(|| switch_offloads(&plan)).transpose()?.flatten();
-    let Opened { engine, why, sender } = match job.engine {
+    let Opened { engine, why, departure_stamps, sender } = match job.engine {
         PaceEngine::Auto => {
             let turns = &mut |done, of| progress(Stage::Choosing, done, of);
             choose::best(job, &plan, flow, far.as_mut(), stop, turns)?
@@ -173,27 +174,28 @@ pub(crate) fn perform(
                     let name = engine.name();
                     Failure::unsupported(format!("--engine {name} is unavailable here: {why}"))
                 })?;
-            Opened { engine, why: None, sender }
+            let departure_stamps = engine.capabilities().departure_stamps;
+            Opened { engine, why: None, departure_stamps, sender }
         }
     };
     if job.sink == SinkTimestamps::Needed {
         far = match far {
             // Closing the connection ends the sink's recording.
-            _ if has_stamps(job, sender.stamping()) => None,
+            _ if has_stamps(job, departure_stamps) => None,
             Some(far) => Some(far),
             None => Some(ask_far_end()?),
         };
     }
     let same_clock = far.as_ref().map(|far| far.same_clock);
     let far_source = far.as_ref().map(|far| far.source);
-    let source = source(job, sender.stamping(), far_source)?;
+    let source = source(job, departure_stamps, far_source)?;
     let mut recorder = Recorder::begin(&plan, &job.target, source, same_clock, samples)?;
     if engine != PaceEngine::Auto {
         ready(&report::opening(job, &plan, engine, source));
     }
     let nics = NicWatch::start();
     let watch = CpuWatch::start(own);
-    let SendResult { sender, placement, wait } =
+    let SendResult { mut sender, placement, wait } =
         send(job, &plan, sender, &mut recorder, far.as_mut(), stop, progress)?;
     recorder.finish();
     let used = watch.end(wait);
@@ -246,7 +248,7 @@ fn no_stamps_failure(job: &PaceJob, recorder: &Recorder<'_>) -> Option<Failure> 
 
 /// State after the last train.
 struct SendResult {
-    sender: Box<dyn TrainSender>,
+    sender: TrainSender,
     placement: Placement,
     /// Time that the timing thread waited for a CPU.
     wait: Option<RunQueueWait>,
@@ -256,7 +258,7 @@ struct SendResult {
 fn send(
     job: &PaceJob,
     plan: &PacePlan,
-    sender: Box<dyn TrainSender>,
+    sender: TrainSender,
     recorder: &mut Recorder<'_>,
     far: Option<&mut FarEnd>,
     stop: &AtomicBool,
@@ -344,18 +346,18 @@ fn far_end(job: &PaceJob, plan: &PacePlan, flow: u32) -> Result<FarEnd, Failure>
 }
 
 /// Whether this machine's kernel timestamps departures and the job allows it.
-fn has_stamps(job: &PaceJob, stamping: Stamping) -> bool {
-    stamping != Stamping::FarEnd && job.stamps != Stamps::User
+fn has_stamps(job: &PaceJob, departure_stamps: DepartureStamps) -> bool {
+    departure_stamps != DepartureStamps::Nowhere && job.stamps != Stamps::User
 }
 
 /// Selects the timestamps of departures: those nearest to the wire.
 fn source(
     job: &PaceJob,
-    stamping: Stamping,
+    departure_stamps: DepartureStamps,
     far: Option<TimestampSource>,
 ) -> Result<Source, Failure> {
     match far {
-        _ if has_stamps(job, stamping) => Ok(Source::Kernel(stamping)),
+        _ if has_stamps(job, departure_stamps) => Ok(Source::Kernel(departure_stamps)),
         Some(timestamp_source) => Ok(Source::Sink(timestamp_source)),
         _ if job.stamps == Stamps::Kernel => Err(Failure::unsupported(
             "--stamps kernel: packets of this engine have no kernel timestamps here; use --sink for \

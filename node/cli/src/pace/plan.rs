@@ -39,10 +39,10 @@ pub(super) struct PacePlan {
 
 impl PacePlan {
     pub(super) fn new(job: &PaceJob) -> Result<Self, Failure> {
-        if job.bypass && job.engine != PaceEngine::PacketRing {
+        if job.bypass && !job.engine.has_optional_bypass() {
             return Err(Failure::usage(format!(
-                "--bypass needs --engine packet-ring: {} either cannot bypass the queueing discipline or \
-                 always does",
+                "--bypass needs --engine {}: {} either cannot bypass the queueing discipline or always does",
+                PaceEngine::names_with_bypass().join(" or "),
                 job.engine.name()
             )));
         }

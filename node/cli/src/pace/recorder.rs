@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use dwell_io::train::{Departure, Stamping};
+use dwell_io::train::Departure;
 use dwell_record::segment::{Header, SegmentWriter};
-use dwell_sample::{Remote, Sample, State, TimestampSource, TxStamps};
+use dwell_sample::{DepartureStamps, Remote, Sample, State, TimestampSource, TxStamps};
 use dwell_stats::departures::{Pairs, TrainDepartures, Trains};
 use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
 
@@ -22,7 +22,7 @@ use crate::ping::SampleFile;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// Timestamps of this machine's kernel.
-    Kernel(Stamping),
+    Kernel(DepartureStamps),
     /// Arrivals at the sink, of this source.
     Sink(TimestampSource),
     /// Clock readings of this program.
@@ -33,7 +33,7 @@ impl Source {
     /// Returns the name in results.
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Self::Kernel(Stamping::Tap) => "tap",
+            Self::Kernel(DepartureStamps::Tap) => "tap",
             Self::Kernel(_) => "tx_kernel",
             Self::Sink(_) => "sink",
             Self::User => "tx_app",

@@ -136,11 +136,9 @@ enum HiddenLimit<'a> {
 
 impl<'a> HiddenLimit<'a> {
     fn of(job: &PaceJob, plan: &'a PacePlan, source: Source, outcome: &'a Outcome) -> Option<Self> {
-        let bypasses = match outcome.engine {
-            PaceEngine::PacketRing => job.bypass,
-            engine => engine == PaceEngine::Xsk,
-        };
-        if bypasses && let Some(limiter) = &outcome.limiter {
+        if outcome.engine.bypasses_qdisc(job.bypass)
+            && let Some(limiter) = &outcome.limiter
+        {
             return Some(Self::Bypassed(limiter));
         }
         let interface = plan.interface.as_ref()?;

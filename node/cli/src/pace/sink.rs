@@ -11,9 +11,10 @@ use std::thread;
 use std::time::Duration;
 
 use dwell_io::clock::{self, monotonic};
-use dwell_io::port::{StampRequest, Wait};
+use dwell_io::datagram::DatagramSocket;
+use dwell_io::gate::Gate;
+use dwell_io::port::{SocketOptions, StampRequest, Wait};
 use dwell_io::train::FIRST_LEAD_NUMBER;
-use dwell_io::udp::{Gate, ServerOptions, UdpServer};
 use dwell_io::{cpu, interface, tcp};
 use dwell_protocol::PaceSinkJob;
 use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
@@ -142,12 +143,12 @@ pub(crate) fn perform(
     let failed = |what: &str, error: io::Error| {
         Failure::from(anyhow::anyhow!("cannot listen on {} by {what}: {error}", job.url))
     };
-    let options = ServerOptions { stamps: StampRequest::Kernel, ..ServerOptions::default() };
+    let options = SocketOptions { stamps: StampRequest::Kernel, ..SocketOptions::server() };
     // Without kernel timestamps, all are user timestamps.
-    let (server, source) = match UdpServer::bind(address, options) {
+    let (server, source) = match DatagramSocket::bind(address, &options) {
         Ok(server) => (server, TimestampSource::KernelSw),
         Err(_) => (
-            UdpServer::bind(address, ServerOptions::default())
+            DatagramSocket::bind(address, &SocketOptions::server())
                 .map_err(|error| failed("UDP", error))?,
             TimestampSource::User,
         ),
@@ -210,7 +211,7 @@ impl Shared {
 }
 
 fn receive(
-    mut server: UdpServer,
+    mut server: DatagramSocket,
     source: TimestampSource,
     busy_poll: bool,
     shared: &Shared,
@@ -221,7 +222,7 @@ fn receive(
     let wait = if busy_poll { Wait::No } else { Wait::AtMost(Nanos::from_millis(20)) };
     let mut steps = ClockSteps::since(clock::pair());
     while !stop.load(Ordering::Relaxed) {
-        let request = server.receive(&mut buffer, wait)?;
+        let request = server.receive_from(&mut buffer, wait)?;
         if request.is_none() {
             steps.empty();
             shared.emptied.fetch_add(1, Ordering::Release);

@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use dwell_io::clock::realtime;
-use dwell_io::port::{Port, PortOptions, Wait};
-use dwell_io::udp::{ServerOptions, UdpPort, UdpServer};
+use dwell_io::datagram::DatagramSocket;
+use dwell_io::port::{SocketOptions, Wait};
 use dwell_stats::Distribution;
 use dwell_units::Nanos;
 
@@ -16,14 +16,14 @@ const DATAGRAMS: usize = 200;
 /// distinguished from zero. Takes about a millisecond. `None` without a loopback interface.
 pub(super) fn measure() -> Option<Nanos> {
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let mut far = UdpServer::bind(loopback, ServerOptions::default()).ok()?;
-    let mut near = UdpPort::connect(far.local_addr(), &PortOptions::default()).ok()?;
+    let mut far = DatagramSocket::bind(loopback, &SocketOptions::server()).ok()?;
+    let mut near = DatagramSocket::connect(far.local_addr(), &SocketOptions::default()).ok()?;
     let mut delays = Distribution::default();
     let mut buffer = [0; 64];
     for _ in 0..DATAGRAMS {
         let sent = near.send(&[0; 64]).ok()?;
         // Over loopback, a datagram has arrived when the send call returns.
-        let received = far.receive(&mut buffer, Wait::No).ok()??;
+        let received = far.receive_from(&mut buffer, Wait::No).ok()??;
         delays.record(realtime() - sent.app);
         debug_assert_eq!(received.len, 64);
     }

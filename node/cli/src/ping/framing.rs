@@ -6,10 +6,10 @@ use std::io;
 use std::net::SocketAddr;
 
 use dwell_io::clock::monotonic;
+use dwell_io::datagram::DatagramSocket;
 use dwell_io::pacer;
-use dwell_io::port::{Arrival, Notice, Port, PortOptions, SendError, Sent, Wait};
+use dwell_io::port::{Arrival, Notice, Port, SendError, Sent, SocketOptions, Wait};
 use dwell_io::tcp::TcpPort;
-use dwell_io::udp::UdpPort;
 use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::text::{ACKNOWLEDGE, WordScanner};
 
@@ -150,16 +150,16 @@ const POLL_INTERVAL: Nanos = Nanos::from_millis(20);
 #[derive(Debug)]
 pub(super) struct FreshPorts {
     peer: SocketAddr,
-    options: PortOptions,
+    options: SocketOptions,
     local: SocketAddr,
-    ports: VecDeque<(u64, UdpPort)>,
+    ports: VecDeque<(u64, DatagramSocket)>,
     sends: u64,
 }
 
 impl FreshPorts {
-    pub(super) fn connect(peer: SocketAddr, options: PortOptions) -> io::Result<Self> {
+    pub(super) fn connect(peer: SocketAddr, options: SocketOptions) -> io::Result<Self> {
         // Opened once now, so that errors show before the first probe.
-        let local = UdpPort::connect(peer, &options)?.local_addr();
+        let local = DatagramSocket::connect(peer, &options)?.local_addr();
         Ok(Self { peer, options, local, ports: VecDeque::with_capacity(MAX_OPEN_PORTS), sends: 0 })
     }
 }
@@ -168,7 +168,7 @@ impl Port for FreshPorts {
     fn send(&mut self, message: &[u8]) -> Result<Sent, SendError> {
         let number = self.sends;
         self.sends += 1;
-        let mut port = UdpPort::connect(self.peer, &self.options)
+        let mut port = DatagramSocket::connect(self.peer, &self.options)
             .map_err(|error| SendError::Other(error.raw_os_error().unwrap_or(0)))?;
         let sent = port.send(message)?;
         // The first packet of a socket has key 0; the send number distinguishes them.

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ArgAction;
-use dwell_io::host::Own;
+use dwell_io::activity::Own;
 use dwell_protocol::{IcmpSocket, PingJob, Stamps};
 use dwell_record::Summary;
 use dwell_stats::{Metric, PathDelays, RoundTrip};

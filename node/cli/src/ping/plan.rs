@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use dwell_engine::pinger::{Config, ProbeSchedule};
 use dwell_engine::protocol::Session;
-use dwell_io::port::PortOptions;
+use dwell_io::port::SocketOptions;
 use dwell_protocol::{Pattern, PingJob};
 use dwell_units::Nanos;
 
@@ -51,8 +51,8 @@ impl Plan {
         if job.ttl == Some(0) {
             return Err(Failure::usage("invalid value 0 for --ttl: use 1 to 255"));
         }
-        if let Some(dscp) = job.dscp.filter(|dscp| *dscp > PortOptions::MAX_DSCP) {
-            let most = PortOptions::MAX_DSCP;
+        if let Some(dscp) = job.dscp.filter(|dscp| *dscp > SocketOptions::MAX_DSCP) {
+            let most = SocketOptions::MAX_DSCP;
             return Err(Failure::usage(format!("invalid value {dscp} for --dscp: 0 to {most}")));
         }
         let size = match job.path {

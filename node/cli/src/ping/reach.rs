@@ -10,7 +10,7 @@ use std::thread;
 
 use dwell_engine::protocol::Protocol;
 use dwell_io::clock::{monotonic, realtime};
-use dwell_io::port::{Port, PortOptions, Wait};
+use dwell_io::port::{Port, SocketOptions, Wait};
 use dwell_io::tcp::TcpPort;
 use dwell_protocol::PingJob;
 use dwell_units::{Instant, Monotonic, Nanos};
@@ -284,7 +284,7 @@ impl Open {
 fn connect_first(
     peers: impl Iterator<Item = SocketAddr>,
     timeout: Nanos,
-    options: &PortOptions,
+    options: &SocketOptions,
     stop: &AtomicBool,
 ) -> Result<(SocketAddr, TcpPort), ConnectError> {
     let (outcomes, outcome) = mpsc::channel();

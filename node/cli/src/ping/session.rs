@@ -11,13 +11,13 @@ use dwell_engine::pinger::{Pinger, ProbeSchedule};
 use dwell_engine::protocol::{self, IcmpEcho, PlainEcho, Protocol, TextStream, TextUdp};
 use dwell_io::clock::{self, monotonic};
 use dwell_io::cpu::{self, Placement};
+use dwell_io::datagram::{DatagramSocket, is_broadcast};
 use dwell_io::icmp::{IcmpPort, IcmpSocketKind};
 use dwell_io::interface::{self, Interface};
 use dwell_io::machine;
-use dwell_io::port::{Port, PortOptions, StampRequest};
+use dwell_io::port::{Port, SocketOptions, StampRequest, TxStampRequest};
 use dwell_io::process;
 use dwell_io::tcp::TcpPort;
-use dwell_io::udp::{UdpPort, is_broadcast};
 use dwell_protocol::{IcmpSocket, Pattern, PingJob, Stamps};
 use dwell_record::NicDropped;
 use dwell_stats::PathDelays;
@@ -91,8 +91,8 @@ pub(super) fn run(
 ) -> Result<Outcome, Failure> {
     let Reached { peer, untried, stream } = reached;
     let interface = interface(plan, peer);
-    let options = PortOptions {
-        reply_ttl: recorder.shows_ttl,
+    let options = SocketOptions {
+        receive_ttl: recorder.shows_ttl,
         ..port_options(job, plan, interface.as_ref())
     };
     let opened = |error: io::Error| open_failure(error, plan, &options);
@@ -106,7 +106,7 @@ pub(super) fn run(
     match plan.target.scheme {
         Scheme::Stamp => {
             let session = stamp_session(job, plan, session)?;
-            let port = UdpPort::connect(peer, &options).map_err(opened)?;
+            let port = DatagramSocket::connect(peer, &options).map_err(opened)?;
             start.measure(port, protocol::Stamp::new(session, &payload), "udp")
         }
         Scheme::Icmp => {
@@ -119,11 +119,11 @@ pub(super) fn run(
             start.measure(port, IcmpEcho::new(family(peer), session, id, payload), socket)
         }
         Scheme::Udp => {
-            let port = UdpPort::connect(peer, &options).map_err(opened)?;
+            let port = DatagramSocket::connect(peer, &options).map_err(opened)?;
             start.measure(port, PlainEcho::new(session, payload), "udp")
         }
         Scheme::Roundtrip => {
-            let port = UdpPort::connect(peer, &options).map_err(opened)?;
+            let port = DatagramSocket::connect(peer, &options).map_err(opened)?;
             start.measure(port, protocol::RoundTrip, "udp")
         }
         Scheme::TextUdp => {
@@ -157,7 +157,7 @@ pub(super) fn datagram_ends(
     plan: &Plan,
     peer: SocketAddr,
 ) -> Result<DatagramEnds, Failure> {
-    let options = PortOptions { stamps: StampRequest::User, ..port_options(job, plan, None) };
+    let options = SocketOptions { stamps: StampRequest::User, ..port_options(job, plan, None) };
     let opened = |error: io::Error| open_failure(error, plan, &options);
     let Identity { session, payload } = Identity::new(plan);
     if plan.target.scheme == Scheme::Icmp {
@@ -180,7 +180,7 @@ pub(super) fn datagram_ends(
             Box::new(PlainEcho::new(session, payload))
         }
     };
-    let port = UdpPort::connect(peer, &options).map_err(opened)?;
+    let port = DatagramSocket::connect(peer, &options).map_err(opened)?;
     Ok(DatagramEnds { port: Box::new(port), protocol })
 }
 
@@ -196,7 +196,7 @@ pub(super) struct ConnectError {
 pub(super) fn connect(
     peer: SocketAddr,
     timeout: Nanos,
-    options: &PortOptions,
+    options: &SocketOptions,
 ) -> Result<TcpPort, ConnectError> {
     let mut reported = None;
     let mut each = |notice| {
@@ -212,7 +212,7 @@ impl ConnectError {
         Self { error: io::ErrorKind::TimedOut.into(), reported: None }
     }
 
-    pub(super) fn into_failure(self, plan: &Plan, options: &PortOptions) -> Failure {
+    pub(super) fn into_failure(self, plan: &Plan, options: &SocketOptions) -> Failure {
         let Self { error, reported } = self;
         let Some(reported) = reported else { return open_failure(error, plan, options) };
         let advice =
@@ -226,8 +226,8 @@ pub(super) fn port_options(
     job: &PingJob,
     plan: &Plan,
     interface: Option<&Interface>,
-) -> PortOptions {
-    PortOptions {
+) -> SocketOptions {
+    SocketOptions {
         source: plan.origin.source,
         interface: plan.origin.interface.clone(),
         ttl: job.ttl,
@@ -237,8 +237,11 @@ pub(super) fn port_options(
             _ if interface.is_some_and(Interface::has_stamping_card) => StampRequest::Card,
             Stamps::Auto | Stamps::Kernel => StampRequest::Kernel,
         },
-        sched_stamps: job.sched_stamps,
-        reply_ttl: false,
+        tx_stamps: match job.sched_stamps {
+            true => TxStampRequest::DriverAndQdisc,
+            false => TxStampRequest::Driver,
+        },
+        ..SocketOptions::default()
     }
 }
 
@@ -361,7 +364,7 @@ fn interface(plan: &Plan, peer: SocketAddr) -> Option<Interface> {
 fn icmp(
     choice: IcmpSocket,
     peer: SocketAddr,
-    options: &PortOptions,
+    options: &SocketOptions,
     plan: &Plan,
 ) -> Result<IcmpPort, Failure> {
     let ping = || IcmpPort::connect_scoped(peer, IcmpSocketKind::Ping, options);
@@ -404,7 +407,7 @@ fn broadcast_failure(plan: &Plan) -> Failure {
 }
 
 /// Describes a failure to open the socket; names the flag to change.
-fn open_failure(error: io::Error, plan: &Plan, options: &PortOptions) -> Failure {
+fn open_failure(error: io::Error, plan: &Plan, options: &SocketOptions) -> Failure {
     let target = &plan.target;
     match (error.kind(), &options.interface, options.source) {
         (io::ErrorKind::AddrNotAvailable, _, Some(source)) => {

@@ -18,10 +18,10 @@ use std::thread;
 
 use dwell_engine::reflector::RateLimits;
 use dwell_io::cpu::{self, Placement};
+use dwell_io::gate::Shutter;
 use dwell_io::interface::{self, Interface};
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::process;
-use dwell_io::udp::Shutter;
 use dwell_protocol::{Limit, ReflectJob};
 use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
 use dwell_units::{Nanos, PacketRate};

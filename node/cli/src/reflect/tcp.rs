@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use dwell_engine::reflector::{Budget, RateLimits, Refusal};
 use dwell_io::clock::monotonic;
+use dwell_io::gate::Shutter;
 use dwell_io::poller::{Interest, Poller};
 use dwell_io::port::Wait;
 use dwell_io::tcp::{self, TcpConn};
-use dwell_io::udp::Shutter;
 use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::text::{ACKNOWLEDGE, REQUEST, WordScanner};
 

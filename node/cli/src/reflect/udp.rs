@@ -8,11 +8,10 @@ use dwell_engine::reflector::{
     self, Limiter, LoopGuard, RateLimits, Refusal, RequestMeta, StampConfig, StampReflector,
 };
 use dwell_io::clock::{self, monotonic, realtime};
+use dwell_io::datagram::{Datagram, DatagramSocket, Marks, Peer, is_broadcast};
+use dwell_io::gate::Shutter;
 use dwell_io::machine;
-use dwell_io::port::{StampRequest, Wait};
-use dwell_io::udp::{
-    Marks, Request, RequestMetadata, ServerOptions, Shutter, UdpServer, is_broadcast,
-};
+use dwell_io::port::{SocketOptions, StampRequest, Wait};
 use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::hmac::Key;
 
@@ -75,7 +74,7 @@ impl Answer {
 
 /// See the module documentation.
 pub(super) struct UdpService {
-    server: UdpServer,
+    server: DatagramSocket,
     answer: Answer,
     limiter: Option<Limiter>,
     own_ports: Option<Arc<[u16]>>,
@@ -103,16 +102,18 @@ impl UdpService {
         counters: &Arc<Counters>,
     ) -> io::Result<Self> {
         refuse_group(address.ip())?;
+        let server = SocketOptions::server();
         // STAMP reports arrival times; STAMP and echo need the TTL.
-        let metadata = match answer {
-            Answer::Stamp(_) => RequestMetadata::All,
-            Answer::Echo(_) => RequestMetadata::Ttl,
-            Answer::Roundtrip | Answer::Text => RequestMetadata::None,
+        let options = match answer {
+            Answer::Stamp(_) => {
+                let (timed, receive_ttl, receive_tos) = (true, true, true);
+                SocketOptions { stamps, timed, receive_ttl, receive_tos, ..server }
+            }
+            Answer::Echo(_) => SocketOptions { receive_ttl: true, ..server },
+            Answer::Roundtrip | Answer::Text => server,
         };
-        let is_stamp = matches!(answer, Answer::Stamp(_));
-        let stamps = if is_stamp { stamps } else { StampRequest::User };
         let mut service = Self {
-            server: UdpServer::bind(address, ServerOptions { stamps, metadata })?,
+            server: DatagramSocket::bind(address, &options)?,
             answer,
             limiter: rules.limit.and_then(Limiter::new),
             own_ports: rules.own_ports,
@@ -154,8 +155,9 @@ impl UdpService {
     }
 
     /// Writes the reply, unless refused; returns its length and marks.
-    fn reply(&mut self, request: &Request) -> Result<(usize, Marks), Refusal> {
-        let Request { len, from, to, to_many, rx, ttl, tos } = *request;
+    fn reply(&mut self, request: &Datagram, peer: &Peer) -> Result<(usize, Marks), Refusal> {
+        let Datagram { len, rx, ttl, tos, to_many, .. } = *request;
+        let (from, to) = (peer.address(), peer.sent_to());
         // First, since it costs nothing: many hosts may answer a broadcast or multicast.
         if to_many || to.is_some_and(reflector::is_group) || reflector::is_group(from.ip()) {
             return Err(Refusal::Loop);
@@ -225,10 +227,13 @@ impl Service for UdpService {
     }
 
     fn turn(&mut self, wait: Wait) -> io::Result<bool> {
-        let Some(request) = self.server.receive(&mut self.buffer, wait)? else { return Ok(false) };
-        match self.reply(&request) {
+        let Some(request) = self.server.receive_from(&mut self.buffer, wait)? else {
+            return Ok(false);
+        };
+        let Some(peer) = &request.from else { return Ok(false) };
+        match self.reply(&request, peer) {
             Ok((len, marks)) => {
-                let sent = self.server.reply(&self.buffer[..len], &request, marks);
+                let sent = self.server.reply(&self.buffer[..len], peer, marks);
                 add(if sent.is_ok() { &self.counters.replies } else { &self.counters.send_failed });
             }
             Err(refusal) => self.counters.refuse(refusal),

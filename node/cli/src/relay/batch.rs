@@ -77,7 +77,7 @@ impl Batches {
         for n in 0..taken {
             let Some(near) = relay.socket(socket) else { break };
             let (datagram, buffer) = self.batch.datagram(n, near);
-            let (rx, len) = (datagram.rx, datagram.len);
+            let (rx, len) = (datagram.rx_or_now(), datagram.len);
             let client = datagram.from.and_then(|peer| relay.client(peer, buffer, len));
             let transformed = client.and_then(|(flow, opened)| {
                 relay.transform(FlowDirection::Forward, flow, rx, buffer, len, opened)
@@ -100,7 +100,7 @@ impl Batches {
             let transformed = relay.transform(
                 FlowDirection::Backward,
                 id,
-                datagram.rx,
+                datagram.rx_or_now(),
                 buffer,
                 datagram.len,
                 None,

@@ -9,7 +9,7 @@ use dwell_engine::relay::salts::{Domain, Salts};
 use dwell_engine::relay::stream_ctr::StreamTransform;
 use dwell_engine::relay::stream_gcm::{RecordOpener, RecordSealer};
 use dwell_engine::relay::{PayloadTransform, is_loop};
-use dwell_io::{datagram, random, udp};
+use dwell_io::{datagram, random};
 use dwell_protocol::{
     Cipher, ClearPrefix, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode, Stamps,
 };
@@ -322,7 +322,7 @@ fn address(
 
 fn is_multicast_or_broadcast(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || udp::is_broadcast(v4),
+        IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || datagram::is_broadcast(v4),
         IpAddr::V6(v6) => v6.is_multicast(),
     }
 }

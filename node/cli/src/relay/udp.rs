@@ -12,10 +12,10 @@ use dwell_engine::relay::packet_ids::Ids;
 use dwell_engine::relay::{HEADROOM, PayloadTransform, Transformed};
 use dwell_io::cache_warming::CacheWarmer;
 use dwell_io::clock::{monotonic, realtime};
-use dwell_io::datagram::{EndOptions, Peer, UdpEnd, is_out_of_resources};
+use dwell_io::datagram::{DatagramSocket, Peer, is_out_of_resources};
 use dwell_io::pacer::{self, WaitMode};
 use dwell_io::poller::Poller;
-use dwell_io::port::{Notice, SendError, StampRequest, Wait};
+use dwell_io::port::{Notice, SendError, SocketOptions, StampRequest, Wait};
 use dwell_protocol::{Hold, HoldAt, RelayJob};
 use dwell_sample::{PacketObservation, PacketOutcome, Point, PointStamps, RxStamps};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
@@ -68,10 +68,10 @@ const EXPIRY_BATCH: usize = 256;
 
 /// A client.
 pub(super) struct Flow {
-    pub(super) out: UdpEnd,
+    pub(super) out: DatagramSocket,
     /// Socket connected to the client, used instead of the listener; only for a client that was
     /// alone.
-    pub(super) own: Option<UdpEnd>,
+    pub(super) own: Option<DatagramSocket>,
     pub(super) peer: Peer,
     number: u32,
     ids: [Ids; 2],
@@ -80,7 +80,7 @@ pub(super) struct Flow {
 impl Flow {
     /// Packets of this flow dropped by its receive buffers, where the kernel reports them.
     fn overflowed(&self) -> u64 {
-        let own = self.own.as_ref().and_then(UdpEnd::overflowed);
+        let own = self.own.as_ref().and_then(DatagramSocket::overflowed);
         self.out.overflowed().unwrap_or(0) + own.unwrap_or(0)
     }
 }
@@ -88,9 +88,9 @@ impl Flow {
 /// Returns the named socket; `None` if its flow was removed.
 fn end_of<'s>(
     socket: Socket,
-    listener: &'s mut UdpEnd,
+    listener: &'s mut DatagramSocket,
     flows: &'s mut Flows<Flow>,
-) -> Option<&'s mut UdpEnd> {
+) -> Option<&'s mut DatagramSocket> {
     match socket {
         Socket::Listener => Some(listener),
         Socket::Own(flow) => flows.find(flow)?.own.as_mut(),
@@ -101,9 +101,9 @@ fn end_of<'s>(
 /// A datagram relay.
 pub(super) struct Relay<'a> {
     plan: &'a RelayPlan,
-    pub(super) listener: UdpEnd,
-    near: EndOptions,
-    out: EndOptions,
+    pub(super) listener: DatagramSocket,
+    near: SocketOptions,
+    out: SocketOptions,
     poller: Poller,
     pub(super) flows: Flows<Flow>,
     /// All sockets of the flows while there are at most `MAX_POLLED_FLOWS` flows.
@@ -161,8 +161,14 @@ impl<'a> Relay<'a> {
     ) -> io::Result<Self> {
         let transforms =
             [plan.transform(FlowDirection::Forward), plan.transform(FlowDirection::Backward)];
-        let options = |grows| EndOptions { stamps, whole: grows, merge: job.merges(), own: true };
-        let listener = UdpEnd::listen(plan.listen, options(transforms[1].grows()))?;
+        let options = |dont_fragment| SocketOptions {
+            stamps,
+            dont_fragment,
+            merge: job.merges(),
+            share_port: true,
+            ..SocketOptions::relay()
+        };
+        let listener = DatagramSocket::bind(plan.listen, &options(transforms[1].grows()))?;
         let mut poller = Poller::new(RECEIVE_BATCH)?;
         poller.add(&listener, Socket::Listener.token())?;
         poller.tick(UPKEEP_INTERVAL)?;
@@ -351,7 +357,7 @@ impl<'a> Relay<'a> {
     }
 
     /// Returns the named socket; `None` if its flow was removed.
-    pub(super) fn socket(&mut self, socket: Socket) -> Option<&mut UdpEnd> {
+    pub(super) fn socket(&mut self, socket: Socket) -> Option<&mut DatagramSocket> {
         end_of(socket, &mut self.listener, &mut self.flows)
     }
 
@@ -359,12 +365,14 @@ impl<'a> Relay<'a> {
     fn take_forward(&mut self, socket: Socket) -> io::Result<bool> {
         let near = end_of(socket, &mut self.listener, &mut self.flows);
         let Some(near) = near else { return Ok(false) };
-        let Some(datagram) = near.receive(&mut self.buffer[HEADROOM..])? else { return Ok(false) };
+        let Some(datagram) = near.receive_from(&mut self.buffer[HEADROOM..], Wait::No)? else {
+            return Ok(false);
+        };
         let mut buffer = std::mem::take(&mut self.buffer);
         let client = datagram.from.and_then(|peer| self.client(peer, &mut buffer, datagram.len));
         self.buffer = buffer;
         let Some((flow, opened)) = client else { return Ok(true) };
-        self.pass(FlowDirection::Forward, flow, datagram.rx, datagram.len, opened);
+        self.pass(FlowDirection::Forward, flow, datagram.rx_or_now(), datagram.len, opened);
         Ok(true)
     }
 
@@ -372,10 +380,10 @@ impl<'a> Relay<'a> {
     fn take_backward(&mut self, id: FlowId) -> io::Result<bool> {
         // The flow was removed since the socket was polled.
         let Some(flow) = self.flows.find(id) else { return Ok(false) };
-        let Some(datagram) = flow.out.receive(&mut self.buffer[HEADROOM..])? else {
+        let Some(datagram) = flow.out.receive_from(&mut self.buffer[HEADROOM..], Wait::No)? else {
             return Ok(false);
         };
-        self.pass(FlowDirection::Backward, id, datagram.rx, datagram.len, None);
+        self.pass(FlowDirection::Backward, id, datagram.rx_or_now(), datagram.len, None);
         Ok(true)
     }
 
@@ -397,10 +405,10 @@ impl<'a> Relay<'a> {
             let Some(flow) = self.flows.find(flow) else { unreachable!("the flow was just found") };
             let message = &buffer[at];
             let sent = match direction {
-                FlowDirection::Forward => flow.out.send(message, None),
+                FlowDirection::Forward => flow.out.send(message),
                 FlowDirection::Backward => match &mut flow.own {
-                    Some(own) => own.send(message, None),
-                    None => self.listener.send(message, Some(&flow.peer)),
+                    Some(own) => own.send(message),
+                    None => self.listener.send_to(message, &flow.peer),
                 },
             };
             match sent {
@@ -584,13 +592,13 @@ impl<'a> Relay<'a> {
     }
 
     fn admit(&mut self, peer: Peer) -> Option<FlowId> {
-        let mut opened = UdpEnd::connect(self.plan.to, self.out);
+        let mut opened = DatagramSocket::connect(self.plan.to, &self.out);
         if opened.as_ref().is_err_and(is_out_of_resources) {
             self.keep_flow_with_unread();
             if let Some(gone) = self.flows.evict() {
                 // Evict the flow that was idle for longest and use its descriptor.
                 self.forget(gone);
-                opened = UdpEnd::connect(self.plan.to, self.out);
+                opened = DatagramSocket::connect(self.plan.to, &self.out);
             }
         }
         let out = match opened {
@@ -639,7 +647,7 @@ impl<'a> Relay<'a> {
     fn keep_flow_with_unread(&mut self) {
         if let Some(owner) = self.owner
             && let Some(flow) = self.flows.find(owner)
-            && flow.own.as_ref().is_some_and(UdpEnd::has_unread)
+            && flow.own.as_ref().is_some_and(DatagramSocket::has_unread)
         {
             self.flows.touch(owner, self.now);
         }
@@ -652,7 +660,7 @@ impl<'a> Relay<'a> {
             && let Some(flow) = self.flows.find(id)
         {
             // On failure the listener continues to serve the client.
-            flow.own = UdpEnd::own(&self.listener, &flow.peer, self.near).ok();
+            flow.own = DatagramSocket::for_peer(&self.listener, &flow.peer, &self.near).ok();
             self.catching_up = flow.own.is_some().then_some(id);
             self.owner = self.catching_up;
         }

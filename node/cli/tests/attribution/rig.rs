@@ -7,8 +7,8 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use dwell_io::datagram::{EndOptions, UdpEnd};
-use dwell_io::port::StampRequest;
+use dwell_io::datagram::DatagramSocket;
+use dwell_io::port::{SocketOptions, StampRequest, Wait};
 use dwell_io::process::{Handle, Signal};
 use serde_json::Value;
 
@@ -108,7 +108,7 @@ pub(crate) struct Labs {
     forwarding: Forwarding,
     bare: TestLab,
     wires: BTreeMap<i64, TestLab>,
-    _stamps: UdpEnd,
+    _stamps: DatagramSocket,
 }
 
 impl Labs {
@@ -219,13 +219,14 @@ impl Labs {
 
 /// Keeps receive timestamps enabled from before the first round until after the last: the kernel
 /// enables them some time after the first socket asks for them.
-fn enable_timestamps() -> UdpEnd {
-    let options = EndOptions { stamps: StampRequest::Kernel, ..EndOptions::default() };
-    let mut end = UdpEnd::listen("127.0.0.1:0".parse().unwrap(), options).unwrap();
+fn enable_timestamps() -> DatagramSocket {
+    let options = SocketOptions { stamps: StampRequest::Kernel, ..SocketOptions::relay() };
+    let mut end = DatagramSocket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
     let near = UdpSocket::bind("127.0.0.1:0").unwrap();
     until("the kernel timestamps received packets", || {
         near.send_to(&[0], end.local_addr()).unwrap();
-        matches!(end.receive(&mut [0; 8]), Ok(Some(datagram)) if datagram.rx.kernel.is_some())
+        let received = end.receive_from(&mut [0; 8], Wait::No);
+        received.is_ok_and(|received| received.is_some_and(|it| it.rx_or_now().kernel.is_some()))
     });
     end
 }

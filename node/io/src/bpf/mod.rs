@@ -3,7 +3,7 @@
 //!
 //! Only this module uses libbpf, which loads the programs. Without the cargo feature `bpf` (for
 //! devices without libelf) the same types exist, but starting a tracer or a relay fails with
-//! [`BpfError::NotBuilt`].
+//! [`BpfError::NotBuilt`]. AF_XDP sockets need no library.
 
 #[cfg_attr(not(feature = "bpf"), allow(dead_code, reason = "no program writes events"))]
 mod event;
@@ -17,6 +17,7 @@ mod relay;
 mod spec;
 #[cfg(feature = "bpf")]
 mod tracer;
+pub(crate) mod xsk_socket;
 
 #[cfg(not(feature = "bpf"))]
 mod absent;

@@ -13,8 +13,8 @@ use super::link::{self, Place};
 use super::probe::XdpMode;
 use super::spec::{Checksums, RELAY_FLOWS, XdpCounters, XdpFlow, XdpRelaySpec};
 use super::{BpfError, object};
-use crate::address::DISCARD_PORT;
-use crate::interface;
+use crate::host::interface;
+use crate::sys::address::DISCARD_PORT;
 
 const PROGRAM: &[u8] = include_bytes!("../../../bpf/relay.bpf.o");
 
@@ -260,7 +260,7 @@ fn listens(asked: Ipv4Addr) -> io::Result<(Vec<Ipv4Addr>, Vec<Ipv4Addr>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netns;
+    use crate::host::netns;
 
     #[test]
     fn non_forwarding_interface_error_names_sysctl() {

@@ -270,7 +270,7 @@ mod tests {
     use dwell_sample::Point;
 
     use super::*;
-    use crate::netns;
+    use crate::host::netns;
 
     const LOOPBACK: u32 = 1;
     const ALL: Hooks = Hooks { netfilter: true, tcx: true, xdp: true };

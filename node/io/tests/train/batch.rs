@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use dwell_io::batch::{Batch, Parcel};
 use dwell_io::clock::{monotonic, realtime};
-use dwell_io::datagram::{EndOptions, UdpEnd};
+use dwell_io::datagram::DatagramSocket;
 use dwell_io::pacer::sleep_until;
-use dwell_io::port::{Notice, StampRequest};
+use dwell_io::port::{Notice, SocketOptions, StampRequest};
 use dwell_sample::TxStamp;
 use dwell_units::{Instant, Nanos, Realtime};
 
@@ -25,7 +25,7 @@ type Sent = HashMap<u32, Instant<Realtime>>;
 
 /// Sends `packets` packets in one call. Adds the keys and times of those with a key to `sent`;
 /// returns the number of those without.
-fn send(batch: &mut Batch, end: &mut UdpEnd, packets: usize, sent: &mut Sent) -> usize {
+fn send(batch: &mut Batch, end: &mut DatagramSocket, packets: usize, sent: &mut Sent) -> usize {
     let parcels: Vec<_> = (0..packets).map(|n| Parcel { n, at: 0..200, to: None }).collect();
     let mut unkeyed = 0;
     batch.send(end, &parcels, &mut |_, outcome, when| match outcome {
@@ -37,7 +37,7 @@ fn send(batch: &mut Batch, end: &mut UdpEnd, packets: usize, sent: &mut Sent) ->
 }
 
 /// Adds the driver's timestamps that have arrived, by key.
-fn stamps(end: &mut UdpEnd, came: &mut HashMap<u32, Instant<Realtime>>) {
+fn stamps(end: &mut DatagramSocket, came: &mut HashMap<u32, Instant<Realtime>>) {
     end.notices(1_000, &mut |notice| {
         if let Notice::TxStamp { key, stamp: TxStamp::Kernel(at) } = notice {
             came.insert(key, at);
@@ -51,8 +51,8 @@ fn batch_timestamps_stay_matched_after_full_queue() {
     // Room for some ten packets, which take 2 ms each.
     ends.qdisc(&["tbf", "rate", "1mbit", "burst", "1600", "limit", "3000"]).unwrap();
     ends.near(|| {
-        let options = EndOptions { stamps: StampRequest::Kernel, ..EndOptions::default() };
-        let mut end = UdpEnd::connect(([198, 19, 7, 2], PORT).into(), options).unwrap();
+        let options = SocketOptions { stamps: StampRequest::Kernel, ..SocketOptions::relay() };
+        let mut end = DatagramSocket::connect(([198, 19, 7, 2], PORT).into(), &options).unwrap();
         let mut batch = Batch::new(BATCH_LEN, 0);
         // Until the kernel timestamps packets. The queue is empty again.
         sleep_until(monotonic() + Nanos::from_millis(100));

@@ -4,37 +4,29 @@ use std::net::SocketAddr;
 
 use dwell_io::clock::monotonic;
 use dwell_io::interface::switch_udp_segmentation;
-use dwell_io::pacer::WaitMode;
-use dwell_io::port::{PortOptions, StampRequest};
-use dwell_io::train::{
-    Departure, Gso, Numbers, PacketRing, Sendmmsg, SocketSender, Stamping, TrainProgress,
-    TrainSender, Txtime, Uring, Xsk,
-};
+use dwell_io::port::{SocketOptions, StampRequest};
+use dwell_io::train::{Departure, Numbers, TrainProgress};
+use dwell_sample::PaceEngine;
 use dwell_units::Nanos;
 
-use crate::fixture::{Ends, MAX_TRAIN_LEN, PORT, payloads, run, send, skip};
+use crate::fixture::{Ends, PORT, open, open_bypassing, run, send, skip};
 
 const LEN: usize = 200;
-
-type Open<'a> = &'a (dyn Fn() -> Box<dyn TrainSender> + Sync);
 
 fn targets() -> [SocketAddr; 2] {
     ["198.19.7.2", "fd00:7::2"].map(|address| SocketAddr::new(address.parse().unwrap(), PORT))
 }
 
-fn stamped() -> PortOptions {
-    PortOptions { stamps: StampRequest::Kernel, ..Default::default() }
+fn stamped() -> SocketOptions {
+    SocketOptions { stamps: StampRequest::Kernel, ..Default::default() }
 }
 
 #[test]
 fn socket_engine_keeps_schedule_with_timestamps() {
     let Some(ends) = Ends::up() else { return };
     for target in targets() {
-        let report = run(&ends, LEN, || {
-            let wait_mode = Some(WaitMode::SleepSpin);
-            Box::new(SocketSender::new(target, &stamped(), payloads(LEN), wait_mode).unwrap())
-        });
-        let Some(report) = report else { return };
+        let open = || open(PaceEngine::SleepSpin, target, &stamped(), LEN).unwrap();
+        let Some(report) = run(&ends, LEN, open) else { return };
         report.assert_stamped();
     }
 }
@@ -43,14 +35,10 @@ fn socket_engine_keeps_schedule_with_timestamps() {
 fn spinning_sender_is_punctual_and_naive_sender_is_stamped() {
     let Some(ends) = Ends::up() else { return };
     for target in targets() {
-        let open = |wait_mode| {
-            move || -> Box<dyn TrainSender> {
-                Box::new(SocketSender::new(target, &stamped(), payloads(LEN), wait_mode).unwrap())
-            }
-        };
-        let Some(report) = run(&ends, LEN, open(Some(WaitMode::Spin))) else { return };
+        let open = |engine| move || open(engine, target, &stamped(), LEN).unwrap();
+        let Some(report) = run(&ends, LEN, open(PaceEngine::Spin)) else { return };
         report.assert_stamped();
-        let Some(report) = send(&ends, LEN, open(None)) else { return };
+        let Some(report) = send(&ends, LEN, open(PaceEngine::Sleep)) else { return };
         report.assert_stamped();
     }
 }
@@ -60,16 +48,9 @@ fn long_train_has_all_timestamps() {
     const PACKETS: usize = 100_000;
     let Some(ends) = Ends::up() else { return };
     let target = targets()[0];
-    let engines: [(&str, Open); 2] = [
-        ("socket", &|| {
-            let wait_mode = Some(WaitMode::SleepSpin);
-            Box::new(SocketSender::new(target, &stamped(), payloads(LEN), wait_mode).unwrap())
-        }),
-        ("sendmmsg", &|| Box::new(Sendmmsg::new(target, &stamped(), payloads(LEN)).unwrap())),
-    ];
-    for (name, open) in engines {
+    for name in [PaceEngine::SleepSpin, PaceEngine::Sendmmsg] {
         let left = ends.near(|| {
-            let mut engine = open();
+            let mut engine = open(name, target, &stamped(), LEN).unwrap();
             engine.prepare(Numbers::new(0, PACKETS));
             let mut left = vec![Departure::default(); PACKETS];
             let start = monotonic() + Nanos::from_millis(1);
@@ -80,7 +61,7 @@ fn long_train_has_all_timestamps() {
             left
         });
         let stamped = left.iter().filter(|left| left.kernel.is_some()).count();
-        assert_eq!(stamped, PACKETS, "{name}");
+        assert_eq!(stamped, PACKETS, "{name:?}");
     }
 }
 
@@ -88,12 +69,8 @@ fn long_train_has_all_timestamps() {
 fn sendmmsg_sends_pairs_in_one_call_with_timestamps() {
     let Some(ends) = Ends::up() else { return };
     for target in targets() {
-        let report = run(&ends, LEN, || {
-            let engine = Sendmmsg::new(target, &stamped(), payloads(LEN)).unwrap();
-            assert_eq!(engine.stamping(), Stamping::Socket);
-            Box::new(engine)
-        });
-        let Some(report) = report else { return };
+        let open = || open(PaceEngine::Sendmmsg, target, &stamped(), LEN).unwrap();
+        let Some(report) = run(&ends, LEN, open) else { return };
         report.assert_stamped();
         report.assert_pairs_left_by_one_call();
         assert!(report.pair_gap() < 100_000, "{}", report.pair_gap());
@@ -106,20 +83,14 @@ fn gso_sends_packets_due_together_as_one_message() {
     for target in targets() {
         let refused = ends.near(|| {
             switch_udp_segmentation("near", true).unwrap();
-            Gso::new(target, &stamped(), payloads(LEN))
-                .err()
-                .expect("packets would leave merged")
-                .why
+            let gso = open(PaceEngine::Gso, target, &stamped(), LEN);
+            gso.err().expect("packets would leave merged").why
         });
         assert!(refused.contains("ethtool -K near tx-udp-segmentation off"), "{refused}");
-        for options in [stamped(), PortOptions::default()] {
+        for options in [stamped(), SocketOptions::default()] {
             let report = run(&ends, LEN, || {
                 switch_udp_segmentation("near", false).unwrap();
-                let engine = Gso::new(target, &options, payloads(LEN)).unwrap();
-                let by_tap = options.stamps == StampRequest::Kernel;
-                let expected = if by_tap { Stamping::Tap } else { Stamping::FarEnd };
-                assert_eq!(engine.stamping(), expected);
-                Box::new(engine)
+                open(PaceEngine::Gso, target, &options, LEN).unwrap()
             });
             let Some(report) = report else { return };
             if options.stamps == StampRequest::Kernel {
@@ -136,14 +107,9 @@ fn gso_sends_packets_due_together_as_one_message() {
 fn packet_ring_sends_whole_packets_with_and_without_qdisc() {
     let Some(ends) = Ends::up() else { return };
     for target in targets() {
-        for bypass in [false, true] {
-            let report = run(&ends, LEN, || {
-                let engine =
-                    PacketRing::new(target, &stamped(), payloads(LEN), MAX_TRAIN_LEN, bypass)
-                        .unwrap();
-                Box::new(engine)
-            });
-            let Some(report) = report else { return };
+        for open in [open, open_bypassing] {
+            let open = || open(PaceEngine::PacketRing, target, &stamped(), LEN).unwrap();
+            let Some(report) = run(&ends, LEN, open) else { return };
             // The driver timestamps them either way.
             report.assert_stamped();
         }
@@ -154,12 +120,8 @@ fn packet_ring_sends_whole_packets_with_and_without_qdisc() {
 fn af_xdp_sends_whole_packets_without_timestamps() {
     let Some(ends) = Ends::up() else { return };
     for target in targets() {
-        let report = run(&ends, LEN, || {
-            let engine = Xsk::new(target, &stamped(), payloads(LEN), MAX_TRAIN_LEN).unwrap();
-            assert_eq!(engine.stamping(), Stamping::FarEnd);
-            Box::new(engine)
-        });
-        let Some(report) = report else { return };
+        let open = || open(PaceEngine::Xsk, target, &stamped(), LEN).unwrap();
+        let Some(report) = run(&ends, LEN, open) else { return };
         assert!(report.left().all(|left| left.kernel.is_none()));
         report.assert_pairs_left_by_one_call();
     }
@@ -168,18 +130,14 @@ fn af_xdp_sends_whole_packets_without_timestamps() {
 #[test]
 fn io_uring_sends_pairs_in_one_call_with_timestamps() {
     let Some(ends) = Ends::up() else { return };
-    if let Err(why) = Uring::new(targets()[0], &stamped(), payloads(LEN))
+    if let Err(why) = open(PaceEngine::Uring, targets()[0], &stamped(), LEN)
         && why.why.contains("io_uring_disabled")
     {
         return skip(&why.why);
     }
     for target in targets() {
-        let report = run(&ends, LEN, || {
-            let engine = Uring::new(target, &stamped(), payloads(LEN)).unwrap();
-            assert_eq!(engine.stamping(), Stamping::Socket);
-            Box::new(engine)
-        });
-        let Some(report) = report else { return };
+        let open = || open(PaceEngine::Uring, target, &stamped(), LEN).unwrap();
+        let Some(report) = run(&ends, LEN, open) else { return };
         report.assert_stamped();
         report.assert_pairs_left_by_one_call();
     }
@@ -189,7 +147,7 @@ fn io_uring_sends_pairs_in_one_call_with_timestamps() {
 fn ignored_txtime_is_detected() {
     let Some(ends) = Ends::up() else { return };
     for target in targets() {
-        let open = || Txtime::new(target, &stamped(), payloads(LEN));
+        let open = || open(PaceEngine::Txtime, target, &stamped(), LEN);
         let why = ends.near(open).err().expect("a veth has no queueing discipline").why;
         let expected = "SO_TXTIME is accepted and ignored: no fq or etf qdisc on near, but noqueue";
         assert_eq!(why, expected);
@@ -203,8 +161,8 @@ fn packets_kept_by_fq_leave_when_due() {
         return skip(&format!("needs fq: {why}"));
     }
     for target in targets() {
-        let open = || Box::new(Txtime::new(target, &stamped(), payloads(LEN)).unwrap());
-        let Some(report) = run(&ends, LEN, || open()) else { return };
+        let open = || open(PaceEngine::Txtime, target, &stamped(), LEN).unwrap();
+        let Some(report) = run(&ends, LEN, open) else { return };
         report.assert_stamped();
     }
 }
@@ -213,7 +171,7 @@ fn packets_kept_by_fq_leave_when_due() {
 fn af_xdp_queue_is_freed_with_its_engine() {
     let Some(ends) = Ends::up() else { return };
     ends.near(|| {
-        let open = || Xsk::new(targets()[0], &stamped(), payloads(LEN), 8);
+        let open = || open(PaceEngine::Xsk, targets()[0], &stamped(), LEN);
         let engine = open().unwrap();
         let why = open().err().expect("the queue is taken").why;
         assert!(why.contains("binding an AF_XDP socket to queue 0 of near"), "{why}");
@@ -228,20 +186,10 @@ fn packets_dropped_by_full_queue_are_reported_as_not_sent() {
     // Room for some ten packets, at a rate at which none has left when the next ones come.
     ends.qdisc(&["tbf", "rate", "1mbit", "burst", "1600", "limit", "3000"]).unwrap();
     let target = targets()[0];
-    let engines: [(&str, Open); 4] = [
-        ("socket", &|| {
-            let wait_mode = Some(WaitMode::SleepSpin);
-            Box::new(SocketSender::new(target, &stamped(), payloads(LEN), wait_mode).unwrap())
-        }),
-        ("sendmmsg", &|| Box::new(Sendmmsg::new(target, &stamped(), payloads(LEN)).unwrap())),
-        ("uring", &|| Box::new(Uring::new(target, &stamped(), payloads(LEN)).unwrap())),
-        ("ring", &|| {
-            Box::new(PacketRing::new(target, &stamped(), payloads(LEN), 60, false).unwrap())
-        }),
-    ];
-    for (name, open) in engines {
+    use PaceEngine::{PacketRing, Sendmmsg, SleepSpin, Uring};
+    for name in [SleepSpin, Sendmmsg, Uring, PacketRing] {
         ends.near(|| {
-            let mut engine = open();
+            let mut engine = open(name, target, &stamped(), LEN).unwrap();
             // Bursts of five, then a few that find room.
             for (first, slots, gap) in [(0_u64, 60, 20), (100, 3, 10_000)] {
                 engine.prepare(Numbers::new(first, slots));
@@ -254,21 +202,21 @@ fn packets_dropped_by_full_queue_are_reported_as_not_sent() {
                 let is_sent = |left: &&Departure| left.app.is_some();
                 let sent = left.iter().filter(is_sent).count();
                 if first == 0 {
-                    assert!((5..50).contains(&sent), "{name}: {sent}");
-                    assert!(engine.failure().is_some(), "{name}");
+                    assert!((5..50).contains(&sent), "{name:?}: {sent}");
+                    assert!(engine.failure().is_some(), "{name:?}");
                 } else {
-                    assert_eq!(sent, slots, "{name}");
+                    assert_eq!(sent, slots, "{name:?}");
                 }
                 // For several packets sent by one call, the kernel does not report which took a key
                 // in vain.
-                let may_lack = name == "sendmmsg" && first == 0;
+                let may_lack = name == Sendmmsg && first == 0;
                 for left in left.iter().filter(is_sent) {
                     let is_stamped = left.kernel >= left.app;
-                    assert!(is_stamped || left.kernel.is_none() && may_lack, "{name}: {left:?}");
+                    assert!(is_stamped || left.kernel.is_none() && may_lack, "{name:?}: {left:?}");
                 }
                 let numbers = (first..).zip(&left).filter(|(_, left)| left.app.is_some());
                 let numbers: Vec<_> = numbers.map(|(n, _)| n).collect();
-                assert_eq!(ends.numbers(numbers.len()), numbers, "{name}");
+                assert_eq!(ends.numbers(numbers.len()), numbers, "{name:?}");
             }
         });
     }
@@ -279,10 +227,10 @@ fn packets_above_mtu_are_refused() {
     let Some(ends) = Ends::up() else { return };
     let too_long = 1_473;
     ends.near(|| {
-        let ring = PacketRing::new(targets()[0], &stamped(), payloads(too_long), 8, false);
+        let ring = open(PaceEngine::PacketRing, targets()[0], &stamped(), too_long);
         let why = ring.err().expect("they do not fit").why;
         assert_eq!(why, "packets of 1501 bytes exceed the MTU of near, 1500 bytes");
-        let xsk = Xsk::new(targets()[0], &stamped(), payloads(too_long), 8);
+        let xsk = open(PaceEngine::Xsk, targets()[0], &stamped(), too_long);
         assert_eq!(xsk.err().expect("they do not fit").why, why);
     });
 }
@@ -291,7 +239,7 @@ fn packets_above_mtu_are_refused() {
 fn frames_to_missing_neighbour_are_refused() {
     let Some(ends) = Ends::up() else { return };
     let missing = SocketAddr::new("198.19.7.99".parse().unwrap(), PORT);
-    let open = || PacketRing::new(missing, &stamped(), payloads(LEN), 8, false);
+    let open = || open(PaceEngine::PacketRing, missing, &stamped(), LEN);
     let why = ends.near(open).err().expect("no neighbour answers").why;
     assert_eq!(why, "no neighbour at near answers for 198.19.7.99");
 }
@@ -302,18 +250,15 @@ fn loopback_frames_arrive_over_ipv6_and_ipv4_is_refused() {
     ends.near(|| {
         for ours in ["127.0.0.1", "198.19.7.1"] {
             let target = SocketAddr::new(ours.parse().unwrap(), PORT);
-            let ring = PacketRing::new(target, &stamped(), payloads(LEN), 8, false);
+            let ring = open(PaceEngine::PacketRing, target, &stamped(), LEN);
             let why = ring.err().expect("the kernel would drop them").why;
             assert!(why.contains("loopback"), "{why}");
         }
         let sink = std::net::UdpSocket::bind("[::1]:0").unwrap();
         sink.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
         let target = sink.local_addr().unwrap();
-        let mut engines: [Box<dyn TrainSender>; 2] = [
-            Box::new(PacketRing::new(target, &stamped(), payloads(LEN), 8, false).unwrap()),
-            Box::new(Xsk::new(target, &stamped(), payloads(LEN), 8).unwrap()),
-        ];
-        for engine in &mut engines {
+        let open = |engine| open(engine, target, &stamped(), LEN).unwrap();
+        for mut engine in [PaceEngine::PacketRing, PaceEngine::Xsk].map(open) {
             engine.prepare(Numbers::new(0, 1));
             let mut left = [Departure::default()];
             engine

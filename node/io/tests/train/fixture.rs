@@ -1,7 +1,7 @@
 //! Two network namespaces joined by a veth pair, with a capture at the far end that checks what an
 //! engine reports.
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,9 +10,12 @@ use std::time::Duration;
 
 use dwell_io::clock::{self, monotonic};
 use dwell_io::netns;
+use dwell_io::port::SocketOptions;
 use dwell_io::train::{
-    Departure, FIRST_LEAD_NUMBER, Numbers, Payloads, TrainProgress, TrainSender,
+    Departure, FIRST_LEAD_NUMBER, Numbers, Payloads, SenderConfig, TrainProgress, TrainSender,
+    Unavailable,
 };
+use dwell_sample::PaceEngine;
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::traffic::Mark;
 
@@ -142,7 +145,7 @@ pub(crate) fn capture(ends: &Ends) -> Option<Capture> {
 }
 
 /// Returns the captured packets once there are `packets` of them. Asserts that the payload behind
-/// each mark is that of [`payloads`].
+/// each mark is that of [`open`].
 pub(crate) fn captured(capture: Capture, packets: usize) -> Vec<Captured> {
     let came = capture.end(|came| came.len() >= packets);
     let marked = came.into_iter().map(|capture::Captured { at, payload }| {
@@ -154,9 +157,30 @@ pub(crate) fn captured(capture: Capture, packets: usize) -> Vec<Captured> {
 
 const FILL: u8 = 0x5a;
 
-/// Payloads of `len` bytes.
-pub(crate) fn payloads(len: usize) -> Payloads {
-    Payloads::new(FLOW, len, vec![FILL; len])
+/// Opens an engine for trains of up to [`MAX_TRAIN_LEN`] packets with payloads of `len` bytes.
+pub(crate) fn open(
+    engine: PaceEngine,
+    target: SocketAddr,
+    options: &SocketOptions,
+    len: usize,
+) -> Result<TrainSender, Unavailable> {
+    TrainSender::open(engine, config(target, options, len))
+}
+
+/// Like [`open`], for an engine that bypasses the queueing discipline if it can.
+pub(crate) fn open_bypassing(
+    engine: PaceEngine,
+    target: SocketAddr,
+    options: &SocketOptions,
+    len: usize,
+) -> Result<TrainSender, Unavailable> {
+    let config = SenderConfig { bypass_qdisc: true, ..config(target, options, len) };
+    TrainSender::open(engine, config)
+}
+
+fn config(target: SocketAddr, options: &SocketOptions, len: usize) -> SenderConfig<'_> {
+    let payloads = Payloads::new(FLOW, len, vec![FILL; len]);
+    SenderConfig { target, options, payloads, max_packets: MAX_TRAIN_LEN, bypass_qdisc: false }
 }
 
 /// Departures that an engine reported, and packets that the far end captured, by train.
@@ -185,7 +209,7 @@ const LEADS: usize = 2;
 const FIRST_TRAIN_LEN: usize = 5;
 
 /// Maximum number of packets in a train of [`send`].
-pub(crate) const MAX_TRAIN_LEN: usize = LEADS + PACKETS;
+const MAX_TRAIN_LEN: usize = LEADS + PACKETS;
 
 /// Interval between instants.
 pub(crate) const GAP: Nanos = Nanos::from_micros(300);
@@ -194,7 +218,7 @@ pub(crate) const GAP: Nanos = Nanos::from_micros(300);
 pub(crate) fn run(
     ends: &Ends,
     len: usize,
-    open: impl FnOnce() -> Box<dyn TrainSender> + Send,
+    open: impl FnOnce() -> TrainSender + Send,
 ) -> Option<Report> {
     let report = send(ends, len, open)?;
     assert_punctual(&report.late, &report.watched);
@@ -206,7 +230,7 @@ pub(crate) fn run(
 pub(crate) fn send(
     ends: &Ends,
     len: usize,
-    open: impl FnOnce() -> Box<dyn TrainSender> + Send,
+    open: impl FnOnce() -> TrainSender + Send,
 ) -> Option<Report> {
     let all = FIRST_TRAIN_LEN + TRAINS * MAX_TRAIN_LEN;
     let capture = capture(ends)?;

@@ -1,13 +1,14 @@
 //! The first packet of a train is about as punctual as the others.
 
 use dwell_io::clock::{self, monotonic};
-use dwell_io::pacer::{WaitMode, sleep_until};
-use dwell_io::port::{Port, PortOptions, StampRequest};
-use dwell_io::train::{Departure, Numbers, SocketSender, TrainProgress, TrainSender};
-use dwell_io::udp::UdpPort;
+use dwell_io::datagram::DatagramSocket;
+use dwell_io::pacer::sleep_until;
+use dwell_io::port::{SocketOptions, StampRequest};
+use dwell_io::train::{Departure, Numbers, TrainProgress, TrainSender};
+use dwell_sample::PaceEngine;
 use dwell_units::{Instant, Monotonic, Nanos};
 
-use crate::fixture::{Ends, PORT, payloads};
+use crate::fixture::{Ends, PORT, open};
 
 const LEN: usize = 1_472;
 const PACKETS: usize = 5;
@@ -33,12 +34,11 @@ const CACHE_BYTES: usize = 16 << 20;
 #[test]
 fn warming_up_makes_first_packet_less_late() {
     let Some(ends) = Ends::up() else { return };
-    let options = PortOptions { stamps: StampRequest::Kernel, ..Default::default() };
+    let options = SocketOptions { stamps: StampRequest::Kernel, ..Default::default() };
     let target = ([198, 19, 7, 2], PORT).into();
     let (warm, cold) = ends.near(|| {
-        let wait_mode = Some(WaitMode::SleepSpin);
-        let mut engine = SocketSender::new(target, &options, payloads(LEN), wait_mode).unwrap();
-        let port = UdpPort::connect(target, &options).unwrap();
+        let mut engine = open(PaceEngine::SleepSpin, target, &options, LEN).unwrap();
+        let port = DatagramSocket::connect(target, &options).unwrap();
         let mut plain = UnwarmedSender { port, payload: vec![0; LEN] };
         let (mut warm, mut cold) = (Vec::new(), Vec::new());
         let mut unstamped = 0;
@@ -94,7 +94,7 @@ fn decile(mut late: Vec<i64>) -> i64 {
 
 /// Sends like an engine that does nothing before the first packet.
 struct UnwarmedSender {
-    port: UdpPort,
+    port: DatagramSocket,
     payload: Vec<u8>,
 }
 
@@ -122,7 +122,7 @@ impl UnwarmedSender {
     }
 }
 
-fn by_engine(engine: &mut SocketSender, due: &[Instant<Monotonic>]) -> Option<Vec<i64>> {
+fn by_engine(engine: &mut TrainSender, due: &[Instant<Monotonic>]) -> Option<Vec<i64>> {
     engine.prepare(Numbers::new(0, due.len()));
     let mut left = vec![Departure::default(); due.len()];
     engine.send(TrainProgress::unstopped(due), &mut left);

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use dwell_io::clock::{monotonic, realtime};
+use dwell_io::datagram::{Datagram, DatagramSocket, Marks};
 use dwell_io::port::Wait;
-use dwell_io::udp::{Marks, Request, UdpServer};
 use dwell_sample::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::id::{self, Format};
@@ -69,7 +69,7 @@ impl SocketCounters {
 
 /// Receives on one socket.
 pub(super) struct Receiver<'a> {
-    pub(super) server: UdpServer,
+    pub(super) server: DatagramSocket,
     /// `None`: packet events are not needed.
     pub(super) events: Option<Producer<SinkEvent>>,
     /// Number of the next flow, shared by all sockets.
@@ -92,7 +92,7 @@ impl Receiver<'_> {
         let mut buffer = vec![0; 65_535];
         let wait = if self.busy_poll { Wait::No } else { Wait::AtMost(MAX_SLEEP) };
         while !self.stop.load(Ordering::Relaxed) {
-            let request = self.server.receive(&mut buffer, wait)?;
+            let request = self.server.receive_from(&mut buffer, wait)?;
             let now = monotonic();
             if now >= self.end {
                 break;
@@ -115,7 +115,7 @@ impl Receiver<'_> {
         buffer: &mut [u8],
     ) -> io::Result<()> {
         let (stopped, until) = (realtime(), monotonic() + Nanos::from_secs(1));
-        while let Some(request) = self.server.receive(buffer, Wait::No)? {
+        while let Some(request) = self.server.receive_from(buffer, Wait::No)? {
             let now = monotonic();
             let arrival = request.rx.and_then(|rx| rx.kernel);
             if now >= until || arrival.is_some_and(|arrival| arrival > stopped) {
@@ -129,7 +129,7 @@ impl Receiver<'_> {
     fn take(
         &mut self,
         counted: &mut SocketCounters,
-        request: &Request,
+        request: &Datagram,
         payload: &[u8],
         now: Instant<Monotonic>,
     ) {
@@ -148,7 +148,8 @@ impl Receiver<'_> {
         };
         let kernel = rx.and_then(|rx| rx.kernel);
         counted.stamped |= kernel.is_some();
-        let key = (request.from, packet.flow);
+        let Some(peer) = &request.from else { return };
+        let key = (peer.address(), packet.flow);
         let known = counted.flows.get(&key);
         if known.is_none_or(|flow| flow.fin.is_some_and(|fin| packet.begins_after(fin))) {
             if counted.flows.len() + counted.ended.len() >= MAX_FLOWS {
@@ -177,7 +178,7 @@ impl Receiver<'_> {
         }
         if !flow.announced {
             let to = self.server.local_addr();
-            let to = SocketAddr::new(request.to.unwrap_or(to.ip()), to.port());
+            let to = SocketAddr::new(peer.sent_to().unwrap_or(to.ip()), to.port());
             flow.announced =
                 ring.push(SinkEvent::Flow { number: flow.number, from: key.0, to }).is_ok();
         }
@@ -197,16 +198,17 @@ impl Receiver<'_> {
     }
 
     /// Answers a FIN unless the reply would exceed the bytes received. Returns whether it was sent.
-    fn answer(&mut self, flow: &mut Flow, request: &Request) -> bool {
+    fn answer(&mut self, flow: &mut Flow, request: &Datagram) -> bool {
         let due = flow.answered + ServerReport::LEN as u64;
-        if request.to_many || flow.received_bytes() < due {
+        let Some(peer) = request.from.filter(|_| !request.to_many) else { return false };
+        if flow.received_bytes() < due {
             return false;
         }
         flow.answered = due;
         let mut message = [0; ServerReport::LEN];
         flow.report().emit(&mut message);
         // If the report is lost, the client asks again.
-        self.server.reply(&message, request, Marks::default()).is_ok()
+        self.server.reply(&message, &peer, Marks::default()).is_ok()
     }
 }
 

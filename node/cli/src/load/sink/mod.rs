@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use dwell_io::clock::{self, monotonic};
 use dwell_io::cpu::{self, Placement};
-use dwell_io::port::StampRequest;
-use dwell_io::udp::{ServerOptions, UdpServer};
+use dwell_io::datagram::DatagramSocket;
+use dwell_io::port::{SocketOptions, StampRequest};
 use dwell_protocol::{SinkJob, Stamps};
 use dwell_record::segment::FlowEntry;
 use dwell_stats::Distribution;
@@ -205,13 +205,13 @@ pub(crate) fn sink(
 
 /// Sockets of all URLs.
 struct Sockets {
-    servers: Vec<UdpServer>,
+    servers: Vec<DatagramSocket>,
     listeners: Vec<TcpListener>,
 }
 
 fn open(job: &SinkJob, urls: &[String]) -> Result<Sockets, Failure> {
     let stamps = if job.stamps == Stamps::User { StampRequest::User } else { StampRequest::Kernel };
-    let options = ServerOptions { stamps, ..ServerOptions::default() };
+    let options = SocketOptions { stamps, ..SocketOptions::server() };
     let mut sockets = Sockets { servers: Vec::new(), listeners: Vec::new() };
     for url in urls {
         let failed =
@@ -221,7 +221,7 @@ fn open(job: &SinkJob, urls: &[String]) -> Result<Sockets, Failure> {
             if scheme == Scheme::Tcp {
                 sockets.listeners.push(dwell_io::tcp::listen(address, None).map_err(failed)?);
             } else {
-                sockets.servers.push(UdpServer::bind(address, options).map_err(failed)?);
+                sockets.servers.push(DatagramSocket::bind(address, &options).map_err(failed)?);
             }
         }
     }

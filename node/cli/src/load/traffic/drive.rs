@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dwell_engine::schedule::Schedule;
 use dwell_io::clock::{monotonic, realtime};
-use dwell_io::port::{Notice, Port};
-use dwell_io::udp::UdpPort;
+use dwell_io::datagram::DatagramSocket;
+use dwell_io::port::Notice;
 use dwell_sample::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use rtrb::Producer;
@@ -52,7 +52,7 @@ pub(super) enum TrafficEvent {
 
 /// A flow of packets.
 pub(super) struct Flow {
-    pub(super) port: UdpPort,
+    pub(super) port: DatagramSocket,
     pub(super) schedule: Schedule,
     /// Packets sent.
     pub(super) packets: u64,

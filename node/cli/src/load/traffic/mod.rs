@@ -19,8 +19,8 @@ use std::thread;
 
 use dwell_engine::schedule::{Gaps, Schedule};
 use dwell_io::cpu::{self, Placement};
-use dwell_io::port::{Port, PortOptions, StampRequest};
-use dwell_io::udp::UdpPort;
+use dwell_io::datagram::DatagramSocket;
+use dwell_io::port::{SocketOptions, StampRequest, TxStampRequest};
 use dwell_protocol::{BulkJob, Stamps, TrafficHeader, TrafficJob};
 use dwell_record::NicDropped;
 use dwell_record::segment::FlowEntry;
@@ -309,15 +309,15 @@ pub(crate) fn send(
 /// Opens a socket per flow. Requests kernel timestamps only if samples are kept.
 fn open(job: &TrafficJob, plan: &TrafficPlan, keeps_samples: bool) -> io::Result<Vec<Flow>> {
     let stamped = keeps_samples && job.stamps != Stamps::User;
-    let options = PortOptions {
+    let options = SocketOptions {
         stamps: if stamped { StampRequest::Kernel } else { StampRequest::User },
-        sched_stamps: stamped,
-        ..PortOptions::default()
+        tx_stamps: TxStampRequest::DriverAndQdisc,
+        ..SocketOptions::default()
     };
     // Maximum number of packets that wait for timestamps, over all flows.
     const MAX_PENDING_STAMPS: u32 = 8_192;
     let open = |flow: u32| {
-        let port = UdpPort::connect(plan.peer, &options)?;
+        let port = DatagramSocket::connect(plan.peer, &options)?;
         let phase = Nanos((plan.mean * f64::from(flow)) as i64);
         let seed = job.seed.wrapping_add(u64::from(flow));
         let schedule = Schedule::new(plan.gaps, plan.mean * f64::from(job.flows), phase, seed);

@@ -1,0 +1,14 @@
+//! The machine: its processors, processes, interfaces, namespaces and control groups, and what else
+//! runs on it. Depends on `sys` only.
+
+pub mod activity;
+pub mod cgroup;
+pub mod cpu;
+mod ethtool;
+pub mod interface;
+pub mod machine;
+pub(crate) mod neighbour;
+pub mod netns;
+pub mod process;
+pub mod random;
+pub mod tap;
