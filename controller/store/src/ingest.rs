@@ -120,22 +120,11 @@ impl Ingest {
         self.writer.push(&batch)
     }
 
-    /// Stores a segment up to its first damage.
+    /// Stores a segment up to its first damage; `each` sees every record before it is stored.
     ///
     /// # Errors
     /// The outer result fails if the file cannot be written, the inner one if the segment cannot be
     /// read at all.
-    pub fn push_segment(
-        &mut self,
-        from: &mut dyn std::io::Read,
-    ) -> Result<Result<SegmentEnd, SegmentError>, StoreError> {
-        self.push_segment_with(from, &mut |_| {})
-    }
-
-    /// Like [`Self::push_segment`]; `each` sees every record before it is stored.
-    ///
-    /// # Errors
-    /// As [`Self::push_segment`].
     pub fn push_segment_with(
         &mut self,
         from: &mut dyn std::io::Read,

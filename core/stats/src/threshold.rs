@@ -203,11 +203,6 @@ impl Threshold {
         }
     }
 
-    /// Returns whether the threshold limits a delay, as opposed to jitter or a share of probes.
-    pub fn is_of_delay(&self) -> bool {
-        matches!(self.condition, Condition::Delay(..) | Condition::Change(..))
-    }
-
     /// Decides for a value between `low` and `high`, in the unit of `limit`.
     pub fn decide(&self, (low, high): (f64, f64), limit: f64) -> Decision {
         self.operator.decide((low, high), limit)
