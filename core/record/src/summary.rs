@@ -195,11 +195,10 @@ impl Scalar {
 
 /// A text that is not a summary.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum SummaryError {
-    /// Not JSON, or unexpected fields.
     #[error("not a summary")]
     Malformed(#[source] serde_json::Error),
-    /// A different format.
     #[error("'{0}' is not {expected}", expected = Summary::SCHEMA)]
     Schema(String),
 }

@@ -58,63 +58,35 @@ pub enum Change {
 
 /// Parse or validation error of a threshold. The text reads after "invalid value for --fail-if: ".
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum ThresholdError {
-    /// The operator is missing or unknown.
     #[error(
         "'{text}' has no comparison operator; write it like 'p99 > 10ms' with one of > >= < <="
     )]
-    NoOperator {
-        /// The given text.
-        text: String,
-    },
-    /// The left side names an unknown figure.
+    NoOperator { text: String },
     #[error(
         "unknown figure '{subject}'; known are min, mean, median, p50, p90, p95, p99, p99.9, max \
          and stddev (also of another metric, as in rtt_kernel.p99), jitter, loss, lost and late"
     )]
-    UnknownFigure {
-        /// The given text.
-        subject: String,
-    },
-    /// The left side names a metric that this command does not have.
+    UnknownFigure { subject: String },
     #[error("unknown metric '{metric}'; known are {known}")]
-    UnknownMetric {
-        /// The given text.
-        metric: String,
-        /// Known metrics, separated by commas.
-        known: String,
-    },
-    /// A percentage as the limit of a delay.
+    UnknownMetric { metric: String, known: String },
     #[error(
         "'{text}': a percentage limits a change, as in '{subject} change {limit}' (dwell compare); a \
          limit on the value itself is a time, like '{subject} > 10ms'"
     )]
     PercentOfDelay {
-        /// The given text.
         text: String,
-        /// Its left side.
         subject: String,
         /// Operator and value.
         limit: String,
     },
-    /// A change of a figure that `dwell compare` does not compare.
     #[error("a change of {subject} is not compared; known are p50, p90, p95, p99 and p99.9")]
-    NoChange {
-        /// The given text.
-        subject: String,
-    },
-    /// A change without a baseline.
+    NoChange { subject: String },
     #[error("'{text}' limits a change; only dwell compare has a baseline")]
-    NoBaseline {
-        /// The threshold.
-        text: String,
-    },
-    /// A percentage without a valid number.
+    NoBaseline { text: String },
     #[error("invalid percentage '{text}'; write it like 10%")]
-    Percentage {
-        /// The given text.
-        text: String,
-    },
+    Percentage { text: String },
     /// The right side has the wrong kind of value.
     #[error("{0}")]
     Value(#[from] UnitError),

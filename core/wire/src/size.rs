@@ -35,45 +35,26 @@ pub struct PacketSize {
 
 /// Error in a packet size. The message follows the name of the flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum SizeError {
-    /// Smaller than the headers and the required payload.
     #[error(
         "invalid value {given} for {}: at least {least}, with headers and {content} of payload",
         counted.flag()
     )]
-    TooSmall {
-        /// The part of the packet that the size counts.
-        counted: SizeMeasure,
-        /// The given size.
-        given: Bytes,
-        /// Minimum size.
-        least: Bytes,
-        /// Required payload.
-        content: Bytes,
-    },
-    /// The packet would be fragmented.
+    TooSmall { counted: SizeMeasure, given: Bytes, least: Bytes, content: Bytes },
     #[error(
         "invalid value {given} for {}: at most {most}, for IP packets of at most {mtu}",
         counted.flag()
     )]
     TooLarge {
-        /// The part of the packet that the size counts.
         counted: SizeMeasure,
-        /// The given size.
         given: Bytes,
-        /// Maximum size.
         most: Bytes,
         /// The MTU, or the maximum length of an IP packet if that is smaller.
         mtu: Bytes,
     },
-    /// Not even the smallest packet fits the MTU.
     #[error("no packet with {content} of payload fits an MTU of {mtu}")]
-    MtuTooSmall {
-        /// Required payload.
-        content: Bytes,
-        /// The MTU.
-        mtu: Bytes,
-    },
+    MtuTooSmall { content: Bytes, mtu: Bytes },
 }
 
 impl SizeMeasure {

@@ -42,17 +42,14 @@ pub struct SegmentEnd {
 
 /// Reason why a segment cannot be read.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum SegmentError {
-    /// Not a dwell segment.
     #[error("not a dwell sample segment")]
     Foreign,
-    /// Written by a newer dwell.
     #[error("segment version {0} is not supported; this dwell reads up to version {VERSION}")]
     Newer(u16),
-    /// The first frame is damaged.
     #[error("the segment header is damaged")]
     Header,
-    /// The reader failed.
     #[error("cannot read the segment")]
     Io(#[from] io::Error),
 }
