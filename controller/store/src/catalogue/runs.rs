@@ -12,9 +12,6 @@ use crate::run_names;
 
 impl Store {
     /// Creates a run with all trials planned. Returns its name.
-    ///
-    /// # Errors
-    /// The catalogue cannot be written.
     pub fn begin_run(&mut self, new: &NewRun) -> Result<String, StoreError> {
         let now = jiff::Timestamp::now();
         let day = now.strftime("%Y%m%d").to_string();
@@ -77,9 +74,6 @@ impl Store {
 
     /// Creates an import, which is running while the lock is held. Deletes the incomplete imports
     /// of importers that died.
-    ///
-    /// # Errors
-    /// The catalogue cannot be written.
     pub fn begin_import(&mut self, new: &NewRun) -> Result<(RunRow, ImportLock), StoreError> {
         // No other process may look for dead importers between the naming of a run and its lock. No
         // child process is started while this lock is held, so none can inherit it (flock(2)).
@@ -95,9 +89,6 @@ impl Store {
     }
 
     /// Replaces the axes of a run.
-    ///
-    /// # Errors
-    /// The catalogue cannot be written.
     pub fn set_axes(&mut self, run: &RunRow, axes: &serde_json::Value) -> Result<(), StoreError> {
         self.db.execute(
             "UPDATE runs SET axes = ?2 WHERE id = ?1",
@@ -107,18 +98,12 @@ impl Store {
     }
 
     /// Records the lab that was created for a run.
-    ///
-    /// # Errors
-    /// The catalogue cannot be written.
     pub fn set_lab(&mut self, run: &RunRow, lab: &str) -> Result<(), StoreError> {
         self.db.execute("UPDATE runs SET lab = ?2 WHERE id = ?1", params![run.id, lab])?;
         Ok(())
     }
 
     /// Records a node that took part.
-    ///
-    /// # Errors
-    /// The catalogue cannot be written.
     pub fn set_node(&mut self, run: &RunRow, node: &str, dwell: &str) -> Result<(), StoreError> {
         self.db.execute(
             "INSERT INTO nodes (run_id, node, dwell) VALUES (?1, ?2, ?3)
@@ -130,9 +115,6 @@ impl Store {
 
     /// Records the state of a run. If the run is not running, its running trial becomes planned
     /// again.
-    ///
-    /// # Errors
-    /// The catalogue cannot be written.
     pub fn set_run_state(&mut self, run: &RunRow, state: RunState) -> Result<(), StoreError> {
         let finished = (state != RunState::Running).then(|| time_text(jiff::Timestamp::now()));
         let transaction = self.db.transaction()?;
@@ -152,9 +134,6 @@ impl Store {
     }
 
     /// Returns all runs, newest first.
-    ///
-    /// # Errors
-    /// The catalogue cannot be read.
     pub fn runs(&self) -> Result<Vec<RunRow>, StoreError> {
         self.select_runs("ORDER BY runs.id DESC", [])
     }
@@ -172,9 +151,6 @@ impl Store {
     }
 
     /// Returns the runs of the plan with this text, newest first.
-    ///
-    /// # Errors
-    /// The catalogue cannot be read.
     pub fn runs_of_plan(&self, plan: &str) -> Result<Vec<RunRow>, StoreError> {
         self.select_runs("WHERE plans.text = ?1 ORDER BY runs.id DESC", [plan])
     }
@@ -215,9 +191,6 @@ impl Store {
     }
 
     /// Adds a user's note to a run.
-    ///
-    /// # Errors
-    /// The catalogue cannot be written.
     pub fn note(&mut self, run: &RunRow, note: &str) -> Result<(), StoreError> {
         self.db.execute(
             "INSERT INTO notes (run_id, at, note) VALUES (?1, ?2, ?3)",
@@ -227,9 +200,6 @@ impl Store {
     }
 
     /// Returns the notes of a run, in order.
-    ///
-    /// # Errors
-    /// The catalogue cannot be read.
     pub fn notes(&self, run: &RunRow) -> Result<Vec<String>, StoreError> {
         let mut select = self.db.prepare("SELECT note FROM notes WHERE run_id = ?1 ORDER BY id")?;
         let notes = select.query_map([run.id], |row| row.get(0))?;

@@ -109,9 +109,6 @@ impl Store {
 
     /// Adds a summary to an ended trial. Replaces earlier summaries with the same role and `node`
     /// for which `is_old` returns true.
-    ///
-    /// # Errors
-    /// The catalogue cannot be read or written.
     pub fn add_summary(
         &mut self,
         trial: &TrialRow,

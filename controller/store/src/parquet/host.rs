@@ -86,9 +86,6 @@ impl HostWriter {
     }
 
     /// Finishes the file. Without any values, no file is created and an existing one is removed.
-    ///
-    /// # Errors
-    /// The file could not be written.
     pub fn finish(mut self) -> Result<(), StoreError> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
