@@ -18,24 +18,26 @@ pub struct OneWayPath {
     pub receiver: PointStamps,
 }
 
-/// Component of the one-way delay outside the node, or the whole delay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Leg {
-    /// `tx_app` of the sender to `rx_app` of the receiver.
-    EndToEnd,
-    /// In the sender's stack: `tx_app` to the start of the link.
-    SenderOut,
-    /// From the sender to the node; includes the sender's queueing discipline if that emulates the
-    /// link.
-    LinkIn,
-    /// From the node to the receiver. With a relaying program it starts after the node's queueing
-    /// discipline, which is a separate component.
-    LinkOut,
-    /// Sum of all links, as in Miya 2020 (S0.15): both links, including the node's queueing
-    /// discipline if that emulates the link, or the only link without a node.
-    LinkDelay,
-    /// In the receiver's socket and until the program wakes up: end of the link to `rx_app`.
-    ReceiverIn,
+dwell_units::named! {
+    /// Component of the one-way delay outside the node, or the whole delay.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Leg {
+        /// `tx_app` of the sender to `rx_app` of the receiver.
+        EndToEnd = "end_to_end_ns",
+        /// In the sender's stack: `tx_app` to the start of the link.
+        SenderOut = "sender_out_ns",
+        /// From the sender to the node; includes the sender's queueing discipline if that emulates
+        /// the link.
+        LinkIn = "link_in_ns",
+        /// From the node to the receiver. With a relaying program it starts after the node's
+        /// queueing discipline, which is a separate component.
+        LinkOut = "link_out_ns",
+        /// Sum of all links, as in Miya 2020 (S0.15): both links, including the node's queueing
+        /// discipline if that emulates the link, or the only link without a node.
+        LinkDelay = "link_delay_ns",
+        /// In the receiver's socket and until the program wakes up: end of the link to `rx_app`.
+        ReceiverIn = "receiver_in_ns",
+    }
 }
 
 /// Timestamps at which links begin and end: the deepest ones available in a trial, the same for all
@@ -172,28 +174,6 @@ pub enum PathComponent {
 }
 
 impl Leg {
-    /// All legs, in the order of results.
-    pub const ALL: [Self; 6] = [
-        Self::EndToEnd,
-        Self::SenderOut,
-        Self::LinkIn,
-        Self::LinkOut,
-        Self::LinkDelay,
-        Self::ReceiverIn,
-    ];
-
-    /// Name in results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::EndToEnd => "end_to_end_ns",
-            Self::SenderOut => "sender_out_ns",
-            Self::LinkIn => "link_in_ns",
-            Self::LinkOut => "link_out_ns",
-            Self::LinkDelay => "link_delay_ns",
-            Self::ReceiverIn => "receiver_in_ns",
-        }
-    }
-
     /// Delay of this packet in the leg; `None` unless all timestamps exist.
     pub fn of(self, path: &OneWayPath, endpoints: &LinkEndpoints) -> Option<Nanos> {
         let (sender, receiver) =

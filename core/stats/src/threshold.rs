@@ -117,26 +117,30 @@ struct Delay {
     field: Field,
 }
 
-/// Probe states whose share is limited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ProbeShare {
-    /// Lost or late.
-    Loss,
-    Lost,
-    Late,
+dwell_units::named! {
+    /// Probe states whose share is limited.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum ProbeShare {
+        /// Lost or late.
+        Loss = "loss",
+        Lost = "lost",
+        Late = "late",
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
-    Min,
-    Mean,
-    P50,
-    P90,
-    P95,
-    P99,
-    P99_9,
-    Max,
-    Stddev,
+dwell_units::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Field {
+        Min = "min",
+        Mean = "mean",
+        P50 = "p50",
+        P90 = "p90",
+        P95 = "p95",
+        P99 = "p99",
+        P99_9 = "p99.9",
+        Max = "max",
+        Stddev = "stddev",
+    }
 }
 
 impl Threshold {
@@ -247,12 +251,12 @@ impl FromStr for Delay {
 
     fn from_str(text: &str) -> Result<Self, ThresholdError> {
         // Try the field alone first, because p99.9 contains a dot.
-        if let Some(field) = Field::named(text) {
+        if let Some(field) = Field::parse(text) {
             return Ok(Self { metric: None, field });
         }
         let unknown = || ThresholdError::UnknownFigure { subject: text.to_owned() };
         let (metric, field) = text.split_once('.').ok_or_else(unknown)?;
-        let field = Field::named(field).ok_or_else(unknown)?;
+        let field = Field::parse(field).ok_or_else(unknown)?;
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let metric = metric.strip_suffix("_ns").unwrap_or(metric);
         if metric.is_empty() || !metric.chars().all(is_name) {
@@ -321,43 +325,12 @@ impl Operator {
     }
 }
 
-impl ProbeShare {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Loss => "loss",
-            Self::Lost => "lost",
-            Self::Late => "late",
-        }
-    }
-}
-
 impl Field {
-    fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "min" => Self::Min,
-            "mean" => Self::Mean,
-            "median" | "p50" => Self::P50,
-            "p90" => Self::P90,
-            "p95" => Self::P95,
-            "p99" => Self::P99,
-            "p99.9" | "p99_9" => Self::P99_9,
-            "max" => Self::Max,
-            "stddev" => Self::Stddev,
-            _ => return None,
-        })
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Min => "min",
-            Self::Mean => "mean",
-            Self::P50 => "p50",
-            Self::P90 => "p90",
-            Self::P95 => "p95",
-            Self::P99 => "p99",
-            Self::P99_9 => "p99.9",
-            Self::Max => "max",
-            Self::Stddev => "stddev",
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "median" => Some(Self::P50),
+            "p99_9" => Some(Self::P99_9),
+            name => Self::named(name),
         }
     }
 

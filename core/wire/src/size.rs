@@ -14,15 +14,17 @@ pub const UDP_HEADER: u64 = 8;
 /// check sequence (IEEE 802.3, clause 3.1.1).
 pub const ETHERNET_HEADER: u64 = 14;
 
-/// The part of a packet that a size counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SizeMeasure {
-    /// The IP packet: IP header, UDP header and payload.
-    Ip,
-    /// The UDP payload.
-    Payload,
-    /// The Ethernet frame without frame check sequence. Network cards pad frames to 60 B.
-    Frame,
+dwell_units::named! {
+    /// The part of a packet that a size counts.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum SizeMeasure {
+        /// The IP packet: IP header, UDP header and payload.
+        Ip = "size",
+        /// The UDP payload.
+        Payload = "payload_size",
+        /// The Ethernet frame without frame check sequence. Network cards pad frames to 60 B.
+        Frame = "frame_size",
+    }
 }
 
 /// Size of a UDP packet that fits the MTU of its link.
@@ -58,24 +60,12 @@ pub enum SizeError {
 }
 
 impl SizeMeasure {
-    /// All measures, in the order in which sizes are printed.
-    pub const ALL: [Self; 3] = [Self::Ip, Self::Payload, Self::Frame];
-
     /// Command-line option for a size in this measure.
     pub const fn flag(self) -> &'static str {
         match self {
             Self::Ip => "--size",
             Self::Payload => "--payload-size",
             Self::Frame => "--frame-size",
-        }
-    }
-
-    /// Name of the parameter or plan field for a size in this measure.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ip => "size",
-            Self::Payload => "payload_size",
-            Self::Frame => "frame_size",
         }
     }
 

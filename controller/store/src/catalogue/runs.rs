@@ -39,7 +39,7 @@ impl Store {
              VALUES (?1, ?2, ?3, ?4, ?5, 'running', ?6, ?7, ?8, ?9, ?10, ?11)",
             params![
                 run,
-                new.kind.text(),
+                new.kind.name(),
                 plan_id,
                 new.name,
                 new.title,
@@ -120,7 +120,7 @@ impl Store {
         let transaction = self.db.transaction()?;
         transaction.execute(
             "UPDATE runs SET state = ?2, finished = ?3 WHERE id = ?1",
-            params![run.id, state.text(), finished],
+            params![run.id, state.name(), finished],
         )?;
         if finished.is_some() {
             transaction.execute(
@@ -229,7 +229,7 @@ fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
     let count = |place: usize| row.get::<_, i64>(place).map(|n| n.max(0) as u32);
     Ok(RunRow {
         id: row.get(0)?,
-        kind: RunKind::read(&kind).unwrap_or(RunKind::Run),
+        kind: RunKind::named(&kind).unwrap_or(RunKind::Run),
         name: row.get(3)?,
         title: row.get(4)?,
         plan: row.get(5)?,
@@ -240,7 +240,7 @@ fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
         settings: json(&row.get::<_, String>(6)?, "settings", || run.clone())?,
         seed: row.get::<_, i64>(7)? as u64,
         axes: json(&row.get::<_, String>(8)?, "axes", || run.clone())?,
-        state: RunState::read(&state).unwrap_or(RunState::Stopped),
+        state: RunState::named(&state).unwrap_or(RunState::Stopped),
         started: row.get(10)?,
         finished: row.get(11)?,
         lab: row.get(12)?,

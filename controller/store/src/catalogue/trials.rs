@@ -82,7 +82,7 @@ impl Store {
         let mut summaries = Vec::new();
         while let Some(row) = rows.next()? {
             let role: String = row.get(0)?;
-            let role = Role::read(&role).unwrap_or(Role::Measurement);
+            let role = Role::named(&role).unwrap_or(Role::Measurement);
             let of = || format!("trial {}", trial.number);
             summaries.push((role, row.get(1)?, json(&row.get::<_, String>(2)?, "summary", of)?));
         }
@@ -149,7 +149,7 @@ fn trial_row(row: &Row<'_>) -> Result<TrialRow, StoreError> {
         cell: row.get(2)?,
         repetition: row.get(3)?,
         position: row.get(4)?,
-        state: TrialState::read(&state).unwrap_or(TrialState::Failed),
+        state: TrialState::named(&state).unwrap_or(TrialState::Failed),
         reason: row.get(6)?,
         damaged: parameters.is_none().then_some(text),
         parameters: parameters.unwrap_or_default(),
