@@ -5,9 +5,10 @@ use dwell_units::{Card, Instant, Realtime};
 dwell_units::named! {
     /// Source of a timestamp, from the farthest to the closest to the wire. A result always names
     /// its source.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum TimestampSource {
         /// Read by the program.
+        #[default]
         User = "user",
         /// The kernel's software timestamp: at the driver when sending, on entry to the stack when
         /// receiving.

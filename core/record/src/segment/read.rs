@@ -103,17 +103,12 @@ pub fn read(
     if reader.begun { Ok(reader.end) } else { Err(SegmentError::Header) }
 }
 
+#[derive(Default)]
 struct Reader {
     begun: bool,
     bridge: Option<Pairing>,
     near: TimestampSource,
     end: SegmentEnd,
-}
-
-impl Default for Reader {
-    fn default() -> Self {
-        Self { begun: false, bridge: None, near: TimestampSource::User, end: SegmentEnd::default() }
-    }
 }
 
 impl Reader {
@@ -143,13 +138,7 @@ impl Reader {
                 });
             }
             Kind::Near => {
-                let all = [
-                    TimestampSource::User,
-                    TimestampSource::KernelSw,
-                    TimestampSource::Driver,
-                    TimestampSource::Hw,
-                ];
-                self.near = *all.get(usize::from(*payload.first()?))?;
+                self.near = *TimestampSource::ALL.get(usize::from(*payload.first()?))?;
             }
             Kind::Flow => each(Record::Flow(&serde_json::from_slice(payload).ok()?)),
             Kind::Host => each(Record::Host(&serde_json::from_slice(payload).ok()?)),

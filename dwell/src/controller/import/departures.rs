@@ -83,24 +83,13 @@ fn read_whole(file: &Path, input: &mut dyn Read, max: u64) -> Result<Vec<u8>, Fa
 }
 
 /// Metadata collected in the first pass over a segment.
+#[derive(Default)]
 struct SegmentMetadata {
     target: String,
     environment: Environment,
     source: TimestampSource,
     stamped: bool,
     arrived: bool,
-}
-
-impl Default for SegmentMetadata {
-    fn default() -> Self {
-        Self {
-            target: String::new(),
-            environment: Environment::default(),
-            source: TimestampSource::User,
-            stamped: false,
-            arrived: false,
-        }
-    }
 }
 
 impl SegmentMetadata {
