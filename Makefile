@@ -56,11 +56,10 @@ $(PEER):
 	@rm -rf target/peers/build
 
 man: ## regenerate docs/man from the command definition
-	@rm -f docs/man/*.1
-	$(CARGO) run --quiet --locked -p dwell -- generate man docs/man
+	BLESS=1 $(CARGO) test --quiet --locked -p dwell --bin dwell -- generated::man
 
 completions: ## regenerate docs/completions from the command definition
-	$(CARGO) run --quiet --locked -p dwell -- generate completions docs/completions
+	BLESS=1 $(CARGO) test --quiet --locked -p dwell --bin dwell -- generated::completions
 
 accuracy: setup ## delay packets at known places and check which part of their delay grows (docs/anatomy.md)
 	DWELL_ATTRIBUTION=strict $(CARGO) test --release --locked -p dwell-node-cli --test attribution -- --nocapture --test-threads=1

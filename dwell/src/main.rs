@@ -5,7 +5,6 @@
 
 mod completions;
 mod controller;
-mod generate;
 
 use std::process::ExitCode;
 
@@ -30,9 +29,6 @@ enum Command {
     Controller(ControllerCommand),
     /// Print shell completions to standard output
     Completions(completions::Args),
-    /// Write the man pages or the shell completions
-    #[command(hide = true, subcommand)]
-    Generate(generate::Generate),
 }
 
 /// Examples for `dwell` itself and the commands defined here.
@@ -55,16 +51,10 @@ fn main() -> ExitCode {
         Command::Node(command) => command.run(),
         Command::Controller(command) => command.run(),
         Command::Completions(args) => args.run(),
-        Command::Generate(what) => what.run(),
     })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_command_ends_its_help_with_two_examples() {
-        examples::check(&examples::command::<Program>(&example_tables())).unwrap();
-    }
-}
+mod example_tests;
+#[cfg(test)]
+mod generated;

@@ -4,7 +4,7 @@
 use dwell_units::Instant;
 use dwell_wire::hmac::Key;
 use dwell_wire::icmp::{Echo, Family};
-use dwell_wire::id::{Format, detect, is_repeatable, packet_id};
+use dwell_wire::id::{Format, detect, iperf, packet_id};
 use dwell_wire::iperf2::{Client, Datagram, ServerReport, clear_len};
 use dwell_wire::stamp::{Mode, Reply, Request};
 use dwell_wire::text::{ACKNOWLEDGE, REQUEST, WordScanner, is};
@@ -72,7 +72,7 @@ pub(crate) fn text(data: &[u8]) {
 pub(crate) fn iperf2(data: &[u8]) {
     if let Ok(datagram) = Datagram::parse(data) {
         assert_eq!(packet_id(Format::Iperf, data), Some(datagram.number()));
-        assert_eq!(is_repeatable(Format::Iperf, data), datagram.is_fin());
+        assert_eq!(iperf(Format::Iperf, data), Some(datagram));
     }
     if let Ok(client) = Client::parse(data)
         && data.len() >= 128

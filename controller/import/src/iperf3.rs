@@ -2,25 +2,23 @@
 //! intervals. It has no samples. For TCP, the kernel's smoothed round-trip time is read once per
 //! interval.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io::BufRead;
 
 use dwell_record::{Figures, Packets, Scalar};
 use dwell_stats::Distribution;
 use dwell_units::Nanos;
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess};
 
-use crate::json::{self, Each, nanos};
+use crate::json::{self, Each, Fields, Object, nanos};
 use crate::sink::{FlowNumber, Sink};
 use crate::{Format, ImportError, Imported, Interval};
 
 pub(crate) fn read(input: &mut dyn BufRead, sink: Sink) -> Result<Imported, ImportError> {
-    let test = RefCell::new(Test::new(sink));
-    json::read(Format::Iperf3, input, Document { test: &test, kind: ObjectKind::Whole })?;
-    test.into_inner().finish()
+    let mut test = Test::new(sink);
+    json::read(Format::Iperf3, input, &mut Document { test: &mut test, kind: ObjectKind::Whole })?;
+    test.finish()
 }
 
 /// Maximum number of intervals kept per stream.
@@ -177,23 +175,16 @@ impl<'a> Test<'a> {
         }
     }
 
-    fn started(&mut self, test: &TestStart) {
+    fn started(&mut self, test: TestStart) {
         let sink = &mut self.sink;
-        if let Some(protocol) = &test.protocol {
-            sink.parameter("protocol", protocol.as_str());
-        }
-        for (name, value) in
-            [("block_bytes", test.blksize), ("duration_s", test.duration), ("omitted_s", test.omit)]
-        {
-            if let Some(value) = value {
-                sink.parameter(name, value);
-            }
-        }
-        for (name, value) in [("reverse", test.reverse), ("bidirectional", test.bidir)] {
-            if value.is_some_and(|value| value > 0) {
-                sink.parameter(name, true);
-            }
-        }
+        sink.parameters([("protocol", test.protocol)]);
+        sink.parameters([
+            ("block_bytes", test.blksize),
+            ("duration_s", test.duration),
+            ("omitted_s", test.omit),
+        ]);
+        let flag = |value: Option<u64>| value.filter(|value| *value > 0).map(|_| true);
+        sink.parameters([("reverse", flag(test.reverse)), ("bidirectional", flag(test.bidir))]);
     }
 
     fn piece(&mut self, piece: &StreamInterval) {
@@ -343,77 +334,59 @@ enum ObjectKind {
 }
 
 struct Document<'t, 'a> {
-    test: &'t RefCell<Test<'a>>,
+    test: &'t mut Test<'a>,
     kind: ObjectKind,
 }
 
-impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
-    type Value = ();
+impl Fields for Document<'_, '_> {
+    const OBJECT: &'static str = "the object that iperf3 writes";
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Document<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        out.write_str("the object that iperf3 writes")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self { test, kind } = self;
-        while let Some(key) = map.next_key::<String>()? {
-            match (kind, key.as_str()) {
-                (ObjectKind::Whole, "start") => {
-                    map.next_value_seed(Document { test, kind: ObjectKind::Start })?;
-                }
-                (ObjectKind::Whole, "end") => {
-                    map.next_value_seed(Document { test, kind: ObjectKind::End })?
-                }
-                (ObjectKind::Whole, "error") => test.borrow_mut().error = Some(map.next_value()?),
-                (ObjectKind::Whole, "intervals") => {
-                    let each = |pieces: IntervalStreams| {
-                        pieces.streams.iter().for_each(|piece| test.borrow_mut().piece(piece));
-                    };
-                    map.next_value_seed(Each::new(each))?;
-                }
-                (ObjectKind::Start, "connected") => {
-                    let each = |ends: Connected| test.borrow_mut().connected(&ends);
-                    map.next_value_seed(Each::new(each))?;
-                }
-                (ObjectKind::Start, "version") => {
-                    let version: String = map.next_value()?;
-                    test.borrow_mut().sink.parameter("iperf3_version", version);
-                }
-                (ObjectKind::Start, "connecting_to") => {
-                    let server: Peer = map.next_value()?;
-                    let sink = &mut test.borrow_mut().sink;
-                    sink.imported.target =
-                        format!("iperf3://{}", address(&server.host, server.port));
-                    sink.parameter("role", "client");
-                }
-                (ObjectKind::Start, "accepted_connection") => {
-                    let _client: Peer = map.next_value()?;
-                    test.borrow_mut().sink.parameter("role", "server");
-                }
-                (ObjectKind::Start, "test_start") => test.borrow_mut().started(&map.next_value()?),
-                (ObjectKind::End, "streams") => {
-                    let each = |totals: Totals| test.borrow_mut().totals(&totals);
-                    map.next_value_seed(Each::new(each))?;
-                }
-                (ObjectKind::End, "sum_received") => {
-                    let received: Received = map.next_value()?;
-                    test.borrow_mut().expected = received.packets.filter(|count| *count > 0);
-                }
-                (ObjectKind::End, "sum_received_bidir_reverse") => {
-                    // `sum_received` covers only one direction.
-                    map.next_value::<IgnoredAny>()?;
-                    test.borrow_mut().expected = None;
-                }
-                _ => drop(map.next_value::<IgnoredAny>()?),
+    fn field<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        let test = &mut *self.test;
+        match (self.kind, key) {
+            (ObjectKind::Whole, "start") => {
+                map.next_value_seed(Object(&mut Document { test, kind: ObjectKind::Start }))?;
             }
+            (ObjectKind::Whole, "end") => {
+                map.next_value_seed(Object(&mut Document { test, kind: ObjectKind::End }))?;
+            }
+            (ObjectKind::Whole, "error") => test.error = Some(map.next_value()?),
+            (ObjectKind::Whole, "intervals") => {
+                let each = |pieces: IntervalStreams| {
+                    pieces.streams.iter().for_each(|piece| test.piece(piece));
+                };
+                map.next_value_seed(Each::new(each))?;
+            }
+            (ObjectKind::Start, "connected") => {
+                map.next_value_seed(Each::new(|ends: Connected| test.connected(&ends)))?;
+            }
+            (ObjectKind::Start, "version") => {
+                test.sink.parameter("iperf3_version", map.next_value::<String>()?);
+            }
+            (ObjectKind::Start, "connecting_to") => {
+                let server: Peer = map.next_value()?;
+                let target = format!("iperf3://{}", address(&server.host, server.port));
+                test.sink.imported.target = target;
+                test.sink.parameter("role", "client");
+            }
+            (ObjectKind::Start, "accepted_connection") => {
+                let _client: Peer = map.next_value()?;
+                test.sink.parameter("role", "server");
+            }
+            (ObjectKind::Start, "test_start") => test.started(map.next_value()?),
+            (ObjectKind::End, "streams") => {
+                map.next_value_seed(Each::new(|totals: Totals| test.totals(&totals)))?;
+            }
+            (ObjectKind::End, "sum_received") => {
+                let received: Received = map.next_value()?;
+                test.expected = received.packets.filter(|count| *count > 0);
+            }
+            (ObjectKind::End, "sum_received_bidir_reverse") => {
+                // `sum_received` covers only one direction.
+                map.next_value::<IgnoredAny>()?;
+                test.expected = None;
+            }
+            _ => drop(map.next_value::<IgnoredAny>()?),
         }
         Ok(())
     }

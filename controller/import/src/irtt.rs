@@ -1,41 +1,33 @@
 //! The JSON of `irtt client -o` (irtt 0.9, `json_format` 1), in nanoseconds throughout. Round trips
 //! are read one at a time.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io::BufRead;
 use std::net::SocketAddr;
 
 use dwell_record::{Column, Figures, Packets, Scalar};
 use dwell_sample::State;
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess};
 
+use crate::json::{self, Each, Fields};
 use crate::sink::{FlowNumber, Sink};
 use crate::{Format, ImportError, Imported};
 
 pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, ImportError> {
     let flow = sink.only_flow();
-    let target = RefCell::new(RowSink { sink, flow, one_host: false, trips: 0, failed: None });
-    let mut json = serde_json::Deserializer::from_reader(input);
-    let parsed = Document(&target).deserialize(&mut json).and_then(|()| json.end());
-    let RowSink { sink, failed, trips, .. } = target.into_inner();
-    if let Some(error) = failed {
+    let mut rows = RowSink { sink, flow, one_host: false, trips: 0, failed: None };
+    let parsed = json::read(Format::Irtt, input, &mut rows);
+    if let Some(error) = rows.failed {
         return Err(error);
     }
-    match parsed {
-        // Totals without round trips are not a measurement.
-        Ok(()) if trips == 0 => {
-            let left_out = vec!["irtt wrote no round trips".to_owned()];
-            Err(ImportError::NoSamples { format: Format::Irtt, left_out })
-        }
-        Ok(()) => sink.finish(),
-        Err(error) if error.is_io() => Err(ImportError::Read(error.into())),
-        Err(error) => {
-            Err(ImportError::Malformed { format: Format::Irtt, reason: error.to_string() })
-        }
+    parsed?;
+    // Totals without round trips are not a measurement.
+    if rows.trips == 0 {
+        let left_out = vec!["irtt wrote no round trips".to_owned()];
+        return Err(ImportError::NoSamples { format: Format::Irtt, left_out });
     }
+    rows.sink.finish()
 }
 
 /// Receives the round trips while the parser runs.
@@ -46,35 +38,27 @@ struct RowSink<'a> {
     one_host: bool,
     /// Number of round trips so far.
     trips: u64,
-    /// Why a row was refused. The parser's own error only says that it must stop.
+    /// Why a row was refused; the rows after it are ignored.
     failed: Option<ImportError>,
 }
 
 impl RowSink<'_> {
-    fn configure(&mut self, config: &Config) {
-        let (sink, params) = (&mut self.sink, &config.params);
+    fn configure(&mut self, config: Config) {
+        let (sink, params) = (&mut self.sink, config.params);
         sink.imported.target = format!("irtt://{}", config.remote_address);
-        for (name, value) in [
+        sink.parameters([
             ("interval_ns", params.interval),
             ("duration_ns", params.duration),
             ("length_bytes", params.length),
             ("dscp", params.dscp),
-        ] {
-            if let Some(value) = value {
-                sink.parameter(name, value);
-            }
-        }
-        for (name, value) in [
-            ("stamp_at", &params.stamp_at),
-            ("clock", &params.clock),
-            ("received_stats", &params.received_stats),
-            ("timer", &config.timer),
-            ("ip_version", &config.ip_version),
-        ] {
-            if let Some(value) = value {
-                sink.parameter(name, value.as_str());
-            }
-        }
+        ]);
+        sink.parameters([
+            ("stamp_at", params.stamp_at),
+            ("clock", params.clock),
+            ("received_stats", params.received_stats),
+            ("timer", config.timer),
+            ("ip_version", config.ip_version),
+        ]);
         let address = |text: &str| text.parse::<SocketAddr>().ok().map(|socket| socket.ip());
         let ends = address(&config.local_address).zip(address(&config.remote_address));
         self.one_host = ends.is_some_and(|(local, remote)| local == remote);
@@ -229,68 +213,23 @@ struct Stamp {
     monotonic: Option<i64>,
 }
 
-/// The whole file.
-struct Document<'t, 'a>(&'t RefCell<RowSink<'a>>);
+impl Fields for RowSink<'_> {
+    const OBJECT: &'static str = "the object that irtt writes";
 
-impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Document<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        out.write_str("the object that irtt writes")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
-                "version" => {
-                    let version = map.next_value::<BTreeMap<String, serde_json::Value>>()?;
-                    if let Some(version) = version.get("irtt") {
-                        self.0.borrow_mut().sink.parameter("irtt_version", version.clone());
-                    }
+    fn field<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            "version" => {
+                let mut version = map.next_value::<BTreeMap<String, serde_json::Value>>()?;
+                self.sink.parameters([("irtt_version", version.remove("irtt"))]);
+            }
+            "config" => self.configure(map.next_value()?),
+            "stats" => self.record_statistics(&map.next_value()?),
+            "round_trips" => map.next_value_seed(Each::new(|trip: RoundTrip| {
+                if self.failed.is_none() {
+                    self.failed = self.round_trip(&trip).err();
                 }
-                "config" => self.0.borrow_mut().configure(&map.next_value::<Config>()?),
-                "stats" => self.0.borrow_mut().record_statistics(&map.next_value::<Stats>()?),
-                "round_trips" => map.next_value_seed(RoundTrips(self.0))?,
-                _ => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The list of round trips.
-struct RoundTrips<'t, 'a>(&'t RefCell<RowSink<'a>>);
-
-impl<'de> DeserializeSeed<'de> for RoundTrips<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-}
-
-impl<'de> Visitor<'de> for RoundTrips<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        out.write_str("a list of round trips")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut trips: A) -> Result<(), A::Error> {
-        while let Some(trip) = trips.next_element::<RoundTrip>()? {
-            let mut target = self.0.borrow_mut();
-            if let Err(error) = target.round_trip(&trip) {
-                target.failed = Some(error);
-                return Err(serde::de::Error::custom("a row was refused"));
-            }
+            }))?,
+            _ => drop(map.next_value::<IgnoredAny>()?),
         }
         Ok(())
     }

@@ -1,10 +1,12 @@
-//! JSON lists read one element at a time, so that files need not fit into memory.
+//! JSON objects and lists read one element at a time, so that files need not fit into memory.
 
 use std::fmt;
 use std::io::BufRead;
 use std::marker::PhantomData;
 
-use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, SeqAccess, Visitor};
+use serde::de::{
+    self, DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor,
+};
 
 use crate::{Format, ImportError};
 
@@ -40,17 +42,49 @@ impl<'de, F: FnMut(T), T: DeserializeOwned> Visitor<'de> for Each<F, T> {
     }
 }
 
-/// Reads one JSON object with `document`, to the end of the input.
-pub(crate) fn read<S>(
+/// Receives the fields of an object.
+pub(crate) trait Fields {
+    /// The object, as named in errors.
+    const OBJECT: &'static str;
+
+    /// Reads the value of `key` from `map`.
+    fn field<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error>;
+}
+
+/// Deserialises an object by passing each field to `Fields`.
+pub(crate) struct Object<'f, F>(pub(crate) &'f mut F);
+
+impl<'de, F: Fields> DeserializeSeed<'de> for Object<'_, F> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de, F: Fields> Visitor<'de> for Object<'_, F> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str(F::OBJECT)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<String>()? {
+            self.0.field(&key, &mut map)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads one JSON object to the end of the input.
+pub(crate) fn read(
     format: Format,
     input: &mut dyn BufRead,
-    document: S,
-) -> Result<(), ImportError>
-where
-    S: for<'de> DeserializeSeed<'de, Value = ()>,
-{
+    fields: &mut impl Fields,
+) -> Result<(), ImportError> {
     let mut json = serde_json::Deserializer::from_reader(input);
-    document
+    Object(fields)
         .deserialize(&mut json)
         .and_then(|()| json.end())
         .map_err(|error| failure(format, error))

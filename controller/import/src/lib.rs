@@ -43,67 +43,37 @@ pub use witness::{ProbeSignature, RunProbe, Witness, WitnessMatch};
 
 use sink::Sink;
 
-/// A format that can be imported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// The round-trip CSV of Roedlach/Vock (S4.2), which `dwell ping --csv` also writes for
-    /// `roundtrip://`.
-    RoundTripCsv,
-    /// Output of `ping`: iputils or BusyBox.
-    Ping,
-    /// The JSON of `irtt client -o`.
-    Irtt,
-    /// The file of `sockperf --full-log`.
-    Sockperf,
-    /// Output of `iperf -e` (version 2).
-    Iperf2,
-    /// Binary log of D-ITG.
-    Itg,
-    /// A libpcap capture.
-    Pcap,
-    /// A pcapng capture.
-    Pcapng,
-    /// The CSV of `dwell ping --csv`.
-    DwellCsv,
-    /// The JSON of `mtr --json`.
-    Mtr,
-    /// The JSON of `iperf3 -J`.
-    Iperf3,
+dwell_units::named! {
+    /// A format that can be imported.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Format {
+        /// The round-trip CSV of Roedlach/Vock (S4.2), which `dwell ping --csv` also writes for
+        /// `roundtrip://`.
+        RoundTripCsv = "s4-csv",
+        /// Output of `ping`: iputils or BusyBox.
+        Ping = "ping",
+        /// The JSON of `irtt client -o`.
+        Irtt = "irtt",
+        /// The file of `sockperf --full-log`.
+        Sockperf = "sockperf",
+        /// Output of `iperf -e` (version 2).
+        Iperf2 = "iperf2",
+        /// Binary log of D-ITG.
+        Itg = "d-itg",
+        /// A libpcap capture.
+        Pcap = "pcap",
+        /// A pcapng capture.
+        Pcapng = "pcapng",
+        /// The CSV of `dwell ping --csv`.
+        DwellCsv = "dwell-csv",
+        /// The JSON of `mtr --json`.
+        Mtr = "mtr",
+        /// The JSON of `iperf3 -J`.
+        Iperf3 = "iperf3",
+    }
 }
 
 impl Format {
-    /// All formats.
-    pub const ALL: [Self; 11] = [
-        Self::RoundTripCsv,
-        Self::Ping,
-        Self::Irtt,
-        Self::Sockperf,
-        Self::Iperf2,
-        Self::Itg,
-        Self::Pcap,
-        Self::Pcapng,
-        Self::DwellCsv,
-        Self::Mtr,
-        Self::Iperf3,
-    ];
-
-    /// Name in results and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::RoundTripCsv => "s4-csv",
-            Self::Ping => "ping",
-            Self::Irtt => "irtt",
-            Self::Sockperf => "sockperf",
-            Self::Iperf2 => "iperf2",
-            Self::Itg => "d-itg",
-            Self::Pcap => "pcap",
-            Self::Pcapng => "pcapng",
-            Self::DwellCsv => "dwell-csv",
-            Self::Mtr => "mtr",
-            Self::Iperf3 => "iperf3",
-        }
-    }
-
     /// Short description.
     pub const fn describe(self) -> &'static str {
         match self {
@@ -146,19 +116,5 @@ pub fn read<E: Into<Box<dyn Error + Send + Sync>>>(
         Format::DwellCsv => dwell_csv::read(input, sink),
         Format::Mtr => mtr::read(input, sink),
         Format::Iperf3 => iperf3::read(input, sink),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn formats_are_listed_once_in_order() {
-        for (number, format) in Format::ALL.into_iter().enumerate() {
-            assert_eq!(format as usize, number);
-            let same = Format::ALL.into_iter().filter(|other| other.name() == format.name());
-            assert_eq!(same.count(), 1);
-        }
     }
 }

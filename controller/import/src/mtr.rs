@@ -1,31 +1,29 @@
 //! The JSON of `mtr --json` (0.95; numbers as text, as in 0.92, are accepted): one report per
 //! target, with a summary of each hop. It has no samples.
 
-use std::cell::RefCell;
-use std::fmt;
 use std::io::BufRead;
 
 use dwell_record::{Figures, Packets, Scalar};
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess};
 
-use crate::json::{self, Each, nanos, number};
+use crate::json::{self, Each, Fields, Object, nanos, number};
 use crate::sink::Sink;
 use crate::{Format, ImportError, Imported};
 
 pub(crate) fn read(input: &mut dyn BufRead, sink: Sink) -> Result<Imported, ImportError> {
-    let reports = RefCell::new(Reports { sink, targets: Vec::new(), hops: 0 });
+    let mut reports = Reports { sink, targets: Vec::new(), hops: 0 };
     let mut json = serde_json::Deserializer::from_reader(input);
     // With several targets, mtr writes one object after the other.
     let parsed = loop {
-        match Document(&reports).deserialize(&mut json) {
+        match Object(&mut reports).deserialize(&mut json) {
             Ok(()) if json.end().is_ok() => break Ok(()),
             Ok(()) => {}
             Err(error) => break Err(error),
         }
     };
     parsed.map_err(|error| json::failure(Format::Mtr, error))?;
-    reports.into_inner().finish()
+    reports.finish()
 }
 
 struct Reports<'a> {
@@ -81,11 +79,8 @@ impl Reports<'_> {
         if self.targets.len() < MAX_TARGETS {
             self.targets.push(mtr.dst.chars().take(MAX_NAME_LEN).collect());
         }
-        for (name, value) in [("tests", mtr.tests), ("packet_bytes", mtr.psize), ("tos", mtr.tos)] {
-            if let Some(count) = value.and_then(count) {
-                self.sink.parameter(name, count);
-            }
-        }
+        let all = [("tests", mtr.tests), ("packet_bytes", mtr.psize), ("tos", mtr.tos)];
+        self.sink.parameters(all.map(|(name, value)| (name, value.and_then(count))));
     }
 
     fn hop(&mut self, hub: &Hop) {
@@ -171,36 +166,15 @@ fn count(value: f64) -> Option<u64> {
     ((0.0..1e15).contains(&value) && value.fract() == 0.0).then_some(value as u64)
 }
 
-/// One report: an object inside an object.
-struct Document<'r, 'a>(&'r RefCell<Reports<'a>>);
+impl Fields for Reports<'_> {
+    const OBJECT: &'static str = "the report that mtr writes";
 
-impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Document<'_, '_> {
-    type Value = ();
-
-    fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
-        out.write_str("the report that mtr writes")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let Self(reports) = self;
-        while let Some(key) = map.next_key::<String>()? {
-            match key.as_str() {
-                "report" => map.next_value_seed(Document(reports))?,
-                "mtr" => reports.borrow_mut().begin(map.next_value()?),
-                "hubs" => {
-                    let each = |hub: Hop| reports.borrow_mut().hop(&hub);
-                    map.next_value_seed(Each::new(each))?;
-                }
-                _ => drop(map.next_value::<IgnoredAny>()?),
-            }
+    fn field<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<(), A::Error> {
+        match key {
+            "report" => map.next_value_seed(Object(self))?,
+            "mtr" => self.begin(map.next_value()?),
+            "hubs" => map.next_value_seed(Each::new(|hub: Hop| self.hop(&hub)))?,
+            _ => drop(map.next_value::<IgnoredAny>()?),
         }
         Ok(())
     }

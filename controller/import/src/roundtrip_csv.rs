@@ -1,7 +1,8 @@
 //! The round-trip CSV of Roedlach/Vock (S4.2): `%10d,%11.9lf`, seconds, NaN for a failed cycle.
 //!
 //! Nearly all rows have 23 bytes and fixed columns. They are parsed eight digits at a time; other
-//! rows go through a parser that accepts any number format.
+//! rows go through a parser that accepts any number format. A general CSV reader would miss the goal
+//! for the speed of an import (docs/performance.md).
 
 use std::io::{self, BufRead};
 

@@ -126,6 +126,18 @@ impl<'a> Sink<'a> {
         self.imported.parameters.insert(name.to_owned(), value.into());
     }
 
+    /// Sets the parameters that are present.
+    pub(crate) fn parameters<'n, V: Into<serde_json::Value>>(
+        &mut self,
+        all: impl IntoIterator<Item = (&'n str, Option<V>)>,
+    ) {
+        for (name, value) in all {
+            if let Some(value) = value {
+                self.parameter(name, value);
+            }
+        }
+    }
+
     pub(crate) fn warn(&mut self, warning: impl Into<String>) {
         self.imported.warnings.push(warning.into());
     }

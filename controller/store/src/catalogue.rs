@@ -20,7 +20,8 @@ use crate::migrations::{migrate, refuse_newer, refuse_older};
 use crate::run::Role;
 use crate::run_names;
 
-/// A data directory.
+/// A data directory. Every method that returns a [`StoreError`] fails if the catalogue or the file
+/// that it names cannot be read or written; `# Errors` lists other reasons.
 #[derive(Debug)]
 pub struct Store {
     db: Connection,

@@ -8,47 +8,27 @@ use thiserror::Error;
 
 /// A failed store operation.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum StoreError {
-    /// A file or directory could not be used.
     #[error("cannot {what} {}", path.display())]
     File {
-        /// The operation.
         what: &'static str,
-        /// The file or directory.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The catalogue was written by a newer dwell. Nothing was changed.
     #[error(
         "{} was written by a newer dwell (catalogue version {found}, this one knows {known}); \
          nothing was changed",
         path.display()
     )]
-    Newer {
-        /// The catalogue.
-        path: PathBuf,
-        /// Its version.
-        found: u32,
-        /// The newest supported version.
-        known: u32,
-    },
-    /// The catalogue was written by an older dwell and cannot be migrated without write permission.
+    Newer { path: PathBuf, found: u32, known: u32 },
     #[error(
         "{} was written by an older dwell (catalogue version {found}, this one uses {newest}); \
          a user with write permission must open it once",
         path.display()
     )]
-    Older {
-        /// The catalogue.
-        path: PathBuf,
-        /// Its version.
-        found: u32,
-        /// The required version.
-        newest: u32,
-    },
-    /// The catalogue claims a version whose tables it lacks. Nothing was changed.
+    Older { path: PathBuf, found: u32, newest: u32 },
     #[error(
         "{} was made by another build of dwell: it claims catalogue version {version} but has no \
          {missing}; nothing was changed; move the directory away (or use another --data directory), or \
@@ -56,9 +36,7 @@ pub enum StoreError {
         path.display()
     )]
     IncompleteSchema {
-        /// The catalogue.
         path: PathBuf,
-        /// Its version.
         version: u32,
         /// The first table or column that it lacks.
         missing: String,
@@ -66,66 +44,47 @@ pub enum StoreError {
     /// The catalogue could not be migrated. It is unchanged, with a copy beside it.
     #[error("cannot migrate {} to version {to}", path.display())]
     Migration {
-        /// The catalogue.
         path: PathBuf,
-        /// The target version.
         to: u32,
-        /// The error of SQLite.
         #[source]
         source: rusqlite::Error,
     },
-    /// There are samples but no catalogue.
     #[error(
         "{} is lost or empty, but samples of {samples} runs exist beside it, including {first}; \
          restore a copy of the catalogue, or use another --data directory",
         path.display()
     )]
     Lost {
-        /// The catalogue.
         path: PathBuf,
         /// Number of runs with samples.
         samples: usize,
-        /// The first of these runs.
         first: String,
     },
-    /// The file is not a catalogue of dwell, or is damaged.
     #[error("{} is damaged or not a dwell catalogue; the samples beside it are not affected", path.display())]
     Damaged {
-        /// The catalogue.
         path: PathBuf,
-        /// The error of SQLite.
         #[source]
         source: rusqlite::Error,
     },
-    /// A query failed.
     #[error("catalogue error")]
     Catalogue(#[from] rusqlite::Error),
-    /// Samples could not be written or read.
     #[error("cannot {what} samples in {}", path.display())]
     Samples {
-        /// The operation.
         what: &'static str,
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: parquet::errors::ParquetError,
     },
-    /// A value in the catalogue is damaged.
     #[error("the catalogue's {what} of {of} cannot be read")]
     Json {
-        /// The column.
         what: &'static str,
         /// The run or trial.
         of: String,
-        /// The cause.
         #[source]
         source: serde_json::Error,
     },
-    /// The run does not exist.
     #[error("there is no run '{0}'; `dwell runs` lists all runs")]
     NoRun(String),
-    /// Another process runs a plan in this directory.
     #[error("another runner is active in {}; wait for it, or use another --data directory", .0.display())]
     Busy(PathBuf),
 }

@@ -57,7 +57,7 @@ const BATCH_ROWS: usize = 1 << 16;
 /// Rows of a batch of departures, whose segments are often short.
 const DEPARTURE_BATCH_ROWS: usize = 1 << 14;
 
-/// Samples of one trial being stored.
+/// Samples of one trial being stored. Methods fail if the file cannot be written.
 #[derive(Debug)]
 pub struct Ingest {
     writer: Stage<SampleWriter>,
@@ -111,31 +111,17 @@ impl Ingest {
 
     /// Stores rows. Threads process large batches after this returns, so an error may belong to
     /// earlier rows.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn push(&mut self, batch: Batch) -> Result<(), StoreError> {
         let batch = Arc::new(batch);
         self.summary.push(&batch)?;
         self.writer.push(&batch)
     }
 
-    /// Stores a segment up to its first damage.
+    /// Stores a segment up to its first damage; `each` sees every record before it is stored.
     ///
     /// # Errors
     /// The outer result fails if the file cannot be written, the inner one if the segment cannot be
     /// read at all.
-    pub fn push_segment(
-        &mut self,
-        from: &mut dyn std::io::Read,
-    ) -> Result<Result<SegmentEnd, SegmentError>, StoreError> {
-        self.push_segment_with(from, &mut |_| {})
-    }
-
-    /// Like [`Self::push_segment`]; `each` sees every record before it is stored.
-    ///
-    /// # Errors
-    /// As [`Self::push_segment`].
     pub fn push_segment_with(
         &mut self,
         from: &mut dyn std::io::Read,
@@ -202,9 +188,6 @@ impl Ingest {
     }
 
     /// Finishes the file, which then appears under its name.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn finish(self) -> Result<Ingested, StoreError> {
         let Self { writer, summary } = self;
         let gathered = summary.finish()?.unwrap_or_default();

@@ -45,57 +45,65 @@ pub struct NewTrial {
     pub parameters: BTreeMap<String, String>,
 }
 
-/// Origin of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RunKind {
-    /// Measured by running a plan.
-    Run,
-    /// Imported from a file.
-    Import,
+dwell_units::named! {
+    /// Origin of a run.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum RunKind {
+        /// Measured by running a plan.
+        Run = "run",
+        /// Imported from a file.
+        Import = "import",
+    }
 }
 
-/// State of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RunState {
-    /// In progress.
-    Running,
-    /// All trials have ended.
-    Finished,
-    /// Ended by a stop rule, the user or an error; it can be resumed.
-    Stopped,
-    /// Its runner died; it can be resumed. The catalogue still says running in this case.
-    Interrupted,
+dwell_units::named! {
+    /// State of a run.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum RunState {
+        /// In progress.
+        Running = "running",
+        /// All trials have ended.
+        Finished = "finished",
+        /// Ended by a stop rule, the user or an error; it can be resumed.
+        Stopped = "stopped",
+        /// Its runner died; it can be resumed. The catalogue still says running in this case.
+        Interrupted = "interrupted",
+    }
 }
 
-/// State of a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TrialState {
-    /// Not started.
-    Planned,
-    /// In progress, or its runner died.
-    Running,
-    /// Measured.
-    Finished,
-    /// Failed, with a reason.
-    Failed,
-    /// Not supported by its node, with a reason.
-    NotRun,
+dwell_units::named! {
+    /// State of a trial.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum TrialState {
+        /// Not started.
+        Planned = "planned",
+        /// In progress, or its runner died.
+        Running = "running",
+        /// Measured.
+        Finished = "finished",
+        /// Failed, with a reason.
+        Failed = "failed",
+        /// Not supported by its node, with a reason.
+        NotRun = "not-run",
+    }
 }
 
-/// Role of the job that reported a summary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// The measurement.
-    Measurement,
-    /// A load.
-    Load,
-    /// A reflector, sink or relay.
-    Server,
-    /// An external witness.
-    Witness,
+dwell_units::named! {
+    /// Role of the job that reported a summary.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Role {
+        /// The measurement.
+        Measurement = "measurement",
+        /// A load.
+        Load = "load",
+        /// A reflector, sink or relay.
+        Server = "server",
+        /// An external witness.
+        Witness = "witness",
+    }
 }
 
 /// A run.
@@ -180,30 +188,4 @@ pub struct TrialRow {
     pub samples: Option<u64>,
     /// Checksum of the sample file.
     pub(crate) samples_crc32: Option<u32>,
-}
-
-macro_rules! texts {
-    ($($type:ident { $($variant:ident: $text:literal),+ })+) => {$(
-        impl $type {
-            pub(crate) const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text),+ }
-            }
-
-            pub(crate) fn read(text: &str) -> Option<Self> {
-                match text { $($text => Some(Self::$variant),)+ _ => None }
-            }
-        }
-    )+};
-}
-
-texts! {
-    RunKind { Run: "run", Import: "import" }
-    RunState {
-        Running: "running", Finished: "finished", Stopped: "stopped", Interrupted: "interrupted"
-    }
-    TrialState {
-        Planned: "planned", Running: "running", Finished: "finished", Failed: "failed",
-        NotRun: "not-run"
-    }
-    Role { Measurement: "measurement", Load: "load", Server: "server", Witness: "witness" }
 }

@@ -8,7 +8,7 @@ use dwell_stats::{DecimatedSeries, Distribution, Ipdv, Jitter, Metric, Quantile,
 
 use crate::batch::Batch;
 use crate::column::Column;
-use crate::summary::{Figures, Packets, Scalar};
+use crate::summary::{Figures, Packets, Scalar, by_name};
 
 /// The columns that are metrics themselves.
 const METRICS: [Column; 24] = [
@@ -234,32 +234,23 @@ impl BatchStatistics {
 
     /// Metrics and values by name as in a summary, and the packet counts.
     pub fn figures(&self) -> ColumnFigures {
-        let mut metrics: BTreeMap<String, Figures> = BTreeMap::new();
-        for (name, distribution) in &self.distributions {
-            if distribution.count() > 0 {
-                metrics.insert((*name).to_owned(), distribution.figures().into());
-            }
-        }
+        let variations = self.ipdv.iter().map(|(name, ipdv)| (*name, ipdv.magnitudes()));
+        let all = self.distributions.iter().map(|(name, values)| (*name, values)).chain(variations);
+        let filled = all.filter(|(_, values)| values.count() > 0);
+        let mut metrics = by_name(filled.map(|(name, values)| (name, values.figures().into())));
         let whole = TOTAL_DELAYS.iter().find_map(|column| self.distributions.get(column.name()));
         if let Some((whole, min)) = whole.and_then(|whole| Some((whole, whole.min()?))) {
             let pdv = whole.figures().relative_to(min);
             metrics.insert(Metric::Pdv.name().to_owned(), pdv.into());
         }
-        for (name, ipdv) in &self.ipdv {
-            let magnitudes = ipdv.magnitudes();
-            if magnitudes.count() > 0 {
-                metrics.insert((*name).to_owned(), magnitudes.figures().into());
-            }
-        }
         let real = |value: Option<f64>| value.map(Scalar::Real);
         let packets = self.packets.packets;
         let share = |part: u64| (packets.sent > 0).then(|| part as f64 / packets.sent as f64);
-        let values = [
-            ("loss_ratio".to_owned(), real(share(packets.lost))),
-            ("late_ratio".to_owned(), real(share(packets.late))),
-            ("jitter_rfc3550_ns".to_owned(), real(self.jitter.nanos())),
-        ];
-        let mut values: BTreeMap<_, _> = values.into();
+        let mut values = by_name([
+            ("loss_ratio", real(share(packets.lost))),
+            ("late_ratio", real(share(packets.late))),
+            ("jitter_rfc3550_ns", real(self.jitter.nanos())),
+        ]);
         values.extend(self.intervals());
         (metrics, values, (self.rows > 0).then_some(packets))
     }

@@ -30,7 +30,7 @@ pub use environment::{Ends, Environment, Placement, Scheduling, Waiting};
 pub use quota::quota_value;
 pub use rows::RowFormat;
 pub use summary::{
-    CUT_SHORT, Figures, Kind, Packets, Scalar, Stamps, Summary, SummaryError, Train, metrics,
-    values,
+    CUT_SHORT, Figures, Kind, Packets, Scalar, Stamps, Summary, SummaryError, Train, by_name,
+    component_metrics, metrics, values,
 };
 pub use trust::{Clocks, NicDropped, PairingRecord, Trust};

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use dwell_sample::TimestampSource;
-use dwell_stats::RoundTrip;
+use dwell_stats::{ComponentFigures, RoundTrip};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::environment::Environment;
@@ -164,6 +164,23 @@ pub struct Stamps {
 }
 
 impl Summary {
+    /// A summary without results. Of the machine, only the version of dwell is known.
+    pub fn new(kind: Kind, target: impl Into<String>, engine: impl Into<String>) -> Self {
+        Self {
+            kind,
+            target: target.into(),
+            parameters: BTreeMap::new(),
+            packets: None,
+            metrics: BTreeMap::new(),
+            values: BTreeMap::new(),
+            stamps: Stamps::default(),
+            engine: engine.into(),
+            trains: Vec::new(),
+            trust: Trust::default(),
+            environment: Environment::default(),
+        }
+    }
+
     /// Formats the object as multi-line text ending in a line feed.
     pub fn to_json(&self) -> String {
         let mut text =
@@ -212,24 +229,33 @@ impl Scalar {
 
 /// A text that is not a summary.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum SummaryError {
-    /// Not JSON, or unexpected fields.
     #[error("not a summary")]
     Malformed(#[source] serde_json::Error),
-    /// A different format.
     #[error("'{0}' is not {expected}", expected = Summary::SCHEMA)]
     Schema(String),
 }
 
+/// Makes the names of parameters, metrics or values owned.
+pub fn by_name<'n, V>(all: impl IntoIterator<Item = (&'n str, V)>) -> BTreeMap<String, V> {
+    all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
 /// `metrics` of a round-trip measurement; those without values are omitted.
 pub fn metrics(measured: &RoundTrip) -> BTreeMap<String, Figures> {
-    measured.metrics().map(|(metric, figures)| (metric.name().to_owned(), figures.into())).collect()
+    by_name(measured.metrics().map(|(metric, figures)| (metric.name(), figures.into())))
+}
+
+/// `metrics` of the delays at one machine; those without values are omitted.
+pub fn component_metrics(components: &ComponentFigures) -> BTreeMap<String, Figures> {
+    by_name(components.figures().map(|(component, figures)| (component.name(), figures.into())))
 }
 
 /// `values` of a round-trip measurement.
 pub fn values(measured: &RoundTrip) -> BTreeMap<String, Option<Scalar>> {
     let values = measured.values().into_iter();
-    values.map(|(name, value)| (name.to_owned(), value.map(Scalar::Real))).collect()
+    by_name(values.map(|(name, value)| (name, value.map(Scalar::Real))))
 }
 
 impl From<dwell_stats::Packets> for Packets {

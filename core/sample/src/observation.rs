@@ -4,72 +4,35 @@
 
 use dwell_units::{Instant, Nanos, Realtime};
 
-/// A point at which a packet is timestamped with CLOCK_REALTIME. Variants are in packet order: in,
-/// through and out. The first and the last machine on the path have only some of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Point {
-    /// XDP, in the receiving driver.
-    RxDriver,
-    /// The kernel's software timestamp on entry to the stack.
-    RxKernel,
-    /// tcx ingress.
-    RxTcx,
-    /// Netfilter PRE_ROUTING.
-    PreRouting,
-    /// The program, directly after its receive call.
-    RxApp,
-    /// The program, directly before its send call.
-    TxApp,
-    /// Netfilter POST_ROUTING.
-    PostRouting,
-    /// The kernel's software timestamp before the queueing discipline.
-    TxSched,
-    /// tcx egress, also before the queueing discipline.
-    TxTcx,
-    /// The kernel's software timestamp in the sending driver.
-    TxKernel,
-    /// The program, directly after its send call. On a virtual link the receiver may already have
-    /// the packet.
-    TxAppDone,
-}
-
-impl Point {
-    /// All points in packet order.
-    pub const ALL: [Self; 11] = [
-        Self::RxDriver,
-        Self::RxKernel,
-        Self::RxTcx,
-        Self::PreRouting,
-        Self::RxApp,
-        Self::TxApp,
-        Self::PostRouting,
-        Self::TxSched,
-        Self::TxTcx,
-        Self::TxKernel,
-        Self::TxAppDone,
-    ];
-
-    /// Name of the point in results and formats.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::RxDriver => "rx_driver",
-            Self::RxKernel => "rx_kernel",
-            Self::RxTcx => "rx_tcx",
-            Self::PreRouting => "pre_routing",
-            Self::RxApp => "rx_app",
-            Self::TxApp => "tx_app",
-            Self::PostRouting => "post_routing",
-            Self::TxSched => "tx_sched",
-            Self::TxTcx => "tx_tcx",
-            Self::TxKernel => "tx_kernel",
-            Self::TxAppDone => "tx_app_done",
-        }
-    }
-
-    /// Returns the point called `name`.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|point| point.name() == name)
+dwell_units::named! {
+    /// A point at which a packet is timestamped with CLOCK_REALTIME. Variants are in packet order:
+    /// in, through and out. The first and the last machine on the path have only some of them.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[repr(u8)]
+    pub enum Point {
+        /// XDP, in the receiving driver.
+        RxDriver = "rx_driver",
+        /// The kernel's software timestamp on entry to the stack.
+        RxKernel = "rx_kernel",
+        /// tcx ingress.
+        RxTcx = "rx_tcx",
+        /// Netfilter PRE_ROUTING.
+        PreRouting = "pre_routing",
+        /// The program, directly after its receive call.
+        RxApp = "rx_app",
+        /// The program, directly before its send call.
+        TxApp = "tx_app",
+        /// Netfilter POST_ROUTING.
+        PostRouting = "post_routing",
+        /// The kernel's software timestamp before the queueing discipline.
+        TxSched = "tx_sched",
+        /// tcx egress, also before the queueing discipline.
+        TxTcx = "tx_tcx",
+        /// The kernel's software timestamp in the sending driver.
+        TxKernel = "tx_kernel",
+        /// The program, directly after its send call. On a virtual link the receiver may already
+        /// have the packet.
+        TxAppDone = "tx_app_done",
     }
 }
 
@@ -152,15 +115,6 @@ pub struct PacketObservation {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn points_round_trip_by_number_and_name() {
-        for (number, point) in Point::ALL.into_iter().enumerate() {
-            assert_eq!(point as usize, number);
-            assert_eq!(Point::named(point.name()), Some(point));
-        }
-        assert_eq!(Point::named("tx"), None);
-    }
 
     #[test]
     fn delay_needs_both_stamps_and_the_first_stamp_stays() {

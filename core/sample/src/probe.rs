@@ -54,43 +54,29 @@ impl Hop {
     }
 }
 
-/// Outcome of a probe. Lost, late and send-failed are states, never missing rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
-    /// A reply arrived within the time-out.
-    Received,
-    /// A reply arrived after the time-out. Supersedes the `Lost` of the same id.
-    Late,
-    /// No reply within the time-out.
-    Lost,
-    /// An extra reply to a probe that already had one. Not a probe of its own.
-    Duplicate,
-    /// The send call failed permanently. Not counted as sent.
-    SendFailed,
-    /// Sent; neither a reply nor a kernel timestamp was expected.
-    Sent,
+dwell_units::named! {
+    /// Outcome of a probe. Lost, late and send-failed are states, never missing rows.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum State {
+        /// A reply arrived within the time-out.
+        Received = "received",
+        /// A reply arrived after the time-out. Supersedes the `Lost` of the same id.
+        Late = "late",
+        /// No reply within the time-out.
+        Lost = "lost",
+        /// An extra reply to a probe that already had one. Not a probe of its own.
+        Duplicate = "duplicate",
+        /// The send call failed permanently. Not counted as sent.
+        SendFailed = "send-failed",
+        /// Sent; neither a reply nor a kernel timestamp was expected.
+        Sent = "sent",
+    }
 }
 
 impl State {
-    /// All states, in the order of [`Self::code`].
-    pub const ALL: [Self; 6] =
-        [Self::Received, Self::Late, Self::Lost, Self::Duplicate, Self::SendFailed, Self::Sent];
-
-    /// Number in binary formats.
+    /// Number in binary formats: the position in [`Self::ALL`].
     pub const fn code(self) -> u8 {
         self as u8
-    }
-
-    /// Name in rows and results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Received => "received",
-            Self::Late => "late",
-            Self::Lost => "lost",
-            Self::Duplicate => "duplicate",
-            Self::SendFailed => "send-failed",
-            Self::Sent => "sent",
-        }
     }
 }
 

@@ -2,36 +2,21 @@
 
 use dwell_units::{Card, Instant, Realtime};
 
-/// Source of a timestamp, from the farthest to the closest to the wire. A result always names its
-/// source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum TimestampSource {
-    /// Read by the program.
-    User,
-    /// The kernel's software timestamp: at the driver when sending, on entry to the stack when
-    /// receiving.
-    KernelSw,
-    /// An eBPF program in the driver (XDP); receiving only.
-    Driver,
-    /// The network card.
-    Hw,
-}
-
-impl TimestampSource {
-    /// Name in results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::KernelSw => "kernel-sw",
-            Self::Driver => "driver",
-            Self::Hw => "hw",
-        }
-    }
-
-    /// Returns the source called `name`.
-    pub fn named(name: &str) -> Option<Self> {
-        let all = [Self::User, Self::KernelSw, Self::Driver, Self::Hw];
-        all.into_iter().find(|source| source.name() == name)
+dwell_units::named! {
+    /// Source of a timestamp, from the farthest to the closest to the wire. A result always names
+    /// its source.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum TimestampSource {
+        /// Read by the program.
+        #[default]
+        User = "user",
+        /// The kernel's software timestamp: at the driver when sending, on entry to the stack when
+        /// receiving.
+        KernelSw = "kernel-sw",
+        /// An eBPF program in the driver (XDP); receiving only.
+        Driver = "driver",
+        /// The network card.
+        Hw = "hw",
     }
 }
 

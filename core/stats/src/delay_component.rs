@@ -5,59 +5,35 @@ use dwell_units::Nanos;
 
 use crate::distribution::{Distribution, Figures};
 
-/// Component of the delay at one machine: the time between two timestamps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DelayComponent {
-    /// Between kernel timestamps: `rx_kernel` to `tx_kernel`.
-    NodeDelay,
-    /// Between netfilter hooks: `pre_routing` to `post_routing`. The only one available on a
-    /// machine that routes in the kernel; relay modes are compared with it.
-    NodeDelayNetfilter,
-    /// Between drivers: `rx_driver` to `tx_tcx`.
-    NodeDelayDriver,
-    /// In the socket buffer and until the program wakes up: `rx_kernel` to `rx_app`.
-    QueueingIn,
-    /// In the relaying program: `rx_app` to `tx_app`.
-    Processing,
-    /// As defined by Miya 2020, including the send call: `rx_app` to `tx_app_done`. Overlaps other
-    /// components and is not part of any sum.
-    ProcessingWithSend,
-    /// From the send call to the queueing discipline: `tx_app` to `tx_sched`.
-    QueueingOut,
-    /// From the queueing discipline to the driver: `tx_sched` to `tx_kernel`.
-    Qdisc,
+dwell_units::named! {
+    /// Component of the delay at one machine: the time between two timestamps.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum DelayComponent {
+        /// Between kernel timestamps: `rx_kernel` to `tx_kernel`.
+        NodeDelay = "node_delay_ns",
+        /// Between netfilter hooks: `pre_routing` to `post_routing`. The only one available on a
+        /// machine that routes in the kernel; relay modes are compared with it.
+        NodeDelayNetfilter = "node_delay_netfilter_ns",
+        /// Between drivers: `rx_driver` to `tx_tcx`.
+        NodeDelayDriver = "node_delay_driver_ns",
+        /// In the socket buffer and until the program wakes up: `rx_kernel` to `rx_app`.
+        QueueingIn = "queueing_in_ns",
+        /// In the relaying program: `rx_app` to `tx_app`.
+        Processing = "processing_ns",
+        /// As defined by Miya 2020, including the send call: `rx_app` to `tx_app_done`. Overlaps
+        /// other components and is not part of any sum.
+        ProcessingWithSend = "processing_s0_ns",
+        /// From the send call to the queueing discipline: `tx_app` to `tx_sched`.
+        QueueingOut = "queueing_out_ns",
+        /// From the queueing discipline to the driver: `tx_sched` to `tx_kernel`.
+        Qdisc = "qdisc_ns",
+    }
 }
 
 impl DelayComponent {
-    /// All components, in the order of results.
-    pub const ALL: [Self; 8] = [
-        Self::NodeDelay,
-        Self::NodeDelayNetfilter,
-        Self::NodeDelayDriver,
-        Self::QueueingIn,
-        Self::Processing,
-        Self::ProcessingWithSend,
-        Self::QueueingOut,
-        Self::Qdisc,
-    ];
-
     /// Components of [`DelayComponent::NodeDelay`] in packet order; they sum to it by definition.
     pub const OF_NODE_DELAY: [Self; 4] =
         [Self::QueueingIn, Self::Processing, Self::QueueingOut, Self::Qdisc];
-
-    /// Name in results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NodeDelay => "node_delay_ns",
-            Self::NodeDelayNetfilter => "node_delay_netfilter_ns",
-            Self::NodeDelayDriver => "node_delay_driver_ns",
-            Self::QueueingIn => "queueing_in_ns",
-            Self::Processing => "processing_ns",
-            Self::ProcessingWithSend => "processing_s0_ns",
-            Self::QueueingOut => "queueing_out_ns",
-            Self::Qdisc => "qdisc_ns",
-        }
-    }
 
     /// First and last timestamp of the component.
     pub const fn ends(self) -> (Point, Point) {
@@ -184,15 +160,5 @@ mod tests {
             (Some(1), Some(0))
         );
         assert_eq!(components.packets(), 2);
-    }
-
-    #[test]
-    fn component_order_matches_discriminants() {
-        assert!(
-            DelayComponent::ALL
-                .into_iter()
-                .enumerate()
-                .all(|(n, component)| component as usize == n)
-        );
     }
 }

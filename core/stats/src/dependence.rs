@@ -20,13 +20,11 @@ const MAX_TERMS: f64 = 100.0;
 /// overall mean square by chance. The standard deviation of a mean of k squares is sqrt(2 / k).
 const DRIFT_SIGMAS: f64 = 2.5;
 
-/// Mean of a series with its variance.
+/// Variance of a series and of its mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Dependence {
     /// Number of values.
     pub(crate) n: usize,
-    /// Mean of the values.
-    pub(crate) mean: f64,
     /// Variance of the values (divided by n).
     pub(crate) variance: f64,
     /// Variance of the mean, times n.
@@ -70,7 +68,7 @@ impl Dependence {
             if drifts { (mean_of(slowest), slowest.len()) } else { (all, powers.len()) };
         let (long_run, freedom) = (power * 2.0 / n as f64, freedom as f64);
         let variance = (squares / n as f64 - mean * mean).max(0.0);
-        Some(Self { n, mean: origin + mean, variance, long_run, freedom })
+        Some(Self { n, variance, long_run, freedom })
     }
 
     /// Number of independent values with the same variance of the mean; above n if neighbours are
@@ -90,11 +88,6 @@ impl Dependence {
         let p = 0.5 + confidence / 2.0;
         let widening = student_quantile(p, freedom.max(1.0)) / normal_quantile(p);
         self.effective() / (widening * widening)
-    }
-
-    /// The standard error of the mean.
-    pub(crate) fn standard_error(&self) -> f64 {
-        (self.long_run / self.n as f64).sqrt()
     }
 }
 

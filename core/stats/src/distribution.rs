@@ -22,13 +22,15 @@ pub struct Quantile {
     ppm: u32,
 }
 
-/// Accuracy of the percentiles of a distribution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Resolution {
-    /// Each is an observed value.
-    Exact,
-    /// Each is at most 0.1 % off an observed value.
-    PerMille,
+dwell_units::named! {
+    /// Accuracy of the percentiles of a distribution.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Resolution {
+        /// Each is an observed value.
+        Exact = "exact",
+        /// Each is at most 0.1 % off an observed value.
+        PerMille = "0.1%",
+    }
 }
 
 /// Summary figures of a distribution. Figures that the number of values does not support are
@@ -112,21 +114,6 @@ impl Quantile {
         const ONE: u128 = 1_000_000;
         let (n, ppm) = (u128::from(n), u128::from(self.ppm));
         (n * (ONE - ppm) >= ONE).then(|| (n * ppm).div_ceil(ONE).max(1) as u64)
-    }
-}
-
-impl Resolution {
-    /// Name in results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Exact => "exact",
-            Self::PerMille => "0.1%",
-        }
-    }
-
-    /// The resolution with this name in results.
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Exact, Self::PerMille].into_iter().find(|resolution| resolution.name() == name)
     }
 }
 

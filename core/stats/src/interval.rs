@@ -1,15 +1,15 @@
-//! Confidence intervals of a quantile, a mean and a share.
+//! Confidence intervals of a quantile and a share.
 //!
 //! Neighbouring delays are correlated, so n of them carry less information than n independent ones.
 //! Intervals of a series first estimate the effective number of independent samples (`dependence`).
-//! Only [`independent_quantile_interval`] and [`share_interval`] assume independence.
+//! Only [`independent_quantile_ranks`] and [`share_interval`] assume independence.
 //! `docs/statistics.md` lists the coverage found by simulation.
 
 use dwell_units::Nanos;
 
 use crate::dependence::Dependence;
 use crate::distribution::Quantile;
-use crate::probability::{binomial_at_most, is_confidence, normal_quantile, student_quantile};
+use crate::probability::{binomial_at_most, is_confidence, normal_quantile};
 
 /// Interval of a population quantile at the requested confidence; both ends are observed values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,7 +22,7 @@ pub struct Interval {
     pub effective_n: f64,
 }
 
-/// Interval of a mean or a coefficient.
+/// Interval of a share or a coefficient.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RealInterval {
     /// Lower end.
@@ -47,23 +47,14 @@ pub fn quantile_interval(values: &[i64], quantile: Quantile, confidence: f64) ->
     let estimate = *sorted.select_nth_unstable(rank as usize - 1).1;
     let below = Dependence::of(n, |i| share_below(values[i], estimate))?;
     let (low, high) = effective_ranks(&below, quantile.share(), confidence)?;
-    Some(between(&mut sorted, (low, high), below.effective().min(n as f64)))
+    let (up_to, &mut high, _) = sorted.select_nth_unstable(high - 1);
+    let low = if low <= up_to.len() { *up_to.select_nth_unstable(low - 1).1 } else { high };
+    let effective_n = below.effective().min(n as f64);
+    Some(Interval { low: Nanos(low), high: Nanos(high), effective_n })
 }
 
-/// Interval of a quantile of independent samples in any order: exact order statistics of the
-/// binomial distribution. `None` as for [`quantile_interval`].
-pub fn independent_quantile_interval(
-    values: &[i64],
-    quantile: Quantile,
-    confidence: f64,
-) -> Option<Interval> {
-    let (low, high) = independent_quantile_ranks(values.len() as u64, quantile, confidence)?;
-    let ranks = (low as usize, high as usize);
-    Some(between(&mut values.to_vec(), ranks, values.len() as f64))
-}
-
-/// Ranks, from 1, that bracket the quantile of n independent samples; for callers that hold values
-/// with their counts.
+/// Ranks, from 1, that bracket the quantile of n independent samples in any order: exact order
+/// statistics of the binomial distribution. `None` as for [`quantile_interval`].
 pub fn independent_quantile_ranks(
     n: u64,
     quantile: Quantile,
@@ -75,23 +66,6 @@ pub fn independent_quantile_ranks(
     exact_ranks(n, quantile.share(), confidence)
 }
 
-/// Interval of the mean of a stationary series in time order, in nanoseconds: Student's t on the
-/// long-run variance. If no value is negative, it is computed for the logarithm of the mean (delta
-/// method), so its lower end is positive. `None` with fewer than two samples.
-pub fn mean_interval(values: &[i64], confidence: f64) -> Option<RealInterval> {
-    if !is_confidence(confidence) {
-        return None;
-    }
-    let series = Dependence::of(values.len(), |i| values[i] as f64)?;
-    let margin = student_quantile(0.5 + confidence / 2.0, series.freedom) * series.standard_error();
-    let mean = series.mean;
-    if mean > 0.0 && values.iter().all(|value| *value >= 0) {
-        let factor = (margin / mean).exp();
-        return Some(RealInterval { low: mean / factor, high: mean * factor });
-    }
-    Some(RealInterval { low: mean - margin, high: mean + margin })
-}
-
 /// Wilson score interval of a share such as a loss ratio, with `hits` among `trials` independent
 /// trials. `None` without trials or with more hits than trials.
 pub fn share_interval(hits: u64, trials: u64, confidence: f64) -> Option<RealInterval> {
@@ -100,21 +74,6 @@ pub fn share_interval(hits: u64, trials: u64, confidence: f64) -> Option<RealInt
     }
     let z = normal_quantile(0.5 + confidence / 2.0);
     Some(wilson(hits as f64 / trials as f64, trials as f64, z))
-}
-
-/// Wilson score interval of a share of probes that may occur in bursts, such as losses, using the
-/// effective number of probes. `hits` is in order of id. `None` with fewer than two probes. If all
-/// are equal, bursts cannot be estimated, and the result equals [`share_interval`].
-pub fn series_share_interval(hits: &[bool], confidence: f64) -> Option<RealInterval> {
-    if !is_confidence(confidence) {
-        return None;
-    }
-    let series = Dependence::of(hits.len(), |i| f64::from(u8::from(hits[i])))?;
-    let z = normal_quantile(0.5 + confidence / 2.0);
-    if series.variance == 0.0 {
-        return Some(wilson(series.mean, series.n as f64, z));
-    }
-    Some(wilson(series.mean, series.effective_at(confidence, series.freedom), z))
 }
 
 /// 1 below the threshold, 0 above, and 0.5 at it, so that a frequent value counts equally for both
@@ -187,12 +146,6 @@ fn root(mut low: f64, mut high: f64, rising: impl Fn(f64) -> f64) -> f64 {
     (low + high) / 2.0
 }
 
-fn between(values: &mut [i64], (low, high): (usize, usize), effective_n: f64) -> Interval {
-    let (below, &mut high, _) = values.select_nth_unstable(high - 1);
-    let low = if low <= below.len() { *below.select_nth_unstable(low - 1).1 } else { high };
-    Interval { low: Nanos(low), high: Nanos(high), effective_n }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -202,10 +155,6 @@ mod tests {
     use super::*;
 
     const SEED: u64 = 3;
-
-    fn ends(interval: Option<Interval>) -> Option<(i64, i64)> {
-        interval.map(|interval| (interval.low.0, interval.high.0))
-    }
 
     /// Probability that between `low` and `high - 1` of `n` values are below the quantile.
     fn covered(n: usize, share: f64, low: usize, high: usize) -> f64 {
@@ -232,16 +181,14 @@ mod tests {
     fn median_ranks_match_published_tables() {
         let table = [(5, None), (6, Some((1, 6))), (10, Some((2, 9))), (25, Some((8, 18)))];
         for (n, expected) in table.into_iter().chain([(100, Some((40, 61)))]) {
-            let values: Vec<i64> = (1..=n).rev().collect();
-            let found = ends(independent_quantile_interval(&values, Quantile::P50, 0.95));
-            assert_eq!(found, expected, "n {n}");
+            assert_eq!(independent_quantile_ranks(n, Quantile::P50, 0.95), expected, "n {n}");
         }
     }
 
     #[test]
     fn unbracketed_quantile_has_no_interval() {
         let values: Vec<i64> = (0..50).collect();
-        assert_eq!(independent_quantile_interval(&values, Quantile::P95, 0.95), None);
+        assert_eq!(independent_quantile_ranks(50, Quantile::P95, 0.95), None);
         assert_eq!(quantile_interval(&values, Quantile::P95, 0.95), None);
         assert_eq!(quantile_interval(&[], Quantile::P50, 0.95), None);
         assert_eq!(quantile_interval(&[1, 2, 3], Quantile::P50, 0.95), None);
@@ -253,8 +200,6 @@ mod tests {
     fn constant_series_has_an_interval_without_width() {
         let found = quantile_interval(&[7; 200], Quantile::P90, 0.95).unwrap();
         assert_eq!(found, Interval { low: Nanos(7), high: Nanos(7), effective_n: 200.0 });
-        let mean = mean_interval(&[7; 200], 0.95).unwrap();
-        assert_eq!(mean, RealInterval { low: 7.0, high: 7.0 });
     }
 
     #[test]
@@ -280,36 +225,17 @@ mod tests {
         }
         assert_eq!(share_interval(0, 0, 0.95), None);
         assert_eq!(share_interval(2, 1, 0.95), None);
-        assert_eq!(series_share_interval(&[false; 20], 0.95), share_interval(0, 20, 0.95));
     }
 
     proptest! {
-        #[test]
-        fn mean_interval_of_delays_is_above_zero(
-            values in proptest::collection::vec(
-                prop_oneof![0..2_i64, 0..1_000_000_000_i64, Just(i64::MAX / 4)],
-                2..200,
-            ),
-            confidence in 0.5..0.999,
-        ) {
-            let found = mean_interval(&values, confidence).unwrap();
-            let mean = values.iter().map(|value| *value as f64).sum::<f64>() / values.len() as f64;
-            let grain = 1e-9 * mean;
-            prop_assert!(found.low >= 0.0 && found.low <= mean + grain, "{found:?}");
-            prop_assert!(found.high >= mean - grain, "{found:?}");
-        }
-
         #[test]
         fn exact_ranks_are_the_closest_with_this_confidence(
             n in 1..200_usize, ppm in 20_000..980_000_u32, confidence in 0.5..0.99,
         ) {
             let quantile = Quantile::from_ppm(ppm).unwrap();
             let share = quantile.share();
-            let values: Vec<i64> = (1..=n as i64).collect();
             let tail = (1.0 - confidence) / 2.0 + 1e-9;
-            if let Some((low, high)) =
-                ends(independent_quantile_interval(&values, quantile, confidence))
-            {
+            if let Some((low, high)) = independent_quantile_ranks(n as u64, quantile, confidence) {
                 let (low, high) = (low as usize, high as usize);
                 prop_assert!(covered(n, share, low, high) >= confidence - 1e-9);
                 prop_assert!(covered(n, share, 0, low) <= tail);

@@ -21,14 +21,12 @@ pub mod departures;
 mod dependence;
 mod direction;
 mod distribution;
-mod ecdf;
 mod fit;
 pub mod glossary;
 mod hampel;
 mod histogram;
 mod interval;
 mod log_counts;
-mod loss_runs;
 mod metric;
 mod moments;
 mod one_way_path;
@@ -53,19 +51,15 @@ pub use delay_component::{ComponentFigures, DelayComponent};
 pub use delays::Delays;
 pub use direction::LossByDirection;
 pub use distribution::{Distribution, Figures, MAX_EXACT_VALUES, Quantile, Resolution};
-pub use ecdf::{CumulativeCounts, EcdfPoint, PercentilePoint};
 pub use fit::{
-    Coefficient, LineFit, MAX_ROBUST_POINTS, RobustFit, grouped_least_squares, least_squares,
-    theil_sen,
+    Coefficient, LineFit, MAX_ROBUST_POINTS, RobustFit, grouped_least_squares, theil_sen,
 };
 pub use hampel::{Hampel, OutlierClass};
 pub use histogram::{Bin, bins};
 pub use interval::{
-    Interval, RealInterval, independent_quantile_interval, independent_quantile_ranks,
-    mean_interval, quantile_interval, series_share_interval, share_interval,
+    Interval, RealInterval, independent_quantile_ranks, quantile_interval, share_interval,
 };
 pub use log_counts::{LogBin, LogCounts};
-pub use loss_runs::LossRuns;
 pub use metric::Metric;
 pub use moments::extremes;
 pub use one_way_path::{Leg, LinkEndpoints, Machine, OneWayPath, PathComponent};

@@ -39,49 +39,39 @@ impl OneWayPath {
     }
 }
 
-/// A machine of a one-way path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Machine {
-    /// The first.
-    Sender,
-    /// Between the others.
-    Node,
-    /// The last.
-    Receiver,
-}
-
-impl Machine {
-    /// All machines, in packet order.
-    pub const ALL: [Self; 3] = [Self::Sender, Self::Node, Self::Receiver];
-
-    /// Name in results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sender => "sender",
-            Self::Node => "node",
-            Self::Receiver => "receiver",
-        }
+dwell_units::named! {
+    /// A machine of a one-way path.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Machine {
+        /// The first.
+        Sender = "sender",
+        /// Between the others.
+        Node = "node",
+        /// The last.
+        Receiver = "receiver",
     }
 }
 
-/// Component of the one-way delay outside the node, or the whole delay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Leg {
-    /// `tx_app` of the sender to `rx_app` of the receiver.
-    EndToEnd,
-    /// In the sender's stack: `tx_app` to the start of the link.
-    SenderOut,
-    /// From the sender to the node; includes the sender's queueing discipline if that emulates the
-    /// link.
-    LinkIn,
-    /// From the node to the receiver. With a relaying program it starts after the node's queueing
-    /// discipline, which is a separate component.
-    LinkOut,
-    /// Sum of all links, as in Miya 2020 (S0.15): both links, including the node's queueing
-    /// discipline if that emulates the link, or the only link without a node.
-    LinkDelay,
-    /// In the receiver's socket and until the program wakes up: end of the link to `rx_app`.
-    ReceiverIn,
+dwell_units::named! {
+    /// Component of the one-way delay outside the node, or the whole delay.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Leg {
+        /// `tx_app` of the sender to `rx_app` of the receiver.
+        EndToEnd = "end_to_end_ns",
+        /// In the sender's stack: `tx_app` to the start of the link.
+        SenderOut = "sender_out_ns",
+        /// From the sender to the node; includes the sender's queueing discipline if that emulates
+        /// the link.
+        LinkIn = "link_in_ns",
+        /// From the node to the receiver. With a relaying program it starts after the node's
+        /// queueing discipline, which is a separate component.
+        LinkOut = "link_out_ns",
+        /// Sum of all links, as in Miya 2020 (S0.15): both links, including the node's queueing
+        /// discipline if that emulates the link, or the only link without a node.
+        LinkDelay = "link_delay_ns",
+        /// In the receiver's socket and until the program wakes up: end of the link to `rx_app`.
+        ReceiverIn = "receiver_in_ns",
+    }
 }
 
 /// Timestamps at which links begin and end: the deepest ones available in a trial, the same for all
@@ -218,28 +208,6 @@ pub enum PathComponent {
 }
 
 impl Leg {
-    /// All legs, in the order of results.
-    pub const ALL: [Self; 6] = [
-        Self::EndToEnd,
-        Self::SenderOut,
-        Self::LinkIn,
-        Self::LinkOut,
-        Self::LinkDelay,
-        Self::ReceiverIn,
-    ];
-
-    /// Name in results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::EndToEnd => "end_to_end_ns",
-            Self::SenderOut => "sender_out_ns",
-            Self::LinkIn => "link_in_ns",
-            Self::LinkOut => "link_out_ns",
-            Self::LinkDelay => "link_delay_ns",
-            Self::ReceiverIn => "receiver_in_ns",
-        }
-    }
-
     /// Machines at which the leg begins and ends. The leg is a delay only if the clocks of both are
     /// related. The clock of the node cancels out of [`Leg::LinkDelay`].
     pub const fn machines(self) -> (Machine, Machine) {

@@ -40,16 +40,8 @@ pub struct RoundTrip {
     near: TimestampSource,
     packets: Packets,
     void: u64,
-    rtt: Distribution,
-    rtt_kernel: Distribution,
-    rtt_hw: Distribution,
-    rtt_intended: Distribution,
-    rtt_minus_residence: Distribution,
-    residence: Distribution,
-    one_way_forward: Distribution,
-    one_way_backward: Distribution,
-    queueing_in: Distribution,
-    schedule_error: Distribution,
+    /// By metric; empty for variations, which are derived from other values.
+    distributions: [Distribution; Metric::ALL.len()],
     ipdv: Ipdv,
     ipdv_forward: Ipdv,
     ipdv_backward: Ipdv,
@@ -86,16 +78,7 @@ impl RoundTrip {
             near,
             packets: Packets::default(),
             void: 0,
-            rtt: Distribution::new(),
-            rtt_kernel: Distribution::new(),
-            rtt_hw: Distribution::new(),
-            rtt_intended: Distribution::new(),
-            rtt_minus_residence: Distribution::new(),
-            residence: Distribution::new(),
-            one_way_forward: Distribution::new(),
-            one_way_backward: Distribution::new(),
-            queueing_in: Distribution::new(),
-            schedule_error: Distribution::new(),
+            distributions: [const { Distribution::new() }; Metric::ALL.len()],
             ipdv: Ipdv::new(),
             ipdv_forward: Ipdv::new(),
             ipdv_backward: Ipdv::new(),
@@ -135,20 +118,20 @@ impl RoundTrip {
         }
         let delays = Delays::of(sample, bridge, self.near);
         let simple = [
-            (&mut self.schedule_error, delays.schedule_error),
-            (&mut self.rtt, delays.rtt),
-            (&mut self.rtt_kernel, delays.rtt_kernel),
-            (&mut self.rtt_hw, delays.rtt_hw),
-            (&mut self.rtt_intended, delays.rtt_intended),
-            (&mut self.rtt_minus_residence, delays.rtt_minus_residence),
-            (&mut self.residence, delays.residence),
-            (&mut self.one_way_forward, delays.one_way_forward),
-            (&mut self.one_way_backward, delays.one_way_backward),
-            (&mut self.queueing_in, delays.queueing_in),
+            (Metric::ScheduleError, delays.schedule_error),
+            (Metric::Rtt, delays.rtt),
+            (Metric::RttKernel, delays.rtt_kernel),
+            (Metric::RttHw, delays.rtt_hw),
+            (Metric::RttIntended, delays.rtt_intended),
+            (Metric::RttMinusResidence, delays.rtt_minus_residence),
+            (Metric::Residence, delays.residence),
+            (Metric::OneWayForward, delays.one_way_forward),
+            (Metric::OneWayBackward, delays.one_way_backward),
+            (Metric::QueueingIn, delays.queueing_in),
         ];
-        for (distribution, delay) in simple {
+        for (metric, delay) in simple {
             if let Some(delay) = delay {
-                distribution.record(delay);
+                self.distributions[metric as usize].record(delay);
             }
         }
         let by_pair = [
@@ -188,13 +171,13 @@ impl RoundTrip {
 
     /// Round-trip delays seen by the program, for progress and the histogram.
     pub fn rtt(&self) -> &Distribution {
-        &self.rtt
+        &self.distributions[Metric::Rtt as usize]
     }
 
     /// Figures of one metric; all `None` without values.
     pub fn figures(&self, metric: Metric) -> Figures {
         let figures = self.distribution(metric).figures();
-        match (metric, self.rtt.min()) {
+        match (metric, self.rtt().min()) {
             (Metric::Pdv, Some(min)) => figures.relative_to(min),
             _ => figures,
         }
@@ -213,7 +196,7 @@ impl RoundTrip {
     pub fn evidence(&self, metric: Metric, timeout: Nanos) -> Evidence<'_> {
         let distribution = self.distribution(metric);
         let base = match metric {
-            Metric::Pdv => self.rtt.min().unwrap_or(Nanos::ZERO),
+            Metric::Pdv => self.rtt().min().unwrap_or(Nanos::ZERO),
             _ => Nanos::ZERO,
         };
         let missing = match metric {
@@ -252,19 +235,11 @@ impl RoundTrip {
     /// The distribution of a metric; PDV uses the round-trip delays.
     fn distribution(&self, metric: Metric) -> &Distribution {
         match metric {
-            Metric::Rtt | Metric::Pdv => &self.rtt,
-            Metric::RttKernel => &self.rtt_kernel,
-            Metric::RttHw => &self.rtt_hw,
-            Metric::RttIntended => &self.rtt_intended,
-            Metric::RttMinusResidence => &self.rtt_minus_residence,
-            Metric::Residence => &self.residence,
-            Metric::OneWayForward => &self.one_way_forward,
-            Metric::OneWayBackward => &self.one_way_backward,
+            Metric::Pdv => self.rtt(),
             Metric::Ipdv => self.ipdv.magnitudes(),
             Metric::IpdvForward => self.ipdv_forward.magnitudes(),
             Metric::IpdvBackward => self.ipdv_backward.magnitudes(),
-            Metric::QueueingIn => &self.queueing_in,
-            Metric::ScheduleError => &self.schedule_error,
+            other => &self.distributions[other as usize],
         }
     }
 }

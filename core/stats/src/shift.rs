@@ -1,26 +1,19 @@
 //! Verdict on a difference.
 
-/// Direction in which a figure differs from the baseline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Shift {
-    /// Higher.
-    Rises,
-    /// Lower.
-    Falls,
-    /// The samples do not show a difference.
-    CannotTell,
+dwell_units::named! {
+    /// Direction in which a figure differs from the baseline.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Shift {
+        /// Higher.
+        Rises = "rises",
+        /// Lower.
+        Falls = "falls",
+        /// The samples do not show a difference.
+        CannotTell = "cannot-tell",
+    }
 }
 
 impl Shift {
-    /// Name in results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Rises => "rises",
-            Self::Falls => "falls",
-            Self::CannotTell => "cannot-tell",
-        }
-    }
-
     /// Verdict of the interval of a difference: significant only if it excludes 0.
     pub(crate) fn of<T: PartialOrd + Default>(low: T, high: T) -> Self {
         if low > T::default() {

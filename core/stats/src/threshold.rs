@@ -58,63 +58,35 @@ pub enum Change {
 
 /// Parse or validation error of a threshold. The text reads after "invalid value for --fail-if: ".
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum ThresholdError {
-    /// The operator is missing or unknown.
     #[error(
         "'{text}' has no comparison operator; write it like 'p99 > 10ms' with one of > >= < <="
     )]
-    NoOperator {
-        /// The given text.
-        text: String,
-    },
-    /// The left side names an unknown figure.
+    NoOperator { text: String },
     #[error(
         "unknown figure '{subject}'; known are min, mean, median, p50, p90, p95, p99, p99.9, max \
          and stddev (also of another metric, as in rtt_kernel.p99), jitter, loss, lost and late"
     )]
-    UnknownFigure {
-        /// The given text.
-        subject: String,
-    },
-    /// The left side names a metric that this command does not have.
+    UnknownFigure { subject: String },
     #[error("unknown metric '{metric}'; known are {known}")]
-    UnknownMetric {
-        /// The given text.
-        metric: String,
-        /// Known metrics, separated by commas.
-        known: String,
-    },
-    /// A percentage as the limit of a delay.
+    UnknownMetric { metric: String, known: String },
     #[error(
         "'{text}': a percentage limits a change, as in '{subject} change {limit}' (dwell compare); a \
          limit on the value itself is a time, like '{subject} > 10ms'"
     )]
     PercentOfDelay {
-        /// The given text.
         text: String,
-        /// Its left side.
         subject: String,
         /// Operator and value.
         limit: String,
     },
-    /// A change of a figure that `dwell compare` does not compare.
     #[error("a change of {subject} is not compared; known are p50, p90, p95, p99 and p99.9")]
-    NoChange {
-        /// The given text.
-        subject: String,
-    },
-    /// A change without a baseline.
+    NoChange { subject: String },
     #[error("'{text}' limits a change; only dwell compare has a baseline")]
-    NoBaseline {
-        /// The threshold.
-        text: String,
-    },
-    /// A percentage without a valid number.
+    NoBaseline { text: String },
     #[error("invalid percentage '{text}'; write it like 10%")]
-    Percentage {
-        /// The given text.
-        text: String,
-    },
+    Percentage { text: String },
     /// The right side has the wrong kind of value.
     #[error("{0}")]
     Value(#[from] UnitError),
@@ -145,26 +117,30 @@ struct Delay {
     field: Field,
 }
 
-/// Probe states whose share is limited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ProbeShare {
-    /// Lost or late.
-    Loss,
-    Lost,
-    Late,
+dwell_units::named! {
+    /// Probe states whose share is limited.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum ProbeShare {
+        /// Lost or late.
+        Loss = "loss",
+        Lost = "lost",
+        Late = "late",
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
-    Min,
-    Mean,
-    P50,
-    P90,
-    P95,
-    P99,
-    P99_9,
-    Max,
-    Stddev,
+dwell_units::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Field {
+        Min = "min",
+        Mean = "mean",
+        P50 = "p50",
+        P90 = "p90",
+        P95 = "p95",
+        P99 = "p99",
+        P99_9 = "p99.9",
+        Max = "max",
+        Stddev = "stddev",
+    }
 }
 
 impl Threshold {
@@ -201,11 +177,6 @@ impl Threshold {
             Condition::Change(delay, change) => Some((delay.field.quantile()?, *change)),
             _ => None,
         }
-    }
-
-    /// Returns whether the threshold limits a delay, as opposed to jitter or a share of probes.
-    pub fn is_of_delay(&self) -> bool {
-        matches!(self.condition, Condition::Delay(..) | Condition::Change(..))
     }
 
     /// Decides for a value between `low` and `high`, in the unit of `limit`.
@@ -280,12 +251,12 @@ impl FromStr for Delay {
 
     fn from_str(text: &str) -> Result<Self, ThresholdError> {
         // Try the field alone first, because p99.9 contains a dot.
-        if let Some(field) = Field::named(text) {
+        if let Some(field) = Field::parse(text) {
             return Ok(Self { metric: None, field });
         }
         let unknown = || ThresholdError::UnknownFigure { subject: text.to_owned() };
         let (metric, field) = text.split_once('.').ok_or_else(unknown)?;
-        let field = Field::named(field).ok_or_else(unknown)?;
+        let field = Field::parse(field).ok_or_else(unknown)?;
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let metric = metric.strip_suffix("_ns").unwrap_or(metric);
         if metric.is_empty() || !metric.chars().all(is_name) {
@@ -354,43 +325,12 @@ impl Operator {
     }
 }
 
-impl ProbeShare {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Loss => "loss",
-            Self::Lost => "lost",
-            Self::Late => "late",
-        }
-    }
-}
-
 impl Field {
-    fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "min" => Self::Min,
-            "mean" => Self::Mean,
-            "median" | "p50" => Self::P50,
-            "p90" => Self::P90,
-            "p95" => Self::P95,
-            "p99" => Self::P99,
-            "p99.9" | "p99_9" => Self::P99_9,
-            "max" => Self::Max,
-            "stddev" => Self::Stddev,
-            _ => return None,
-        })
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Min => "min",
-            Self::Mean => "mean",
-            Self::P50 => "p50",
-            Self::P90 => "p90",
-            Self::P95 => "p95",
-            Self::P99 => "p99",
-            Self::P99_9 => "p99.9",
-            Self::Max => "max",
-            Self::Stddev => "stddev",
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "median" => Some(Self::P50),
+            "p99_9" => Some(Self::P99_9),
+            name => Self::named(name),
         }
     }
 

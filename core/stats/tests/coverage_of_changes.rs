@@ -4,7 +4,7 @@
 
 mod series;
 
-use dwell_stats::{Block, Compare, Quantile, blocked_shift, least_squares, theil_sen};
+use dwell_stats::{Block, Compare, Quantile, blocked_shift, grouped_least_squares, theil_sen};
 use rand::SeedableRng;
 use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -150,7 +150,8 @@ fn points(seed: u64) -> Vec<(f64, f64)> {
 #[test]
 fn slopes_of_lines_are_covered() {
     assert_covered("slope by least squares of 42 points", 121_000, |seed| {
-        let found = least_squares(&points(seed), CONFIDENCE).unwrap().slope.interval;
+        let points: Vec<_> = points(seed).into_iter().map(|(x, y)| (0, x, y)).collect();
+        let found = grouped_least_squares(&points, CONFIDENCE).unwrap().0.slope.interval;
         found.low <= 8.0 && 8.0 <= found.high
     });
     assert_covered("slope of Theil and Sen of 42 points", 123_000, |seed| {

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod named;
 mod quantity;
 mod serde_text;
 mod text;

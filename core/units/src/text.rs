@@ -6,41 +6,17 @@ use thiserror::Error;
 
 /// Error in the text of a quantity. The message follows "invalid value for --flag: ".
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum UnitError {
-    /// The unit is missing.
     #[error("'{text}' has no unit; write it like {example}")]
-    NoUnit {
-        /// The text.
-        text: String,
-        /// A valid example.
-        example: &'static str,
-    },
-    /// The unit is unknown for this quantity.
+    NoUnit { text: String, example: &'static str },
     #[error("'{text}' has an unknown unit '{unit}'; write it like {example}")]
-    UnknownUnit {
-        /// The text.
-        text: String,
-        /// The unknown unit.
-        unit: String,
-        /// A valid example.
-        example: &'static str,
-    },
-    /// The number is not a plain decimal number.
+    UnknownUnit { text: String, unit: String, example: &'static str },
     #[error("'{text}' is not a number with a unit; write it like {example}")]
-    NotANumber {
-        /// The text.
-        text: String,
-        /// A valid example.
-        example: &'static str,
-    },
+    NotANumber { text: String, example: &'static str },
     /// The value is too fine or too large for the quantity, or outside its limits.
     #[error("'{text}' is out of range: {limit}")]
-    OutOfRange {
-        /// The text.
-        text: String,
-        /// The violated limit.
-        limit: &'static str,
-    },
+    OutOfRange { text: String, limit: &'static str },
 }
 
 /// One unit: its spelling and its size in the quantity's base unit.

@@ -52,7 +52,8 @@ pub fn detect_clear(payload: &[u8], now: Instant<Realtime>) -> Option<Format> {
 /// lower 32 bits), the sequence number of STAMP and of dwell's mark, or the cycle of a round-trip
 /// message. `None` if the payload is too short or its fixed bytes do not match.
 ///
-/// An iperf2 FIN has a number too, but may be sent several times: see [`is_repeatable`].
+/// An iperf2 FIN ([`Datagram::is_fin`]) has a number too, but is repeated until it is answered.
+/// Senders and receivers keep no timestamps of it, because they could not be joined.
 pub fn packet_id(format: Format, payload: &[u8]) -> Option<u64> {
     match format {
         Format::Iperf | Format::IperfClassic => {
@@ -62,13 +63,6 @@ pub fn packet_id(format: Format, payload: &[u8]) -> Option<u64> {
         Format::Roundtrip => roundtrip::Message::parse(payload).ok().map(|m| m.id.into()),
         Format::Dwell => Mark::parse(payload).ok().map(|mark| mark.seq),
     }
-}
-
-/// Whether several packets of a flow may have this number, so that timestamps cannot be joined by
-/// it. This applies to the iperf2 FIN, which is repeated until it is answered. Senders and
-/// receivers keep no timestamps of it.
-pub fn is_repeatable(format: Format, payload: &[u8]) -> bool {
-    iperf(format, payload).is_some_and(|datagram| datagram.is_fin())
 }
 
 /// Header of an iperf2 datagram, as far as it is clear in this format; `None` in other formats.
@@ -198,7 +192,8 @@ mod tests {
                 assert_eq!(found, Some(Format::IperfClassic), "seed {seed}: {payload:02x?}");
                 let number = packet_id(Format::IperfClassic, &payload);
                 assert_eq!(number, Some(id.unsigned_abs()), "seed {seed}");
-                assert_eq!(is_repeatable(Format::IperfClassic, &payload), id < 0, "seed {seed}");
+                let header = iperf(Format::IperfClassic, &payload).unwrap();
+                assert_eq!(header.is_fin(), id < 0, "seed {seed}");
                 let next_year = Instant::from_nanos(AT + 31_536_000_000_000_000);
                 assert_eq!(detect_clear(&payload, next_year), None, "seed {seed}");
             }
@@ -209,13 +204,6 @@ mod tests {
         assert_ne!(packet_id(Format::Iperf, &payload), Some(9));
         assert_eq!(packet_id(Format::IperfClassic, &payload), Some(9));
         assert_eq!(packet_id(Format::IperfClassic, &[0; 11]), None);
-    }
-
-    #[test]
-    fn only_an_iperf_fin_is_repeatable() {
-        assert!(is_repeatable(Format::Iperf, &datagram(-9, 100)));
-        assert!(!is_repeatable(Format::Iperf, &datagram(9, 100)));
-        assert!(!is_repeatable(Format::Stamp, &stamp(u32::MAX, Mode::Unauthenticated)));
     }
 
     proptest! {
@@ -230,7 +218,7 @@ mod tests {
         fn any_bytes_are_read_without_panic(payload in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = (detect(&payload), detect_clear(&payload, Instant::from_nanos(AT)));
             for format in [Format::Iperf, Format::IperfClassic, Format::Stamp, Format::Roundtrip, Format::Dwell] {
-                let _ = (packet_id(format, &payload), is_repeatable(format, &payload));
+                let _ = (packet_id(format, &payload), iperf(format, &payload));
             }
         }
     }

@@ -14,15 +14,17 @@ pub const UDP_HEADER: u64 = 8;
 /// check sequence (IEEE 802.3, clause 3.1.1).
 pub const ETHERNET_HEADER: u64 = 14;
 
-/// The part of a packet that a size counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SizeMeasure {
-    /// The IP packet: IP header, UDP header and payload.
-    Ip,
-    /// The UDP payload.
-    Payload,
-    /// The Ethernet frame without frame check sequence. Network cards pad frames to 60 B.
-    Frame,
+dwell_units::named! {
+    /// The part of a packet that a size counts.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum SizeMeasure {
+        /// The IP packet: IP header, UDP header and payload.
+        Ip = "size",
+        /// The UDP payload.
+        Payload = "payload_size",
+        /// The Ethernet frame without frame check sequence. Network cards pad frames to 60 B.
+        Frame = "frame_size",
+    }
 }
 
 /// Size of a UDP packet that fits the MTU of its link.
@@ -35,66 +37,35 @@ pub struct PacketSize {
 
 /// Error in a packet size. The message follows the name of the flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum SizeError {
-    /// Smaller than the headers and the required payload.
     #[error(
         "invalid value {given} for {}: at least {least}, with headers and {content} of payload",
         counted.flag()
     )]
-    TooSmall {
-        /// The part of the packet that the size counts.
-        counted: SizeMeasure,
-        /// The given size.
-        given: Bytes,
-        /// Minimum size.
-        least: Bytes,
-        /// Required payload.
-        content: Bytes,
-    },
-    /// The packet would be fragmented.
+    TooSmall { counted: SizeMeasure, given: Bytes, least: Bytes, content: Bytes },
     #[error(
         "invalid value {given} for {}: at most {most}, for IP packets of at most {mtu}",
         counted.flag()
     )]
     TooLarge {
-        /// The part of the packet that the size counts.
         counted: SizeMeasure,
-        /// The given size.
         given: Bytes,
-        /// Maximum size.
         most: Bytes,
         /// The MTU, or the maximum length of an IP packet if that is smaller.
         mtu: Bytes,
     },
-    /// Not even the smallest packet fits the MTU.
     #[error("no packet with {content} of payload fits an MTU of {mtu}")]
-    MtuTooSmall {
-        /// Required payload.
-        content: Bytes,
-        /// The MTU.
-        mtu: Bytes,
-    },
+    MtuTooSmall { content: Bytes, mtu: Bytes },
 }
 
 impl SizeMeasure {
-    /// All measures, in the order in which sizes are printed.
-    pub const ALL: [Self; 3] = [Self::Ip, Self::Payload, Self::Frame];
-
     /// Command-line option for a size in this measure.
     pub const fn flag(self) -> &'static str {
         match self {
             Self::Ip => "--size",
             Self::Payload => "--payload-size",
             Self::Frame => "--frame-size",
-        }
-    }
-
-    /// Name of the parameter or plan field for a size in this measure.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ip => "size",
-            Self::Payload => "payload_size",
-            Self::Frame => "frame_size",
         }
     }
 

@@ -85,26 +85,20 @@ struct CellComparison {
     comparison: Comparison,
 }
 
-/// Evidence of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Basis {
-    /// Several trials on both sides, so that their variation is known.
-    Repetitions,
-    /// One long imported series on both sides.
-    Recordings,
-    /// Too few trials to know their variation.
-    Trials,
+dwell_units::named! {
+    /// Evidence of a comparison.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Basis {
+        /// Several trials on both sides, so that their variation is known.
+        Repetitions = "repetitions",
+        /// One long imported series on both sides.
+        Recordings = "recordings",
+        /// Too few trials to know their variation.
+        Trials = "trials",
+    }
 }
 
 impl Basis {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Repetitions => "repetitions",
-            Self::Recordings => "recordings",
-            Self::Trials => "trials",
-        }
-    }
-
     /// Returns the caveat of the comparison.
     fn caution(self, trials: (usize, usize)) -> Option<String> {
         match self {

@@ -11,10 +11,11 @@ use anyhow::Context;
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{Batch, Column};
 use dwell_sample::State;
-use dwell_store::{RunRow, Store, TrialRow};
+use dwell_store::{RunRow, Store, StoreError, TrialRow};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
+use serde_json::json;
 
 use super::data::{DataArgs, axes, chain, fail_if_damaged, find, main_column};
 
@@ -71,10 +72,11 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     if args.format == Format::Parquet {
         let of = if args.what == What::Host { "host" } else { "samples" };
         let dir = args.output.clone().unwrap_or_else(|| format!("{}-{of}", run.run).into());
-        let left_out = match args.what {
-            What::Samples => parquet(&store, &run, &dir)?,
-            What::Host => host::parquet(&store, &run, &dir)?,
+        let (trials, left_out) = match args.what {
+            What::Samples => readable_trials(&store, &run)?,
+            What::Host => host::readable_trials(&store, &run)?,
         };
+        copy_files(&run, &dir, &trials)?;
         super::print(&dir.display().to_string())?;
         return fail_if_damaged(left_out).map(|()| Exit::Measured);
     }
@@ -91,38 +93,53 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         }
         None => Box::new(BufWriter::with_capacity(1 << 20, io::stdout().lock())),
     };
-    if args.what == What::Host {
-        let style = if args.format == Format::Csv { Style::Csv } else { Style::JsonLines };
-        let left_out = host::rows(&store, &run, &mut out, style)?;
-        out.flush()?;
-        return fail_if_damaged(left_out).map(|()| Exit::Measured);
-    }
-    let (trials, left_out) = readable_trials(&store, &run)?;
-    match args.format {
-        Format::Csv => rows(&store, &run, &trials, &mut out, Style::Csv)?,
-        Format::Jsonl => rows(&store, &run, &trials, &mut out, Style::JsonLines)?,
-        Format::Hdr => hdr(&store, &run, &trials, &mut out)?,
-        Format::Parquet => unreachable!("handled above"),
-    }
+    let style = if args.format == Format::Csv { Style::Csv } else { Style::JsonLines };
+    let left_out = if args.what == What::Host {
+        host::rows(&store, &run, &mut out, style)?
+    } else {
+        let (files, left_out) = readable_trials(&store, &run)?;
+        let trials: Vec<TrialRow> = files.into_iter().map(|(trial, _)| trial).collect();
+        match args.format {
+            Format::Hdr => hdr(&store, &run, &trials, &mut out)?,
+            _ => rows(&store, &run, &trials, &mut out, style)?,
+        }
+        left_out
+    };
     out.flush()?;
     fail_if_damaged(left_out).map(|()| Exit::Measured)
 }
 
+/// A trial and its file, if it has data.
+type TrialFile = (TrialRow, Option<PathBuf>);
+
 /// Returns the trials with readable samples and the number of others, which are reported and left
 /// out.
-fn readable_trials(store: &Store, run: &RunRow) -> Result<(Vec<TrialRow>, usize), Failure> {
+fn readable_trials(store: &Store, run: &RunRow) -> Result<(Vec<TrialFile>, usize), Failure> {
     let mut trials = store.trials(run)?;
     let all = trials.len();
     trials.retain(|trial| {
-        let samples = trial.samples.unwrap_or(0);
-        let verified = if samples > 0 { store.verified(run, trial).map(drop) } else { Ok(()) };
-        if let Err(error) = &verified {
-            say(&format!("dwell: trial {} is left out: {}", trial.number, chain(error)));
-        }
-        verified.is_ok()
+        let has_samples = has_samples(trial);
+        let verified = if has_samples { store.verified(run, trial).map(drop) } else { Ok(()) };
+        !is_damaged(trial, &verified)
     });
     let left_out = all - trials.len();
-    Ok((trials, left_out))
+    let file = |trial: TrialRow| {
+        let file = has_samples(&trial).then(|| store.samples_path(&run.run, trial.number));
+        (trial, file)
+    };
+    Ok((trials.into_iter().map(file).collect(), left_out))
+}
+
+fn has_samples(trial: &TrialRow) -> bool {
+    trial.samples.is_some_and(|samples| samples > 0)
+}
+
+/// Whether the data of a trial could not be read; reports it.
+fn is_damaged(trial: &TrialRow, read: &Result<(), StoreError>) -> bool {
+    if let Err(error) = read {
+        say(&format!("dwell: trial {} is left out: {}", trial.number, chain(error)));
+    }
+    read.is_err()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -153,19 +170,11 @@ fn rows(
     style: Style,
 ) -> Result<(), Failure> {
     let columns = columns(store, run, trials)?;
-    let axes: Vec<String> = axes(run).into_iter().map(|axis| axis.name).collect();
-    if style == Style::Csv {
-        let mut names = vec!["trial".to_owned(), "repetition".to_owned()];
-        names.extend(axes.iter().map(|axis| quoted(axis)));
-        names.extend(["id", "state", "reordered", "void"].map(str::to_owned));
-        names.extend(columns.iter().map(|column| column.name().to_owned()));
-        writeln!(out, "{}", names.join(","))?;
-    }
+    let names = columns.iter().map(|column| column.name());
+    let names = ["id", "state", "reordered", "void"].into_iter().chain(names);
+    let axes = begin(run, out, style, names)?;
     for trial in trials {
-        let start = match style {
-            Style::Csv => csv_start(trial, &axes),
-            Style::JsonLines => json_start(trial, &axes),
-        };
+        let start = row_start(trial, &axes, style);
         let mut failure = None;
         store.samples(run, trial, Some(&columns), &mut |batch| {
             if failure.is_none() {
@@ -180,22 +189,39 @@ fn rows(
     Ok(())
 }
 
-fn csv_start(trial: &TrialRow, axes: &[String]) -> String {
-    let mut start = format!("{},{},", trial.number, trial.repetition);
-    for axis in axes {
-        start.push_str(&trial.parameters.get(axis).map_or(String::new(), |value| quoted(value)));
-        start.push(',');
+/// Writes the header of a CSV file, with `names` after those of every row. Returns the axes.
+fn begin<'n>(
+    run: &RunRow,
+    out: &mut dyn Write,
+    style: Style,
+    names: impl Iterator<Item = &'n str>,
+) -> io::Result<Vec<String>> {
+    let axes: Vec<String> = axes(run).into_iter().map(|axis| axis.name).collect();
+    if style == Style::Csv {
+        let mut all = vec!["trial".to_owned(), "repetition".to_owned()];
+        all.extend(axes.iter().map(|axis| quoted(axis)));
+        all.extend(names.map(str::to_owned));
+        writeln!(out, "{}", all.join(","))?;
     }
-    start
+    Ok(axes)
 }
 
-fn json_start(trial: &TrialRow, axes: &[String]) -> String {
-    let mut start = format!(r#"{{"trial":{},"repetition":{}"#, trial.number, trial.repetition);
-    for axis in axes {
-        let value = serde_json::json!(trial.parameters.get(axis));
-        start.push_str(&format!(",{}:{value}", serde_json::json!(axis)));
+/// Returns the beginning of every row of a trial: its number, repetition and axis values.
+fn row_start(trial: &TrialRow, axes: &[String], style: Style) -> String {
+    let TrialRow { number, repetition, parameters, .. } = trial;
+    let values = axes.iter().map(|axis| (axis, parameters.get(axis)));
+    match style {
+        Style::Csv => {
+            let values = values.map(|(_, value)| value.map_or(String::new(), |text| quoted(text)));
+            let values: String = values.map(|value| value + ",").collect();
+            format!("{number},{repetition},{values}")
+        }
+        Style::JsonLines => {
+            let values = values.map(|(axis, value)| format!(",{}:{}", json!(axis), json!(value)));
+            let values: String = values.collect();
+            format!(r#"{{"trial":{number},"repetition":{repetition}{values}"#)
+        }
     }
-    start
 }
 
 /// Quotes a CSV field (RFC 4180).
@@ -241,30 +267,27 @@ fn write_rows(
 }
 
 /// Copies the files and writes a table of the trials.
-fn parquet(store: &Store, run: &RunRow, dir: &Path) -> Result<usize, Failure> {
+fn copy_files(run: &RunRow, dir: &Path, trials: &[TrialFile]) -> Result<(), Failure> {
     let cannot = |what: &Path| format!("cannot write {}", what.display());
     fs::create_dir_all(dir).with_context(|| cannot(dir))?;
-    let mut trials = Vec::new();
-    let (readable, left_out) = readable_trials(store, run)?;
-    for trial in readable {
-        let has_samples = trial.samples.is_some_and(|samples| samples > 0);
+    let mut table = Vec::new();
+    for (trial, file) in trials {
         let name = format!("{}.parquet", trial.number);
-        if has_samples {
+        if let Some(file) = file {
             let to = dir.join(&name);
-            fs::copy(store.samples_path(&run.run, trial.number), &to)
-                .with_context(|| cannot(&to))?;
+            fs::copy(file, &to).with_context(|| cannot(&to))?;
         }
-        trials.push(serde_json::json!({
+        table.push(json!({
             "trial": trial.number,
             "repetition": trial.repetition,
             "parameters": trial.parameters,
-            "file": has_samples.then_some(name),
+            "file": file.as_ref().map(|_| name),
         }));
     }
-    let table = dir.join("trials.json");
-    let object = serde_json::json!({ "run": run.run, "name": run.name, "trials": trials });
-    fs::write(&table, format!("{object:#}\n")).with_context(|| cannot(&table))?;
-    Ok(left_out)
+    let path = dir.join("trials.json");
+    let object = json!({ "run": run.run, "name": run.name, "trials": table });
+    fs::write(&path, format!("{object:#}\n")).with_context(|| cannot(&path))?;
+    Ok(())
 }
 
 /// Writes an HdrHistogram log: one interval per trial, tagged with its number, from its first

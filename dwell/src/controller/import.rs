@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use dwell_import::{Flow, Format, HEAD_LEN, ImportError, Imported, recognise};
 use dwell_node_cli::{Exit, Failure, say};
-use dwell_record::{BatchStatistics, Environment, Kind, Stamps, Summary, Trust};
+use dwell_record::{BatchStatistics, Kind, Summary, Trust};
 use dwell_report::model::Axis;
 use dwell_store::{
     ImportLock, Ingest, Ingested, NewRun, NewTrial, Role, RunKind, RunRow, RunState, Store,
@@ -183,22 +183,18 @@ fn summary(imported: &Imported, flow: &Flow, columns: Option<&BatchStatistics>) 
     if !flow.intervals.is_empty() {
         parameters.insert("intervals".into(), json!(flow.intervals.len()));
     }
+    let target = if flow.target.is_empty() { &imported.target } else { &flow.target };
     Summary {
-        kind: Kind::Import,
-        target: if flow.target.is_empty() { &imported.target } else { &flow.target }.clone(),
         parameters,
         packets: if flow.outcomes_unknown { None } else { flow.packets.or(packets) },
         metrics,
         values,
-        stamps: Stamps::default(),
-        engine: imported.format.name().to_owned(),
-        trains: Vec::new(),
         trust: Trust {
             warnings,
             percentile_resolution: columns.and_then(BatchStatistics::resolution),
             ..Trust::default()
         },
-        environment: Environment::default(),
+        ..Summary::new(Kind::Import, target, imported.format.name())
     }
 }
 

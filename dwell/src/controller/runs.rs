@@ -71,13 +71,12 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
             (failed, not_run) => format!(" ({failed} failed, {not_run} not run)"),
         };
         let trials = format!("{}/{}{failed}", run.trials_finished, run.trials);
-        let state = json!(run.state);
         writeln!(
             out,
             "{:12} {:width$}  {:11} {:20} {trials:>16} {:>10}",
             run.run,
             run.name,
-            state.as_str().unwrap_or_default(),
+            run.state.name(),
             run.started,
             size(bytes(run))
         )?;

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, Read, Write};
 
 use dwell_import::{Format, ProbeSignature, RunProbe, Witness, WitnessMatch};
 use dwell_node_cli::{Exit, Failure, terminal};
-use dwell_record::{Batch, Column, Environment, Figures, Kind, Stamps, Summary, Trust};
+use dwell_record::{Batch, Column, Figures, Kind, Summary, by_name};
 use dwell_sample::State;
 use dwell_store::{Role, RunRow, Store, StoreError, TrialRow};
 use serde_json::{Value, json};
@@ -171,17 +171,9 @@ fn summary(name: &str, hash: &str, format: Format, joined: &WitnessMatch) -> Sum
         ("same_clock", json!(joined.same_clock)),
     ];
     Summary {
-        kind: Kind::Import,
-        target: name.to_owned(),
-        parameters: parameters.map(|(name, value)| (name.to_owned(), value)).into(),
-        packets: None,
+        parameters: by_name(parameters),
         metrics: joined.metrics.clone(),
-        values: BTreeMap::new(),
-        stamps: Stamps::default(),
-        engine: "witness".into(),
-        trains: Vec::new(),
-        trust: Trust::default(),
-        environment: Environment::default(),
+        ..Summary::new(Kind::Import, name, "witness")
     }
 }
 

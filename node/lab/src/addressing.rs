@@ -41,6 +41,15 @@ pub(crate) enum End {
     B = 2,
 }
 
+impl End {
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+}
+
 /// "dwell" in ASCII fills the 40 random bits of the prefix.
 const ULA: [u16; 3] = [0xfd64, 0x7765, 0x6c6c];
 

@@ -18,7 +18,6 @@ use dwell_io::process::{self, Handle, Identity, Signal};
 use dwell_units::Nanos;
 
 use crate::background;
-use crate::creation::end_at;
 use crate::description::{Daemon, DaemonState, Lab};
 use crate::error::LabError;
 use crate::namespace::netns_path;
@@ -177,11 +176,7 @@ fn spawn(dir: &LabDir, lab: &Lab, place: usize, program: &Path) -> Result<Child,
         command.arg(&medium.interface);
     }
     for link in &lab.links {
-        match end_at(link, &node.name) {
-            Some(crate::addressing::End::A) => command.arg(&link.a_interface),
-            Some(crate::addressing::End::B) => command.arg(&link.b_interface),
-            None => continue,
-        };
+        command.args(link.end_at(&node.name).map(|end| link.interface(end)));
     }
     command
         .stdin(Stdio::null())

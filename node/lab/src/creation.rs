@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -12,7 +13,7 @@ use dwell_io::netns;
 use crate::addressing::{self, End, LINK_V4_LEN, LINK_V6_LEN};
 use crate::babel;
 use crate::background;
-use crate::description::{Lab, LabState, Link};
+use crate::description::{Lab, LabState};
 use crate::emulation;
 use crate::error::LabError;
 use crate::iproute::Tool;
@@ -255,17 +256,6 @@ fn tap_links(dir: &LabDir, lock: &Lock, lab: &Lab, steps: &Steps<'_>) -> Result<
     })
 }
 
-/// Returns the end of `link` at the node of this name.
-pub(crate) fn end_at(link: &Link, node: &str) -> Option<End> {
-    if link.a == node {
-        Some(End::A)
-    } else if link.b == node {
-        Some(End::B)
-    } else {
-        None
-    }
-}
-
 /// Returns the lines that give a node its addresses, neighbours and routes.
 fn configuration(topology: &Topology, lab: &Lab, neighbours: &Neighbours, place: usize) -> String {
     let node = &lab.nodes[place];
@@ -278,11 +268,9 @@ fn configuration(topology: &Topology, lab: &Lab, neighbours: &Neighbours, place:
     line(format_args!("addr add {}/32 dev lo", own.v4));
     line(format_args!("addr add {}/128 dev lo nodad", own.v6));
     for (number, link) in lab.links.iter().enumerate() {
-        let (interface, mine, theirs, far) = match end_at(link, &node.name) {
-            Some(End::A) => (&link.a_interface, link.a_address, link.b_address, End::B),
-            Some(End::B) => (&link.b_interface, link.b_address, link.a_address, End::A),
-            None => continue,
-        };
+        let Some(end) = link.end_at(&node.name) else { continue };
+        let (interface, far) = (link.interface(end), end.other());
+        let (mine, theirs) = (link.address(end), link.address(far));
         line(format_args!("link set dev {interface} up"));
         line(format_args!("addr add {}/{LINK_V4_LEN} dev {interface}", mine.v4));
         line(format_args!("addr add {}/{LINK_V6_LEN} dev {interface} nodad", mine.v6));
@@ -303,23 +291,16 @@ fn configuration(topology: &Topology, lab: &Lab, neighbours: &Neighbours, place:
         let _ = writeln!(lines, "{text}");
     };
     for Route { prefix, link, v6 } in routes(topology, neighbours, place) {
-        let (link, from_a) = (&lab.links[link], lab.links[link].a == node.name);
-        let (interface, gateway) = if from_a {
-            (&link.a_interface, link.b_address)
-        } else {
-            (&link.b_interface, link.a_address)
+        let link = &lab.links[link];
+        let Some(end) = link.end_at(&node.name) else { continue };
+        let (interface, gateway) = (link.interface(end), link.address(end.other()));
+        let [gateway, own]: [IpAddr; 2] = match v6 {
+            true => [gateway.v6.into(), own.v6.into()],
+            false => [gateway.v4.into(), own.v4.into()],
         };
-        if v6 {
-            let (gateway, own) = (gateway.v6, own.v6);
-            line(format_args!(
-                "route add {prefix} via {gateway} dev {interface} src {own} proto static"
-            ));
-        } else {
-            let (gateway, own) = (gateway.v4, own.v4);
-            line(format_args!(
-                "route add {prefix} via {gateway} dev {interface} src {own} proto static"
-            ));
-        }
+        line(format_args!(
+            "route add {prefix} via {gateway} dev {interface} src {own} proto static"
+        ));
     }
     lines
 }

@@ -7,7 +7,7 @@ use dwell_engine::link::LinkParameters;
 use dwell_units::{BitRate, Nanos, Ratio};
 use serde::{Deserialize, Serialize};
 
-use crate::addressing::Addresses;
+use crate::addressing::{Addresses, End};
 use crate::topology::{Mechanism, Routing};
 
 /// Name and version of the format.
@@ -183,6 +183,30 @@ pub struct Link {
     pub event_log: Option<String>,
     /// Counters, if requested.
     pub counters: Option<Counters>,
+}
+
+impl Link {
+    /// Returns the end at the node of this name.
+    pub(crate) fn end_at(&self, node: &str) -> Option<End> {
+        [(&self.a, End::A), (&self.b, End::B)]
+            .into_iter()
+            .find(|(at, _)| *at == node)
+            .map(|(_, end)| end)
+    }
+
+    pub(crate) fn interface(&self, end: End) -> &str {
+        match end {
+            End::A => &self.a_interface,
+            End::B => &self.b_interface,
+        }
+    }
+
+    pub(crate) fn address(&self, end: End) -> Addresses {
+        match end {
+            End::A => self.a_address,
+            End::B => self.b_address,
+        }
+    }
 }
 
 /// Parameters of a link.

@@ -7,8 +7,6 @@ use dwell_engine::link::{Link as Wire, LinkParameters};
 use dwell_io::netns;
 use dwell_units::{Nanos, Ratio};
 
-use crate::addressing::End;
-use crate::creation::end_at;
 use crate::description::{Lab, Parameters};
 use crate::error::LabError;
 use crate::iproute::Tool;
@@ -76,13 +74,9 @@ pub(crate) fn qdiscs(lab: &Lab, place: usize) -> String {
     let node = &lab.nodes[place].name;
     let mut lines = String::new();
     for link in &lab.links {
-        let interface = match end_at(link, node) {
-            Some(End::A) => &link.a_interface,
-            Some(End::B) => &link.b_interface,
-            None => continue,
-        };
-        if let Some(discipline) = discipline(link.mechanism, &link.parameters) {
-            let _ = writeln!(lines, "qdisc add dev {interface} root {discipline}");
+        let discipline = discipline(link.mechanism, &link.parameters);
+        if let (Some(end), Some(discipline)) = (link.end_at(node), discipline) {
+            let _ = writeln!(lines, "qdisc add dev {} root {discipline}", link.interface(end));
         }
     }
     lines

@@ -9,6 +9,7 @@ use std::process::Command;
 use dwell_io::netns;
 
 use crate::error::LabError;
+use crate::list::open;
 use crate::namespace::{all_namespaces, lab_of, netns_path, not_entered};
 use crate::namespace_keeper::NamespaceKeeper;
 use crate::quota;
@@ -32,18 +33,12 @@ pub fn exec(
     note: &mut dyn FnMut(String),
     abandoned: &dyn Fn() -> bool,
 ) -> Result<Infallible, LabError> {
-    let Some(dir) = state::find(lab)? else {
-        let existing = crate::down::names()?;
-        return Err(LabError::NoSuchLab { name: lab.to_owned(), existing });
-    };
-    let Some(description) = dir.read()? else { return Err(LabError::NotWhole(lab.to_owned())) };
+    let (dir, description) = open(lab)?;
     let Some(node) = description.node(node) else {
         let (lab, node) = (lab.to_owned(), node.to_owned());
         return Err(LabError::NoSuchNode { lab, node, nodes: some_nodes(&description.nodes) });
     };
-    if let NamespaceKeeper::Gone(_) = NamespaceKeeper::enter(&dir)? {
-        return Err(LabError::NotWhole(lab.to_owned()));
-    }
+    NamespaceKeeper::enter_whole(&dir)?;
     if let Some(limits) = &node.quota {
         quota::enter(&node.name, limits)?;
     }

@@ -9,202 +9,79 @@ use thiserror::Error;
 
 /// Error of an operation on a lab; the text says what would be right.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum LabError {
-    /// The topology is invalid.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// The name is not valid for a lab.
     #[error(
         "'{0}' is not a valid lab name; use 1 to 20 letters, digits and inner hyphens, \
          like demo or rtt-2"
     )]
     Name(String),
-    /// A lab of this name exists.
     #[error("lab '{0}' already exists; choose another name, or end it: dwell lab down {0}")]
     Exists(String),
-    /// A foreign namespace has a name like those of the lab.
     #[error(
         "network namespace '{netns}' exists and does not belong to a lab; \
          choose another name than '{lab}', or remove it: ip netns del {netns}"
     )]
-    NamespaceTaken {
-        /// Requested name of the lab.
-        lab: String,
-        /// Namespace.
-        netns: String,
-    },
-    /// There is no lab of this name.
+    NamespaceTaken { lab: String, netns: String },
     #[error("there is no lab '{name}'; {}", known(.existing))]
-    NoSuchLab {
-        /// Requested name.
-        name: String,
-        /// Existing labs.
-        existing: Vec<String>,
-    },
-    /// No lab was named, and the number of labs is not one.
+    NoSuchLab { name: String, existing: Vec<String> },
     #[error("which lab? {}", known(.existing))]
-    WhichLab {
-        /// Existing labs.
-        existing: Vec<String>,
-    },
-    /// The lab has no such node.
+    WhichLab { existing: Vec<String> },
     #[error("lab '{lab}' has no node '{node}'; its nodes are {nodes}")]
-    NoSuchNode {
-        /// Lab.
-        lab: String,
-        /// Requested name.
-        node: String,
-        /// Existing nodes.
-        nodes: String,
-    },
-    /// Another process is creating or removing the lab.
+    NoSuchNode { lab: String, node: String, nodes: String },
     #[error("lab '{0}' is being created or removed by another dwell process; try again later")]
     Busy(String),
-    /// The lab is incomplete.
     #[error("lab '{0}' is incomplete (its creation was interrupted); end it: dwell lab down {0}")]
     NotWhole(String),
     /// Not supported by this machine, or not permitted.
     #[error("{0}")]
     Unsupported(String),
-    /// A lab could not be created, and its remains could not be removed.
     #[error("{error}; removing the incomplete lab failed ({rollback}); run: dwell lab down {name}")]
-    NotRolledBack {
-        /// Lab.
-        name: String,
-        /// Why it could not be created.
-        error: Box<LabError>,
-        /// Why it could not be removed.
-        rollback: Box<LabError>,
-    },
-    /// ^C or SIGTERM arrived while the lab was being created; the incomplete lab was removed.
+    NotRolledBack { name: String, error: Box<LabError>, rollback: Box<LabError> },
     #[error("interrupted; the incomplete lab was removed")]
     Interrupted,
     /// The process that requested it has ended.
     #[error("standard input was closed; nothing was done")]
     Abandoned,
-    /// `ip` or `tc` failed.
     #[error("{tool} failed{}: {message}", at(.line))]
-    Tool {
-        /// `ip` or `tc`.
-        tool: &'static str,
-        /// Line that it refused, if it names one.
-        line: Option<String>,
-        /// Its message.
-        message: String,
-    },
-    /// babeld provided no route in time.
+    Tool { tool: &'static str, line: Option<String>, message: String },
     #[error("babeld provided no route from {from} to {to} within {after}: {reason}")]
-    NoRoute {
-        /// Node without the route.
-        from: String,
-        /// Node that it does not reach.
-        to: String,
-        /// Time waited.
-        after: dwell_units::Nanos,
-        /// State of the route.
-        reason: String,
-    },
-    /// A background process of the lab did not start.
+    NoRoute { from: String, to: String, after: dwell_units::Nanos, reason: String },
     #[error("the {what} did not start: {message}")]
-    Background {
-        /// Name of the process.
-        what: String,
-        /// Its message.
-        message: String,
-    },
-    /// A system call or an access to a file failed.
+    Background { what: String, message: String },
     #[error("{what}: {error}")]
-    Io {
-        /// Operation.
-        what: String,
-        /// Error of the kernel.
-        error: io::Error,
-    },
-    /// A file of a lab's state is not in dwell's format.
+    Io { what: String, error: io::Error },
     #[error("{} is damaged ({error}); end the lab: dwell lab down NAME", .path.display())]
-    State {
-        /// File.
-        path: PathBuf,
-        /// Error of the parser.
-        error: serde_json::Error,
-    },
+    State { path: PathBuf, error: serde_json::Error },
 }
 
 /// Why a text or a file is not a topology.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum TopologyError {
-    /// Neither a known kind of topology nor an existing file.
     #[error(
         "'{0}' is not a topology; write line:3, star:5, forced:3 or the name of a TOML \
          file that exists"
     )]
     Unknown(String),
-    /// The number of nodes is missing or invalid.
     #[error("'{text}' has no valid number of nodes; write it like {kind}:3")]
-    NoCount {
-        /// Text as given.
-        text: String,
-        /// Kind of topology, such as `line`.
-        kind: &'static str,
-    },
-    /// Too few or too many nodes.
+    NoCount { text: String, kind: &'static str },
     #[error("{count} nodes are not possible; a lab has 1 to {max} nodes")]
-    Count {
-        /// Requested number.
-        count: u64,
-        /// Maximum.
-        max: usize,
-    },
-    /// Too many links.
+    Count { count: u64, max: usize },
     #[error("{count} links are not possible; a lab has at most {max}")]
-    Links {
-        /// Requested number.
-        count: usize,
-        /// Maximum.
-        max: usize,
-    },
-    /// The file cannot be read.
+    Links { count: usize, max: usize },
     #[error("cannot read {}: {error}", .path.display())]
-    Read {
-        /// File.
-        path: PathBuf,
-        /// Error of the kernel.
-        error: io::Error,
-    },
-    /// The file is invalid.
+    Read { path: PathBuf, error: io::Error },
     #[error("{file}, line {line}: {message}")]
-    File {
-        /// Name of the file.
-        file: String,
-        /// Line, from 1.
-        line: usize,
-        /// What is wrong, and what would be right.
-        message: String,
-    },
-    /// A quota names a node that does not exist.
+    File { file: String, line: usize, message: String },
     #[error("--quota {node}: there is no such node; nodes are {nodes}")]
-    QuotaNode {
-        /// Requested node.
-        node: String,
-        /// Existing nodes.
-        nodes: String,
-    },
-    /// The parameters of a link are inconsistent.
+    QuotaNode { node: String, nodes: String },
     #[error("link {link}: {error}")]
-    Link {
-        /// Its two nodes.
-        link: String,
-        /// What is wrong.
-        error: LinkError,
-    },
-    /// The mechanism cannot do what is requested.
+    Link { link: String, error: LinkError },
     #[error("link {link}: {message}")]
-    Mechanism {
-        /// Its two nodes.
-        link: String,
-        /// What is wrong, and what would be right.
-        message: &'static str,
-    },
+    Mechanism { link: String, message: &'static str },
 }
 
 /// Why a text in a topology file is not a valid value.

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::addressing::End;
 use crate::babel;
-use crate::creation::end_at;
 use crate::description::{Counters, DirectionCounters, Lab, LabState, Link, LinkState};
 use crate::down::names;
 use crate::error::LabError;
@@ -31,6 +30,15 @@ pub fn list() -> Result<Vec<Result<Lab, String>>, LabError> {
         Ok(Ok(lab))
     };
     names()?.into_iter().map(describe).collect()
+}
+
+/// Returns the lab of this name, as it was created.
+pub(crate) fn open(name: &str) -> Result<(LabDir, Lab), LabError> {
+    let Some(dir) = state::find(name)? else {
+        return Err(LabError::NoSuchLab { name: name.to_owned(), existing: names()? });
+    };
+    let lab = dir.read()?.ok_or_else(|| LabError::NotWhole(name.to_owned()))?;
+    Ok((dir, lab))
 }
 
 /// Records links, daemons and holders that have ended since the lab was created; the state file
@@ -62,20 +70,16 @@ pub(crate) fn update_state(dir: &LabDir, lab: &mut Lab) {
 /// # Errors
 /// There is no such lab, it is incomplete, or it belongs to root.
 pub fn counters(name: &str) -> Result<Lab, LabError> {
-    let no_such = |existing| LabError::NoSuchLab { name: name.to_owned(), existing };
-    let Some(dir) = state::find(name)? else { return Err(no_such(names()?)) };
-    let mut lab = dir.read()?.ok_or_else(|| LabError::NotWhole(name.to_owned()))?;
+    let (dir, mut lab) = open(name)?;
     update_state(&dir, &mut lab);
     quota::read(&mut lab);
-    if let NamespaceKeeper::Gone(_) = NamespaceKeeper::enter(&dir)? {
-        return Err(LabError::NotWhole(name.to_owned()));
-    }
+    NamespaceKeeper::enter_whole(&dir)?;
     let sent = lab
         .nodes
         .iter()
         .map(|node| {
             let shaped = lab.links.iter().any(|link| {
-                end_at(link, &node.name).is_some()
+                link.end_at(&node.name).is_some()
                     && matches!(link.mechanism, Mechanism::Tbf | Mechanism::Netem)
             });
             netns::within(&netns_path(&node.netns), || Sent::read(shaped))
@@ -126,10 +130,7 @@ impl Sent {
     }
 
     fn direction(&self, link: &Link, from: End) -> DirectionCounters {
-        let interface = match from {
-            End::A => &link.a_interface,
-            End::B => &link.b_interface,
-        };
+        let interface = link.interface(from);
         if link.mechanism == Mechanism::Veth {
             return DirectionCounters {
                 delivered: self.column(interface, 9).unwrap_or(0),
@@ -137,7 +138,7 @@ impl Sent {
                 ..DirectionCounters::default()
             };
         }
-        let is_ours = |qdisc: &&Value| qdisc["dev"] == interface.as_str() && qdisc["root"] == true;
+        let is_ours = |qdisc: &&Value| qdisc["dev"] == interface && qdisc["root"] == true;
         let qdisc = self.qdiscs.as_array().and_then(|all| all.iter().find(is_ours));
         let number = |key: &str| qdisc.and_then(|qdisc| qdisc[key].as_u64()).unwrap_or(0);
         let dropped = number("drops");

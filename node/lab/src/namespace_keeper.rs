@@ -53,6 +53,14 @@ impl NamespaceKeeper {
             None => Ok(Self::Gone(text.split(' ').nth(2).and_then(|inode| inode.parse().ok()))),
         }
     }
+
+    /// Enters the namespaces of a lab, unless its holder was killed.
+    pub(crate) fn enter_whole(dir: &LabDir) -> Result<(), LabError> {
+        match Self::enter(dir)? {
+            Self::None | Self::Running(_) => Ok(()),
+            Self::Gone(_) => Err(LabError::NotWhole(dir.name().to_owned())),
+        }
+    }
 }
 
 fn enter_process(pid: u32) -> Result<(), LabError> {

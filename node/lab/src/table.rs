@@ -11,10 +11,9 @@ use crate::babel;
 use crate::description::{Daemon, Lab};
 use crate::error::LabError;
 use crate::iproute::Tool;
-use crate::list::update_state;
+use crate::list::{open, update_state};
 use crate::namespace::{netns_path, not_entered};
 use crate::namespace_keeper::NamespaceKeeper;
-use crate::state;
 use crate::topology::Routing;
 
 /// Name and version of [`RouteTable`].
@@ -63,13 +62,9 @@ pub struct NodeRoute {
 /// # Errors
 /// There is no such lab, it is incomplete, or it belongs to root.
 pub fn routes(name: &str) -> Result<RouteTable, LabError> {
-    let no_such = |existing| LabError::NoSuchLab { name: name.to_owned(), existing };
-    let Some(dir) = state::find(name)? else { return Err(no_such(crate::down::names()?)) };
-    let mut lab = dir.read()?.ok_or_else(|| LabError::NotWhole(name.to_owned()))?;
+    let (dir, mut lab) = open(name)?;
     update_state(&dir, &mut lab);
-    if let NamespaceKeeper::Gone(_) = NamespaceKeeper::enter(&dir)? {
-        return Err(LabError::NotWhole(name.to_owned()));
-    }
+    NamespaceKeeper::enter_whole(&dir)?;
     let mut table = RouteTable {
         schema: SCHEMA,
         lab: lab.name.clone(),

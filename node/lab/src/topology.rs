@@ -52,24 +52,16 @@ pub struct Topology {
     pub(crate) quotas: Vec<(usize, Ratio)>,
 }
 
-/// Source of a lab's routes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Routing {
-    /// Set by dwell once: the shortest paths.
-    #[default]
-    Static,
-    /// babeld in every node (RFC 8966).
-    Babel,
-}
-
-impl Routing {
-    /// Name in results and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Static => "static",
-            Self::Babel => "babel",
-        }
+dwell_units::named! {
+    /// Source of a lab's routes.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Routing {
+        /// Set by dwell once: the shortest paths.
+        #[default]
+        Static = "static",
+        /// babeld in every node (RFC 8966).
+        Babel = "babel",
     }
 }
 
@@ -84,10 +76,7 @@ impl FromStr for Routing {
 
     /// Parses the name of a routing.
     fn from_str(text: &str) -> Result<Self, String> {
-        let all = [Self::Static, Self::Babel];
-        all.into_iter()
-            .find(|routing| routing.name() == text)
-            .ok_or_else(|| format!("'{text}' is not a routing; write static or babel"))
+        Self::named(text).ok_or_else(|| format!("'{text}' is not a routing; write static or babel"))
     }
 }
 
@@ -138,29 +127,19 @@ pub struct LinkOptions {
     pub mechanism: Option<Mechanism>,
 }
 
-/// How a link is emulated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mechanism {
-    /// A plain veth pair.
-    Veth,
-    /// A veth pair with the kernel's netem at both ends.
-    Netem,
-    /// A veth pair with a token bucket at both ends: a rate, but no serialisation delay.
-    Tbf,
-    /// dwell's own process between two TAP interfaces.
-    Tap,
-}
-
-impl Mechanism {
-    /// Name in results and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Veth => "veth",
-            Self::Netem => "netem",
-            Self::Tbf => "tbf",
-            Self::Tap => "tap",
-        }
+dwell_units::named! {
+    /// How a link is emulated.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Mechanism {
+        /// A plain veth pair.
+        Veth = "veth",
+        /// A veth pair with the kernel's netem at both ends.
+        Netem = "netem",
+        /// A veth pair with a token bucket at both ends: a rate, but no serialisation delay.
+        Tbf = "tbf",
+        /// dwell's own process between two TAP interfaces.
+        Tap = "tap",
     }
 }
 
@@ -175,9 +154,8 @@ impl FromStr for Mechanism {
 
     /// Parses the name of a mechanism that can be requested.
     fn from_str(text: &str) -> Result<Self, String> {
-        [Self::Netem, Self::Tbf, Self::Tap]
-            .into_iter()
-            .find(|mechanism| mechanism.name() == text)
+        Self::named(text)
+            .filter(|mechanism| *mechanism != Self::Veth)
             .ok_or_else(|| ValueError::Mechanism(text.to_owned()).to_string())
     }
 }

@@ -15,9 +15,6 @@ use crate::views::{StoredBin, joined};
 impl Store {
     /// Creates a writer for the host activity of a trial. It must be finished even without any
     /// activity, because that removes the file of an earlier attempt.
-    ///
-    /// # Errors
-    /// The directory cannot be created.
     pub fn host_writer(&self, run: &RunRow, trial: &TrialRow) -> Result<HostWriter, StoreError> {
         let path = self.host_path(&run.run, trial.number);
         let dir = path.parent().unwrap_or(&self.dir);
@@ -53,9 +50,6 @@ impl Store {
     /// Returns a metric of a trial in windows of at least `least_ns`. A window combines consecutive
     /// stored bins, and its percentiles are computed from all values in it. Empty if the trial has
     /// no such metric or its data is damaged.
-    ///
-    /// # Errors
-    /// The catalogue cannot be read.
     pub fn windows(
         &self,
         trial: &TrialRow,

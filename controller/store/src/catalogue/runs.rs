@@ -12,9 +12,6 @@ use crate::run_names;
 
 impl Store {
     /// Creates a run with all trials planned. Returns its name.
-    ///
-    /// # Errors
-    /// The catalogue cannot be written.
     pub fn begin_run(&mut self, new: &NewRun) -> Result<String, StoreError> {
         let now = jiff::Timestamp::now();
         let day = now.strftime("%Y%m%d").to_string();
@@ -43,7 +40,7 @@ impl Store {
              VALUES (?1, ?2, ?3, ?4, ?5, 'running', ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             params![
                 run,
-                new.kind.text(),
+                new.kind.name(),
                 plan_id,
                 new.name,
                 new.title,
@@ -79,9 +76,6 @@ impl Store {
 
     /// Creates an import, which is running while the lock is held. Deletes the incomplete imports
     /// of importers that died.
-    ///
-    /// # Errors
-    /// The catalogue cannot be written.
     pub fn begin_import(&mut self, new: &NewRun) -> Result<(RunRow, ImportLock), StoreError> {
         // No other process may look for dead importers between the naming of a run and its lock. No
         // child process is started while this lock is held, so none can inherit it (flock(2)).
@@ -97,9 +91,6 @@ impl Store {
     }
 
     /// Replaces the axes of a run.
-    ///
-    /// # Errors
-    /// The catalogue cannot be written.
     pub fn set_axes(&mut self, run: &RunRow, axes: &serde_json::Value) -> Result<(), StoreError> {
         self.db.execute(
             "UPDATE runs SET axes = ?2 WHERE id = ?1",
@@ -109,9 +100,6 @@ impl Store {
     }
 
     /// Records a node that took part.
-    ///
-    /// # Errors
-    /// The catalogue cannot be written.
     pub fn set_node(&mut self, run: &RunRow, node: &RunNode) -> Result<(), StoreError> {
         self.db.execute(
             "INSERT INTO nodes (run_id, node, dwell, clock) VALUES (?1, ?2, ?3, ?4)
@@ -123,9 +111,6 @@ impl Store {
     }
 
     /// Returns the nodes that took part, by name.
-    ///
-    /// # Errors
-    /// The catalogue cannot be read.
     pub fn nodes(&self, run: &RunRow) -> Result<Vec<RunNode>, StoreError> {
         let mut select = self
             .db
@@ -138,15 +123,12 @@ impl Store {
 
     /// Records the state of a run. If the run is not running, its running trial becomes planned
     /// again.
-    ///
-    /// # Errors
-    /// The catalogue cannot be written.
     pub fn set_run_state(&mut self, run: &RunRow, state: RunState) -> Result<(), StoreError> {
         let finished = (state != RunState::Running).then(|| time_text(jiff::Timestamp::now()));
         let transaction = self.db.transaction()?;
         transaction.execute(
             "UPDATE runs SET state = ?2, finished = ?3 WHERE id = ?1",
-            params![run.id, state.text(), finished],
+            params![run.id, state.name(), finished],
         )?;
         if finished.is_some() {
             transaction.execute(
@@ -160,9 +142,6 @@ impl Store {
     }
 
     /// Returns all runs, newest first.
-    ///
-    /// # Errors
-    /// The catalogue cannot be read.
     pub fn runs(&self) -> Result<Vec<RunRow>, StoreError> {
         self.select_runs("ORDER BY runs.id DESC", [])
     }
@@ -180,9 +159,6 @@ impl Store {
     }
 
     /// Returns the runs of the plan with this text, newest first.
-    ///
-    /// # Errors
-    /// The catalogue cannot be read.
     pub fn runs_of_plan(&self, plan: &str) -> Result<Vec<RunRow>, StoreError> {
         self.select_runs("WHERE plans.text = ?1 ORDER BY runs.id DESC", [plan])
     }
@@ -223,9 +199,6 @@ impl Store {
     }
 
     /// Adds a user's note to a run.
-    ///
-    /// # Errors
-    /// The catalogue cannot be written.
     pub fn note(&mut self, run: &RunRow, note: &str) -> Result<(), StoreError> {
         self.db.execute(
             "INSERT INTO notes (run_id, at, note) VALUES (?1, ?2, ?3)",
@@ -235,9 +208,6 @@ impl Store {
     }
 
     /// Returns the notes of a run, in order.
-    ///
-    /// # Errors
-    /// The catalogue cannot be read.
     pub fn notes(&self, run: &RunRow) -> Result<Vec<String>, StoreError> {
         let mut select = self.db.prepare("SELECT note FROM notes WHERE run_id = ?1 ORDER BY id")?;
         let notes = select.query_map([run.id], |row| row.get(0))?;
@@ -267,7 +237,7 @@ fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
     let count = |place: usize| row.get::<_, i64>(place).map(|n| n.max(0) as u32);
     Ok(RunRow {
         id: row.get(0)?,
-        kind: RunKind::read(&kind).unwrap_or(RunKind::Run),
+        kind: RunKind::named(&kind).unwrap_or(RunKind::Run),
         name: row.get(3)?,
         title: row.get(4)?,
         plan: row.get(5)?,
@@ -278,7 +248,7 @@ fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
         settings: json(&row.get::<_, String>(6)?, "settings", || run.clone())?,
         seed: row.get::<_, i64>(7)? as u64,
         axes: json(&row.get::<_, String>(8)?, "axes", || run.clone())?,
-        state: RunState::read(&state).unwrap_or(RunState::Stopped),
+        state: RunState::named(&state).unwrap_or(RunState::Stopped),
         started: row.get(10)?,
         finished: row.get(11)?,
         fleet: row.get(12)?,

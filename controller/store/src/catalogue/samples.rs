@@ -14,9 +14,6 @@ use crate::scan::scan;
 
 impl Store {
     /// Creates a writer for the samples of a trial.
-    ///
-    /// # Errors
-    /// The directory cannot be created.
     pub fn ingest(&self, run: &RunRow, trial: &TrialRow) -> Result<Ingest, StoreError> {
         let wanted = match run.kind {
             RunKind::Run => &Column::ALL[..Column::MEASURED],
@@ -26,9 +23,6 @@ impl Store {
     }
 
     /// Like [`Self::ingest`], for samples with other columns than those of a ping.
-    ///
-    /// # Errors
-    /// The directory cannot be created.
     pub fn ingest_columns(
         &self,
         run: &RunRow,
@@ -63,9 +57,6 @@ impl Store {
 
     /// Recomputes the figures of a trial from its samples, on all cores. A trial without samples
     /// has none.
-    ///
-    /// # Errors
-    /// The file cannot be read.
     pub fn recompute(&self, run: &RunRow, trial: &TrialRow) -> Result<BatchStatistics, StoreError> {
         if trial.samples.is_none_or(|samples| samples == 0) {
             return Ok(BatchStatistics::default());

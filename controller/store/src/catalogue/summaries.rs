@@ -55,7 +55,7 @@ impl Store {
             transaction.execute(
                 "INSERT INTO summaries (trial_id, role, node, environment_id, summary)
                  VALUES (?1, ?2, ?3, (SELECT id FROM environments WHERE environment = ?4), ?5)",
-                params![trial.id, role.text(), node, environment, text(summary)],
+                params![trial.id, role.name(), node, environment, text(summary)],
             )?;
         }
         for (metric, series) in ingested.iter().flat_map(|ingested| &ingested.series) {
@@ -95,7 +95,7 @@ impl Store {
              samples_crc32 = ?7 WHERE id = ?1",
             params![
                 trial.id,
-                state.text(),
+                state.name(),
                 reason,
                 time_text(jiff::Timestamp::now()),
                 ingested.and_then(|ingested| ingested.first_ns),
@@ -109,9 +109,6 @@ impl Store {
 
     /// Adds a summary to an ended trial. Replaces earlier summaries with the same role and `node`
     /// for which `is_old` returns true.
-    ///
-    /// # Errors
-    /// The catalogue cannot be read or written.
     pub fn add_summary(
         &mut self,
         trial: &TrialRow,
@@ -126,7 +123,7 @@ impl Store {
                 "SELECT id, summary FROM summaries
                  WHERE trial_id = ?1 AND role = ?2 AND node = ?3",
             )?
-            .query_map(params![trial.id, role.text(), node], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .query_map(params![trial.id, role.name(), node], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<Result<_, _>>()?;
         for (id, stored) in old {
             // Unreadable summaries are kept: they may be anything.
@@ -136,7 +133,7 @@ impl Store {
         }
         transaction.execute(
             "INSERT INTO summaries (trial_id, role, node, summary) VALUES (?1, ?2, ?3, ?4)",
-            params![trial.id, role.text(), node, text(summary)],
+            params![trial.id, role.name(), node, text(summary)],
         )?;
         transaction.commit()?;
         Ok(())

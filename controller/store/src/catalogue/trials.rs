@@ -12,9 +12,6 @@ use crate::views::{StoredBin, StoredSeries};
 
 impl Store {
     /// Adds a trial to a run. Imports learn the number of trials only while reading.
-    ///
-    /// # Errors
-    /// The catalogue cannot be written.
     pub fn add_trial(&mut self, run: &RunRow, trial: &NewTrial) -> Result<TrialRow, StoreError> {
         self.db.execute(
             "INSERT INTO trials (run_id, number, cell, repetition, position, state, parameters)
@@ -38,9 +35,6 @@ impl Store {
     }
 
     /// Records the start of a trial. Removes all data of an earlier attempt.
-    ///
-    /// # Errors
-    /// The catalogue cannot be written.
     pub fn begin_trial(&mut self, trial: &TrialRow) -> Result<(), StoreError> {
         self.remove_host_series(trial)?;
         let transaction = self.db.transaction()?;
@@ -56,9 +50,6 @@ impl Store {
     }
 
     /// Returns the trials of a run, by number.
-    ///
-    /// # Errors
-    /// The catalogue cannot be read.
     pub fn trials(&self, run: &RunRow) -> Result<Vec<TrialRow>, StoreError> {
         let mut select = self.db.prepare(
             "SELECT id, number, cell, repetition, position, CASE WHEN not_run THEN 'not-run' ELSE state END, reason, parameters, first_ns,
@@ -91,7 +82,7 @@ impl Store {
         let mut summaries = Vec::new();
         while let Some(row) = rows.next()? {
             let role: String = row.get(0)?;
-            let role = Role::read(&role).unwrap_or(Role::Measurement);
+            let role = Role::named(&role).unwrap_or(Role::Measurement);
             let of = || format!("trial {}", trial.number);
             summaries.push((role, row.get(1)?, json(&row.get::<_, String>(2)?, "summary", of)?));
         }
@@ -158,7 +149,7 @@ fn trial_row(row: &Row<'_>) -> Result<TrialRow, StoreError> {
         cell: row.get(2)?,
         repetition: row.get(3)?,
         position: row.get(4)?,
-        state: TrialState::read(&state).unwrap_or(TrialState::Failed),
+        state: TrialState::named(&state).unwrap_or(TrialState::Failed),
         reason: row.get(6)?,
         damaged: parameters.is_none().then_some(text),
         parameters: parameters.unwrap_or_default(),

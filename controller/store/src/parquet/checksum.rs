@@ -8,8 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::thread;
 
-use parquet::errors::ParquetError;
-
+use super::general;
 use crate::error::StoreError;
 
 /// Bytes read or written at once.
@@ -74,12 +73,12 @@ pub(crate) fn verify(path: &Path, crc32: u32) -> Result<(), StoreError> {
     if all.finalize() == crc32 {
         return Ok(());
     }
-    let source = ParquetError::General("the checksum does not match".to_owned());
+    let source = general("the checksum does not match");
     Err(StoreError::Samples { what: "read", path: path.to_owned(), source })
 }
 
 /// Returns the checksum of a range of bytes; of fewer bytes if the file became shorter.
-fn sum(file: &File, bytes: Range<u64>) -> std::io::Result<crc32fast::Hasher> {
+pub(super) fn sum(file: &File, bytes: Range<u64>) -> std::io::Result<crc32fast::Hasher> {
     let mut hasher = crc32fast::Hasher::new();
     let mut buffer = vec![0; BUFFER_LEN];
     let mut at = bytes.start;

@@ -2,22 +2,22 @@
 //! first four bytes of the file, where Parquet readers do not look.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dwell_host::HostSample;
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
-use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::WriterPropertiesPtr;
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::{ColumnPath, Type};
+use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
-use super::checksum::ChecksumWriter;
+use super::checksum::sum;
+use super::partial::{FileWriter, PartialFile};
+use super::{field, general, properties, typed};
 use crate::error::StoreError;
 
 /// The columns.
@@ -30,7 +30,9 @@ const GROUP_ROWS: usize = 1 << 16;
 const READ_ROWS: usize = 1 << 12;
 
 /// Position of the file's CRC-32 (IEEE, little-endian), which is computed with zeros in its place.
-const CHECKSUM_RANGE: std::ops::Range<usize> = 4..8;
+const CHECKSUM_AT: u64 = 4;
+
+const CHECKSUM_LEN: usize = 4;
 
 /// One value of a host series.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,9 +49,7 @@ pub struct HostRow<'a> {
 
 /// Writes the host series of one trial. The file appears under its name when it is complete.
 pub struct HostWriter {
-    path: PathBuf,
-    partial: PathBuf,
-    open: Option<SerializedFileWriter<ChecksumWriter>>,
+    file: PartialFile,
     group: Group,
     /// The first error; returned by `finish`.
     failure: Option<StoreError>,
@@ -65,8 +65,7 @@ struct Group {
 
 impl HostWriter {
     pub(crate) fn new(path: PathBuf) -> Self {
-        let partial = path.with_extension("partial");
-        Self { path, partial, open: None, group: Group::default(), failure: None }
+        Self { file: PartialFile::new(path), group: Group::default(), failure: None }
     }
 
     /// Adds the values of a machine at one time. Errors are returned by [`Self::finish`].
@@ -81,80 +80,43 @@ impl HostWriter {
             self.group.value.push(*value);
         }
         if self.group.at.len() >= GROUP_ROWS {
-            self.failure = self.close_group().err();
+            self.failure = self.write_group().err();
         }
     }
 
     /// Finishes the file. Without any values, no file is created and an existing one is removed.
-    ///
-    /// # Errors
-    /// The file could not be written.
     pub fn finish(mut self) -> Result<(), StoreError> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
-        self.close_group()?;
-        let Some(writer) = self.open.take() else { return remove(&self.path) };
-        let written = writer.into_inner().map_err(|source| self.failed(source));
-        let named = written.and_then(|file| {
-            let sum = file.finish().map_err(StoreError::file("write", &self.partial))?;
-            write_checksum(&self.partial, sum).map_err(StoreError::file("write", &self.partial))?;
-            std::fs::rename(&self.partial, &self.path)
-                .map_err(StoreError::file("rename", &self.path))
-        });
-        if named.is_err() {
-            let _ = std::fs::remove_file(&self.partial);
+        self.write_group()?;
+        if !self.file.is_created() {
+            return remove(self.file.path());
         }
-        named
+        self.file.finish(write_checksum).map(drop)
     }
 
-    fn close_group(&mut self) -> Result<(), StoreError> {
+    fn write_group(&mut self) -> Result<(), StoreError> {
         let group = std::mem::take(&mut self.group);
         if group.at.is_empty() {
             return Ok(());
         }
-        let mut writer = match self.open.take() {
-            Some(writer) => writer,
-            None => {
-                let file = File::create(&self.partial);
-                let file =
-                    ChecksumWriter::new(file.map_err(StoreError::file("create", &self.partial))?);
-                schema()
-                    .and_then(|schema| {
-                        let mut writer = SerializedFileWriter::new(file, schema, properties()?)?;
-                        writer.write_all(&[0; CHECKSUM_RANGE.end - CHECKSUM_RANGE.start])?;
-                        Ok(writer)
-                    })
-                    .map_err(|source| self.failed(source))?
-            }
-        };
-        let written = group.write(&mut writer);
-        self.open = Some(writer);
-        written.map_err(|source| self.failed(source))
-    }
-
-    fn failed(&self, source: ParquetError) -> StoreError {
-        StoreError::Samples { what: "write", path: self.partial.clone(), source }
+        if !self.file.is_created() {
+            self.file.create(layout())?;
+            self.file.write(|writer| Ok(writer.write_all(&[0; CHECKSUM_LEN])?))?;
+        }
+        self.file.write(|writer| group.write(writer))
     }
 }
 
 impl std::fmt::Debug for HostWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HostWriter").field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
-impl Drop for HostWriter {
-    /// Deletes an unfinished file.
-    fn drop(&mut self) {
-        if self.open.is_some() {
-            let _ = std::fs::remove_file(&self.partial);
-        }
+        f.debug_struct("HostWriter").field("path", &self.file.path()).finish_non_exhaustive()
     }
 }
 
 impl Group {
-    fn write(&self, writer: &mut SerializedFileWriter<ChecksumWriter>) -> Result<(), ParquetError> {
+    fn write(&self, writer: &mut FileWriter) -> Result<(), ParquetError> {
         let mut rows = writer.next_row_group()?;
         let mut place = 0;
         while let Some(mut column) = rows.next_column()? {
@@ -173,33 +135,24 @@ impl Group {
 }
 
 /// Writes the checksum into its place.
-fn write_checksum(path: &Path, sum: u32) -> std::io::Result<()> {
-    let mut file = File::options().write(true).open(path)?;
-    file.seek(SeekFrom::Start(CHECKSUM_RANGE.start as u64))?;
-    file.write_all(&sum.to_le_bytes())?;
+fn write_checksum(path: &Path, crc32: u32) -> io::Result<()> {
+    let file = File::options().write(true).open(path)?;
+    file.write_all_at(&crc32.to_le_bytes(), CHECKSUM_AT)?;
     file.sync_all()
 }
 
 /// Verifies the checksum, because the Parquet reader does not validate its input.
-fn is_intact(file: &mut File) -> std::io::Result<bool> {
-    let mut hasher = crc32fast::Hasher::new();
-    let mut buffer = vec![0; 1 << 16];
-    let mut head = [0; CHECKSUM_RANGE.end];
-    if file.metadata()?.len() < head.len() as u64 {
+fn is_intact(file: &File) -> io::Result<bool> {
+    let after = CHECKSUM_AT + CHECKSUM_LEN as u64;
+    let len = file.metadata()?.len();
+    if len < after {
         return Ok(false);
     }
-    file.read_exact(&mut head)?;
-    let stored: [u8; 4] = [head[4], head[5], head[6], head[7]];
-    head[CHECKSUM_RANGE].fill(0);
-    hasher.update(&head);
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(len) => hasher.update(&buffer[..len]),
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    let mut stored = [0; CHECKSUM_LEN];
+    file.read_exact_at(&mut stored, CHECKSUM_AT)?;
+    let mut hasher = sum(file, 0..CHECKSUM_AT)?;
+    hasher.update(&[0; CHECKSUM_LEN]);
+    hasher.combine(&sum(file, after..len)?);
     Ok(hasher.finalize().to_le_bytes() == stored)
 }
 
@@ -215,9 +168,9 @@ pub(crate) fn remove(path: &Path) -> Result<(), StoreError> {
 
 /// Passes the rows of the file at `path` to `each`, in writing order.
 pub(crate) fn read(path: &Path, each: &mut dyn FnMut(&HostRow<'_>)) -> Result<(), StoreError> {
-    let mut file = File::open(path).map_err(StoreError::file("open", path))?;
+    let file = File::open(path).map_err(StoreError::file("open", path))?;
     let failed = |source| StoreError::Samples { what: "read", path: path.to_owned(), source };
-    if !is_intact(&mut file).map_err(StoreError::file("read", path))? {
+    if !is_intact(&file).map_err(StoreError::file("read", path))? {
         return Err(failed(general("the checksum does not match")));
     }
     let reader = SerializedFileReader::new(file).map_err(failed)?;
@@ -235,14 +188,10 @@ fn rows(
     let (mut nodes, mut at, mut names, mut values) = (vec![], vec![], vec![], vec![]);
     for number in 0..reader.num_row_groups() {
         let group = reader.get_row_group(number)?;
-        let mut node = bytes(group.get_column_reader(0)?)?;
-        let ColumnReader::Int64ColumnReader(mut times) = group.get_column_reader(1)? else {
-            return Err(other_type());
-        };
-        let mut name = bytes(group.get_column_reader(2)?)?;
-        let ColumnReader::DoubleColumnReader(mut numbers) = group.get_column_reader(3)? else {
-            return Err(other_type());
-        };
+        let mut node = typed::<ByteArrayType>(group.get_column_reader(0)?)?;
+        let mut times = typed::<Int64Type>(group.get_column_reader(1)?)?;
+        let mut name = typed::<ByteArrayType>(group.get_column_reader(2)?)?;
+        let mut numbers = typed::<DoubleType>(group.get_column_reader(3)?)?;
         loop {
             for texts in [&mut nodes, &mut names] {
                 texts.clear();
@@ -269,52 +218,23 @@ fn rows(
     Ok(())
 }
 
-fn bytes(reader: ColumnReader) -> Result<ColumnReaderImpl<ByteArrayType>, ParquetError> {
-    match reader {
-        ColumnReader::ByteArrayColumnReader(reader) => Ok(reader),
-        _ => Err(other_type()),
-    }
-}
-
-fn other_type() -> ParquetError {
-    general("a column has an unexpected type")
-}
-
-fn general(what: &str) -> ParquetError {
-    ParquetError::General(what.to_owned())
-}
-
-fn schema() -> Result<Arc<Type>, ParquetError> {
-    let field = |name: &str, physical, logical| {
-        Type::primitive_type_builder(name, physical)
-            .with_repetition(Repetition::REQUIRED)
-            .with_logical_type(logical)
-            .build()
-            .map(Arc::new)
-    };
+fn layout() -> Result<(TypePtr, WriterPropertiesPtr), ParquetError> {
+    let required =
+        |name: &str, physical, logical| field(name, physical, Repetition::REQUIRED, logical);
     let [node, at, name, value] = COLUMNS;
     let fields = vec![
-        field(node, Physical::BYTE_ARRAY, Some(LogicalType::String))?,
-        field(at, Physical::INT64, None)?,
-        field(name, Physical::BYTE_ARRAY, Some(LogicalType::String))?,
-        field(value, Physical::DOUBLE, None)?,
+        required(node, Physical::BYTE_ARRAY, Some(LogicalType::String))?,
+        required(at, Physical::INT64, None)?,
+        required(name, Physical::BYTE_ARRAY, Some(LogicalType::String))?,
+        required(value, Physical::DOUBLE, None)?,
     ];
-    Ok(Arc::new(Type::group_type_builder("host").with_fields(fields).build()?))
-}
-
-fn properties() -> Result<Arc<WriterProperties>, ParquetError> {
-    let about = vec![
-        KeyValue::new("dwell.format".to_owned(), "host/1".to_owned()),
-        KeyValue::new("dwell.version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
-    ];
-    let at = ColumnPath::from(COLUMNS[1]);
-    let builder = WriterProperties::builder()
-        .set_created_by(concat!("dwell ", env!("CARGO_PKG_VERSION")).to_owned())
+    let schema = Type::group_type_builder("host").with_fields(fields).build()?;
+    let at = ColumnPath::from(at);
+    let properties = properties("host/1", &[])
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
         .set_column_dictionary_enabled(at.clone(), false)
-        .set_column_encoding(at, Encoding::DELTA_BINARY_PACKED)
-        .set_key_value_metadata(Some(about));
-    Ok(Arc::new(builder.build()))
+        .set_column_encoding(at, Encoding::DELTA_BINARY_PACKED);
+    Ok((Arc::new(schema), Arc::new(properties.build())))
 }
 
 #[cfg(test)]

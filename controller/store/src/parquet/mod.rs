@@ -5,9 +5,20 @@ mod checksum;
 mod chunk;
 mod delta;
 mod host;
+mod partial;
 mod read;
 mod runs;
 mod write;
+
+use std::sync::Arc;
+
+use parquet::basic::{LogicalType, Repetition, Type as Physical};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::DataType;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
+use parquet::schema::types::{Type, TypePtr};
 
 pub(crate) use checksum::verify;
 pub use host::{HostRow, HostWriter};
@@ -17,6 +28,37 @@ pub(crate) use write::{SampleWriter, Written};
 
 /// Columns of every file, before those of [`dwell_record::Column`].
 const FIXED_COLUMNS: [&str; 4] = ["id", "state", "reordered", "void"];
+
+fn field(
+    name: &str,
+    physical: Physical,
+    repetition: Repetition,
+    logical: Option<LogicalType>,
+) -> Result<TypePtr, ParquetError> {
+    let field = Type::primitive_type_builder(name, physical).with_repetition(repetition);
+    field.with_logical_type(logical).build().map(Arc::new)
+}
+
+/// Properties of a file in `format`, with metadata about it.
+fn properties(format: &str, about: &[(&str, String)]) -> WriterPropertiesBuilder {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let pair = |(key, value): &(&str, String)| KeyValue::new((*key).to_owned(), value.clone());
+    let mut all = vec![pair(&("dwell.format", format.to_owned()))];
+    all.extend(about.iter().map(pair));
+    all.push(pair(&("dwell.version", version)));
+    WriterProperties::builder()
+        .set_created_by(concat!("dwell ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_key_value_metadata(Some(all))
+}
+
+/// The reader of a column of type `T`.
+fn typed<T: DataType>(reader: ColumnReader) -> Result<ColumnReaderImpl<T>, ParquetError> {
+    T::get_column_reader(reader).ok_or_else(|| general("a column has an unexpected type"))
+}
+
+fn general(what: &str) -> ParquetError {
+    ParquetError::General(what.to_owned())
+}
 
 #[cfg(test)]
 mod tests {

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use dwell_record::{Batch, Column};
 use dwell_sample::State;
-use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::{BoolType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
-use super::FIXED_COLUMNS;
+use super::{FIXED_COLUMNS, general, typed};
 use crate::error::StoreError;
 
 /// Rows passed on at once; small enough for a CPU cache.
@@ -105,24 +105,20 @@ impl Group {
         let schema = reader.metadata().file_metadata().schema_descr();
         let place = |name: &str| schema.columns().iter().position(|column| column.name() == name);
         let open = |name: &str| {
-            let place = place(name)
-                .ok_or_else(|| ParquetError::General(format!("there is no column {name}")))?;
+            let place =
+                place(name).ok_or_else(|| general(&format!("there is no column {name}")))?;
             group.get_column_reader(place)
         };
         let mut numbers = Vec::new();
         for column in columns.iter().filter(|column| place(column.name()).is_some()) {
-            numbers.push((*column, int64(open(column.name())?)?));
+            numbers.push((*column, typed(open(column.name())?)?));
         }
         let [id, state, reordered, void] = FIXED_COLUMNS;
-        let kind = |_| ParquetError::General("a column has an unexpected type".to_owned());
         Ok(Self {
-            id: int64(open(id)?)?,
-            state: match open(state)? {
-                ColumnReader::Int32ColumnReader(reader) => reader,
-                _ => return Err(kind(())),
-            },
-            reordered: boolean(open(reordered)?)?,
-            void: boolean(open(void)?)?,
+            id: typed(open(id)?)?,
+            state: typed(open(state)?)?,
+            reordered: typed(open(reordered)?)?,
+            void: typed(open(void)?)?,
             numbers,
             scratch,
         })
@@ -143,8 +139,7 @@ impl Group {
         for run in states.chunks(RUN_ROWS) {
             let known = |code: i32| {
                 let state = usize::try_from(code).ok().and_then(|code| State::ALL.get(code));
-                let unknown = || ParquetError::General("unknown state code".to_owned());
-                state.copied().ok_or_else(unknown)
+                state.copied().ok_or_else(|| general("unknown state code"))
             };
             if run.iter().fold(true, |same, code| same & (*code == run[0])) {
                 batch.state.resize(batch.state.len() + run.len(), known(run[0])?);
@@ -158,7 +153,7 @@ impl Group {
         self.void.read_records(rows, None, None, &mut batch.void)?;
         let same = [batch.state.len(), batch.reordered.len(), batch.void.len()];
         if same.iter().any(|len| *len != rows) {
-            return Err(ParquetError::General("columns have different lengths".to_owned()));
+            return Err(general("columns have different lengths"));
         }
         for (column, reader) in &mut self.numbers {
             levels.clear();
@@ -168,7 +163,7 @@ impl Group {
                 continue;
             }
             if levels.len() != rows {
-                return Err(ParquetError::General("columns have different lengths".to_owned()));
+                return Err(general("columns have different lengths"));
             }
             if values.len() < rows {
                 spread_out(values, levels, spread);
@@ -200,19 +195,5 @@ fn spread_out(values: &[i64], levels: &[i16], all: &mut Vec<i64>) {
             }
             all.push(value.map_or(Batch::ABSENT, |(value, _)| *value));
         }
-    }
-}
-
-fn int64(reader: ColumnReader) -> Result<ColumnReaderImpl<Int64Type>, ParquetError> {
-    match reader {
-        ColumnReader::Int64ColumnReader(reader) => Ok(reader),
-        _ => Err(ParquetError::General("a column has an unexpected type".to_owned())),
-    }
-}
-
-fn boolean(reader: ColumnReader) -> Result<ColumnReaderImpl<BoolType>, ParquetError> {
-    match reader {
-        ColumnReader::BoolColumnReader(reader) => Ok(reader),
-        _ => Err(ParquetError::General("a column has an unexpected type".to_owned())),
     }
 }

@@ -3,22 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use dwell_record::{Batch, Column};
 use dwell_sample::State;
 use parquet::basic::{LogicalType, Repetition, Type as Physical};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::KeyValue;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::types::Type;
+use parquet::file::properties::WriterPropertiesPtr;
+use parquet::schema::types::{Type, TypePtr};
 
-use super::FIXED_COLUMNS;
-use super::checksum::ChecksumWriter;
 use super::chunk::Chunk;
+use super::partial::{FileWriter, PartialFile};
+use super::{FIXED_COLUMNS, field, properties};
 use crate::error::StoreError;
 
 /// Rows per row group; bounds the memory for encoded rows.
@@ -26,18 +23,11 @@ const GROUP_ROWS: usize = 1 << 18;
 
 /// Writes one file, which appears under its name when it is complete.
 pub(crate) struct SampleWriter {
-    path: PathBuf,
-    partial: PathBuf,
+    file: PartialFile,
     /// Columns that the file always has. The first row group may add others.
-    wanted: Vec<Column>,
-    open: Option<Open>,
+    columns: Vec<Column>,
     group: Option<Group>,
     rows: u64,
-}
-
-struct Open {
-    writer: SerializedFileWriter<ChecksumWriter>,
-    columns: Vec<Column>,
 }
 
 /// A row group being written.
@@ -64,96 +54,52 @@ pub(crate) struct Written {
 
 impl SampleWriter {
     pub(crate) fn new(path: &Path, wanted: &[Column]) -> Self {
-        Self {
-            path: path.to_owned(),
-            partial: path.with_extension("partial"),
-            wanted: wanted.to_vec(),
-            open: None,
-            group: None,
-            rows: 0,
-        }
+        let file = PartialFile::new(path.to_owned());
+        Self { file, columns: wanted.to_vec(), group: None, rows: 0 }
     }
 
     /// Appends rows.
     pub(crate) fn push(&mut self, batch: &Batch) -> Result<(), StoreError> {
         self.rows += batch.len() as u64;
-        let pushed = self.group().and_then(|group| {
-            group.push(batch)?;
-            Ok(group.rows)
-        });
-        let rows = pushed.map_err(|source| self.failed(source))?;
-        if rows >= GROUP_ROWS { self.close_group() } else { Ok(()) }
+        let mut group = self.take_group()?;
+        group.push(batch).map_err(|source| self.file.failed(source))?;
+        if group.rows >= GROUP_ROWS {
+            return self.write(group);
+        }
+        self.group = Some(group);
+        Ok(())
     }
 
     /// Finishes the file.
     pub(crate) fn finish(mut self) -> Result<Written, StoreError> {
-        self.close_group()?;
-        let Some(Open { writer, .. }) = self.open.take() else { return Ok(Written::default()) };
-        let summed = writer.into_inner().map_err(|source| self.failed(source))?;
-        let crc32 = summed.finish().map_err(StoreError::file("write", &self.partial))?;
-        std::fs::rename(&self.partial, &self.path)
-            .map_err(StoreError::file("rename", &self.path))?;
-        // The directory must be synced too, or the file could lose its name in a power failure
-        // after the catalogue has recorded it.
-        let dir = self.path.parent().unwrap_or(&self.path);
-        File::open(dir).and_then(|dir| dir.sync_all()).map_err(StoreError::file("write", dir))?;
-        Ok(Written { rows: self.rows, crc32: Some(crc32) })
+        let group = self.take_group()?;
+        self.write(group)?;
+        let crc32 = self.file.finish(|_, _| Ok(()))?;
+        Ok(Written { rows: self.rows, crc32 })
     }
 
-    /// Returns the current row group, creating it if necessary.
-    fn group(&mut self) -> Result<&mut Group, ParquetError> {
-        let group = match self.group.take() {
-            Some(group) => group,
-            None => match &self.open {
-                Some(open) => Group::new(&open.columns, false)?,
-                None => Group::new(&self.wanted, true)?,
-            },
-        };
-        Ok(self.group.insert(group))
+    /// Takes the current row group, or creates one.
+    fn take_group(&mut self) -> Result<Group, StoreError> {
+        let new = || Group::new(&self.columns, !self.file.is_created());
+        let group = self.group.take().map_or_else(new, Ok);
+        group.map_err(|source| self.file.failed(source))
     }
 
-    fn close_group(&mut self) -> Result<(), StoreError> {
-        let group = match self.group() {
-            Ok(_) => self.group.take(),
-            Err(source) => return Err(self.failed(source)),
-        };
-        let Some(group) = group else { return Ok(()) };
-        if self.open.is_none() {
-            let columns: Vec<Column> = group.numbers.keys().copied().collect();
-            let file =
-                File::create(&self.partial).map_err(StoreError::file("create", &self.partial))?;
-            let writer = schema(&columns).and_then(|schema| {
-                SerializedFileWriter::new(ChecksumWriter::new(file), schema, properties())
-            });
-            let writer = writer.map_err(|source| self.failed(source))?;
-            self.open = Some(Open { writer, columns });
+    fn write(&mut self, group: Group) -> Result<(), StoreError> {
+        if !self.file.is_created() {
+            self.columns = group.numbers.keys().copied().collect();
+            self.file.create(layout(&self.columns))?;
         }
-        let Some(Open { writer, .. }) = &mut self.open else { return Ok(()) };
-        let written = if group.rows == 0 { Ok(()) } else { group.write(writer) };
-        written.map_err(|source| self.failed(source))
-    }
-
-    fn failed(&self, source: ParquetError) -> StoreError {
-        StoreError::Samples { what: "write", path: self.partial.clone(), source }
+        if group.rows == 0 {
+            return Ok(());
+        }
+        self.file.write(|writer| group.write(writer))
     }
 }
 
 impl fmt::Debug for SampleWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, rows, .. } = self;
-        f.debug_struct("SampleWriter")
-            .field("path", path)
-            .field("rows", rows)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Drop for SampleWriter {
-    /// Deletes an unfinished file.
-    fn drop(&mut self) {
-        if self.open.is_some() {
-            let _ = std::fs::remove_file(&self.partial);
-        }
+        f.debug_struct("SampleWriter").field("rows", &self.rows).finish_non_exhaustive()
     }
 }
 
@@ -201,7 +147,7 @@ impl Group {
         Ok(())
     }
 
-    fn write(self, writer: &mut SerializedFileWriter<ChecksumWriter>) -> Result<(), ParquetError> {
+    fn write(self, writer: &mut FileWriter) -> Result<(), ParquetError> {
         let columns = writer.schema_descr().columns().to_vec();
         let mut rows = writer.next_row_group()?;
         let fixed = [self.id, self.state, self.reordered, self.void];
@@ -214,14 +160,7 @@ impl Group {
     }
 }
 
-fn schema(columns: &[Column]) -> Result<Arc<Type>, ParquetError> {
-    let field = |name: &str, physical, repetition, logical: Option<LogicalType>| {
-        Type::primitive_type_builder(name, physical)
-            .with_repetition(repetition)
-            .with_logical_type(logical)
-            .build()
-            .map(Arc::new)
-    };
+fn layout(columns: &[Column]) -> Result<(TypePtr, WriterPropertiesPtr), ParquetError> {
     let integer = |bit_width, is_signed| Some(LogicalType::integer(bit_width, is_signed));
     let [id, state, reordered, void] = FIXED_COLUMNS;
     let mut fields = vec![
@@ -233,18 +172,8 @@ fn schema(columns: &[Column]) -> Result<Arc<Type>, ParquetError> {
     for column in columns {
         fields.push(field(column.name(), Physical::INT64, Repetition::OPTIONAL, None)?);
     }
-    Ok(Arc::new(Type::group_type_builder("samples").with_fields(fields).build()?))
-}
-
-fn properties() -> Arc<WriterProperties> {
+    let schema = Type::group_type_builder("samples").with_fields(fields).build()?;
     let states: Vec<_> = State::ALL.iter().map(|state| state.name()).collect();
-    let about = vec![
-        KeyValue::new("dwell.format".to_owned(), "samples/1".to_owned()),
-        KeyValue::new("dwell.states".to_owned(), states.join(",")),
-        KeyValue::new("dwell.version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
-    ];
-    let builder = WriterProperties::builder()
-        .set_created_by(concat!("dwell ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_key_value_metadata(Some(about));
-    Arc::new(builder.build())
+    let properties = properties("samples/1", &[("dwell.states", states.join(","))]);
+    Ok((Arc::new(schema), Arc::new(properties.build())))
 }

@@ -9,23 +9,24 @@ pub(super) const MAX_PAYLOAD_LEN: usize = 1 << 20;
 
 /// Content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(super) enum Kind {
     /// JSON of [`super::Header`]; the first frame.
-    Header,
+    Header = b'H',
     /// Clock pairing for the samples that follow, or none if a clock was stepped.
-    Bridge,
+    Bridge = b'B',
     /// Local timestamp source in figures that also use the far end's timestamps.
-    Near,
+    Near = b'N',
     /// Samples.
-    Samples,
+    Samples = b'S',
     /// JSON of [`super::FlowEntry`]: a flow that later observations refer to by number.
-    Flow,
+    Flow = b'F',
     /// Packet observations.
-    Observations,
+    Observations = b'P',
     /// JSON of [`dwell_host::HostSample`]: host activity.
-    Host,
+    Host = b'U',
     /// JSON of [`super::Totals`]; the last frame.
-    End,
+    End = b'E',
 }
 
 impl Kind {
@@ -41,16 +42,7 @@ impl Kind {
     ];
 
     const fn code(self) -> u8 {
-        match self {
-            Self::Header => b'H',
-            Self::Bridge => b'B',
-            Self::Near => b'N',
-            Self::Samples => b'S',
-            Self::Flow => b'F',
-            Self::Observations => b'P',
-            Self::Host => b'U',
-            Self::End => b'E',
-        }
+        self as u8
     }
 }
 

@@ -42,17 +42,14 @@ pub struct SegmentEnd {
 
 /// Reason why a segment cannot be read.
 #[derive(Debug, Error)]
+#[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum SegmentError {
-    /// Not a dwell segment.
     #[error("not a dwell sample segment")]
     Foreign,
-    /// Written by a newer dwell.
     #[error("segment version {0} is not supported; this dwell reads up to version {VERSION}")]
     Newer(u16),
-    /// The first frame is damaged.
     #[error("the segment header is damaged")]
     Header,
-    /// The reader failed.
     #[error("cannot read the segment")]
     Io(#[from] io::Error),
 }
@@ -106,17 +103,12 @@ pub fn read(
     if reader.begun { Ok(reader.end) } else { Err(SegmentError::Header) }
 }
 
+#[derive(Default)]
 struct Reader {
     begun: bool,
     bridge: Option<Pairing>,
     near: TimestampSource,
     end: SegmentEnd,
-}
-
-impl Default for Reader {
-    fn default() -> Self {
-        Self { begun: false, bridge: None, near: TimestampSource::User, end: SegmentEnd::default() }
-    }
 }
 
 impl Reader {
@@ -146,13 +138,7 @@ impl Reader {
                 });
             }
             Kind::Near => {
-                let all = [
-                    TimestampSource::User,
-                    TimestampSource::KernelSw,
-                    TimestampSource::Driver,
-                    TimestampSource::Hw,
-                ];
-                self.near = *all.get(usize::from(*payload.first()?))?;
+                self.near = *TimestampSource::ALL.get(usize::from(*payload.first()?))?;
             }
             Kind::Flow => each(Record::Flow(&serde_json::from_slice(payload).ok()?)),
             Kind::Host => each(Record::Host(&serde_json::from_slice(payload).ok()?)),

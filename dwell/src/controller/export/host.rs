@@ -1,15 +1,12 @@
 //! Exports host activity, one row per value.
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
 
-use anyhow::Context;
-use dwell_node_cli::{Failure, say};
-use dwell_store::{RunRow, Store, StoreError, TrialRow};
+use dwell_node_cli::Failure;
+use dwell_store::{RunRow, Store};
+use serde_json::json;
 
-use super::super::data::axes;
-use super::{Style, csv_start, json_start, quoted};
+use super::{Style, TrialFile, begin, is_damaged, quoted, row_start};
 
 /// Writes the series of all trials. Returns the number of damaged ones, which are left out.
 pub(super) fn rows(
@@ -18,19 +15,10 @@ pub(super) fn rows(
     out: &mut dyn Write,
     style: Style,
 ) -> Result<usize, Failure> {
-    let axes: Vec<String> = axes(run).into_iter().map(|axis| axis.name).collect();
-    if style == Style::Csv {
-        let mut names = vec!["trial".to_owned(), "repetition".to_owned()];
-        names.extend(axes.iter().map(|axis| quoted(axis)));
-        names.extend(["node", "at_ns", "name", "value"].map(str::to_owned));
-        writeln!(out, "{}", names.join(","))?;
-    }
+    let axes = begin(run, out, style, ["node", "at_ns", "name", "value"].into_iter())?;
     let mut left_out = 0;
     for trial in store.trials(run)? {
-        let start = match style {
-            Style::Csv => csv_start(&trial, &axes),
-            Style::JsonLines => json_start(&trial, &axes),
-        };
+        let start = row_start(&trial, &axes, style);
         let mut written: io::Result<()> = Ok(());
         let read = store.host(run, &trial, &mut |row| {
             if written.is_err() {
@@ -42,7 +30,7 @@ pub(super) fn rows(
                     writeln!(out, "{start}{},{at},{},{value}", quoted(row.node), quoted(row.name))
                 }
                 Style::JsonLines => {
-                    let [node, name] = [row.node, row.name].map(|text| serde_json::json!(text));
+                    let [node, name] = [row.node, row.name].map(|text| json!(text));
                     writeln!(
                         out,
                         r#"{start},"node":{node},"at_ns":{at},"name":{name},"value":{value}}}"#
@@ -51,45 +39,26 @@ pub(super) fn rows(
             };
         });
         written?;
-        left_out += usize::from(is_damaged(&trial, read));
+        left_out += usize::from(is_damaged(&trial, &read));
     }
     Ok(left_out)
 }
 
-/// Copies the files and writes a table of the trials.
-pub(super) fn parquet(store: &Store, run: &RunRow, dir: &Path) -> Result<usize, Failure> {
-    let cannot = |what: &Path| format!("cannot write {}", what.display());
-    fs::create_dir_all(dir).with_context(|| cannot(dir))?;
+/// Returns the trials with readable series and the number of others, which are reported and left
+/// out.
+pub(super) fn readable_trials(
+    store: &Store,
+    run: &RunRow,
+) -> Result<(Vec<TrialFile>, usize), Failure> {
     let (mut trials, mut left_out) = (Vec::new(), 0);
     for trial in store.trials(run)? {
         let mut any = false;
-        if is_damaged(&trial, store.host(run, &trial, &mut |_| any = true)) {
+        if is_damaged(&trial, &store.host(run, &trial, &mut |_| any = true)) {
             left_out += 1;
             continue;
         }
-        let name = format!("{}.parquet", trial.number);
-        if any {
-            let to = dir.join(&name);
-            fs::copy(store.host_path(&run.run, trial.number), &to).with_context(|| cannot(&to))?;
-        }
-        trials.push(serde_json::json!({
-            "trial": trial.number,
-            "repetition": trial.repetition,
-            "parameters": trial.parameters,
-            "file": any.then_some(name),
-        }));
+        let file = any.then(|| store.host_path(&run.run, trial.number));
+        trials.push((trial, file));
     }
-    let table = dir.join("trials.json");
-    let object = serde_json::json!({ "run": run.run, "name": run.name, "trials": trials });
-    fs::write(&table, format!("{object:#}\n")).with_context(|| cannot(&table))?;
-    Ok(left_out)
-}
-
-/// Whether a series could not be read; reports it.
-fn is_damaged(trial: &TrialRow, read: Result<(), StoreError>) -> bool {
-    if let Err(error) = &read {
-        let error = super::super::data::chain(error);
-        say(&format!("dwell: trial {} is left out: {error}", trial.number));
-    }
-    read.is_err()
+    Ok((trials, left_out))
 }

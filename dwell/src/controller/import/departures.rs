@@ -8,7 +8,7 @@ use std::path::Path;
 
 use dwell_node_cli::{Exit, Failure};
 use dwell_record::segment::Record;
-use dwell_record::{Column, Environment, Kind, Packets, Stamps, Summary, Trust};
+use dwell_record::{Column, Environment, Kind, Stamps, Summary, by_name};
 use dwell_sample::TimestampSource;
 use dwell_store::{RunRow, Store, StoreError};
 
@@ -83,24 +83,13 @@ fn read_whole(file: &Path, input: &mut dyn Read, max: u64) -> Result<Vec<u8>, Fa
 }
 
 /// Metadata collected in the first pass over a segment.
+#[derive(Default)]
 struct SegmentMetadata {
     target: String,
     environment: Environment,
     source: TimestampSource,
     stamped: bool,
     arrived: bool,
-}
-
-impl Default for SegmentMetadata {
-    fn default() -> Self {
-        Self {
-            target: String::new(),
-            environment: Environment::default(),
-            source: TimestampSource::User,
-            stamped: false,
-            arrived: false,
-        }
-    }
 }
 
 impl SegmentMetadata {
@@ -131,17 +120,10 @@ impl SegmentMetadata {
 
     fn summary(&self) -> Summary {
         Summary {
-            kind: Kind::Import,
-            target: self.target.clone(),
-            parameters: [("departures".to_owned(), self.departures().into())].into(),
-            packets: None::<Packets>,
-            metrics: [].into(),
-            values: [].into(),
+            parameters: by_name([("departures", self.departures().into())]),
             stamps: Stamps { tx: Some(self.source), ..Stamps::default() },
-            engine: "segment".into(),
-            trains: Vec::new(),
-            trust: Trust::default(),
             environment: self.environment.clone(),
+            ..Summary::new(Kind::Import, &*self.target, "segment")
         }
     }
 }

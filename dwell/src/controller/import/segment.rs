@@ -7,7 +7,7 @@ use std::io::{Cursor, Read};
 use dwell_host::HostSample;
 use dwell_node_cli::{Exit, Failure};
 use dwell_record::segment::{self, Header, Record, SegmentEnd, SegmentError};
-use dwell_record::{Batch, CUT_SHORT, Column, Environment, Kind, Scalar, Stamps, Summary, Trust};
+use dwell_record::{Batch, CUT_SHORT, Column, Environment, Kind, Scalar, Summary, Trust, by_name};
 use dwell_sample::{PacketObservation, PacketOutcome, Point, State, TimestampSource};
 use dwell_stats::{DelayComponent, RoundTrip};
 use dwell_store::{HostWriter, Ingest, RunRow, Store, StoreError, TrialRow};
@@ -102,17 +102,13 @@ fn samples(
     // The reflector's counts include the warm-up, which is not in the segment.
     values.retain(|name, _| !matches!(name.as_str(), "loss_forward_ratio" | "loss_backward_ratio"));
     let summary = Summary {
-        kind: Kind::Import,
-        target,
         parameters: parameters(&end, []),
         packets: Some(measured.packets().into()),
         metrics: dwell_record::metrics(&measured),
         values,
-        stamps: Stamps::default(),
-        engine: "segment".into(),
-        trains: Vec::new(),
         trust: Trust { warnings, ring_dropped, ..Trust::of(&measured) },
         environment: Environment { dwell, ..Environment::default() },
+        ..Summary::new(Kind::Import, target, "segment")
     };
     end_trial(store, &trial, &name, summary, Some(&ingested))?;
     finish(args, store, run, "segment", ingested.samples, &shown_warnings, 0)
@@ -204,15 +200,9 @@ fn observations(
         let of = |text: fn(&Header) -> &String| header.map(text).cloned().unwrap_or_default();
         let more = [("command", json!(of(|header| &header.kind))), ("flow", json!(set.name))];
         let summary = Summary {
-            kind: Kind::Import,
-            target: of(|header| &header.target),
             parameters: parameters(&end, more),
-            packets: None,
             metrics,
             values,
-            stamps: Stamps::default(),
-            engine: "segment".into(),
-            trains: Vec::new(),
             trust: Trust {
                 warnings: warnings.clone(),
                 ring_dropped: end.totals.map_or(0, |totals| totals.ring_dropped),
@@ -222,6 +212,7 @@ fn observations(
                 dwell: of(|header| &header.dwell),
                 ..Environment::default()
             },
+            ..Summary::new(Kind::Import, of(|header| &header.target), "segment")
         };
         end_trial(store, &set.trial, &name, summary, Some(&ingested))?;
     }
@@ -347,8 +338,7 @@ pub(super) fn parameters<const N: usize>(
     more: [(&str, Value); N],
 ) -> BTreeMap<String, Value> {
     let cut_short = end.totals.is_none().then_some((CUT_SHORT, json!(true)));
-    let all = more.into_iter().chain([("format", json!("segment"))]).chain(cut_short);
-    all.map(|(name, value)| (name.to_owned(), value)).collect()
+    by_name(more.into_iter().chain([("format", json!("segment"))]).chain(cut_short))
 }
 
 pub(super) fn segment_error(args: &Args, error: &SegmentError) -> Failure {

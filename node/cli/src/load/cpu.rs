@@ -7,11 +7,11 @@ use dwell_engine::burner::{BURN_PERIOD, burn_time};
 use dwell_io::clock::monotonic;
 use dwell_io::cpu;
 use dwell_protocol::CpuJob;
-use dwell_record::{Placement, Scalar, Summary, Trust};
+use dwell_record::{Placement, Scalar, Summary};
 use dwell_units::{Nanos, Ratio};
 use serde_json::json;
 
-use super::LoadSummary;
+use super::load_summary;
 use crate::Failure;
 
 /// Arguments of `load cpu`.
@@ -90,16 +90,10 @@ pub(crate) fn burn(
         ("duration_ns", json!(job.duration.map(|time| time.0))),
     ];
     let only = (cpus.len() == 1).then(|| u32::try_from(cpus[0]).ok()).flatten();
-    let result = LoadSummary {
-        target: "cpu".into(),
-        engine: "duty cycle",
-        parameters: &parameters,
-        values: &values,
-        trust: Trust { warnings, ..Trust::default() },
-        placement: Placement { cpu: only, ..Placement::default() },
-        ..LoadSummary::default()
-    };
-    Ok(result.summary())
+    let placement = Placement { cpu: only, ..Placement::default() };
+    let mut summary = load_summary("cpu", "duty cycle", parameters, values, placement);
+    summary.trust.warnings = warnings;
+    Ok(summary)
 }
 
 /// Loads one CPU until the end; returns the share of wall time actually used.

@@ -6,15 +6,14 @@ mod itg;
 mod sink;
 mod traffic;
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dwell_record::{Figures, Kind, Packets, Placement, Scalar, Stamps, Summary, Trust};
-use dwell_sample::{Point, TimestampSource};
+use dwell_record::{Kind, Placement, Scalar, Summary, by_name};
+use dwell_sample::Point;
 use dwell_stats::ComponentFigures;
 use serde_json::Value;
 
@@ -106,37 +105,19 @@ impl From<Summary> for Loaded {
     }
 }
 
-/// Fields of a load's summary.
-#[derive(Default)]
-struct LoadSummary<'a> {
-    target: String,
-    engine: &'a str,
-    parameters: &'a [(&'a str, Value)],
-    values: &'a [(&'a str, Scalar)],
-    packets: Option<Packets>,
-    metrics: BTreeMap<String, Figures>,
-    trust: Trust,
-    tx: Option<TimestampSource>,
-    rx: Option<TimestampSource>,
+/// A load's summary without metrics and trust.
+fn load_summary<'n>(
+    target: impl Into<String>,
+    engine: &str,
+    parameters: impl IntoIterator<Item = (&'n str, Value)>,
+    values: impl IntoIterator<Item = (&'n str, Scalar)>,
     placement: Placement,
-}
-
-impl LoadSummary<'_> {
-    fn summary(self) -> Summary {
-        let named = |(name, value): &(&str, Value)| ((*name).to_owned(), value.clone());
-        Summary {
-            kind: Kind::Load,
-            target: self.target,
-            parameters: self.parameters.iter().map(named).collect(),
-            packets: self.packets,
-            metrics: self.metrics,
-            values: self.values.iter().map(|(name, v)| ((*name).to_owned(), Some(*v))).collect(),
-            stamps: Stamps { tx: self.tx, rx: self.rx, near: None },
-            engine: self.engine.to_owned(),
-            trains: Vec::new(),
-            trust: self.trust,
-            environment: environment(None, self.placement),
-        }
+) -> Summary {
+    Summary {
+        parameters: by_name(parameters),
+        values: by_name(values.into_iter().map(|(name, value)| (name, Some(value)))),
+        environment: environment(None, placement),
+        ..Summary::new(Kind::Load, target, engine)
     }
 }
 

@@ -12,7 +12,7 @@ use dwell_engine::relay::stream_ctr;
 use dwell_io::cpu::Placement;
 use dwell_io::interface;
 use dwell_protocol::{Cipher, ClearPrefix, RelayEngine, RelayJob};
-use dwell_record::{Kind, NicDropped, Scalar, Stamps, Summary, Trust};
+use dwell_record::{Kind, NicDropped, Scalar, Stamps, Summary, Trust, by_name, component_metrics};
 use dwell_sample::{Point, TimestampSource};
 use dwell_stats::{ComponentFigures, Resolution};
 use dwell_units::Pairing;
@@ -57,33 +57,26 @@ pub(super) fn summary(job: &RelayJob, plan: &RelayPlan, outcome: &Outcome) -> Su
         [warnings.clone(), notes(plan, job, counts, *ring_dropped, components)].concat();
     trust.note_nics(nics.clone());
     let interface = interface::towards(plan.to).ok().flatten();
-    let metrics = components
-        .figures()
-        .map(|(component, figures)| (component.name().to_owned(), figures.into()));
     let source = |kernel, user| {
         let has_stamps = |point| components.missing(point).is_some();
         let user = has_stamps(user).then_some(TimestampSource::User);
         if has_stamps(kernel) { Some(TimestampSource::KernelSw) } else { user }
     };
     Summary {
-        kind: Kind::Relay,
-        target: format!("{} {}", job.listen, job.to),
         parameters: parameters(job, plan),
-        packets: None,
-        metrics: metrics.collect(),
+        metrics: component_metrics(components),
         values: values(plan, counts, components),
         stamps: Stamps {
             tx: source(Point::TxKernel, Point::TxApp),
             rx: source(Point::RxKernel, Point::RxApp),
             near: None,
         },
-        engine: engine(job, plan),
-        trains: Vec::new(),
         trust,
         environment: environment(
             interface.as_ref(),
             PlacementArgs::from(job.place).record(*placement),
         ),
+        ..Summary::new(Kind::Relay, format!("{} {}", job.listen, job.to), engine(job, plan))
     }
 }
 
@@ -113,7 +106,7 @@ pub(super) fn parameters(job: &RelayJob, plan: &RelayPlan) -> BTreeMap<String, s
         ClearPrefix::Auto => json!("auto"),
         ClearPrefix::Bytes(bytes) => json!(bytes),
     };
-    [
+    by_name([
         ("listen", json!(plan.listen.to_string())),
         ("to", json!(plan.to.to_string())),
         ("mode", json!(job.mode)),
@@ -129,10 +122,7 @@ pub(super) fn parameters(job: &RelayJob, plan: &RelayPlan) -> BTreeMap<String, s
         ("node_id", json!(job.telemetry.then_some(job.node_id))),
         ("hold_at", json!(job.hold.map(|hold| hold.at))),
         ("hold_ns", json!(job.hold.map(|hold| hold.time.0))),
-    ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), value))
-    .collect()
+    ])
 }
 
 fn values(
@@ -140,7 +130,37 @@ fn values(
     counts: &Counts,
     components: &ComponentFigures,
 ) -> BTreeMap<String, Option<Scalar>> {
-    let mut values: BTreeMap<String, Option<Scalar>> = BTreeMap::new();
+    let both = |count: fn(&Traffic) -> u64| counts.directions.iter().map(count).sum();
+    let (nonce, tag) = match (plan.cipher(), plan.scheme) {
+        (None, _) => (0, 0),
+        (Some(Cipher::Aes128Ctr), Scheme::Tcp) => (stream_ctr::NONCE_LEN, 0),
+        (Some(Cipher::Aes128Ctr), _) => (NONCE_LEN, 0),
+        (Some(Cipher::Aes128Gcm), Scheme::Tcp) => (SALT_LEN, TAG_LEN),
+        (Some(Cipher::Aes128Gcm), _) => (TRAILER_LEN - TAG_LEN, TAG_LEN),
+    };
+    let counted = [
+        ("short", both(|traffic| traffic.short)),
+        ("unsealed", both(|traffic| traffic.unsealed)),
+        ("unauthentic", both(|traffic| traffic.unauthentic)),
+        ("replayed", both(|traffic| traffic.replayed)),
+        ("too_old", both(|traffic| traffic.too_old)),
+        ("too_many_salts", both(|traffic| traffic.too_many_salts)),
+        ("truncated", both(|traffic| traffic.truncated)),
+        ("too_long", both(|traffic| traffic.too_long)),
+        ("send_failed", both(|traffic| traffic.send_failed)),
+        ("telemetry_filled", both(|traffic| traffic.telemetry_filled)),
+        ("overflowed", counts.overflowed),
+        ("icmp_errors", counts.icmp_errors),
+        ("flows", counts.flows.opened),
+        ("flows_evicted", counts.flows.evicted),
+        ("flows_expired", counts.flows.expired),
+        ("flows_not_opened", counts.unserved.all()),
+        ("flows_refused", counts.unserved.refused.times),
+        ("flows_no_seat", counts.unserved.limit_reached),
+        ("nonce_bytes", nonce as u64),
+        ("tag_bytes", tag as u64),
+    ];
+    let mut values = by_name(counted.map(|(name, count)| (name, Some(Scalar::Count(count)))));
     let mut put = |name: String, count: Option<u64>| {
         values.insert(name, count.map(Scalar::Count));
     };
@@ -149,34 +169,6 @@ fn values(
         put(format!("relayed_{direction}"), Some(traffic.relayed));
         put(format!("payload_bytes_{direction}"), Some(traffic.bytes));
     }
-    let both = |count: fn(&Traffic) -> u64| Some(counts.directions.iter().map(count).sum());
-    put("short".to_owned(), both(|traffic| traffic.short));
-    put("unsealed".to_owned(), both(|traffic| traffic.unsealed));
-    put("unauthentic".to_owned(), both(|traffic| traffic.unauthentic));
-    put("replayed".to_owned(), both(|traffic| traffic.replayed));
-    put("too_old".to_owned(), both(|traffic| traffic.too_old));
-    put("too_many_salts".to_owned(), both(|traffic| traffic.too_many_salts));
-    put("truncated".to_owned(), both(|traffic| traffic.truncated));
-    put("too_long".to_owned(), both(|traffic| traffic.too_long));
-    put("send_failed".to_owned(), both(|traffic| traffic.send_failed));
-    put("telemetry_filled".to_owned(), both(|traffic| traffic.telemetry_filled));
-    put("overflowed".to_owned(), Some(counts.overflowed));
-    put("icmp_errors".to_owned(), Some(counts.icmp_errors));
-    put("flows".to_owned(), Some(counts.flows.opened));
-    put("flows_evicted".to_owned(), Some(counts.flows.evicted));
-    put("flows_expired".to_owned(), Some(counts.flows.expired));
-    put("flows_not_opened".to_owned(), Some(counts.unserved.all()));
-    put("flows_refused".to_owned(), Some(counts.unserved.refused.times));
-    put("flows_no_seat".to_owned(), Some(counts.unserved.limit_reached));
-    let (nonce, tag) = match (plan.cipher(), plan.scheme) {
-        (None, _) => (0, 0),
-        (Some(Cipher::Aes128Ctr), Scheme::Tcp) => (stream_ctr::NONCE_LEN, 0),
-        (Some(Cipher::Aes128Ctr), _) => (NONCE_LEN, 0),
-        (Some(Cipher::Aes128Gcm), Scheme::Tcp) => (SALT_LEN, TAG_LEN),
-        (Some(Cipher::Aes128Gcm), _) => (TRAILER_LEN - TAG_LEN, TAG_LEN),
-    };
-    put("nonce_bytes".to_owned(), Some(nonce as u64));
-    put("tag_bytes".to_owned(), Some(tag as u64));
     for point in POINTS {
         put(format!("missing_{}", point.name()), components.missing(point));
     }

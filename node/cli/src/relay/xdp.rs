@@ -13,7 +13,7 @@ use dwell_io::bpf::{
 use dwell_io::clock::{self, monotonic};
 use dwell_io::{datagram, interface};
 use dwell_protocol::{RelayEngine, RelayJob, RelayMode, Stamps};
-use dwell_record::{Kind, NicDropped, Placement, Scalar, Summary, Trust};
+use dwell_record::{Kind, NicDropped, Placement, Scalar, Summary, Trust, by_name};
 use dwell_units::{Nanos, Pairing};
 
 use super::plan::RelayPlan;
@@ -234,24 +234,18 @@ fn summary(
     trust.note_nics(nics);
     let interface = interface::towards(plan.to).ok().flatten();
     Summary {
-        kind: Kind::Relay,
-        target: format!("{} {}", job.listen, job.to),
         parameters: report::parameters(job, plan),
-        packets: None,
-        metrics: BTreeMap::new(),
         values: values(counters),
-        stamps: dwell_record::Stamps::default(),
-        engine: engine(modes),
-        trains: Vec::new(),
         trust,
         environment: environment(interface.as_ref(), Placement::default()),
+        ..Summary::new(Kind::Relay, format!("{} {}", job.listen, job.to), engine(modes))
     }
 }
 
 /// Uses the value names of the other engines. The XDP program does not count bytes.
 fn values(counters: XdpCounters) -> BTreeMap<String, Option<Scalar>> {
     let XdpCounters { forward, backward, flows, evicted, no_way } = counters;
-    [
+    let counted = [
         ("relayed_forward", Some(forward)),
         ("relayed_backward", Some(backward)),
         ("payload_bytes_forward", None),
@@ -259,10 +253,8 @@ fn values(counters: XdpCounters) -> BTreeMap<String, Option<Scalar>> {
         ("flows", Some(flows)),
         ("flows_evicted", Some(evicted)),
         ("no_way", Some(no_way)),
-    ]
-    .into_iter()
-    .map(|(name, count)| (name.to_owned(), count.map(Scalar::Count)))
-    .collect()
+    ];
+    by_name(counted.map(|(name, count)| (name, count.map(Scalar::Count))))
 }
 
 fn engine(modes: &[XdpMode]) -> String {

@@ -1,10 +1,9 @@
 //! Result of a trace: summary object and terminal output.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use dwell_protocol::{FlowFilter, IdFormat, TraceJob};
-use dwell_record::{Figures, Kind, Placement, Scalar, Stamps, Summary, Trust};
+use dwell_record::{Kind, Placement, Scalar, Summary, Trust, by_name, component_metrics};
 use dwell_sample::Point;
 use dwell_units::Nanos;
 use serde_json::json;
@@ -44,14 +43,9 @@ pub(super) fn summary(
         let count = seen.components.missing(*point).map(Scalar::Count);
         (format!("missing_{}", point.name()), count)
     };
-    let mut values: BTreeMap<_, _> =
-        counts.map(|(name, count)| (name.to_owned(), Some(Scalar::Count(count)))).into();
+    let mut values = by_name(counts.map(|(name, count)| (name, Some(Scalar::Count(count)))));
     values.extend(points.iter().map(missing));
-    let mut metrics: BTreeMap<String, Figures> = seen
-        .components
-        .figures()
-        .map(|(component, figures)| (component.name().to_owned(), figures.into()))
-        .collect();
+    let mut metrics = component_metrics(&seen.components);
     let mut trust = Trust { warnings: warnings(job, points, &seen), ..Trust::default() };
     trust.ring_dropped = seen.dropped;
     trust.note_clocks(&seen.start, &seen.end);
@@ -61,17 +55,12 @@ pub(super) fn summary(
         metrics.clear();
     }
     Summary {
-        kind: Kind::Trace,
-        target: filter.to_string(),
-        parameters: parameters.map(|(name, value)| (name.to_owned(), value)).into(),
-        packets: None,
+        parameters: by_name(parameters),
         metrics,
         values,
-        stamps: Stamps::default(),
-        engine: "ebpf".to_owned(),
-        trains: Vec::new(),
         trust,
         environment: environment(None, Placement::default()),
+        ..Summary::new(Kind::Trace, filter.to_string(), "ebpf")
     }
 }
 

@@ -1,12 +1,12 @@
 //! Result of a bulk transfer.
 
 use dwell_protocol::BulkJob;
-use dwell_record::{Scalar, Summary, Trust};
+use dwell_record::{Scalar, Summary, Trust, by_name};
 use serde_json::{Value, json};
 
 use super::drive::Flow;
 use super::{BulkPlan, Outcome};
-use crate::load::LoadSummary;
+use crate::load::load_summary;
 
 /// Relative deviation from the requested rate above which a warning is given.
 const MAX_RATE_DEVIATION: f64 = 0.02;
@@ -48,10 +48,6 @@ pub(super) fn summary(job: &BulkJob, plan: &BulkPlan, outcome: &Outcome) -> Summ
         ("warm_up", json!(0)),
     ];
     let known = outcome.rtt.count() > 0;
-    let metrics = known
-        .then(|| ("tcp_rtt_ns".to_owned(), outcome.rtt.figures().into()))
-        .into_iter()
-        .collect();
     let mut trust = Trust {
         percentile_resolution: known.then(|| outcome.rtt.resolution()),
         warnings: warnings(job, outcome, rate(acked)),
@@ -59,17 +55,14 @@ pub(super) fn summary(job: &BulkJob, plan: &BulkPlan, outcome: &Outcome) -> Summ
     };
     trust.note_nics(outcome.nics.clone());
     trust.note_clocks(&outcome.clocks.0, &outcome.clocks.1);
-    LoadSummary {
-        target: job.url.clone(),
-        engine: if job.rate.is_some() { "paced writes over TCP" } else { "bulk transfer over TCP" },
-        parameters: &parameters,
-        values: &values,
-        metrics,
+    let engine =
+        if job.rate.is_some() { "paced writes over TCP" } else { "bulk transfer over TCP" };
+    let placement = plan.place.record(outcome.placement);
+    Summary {
+        metrics: by_name(known.then(|| ("tcp_rtt_ns", outcome.rtt.figures().into()))),
         trust,
-        placement: plan.place.record(outcome.placement),
-        ..LoadSummary::default()
+        ..load_summary(&*job.url, engine, parameters, values, placement)
     }
-    .summary()
 }
 
 fn warnings(job: &BulkJob, outcome: &Outcome, reached: f64) -> Vec<String> {

@@ -13,13 +13,13 @@ use anyhow::Context as _;
 use dwell_engine::schedule::Gaps;
 use dwell_io::clock::monotonic;
 use dwell_protocol::ItgJob;
-use dwell_record::{Scalar, Summary, Trust};
+use dwell_record::{Placement, Scalar, Summary};
 use dwell_units::{Nanos, Rate};
 use serde_json::json;
 
 use self::log::SentLog;
 use self::program::{Program, find};
-use super::LoadSummary;
+use super::load_summary;
 use crate::Failure;
 
 /// Port of the first flow; the others use the following ports.
@@ -87,13 +87,10 @@ pub(crate) fn receive(
         }
     }
     let output = program.end()?;
-    let result = LoadSummary {
-        target: format!("tcp://0.0.0.0:{SIGNALLING_PORT}"),
-        engine: &engine("ITGRecv", &output),
-        parameters: &[("load", json!("sink")), ("generator", json!("itg"))],
-        ..LoadSummary::default()
-    };
-    Ok(result.summary())
+    let target = format!("tcp://0.0.0.0:{SIGNALLING_PORT}");
+    let parameters = [("load", json!("sink")), ("generator", json!("itg"))];
+    let engine = engine("ITGRecv", &output);
+    Ok(load_summary(target, &engine, parameters, [], Placement::default()))
 }
 
 /// Waits until `begun`; returns `false` if stopped before.
@@ -223,15 +220,11 @@ impl ItgFlows {
                 self.flows
             ));
         }
-        let result = LoadSummary {
-            target: format!("udp://{}:{FIRST_PORT}", job.to),
-            engine: &engine("ITGSend", output),
-            parameters: &parameters,
-            values: &values,
-            trust: Trust { warnings, ..Trust::default() },
-            ..LoadSummary::default()
-        };
-        result.summary()
+        let target = format!("udp://{}:{FIRST_PORT}", job.to);
+        let engine = engine("ITGSend", output);
+        let mut summary = load_summary(target, &engine, parameters, values, Placement::default());
+        summary.trust.warnings = warnings;
+        summary
     }
 }
 

@@ -2,7 +2,7 @@
 
 use dwell_io::clock;
 use dwell_protocol::SinkJob;
-use dwell_record::{Packets, Placement, Scalar, Summary, Trust};
+use dwell_record::{Packets, Placement, Scalar, Stamps, Summary, Trust, component_metrics};
 use dwell_sample::TimestampSource;
 use dwell_stats::{ComponentFigures, Distribution};
 use dwell_units::{Nanos, Pairing};
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::drive::SocketCounters;
 use super::flow::Flow;
 use super::tcp::{self, Received};
-use crate::load::{LoadSummary, missing_stamps};
+use crate::load::{load_summary, missing_stamps};
 use crate::nic::NicWatch;
 
 /// Inputs of a sink's summary.
@@ -47,12 +47,10 @@ impl SinkResult<'_> {
             parameters.push(("connection_payload_bytes", json!(bytes)));
             parameters.push(("connection_rate_bps", json!(rates)));
         }
-        let one_way_figures = (one_way.count() > 0).then(|| one_way.figures().into());
-        let metrics = components
-            .figures()
-            .map(|(component, figures)| (component.name().to_owned(), figures.into()))
-            .chain(one_way_figures.map(|figures| ("one_way_forward_ns".to_owned(), figures)))
-            .collect();
+        let mut metrics = component_metrics(components);
+        if one_way.count() > 0 {
+            metrics.insert("one_way_forward_ns".to_owned(), one_way.figures().into());
+        }
         let dropped = counted.iter().map(|c| c.dropped).sum();
         let mut trust = Trust { ring_dropped: dropped, ..Trust::default() };
         trust.percentile_resolution = (one_way.count() > 0).then(|| one_way.resolution());
@@ -77,28 +75,22 @@ impl SinkResult<'_> {
             values.extend(connection_values(received));
         }
         let has_packets = counted.iter().any(|c| c.packets > 0);
-        let stamped = counted.iter().any(|c| c.stamped);
-        LoadSummary {
-            target: urls.join(" "),
-            engine: if job.place.busy_poll {
-                "a polling thread per socket"
-            } else {
-                "a thread per socket"
-            },
-            parameters: &parameters,
-            values: &values,
+        let source = if counted.iter().any(|c| c.stamped) {
+            TimestampSource::KernelSw
+        } else {
+            TimestampSource::User
+        };
+        let engine = match job.place.busy_poll {
+            true => "a polling thread per socket",
+            false => "a thread per socket",
+        };
+        Summary {
             packets: packets(counted),
             metrics,
             trust,
-            tx: None,
-            rx: has_packets.then_some(if stamped {
-                TimestampSource::KernelSw
-            } else {
-                TimestampSource::User
-            }),
-            placement,
+            stamps: Stamps { rx: has_packets.then_some(source), ..Stamps::default() },
+            ..load_summary(urls.join(" "), engine, parameters, values, placement)
         }
-        .summary()
     }
 }
 

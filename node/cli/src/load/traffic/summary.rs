@@ -2,7 +2,7 @@
 
 use dwell_engine::schedule::Gaps;
 use dwell_protocol::{TrafficHeader, TrafficJob};
-use dwell_record::{Figures, Packets, Scalar, Summary, Trust};
+use dwell_record::{Figures, Packets, Scalar, Stamps, Summary, Trust, by_name, component_metrics};
 use dwell_sample::{Point, TimestampSource};
 use dwell_stats::Distribution;
 use dwell_wire::iperf2::ServerReport;
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::plan::TrafficPlan;
 use super::recorder::Recorder;
 use super::{Outcome, measures};
-use crate::load::{LoadSummary, missing_stamps};
+use crate::load::{load_summary, missing_stamps};
 
 /// Relative deviation from the requested rate above which a warning is given.
 const MAX_RATE_DEVIATION: f64 = 0.02;
@@ -64,13 +64,9 @@ pub(super) fn summary(
     let metrics = [("gap_ns", &recorder.gap), ("schedule_error_ns", &recorder.schedule_error)]
         .into_iter()
         .filter(|(_, distribution)| distribution.count() > 0)
-        .map(|(name, distribution)| (name.to_owned(), distribution.figures().into()))
-        .chain(
-            components
-                .figures()
-                .map(|(component, figures)| (component.name().to_owned(), figures.into())),
-        )
-        .collect();
+        .map(|(name, distribution)| (name, distribution.figures().into()));
+    let mut metrics = by_name(metrics);
+    metrics.extend(component_metrics(components));
     let mut trust = Trust {
         schedule_error_ns: figures(&recorder.schedule_error),
         planned: job.count,
@@ -87,11 +83,9 @@ pub(super) fn summary(
     } else {
         TimestampSource::User
     };
-    LoadSummary {
-        target: job.url.clone(),
-        engine: plan.wait_mode(measures(job, outcome.keeps_samples)).name(),
-        parameters: &parameters,
-        values: &values,
+    let engine = plan.wait_mode(measures(job, outcome.keeps_samples)).name();
+    let placement = plan.place.record(outcome.placement);
+    Summary {
         packets: server_report.map(|report| Packets {
             sent: packets,
             received: packets.saturating_sub(report.lost),
@@ -102,11 +96,9 @@ pub(super) fn summary(
         }),
         metrics,
         trust,
-        tx: (sent.packets > 0).then_some(tx),
-        rx: None,
-        placement: plan.place.record(outcome.placement),
+        stamps: Stamps { tx: (sent.packets > 0).then_some(tx), ..Stamps::default() },
+        ..load_summary(&*job.url, engine, parameters, values, placement)
     }
-    .summary()
 }
 
 fn figures(distribution: &Distribution) -> Option<Figures> {
