@@ -6,12 +6,16 @@ DESTDIR ?=
 # Arguments for the experiment of `make run`, for instance ARGS="--cycles 500000 --case idle".
 ARGS ?=
 
+# Tools from crates.io; each is built once, into a directory of its version.
+TOOLS := target/tools
+DENY := $(TOOLS)/cargo-deny@0.20.2
+
 PEER := target/peers/bin/stamp-suite
 BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-web lint fmt setup setup-run peers man completions accuracy bpf web bench bench-rtt bench-data bench-relay bench-pace bench-hostile install clean
+.PHONY: help build run test test-web lint lint-code lint-dependencies fmt setup setup-packages setup-run peers man completions accuracy bpf web bench bench-rtt bench-data bench-relay bench-pace bench-hostile install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -19,20 +23,25 @@ help: ## list the targets
 run: setup-run build ## run plans/quick.toml: round trips in an idle and a loaded lab, with a report (ARGS="--cycles 500000")
 	@target/release/roundtrip $(ARGS)
 
-# The peers are built in parallel with the lint, because compilers mostly wait for one another.
-test: setup ## run everything that CI runs
-	@$(MAKE) --no-print-directory -j2 peers lint
+# The peers and tools are built in parallel with the lint, because compilers mostly wait for one another.
+test: setup-packages ## run everything that CI runs
+	@$(MAKE) --no-print-directory -j2 lint-code peers lint-dependencies
 	tests/run
 
-test-web: setup ## test report pages in a browser; screenshots in target/tmp/report-pages
+test-web: setup-packages ## test report pages in a browser; screenshots in target/tmp/report-pages
 	DWELL_ALL_PAGES=1 $(CARGO) test --locked -p dwell-report --test web -- --show-output
 
-lint: ## check formatting, clippy, documentation, language, and the dependencies of the node binary
+lint: lint-code lint-dependencies ## check formatting, clippy, documentation, language and dependencies
+
+lint-code:
 	tests/language
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
-	tests/node-dependencies
+
+lint-dependencies: $(DENY)
+	$(DENY)/bin/cargo-deny --locked check bans licenses sources
+	$(DENY)/bin/cargo-deny --locked --manifest-path node/cli/Cargo.toml check bans
 
 fmt: ## format the code
 	$(CARGO) fmt --all
@@ -40,7 +49,9 @@ fmt: ## format the code
 build: ## build release binaries in target/release
 	$(CARGO) build --release --locked --bins
 
-setup: ## install missing system packages
+setup: setup-packages $(DENY) ## install missing system packages and the tools of `make lint`
+
+setup-packages:
 	@setup/install
 
 setup-run:
@@ -54,6 +65,12 @@ $(PEER):
 		--target-dir target/peers/build stamp-suite --version 1.0.0
 	@rm -rf target/peers/build
 
+# Their speed does not matter, so these are debug builds.
+$(TOOLS)/%:
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --debug --no-default-features \
+		--root $@.partial --target-dir $(TOOLS)/build-$* $*
+	@rm -rf $(TOOLS)/build-$* && mv $@.partial $@
+
 man: ## regenerate docs/man from the command definition
 	@rm -f docs/man/*.1
 	$(CARGO) run --quiet --locked -p dwell -- generate man docs/man
@@ -61,33 +78,33 @@ man: ## regenerate docs/man from the command definition
 completions: ## regenerate docs/completions from the command definition
 	$(CARGO) run --quiet --locked -p dwell -- generate completions docs/completions
 
-accuracy: setup ## delay packets at known places and check which part of their delay grows (docs/anatomy.md)
+accuracy: setup-packages ## delay packets at known places and check which part of their delay grows (docs/anatomy.md)
 	DWELL_ATTRIBUTION=strict $(CARGO) test --release --locked -p dwell-node-cli --test attribution -- --nocapture --test-threads=1
 
-bpf: setup ## recompile node/bpf, the programs that `dwell trace` loads
+bpf: setup-packages ## recompile node/bpf, the programs that `dwell trace` loads
 	node/bpf/build node/bpf
 
-web: setup ## rebuild the figure runtime that reports embed (controller/report/assets)
+web: setup-packages ## rebuild the figure runtime that reports embed (controller/report/assets)
 	cd controller/web && npm ci && npm run build
 
-bench: setup build target/release/pingpong target/release/echo.bpf.o target/release/crelay target/release/event.bpf.o target/release/cpace target/release/catch.bpf.o target/release/hostile-c ## short form of every bench in one table (ARGS="--save rows.json", ARGS="--baseline rows.json")
+bench: setup-packages build target/release/pingpong target/release/echo.bpf.o target/release/crelay target/release/event.bpf.o target/release/cpace target/release/catch.bpf.o target/release/hostile-c ## short form of every bench in one table (ARGS="--save rows.json", ARGS="--baseline rows.json")
 	@cd controller/web && { [ -d node_modules/playwright-core ] || npm ci --silent; }
 	@target/release/short $(ARGS)
 
-bench-rtt: setup build target/release/pingpong ## compare round trips with sockperf and C; list the goals missed
+bench-rtt: setup-packages build target/release/pingpong ## compare round trips with sockperf and C; list the goals missed
 	@target/release/rtt $(ARGS)
 
-bench-data: setup build target/release/echo.bpf.o ## compare import, figures and reports with pandas; recording; trials; list the goals missed
+bench-data: setup-packages build target/release/echo.bpf.o ## compare import, figures and reports with pandas; recording; trials; list the goals missed
 	@cd controller/web && { [ -d node_modules/playwright-core ] || npm ci --silent; }
 	@target/release/data $(ARGS)
 
-bench-relay: setup build target/release/crelay target/release/event.bpf.o target/release/echo.bpf.o ## compare relays with the kernel, socat and C; list the goals missed
+bench-relay: setup-packages build target/release/crelay target/release/event.bpf.o target/release/echo.bpf.o ## compare relays with the kernel, socat and C; list the goals missed
 	@target/release/relay $(ARGS)
 
-bench-pace: setup build target/release/cpace target/release/catch.bpf.o ## compare trains with iperf, D-ITG, mgen, trafgen and C; list the goals missed
+bench-pace: setup-packages build target/release/cpace target/release/catch.bpf.o ## compare trains with iperf, D-ITG, mgen, trafgen and C; list the goals missed
 	@target/release/pace $(ARGS)
 
-bench-hostile: setup build target/release/hostile-c ## send hostile datagrams from spoofed sources to reflectors (ARGS="--count 10000000")
+bench-hostile: setup-packages build target/release/hostile-c ## send hostile datagrams from spoofed sources to reflectors (ARGS="--count 10000000")
 	@target/release/hostile $(ARGS)
 
 target/release/hostile-c: bench/c/hostile.c
