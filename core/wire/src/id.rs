@@ -53,6 +53,16 @@ pub fn detect_clear(payload: &[u8], now: Instant<Realtime>) -> Option<Format> {
 /// message. `None` if the payload is too short or its fixed bytes do not match.
 ///
 /// An iperf2 FIN has a number too, but may be sent several times: see [`is_repeatable`].
+///
+/// ```
+/// use dwell_wire::id::{Format, detect, packet_id};
+/// use dwell_wire::traffic::Mark;
+///
+/// let mut payload = [0; 100];
+/// Mark { flow: 2, seq: 1_000 }.emit(&mut payload);
+/// assert_eq!(detect(&payload), Some(Format::Dwell));
+/// assert_eq!(packet_id(Format::Dwell, &payload), Some(1_000));
+/// ```
 pub fn packet_id(format: Format, payload: &[u8]) -> Option<u64> {
     match format {
         Format::Iperf | Format::IperfClassic => {
