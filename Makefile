@@ -15,7 +15,7 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-web lint lint-code lint-dependencies fmt setup setup-packages setup-run peers man completions accuracy bpf web bench bench-rtt bench-data bench-relay bench-pace bench-hostile install clean
+.PHONY: help build run test test-web lint lint-code lint-dependencies fmt setup setup-packages setup-run peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -90,6 +90,9 @@ web: setup-packages ## rebuild the figure runtime that reports embed (controller
 bench: setup-packages build target/release/pingpong target/release/echo.bpf.o target/release/crelay target/release/event.bpf.o target/release/cpace target/release/catch.bpf.o target/release/hostile-c ## short form of every bench in one table (ARGS="--save rows.json", ARGS="--baseline rows.json")
 	@cd controller/web && { [ -d node_modules/playwright-core ] || npm ci --silent; }
 	@target/release/short $(ARGS)
+
+bench-micro: ## measure the code that runs once per packet or sample, without sockets
+	$(CARGO) bench --locked -p dwell-wire -p dwell-engine -p dwell-record -p dwell-stats --bench micro -- $(ARGS)
 
 bench-rtt: setup-packages build target/release/pingpong ## compare round trips with sockperf and C; list the goals missed
 	@target/release/rtt $(ARGS)
