@@ -9,13 +9,14 @@ ARGS ?=
 # Tools from crates.io; each is built once, into a directory of its version.
 TOOLS := target/tools
 DENY := $(TOOLS)/cargo-deny@0.20.2
+DEB := $(TOOLS)/cargo-deb@3.8.0
 
 PEER := target/peers/bin/stamp-suite
 BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-web lint lint-code lint-dependencies fmt setup setup-packages setup-run peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile install clean
+.PHONY: help build run test test-web lint lint-code lint-dependencies fmt deb setup setup-packages setup-run peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -70,6 +71,13 @@ $(TOOLS)/%:
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --debug --no-default-features \
 		--root $@.partial --target-dir $(TOOLS)/build-$* $*
 	@rm -rf $(TOOLS)/build-$* && mv $@.partial $@
+
+deb: $(DEB) build ## build the Debian packages dwell and dwell-node in target/debian, and try them in a bare system
+	@setup/install deb
+	@rm -rf target/debian
+	$(DEB)/bin/cargo-deb --locked --no-build --no-strip -p dwell
+	$(DEB)/bin/cargo-deb --locked --no-build --no-strip -p dwell-node-cli
+	tests/deb target/debian/*.deb
 
 man: ## regenerate docs/man from the command definition
 	@rm -f docs/man/*.1
