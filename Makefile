@@ -5,10 +5,13 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 # Arguments for the experiment of `make run`, for instance ARGS="--cycles 500000 --case idle".
 ARGS ?=
+# Seconds of fuzzing per target.
+TIME ?= 60
 
 # Tools from crates.io; each is built once, into a directory of its version.
 TOOLS := target/tools
 DENY := $(TOOLS)/cargo-deny@0.20.2
+FUZZ := $(TOOLS)/cargo-fuzz@0.13.2
 DEB := $(TOOLS)/cargo-deb@3.8.0
 
 PEER := target/peers/bin/stamp-suite
@@ -16,7 +19,7 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-web lint lint-code lint-dependencies fmt deb setup setup-packages setup-run peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile install clean
+.PHONY: help build run test test-web lint lint-code lint-dependencies fmt fuzz deb setup setup-packages setup-run peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -71,6 +74,15 @@ $(TOOLS)/%:
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --debug --no-default-features \
 		--root $@.partial --target-dir $(TOOLS)/build-$* $*
 	@rm -rf $(TOOLS)/build-$* && mv $@.partial $@
+
+# The sanitizer needs flags that RUSTC_BOOTSTRAP=1 permits on a stable compiler. Inputs found go to
+# fuzz/target, not to the committed corpus.
+fuzz: $(FUZZ) ## run every fuzz target for TIME seconds (TIME=60)
+	@for target in $$($(FUZZ)/bin/cargo-fuzz list); do \
+		mkdir -p fuzz/target/corpus/$$target; \
+		RUSTC_BOOTSTRAP=1 $(FUZZ)/bin/cargo-fuzz run $$target fuzz/target/corpus/$$target fuzz/corpus/$$target \
+			-- -max_total_time=$(TIME) -print_final_stats=1 || exit 1; \
+	done
 
 deb: $(DEB) build ## build the Debian packages dwell and dwell-node in target/debian, and try them in a bare system
 	@setup/install deb
