@@ -5,13 +5,21 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 # Arguments for the experiment of `make run`, for instance ARGS="--cycles 500000 --case idle".
 ARGS ?=
+# Seconds of fuzzing per target.
+TIME ?= 60
+
+# Tools from crates.io; each is built once, into a directory of its version.
+TOOLS := target/tools
+DENY := $(TOOLS)/cargo-deny@0.20.2
+FUZZ := $(TOOLS)/cargo-fuzz@0.13.2
+DEB := $(TOOLS)/cargo-deb@3.8.0
 
 PEER := target/peers/bin/stamp-suite
 BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-web lint fmt setup setup-run peers man completions accuracy bpf web bench bench-rtt bench-data bench-relay bench-pace bench-hostile install clean
+.PHONY: help build run test test-web lint lint-code lint-dependencies fmt fuzz deb setup setup-packages setup-run peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -19,21 +27,26 @@ help: ## list the targets
 run: setup-run build ## run plans/quick.toml: round trips in an idle and a loaded lab, with a report (ARGS="--cycles 500000")
 	@target/release/roundtrip $(ARGS)
 
-# The peers are built in parallel with the lint, because compilers mostly wait for one another.
-test: setup ## run everything that CI runs
-	@$(MAKE) --no-print-directory -j2 peers lint
+# The peers and tools are built in parallel with the lint, because compilers mostly wait for one another.
+test: setup-packages ## run everything that CI runs
+	@$(MAKE) --no-print-directory -j2 lint-code peers lint-dependencies
 	tests/run
 
-test-web: setup ## test report pages in a browser; screenshots in target/tmp/report-pages
+test-web: setup-packages ## test report pages in a browser; screenshots in target/tmp/report-pages
 	DWELL_ALL_PAGES=1 $(CARGO) test --locked -p dwell-report --test web -- --show-output
 
-lint: ## check formatting, clippy, documentation, language, import circles, and the dependencies of the node binary
+lint: lint-code lint-dependencies ## check formatting, clippy, documentation, language, import circles and dependencies
+
+lint-code:
 	tests/language
 	tests/import-circles
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
-	tests/node-dependencies
+
+lint-dependencies: $(DENY)
+	$(DENY)/bin/cargo-deny --locked check bans licenses sources
+	$(DENY)/bin/cargo-deny --locked --manifest-path node/cli/Cargo.toml check bans
 
 fmt: ## format the code
 	$(CARGO) fmt --all
@@ -41,7 +54,9 @@ fmt: ## format the code
 build: ## build release binaries in target/release
 	$(CARGO) build --release --locked --bins
 
-setup: ## install missing system packages
+setup: setup-packages $(DENY) ## install missing system packages and the tools of `make lint`
+
+setup-packages:
 	@setup/install
 
 setup-run:
@@ -55,39 +70,64 @@ $(PEER):
 		--target-dir target/peers/build stamp-suite --version 1.0.0
 	@rm -rf target/peers/build
 
+# Their speed does not matter, so these are debug builds.
+$(TOOLS)/%:
+	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --debug --no-default-features \
+		--root $@.partial --target-dir $(TOOLS)/build-$* $*
+	@rm -rf $(TOOLS)/build-$* && mv $@.partial $@
+
+# The sanitizer needs flags that RUSTC_BOOTSTRAP=1 permits on a stable compiler. Inputs found go to
+# fuzz/target, not to the committed corpus.
+fuzz: $(FUZZ) ## run every fuzz target for TIME seconds (TIME=60)
+	@for target in $$($(FUZZ)/bin/cargo-fuzz list); do \
+		mkdir -p fuzz/target/corpus/$$target; \
+		RUSTC_BOOTSTRAP=1 $(FUZZ)/bin/cargo-fuzz run $$target fuzz/target/corpus/$$target fuzz/corpus/$$target \
+			-- -max_total_time=$(TIME) -print_final_stats=1 || exit 1; \
+	done
+
+deb: $(DEB) build ## build the Debian packages dwell and dwell-node in target/debian, and try them in a bare system
+	@setup/install deb
+	@rm -rf target/debian
+	$(DEB)/bin/cargo-deb --locked --no-build --no-strip -p dwell
+	$(DEB)/bin/cargo-deb --locked --no-build --no-strip -p dwell-node-cli
+	tests/deb target/debian/*.deb
+
 man: ## regenerate docs/man from the command definition
 	BLESS=1 $(CARGO) test --quiet --locked -p dwell --bin dwell -- generated::man
 
 completions: ## regenerate docs/completions from the command definition
 	BLESS=1 $(CARGO) test --quiet --locked -p dwell --bin dwell -- generated::completions
 
-accuracy: setup ## delay packets at known places and check which part of their delay grows (docs/anatomy.md)
+accuracy: setup-packages ## delay packets at known places and check which part of their delay grows (docs/anatomy.md)
 	DWELL_ATTRIBUTION=strict $(CARGO) test --release --locked -p dwell-node-cli --test attribution -- --nocapture --test-threads=1
 
-bpf: setup ## recompile node/bpf, the programs that `dwell trace` loads
+bpf: setup-packages ## recompile node/bpf, the programs that `dwell trace` loads
 	node/bpf/build node/bpf
 
-web: setup ## rebuild the figure runtime that reports embed (controller/report/assets)
+web: setup-packages ## rebuild the figure runtime that reports embed (controller/report/assets)
 	cd controller/web && npm ci && npm run build
 
-bench: setup build target/release/pingpong target/release/echo.bpf.o target/release/crelay target/release/event.bpf.o target/release/cpace target/release/catch.bpf.o target/release/hostile-c ## short form of every bench in one table (ARGS="--save rows.json", ARGS="--baseline rows.json")
+bench: setup-packages build target/release/pingpong target/release/echo.bpf.o target/release/crelay target/release/event.bpf.o target/release/cpace target/release/catch.bpf.o target/release/hostile-c ## short form of every bench in one table (ARGS="--save rows.json", ARGS="--baseline rows.json")
 	@cd controller/web && { [ -d node_modules/playwright-core ] || npm ci --silent; }
 	@target/release/short $(ARGS)
 
-bench-rtt: setup build target/release/pingpong ## compare round trips with sockperf and C; list the goals missed
+bench-micro: ## measure the code that runs once per packet or sample, without sockets
+	$(CARGO) bench --locked -p dwell-wire -p dwell-engine -p dwell-record -p dwell-stats --bench micro -- $(ARGS)
+
+bench-rtt: setup-packages build target/release/pingpong ## compare round trips with sockperf and C; list the goals missed
 	@target/release/rtt $(ARGS)
 
-bench-data: setup build target/release/echo.bpf.o ## compare import, figures and reports with pandas; recording; trials; list the goals missed
+bench-data: setup-packages build target/release/echo.bpf.o ## compare import, figures and reports with pandas; recording; trials; list the goals missed
 	@cd controller/web && { [ -d node_modules/playwright-core ] || npm ci --silent; }
 	@target/release/data $(ARGS)
 
-bench-relay: setup build target/release/crelay target/release/event.bpf.o target/release/echo.bpf.o ## compare relays with the kernel, socat and C; list the goals missed
+bench-relay: setup-packages build target/release/crelay target/release/event.bpf.o target/release/echo.bpf.o ## compare relays with the kernel, socat and C; list the goals missed
 	@target/release/relay $(ARGS)
 
-bench-pace: setup build target/release/cpace target/release/catch.bpf.o ## compare trains with iperf, D-ITG, mgen, trafgen and C; list the goals missed
+bench-pace: setup-packages build target/release/cpace target/release/catch.bpf.o ## compare trains with iperf, D-ITG, mgen, trafgen and C; list the goals missed
 	@target/release/pace $(ARGS)
 
-bench-hostile: setup build target/release/hostile-c ## send hostile datagrams from spoofed sources to reflectors (ARGS="--count 10000000")
+bench-hostile: setup-packages build target/release/hostile-c ## send hostile datagrams from spoofed sources to reflectors (ARGS="--count 10000000")
 	@target/release/hostile $(ARGS)
 
 target/release/hostile-c: bench/c/hostile.c

@@ -47,6 +47,21 @@ pub struct BlockedShift {
 ///
 /// Returns `None` if no block has both sides or a figure is not finite. Assumes independent trials,
 /// so run them in random or alternating order.
+///
+/// ```
+/// use dwell_stats::{Block, Shift, blocked_shift};
+///
+/// // Medians of trials in us: three idle and three loaded ones at each of two packet sizes.
+/// let blocks = [
+///     Block { a: vec![20.1, 20.4, 19.8], b: vec![31.0, 30.2, 30.9] },
+///     Block { a: vec![25.0, 25.3, 24.9], b: vec![38.1, 37.2, 37.7] },
+/// ];
+/// let load = blocked_shift(&blocks, 0.95).expect("both blocks have both sides");
+/// assert!(load.relative && load.shift == Shift::Rises);
+///
+/// let once = blocked_shift(&[Block { a: vec![20.1], b: vec![31.0] }], 0.95);
+/// assert_eq!(once.map(|shift| shift.shift), Some(Shift::CannotTell));
+/// ```
 pub fn blocked_shift(blocks: &[Block], confidence: f64) -> Option<BlockedShift> {
     let figures = || blocks.iter().filter(|block| block.has_both()).flat_map(Block::figures);
     compare_blocks(blocks, confidence, figures().all(|figure| *figure > 0.0))

@@ -27,6 +27,21 @@ use crate::shift::Shift;
 const MIN_DRAWS: usize = 200;
 
 /// Settings of a comparison.
+///
+/// ```
+/// use dwell_stats::{Compare, Shift};
+/// use dwell_units::Nanos;
+///
+/// let idle: Vec<i64> = (0..2_000).map(|n| 20_000 + n * 7_919 % 1_000).collect();
+/// let loaded: Vec<i64> = idle.iter().map(|delay| delay + 300).collect();
+/// let comparison = Compare::default().series(&idle, &loaded);
+/// let median = comparison.quantiles[0];
+/// assert_eq!(median.difference, Some(Nanos(300)));
+/// assert_eq!(median.shift, Shift::Rises);
+///
+/// let few = Compare::default().series(&idle[..5], &loaded[..5]);
+/// assert_eq!(few.quantiles[0].shift, Shift::CannotTell);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compare {
     /// Quantiles to compare.

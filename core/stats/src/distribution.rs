@@ -60,6 +60,17 @@ pub struct Figures {
 }
 
 /// A distribution of signed nanoseconds.
+///
+/// ```
+/// use dwell_stats::{Distribution, Quantile};
+/// use dwell_units::Nanos;
+///
+/// let mut delays = Distribution::new();
+/// (1..=200).for_each(|us| delays.record(Nanos::from_micros(us)));
+/// assert_eq!(delays.percentile(Quantile::P99), Some(Nanos::from_micros(198)));
+/// assert_eq!(delays.percentile(Quantile::P99_9), None, "needs 1,000 values");
+/// assert_eq!(delays.figures().max, Some(Nanos::from_micros(200)));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Distribution {
     count: u64,

@@ -138,6 +138,15 @@ pub fn grouped_least_squares(
 /// Theil-Sen line. Above [`MAX_ROBUST_POINTS`] points a random subset drawn with `seed` is used,
 /// which widens the interval. `None` with fewer than three points, if x does not vary, if a point
 /// is not finite, or if the confidence is not between 0 and 1.
+///
+/// ```
+/// use dwell_stats::theil_sen;
+///
+/// // Delay in us by packet size in bytes, with one outlier.
+/// let points = [(100.0, 12.0), (500.0, 20.0), (900.0, 28.0), (1_300.0, 90.0), (1_500.0, 40.0)];
+/// let line = theil_sen(&points, 0.95, 1).expect("five sizes");
+/// assert!((line.slope - 0.02).abs() < 1e-9);
+/// ```
 pub fn theil_sen(points: &[(f64, f64)], confidence: f64, seed: u64) -> Option<RobustFit> {
     if points.len() < 3 || !all_finite(points) || !is_confidence(confidence) {
         return None;

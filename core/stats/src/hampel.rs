@@ -12,6 +12,15 @@
 //!   not. A window of equal values has no outliers.
 
 /// Parameters of the filter.
+///
+/// ```
+/// use dwell_stats::{Hampel, OutlierClass};
+///
+/// let mut delays: Vec<i64> = (0..200).map(|n| 20_000 + n * 37 % 100).collect();
+/// delays[120] = 90_000;
+/// let classes = Hampel::default().judge(&delays);
+/// assert_eq!(classes.iter().position(|class| *class == OutlierClass::Upper), Some(120));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hampel {
     /// Number of neighbours on either side.

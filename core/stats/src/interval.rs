@@ -37,6 +37,16 @@ pub struct RealInterval {
 ///
 /// `None` if order statistics do not bracket the quantile at this confidence, or if the confidence
 /// is not between 0 and 1. Linear in the number of samples.
+///
+/// ```
+/// use dwell_stats::{Quantile, quantile_interval};
+/// use dwell_units::Nanos;
+///
+/// let delays: Vec<i64> = (0..1_000).map(|n| 20_000 + n * 7_919 % 1_000).collect();
+/// let median = quantile_interval(&delays, Quantile::P50, 0.95).expect("1,000 values bracket it");
+/// assert!(median.low < Nanos(20_500) && Nanos(20_500) < median.high);
+/// assert_eq!(quantile_interval(&delays[..100], Quantile::P99, 0.95), None, "too few values");
+/// ```
 pub fn quantile_interval(values: &[i64], quantile: Quantile, confidence: f64) -> Option<Interval> {
     let n = values.len();
     let rank = quantile.rank(n as u64)?;
@@ -68,6 +78,13 @@ pub fn independent_quantile_ranks(
 
 /// Wilson score interval of a share such as a loss ratio, with `hits` among `trials` independent
 /// trials. `None` without trials or with more hits than trials.
+///
+/// ```
+/// use dwell_stats::share_interval;
+///
+/// let loss = share_interval(0, 300, 0.95).expect("there are trials");
+/// assert!(loss.low == 0.0 && loss.high < 0.013, "no loss among 300 is not 0 %");
+/// ```
 pub fn share_interval(hits: u64, trials: u64, confidence: f64) -> Option<RealInterval> {
     if trials == 0 || hits > trials || !is_confidence(confidence) {
         return None;

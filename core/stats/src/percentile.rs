@@ -6,6 +6,14 @@ use crate::distribution::Quantile;
 
 /// The nearest-rank percentile of values in any order; `None` if their number does not support it
 /// ([`Quantile::rank`]). Copies the values; linear in their number.
+///
+/// ```
+/// use dwell_stats::{Quantile, percentile};
+/// use dwell_units::Nanos;
+///
+/// assert_eq!(percentile(&[30, 10, 20], Quantile::P50), Some(Nanos(20)));
+/// assert_eq!(percentile(&[30, 10, 20], Quantile::P90), None, "needs 10 values");
+/// ```
 pub fn percentile(values: &[i64], quantile: Quantile) -> Option<Nanos> {
     let rank = quantile.rank(values.len() as u64)?;
     Some(Nanos(ranked(&mut values.to_vec(), rank as usize)))

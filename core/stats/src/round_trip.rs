@@ -35,6 +35,31 @@ pub struct Packets {
 /// Late and duplicate replies are counted but not part of any distribution: figures describe
 /// received probes, and the loss and late counts state how many are excluded. Void samples (a clock
 /// was stepped) are counted in their state and are not part of any distribution either.
+///
+/// ```
+/// use dwell_sample::{RxStamps, Sample, State, TimestampSource, TxStamps};
+/// use dwell_stats::{Metric, RoundTrip};
+/// use dwell_units::{Instant, Nanos, Pairing};
+///
+/// let bridge = Pairing { real: Instant::EPOCH, mono: Instant::EPOCH, width: Nanos(28) };
+/// let tx = TxStamps { app: Instant::from_nanos(1_000), sched: None, kernel: None, hw: None };
+/// let answered = Sample {
+///     id: 0,
+///     state: State::Received,
+///     reordered: false,
+///     intended: Instant::from_nanos(900),
+///     tx,
+///     rx: Some(RxStamps { hw: None, kernel: None, app: Instant::from_nanos(21_000) }),
+///     remote: None,
+/// };
+/// let lost = Sample { id: 1, state: State::Lost, rx: None, ..answered };
+///
+/// let mut figures = RoundTrip::new(TimestampSource::User, 0);
+/// figures.record(&answered, Some(&bridge));
+/// figures.record(&lost, Some(&bridge));
+/// assert_eq!(figures.figures(Metric::Rtt).max, Some(Nanos(20_000)));
+/// assert_eq!(figures.packets().loss_ratio(), Some(0.5));
+/// ```
 #[derive(Clone, Debug)]
 pub struct RoundTrip {
     near: TimestampSource,

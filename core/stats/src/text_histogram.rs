@@ -15,6 +15,16 @@ const MAX_EXTRA_DIGITS: usize = 9;
 
 /// Renders one line per bin, each ending in a line feed. Lines have at most `width` columns, unless
 /// the counts leave less than 10 columns for the bar. A non-empty bin always shows a bar.
+///
+/// ```
+/// use dwell_stats::{Distribution, bins, render};
+/// use dwell_units::Nanos;
+///
+/// let mut delays = Distribution::new();
+/// [20, 21, 22, 23, 24, 80].map(|us| delays.record(Nanos::from_micros(us)));
+/// let text = render(&bins(&delays, 3), 60);
+/// assert_eq!(text.lines().count(), 3);
+/// ```
 pub fn render(bins: &[Bin], width: usize) -> String {
     let largest = bins.iter().map(|bin| bin.count).max().unwrap_or(0).max(1);
     let digits = largest.to_string().len();

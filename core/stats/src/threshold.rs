@@ -30,6 +30,23 @@ use crate::distribution::Quantile;
 pub use judge::{Evidence, Observed, ThresholdVerdict, UndecidedReason, Values};
 
 /// A condition that makes a measurement fail.
+///
+/// ```
+/// use dwell_stats::{Distribution, Evidence, Threshold, ThresholdVerdict, Values};
+/// use dwell_units::Nanos;
+///
+/// let mut distribution = Distribution::new();
+/// (0..1_000).for_each(|n| distribution.record(Nanos::from_micros(20 + n % 10)));
+/// let values = Values { distribution: &distribution, base: Nanos::ZERO, missing: 0 };
+/// let evidence = Evidence { values: Some(values), ..Evidence::default() };
+///
+/// let slow: Threshold = "p99 > 10ms".parse()?;
+/// assert!(matches!(slow.judge(&evidence), ThresholdVerdict::Pass(_)));
+/// // 1,000 probes do not decide on one in 1,000.
+/// let rare: Threshold = "p99.9 > 10ms".parse()?;
+/// assert!(matches!(rare.judge(&evidence), ThresholdVerdict::CannotTell(_)));
+/// # Ok::<(), dwell_stats::ThresholdError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold {
     operator: Operator,

@@ -15,6 +15,16 @@ use crate::recent_ids::{Recent, WINDOW_LEN};
 /// IPDV as |D(i) - D(i-1)| of probes with adjacent ids, in whatever order their delays become
 /// known. A pair is missing if one probe is lost or if their delays become known more than 4,096
 /// ids apart.
+///
+/// ```
+/// use dwell_stats::Ipdv;
+/// use dwell_units::Nanos;
+///
+/// let mut ipdv = Ipdv::new();
+/// // Probe 2 is lost, so only the delays of probes 0 and 1 form a pair.
+/// [(0, 500), (1, 620), (3, 900)].map(|(id, delay)| ipdv.record(id, Nanos(delay)));
+/// assert_eq!((ipdv.magnitudes().count(), ipdv.magnitudes().max()), (1, Some(Nanos(120))));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Ipdv {
     delays: Recent<Nanos>,
@@ -39,6 +49,15 @@ const HEAD_LEN: usize = WINDOW_LEN;
 /// Interarrival jitter: J += (|D| - J) / 16 in arrival order (RFC 3550 section 6.4.1 and appendix
 /// A.8). D is the difference of the delays of two successive arrivals. With round-trip delays
 /// instead of RTP transit times there is no clock offset to cancel.
+///
+/// ```
+/// use dwell_stats::Jitter;
+/// use dwell_units::Nanos;
+///
+/// let mut jitter = Jitter::default();
+/// [500, 660, 660].map(|delay| jitter.record(Nanos(delay)));
+/// assert_eq!(jitter.nanos(), Some(10.0 - 10.0 / 16.0));
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Jitter {
     first: Option<Nanos>,

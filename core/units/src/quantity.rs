@@ -7,6 +7,14 @@ use crate::text::{Unit, UnitError, parse, print};
 use crate::time::Nanos;
 
 /// A bit rate in bit/s.
+///
+/// ```
+/// use dwell_units::{BitRate, Bytes, Nanos};
+///
+/// let rate: BitRate = "1Gbit/s".parse()?;
+/// assert_eq!(rate.transmission_time(Bytes(1_500)), Some(Nanos::from_micros(12)));
+/// # Ok::<(), dwell_units::UnitError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitRate(pub u64);
 
@@ -18,6 +26,17 @@ pub struct PacketRate {
 }
 
 /// A rate in bits or in packets.
+///
+/// ```
+/// use dwell_units::{Bytes, Nanos, Rate};
+///
+/// let rate: Rate = "100Mbit/s".parse()?;
+/// assert_eq!(rate.gap(Bytes(1_250)), Some(Nanos::from_micros(100)));
+/// let rate: Rate = "200pps".parse()?;
+/// assert_eq!(rate.gap(Bytes(1_250)), Some(Nanos::from_millis(5)));
+/// assert!("100".parse::<Rate>().is_err());
+/// # Ok::<(), dwell_units::UnitError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rate {
     /// `100Mbit/s`
@@ -27,10 +46,26 @@ pub enum Rate {
 }
 
 /// A size in bytes.
+///
+/// ```
+/// use dwell_units::Bytes;
+///
+/// assert_eq!("64KiB".parse(), Ok(Bytes(65_536)));
+/// assert_eq!(Bytes(1_400).to_string(), "1400B");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(pub u64);
 
 /// A ratio between 0 and 1, stored in parts per million.
+///
+/// ```
+/// use dwell_units::Ratio;
+///
+/// let loss: Ratio = "0.1%".parse()?;
+/// assert_eq!(loss.ppm(), 1_000);
+/// assert!("0.5".parse::<Ratio>().is_err(), "0.5 % or 50 %?");
+/// # Ok::<(), dwell_units::UnitError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ratio {
     ppm: u32,

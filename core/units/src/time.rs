@@ -15,6 +15,15 @@ use std::marker::PhantomData;
 use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
 
 /// A signed duration in nanoseconds, up to 292 years.
+///
+/// ```
+/// use dwell_units::Nanos;
+///
+/// let timeout: Nanos = "1.5ms".parse()?;
+/// assert_eq!(timeout, Nanos::from_micros(1_500));
+/// assert_eq!((timeout + Nanos(250)).to_string(), "1500.25us");
+/// # Ok::<(), dwell_units::UnitError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub i64);
 
@@ -147,6 +156,14 @@ impl Clock for Monotonic {
 }
 
 /// A point on clock `C`, in nanoseconds since that clock's epoch.
+///
+/// ```
+/// use dwell_units::{Instant, Nanos, Realtime};
+///
+/// let sent = Instant::<Realtime>::from_parts(1_700_000_000, 999_999_900);
+/// let received = sent + Nanos::from_micros(12);
+/// assert_eq!(received - sent, Nanos(12_000));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant<C: Clock>(i64, PhantomData<C>);
 
@@ -204,6 +221,21 @@ impl<C: Clock> Sub<Nanos> for Instant<C> {
 }
 
 /// The same time on both clocks: bracketed reads, or the tightest of many where precision matters.
+///
+/// ```
+/// use dwell_units::{Instant, Nanos, Pairing};
+///
+/// let start = Pairing {
+///     real: Instant::from_nanos(5_000_000),
+///     mono: Instant::from_nanos(1_000),
+///     width: Nanos(28),
+/// };
+/// assert_eq!(start.to_real(Instant::from_nanos(1_250)), Instant::from_nanos(5_000_250));
+///
+/// let mut end = Pairing { mono: Instant::from_nanos(2_000), ..start };
+/// end.real = Instant::from_nanos(9_000_000);
+/// assert_eq!(start.step_until(&end), Some(Nanos(3_999_000)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pairing {
     /// Time on CLOCK_REALTIME.

@@ -7,6 +7,15 @@ use crate::{WireError, field};
 pub const LEN: usize = 16;
 
 /// Mark of a probe.
+///
+/// ```
+/// use dwell_wire::echo::Mark;
+///
+/// let mark = Mark { session: 0x5eed, id: 42 };
+/// let mut payload = [0; 56];
+/// mark.emit(&mut payload);
+/// assert_eq!(Mark::parse(&payload), Ok(mark));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Random per run, so that echoes of other runs are not mistaken for this run's.

@@ -12,6 +12,23 @@ const UDP: usize = 8;
 const UDP_PROTOCOL: u8 = 17;
 
 /// Header fields of the frames of one flow.
+///
+/// ```
+/// use dwell_wire::frame::UdpFrame;
+///
+/// let header = UdpFrame {
+///     destination_mac: [0x02, 0, 0, 0, 0, 2],
+///     source_mac: [0x02, 0, 0, 0, 0, 1],
+///     from: "10.0.0.1:4000".parse()?,
+///     to: "10.0.0.2:9".parse()?,
+///     ttl: 64,
+///     tos: 0,
+/// };
+/// let mut frame = vec![0; header.overhead() + 100];
+/// header.emit(&[0; 100], &mut frame);
+/// assert_eq!((frame.len(), &frame[12..14]), (142, &[0x08, 0x00][..]));
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpFrame {
     /// Destination MAC address.

@@ -24,6 +24,18 @@ impl Family {
 }
 
 /// An echo message.
+///
+/// ```
+/// use dwell_wire::icmp::{self, Echo, Family};
+///
+/// let mut message = [0; icmp::HEADER + 4];
+/// message[icmp::HEADER..].copy_from_slice(b"ping");
+/// icmp::emit_request(Family::V4, 7, 1, &mut message);
+/// let echo = Echo::parse(Family::V4, &message)?;
+/// assert_eq!((echo.reply, echo.id, echo.seq, echo.payload), (false, 7, 1, &b"ping"[..]));
+/// assert_eq!(icmp::checksum(&message), 0, "the checksum is valid");
+/// # Ok::<(), dwell_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo<'a> {
     /// Whether it is a reply; otherwise a request.

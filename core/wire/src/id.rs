@@ -54,6 +54,16 @@ pub fn detect_clear(payload: &[u8], now: Instant<Realtime>) -> Option<Format> {
 ///
 /// An iperf2 FIN ([`Datagram::is_fin`]) has a number too, but is repeated until it is answered.
 /// Senders and receivers keep no timestamps of it, because they could not be joined.
+///
+/// ```
+/// use dwell_wire::id::{Format, detect, packet_id};
+/// use dwell_wire::traffic::Mark;
+///
+/// let mut payload = [0; 100];
+/// Mark { flow: 2, seq: 1_000 }.emit(&mut payload);
+/// assert_eq!(detect(&payload), Some(Format::Dwell));
+/// assert_eq!(packet_id(Format::Dwell, &payload), Some(1_000));
+/// ```
 pub fn packet_id(format: Format, payload: &[u8]) -> Option<u64> {
     match format {
         Format::Iperf | Format::IperfClassic => {

@@ -19,6 +19,17 @@ pub enum Control {
 }
 
 /// A message. The reply is the request with a different `control`.
+///
+/// ```
+/// use dwell_wire::roundtrip::{self, Control, Message};
+///
+/// let request = Message { seconds: 1, nanoseconds: 2, id: 3, control: Control::Request };
+/// let mut bytes = [0; roundtrip::LEN];
+/// request.emit(&mut bytes);
+/// roundtrip::acknowledge(&mut bytes)?;
+/// assert_eq!(Message::parse(&bytes), Ok(Message { control: Control::Acknowledge, ..request }));
+/// # Ok::<(), dwell_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Whole seconds of the sender's clock.

@@ -28,6 +28,18 @@ dwell_units::named! {
 }
 
 /// Size of a UDP packet that fits the MTU of its link.
+///
+/// ```
+/// use dwell_units::Bytes;
+/// use dwell_wire::icmp::Family;
+/// use dwell_wire::size::{PacketSize, SizeMeasure};
+///
+/// let (content, mtu) = (Bytes(16), Bytes(1_500));
+/// let size = PacketSize::new(SizeMeasure::Frame, Bytes(1_514), Family::V4, content, mtu)?;
+/// assert_eq!(size.to_string(), "frame 1514B, IP packet 1500B, UDP payload 1472B");
+/// assert_eq!(size.gap_ns("100Mbit/s".parse().unwrap()), Some(121_120.0));
+/// # Ok::<(), dwell_wire::size::SizeError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketSize {
     counted: SizeMeasure,

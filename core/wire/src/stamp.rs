@@ -95,6 +95,30 @@ impl Request {
 }
 
 /// Packet of the session-reflector.
+///
+/// ```
+/// use dwell_wire::stamp::{Mode, Reply, Request};
+///
+/// let mut packet = [0; Mode::Unauthenticated.base()];
+/// let request = Request { seq: 7, timestamp: 1 << 32, error: 0x8001, ssid: 5 };
+/// request.emit(&mut packet, Mode::Unauthenticated);
+///
+/// // The reflector answers in place, so the reply is as long as the request.
+/// assert_eq!(Request::parse(&packet, Mode::Unauthenticated), Ok(request));
+/// let reply = Reply {
+///     seq: request.seq,
+///     t3: 3 << 32,
+///     error: 0x8001,
+///     ssid: request.ssid,
+///     t2: 2 << 32,
+///     sender_seq: request.seq,
+///     sender_timestamp: request.timestamp,
+///     sender_error: request.error,
+///     ttl: 64,
+/// };
+/// reply.emit(&mut packet, Mode::Unauthenticated);
+/// assert_eq!(Reply::parse(&packet, Mode::Unauthenticated), Ok(reply));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// The reflector's own sequence number, or that of the request if the reflector is stateless.
@@ -236,6 +260,19 @@ impl Reply {
 }
 
 /// Writes the HMAC of an authenticated packet.
+///
+/// ```
+/// use dwell_wire::hmac::Key;
+/// use dwell_wire::stamp::{self, Mode};
+///
+/// let key = Key::from_hex("000102030405060708090a0b0c0d0e0f")?;
+/// let mut packet = [0; Mode::Authenticated.base()];
+/// stamp::sign(&key, &mut packet);
+/// assert!(stamp::verify(&key, &packet));
+/// packet[3] ^= 1;
+/// assert!(!stamp::verify(&key, &packet));
+/// # Ok::<(), dwell_wire::hmac::KeyError>(())
+/// ```
 pub fn sign(key: &Key, packet: &mut [u8]) {
     let (signed, rest) = packet.split_at_mut(SIGNED_LEN);
     rest[..hmac::LEN].copy_from_slice(&key.sign(&[signed]));

@@ -56,6 +56,24 @@ pub fn begin(value: &mut [u8]) {
 
 /// Fills the next slot of a STAMP packet with this TLV. Returns `false` and leaves the packet
 /// unchanged if it is another packet, has no free slot, or has an HMAC TLV.
+///
+/// ```
+/// use dwell_wire::stamp::Mode;
+/// use dwell_wire::telemetry::{self, Slot};
+/// use dwell_wire::tlv::{self, kind};
+///
+/// const BASE: usize = Mode::Unauthenticated.base();
+/// const LEN: usize = telemetry::value_len(1);
+///
+/// let mut packet = [0; BASE + tlv::HEADER + LEN];
+/// let (value, _) = tlv::begin(&mut packet[BASE..], kind::PATH, LEN as u16);
+/// telemetry::begin(value);
+///
+/// let slot = Slot { node: 2, back: false, rx_kernel: Some(100), rx_app: 350, tx_app: 400 };
+/// assert!(telemetry::fill(&mut packet, &slot));
+/// assert!(!telemetry::fill(&mut packet, &slot), "the only slot is used");
+/// assert!(telemetry::slots(&packet[BASE + tlv::HEADER..]).eq([slot]));
+/// ```
 pub fn fill(packet: &mut [u8], slot: &Slot) -> bool {
     let Some(at) = value_offset(packet) else { return false };
     let value = &mut packet[at..];

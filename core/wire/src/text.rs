@@ -16,6 +16,14 @@ pub fn is(word: &[u8], datagram: &[u8]) -> bool {
 
 /// Finds whole words in a stream that arrives in pieces. Stores only the matched length, so nothing
 /// is buffered. Bytes that are neither word nor line end are counted and skipped.
+///
+/// ```
+/// use dwell_wire::text::{REQUEST, WordScanner};
+///
+/// let mut scanner = WordScanner::new(REQUEST);
+/// let words = b"request\nreq?request".iter().filter(|byte| scanner.take(**byte)).count();
+/// assert_eq!((words, scanner.strays), (2, 4));
+/// ```
 #[derive(Clone, Debug)]
 pub struct WordScanner {
     word: &'static [u8],

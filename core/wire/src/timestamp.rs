@@ -17,6 +17,16 @@ pub enum Format {
 
 /// Reads a timestamp. Its 32-bit seconds wrap (NTP's in 2036); the era is chosen so that the result
 /// is nearest to `pivot`.
+///
+/// ```
+/// use dwell_units::{Instant, Nanos};
+/// use dwell_wire::timestamp::{self, Format};
+///
+/// // In 2036, NTP's seconds start again from 0.
+/// let at = Instant::from_parts(2_085_978_500, 125_000_000);
+/// let read = timestamp::read(timestamp::write_ntp(at), Format::Ntp, at + Nanos::from_secs(60));
+/// assert_eq!(read, at);
+/// ```
 pub fn read(bits: u64, format: Format, pivot: Instant<Realtime>) -> Instant<Realtime> {
     let (seconds, low) = ((bits >> 32) as u32, bits as u32);
     let (epoch, nanos) = match format {
@@ -51,6 +61,15 @@ fn fraction_to_nanos(fraction: u32) -> i64 {
 }
 
 /// Maximum offset of a clock from UTC (RFC 4656 section 4.1.2; the Z bit is from RFC 8186).
+///
+/// ```
+/// use dwell_units::Nanos;
+/// use dwell_wire::timestamp::ErrorEstimate;
+///
+/// let estimate = ErrorEstimate::of_clock(Some(Nanos::from_millis(2)));
+/// assert!(estimate.synchronised);
+/// assert_eq!(ErrorEstimate::from_bits(estimate.to_bits()), estimate);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorEstimate {
     /// Whether the clock is synchronised to an external source.

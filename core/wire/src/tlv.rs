@@ -67,6 +67,19 @@ pub struct Tlv<'a> {
 /// Calls `each` for every TLV in `area`. A remainder that is not a whole TLV gets the malformed
 /// flag, loses the flags that only a reflector sets, and ends the walk. Returns whether all TLVs
 /// were whole.
+///
+/// ```
+/// use dwell_wire::tlv::{self, kind};
+///
+/// let mut area = [0; 24];
+/// let (value, rest) = tlv::begin(&mut area, kind::CLASS_OF_SERVICE, 4);
+/// value[0] = 46 << 2;
+/// tlv::begin(rest, kind::EXTRA_PADDING, 12);
+///
+/// let mut kinds = Vec::new();
+/// assert!(tlv::walk(&mut area, |tlv| kinds.push((tlv.kind, tlv.value.len()))));
+/// assert_eq!(kinds, [(kind::CLASS_OF_SERVICE, 4), (kind::EXTRA_PADDING, 12)]);
+/// ```
 pub fn walk(area: &mut [u8], mut each: impl FnMut(Tlv<'_>)) -> bool {
     let mut offset = 0;
     while offset < area.len() {

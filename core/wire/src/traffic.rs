@@ -6,6 +6,15 @@ use crate::{WireError, field};
 const MAGIC: [u8; 4] = *b"dwlt";
 
 /// Mark of a packet of dwell's traffic.
+///
+/// ```
+/// use dwell_wire::traffic::Mark;
+///
+/// let mark = Mark { flow: 2, seq: 1_000 };
+/// let mut payload = [0; 100];
+/// mark.emit(&mut payload);
+/// assert_eq!(Mark::parse(&payload), Ok(mark));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Flow number, assigned by the sender.

@@ -9,6 +9,21 @@ use crate::distribution::{Distribution, Figures, Quantile};
 use crate::interval::RealInterval;
 
 /// Figures of one train.
+///
+/// ```
+/// use dwell_stats::departures::{TrainDepartures, TrainFigures, TrainRequest};
+/// use dwell_units::Nanos;
+///
+/// // Five packets of 1250 B at 100 Mbit/s are due every 100 us; the last one leaves 40 us late.
+/// let asked = TrainRequest { bits: 10_000.0, gap: 100_000.0, deadline: None, same_clock: true };
+/// let due = [0, 100, 200, 300, 400].map(Nanos::from_micros);
+/// let left = [0, 100, 200, 300, 440].map(|us| Some(Nanos::from_micros(us)));
+/// let train = TrainDepartures { due: &due, left: &left, stepped: false };
+///
+/// let figures = TrainFigures::of(&train, &asked).expect("no clock was stepped");
+/// assert_eq!(figures.gap_error.max, Some(Nanos::from_micros(40)));
+/// assert_eq!(figures.missed, Some(0), "40 us late is less than one gap");
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainFigures {
     /// Packets scheduled.

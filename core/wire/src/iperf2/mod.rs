@@ -23,6 +23,22 @@ pub const LEN: usize = 16;
 pub const CLASSIC_LEN: usize = 12;
 
 /// Header of a datagram.
+///
+/// ```
+/// use dwell_units::Instant;
+/// use dwell_wire::iperf2::{self, Client, Datagram};
+///
+/// let mut payload = [0; 1_470];
+/// Datagram::new(-9, Instant::from_parts(1_700_000_000, 250_000)).emit(&mut payload);
+/// let client = Client { threads: 1, port: 5001, size: 1_470, amount: -1_000, rate: 1_000_000 };
+/// client.emit(&mut payload);
+///
+/// let fin = Datagram::parse(&payload)?;
+/// assert!(fin.is_fin());
+/// assert_eq!((fin.number(), fin.usec), (9, 250));
+/// assert_eq!(iperf2::clear_len(&payload), 76, "bytes that a relay leaves clear");
+/// # Ok::<(), dwell_wire::WireError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
     /// Number in the flow; negative for a FIN.
