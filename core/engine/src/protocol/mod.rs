@@ -1,12 +1,18 @@
-//! Protocols of probes: they write the message for an id and read the id of a message.
+//! Protocols of probes: they write the message for an id and read the id of a message. `spec` lists
+//! them with their static properties.
 
 mod echo;
 mod roundtrip;
+mod spec;
 mod stamp;
 mod text;
 
 pub use echo::{IcmpEcho, PlainEcho};
 pub use roundtrip::RoundTrip;
+pub use spec::{
+    Authentication, CsvLayout, Handshake, MAX_PAYLOAD_LEN, PayloadError, PayloadLimits,
+    ProbeDefaults, ProbeTransport, ProtocolSpec, Reflection, Scheme, StreamReply, UnknownScheme,
+};
 pub use stamp::{Session, Stamp};
 pub use text::{TextStream, TextUdp};
 

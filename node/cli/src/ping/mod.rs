@@ -33,7 +33,7 @@ use dwell_stats::{Metric, PathDelays, RoundTrip};
 use dwell_units::Nanos;
 
 use crate::host::CpuWatch;
-use crate::{Exit, Failure, PlacementArgs};
+use crate::{Exit, Failure, PlacementArgs, Scheme, Target, protocols};
 
 /// Minimum probe interval for a line per reply on a terminal.
 const SLOW_INTERVAL: Nanos = Nanos::from_millis(100);
@@ -50,22 +50,32 @@ interrupted (results so far are printed).\n\
 another metric (rtt_kernel.p99), jitter, loss (lost or late), lost and late. Late and lost probes \
 exceed every limit. Each verdict has 95 % confidence: p99 needs 299 probes, all within the limit.")]
 pub struct Args {
-    /// Target: stamp://HOST:PORT (default port 862), icmp://HOST, udp://HOST:PORT, tcp://HOST:PORT,
-    /// roundtrip://HOST:PORT, text+udp://HOST:PORT or text+tcp://HOST:PORT. A bare HOST is probed
-    /// with STAMP if a reflector answers within 1 s (2 s for many addresses), otherwise with ICMP
+    /// Target, as a URL or a host.
+    #[arg(help = protocols::target_help())]
     pub target: String,
 
     /// Number of probes to send
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
 
-    /// Time between probes [default: 1s; for text+udp and text+tcp see --pause]
-    #[arg(short = 'i', long, value_name = "TIME", value_parser = seconds)]
+    /// Time between probes.
+    #[arg(
+        short = 'i',
+        long,
+        value_name = "TIME",
+        value_parser = seconds,
+        help = protocols::interval_help()
+    )]
     pub interval: Option<Nanos>,
 
-    /// Payload size in bytes [default: 56 for icmp, 64 for udp and tcp, 76 for stamp (164 with a
-    /// key); fixed for the others]
-    #[arg(short = 's', long, value_name = "BYTES", value_parser = bytes)]
+    /// Payload size in bytes.
+    #[arg(
+        short = 's',
+        long,
+        value_name = "BYTES",
+        value_parser = bytes,
+        help = protocols::size_help()
+    )]
     pub size: Option<u64>,
 
     /// Send no probe later than this time after the first
@@ -80,13 +90,17 @@ pub struct Args {
     #[arg(long)]
     pub closed_loop: bool,
 
-    /// Closed loop: pause after each reply [default: 0s; text+udp and text+tcp: 1s]
-    #[arg(long, value_name = "TIME")]
+    /// Closed loop: pause after each reply.
+    #[arg(long, value_name = "TIME", help = protocols::pause_help())]
     pub pause: Option<Nanos>,
 
-    /// Number of warm-up probes, which are not counted. The last three are sent at the measurement
-    /// rate [default: 8; text+udp and text+tcp: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    /// Number of warm-up probes.
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(0..=1_000),
+        help = protocols::warm_up_help()
+    )]
     pub warm_up: Option<u32>,
 
     /// Timestamps to use
@@ -227,10 +241,10 @@ impl From<StampChoice> for Stamps {
 impl Args {
     /// Which replies are printed: on a terminal, all of them at rates that a person can follow.
     fn replies(&self) -> Replies {
-        let text = ["text+udp://", "text+tcp://"].iter().any(|s| self.target.starts_with(s));
-        let spacing = if self.closed_loop || text {
-            let default = if text { Nanos::from_secs(1) } else { Nanos::ZERO };
-            self.pause.max(self.interval).unwrap_or(default)
+        let scheme = self.target.parse().map_or(Scheme::Stamp, |target: Target| target.scheme);
+        let defaults = scheme.spec().defaults;
+        let spacing = if self.closed_loop || defaults.closed_loop {
+            self.pause.max(self.interval).unwrap_or(defaults.pause)
         } else {
             self.interval.unwrap_or(Nanos::from_secs(1))
         };

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use dwell_engine::protocol::Protocol;
+use dwell_engine::protocol::{ProbeTransport, Protocol};
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::port::{Port, PortOptions, Wait};
 use dwell_io::tcp::TcpPort;
@@ -19,7 +19,7 @@ use dwell_wire::icmp::Family;
 use super::icmp_error::NetworkError;
 use super::plan::Plan;
 use super::session::{self, ConnectError, DatagramEnds};
-use crate::{Failure, Scheme};
+use crate::Failure;
 
 /// Time-out of an attempt for up to two addresses. Each further address adds [`ATTEMPT_DELAY`].
 const ATTEMPT_TIMEOUT: Nanos = Nanos::from_secs(1);
@@ -134,14 +134,15 @@ pub(super) fn reach(job: &PingJob, plan: &Plan, stop: &AtomicBool) -> Result<Rea
     if addresses.others.is_empty() {
         return Ok(addresses.untried());
     }
-    if plan.target.scheme.is_stream() {
+    let spec = plan.target.scheme.spec();
+    if spec.transport == ProbeTransport::Tcp {
         let options = session::port_options(job, plan, None);
         let connected = connect_first(addresses.all(), plan.config.timeout, &options, stop);
         let (peer, stream) = connected.map_err(|error| {
             if stop.load(Ordering::Relaxed) {
                 return Failure::interrupted();
             }
-            if plan.target.scheme == Scheme::TextTcp {
+            if spec.announces_connection {
                 crate::say("failed to connect to server");
             }
             error.into_failure(plan, &options)

@@ -22,7 +22,7 @@ use dwell_protocol::{IcmpSocket, Pattern, PingJob, Stamps};
 use dwell_record::NicDropped;
 use dwell_stats::PathDelays;
 use dwell_units::Nanos;
-use dwell_wire::hmac::Key;
+use dwell_wire::hmac::{Key, SecretKey};
 use dwell_wire::icmp::Family;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -444,7 +444,9 @@ fn open_failure(error: io::Error, plan: &Plan, options: &PortOptions) -> Failure
 /// The STAMP authentication key from the file or the environment, if set.
 pub(crate) fn key(file: Option<&Path>) -> Result<Option<Key>, Failure> {
     let Some(Secret { text, source }) = secret::find(file)? else { return Ok(None) };
-    Key::from_hex(&text).map(Some).map_err(|error| Failure::usage(format!("{source}: {error}")))
+    let secret =
+        SecretKey::from_hex(&text).map_err(|error| Failure::usage(format!("{source}: {error}")))?;
+    Ok(Some(Key::new(secret.bytes())))
 }
 
 /// Interval between turns of the recorder.

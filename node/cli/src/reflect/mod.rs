@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use dwell_engine::protocol::ProbeTransport;
 use dwell_engine::reflector::RateLimits;
 use dwell_io::cpu::{self, Placement};
 use dwell_io::interface::{self, Interface};
@@ -29,7 +30,7 @@ use dwell_wire::hmac::Key;
 use serde_json::json;
 
 use crate::environment::environment;
-use crate::{Exit, Failure, PlacementArgs, Scheme, Target};
+use crate::{Exit, Failure, PlacementArgs, Scheme, Target, protocols};
 use counters::Counters;
 
 /// Interval between checks of the stop flag.
@@ -50,8 +51,8 @@ const MAX_REPLAY_WINDOW: u32 = 4_096;
 Exit codes: 0 stopped by SIGINT or SIGTERM, 1 a socket cannot be opened or failed, 2 usage, \
 4 not supported or no privilege here.")]
 pub struct Args {
-    /// Protocols and addresses: stamp://, udp://, tcp://, roundtrip://, text+udp:// or
-    /// text+tcp://ADDRESS:PORT [default: STAMP on port 862 of all IPv6 and IPv4 addresses]
+    /// Protocols and addresses.
+    #[arg(help = protocols::reflect_urls_help())]
     pub urls: Vec<String>,
 
     /// STAMP: answer only packets authenticated with the key in this file (hexadecimal, readable
@@ -201,7 +202,7 @@ pub(crate) fn perform(
         // Ports of TCP connections do not matter to datagrams.
         false => listens
             .iter()
-            .filter(|listen| !matches!(listen.scheme, Scheme::Tcp | Scheme::TextTcp))
+            .filter(|listen| listen.scheme.spec().transport == ProbeTransport::Udp)
             .map(|listen| listen.address.port())
             .collect(),
     };
@@ -338,11 +339,12 @@ fn listens(job: &ReflectJob) -> Result<Vec<Listen>, Failure> {
     for url in urls {
         let target = Target::with_scheme(url)
             .map_err(|error| Failure::usage(format!("invalid target: {error}")))?;
-        if target.scheme == Scheme::Icmp {
-            return Err(Failure::usage(
-                "icmp:// needs no reflector: the kernel answers echo requests \
+        if !target.scheme.spec().has_reflector() {
+            return Err(Failure::usage(format!(
+                "{}:// needs no reflector: the kernel answers echo requests \
                  (unless net.ipv4.icmp_echo_ignore_all is set)",
-            ));
+                target.scheme
+            )));
         }
         let addresses = (target.host.as_str(), target.port).to_socket_addrs().map_err(|error| {
             Failure::usage(format!("cannot resolve '{}': {error}; give an address", target.host))
@@ -367,7 +369,7 @@ fn open(
     own_ports: &Arc<[u16]>,
     counters: &Arc<Counters>,
 ) -> Result<Box<dyn Service>, io::Error> {
-    if listen.scheme.is_stream() {
+    if listen.scheme.spec().transport == ProbeTransport::Tcp {
         let Listen { scheme, address, limit, .. } = *listen;
         let busy_poll = job.place.busy_poll;
         let service = tcp::TcpService::listen(address, scheme, limit, busy_poll, counters)?;
