@@ -155,9 +155,9 @@ impl Estimate {
 
 /// Number and duration of warm-up probes, with the defaults of `dwell ping`.
 fn warm_up(ping: &PingPlan) -> (u64, Nanos) {
-    let (default, gap) = if ping.protocol.starts_with("text+") { (1, 100) } else { (8, 10) };
-    let probes = ping.warm_up.unwrap_or(default);
-    (probes.into(), Nanos::from_millis(i64::from(probes) * gap))
+    let defaults = ping.protocol.spec().defaults;
+    let probes = ping.warm_up.unwrap_or(defaults.warm_up);
+    (probes.into(), defaults.warm_up_interval.saturating_mul(i64::from(probes)))
 }
 
 /// Packets and bytes that the loads of this plan send in this time.
