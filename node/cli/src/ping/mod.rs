@@ -226,7 +226,6 @@ pub(crate) use observer::Observer;
 pub(crate) use recorder::{Outputs, SampleFile};
 pub(crate) use replies::Replies;
 pub(crate) use report::{cells, unit};
-pub(crate) use session::key;
 
 impl From<StampChoice> for Stamps {
     fn from(choice: StampChoice) -> Self {

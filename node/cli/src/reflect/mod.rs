@@ -16,21 +16,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use dwell_engine::protocol::ProbeTransport;
-use dwell_engine::reflector::RateLimits;
+use dwell_engine::protocol::{ProbeTransport, Reflection};
+use dwell_engine::reflector::{RateLimits, Responder, ResponderConfig};
 use dwell_io::cpu::{self, Placement};
 use dwell_io::interface::{self, Interface};
+use dwell_io::machine;
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::process;
 use dwell_io::udp::Shutter;
 use dwell_protocol::{Limit, ReflectJob};
 use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
 use dwell_units::{Nanos, PacketRate};
-use dwell_wire::hmac::Key;
+use dwell_wire::hmac::SecretKey;
 use serde_json::json;
 
 use crate::environment::environment;
-use crate::{Exit, Failure, PlacementArgs, Scheme, Target, protocols};
+use crate::{Exit, Failure, PlacementArgs, Scheme, Target, protocols, secret};
 use counters::Counters;
 
 /// Interval between checks of the stop flag.
@@ -142,6 +143,8 @@ struct Listen {
     scheme: Scheme,
     address: SocketAddr,
     limit: Option<RateLimits>,
+    /// Key of the authenticated mode.
+    key: Option<SecretKey>,
 }
 
 /// A socket that answers. Polled, or run on its own thread.
@@ -171,26 +174,16 @@ pub(crate) fn perform(
     ready: &mut dyn FnMut(&[String]),
 ) -> Result<ReflectOutcome, Failure> {
     let place = PlacementArgs::from(job.place);
-    let listens = listens(job)?;
+    let mut listens = listens(job)?;
     place.check()?;
-    let authentic = listens.iter().any(|listen| listen.scheme == Scheme::Stamp);
-    if let Some(open) = listens.iter().find(|listen| listen.scheme != Scheme::Stamp)
-        && job.key_file.is_some()
-    {
-        return Err(Failure::usage(format!(
-            "--key-file is for stamp:// only: {} would answer unauthenticated requests; run a \
-             separate reflector for it",
-            open.url
-        )));
-    }
-    let key = if authentic { crate::ping::key(job.key_file.as_deref())? } else { None };
+    read_keys(job, &mut listens)?;
     if let Some(window) = job.replay_window {
         if !(1..=MAX_REPLAY_WINDOW).contains(&window) {
             return Err(Failure::usage(format!(
                 "invalid value {window} for --replay-window: 1 to {MAX_REPLAY_WINDOW}"
             )));
         }
-        if key.is_none() {
+        if listens.iter().all(|listen| listen.key.is_none()) {
             return Err(Failure::usage(
                 "--replay-window needs a key: a sequence number that is not authenticated can be \
                  forged; give --key-file FILE, or set the environment variable DWELL_KEY",
@@ -210,7 +203,7 @@ pub(crate) fn perform(
     let mut services: Vec<Box<dyn Service>> = Vec::new();
     for listen in listens {
         let counters = Arc::new(Counters::default());
-        match open(job, &listen, key.as_ref(), &own_ports, &counters) {
+        match open(job, &listen, &own_ports, &counters) {
             Ok(service) => services.push(service),
             // A machine without one address family answers on the other.
             Err(error) if job.urls.is_empty() && is_family_unavailable(&error) => {
@@ -352,41 +345,71 @@ fn listens(job: &ReflectJob) -> Result<Vec<Listen>, Failure> {
         for address in addresses {
             let trusted = in_lab || address.ip().is_loopback();
             listens.push(Listen {
-                url: format!("{}://{address}", target.scheme.name()),
+                url: format!("{}://{address}", target.scheme),
                 scheme: target.scheme,
                 address,
                 limit: limit.unwrap_or((!trusted).then_some(DEFAULT_LIMITS)),
+                key: None,
             });
         }
     }
     Ok(listens)
 }
 
+/// Reads the key of every socket whose protocol has an authenticated mode.
+fn read_keys(job: &ReflectJob, listens: &mut [Listen]) -> Result<(), Failure> {
+    let has_mode = |listen: &Listen| listen.scheme.spec().authentication.is_some();
+    if let Some(open) = listens.iter().find(|listen| !has_mode(listen))
+        && job.key_file.is_some()
+    {
+        return Err(Failure::usage(format!(
+            "--key-file is for {} only: {} would answer unauthenticated requests; run a separate \
+             reflector for it",
+            protocols::urls_with(|spec| spec.authentication.is_some()),
+            open.url
+        )));
+    }
+    if !listens.iter().any(has_mode) {
+        return Ok(());
+    }
+    let Some(secret) = secret::find(job.key_file.as_deref())? else { return Ok(()) };
+    for listen in listens {
+        let authentication = listen.scheme.spec().authentication.as_ref();
+        listen.key = authentication.map(|mode| secret.key(mode)).transpose()?;
+    }
+    Ok(())
+}
+
 fn open(
     job: &ReflectJob,
     listen: &Listen,
-    key: Option<&Key>,
     own_ports: &Arc<[u16]>,
     counters: &Arc<Counters>,
 ) -> Result<Box<dyn Service>, io::Error> {
-    if listen.scheme.spec().transport == ProbeTransport::Tcp {
-        let Listen { scheme, address, limit, .. } = *listen;
+    let Listen { scheme, address, limit, .. } = *listen;
+    let spec = scheme.spec();
+    if let Reflection::Stream(reply) = spec.reflection {
         let busy_poll = job.place.busy_poll;
-        let service = tcp::TcpService::listen(address, scheme, limit, busy_poll, counters)?;
+        let service = tcp::TcpService::listen(address, reply, limit, busy_poll, counters)?;
         return Ok(Box::new(service));
     }
-    let key = key.filter(|_| listen.scheme == Scheme::Stamp).cloned();
+    let config = ResponderConfig {
+        key: listen.key.clone(),
+        replay_window: job.replay_window,
+        stateless: job.stateless,
+        clock: machine::boot_id().and_then(|id| id[..12].try_into().ok()),
+    };
+    let responder = Responder::new(scheme, config).ok_or(io::ErrorKind::Unsupported)?;
     let stamps = match job.stamps {
         dwell_protocol::Stamps::User => StampRequest::User,
         _ if has_stamping_card() => StampRequest::Card,
         _ => StampRequest::Kernel,
     };
     let rules = udp::AdmissionRules {
-        limit: listen.limit,
+        limit,
         own_ports: (!job.allow_any_port).then(|| Arc::clone(own_ports)),
     };
-    let answer = udp::Answer::new(listen.scheme, key, job.replay_window, job.stateless);
-    Ok(Box::new(udp::UdpService::bind(listen.address, answer, stamps, rules, counters)?))
+    Ok(Box::new(udp::UdpService::bind(address, spec, responder, stamps, rules, counters)?))
 }
 
 /// Whether any network card can timestamp packets; requests may arrive on all of them.
@@ -415,7 +438,7 @@ fn open_failure(error: io::Error, listen: &Listen) -> Failure {
              (setcap cap_net_bind_service+ep on the program, or sysctl -w \
              net.ipv4.ip_unprivileged_port_start={})",
             address.port(),
-            scheme.name(),
+            scheme,
             if address.is_ipv6() { "[::]" } else { "0.0.0.0" },
             u32::from(address.port()) + 10_000,
             address.port(),
