@@ -18,7 +18,7 @@ use dwell_wire::icmp::Family;
 
 use super::icmp_error::NetworkError;
 use super::plan::Plan;
-use super::session::{self, ConnectError, DatagramEnds};
+use super::session::{self, ConnectError, Ends};
 use crate::Failure;
 
 /// Time-out of an attempt for up to two addresses. Each further address adds [`ATTEMPT_DELAY`].
@@ -210,7 +210,7 @@ struct Attempt {
 /// The socket of an attempt that waits for an answer.
 struct Open {
     port: Box<dyn Port>,
-    protocol: Box<dyn Protocol>,
+    sender: Box<dyn Protocol>,
     message: Vec<u8>,
     sent: u64,
     next: Instant<Monotonic>,
@@ -218,10 +218,10 @@ struct Open {
 
 impl Attempt {
     fn begin(job: &PingJob, plan: &Plan, peer: SocketAddr) -> Self {
-        match session::datagram_ends(job, plan, peer) {
-            Ok(DatagramEnds { port, protocol }) => {
-                let message = vec![0; protocol.capacity()];
-                let open = Open { port, protocol, message, sent: 0, next: monotonic() };
+        match session::open_ends(job, plan, peer) {
+            Ok(Ends { port, sender }) => {
+                let message = vec![0; sender.capacity()];
+                let open = Open { port, sender, message, sent: 0, next: monotonic() };
                 Self { peer, open: Some(open), failure: None }
             }
             Err(failure) => {
@@ -235,7 +235,7 @@ impl Attempt {
         let Some(open) = &mut self.open else { return false };
         if open.next <= now && open.sent < MAX_PROBES {
             open.next = now + ATTEMPT_DELAY;
-            let len = open.protocol.write(open.sent, realtime(), &mut open.message);
+            let len = open.sender.write(open.sent, realtime(), &mut open.message);
             open.sent += 1;
             if let Err(error) = open.port.send(&open.message[..len]) {
                 self.fail(error.to_string());
@@ -262,7 +262,7 @@ impl Open {
         let mut buffer = [0; 2_048];
         for _ in 0..RECEIVE_BATCH {
             let Ok(Some(arrival)) = self.port.receive(&mut buffer, Wait::No) else { return false };
-            let reply = self.protocol.read(&buffer[..arrival.len], arrival.channel);
+            let reply = self.sender.read(&buffer[..arrival.len], arrival.channel);
             if reply.is_ok_and(|reply| reply.id.value < self.sent) {
                 return true;
             }
