@@ -2,12 +2,14 @@
 //! them with their static properties.
 
 mod echo;
+mod opening;
 mod roundtrip;
 mod spec;
 mod stamp;
 mod text;
 
 pub use echo::{IcmpEcho, PlainEcho};
+pub use opening::{OpenStep, Opening};
 pub use roundtrip::RoundTrip;
 pub use spec::{
     Authentication, CsvLayout, Handshake, MAX_PAYLOAD_LEN, PayloadError, PayloadLimits,
@@ -119,6 +121,40 @@ pub trait Protocol {
     fn socket_drops(&self) -> Option<u32> {
         None
     }
+
+    /// Writes an open request to `message` (of [`MAX_HANDSHAKE_LEN`] bytes) and returns its length.
+    /// Used by protocols with a [`Handshake`].
+    fn write_open(&mut self, _message: &mut [u8]) -> usize {
+        0
+    }
+
+    /// Reads the reply to an open request and keeps the token of the session.
+    ///
+    /// # Errors
+    /// If the message is no such reply, or the reflector refuses the session.
+    fn read_open(&mut self, _message: &[u8]) -> Result<(), OpenError> {
+        Err(OpenError::Reject(Reject::Unknown))
+    }
+
+    /// Writes the close request to `message` (of [`MAX_HANDSHAKE_LEN`] bytes) and returns its
+    /// length; 0 if there is nothing to close.
+    fn write_close(&mut self, _message: &mut [u8]) -> usize {
+        0
+    }
+}
+
+/// Maximum length in bytes of a request that opens or closes a session.
+pub const MAX_HANDSHAKE_LEN: usize = 256;
+
+/// Why a session is not open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// The message is no reply to an open request.
+    Reject(Reject),
+    /// The reflector refuses the session.
+    Closed,
+    /// The reflector does not allow the requested value of this parameter.
+    Restricted(&'static str),
 }
 
 /// Inputs of a sender; each protocol uses the fields it needs.
@@ -136,6 +172,12 @@ pub struct SenderConfig {
     pub utc_error: Option<Nanos>,
     /// Number of empty telemetry slots for relays.
     pub path_slots: usize,
+    /// Time between probes, for an open request; 0 in closed loop without spacing.
+    pub interval: Nanos,
+    /// Sending time, for an open request; `None`: unlimited.
+    pub duration: Option<Nanos>,
+    /// DSCP of probes, for an open request.
+    pub dscp: u8,
 }
 
 /// Receives the sender of a protocol with its own type, so that a timing loop calls it directly.

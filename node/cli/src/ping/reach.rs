@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use dwell_engine::protocol::{ProbeTransport, Protocol};
+use dwell_engine::protocol::{MAX_HANDSHAKE_LEN, ProbeTransport, Protocol};
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::port::{Port, PortOptions, Wait};
 use dwell_io::tcp::TcpPort;
@@ -211,6 +211,8 @@ struct Attempt {
 struct Open {
     port: Box<dyn Port>,
     sender: Box<dyn Protocol>,
+    /// Sends open requests instead of probes.
+    has_handshake: bool,
     message: Vec<u8>,
     sent: u64,
     next: Instant<Monotonic>,
@@ -220,8 +222,11 @@ impl Attempt {
     fn begin(job: &PingJob, plan: &Plan, peer: SocketAddr) -> Self {
         match session::open_ends(job, plan, peer) {
             Ok(Ends { port, sender }) => {
-                let message = vec![0; sender.capacity()];
-                let open = Open { port, sender, message, sent: 0, next: monotonic() };
+                let has_handshake = plan.target.scheme.spec().handshake.is_some();
+                let len = if has_handshake { MAX_HANDSHAKE_LEN } else { sender.capacity() };
+                let message = vec![0; len];
+                let next = monotonic();
+                let open = Open { port, sender, has_handshake, message, sent: 0, next };
                 Self { peer, open: Some(open), failure: None }
             }
             Err(failure) => {
@@ -235,7 +240,10 @@ impl Attempt {
         let Some(open) = &mut self.open else { return false };
         if open.next <= now && open.sent < MAX_PROBES {
             open.next = now + ATTEMPT_DELAY;
-            let len = open.sender.write(open.sent, realtime(), &mut open.message);
+            let len = match open.has_handshake {
+                true => open.sender.write_open(&mut open.message),
+                false => open.sender.write(open.sent, realtime(), &mut open.message),
+            };
             open.sent += 1;
             if let Err(error) = open.port.send(&open.message[..len]) {
                 self.fail(error.to_string());
@@ -262,12 +270,26 @@ impl Open {
         let mut buffer = [0; 2_048];
         for _ in 0..RECEIVE_BATCH {
             let Ok(Some(arrival)) = self.port.receive(&mut buffer, Wait::No) else { return false };
-            let reply = self.sender.read(&buffer[..arrival.len], arrival.channel);
+            let message = &buffer[..arrival.len];
+            if self.has_handshake {
+                if self.sender.read_open(message).is_ok() {
+                    self.close_session();
+                    return true;
+                }
+                continue;
+            }
+            let reply = self.sender.read(message, arrival.channel);
             if reply.is_ok_and(|reply| reply.id.value < self.sent) {
                 return true;
             }
         }
         false
+    }
+
+    /// Closes the session of an attempt; the measurement opens its own.
+    fn close_session(&mut self) {
+        let len = self.sender.write_close(&mut self.message);
+        let _ = self.port.send(&self.message[..len]);
     }
 
     fn network_error(&mut self, peer: SocketAddr) -> Option<NetworkError> {

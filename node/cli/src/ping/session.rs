@@ -5,17 +5,19 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dwell_engine::pinger::{Pinger, ProbeSchedule};
 use dwell_engine::protocol::{
-    Protocol, Reflection, SenderConfig, SenderVisitor, StreamReply, visit_sender,
+    MAX_HANDSHAKE_LEN, OpenError, OpenStep, Opening, Protocol, Reflection, SenderConfig,
+    SenderVisitor, StreamReply, visit_sender,
 };
 use dwell_io::clock::{self, monotonic};
 use dwell_io::cpu::{self, Placement};
 use dwell_io::icmp::{IcmpPort, IcmpSocketKind};
 use dwell_io::interface::{self, Interface};
 use dwell_io::machine;
-use dwell_io::port::{Port, PortOptions, StampRequest};
+use dwell_io::port::{Port, PortOptions, StampRequest, Wait};
 use dwell_io::process;
 use dwell_io::tcp::TcpPort;
 use dwell_io::udp::{UdpPort, is_broadcast};
@@ -135,6 +137,12 @@ fn sender_config(job: &PingJob, plan: &Plan) -> Result<SenderConfig, Failure> {
         clock: machine::boot_id().and_then(|id| id[..12].try_into().ok()),
         utc_error: clock::utc_error(),
         path_slots: job.path.map_or(0, usize::from),
+        interval: match plan.config.departures {
+            ProbeSchedule::Open { interval } => interval,
+            ProbeSchedule::Closed { spacing, .. } => spacing,
+        },
+        duration: job.deadline,
+        dscp: job.dscp.unwrap_or(0),
     })
 }
 
@@ -330,12 +338,13 @@ impl SenderVisitor for Start<'_> {
 impl Start<'_> {
     fn measure<P: Port + Send, Q: Protocol + Send>(
         self,
-        port: P,
-        protocol: Q,
+        mut port: P,
+        mut protocol: Q,
         socket: &'static str,
     ) -> Result<Outcome, Failure> {
         let Self { opener, shared, recorder, untried, interface, .. } = self;
         let Opener { job, plan, peer, .. } = opener;
+        open_session(&mut port, &mut protocol, plan, peer, &shared.stop)?;
         recorder.begin(peer.ip(), plan.size);
         let local = port.local_addr();
         let mut buffer = vec![0; buffer_len(protocol.capacity())];
@@ -388,6 +397,53 @@ impl Start<'_> {
         let nics = nics.of(interface.as_ref());
         Ok(Outcome { ended, placement, floor, peer, untried, local, interface, wait, nics, socket })
     }
+}
+
+/// Opens a session if the protocol has a handshake.
+fn open_session(
+    port: &mut impl Port,
+    protocol: &mut impl Protocol,
+    plan: &Plan,
+    peer: SocketAddr,
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
+    let (target, spec) = (&plan.target, plan.target.scheme.spec());
+    let Some(handshake) = &spec.handshake else { return Ok(()) };
+    let failed = |why: String| Failure::from(anyhow::anyhow!("no session with {target}: {why}"));
+    let mut opening = Opening::new(handshake, monotonic());
+    let mut message = [0; MAX_HANDSHAKE_LEN];
+    let mut buffer = [0; 2_048];
+    while !stop.load(Ordering::Relaxed) {
+        match opening.poll(monotonic()) {
+            OpenStep::Send => {
+                let len = protocol.write_open(&mut message);
+                port.send(&message[..len]).map_err(|error| failed(error.to_string()))?;
+            }
+            OpenStep::WaitUntil(until) => {
+                port.sleep_until(until.min(monotonic() + RECORD_INTERVAL));
+                let received = port.receive(&mut buffer, Wait::No)?;
+                match received.map(|arrival| protocol.read_open(&buffer[..arrival.len])) {
+                    Some(Ok(())) => return Ok(()),
+                    Some(Err(OpenError::Closed)) => return Err(failed("it is refused".into())),
+                    Some(Err(OpenError::Restricted(parameter))) => {
+                        return Err(failed(format!("the value of {parameter} is not allowed")));
+                    }
+                    None | Some(Err(OpenError::Reject(_))) => {}
+                }
+                let mut reported = None;
+                port.notices(NOTICE_BATCH, &mut |notice| {
+                    reported = reported.or(NetworkError::of(&notice, family(peer)));
+                });
+                if let Some(error) = reported {
+                    let advice =
+                        error.advice(target).map_or(String::new(), |text| format!("; {text}"));
+                    return Err(failed(format!("{error}{advice}")));
+                }
+            }
+            OpenStep::TimedOut => return Err(failed(spec.silent_hint.into())),
+        }
+    }
+    Err(Failure::interrupted())
 }
 
 /// The interface that `-I` names, or else the one that the routing table chooses.
@@ -480,6 +536,9 @@ fn open_failure(error: io::Error, plan: &Plan, options: &PortOptions) -> Failure
         _ => Failure::from(anyhow::Error::new(error).context(format!("cannot open {target}"))),
     }
 }
+
+/// Maximum number of error-queue entries per read.
+const NOTICE_BATCH: usize = 32;
 
 /// Interval between turns of the recorder.
 pub(super) const RECORD_INTERVAL: Nanos = Nanos::from_millis(100);
