@@ -31,6 +31,7 @@ lint: ## check formatting, clippy, documentation, language, and the dependencies
 	tests/language
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p dwell-protocol -p dwell-fleet --locked -- -D warnings # without the feature clap
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	tests/node-dependencies
 

@@ -1,12 +1,13 @@
 //! Cost estimate of a plan before it runs.
 
 use dwell_engine::departures::{lead_in_duration, lead_in_len};
+use dwell_protocol::PaceKind;
 use dwell_units::{Nanos, Rate};
 
 use crate::error::PlanError;
 use crate::expand::Expansion;
 use crate::flow::FlowPlan;
-use crate::pacing::{PaceKind, PacePlan};
+use crate::pacing::PacePlan;
 use crate::plan::{PingPlan, Plan, Transport};
 
 /// Overhead of a trial besides measuring and warm-up: starting and stopping.

@@ -21,14 +21,14 @@ mod path;
 mod plan;
 mod source;
 
+pub use dwell_protocol::PaceKind;
+
 pub use axis::{AxisValues, Quantity};
 pub use error::{PlanError, Position};
 pub use estimate::Estimate;
 pub use expand::{Cell, Expansion, Trial, expand};
 pub use flow::{FlowPlan, ForwardingMode, RelayPlan, TracePlan, TraceSetting};
-pub use pacing::{
-    Accurate, AccurateError, CrossPlan, NamedSize, NamedSizeError, PaceKind, PacePlan,
-};
+pub use pacing::{Accurate, AccurateError, CrossPlan, NamedSize, NamedSizeError, PacePlan};
 pub use plan::{
     ClaimSet, Constraint, CpuLoad, LinkPlan, Load, NodeSettings, Order, PingPlan, Plan, Quota,
     ReflectPlan, Routing, StopRules, Topology, TrafficLoad, Transport, Trials,

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use bulk::BulkJob;
 pub use flow_filter::{FlowFilter, FlowFilterError, FlowProtocol};
 pub use itg::{Generator, ItgJob, ItgSinkJob};
-pub use pace::{PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize, SinkTimestamps};
+pub use pace::{PaceEngine, PaceJob, PaceKind, PacePattern, PaceSinkJob, PaceSize, SinkTimestamps};
 pub use relay::{
     Cipher, ClearPrefix, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode,
 };
@@ -306,12 +306,14 @@ pub struct TrafficJob {
 
 /// Header at the start of a traffic payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum TrafficHeader {
-    /// dwell's own mark: flow and sequence number.
+    /// dwell's own header: flow and sequence number.
     #[default]
     Dwell,
-    /// iperf2 header, which an iperf server counts and reports.
+    /// The iperf2 header: `iperf -s -u -e` counts and reports the flow. The last packet of a flow
+    /// is a FIN, repeated until the server reports.
     Iperf,
 }
 
@@ -356,63 +358,75 @@ pub struct SinkJob {
 
 /// CPU and scheduling of a timing thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct ThreadPlacement {
-    /// Pin to this CPU.
+    /// CPU to run on.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     #[serde(default)]
     pub cpu: Option<usize>,
-    /// Scheduling class.
+    /// Scheduling class. auto: real-time (SCHED_FIFO) if permitted, for open-loop pings and sampled
+    /// traffic that sleep most of the time; other for the rest.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_enum, value_name = "CLASS", default_value_t = Scheduling::Auto)
+    )]
     #[serde(default)]
     pub scheduling: Scheduling,
-    /// Busy-poll instead of sleeping.
+    /// Poll without sleeping: lowest delay, but occupies a CPU.
+    #[cfg_attr(feature = "clap", arg(long))]
     #[serde(default)]
     pub busy_poll: bool,
 }
 
 /// Scheduling class of a timing thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Scheduling {
-    /// Chosen by the job.
+    /// Chosen by the kind of work.
     #[default]
     Auto,
-    /// SCHED_OTHER, like ordinary programs.
+    /// Time-sharing (SCHED_OTHER).
     Other,
-    /// SCHED_FIFO, ahead of ordinary programs.
+    /// Real-time priority (SCHED_FIFO). Exits with code 4 if not permitted.
     Fifo,
 }
 
 /// Timestamps to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Stamps {
-    /// Kernel timestamps if available, otherwise user-space ones.
+    /// Kernel timestamps if available, in addition to the program's.
     #[default]
     Auto,
-    /// User-space timestamps only.
+    /// Only clock reads of the program.
     User,
-    /// Kernel timestamps; the job fails without them.
+    /// Kernel timestamps. Exits with code 4 if unavailable.
     Kernel,
 }
 
-/// Type of ICMP socket.
+/// Kind of ICMP socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum IcmpSocket {
     /// A ping socket if permitted, otherwise a raw socket.
     #[default]
     Auto,
-    /// A ping socket.
+    /// A ping socket (net.ipv4.ping_group_range).
     Ping,
-    /// A raw socket.
+    /// A raw socket (CAP_NET_RAW).
     Raw,
 }
 
-/// Payload content.
+/// Payload contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
-    /// One random sequence, the same in every probe.
+    /// Random bytes, the same in every probe.
     #[default]
     Random,
     /// Zeros.

@@ -15,9 +15,9 @@ pub use frame::{Frame, FrameError, MAX_PAYLOAD_LEN, read_frame, write_data, writ
 pub use job::{
     BulkJob, Cipher, ClearPrefix, CpuJob, FlowFilter, FlowFilterError, FlowProtocol, Generator,
     Hold, HoldAt, IcmpSocket, IdFormat, ItgJob, ItgSinkJob, Job, KeySource, Limit, PaceEngine,
-    PaceJob, PacePattern, PaceSinkJob, PaceSize, Pattern, PingJob, ReflectJob, RelayEngine,
-    RelayJob, RelayMode, Scheduling, SinkJob, SinkTimestamps, Stamps, ThreadPlacement, TraceHook,
-    TraceJob, TrafficHeader, TrafficJob,
+    PaceJob, PaceKind, PacePattern, PaceSinkJob, PaceSize, Pattern, PingJob, ReflectJob,
+    RelayEngine, RelayJob, RelayMode, Scheduling, SinkJob, SinkTimestamps, Stamps, ThreadPlacement,
+    TraceHook, TraceJob, TrafficHeader, TrafficJob,
 };
 pub use message::{Event, JobId, Progress, Request, VERSION};
 

@@ -35,8 +35,6 @@ pub mod trace;
 pub use dwell_engine::protocol::Scheme;
 pub use environment::build;
 pub use exit::{Exit, Failure};
-pub use id::IdChoice;
-pub use placement::{PlacementArgs, SchedulingChoice};
 pub use stop::{on_hangup, on_signal};
 pub use target::{Target, TargetError};
 

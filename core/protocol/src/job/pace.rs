@@ -109,6 +109,31 @@ pub enum PacePattern {
     },
 }
 
+/// Pattern of departures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
+pub enum PaceKind {
+    /// Two packets back to back, repeatedly (Mok 2015).
+    Pair,
+    /// Packets at a constant rate (Mok 2015).
+    #[default]
+    Train,
+    /// Packets of a Poisson process.
+    Poisson,
+}
+
+impl PaceKind {
+    /// Name in flags, plans and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pair => "pair",
+            Self::Train => "train",
+            Self::Poisson => "poisson",
+        }
+    }
+}
+
 /// Packet size, and the layer it refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -27,12 +27,13 @@ pub struct TraceJob {
 
 /// Hooks that timestamp packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum TraceHook {
-    /// `pre_routing` and `post_routing`.
+    /// pre_routing and post_routing.
     Netfilter,
-    /// `rx_tcx` and `tx_tcx`.
+    /// rx_tcx and tx_tcx.
     Tcx,
-    /// `rx_driver`.
+    /// rx_driver.
     Xdp,
 }

@@ -27,13 +27,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ArgAction;
 use dwell_io::host::Own;
-use dwell_protocol::{IcmpSocket, PingJob, Stamps};
+use dwell_protocol::{IcmpSocket, Pattern, PingJob, Stamps, ThreadPlacement};
 use dwell_record::Summary;
 use dwell_stats::{Metric, PathDelays, RoundTrip};
 use dwell_units::Nanos;
 
 use crate::host::CpuWatch;
-use crate::{Exit, Failure, PlacementArgs, Scheme, Target, protocols};
+use crate::{Exit, Failure, Scheme, Target, protocols};
 
 /// Minimum probe interval for a line per reply on a terminal.
 const SLOW_INTERVAL: Nanos = Nanos::from_millis(100);
@@ -104,8 +104,8 @@ pub struct Args {
     pub warm_up: Option<u32>,
 
     /// Timestamps to use
-    #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
-    pub stamps: StampChoice,
+    #[arg(long, value_enum, default_value_t = Stamps::Auto)]
+    pub stamps: Stamps,
 
     /// Also request the kernel timestamp taken before the queueing discipline (tx_sched)
     #[arg(long)]
@@ -113,11 +113,11 @@ pub struct Args {
 
     /// Placement of the timing loop.
     #[command(flatten)]
-    pub place: PlacementArgs,
+    pub place: ThreadPlacement,
 
     /// ICMP: kind of socket
-    #[arg(long, value_enum, default_value_t = IcmpChoice::Auto)]
-    pub icmp_socket: IcmpChoice,
+    #[arg(long, value_enum, default_value_t = IcmpSocket::Auto)]
+    pub icmp_socket: IcmpSocket,
 
     /// STAMP authenticated mode: file with the key in hexadecimal, readable only by its owner.
     /// Alternatively set the environment variable DWELL_KEY
@@ -191,51 +191,10 @@ pub struct Args {
     pub verbose: bool,
 }
 
-/// Timestamps to use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum StampChoice {
-    /// Kernel timestamps if available, in addition to the program's
-    Auto,
-    /// Only clock reads of the program
-    User,
-    /// Kernel timestamps. Exits with code 4 if unavailable
-    Kernel,
-}
-
-/// Kind of ICMP socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum IcmpChoice {
-    /// A ping socket if permitted, otherwise a raw socket
-    Auto,
-    /// A ping socket (net.ipv4.ping_group_range)
-    Ping,
-    /// A raw socket (CAP_NET_RAW)
-    Raw,
-}
-
-/// Payload contents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Pattern {
-    /// Random bytes, the same in every probe
-    Random,
-    /// Zeros
-    Zero,
-}
-
 pub(crate) use observer::Observer;
 pub(crate) use recorder::{Outputs, SampleFile};
 pub(crate) use replies::Replies;
 pub(crate) use report::{cells, unit};
-
-impl From<StampChoice> for Stamps {
-    fn from(choice: StampChoice) -> Self {
-        match choice {
-            StampChoice::Auto => Self::Auto,
-            StampChoice::User => Self::User,
-            StampChoice::Kernel => Self::Kernel,
-        }
-    }
-}
 
 impl Args {
     /// Which replies are printed: on a terminal, all of them at rates that a person can follow.
@@ -269,20 +228,13 @@ impl Args {
             size: self.size,
             timeout: self.timeout,
             warm_up: self.warm_up,
-            stamps: self.stamps.into(),
+            stamps: self.stamps,
             sched_stamps: self.sched_stamps,
-            place: self.place.into(),
-            icmp_socket: match self.icmp_socket {
-                IcmpChoice::Auto => IcmpSocket::Auto,
-                IcmpChoice::Ping => IcmpSocket::Ping,
-                IcmpChoice::Raw => IcmpSocket::Raw,
-            },
+            place: self.place,
+            icmp_socket: self.icmp_socket,
             key_file: self.key_file.clone(),
             path: self.path,
-            pattern: match self.pattern {
-                Pattern::Random => dwell_protocol::Pattern::Random,
-                Pattern::Zero => dwell_protocol::Pattern::Zero,
-            },
+            pattern: self.pattern,
             ipv4: self.ipv4,
             ipv6: self.ipv6,
             from: self.from.clone(),

@@ -10,7 +10,7 @@ use dwell_protocol::{Pattern, PingJob};
 use dwell_units::Nanos;
 
 use crate::protocols::urls_with;
-use crate::{Failure, PlacementArgs, Target};
+use crate::{Failure, Target, placement};
 
 /// Origin of probes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Plan {
         }
         let authenticated = spec.authentication.is_some()
             && (job.key_file.is_some() || std::env::var_os("DWELL_KEY").is_some());
-        PlacementArgs::from(job.place).check()?;
+        placement::check(&job.place)?;
         if job.ttl == Some(0) {
             return Err(Failure::usage("invalid value 0 for --ttl: use 1 to 255"));
         }

@@ -15,7 +15,7 @@ use super::plan::Plan;
 use super::recorder::{Recorder, TimestampSources};
 use super::session::Outcome;
 use crate::environment::environment;
-use crate::{Exit, PlacementArgs, threshold};
+use crate::{Exit, placement, threshold};
 
 /// Rows of the table, in reading order.
 const TABLE: [Metric; 14] = [
@@ -84,7 +84,7 @@ pub(super) fn summary(
         trust,
         environment: environment(
             outcome.interface.as_ref(),
-            PlacementArgs::from(job.place).record(outcome.placement),
+            placement::record(&job.place, outcome.placement),
         ),
     }
 }

@@ -38,8 +38,7 @@ use super::recorder::Recorder;
 use super::timing_loop::{Driver, Feedback, LoopOptions, LoopResult, Shared};
 use crate::host::RunQueueWait;
 use crate::nic::NicWatch;
-use crate::secret;
-use crate::{Failure, PlacementArgs};
+use crate::{Failure, placement, secret};
 
 /// Capacity of the sample ring: two turns of the recorder, with a reserve for bursts of replies. A
 /// closed loop may reach 300,000 samples per second.
@@ -364,7 +363,7 @@ impl Start<'_> {
         };
         let nics = NicWatch::start();
         let main = std::thread::current();
-        let real_time = PlacementArgs::from(job.place).real_time(plan.mostly_sleeps());
+        let real_time = placement::real_time(&job.place, plan.mostly_sleeps());
         let (ended, wait, placement, floor) = std::thread::scope(|scope| {
             let timing = scope.spawn(move || -> io::Result<_> {
                 let mut pinger = Pinger::new(protocol, plan.config, monotonic());

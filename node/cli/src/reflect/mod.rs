@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use dwell_engine::protocol::{ProbeTransport, Reflection};
 use dwell_engine::reflector::{RateLimits, Responder, ResponderConfig};
 use dwell_io::cpu::{self, Placement};
@@ -24,14 +25,14 @@ use dwell_io::machine;
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::process;
 use dwell_io::udp::Shutter;
-use dwell_protocol::{Limit, ReflectJob};
-use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
+use dwell_protocol::{Limit, ReflectJob, Stamps, ThreadPlacement};
+use dwell_record::{Kind, Scalar, Summary, Trust};
 use dwell_units::{Nanos, PacketRate};
 use dwell_wire::hmac::SecretKey;
 use serde_json::json;
 
 use crate::environment::environment;
-use crate::{Exit, Failure, PlacementArgs, Scheme, Target, protocols, secret};
+use crate::{Exit, Failure, Scheme, Target, placement, protocols, secret};
 use counters::Counters;
 
 /// Interval between checks of the stop flag.
@@ -71,8 +72,8 @@ pub struct Args {
     pub stateless: bool,
 
     /// Timestamp to use as T2
-    #[arg(long, value_enum, default_value_t = T2Choice::Auto)]
-    pub stamps: T2Choice,
+    #[arg(long, default_value = "auto", value_parser = t2_stamps())]
+    pub stamps: Stamps,
 
     /// Maximum reply rate per source address and port, like 1000pps, or off. A TCP connection is
     /// slowed down to it
@@ -87,7 +88,7 @@ pub struct Args {
 
     /// Placement of the reflecting threads.
     #[command(flatten)]
-    pub place: PlacementArgs,
+    pub place: ThreadPlacement,
 
     /// Print the summary as one JSON object at the end
     #[arg(long)]
@@ -98,13 +99,12 @@ pub struct Args {
     pub quiet: bool,
 }
 
-/// Timestamp to use as T2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum T2Choice {
-    /// The deepest timestamp that the socket delivers
-    Auto,
-    /// Clock read of the program
-    User,
+/// Parses `--stamps`: a reflector cannot require kernel timestamps.
+fn t2_stamps() -> impl TypedValueParser<Value = Stamps> {
+    let auto = PossibleValue::new("auto").help("The deepest timestamp that the socket delivers");
+    let user = PossibleValue::new("user").help("Clock read of the program");
+    let known = PossibleValuesParser::new([auto, user]);
+    known.map(|name| if name == "user" { Stamps::User } else { Stamps::Auto })
 }
 
 impl Args {
@@ -125,13 +125,10 @@ impl Args {
             key_file: self.key_file.clone(),
             stateless: self.stateless,
             replay_window: self.replay_window,
-            stamps: match self.stamps {
-                T2Choice::Auto => dwell_protocol::Stamps::Auto,
-                T2Choice::User => dwell_protocol::Stamps::User,
-            },
+            stamps: self.stamps,
             limit,
             allow_any_port: self.allow_any_port,
-            place: self.place.into(),
+            place: self.place,
         })
     }
 }
@@ -173,9 +170,9 @@ pub(crate) fn perform(
     stop: &Arc<AtomicBool>,
     ready: &mut dyn FnMut(&[String]),
 ) -> Result<ReflectOutcome, Failure> {
-    let place = PlacementArgs::from(job.place);
+    let place = job.place;
     let mut listens = listens(job)?;
-    place.check()?;
+    placement::check(&place)?;
     read_keys(job, &mut listens)?;
     if let Some(window) = job.replay_window {
         if !(1..=MAX_REPLAY_WINDOW).contains(&window) {
@@ -256,11 +253,11 @@ impl std::fmt::Display for Listen {
 /// placement, which is the same for all threads.
 fn serve(
     mut services: Vec<Box<dyn Service>>,
-    place: PlacementArgs,
+    place: ThreadPlacement,
     stop: &AtomicBool,
 ) -> Result<Placement, Failure> {
     // Not real-time: the load depends on the senders, who must not starve this machine.
-    let real_time = place.real_time(false);
+    let real_time = placement::real_time(&place, false);
     let stopped = || stop.load(Ordering::Relaxed);
     if place.busy_poll {
         let placement = cpu::place_thread(place.cpu, real_time)?;
@@ -401,7 +398,7 @@ fn open(
     };
     let responder = Responder::new(scheme, config).ok_or(io::ErrorKind::Unsupported)?;
     let stamps = match job.stamps {
-        dwell_protocol::Stamps::User => StampRequest::User,
+        Stamps::User => StampRequest::User,
         _ if has_stamping_card() => StampRequest::Card,
         _ => StampRequest::Kernel,
     };
@@ -495,11 +492,11 @@ fn summary(job: &ReflectJob, opened: &[(Listen, Arc<Counters>)], placement: Plac
         packets: None,
         metrics: BTreeMap::new(),
         values: totals.into_iter().map(|(k, v)| (k, v.map(Scalar::Count))).collect(),
-        stamps: Stamps::default(),
+        stamps: dwell_record::Stamps::default(),
         trains: Vec::new(),
         engine: if job.place.busy_poll { "one thread, polling" } else { "a thread per socket" }
             .into(),
         trust: Trust::default(),
-        environment: environment(None, PlacementArgs::from(job.place).record(placement)),
+        environment: environment(None, placement::record(&job.place, placement)),
     }
 }

@@ -19,7 +19,7 @@ use dwell_engine::join::{JoinCounters, StampJoiner};
 use dwell_io::bpf::{BpfError, Event, Hooks, Protocol, TraceSpec, Tracer};
 use dwell_io::clock::{monotonic, pair, realtime};
 use dwell_io::interface;
-use dwell_protocol::{FlowFilter, FlowProtocol, TraceHook, TraceJob};
+use dwell_protocol::{FlowFilter, FlowProtocol, IdFormat, TraceHook, TraceJob};
 use dwell_record::Summary;
 use dwell_sample::{PacketObservation, Point};
 use dwell_stats::{ComponentFigures, DelayComponent};
@@ -27,7 +27,7 @@ use dwell_units::{Nanos, Pairing};
 
 use crate::observation_writer::ObservationWriter;
 use crate::ping::SampleFile;
-use crate::{Exit, Failure, IdChoice};
+use crate::{Exit, Failure};
 use flows::Flows;
 
 /// Interval for emptying the ring, which sends no wake-ups.
@@ -61,12 +61,12 @@ pub struct Args {
     pub flow: String,
 
     /// Format of the packet id in UDP payloads; TCP and ICMP have sequence numbers
-    #[arg(long, value_enum, default_value_t = IdChoice::Auto)]
-    pub id: IdChoice,
+    #[arg(long, value_enum, default_value_t = IdFormat::Auto)]
+    pub id: IdFormat,
 
     /// Hooks to use [default: all]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "HOOK,...")]
-    pub hooks: Vec<HookChoice>,
+    pub hooks: Vec<TraceHook>,
 
     /// Interface for tcx and xdp; repeatable [default: all but loopback]
     #[arg(long, value_name = "INTERFACE")]
@@ -89,29 +89,13 @@ pub struct Args {
     pub quiet: bool,
 }
 
-/// Hooks that timestamp packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum HookChoice {
-    /// pre_routing and post_routing
-    Netfilter,
-    /// rx_tcx and tx_tcx
-    Tcx,
-    /// rx_driver
-    Xdp,
-}
-
 impl Args {
     /// Returns the trace that these arguments describe.
     fn job(&self) -> TraceJob {
-        let hook = |choice: &HookChoice| match choice {
-            HookChoice::Netfilter => TraceHook::Netfilter,
-            HookChoice::Tcx => TraceHook::Tcx,
-            HookChoice::Xdp => TraceHook::Xdp,
-        };
         TraceJob {
             flow: self.flow.clone(),
-            id: self.id.into(),
-            hooks: self.hooks.iter().map(hook).collect(),
+            id: self.id,
+            hooks: self.hooks.clone(),
             interfaces: self.interface.clone(),
             duration: self.duration,
         }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::drive::Flow;
 use super::{BulkPlan, Outcome};
 use crate::load::LoadSummary;
+use crate::placement;
 
 /// Relative deviation from the requested rate above which a warning is given.
 const MAX_RATE_DEVIATION: f64 = 0.02;
@@ -66,7 +67,7 @@ pub(super) fn summary(job: &BulkJob, plan: &BulkPlan, outcome: &Outcome) -> Summ
         values: &values,
         metrics,
         trust,
-        placement: plan.place.record(outcome.placement),
+        placement: placement::record(&plan.place, outcome.placement),
         ..LoadSummary::default()
     }
     .summary()

@@ -20,7 +20,7 @@ use dwell_io::clock::{self, monotonic};
 use dwell_io::cpu::{self, Placement};
 use dwell_io::port::StampRequest;
 use dwell_io::udp::{ServerOptions, UdpServer};
-use dwell_protocol::{SinkJob, Stamps};
+use dwell_protocol::{SinkJob, Stamps, ThreadPlacement};
 use dwell_record::segment::FlowEntry;
 use dwell_stats::Distribution;
 use dwell_units::Nanos;
@@ -29,8 +29,8 @@ use rtrb::{Consumer, RingBuffer};
 use super::Loaded;
 use crate::nic::NicWatch;
 use crate::observation_writer::ObservationWriter;
-use crate::ping::{SampleFile, StampChoice};
-use crate::{Failure, PlacementArgs, Scheme};
+use crate::ping::SampleFile;
+use crate::{Failure, Scheme, placement};
 use drive::{Receiver, SinkEvent};
 use tcp::TcpSink;
 
@@ -58,12 +58,12 @@ pub(super) struct Args {
     clock_error: Option<Nanos>,
 
     /// Timestamps to use: user space, or also the kernel's where available
-    #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
-    stamps: StampChoice,
+    #[arg(long, value_enum, default_value_t = Stamps::Auto)]
+    stamps: Stamps,
 
     /// CPU and scheduling of the threads.
     #[command(flatten)]
-    place: PlacementArgs,
+    place: ThreadPlacement,
 
     /// Write all timestamps of every packet to this file
     #[arg(long, value_name = "FILE")]
@@ -82,7 +82,7 @@ impl Args {
             duration: self.duration,
             clock_error: self.clock_error,
             stamps: self.stamps.into(),
-            place: self.place.into(),
+            place: self.place,
         }
     }
 }
@@ -94,7 +94,7 @@ pub(super) fn check(job: &SinkJob) -> Result<(), Failure> {
             "invalid value {error} for --clock-error: 0s or more, like 20us"
         )));
     }
-    PlacementArgs::from(job.place).check()
+    placement::check(&job.place)
 }
 
 /// Counts until stopped or until the duration is over. Calls `announce` when all sockets are open.
@@ -119,7 +119,7 @@ pub(crate) fn sink(
         lines.push(format!("listening on tcp://{}", listener.local_addr()?));
     }
     announce(&lines.join("\n"));
-    let place = PlacementArgs::from(job.place);
+    let place = job.place;
     let wants_events = recorder.log.keeps_samples() || job.clock_error.is_some();
     let end = monotonic().saturating_add(job.duration.unwrap_or(Nanos::MAX));
     let next_flow = AtomicU32::new(0);
@@ -148,7 +148,7 @@ pub(crate) fn sink(
             .map(|sink| {
                 scope.spawn(move || -> io::Result<_> {
                     let placement: Placement =
-                        cpu::place_thread(job.place.cpu, place.real_time(false))?;
+                        cpu::place_thread(job.place.cpu, placement::real_time(&place, false))?;
                     Ok((sink.run()?, placement))
                 })
             })
@@ -159,7 +159,7 @@ pub(crate) fn sink(
                 let main = main.clone();
                 scope.spawn(move || -> io::Result<_> {
                     let placement: Placement =
-                        cpu::place_thread(job.place.cpu, place.real_time(false))?;
+                        cpu::place_thread(job.place.cpu, placement::real_time(&place, false))?;
                     let counted = receiver.run();
                     main.unpark();
                     Ok((counted?, placement))
@@ -191,7 +191,7 @@ pub(crate) fn sink(
         start,
         nics: &nics,
     }
-    .summary(log.components(), placement.map(|p| place.record(p)).unwrap_or_default());
+    .summary(log.components(), placement.map(|p| placement::record(&place, p)).unwrap_or_default());
     let (_, failure) = log.finish(counted.iter().map(|c| c.dropped).sum());
     let has_packets = counted.iter().any(|c| c.packets > c.unmarked);
     if job.stamps == Stamps::Kernel && has_packets && !counted.iter().any(|c| c.stamped) {

@@ -12,6 +12,7 @@ use super::plan::TrafficPlan;
 use super::recorder::Recorder;
 use super::{Outcome, measures};
 use crate::load::{LoadSummary, missing_stamps};
+use crate::placement;
 
 /// Relative deviation from the requested rate above which a warning is given.
 const MAX_RATE_DEVIATION: f64 = 0.02;
@@ -104,7 +105,7 @@ pub(super) fn summary(
         trust,
         tx: (sent.packets > 0).then_some(tx),
         rx: None,
-        placement: plan.place.record(outcome.placement),
+        placement: placement::record(&plan.place, outcome.placement),
     }
     .summary()
 }
