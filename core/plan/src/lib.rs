@@ -12,6 +12,7 @@ mod constraint;
 mod error;
 mod estimate;
 mod expand;
+mod fields;
 mod flow;
 mod lab_file;
 mod limits;
