@@ -245,14 +245,18 @@ pub enum Limit {
 
 /// CPU time to burn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct CpuJob {
-    /// Share of each CPU.
+    /// Share of each CPU to use, above 0% and up to 100%.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "PERCENT", default_value = "100%"))]
     pub level: Ratio,
-    /// CPUs; empty means all.
+    /// CPU to load; repeatable [default: all allowed CPUs].
+    #[cfg_attr(feature = "clap", arg(long = "cpu", value_name = "N"))]
     #[serde(default)]
     pub cpus: Vec<usize>,
-    /// Stop after this time.
+    /// Stop after this time [default: until stopped].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
     #[serde(default)]
     pub duration: Option<Nanos>,
 }
@@ -335,23 +339,29 @@ fn first_seed() -> u64 {
 
 /// Traffic to receive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct SinkJob {
-    /// Listening addresses: `udp://ADDRESS:PORT` or `tcp://ADDRESS:PORT`; empty means UDP port 5001
-    /// of all addresses.
+    /// Address to listen on: udp://ADDRESS:PORT or tcp://ADDRESS:PORT [default: UDP port 5001 of
+    /// all IPv6 and IPv4 addresses].
     #[serde(default)]
     pub urls: Vec<String>,
-    /// Stop after this time.
+    /// Stop after this time [default: until stopped].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
     #[serde(default)]
     pub duration: Option<Nanos>,
-    /// Maximum clock difference to all senders, 0 for a common clock. `None`: unknown, so no
-    /// one-way delays are reported.
+    /// Maximum difference between the clocks of all senders and this one (0s: the same clock, as in
+    /// a lab). Enables one-way delays of packets with an iperf header. Not needed for senders on
+    /// loopback.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
     #[serde(default)]
     pub clock_error: Option<Nanos>,
-    /// Timestamps to use for samples.
+    /// Timestamps to use: user space, or also the kernel's where available.
+    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t = Stamps::Auto))]
     #[serde(default)]
     pub stamps: Stamps,
     /// CPU and scheduling of the threads.
+    #[cfg_attr(feature = "clap", command(flatten))]
     #[serde(default)]
     pub place: ThreadPlacement,
 }

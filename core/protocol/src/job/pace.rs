@@ -214,11 +214,13 @@ const fn one() -> u32 {
 
 /// Receiver of paced packets: timestamps them and reports to the sender.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct PaceSinkJob {
-    /// Listening address: `udp://ADDRESS:PORT`.
+    /// Address to listen on, over UDP and TCP: udp://ADDRESS:PORT.
     pub url: String,
     /// CPU and scheduling of the thread.
+    #[cfg_attr(feature = "clap", command(flatten))]
     #[serde(default)]
     pub place: ThreadPlacement,
 }

@@ -164,12 +164,9 @@ pub(super) enum FarCommand {
 /// Arguments of `pace sink`.
 #[derive(Debug, clap::Args)]
 pub(super) struct SinkArgs {
-    /// Address to listen on, over UDP and TCP: udp://ADDRESS:PORT
-    url: String,
-
-    /// CPU and scheduling of the thread.
+    /// Where to listen.
     #[command(flatten)]
-    place: ThreadPlacement,
+    pub(super) job: PaceSinkJob,
 
     /// Print the summary as one JSON object
     #[arg(long)]
@@ -232,12 +229,5 @@ impl Args {
             ipv6: self.ipv6,
             place: self.place,
         })
-    }
-}
-
-impl SinkArgs {
-    /// Returns the job that these arguments describe.
-    pub(super) fn job(&self) -> PaceSinkJob {
-        PaceSinkJob { url: self.url.clone(), place: self.place }
     }
 }

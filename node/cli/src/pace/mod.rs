@@ -379,7 +379,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     if let Some(FarCommand::Sink(sink)) = &args.far {
         crate::stop::on_signal(&stop)?;
-        let summary = sink::perform(&sink.job(), &stop, &mut crate::say)?;
+        let summary = sink::perform(&sink.job, &stop, &mut crate::say)?;
         report::print_sink(&summary, sink.json)?;
         return Ok(Exit::Measured);
     }

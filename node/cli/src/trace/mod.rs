@@ -19,7 +19,7 @@ use dwell_engine::join::{JoinCounters, StampJoiner};
 use dwell_io::bpf::{BpfError, Event, Hooks, Protocol, TraceSpec, Tracer};
 use dwell_io::clock::{monotonic, pair, realtime};
 use dwell_io::interface;
-use dwell_protocol::{FlowFilter, FlowProtocol, IdFormat, TraceHook, TraceJob};
+use dwell_protocol::{FlowFilter, FlowProtocol, TraceHook, TraceJob};
 use dwell_record::Summary;
 use dwell_sample::{PacketObservation, Point};
 use dwell_stats::{ComponentFigures, DelayComponent};
@@ -55,26 +55,9 @@ a packet whose addresses change, as in a relay, belongs to two flows.\n\
 Exit codes: 0 measured, 1 runtime failure, 2 usage, 4 not root or not supported by the kernel, \
 130 interrupted before --duration (partial results are printed).")]
 pub struct Args {
-    /// Packets to trace: udp, tcp or icmp, then 'host ADDRESS', 'port NUMBER' or both, for either
-    /// side
-    #[arg(long, value_name = "EXPRESSION")]
-    pub flow: String,
-
-    /// Format of the packet id in UDP payloads; TCP and ICMP have sequence numbers
-    #[arg(long, value_enum, default_value_t = IdFormat::Auto)]
-    pub id: IdFormat,
-
-    /// Hooks to use [default: all]
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "HOOK,...")]
-    pub hooks: Vec<TraceHook>,
-
-    /// Interface for tcx and xdp; repeatable [default: all but loopback]
-    #[arg(long, value_name = "INTERFACE")]
-    pub interface: Vec<String>,
-
-    /// Stop after this time [default: until stopped]
-    #[arg(long, value_name = "TIME")]
-    pub duration: Option<Nanos>,
+    /// The trace.
+    #[command(flatten)]
+    pub job: TraceJob,
 
     /// Write all timestamps of every packet to this file
     #[arg(long, value_name = "FILE")]
@@ -89,31 +72,18 @@ pub struct Args {
     pub quiet: bool,
 }
 
-impl Args {
-    /// Returns the trace that these arguments describe.
-    fn job(&self) -> TraceJob {
-        TraceJob {
-            flow: self.flow.clone(),
-            id: self.id,
-            hooks: self.hooks.clone(),
-            interfaces: self.interface.clone(),
-            duration: self.duration,
-        }
-    }
-}
-
 /// Runs the command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let job = args.job();
+    let job = &args.job;
     // Validate the job before creating any file.
-    spec(&job)?;
+    spec(job)?;
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
     let outputs = Outputs {
         samples: args.samples.as_deref().map(SampleFile::create).transpose()?,
         live: !args.quiet,
     };
-    let traced = perform(&job, outputs, &stop, &mut |line| crate::say(line))?;
+    let traced = perform(job, outputs, &stop, &mut |line| crate::say(line))?;
     report::print(&traced.summary, args.json)?;
     if let Some(failure) = traced.failure {
         return Err(failure);

@@ -20,7 +20,7 @@ use dwell_io::clock::{self, monotonic};
 use dwell_io::cpu::{self, Placement};
 use dwell_io::port::StampRequest;
 use dwell_io::udp::{ServerOptions, UdpServer};
-use dwell_protocol::{SinkJob, Stamps, ThreadPlacement};
+use dwell_protocol::{SinkJob, Stamps};
 use dwell_record::segment::FlowEntry;
 use dwell_stats::Distribution;
 use dwell_units::Nanos;
@@ -43,27 +43,9 @@ const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 /// Arguments of `load sink`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Address to listen on: udp://ADDRESS:PORT or tcp://ADDRESS:PORT [default: udp://[::]:5001 and
-    /// udp://0.0.0.0:5001]
-    urls: Vec<String>,
-
-    /// Stop after this time [default: until stopped]
-    #[arg(long, value_name = "TIME")]
-    duration: Option<Nanos>,
-
-    /// Maximum difference between the clocks of all senders and this one (0s: the same clock, as in
-    /// a lab). Enables one-way delays of packets with an iperf header. Not needed for senders on
-    /// loopback
-    #[arg(long, value_name = "TIME")]
-    clock_error: Option<Nanos>,
-
-    /// Timestamps to use: user space, or also the kernel's where available
-    #[arg(long, value_enum, default_value_t = Stamps::Auto)]
-    stamps: Stamps,
-
-    /// CPU and scheduling of the threads.
+    /// What to receive.
     #[command(flatten)]
-    place: ThreadPlacement,
+    pub(super) job: SinkJob,
 
     /// Write all timestamps of every packet to this file
     #[arg(long, value_name = "FILE")]
@@ -72,19 +54,6 @@ pub(super) struct Args {
     /// Print the summary as one JSON object
     #[arg(long)]
     pub(super) json: bool,
-}
-
-impl Args {
-    /// Returns the job that these arguments describe.
-    pub(super) fn job(&self) -> SinkJob {
-        SinkJob {
-            urls: self.urls.clone(),
-            duration: self.duration,
-            clock_error: self.clock_error,
-            stamps: self.stamps.into(),
-            place: self.place,
-        }
-    }
 }
 
 /// Validates a job before any file is created.
