@@ -42,6 +42,7 @@ lint-code:
 	tests/import-circles
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p dwell-protocol -p dwell-fleet --locked -- -D warnings # without the feature clap
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
 lint-dependencies: $(DENY)

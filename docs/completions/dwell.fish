@@ -100,16 +100,16 @@ complete -c dwell -n "__fish_dwell_using_subcommand reflect" -s q -l quiet -d 'P
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l listen -d 'Address that clients send to: udp://ADDRESS:PORT or tcp://ADDRESS:PORT' -r
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l to -d 'Address to relay to, with the same protocol as --listen' -r
-complete -c dwell -n "__fish_dwell_using_subcommand relay" -l mode -d 'Processing of payloads. translate: none, only addresses and ports change; encrypt: encrypt towards --to and decrypt replies; decrypt: the reverse of encrypt' -r -f -a "translate\t'None'
-encrypt\t'Encrypt towards the far end'
-decrypt\t'Decrypt towards the far end'"
-complete -c dwell -n "__fish_dwell_using_subcommand relay" -l cipher -d 'Encryption. aes-128-ctr: secrecy only, modified and replayed packets are accepted; aes-128-gcm: such packets are dropped' -r -f -a "aes-128-ctr\t'AES-128 in counter mode'
-aes-128-gcm\t'AES-128 in Galois/counter mode'"
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l mode -d 'Processing of payloads. translate: none, only addresses and ports change; encrypt: encrypt towards --to and decrypt replies; decrypt: the reverse of encrypt' -r -f -a "translate\t'Only addresses and ports change'
+encrypt\t'Encrypts towards the destination and decrypts replies'
+decrypt\t'Decrypts towards the destination and encrypts replies'"
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l cipher -d 'Encryption. aes-128-ctr: secrecy only, modified and replayed packets are accepted; aes-128-gcm: such packets are dropped' -r -f -a "aes-128-ctr\t'AES-128 in counter mode, as in Miya 2020: confidentiality without integrity'
+aes-128-gcm\t'AES-128-GCM: confidentiality, integrity and replay protection'"
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l clear -d 'Bytes at the start of each payload to leave unencrypted; auto: the iperf2 header' -r
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l key-file -d 'File with the AES-128 key: 32 hexadecimal digits, unreadable for other users. The environment variable DWELL_KEY is an alternative' -r -F
-complete -c dwell -n "__fish_dwell_using_subcommand relay" -l engine -d 'How packets are moved. socket: one receive and one send call per packet; batch: many packets per call; xdp: in the network driver (translate only)' -r -f -a "socket\t'One receive and one send call per packet'
-batch\t'Many packets per call'
-xdp\t'In the network driver'"
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l engine -d 'How packets are moved. socket: one receive and one send call per packet; batch: many packets per call; xdp: in the network driver (translate only)' -r -f -a "socket\t'One receive and one send call per packet, as in Miya 2020'
+batch\t'Batches of packets per call'
+xdp\t'In the driver, bypassing the kernel stack (translation only)'"
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l stamps -d 'Timestamps to use' -r -f -a "auto\t'Kernel timestamps if available, in addition to the program\'s'
 user\t'Only clock reads of the program'
 kernel\t'Kernel timestamps. Exits with code 4 if unavailable'"
@@ -136,8 +136,8 @@ complete -c dwell -n "__fish_dwell_using_subcommand relay" -l busy-poll -d 'Poll
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l json -d 'Print the summary as one JSON object at the end'
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -s q -l quiet -d 'Print only errors and the summary'
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l pattern -d 'Pattern of departures' -r -f -a "pair\t'Two packets back to back, repeatedly'
-train\t'Packets at a constant rate'
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l pattern -d 'Pattern of departures' -r -f -a "pair\t'Two packets back to back, repeatedly (Mok 2015)'
+train\t'Packets at a constant rate (Mok 2015)'
 poisson\t'Packets of a Poisson process'"
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l from -d 'Replay the gaps in this file instead of a pattern: one per line, like 12.5us, or in nanoseconds' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l size -d 'Size of the IP packet [default: 1500B, or the path MTU if that is less]' -r

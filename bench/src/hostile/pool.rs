@@ -1,6 +1,7 @@
 //! Datagrams that a reflector on a hostile network may receive.
 
-use dwell_wire::hmac::{self, Key};
+use dwell_node_cli::Scheme;
+use dwell_wire::hmac::{self, Key, SecretKey};
 use dwell_wire::roundtrip::{self, Control, Message};
 use dwell_wire::stamp::{self, Mode, Request};
 use dwell_wire::text::REQUEST;
@@ -37,20 +38,17 @@ impl Protocol {
 
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Self::Stamp => "stamp",
             Self::StampKey => "stamp with key",
-            Self::Udp => "udp",
-            Self::Roundtrip => "roundtrip",
-            Self::Text => "text+udp",
+            open => open.scheme().name(),
         }
     }
 
-    pub(super) const fn scheme(self) -> &'static str {
+    pub(super) const fn scheme(self) -> Scheme {
         match self {
-            Self::Stamp | Self::StampKey => "stamp",
-            Self::Udp => "udp",
-            Self::Roundtrip => "roundtrip",
-            Self::Text => "text+udp",
+            Self::Stamp | Self::StampKey => Scheme::Stamp,
+            Self::Udp => Scheme::Udp,
+            Self::Roundtrip => Scheme::Roundtrip,
+            Self::Text => Scheme::TextUdp,
         }
     }
 
@@ -58,12 +56,12 @@ impl Protocol {
         7_301 + self as u16
     }
 
-    /// Maximum length of a reply that may exceed its request: the documented 11-byte acknowledge to
-    /// a 7-byte request.
+    /// Maximum length of a reply that may exceed its request; 0 if none may.
     pub(super) const fn longer_reply(self) -> u64 {
-        match self {
-            Self::Text => 11,
-            _ => 0,
+        let spec = self.scheme().spec();
+        match spec.max_extra_bytes() {
+            0 => 0,
+            extra => spec.payload.default + extra,
         }
     }
 }
@@ -136,7 +134,7 @@ fn noise(random: &mut impl Rng) -> Vec<u8> {
 fn request(protocol: Protocol, random: &mut impl Rng) -> Vec<u8> {
     match protocol {
         Protocol::Stamp => stamp(None, random),
-        Protocol::StampKey => stamp(Some(&Key::from_hex(KEY).expect("a constant")), random),
+        Protocol::StampKey => stamp(Some(&key()), random),
         Protocol::Udp => {
             let mut message = vec![0; random.random_range(1..=MAX_LEN)];
             random.fill_bytes(&mut message);
@@ -157,6 +155,11 @@ fn request(protocol: Protocol, random: &mut impl Rng) -> Vec<u8> {
 }
 
 /// Generates a STAMP request with TLVs of arbitrary types.
+/// The key of the authenticated reflector.
+fn key() -> Key {
+    Key::new(SecretKey::from_hex(KEY).expect("the constant is a key").bytes())
+}
+
 fn stamp(key: Option<&Key>, random: &mut impl Rng) -> Vec<u8> {
     let mode = if key.is_some() { Mode::Authenticated } else { Mode::Unauthenticated };
     let mut packet = vec![0; mode.base()];
@@ -231,7 +234,7 @@ mod tests {
     #[test]
     fn valid_requests_with_a_key_are_authentic() {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
-        let key = Key::from_hex(KEY).unwrap();
+        let key = key();
         for _ in 0..1_000 {
             let mut packet = stamp(Some(&key), &mut random);
             assert!(stamp::verify(&key, &packet));

@@ -64,7 +64,7 @@ pub fn jobs(plan: &Plan, nodes: &Nodes) -> TrialJobs {
 }
 
 fn ping_jobs(plan: &Plan, ping: &PingPlan, nodes: &Nodes) -> TrialJobs {
-    let (name, port) = (&ping.protocol, port(ping));
+    let (name, port) = (ping.protocol, port(ping));
     let url = |host: &str| match port {
         Some(port) => format!("{name}://{host}:{port}"),
         None => format!("{name}://{host}"),
@@ -110,8 +110,7 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, nodes: &Nodes) -> TrialJobs {
         ..PingJob::to(url(&peer.url_host()))
     };
     TrialJobs {
-        // The kernel answers ICMP.
-        standing: if name == "icmp" { Vec::new() } else { vec![reflector] },
+        standing: if name.spec().has_reflector() { vec![reflector] } else { Vec::new() },
         sinks,
         loads,
         measurement: PlannedJob {
@@ -243,11 +242,9 @@ const fn any_address(ipv6: bool) -> &'static str {
 }
 
 fn port(ping: &PingPlan) -> Option<u16> {
-    match ping.protocol.as_str() {
-        "icmp" => None,
-        "stamp" => Some(ping.port.unwrap_or(862)),
-        _ => Some(ping.port.unwrap_or(DEFAULT_REFLECTOR_PORT)),
-    }
+    let spec = ping.protocol.spec();
+    let default = spec.default_port.unwrap_or(DEFAULT_REFLECTOR_PORT);
+    spec.transport.has_ports().then(|| ping.port.unwrap_or(default))
 }
 
 /// Returns the maximum duration of a trial.

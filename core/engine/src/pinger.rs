@@ -133,6 +133,11 @@ impl<P: Protocol> Pinger<P> {
         &self.protocol
     }
 
+    /// Writes the request that closes the session, as [`Protocol::write_close`].
+    pub fn write_close(&mut self, message: &mut [u8]) -> usize {
+        self.protocol.write_close(message)
+    }
+
     /// Number of probes that are not resolved yet.
     pub fn outstanding(&self) -> u64 {
         self.counts.sent - self.counts.received - self.counts.lost - self.counts.late

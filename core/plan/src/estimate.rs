@@ -1,12 +1,13 @@
 //! Cost estimate of a plan before it runs.
 
 use dwell_engine::departures::{lead_in_duration, lead_in_len};
+use dwell_protocol::PaceKind;
 use dwell_units::{Nanos, Rate};
 
 use crate::error::PlanError;
 use crate::expand::Expansion;
 use crate::flow::FlowPlan;
-use crate::pacing::{PaceKind, PacePlan};
+use crate::pacing::PacePlan;
 use crate::plan::{PingPlan, Plan, Transport};
 
 /// Overhead of a trial besides measuring and warm-up: starting and stopping.
@@ -155,9 +156,9 @@ impl Estimate {
 
 /// Number and duration of warm-up probes, with the defaults of `dwell ping`.
 fn warm_up(ping: &PingPlan) -> (u64, Nanos) {
-    let (default, gap) = if ping.protocol.starts_with("text+") { (1, 100) } else { (8, 10) };
-    let probes = ping.warm_up.unwrap_or(default);
-    (probes.into(), Nanos::from_millis(i64::from(probes) * gap))
+    let defaults = ping.protocol.spec().defaults;
+    let probes = ping.warm_up.unwrap_or(defaults.warm_up);
+    (probes.into(), defaults.warm_up_interval.saturating_mul(i64::from(probes)))
 }
 
 /// Packets and bytes that the loads of this plan send in this time.

@@ -10,8 +10,11 @@ use toml::Table;
 use crate::axis::{AxisValues, label};
 use crate::constraint::constraints;
 use crate::error::PlanError;
+use crate::fields::field_names;
+use crate::flow::FlowPlan;
+use crate::pacing::PacePlan;
 use crate::path::Path;
-use crate::plan::{Order, Plan};
+use crate::plan::{Order, PingPlan, Plan};
 use crate::source::Source;
 
 /// Maximum number of cells; callers ask for confirmation far below it.
@@ -250,6 +253,15 @@ impl MeasuredTable {
             Self::Pace => "pace",
         }
     }
+
+    /// Names of its fields.
+    fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Ping => field_names::<PingPlan>(),
+            Self::Flow => field_names::<FlowPlan>(),
+            Self::Pace => field_names::<PacePlan>(),
+        }
+    }
 }
 
 /// Determines what the plan of `source` measures.
@@ -264,69 +276,6 @@ pub(crate) fn measuring(source: &Source) -> MeasuredTable {
 
 /// Path of the field that an axis of this name sets.
 pub(crate) fn path_of(name: &str, measuring: MeasuredTable) -> Option<Path> {
-    const PING_AXES: [&str; 22] = [
-        "from",
-        "to",
-        "protocol",
-        "port",
-        "size",
-        "count",
-        "duration",
-        "interval",
-        "rate",
-        "closed_loop",
-        "pause",
-        "timeout",
-        "warm_up",
-        "stamps",
-        "sched_stamps",
-        "busy_poll",
-        "scheduling",
-        "icmp_socket",
-        "pattern",
-        "ipv6",
-        "ttl",
-        "dscp",
-    ];
-    const FLOW_AXES: [&str; 13] = [
-        "from",
-        "to",
-        "size",
-        "rate",
-        "duration",
-        "count",
-        "warm_up",
-        "header",
-        "port",
-        "settle",
-        "stamps",
-        "busy_poll",
-        "ipv6",
-    ];
-    const PACE_AXES: [&str; 22] = [
-        "from",
-        "to",
-        "engine",
-        "pattern",
-        "size",
-        "payload_size",
-        "frame_size",
-        "rate",
-        "count",
-        "repeat",
-        "pairs",
-        "gap",
-        "pause",
-        "seed",
-        "bypass",
-        "sink",
-        "port",
-        "late",
-        "warm_up",
-        "stamps",
-        "scheduling",
-        "ipv6",
-    ];
     match name {
         "relay" if measuring == MeasuredTable::Flow => return Path::of("relay.mode").ok(),
         "relay" => return None,
@@ -338,13 +287,8 @@ pub(crate) fn path_of(name: &str, measuring: MeasuredTable) -> Option<Path> {
         let forbidden = ["matrix", "constraint", "trials", "stop"];
         return (!forbidden.contains(&path.first())).then_some(path);
     }
-    let known: &[&str] = match measuring {
-        MeasuredTable::Ping => &PING_AXES,
-        MeasuredTable::Flow => &FLOW_AXES,
-        MeasuredTable::Pace => &PACE_AXES,
-    };
     let path = || Path::of(&format!("{}.{name}", measuring.table())).ok();
-    known.contains(&name).then(path).flatten()
+    measuring.fields().contains(&name).then(path).flatten()
 }
 
 /// Checks every value of every axis separately.

@@ -12,6 +12,7 @@ mod constraint;
 mod error;
 mod estimate;
 mod expand;
+mod fields;
 mod flow;
 mod lab_file;
 mod limits;
@@ -22,17 +23,17 @@ mod plan;
 mod source;
 mod topology;
 
+pub use dwell_protocol::PaceKind;
+
 pub use axis::{AxisValues, Quantity};
 pub use error::{PlanError, Position};
 pub use estimate::Estimate;
 pub use expand::{Cell, Expansion, Trial, expand};
 pub use flow::{FlowPlan, ForwardingMode, RelayPlan, TracePlan, TraceSetting};
-pub use pacing::{
-    Accurate, AccurateError, CrossPlan, NamedSize, NamedSizeError, PaceKind, PacePlan,
-};
+pub use pacing::{Accurate, AccurateError, CrossPlan, NamedSize, NamedSizeError, PacePlan};
 pub use plan::{
-    Constraint, CpuLoad, Load, NodeSettings, Order, PingPlan, Plan, ReflectPlan,
-    StopRules, TrafficLoad, Transport, Trials,
+    Constraint, CpuLoad, Load, NodeSettings, Order, PingPlan, Plan, ReflectPlan, StopRules,
+    TrafficLoad, Transport, Trials,
 };
 pub use source::Source;
 pub use topology::{LabSpec, LabSpecError, LabTopology, LinkPlan, Quota, Routing, Topology};

@@ -3,6 +3,7 @@
 
 use dwell_engine::link::LinkParameters;
 use dwell_engine::pinger::{Config, ProbeSchedule};
+use dwell_engine::protocol::{MAX_PAYLOAD_LEN, PayloadError};
 use dwell_engine::schedule::Gaps;
 use dwell_units::{BitRate, Bytes, Nanos, Rate};
 
@@ -12,8 +13,6 @@ use crate::source::Source;
 use crate::topology::{LabSpec, LabTopology, Topology};
 use dwell_protocol::Generator;
 
-/// Maximum UDP payload over IPv4 (65,535 - 20 - 8), used for every protocol.
-const MAX_UDP_PAYLOAD: u64 = 65_507;
 /// Maximum write size of a TCP load.
 const MAX_TCP_WRITE: u64 = 1 << 20;
 /// Maximum DSCP: a field of 6 bits (RFC 2474, 3).
@@ -58,7 +57,7 @@ fn check_ping(ping: &PingPlan, source: &Source) -> Result<(), PlanError> {
         warm_up: 0,
         warm_up_interval: Nanos::ZERO,
     };
-    if !ping.closed_loop && !ping.protocol.starts_with("text+") && !config.fits_window() {
+    if !ping.closed_loop && !ping.protocol.spec().defaults.closed_loop && !config.fits_window() {
         let limit = Config::MAX_WINDOW;
         let message = format!(
             "{} at this rate allows more than {limit} probes in flight; choose a shorter time-out",
@@ -71,36 +70,21 @@ fn check_ping(ping: &PingPlan, source: &Source) -> Result<(), PlanError> {
 
 /// Returns the error of a payload of this size, if it is invalid.
 fn size_error(ping: &PingPlan, size: u64) -> Option<String> {
-    let protocol = ping.protocol.as_str();
-    let (min_size, fixed) = match protocol {
-        "stamp" => (44, false),
-        "icmp" => (0, false),
-        "udp" | "tcp" => (16, false),
-        "roundtrip" => (24, true),
-        "text+udp" | "text+tcp" => (7, true),
-        // Unknown protocols are reported elsewhere.
-        _ => return None,
-    };
-    if fixed && size != min_size {
-        return Some(format!("a {protocol} message has a fixed size of {min_size}B; remove size"));
-    }
-    if size < min_size {
-        return Some(format!(
-            "{} is too small; {protocol} needs at least {min_size}B",
-            Bytes(size)
-        ));
-    }
-    if size > MAX_UDP_PAYLOAD {
-        return Some(format!(
-            "{} does not fit into a datagram; at most {MAX_UDP_PAYLOAD}B",
-            Bytes(size)
-        ));
-    }
-    (protocol == "stamp" && (1..4).contains(&(size - min_size))).then(|| {
-        format!(
-            "a STAMP packet has {min_size}B, or with a padding TLV of at least 4B, {}B and more",
-            min_size + 4
-        )
+    let (protocol, written) = (ping.protocol, Bytes(size));
+    let error = protocol.spec().payload.check(size).err()?;
+    Some(match error {
+        PayloadError::Fixed(only) => {
+            format!("a {protocol} message has a fixed size of {only}B; remove size")
+        }
+        PayloadError::TooSmall(min) => {
+            format!("{written} is too small; {protocol} needs at least {min}B")
+        }
+        PayloadError::TooLarge(max) => {
+            format!("{written} does not fit into a datagram; at most {max}B")
+        }
+        PayloadError::Between(min, next) => {
+            format!("a {protocol} message has {min}B, or with a TLV, {next}B and more")
+        }
     })
 }
 
@@ -174,8 +158,8 @@ fn check_traffic(plan: &Plan, source: &Source) -> Result<(), PlanError> {
                 );
             }
             let min = traffic.generator.min_payload().0;
-            if !(min..=MAX_UDP_PAYLOAD).contains(&traffic.payload().0) {
-                return wrong("size", format!("must be {min}B to {MAX_UDP_PAYLOAD}B"));
+            if !(min..=MAX_PAYLOAD_LEN).contains(&traffic.payload().0) {
+                return wrong("size", format!("must be {min}B to {MAX_PAYLOAD_LEN}B"));
             }
         }
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, de};
 use crate::error::PlanError;
 use crate::plan::Plan;
 use crate::source::Source;
-use dwell_protocol::{PaceEngine, PacePattern, PaceSize, Scheduling, Stamps};
+use dwell_protocol::{PaceEngine, PaceKind, PacePattern, PaceSize, Scheduling, Stamps};
 
 pub use accurate::{Accurate, AccurateError};
 pub use cross::CrossPlan;
@@ -93,19 +93,6 @@ pub struct PacePlan {
     pub ipv6: bool,
 }
 
-/// Send schedule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PaceKind {
-    /// Two packets back to back, repeated (Mok 2015, S2.4).
-    Pair,
-    /// A constant rate (Mok 2015, S2.5).
-    #[default]
-    Train,
-    /// A Poisson process.
-    Poisson,
-}
-
 /// Bits per second. `"none"` allows pairs on an axis of rates.
 fn rate_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BitRate>, D::Error> {
     match toml::Value::deserialize(deserializer)? {
@@ -140,17 +127,6 @@ const fn default_gap() -> Nanos {
 
 const fn port() -> u16 {
     DEFAULT_PORT
-}
-
-impl PaceKind {
-    /// Name in a plan.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Pair => "pair",
-            Self::Train => "train",
-            Self::Poisson => "poisson",
-        }
-    }
 }
 
 impl PacePlan {

@@ -31,8 +31,9 @@ mod check;
 
 use std::collections::BTreeMap;
 
+use dwell_engine::protocol::Scheme;
 use dwell_units::{Bytes, Nanos, Rate, Ratio};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
 use toml::{Table, Value};
 
 use crate::error::PlanError;
@@ -135,9 +136,9 @@ pub struct PingPlan {
     pub from: String,
     /// Node that answers; a reflector is started there.
     pub to: String,
-    /// `stamp`, `icmp`, `udp`, `tcp`, `roundtrip`, `text+udp` or `text+tcp`.
-    #[serde(default = "stamp")]
-    pub protocol: String,
+    /// Protocol, by its URL scheme.
+    #[serde(default = "stamp", deserialize_with = "scheme")]
+    pub protocol: Scheme,
     /// Port of the reflector; `None`: the protocol's default.
     #[serde(default)]
     pub port: Option<u16>,
@@ -197,8 +198,12 @@ pub struct PingPlan {
     pub dscp: Option<u8>,
 }
 
-fn stamp() -> String {
-    "stamp".into()
+const fn stamp() -> Scheme {
+    Scheme::Stamp
+}
+
+fn scheme<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Scheme, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
 const fn second() -> Nanos {
@@ -440,16 +445,8 @@ impl PingPlan {
     /// Size of an IP packet that contains a probe.
     pub(crate) fn ip_bytes(&self) -> u64 {
         let ip = if self.ipv6 { 40 } else { 20 };
-        let (above, payload) = match self.protocol.as_str() {
-            "icmp" => (8, 56),
-            "tcp" => (32, 64),
-            "text+tcp" => (32, 7),
-            "text+udp" => (8, 7),
-            "roundtrip" => (8, 24),
-            "stamp" => (8, 76),
-            _ => (8, 64),
-        };
-        ip + above + self.size.map_or(payload, |size| size.0)
+        let spec = self.protocol.spec();
+        ip + spec.transport.header_len() + self.size.map_or(spec.payload.default, |size| size.0)
     }
 
     /// Time between probes, from the interval or the rate.
@@ -494,7 +491,7 @@ cpu = [{ on = "n2", level = "90%" }]
     fn plan_fills_in_defaults() {
         let plan = read(PLAN).unwrap();
         let ping = plan.ping.as_ref().unwrap();
-        assert_eq!((plan.load.as_str(), ping.protocol.as_str()), ("none", "stamp"));
+        assert_eq!((plan.load.as_str(), ping.protocol), ("none", Scheme::Stamp));
         assert_eq!(ping.interval(), Some(Nanos::from_millis(5)));
         assert_eq!(plan.trials.repetitions, 1);
         assert_eq!(plan.topology.node_names().unwrap(), ["n1", "n2", "n3"]);

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use bulk::BulkJob;
 pub use flow_filter::{FlowFilter, FlowFilterError, FlowProtocol};
 pub use itg::{Generator, ItgJob, ItgSinkJob};
-pub use pace::{PaceJob, PacePattern, PaceSinkJob, PaceSize, SinkTimestamps};
+pub use pace::{PaceJob, PaceKind, PacePattern, PaceSinkJob, PaceSize, SinkTimestamps};
 pub use relay::{
     Cipher, ClearPrefix, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode,
 };
@@ -246,14 +246,18 @@ pub enum Limit {
 
 /// CPU time to burn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct CpuJob {
-    /// Share of each CPU.
+    /// Share of each CPU to use, above 0% and up to 100%.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "PERCENT", default_value = "100%"))]
     pub level: Ratio,
-    /// CPUs; empty means all.
+    /// CPU to load; repeatable [default: all allowed CPUs].
+    #[cfg_attr(feature = "clap", arg(long = "cpu", value_name = "N"))]
     #[serde(default)]
     pub cpus: Vec<usize>,
-    /// Stop after this time.
+    /// Stop after this time [default: until stopped].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
     #[serde(default)]
     pub duration: Option<Nanos>,
 }
@@ -307,12 +311,14 @@ pub struct TrafficJob {
 
 /// Header at the start of a traffic payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum TrafficHeader {
-    /// dwell's own mark: flow and sequence number.
+    /// dwell's own header: flow and sequence number.
     #[default]
     Dwell,
-    /// iperf2 header, which an iperf server counts and reports.
+    /// The iperf2 header: `iperf -s -u -e` counts and reports the flow. The last packet of a flow
+    /// is a FIN, repeated until the server reports.
     Iperf,
 }
 
@@ -334,86 +340,104 @@ fn first_seed() -> u64 {
 
 /// Traffic to receive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct SinkJob {
-    /// Listening addresses: `udp://ADDRESS:PORT` or `tcp://ADDRESS:PORT`; empty means UDP port 5001
-    /// of all addresses.
+    /// Address to listen on: udp://ADDRESS:PORT or tcp://ADDRESS:PORT [default: UDP port 5001 of
+    /// all IPv6 and IPv4 addresses].
     #[serde(default)]
     pub urls: Vec<String>,
-    /// Stop after this time.
+    /// Stop after this time [default: until stopped].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
     #[serde(default)]
     pub duration: Option<Nanos>,
-    /// Maximum clock difference to all senders, 0 for a common clock. `None`: unknown, so no
-    /// one-way delays are reported.
+    /// Maximum difference between the clocks of all senders and this one (0s: the same clock, as in
+    /// a lab). Enables one-way delays of packets with an iperf header. Not needed for senders on
+    /// loopback.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
     #[serde(default)]
     pub clock_error: Option<Nanos>,
-    /// Timestamps to use for samples.
+    /// Timestamps to use: user space, or also the kernel's where available.
+    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t = Stamps::Auto))]
     #[serde(default)]
     pub stamps: Stamps,
     /// CPU and scheduling of the threads.
+    #[cfg_attr(feature = "clap", command(flatten))]
     #[serde(default)]
     pub place: ThreadPlacement,
 }
 
 /// CPU and scheduling of a timing thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct ThreadPlacement {
-    /// Pin to this CPU.
+    /// CPU to run on.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     #[serde(default)]
     pub cpu: Option<usize>,
-    /// Scheduling class.
+    /// Scheduling class. auto: real-time (SCHED_FIFO) if permitted, for open-loop pings and sampled
+    /// traffic that sleep most of the time; other for the rest.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_enum, value_name = "CLASS", default_value_t = Scheduling::Auto)
+    )]
     #[serde(default)]
     pub scheduling: Scheduling,
-    /// Busy-poll instead of sleeping.
+    /// Poll without sleeping: lowest delay, but occupies a CPU.
+    #[cfg_attr(feature = "clap", arg(long))]
     #[serde(default)]
     pub busy_poll: bool,
 }
 
 /// Scheduling class of a timing thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Scheduling {
-    /// Chosen by the job.
+    /// Chosen by the kind of work.
     #[default]
     Auto,
-    /// SCHED_OTHER, like ordinary programs.
+    /// Time-sharing (SCHED_OTHER).
     Other,
-    /// SCHED_FIFO, ahead of ordinary programs.
+    /// Real-time priority (SCHED_FIFO). Exits with code 4 if not permitted.
     Fifo,
 }
 
 /// Timestamps to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Stamps {
-    /// Kernel timestamps if available, otherwise user-space ones.
+    /// Kernel timestamps if available, in addition to the program's.
     #[default]
     Auto,
-    /// User-space timestamps only.
+    /// Only clock reads of the program.
     User,
-    /// Kernel timestamps; the job fails without them.
+    /// Kernel timestamps. Exits with code 4 if unavailable.
     Kernel,
 }
 
-/// Type of ICMP socket.
+/// Kind of ICMP socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum IcmpSocket {
     /// A ping socket if permitted, otherwise a raw socket.
     #[default]
     Auto,
-    /// A ping socket.
+    /// A ping socket (net.ipv4.ping_group_range).
     Ping,
-    /// A raw socket.
+    /// A raw socket (CAP_NET_RAW).
     Raw,
 }
 
-/// Payload content.
+/// Payload contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
-    /// One random sequence, the same in every probe.
+    /// Random bytes, the same in every probe.
     #[default]
     Random,
     /// Zeros.

@@ -16,9 +16,9 @@ pub use frame::{Frame, FrameError, MAX_PAYLOAD_LEN, read_frame, write_data, writ
 pub use job::{
     BulkJob, Cipher, ClearPrefix, CpuJob, FlowFilter, FlowFilterError, FlowProtocol, Generator,
     Hold, HoldAt, IcmpSocket, IdFormat, ItgJob, ItgSinkJob, Job, KeySource, Limit, PaceJob,
-    PacePattern, PaceSinkJob, PaceSize, Pattern, PingJob, ReflectJob, RelayEngine, RelayJob,
-    RelayMode, Scheduling, SinkJob, SinkTimestamps, Stamps, ThreadPlacement, TraceHook, TraceJob,
-    TrafficHeader, TrafficJob, engine_name,
+    PaceKind, PacePattern, PaceSinkJob, PaceSize, Pattern, PingJob, ReflectJob, RelayEngine,
+    RelayJob, RelayMode, Scheduling, SinkJob, SinkTimestamps, Stamps, ThreadPlacement, TraceHook,
+    TraceJob, TrafficHeader, TrafficJob, engine_name,
 };
 pub use message::{Event, JobId, Progress, Request, VERSION};
 

@@ -1,4 +1,4 @@
-//! HMAC-SHA-256 truncated to 16 bytes, as in STAMP's authenticated mode (RFC 8762 section 4.4).
+//! Secret keys, and HMAC-SHA-256 truncated to 16 bytes, as in STAMP's authenticated mode (RFC 8762 section 4.4).
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -11,6 +11,40 @@ pub const LEN: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("not a key: an even number of hexadecimal digits is required, 32 to 128")]
 pub struct KeyError;
+
+/// The bytes of a key, for any algorithm. Its `Debug` output hides them.
+#[derive(Clone)]
+pub struct SecretKey(Box<[u8]>);
+
+impl std::fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SecretKey(hidden)")
+    }
+}
+
+impl SecretKey {
+    /// Parses hexadecimal digits. White space around them is ignored.
+    ///
+    /// # Errors
+    /// If the text is not an even number of digits from 32 to 128.
+    pub fn from_hex(text: &str) -> Result<Self, KeyError> {
+        let digits = text.trim().as_bytes();
+        if !(32..=128).contains(&digits.len()) || !digits.len().is_multiple_of(2) {
+            return Err(KeyError);
+        }
+        let digit = |byte: u8| (byte as char).to_digit(16).map(|d| d as u8).ok_or(KeyError);
+        let bytes = digits
+            .chunks_exact(2)
+            .map(|pair| Ok(digit(pair[0])? << 4 | digit(pair[1])?))
+            .collect::<Result<_, KeyError>>()?;
+        Ok(Self(bytes))
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
 
 /// A prepared key. Its `Debug` output hides it.
 #[derive(Clone)]
@@ -26,20 +60,6 @@ impl Key {
     /// Creates a key from bytes.
     pub fn new(key: &[u8]) -> Self {
         Self(Hmac::new_from_slice(key).expect("HMAC takes keys of any length"))
-    }
-
-    /// Parses hexadecimal digits. White space around them is ignored.
-    pub fn from_hex(text: &str) -> Result<Self, KeyError> {
-        let digits = text.trim().as_bytes();
-        if !(32..=128).contains(&digits.len()) || !digits.len().is_multiple_of(2) {
-            return Err(KeyError);
-        }
-        let digit = |byte: u8| (byte as char).to_digit(16).map(|d| d as u8).ok_or(KeyError);
-        let key: Vec<u8> = digits
-            .chunks_exact(2)
-            .map(|pair| Ok(digit(pair[0])? << 4 | digit(pair[1])?))
-            .collect::<Result<_, KeyError>>()?;
-        Ok(Self::new(&key))
     }
 
     /// Returns the truncated HMAC over the concatenated parts.
@@ -75,12 +95,12 @@ mod tests {
 
     #[test]
     fn keys_are_hexadecimal_and_never_shown() {
-        let key = Key::from_hex(" 000102030405060708090a0b0c0d0e0f\n").unwrap();
-        let bytes: Vec<u8> = (0..16).collect();
-        assert_eq!(key.sign(&[b"x"]), Key::new(&bytes).sign(&[b"x"]));
-        assert_eq!(format!("{key:?}"), "Key(hidden)");
-        assert!(Key::from_hex("0011").is_err());
-        assert!(Key::from_hex(&"zz".repeat(16)).is_err());
+        let secret = SecretKey::from_hex(" 000102030405060708090a0b0c0d0e0f\n").unwrap();
+        assert_eq!(secret.bytes(), (0..16).collect::<Vec<u8>>());
+        let shown = format!("{secret:?} {:?}", Key::new(secret.bytes()));
+        assert_eq!(shown, "SecretKey(hidden) Key(hidden)");
+        assert!(SecretKey::from_hex("0011").is_err());
+        assert!(SecretKey::from_hex(&"zz".repeat(16)).is_err());
     }
 
     proptest! {

@@ -13,6 +13,7 @@ mod nic;
 mod observation_writer;
 mod placement;
 mod progress;
+mod protocols;
 mod secret;
 mod stop;
 mod target;
@@ -31,12 +32,11 @@ pub mod terms;
 pub mod trace;
 pub mod worker;
 
+pub use dwell_engine::protocol::Scheme;
 pub use environment::build;
 pub use exit::{Exit, Failure};
-pub use id::IdChoice;
-pub use placement::{PlacementArgs, SchedulingChoice};
 pub use stop::{on_hangup, on_signal};
-pub use target::{Scheme, Target, TargetError};
+pub use target::{Target, TargetError};
 
 /// Measure where packets spend their time: the commands of a node
 #[derive(Debug, clap::Parser)]

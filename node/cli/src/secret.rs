@@ -4,6 +4,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use dwell_engine::protocol::Authentication;
+use dwell_wire::hmac::SecretKey;
+
 use crate::Failure;
 
 /// The text of a key.
@@ -11,6 +14,15 @@ pub(crate) struct Secret {
     pub(crate) text: String,
     /// Source, for messages.
     pub(crate) source: String,
+}
+
+impl Secret {
+    /// Reads the text as a key of a protocol.
+    pub(crate) fn key(&self, authentication: &Authentication) -> Result<SecretKey, Failure> {
+        let Self { text, source } = self;
+        (authentication.parse_key)(text)
+            .map_err(|error| Failure::usage(format!("{source}: {error}")))
+    }
 }
 
 /// Reads the key from `file`, or else from the environment variable DWELL_KEY if it is set.

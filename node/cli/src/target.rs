@@ -4,65 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use dwell_engine::protocol::{Scheme, UnknownScheme};
 use thiserror::Error;
-
-/// A protocol that dwell speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Scheme {
-    /// STAMP (RFC 8762).
-    Stamp,
-    /// ICMP echo.
-    Icmp,
-    /// Plain echo over UDP.
-    Udp,
-    /// Plain echo over TCP.
-    Tcp,
-    /// The 24-byte round-trip message of Roedlach/Vock over UDP.
-    Roundtrip,
-    /// The request/acknowledge exchange of Chung 2021 over UDP.
-    TextUdp,
-    /// The request/acknowledge exchange of Chung 2021 over TCP.
-    TextTcp,
-}
-
-impl Scheme {
-    /// All schemes, in the order of the documentation.
-    pub const ALL: [Self; 7] = [
-        Self::Stamp,
-        Self::Icmp,
-        Self::Udp,
-        Self::Tcp,
-        Self::Roundtrip,
-        Self::TextUdp,
-        Self::TextTcp,
-    ];
-
-    /// The text before `://`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Stamp => "stamp",
-            Self::Icmp => "icmp",
-            Self::Udp => "udp",
-            Self::Tcp => "tcp",
-            Self::Roundtrip => "roundtrip",
-            Self::TextUdp => "text+udp",
-            Self::TextTcp => "text+tcp",
-        }
-    }
-
-    /// The default port. Only STAMP has one (RFC 8762 section 4.1).
-    pub const fn default_port(self) -> Option<u16> {
-        match self {
-            Self::Stamp => Some(862),
-            _ => None,
-        }
-    }
-
-    /// Whether messages travel in a TCP stream.
-    pub const fn is_stream(self) -> bool {
-        matches!(self, Self::Tcp | Self::TextTcp)
-    }
-}
 
 /// The address that probes are sent to or that a reflector listens on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -71,7 +14,7 @@ pub struct Target {
     pub scheme: Scheme,
     /// Name or address, without brackets; an IPv6 zone (`%eth0`) stays in it.
     pub host: String,
-    /// The port; 0 for ICMP, which has none.
+    /// The port; 0 for a protocol without ports.
     pub port: u16,
 }
 
@@ -79,7 +22,7 @@ pub struct Target {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetError {
     /// Unknown scheme.
-    #[error("unknown scheme '{0}'; known are stamp, icmp, udp, tcp, roundtrip, text+udp, text+tcp")]
+    #[error("unknown scheme '{0}'; known are {names}", names = Scheme::names())]
     Scheme(String),
     /// Missing scheme where one is required.
     #[error("'{0}' names no protocol; write it like stamp://{0} or udp://{0}")]
@@ -101,13 +44,18 @@ pub enum TargetError {
     #[error("{scheme}:// has no default port; write it like {scheme}://{host}:7000")]
     NoPort {
         /// The protocol.
-        scheme: &'static str,
+        scheme: Scheme,
         /// The host, in brackets if it needs them.
         host: String,
     },
-    /// ICMP has no ports.
-    #[error("icmp:// has no ports; write it like icmp://{0}")]
-    IcmpPort(String),
+    /// The protocol has no ports.
+    #[error("{scheme}:// has no ports; write it like {scheme}://{host}")]
+    Portless {
+        /// The protocol.
+        scheme: Scheme,
+        /// The host, in brackets if it needs them.
+        host: String,
+    },
     /// A path after the port.
     #[error("'{0}' has a path; a target has none, leave it out")]
     Path(String),
@@ -130,10 +78,8 @@ impl FromStr for Target {
     /// Parses `scheme://host[:port]`. The default scheme is STAMP.
     fn from_str(text: &str) -> Result<Self, TargetError> {
         let (scheme, rest) = text.split_once("://").unwrap_or(("stamp", text));
-        let scheme = Scheme::ALL
-            .into_iter()
-            .find(|s| s.name() == scheme)
-            .ok_or_else(|| TargetError::Scheme(scheme.to_owned()))?;
+        let scheme: Scheme =
+            scheme.parse().map_err(|UnknownScheme(name)| TargetError::Scheme(name))?;
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains('/') {
             return Err(TargetError::Path(text.to_owned()));
@@ -142,10 +88,11 @@ impl FromStr for Target {
         if host.is_empty() {
             return Err(TargetError::NoHost(text.to_owned()));
         }
-        if scheme == Scheme::Icmp {
+        let spec = scheme.spec();
+        if !spec.transport.has_ports() {
             return match port {
                 None => Ok(Self { scheme, host: host.to_owned(), port: 0 }),
-                Some(_) => Err(TargetError::IcmpPort(bracketed(host))),
+                Some(_) => Err(TargetError::Portless { scheme, host: bracketed(host) }),
             };
         }
         let port = match port {
@@ -154,10 +101,9 @@ impl FromStr for Target {
                 .ok()
                 .filter(|port| *port != 0)
                 .ok_or_else(|| TargetError::Port(text.to_owned()))?,
-            None => scheme.default_port().ok_or_else(|| TargetError::NoPort {
-                scheme: scheme.name(),
-                host: bracketed(host),
-            })?,
+            None => spec
+                .default_port
+                .ok_or_else(|| TargetError::NoPort { scheme, host: bracketed(host) })?,
         };
         Ok(Self { scheme, host: host.to_owned(), port })
     }
@@ -165,8 +111,8 @@ impl FromStr for Target {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.scheme.name(), bracketed(&self.host))?;
-        if self.scheme != Scheme::Icmp {
+        write!(f, "{}://{}", self.scheme, bracketed(&self.host))?;
+        if self.scheme.spec().transport.has_ports() {
             write!(f, ":{}", self.port)?;
         }
         Ok(())

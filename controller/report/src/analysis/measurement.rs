@@ -87,17 +87,7 @@ fn protocol(run: &RunData, ping: &PingPlan) -> String {
     if let Some(axis) = varied(run, &["protocol", "ping.protocol"]) {
         return format!("Protocols: {}.", listed(&axis.values));
     }
-    let said = match ping.protocol.as_str() {
-        "stamp" => "STAMP over UDP (RFC 8762)",
-        "icmp" => "ICMP echo, which the kernel of the other node answers",
-        "udp" => "UDP messages, echoed unchanged",
-        "tcp" => "messages over one TCP connection, echoed unchanged",
-        "roundtrip" => "roundtrip, UDP messages that the other node returns immediately",
-        "text+udp" => "a line of text over UDP",
-        "text+tcp" => "a line of text over one TCP connection",
-        other => other,
-    };
-    format!("Protocol: {said}.")
+    format!("Protocol: {}.", ping.protocol.spec().description)
 }
 
 fn flow_text(run: &RunData, flow: &FlowPlan, relay: Option<&RelayPlan>) -> String {

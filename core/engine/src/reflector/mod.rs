@@ -1,6 +1,8 @@
 //! The reflector turns a request into its reply, in place, so that a reply is never longer than its
 //! request. The one exception is `acknowledge` of Chung 2021: 11 bytes for the 7 bytes of
 //! `request`. Both fit the shortest Ethernet frame, so nothing is amplified on the wire.
+//!
+//! [`Responder`] answers the datagrams of one protocol. Replies in streams need no state.
 
 mod limit;
 mod loops;
@@ -16,7 +18,10 @@ pub use stamp::{StampConfig, StampReflector};
 
 use std::net::{IpAddr, SocketAddr};
 
-use dwell_units::{Instant, Monotonic, Realtime};
+use dwell_units::{Instant, Monotonic, Nanos, Realtime};
+use dwell_wire::hmac::{Key, SecretKey};
+
+use crate::protocol::Scheme;
 
 /// Metadata of a request.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +55,150 @@ pub enum Refusal {
     Silenced,
 }
 
+/// Options of a responder; each protocol uses the fields it needs.
+#[derive(Debug, Default)]
+pub struct ResponderConfig {
+    /// Key of the authenticated mode; only authenticated requests are answered.
+    pub key: Option<SecretKey>,
+    /// With a key: length of the replay window, as in [`StampConfig`].
+    pub replay_window: Option<u32>,
+    /// Copies the sender's sequence number instead of counting replies.
+    pub stateless: bool,
+    /// Identity of the clock that T2 and T3 are read from.
+    pub clock: Option<[u8; 12]>,
+}
+
+/// Metadata of a request as its socket delivers it.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram {
+    /// Length in bytes.
+    pub len: usize,
+    /// Source.
+    pub from: SocketAddr,
+    /// Receive timestamp from the source closest to the wire, if the socket delivers one.
+    pub rx: Option<Instant<Realtime>>,
+    /// TTL or hop limit, if the socket delivers it.
+    pub ttl: Option<u8>,
+    /// TOS or traffic class, if the socket delivers it.
+    pub tos: Option<u8>,
+}
+
+/// A reply, in the buffer of its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// Length in bytes.
+    pub len: usize,
+    /// TTL or hop limit to send it with; `None`: the socket's.
+    pub ttl: Option<u8>,
+    /// TOS or traffic class to send it with; `None`: the socket's.
+    pub tos: Option<u8>,
+}
+
+/// Clocks and rate limit of the machine that reflects. A responder calls only what it needs.
+pub trait Host {
+    /// Reads CLOCK_MONOTONIC.
+    fn monotonic(&self) -> Instant<Monotonic>;
+
+    /// Reads CLOCK_REALTIME.
+    fn realtime(&self) -> Instant<Realtime>;
+
+    /// Returns the maximum offset of CLOCK_REALTIME from UTC; `None` if it is not synchronised.
+    fn utc_error(&self) -> Option<Nanos>;
+
+    /// Refuses a well-formed request above the rate limit.
+    fn admit(&mut self, from: SocketAddr) -> Result<(), Refusal>;
+}
+
+/// Interval between reads of [`Host::utc_error`], which may change while a reflector runs.
+const CLOCK_CHECK_INTERVAL: Nanos = Nanos::from_secs(16);
+
+/// Answers the datagrams of one protocol.
+#[derive(Debug)]
+pub struct Responder(Protocol);
+
+#[derive(Debug)]
+enum Protocol {
+    Stamp {
+        reflector: Box<StampReflector>,
+        /// When [`Host::utc_error`] is read next.
+        clock_check_due: Instant<Monotonic>,
+    },
+    /// Its replies could be requests of another reflector.
+    Echo(Box<LoopGuard>),
+    /// A reply is never a request, so no packet can loop.
+    Roundtrip,
+    /// The same; its requests are all identical.
+    Text,
+}
+
+impl Responder {
+    /// Creates the responder of a protocol; `None` if its requests are not datagrams of a
+    /// reflector.
+    pub fn new(scheme: Scheme, config: ResponderConfig) -> Option<Self> {
+        Some(Self(match scheme {
+            Scheme::Stamp => {
+                let ResponderConfig { key, replay_window, stateless, clock } = config;
+                let key = key.map(|key| Key::new(key.bytes()));
+                let config = StampConfig { key, replay_window, stateless, clock, utc_error: None };
+                let reflector = Box::new(StampReflector::new(config));
+                Protocol::Stamp { reflector, clock_check_due: Instant::EPOCH }
+            }
+            Scheme::Udp => Protocol::Echo(Box::default()),
+            Scheme::Roundtrip => Protocol::Roundtrip,
+            Scheme::TextUdp => Protocol::Text,
+            Scheme::Icmp | Scheme::Tcp | Scheme::TextTcp => return None,
+        }))
+    }
+
+    /// Sets the drop counter of the socket that later replies carry.
+    pub fn set_socket_drops(&mut self, drops: Option<u32>) {
+        if let Protocol::Stamp { reflector, .. } = &mut self.0 {
+            reflector.set_socket_drops(drops);
+        }
+    }
+
+    /// Turns the request at the start of `buffer` into its reply. The buffer has room for the
+    /// longest reply.
+    ///
+    /// # Errors
+    /// If the request gets no reply. A malformed one never reaches [`Host::admit`], so it spends no
+    /// budget.
+    pub fn answer(
+        &mut self,
+        buffer: &mut [u8],
+        request: &Datagram,
+        host: &mut impl Host,
+    ) -> Result<Response, Refusal> {
+        let Datagram { len, from, rx, ttl, tos } = *request;
+        let mut reply = Response { len, ttl: None, tos: None };
+        match &mut self.0 {
+            Protocol::Stamp { reflector, clock_check_due } => {
+                let packet = &mut buffer[..len];
+                let rx = rx.unwrap_or_else(|| host.realtime());
+                let now = host.monotonic();
+                if now >= *clock_check_due {
+                    reflector.set_utc_error(host.utc_error());
+                    *clock_check_due = now + CLOCK_CHECK_INTERVAL;
+                }
+                let meta = RequestMeta { from, rx, ttl, tos, now };
+                let unfinished = reflector.answer(packet, &meta, || host.admit(from))?;
+                reflector.finish(unfinished, packet, host.realtime());
+                return Ok(Response { ttl: unfinished.ttl, tos: unfinished.tos, ..reply });
+            }
+            Protocol::Echo(guard) => {
+                let packet = &buffer[..len];
+                reply.len = echo(packet)?;
+                reply.ttl = Some(reply_ttl(ttl)?);
+                guard.admit_echo(from, packet, host.monotonic())?;
+            }
+            Protocol::Roundtrip => reply.len = roundtrip(&mut buffer[..len])?,
+            Protocol::Text => reply.len = text(buffer, len)?,
+        }
+        host.admit(from)?;
+        Ok(reply)
+    }
+}
+
 /// Whether the addresses alone forbid a reply: the source port is one of this reflector
 /// (`own_ports`) or that of echo, chargen or STAMP, or the source or the destination `to` is a
 /// group. Reflectors on other ports are recognised by their packets: [`reply_ttl`], [`LoopGuard`]
@@ -76,6 +225,16 @@ pub fn is_group(address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Reflection;
+
+    #[test]
+    fn every_protocol_with_datagram_replies_has_a_responder() {
+        for scheme in Scheme::ALL {
+            let replies = matches!(scheme.spec().reflection, Reflection::Datagram { .. });
+            let responder = Responder::new(*scheme, ResponderConfig::default());
+            assert_eq!(responder.is_some(), replies, "{scheme}");
+        }
+    }
 
     #[test]
     fn reflected_ports_and_groups_are_refused() {

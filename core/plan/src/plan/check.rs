@@ -86,13 +86,6 @@ impl Plan {
         if ping.from == ping.to {
             return Err(source.error("ping.to", format!("'{}' would probe itself", ping.to)));
         }
-        let known = ["stamp", "icmp", "udp", "tcp", "roundtrip", "text+udp", "text+tcp"];
-        if !known.contains(&ping.protocol.as_str()) {
-            return Err(source.error(
-                "ping.protocol",
-                format!("unknown protocol '{}'; known are {}", ping.protocol, known.join(", ")),
-            ));
-        }
         if ping.port == Some(0) {
             return Err(source.error("ping.port", "must be 1 to 65535"));
         }

@@ -110,6 +110,31 @@ pub enum PacePattern {
     },
 }
 
+/// Pattern of departures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
+pub enum PaceKind {
+    /// Two packets back to back, repeatedly (Mok 2015).
+    Pair,
+    /// Packets at a constant rate (Mok 2015).
+    #[default]
+    Train,
+    /// Packets of a Poisson process.
+    Poisson,
+}
+
+impl PaceKind {
+    /// Name in flags, plans and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pair => "pair",
+            Self::Train => "train",
+            Self::Poisson => "poisson",
+        }
+    }
+}
+
 /// Packet size, and the layer it refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -128,11 +153,13 @@ const fn one() -> u32 {
 
 /// Receiver of paced packets: timestamps them and reports to the sender.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(deny_unknown_fields)]
 pub struct PaceSinkJob {
-    /// Listening address: `udp://ADDRESS:PORT`.
+    /// Address to listen on, over UDP and TCP: udp://ADDRESS:PORT.
     pub url: String,
     /// CPU and scheduling of the thread.
+    #[cfg_attr(feature = "clap", command(flatten))]
     #[serde(default)]
     pub place: ThreadPlacement,
 }

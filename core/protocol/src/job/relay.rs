@@ -98,24 +98,28 @@ impl RelayJob {
 
 /// Treatment of payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum RelayMode {
     /// Only addresses and ports change.
     Translate,
-    /// Encrypts towards `to`, decrypts on the way back.
+    /// Encrypts towards the destination and decrypts replies.
     Encrypt,
-    /// Decrypts towards `to`, encrypts on the way back.
+    /// Decrypts towards the destination and encrypts replies.
     Decrypt,
 }
 
 /// How a relay encrypts payloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Cipher {
     /// AES-128 in counter mode, as in Miya 2020: confidentiality without integrity.
     #[default]
+    #[cfg_attr(feature = "clap", value(name = "aes-128-ctr"))]
     #[serde(rename = "aes-128-ctr")]
     Aes128Ctr,
     /// AES-128-GCM: confidentiality, integrity and replay protection.
+    #[cfg_attr(feature = "clap", value(name = "aes-128-gcm"))]
     #[serde(rename = "aes-128-gcm")]
     Aes128Gcm,
 }
@@ -164,6 +168,7 @@ pub enum KeySource {
 
 /// Engine that moves a relay's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum RelayEngine {
     /// One receive and one send call per packet, as in Miya 2020.
@@ -177,23 +182,24 @@ pub enum RelayEngine {
 
 /// Location of the packet id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum IdFormat {
-    /// Detected from the first packets.
+    /// Detect it from the first packet of each flow.
     #[default]
     Auto,
-    /// iperf2 header.
+    /// The iperf2 header.
     Iperf,
-    /// First 12 bytes of the iperf2 header, if the bytes after them may be encrypted.
+    /// The first 12 bytes of the iperf2 header; the bytes after them may be encrypted.
     #[serde(rename = "iperf-classic")]
     IperfClassic,
-    /// STAMP sequence number.
+    /// The STAMP sequence number.
     Stamp,
-    /// Round-trip message of Roedlach/Vock.
+    /// The round-trip message of Roedlach/Vock.
     Roundtrip,
-    /// dwell's own traffic mark.
+    /// The mark of `dwell load traffic`.
     Dwell,
-    /// None: packets are numbered in order of arrival.
+    /// No id: packets are numbered in order of arrival, so loss and reordering break the matching.
     None,
 }
 

@@ -17,28 +17,13 @@ use crate::Failure;
 /// Arguments of `load cpu`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Share of each CPU to use, above 0% and up to 100%
-    #[arg(long, value_name = "PERCENT", default_value = "100%")]
-    level: Ratio,
-
-    /// CPU to load; repeatable [default: all allowed CPUs]
-    #[arg(long, value_name = "N")]
-    cpu: Vec<usize>,
-
-    /// Stop after this time [default: until stopped]
-    #[arg(long, value_name = "TIME")]
-    pub(super) duration: Option<Nanos>,
+    /// CPU time to burn.
+    #[command(flatten)]
+    pub(super) job: CpuJob,
 
     /// Print the summary as one JSON object
     #[arg(long)]
     pub(super) json: bool,
-}
-
-impl Args {
-    /// Returns the job that these arguments describe.
-    pub(super) fn job(&self) -> CpuJob {
-        CpuJob { level: self.level, cpus: self.cpu.clone(), duration: self.duration }
-    }
 }
 
 /// Loads the CPUs until stopped or until the duration is over.

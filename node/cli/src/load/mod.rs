@@ -46,7 +46,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let file = |path: Option<PathBuf>| path.as_deref().map(SampleFile::create).transpose();
     let (loaded, json, has_an_end) = match args.load {
         Load::Cpu(args) => {
-            (burn(&args.job(), &stop, announce)?.into(), args.json, args.duration.is_some())
+            (burn(&args.job, &stop, announce)?.into(), args.json, args.job.duration.is_some())
         }
         Load::Traffic(args) => {
             let loaded = match args.job()? {
@@ -64,9 +64,8 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         }
         // A sink is meant to be stopped.
         Load::Sink(args) => {
-            let job = args.job();
-            sink::check(&job)?;
-            (sink(&job, file(args.samples)?, &stop, announce)?, args.json, false)
+            sink::check(&args.job)?;
+            (sink(&args.job, file(args.samples)?, &stop, announce)?, args.json, false)
         }
     };
     let Loaded { summary, failure } = loaded;

@@ -5,11 +5,13 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use dwell_engine::departures::read_gaps;
-use dwell_protocol::{PaceEngine, PaceJob, PacePattern, PaceSinkJob, PaceSize, SinkTimestamps};
+use dwell_protocol::{
+    PaceEngine, PaceJob, PaceKind, PacePattern, PaceSinkJob, PaceSize, SinkTimestamps, Stamps,
+    ThreadPlacement,
+};
 use dwell_units::{BitRate, Bytes, Nanos};
 
-use crate::ping::StampChoice;
-use crate::{Failure, PlacementArgs};
+use crate::Failure;
 
 /// Maximum size of a file of gaps: 10 million packets, one per line.
 const MAX_GAP_FILE_LEN: u64 = 256 << 20;
@@ -36,8 +38,8 @@ pub struct Args {
     pub(super) url: Option<String>,
 
     /// Pattern of departures
-    #[arg(long, value_enum, default_value_t = PatternChoice::Train)]
-    pattern: PatternChoice,
+    #[arg(long, value_enum, default_value_t = PaceKind::Train)]
+    pattern: PaceKind,
 
     /// Replay the gaps in this file instead of a pattern: one per line, like 12.5us, or in
     /// nanoseconds
@@ -115,12 +117,12 @@ pub struct Args {
     sink: bool,
 
     /// Timestamps to use
-    #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
-    stamps: StampChoice,
+    #[arg(long, value_enum, default_value_t = Stamps::Auto)]
+    stamps: Stamps,
 
     /// CPU and scheduling of the timing loop.
     #[command(flatten)]
-    place: PlacementArgs,
+    place: ThreadPlacement,
 
     /// Use IPv4 only
     #[arg(short = '4', conflicts_with = "ipv6")]
@@ -162,27 +164,13 @@ pub(super) enum FarCommand {
 /// Arguments of `pace sink`.
 #[derive(Debug, clap::Args)]
 pub(super) struct SinkArgs {
-    /// Address to listen on, over UDP and TCP: udp://ADDRESS:PORT
-    url: String,
-
-    /// CPU and scheduling of the thread.
+    /// Where to listen.
     #[command(flatten)]
-    place: PlacementArgs,
+    pub(super) job: PaceSinkJob,
 
     /// Print the summary as one JSON object
     #[arg(long)]
     pub(super) json: bool,
-}
-
-/// Pattern of departures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum PatternChoice {
-    /// Two packets back to back, repeatedly
-    Pair,
-    /// Packets at a constant rate
-    Train,
-    /// Packets of a Poisson process
-    Poisson,
 }
 
 impl Args {
@@ -206,9 +194,9 @@ impl Args {
                     .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
                 PacePattern::Replay { gaps, repeat }
             }
-            (None, PatternChoice::Pair) => PacePattern::Pair { pairs: self.pairs, gap: self.gap },
-            (None, PatternChoice::Train) => PacePattern::Train { rate: rate()?, count, repeat },
-            (None, PatternChoice::Poisson) => {
+            (None, PaceKind::Pair) => PacePattern::Pair { pairs: self.pairs, gap: self.gap },
+            (None, PaceKind::Train) => PacePattern::Train { rate: rate()?, count, repeat },
+            (None, PaceKind::Poisson) => {
                 PacePattern::Poisson { rate: rate()?, count, repeat, seed: self.seed }
             }
         };
@@ -228,17 +216,10 @@ impl Args {
             late: self.late,
             warm_up: self.warm_up,
             sink: if self.sink { SinkTimestamps::Always } else { SinkTimestamps::Never },
-            stamps: self.stamps.into(),
+            stamps: self.stamps,
             ipv4: self.ipv4,
             ipv6: self.ipv6,
-            place: self.place.into(),
+            place: self.place,
         })
-    }
-}
-
-impl SinkArgs {
-    /// Returns the job that these arguments describe.
-    pub(super) fn job(&self) -> PaceSinkJob {
-        PaceSinkJob { url: self.url.clone(), place: self.place.into() }
     }
 }

@@ -23,7 +23,7 @@ use super::engines;
 use super::far_end::{Arrivals, FarEnd};
 use super::plan::{PacePlan, longest, train_time};
 use super::recorder::Source;
-use crate::Failure;
+use crate::{Failure, placement};
 
 /// Minimum number of common turns for a comparison: one of three engines easily wins three turns by
 /// chance.
@@ -289,7 +289,8 @@ fn take_turns(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<(Vec<Turn>, Senders), Failure> {
-    let real_time = plan.place.real_time(train_time(departures) <= MAX_REALTIME_TRAIN_TIME);
+    let real_time =
+        placement::real_time(&plan.place, train_time(departures) <= MAX_REALTIME_TRAIN_TIME);
     let engines = senders.len();
     // One number is left out, so that the last packet of a turn and the first of the next are not
     // neighbours.

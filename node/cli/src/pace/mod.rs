@@ -43,7 +43,7 @@ use crate::host::{CpuWatch, RunQueueWait};
 use crate::nic::NicWatch;
 use crate::ping::SampleFile;
 use crate::progress::Progress;
-use crate::{Exit, Failure, threshold};
+use crate::{Exit, Failure, placement, threshold};
 use args::FarCommand;
 use choose::Opened;
 use drive::{Driver, FIRST_UNCOUNTED_ID};
@@ -265,7 +265,7 @@ fn send(
     progress: &mut dyn FnMut(Stage, usize, usize),
 ) -> Result<SendResult, Failure> {
     let sleeps = train_time(&plan.departures) <= MAX_REALTIME_TRAIN_TIME;
-    let real_time = plan.place.real_time(sleeps);
+    let real_time = placement::real_time(&plan.place, sleeps);
     let (sent_trains, received) = mpsc::channel();
     // With a far end, all trains wait for its timestamps, which arrive last.
     let mut waiting = Vec::new();
@@ -381,7 +381,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     if let Some(FarCommand::Sink(sink)) = &args.far {
         crate::stop::on_signal(&stop)?;
-        let summary = sink::perform(&sink.job(), &stop, &mut crate::say)?;
+        let summary = sink::perform(&sink.job, &stop, &mut crate::say)?;
         report::print_sink(&summary, sink.json)?;
         return Ok(Exit::Measured);
     }

@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 
 use dwell_engine::departures::{Departures, Pattern};
 use dwell_io::interface::{self, Interface};
-use dwell_protocol::{PaceEngine, PaceJob, PacePattern, PaceSize, SinkTimestamps};
+use dwell_protocol::{PaceEngine, PaceJob, PacePattern, PaceSize, SinkTimestamps, ThreadPlacement};
 use dwell_stats::departures::TrainRequest;
 use dwell_units::{BitRate, Bytes, Nanos, Rate};
 use dwell_wire::icmp::Family;
 use dwell_wire::size::{PacketSize, SizeMeasure};
 use dwell_wire::traffic::Mark;
 
-use crate::{Failure, PlacementArgs};
+use crate::{Failure, placement};
 
 /// MTU of an interface that does not report one: that of Ethernet.
 const DEFAULT_MTU: u64 = 1_500;
@@ -33,7 +33,7 @@ pub(super) struct PacePlan {
     pub(super) narrowed: Option<Bytes>,
     pub(super) pattern: Pattern,
     pub(super) departures: Departures,
-    pub(super) place: PlacementArgs,
+    pub(super) place: ThreadPlacement,
     late: Option<Nanos>,
 }
 
@@ -47,8 +47,8 @@ impl PacePlan {
             )));
         }
         let peer = peer(job)?;
-        let place = PlacementArgs::from(job.place);
-        place.check()?;
+        let place = job.place;
+        placement::check(&place)?;
         let interface = interface::towards(peer).ok().flatten();
         let first = interface.as_ref().and_then(|found| found.mtu);
         // The MTU of the path beyond is unknown until packets are sent.

@@ -17,6 +17,7 @@ use super::plan::PacePlan;
 use super::recorder::{Recorder, Source};
 use crate::environment::environment;
 use crate::ping::unit;
+use crate::placement;
 
 /// Relative deviation of rate or pair interval above which a warning is given.
 const MAX_DEVIATION: f64 = 0.05;
@@ -122,7 +123,10 @@ pub(super) fn summary(
         },
         trains: recorder.each.clone(),
         trust,
-        environment: environment(plan.interface.as_ref(), plan.place.record(outcome.placement)),
+        environment: environment(
+            plan.interface.as_ref(),
+            placement::record(&plan.place, outcome.placement),
+        ),
     }
 }
 

@@ -28,7 +28,7 @@ use super::far_end::{
     self, EXCHANGE_TIMEOUT, MAX_STAMPS, SILENCE_TIMEOUT, STEPPED, SinkRequest, TimedStream,
 };
 use crate::environment::environment;
-use crate::{Failure, PlacementArgs};
+use crate::{Failure, placement};
 
 /// Maximum number of senders. This bounds the memory, at 18 MB of timestamps each.
 const MAX_SENDERS: usize = 8;
@@ -134,8 +134,8 @@ pub(crate) fn perform(
     stop: &AtomicBool,
     ready: &mut dyn FnMut(&str),
 ) -> Result<Summary, Failure> {
-    let place = PlacementArgs::from(job.place);
-    place.check()?;
+    let place = job.place;
+    placement::check(&place)?;
     let addresses = crate::load::udp_addresses(&job.url)?;
     let address = *addresses.first().ok_or_else(|| {
         Failure::usage(format!("'{}' has no address; give one like udp://0.0.0.0:5001", job.url))
@@ -162,7 +162,7 @@ pub(crate) fn perform(
     let (counts, placement) = thread::scope(|scope| {
         let shared = &shared;
         let receiving = scope.spawn(move || -> io::Result<_> {
-            let placement = cpu::place_thread(job.place.cpu, place.real_time(false))?;
+            let placement = cpu::place_thread(job.place.cpu, placement::real_time(&place, false))?;
             Ok((receive(server, source, job.place.busy_poll, shared, stop)?, placement))
         });
         let mut senders: Vec<(thread::ScopedJoinHandle<'_, ()>, TcpStream)> = Vec::new();
@@ -188,7 +188,7 @@ pub(crate) fn perform(
         }
         receiving.join().expect("receiving does not panic")
     })?;
-    Ok(summary(job, &local.to_string(), counts, place.record(placement)))
+    Ok(summary(job, &local.to_string(), counts, placement::record(&place, placement)))
 }
 
 impl Shared {

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use dwell_io::port::Notice;
 use dwell_wire::icmp::{self, ErrorClass, Family};
 
-use crate::{Scheme, Target};
+use crate::Target;
 
 /// An error that the network or the local kernel reported about a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl NetworkError {
             ErrorClass::TooBig => {
                 format!("the link after {node} has a smaller MTU: use a smaller -s")
             }
-            ErrorClass::Port if target.scheme != Scheme::Icmp => {
+            ErrorClass::Port if target.scheme.spec().has_reflector() => {
                 format!("nothing listens there; start `dwell reflect {target}` on it")
             }
             ErrorClass::Port | ErrorClass::Other => return None,
@@ -92,16 +92,12 @@ const USUAL_TTL: u8 = 64;
 
 /// Advice on a target that did not reply to probes with this TTL, without any network error.
 pub(super) fn silent_advice(target: &Target, ttl: Option<u8>) -> String {
-    let question = match target.scheme {
-        Scheme::Icmp => "is the host up, and does a firewall drop ICMP echo?",
-        Scheme::Stamp => "is a reflector running there, and does it want a key (--key-file)?",
-        Scheme::Udp | Scheme::Tcp => "is an echo server or reflector running there?",
-        Scheme::Roundtrip | Scheme::TextUdp | Scheme::TextTcp => "is a reflector running there?",
-    };
-    match ttl.filter(|ttl| target.scheme == Scheme::Udp && *ttl < USUAL_TTL) {
+    let (scheme, spec) = (target.scheme, target.scheme.spec());
+    let question = spec.silent_hint;
+    match ttl.filter(|ttl| spec.decrements_ttl() && *ttl < USUAL_TTL) {
         Some(ttl) => format!(
-            "{question} dwell's udp:// replies carry the arriving TTL - 1: is --ttl {ttl} at least \
-             twice the number of routers + 2?"
+            "{question} dwell's {scheme}:// replies carry the arriving TTL - 1: is --ttl {ttl} at \
+             least twice the number of routers + 2?"
         ),
         None => question.into(),
     }

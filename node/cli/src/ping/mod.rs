@@ -27,13 +27,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ArgAction;
 use dwell_io::activity::Own;
-use dwell_protocol::{IcmpSocket, PingJob, Stamps};
+use dwell_protocol::{IcmpSocket, Pattern, PingJob, Stamps, ThreadPlacement};
 use dwell_record::Summary;
 use dwell_stats::{Metric, PathDelays, RoundTrip};
 use dwell_units::Nanos;
 
 use crate::host::CpuWatch;
-use crate::{Exit, Failure, PlacementArgs};
+use crate::{Exit, Failure, Scheme, Target, protocols};
 
 /// Minimum probe interval for a line per reply on a terminal.
 const SLOW_INTERVAL: Nanos = Nanos::from_millis(100);
@@ -50,22 +50,32 @@ interrupted (results so far are printed).\n\
 another metric (rtt_kernel.p99), jitter, loss (lost or late), lost and late. Late and lost probes \
 exceed every limit. Each verdict has 95 % confidence: p99 needs 299 probes, all within the limit.")]
 pub struct Args {
-    /// Target: stamp://HOST:PORT (default port 862), icmp://HOST, udp://HOST:PORT, tcp://HOST:PORT,
-    /// roundtrip://HOST:PORT, text+udp://HOST:PORT or text+tcp://HOST:PORT. A bare HOST is probed
-    /// with STAMP if a reflector answers within 1 s (2 s for many addresses), otherwise with ICMP
+    /// Target, as a URL or a host.
+    #[arg(help = protocols::target_help())]
     pub target: String,
 
     /// Number of probes to send
     #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
 
-    /// Time between probes [default: 1s; for text+udp and text+tcp see --pause]
-    #[arg(short = 'i', long, value_name = "TIME", value_parser = seconds)]
+    /// Time between probes.
+    #[arg(
+        short = 'i',
+        long,
+        value_name = "TIME",
+        value_parser = seconds,
+        help = protocols::interval_help()
+    )]
     pub interval: Option<Nanos>,
 
-    /// Payload size in bytes [default: 56 for icmp, 64 for udp and tcp, 76 for stamp (164 with a
-    /// key); fixed for the others]
-    #[arg(short = 's', long, value_name = "BYTES", value_parser = bytes)]
+    /// Payload size in bytes.
+    #[arg(
+        short = 's',
+        long,
+        value_name = "BYTES",
+        value_parser = bytes,
+        help = protocols::size_help()
+    )]
     pub size: Option<u64>,
 
     /// Send no probe later than this time after the first
@@ -80,18 +90,22 @@ pub struct Args {
     #[arg(long)]
     pub closed_loop: bool,
 
-    /// Closed loop: pause after each reply [default: 0s; text+udp and text+tcp: 1s]
-    #[arg(long, value_name = "TIME")]
+    /// Closed loop: pause after each reply.
+    #[arg(long, value_name = "TIME", help = protocols::pause_help())]
     pub pause: Option<Nanos>,
 
-    /// Number of warm-up probes, which are not counted. The last three are sent at the measurement
-    /// rate [default: 8; text+udp and text+tcp: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    /// Number of warm-up probes.
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(0..=1_000),
+        help = protocols::warm_up_help()
+    )]
     pub warm_up: Option<u32>,
 
     /// Timestamps to use
-    #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
-    pub stamps: StampChoice,
+    #[arg(long, value_enum, default_value_t = Stamps::Auto)]
+    pub stamps: Stamps,
 
     /// Also request the kernel timestamp taken before the queueing discipline (tx_sched)
     #[arg(long)]
@@ -99,11 +113,11 @@ pub struct Args {
 
     /// Placement of the timing loop.
     #[command(flatten)]
-    pub place: PlacementArgs,
+    pub place: ThreadPlacement,
 
     /// ICMP: kind of socket
-    #[arg(long, value_enum, default_value_t = IcmpChoice::Auto)]
-    pub icmp_socket: IcmpChoice,
+    #[arg(long, value_enum, default_value_t = IcmpSocket::Auto)]
+    pub icmp_socket: IcmpSocket,
 
     /// STAMP authenticated mode: file with the key in hexadecimal, readable only by its owner.
     /// Alternatively set the environment variable DWELL_KEY
@@ -177,60 +191,18 @@ pub struct Args {
     pub verbose: bool,
 }
 
-/// Timestamps to use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum StampChoice {
-    /// Kernel timestamps if available, in addition to the program's
-    Auto,
-    /// Only clock reads of the program
-    User,
-    /// Kernel timestamps. Exits with code 4 if unavailable
-    Kernel,
-}
-
-/// Kind of ICMP socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum IcmpChoice {
-    /// A ping socket if permitted, otherwise a raw socket
-    Auto,
-    /// A ping socket (net.ipv4.ping_group_range)
-    Ping,
-    /// A raw socket (CAP_NET_RAW)
-    Raw,
-}
-
-/// Payload contents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Pattern {
-    /// Random bytes, the same in every probe
-    Random,
-    /// Zeros
-    Zero,
-}
-
 pub(crate) use observer::Observer;
 pub(crate) use recorder::{Outputs, SampleFile};
 pub(crate) use replies::Replies;
 pub(crate) use report::{cells, unit};
-pub(crate) use session::key;
-
-impl From<StampChoice> for Stamps {
-    fn from(choice: StampChoice) -> Self {
-        match choice {
-            StampChoice::Auto => Self::Auto,
-            StampChoice::User => Self::User,
-            StampChoice::Kernel => Self::Kernel,
-        }
-    }
-}
 
 impl Args {
     /// Which replies are printed: on a terminal, all of them at rates that a person can follow.
     fn replies(&self) -> Replies {
-        let text = ["text+udp://", "text+tcp://"].iter().any(|s| self.target.starts_with(s));
-        let spacing = if self.closed_loop || text {
-            let default = if text { Nanos::from_secs(1) } else { Nanos::ZERO };
-            self.pause.max(self.interval).unwrap_or(default)
+        let scheme = self.target.parse().map_or(Scheme::Stamp, |target: Target| target.scheme);
+        let defaults = scheme.spec().defaults;
+        let spacing = if self.closed_loop || defaults.closed_loop {
+            self.pause.max(self.interval).unwrap_or(defaults.pause)
         } else {
             self.interval.unwrap_or(Nanos::from_secs(1))
         };
@@ -256,20 +228,13 @@ impl Args {
             size: self.size,
             timeout: self.timeout,
             warm_up: self.warm_up,
-            stamps: self.stamps.into(),
+            stamps: self.stamps,
             sched_stamps: self.sched_stamps,
-            place: self.place.into(),
-            icmp_socket: match self.icmp_socket {
-                IcmpChoice::Auto => IcmpSocket::Auto,
-                IcmpChoice::Ping => IcmpSocket::Ping,
-                IcmpChoice::Raw => IcmpSocket::Raw,
-            },
+            place: self.place,
+            icmp_socket: self.icmp_socket,
             key_file: self.key_file.clone(),
             path: self.path,
-            pattern: match self.pattern {
-                Pattern::Random => dwell_protocol::Pattern::Random,
-                Pattern::Zero => dwell_protocol::Pattern::Zero,
-            },
+            pattern: self.pattern,
             ipv4: self.ipv4,
             ipv6: self.ipv6,
             from: self.from.clone(),

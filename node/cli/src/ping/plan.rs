@@ -4,15 +4,13 @@
 use std::net::IpAddr;
 
 use dwell_engine::pinger::{Config, ProbeSchedule};
-use dwell_engine::protocol::Session;
+use dwell_engine::protocol::{PayloadError, PayloadLimits, Scheme, Session};
 use dwell_io::port::SocketOptions;
 use dwell_protocol::{Pattern, PingJob};
 use dwell_units::Nanos;
 
-use crate::{Failure, PlacementArgs, Scheme, Target};
-
-/// Maximum UDP payload over IPv4 (65,535 - 20 - 8), used for all protocols.
-const MAX_SIZE: u64 = 65_507;
+use crate::protocols::urls_with;
+use crate::{Failure, Target, placement};
 
 /// Origin of probes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,15 +37,16 @@ impl Plan {
             .target
             .parse()
             .map_err(|error| Failure::usage(format!("invalid target: {error}")))?;
-        if job.key_file.is_some() && target.scheme != Scheme::Stamp {
+        let (scheme, spec) = (target.scheme, target.scheme.spec());
+        if job.key_file.is_some() && spec.authentication.is_none() {
+            let able = urls_with(|spec| spec.authentication.is_some());
             return Err(Failure::usage(format!(
-                "--key-file is for stamp:// only; {}:// has no authenticated mode",
-                target.scheme.name()
+                "--key-file is for {able} only; {scheme}:// has no authenticated mode"
             )));
         }
-        let authenticated = target.scheme == Scheme::Stamp
+        let authenticated = spec.authentication.is_some()
             && (job.key_file.is_some() || std::env::var_os("DWELL_KEY").is_some());
-        PlacementArgs::from(job.place).check()?;
+        placement::check(&job.place)?;
         if job.ttl == Some(0) {
             return Err(Failure::usage("invalid value 0 for --ttl: use 1 to 255"));
         }
@@ -56,10 +55,10 @@ impl Plan {
             return Err(Failure::usage(format!("invalid value {dscp} for --dscp: 0 to {most}")));
         }
         let size = match job.path {
-            Some(slots) => path_size(target.scheme, job.size, authenticated, slots)?,
-            None => size(target.scheme, job.size, authenticated)?,
+            Some(slots) => path_size(scheme, job.size, authenticated, slots)?,
+            None => size(scheme, job.size, authenticated)?,
         };
-        let config = config(job, target.scheme)?;
+        let config = config(job, scheme)?;
         Ok(Self {
             target,
             config,
@@ -83,37 +82,26 @@ impl Plan {
     }
 }
 
-/// Checks the payload size against the protocol's minimum and default, and whether it is fixed.
+/// Checks the requested payload size, or returns the default.
 fn size(scheme: Scheme, requested: Option<u64>, authenticated: bool) -> Result<usize, Failure> {
-    let (min_size, default, fixed) = match scheme {
-        // Room for the clock and socket-drops TLVs, and for the HMAC TLV with a key.
-        Scheme::Stamp if authenticated => (112, 164, false),
-        Scheme::Stamp => (44, 76, false),
-        Scheme::Icmp => (0, 56, false),
-        Scheme::Udp | Scheme::Tcp => (16, 64, false),
-        Scheme::Roundtrip => (24, 24, true),
-        Scheme::TextUdp | Scheme::TextTcp => (7, 7, true),
-    };
-    let name = scheme.name();
-    let size = requested.unwrap_or(default);
-    let wrong = |right: String| Failure::usage(format!("invalid value {size} for -s: {right}"));
-    if fixed && size != default {
-        return Err(wrong(format!("a {name}:// message always has {default} bytes; leave -s out")));
-    }
-    if size < min_size {
-        let key = if authenticated { " with a key" } else { "" };
-        return Err(wrong(format!("{name}://{key} needs at least {min_size} bytes")));
-    }
-    if size > MAX_SIZE {
-        return Err(wrong(format!("at most {MAX_SIZE} bytes fit a datagram")));
-    }
-    if scheme == Scheme::Stamp && (1..4).contains(&(size - min_size)) {
-        return Err(wrong(format!(
-            "beyond its {min_size} bytes a STAMP packet grows by TLVs of at least 4 bytes; \
-             use {min_size} or {} and more",
-            min_size + 4
-        )));
-    }
+    let limits = scheme.spec().payload_limits(authenticated);
+    let size = requested.unwrap_or(limits.default);
+    let key = if authenticated { " with a key" } else { "" };
+    limits.check(size).map_err(|error| {
+        let right = match error {
+            PayloadError::Fixed(only) => {
+                format!("a {scheme}:// message always has {only} bytes; leave -s out")
+            }
+            PayloadError::TooSmall(min) => format!("{scheme}://{key} needs at least {min} bytes"),
+            PayloadError::TooLarge(max) => format!("at most {max} bytes fit a datagram"),
+            PayloadError::Between(min, next) => format!(
+                "beyond its {min} bytes a {scheme}:// message grows by TLVs of at least {} bytes; \
+                 use {min} or {next} and more",
+                next - min
+            ),
+        };
+        Failure::usage(format!("invalid value {size} for -s: {right}"))
+    })?;
     Ok(size as usize)
 }
 
@@ -124,10 +112,10 @@ fn path_size(
     authenticated: bool,
     slots: u8,
 ) -> Result<usize, Failure> {
-    if scheme != Scheme::Stamp {
+    if !scheme.spec().telemetry {
+        let able = urls_with(|spec| spec.telemetry);
         return Err(Failure::usage(format!(
-            "--path is for stamp:// only; {}:// has no room for relay delays",
-            scheme.name()
+            "--path is for {able} only; {scheme}:// has no room for relay delays"
         )));
     }
     if authenticated {
@@ -135,21 +123,22 @@ fn path_size(
             "--path cannot be used with a key: a relay on the path cannot sign its delays",
         ));
     }
-    let min_size = Session::size_of_path(usize::from(slots)) as u64;
-    let default = min_size + Session::SOCKET_DROPS_TLV as u64;
-    let size = size(scheme, Some(requested.unwrap_or(default)), false)? as u64;
-    if size < min_size || (1..4).contains(&(size - min_size)) {
-        return Err(Failure::usage(format!(
-            "invalid value {size} for -s: --path {slots} needs {min_size} bytes, or {} and more",
-            min_size + 4
-        )));
-    }
-    Ok(size as usize)
+    let min = Session::size_of_path(usize::from(slots)) as u64;
+    let default = min + Session::SOCKET_DROPS_TLV as u64;
+    let size = size(scheme, Some(requested.unwrap_or(default)), false)?;
+    let limits = PayloadLimits { min, default, ..*scheme.spec().payload_limits(false) };
+    limits.check(size as u64).map_err(|_| {
+        let next = min + limits.min_extra;
+        Failure::usage(format!(
+            "invalid value {size} for -s: --path {slots} needs {min} bytes, or {next} and more"
+        ))
+    })?;
+    Ok(size)
 }
 
 fn config(job: &PingJob, scheme: Scheme) -> Result<Config, Failure> {
-    let text = matches!(scheme, Scheme::TextUdp | Scheme::TextTcp);
-    let closed = job.closed_loop || text;
+    let defaults = scheme.spec().defaults;
+    let closed = job.closed_loop || defaults.closed_loop;
     if job.pause.is_some() && !closed {
         return Err(Failure::usage("--pause is for --closed-loop; in open loop use -i"));
     }
@@ -160,9 +149,8 @@ fn config(job: &PingJob, scheme: Scheme) -> Result<Config, Failure> {
         return Err(Failure::usage("invalid value 0 for -W: use a time above 0, like -W 1s"));
     }
     let departures = if closed {
-        // Chung 2021 pauses after each reply; -i sets a spacing instead.
-        let default_pause =
-            if text && job.interval.is_none() { Nanos::from_secs(1) } else { Nanos::ZERO };
+        // -i sets a spacing instead of the pause.
+        let default_pause = if job.interval.is_none() { defaults.pause } else { Nanos::ZERO };
         ProbeSchedule::Closed {
             pause: job.pause.unwrap_or(default_pause),
             spacing: job.interval.unwrap_or(Nanos::ZERO),
@@ -182,8 +170,8 @@ fn config(job: &PingJob, scheme: Scheme) -> Result<Config, Failure> {
         count: job.count,
         duration: job.deadline,
         timeout: job.timeout,
-        warm_up: job.warm_up.unwrap_or(if text { 1 } else { 8 }),
-        warm_up_interval: Nanos::from_millis(if text { 100 } else { 10 }),
+        warm_up: job.warm_up.unwrap_or(defaults.warm_up),
+        warm_up_interval: defaults.warm_up_interval,
     };
     if !config.fits_window() {
         return Err(Failure::usage(format!(

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use dwell_engine::protocol::Protocol;
+use dwell_engine::protocol::{MAX_HANDSHAKE_LEN, ProbeTransport, Protocol};
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::port::{Port, SocketOptions, Wait};
 use dwell_io::tcp::TcpPort;
@@ -18,8 +18,8 @@ use dwell_wire::icmp::Family;
 
 use super::icmp_error::NetworkError;
 use super::plan::Plan;
-use super::session::{self, ConnectError, DatagramEnds};
-use crate::{Failure, Scheme};
+use super::session::{self, ConnectError, Ends};
+use crate::Failure;
 
 /// Time-out of an attempt for up to two addresses. Each further address adds [`ATTEMPT_DELAY`].
 const ATTEMPT_TIMEOUT: Nanos = Nanos::from_secs(1);
@@ -134,14 +134,15 @@ pub(super) fn reach(job: &PingJob, plan: &Plan, stop: &AtomicBool) -> Result<Rea
     if addresses.others.is_empty() {
         return Ok(addresses.untried());
     }
-    if plan.target.scheme.is_stream() {
+    let spec = plan.target.scheme.spec();
+    if spec.transport == ProbeTransport::Tcp {
         let options = session::port_options(job, plan, None);
         let connected = connect_first(addresses.all(), plan.config.timeout, &options, stop);
         let (peer, stream) = connected.map_err(|error| {
             if stop.load(Ordering::Relaxed) {
                 return Failure::interrupted();
             }
-            if plan.target.scheme == Scheme::TextTcp {
+            if spec.announces_connection {
                 crate::say("failed to connect to server");
             }
             error.into_failure(plan, &options)
@@ -209,7 +210,9 @@ struct Attempt {
 /// The socket of an attempt that waits for an answer.
 struct Open {
     port: Box<dyn Port>,
-    protocol: Box<dyn Protocol>,
+    sender: Box<dyn Protocol>,
+    /// Sends open requests instead of probes.
+    has_handshake: bool,
     message: Vec<u8>,
     sent: u64,
     next: Instant<Monotonic>,
@@ -217,10 +220,13 @@ struct Open {
 
 impl Attempt {
     fn begin(job: &PingJob, plan: &Plan, peer: SocketAddr) -> Self {
-        match session::datagram_ends(job, plan, peer) {
-            Ok(DatagramEnds { port, protocol }) => {
-                let message = vec![0; protocol.capacity()];
-                let open = Open { port, protocol, message, sent: 0, next: monotonic() };
+        match session::open_ends(job, plan, peer) {
+            Ok(Ends { port, sender }) => {
+                let has_handshake = plan.target.scheme.spec().handshake.is_some();
+                let len = if has_handshake { MAX_HANDSHAKE_LEN } else { sender.capacity() };
+                let message = vec![0; len];
+                let next = monotonic();
+                let open = Open { port, sender, has_handshake, message, sent: 0, next };
                 Self { peer, open: Some(open), failure: None }
             }
             Err(failure) => {
@@ -234,7 +240,10 @@ impl Attempt {
         let Some(open) = &mut self.open else { return false };
         if open.next <= now && open.sent < MAX_PROBES {
             open.next = now + ATTEMPT_DELAY;
-            let len = open.protocol.write(open.sent, realtime(), &mut open.message);
+            let len = match open.has_handshake {
+                true => open.sender.write_open(&mut open.message),
+                false => open.sender.write(open.sent, realtime(), &mut open.message),
+            };
             open.sent += 1;
             if let Err(error) = open.port.send(&open.message[..len]) {
                 self.fail(error.to_string());
@@ -261,12 +270,26 @@ impl Open {
         let mut buffer = [0; 2_048];
         for _ in 0..RECEIVE_BATCH {
             let Ok(Some(arrival)) = self.port.receive(&mut buffer, Wait::No) else { return false };
-            let reply = self.protocol.read(&buffer[..arrival.len], arrival.channel);
+            let message = &buffer[..arrival.len];
+            if self.has_handshake {
+                if self.sender.read_open(message).is_ok() {
+                    self.close_session();
+                    return true;
+                }
+                continue;
+            }
+            let reply = self.sender.read(message, arrival.channel);
             if reply.is_ok_and(|reply| reply.id.value < self.sent) {
                 return true;
             }
         }
         false
+    }
+
+    /// Closes the session of an attempt; the measurement opens its own.
+    fn close_session(&mut self) {
+        let len = self.sender.write_close(&mut self.message);
+        let _ = self.port.send(&self.message[..len]);
     }
 
     fn network_error(&mut self, peer: SocketAddr) -> Option<NetworkError> {

@@ -10,6 +10,7 @@ use std::thread;
 
 use anyhow::Context;
 use dwell_engine::pinger::Counts;
+use dwell_engine::protocol::CsvLayout;
 use dwell_io::clock;
 use dwell_record::RowFormat;
 use dwell_record::segment::{self, SegmentWriter};
@@ -23,7 +24,7 @@ use super::replies::{Replies, ReplyLines};
 use super::session::RECORD_INTERVAL;
 use super::timing_loop::{HopDelays, RunEvent, Shared};
 use crate::host::HostSampler;
-use crate::{Failure, Scheme, Target};
+use crate::{Failure, Target};
 
 /// Timestamp sources of the measurement: known after the warm-up, or else from the first reply.
 /// `None` until then.
@@ -102,8 +103,10 @@ impl Recorder {
     /// Opens the outputs, so that errors show before anything is sent.
     pub(super) fn new(outputs: Outputs, target: &Target) -> Result<Self, Failure> {
         let start = clock::pair();
-        let is_roundtrip = target.scheme == Scheme::Roundtrip;
-        let format = if is_roundtrip { RowFormat::RoundTripCsv } else { RowFormat::Csv };
+        let format = match target.scheme.spec().csv {
+            CsvLayout::Probe => RowFormat::Csv,
+            CsvLayout::RoundTrip => RowFormat::RoundTripCsv,
+        };
         let csv = outputs.csv.as_deref().map(|path| Rows::create(path, format)).transpose()?;
         let samples = outputs.samples.map(|file| Samples::begin(file, target)).transpose()?;
         Ok(Self {

@@ -15,7 +15,7 @@ use super::plan::Plan;
 use super::recorder::{Recorder, TimestampSources};
 use super::session::Outcome;
 use crate::environment::environment;
-use crate::{Exit, PlacementArgs, Scheme, threshold};
+use crate::{Exit, placement, threshold};
 
 /// Rows of the table, in reading order.
 const TABLE: [Metric; 14] = [
@@ -64,7 +64,7 @@ pub(super) fn summary(
         values.insert("path_empty".into(), Some(Scalar::Count(recorder.path.empty())));
         values.insert("path_cut".into(), Some(Scalar::Count(recorder.path.cut())));
     }
-    if plan.target.scheme == Scheme::Stamp {
+    if plan.target.scheme.spec().remote_timestamps {
         let void = outcome.ended.counts.remote_void;
         values.insert("far_stamps_void".into(), Some(Scalar::Count(void)));
     }
@@ -84,7 +84,7 @@ pub(super) fn summary(
         trust,
         environment: environment(
             outcome.interface.as_ref(),
-            PlacementArgs::from(job.place).record(outcome.placement),
+            placement::record(&job.place, outcome.placement),
         ),
     }
 }

@@ -4,25 +4,27 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dwell_engine::pinger::{Pinger, ProbeSchedule};
-use dwell_engine::protocol::{self, IcmpEcho, PlainEcho, Protocol, TextStream, TextUdp};
+use dwell_engine::protocol::{
+    MAX_HANDSHAKE_LEN, OpenError, OpenStep, Opening, Protocol, Reflection, SenderConfig,
+    SenderVisitor, StreamReply, visit_sender,
+};
 use dwell_io::clock::{self, monotonic};
 use dwell_io::cpu::{self, Placement};
 use dwell_io::datagram::{DatagramSocket, is_broadcast};
 use dwell_io::icmp::{IcmpPort, IcmpSocketKind};
 use dwell_io::interface::{self, Interface};
 use dwell_io::machine;
-use dwell_io::port::{Port, SocketOptions, StampRequest, TxStampRequest};
+use dwell_io::port::{Port, SocketOptions, StampRequest, TxStampRequest, Wait};
 use dwell_io::process;
 use dwell_io::tcp::TcpPort;
 use dwell_protocol::{IcmpSocket, Pattern, PingJob, Stamps};
 use dwell_record::NicDropped;
 use dwell_stats::PathDelays;
 use dwell_units::Nanos;
-use dwell_wire::hmac::Key;
 use dwell_wire::icmp::Family;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -36,8 +38,7 @@ use super::recorder::Recorder;
 use super::timing_loop::{Driver, Feedback, LoopOptions, LoopResult, Shared};
 use crate::host::RunQueueWait;
 use crate::nic::NicWatch;
-use crate::secret::{self, Secret};
-use crate::{Failure, PlacementArgs, Scheme};
+use crate::{Failure, placement, secret};
 
 /// Capacity of the sample ring: two turns of the recorder, with a reserve for bursts of replies. A
 /// closed loop may reach 300,000 samples per second.
@@ -95,93 +96,137 @@ pub(super) fn run(
         receive_ttl: recorder.shows_ttl,
         ..port_options(job, plan, interface.as_ref())
     };
-    let opened = |error: io::Error| open_failure(error, plan, &options);
-    let connected = || match stream {
-        Some(stream) => Ok(stream),
-        None => connect(peer, plan.config.timeout, &options)
-            .map_err(|error| error.into_failure(plan, &options)),
-    };
-    let Identity { session, payload } = Identity::new(plan);
-    let start = Start { job, plan, shared, recorder, peer, untried, interface };
-    match plan.target.scheme {
-        Scheme::Stamp => {
-            let session = stamp_session(job, plan, session)?;
-            let port = DatagramSocket::connect(peer, &options).map_err(opened)?;
-            start.measure(port, protocol::Stamp::new(session, &payload), "udp")
-        }
-        Scheme::Icmp => {
-            let port = icmp(job.icmp_socket, peer, &options, plan)?;
-            let socket = match port.kind() {
-                IcmpSocketKind::Ping => "ping socket",
-                IcmpSocketKind::Raw => "raw socket",
-            };
-            let id = port.kernel_id().unwrap_or(session as u16);
-            start.measure(port, IcmpEcho::new(family(peer), session, id, payload), socket)
-        }
-        Scheme::Udp => {
-            let port = DatagramSocket::connect(peer, &options).map_err(opened)?;
-            start.measure(port, PlainEcho::new(session, payload), "udp")
-        }
-        Scheme::Roundtrip => {
-            let port = DatagramSocket::connect(peer, &options).map_err(opened)?;
-            start.measure(port, protocol::RoundTrip, "udp")
-        }
-        Scheme::TextUdp => {
-            let port = FreshPorts::connect(peer, options.clone()).map_err(opened)?;
-            start.measure(port, TextUdp::default(), "udp, a port per probe")
-        }
-        Scheme::Tcp => {
-            let stream = connected()?;
-            let port = StreamPort::new(stream, Framing::Fixed(plan.size), buffer_len(plan.size));
-            start.measure(port, PlainEcho::new(session, payload), "tcp")
-        }
-        Scheme::TextTcp => {
-            let stream = connected()
-                .inspect(|_| crate::say("connected to server"))
-                .inspect_err(|_| crate::say("failed to connect to server"))?;
-            let port = StreamPort::new(stream, Framing::acknowledges(), buffer_len(0));
-            start.measure(port, TextStream::default(), "tcp")
-        }
-    }
+    let opener = Opener { job, plan, peer, options };
+    let config = sender_config(job, plan)?;
+    let start = Start { opener, stream, shared, recorder, untried, interface };
+    visit_sender(plan.target.scheme, config, start)
 }
 
-/// A socket and a protocol for probes outside the measurement.
-pub(super) struct DatagramEnds {
+/// A socket and a sender for probes outside the measurement.
+pub(super) struct Ends {
     pub(super) port: Box<dyn Port>,
-    pub(super) protocol: Box<dyn Protocol>,
+    pub(super) sender: Box<dyn Protocol>,
 }
 
-/// Opens the ends of a datagram protocol for probes outside the measurement.
-pub(super) fn datagram_ends(
-    job: &PingJob,
-    plan: &Plan,
-    peer: SocketAddr,
-) -> Result<DatagramEnds, Failure> {
+/// Opens the ends of a protocol for probes outside the measurement.
+pub(super) fn open_ends(job: &PingJob, plan: &Plan, peer: SocketAddr) -> Result<Ends, Failure> {
     let options = SocketOptions { stamps: StampRequest::User, ..port_options(job, plan, None) };
-    let opened = |error: io::Error| open_failure(error, plan, &options);
-    let Identity { session, payload } = Identity::new(plan);
-    if plan.target.scheme == Scheme::Icmp {
-        let port = icmp(job.icmp_socket, peer, &options, plan)?;
-        let id = port.kernel_id().unwrap_or(session as u16);
-        let protocol = IcmpEcho::new(family(peer), session, id, payload);
-        return Ok(DatagramEnds { port: Box::new(port), protocol: Box::new(protocol) });
+    let config = sender_config(job, plan)?;
+    visit_sender(plan.target.scheme, config, BoxedEnds(Opener { job, plan, peer, options }))
+}
+
+/// Inputs of the sender of a plan. The session distinguishes the probes of this run from others.
+fn sender_config(job: &PingJob, plan: &Plan) -> Result<SenderConfig, Failure> {
+    // Needs to differ between runs only; it is not a secret.
+    let seed = RandomState::new().build_hasher().finish();
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let session = random.next_u64();
+    let mut payload = vec![0; plan.size].into_boxed_slice();
+    if plan.pattern == Pattern::Random {
+        random.fill_bytes(&mut payload);
     }
-    let protocol: Box<dyn Protocol> = match plan.target.scheme {
-        Scheme::Stamp => {
-            Box::new(protocol::Stamp::new(stamp_session(job, plan, session)?, &payload))
-        }
-        Scheme::Roundtrip => Box::new(protocol::RoundTrip),
-        Scheme::TextUdp => {
-            let port = FreshPorts::connect(peer, options.clone()).map_err(opened)?;
-            let protocol = Box::new(TextUdp::default());
-            return Ok(DatagramEnds { port: Box::new(port), protocol });
-        }
-        Scheme::Udp | Scheme::Tcp | Scheme::TextTcp | Scheme::Icmp => {
-            Box::new(PlainEcho::new(session, payload))
-        }
+    let key = match &plan.target.scheme.spec().authentication {
+        Some(mode) => secret::find(job.key_file.as_deref())?.map(|secret| secret.key(mode)),
+        None => None,
     };
-    let port = DatagramSocket::connect(peer, &options).map_err(opened)?;
-    Ok(DatagramEnds { port: Box::new(port), protocol })
+    Ok(SenderConfig {
+        session,
+        payload,
+        key: key.transpose()?,
+        clock: machine::boot_id().and_then(|id| id[..12].try_into().ok()),
+        utc_error: clock::utc_error(),
+        path_slots: job.path.map_or(0, usize::from),
+        interval: match plan.config.departures {
+            ProbeSchedule::Open { interval } => interval,
+            ProbeSchedule::Closed { spacing, .. } => spacing,
+        },
+        duration: job.deadline,
+        dscp: job.dscp.unwrap_or(0),
+    })
+}
+
+/// Opens the sockets of a target.
+struct Opener<'a> {
+    job: &'a PingJob,
+    plan: &'a Plan,
+    peer: SocketAddr,
+    options: SocketOptions,
+}
+
+impl Opener<'_> {
+    fn icmp(&self) -> Result<IcmpPort, Failure> {
+        icmp(self.job.icmp_socket, self.peer, &self.options, self.plan)
+    }
+
+    fn datagrams(&self) -> Result<DatagramSocket, Failure> {
+        DatagramSocket::connect(self.peer, &self.options).map_err(|error| self.failure(error))
+    }
+
+    fn ports(&self) -> Result<FreshPorts, Failure> {
+        FreshPorts::connect(self.peer, self.options.clone()).map_err(|error| self.failure(error))
+    }
+
+    /// Splits the connection `stream`, or a new one, into messages.
+    fn stream(&self, stream: Option<TcpPort>) -> Result<StreamPort, Failure> {
+        let Self { plan, options, .. } = self;
+        let spec = plan.target.scheme.spec();
+        let connected = match stream {
+            Some(stream) => Ok(stream),
+            None => connect(self.peer, plan.config.timeout, options),
+        };
+        if spec.announces_connection {
+            let failed = "failed to connect to server";
+            crate::say(if connected.is_ok() { "connected to server" } else { failed });
+        }
+        let stream = connected.map_err(|error| error.into_failure(plan, options))?;
+        let framing = match spec.reflection {
+            Reflection::Stream(StreamReply::Acknowledge) => Framing::acknowledges(),
+            _ => Framing::Fixed(plan.size),
+        };
+        Ok(StreamPort::new(stream, framing, buffer_len(plan.size)))
+    }
+
+    fn family(&self) -> Family {
+        family(self.peer)
+    }
+
+    fn failure(&self, error: io::Error) -> Failure {
+        open_failure(error, self.plan, &self.options)
+    }
+}
+
+/// Opens the socket of any sender, without its type.
+struct BoxedEnds<'a>(Opener<'a>);
+
+impl BoxedEnds<'_> {
+    fn of(port: impl Port + 'static, sender: impl Protocol + 'static) -> Result<Ends, Failure> {
+        Ok(Ends { port: Box::new(port), sender: Box::new(sender) })
+    }
+}
+
+impl SenderVisitor for BoxedEnds<'_> {
+    type Output = Result<Ends, Failure>;
+
+    fn visit_icmp<P: Protocol + Send + 'static>(
+        self,
+        sender: impl FnOnce(Family, Option<u16>) -> P,
+    ) -> Self::Output {
+        let port = self.0.icmp()?;
+        let sender = sender(self.0.family(), port.kernel_id());
+        Self::of(port, sender)
+    }
+
+    fn visit_datagrams<P: Protocol + Send + 'static>(self, sender: P) -> Self::Output {
+        Self::of(self.0.datagrams()?, sender)
+    }
+
+    fn visit_ports<P: Protocol + Send + 'static>(self, sender: P) -> Self::Output {
+        Self::of(self.0.ports()?, sender)
+    }
+
+    fn visit_stream<P: Protocol + Send + 'static>(self, sender: P) -> Self::Output {
+        Self::of(self.0.stream(None)?, sender)
+    }
 }
 
 /// A failed connection.
@@ -245,60 +290,63 @@ pub(super) fn port_options(
     }
 }
 
-/// Distinguishes the probes of this run from others.
-struct Identity {
-    session: u64,
-    payload: Box<[u8]>,
-}
-
-impl Identity {
-    fn new(plan: &Plan) -> Self {
-        // Needs to differ between runs only; it is not a secret.
-        let seed = RandomState::new().build_hasher().finish();
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let session = random.next_u64();
-        let mut payload = vec![0; plan.size].into_boxed_slice();
-        if plan.pattern == Pattern::Random {
-            random.fill_bytes(&mut payload);
-        }
-        Self { session, payload }
-    }
-}
-
-fn stamp_session(job: &PingJob, plan: &Plan, session: u64) -> Result<protocol::Session, Failure> {
-    Ok(protocol::Session {
-        ssid: (session as u16).max(1),
-        key: key(job.key_file.as_deref())?,
-        clock: machine::boot_id().and_then(|id| id[..12].try_into().ok()),
-        utc_error: clock::utc_error(),
-        size: plan.size,
-        path_slots: job.path.map_or(0, usize::from),
-    })
-}
-
 fn family(peer: SocketAddr) -> Family {
     if peer.is_ipv4() { Family::V4 } else { Family::V6 }
 }
 
-/// Everything needed to start, for all protocols.
+/// Opens the socket of a sender and starts the measurement.
 struct Start<'a> {
-    job: &'a PingJob,
-    plan: &'a Plan,
+    opener: Opener<'a>,
+    /// The connection, if already established.
+    stream: Option<TcpPort>,
     shared: &'a Arc<Shared>,
     recorder: &'a mut Recorder,
-    peer: SocketAddr,
     untried: Option<SocketAddr>,
     interface: Option<Interface>,
+}
+
+impl SenderVisitor for Start<'_> {
+    type Output = Result<Outcome, Failure>;
+
+    fn visit_icmp<P: Protocol + Send + 'static>(
+        self,
+        sender: impl FnOnce(Family, Option<u16>) -> P,
+    ) -> Self::Output {
+        let port = self.opener.icmp()?;
+        let socket = match port.kind() {
+            IcmpSocketKind::Ping => "ping socket",
+            IcmpSocketKind::Raw => "raw socket",
+        };
+        let sender = sender(self.opener.family(), port.kernel_id());
+        self.measure(port, sender, socket)
+    }
+
+    fn visit_datagrams<P: Protocol + Send + 'static>(self, sender: P) -> Self::Output {
+        let port = self.opener.datagrams()?;
+        self.measure(port, sender, "udp")
+    }
+
+    fn visit_ports<P: Protocol + Send + 'static>(self, sender: P) -> Self::Output {
+        let port = self.opener.ports()?;
+        self.measure(port, sender, "udp, a port per probe")
+    }
+
+    fn visit_stream<P: Protocol + Send + 'static>(mut self, sender: P) -> Self::Output {
+        let port = self.opener.stream(self.stream.take())?;
+        self.measure(port, sender, "tcp")
+    }
 }
 
 impl Start<'_> {
     fn measure<P: Port + Send, Q: Protocol + Send>(
         self,
-        port: P,
-        protocol: Q,
+        mut port: P,
+        mut protocol: Q,
         socket: &'static str,
     ) -> Result<Outcome, Failure> {
-        let Self { job, plan, shared, recorder, peer, untried, interface } = self;
+        let Self { opener, shared, recorder, untried, interface, .. } = self;
+        let Opener { job, plan, peer, .. } = opener;
+        open_session(&mut port, &mut protocol, plan, peer, &shared.stop)?;
         recorder.begin(peer.ip(), plan.size);
         let local = port.local_addr();
         let mut buffer = vec![0; buffer_len(protocol.capacity())];
@@ -318,7 +366,7 @@ impl Start<'_> {
         };
         let nics = NicWatch::start();
         let main = std::thread::current();
-        let real_time = PlacementArgs::from(job.place).real_time(plan.mostly_sleeps());
+        let real_time = placement::real_time(&job.place, plan.mostly_sleeps());
         let (ended, wait, placement, floor) = std::thread::scope(|scope| {
             let timing = scope.spawn(move || -> io::Result<_> {
                 let mut pinger = Pinger::new(protocol, plan.config, monotonic());
@@ -351,6 +399,53 @@ impl Start<'_> {
         let nics = nics.of(interface.as_ref());
         Ok(Outcome { ended, placement, floor, peer, untried, local, interface, wait, nics, socket })
     }
+}
+
+/// Opens a session if the protocol has a handshake.
+fn open_session(
+    port: &mut impl Port,
+    protocol: &mut impl Protocol,
+    plan: &Plan,
+    peer: SocketAddr,
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
+    let (target, spec) = (&plan.target, plan.target.scheme.spec());
+    let Some(handshake) = &spec.handshake else { return Ok(()) };
+    let failed = |why: String| Failure::from(anyhow::anyhow!("no session with {target}: {why}"));
+    let mut opening = Opening::new(handshake, monotonic());
+    let mut message = [0; MAX_HANDSHAKE_LEN];
+    let mut buffer = [0; 2_048];
+    while !stop.load(Ordering::Relaxed) {
+        match opening.poll(monotonic()) {
+            OpenStep::Send => {
+                let len = protocol.write_open(&mut message);
+                port.send(&message[..len]).map_err(|error| failed(error.to_string()))?;
+            }
+            OpenStep::WaitUntil(until) => {
+                port.sleep_until(until.min(monotonic() + RECORD_INTERVAL));
+                let received = port.receive(&mut buffer, Wait::No)?;
+                match received.map(|arrival| protocol.read_open(&buffer[..arrival.len])) {
+                    Some(Ok(())) => return Ok(()),
+                    Some(Err(OpenError::Closed)) => return Err(failed("it is refused".into())),
+                    Some(Err(OpenError::Restricted(parameter))) => {
+                        return Err(failed(format!("the value of {parameter} is not allowed")));
+                    }
+                    None | Some(Err(OpenError::Reject(_))) => {}
+                }
+                let mut reported = None;
+                port.notices(NOTICE_BATCH, &mut |notice| {
+                    reported = reported.or(NetworkError::of(&notice, family(peer)));
+                });
+                if let Some(error) = reported {
+                    let advice =
+                        error.advice(target).map_or(String::new(), |text| format!("; {text}"));
+                    return Err(failed(format!("{error}{advice}")));
+                }
+            }
+            OpenStep::TimedOut => return Err(failed(spec.silent_hint.into())),
+        }
+    }
+    Err(Failure::interrupted())
 }
 
 /// The interface that `-I` names, or else the one that the routing table chooses.
@@ -444,11 +539,8 @@ fn open_failure(error: io::Error, plan: &Plan, options: &SocketOptions) -> Failu
     }
 }
 
-/// The STAMP authentication key from the file or the environment, if set.
-pub(crate) fn key(file: Option<&Path>) -> Result<Option<Key>, Failure> {
-    let Some(Secret { text, source }) = secret::find(file)? else { return Ok(None) };
-    Key::from_hex(&text).map(Some).map_err(|error| Failure::usage(format!("{source}: {error}")))
-}
+/// Maximum number of error-queue entries per read.
+const NOTICE_BATCH: usize = 32;
 
 /// Interval between turns of the recorder.
 pub(super) const RECORD_INTERVAL: Nanos = Nanos::from_millis(100);

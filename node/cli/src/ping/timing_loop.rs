@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dwell_engine::pinger::{Counts, Pinger};
-use dwell_engine::protocol::{Protocol, is_warm_up};
+use dwell_engine::protocol::{MAX_HANDSHAKE_LEN, Protocol, is_warm_up};
 use dwell_engine::remote_drops::RemoteDrops;
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::pacer::{self, MAX_SLEEP, SPIN_LEAD, WaitStep};
@@ -227,6 +227,7 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
                 }
             }
         }
+        self.close_session();
         self.read_error_queue();
         let out = &mut deliver(&mut self.samples, self.shared);
         if ended.broken.is_some() {
@@ -240,6 +241,16 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         ended.warm_up = self.pinger.protocol().warm_up_session();
         ended.far_drops = self.feedback.far_drops.total();
         ended
+    }
+
+    /// Closes the session if the protocol has one. The reflector ends it by itself if the message is
+    /// lost.
+    fn close_session(&mut self) {
+        let mut message = [0; MAX_HANDSHAKE_LEN];
+        let len = self.pinger.write_close(&mut message);
+        if len > 0 {
+            let _ = self.port.send(&message[..len]);
+        }
     }
 
     /// Ends the warm-up, which decides the timestamp that replies wait for. Returns whether no

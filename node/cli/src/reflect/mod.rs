@@ -16,20 +16,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use dwell_engine::reflector::RateLimits;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use dwell_engine::protocol::{ProbeTransport, Reflection};
+use dwell_engine::reflector::{RateLimits, Responder, ResponderConfig};
 use dwell_io::cpu::{self, Placement};
 use dwell_io::gate::Shutter;
 use dwell_io::interface::{self, Interface};
+use dwell_io::machine;
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::process;
-use dwell_protocol::{Limit, ReflectJob};
-use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
+use dwell_protocol::{Limit, ReflectJob, Stamps, ThreadPlacement};
+use dwell_record::{Kind, Scalar, Summary, Trust};
 use dwell_units::{Nanos, PacketRate};
-use dwell_wire::hmac::Key;
+use dwell_wire::hmac::SecretKey;
 use serde_json::json;
 
 use crate::environment::environment;
-use crate::{Exit, Failure, PlacementArgs, Scheme, Target};
+use crate::{Exit, Failure, Scheme, Target, placement, protocols, secret};
 use counters::Counters;
 
 /// Interval between checks of the stop flag.
@@ -50,8 +53,8 @@ const MAX_REPLAY_WINDOW: u32 = 4_096;
 Exit codes: 0 stopped by SIGINT or SIGTERM, 1 a socket cannot be opened or failed, 2 usage, \
 4 not supported or no privilege here.")]
 pub struct Args {
-    /// Protocols and addresses: stamp://, udp://, tcp://, roundtrip://, text+udp:// or
-    /// text+tcp://ADDRESS:PORT [default: STAMP on port 862 of all IPv6 and IPv4 addresses]
+    /// Protocols and addresses.
+    #[arg(help = protocols::reflect_urls_help())]
     pub urls: Vec<String>,
 
     /// STAMP: answer only packets authenticated with the key in this file (hexadecimal, readable
@@ -69,8 +72,8 @@ pub struct Args {
     pub stateless: bool,
 
     /// Timestamp to use as T2
-    #[arg(long, value_enum, default_value_t = T2Choice::Auto)]
-    pub stamps: T2Choice,
+    #[arg(long, default_value = "auto", value_parser = t2_stamps())]
+    pub stamps: Stamps,
 
     /// Maximum reply rate per source address and port, like 1000pps, or off. A TCP connection is
     /// slowed down to it
@@ -85,7 +88,7 @@ pub struct Args {
 
     /// Placement of the reflecting threads.
     #[command(flatten)]
-    pub place: PlacementArgs,
+    pub place: ThreadPlacement,
 
     /// Print the summary as one JSON object at the end
     #[arg(long)]
@@ -96,13 +99,12 @@ pub struct Args {
     pub quiet: bool,
 }
 
-/// Timestamp to use as T2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum T2Choice {
-    /// The deepest timestamp that the socket delivers
-    Auto,
-    /// Clock read of the program
-    User,
+/// Parses `--stamps`: a reflector cannot require kernel timestamps.
+fn t2_stamps() -> impl TypedValueParser<Value = Stamps> {
+    let auto = PossibleValue::new("auto").help("The deepest timestamp that the socket delivers");
+    let user = PossibleValue::new("user").help("Clock read of the program");
+    let known = PossibleValuesParser::new([auto, user]);
+    known.map(|name| if name == "user" { Stamps::User } else { Stamps::Auto })
 }
 
 impl Args {
@@ -123,13 +125,10 @@ impl Args {
             key_file: self.key_file.clone(),
             stateless: self.stateless,
             replay_window: self.replay_window,
-            stamps: match self.stamps {
-                T2Choice::Auto => dwell_protocol::Stamps::Auto,
-                T2Choice::User => dwell_protocol::Stamps::User,
-            },
+            stamps: self.stamps,
             limit,
             allow_any_port: self.allow_any_port,
-            place: self.place.into(),
+            place: self.place,
         })
     }
 }
@@ -141,6 +140,8 @@ struct Listen {
     scheme: Scheme,
     address: SocketAddr,
     limit: Option<RateLimits>,
+    /// Key of the authenticated mode.
+    key: Option<SecretKey>,
 }
 
 /// A socket that answers. Polled, or run on its own thread.
@@ -169,27 +170,17 @@ pub(crate) fn perform(
     stop: &Arc<AtomicBool>,
     ready: &mut dyn FnMut(&[String]),
 ) -> Result<ReflectOutcome, Failure> {
-    let place = PlacementArgs::from(job.place);
-    let listens = listens(job)?;
-    place.check()?;
-    let authentic = listens.iter().any(|listen| listen.scheme == Scheme::Stamp);
-    if let Some(open) = listens.iter().find(|listen| listen.scheme != Scheme::Stamp)
-        && job.key_file.is_some()
-    {
-        return Err(Failure::usage(format!(
-            "--key-file is for stamp:// only: {} would answer unauthenticated requests; run a \
-             separate reflector for it",
-            open.url
-        )));
-    }
-    let key = if authentic { crate::ping::key(job.key_file.as_deref())? } else { None };
+    let place = job.place;
+    let mut listens = listens(job)?;
+    placement::check(&place)?;
+    read_keys(job, &mut listens)?;
     if let Some(window) = job.replay_window {
         if !(1..=MAX_REPLAY_WINDOW).contains(&window) {
             return Err(Failure::usage(format!(
                 "invalid value {window} for --replay-window: 1 to {MAX_REPLAY_WINDOW}"
             )));
         }
-        if key.is_none() {
+        if listens.iter().all(|listen| listen.key.is_none()) {
             return Err(Failure::usage(
                 "--replay-window needs a key: a sequence number that is not authenticated can be \
                  forged; give --key-file FILE, or set the environment variable DWELL_KEY",
@@ -201,7 +192,7 @@ pub(crate) fn perform(
         // Ports of TCP connections do not matter to datagrams.
         false => listens
             .iter()
-            .filter(|listen| !matches!(listen.scheme, Scheme::Tcp | Scheme::TextTcp))
+            .filter(|listen| listen.scheme.spec().transport == ProbeTransport::Udp)
             .map(|listen| listen.address.port())
             .collect(),
     };
@@ -209,7 +200,7 @@ pub(crate) fn perform(
     let mut services: Vec<Box<dyn Service>> = Vec::new();
     for listen in listens {
         let counters = Arc::new(Counters::default());
-        match open(job, &listen, key.as_ref(), &own_ports, &counters) {
+        match open(job, &listen, &own_ports, &counters) {
             Ok(service) => services.push(service),
             // A machine without one address family answers on the other.
             Err(error) if job.urls.is_empty() && is_family_unavailable(&error) => {
@@ -262,11 +253,11 @@ impl std::fmt::Display for Listen {
 /// placement, which is the same for all threads.
 fn serve(
     mut services: Vec<Box<dyn Service>>,
-    place: PlacementArgs,
+    place: ThreadPlacement,
     stop: &AtomicBool,
 ) -> Result<Placement, Failure> {
     // Not real-time: the load depends on the senders, who must not starve this machine.
-    let real_time = place.real_time(false);
+    let real_time = placement::real_time(&place, false);
     let stopped = || stop.load(Ordering::Relaxed);
     if place.busy_poll {
         let placement = cpu::place_thread(place.cpu, real_time)?;
@@ -338,11 +329,12 @@ fn listens(job: &ReflectJob) -> Result<Vec<Listen>, Failure> {
     for url in urls {
         let target = Target::with_scheme(url)
             .map_err(|error| Failure::usage(format!("invalid target: {error}")))?;
-        if target.scheme == Scheme::Icmp {
-            return Err(Failure::usage(
-                "icmp:// needs no reflector: the kernel answers echo requests \
+        if !target.scheme.spec().has_reflector() {
+            return Err(Failure::usage(format!(
+                "{}:// needs no reflector: the kernel answers echo requests \
                  (unless net.ipv4.icmp_echo_ignore_all is set)",
-            ));
+                target.scheme
+            )));
         }
         let addresses = (target.host.as_str(), target.port).to_socket_addrs().map_err(|error| {
             Failure::usage(format!("cannot resolve '{}': {error}; give an address", target.host))
@@ -350,41 +342,71 @@ fn listens(job: &ReflectJob) -> Result<Vec<Listen>, Failure> {
         for address in addresses {
             let trusted = in_lab || address.ip().is_loopback();
             listens.push(Listen {
-                url: format!("{}://{address}", target.scheme.name()),
+                url: format!("{}://{address}", target.scheme),
                 scheme: target.scheme,
                 address,
                 limit: limit.unwrap_or((!trusted).then_some(DEFAULT_LIMITS)),
+                key: None,
             });
         }
     }
     Ok(listens)
 }
 
+/// Reads the key of every socket whose protocol has an authenticated mode.
+fn read_keys(job: &ReflectJob, listens: &mut [Listen]) -> Result<(), Failure> {
+    let has_mode = |listen: &Listen| listen.scheme.spec().authentication.is_some();
+    if let Some(open) = listens.iter().find(|listen| !has_mode(listen))
+        && job.key_file.is_some()
+    {
+        return Err(Failure::usage(format!(
+            "--key-file is for {} only: {} would answer unauthenticated requests; run a separate \
+             reflector for it",
+            protocols::urls_with(|spec| spec.authentication.is_some()),
+            open.url
+        )));
+    }
+    if !listens.iter().any(has_mode) {
+        return Ok(());
+    }
+    let Some(secret) = secret::find(job.key_file.as_deref())? else { return Ok(()) };
+    for listen in listens {
+        let authentication = listen.scheme.spec().authentication.as_ref();
+        listen.key = authentication.map(|mode| secret.key(mode)).transpose()?;
+    }
+    Ok(())
+}
+
 fn open(
     job: &ReflectJob,
     listen: &Listen,
-    key: Option<&Key>,
     own_ports: &Arc<[u16]>,
     counters: &Arc<Counters>,
 ) -> Result<Box<dyn Service>, io::Error> {
-    if listen.scheme.is_stream() {
-        let Listen { scheme, address, limit, .. } = *listen;
+    let Listen { scheme, address, limit, .. } = *listen;
+    let spec = scheme.spec();
+    if let Reflection::Stream(reply) = spec.reflection {
         let busy_poll = job.place.busy_poll;
-        let service = tcp::TcpService::listen(address, scheme, limit, busy_poll, counters)?;
+        let service = tcp::TcpService::listen(address, reply, limit, busy_poll, counters)?;
         return Ok(Box::new(service));
     }
-    let key = key.filter(|_| listen.scheme == Scheme::Stamp).cloned();
+    let config = ResponderConfig {
+        key: listen.key.clone(),
+        replay_window: job.replay_window,
+        stateless: job.stateless,
+        clock: machine::boot_id().and_then(|id| id[..12].try_into().ok()),
+    };
+    let responder = Responder::new(scheme, config).ok_or(io::ErrorKind::Unsupported)?;
     let stamps = match job.stamps {
-        dwell_protocol::Stamps::User => StampRequest::User,
+        Stamps::User => StampRequest::User,
         _ if has_stamping_card() => StampRequest::Card,
         _ => StampRequest::Kernel,
     };
     let rules = udp::AdmissionRules {
-        limit: listen.limit,
+        limit,
         own_ports: (!job.allow_any_port).then(|| Arc::clone(own_ports)),
     };
-    let answer = udp::Answer::new(listen.scheme, key, job.replay_window, job.stateless);
-    Ok(Box::new(udp::UdpService::bind(listen.address, answer, stamps, rules, counters)?))
+    Ok(Box::new(udp::UdpService::bind(address, spec, responder, stamps, rules, counters)?))
 }
 
 /// Whether any network card can timestamp packets; requests may arrive on all of them.
@@ -413,7 +435,7 @@ fn open_failure(error: io::Error, listen: &Listen) -> Failure {
              (setcap cap_net_bind_service+ep on the program, or sysctl -w \
              net.ipv4.ip_unprivileged_port_start={})",
             address.port(),
-            scheme.name(),
+            scheme,
             if address.is_ipv6() { "[::]" } else { "0.0.0.0" },
             u32::from(address.port()) + 10_000,
             address.port(),
@@ -470,11 +492,11 @@ fn summary(job: &ReflectJob, opened: &[(Listen, Arc<Counters>)], placement: Plac
         packets: None,
         metrics: BTreeMap::new(),
         values: totals.into_iter().map(|(k, v)| (k, v.map(Scalar::Count))).collect(),
-        stamps: Stamps::default(),
+        stamps: dwell_record::Stamps::default(),
         trains: Vec::new(),
         engine: if job.place.busy_poll { "one thread, polling" } else { "a thread per socket" }
             .into(),
         trust: Trust::default(),
-        environment: environment(None, PlacementArgs::from(job.place).record(placement)),
+        environment: environment(None, placement::record(&job.place, placement)),
     }
 }

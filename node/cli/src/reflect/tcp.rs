@@ -7,6 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
+use dwell_engine::protocol::StreamReply;
 use dwell_engine::reflector::{Budget, RateLimits, Refusal};
 use dwell_io::clock::monotonic;
 use dwell_io::gate::Shutter;
@@ -19,7 +20,6 @@ use dwell_wire::text::{ACKNOWLEDGE, REQUEST, WordScanner};
 use super::counters::{Counters, add};
 use super::slots::{self, Slot};
 use super::{STOP_CHECK_INTERVAL, Service};
-use crate::Scheme;
 
 /// Maximum number of connections at the same time.
 const MAX_CONNECTIONS: usize = 256;
@@ -46,7 +46,7 @@ const LISTENER: u64 = u64::MAX;
 /// See the module documentation.
 pub(super) struct TcpService {
     listener: TcpListener,
-    scheme: Scheme,
+    reply: StreamReply,
     /// Replies per second and connection.
     limit: Option<RateLimits>,
     counters: Arc<Counters>,
@@ -67,7 +67,7 @@ impl TcpService {
     /// Listens on `address`.
     pub(super) fn listen(
         address: SocketAddr,
-        scheme: Scheme,
+        reply: StreamReply,
         limit: Option<RateLimits>,
         busy_poll: bool,
         counters: &Arc<Counters>,
@@ -85,7 +85,7 @@ impl TcpService {
         };
         Ok(Self {
             listener,
-            scheme,
+            reply,
             limit,
             counters: Arc::clone(counters),
             poller,
@@ -166,7 +166,7 @@ impl TcpService {
         let budget = self.limit.and_then(|limits| Budget::new(limits.of(peer.ip())));
         let counters = Arc::clone(&self.counters);
         let slot = Slot::new(peer.ip(), now);
-        self.connections[index] = Some(Connection::new(conn, self.scheme, slot, counters, budget));
+        self.connections[index] = Some(Connection::new(conn, self.reply, slot, counters, budget));
         self.end = self.end.max(index + 1);
         Ok(())
     }
@@ -251,12 +251,15 @@ struct Connection {
 impl Connection {
     fn new(
         conn: TcpConn,
-        scheme: Scheme,
+        reply: StreamReply,
         slot: Slot,
         counters: Arc<Counters>,
         budget: Option<Budget>,
     ) -> Self {
-        let splitter = (scheme == Scheme::TextTcp).then(|| WordScanner::new(REQUEST));
+        let splitter = match reply {
+            StreamReply::Echo => None,
+            StreamReply::Acknowledge => Some(WordScanner::new(REQUEST)),
+        };
         let interest = Interest::Readable;
         Self { conn, splitter, counters, budget, is_over_limit: false, slot, interest }
     }

@@ -4,28 +4,23 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use dwell_engine::protocol::ProtocolSpec;
 use dwell_engine::reflector::{
-    self, Limiter, LoopGuard, RateLimits, Refusal, RequestMeta, StampConfig, StampReflector,
+    self, Datagram, Host, Limiter, RateLimits, Refusal, Responder, Response,
 };
 use dwell_io::clock::{self, monotonic, realtime};
-use dwell_io::datagram::{Datagram, DatagramSocket, Marks, Peer, is_broadcast};
+use dwell_io::datagram::{self, DatagramSocket, Marks, Peer, is_broadcast};
 use dwell_io::gate::Shutter;
-use dwell_io::machine;
 use dwell_io::port::{SocketOptions, StampRequest, Wait};
-use dwell_units::{Instant, Monotonic, Nanos};
-use dwell_wire::hmac::Key;
+use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use super::Service;
 use super::counters::{Counters, add};
-use crate::Scheme;
 
 /// Maximum length of a datagram.
 const MAX_DATAGRAM_LEN: usize = 65_535;
 
-/// Interval between checks of clock synchronisation, which may change while a reflector runs.
-const CLOCK_CHECK: Nanos = Nanos::from_secs(16);
-
-/// Interval between reads of the socket's drop counter, which STAMP replies carry.
+/// Interval between reads of the socket's drop counter if replies carry it.
 const DROPS_INTERVAL: Nanos = Nanos::from_millis(10);
 
 /// Requests of other protocols between reads of the drop counter, which has 32 bits and wraps.
@@ -39,48 +34,14 @@ pub(super) struct AdmissionRules {
     pub(super) own_ports: Option<Arc<[u16]>>,
 }
 
-/// The protocol to answer with.
-#[derive(Debug)]
-pub(super) enum Answer {
-    Stamp(Box<StampReflector>),
-    /// Its replies could be requests of another reflector.
-    Echo(Box<LoopGuard>),
-    /// A reply is never a request, so no packet can loop. The same holds for text, whose requests
-    /// are all identical.
-    Roundtrip,
-    Text,
-}
-
-impl Answer {
-    pub(super) fn new(
-        scheme: Scheme,
-        key: Option<Key>,
-        replay_window: Option<u32>,
-        stateless: bool,
-    ) -> Self {
-        match scheme {
-            Scheme::Stamp => {
-                let clock = machine::boot_id().and_then(|id| id[..12].try_into().ok());
-                let utc_error = clock::utc_error();
-                let config = StampConfig { key, replay_window, stateless, clock, utc_error };
-                Self::Stamp(Box::new(StampReflector::new(config)))
-            }
-            Scheme::Roundtrip => Self::Roundtrip,
-            Scheme::TextUdp => Self::Text,
-            _ => Self::Echo(Box::default()),
-        }
-    }
-}
-
 /// See the module documentation.
 pub(super) struct UdpService {
     server: DatagramSocket,
-    answer: Answer,
-    limiter: Option<Limiter>,
+    responder: Responder,
+    host: LimitedHost,
     own_ports: Option<Arc<[u16]>>,
     counters: Arc<Counters>,
     buffer: Box<[u8]>,
-    clock_checked: Instant<Monotonic>,
     drops: Drops,
 }
 
@@ -88,7 +49,9 @@ pub(super) struct UdpService {
 #[derive(Debug)]
 struct Drops {
     last: u32,
-    /// Next read: a time for STAMP, a number of requests for other protocols.
+    /// Whether replies carry it.
+    is_reported: bool,
+    /// Next read: a time if replies carry it, else a number of requests.
     next_read: Instant<Monotonic>,
     requests: u32,
 }
@@ -96,31 +59,28 @@ struct Drops {
 impl UdpService {
     pub(super) fn bind(
         address: SocketAddr,
-        answer: Answer,
+        spec: &ProtocolSpec,
+        responder: Responder,
         stamps: StampRequest,
         rules: AdmissionRules,
         counters: &Arc<Counters>,
     ) -> io::Result<Self> {
         refuse_group(address.ip())?;
         let server = SocketOptions::server();
-        // STAMP reports arrival times; STAMP and echo need the TTL.
-        let options = match answer {
-            Answer::Stamp(_) => {
-                let (timed, receive_ttl, receive_tos) = (true, true, true);
-                SocketOptions { stamps, timed, receive_ttl, receive_tos, ..server }
-            }
-            Answer::Echo(_) => SocketOptions { receive_ttl: true, ..server },
-            Answer::Roundtrip | Answer::Text => server,
+        let is_reported = spec.remote_timestamps;
+        let options = if is_reported {
+            SocketOptions { stamps, timed: true, receive_ttl: true, receive_tos: true, ..server }
+        } else {
+            SocketOptions { receive_ttl: spec.decrements_ttl(), ..server }
         };
         let mut service = Self {
             server: DatagramSocket::bind(address, &options)?,
-            answer,
-            limiter: rules.limit.and_then(Limiter::new),
+            responder,
+            host: LimitedHost(rules.limit.and_then(Limiter::new)),
             own_ports: rules.own_ports,
             counters: Arc::clone(counters),
             buffer: vec![0; MAX_DATAGRAM_LEN].into_boxed_slice(),
-            clock_checked: monotonic(),
-            drops: Drops { last: 0, next_read: Instant::EPOCH, requests: 0 },
+            drops: Drops { last: 0, is_reported, next_read: Instant::EPOCH, requests: 0 },
         };
         service.read_drops();
         Ok(service)
@@ -129,7 +89,7 @@ impl UdpService {
     /// Reads the socket's drop counter if due. Called after a reply: between T2 and T3 it would add
     /// to the residence time.
     fn follow_drops(&mut self) {
-        if matches!(self.answer, Answer::Stamp(_)) {
+        if self.drops.is_reported {
             let now = monotonic();
             if now < self.drops.next_read {
                 return;
@@ -149,14 +109,16 @@ impl UdpService {
         let Some(drops) = self.server.overflowed().map(|drops| drops as u32) else { return };
         self.counters.drop_at_socket(drops.wrapping_sub(self.drops.last).into());
         self.drops.last = drops;
-        if let Answer::Stamp(stamp) = &mut self.answer {
-            stamp.set_socket_drops(Some(drops));
-        }
+        self.responder.set_socket_drops(Some(drops));
     }
 
     /// Writes the reply, unless refused; returns its length and marks.
-    fn reply(&mut self, request: &Datagram, peer: &Peer) -> Result<(usize, Marks), Refusal> {
-        let Datagram { len, rx, ttl, tos, to_many, .. } = *request;
+    fn reply(
+        &mut self,
+        request: &datagram::Datagram,
+        peer: &Peer,
+    ) -> Result<(usize, Marks), Refusal> {
+        let datagram::Datagram { len, rx, ttl, tos, to_many, .. } = *request;
         let (from, to) = (peer.address(), peer.sent_to());
         // First, since it costs nothing: many hosts may answer a broadcast or multicast.
         if to_many || to.is_some_and(reflector::is_group) || reflector::is_group(from.ip()) {
@@ -167,39 +129,34 @@ impl UdpService {
         {
             return Err(Refusal::Loop);
         }
-        let packet = &mut self.buffer[..len];
-        let limiter = &mut self.limiter;
-        let mut allow = || {
-            let allowed = limiter.as_mut().is_none_or(|limit| limit.allows(from, monotonic()));
-            if allowed { Ok(()) } else { Err(Refusal::Limited) }
-        };
-        let mut marks = Marks::default();
-        let len = match &mut self.answer {
-            Answer::Stamp(stamp) => {
-                // The card's timestamp is from another clock than T3.
-                let rx = rx.map_or_else(realtime, |rx| rx.kernel.unwrap_or(rx.app));
-                let now = monotonic();
-                if now - self.clock_checked > CLOCK_CHECK {
-                    stamp.set_utc_error(clock::utc_error());
-                    self.clock_checked = now;
-                }
-                let meta = RequestMeta { from, rx, ttl, tos, now };
-                let unfinished = stamp.answer(packet, &meta, allow)?;
-                let marks = Marks { tos: unfinished.tos, ttl: unfinished.ttl };
-                stamp.finish(unfinished, packet, realtime());
-                return Ok((len, marks));
-            }
-            Answer::Echo(guard) => {
-                let len = reflector::echo(packet)?;
-                marks.ttl = Some(reflector::reply_ttl(ttl)?);
-                guard.admit_echo(from, packet, monotonic())?;
-                len
-            }
-            Answer::Roundtrip => reflector::roundtrip(packet)?,
-            Answer::Text => reflector::text(&mut self.buffer, len)?,
-        };
-        allow()?;
-        Ok((len, marks))
+        // The card's timestamp is from another clock than T3.
+        let rx = rx.map(|rx| rx.kernel.unwrap_or(rx.app));
+        let request = Datagram { len, from, rx, ttl, tos };
+        let Response { len, ttl, tos } =
+            self.responder.answer(&mut self.buffer, &request, &mut self.host)?;
+        Ok((len, Marks { tos, ttl }))
+    }
+}
+
+/// The clocks of this machine, and the rate limit of a socket.
+struct LimitedHost(Option<Limiter>);
+
+impl Host for LimitedHost {
+    fn monotonic(&self) -> Instant<Monotonic> {
+        monotonic()
+    }
+
+    fn realtime(&self) -> Instant<Realtime> {
+        realtime()
+    }
+
+    fn utc_error(&self) -> Option<Nanos> {
+        clock::utc_error()
+    }
+
+    fn admit(&mut self, from: SocketAddr) -> Result<(), Refusal> {
+        let is_admitted = self.0.as_mut().is_none_or(|limit| limit.allows(from, monotonic()));
+        if is_admitted { Ok(()) } else { Err(Refusal::Limited) }
     }
 }
 

@@ -4,12 +4,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use dwell_protocol::{
-    Cipher, ClearPrefix, Hold, HoldAt, KeySource, RelayEngine, RelayJob, RelayMode,
+    Cipher, ClearPrefix, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode,
+    Stamps, ThreadPlacement,
 };
 use dwell_units::Nanos;
-
-use crate::ping::StampChoice;
-use crate::{IdChoice, PlacementArgs};
 
 /// Arguments of `relay`.
 #[derive(Debug, clap::Args)]
@@ -27,13 +25,13 @@ pub struct Args {
 
     /// Processing of payloads. translate: none, only addresses and ports change; encrypt: encrypt
     /// towards --to and decrypt replies; decrypt: the reverse of encrypt
-    #[arg(long, value_enum, default_value_t = ModeChoice::Translate)]
-    pub mode: ModeChoice,
+    #[arg(long, value_enum, default_value_t = RelayMode::Translate)]
+    pub mode: RelayMode,
 
     /// Encryption. aes-128-ctr: secrecy only, modified and replayed packets are accepted;
     /// aes-128-gcm: such packets are dropped
-    #[arg(long, value_enum, default_value_t = CipherChoice::Aes128Ctr)]
-    pub cipher: CipherChoice,
+    #[arg(long, value_enum, default_value_t = Cipher::Aes128Ctr)]
+    pub cipher: Cipher,
 
     /// Bytes at the start of each payload to leave unencrypted; auto: the iperf2 header
     #[arg(long, value_name = "BYTES|auto", default_value = "12", value_parser = clear)]
@@ -46,8 +44,8 @@ pub struct Args {
 
     /// How packets are moved. socket: one receive and one send call per packet; batch: many packets
     /// per call; xdp: in the network driver (translate only)
-    #[arg(long, value_enum, default_value_t = EngineChoice::Socket)]
-    pub engine: EngineChoice,
+    #[arg(long, value_enum, default_value_t = RelayEngine::Socket)]
+    pub engine: RelayEngine,
 
     /// Send packets of equal length as one buffer that the kernel segments late (UDP GSO). Raises
     /// the packet rate; removes kernel timestamps. Needs --engine batch; the default with --stamps
@@ -60,12 +58,12 @@ pub struct Args {
     pub no_merge: bool,
 
     /// Timestamps to use
-    #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
-    pub stamps: StampChoice,
+    #[arg(long, value_enum, default_value_t = Stamps::Auto)]
+    pub stamps: Stamps,
 
     /// Format of the packet id in payloads; none: number packets in order of arrival
-    #[arg(long, value_enum, default_value_t = IdChoice::Auto)]
-    pub id: IdChoice,
+    #[arg(long, value_enum, default_value_t = IdFormat::Auto)]
+    pub id: IdFormat,
 
     /// Maximum number of clients (at most 512 over TCP). A new client replaces the one idle for
     /// longest
@@ -94,7 +92,7 @@ pub struct Args {
 
     /// CPU and scheduling of the relaying thread.
     #[command(flatten)]
-    pub place: PlacementArgs,
+    pub place: ThreadPlacement,
 
     /// Print the summary as one JSON object at the end
     #[arg(long)]
@@ -105,72 +103,28 @@ pub struct Args {
     pub quiet: bool,
 }
 
-/// Processing of payloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum ModeChoice {
-    /// None
-    Translate,
-    /// Encrypt towards the far end
-    Encrypt,
-    /// Decrypt towards the far end
-    Decrypt,
-}
-
-/// Encryption of payloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum CipherChoice {
-    /// AES-128 in counter mode
-    #[value(name = "aes-128-ctr")]
-    Aes128Ctr,
-    /// AES-128 in Galois/counter mode
-    #[value(name = "aes-128-gcm")]
-    Aes128Gcm,
-}
-
-/// How packets are moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum EngineChoice {
-    /// One receive and one send call per packet
-    Socket,
-    /// Many packets per call
-    Batch,
-    /// In the network driver
-    Xdp,
-}
-
 impl Args {
     /// Returns the job that these arguments describe.
     pub(super) fn job(&self) -> RelayJob {
         let mut job = RelayJob::translate(&self.listen, &self.to);
-        job.mode = match self.mode {
-            ModeChoice::Translate => RelayMode::Translate,
-            ModeChoice::Encrypt => RelayMode::Encrypt,
-            ModeChoice::Decrypt => RelayMode::Decrypt,
-        };
-        job.cipher = match self.cipher {
-            CipherChoice::Aes128Ctr => Cipher::Aes128Ctr,
-            CipherChoice::Aes128Gcm => Cipher::Aes128Gcm,
-        };
+        job.mode = self.mode;
+        job.cipher = self.cipher;
         job.clear = self.clear;
         job.key = self.key_file.clone().map_or(KeySource::Environment, KeySource::File);
-        job.engine = match self.engine {
-            EngineChoice::Socket => RelayEngine::Socket,
-            EngineChoice::Batch => RelayEngine::Batch,
-            EngineChoice::Xdp => RelayEngine::Xdp,
-        };
+        job.engine = self.engine;
         job.merge = match (self.merge, self.no_merge) {
             (true, _) => Some(true),
             (_, true) => Some(false),
             _ => None,
         };
-        job.stamps = self.stamps.into();
-        job.id = self.id.into();
+        job.stamps = self.stamps;
+        job.id = self.id;
         job.flows = self.flows;
         job.idle = self.idle;
         job.hold = self.hold;
         job.telemetry = self.telemetry;
         job.node_id = self.node_id;
-        job.place = self.place.into();
+        job.place = self.place;
         job
     }
 }

@@ -37,8 +37,8 @@ use rtrb::RingBuffer;
 use crate::nic::NicWatch;
 use crate::observation_writer::ObservationWriter;
 use crate::ping::SampleFile;
-use crate::{Exit, Failure, PlacementArgs, Scheme};
-pub use args::{Args, CipherChoice, EngineChoice, ModeChoice};
+use crate::{Exit, Failure, Scheme, placement};
+pub use args::Args;
 use counts::FinalState;
 use plan::RelayPlan;
 use record::{EventSender, RelayEvent};
@@ -185,11 +185,12 @@ impl Run<'_> {
         next: &mut dyn FnMut() -> Option<RelayEvent>,
         relay: impl FnOnce(&AtomicBool) -> FinalState + Send,
     ) -> EndAndPlacement {
-        let (place, stop) = (PlacementArgs::from(self.job.place), self.stop);
+        let (place, stop) = (self.job.place, self.stop);
         thread::scope(|scope| {
             let recorder = thread::current();
             let relaying = scope.spawn(move || {
-                let ended = match cpu::place_thread(place.cpu, place.real_time(false)) {
+                let ended = match cpu::place_thread(place.cpu, placement::real_time(&place, false))
+                {
                     Ok(placement) => {
                         let _ = process::own_descriptors();
                         (relay(stop), placement)

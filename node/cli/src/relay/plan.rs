@@ -18,7 +18,7 @@ use dwell_wire::iperf2;
 
 use super::xdp;
 use crate::secret::{self, Secret};
-use crate::{Failure, PlacementArgs, Scheme, Target};
+use crate::{Failure, Scheme, Target, placement};
 
 /// Maximum of `--flows`.
 const MAX_FLOWS: u32 = 1 << 20;
@@ -71,7 +71,7 @@ pub(super) enum FlowDirection {
 impl RelayPlan {
     pub(super) fn new(job: &RelayJob) -> Result<Self, Failure> {
         let usage = |text: String| Err(Failure::usage(text));
-        PlacementArgs::from(job.place).check()?;
+        placement::check(&job.place)?;
         let (scheme, listen) = address("--listen", &job.listen, None)?;
         let (same, to) = address("--to", &job.to, Some(listen))?;
         if same != scheme {

@@ -21,7 +21,7 @@ use serde_json::json;
 use super::counts::{Counts, Failures, Traffic, Unserved};
 use super::plan::{MAX_CONNECTIONS, RelayPlan};
 use crate::environment::environment;
-use crate::{PlacementArgs, Scheme};
+use crate::{Scheme, placement};
 
 /// ICMP errors from this number on are always reported: kernels limit their rate.
 const MIN_REPORTED_ERRORS: u64 = 5;
@@ -72,10 +72,7 @@ pub(super) fn summary(job: &RelayJob, plan: &RelayPlan, outcome: &Outcome) -> Su
             near: None,
         },
         trust,
-        environment: environment(
-            interface.as_ref(),
-            PlacementArgs::from(job.place).record(*placement),
-        ),
+        environment: environment(interface.as_ref(), placement::record(&job.place, *placement)),
         ..Summary::new(Kind::Relay, format!("{} {}", job.listen, job.to), engine(job, plan))
     }
 }

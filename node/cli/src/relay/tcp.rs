@@ -15,14 +15,14 @@ use dwell_engine::relay::stream_gcm::{Opened, RecordOpener, RecordSealer, Stream
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::cpu;
 use dwell_io::datagram::is_out_of_resources;
-use dwell_protocol::RelayJob;
+use dwell_protocol::{RelayJob, ThreadPlacement};
 use dwell_sample::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use super::counts::{Counts, FinalState, Unserved};
 use super::plan::{FlowDirection, RelayPlan, StreamCipher};
 use super::record::{NewFlow, RelayEvent};
-use crate::PlacementArgs;
+use crate::placement;
 
 /// Maximum delay until a stop takes effect.
 const STOP_INTERVAL: Nanos = Nanos::from_millis(100);
@@ -42,7 +42,7 @@ const READ_LEN: usize = 32 * 1024;
 /// State that the threads share.
 struct Shared<'a> {
     plan: &'a RelayPlan,
-    place: PlacementArgs,
+    place: ThreadPlacement,
     events: SyncSender<RelayEvent>,
     ring_dropped: &'a AtomicU64,
     stop: &'a AtomicBool,
@@ -105,7 +105,7 @@ pub(super) fn run(
 ) -> FinalState {
     let shared = Shared {
         plan,
-        place: job.place.into(),
+        place: job.place,
         events,
         ring_dropped,
         stop,
@@ -258,7 +258,7 @@ impl Direction<'_> {
     fn run(&self) {
         let place = self.shared.place;
         // If the CPU is no longer allowed, relaying is only slower.
-        let _ = cpu::place_thread(place.cpu, place.real_time(false));
+        let _ = cpu::place_thread(place.cpu, placement::real_time(&place, false));
         let ended = match self.pump() {
             Ok(()) => self.to.shutdown(Shutdown::Write),
             Err(error) if error.get_ref().is_some_and(|error| error.is::<StreamError>()) => {

@@ -27,7 +27,7 @@ use dwell_units::{Nanos, Pairing};
 
 use crate::observation_writer::ObservationWriter;
 use crate::ping::SampleFile;
-use crate::{Exit, Failure, IdChoice};
+use crate::{Exit, Failure};
 use flows::Flows;
 
 /// Interval for emptying the ring, which sends no wake-ups.
@@ -55,26 +55,9 @@ a packet whose addresses change, as in a relay, belongs to two flows.\n\
 Exit codes: 0 measured, 1 runtime failure, 2 usage, 4 not root or not supported by the kernel, \
 130 interrupted before --duration (partial results are printed).")]
 pub struct Args {
-    /// Packets to trace: udp, tcp or icmp, then 'host ADDRESS', 'port NUMBER' or both, for either
-    /// side
-    #[arg(long, value_name = "EXPRESSION")]
-    pub flow: String,
-
-    /// Format of the packet id in UDP payloads; TCP and ICMP have sequence numbers
-    #[arg(long, value_enum, default_value_t = IdChoice::Auto)]
-    pub id: IdChoice,
-
-    /// Hooks to use [default: all]
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "HOOK,...")]
-    pub hooks: Vec<HookChoice>,
-
-    /// Interface for tcx and xdp; repeatable [default: all but loopback]
-    #[arg(long, value_name = "INTERFACE")]
-    pub interface: Vec<String>,
-
-    /// Stop after this time [default: until stopped]
-    #[arg(long, value_name = "TIME")]
-    pub duration: Option<Nanos>,
+    /// The trace.
+    #[command(flatten)]
+    pub job: TraceJob,
 
     /// Write all timestamps of every packet to this file
     #[arg(long, value_name = "FILE")]
@@ -89,47 +72,18 @@ pub struct Args {
     pub quiet: bool,
 }
 
-/// Hooks that timestamp packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum HookChoice {
-    /// pre_routing and post_routing
-    Netfilter,
-    /// rx_tcx and tx_tcx
-    Tcx,
-    /// rx_driver
-    Xdp,
-}
-
-impl Args {
-    /// Returns the trace that these arguments describe.
-    fn job(&self) -> TraceJob {
-        let hook = |choice: &HookChoice| match choice {
-            HookChoice::Netfilter => TraceHook::Netfilter,
-            HookChoice::Tcx => TraceHook::Tcx,
-            HookChoice::Xdp => TraceHook::Xdp,
-        };
-        TraceJob {
-            flow: self.flow.clone(),
-            id: self.id.into(),
-            hooks: self.hooks.iter().map(hook).collect(),
-            interfaces: self.interface.clone(),
-            duration: self.duration,
-        }
-    }
-}
-
 /// Runs the command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let job = args.job();
+    let job = &args.job;
     // Validate the job before creating any file.
-    spec(&job)?;
+    spec(job)?;
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
     let outputs = Outputs {
         samples: args.samples.as_deref().map(SampleFile::create).transpose()?,
         live: !args.quiet,
     };
-    let traced = perform(&job, outputs, &stop, &mut |line| crate::say(line))?;
+    let traced = perform(job, outputs, &stop, &mut |line| crate::say(line))?;
     report::print(&traced.summary, args.json)?;
     if let Some(failure) = traced.failure {
         return Err(failure);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use dwell_io::clock;
 use dwell_io::cpu::{self, Placement};
 use dwell_io::tcp_info::{self, tcp_info};
-use dwell_protocol::BulkJob;
+use dwell_protocol::{BulkJob, ThreadPlacement};
 use dwell_record::NicDropped;
 use dwell_stats::Distribution;
 use dwell_units::{BitRate, Bytes, Nanos, Pairing};
@@ -24,7 +24,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::Loaded;
 use crate::nic::NicWatch;
-use crate::{Failure, PlacementArgs, Scheme};
+use crate::{Failure, Scheme, placement};
 use drive::{Driver, Flow};
 
 /// Interval between samples of round-trip times.
@@ -49,7 +49,7 @@ const MAX_WRITE: u64 = 1 << 20;
 pub(super) struct BulkPlan {
     peer: SocketAddr,
     write: usize,
-    place: PlacementArgs,
+    place: ThreadPlacement,
 }
 
 impl BulkPlan {
@@ -76,8 +76,8 @@ impl BulkPlan {
         if job.duration.is_some_and(|time| time <= Nanos::ZERO) {
             return Err(Failure::usage("invalid value 0s for --duration: give a time like 2s"));
         }
-        let place = PlacementArgs::from(job.place);
-        place.check()?;
+        let place = job.place;
+        placement::check(&place)?;
         let fits = |address: &SocketAddr| match (job.ipv4, job.ipv6) {
             (true, _) => address.is_ipv4(),
             (_, true) => address.is_ipv6(),
@@ -143,7 +143,8 @@ pub(crate) fn send(
     let (driver, placement) = thread::scope(|scope| {
         let (streams, payload) = (&streams, payload.as_slice());
         let sending = scope.spawn(move || -> io::Result<_> {
-            let placement = cpu::place_thread(job.place.cpu, plan.place.real_time(false))?;
+            let placement =
+                cpu::place_thread(job.place.cpu, placement::real_time(&plan.place, false))?;
             let mut driver = Driver::new(job, streams, payload, stop)?;
             driver.run()?;
             main.unpark();

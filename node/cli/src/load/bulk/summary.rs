@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::drive::Flow;
 use super::{BulkPlan, Outcome};
 use crate::load::load_summary;
+use crate::placement;
 
 /// Relative deviation from the requested rate above which a warning is given.
 const MAX_RATE_DEVIATION: f64 = 0.02;
@@ -57,7 +58,7 @@ pub(super) fn summary(job: &BulkJob, plan: &BulkPlan, outcome: &Outcome) -> Summ
     trust.note_clocks(&outcome.clocks.0, &outcome.clocks.1);
     let engine =
         if job.rate.is_some() { "paced writes over TCP" } else { "bulk transfer over TCP" };
-    let placement = plan.place.record(outcome.placement);
+    let placement = placement::record(&plan.place, outcome.placement);
     Summary {
         metrics: by_name(known.then(|| ("tcp_rtt_ns", outcome.rtt.figures().into()))),
         trust,

@@ -29,8 +29,8 @@ use rtrb::{Consumer, RingBuffer};
 use super::Loaded;
 use crate::nic::NicWatch;
 use crate::observation_writer::ObservationWriter;
-use crate::ping::{SampleFile, StampChoice};
-use crate::{Failure, PlacementArgs, Scheme};
+use crate::ping::SampleFile;
+use crate::{Failure, Scheme, placement};
 use drive::{Receiver, SinkEvent};
 use tcp::TcpSink;
 
@@ -43,27 +43,9 @@ const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 /// Arguments of `load sink`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Address to listen on: udp://ADDRESS:PORT or tcp://ADDRESS:PORT [default: udp://[::]:5001 and
-    /// udp://0.0.0.0:5001]
-    urls: Vec<String>,
-
-    /// Stop after this time [default: until stopped]
-    #[arg(long, value_name = "TIME")]
-    duration: Option<Nanos>,
-
-    /// Maximum difference between the clocks of all senders and this one (0s: the same clock, as in
-    /// a lab). Enables one-way delays of packets with an iperf header. Not needed for senders on
-    /// loopback
-    #[arg(long, value_name = "TIME")]
-    clock_error: Option<Nanos>,
-
-    /// Timestamps to use: user space, or also the kernel's where available
-    #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
-    stamps: StampChoice,
-
-    /// CPU and scheduling of the threads.
+    /// What to receive.
     #[command(flatten)]
-    place: PlacementArgs,
+    pub(super) job: SinkJob,
 
     /// Write all timestamps of every packet to this file
     #[arg(long, value_name = "FILE")]
@@ -74,19 +56,6 @@ pub(super) struct Args {
     pub(super) json: bool,
 }
 
-impl Args {
-    /// Returns the job that these arguments describe.
-    pub(super) fn job(&self) -> SinkJob {
-        SinkJob {
-            urls: self.urls.clone(),
-            duration: self.duration,
-            clock_error: self.clock_error,
-            stamps: self.stamps.into(),
-            place: self.place.into(),
-        }
-    }
-}
-
 /// Validates a job before any file is created.
 pub(super) fn check(job: &SinkJob) -> Result<(), Failure> {
     if let Some(error) = job.clock_error.filter(|error| *error < Nanos::ZERO) {
@@ -94,7 +63,7 @@ pub(super) fn check(job: &SinkJob) -> Result<(), Failure> {
             "invalid value {error} for --clock-error: 0s or more, like 20us"
         )));
     }
-    PlacementArgs::from(job.place).check()
+    placement::check(&job.place)
 }
 
 /// Counts until stopped or until the duration is over. Calls `announce` when all sockets are open.
@@ -119,7 +88,7 @@ pub(crate) fn sink(
         lines.push(format!("listening on tcp://{}", listener.local_addr()?));
     }
     announce(&lines.join("\n"));
-    let place = PlacementArgs::from(job.place);
+    let place = job.place;
     let wants_events = recorder.log.keeps_samples() || job.clock_error.is_some();
     let end = monotonic().saturating_add(job.duration.unwrap_or(Nanos::MAX));
     let next_flow = AtomicU32::new(0);
@@ -148,7 +117,7 @@ pub(crate) fn sink(
             .map(|sink| {
                 scope.spawn(move || -> io::Result<_> {
                     let placement: Placement =
-                        cpu::place_thread(job.place.cpu, place.real_time(false))?;
+                        cpu::place_thread(job.place.cpu, placement::real_time(&place, false))?;
                     Ok((sink.run()?, placement))
                 })
             })
@@ -159,7 +128,7 @@ pub(crate) fn sink(
                 let main = main.clone();
                 scope.spawn(move || -> io::Result<_> {
                     let placement: Placement =
-                        cpu::place_thread(job.place.cpu, place.real_time(false))?;
+                        cpu::place_thread(job.place.cpu, placement::real_time(&place, false))?;
                     let counted = receiver.run();
                     main.unpark();
                     Ok((counted?, placement))
@@ -191,7 +160,7 @@ pub(crate) fn sink(
         start,
         nics: &nics,
     }
-    .summary(log.components(), placement.map(|p| place.record(p)).unwrap_or_default());
+    .summary(log.components(), placement.map(|p| placement::record(&place, p)).unwrap_or_default());
     let (_, failure) = log.finish(counted.iter().map(|c| c.dropped).sum());
     let has_packets = counted.iter().any(|c| c.packets > c.unmarked);
     if job.stamps == Stamps::Kernel && has_packets && !counted.iter().any(|c| c.stamped) {

@@ -21,7 +21,7 @@ use dwell_engine::schedule::{Gaps, Schedule};
 use dwell_io::cpu::{self, Placement};
 use dwell_io::datagram::DatagramSocket;
 use dwell_io::port::{SocketOptions, StampRequest, TxStampRequest};
-use dwell_protocol::{BulkJob, Stamps, TrafficHeader, TrafficJob};
+use dwell_protocol::{BulkJob, Stamps, ThreadPlacement, TrafficHeader, TrafficJob};
 use dwell_record::NicDropped;
 use dwell_record::segment::FlowEntry;
 use dwell_sample::TimestampSource;
@@ -30,8 +30,8 @@ use dwell_wire::iperf2::ServerReport;
 
 use super::Loaded;
 use crate::nic::NicWatch;
-use crate::ping::{SampleFile, StampChoice};
-use crate::{Failure, PlacementArgs};
+use crate::ping::SampleFile;
+use crate::{Failure, placement};
 use drive::{Driver, Flow, Sent};
 use fin::Ending;
 use payload::Payload;
@@ -69,8 +69,8 @@ pub(super) struct Args {
     seed: u64,
 
     /// Header at the start of the payload
-    #[arg(long, value_enum, default_value_t = HeaderChoice::Dwell)]
-    header: HeaderChoice,
+    #[arg(long, value_enum, default_value_t = TrafficHeader::Dwell)]
+    header: TrafficHeader,
 
     /// Stop after this time [default: until stopped]
     #[arg(long, value_name = "TIME")]
@@ -85,12 +85,12 @@ pub(super) struct Args {
     bytes: Option<Bytes>,
 
     /// Timestamps to use for --samples: user space, or also the kernel's where available
-    #[arg(long, value_enum, default_value_t = StampChoice::Auto)]
-    stamps: StampChoice,
+    #[arg(long, value_enum, default_value_t = Stamps::Auto)]
+    stamps: Stamps,
 
     /// CPU and scheduling of the timing loop.
     #[command(flatten)]
-    place: PlacementArgs,
+    place: ThreadPlacement,
 
     /// Use IPv4 only
     #[arg(short = '4', conflicts_with = "ipv6")]
@@ -107,16 +107,6 @@ pub(super) struct Args {
     /// Print the summary as one JSON object
     #[arg(long)]
     pub(super) json: bool,
-}
-
-/// Header at the start of the payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum HeaderChoice {
-    /// dwell's own header: flow and sequence number
-    Dwell,
-    /// The iperf2 header: `iperf -s -u -e` counts and reports the flow. The last packet of a flow
-    /// is a FIN, repeated until the server reports
-    Iperf,
 }
 
 /// A job of either protocol.
@@ -145,13 +135,13 @@ impl Args {
         if self.distribution != Gaps::Constant {
             return Err(only_udp("--distribution"));
         }
-        if self.header == HeaderChoice::Iperf {
+        if self.header == TrafficHeader::Iperf {
             return Err(only_udp("--header iperf"));
         }
         if self.samples.is_some() {
             return Err(only_udp("--samples"));
         }
-        if self.stamps != StampChoice::Auto {
+        if self.stamps != Stamps::Auto {
             return Err(only_udp("--stamps"));
         }
         let rate = match self.rate {
@@ -172,7 +162,7 @@ impl Args {
             duration: self.duration,
             ipv4: self.ipv4,
             ipv6: self.ipv6,
-            place: self.place.into(),
+            place: self.place,
         };
         if let Some(count) = self.count {
             job.bytes = Some(Bytes(count.saturating_mul(super::bulk::write_size(&job).0)));
@@ -199,13 +189,10 @@ impl Args {
             count: self.count.or(count),
             ipv4: self.ipv4,
             ipv6: self.ipv6,
-            header: match self.header {
-                HeaderChoice::Dwell => TrafficHeader::Dwell,
-                HeaderChoice::Iperf => TrafficHeader::Iperf,
-            },
+            header: self.header,
             unreported: false,
-            stamps: self.stamps.into(),
-            place: self.place.into(),
+            stamps: self.stamps,
+            place: self.place,
         }))
     }
 }
@@ -273,7 +260,7 @@ pub(crate) fn send(
             TrafficHeader::Iperf => Ending::Reported(vec![None; job.flows as usize]),
         },
     };
-    let real_time = plan.place.real_time(keeps_samples && plan.mostly_sleeps());
+    let real_time = placement::real_time(&plan.place, keeps_samples && plan.mostly_sleeps());
     let nics = NicWatch::start();
     let main = thread::current();
     let over = AtomicBool::new(false);

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 
 use dwell_engine::schedule::Gaps;
-use dwell_protocol::{TrafficHeader, TrafficJob};
+use dwell_protocol::{ThreadPlacement, TrafficHeader, TrafficJob};
 use dwell_units::{Nanos, Rate};
 use dwell_wire::iperf2;
 use dwell_wire::traffic::Mark;
 
-use crate::{Failure, PlacementArgs};
+use crate::{Failure, placement};
 use dwell_io::pacer::{SPIN_LEAD, WaitMode};
 
 /// A validated job.
@@ -23,7 +23,7 @@ pub(super) struct TrafficPlan {
     pub(super) mean: f64,
     /// Packets to send before the FINs; `None`: no limit.
     pub(super) count: Option<u64>,
-    pub(super) place: PlacementArgs,
+    pub(super) place: ThreadPlacement,
 }
 
 impl TrafficPlan {
@@ -58,8 +58,8 @@ impl TrafficPlan {
         if job.duration.is_some_and(|time| time <= Nanos::ZERO) {
             return Err(usage("invalid value 0s for --duration: give a time like 2s".into()));
         }
-        let place = PlacementArgs::from(job.place);
-        place.check()?;
+        let place = job.place;
+        placement::check(&place)?;
         let count = count(job)?;
         Ok(Self { peer, size, ip_size, gaps, mean, count, place })
     }

@@ -12,6 +12,7 @@ use super::plan::TrafficPlan;
 use super::recorder::Recorder;
 use super::{Outcome, measures};
 use crate::load::{load_summary, missing_stamps};
+use crate::placement;
 
 /// Relative deviation from the requested rate above which a warning is given.
 const MAX_RATE_DEVIATION: f64 = 0.02;
@@ -84,7 +85,7 @@ pub(super) fn summary(
         TimestampSource::User
     };
     let engine = plan.wait_mode(measures(job, outcome.keeps_samples)).name();
-    let placement = plan.place.record(outcome.placement);
+    let placement = placement::record(&plan.place, outcome.placement);
     Summary {
         packets: server_report.map(|report| Packets {
             sent: packets,
