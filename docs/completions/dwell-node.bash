@@ -40,11 +40,11 @@ _dwell__node() {
             dwell__node,relay)
                 cmd="dwell__node__subcmd__relay"
                 ;;
-            dwell__node,serve)
-                cmd="dwell__node__subcmd__serve"
-                ;;
             dwell__node,trace)
                 cmd="dwell__node__subcmd__trace"
+                ;;
+            dwell__node,worker)
+                cmd="dwell__node__subcmd__worker"
                 ;;
             dwell__node__subcmd__help,doctor)
                 cmd="dwell__node__subcmd__help__subcmd__doctor"
@@ -70,11 +70,11 @@ _dwell__node() {
             dwell__node__subcmd__help,relay)
                 cmd="dwell__node__subcmd__help__subcmd__relay"
                 ;;
-            dwell__node__subcmd__help,serve)
-                cmd="dwell__node__subcmd__help__subcmd__serve"
-                ;;
             dwell__node__subcmd__help,trace)
                 cmd="dwell__node__subcmd__help__subcmd__trace"
+                ;;
+            dwell__node__subcmd__help,worker)
+                cmd="dwell__node__subcmd__help__subcmd__worker"
                 ;;
             dwell__node__subcmd__help__subcmd__lab,down)
                 cmd="dwell__node__subcmd__help__subcmd__lab__subcmd__down"
@@ -182,7 +182,7 @@ _dwell__node() {
 
     case "${cmd}" in
         dwell__node)
-            opts="-h -V --help --version ping reflect relay pace load trace lab doctor serve help"
+            opts="-h -V --help --version ping reflect relay pace load trace lab doctor worker help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -210,7 +210,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__help)
-            opts="ping reflect relay pace load trace lab doctor serve help"
+            opts="ping reflect relay pace load trace lab doctor worker help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -461,7 +461,7 @@ _dwell__node() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        dwell__subcmd__node__subcmd__help__subcmd__serve)
+        dwell__subcmd__node__subcmd__help__subcmd__trace)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -475,7 +475,7 @@ _dwell__node() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        dwell__subcmd__node__subcmd__help__subcmd__trace)
+        dwell__subcmd__node__subcmd__help__subcmd__worker)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1329,20 +1329,6 @@ _dwell__node() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        dwell__subcmd__node__subcmd__serve)
-            opts="-h --stdio --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
         dwell__subcmd__node__subcmd__trace)
             opts="-q -h --flow --id --hooks --interface --duration --samples --json --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1374,6 +1360,20 @@ _dwell__node() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__worker)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

@@ -67,14 +67,14 @@ _dwell() {
             dwell,runs)
                 cmd="dwell__subcmd__runs"
                 ;;
-            dwell,serve)
-                cmd="dwell__subcmd__serve"
-                ;;
             dwell,show)
                 cmd="dwell__subcmd__show"
                 ;;
             dwell,trace)
                 cmd="dwell__subcmd__trace"
+                ;;
+            dwell,worker)
+                cmd="dwell__subcmd__worker"
                 ;;
             dwell__subcmd__help,compare)
                 cmd="dwell__subcmd__help__subcmd__compare"
@@ -127,14 +127,14 @@ _dwell() {
             dwell__subcmd__help,runs)
                 cmd="dwell__subcmd__help__subcmd__runs"
                 ;;
-            dwell__subcmd__help,serve)
-                cmd="dwell__subcmd__help__subcmd__serve"
-                ;;
             dwell__subcmd__help,show)
                 cmd="dwell__subcmd__help__subcmd__show"
                 ;;
             dwell__subcmd__help,trace)
                 cmd="dwell__subcmd__help__subcmd__trace"
+                ;;
+            dwell__subcmd__help,worker)
+                cmd="dwell__subcmd__help__subcmd__worker"
                 ;;
             dwell__subcmd__help__subcmd__lab,down)
                 cmd="dwell__subcmd__help__subcmd__lab__subcmd__down"
@@ -242,7 +242,7 @@ _dwell() {
 
     case "${cmd}" in
         dwell)
-            opts="-h -V --help --version ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help"
+            opts="-h -V --help --version ping reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -374,7 +374,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help)
-            opts="ping reflect relay pace load trace lab doctor serve run runs show report compare export import note delete completions help"
+            opts="ping reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -751,20 +751,6 @@ _dwell() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        dwell__subcmd__help__subcmd__serve)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
         dwell__subcmd__help__subcmd__show)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -780,6 +766,20 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help__subcmd__trace)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__worker)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1751,20 +1751,6 @@ _dwell() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        dwell__subcmd__serve)
-            opts="-h --stdio --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
         dwell__subcmd__show)
             opts="-h --json --recompute --accurate --data --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1818,6 +1804,20 @@ _dwell() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__worker)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;
