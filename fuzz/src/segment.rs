@@ -15,7 +15,7 @@ pub(crate) fn segment(data: &[u8]) {
         }
         Record::Flow(flow) => again.push_flow(flow).expect("a flow read from JSON can be written"),
         Record::PacketObservation(observation) => {
-            again.push_passage(observation);
+            again.push_observation(observation);
             observations.push(*observation);
         }
         // A number may need more digits than it was read with.

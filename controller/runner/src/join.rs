@@ -352,7 +352,7 @@ impl Packet {
             (leg.name(), delay.and_then(|delay| join.offsets.corrected(leg, delay)))
         });
         let components = DelayComponent::ALL.map(|component| {
-            let delay = endpoints.part(component, &self.path.node);
+            let delay = endpoints.delay_in(component, &self.path.node);
             (component.name(), delay.filter(|_| join.offsets.has_node_delays()))
         });
         for (name, delay) in legs.into_iter().chain(components) {

@@ -150,7 +150,7 @@ fn segment(job: &Job, relays: bool) -> Vec<u8> {
         Job::Sink(_) => vec![entry(0, last, receiver)],
         _ => vec![entry(0, sender, first)],
     };
-    let header = Header::of_passages(job.name(), String::new());
+    let header = Header::of_observations(job.name(), String::new());
     let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
     flows.iter().for_each(|flow| writer.push_flow(flow).unwrap());
     let mut host = HostSample { at_ns: 1_000_000_000, ..HostSample::default() };
@@ -161,11 +161,11 @@ fn segment(job: &Job, relays: bool) -> Vec<u8> {
         let mut push = |flow, stamps: &[(Point, i64)]| {
             let mut all = PointStamps::default();
             stamps.iter().for_each(|(p, at)| all.set(*p, Instant::from_nanos(start + at)));
-            writer.push_passage(&PacketObservation {
+            writer.push_observation(&PacketObservation {
                 flow,
                 id,
                 size: 500,
-                fate: PacketOutcome::Observed,
+                outcome: PacketOutcome::Observed,
                 stamps: all,
             });
         };

@@ -150,7 +150,7 @@ impl StampJoiner {
         if self.points.iter().any(|point| stamps.get(*point).is_none()) {
             self.joined.incomplete += 1;
         }
-        each(&PacketObservation { flow, id, size, fate: PacketOutcome::Observed, stamps });
+        each(&PacketObservation { flow, id, size, outcome: PacketOutcome::Observed, stamps });
     }
 }
 

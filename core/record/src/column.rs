@@ -153,7 +153,7 @@ impl Column {
     ];
 
     /// Delay components of a one-way packet; a node's delay appears with several timestamp sources.
-    pub const PARTS: [Self; 11] = [
+    pub const DELAY_COMPONENTS: [Self; 11] = [
         Self::SenderOut,
         Self::LinkIn,
         Self::NodeDelayNetfilter,

@@ -107,7 +107,7 @@ pub struct PacketObservation {
     /// Payload length in bytes, as received; as sent if this machine is the sender.
     pub size: u16,
     /// Outcome of the packet.
-    pub fate: PacketOutcome,
+    pub outcome: PacketOutcome,
     /// Timestamps.
     pub stamps: PointStamps,
 }

@@ -151,7 +151,7 @@ impl LinkEndpoints {
     }
 
     /// Delay of a packet in a component of the node; `None` unless both timestamps exist.
-    pub fn part(&self, component: DelayComponent, stamps: &PointStamps) -> Option<Nanos> {
+    pub fn delay_in(&self, component: DelayComponent, stamps: &PointStamps) -> Option<Nanos> {
         let (from, to) = ends(component, self.queue_is_link);
         stamps.between(from, to)
     }
@@ -259,7 +259,7 @@ impl PathComponent {
     pub fn of(self, path: &OneWayPath, endpoints: &LinkEndpoints) -> Option<Nanos> {
         match self {
             Self::Leg(leg) => leg.of(path, endpoints),
-            Self::Component(component) => endpoints.part(component, &path.node),
+            Self::Component(component) => endpoints.delay_in(component, &path.node),
         }
     }
 }
@@ -379,11 +379,11 @@ mod tests {
             receiver: stamps(&[(Point::RxKernel, 7_811_054), (Point::RxApp, 7_811_060)]),
         };
         let plain = LinkEndpoints::of([&path]);
-        assert_eq!(plain.part(DelayComponent::NodeDelay, &path.node), Some(Nanos(121_036)));
+        assert_eq!(plain.delay_in(DelayComponent::NodeDelay, &path.node), Some(Nanos(121_036)));
         assert_eq!(Leg::LinkDelay.of(&path, &plain), Some(Nanos(15)));
         let endpoints = LinkEndpoints::with_queue_as_link([&path]);
-        assert_eq!(endpoints.part(DelayComponent::NodeDelay, &path.node), Some(Nanos(36)));
-        assert_eq!(endpoints.part(DelayComponent::Qdisc, &path.node), Some(Nanos(121_000)));
+        assert_eq!(endpoints.delay_in(DelayComponent::NodeDelay, &path.node), Some(Nanos(36)));
+        assert_eq!(endpoints.delay_in(DelayComponent::Qdisc, &path.node), Some(Nanos(121_000)));
         assert_eq!(Leg::SenderOut.of(&path, &endpoints), Some(Nanos(3)));
         assert_eq!(Leg::LinkIn.of(&path, &endpoints), Some(Nanos(7_690_007)));
         assert_eq!(Leg::LinkDelay.of(&path, &endpoints), Some(Nanos(7_690_007 + 121_008)));

@@ -174,7 +174,7 @@ fn observations_of_one_machine_are_imported_or_refused() {
         assert!((4e5..7e5).contains(&gap), "one every 500 us: {gap}");
     }
     // A machine that saw no packet has nothing to import.
-    let header = Header::of_passages("load sink", url);
+    let header = Header::of_observations("load sink", url);
     let empty = SegmentWriter::new(Vec::new(), &header).unwrap().finish(0).unwrap();
     let file = sandbox.path("empty");
     fs::write(&file, empty).unwrap();
@@ -187,7 +187,7 @@ fn observations_of_one_machine_are_imported_or_refused() {
 #[test]
 fn host_activity_before_the_first_packet_is_imported() {
     let sandbox = Sandbox::new();
-    let header = Header::of_passages("load sink", "udp://127.0.0.1:9".to_owned());
+    let header = Header::of_observations("load sink", "udp://127.0.0.1:9".to_owned());
     let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
     let host = |at_ns| HostSample { at_ns, values: [("interrupts_per_s".to_owned(), 7.0)].into() };
     writer.push_host(&host(1_000_000_000)).unwrap();
@@ -205,8 +205,8 @@ fn host_activity_before_the_first_packet_is_imported() {
     for id in 0..3_i64 {
         let mut stamps = PointStamps::default();
         stamps.set(Point::RxApp, Instant::from_nanos(2_000_000_000 + id * 1_000_000));
-        let (id, fate) = (id as u64, PacketOutcome::Observed);
-        writer.push_passage(&PacketObservation { flow: 0, id, size: 100, fate, stamps });
+        let (id, outcome) = (id as u64, PacketOutcome::Observed);
+        writer.push_observation(&PacketObservation { flow: 0, id, size: 100, outcome, stamps });
     }
     writer.push_host(&host(3_000_000_000)).unwrap();
     let file = sandbox.path("sink.samples");

@@ -35,7 +35,7 @@ impl ObservationWriter {
         file: Option<SampleFile>,
     ) -> Result<Self, Failure> {
         let begin = |SampleFile { to, name }| -> anyhow::Result<_> {
-            let header = Header::of_passages(kind, target.to_owned());
+            let header = Header::of_observations(kind, target.to_owned());
             let writer = SegmentWriter::new(to, &header)
                 .with_context(|| format!("cannot write {}", name.display()))?;
             Ok((writer, name))
@@ -72,7 +72,7 @@ impl ObservationWriter {
     pub(crate) fn take(&mut self, observation: &PacketObservation) {
         self.components.record(&observation.stamps);
         if let Some((writer, _)) = &mut self.segment {
-            writer.push_passage(observation);
+            writer.push_observation(observation);
         }
     }
 

@@ -164,7 +164,7 @@ fn both_ends_record_all_packets_in_stamp_order() {
     for ((key, tx), (other, rx)) in sender.iter().zip(&receiver) {
         assert_eq!(key, other, "the same flow and id at both ends");
         assert_eq!(
-            (tx.fate, rx.fate, tx.size, rx.size),
+            (tx.outcome, rx.outcome, tx.size, rx.size),
             (PacketOutcome::Sent, PacketOutcome::Received, 400, 400)
         );
         let at = |observation: &PacketObservation, point| observation.stamps.get(point);

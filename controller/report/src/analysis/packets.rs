@@ -38,7 +38,7 @@ pub(crate) fn typical_packets<R: SampleReader>(
     reader: &R,
 ) -> Result<Vec<PacketData>, R::Error> {
     let mut wanted = vec![Column::EndToEnd];
-    wanted.extend(Column::PARTS);
+    wanted.extend(Column::DELAY_COMPONENTS);
     // All packets with a complete set of parts.
     let mut packets: Vec<PacketData> = Vec::new();
     reader.samples(trial, &wanted, &mut |batch| {
@@ -46,7 +46,8 @@ pub(crate) fn typical_packets<R: SampleReader>(
             let Some(end_to_end_ns) = batch.number(row, Column::EndToEnd) else { continue };
             let has =
                 |column: &Column| Some((column.name().to_owned(), batch.number(row, *column)?));
-            let all: BTreeMap<String, i64> = Column::PARTS.iter().filter_map(has).collect();
+            let all: BTreeMap<String, i64> =
+                Column::DELAY_COMPONENTS.iter().filter_map(has).collect();
             let parts = summing(all, end_to_end_ns);
             packets.extend(parts.map(|parts| PacketData {
                 trial,

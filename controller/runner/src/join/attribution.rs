@@ -16,7 +16,7 @@ const WARM_UP: u64 = 20;
 
 /// Returns a segment of the packets observed at one machine. Another flow has the same ids.
 fn segment(flow: &FlowEntry, points: &[Point], delay: i64, skip: u64) -> Vec<u8> {
-    let header = Header::of_passages("relay", "udp://n2:5001".into());
+    let header = Header::of_observations("relay", "udp://n2:5001".into());
     let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
     let from = "10.9.9.9:9".parse().unwrap();
     let other = FlowEntry { flow: 9, from, from_out: None, to_out: None, ..flow.clone() };
@@ -31,12 +31,12 @@ fn segment(flow: &FlowEntry, points: &[Point], delay: i64, skip: u64) -> Vec<u8>
             flow: flow.flow,
             id,
             size: 1_000,
-            fate: PacketOutcome::Observed,
+            outcome: PacketOutcome::Observed,
             stamps,
         };
-        writer.push_passage(&observation);
+        writer.push_observation(&observation);
         if points.len() > 4 {
-            writer.push_passage(&PacketObservation {
+            writer.push_observation(&PacketObservation {
                 flow: 9,
                 stamps: PointStamps::default(),
                 ..observation

@@ -11,14 +11,14 @@ fn entry(flow: u32, from: &str, to: &str) -> FlowEntry {
 fn observation(flow: u32, id: u64, stamps: &[(Point, i64)]) -> PacketObservation {
     let mut all = PointStamps::default();
     stamps.iter().for_each(|(point, at)| all.set(*point, Instant::from_nanos(*at)));
-    PacketObservation { flow, id, size: 1_000, fate: PacketOutcome::Observed, stamps: all }
+    PacketObservation { flow, id, size: 1_000, outcome: PacketOutcome::Observed, stamps: all }
 }
 
 fn segment(flows: &[FlowEntry], observations: &[PacketObservation]) -> Vec<u8> {
-    let header = Header::of_passages("relay", "udp://n2:5001".into());
+    let header = Header::of_observations("relay", "udp://n2:5001".into());
     let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
     flows.iter().for_each(|flow| writer.push_flow(flow).unwrap());
-    observations.iter().for_each(|observation| writer.push_passage(observation));
+    observations.iter().for_each(|observation| writer.push_observation(observation));
     writer.finish(0).unwrap()
 }
 

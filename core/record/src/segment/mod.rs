@@ -85,7 +85,7 @@ impl Header {
 
     /// Header of a segment with the packet observations that a command (`relay`, `trace`, `load
     /// traffic`, `load sink`) recorded at `target`.
-    pub fn of_passages(kind: &str, target: String) -> Self {
+    pub fn of_observations(kind: &str, target: String) -> Self {
         let columns = Point::ALL.map(|point| format!("{}_ns", point.name()));
         let clocks = vec![ClockOf { columns: columns.into(), clock: "CLOCK_REALTIME".to_owned() }];
         Self::new(kind, target, clocks)

@@ -23,7 +23,7 @@ pub(super) fn append(out: &mut Vec<u8>, observation: &PacketObservation, before:
     let stamps = observation.stamps;
     let present = stamps.iter().fold(0_u16, |bits, (point, _)| bits | 1 << point as u16);
     out.extend_from_slice(&present.to_le_bytes());
-    out.push(observation.fate as u8);
+    out.push(observation.outcome as u8);
     unsigned(out, u64::from(observation.flow));
     signed(out, observation.id.wrapping_sub(before.next_id) as i64);
     unsigned(out, u64::from(observation.size));
@@ -64,6 +64,6 @@ impl Bytes<'_> {
             }
         }
         before.next_id = id.wrapping_add(1);
-        Some(PacketObservation { flow, id, size, fate: outcome, stamps })
+        Some(PacketObservation { flow, id, size, outcome, stamps })
     }
 }

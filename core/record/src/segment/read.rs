@@ -244,7 +244,13 @@ mod tests {
                         all.set(point, Instant::from_nanos(at));
                     }
                 }
-                PacketObservation { flow, id, size, fate: PacketOutcome::ALL[outcome], stamps: all }
+                PacketObservation {
+                    flow,
+                    id,
+                    size,
+                    outcome: PacketOutcome::ALL[outcome],
+                    stamps: all,
+                }
             },
         )
     }
@@ -403,10 +409,10 @@ mod tests {
                 from_out: None,
                 to_out: Some("10.0.2.2:5001".parse().unwrap()),
             };
-            let header = Header::of_passages("relay", "udp://n2:5001".into());
+            let header = Header::of_observations("relay", "udp://n2:5001".into());
             let mut writer = SegmentWriter::new(Vec::new(), &header).unwrap();
             writer.push_flow(&flow).unwrap();
-            observations.iter().for_each(|observation| writer.push_passage(observation));
+            observations.iter().for_each(|observation| writer.push_observation(observation));
             let bytes = writer.finish(1).unwrap();
             let (mut flows, mut read_back) = (Vec::new(), Vec::new());
             let end = read(&mut &bytes[..], &mut |record| match record {

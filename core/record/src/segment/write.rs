@@ -91,7 +91,7 @@ impl<W: Write> SegmentWriter<W> {
     }
 
     /// Appends a packet observation.
-    pub fn push_passage(&mut self, observation: &PacketObservation) {
+    pub fn push_observation(&mut self, observation: &PacketObservation) {
         self.open_block(Kind::Observations);
         observation::append(&mut self.block, observation, &mut self.observation_before);
         self.count_item();

@@ -297,7 +297,7 @@ impl ObservationImport {
 
 impl FlowObservations {
     fn take(&mut self, observation: &PacketObservation) -> Result<(), StoreError> {
-        let is_dropped = observation.fate == PacketOutcome::Dropped;
+        let is_dropped = observation.outcome == PacketOutcome::Dropped;
         self.dropped += u64::from(is_dropped);
         self.batch.push(observation.id, if is_dropped { State::Lost } else { State::Received });
         let mut set = |column, value: i64| {

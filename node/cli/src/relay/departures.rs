@@ -150,7 +150,7 @@ mod tests {
             flow: 0,
             id,
             size: 100,
-            fate: PacketOutcome::Sent,
+            outcome: PacketOutcome::Sent,
             stamps: PointStamps::default(),
         }
     }

@@ -116,13 +116,13 @@ mod tests {
         let address = "192.0.2.1:5000".parse().unwrap();
         let (client, listen, out, to) = (address, address, address, address);
         let stamps = dwell_sample::PointStamps::default();
-        let fate = dwell_sample::PacketOutcome::Sent;
+        let outcome = dwell_sample::PacketOutcome::Sent;
         for id in 0..RING_CAPACITY as u64 {
             events.push_event(RelayEvent::Observation(PacketObservation {
                 flow: 0,
                 id,
                 size: 1,
-                fate,
+                outcome,
                 stamps,
             }));
         }

@@ -362,13 +362,13 @@ impl Direction<'_> {
         stamps.set(Point::TxApp, before);
         stamps.set(Point::TxAppDone, after);
         let flow = self.flow + self.direction as u32;
-        let fate = if sent.is_ok() { PacketOutcome::Sent } else { PacketOutcome::Dropped };
+        let outcome = if sent.is_ok() { PacketOutcome::Sent } else { PacketOutcome::Dropped };
         let size = u16::try_from(len).unwrap_or(u16::MAX);
         self.shared.push_event(RelayEvent::Observation(PacketObservation {
             flow,
             id,
             size,
-            fate,
+            outcome,
             stamps,
         }));
         if sent.is_err() {

@@ -457,7 +457,8 @@ impl<'a> Relay<'a> {
         let transformed = opened.map_or_else(|| transform.pass(buffer, at), Transformed::On);
         let number = flow.number + direction as u32;
         let size = u16::try_from(len).unwrap_or(u16::MAX);
-        let observation = |id, fate| PacketObservation { flow: number, id, size, fate, stamps };
+        let observation =
+            |id, outcome| PacketObservation { flow: number, id, size, outcome, stamps };
         let at = match transformed {
             Transformed::On(at) => at,
             Transformed::Short(at) => {
@@ -544,7 +545,7 @@ impl<'a> Relay<'a> {
             _ => traffic.send_failed += 1,
         }
         self.events.push_event(RelayEvent::Observation(PacketObservation {
-            fate: PacketOutcome::Dropped,
+            outcome: PacketOutcome::Dropped,
             ..packet.observation
         }));
     }

@@ -40,7 +40,7 @@ impl MachineSegment {
         let present = self
             .observations
             .iter()
-            .filter(|observation| observation.fate != PacketOutcome::Dropped);
+            .filter(|observation| observation.outcome != PacketOutcome::Dropped);
         present
             .map(|observation| ((names[&observation.flow], observation.id), observation.stamps))
             .collect()

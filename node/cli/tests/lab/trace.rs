@@ -94,7 +94,7 @@ impl Found {
         for observation in &self.observations {
             let names: Vec<_> = observation.stamps.iter().map(|(point, _)| point.name()).collect();
             assert_eq!(names, points);
-            assert_eq!(observation.fate, PacketOutcome::Observed);
+            assert_eq!(observation.outcome, PacketOutcome::Observed);
             let at: Vec<_> = observation.stamps.iter().map(|(_, at)| at).collect();
             assert!(at.is_sorted(), "{observation:?}");
         }

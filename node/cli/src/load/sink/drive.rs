@@ -190,7 +190,7 @@ impl Receiver<'_> {
         let size = payload.len() as u16;
         let (flow, id) = (flow.number, packet.number);
         let observation =
-            PacketObservation { flow, id, size, fate: PacketOutcome::Received, stamps };
+            PacketObservation { flow, id, size, outcome: PacketOutcome::Received, stamps };
         let near = self.one_clock || key.0.ip().is_loopback();
         let transit = packet.sent.filter(|_| near).map(|sent| arrival - sent);
         counted.dropped +=

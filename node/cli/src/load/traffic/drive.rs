@@ -138,7 +138,7 @@ impl Driver<'_> {
         stamps.set(Point::TxAppDone, done);
         let size = message.len() as u16;
         let observation =
-            PacketObservation { flow: n as u32, id, size, fate: PacketOutcome::Sent, stamps };
+            PacketObservation { flow: n as u32, id, size, outcome: PacketOutcome::Sent, stamps };
         let complete = match departure.key {
             Some(key) => pending.push(key, observation),
             None => Some(observation),

@@ -78,7 +78,7 @@ mod tests {
 
     fn packet(id: u64) -> PacketObservation {
         let stamps = PointStamps::default();
-        PacketObservation { flow: 0, id, size: 100, fate: PacketOutcome::Sent, stamps }
+        PacketObservation { flow: 0, id, size: 100, outcome: PacketOutcome::Sent, stamps }
     }
 
     fn kernel(at: i64) -> TxStamp {
