@@ -42,3 +42,26 @@ dwell_units::named! {
         ScheduleError = "schedule_error_ns",
     }
 }
+
+impl Metric {
+    /// The metric with this name, with or without `_ns`.
+    pub fn parse(name: &str) -> Option<Self> {
+        let bare = name.strip_suffix("_ns").unwrap_or(name);
+        Self::ALL.into_iter().find(|metric| metric.name().strip_suffix("_ns") == Some(bare))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_are_found_by_name_with_and_without_unit() {
+        for metric in Metric::ALL {
+            assert_eq!(Metric::parse(metric.name()), Some(metric));
+            assert_eq!(Metric::parse(metric.name().trim_end_matches("_ns")), Some(metric));
+        }
+        assert_eq!(Metric::parse("rtt_us"), None);
+        assert_eq!(Metric::parse("rtt_ns_ns"), None);
+    }
+}

@@ -252,6 +252,8 @@ fn threshold_decides_the_exit_code() {
     };
     assert_eq!(exit(&["p50 > 1ns"]).0, Some(3));
     assert_eq!(exit(&["p50 > 10s"]).0, Some(0));
+    assert_eq!(exit(&["rtt.p50 > 1ns"]).0, Some(3));
+    assert_eq!(exit(&["rtt_minus_residence.p50 > 1ns"]).0, Some(5), "UDP echo has no residence");
     let (code, said) = exit(&["p99 > 10s"]);
     assert_eq!(code, Some(5), "{said}");
     assert!(said.contains("p99 > 10s: cannot tell") && said.contains("299 or more"), "{said}");

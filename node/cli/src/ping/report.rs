@@ -348,7 +348,8 @@ pub(super) fn verdict(
     interrupted: bool,
 ) -> Exit {
     let judged = threshold::judge(thresholds, |metric| {
-        let metric = metric.and_then(Metric::named).unwrap_or(Metric::Rtt);
+        let metric = metric.map_or(Some(Metric::Rtt), Metric::parse);
+        let metric = metric.expect("names of metrics are checked before the measurement");
         measured.round_trip.evidence(metric, timeout)
     });
     if interrupted {
