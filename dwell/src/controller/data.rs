@@ -108,9 +108,14 @@ pub(super) fn judged_data(
     packets: bool,
 ) -> Result<RunData, StoreError> {
     let mut data = collected(store, run, packets)?;
-    let document = data.plan().and_then(|plan| plan.claims.as_deref());
-    data.claims = document.and_then(|document| judge_claims(&data, document));
+    judge(&mut data);
     Ok(data)
+}
+
+/// Judges the claims of the document that the plan names.
+pub(super) fn judge(data: &mut RunData) {
+    let document = data.plan().and_then(|plan| plan.claims.as_deref());
+    data.claims = document.and_then(|document| judge_claims(data, document));
 }
 
 fn collected(store: &Store, run: &RunRow, packets: bool) -> Result<RunData, StoreError> {

@@ -11,7 +11,7 @@ use dwell_report::model::{Claim, MachineData, RunData, TrialData};
 use dwell_store::{RunKind, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 
-use super::data::{AccurateArgs, DataArgs, chain, fail_if_damaged, find, judged_data};
+use super::data::{AccurateArgs, DataArgs, chain, fail_if_damaged, find, judge, run_data};
 use super::witness::print_metrics;
 
 /// Arguments of `show`.
@@ -40,9 +40,10 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let store = args.data.open_to_read()?;
     let run = find(&store, &args.run)?;
-    let mut data = judged_data(&store, &run, false)?;
+    let mut data = run_data(&store, &run)?;
     data.accurate = args.accurate.accurate;
     let left_out = if args.recompute { recompute(&store, &run, &mut data)? } else { 0 };
+    judge(&mut data);
     let mut out = terminal::stdout();
     if args.json {
         writeln!(out, "{:#}", object(&run, &data))?;
