@@ -307,6 +307,13 @@ fn hostile_text_is_escaped() {
 }
 
 #[test]
+fn figures_of_a_comparison_stand_below_their_question() {
+    let run = synthetic::loads();
+    let html = comparison_page(&[run.clone(), run.clone()], "rtt_ns", &findings(&run));
+    assert!(html.contains("<h3 class=\"question\">Delay distributions</h3>"));
+}
+
+#[test]
 fn empty_run_gives_a_page() {
     let html = page(&synthetic::run("1", "nothing", None, Vec::new()));
     assert!(

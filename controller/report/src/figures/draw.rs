@@ -52,7 +52,7 @@ pub(super) fn draw(specs: &[FigureSpec], run: &RunData) -> Vec<Figure> {
 /// Returns the figures of a comparison that overlay distributions.
 pub(super) fn overlaid(specs: &[FigureSpec], overlay: &Overlay) -> Vec<Figure> {
     let draw = |spec: &FigureSpec| match spec.draw {
-        Draw::Overlay(draw) => draw(overlay),
+        Draw::Overlay(draw) => Some(Figure { question: spec.question, ..draw(overlay)? }),
         _ => None,
     };
     let compared =

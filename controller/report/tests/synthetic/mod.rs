@@ -394,6 +394,7 @@ pub(crate) fn with_machines(busy: &str) -> RunData {
         })
         .collect();
     let mut run = loads();
+    run.one_machine = false;
     run.axes.clear();
     run.trials.truncate(1);
     run.trials[0].parameters.clear();
