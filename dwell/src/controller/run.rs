@@ -96,6 +96,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         confirm(args, &expansion)?;
         // Check all cells, not only the values of each axis, before the run is created.
         Estimate::of_all(&expansion).map_err(wrong)?;
+        FleetHandle::new(&expansion.plan().topology, 0).map_err(fleet_failure)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     dwell_node_cli::on_signal(&stop)?;
@@ -345,8 +346,12 @@ fn execute(
 fn clear_orphaned_fleets(store: &mut Store, run: &RunRow) -> Result<(), Failure> {
     let others = store.runs()?.into_iter().filter(|other| other.run != run.run);
     for dead in others.filter(|other| other.state == RunState::Running) {
-        let Some(mut fleet) = fleet::of_run(&dead)? else { continue };
-        match fleet.clear() {
+        let cleared = match fleet::of_run(&dead) {
+            Ok(None) => continue,
+            Ok(Some(mut fleet)) => fleet.clear().map_err(|error| error.to_string()),
+            Err(failure) => Err(format!("{:#}", failure.error)),
+        };
+        match cleared {
             Ok(()) => store.set_run_state(&dead, RunState::Stopped)?,
             Err(error) => {
                 say(&format!("dwell: cannot remove the nodes of run {}: {error}", dead.run));
