@@ -73,17 +73,21 @@ impl SampleReader for StoredRows<'_> {
         let Some(trial) = self.trial(trial) else { return Ok(0) };
         let other_clocks = self.nodes_with_other_clocks(trial);
         let mut left_out = BTreeSet::new();
+        // Kept until the end of the file, because a damaged one is left out as a whole.
+        let mut rows = Vec::new();
         let read = self.store.host(self.run, trial, &mut |row| {
             if other_clocks.contains(&row.node) {
                 left_out.insert(row.node.to_owned());
             } else {
-                each(row.node, row.at_ns, row.name, row.value);
+                rows.push((row.node.to_owned(), row.at_ns, row.name.to_owned(), row.value));
             }
         });
         if let Err(error) = read {
             let error = chain(&error);
             say(&format!("dwell: host activity of trial {} is left out: {error}", trial.number));
+            return Ok(0);
         }
+        rows.iter().for_each(|(node, at_ns, name, value)| each(node, *at_ns, name, *value));
         Ok(left_out.len())
     }
 
