@@ -29,7 +29,7 @@ run: setup-run build ## run plans/quick.toml: round trips in an idle and a loade
 
 # The peers and tools are built in parallel with the lint, because compilers mostly wait for one another.
 test: setup-packages ## run everything that CI runs
-	@$(MAKE) --no-print-directory -j2 lint-code peers lint-dependencies
+	@$(MAKE) --no-print-directory -j2 lint-code lint-dependencies peers
 	tests/run
 
 test-web: setup-packages ## test report pages in a browser; screenshots in target/tmp/report-pages
@@ -71,8 +71,8 @@ $(PEER):
 		--target-dir target/peers/build stamp-suite --version 1.0.0
 	@rm -rf target/peers/build
 
-# Their speed does not matter, so these are debug builds.
-$(TOOLS)/%:
+# Their speed does not matter, so these are debug builds. They need a linker, but are not rebuilt for it.
+$(TOOLS)/%: | setup-run
 	CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --debug --no-default-features \
 		--root $@.partial --target-dir $(TOOLS)/build-$* $*
 	@rm -rf $(TOOLS)/build-$* && mv $@.partial $@
@@ -80,14 +80,16 @@ $(TOOLS)/%:
 # The sanitizer needs flags that RUSTC_BOOTSTRAP=1 permits on a stable compiler. Inputs found go to
 # fuzz/target, not to the committed corpus.
 fuzz: $(FUZZ) ## run every fuzz target for TIME seconds (TIME=60)
-	@for target in $$($(FUZZ)/bin/cargo-fuzz list); do \
+	@setup/install fuzz
+	@targets=$$($(FUZZ)/bin/cargo-fuzz list) || exit 1; for target in $$targets; do \
 		mkdir -p fuzz/target/corpus/$$target; \
 		RUSTC_BOOTSTRAP=1 $(FUZZ)/bin/cargo-fuzz run $$target fuzz/target/corpus/$$target fuzz/corpus/$$target \
 			-- -max_total_time=$(TIME) -print_final_stats=1 || exit 1; \
 	done
 
-deb: $(DEB) build ## build the Debian packages dwell and dwell-node in target/debian, and try them in a bare system
+deb: $(DEB) ## build the Debian packages dwell and dwell-node in target/debian, and try them in a bare system
 	@setup/install deb
+	$(MAKE) --no-print-directory build
 	@rm -rf target/debian
 	$(DEB)/bin/cargo-deb --locked --no-build --no-strip -p dwell
 	$(DEB)/bin/cargo-deb --locked --no-build --no-strip -p dwell-node-cli
