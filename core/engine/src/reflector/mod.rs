@@ -150,6 +150,14 @@ impl Responder {
         }))
     }
 
+    /// Reads the error of the clock. Called before the first request, which it would otherwise delay.
+    pub fn check_clock(&mut self, host: &impl Host) {
+        if let Protocol::Stamp { reflector, clock_check_due } = &mut self.0 {
+            reflector.set_utc_error(host.utc_error());
+            *clock_check_due = host.monotonic() + CLOCK_CHECK_INTERVAL;
+        }
+    }
+
     /// Sets the drop counter of the socket that later replies carry.
     pub fn set_socket_drops(&mut self, drops: Option<u32>) {
         if let Protocol::Stamp { reflector, .. } = &mut self.0 {

@@ -82,6 +82,7 @@ impl UdpService {
             buffer: vec![0; MAX_DATAGRAM_LEN].into_boxed_slice(),
             drops: Drops { last: 0, is_reported, next_read: Instant::EPOCH, requests: 0 },
         };
+        service.responder.check_clock(&service.host);
         service.read_drops();
         Ok(service)
     }
