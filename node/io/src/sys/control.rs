@@ -1,4 +1,4 @@
-//! ControlBuffer data of received messages (recvmsg(2), cmsg(3)): timestamps, TTL, TOS, destination
+//! Control data of received messages (recvmsg(2), cmsg(3)): timestamps, TTL, TOS, destination
 //! address, and entries of the error queue.
 //!
 //! The parser of control data is total: it trusts the kernel's lengths no further than the buffer.
@@ -29,7 +29,7 @@ impl ControlBuffer {
     }
 }
 
-/// ControlBuffer data of a message.
+/// Control data of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReceivedControl {
     pub(crate) kernel: Option<Instant<Realtime>>,
