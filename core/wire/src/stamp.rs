@@ -262,10 +262,11 @@ impl Reply {
 /// Writes the HMAC of an authenticated packet.
 ///
 /// ```
-/// use dwell_wire::hmac::Key;
+/// use dwell_wire::hmac::{Key, SecretKey};
 /// use dwell_wire::stamp::{self, Mode};
 ///
-/// let key = Key::from_hex("000102030405060708090a0b0c0d0e0f")?;
+/// let secret = SecretKey::from_hex("000102030405060708090a0b0c0d0e0f")?;
+/// let key = Key::new(secret.bytes());
 /// let mut packet = [0; Mode::Authenticated.base()];
 /// stamp::sign(&key, &mut packet);
 /// assert!(stamp::verify(&key, &packet));
