@@ -108,11 +108,15 @@ fn read(file: &PathBuf) -> Result<Vec<Row>> {
     serde_json::from_value(object["rows"].take()).context("the baseline has no rows")
 }
 
-/// Describes a row whose whole interval is worse than the whole interval of the baseline.
+/// Describes a row whose whole interval is worse than the whole interval of the baseline. Two values
+/// without an interval, such as sizes, are judged by the goal only.
 fn worse_than(row: &Row, baseline: &[Row]) -> Option<String> {
     let same = |other: &&Row| other.bench == row.bench && other.judged.goal == row.judged.goal;
     let before = baseline.iter().find(same)?.judged.estimate?;
     let now = row.judged.estimate?;
+    if now.is_exact() && before.is_exact() {
+        return None;
+    }
     let is_worse = match row.judged.bound {
         Bound::AtMost(_) => now.low? > before.high?,
         Bound::AtLeast(_) => now.high? < before.low?,
@@ -143,6 +147,11 @@ mod tests {
         assert!(!is_worse(row(0.95, 1.2, most), row(0.9, 1.0, most)));
         assert!(!is_worse(row(1.1, 1.2, least), row(0.9, 1.0, least)));
         assert!(is_worse(row(0.7, 0.8, least), row(0.9, 1.0, least)));
+        assert!(
+            !is_worse(row(1.2, 1.2, most), row(1.1, 1.1, most)),
+            "two values without an interval"
+        );
+        assert!(is_worse(row(1.2, 1.2, most), row(0.9, 1.0, most)));
     }
 
     #[test]

@@ -23,6 +23,11 @@ impl Estimate {
         Self { value, low: Some(value), high: Some(value) }
     }
 
+    /// Whether the interval is a point, as of [`Self::exact`].
+    pub fn is_exact(&self) -> bool {
+        self.low == Some(self.value) && self.high == Some(self.value)
+    }
+
     /// Applies an increasing function.
     pub fn map(self, of: impl Fn(f64) -> f64) -> Self {
         Self { value: of(self.value), low: self.low.map(&of), high: self.high.map(&of) }
