@@ -5,7 +5,7 @@ mod pace;
 mod peer;
 
 use dwell_fleet::Nodes;
-use dwell_plan::{PingPlan, Plan, TrafficLoad, Transport};
+use dwell_plan::{Measurement, PingPlan, Plan, TrafficLoad, Transport};
 use dwell_protocol::{
     BulkJob, CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, ReflectJob, SinkJob, Stamps,
     ThreadPlacement, TrafficHeader, TrafficJob,
@@ -55,11 +55,10 @@ pub struct TrialJobs {
 
 /// Returns the jobs of a trial of this plan, on nodes with these addresses.
 pub fn jobs(plan: &Plan, nodes: &Nodes) -> TrialJobs {
-    match (&plan.ping, &plan.flow, &plan.pace) {
-        (Some(ping), ..) => ping_jobs(plan, ping, nodes),
-        (None, Some(flow), _) => flow::jobs(plan, flow, nodes),
-        (None, None, Some(pace)) => pace::jobs(plan, pace, nodes),
-        (None, None, None) => unreachable!("a valid plan has one of them"),
+    match &plan.measurement {
+        Measurement::Ping(ping) => ping_jobs(plan, ping, nodes),
+        Measurement::Flow(flow) => flow::jobs(plan, flow, nodes),
+        Measurement::Pace(pace) => pace::jobs(plan, pace, nodes),
     }
 }
 
@@ -251,7 +250,7 @@ fn port(ping: &PingPlan) -> Option<u16> {
 pub(crate) fn time_limit(plan: &Plan) -> Nanos {
     const TIME_LIMIT_MARGIN: Nanos = Nanos::from_secs(30);
     let estimate = dwell_plan::Estimate::of(plan);
-    let (count, timeout) = plan.ping.as_ref().map_or((None, Nanos::ZERO), |p| (p.count, p.timeout));
+    let (count, timeout) = plan.measurement.ping().map_or((None, Nanos::ZERO), |p| (p.count, p.timeout));
     plan.trials.time_limit.unwrap_or_else(|| {
         // A closed loop without a duration ends at the latest after all its time-outs.
         let count = i64::try_from(count.unwrap_or(0)).unwrap_or(i64::MAX);

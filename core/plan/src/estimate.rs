@@ -7,6 +7,7 @@ use dwell_units::{Nanos, Rate};
 use crate::error::PlanError;
 use crate::expand::Expansion;
 use crate::flow::FlowPlan;
+use crate::measurement::Measurement;
 use crate::pacing::PacePlan;
 use crate::plan::{PingPlan, Plan, Transport};
 
@@ -44,11 +45,10 @@ pub struct Estimate {
 impl Estimate {
     /// Estimates one trial of `plan`.
     pub fn of(plan: &Plan) -> Self {
-        let measuring = match (&plan.ping, &plan.flow, &plan.pace) {
-            (Some(ping), ..) => Self::of_ping(ping),
-            (None, Some(flow), _) => Self::of_flow(flow),
-            (None, None, Some(pace)) => Self::of_pace(pace),
-            (None, None, None) => Self::default(),
+        let measuring = match &plan.measurement {
+            Measurement::Ping(ping) => Self::of_ping(ping),
+            Measurement::Flow(flow) => Self::of_flow(flow),
+            Measurement::Pace(pace) => Self::of_pace(pace),
         };
         let busy = Nanos(measuring.time.0.saturating_add(TRIAL_OVERHEAD.0));
         let (load_packets, load_bytes) = load(plan, busy);

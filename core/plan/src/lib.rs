@@ -16,6 +16,7 @@ mod fields;
 mod flow;
 mod lab_file;
 mod limits;
+mod measurement;
 mod messages;
 mod pacing;
 mod path;
@@ -30,6 +31,7 @@ pub use error::{PlanError, Position};
 pub use estimate::Estimate;
 pub use expand::{Cell, Expansion, Trial, expand};
 pub use flow::{FlowPlan, ForwardingMode, RelayPlan, TracePlan, TraceSetting};
+pub use measurement::{Measurement, MeasurementKind};
 pub use pacing::{Accurate, AccurateError, CrossPlan, NamedSize, NamedSizeError, PacePlan};
 pub use plan::{
     Constraint, CpuLoad, Load, NodeSettings, Order, PingPlan, Plan, ReflectPlan, StopRules,

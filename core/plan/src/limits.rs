@@ -22,7 +22,7 @@ const MIN_LINK_RATE: BitRate = BitRate(8);
 
 /// Checks the fields of a plan, separately and in combination.
 pub(crate) fn check(plan: &Plan, source: &Source) -> Result<(), PlanError> {
-    if let Some(ping) = &plan.ping {
+    if let Some(ping) = plan.measurement.ping() {
         check_ping(ping, source)?;
     }
     check_link(plan, source)?;

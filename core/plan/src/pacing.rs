@@ -91,6 +91,12 @@ pub struct PacePlan {
     /// Use IPv6.
     #[serde(default)]
     pub ipv6: bool,
+    /// Cross traffic from the paced node.
+    #[serde(skip)]
+    pub cross: Option<CrossPlan>,
+    /// Tolerance of the accuracy verdict.
+    #[serde(skip)]
+    pub accurate: Option<Accurate>,
 }
 
 /// Bits per second. `"none"` allows pairs on an axis of rates.
@@ -162,7 +168,12 @@ impl PacePlan {
         self.packet_size()?.gap_ns(Rate::Bits(rate))
     }
 
-    fn check(&self, plan: &Plan, source: &Source) -> Result<(), PlanError> {
+    pub(crate) fn check(&self, plan: &Plan, source: &Source) -> Result<(), PlanError> {
+        if let Some(accurate) = &self.accurate {
+            accurate.check().map_err(|error| {
+                source.error(&format!("accurate.{}", error.field()), error.to_string())
+            })?;
+        }
         let wrong =
             |field: &str, message: String| Err(source.error(&format!("pace.{field}"), message));
         plan.check_node(source, "pace.from", &self.from)?;
@@ -203,11 +214,11 @@ impl PacePlan {
                 return wrong(field, size::plan_message(error));
             }
         }
-        Ok(())
+        self.cross.iter().try_for_each(|cross| cross.check(self, plan, source))
     }
 
     /// Checks that apply only to the complete values of a cell.
-    fn check_together(&self, source: &Source) -> Result<(), PlanError> {
+    pub(crate) fn check_together(&self, source: &Source) -> Result<(), PlanError> {
         let wrong =
             |field: &str, message: String| Err(source.error(&format!("pace.{field}"), message));
         let sizes = [self.size.is_some(), self.payload_size.is_some(), self.frame_size.is_some()];
@@ -268,32 +279,6 @@ impl PacePlan {
                 mean_pause(self.pause.unwrap_or_else(default))
             }
         }
-    }
-}
-
-impl Plan {
-    pub(crate) fn check_pace(&self, source: &Source) -> Result<(), PlanError> {
-        if let Some(accurate) = &self.accurate {
-            accurate.check().map_err(|error| {
-                source.error(&format!("accurate.{}", error.field()), error.to_string())
-            })?;
-        }
-        let Some(pace) = &self.pace else {
-            for (field, there) in
-                [("cross", self.cross.is_some()), ("accurate", self.accurate.is_some())]
-            {
-                if there {
-                    return Err(source.error(field, format!("[{field}] needs a [pace]")));
-                }
-            }
-            return Ok(());
-        };
-        pace.check(self, source)?;
-        self.cross.iter().try_for_each(|cross| cross.check(pace, self, source))
-    }
-
-    pub(crate) fn check_pace_together(&self, source: &Source) -> Result<(), PlanError> {
-        self.pace.iter().try_for_each(|pace| pace.check_together(source))
     }
 }
 

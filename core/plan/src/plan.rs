@@ -28,6 +28,7 @@
 //! ```
 
 mod check;
+mod file;
 
 use std::collections::BTreeMap;
 
@@ -37,11 +38,13 @@ use serde::{Deserialize, Deserializer, de};
 use toml::{Table, Value};
 
 use crate::error::PlanError;
-use crate::flow::{FlowPlan, RelayPlan, TraceSetting};
-use crate::pacing::{Accurate, CrossPlan, PacePlan};
+use crate::fields::field_names;
+use crate::measurement::Measurement;
 use crate::source::Source;
 use crate::topology::{LabSpec, LabTopology, Topology};
 use dwell_protocol::{Generator, IcmpSocket, Limit, Pattern, Scheduling, Stamps};
+
+pub(crate) use file::PlanFile;
 
 /// Supported format version.
 const VERSION: u32 = 1;
@@ -53,70 +56,36 @@ pub(crate) const NO_LOAD: &str = "none";
 const MAX_REPETITIONS: u32 = 1_000_000;
 
 /// A plan, with the values of one cell inserted.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Format version.
     pub version: u32,
     /// Name: letters, digits, hyphens, dots and underscores.
     pub name: String,
     /// Purpose, in one sentence.
-    #[serde(default)]
     pub title: Option<String>,
     /// Load of this cell, by its name in `loads`.
-    #[serde(default = "no_load")]
     pub load: String,
     /// Nodes and how they are connected.
     pub topology: Topology,
     /// Settings for all jobs of a node.
-    #[serde(default)]
     pub nodes: BTreeMap<String, NodeSettings>,
-    /// Measurement of round trips.
-    #[serde(default)]
-    pub ping: Option<PingPlan>,
-    /// Measurement of one-way packets.
-    #[serde(default)]
-    pub flow: Option<FlowPlan>,
-    /// Measurement of departures. A plan has exactly one of `ping`, `flow` and `pace`.
-    #[serde(default)]
-    pub pace: Option<PacePlan>,
-    /// Cross traffic from the paced node.
-    #[serde(default)]
-    pub cross: Option<CrossPlan>,
-    /// Tolerance of the accuracy verdict.
-    #[serde(default)]
-    pub accurate: Option<Accurate>,
-    /// Relay between the ends of the flow.
-    #[serde(default)]
-    pub relay: Option<RelayPlan>,
-    /// Kernel hooks that timestamp the packets of the flow.
-    #[serde(default)]
-    pub trace: TraceSetting,
+    /// What every trial measures.
+    pub measurement: Measurement,
     /// Document whose claims are judged: `miya-2020`. The name is not checked here.
-    #[serde(default)]
     pub claims: Option<String>,
     /// Settings of the reflector.
-    #[serde(default)]
     pub reflect: ReflectPlan,
     /// Loads that cells refer to.
-    #[serde(default)]
     pub loads: BTreeMap<String, Load>,
     /// Axes by name, in file order (parsed by [`crate::expand`]).
-    #[serde(default)]
     pub matrix: Table,
     /// Rules for some of the cells.
-    #[serde(default)]
     pub constraint: Vec<Constraint>,
     /// Number and order of trials.
-    #[serde(default)]
     pub trials: Trials,
     /// Conditions to stop early.
-    #[serde(default)]
     pub stop: StopRules,
-}
-
-fn no_load() -> String {
-    NO_LOAD.into()
 }
 
 /// Settings for all jobs of a node.
@@ -420,9 +389,14 @@ impl Plan {
                 format!("unsupported plan version {version}; this dwell reads version {VERSION}"),
             ));
         }
-        let plan: Self = source.read(table)?;
+        let plan = source.read::<PlanFile>(table)?.into_plan(source)?;
         plan.check(source)?;
         Ok(plan)
+    }
+
+    /// Names of the fields and tables of a plan file.
+    pub fn field_names() -> &'static [&'static str] {
+        field_names::<PlanFile>()
     }
 
     /// Names of the nodes; `None` for a lab file whose text was not added.
@@ -490,7 +464,7 @@ cpu = [{ on = "n2", level = "90%" }]
     #[test]
     fn plan_fills_in_defaults() {
         let plan = read(PLAN).unwrap();
-        let ping = plan.ping.as_ref().unwrap();
+        let ping = plan.measurement.ping().unwrap();
         assert_eq!((plan.load.as_str(), ping.protocol), ("none", Scheme::Stamp));
         assert_eq!(ping.interval(), Some(Nanos::from_millis(5)));
         assert_eq!(plan.trials.repetitions, 1);
@@ -501,7 +475,7 @@ cpu = [{ on = "n2", level = "90%" }]
     fn rate_in_bits_counts_ip_packets() {
         let plan = read(&PLAN.replace("200pps", "1Mbit/s")).unwrap();
         // 20 + 8 + 76 bytes.
-        assert_eq!(plan.ping.unwrap().interval(), Some(Nanos(104 * 8 * 1_000)));
+        assert_eq!(plan.measurement.ping().unwrap().interval(), Some(Nanos(104 * 8 * 1_000)));
     }
 
     #[test]

@@ -155,11 +155,23 @@ impl Source {
         }
     }
 
-    /// Deserialises `table`; errors are positioned by the path of the field.
+    /// Deserialises `table`, the whole plan; errors are positioned by the path of the field.
     pub(crate) fn read<T: DeserializeOwned>(&self, table: Table) -> Result<T, PlanError> {
+        self.read_at("", table)
+    }
+
+    /// Deserialises `table`, found at the path `at` of the plan; empty for the whole plan.
+    pub(crate) fn read_at<T: DeserializeOwned>(
+        &self,
+        at: &str,
+        table: Table,
+    ) -> Result<T, PlanError> {
         serde_path_to_error::deserialize(table).map_err(|error| {
-            let path = error.path().to_string();
-            let path = if path == "." { String::new() } else { path };
+            let path = match (at, error.path().to_string().as_str()) {
+                (at, ".") => at.to_owned(),
+                ("", below) => below.to_owned(),
+                (at, below) => format!("{at}.{below}"),
+            };
             let message = serde_message(error.inner().message());
             let mut placed = self.error(&path, message);
             if placed.message.starts_with("unknown field")

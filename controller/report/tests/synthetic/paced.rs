@@ -48,7 +48,7 @@ pub(crate) fn of(text: &str, settings: &[&str]) -> RunData {
 
 fn trial(expansion: &Expansion, cell: u32, it: &dwell_plan::Trial) -> TrialData {
     let plan = expansion.plan_of(cell).unwrap();
-    let pace = plan.pace.as_ref().unwrap();
+    let pace = plan.measurement.pace().unwrap();
     let engine = pace.engine.name();
     let mut made = TrialData {
         trial: it.number,
@@ -69,7 +69,7 @@ fn trial(expansion: &Expansion, cell: u32, it: &dwell_plan::Trial) -> TrialData 
         made.reason = Some(format!("pace on n1: {engine} is not supported here"));
         return made;
     };
-    let flows = plan.cross.as_ref().map_or(0, |cross| cross.flows);
+    let flows = pace.cross.as_ref().map_or(0, |cross| cross.flows);
     let error = if flows > 0 { 8.0 * error } else { *error };
     let size = pace.packet_size().unwrap();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(300 + u64::from(it.number));

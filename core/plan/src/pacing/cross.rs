@@ -125,8 +125,8 @@ impl Plan {
     /// Traffic of this cell: its load and the cross traffic.
     pub fn traffic(&self) -> Vec<TrafficLoad> {
         let mut all = self.load().traffic;
-        if let (Some(pace), Some(cross)) = (&self.pace, &self.cross)
-            && cross.flows > 0
+        if let Some(pace) = self.measurement.pace()
+            && let Some(cross) = pace.cross.as_ref().filter(|cross| cross.flows > 0)
         {
             all.push(TrafficLoad {
                 from: pace.from.clone(),

@@ -7,6 +7,7 @@ use dwell_units::{Nanos, Ratio};
 use super::{MAX_REPETITIONS, NO_LOAD, PingPlan, Plan};
 use crate::error::PlanError;
 use crate::limits;
+use crate::measurement::Measurement;
 use crate::source::Source;
 use crate::topology::{Quota, Topology};
 
@@ -17,11 +18,11 @@ impl Plan {
     pub(super) fn check(&self, source: &Source) -> Result<(), PlanError> {
         check_name(source, "name", &self.name)?;
         self.check_topology(source)?;
-        if let Some(ping) = &self.ping {
-            self.check_ping(source, ping)?;
+        match &self.measurement {
+            Measurement::Ping(ping) => self.check_ping(source, ping)?,
+            Measurement::Flow(flow) => flow.check(self, source)?,
+            Measurement::Pace(pace) => pace.check(self, source)?,
         }
-        self.check_flow(source)?;
-        self.check_pace(source)?;
         self.check_loads(source)?;
         limits::check(self, source)?;
         let repetitions = self.trials.repetitions;
@@ -35,6 +36,15 @@ impl Plan {
             return Err(source.error("trials.pause", "must be 0 or more"));
         }
         Ok(())
+    }
+
+    /// Checks that apply only to the complete values of a cell.
+    pub(crate) fn check_together(&self, source: &Source) -> Result<(), PlanError> {
+        match &self.measurement {
+            Measurement::Ping(_) => Ok(()),
+            Measurement::Flow(flow) => flow.check_together(source),
+            Measurement::Pace(pace) => pace.check_together(source),
+        }
     }
 
     fn check_topology(&self, source: &Source) -> Result<(), PlanError> {

@@ -58,7 +58,7 @@ const SIZE_KIND_KEY: &str = "size counted as";
 pub(crate) fn is_paced(run: &RunData) -> bool {
     let is_pace =
         |trial: &TrialData| trial.summary.as_ref().is_some_and(|it| it.kind == Kind::Pace);
-    run.trials.iter().any(is_pace) || run.plan().is_some_and(|plan| plan.pace.is_some())
+    run.trials.iter().any(is_pace) || run.plan().is_some_and(|plan| plan.measurement.pace().is_some())
 }
 
 /// Every trial of pairs or trains, by number. The plan describes trials that were not measured.
@@ -98,7 +98,7 @@ pub(crate) fn paced(run: &RunData) -> Vec<PacedTrial<'_>> {
 /// Engine used by all trials with the automatic engine, if it was the same one.
 fn only_engine(run: &RunData, plan: Option<&Plan>) -> Option<String> {
     let auto = PaceEngine::Auto.name();
-    let pace = plan.and_then(|plan| plan.pace.as_ref());
+    let pace = plan.and_then(|plan| plan.measurement.pace());
     let mut used = run
         .trials
         .iter()
@@ -114,7 +114,7 @@ impl<'a> PacedTrial<'a> {
             .summary
             .as_ref()
             .filter(|summary| summary.kind == Kind::Pace && trial.state == TrialState::Finished);
-        let pace = plan.and_then(|plan| plan.pace.as_ref());
+        let pace = plan.and_then(|plan| plan.measurement.pace());
         let pattern = asked(trial, &["pattern", "pace.pattern"])
             .map(str::to_owned)
             .or_else(|| summary?.text("pattern").map(str::to_owned))
@@ -209,7 +209,7 @@ fn asked_size(trial: &TrialData, pace: &PacePlan) -> PacePlan {
 fn flows(trial: &TrialData, plan: Option<&Plan>) -> u32 {
     asked(trial, &["flows", "cross.flows"])
         .and_then(|text| text.parse().ok())
-        .or_else(|| Some(plan?.cross.as_ref()?.flows))
+        .or_else(|| Some(plan?.measurement.pace()?.cross.as_ref()?.flows))
         .unwrap_or(0)
 }
 
