@@ -7,7 +7,7 @@ mod peer;
 use dwell_fleet::Nodes;
 use dwell_plan::{Measurement, PingPlan, Plan, TrafficLoad, Transport};
 use dwell_protocol::{
-    BulkJob, CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, ReflectJob, SinkJob, Stamps,
+    BulkJob, CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, PingParameters, ReflectJob, SinkJob, Stamps,
     ThreadPlacement, TrafficHeader, TrafficJob,
 };
 use dwell_store::Role;
@@ -86,26 +86,13 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, nodes: &Nodes) -> TrialJobs {
     let Loads { sinks, loads } = loads(plan, nodes, ping.ipv6);
     let peer = Peer::of(&ping.to, nodes, ping.ipv6);
     let probe = PingJob {
-        count: ping.count,
-        deadline: ping.duration,
-        interval: ping.interval(),
-        closed_loop: ping.closed_loop,
-        pause: ping.pause,
-        size: ping.size.map(|size| size.0),
-        timeout: ping.timeout,
-        warm_up: ping.warm_up,
-        stamps: ping.stamps,
-        sched_stamps: ping.sched_stamps,
+        parameters: PingParameters { interval: ping.interval(), ..ping.parameters.clone() },
         place: ThreadPlacement {
             scheduling: ping.scheduling,
             ..place(plan, &ping.from, ping.busy_poll)
         },
-        icmp_socket: ping.icmp_socket,
-        pattern: ping.pattern,
         ipv4: !ping.ipv6,
         ipv6: ping.ipv6,
-        ttl: ping.ttl,
-        dscp: ping.dscp,
         ..PingJob::to(url(&peer.url_host()))
     };
     TrialJobs {
@@ -250,7 +237,8 @@ fn port(ping: &PingPlan) -> Option<u16> {
 pub(crate) fn time_limit(plan: &Plan) -> Nanos {
     const TIME_LIMIT_MARGIN: Nanos = Nanos::from_secs(30);
     let estimate = dwell_plan::Estimate::of(plan);
-    let (count, timeout) = plan.measurement.ping().map_or((None, Nanos::ZERO), |p| (p.count, p.timeout));
+    let ping = plan.measurement.ping().map(|ping| (ping.parameters.count, ping.parameters.timeout()));
+    let (count, timeout) = ping.unwrap_or((None, Nanos::ZERO));
     plan.trials.time_limit.unwrap_or_else(|| {
         // A closed loop without a duration ends at the latest after all its time-outs.
         let count = i64::try_from(count.unwrap_or(0)).unwrap_or(i64::MAX);

@@ -1,7 +1,7 @@
 //! Cost estimate of a plan before it runs.
 
 use dwell_engine::departures::{lead_in_duration, lead_in_len};
-use dwell_protocol::PaceKind;
+use dwell_protocol::{PaceKind, PingParameters};
 use dwell_units::{Nanos, Rate};
 
 use crate::error::PlanError;
@@ -99,20 +99,21 @@ impl Estimate {
     }
 
     fn of_ping(ping: &PingPlan) -> Self {
-        let interval = match (ping.closed_loop, ping.interval()) {
-            (true, interval) => interval.or(ping.pause).filter(|time| *time > Nanos::ZERO),
+        let PingParameters { count, duration, closed_loop, pause, .. } = ping.parameters;
+        let interval = match (closed_loop, ping.interval()) {
+            (true, interval) => interval.or(pause).filter(|time| *time > Nanos::ZERO),
             (false, interval) => Some(interval.unwrap_or(Nanos::from_secs(1))),
         };
         let by_interval = |time: Nanos| interval.map(|gap| (time.0 / gap.0.max(1)) as u64 + 1);
-        let probes = match (ping.count, ping.duration.and_then(by_interval)) {
+        let probes = match (count, duration.and_then(by_interval)) {
             (Some(count), Some(fitting)) => Some(count.min(fitting)),
             (Some(count), None) => Some(count),
             (None, fitting) => fitting,
         };
-        let by_count = ping.count.zip(interval).map(|(count, gap)| {
+        let by_count = count.zip(interval).map(|(count, gap)| {
             Nanos(gap.0.saturating_mul(i64::try_from(count).unwrap_or(i64::MAX)))
         });
-        let measuring = match (by_count, ping.duration) {
+        let measuring = match (by_count, duration) {
             (Some(a), Some(b)) => a.min(b),
             (a, b) => a.or(b).unwrap_or(Nanos::ZERO),
         };
@@ -121,8 +122,8 @@ impl Estimate {
         Self {
             time: Nanos(measuring.0.saturating_add(warming.0)),
             sending: measuring,
-            at_most: ping.closed_loop && ping.count.is_some() && ping.duration.is_some(),
-            at_least: ping.closed_loop && ping.duration.is_none(),
+            at_most: closed_loop && count.is_some() && duration.is_some(),
+            at_least: closed_loop && duration.is_none(),
             probes,
             bytes: probes.map(|probes| probes.saturating_mul(2 * ping.ip_bytes())),
             ..Self::default()
@@ -157,7 +158,7 @@ impl Estimate {
 /// Number and duration of warm-up probes, with the defaults of `dwell ping`.
 fn warm_up(ping: &PingPlan) -> (u64, Nanos) {
     let defaults = ping.protocol.spec().defaults;
-    let probes = ping.warm_up.unwrap_or(defaults.warm_up);
+    let probes = ping.parameters.warm_up.unwrap_or(defaults.warm_up);
     (probes.into(), defaults.warm_up_interval.saturating_mul(i64::from(probes)))
 }
 

@@ -6,6 +6,7 @@ use crate::flow::{FlowPlan, TraceSetting};
 use crate::pacing::PacePlan;
 use crate::plan::{PingPlan, PlanFile};
 use crate::source::Source;
+use dwell_protocol::PingParameters;
 
 /// What every trial measures.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,11 +34,11 @@ dwell_units::named! {
 
 impl MeasurementKind {
     /// Fields of its table, which are axes by their plain names.
-    pub(crate) fn fields(self) -> &'static [&'static str] {
+    pub(crate) fn fields(self) -> Vec<&'static str> {
         match self {
-            Self::Ping => field_names::<PingPlan>(),
-            Self::Flow => field_names::<FlowPlan>(),
-            Self::Pace => field_names::<PacePlan>(),
+            Self::Ping => [field_names::<PingPlan>(), field_names::<PingParameters>()].concat(),
+            Self::Flow => field_names::<FlowPlan>().to_vec(),
+            Self::Pace => field_names::<PacePlan>().to_vec(),
         }
     }
 }
@@ -67,7 +68,10 @@ impl Measurement {
             return Err(source.error(part, format!("[{part}] needs a [{}]", owner.name())));
         }
         Ok(match kind {
-            Ping => Self::Ping(source.read_at(at, table)?),
+            Ping => {
+                let (ping, parameters) = source.read_parts(at, table)?;
+                Self::Ping(PingPlan { parameters, ..ping })
+            }
             Flow => Self::Flow(FlowPlan {
                 relay: file.relay.take(),
                 trace: std::mem::take(&mut file.trace),

@@ -42,7 +42,7 @@ use crate::fields::field_names;
 use crate::measurement::Measurement;
 use crate::source::Source;
 use crate::topology::{LabSpec, LabTopology, Topology};
-use dwell_protocol::{Generator, IcmpSocket, Limit, Pattern, Scheduling, Stamps};
+use dwell_protocol::{Generator, Limit, PingParameters, Scheduling, Stamps};
 
 pub(crate) use file::PlanFile;
 
@@ -97,7 +97,7 @@ pub struct NodeSettings {
     pub cpu: Option<usize>,
 }
 
-/// Probes from one node to another.
+/// Probes from one node to another: the fields that only plans have, and the shared options.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PingPlan {
@@ -111,60 +111,21 @@ pub struct PingPlan {
     /// Port of the reflector; `None`: the protocol's default.
     #[serde(default)]
     pub port: Option<u16>,
-    /// Payload size.
-    #[serde(default)]
-    pub size: Option<Bytes>,
-    /// Probes to send.
-    #[serde(default)]
-    pub count: Option<u64>,
-    /// Sending time.
-    #[serde(default)]
-    pub duration: Option<Nanos>,
-    /// Time between probes.
-    #[serde(default)]
-    pub interval: Option<Nanos>,
     /// Alternative to `interval`: packets, or bits of IP packets of this size.
     #[serde(default)]
     pub rate: Option<Rate>,
-    /// Send the next probe after the reply to the previous one, or its time-out.
-    #[serde(default)]
-    pub closed_loop: bool,
-    /// In closed loop, the pause after each reply.
-    #[serde(default)]
-    pub pause: Option<Nanos>,
-    /// Time-out after which a reply is late.
-    #[serde(default = "second")]
-    pub timeout: Nanos,
-    /// Warm-up probes, not counted.
-    #[serde(default)]
-    pub warm_up: Option<u32>,
-    /// Timestamps to use.
-    #[serde(default)]
-    pub stamps: Stamps,
-    /// Also request the kernel timestamp before the queueing discipline.
-    #[serde(default)]
-    pub sched_stamps: bool,
     /// Busy-poll instead of sleeping.
     #[serde(default)]
     pub busy_poll: bool,
     /// Scheduling class of the timing thread.
     #[serde(default)]
     pub scheduling: Scheduling,
-    /// Type of ICMP socket.
-    #[serde(default)]
-    pub icmp_socket: IcmpSocket,
-    /// Payload content.
-    #[serde(default)]
-    pub pattern: Pattern,
     /// Use IPv6.
     #[serde(default)]
     pub ipv6: bool,
-    /// Time to live, or hop limit.
-    #[serde(default)]
-    pub ttl: Option<u8>,
-    /// Differentiated services code point.
-    #[serde(default)]
-    pub dscp: Option<u8>,
+    /// Options of the probes; their fields are in the same table.
+    #[serde(skip)]
+    pub parameters: PingParameters,
 }
 
 const fn stamp() -> Scheme {
@@ -173,10 +134,6 @@ const fn stamp() -> Scheme {
 
 fn scheme<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Scheme, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-}
-
-const fn second() -> Nanos {
-    Nanos::from_secs(1)
 }
 
 /// Settings of the reflector.
@@ -420,13 +377,14 @@ impl PingPlan {
     pub(crate) fn ip_bytes(&self) -> u64 {
         let ip = if self.ipv6 { 40 } else { 20 };
         let spec = self.protocol.spec();
-        ip + spec.transport.header_len() + self.size.map_or(spec.payload.default, |size| size.0)
+        let payload = self.parameters.size.map_or(spec.payload.default, |size| size.0);
+        ip + spec.transport.header_len() + payload
     }
 
     /// Time between probes, from the interval or the rate.
     pub fn interval(&self) -> Option<Nanos> {
         match self.rate {
-            None => self.interval,
+            None => self.parameters.interval,
             Some(Rate::Packets(rate)) => rate.gap(),
             Some(Rate::Bits(rate)) => rate.transmission_time(Bytes(self.ip_bytes())),
         }

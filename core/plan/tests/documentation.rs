@@ -9,6 +9,7 @@ use dwell_plan::{
     PacePlan, PingPlan, Plan, ReflectPlan, RelayPlan, Source, StopRules, Topology, TracePlan,
     TrafficLoad, Trials, expand,
 };
+use dwell_protocol::PingParameters;
 use serde::de::DeserializeOwned;
 
 fn documentation() -> String {
@@ -65,6 +66,7 @@ fn documentation_lists_exactly_the_plan_fields() {
     known.extend(fields::<LinkPlan>("topology.link."));
     known.extend(fields::<NodeSettings>("nodes.NAME."));
     known.extend(fields::<PingPlan>("ping."));
+    known.extend(fields::<PingParameters>("ping."));
     known.extend(fields::<FlowPlan>("flow."));
     known.extend(fields::<RelayPlan>("relay."));
     known.extend(fields::<TracePlan>("trace."));

@@ -6,6 +6,8 @@ pub mod engine_name;
 mod flow_filter;
 mod itg;
 mod pace;
+mod parameter;
+mod ping;
 mod relay;
 mod trace;
 
@@ -18,6 +20,8 @@ pub use bulk::BulkJob;
 pub use flow_filter::{FlowFilter, FlowFilterError, FlowProtocol};
 pub use itg::{Generator, ItgJob, ItgSinkJob};
 pub use pace::{PaceJob, PaceKind, PacePattern, PaceSinkJob, PaceSize, SinkTimestamps};
+pub use parameter::ParameterError;
+pub use ping::{IcmpSocket, Pattern, PingJob, PingParameters};
 pub use relay::{
     Cipher, ClearPrefix, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode,
 };
@@ -98,108 +102,6 @@ impl Job {
             Self::ItgSink(_) => "load itg sink",
         }
     }
-}
-
-/// Probes to send.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PingJob {
-    /// URL of the target.
-    pub target: String,
-    /// Stop after this many probes.
-    #[serde(default)]
-    pub count: Option<u64>,
-    /// Maximum time between the first probe and the last.
-    #[serde(default)]
-    pub deadline: Option<Nanos>,
-    /// Time between probes.
-    #[serde(default)]
-    pub interval: Option<Nanos>,
-    /// Send the next probe after the reply to the previous one, or its time-out.
-    #[serde(default)]
-    pub closed_loop: bool,
-    /// In closed loop, the pause after each reply.
-    #[serde(default)]
-    pub pause: Option<Nanos>,
-    /// Payload size in bytes.
-    #[serde(default)]
-    pub size: Option<u64>,
-    /// Time-out after which a reply is late.
-    #[serde(default = "second")]
-    pub timeout: Nanos,
-    /// Warm-up probes, not counted.
-    #[serde(default)]
-    pub warm_up: Option<u32>,
-    /// Timestamps to use.
-    #[serde(default)]
-    pub stamps: Stamps,
-    /// Also request the kernel timestamp before the queueing discipline.
-    #[serde(default)]
-    pub sched_stamps: bool,
-    /// CPU and scheduling of the timing loop.
-    #[serde(default)]
-    pub place: ThreadPlacement,
-    /// Type of ICMP socket.
-    #[serde(default)]
-    pub icmp_socket: IcmpSocket,
-    /// Key file of STAMP's authenticated mode, on the node.
-    #[serde(default)]
-    pub key_file: Option<PathBuf>,
-    /// Number of telemetry slots for relays on the path (STAMP without a key).
-    #[serde(default)]
-    pub path: Option<u8>,
-    /// Payload content.
-    #[serde(default)]
-    pub pattern: Pattern,
-    /// Use IPv4 only.
-    #[serde(default)]
-    pub ipv4: bool,
-    /// Use IPv6 only.
-    #[serde(default)]
-    pub ipv6: bool,
-    /// Local address or interface to send from.
-    #[serde(default)]
-    pub from: Option<String>,
-    /// Time to live, or hop limit.
-    #[serde(default)]
-    pub ttl: Option<u8>,
-    /// Differentiated services code point.
-    #[serde(default)]
-    pub dscp: Option<u8>,
-}
-
-impl PingJob {
-    /// One probe per second to `target`, until stopped.
-    pub fn to(target: impl Into<String>) -> Self {
-        Self {
-            target: target.into(),
-            count: None,
-            deadline: None,
-            interval: None,
-            closed_loop: false,
-            pause: None,
-            size: None,
-            timeout: second(),
-            warm_up: None,
-            stamps: Stamps::default(),
-            sched_stamps: false,
-            place: ThreadPlacement::default(),
-            icmp_socket: IcmpSocket::default(),
-            key_file: None,
-            path: None,
-            pattern: Pattern::default(),
-            ipv4: false,
-            ipv6: false,
-            from: None,
-            ttl: None,
-            dscp: None,
-        }
-    }
-}
-
-/// Default time-out, as in Roedlach/Vock (S4.1).
-const fn second() -> Nanos {
-    Nanos::from_secs(1)
 }
 
 /// Probes to answer, and where to listen for them.
@@ -418,32 +320,6 @@ pub enum Stamps {
     Kernel,
 }
 
-/// Kind of ICMP socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-#[serde(rename_all = "lowercase")]
-pub enum IcmpSocket {
-    /// A ping socket if permitted, otherwise a raw socket.
-    #[default]
-    Auto,
-    /// A ping socket (net.ipv4.ping_group_range).
-    Ping,
-    /// A raw socket (CAP_NET_RAW).
-    Raw,
-}
-
-/// Payload contents.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-#[serde(rename_all = "lowercase")]
-pub enum Pattern {
-    /// Random bytes, the same in every probe.
-    #[default]
-    Random,
-    /// Zeros.
-    Zero,
-}
-
 #[cfg(test)]
 mod tests {
     use dwell_sample::PaceEngine;
@@ -453,7 +329,7 @@ mod tests {
     #[test]
     fn job_survives_json_round_trip() {
         let mut ping = PingJob::to("stamp://n2");
-        ping.interval = Some(Nanos::from_micros(250));
+        ping.parameters.interval = Some(Nanos::from_micros(250));
         ping.place.cpu = Some(1);
         let reflect = |limit| ReflectJob { limit, ..ReflectJob::default() };
         let cpu = CpuJob { level: "50%".parse().unwrap(), cpus: vec![], duration: None };

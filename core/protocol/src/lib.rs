@@ -16,7 +16,7 @@ pub use frame::{Frame, FrameError, MAX_PAYLOAD_LEN, read_frame, write_data, writ
 pub use job::{
     BulkJob, Cipher, ClearPrefix, CpuJob, FlowFilter, FlowFilterError, FlowProtocol, Generator,
     Hold, HoldAt, IcmpSocket, IdFormat, ItgJob, ItgSinkJob, Job, KeySource, Limit, PaceJob,
-    PaceKind, PacePattern, PaceSinkJob, PaceSize, Pattern, PingJob, ReflectJob, RelayEngine,
+    PaceKind, PacePattern, PaceSinkJob, PaceSize, ParameterError, Pattern, PingJob, PingParameters, ReflectJob, RelayEngine,
     RelayJob, RelayMode, Scheduling, SinkJob, SinkTimestamps, Stamps, ThreadPlacement, TraceHook,
     TraceJob, TrafficHeader, TrafficJob, engine_name,
 };

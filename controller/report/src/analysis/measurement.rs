@@ -8,7 +8,7 @@ use dwell_plan::{
     CrossPlan, FlowPlan, ForwardingMode, LabSpec, LabTopology, LinkPlan, Load, Measurement, Order,
     PaceKind, PacePlan, PingPlan, Plan, Topology, Transport,
 };
-use dwell_protocol::Generator;
+use dwell_protocol::{Generator, PingParameters};
 use dwell_record::{Kind, Summary};
 use dwell_units::Nanos;
 use serde::Serialize;
@@ -218,7 +218,7 @@ fn packets(run: &RunData, plan: Option<&Plan>) -> Option<String> {
         (Some(first), Some(last)) => format!("{} to {} bytes", count(*first), count(*last)),
         _ => {
             let size = match &plan?.measurement {
-                Measurement::Ping(ping) => ping.size,
+                Measurement::Ping(ping) => ping.parameters.size,
                 Measurement::Flow(flow) => Some(flow.size),
                 Measurement::Pace(_) => None,
             };
@@ -249,12 +249,13 @@ fn sending(run: &RunData, plan: Option<&Plan>) -> Option<String> {
 }
 
 fn probes(run: &RunData, ping: &PingPlan) -> String {
-    let end = end(run, "probe", ping.count, ping.duration.map(|time| time.0));
+    let PingParameters { count, duration, closed_loop, pause, interval, .. } = ping.parameters;
+    let end = end(run, "probe", count, duration.map(|time| time.0));
     if varied(run, &["closed_loop", "ping.closed_loop"]).is_some() {
         return format!("Open or closed loop, depending on the trial; {end} per trial.");
     }
-    if ping.closed_loop {
-        let pause = ping.pause.map_or_else(String::new, |pause| format!(" {}", spaced(pause)));
+    if closed_loop {
+        let pause = pause.map_or_else(String::new, |pause| format!(" {}", spaced(pause)));
         return format!(
             "Closed loop: each probe is sent{pause} after the previous reply, so a stall affects only \
              one probe; {end} per trial."
@@ -263,7 +264,7 @@ fn probes(run: &RunData, ping: &PingPlan) -> String {
     let rate = varied(run, &["rate", "ping.rate", "interval", "ping.interval"])
         .map(values)
         .or_else(|| ping.rate.map(spaced))
-        .or_else(|| Some(format!("one probe every {}", spaced(ping.interval?))))
+        .or_else(|| Some(format!("one probe every {}", spaced(interval?))))
         .unwrap_or_else(|| "one probe per second".to_owned());
     format!("Open loop: {rate}, at scheduled times; {end} per trial.")
 }
