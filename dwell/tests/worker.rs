@@ -6,8 +6,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use dwell_protocol::{
-    CpuJob, Event, Frame, Job, JobId, KeySource, PingJob, PingParameters, ReflectJob, RelayJob, RelayMode, Request,
-    VERSION, read_frame, write_message,
+    CpuJob, Event, Frame, Job, JobId, KeySource, PingJob, PingParameters, ReflectJob, RelayJob,
+    RelayMode, Request, VERSION, read_frame, write_message,
 };
 
 struct Node {

@@ -7,8 +7,8 @@ mod peer;
 use dwell_fleet::Nodes;
 use dwell_plan::{Measurement, PingPlan, Plan, TrafficLoad, Transport};
 use dwell_protocol::{
-    BulkJob, CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, PingParameters, ReflectJob, SinkJob, Stamps,
-    ThreadPlacement, TrafficHeader, TrafficJob,
+    BulkJob, CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, PingParameters, ReflectJob,
+    SinkJob, Stamps, ThreadPlacement, TrafficHeader, TrafficJob,
 };
 use dwell_store::Role;
 use dwell_units::{Nanos, Rate};
@@ -237,7 +237,8 @@ fn port(ping: &PingPlan) -> Option<u16> {
 pub(crate) fn time_limit(plan: &Plan) -> Nanos {
     const TIME_LIMIT_MARGIN: Nanos = Nanos::from_secs(30);
     let estimate = dwell_plan::Estimate::of(plan);
-    let ping = plan.measurement.ping().map(|ping| (ping.parameters.count, ping.parameters.timeout()));
+    let ping =
+        plan.measurement.ping().map(|ping| (ping.parameters.count, ping.parameters.timeout()));
     let (count, timeout) = ping.unwrap_or((None, Nanos::ZERO));
     plan.trials.time_limit.unwrap_or_else(|| {
         // A closed loop without a duration ends at the latest after all its time-outs.

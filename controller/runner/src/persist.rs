@@ -34,7 +34,9 @@ impl Runner<'_> {
         mut incoming: BTreeMap<JobId, Incoming>,
     ) -> Result<Option<TrialEnd>, RunnerError> {
         let mut failure = outcome.failure.take();
-        if let (true, Some(_), Some(reason)) = (outcome.unsupported, plan.measurement.pace(), &failure) {
+        if let (true, Some(_), Some(reason)) =
+            (outcome.unsupported, plan.measurement.pace(), &failure)
+        {
             self.store.end_trial_not_run(trial, reason, &outcome.summaries)?;
             return Ok(Some(TrialEnd::NotRun(reason.clone())));
         }

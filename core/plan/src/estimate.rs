@@ -1,7 +1,7 @@
 //! Cost estimate of a plan before it runs.
 
 use dwell_engine::departures::{lead_in_duration, lead_in_len};
-use dwell_protocol::{PaceKind, PingParameters};
+use dwell_protocol::{PaceKind, PaceParameters, PingParameters};
 use dwell_units::{Nanos, Rate};
 
 use crate::error::PlanError;
@@ -74,17 +74,18 @@ impl Estimate {
     }
 
     fn of_pace(pace: &PacePlan) -> Self {
+        let PaceParameters { pattern, count, warm_up: warm_up_trains, .. } = pace.parameters;
         let (packets, time) = pace.extent();
-        let count = u64::from(if pace.pattern == PaceKind::Pair { 2 } else { pace.count });
+        let count = u64::from(if pattern == PaceKind::Pair { 2 } else { count });
         let trains = packets / count.max(1);
         let train = time.0 / i64::try_from(trains).unwrap_or(i64::MAX).max(1);
-        let warm_up = u64::from(pace.warm_up).saturating_mul(count);
-        let warming = train.saturating_mul(i64::from(pace.warm_up));
+        let warm_up = u64::from(warm_up_trains).saturating_mul(count);
+        let warming = train.saturating_mul(i64::from(warm_up_trains));
         let all = packets.saturating_add(warm_up);
         // Lead-in packets are sent as well, during the pause before a train or longer, and count
         // only as bytes.
         let (gap, times) =
-            (pace.gap_ns().unwrap_or(0.0), trains.saturating_add(pace.warm_up.into()));
+            (pace.gap_ns().unwrap_or(0.0), trains.saturating_add(warm_up_trains.into()));
         let sent =
             all.saturating_add(times.saturating_mul(lead_in_len(count as usize, gap) as u64));
         let ahead = (lead_in_duration(count as usize, gap) - pace.mean_pause()).max(Nanos::ZERO);

@@ -400,7 +400,10 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
         assert_eq!(parameters["protocol"], "tcp");
         assert_eq!(parameters["rate"], "400pps");
         let plan = s0.plan_of(last).unwrap();
-        assert_eq!((plan.measurement.ping().unwrap().parameters.size.unwrap().0, plan.load.as_str()), (1400, "full"));
+        assert_eq!(
+            (plan.measurement.ping().unwrap().parameters.size.unwrap().0, plan.load.as_str()),
+            (1400, "full")
+        );
         let rate = s0.axes().into_iter().find(|axis| axis.name == "rate").unwrap();
         assert_eq!(rate.values.len(), 6 + 18, "both ranges contain 200pps and 400pps");
     }
@@ -533,7 +536,10 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
         let one = set(&["ping.size=550B"]);
         assert_eq!(one.cells().len(), all / 14);
         assert!((0..all / 14).all(|cell| one.parameters(cell as u32)["size"] == "550B"));
-        assert_eq!(one.plan_of(0).unwrap().measurement.ping().unwrap().parameters.size.unwrap().0, 550);
+        assert_eq!(
+            one.plan_of(0).unwrap().measurement.ping().unwrap().parameters.size.unwrap().0,
+            550
+        );
         assert_eq!(set(&["load=none"]).cells().len(), all / 3);
         // The constraint applies to tcp and has its own rate.
         assert_eq!(set(&["ping.protocol=udp"]).cells().len(), 14 * 6 * 3);

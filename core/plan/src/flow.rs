@@ -356,8 +356,7 @@ mode = "route"
         let flow = |text: &str| read(text).unwrap().measurement.flow().unwrap().clone();
         assert_eq!(flow(PLAN).traced().on, ["n2"]);
         assert!(flow(&format!("trace = false\n{PLAN}")).traced().on.is_empty());
-        let hooked =
-            flow(&format!("{PLAN}[trace]\non = [\"n1\", \"n2\"]\nhooks = [\"tcx\"]\n"));
+        let hooked = flow(&format!("{PLAN}[trace]\non = [\"n1\", \"n2\"]\nhooks = [\"tcx\"]\n"));
         assert_eq!((hooked.traced().on.len(), hooked.traced().hooks), (2, vec![TraceHook::Tcx]));
         let relay = hooked.relay.unwrap();
         assert_eq!((relay.mode.program(), relay.key), (None, KeySource::Random));

@@ -48,7 +48,10 @@ fn check_ping(ping: &PingPlan, source: &Source) -> Result<(), PlanError> {
         warm_up: 0,
         warm_up_interval: Nanos::ZERO,
     };
-    if !parameters.closed_loop && !ping.protocol.spec().defaults.closed_loop && !config.fits_window() {
+    if !parameters.closed_loop
+        && !ping.protocol.spec().defaults.closed_loop
+        && !config.fits_window()
+    {
         let limit = Config::MAX_WINDOW;
         let message = format!(
             "{timeout} at this rate allows more than {limit} probes in flight; choose a shorter \

@@ -6,7 +6,7 @@ use crate::flow::{FlowPlan, TraceSetting};
 use crate::pacing::PacePlan;
 use crate::plan::{PingPlan, PlanFile};
 use crate::source::Source;
-use dwell_protocol::PingParameters;
+use dwell_protocol::{PaceParameters, PingParameters};
 
 /// What every trial measures.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +38,7 @@ impl MeasurementKind {
         match self {
             Self::Ping => [field_names::<PingPlan>(), field_names::<PingParameters>()].concat(),
             Self::Flow => field_names::<FlowPlan>().to_vec(),
-            Self::Pace => field_names::<PacePlan>().to_vec(),
+            Self::Pace => [field_names::<PacePlan>(), field_names::<PaceParameters>()].concat(),
         }
     }
 }
@@ -77,11 +77,11 @@ impl Measurement {
                 trace: std::mem::take(&mut file.trace),
                 ..source.read_at(at, table)?
             }),
-            Pace => Self::Pace(PacePlan {
-                cross: file.cross.take(),
-                accurate: file.accurate.take(),
-                ..source.read_at(at, table)?
-            }),
+            Pace => {
+                let (pace, parameters) = source.read_parts(at, table)?;
+                let (cross, accurate) = (file.cross.take(), file.accurate.take());
+                Self::Pace(PacePlan { parameters, cross, accurate, ..pace })
+            }
         })
     }
 

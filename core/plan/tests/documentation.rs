@@ -9,7 +9,7 @@ use dwell_plan::{
     PacePlan, PingPlan, Plan, ReflectPlan, RelayPlan, Source, StopRules, Topology, TracePlan,
     TrafficLoad, Trials, expand,
 };
-use dwell_protocol::PingParameters;
+use dwell_protocol::{PaceParameters, PingParameters};
 use serde::de::DeserializeOwned;
 
 fn documentation() -> String {
@@ -71,6 +71,7 @@ fn documentation_lists_exactly_the_plan_fields() {
     known.extend(fields::<RelayPlan>("relay."));
     known.extend(fields::<TracePlan>("trace."));
     known.extend(fields::<PacePlan>("pace."));
+    known.extend(fields::<PaceParameters>("pace."));
     known.extend(fields::<CrossPlan>("cross."));
     known.extend(fields::<Accurate>("accurate."));
     known.extend(fields::<ReflectPlan>("reflect."));
@@ -187,7 +188,7 @@ fn short_pace_plan_keeps_axes_and_engines() {
     for expansion in [&whole, &short] {
         for cell in 0..expansion.cells().len() as u32 {
             let plan = expansion.plan_of(cell).unwrap();
-            let pace = plan.measurement.pace().unwrap();
+            let pace = &plan.measurement.pace().unwrap().parameters;
             assert!(pace.repeat >= 20 && pace.count > 20 && pace.pairs == 25);
         }
     }

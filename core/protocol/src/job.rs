@@ -5,6 +5,7 @@ mod bulk;
 pub mod engine_name;
 mod flow_filter;
 mod itg;
+mod named_size;
 mod pace;
 mod parameter;
 mod ping;
@@ -19,7 +20,8 @@ use serde::{Deserialize, Serialize};
 pub use bulk::BulkJob;
 pub use flow_filter::{FlowFilter, FlowFilterError, FlowProtocol};
 pub use itg::{Generator, ItgJob, ItgSinkJob};
-pub use pace::{PaceJob, PaceKind, PacePattern, PaceSinkJob, PaceSize, SinkTimestamps};
+pub use named_size::{NamedSize, NamedSizeError};
+pub use pace::{PaceJob, PaceKind, PaceParameters, PaceSinkJob, SinkTimestamps};
 pub use parameter::ParameterError;
 pub use ping::{IcmpSocket, Pattern, PingJob, PingParameters};
 pub use relay::{
@@ -374,23 +376,18 @@ mod tests {
 
     #[test]
     fn train_job_survives_json_round_trip() {
-        let pattern =
-            PacePattern::Train { rate: "10Mbit/s".parse().unwrap(), count: 50, repeat: 20 };
+        let parameters = PaceParameters {
+            rate: Some("10Mbit/s".parse().unwrap()),
+            size: Some("frame:1514B".parse().unwrap()),
+            engine: PaceEngine::SleepSpin,
+            ..PaceParameters::default()
+        };
         let job = Job::Pace(Box::new(PaceJob {
             target: "udp://n2:5001".into(),
-            pattern,
-            size: Some(PaceSize::Frame(Bytes(1_514))),
-            engine: PaceEngine::SleepSpin,
-            bypass: false,
+            parameters,
             switch_offloads: true,
-            pause: None,
-            late: None,
-            warm_up: 1,
             sink: SinkTimestamps::Needed,
-            stamps: Stamps::default(),
-            ipv4: false,
-            ipv6: false,
-            place: ThreadPlacement::default(),
+            ..PaceJob::default()
         }));
         let text = serde_json::to_string(&job).unwrap();
         assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job, "{text}");

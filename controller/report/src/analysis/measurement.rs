@@ -6,9 +6,9 @@ use std::fmt::Display;
 
 use dwell_plan::{
     CrossPlan, FlowPlan, ForwardingMode, LabSpec, LabTopology, LinkPlan, Load, Measurement, Order,
-    PaceKind, PacePlan, PingPlan, Plan, Topology, Transport,
+    PacePlan, PingPlan, Plan, Topology, Transport,
 };
-use dwell_protocol::{Generator, PingParameters};
+use dwell_protocol::{Generator, PaceKind, PaceParameters, PingParameters};
 use dwell_record::{Kind, Summary};
 use dwell_units::Nanos;
 use serde::Serialize;
@@ -123,7 +123,7 @@ fn of_file(run: &RunData) -> Option<String> {
 
 fn departures(run: &RunData, pace: &PacePlan) -> String {
     let engines = varied(run, &["engine", "pace.engine"])
-        .map_or_else(|| pace.engine.name().to_owned(), |axis| axis.values.join(", "));
+        .map_or_else(|| pace.parameters.engine.name().to_owned(), |axis| axis.values.join(", "));
     let asked = |summary: &Summary| summary.parameters.get("sink").is_some_and(|sink| sink == true);
     let mut paced = run.summaries().filter(|summary| summary.kind == Kind::Pace).peekable();
     let is_known = paced.peek().is_some();
@@ -160,10 +160,10 @@ fn paced_packets(run: &RunData, pace: &PacePlan) -> Option<String> {
 }
 
 fn trains(run: &RunData, pace: &PacePlan) -> String {
-    let (count, repeat) = (pace.count, pace.repeat);
+    let PaceParameters { pattern, count, repeat, rate, pairs, gap, warm_up, .. } = pace.parameters;
     let trains = || {
         let rate = varied(run, &["rate", "pace.rate"]).map_or_else(
-            || pace.rate.map_or_else(|| "no rate".to_owned(), spaced),
+            || rate.map_or_else(|| "no rate".to_owned(), spaced),
             |axis| {
                 // Pairs have none.
                 let rates = axis.values.iter().filter(|value| *value != "none");
@@ -172,18 +172,18 @@ fn trains(run: &RunData, pace: &PacePlan) -> String {
         );
         let shorter = varied(run, &["count", "pace.count"])
             .map_or_else(String::new, |axis| format!(" (in some trials {})", values(axis)));
-        let gaps = if pace.pattern == PaceKind::Poisson { ", Poisson gaps" } else { "" };
+        let gaps = if pattern == PaceKind::Poisson { ", Poisson gaps" } else { "" };
         format!("{repeat} trains of {count} packets{shorter} at {rate}{gaps}")
     };
-    let pairs = || format!("{} pairs, {} apart", pace.pairs, spaced(pace.gap));
+    let pairs = || format!("{pairs} pairs, {} apart", spaced(gap));
     let sent = match varied(run, &["pattern", "pace.pattern"]) {
         Some(_) => format!("{}; and {}", trains(), pairs()),
-        None if pace.pattern == PaceKind::Pair => pairs(),
+        None if pattern == PaceKind::Pair => pairs(),
         None => trains(),
     };
     format!(
         "{sent}, after a warm-up of {}, at scheduled times.",
-        count_noun(pace.warm_up.into(), "train")
+        count_noun(warm_up.into(), "train")
     )
 }
 

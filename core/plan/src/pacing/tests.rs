@@ -1,3 +1,5 @@
+use dwell_units::BitRate;
+
 use super::*;
 use crate::{Estimate, expand};
 
@@ -22,10 +24,13 @@ fn read(text: &str) -> Result<Plan, PlanError> {
 fn pace_plan_fills_in_defaults() {
     let plan = read(PLAN).unwrap();
     let pace = plan.measurement.pace().unwrap();
-    assert_eq!((pace.count, pace.repeat, pace.pairs, pace.sink), (50, 20, 25, None));
-    assert_eq!(pace.named_size(), Some(PaceSize::Ip(Bytes(576))));
-    let rate = BitRate(10_000_000);
-    assert_eq!(pace.job_pattern(), Some(PacePattern::Train { rate, count: 50, repeat: 20 }));
+    let given = PaceParameters {
+        size: Some("576B".parse().unwrap()),
+        rate: Some(BitRate(10_000_000)),
+        engine: PaceEngine::Spin,
+        ..PaceParameters::default()
+    };
+    assert_eq!((&pace.parameters, pace.sink), (&given, None));
     assert_eq!(pace.gap_ns(), Some(460_800.0));
     assert!(plan.traffic().is_empty());
 }
