@@ -35,10 +35,8 @@ pub struct FlowPlan {
     /// Send rate: packets, or bits of payload (equation (1) of Miya 2020: packets x size x 8).
     pub rate: Rate,
     /// Sending time.
-    #[serde(default)]
     pub duration: Option<Nanos>,
     /// Packets to send.
-    #[serde(default)]
     pub count: Option<u64>,
     /// Warm-up packets, not counted.
     #[serde(default = "default_warm_up")]

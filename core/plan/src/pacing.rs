@@ -32,7 +32,6 @@ pub struct PacePlan {
     pub to: String,
     /// Whether the receiver timestamps packets and reports losses; `None`: if the sender has no
     /// timestamps.
-    #[serde(default)]
     pub sink: Option<bool>,
     /// Port of the receiver.
     #[serde(default = "port")]

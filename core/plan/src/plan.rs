@@ -93,7 +93,6 @@ pub struct Plan {
 #[serde(deny_unknown_fields)]
 pub struct NodeSettings {
     /// CPU of timing threads.
-    #[serde(default)]
     pub cpu: Option<usize>,
 }
 
@@ -109,10 +108,8 @@ pub struct PingPlan {
     #[serde(default = "stamp", deserialize_with = "scheme")]
     pub protocol: Scheme,
     /// Port of the reflector; `None`: the protocol's default.
-    #[serde(default)]
     pub port: Option<u16>,
     /// Alternative to `interval`: packets, or bits of IP packets of this size.
-    #[serde(default)]
     pub rate: Option<Rate>,
     /// Busy-poll instead of sleeping.
     #[serde(default)]
@@ -138,31 +135,25 @@ fn scheme<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Scheme, D::Error
 
 /// Settings of the reflector.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct ReflectPlan {
     /// Busy-poll instead of sleeping.
-    #[serde(default)]
     pub busy_poll: bool,
     /// Timestamp used as T2.
-    #[serde(default)]
     pub stamps: Stamps,
     /// Copy the sender's sequence number instead of counting.
-    #[serde(default)]
     pub stateless: bool,
     /// Replies per second and source.
-    #[serde(default)]
     pub limit: Option<Limit>,
 }
 
 /// A load that runs during the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Load {
     /// CPU load.
-    #[serde(default)]
     pub cpu: Vec<CpuLoad>,
     /// Traffic.
-    #[serde(default)]
     pub traffic: Vec<TrafficLoad>,
 }
 
@@ -192,7 +183,6 @@ pub struct TrafficLoad {
     pub protocol: Transport,
     /// Rate of all flows together. Bits count IP packets, or payload with TCP. Required for UDP;
     /// without it TCP sends as fast as possible.
-    #[serde(default)]
     pub rate: Option<Rate>,
     /// Number of flows.
     #[serde(default = "one")]
@@ -201,7 +191,6 @@ pub struct TrafficLoad {
     #[serde(default = "constant")]
     pub distribution: String,
     /// UDP payload, or bytes per write with TCP.
-    #[serde(default)]
     pub size: Option<Bytes>,
     /// Seed of the gaps.
     #[serde(default = "first_seed")]
@@ -260,22 +249,17 @@ pub struct Constraint {
 
 /// Number and order of trials.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Trials {
     /// Number of measurements per cell.
-    #[serde(default = "one")]
     pub repetitions: u32,
     /// Order.
-    #[serde(default)]
     pub order: Order,
     /// Seed of the order; if missing, it is drawn and printed.
-    #[serde(default)]
     pub seed: Option<u64>,
     /// Pause between trials.
-    #[serde(default)]
     pub pause: Nanos,
     /// Time limit after which a trial fails [default: three times the expected time plus 30 s].
-    #[serde(default)]
     pub time_limit: Option<Nanos>,
 }
 
@@ -310,10 +294,8 @@ pub enum Order {
 #[serde(deny_unknown_fields)]
 pub struct StopRules {
     /// Number of successive failed trials [default: 5].
-    #[serde(default)]
     pub failures: Option<u32>,
     /// Time after which the run stops, at the end of the current trial.
-    #[serde(default)]
     pub time: Option<Nanos>,
 }
 

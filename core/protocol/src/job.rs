@@ -108,32 +108,24 @@ impl Job {
 
 /// Probes to answer, and where to listen for them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct ReflectJob {
     /// URLs to listen on; empty means STAMP on port 862 of all addresses.
-    #[serde(default)]
     pub urls: Vec<String>,
     /// Key file of STAMP's authenticated mode, on the node.
-    #[serde(default)]
     pub key_file: Option<PathBuf>,
     /// Copy the sender's sequence number instead of counting.
-    #[serde(default)]
     pub stateless: bool,
     /// In STAMP's authenticated mode, answer each request once, and only within this many sequence
     /// numbers of the highest in its session.
-    #[serde(default)]
     pub replay_window: Option<u32>,
     /// Timestamp used as T2.
-    #[serde(default)]
     pub stamps: Stamps,
     /// Replies per second and source; `None` selects the default for the listening address.
-    #[serde(default)]
     pub limit: Option<Limit>,
     /// Also answer source ports of other services.
-    #[serde(default)]
     pub allow_any_port: bool,
     /// CPU and scheduling of the threads.
-    #[serde(default)]
     pub place: ThreadPlacement,
 }
 
@@ -162,7 +154,6 @@ pub struct CpuJob {
     pub cpus: Vec<usize>,
     /// Stop after this time [default: until stopped].
     #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
-    #[serde(default)]
     pub duration: Option<Nanos>,
 }
 
@@ -187,10 +178,8 @@ pub struct TrafficJob {
     #[serde(default = "first_seed")]
     pub seed: u64,
     /// Stop after this time.
-    #[serde(default)]
     pub duration: Option<Nanos>,
     /// Stop after this many packets.
-    #[serde(default)]
     pub count: Option<u64>,
     /// Use IPv4 only.
     #[serde(default)]
@@ -245,40 +234,34 @@ fn first_seed() -> u64 {
 /// Traffic to receive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct SinkJob {
     /// Address to listen on: udp://ADDRESS:PORT or tcp://ADDRESS:PORT [default: UDP port 5001 of
     /// all IPv6 and IPv4 addresses].
-    #[serde(default)]
     pub urls: Vec<String>,
     /// Stop after this time [default: until stopped].
     #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
-    #[serde(default)]
     pub duration: Option<Nanos>,
     /// Maximum difference between the clocks of all senders and this one (0s: the same clock, as in
     /// a lab). Enables one-way delays of packets with an iperf header. Not needed for senders on
     /// loopback.
     #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
-    #[serde(default)]
     pub clock_error: Option<Nanos>,
     /// Timestamps to use: user space, or also the kernel's where available.
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t = Stamps::Auto))]
-    #[serde(default)]
     pub stamps: Stamps,
     /// CPU and scheduling of the threads.
     #[cfg_attr(feature = "clap", command(flatten))]
-    #[serde(default)]
     pub place: ThreadPlacement,
 }
 
 /// CPU and scheduling of a timing thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct ThreadPlacement {
     /// CPU to run on.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
-    #[serde(default)]
     pub cpu: Option<usize>,
     /// Scheduling class. auto: real-time (SCHED_FIFO) if permitted, for open-loop pings and sampled
     /// traffic that sleep most of the time; other for the rest.
@@ -286,11 +269,9 @@ pub struct ThreadPlacement {
         feature = "clap",
         arg(long, value_enum, value_name = "CLASS", default_value_t = Scheduling::Auto)
     )]
-    #[serde(default)]
     pub scheduling: Scheduling,
     /// Poll without sleeping: lowest delay, but occupies a CPU.
     #[cfg_attr(feature = "clap", arg(long))]
-    #[serde(default)]
     pub busy_poll: bool,
 }
 

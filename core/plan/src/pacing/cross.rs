@@ -40,7 +40,6 @@ pub struct CrossPlan {
     #[serde(default)]
     pub generator: Generator,
     /// Node that receives and counts; `None`: the receiver of the paced packets.
-    #[serde(default)]
     pub to: Option<String>,
 }
 

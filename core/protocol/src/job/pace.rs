@@ -157,7 +157,6 @@ pub struct PaceJob {
     #[serde(default)]
     pub parameters: PaceParameters,
     /// Recorded gaps between packets, to be repeated instead of a pattern.
-    #[serde(default)]
     pub gaps: Option<Vec<Nanos>>,
     /// While sending, disable offloads of the outgoing interface that would give several packets
     /// one timestamp.

@@ -148,7 +148,6 @@ pub struct PingJob {
     /// STAMP authenticated mode: file with the key in hexadecimal, readable only by its owner.
     /// Alternatively set the environment variable DWELL_KEY.
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
-    #[serde(default)]
     pub key_file: Option<PathBuf>,
     /// Measure the delay inside each relay on the path, in both directions. STAMP probes carry this
     /// number of empty slots, and a relay started with --telemetry fills one per direction. Clocks
@@ -163,7 +162,6 @@ pub struct PingJob {
             value_parser = clap::value_parser!(u8).range(1..=8)
         )
     )]
-    #[serde(default)]
     pub path: Option<u8>,
     /// Use IPv4 only.
     #[cfg_attr(feature = "clap", arg(short = '4', conflicts_with = "ipv6"))]
@@ -178,7 +176,6 @@ pub struct PingJob {
         feature = "clap",
         arg(short = 'I', long = "from", value_name = "ADDRESS|INTERFACE")
     )]
-    #[serde(default)]
     pub from: Option<String>,
 }
 
