@@ -934,7 +934,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__pace)
-            opts="-4 -6 -q -v -h --pattern --from --size --payload-size --frame-size --pairs --gap --rate --count --repeat --pause --seed --engine --bypass --switch-offloads --late --warm-up --sink --stamps --cpu --scheduling --busy-poll --samples --json --fail-if --quiet --verbose --help sink help"
+            opts="-4 -6 -q -v -h --pattern --size --payload-size --frame-size --pairs --gap --rate --count --repeat --pause --seed --engine --bypass --late --warm-up --stamps --from --switch-offloads --sink --cpu --scheduling --busy-poll --samples --json --fail-if --quiet --verbose --help sink help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -942,10 +942,6 @@ _dwell__node() {
             case "${prev}" in
                 --pattern)
                     COMPREPLY=($(compgen -W "pair train poisson" -- "${cur}"))
-                    return 0
-                    ;;
-                --from)
-                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --size)
@@ -1002,6 +998,10 @@ _dwell__node() {
                     ;;
                 --stamps)
                     COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    return 0
+                    ;;
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --cpu)
@@ -1092,7 +1092,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__ping)
-            opts="-c -i -s -w -W -4 -6 -I -t -q -v -h --count --interval --size --deadline --timeout --closed-loop --pause --warm-up --stamps --sched-stamps --cpu --scheduling --busy-poll --icmp-socket --key-file --path --pattern --from --ttl --dscp --csv --samples --jsonl --json --fail-if --quiet --verbose --help"
+            opts="-c -w -W -t -4 -6 -I -q -v -i -s -h --count --deadline --timeout --closed-loop --stamps --sched-stamps --icmp-socket --pattern --ttl --dscp --cpu --scheduling --busy-poll --key-file --path --from --csv --samples --jsonl --json --fail-if --quiet --verbose --interval --size --pause --warm-up --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1103,22 +1103,6 @@ _dwell__node() {
                     return 0
                     ;;
                 -c)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --interval)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -i)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --size)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -s)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1138,48 +1122,16 @@ _dwell__node() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --pause)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --warm-up)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --stamps)
                     COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
-                    return 0
-                    ;;
-                --cpu)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --scheduling)
-                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
                     return 0
                     ;;
                 --icmp-socket)
                     COMPREPLY=($(compgen -W "auto ping raw" -- "${cur}"))
                     return 0
                     ;;
-                --key-file)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --path)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --pattern)
                     COMPREPLY=($(compgen -W "random zero" -- "${cur}"))
-                    return 0
-                    ;;
-                --from)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -I)
-                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --ttl)
@@ -1194,6 +1146,30 @@ _dwell__node() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                --key-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --path)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -I)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --csv)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1203,6 +1179,30 @@ _dwell__node() {
                     return 0
                     ;;
                 --fail-if)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pause)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --warm-up)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

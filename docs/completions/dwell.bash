@@ -1278,7 +1278,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__pace)
-            opts="-4 -6 -q -v -h --pattern --from --size --payload-size --frame-size --pairs --gap --rate --count --repeat --pause --seed --engine --bypass --switch-offloads --late --warm-up --sink --stamps --cpu --scheduling --busy-poll --samples --json --fail-if --quiet --verbose --help sink help"
+            opts="-4 -6 -q -v -h --pattern --size --payload-size --frame-size --pairs --gap --rate --count --repeat --pause --seed --engine --bypass --late --warm-up --stamps --from --switch-offloads --sink --cpu --scheduling --busy-poll --samples --json --fail-if --quiet --verbose --help sink help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1286,10 +1286,6 @@ _dwell() {
             case "${prev}" in
                 --pattern)
                     COMPREPLY=($(compgen -W "pair train poisson" -- "${cur}"))
-                    return 0
-                    ;;
-                --from)
-                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --size)
@@ -1346,6 +1342,10 @@ _dwell() {
                     ;;
                 --stamps)
                     COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    return 0
+                    ;;
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --cpu)
@@ -1436,7 +1436,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__ping)
-            opts="-c -i -s -w -W -4 -6 -I -t -q -v -h --count --interval --size --deadline --timeout --closed-loop --pause --warm-up --stamps --sched-stamps --cpu --scheduling --busy-poll --icmp-socket --key-file --path --pattern --from --ttl --dscp --csv --samples --jsonl --json --fail-if --quiet --verbose --help"
+            opts="-c -w -W -t -4 -6 -I -q -v -i -s -h --count --deadline --timeout --closed-loop --stamps --sched-stamps --icmp-socket --pattern --ttl --dscp --cpu --scheduling --busy-poll --key-file --path --from --csv --samples --jsonl --json --fail-if --quiet --verbose --interval --size --pause --warm-up --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1447,22 +1447,6 @@ _dwell() {
                     return 0
                     ;;
                 -c)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --interval)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -i)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --size)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -s)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1482,48 +1466,16 @@ _dwell() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --pause)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --warm-up)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --stamps)
                     COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
-                    return 0
-                    ;;
-                --cpu)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --scheduling)
-                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
                     return 0
                     ;;
                 --icmp-socket)
                     COMPREPLY=($(compgen -W "auto ping raw" -- "${cur}"))
                     return 0
                     ;;
-                --key-file)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --path)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --pattern)
                     COMPREPLY=($(compgen -W "random zero" -- "${cur}"))
-                    return 0
-                    ;;
-                --from)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -I)
-                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --ttl)
@@ -1538,6 +1490,30 @@ _dwell() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                --key-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --path)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -I)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --csv)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1547,6 +1523,30 @@ _dwell() {
                     return 0
                     ;;
                 --fail-if)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pause)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --warm-up)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

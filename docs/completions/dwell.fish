@@ -47,32 +47,32 @@ complete -c dwell -n "__fish_dwell_needs_command" -f -a "delete" -d 'Delete a ru
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "completions" -d 'Print shell completions to standard output'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s c -l count -d 'Number of probes to send' -r
-complete -c dwell -n "__fish_dwell_using_subcommand ping" -s i -l interval -d 'Time between probes [default: 1s; for text+udp and text+tcp see --pause]' -r
-complete -c dwell -n "__fish_dwell_using_subcommand ping" -s s -l size -d 'Payload size in bytes [default: 56 for icmp, 64 for udp and tcp, 76 for stamp (164 with a key); fixed for the others]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s w -l deadline -d 'Send no probe later than this time after the first' -r
-complete -c dwell -n "__fish_dwell_using_subcommand ping" -s W -l timeout -d 'Replies that arrive after this time are late' -r
-complete -c dwell -n "__fish_dwell_using_subcommand ping" -l pause -d 'Closed loop: pause after each reply [default: 0s; text+udp and text+tcp: 1s]' -r
-complete -c dwell -n "__fish_dwell_using_subcommand ping" -l warm-up -d 'Number of warm-up probes, which are not counted. The last three are sent at the measurement rate [default: 8; text+udp and text+tcp: 1]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s W -l timeout -d 'Replies that arrive after this time are late [default: 1s]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l stamps -d 'Timestamps to use' -r -f -a "auto\t'Kernel timestamps if available, in addition to the program\'s'
 user\t'Only clock reads of the program'
 kernel\t'Kernel timestamps. Exits with code 4 if unavailable'"
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l icmp-socket -d 'ICMP: kind of socket' -r -f -a "auto\t'A ping socket if permitted, otherwise a raw socket'
+ping\t'A ping socket (net.ipv4.ping_group_range)'
+raw\t'A raw socket (CAP_NET_RAW)'"
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l pattern -d 'Payload contents' -r -f -a "random\t'Random bytes, the same in every probe'
+zero\t'Zeros'"
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s t -l ttl -d 'TTL or hop limit of probes. A udp:// reply carries the arriving TTL - 1, so udp:// needs at least twice the number of routers + 2' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l dscp -d 'DSCP of probes, 0 to 63' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l cpu -d 'CPU to run on' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) if permitted, for open-loop pings and sampled traffic that sleep most of the time; other for the rest' -r -f -a "auto\t'Chosen by the kind of work'
 other\t'Time-sharing (SCHED_OTHER)'
 fifo\t'Real-time priority (SCHED_FIFO). Exits with code 4 if not permitted'"
-complete -c dwell -n "__fish_dwell_using_subcommand ping" -l icmp-socket -d 'ICMP: kind of socket' -r -f -a "auto\t'A ping socket if permitted, otherwise a raw socket'
-ping\t'A ping socket (net.ipv4.ping_group_range)'
-raw\t'A raw socket (CAP_NET_RAW)'"
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l key-file -d 'STAMP authenticated mode: file with the key in hexadecimal, readable only by its owner. Alternatively set the environment variable DWELL_KEY' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l path -d 'Measure the delay inside each relay on the path, in both directions. STAMP probes carry this number of empty slots, and a relay started with --telemetry fills one per direction. Clocks need not be synchronised' -r
-complete -c dwell -n "__fish_dwell_using_subcommand ping" -l pattern -d 'Payload contents' -r -f -a "random\t'Random bytes, the same in every probe'
-zero\t'Zeros'"
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s I -l from -d 'Local address or interface to send from' -r
-complete -c dwell -n "__fish_dwell_using_subcommand ping" -s t -l ttl -d 'TTL or hop limit of probes. A udp:// reply carries the arriving TTL - 1, so udp:// needs at least twice the number of routers + 2' -r
-complete -c dwell -n "__fish_dwell_using_subcommand ping" -l dscp -d 'DSCP of probes, 0 to 63' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l csv -d 'Write one row per probe to this CSV file; `-` is standard output, without the summary' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l samples -d 'Write all timestamps of all probes to this file, for `dwell import`' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l fail-if -d 'Exit with code 3 if the condition holds, or 5 if it cannot be decided, like \'p99 > 10ms\' or \'loss > 1%\'. Repeatable' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s i -l interval -d 'Time between probes [default: 1s; for text+udp and text+tcp see --pause]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -s s -l size -d 'Payload size in bytes [default: 56 for icmp, 64 for udp and tcp, 76 for stamp (164 with a key); fixed for the others]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l pause -d 'Closed loop: pause after each reply [default: 0s; text+udp and text+tcp: 1s]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l warm-up -d 'Number of warm-up probes, which are not counted. The last three are sent at the measurement rate [default: 8; text+udp and text+tcp: 1]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l closed-loop -d 'Send each probe after the reply to the previous one, or its time-out'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l sched-stamps -d 'Also request the kernel timestamp taken before the queueing discipline (tx_sched)'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l busy-poll -d 'Poll without sleeping: lowest delay, but occupies a CPU'
@@ -139,8 +139,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand relay" -s h -l help -d 'Prin
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l pattern -d 'Pattern of departures' -r -f -a "pair\t'Two packets back to back, repeatedly (Mok 2015)'
 train\t'Packets at a constant rate (Mok 2015)'
 poisson\t'Packets of a Poisson process'"
-complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l from -d 'Replay the gaps in this file instead of a pattern: one per line, like 12.5us, or in nanoseconds' -r -F
-complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l size -d 'Size of the IP packet [default: 1500B, or the path MTU if that is less]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l size -d 'Size of the IP packet, or of the part named before it, like frame:1514B [default: 1500B, or the path MTU if that is less]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l payload-size -d 'Size of the UDP payload, instead of --size' -r
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l frame-size -d 'Size of the Ethernet frame without its check sequence, instead of --size' -r
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l pairs -d 'Number of pairs' -r
@@ -156,6 +155,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_su
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l stamps -d 'Timestamps to use' -r -f -a "auto\t'Kernel timestamps if available, in addition to the program\'s'
 user\t'Only clock reads of the program'
 kernel\t'Kernel timestamps. Exits with code 4 if unavailable'"
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l from -d 'Replay the gaps in this file instead of a pattern: one per line, like 12.5us, or in nanoseconds' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l cpu -d 'CPU to run on' -r
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) if permitted, for open-loop pings and sampled traffic that sleep most of the time; other for the rest' -r -f -a "auto\t'Chosen by the kind of work'
 other\t'Time-sharing (SCHED_OTHER)'

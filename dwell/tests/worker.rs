@@ -6,8 +6,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use dwell_protocol::{
-    CpuJob, Event, Frame, Job, JobId, KeySource, PingJob, ReflectJob, RelayJob, RelayMode, Request,
-    VERSION, read_frame, write_message,
+    CpuJob, Event, Frame, Job, JobId, KeySource, PingJob, PingParameters, ReflectJob, RelayJob,
+    RelayMode, Request, VERSION, read_frame, write_message,
 };
 
 struct Node {
@@ -76,9 +76,13 @@ fn ended_job_releases_descriptors_and_port() {
         let reflect = ReflectJob { urls: vec![url.clone()], ..ReflectJob::default() };
         node.ask(&Request::Start { job: server, what: Job::Reflect(reflect), samples: false });
         assert!(matches!(node.next(), Event::Ready { job } if job == server), "round {round}");
-        let mut probes = PingJob::to(&url);
-        (probes.count, probes.closed_loop, probes.warm_up) = (Some(10), true, Some(0));
-        let what = Job::Ping(Box::new(probes));
+        let parameters = PingParameters {
+            count: Some(10),
+            closed_loop: true,
+            warm_up: Some(0),
+            ..PingParameters::default()
+        };
+        let what = Job::Ping(Box::new(PingJob { parameters, ..PingJob::to(&url) }));
         node.ask(&Request::Start { job: ping, what, samples: true });
         assert!(matches!(node.next(), Event::Ready { job } if job == ping));
         let Event::Finished { summary, segment_bytes, .. } = node.next() else {

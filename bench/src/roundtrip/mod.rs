@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         link_mechanism: mechanism(&found),
         rootless: !rustix::process::geteuid().is_root(),
         cycles: count(args, repetitions)
-            .or(plan.ping.as_ref().and_then(|ping| ping.count))
+            .or(plan.measurement.ping().and_then(|ping| ping.parameters.count))
             .map(|count| count.saturating_mul(repetitions)),
         cases: cases.iter().filter_map(|&case| Measured::of(case, &found)).collect(),
         missing: cases.iter().filter_map(|&case| report::missing(case, &found)).collect(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dwell_plan::{FlowPlan, Plan};
+use dwell_plan::FlowPlan;
 use dwell_record::{ColumnFigures, Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
 use dwell_sample::{Point, TimestampSource};
 use dwell_stats::{Leg, LinkEndpoints};
@@ -14,7 +14,6 @@ use crate::links::PathLinks;
 
 /// Inputs to the summary besides the samples.
 pub(crate) struct SummaryInputs<'a> {
-    pub(crate) plan: &'a Plan,
     pub(crate) flow: &'a FlowPlan,
     /// Summaries of the machines, with their nodes.
     pub(crate) summaries: Vec<(&'a str, &'a Summary)>,
@@ -58,7 +57,7 @@ pub(crate) fn summary(join: &Join, inputs: &SummaryInputs<'_>, figures: ColumnFi
     let source =
         |kernel: bool| Some(if kernel { TimestampSource::KernelSw } else { TimestampSource::User });
     let tx = source(endpoints.sender != Point::TxApp);
-    let relay = inputs.plan.relay.as_ref();
+    let relay = inputs.flow.relay.as_ref();
     Summary {
         kind: Kind::Relay,
         target: target(inputs),
@@ -90,7 +89,7 @@ fn ratios(
     let node = endpoints.node.and_then(|component| p95(component.name()));
     let link = p95(Leg::LinkDelay.name()).filter(|link| *link > 0.0);
     let throughput = join.throughput();
-    let links = if inputs.plan.relay.is_some() { 2.0 } else { 1.0 };
+    let links = if inputs.flow.relay.is_some() { 2.0 } else { 1.0 };
     // S0.15: size x 8 / effective throughput, for each link.
     let s0 = throughput.map(|bps| links * inputs.flow.size.0 as f64 * 8e9 / bps);
     let ratio = |node: Option<f64>, link: Option<f64>| Some(Scalar::Real(node? / link?));
@@ -103,15 +102,15 @@ fn ratios(
 }
 
 fn parameters(inputs: &SummaryInputs<'_>, endpoints: LinkEndpoints) -> BTreeMap<String, Value> {
-    let SummaryInputs { plan, flow, links, .. } = inputs;
+    let SummaryInputs { flow, links, .. } = inputs;
     let node = endpoints.node_ends().map(|(from, to)| [from.name(), to.name()]);
     let bits = match flow.rate {
         Rate::Bits(rate) => Some(rate.0),
         Rate::Packets(_) => None,
     };
     [
-        ("relay", json!(plan.relay.as_ref().map(|relay| relay.mode.name()))),
-        ("relay_node", json!(plan.relay.as_ref().map(|relay| relay.on.clone()))),
+        ("relay", json!(flow.relay.as_ref().map(|relay| relay.mode.name()))),
+        ("relay_node", json!(flow.relay.as_ref().map(|relay| relay.on.clone()))),
         ("payload_bytes", json!(flow.size.0)),
         ("rate_pps", json!(flow.packet_rate().as_f64())),
         ("rate_bps", json!(bits)),
@@ -129,7 +128,7 @@ fn parameters(inputs: &SummaryInputs<'_>, endpoints: LinkEndpoints) -> BTreeMap<
 
 fn target(inputs: &SummaryInputs<'_>) -> String {
     let end = format!("udp://{}:{}", inputs.flow.to, inputs.flow.port);
-    match &inputs.plan.relay {
+    match &inputs.flow.relay {
         Some(relay) => format!("{end} by {} on {}", relay.mode.name(), relay.on),
         None => end,
     }
@@ -148,7 +147,7 @@ fn trust(join: &Join, inputs: &SummaryInputs<'_>) -> Trust {
     trust.warnings.clear();
     // Each machine reports its own drops.
     trust.nic_dropped = None;
-    let mode = inputs.plan.relay.as_ref().map(|relay| relay.mode);
+    let mode = inputs.flow.relay.as_ref().map(|relay| relay.mode);
     let program = mode.is_some_and(|mode| mode.program().is_some());
     for (node, summary) in &inputs.summaries {
         // A program changes the addresses of packets, so a trace alone never sees both sides of it.
@@ -159,7 +158,7 @@ fn trust(join: &Join, inputs: &SummaryInputs<'_>) -> Trust {
         trust.warnings.extend(warnings.map(|text| format!("{node}: {text}")));
     }
     trust.warnings.extend(inputs.refused.iter().map(|why| format!("continued without {why}")));
-    if let (Some(relay), None) = (&inputs.plan.relay, join.link_endpoints().node) {
+    if let (Some(relay), None) = (&inputs.flow.relay, join.link_endpoints().node) {
         let text = "no two stamps from the same source: the delays of the node and of its links are unknown";
         trust.warnings.push(format!("{}: {text}", relay.on));
     }

@@ -5,10 +5,10 @@ mod pace;
 mod peer;
 
 use dwell_fleet::Nodes;
-use dwell_plan::{PingPlan, Plan, TrafficLoad, Transport};
+use dwell_plan::{Measurement, PingPlan, Plan, TrafficLoad, Transport};
 use dwell_protocol::{
-    BulkJob, CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, ReflectJob, SinkJob, Stamps,
-    ThreadPlacement, TrafficHeader, TrafficJob,
+    BulkJob, CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, PingParameters, ReflectJob,
+    SinkJob, Stamps, ThreadPlacement, TrafficHeader, TrafficJob,
 };
 use dwell_store::Role;
 use dwell_units::{Nanos, Rate};
@@ -55,11 +55,10 @@ pub struct TrialJobs {
 
 /// Returns the jobs of a trial of this plan, on nodes with these addresses.
 pub fn jobs(plan: &Plan, nodes: &Nodes) -> TrialJobs {
-    match (&plan.ping, &plan.flow, &plan.pace) {
-        (Some(ping), ..) => ping_jobs(plan, ping, nodes),
-        (None, Some(flow), _) => flow::jobs(plan, flow, nodes),
-        (None, None, Some(pace)) => pace::jobs(plan, pace, nodes),
-        (None, None, None) => unreachable!("a valid plan has one of them"),
+    match &plan.measurement {
+        Measurement::Ping(ping) => ping_jobs(plan, ping, nodes),
+        Measurement::Flow(flow) => flow::jobs(plan, flow, nodes),
+        Measurement::Pace(pace) => pace::jobs(plan, pace, nodes),
     }
 }
 
@@ -87,26 +86,13 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, nodes: &Nodes) -> TrialJobs {
     let Loads { sinks, loads } = loads(plan, nodes, ping.ipv6);
     let peer = Peer::of(&ping.to, nodes, ping.ipv6);
     let probe = PingJob {
-        count: ping.count,
-        deadline: ping.duration,
-        interval: ping.interval(),
-        closed_loop: ping.closed_loop,
-        pause: ping.pause,
-        size: ping.size.map(|size| size.0),
-        timeout: ping.timeout,
-        warm_up: ping.warm_up,
-        stamps: ping.stamps,
-        sched_stamps: ping.sched_stamps,
+        parameters: PingParameters { interval: ping.interval(), ..ping.parameters.clone() },
         place: ThreadPlacement {
             scheduling: ping.scheduling,
             ..place(plan, &ping.from, ping.busy_poll)
         },
-        icmp_socket: ping.icmp_socket,
-        pattern: ping.pattern,
         ipv4: !ping.ipv6,
         ipv6: ping.ipv6,
-        ttl: ping.ttl,
-        dscp: ping.dscp,
         ..PingJob::to(url(&peer.url_host()))
     };
     TrialJobs {
@@ -251,7 +237,9 @@ fn port(ping: &PingPlan) -> Option<u16> {
 pub(crate) fn time_limit(plan: &Plan) -> Nanos {
     const TIME_LIMIT_MARGIN: Nanos = Nanos::from_secs(30);
     let estimate = dwell_plan::Estimate::of(plan);
-    let (count, timeout) = plan.ping.as_ref().map_or((None, Nanos::ZERO), |p| (p.count, p.timeout));
+    let ping =
+        plan.measurement.ping().map(|ping| (ping.parameters.count, ping.parameters.timeout()));
+    let (count, timeout) = ping.unwrap_or((None, Nanos::ZERO));
     plan.trials.time_limit.unwrap_or_else(|| {
         // A closed loop without a duration ends at the latest after all its time-outs.
         let count = i64::try_from(count.unwrap_or(0)).unwrap_or(i64::MAX);

@@ -19,7 +19,7 @@ pub(crate) struct PathLinks {
 impl PathLinks {
     /// Returns the links as they were created, or as the plan requests them if that is unknown.
     pub(crate) fn of(plan: &Plan, flow: &FlowPlan, created: &[CreatedLink]) -> Self {
-        let relay = plan.relay.as_ref().map(|relay| &relay.on);
+        let relay = flow.relay.as_ref().map(|relay| &relay.on);
         let path: Vec<&String> =
             [Some(&flow.from), relay, Some(&flow.to)].into_iter().flatten().collect();
         let passes = |link: &&CreatedLink| {

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use dwell_plan::{FlowPlan, Plan};
+use dwell_plan::{FlowPlan, Measurement, MeasurementKind, Plan};
 use dwell_protocol::{Job, JobId, Scheduling as Requested};
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
 use dwell_record::{Column, Kind, Placement, Scalar, Scheduling, Summary, Waiting};
@@ -34,7 +34,9 @@ impl Runner<'_> {
         mut incoming: BTreeMap<JobId, Incoming>,
     ) -> Result<Option<TrialEnd>, RunnerError> {
         let mut failure = outcome.failure.take();
-        if let (true, Some(_), Some(reason)) = (outcome.unsupported, &plan.pace, &failure) {
+        if let (true, Some(_), Some(reason)) =
+            (outcome.unsupported, plan.measurement.pace(), &failure)
+        {
             self.store.end_trial_not_run(trial, reason, &outcome.summaries)?;
             return Ok(Some(TrialEnd::NotRun(reason.clone())));
         }
@@ -54,7 +56,7 @@ impl Runner<'_> {
         }
         let mut ingested = None;
         let mut host = self.store.host_writer(&self.run, trial)?;
-        if let Some(flow) = &plan.flow {
+        if let Measurement::Flow(flow) = &plan.measurement {
             store_host_activity(&segments, &mut host)?;
             if failure.is_none() {
                 let (joined, damage) = self.join(trial, plan, flow, &segments, &outcome)?;
@@ -76,8 +78,8 @@ impl Runner<'_> {
             }
             let measurement =
                 outcome.summaries.iter().find(|(role, ..)| *role == Role::Measurement);
-            let (samples, damage) = match (&plan.pace, measurement) {
-                (Some(_), Some((_, _, sender))) => {
+            let (samples, damage) = match (&plan.measurement, measurement) {
+                (Measurement::Pace(_), Some((_, _, sender))) => {
                     self.ingest_departures(trial, planned, segment, sender, &mut host)?
                 }
                 _ => self.ingest(trial, &planned.node, segment, &mut host)?,
@@ -159,10 +161,10 @@ impl Runner<'_> {
         segments: &[(&PlannedJob, Segment)],
         outcome: &Outcome,
     ) -> Result<(Option<(Ingested, Summary)>, Option<String>), RunnerError> {
-        let mut join = Join::new(plan.relay.is_some());
+        let mut join = Join::new(flow.relay.is_some());
         let mut refused = outcome.refused.clone();
         let path = segments.iter().filter_map(|(planned, _)| {
-            Some((path_role(plan, flow, &planned.node)?, planned.node.clone()))
+            Some((path_role(flow, &planned.node)?, planned.node.clone()))
         });
         let clocks = PathClocks::new(path.collect(), self.fleet.nodes());
         // In path order, because the flows at a machine are identified by those at the machines
@@ -174,7 +176,7 @@ impl Runner<'_> {
             let end = match &planned.job {
                 Job::Traffic(_) => join.add_sender(from),
                 Job::Relay(_) => join.add_relay(from),
-                Job::Trace(_) => match path_role(plan, flow, &planned.node) {
+                Job::Trace(_) => match path_role(flow, &planned.node) {
                     Some(role) => join.add_trace(role, from),
                     None => continue,
                 },
@@ -212,7 +214,6 @@ impl Runner<'_> {
             return Ok((None, Some("the sender reported no summary".into())));
         };
         let inputs = SummaryInputs {
-            plan,
             flow,
             summaries: summaries().map(|(_, node, summary)| (node.as_str(), summary)).collect(),
             sender,
@@ -237,19 +238,19 @@ fn no_packet_reason(
     // Without a sink only the number of sent packets is known.
     let left = measured.and_then(|summary| summary.values.get("packets").copied().flatten());
     let sent = packets.map_or(left.map_or(0.0, Scalar::as_f64), |packets| packets.sent as f64);
-    match (&plan.flow, &plan.pace) {
-        (Some(_), _) => (arrived == 0).then_some("no packet arrived"),
-        (None, Some(_)) if sent == 0.0 => Some("no packet left"),
-        (None, Some(_)) if packets.is_some() => (arrived == 0).then_some(NOTHING_ARRIVED),
-        (None, Some(_)) if measured.is_some_and(requested_sink_stamps) => {
+    match plan.measurement.kind() {
+        MeasurementKind::Ping => (arrived == 0).then_some("no reply arrived"),
+        MeasurementKind::Flow => (arrived == 0).then_some("no packet arrived"),
+        MeasurementKind::Pace if sent == 0.0 => Some("no packet left"),
+        MeasurementKind::Pace if packets.is_some() => (arrived == 0).then_some(NOTHING_ARRIVED),
+        MeasurementKind::Pace if measured.is_some_and(requested_sink_stamps) => {
             Some("the sink did not report what arrived")
         }
         // The sink counts packets even if the sender did not query it.
-        (None, Some(_)) => summaries
+        MeasurementKind::Pace => summaries
             .iter()
             .any(|(.., summary)| received_nothing(summary))
             .then_some(NOTHING_ARRIVED),
-        (None, None) => (arrived == 0).then_some("no reply arrived"),
     }
 }
 
@@ -341,8 +342,8 @@ fn path_position(job: &Job) -> u8 {
 }
 
 /// Returns the role of a node along the flow; `None` if it is not part of the flow.
-fn path_role(plan: &Plan, flow: &FlowPlan, node: &str) -> Option<Machine> {
-    let relay = plan.relay.as_ref().map(|relay| relay.on.as_str());
+fn path_role(flow: &FlowPlan, node: &str) -> Option<Machine> {
+    let relay = flow.relay.as_ref().map(|relay| relay.on.as_str());
     match node {
         node if node == flow.from => Some(Machine::Sender),
         node if node == flow.to => Some(Machine::Receiver),

@@ -81,8 +81,8 @@ impl Fleet for FakeFleet {
             Request::Start { job, what, .. } => {
                 self.requests.push(format!("{node} {}", what.name()));
                 match what {
-                    Job::Pace(pace) if pace.engine != PaceEngine::Spin => {
-                        let reason = format!("{} needs root", pace.engine.name());
+                    Job::Pace(pace) if pace.parameters.engine != PaceEngine::Spin => {
+                        let reason = format!("{} needs root", pace.parameters.engine.name());
                         let event = Event::Failed { job: *job, reason, unsupported: true };
                         self.push_event(node, event);
                     }

@@ -6,7 +6,8 @@ use toml::Value;
 
 use crate::axis::{AxisValues, CanonicalValue, label};
 use crate::error::PlanError;
-use crate::expand::{Cell, MAX_CELLS, axes_of, measuring, path_of, product};
+use crate::expand::{Cell, MAX_CELLS, axes_of, path_of, product};
+use crate::measurement::MeasurementKind;
 use crate::plan::Plan;
 use crate::source::Source;
 
@@ -26,6 +27,7 @@ pub(crate) fn constraints(
     plan: &Plan,
     axes: &mut Vec<AxisValues>,
 ) -> Result<Vec<Rule>, PlanError> {
+    let measured = plan.measurement.kind();
     let mut rules = Vec::new();
     for (number, constraint) in plan.constraint.iter().enumerate() {
         let at = format!("constraint[{number}]");
@@ -35,10 +37,10 @@ pub(crate) fn constraints(
         let when = constraint
             .when
             .iter()
-            .map(|(name, value)| resolve_condition(source, axes, &at, name, value))
+            .map(|(name, value)| resolve_condition(source, measured, axes, &at, name, value))
             .collect::<Result<_, _>>()?;
         let first = axes.len();
-        for new in axes_of(source, &constraint.matrix, &format!("{at}.matrix"))? {
+        for new in axes_of(source, measured, &constraint.matrix, &format!("{at}.matrix"))? {
             let new = with_known_name(source, axes, &at, new)?;
             axes.push(new);
         }
@@ -55,13 +57,14 @@ pub(crate) fn constraints(
 /// Resolves the condition on one axis: its name and the matching values.
 fn resolve_condition(
     source: &Source,
+    measured: MeasurementKind,
     axes: &[AxisValues],
     at: &str,
     name: &str,
     value: &Value,
 ) -> Result<(String, Vec<CanonicalValue>), PlanError> {
     let place = format!("{at}.when.{name}");
-    let path = path_of(name, measuring(source));
+    let path = path_of(name, measured);
     let of_axis: Vec<_> = axes.iter().filter(|axis| Some(&axis.path) == path.as_ref()).collect();
     let Some(axis) = of_axis.first() else {
         let mut known: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();

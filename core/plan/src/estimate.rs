@@ -1,12 +1,13 @@
 //! Cost estimate of a plan before it runs.
 
 use dwell_engine::departures::{lead_in_duration, lead_in_len};
-use dwell_protocol::PaceKind;
+use dwell_protocol::{PaceKind, PaceParameters, PingParameters};
 use dwell_units::{Nanos, Rate};
 
 use crate::error::PlanError;
 use crate::expand::Expansion;
 use crate::flow::FlowPlan;
+use crate::measurement::Measurement;
 use crate::pacing::PacePlan;
 use crate::plan::{PingPlan, Plan, Transport};
 
@@ -44,11 +45,10 @@ pub struct Estimate {
 impl Estimate {
     /// Estimates one trial of `plan`.
     pub fn of(plan: &Plan) -> Self {
-        let measuring = match (&plan.ping, &plan.flow, &plan.pace) {
-            (Some(ping), ..) => Self::of_ping(ping),
-            (None, Some(flow), _) => Self::of_flow(flow),
-            (None, None, Some(pace)) => Self::of_pace(pace),
-            (None, None, None) => Self::default(),
+        let measuring = match &plan.measurement {
+            Measurement::Ping(ping) => Self::of_ping(ping),
+            Measurement::Flow(flow) => Self::of_flow(flow),
+            Measurement::Pace(pace) => Self::of_pace(pace),
         };
         let busy = Nanos(measuring.time.0.saturating_add(TRIAL_OVERHEAD.0));
         let (load_packets, load_bytes) = load(plan, busy);
@@ -74,17 +74,18 @@ impl Estimate {
     }
 
     fn of_pace(pace: &PacePlan) -> Self {
+        let PaceParameters { pattern, count, warm_up: warm_up_trains, .. } = pace.parameters;
         let (packets, time) = pace.extent();
-        let count = u64::from(if pace.pattern == PaceKind::Pair { 2 } else { pace.count });
+        let count = u64::from(if pattern == PaceKind::Pair { 2 } else { count });
         let trains = packets / count.max(1);
         let train = time.0 / i64::try_from(trains).unwrap_or(i64::MAX).max(1);
-        let warm_up = u64::from(pace.warm_up).saturating_mul(count);
-        let warming = train.saturating_mul(i64::from(pace.warm_up));
+        let warm_up = u64::from(warm_up_trains).saturating_mul(count);
+        let warming = train.saturating_mul(i64::from(warm_up_trains));
         let all = packets.saturating_add(warm_up);
         // Lead-in packets are sent as well, during the pause before a train or longer, and count
         // only as bytes.
         let (gap, times) =
-            (pace.gap_ns().unwrap_or(0.0), trains.saturating_add(pace.warm_up.into()));
+            (pace.gap_ns().unwrap_or(0.0), trains.saturating_add(warm_up_trains.into()));
         let sent =
             all.saturating_add(times.saturating_mul(lead_in_len(count as usize, gap) as u64));
         let ahead = (lead_in_duration(count as usize, gap) - pace.mean_pause()).max(Nanos::ZERO);
@@ -99,20 +100,21 @@ impl Estimate {
     }
 
     fn of_ping(ping: &PingPlan) -> Self {
-        let interval = match (ping.closed_loop, ping.interval()) {
-            (true, interval) => interval.or(ping.pause).filter(|time| *time > Nanos::ZERO),
+        let PingParameters { count, duration, closed_loop, pause, .. } = ping.parameters;
+        let interval = match (closed_loop, ping.interval()) {
+            (true, interval) => interval.or(pause).filter(|time| *time > Nanos::ZERO),
             (false, interval) => Some(interval.unwrap_or(Nanos::from_secs(1))),
         };
         let by_interval = |time: Nanos| interval.map(|gap| (time.0 / gap.0.max(1)) as u64 + 1);
-        let probes = match (ping.count, ping.duration.and_then(by_interval)) {
+        let probes = match (count, duration.and_then(by_interval)) {
             (Some(count), Some(fitting)) => Some(count.min(fitting)),
             (Some(count), None) => Some(count),
             (None, fitting) => fitting,
         };
-        let by_count = ping.count.zip(interval).map(|(count, gap)| {
+        let by_count = count.zip(interval).map(|(count, gap)| {
             Nanos(gap.0.saturating_mul(i64::try_from(count).unwrap_or(i64::MAX)))
         });
-        let measuring = match (by_count, ping.duration) {
+        let measuring = match (by_count, duration) {
             (Some(a), Some(b)) => a.min(b),
             (a, b) => a.or(b).unwrap_or(Nanos::ZERO),
         };
@@ -121,8 +123,8 @@ impl Estimate {
         Self {
             time: Nanos(measuring.0.saturating_add(warming.0)),
             sending: measuring,
-            at_most: ping.closed_loop && ping.count.is_some() && ping.duration.is_some(),
-            at_least: ping.closed_loop && ping.duration.is_none(),
+            at_most: closed_loop && count.is_some() && duration.is_some(),
+            at_least: closed_loop && duration.is_none(),
             probes,
             bytes: probes.map(|probes| probes.saturating_mul(2 * ping.ip_bytes())),
             ..Self::default()
@@ -157,7 +159,7 @@ impl Estimate {
 /// Number and duration of warm-up probes, with the defaults of `dwell ping`.
 fn warm_up(ping: &PingPlan) -> (u64, Nanos) {
     let defaults = ping.protocol.spec().defaults;
-    let probes = ping.warm_up.unwrap_or(defaults.warm_up);
+    let probes = ping.parameters.warm_up.unwrap_or(defaults.warm_up);
     (probes.into(), defaults.warm_up_interval.saturating_mul(i64::from(probes)))
 }
 

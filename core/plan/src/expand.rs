@@ -10,11 +10,9 @@ use toml::Table;
 use crate::axis::{AxisValues, label};
 use crate::constraint::constraints;
 use crate::error::PlanError;
-use crate::fields::field_names;
-use crate::flow::FlowPlan;
-use crate::pacing::PacePlan;
+use crate::measurement::MeasurementKind;
 use crate::path::Path;
-use crate::plan::{Order, PingPlan, Plan};
+use crate::plan::{Order, Plan};
 use crate::source::Source;
 
 /// Maximum number of cells; callers ask for confirmation far below it.
@@ -55,7 +53,7 @@ pub struct Expansion {
 /// combinations are found by [`Expansion::plan_of`].
 pub fn expand(source: &Source, seed: u64) -> Result<Expansion, PlanError> {
     let plan = Plan::read(source)?;
-    let mut axes = axes_of(source, &plan.matrix, "matrix")?;
+    let mut axes = axes_of(source, plan.measurement.kind(), &plan.matrix, "matrix")?;
     let base = axes.len();
     // Count the cells first, so that an oversized matrix fails immediately.
     let mut cells = product(source, &axes, &(0..base).collect::<Vec<_>>())?;
@@ -197,21 +195,21 @@ fn without_matrix(source: &Source) -> Table {
 /// The axes of a table, in file order.
 pub(crate) fn axes_of(
     source: &Source,
+    measured: MeasurementKind,
     matrix: &Table,
     at: &str,
 ) -> Result<Vec<AxisValues>, PlanError> {
     let mut axes: Vec<AxisValues> = Vec::new();
     for (name, value) in matrix {
         let place = format!("{at}.{name}");
-        let measuring = measuring(source);
-        let path = path_of(name, measuring).ok_or_else(|| {
+        let path = path_of(name, measured).ok_or_else(|| {
             source.error(
                 &place,
                 format!(
                     "not a field of a plan; an axis is a field of [{}], load, {}, or a path like \
                      \"topology.link.rate\" in quotes",
-                    measuring.table(),
-                    if measuring == MeasuredTable::Pace { "flows" } else { "relay" }
+                    measured.name(),
+                    if measured == MeasurementKind::Pace { "flows" } else { "relay" }
                 ),
             )
         })?;
@@ -237,49 +235,12 @@ pub(crate) fn axes_of(
     Ok(axes)
 }
 
-/// The table that a plan measures; its fields are axes by their plain names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MeasuredTable {
-    Ping,
-    Flow,
-    Pace,
-}
-
-impl MeasuredTable {
-    const fn table(self) -> &'static str {
-        match self {
-            Self::Ping => "ping",
-            Self::Flow => "flow",
-            Self::Pace => "pace",
-        }
-    }
-
-    /// Names of its fields.
-    fn fields(self) -> &'static [&'static str] {
-        match self {
-            Self::Ping => field_names::<PingPlan>(),
-            Self::Flow => field_names::<FlowPlan>(),
-            Self::Pace => field_names::<PacePlan>(),
-        }
-    }
-}
-
-/// Determines what the plan of `source` measures.
-pub(crate) fn measuring(source: &Source) -> MeasuredTable {
-    let has = |name| source.table().contains_key(name);
-    match (has("flow"), has("pace")) {
-        (true, _) => MeasuredTable::Flow,
-        (false, true) => MeasuredTable::Pace,
-        (false, false) => MeasuredTable::Ping,
-    }
-}
-
 /// Path of the field that an axis of this name sets.
-pub(crate) fn path_of(name: &str, measuring: MeasuredTable) -> Option<Path> {
+pub(crate) fn path_of(name: &str, measured: MeasurementKind) -> Option<Path> {
     match name {
-        "relay" if measuring == MeasuredTable::Flow => return Path::of("relay.mode").ok(),
+        "relay" if measured == MeasurementKind::Flow => return Path::of("relay.mode").ok(),
         "relay" => return None,
-        "flows" if measuring == MeasuredTable::Pace => return Path::of("cross.flows").ok(),
+        "flows" if measured == MeasurementKind::Pace => return Path::of("cross.flows").ok(),
         _ => {}
     }
     if name == "load" || name.contains('.') {
@@ -287,8 +248,8 @@ pub(crate) fn path_of(name: &str, measuring: MeasuredTable) -> Option<Path> {
         let forbidden = ["matrix", "constraint", "trials", "stop"];
         return (!forbidden.contains(&path.first())).then_some(path);
     }
-    let path = || Path::of(&format!("{}.{name}", measuring.table())).ok();
-    measuring.fields().contains(&name).then(path).flatten()
+    let path = || Path::of(&format!("{}.{name}", measured.name())).ok();
+    measured.fields().contains(&name).then(path).flatten()
 }
 
 /// Checks every value of every axis separately.
@@ -439,7 +400,10 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
         assert_eq!(parameters["protocol"], "tcp");
         assert_eq!(parameters["rate"], "400pps");
         let plan = s0.plan_of(last).unwrap();
-        assert_eq!((plan.ping.unwrap().size.unwrap().0, plan.load.as_str()), (1400, "full"));
+        assert_eq!(
+            (plan.measurement.ping().unwrap().parameters.size.unwrap().0, plan.load.as_str()),
+            (1400, "full")
+        );
         let rate = s0.axes().into_iter().find(|axis| axis.name == "rate").unwrap();
         assert_eq!(rate.values.len(), 6 + 18, "both ranges contain 200pps and 400pps");
     }
@@ -572,7 +536,10 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
         let one = set(&["ping.size=550B"]);
         assert_eq!(one.cells().len(), all / 14);
         assert!((0..all / 14).all(|cell| one.parameters(cell as u32)["size"] == "550B"));
-        assert_eq!(one.plan_of(0).unwrap().ping.unwrap().size.unwrap().0, 550);
+        assert_eq!(
+            one.plan_of(0).unwrap().measurement.ping().unwrap().parameters.size.unwrap().0,
+            550
+        );
         assert_eq!(set(&["load=none"]).cells().len(), all / 3);
         // The constraint applies to tcp and has its own rate.
         assert_eq!(set(&["ping.protocol=udp"]).cells().len(), 14 * 6 * 3);

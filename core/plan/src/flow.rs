@@ -35,10 +35,8 @@ pub struct FlowPlan {
     /// Send rate: packets, or bits of payload (equation (1) of Miya 2020: packets x size x 8).
     pub rate: Rate,
     /// Sending time.
-    #[serde(default)]
     pub duration: Option<Nanos>,
     /// Packets to send.
-    #[serde(default)]
     pub count: Option<u64>,
     /// Warm-up packets, not counted.
     #[serde(default = "default_warm_up")]
@@ -61,6 +59,12 @@ pub struct FlowPlan {
     /// Use IPv6.
     #[serde(default)]
     pub ipv6: bool,
+    /// Relay between the ends.
+    #[serde(skip)]
+    pub relay: Option<RelayPlan>,
+    /// Kernel hooks that timestamp the packets.
+    #[serde(skip)]
+    pub trace: TraceSetting,
 }
 
 /// The relay and its mode.
@@ -210,9 +214,7 @@ impl FlowPlan {
             }
         }
     }
-}
 
-impl Plan {
     /// Nodes on which the flow is traced.
     pub fn traced(&self) -> TracePlan {
         match (&self.trace, &self.relay) {
@@ -226,8 +228,8 @@ impl Plan {
 
     /// Location of a packet id that is readable on the whole path. If a relay encrypts or decrypts
     /// after 12 bytes, only the lower half of iperf's id is readable.
-    pub fn id_format(&self, header: TrafficHeader) -> IdFormat {
-        match header {
+    pub fn id_format(&self) -> IdFormat {
+        match self.header {
             TrafficHeader::Dwell => IdFormat::Dwell,
             TrafficHeader::Iperf if self.ciphers_before(HEADER_LEN) => IdFormat::IperfClassic,
             TrafficHeader::Iperf => IdFormat::Iperf,
@@ -244,7 +246,6 @@ impl Plan {
 
     /// Checks that apply only to the complete values of a cell.
     pub(crate) fn check_together(&self, source: &Source) -> Result<(), PlanError> {
-        self.check_pace_together(source)?;
         let Some(relay) = &self.relay else { return Ok(()) };
         let ciphers = matches!(relay.mode, ForwardingMode::Encrypt | ForwardingMode::Decrypt);
         if ciphers && relay.engine == RelayEngine::Xdp {
@@ -264,53 +265,27 @@ impl Plan {
         Ok(())
     }
 
-    pub(crate) fn check_flow(&self, source: &Source) -> Result<(), PlanError> {
-        let given = [
-            ("ping", self.ping.is_some()),
-            ("flow", self.flow.is_some()),
-            ("pace", self.pace.is_some()),
-        ];
-        let mut given = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
-        match (given.next(), given.next()) {
-            (None, _) => {
-                let message = "nothing to measure; add [ping], [flow] or [pace]";
-                return Err(source.error("", message));
-            }
-            (Some(one), Some(other)) => {
-                return Err(source.error(other, format!("give [{one}] or [{other}], not both")));
-            }
-            (Some(_), None) => {}
+    pub(crate) fn check(&self, plan: &Plan, source: &Source) -> Result<(), PlanError> {
+        plan.check_node(source, "flow.from", &self.from)?;
+        plan.check_node(source, "flow.to", &self.to)?;
+        if self.from == self.to {
+            return Err(source.error("flow.to", format!("'{}' would send to itself", self.to)));
         }
-        let Some(flow) = &self.flow else {
-            for (field, there) in
-                [("relay", self.relay.is_some()), ("trace", self.trace != TraceSetting::default())]
-            {
-                if there {
-                    return Err(source.error(field, format!("[{field}] needs a [flow]")));
-                }
-            }
-            return Ok(());
-        };
-        self.check_node(source, "flow.from", &flow.from)?;
-        self.check_node(source, "flow.to", &flow.to)?;
-        if flow.from == flow.to {
-            return Err(source.error("flow.to", format!("'{}' would send to itself", flow.to)));
-        }
-        if !(MIN_PAYLOAD..=MAX_UDP_PAYLOAD).contains(&flow.size.0) {
+        if !(MIN_PAYLOAD..=MAX_UDP_PAYLOAD).contains(&self.size.0) {
             return Err(
                 source.error("flow.size", format!("must be {MIN_PAYLOAD}B to {MAX_UDP_PAYLOAD}B"))
             );
         }
-        if flow.count == Some(0) {
+        if self.count == Some(0) {
             return Err(source.error("flow.count", "must be 1 or more"));
         }
-        if flow.count.is_none() && flow.duration.is_none() {
+        if self.count.is_none() && self.duration.is_none() {
             return Err(source.error("flow", "a trial needs an end: give count or duration"));
         }
-        if flow.duration.is_some_and(|time| time <= Nanos::ZERO) {
+        if self.duration.is_some_and(|time| time <= Nanos::ZERO) {
             return Err(source.error("flow.duration", "must be above 0"));
         }
-        let (id_end, header) = match flow.header {
+        let (id_end, header) = match self.header {
             TrafficHeader::Iperf => (CLASSIC_HEADER_LEN, "iperf"),
             TrafficHeader::Dwell => (HEADER_LEN, "dwell"),
         };
@@ -321,18 +296,18 @@ impl Plan {
             );
             return Err(source.error("relay.clear", message));
         }
-        if flow.packet_rate().gap().is_none() {
+        if self.packet_rate().gap().is_none() {
             return Err(source.error("flow.rate", "must be above 0"));
         }
-        if flow.port == 0 {
+        if self.port == 0 {
             return Err(source.error("flow.port", "must be 1 to 65535"));
         }
-        if flow.settle < Nanos::ZERO {
+        if self.settle < Nanos::ZERO {
             return Err(source.error("flow.settle", "must be 0 or more"));
         }
         if let Some(relay) = &self.relay {
-            self.check_node(source, "relay.on", &relay.on)?;
-            if relay.on == flow.from || relay.on == flow.to {
+            plan.check_node(source, "relay.on", &relay.on)?;
+            if relay.on == self.from || relay.on == self.to {
                 let message = format!(
                     "'{}' is an end of the flow; the relay must be between its ends",
                     relay.on
@@ -342,7 +317,7 @@ impl Plan {
         }
         if let TraceSetting::On(trace) = &self.trace {
             for (n, node) in trace.on.iter().enumerate() {
-                self.check_node(source, &format!("trace.on[{n}]"), node)?;
+                plan.check_node(source, &format!("trace.on[{n}]"), node)?;
             }
         }
         Ok(())
@@ -376,13 +351,12 @@ mode = "route"
 
     #[test]
     fn relay_node_is_traced_by_default() {
-        let plan = read(PLAN).unwrap();
-        assert_eq!(plan.traced().on, ["n2"]);
-        assert!(read(&format!("trace = false\n{PLAN}")).unwrap().traced().on.is_empty());
-        let plan =
-            read(&format!("{PLAN}[trace]\non = [\"n1\", \"n2\"]\nhooks = [\"tcx\"]\n")).unwrap();
-        assert_eq!((plan.traced().on.len(), plan.traced().hooks), (2, vec![TraceHook::Tcx]));
-        let relay = plan.relay.unwrap();
+        let flow = |text: &str| read(text).unwrap().measurement.flow().unwrap().clone();
+        assert_eq!(flow(PLAN).traced().on, ["n2"]);
+        assert!(flow(&format!("trace = false\n{PLAN}")).traced().on.is_empty());
+        let hooked = flow(&format!("{PLAN}[trace]\non = [\"n1\", \"n2\"]\nhooks = [\"tcx\"]\n"));
+        assert_eq!((hooked.traced().on.len(), hooked.traced().hooks), (2, vec![TraceHook::Tcx]));
+        let relay = hooked.relay.unwrap();
         assert_eq!((relay.mode.program(), relay.key), (None, KeySource::Random));
     }
 
@@ -393,8 +367,7 @@ mode = "route"
                 .replace("rate =", &format!("header = \"{header}\"\nrate ="))
                 .replace("\"route\"", &format!("\"{mode}\"\nclear = {clear}"));
             let plan = read(&text)?;
-            let header = plan.flow.as_ref().unwrap().header;
-            Ok::<_, PlanError>(plan.id_format(header))
+            Ok::<_, PlanError>(plan.measurement.flow().unwrap().id_format())
         };
         for (header, mode, clear, id) in [
             ("iperf", "encrypt", "12", IdFormat::IperfClassic),
@@ -460,10 +433,11 @@ mode = "route"
 
     #[test]
     fn flow_rate_in_bits_counts_payload() {
-        let flow = read(PLAN).unwrap().flow.unwrap();
+        let flow = read(PLAN).unwrap().measurement.flow().unwrap().clone();
         assert_eq!(flow.packet_rate().as_f64(), 200.0);
         // 200 packets/s x 500 B x 8.
-        let flow = read(&PLAN.replace("200pps", "800kbit/s")).unwrap().flow.unwrap();
+        let plan = read(&PLAN.replace("200pps", "800kbit/s")).unwrap();
+        let flow = plan.measurement.flow().unwrap();
         assert_eq!(flow.packet_rate().as_f64(), 200.0);
     }
 

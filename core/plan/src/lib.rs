@@ -16,6 +16,7 @@ mod fields;
 mod flow;
 mod lab_file;
 mod limits;
+mod measurement;
 mod messages;
 mod pacing;
 mod path;
@@ -23,14 +24,13 @@ mod plan;
 mod source;
 mod topology;
 
-pub use dwell_protocol::PaceKind;
-
 pub use axis::{AxisValues, Quantity};
 pub use error::{PlanError, Position};
 pub use estimate::Estimate;
 pub use expand::{Cell, Expansion, Trial, expand};
 pub use flow::{FlowPlan, ForwardingMode, RelayPlan, TracePlan, TraceSetting};
-pub use pacing::{Accurate, AccurateError, CrossPlan, NamedSize, NamedSizeError, PacePlan};
+pub use measurement::{Measurement, MeasurementKind};
+pub use pacing::{Accurate, AccurateError, CrossPlan, PacePlan};
 pub use plan::{
     Constraint, CpuLoad, Load, NodeSettings, Order, PingPlan, Plan, ReflectPlan, StopRules,
     TrafficLoad, Transport, Trials,

@@ -15,14 +15,12 @@ use dwell_protocol::Generator;
 
 /// Maximum write size of a TCP load.
 const MAX_TCP_WRITE: u64 = 1 << 20;
-/// Maximum DSCP: a field of 6 bits (RFC 2474, 3).
-const MAX_DSCP: u8 = 63;
 /// Minimum link rate: tc counts whole bytes per second.
 const MIN_LINK_RATE: BitRate = BitRate(8);
 
 /// Checks the fields of a plan, separately and in combination.
 pub(crate) fn check(plan: &Plan, source: &Source) -> Result<(), PlanError> {
-    if let Some(ping) = &plan.ping {
+    if let Some(ping) = plan.measurement.ping() {
         check_ping(ping, source)?;
     }
     check_link(plan, source)?;
@@ -36,32 +34,28 @@ pub(crate) fn check(plan: &Plan, source: &Source) -> Result<(), PlanError> {
 }
 
 fn check_ping(ping: &PingPlan, source: &Source) -> Result<(), PlanError> {
-    if let Some(wrong) = ping.size.and_then(|size| size_error(ping, size.0)) {
+    let parameters = &ping.parameters;
+    if let Some(wrong) = parameters.size.and_then(|size| size_error(ping, size.0)) {
         return Err(source.error("ping.size", wrong));
     }
-    if ping.ttl == Some(0) {
-        return Err(source.error("ping.ttl", "must be 1 to 255"));
-    }
-    if ping.dscp.is_some_and(|dscp| dscp > MAX_DSCP) {
-        return Err(source.error("ping.dscp", format!("must be 0 to {MAX_DSCP}")));
-    }
-    if ping.pause.is_some_and(|pause| pause < Nanos::ZERO) {
-        return Err(source.error("ping.pause", "must be 0 or more"));
-    }
+    let timeout = parameters.timeout();
     let interval = ping.interval().unwrap_or(Nanos::from_secs(1));
     let config = Config {
         departures: ProbeSchedule::Open { interval },
         count: None,
         duration: None,
-        timeout: ping.timeout,
+        timeout,
         warm_up: 0,
         warm_up_interval: Nanos::ZERO,
     };
-    if !ping.closed_loop && !ping.protocol.spec().defaults.closed_loop && !config.fits_window() {
+    if !parameters.closed_loop
+        && !ping.protocol.spec().defaults.closed_loop
+        && !config.fits_window()
+    {
         let limit = Config::MAX_WINDOW;
         let message = format!(
-            "{} at this rate allows more than {limit} probes in flight; choose a shorter time-out",
-            ping.timeout
+            "{timeout} at this rate allows more than {limit} probes in flight; choose a shorter \
+             time-out"
         );
         return Err(source.error("ping.timeout", message));
     }

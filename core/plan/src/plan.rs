@@ -28,6 +28,7 @@
 //! ```
 
 mod check;
+mod file;
 
 use std::collections::BTreeMap;
 
@@ -37,11 +38,13 @@ use serde::{Deserialize, Deserializer, de};
 use toml::{Table, Value};
 
 use crate::error::PlanError;
-use crate::flow::{FlowPlan, RelayPlan, TraceSetting};
-use crate::pacing::{Accurate, CrossPlan, PacePlan};
+use crate::fields::field_names;
+use crate::measurement::Measurement;
 use crate::source::Source;
 use crate::topology::{LabSpec, LabTopology, Topology};
-use dwell_protocol::{Generator, IcmpSocket, Limit, Pattern, Scheduling, Stamps};
+use dwell_protocol::{Generator, Limit, PingParameters, Scheduling, Stamps};
+
+pub(crate) use file::PlanFile;
 
 /// Supported format version.
 const VERSION: u32 = 1;
@@ -53,70 +56,36 @@ pub(crate) const NO_LOAD: &str = "none";
 const MAX_REPETITIONS: u32 = 1_000_000;
 
 /// A plan, with the values of one cell inserted.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// Format version.
     pub version: u32,
     /// Name: letters, digits, hyphens, dots and underscores.
     pub name: String,
     /// Purpose, in one sentence.
-    #[serde(default)]
     pub title: Option<String>,
     /// Load of this cell, by its name in `loads`.
-    #[serde(default = "no_load")]
     pub load: String,
     /// Nodes and how they are connected.
     pub topology: Topology,
     /// Settings for all jobs of a node.
-    #[serde(default)]
     pub nodes: BTreeMap<String, NodeSettings>,
-    /// Measurement of round trips.
-    #[serde(default)]
-    pub ping: Option<PingPlan>,
-    /// Measurement of one-way packets.
-    #[serde(default)]
-    pub flow: Option<FlowPlan>,
-    /// Measurement of departures. A plan has exactly one of `ping`, `flow` and `pace`.
-    #[serde(default)]
-    pub pace: Option<PacePlan>,
-    /// Cross traffic from the paced node.
-    #[serde(default)]
-    pub cross: Option<CrossPlan>,
-    /// Tolerance of the accuracy verdict.
-    #[serde(default)]
-    pub accurate: Option<Accurate>,
-    /// Relay between the ends of the flow.
-    #[serde(default)]
-    pub relay: Option<RelayPlan>,
-    /// Kernel hooks that timestamp the packets of the flow.
-    #[serde(default)]
-    pub trace: TraceSetting,
+    /// What every trial measures.
+    pub measurement: Measurement,
     /// Document whose claims are judged: `miya-2020`. The name is not checked here.
-    #[serde(default)]
     pub claims: Option<String>,
     /// Settings of the reflector.
-    #[serde(default)]
     pub reflect: ReflectPlan,
     /// Loads that cells refer to.
-    #[serde(default)]
     pub loads: BTreeMap<String, Load>,
     /// Axes by name, in file order (parsed by [`crate::expand`]).
-    #[serde(default)]
     pub matrix: Table,
     /// Rules for some of the cells.
-    #[serde(default)]
     pub constraint: Vec<Constraint>,
     /// Number and order of trials.
-    #[serde(default)]
     pub trials: Trials,
     /// Conditions to stop early.
-    #[serde(default)]
     pub stop: StopRules,
-}
-
-fn no_load() -> String {
-    NO_LOAD.into()
 }
 
 /// Settings for all jobs of a node.
@@ -124,11 +93,10 @@ fn no_load() -> String {
 #[serde(deny_unknown_fields)]
 pub struct NodeSettings {
     /// CPU of timing threads.
-    #[serde(default)]
     pub cpu: Option<usize>,
 }
 
-/// Probes from one node to another.
+/// Probes from one node to another: the fields that only plans have, and the shared options.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PingPlan {
@@ -140,62 +108,21 @@ pub struct PingPlan {
     #[serde(default = "stamp", deserialize_with = "scheme")]
     pub protocol: Scheme,
     /// Port of the reflector; `None`: the protocol's default.
-    #[serde(default)]
     pub port: Option<u16>,
-    /// Payload size.
-    #[serde(default)]
-    pub size: Option<Bytes>,
-    /// Probes to send.
-    #[serde(default)]
-    pub count: Option<u64>,
-    /// Sending time.
-    #[serde(default)]
-    pub duration: Option<Nanos>,
-    /// Time between probes.
-    #[serde(default)]
-    pub interval: Option<Nanos>,
     /// Alternative to `interval`: packets, or bits of IP packets of this size.
-    #[serde(default)]
     pub rate: Option<Rate>,
-    /// Send the next probe after the reply to the previous one, or its time-out.
-    #[serde(default)]
-    pub closed_loop: bool,
-    /// In closed loop, the pause after each reply.
-    #[serde(default)]
-    pub pause: Option<Nanos>,
-    /// Time-out after which a reply is late.
-    #[serde(default = "second")]
-    pub timeout: Nanos,
-    /// Warm-up probes, not counted.
-    #[serde(default)]
-    pub warm_up: Option<u32>,
-    /// Timestamps to use.
-    #[serde(default)]
-    pub stamps: Stamps,
-    /// Also request the kernel timestamp before the queueing discipline.
-    #[serde(default)]
-    pub sched_stamps: bool,
     /// Busy-poll instead of sleeping.
     #[serde(default)]
     pub busy_poll: bool,
     /// Scheduling class of the timing thread.
     #[serde(default)]
     pub scheduling: Scheduling,
-    /// Type of ICMP socket.
-    #[serde(default)]
-    pub icmp_socket: IcmpSocket,
-    /// Payload content.
-    #[serde(default)]
-    pub pattern: Pattern,
     /// Use IPv6.
     #[serde(default)]
     pub ipv6: bool,
-    /// Time to live, or hop limit.
-    #[serde(default)]
-    pub ttl: Option<u8>,
-    /// Differentiated services code point.
-    #[serde(default)]
-    pub dscp: Option<u8>,
+    /// Options of the probes; their fields are in the same table.
+    #[serde(skip)]
+    pub parameters: PingParameters,
 }
 
 const fn stamp() -> Scheme {
@@ -206,37 +133,27 @@ fn scheme<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Scheme, D::Error
     String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
-const fn second() -> Nanos {
-    Nanos::from_secs(1)
-}
-
 /// Settings of the reflector.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct ReflectPlan {
     /// Busy-poll instead of sleeping.
-    #[serde(default)]
     pub busy_poll: bool,
     /// Timestamp used as T2.
-    #[serde(default)]
     pub stamps: Stamps,
     /// Copy the sender's sequence number instead of counting.
-    #[serde(default)]
     pub stateless: bool,
     /// Replies per second and source.
-    #[serde(default)]
     pub limit: Option<Limit>,
 }
 
 /// A load that runs during the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Load {
     /// CPU load.
-    #[serde(default)]
     pub cpu: Vec<CpuLoad>,
     /// Traffic.
-    #[serde(default)]
     pub traffic: Vec<TrafficLoad>,
 }
 
@@ -266,7 +183,6 @@ pub struct TrafficLoad {
     pub protocol: Transport,
     /// Rate of all flows together. Bits count IP packets, or payload with TCP. Required for UDP;
     /// without it TCP sends as fast as possible.
-    #[serde(default)]
     pub rate: Option<Rate>,
     /// Number of flows.
     #[serde(default = "one")]
@@ -275,7 +191,6 @@ pub struct TrafficLoad {
     #[serde(default = "constant")]
     pub distribution: String,
     /// UDP payload, or bytes per write with TCP.
-    #[serde(default)]
     pub size: Option<Bytes>,
     /// Seed of the gaps.
     #[serde(default = "first_seed")]
@@ -334,22 +249,17 @@ pub struct Constraint {
 
 /// Number and order of trials.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Trials {
     /// Number of measurements per cell.
-    #[serde(default = "one")]
     pub repetitions: u32,
     /// Order.
-    #[serde(default)]
     pub order: Order,
     /// Seed of the order; if missing, it is drawn and printed.
-    #[serde(default)]
     pub seed: Option<u64>,
     /// Pause between trials.
-    #[serde(default)]
     pub pause: Nanos,
     /// Time limit after which a trial fails [default: three times the expected time plus 30 s].
-    #[serde(default)]
     pub time_limit: Option<Nanos>,
 }
 
@@ -384,10 +294,8 @@ pub enum Order {
 #[serde(deny_unknown_fields)]
 pub struct StopRules {
     /// Number of successive failed trials [default: 5].
-    #[serde(default)]
     pub failures: Option<u32>,
     /// Time after which the run stops, at the end of the current trial.
-    #[serde(default)]
     pub time: Option<Nanos>,
 }
 
@@ -420,9 +328,14 @@ impl Plan {
                 format!("unsupported plan version {version}; this dwell reads version {VERSION}"),
             ));
         }
-        let plan: Self = source.read(table)?;
+        let plan = source.read::<PlanFile>(table)?.into_plan(source)?;
         plan.check(source)?;
         Ok(plan)
+    }
+
+    /// Names of the fields and tables of a plan file.
+    pub fn field_names() -> &'static [&'static str] {
+        field_names::<PlanFile>()
     }
 
     /// Names of the nodes; `None` for a lab file whose text was not added.
@@ -446,13 +359,14 @@ impl PingPlan {
     pub(crate) fn ip_bytes(&self) -> u64 {
         let ip = if self.ipv6 { 40 } else { 20 };
         let spec = self.protocol.spec();
-        ip + spec.transport.header_len() + self.size.map_or(spec.payload.default, |size| size.0)
+        let payload = self.parameters.size.map_or(spec.payload.default, |size| size.0);
+        ip + spec.transport.header_len() + payload
     }
 
     /// Time between probes, from the interval or the rate.
     pub fn interval(&self) -> Option<Nanos> {
         match self.rate {
-            None => self.interval,
+            None => self.parameters.interval,
             Some(Rate::Packets(rate)) => rate.gap(),
             Some(Rate::Bits(rate)) => rate.transmission_time(Bytes(self.ip_bytes())),
         }
@@ -490,7 +404,7 @@ cpu = [{ on = "n2", level = "90%" }]
     #[test]
     fn plan_fills_in_defaults() {
         let plan = read(PLAN).unwrap();
-        let ping = plan.ping.as_ref().unwrap();
+        let ping = plan.measurement.ping().unwrap();
         assert_eq!((plan.load.as_str(), ping.protocol), ("none", Scheme::Stamp));
         assert_eq!(ping.interval(), Some(Nanos::from_millis(5)));
         assert_eq!(plan.trials.repetitions, 1);
@@ -501,7 +415,7 @@ cpu = [{ on = "n2", level = "90%" }]
     fn rate_in_bits_counts_ip_packets() {
         let plan = read(&PLAN.replace("200pps", "1Mbit/s")).unwrap();
         // 20 + 8 + 76 bytes.
-        assert_eq!(plan.ping.unwrap().interval(), Some(Nanos(104 * 8 * 1_000)));
+        assert_eq!(plan.measurement.ping().unwrap().interval(), Some(Nanos(104 * 8 * 1_000)));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
 use crate::error::{PlanError, Position, floor_boundary};
+use crate::fields::field_names;
 use crate::lab_file::LabFiles;
 use crate::messages::{serde_message, toml_message};
 use crate::path::Path;
@@ -155,24 +156,58 @@ impl Source {
         }
     }
 
-    /// Deserialises `table`; errors are positioned by the path of the field.
+    /// Deserialises `table`, the whole plan; errors are positioned by the path of the field.
     pub(crate) fn read<T: DeserializeOwned>(&self, table: Table) -> Result<T, PlanError> {
+        self.read_at("", table)
+    }
+
+    /// Deserialises `table`, found at the path `at`, as two structs: each field goes to the struct
+    /// that has it.
+    pub(crate) fn read_parts<A: DeserializeOwned, B: DeserializeOwned>(
+        &self,
+        at: &str,
+        table: Table,
+    ) -> Result<(A, B), PlanError> {
+        let known = [field_names::<A>(), field_names::<B>()].concat();
+        if let Some(unknown) = table.keys().find(|key| !known.contains(&key.as_str())) {
+            let message =
+                format!("unknown field `{unknown}`, expected one of `{}`", known.join("`, `"));
+            return Err(self.serde_error(&format!("{at}.{unknown}"), &message));
+        }
+        let is_second = |key: &str| field_names::<B>().contains(&key);
+        let (second, first) = table.into_iter().partition(|(key, _)| is_second(key));
+        Ok((self.read_at(at, first)?, self.read_at(at, second)?))
+    }
+
+    /// Deserialises `table`, found at the path `at` of the plan; empty for the whole plan.
+    pub(crate) fn read_at<T: DeserializeOwned>(
+        &self,
+        at: &str,
+        table: Table,
+    ) -> Result<T, PlanError> {
         serde_path_to_error::deserialize(table).map_err(|error| {
-            let path = error.path().to_string();
-            let path = if path == "." { String::new() } else { path };
-            let message = serde_message(error.inner().message());
-            let mut placed = self.error(&path, message);
-            if placed.message.starts_with("unknown field")
-                && let (Some(key), Some(_)) = (self.spans.keys.get(&path), &placed.at)
-            {
-                placed.at = Some(Position::of(&self.text, key.clone()));
-            }
-            if path.is_empty() {
-                // A field missing from the whole file is reported at its start.
-                placed.at = Some(Position::of(&self.text, 0..0));
-            }
-            placed
+            let path = match (at, error.path().to_string().as_str()) {
+                (at, ".") => at.to_owned(),
+                ("", below) => below.to_owned(),
+                (at, below) => format!("{at}.{below}"),
+            };
+            self.serde_error(&path, error.inner().message())
         })
+    }
+
+    /// Creates an error for the field at `path` from a message of serde.
+    fn serde_error(&self, path: &str, message: &str) -> PlanError {
+        let mut placed = self.error(path, serde_message(message));
+        if placed.message.starts_with("unknown field")
+            && let (Some(key), Some(_)) = (self.spans.keys.get(path), &placed.at)
+        {
+            placed.at = Some(Position::of(&self.text, key.clone()));
+        }
+        if path.is_empty() {
+            // A field missing from the whole file is reported at its start.
+            placed.at = Some(Position::of(&self.text, 0..0));
+        }
+        placed
     }
 }
 

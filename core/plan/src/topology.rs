@@ -203,25 +203,18 @@ pub struct LinkPlan {
     #[serde(default, deserialize_with = "rate_or_none")]
     pub rate: Option<BitRate>,
     /// One-way delay.
-    #[serde(default)]
     pub delay: Option<Nanos>,
     /// Maximum deviation from the delay.
-    #[serde(default)]
     pub jitter: Option<Nanos>,
     /// Share of packets lost.
-    #[serde(default)]
     pub loss: Option<Ratio>,
     /// Share of packets duplicated.
-    #[serde(default)]
     pub duplicate: Option<Ratio>,
     /// Share of packets that bypass the delay.
-    #[serde(default)]
     pub reorder: Option<Ratio>,
     /// Seed of random link effects.
-    #[serde(default)]
     pub seed: Option<u64>,
     /// `netem`, `tbf` or `tap`.
-    #[serde(default)]
     pub mechanism: Option<String>,
 }
 

@@ -9,6 +9,7 @@ use dwell_plan::{
     PacePlan, PingPlan, Plan, ReflectPlan, RelayPlan, Source, StopRules, Topology, TracePlan,
     TrafficLoad, Trials, expand,
 };
+use dwell_protocol::{PaceParameters, PingParameters};
 use serde::de::DeserializeOwned;
 
 fn documentation() -> String {
@@ -54,7 +55,7 @@ fn documentation_lists_exactly_the_plan_fields() {
     ]
     .map(str::to_owned)
     .into();
-    let top: BTreeSet<String> = fields::<Plan>("").into_iter().collect();
+    let top: BTreeSet<String> = Plan::field_names().iter().map(|name| (*name).to_owned()).collect();
     assert!(tables.is_subset(&top), "{top:?}");
     assert_eq!(fields::<Load>(""), ["cpu", "traffic"]);
     let mut known: BTreeSet<String> = top.difference(&tables).cloned().collect();
@@ -65,10 +66,12 @@ fn documentation_lists_exactly_the_plan_fields() {
     known.extend(fields::<LinkPlan>("topology.link."));
     known.extend(fields::<NodeSettings>("nodes.NAME."));
     known.extend(fields::<PingPlan>("ping."));
+    known.extend(fields::<PingParameters>("ping."));
     known.extend(fields::<FlowPlan>("flow."));
     known.extend(fields::<RelayPlan>("relay."));
     known.extend(fields::<TracePlan>("trace."));
     known.extend(fields::<PacePlan>("pace."));
+    known.extend(fields::<PaceParameters>("pace."));
     known.extend(fields::<CrossPlan>("cross."));
     known.extend(fields::<Accurate>("accurate."));
     known.extend(fields::<ReflectPlan>("reflect."));
@@ -184,7 +187,8 @@ fn short_pace_plan_keeps_axes_and_engines() {
     assert!(minutes(&short) < 2.0, "{}", minutes(&short));
     for expansion in [&whole, &short] {
         for cell in 0..expansion.cells().len() as u32 {
-            let pace = expansion.plan_of(cell).unwrap().pace.unwrap();
+            let plan = expansion.plan_of(cell).unwrap();
+            let pace = &plan.measurement.pace().unwrap().parameters;
             assert!(pace.repeat >= 20 && pace.count > 20 && pace.pairs == 25);
         }
     }

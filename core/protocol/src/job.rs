@@ -5,7 +5,10 @@ mod bulk;
 pub mod engine_name;
 mod flow_filter;
 mod itg;
+mod named_size;
 mod pace;
+mod parameter;
+mod ping;
 mod relay;
 mod trace;
 
@@ -17,7 +20,10 @@ use serde::{Deserialize, Serialize};
 pub use bulk::BulkJob;
 pub use flow_filter::{FlowFilter, FlowFilterError, FlowProtocol};
 pub use itg::{Generator, ItgJob, ItgSinkJob};
-pub use pace::{PaceJob, PaceKind, PacePattern, PaceSinkJob, PaceSize, SinkTimestamps};
+pub use named_size::{NamedSize, NamedSizeError};
+pub use pace::{PaceJob, PaceKind, PaceParameters, PaceSinkJob, SinkTimestamps};
+pub use parameter::ParameterError;
+pub use ping::{IcmpSocket, Pattern, PingJob, PingParameters};
 pub use relay::{
     Cipher, ClearPrefix, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode,
 };
@@ -100,136 +106,26 @@ impl Job {
     }
 }
 
-/// Probes to send.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PingJob {
-    /// URL of the target.
-    pub target: String,
-    /// Stop after this many probes.
-    #[serde(default)]
-    pub count: Option<u64>,
-    /// Maximum time between the first probe and the last.
-    #[serde(default)]
-    pub deadline: Option<Nanos>,
-    /// Time between probes.
-    #[serde(default)]
-    pub interval: Option<Nanos>,
-    /// Send the next probe after the reply to the previous one, or its time-out.
-    #[serde(default)]
-    pub closed_loop: bool,
-    /// In closed loop, the pause after each reply.
-    #[serde(default)]
-    pub pause: Option<Nanos>,
-    /// Payload size in bytes.
-    #[serde(default)]
-    pub size: Option<u64>,
-    /// Time-out after which a reply is late.
-    #[serde(default = "second")]
-    pub timeout: Nanos,
-    /// Warm-up probes, not counted.
-    #[serde(default)]
-    pub warm_up: Option<u32>,
-    /// Timestamps to use.
-    #[serde(default)]
-    pub stamps: Stamps,
-    /// Also request the kernel timestamp before the queueing discipline.
-    #[serde(default)]
-    pub sched_stamps: bool,
-    /// CPU and scheduling of the timing loop.
-    #[serde(default)]
-    pub place: ThreadPlacement,
-    /// Type of ICMP socket.
-    #[serde(default)]
-    pub icmp_socket: IcmpSocket,
-    /// Key file of STAMP's authenticated mode, on the node.
-    #[serde(default)]
-    pub key_file: Option<PathBuf>,
-    /// Number of telemetry slots for relays on the path (STAMP without a key).
-    #[serde(default)]
-    pub path: Option<u8>,
-    /// Payload content.
-    #[serde(default)]
-    pub pattern: Pattern,
-    /// Use IPv4 only.
-    #[serde(default)]
-    pub ipv4: bool,
-    /// Use IPv6 only.
-    #[serde(default)]
-    pub ipv6: bool,
-    /// Local address or interface to send from.
-    #[serde(default)]
-    pub from: Option<String>,
-    /// Time to live, or hop limit.
-    #[serde(default)]
-    pub ttl: Option<u8>,
-    /// Differentiated services code point.
-    #[serde(default)]
-    pub dscp: Option<u8>,
-}
-
-impl PingJob {
-    /// One probe per second to `target`, until stopped.
-    pub fn to(target: impl Into<String>) -> Self {
-        Self {
-            target: target.into(),
-            count: None,
-            deadline: None,
-            interval: None,
-            closed_loop: false,
-            pause: None,
-            size: None,
-            timeout: second(),
-            warm_up: None,
-            stamps: Stamps::default(),
-            sched_stamps: false,
-            place: ThreadPlacement::default(),
-            icmp_socket: IcmpSocket::default(),
-            key_file: None,
-            path: None,
-            pattern: Pattern::default(),
-            ipv4: false,
-            ipv6: false,
-            from: None,
-            ttl: None,
-            dscp: None,
-        }
-    }
-}
-
-/// Default time-out, as in Roedlach/Vock (S4.1).
-const fn second() -> Nanos {
-    Nanos::from_secs(1)
-}
-
 /// Probes to answer, and where to listen for them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct ReflectJob {
     /// URLs to listen on; empty means STAMP on port 862 of all addresses.
-    #[serde(default)]
     pub urls: Vec<String>,
     /// Key file of STAMP's authenticated mode, on the node.
-    #[serde(default)]
     pub key_file: Option<PathBuf>,
     /// Copy the sender's sequence number instead of counting.
-    #[serde(default)]
     pub stateless: bool,
     /// In STAMP's authenticated mode, answer each request once, and only within this many sequence
     /// numbers of the highest in its session.
-    #[serde(default)]
     pub replay_window: Option<u32>,
     /// Timestamp used as T2.
-    #[serde(default)]
     pub stamps: Stamps,
     /// Replies per second and source; `None` selects the default for the listening address.
-    #[serde(default)]
     pub limit: Option<Limit>,
     /// Also answer source ports of other services.
-    #[serde(default)]
     pub allow_any_port: bool,
     /// CPU and scheduling of the threads.
-    #[serde(default)]
     pub place: ThreadPlacement,
 }
 
@@ -258,7 +154,6 @@ pub struct CpuJob {
     pub cpus: Vec<usize>,
     /// Stop after this time [default: until stopped].
     #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
-    #[serde(default)]
     pub duration: Option<Nanos>,
 }
 
@@ -283,10 +178,8 @@ pub struct TrafficJob {
     #[serde(default = "first_seed")]
     pub seed: u64,
     /// Stop after this time.
-    #[serde(default)]
     pub duration: Option<Nanos>,
     /// Stop after this many packets.
-    #[serde(default)]
     pub count: Option<u64>,
     /// Use IPv4 only.
     #[serde(default)]
@@ -341,40 +234,34 @@ fn first_seed() -> u64 {
 /// Traffic to receive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct SinkJob {
     /// Address to listen on: udp://ADDRESS:PORT or tcp://ADDRESS:PORT [default: UDP port 5001 of
     /// all IPv6 and IPv4 addresses].
-    #[serde(default)]
     pub urls: Vec<String>,
     /// Stop after this time [default: until stopped].
     #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
-    #[serde(default)]
     pub duration: Option<Nanos>,
     /// Maximum difference between the clocks of all senders and this one (0s: the same clock, as in
     /// a lab). Enables one-way delays of packets with an iperf header. Not needed for senders on
     /// loopback.
     #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
-    #[serde(default)]
     pub clock_error: Option<Nanos>,
     /// Timestamps to use: user space, or also the kernel's where available.
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t = Stamps::Auto))]
-    #[serde(default)]
     pub stamps: Stamps,
     /// CPU and scheduling of the threads.
     #[cfg_attr(feature = "clap", command(flatten))]
-    #[serde(default)]
     pub place: ThreadPlacement,
 }
 
 /// CPU and scheduling of a timing thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct ThreadPlacement {
     /// CPU to run on.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
-    #[serde(default)]
     pub cpu: Option<usize>,
     /// Scheduling class. auto: real-time (SCHED_FIFO) if permitted, for open-loop pings and sampled
     /// traffic that sleep most of the time; other for the rest.
@@ -382,11 +269,9 @@ pub struct ThreadPlacement {
         feature = "clap",
         arg(long, value_enum, value_name = "CLASS", default_value_t = Scheduling::Auto)
     )]
-    #[serde(default)]
     pub scheduling: Scheduling,
     /// Poll without sleeping: lowest delay, but occupies a CPU.
     #[cfg_attr(feature = "clap", arg(long))]
-    #[serde(default)]
     pub busy_poll: bool,
 }
 
@@ -418,32 +303,6 @@ pub enum Stamps {
     Kernel,
 }
 
-/// Kind of ICMP socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-#[serde(rename_all = "lowercase")]
-pub enum IcmpSocket {
-    /// A ping socket if permitted, otherwise a raw socket.
-    #[default]
-    Auto,
-    /// A ping socket (net.ipv4.ping_group_range).
-    Ping,
-    /// A raw socket (CAP_NET_RAW).
-    Raw,
-}
-
-/// Payload contents.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-#[serde(rename_all = "lowercase")]
-pub enum Pattern {
-    /// Random bytes, the same in every probe.
-    #[default]
-    Random,
-    /// Zeros.
-    Zero,
-}
-
 #[cfg(test)]
 mod tests {
     use dwell_sample::PaceEngine;
@@ -453,7 +312,7 @@ mod tests {
     #[test]
     fn job_survives_json_round_trip() {
         let mut ping = PingJob::to("stamp://n2");
-        ping.interval = Some(Nanos::from_micros(250));
+        ping.parameters.interval = Some(Nanos::from_micros(250));
         ping.place.cpu = Some(1);
         let reflect = |limit| ReflectJob { limit, ..ReflectJob::default() };
         let cpu = CpuJob { level: "50%".parse().unwrap(), cpus: vec![], duration: None };
@@ -498,23 +357,18 @@ mod tests {
 
     #[test]
     fn train_job_survives_json_round_trip() {
-        let pattern =
-            PacePattern::Train { rate: "10Mbit/s".parse().unwrap(), count: 50, repeat: 20 };
+        let parameters = PaceParameters {
+            rate: Some("10Mbit/s".parse().unwrap()),
+            size: Some("frame:1514B".parse().unwrap()),
+            engine: PaceEngine::SleepSpin,
+            ..PaceParameters::default()
+        };
         let job = Job::Pace(Box::new(PaceJob {
             target: "udp://n2:5001".into(),
-            pattern,
-            size: Some(PaceSize::Frame(Bytes(1_514))),
-            engine: PaceEngine::SleepSpin,
-            bypass: false,
+            parameters,
             switch_offloads: true,
-            pause: None,
-            late: None,
-            warm_up: 1,
             sink: SinkTimestamps::Needed,
-            stamps: Stamps::default(),
-            ipv4: false,
-            ipv6: false,
-            place: ThreadPlacement::default(),
+            ..PaceJob::default()
         }));
         let text = serde_json::to_string(&job).unwrap();
         assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job, "{text}");

@@ -19,11 +19,11 @@ dwell_units::named! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub enum SizeMeasure {
         /// The IP packet: IP header, UDP header and payload.
-        Ip = "size",
+        Ip = "ip",
         /// The UDP payload.
-        Payload = "payload_size",
+        Payload = "payload",
         /// The Ethernet frame without frame check sequence. Network cards pad frames to 60 B.
-        Frame = "frame_size",
+        Frame = "frame",
     }
 }
 

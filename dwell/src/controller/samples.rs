@@ -43,8 +43,7 @@ impl StoredRows<'_> {
             source.set(setting).ok()?;
         }
         let plan = expand(&source, self.run.seed).ok()?.plan_of(trial.cell).ok()?;
-        let ping = plan.ping.map(|ping| ping.from);
-        ping.or(plan.flow.map(|flow| flow.from)).or(plan.pace.map(|pace| pace.from))
+        Some(plan.measurement.sender().to_owned())
     }
 }
 

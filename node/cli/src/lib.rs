@@ -11,6 +11,7 @@ mod human;
 mod id;
 mod nic;
 mod observation_writer;
+mod parameter;
 mod placement;
 mod progress;
 mod protocols;

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use dwell_plan::{
-    CrossPlan, FlowPlan, ForwardingMode, LabSpec, LabTopology, LinkPlan, Load, Order, PaceKind,
-    PacePlan, PingPlan, Plan, RelayPlan, Topology, Transport,
+    CrossPlan, FlowPlan, ForwardingMode, LabSpec, LabTopology, LinkPlan, Load, Measurement, Order,
+    PacePlan, PingPlan, Plan, Topology, Transport,
 };
-use dwell_protocol::Generator;
+use dwell_protocol::{Generator, PaceKind, PaceParameters, PingParameters};
 use dwell_record::{Kind, Summary};
 use dwell_units::Nanos;
 use serde::Serialize;
@@ -33,7 +33,7 @@ pub fn measured(run: &RunData) -> Vec<MeasurementAspect> {
     let mut say = |name, text: Option<String>| {
         all.extend(text.map(|text| MeasurementAspect { name, text }));
     };
-    say("What", plan.map_or_else(|| of_file(run), |plan| what(run, plan)));
+    say("What", plan.map_or_else(|| of_file(run), |plan| Some(what(run, plan))));
     say("Packets", packets(run, plan));
     say("Sending", sending(run, plan));
     if let Some(plan) = plan {
@@ -69,17 +69,16 @@ pub fn mode_of(summary: &Summary) -> Option<&str> {
     summary.text("mode")
 }
 
-fn what(run: &RunData, plan: &Plan) -> Option<String> {
-    match (&plan.ping, &plan.flow) {
-        _ if plan.pace.is_some() => plan.pace.as_ref().map(|pace| departures(run, pace)),
-        (Some(ping), _) => Some(format!(
+fn what(run: &RunData, plan: &Plan) -> String {
+    match &plan.measurement {
+        Measurement::Pace(pace) => departures(run, pace),
+        Measurement::Ping(ping) => format!(
             "Round trips between two nodes: {} sends a probe, {} sends it back. {}",
             value(run, &["from", "ping.from"], || ping.from.clone()),
             value(run, &["to", "ping.to"], || ping.to.clone()),
             protocol(run, ping)
-        )),
-        (None, Some(flow)) => Some(flow_text(run, flow, plan.relay.as_ref())),
-        (None, None) => None,
+        ),
+        Measurement::Flow(flow) => flow_text(run, flow),
     }
 }
 
@@ -90,9 +89,9 @@ fn protocol(run: &RunData, ping: &PingPlan) -> String {
     format!("Protocol: {}.", ping.protocol.spec().description)
 }
 
-fn flow_text(run: &RunData, flow: &FlowPlan, relay: Option<&RelayPlan>) -> String {
+fn flow_text(run: &RunData, flow: &FlowPlan) -> String {
     let ends = format!("UDP packets one way, from {} to {}", flow.from, flow.to);
-    let Some(relay) = relay else { return format!("{ends}, timestamped at both ends.") };
+    let Some(relay) = &flow.relay else { return format!("{ends}, timestamped at both ends.") };
     let mode = |name: &str| match name {
         "route" => "routes (the kernel forwards packets)".to_owned(),
         "translate" => "translates (a program rewrites addresses and ports)".to_owned(),
@@ -124,7 +123,7 @@ fn of_file(run: &RunData) -> Option<String> {
 
 fn departures(run: &RunData, pace: &PacePlan) -> String {
     let engines = varied(run, &["engine", "pace.engine"])
-        .map_or_else(|| pace.engine.name().to_owned(), |axis| axis.values.join(", "));
+        .map_or_else(|| pace.parameters.engine.name().to_owned(), |axis| axis.values.join(", "));
     let asked = |summary: &Summary| summary.parameters.get("sink").is_some_and(|sink| sink == true);
     let mut paced = run.summaries().filter(|summary| summary.kind == Kind::Pace).peekable();
     let is_known = paced.peek().is_some();
@@ -161,10 +160,10 @@ fn paced_packets(run: &RunData, pace: &PacePlan) -> Option<String> {
 }
 
 fn trains(run: &RunData, pace: &PacePlan) -> String {
-    let (count, repeat) = (pace.count, pace.repeat);
+    let PaceParameters { pattern, count, repeat, rate, pairs, gap, warm_up, .. } = pace.parameters;
     let trains = || {
         let rate = varied(run, &["rate", "pace.rate"]).map_or_else(
-            || pace.rate.map_or_else(|| "no rate".to_owned(), spaced),
+            || rate.map_or_else(|| "no rate".to_owned(), spaced),
             |axis| {
                 // Pairs have none.
                 let rates = axis.values.iter().filter(|value| *value != "none");
@@ -173,18 +172,18 @@ fn trains(run: &RunData, pace: &PacePlan) -> String {
         );
         let shorter = varied(run, &["count", "pace.count"])
             .map_or_else(String::new, |axis| format!(" (in some trials {})", values(axis)));
-        let gaps = if pace.pattern == PaceKind::Poisson { ", Poisson gaps" } else { "" };
+        let gaps = if pattern == PaceKind::Poisson { ", Poisson gaps" } else { "" };
         format!("{repeat} trains of {count} packets{shorter} at {rate}{gaps}")
     };
-    let pairs = || format!("{} pairs, {} apart", pace.pairs, spaced(pace.gap));
+    let pairs = || format!("{pairs} pairs, {} apart", spaced(gap));
     let sent = match varied(run, &["pattern", "pace.pattern"]) {
         Some(_) => format!("{}; and {}", trains(), pairs()),
-        None if pace.pattern == PaceKind::Pair => pairs(),
+        None if pattern == PaceKind::Pair => pairs(),
         None => trains(),
     };
     format!(
         "{sent}, after a warm-up of {}, at scheduled times.",
-        count_noun(pace.warm_up.into(), "train")
+        count_noun(warm_up.into(), "train")
     )
 }
 
@@ -208,7 +207,7 @@ fn cross(run: &RunData, cross: &CrossPlan) -> String {
 }
 
 fn packets(run: &RunData, plan: Option<&Plan>) -> Option<String> {
-    if let Some(pace) = plan.and_then(|plan| plan.pace.as_ref()) {
+    if let Some(pace) = plan.and_then(|plan| plan.measurement.pace()) {
         return paced_packets(run, pace);
     }
     let bytes = |summary: &Summary| summary.parameters.get("payload_bytes")?.as_u64();
@@ -218,16 +217,15 @@ fn packets(run: &RunData, plan: Option<&Plan>) -> Option<String> {
         (Some(first), Some(last)) if first == last => count_noun(*first, "byte"),
         (Some(first), Some(last)) => format!("{} to {} bytes", count(*first), count(*last)),
         _ => {
-            let ping = plan.and_then(|plan| plan.ping.as_ref()?.size);
-            let flow = || Some(plan?.flow.as_ref()?.size);
-            count_noun(ping.or_else(flow)?.0, "byte")
+            let size = match &plan?.measurement {
+                Measurement::Ping(ping) => ping.parameters.size,
+                Measurement::Flow(flow) => Some(flow.size),
+                Measurement::Pace(_) => None,
+            };
+            count_noun(size?.0, "byte")
         }
     };
-    let family = plan.map(|plan| {
-        let ping = plan.ping.as_ref().map(|ping| ping.ipv6);
-        ping.or(plan.flow.as_ref().map(|flow| flow.ipv6)).unwrap_or_default()
-    });
-    let family = match family {
+    let family = match plan.map(|plan| plan.measurement.ipv6()) {
         Some(true) => ", IPv6",
         Some(false) => ", IPv4",
         None => "",
@@ -239,34 +237,36 @@ fn sending(run: &RunData, plan: Option<&Plan>) -> Option<String> {
     let Some(plan) = plan else {
         return mode(run).map(str::to_owned);
     };
-    if let Some(pace) = &plan.pace {
-        return Some(trains(run, pace));
-    }
-    if let Some(flow) = &plan.flow {
-        let rate = value(run, &["rate", "flow.rate"], || spaced(flow.rate));
-        let end = end(run, "packet", flow.count, flow.duration.map(|time| time.0));
-        return Some(format!(
-            "Open loop: {rate}, {end} per trial; losses do not delay later packets."
-        ));
-    }
-    let ping = plan.ping.as_ref()?;
-    let end = end(run, "probe", ping.count, ping.duration.map(|time| time.0));
+    Some(match &plan.measurement {
+        Measurement::Ping(ping) => probes(run, ping),
+        Measurement::Flow(flow) => {
+            let rate = value(run, &["rate", "flow.rate"], || spaced(flow.rate));
+            let end = end(run, "packet", flow.count, flow.duration.map(|time| time.0));
+            format!("Open loop: {rate}, {end} per trial; losses do not delay later packets.")
+        }
+        Measurement::Pace(pace) => trains(run, pace),
+    })
+}
+
+fn probes(run: &RunData, ping: &PingPlan) -> String {
+    let PingParameters { count, duration, closed_loop, pause, interval, .. } = ping.parameters;
+    let end = end(run, "probe", count, duration.map(|time| time.0));
     if varied(run, &["closed_loop", "ping.closed_loop"]).is_some() {
-        return Some(format!("Open or closed loop, depending on the trial; {end} per trial."));
+        return format!("Open or closed loop, depending on the trial; {end} per trial.");
     }
-    if ping.closed_loop {
-        let pause = ping.pause.map_or_else(String::new, |pause| format!(" {}", spaced(pause)));
-        return Some(format!(
+    if closed_loop {
+        let pause = pause.map_or_else(String::new, |pause| format!(" {}", spaced(pause)));
+        return format!(
             "Closed loop: each probe is sent{pause} after the previous reply, so a stall affects only \
              one probe; {end} per trial."
-        ));
+        );
     }
     let rate = varied(run, &["rate", "ping.rate", "interval", "ping.interval"])
         .map(values)
         .or_else(|| ping.rate.map(spaced))
-        .or_else(|| Some(format!("one probe every {}", spaced(ping.interval?))))
+        .or_else(|| Some(format!("one probe every {}", spaced(interval?))))
         .unwrap_or_else(|| "one probe per second".to_owned());
-    Some(format!("Open loop: {rate}, at scheduled times; {end} per trial."))
+    format!("Open loop: {rate}, at scheduled times; {end} per trial.")
 }
 
 /// Length of a trial: `50,000 probes`, `5 s`, or both.
@@ -337,7 +337,8 @@ fn loads(run: &RunData, plan: &Plan) -> Option<String> {
         }
     };
     let mut all: Vec<String> = names.iter().map(said).collect();
-    all.extend(plan.cross.as_ref().map(|plan| cross(run, plan)));
+    let crossing = plan.measurement.pace().and_then(|pace| pace.cross.as_ref());
+    all.extend(crossing.map(|plan| cross(run, plan)));
     (!all.is_empty()).then(|| format!("{}.", all.join("; ")))
 }
 

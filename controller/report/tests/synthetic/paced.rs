@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use dwell_plan::{Expansion, PaceKind, Source, expand};
+use dwell_plan::{Expansion, Source, expand};
+use dwell_protocol::PaceKind;
 use dwell_record::{Figures, Kind, Packets, Scalar, Stamps, Summary, Train};
 use dwell_report::model::{RunData, RunPlan, Series, TrialData, TrialState};
 use dwell_sample::TimestampSource;
@@ -48,8 +49,9 @@ pub(crate) fn of(text: &str, settings: &[&str]) -> RunData {
 
 fn trial(expansion: &Expansion, cell: u32, it: &dwell_plan::Trial) -> TrialData {
     let plan = expansion.plan_of(cell).unwrap();
-    let pace = plan.pace.as_ref().unwrap();
-    let engine = pace.engine.name();
+    let pace = plan.measurement.pace().unwrap();
+    let parameters = &pace.parameters;
+    let engine = parameters.engine.name();
     let mut made = TrialData {
         trial: it.number,
         repetition: it.repetition,
@@ -69,11 +71,11 @@ fn trial(expansion: &Expansion, cell: u32, it: &dwell_plan::Trial) -> TrialData 
         made.reason = Some(format!("pace on n1: {engine} is not supported here"));
         return made;
     };
-    let flows = plan.cross.as_ref().map_or(0, |cross| cross.flows);
+    let flows = pace.cross.as_ref().map_or(0, |cross| cross.flows);
     let error = if flows > 0 { 8.0 * error } else { *error };
     let size = pace.packet_size().unwrap();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(300 + u64::from(it.number));
-    let gap = pace.rate.and_then(|rate| size.gap_ns(dwell_units::Rate::Bits(rate)));
+    let gap = parameters.rate.and_then(|rate| size.gap_ns(dwell_units::Rate::Bits(rate)));
     let mut summary = summary(Packets::default(), BTreeMap::new());
     summary.kind = Kind::Pace;
     summary.engine = engine.to_owned();
@@ -82,19 +84,19 @@ fn trial(expansion: &Expansion, cell: u32, it: &dwell_plan::Trial) -> TrialData 
     summary.stamps = Stamps { tx: Some(timestamp_source), rx: None, near: None };
     summary.parameters = [
         ("engine".to_owned(), engine.into()),
-        ("pattern".to_owned(), pace.pattern.name().into()),
+        ("pattern".to_owned(), parameters.pattern.name().into()),
         ("size_bytes".to_owned(), size.ip().0.into()),
-        ("rate_bps".to_owned(), pace.rate.map(|rate| rate.0).into()),
+        ("rate_bps".to_owned(), parameters.rate.map(|rate| rate.0).into()),
         ("gap_ns".to_owned(), gap.into()),
     ]
     .into();
-    if pace.pattern == PaceKind::Pair {
+    if parameters.pattern == PaceKind::Pair {
         pairs(&mut summary, error, size.bits());
     } else {
-        let (gap, rate) = (gap.unwrap(), pace.rate.unwrap().0 as f64);
-        let packets = u64::from(pace.repeat) * u64::from(pace.count);
+        let (gap, rate) = (gap.unwrap(), parameters.rate.unwrap().0 as f64);
+        let packets = u64::from(parameters.repeat) * u64::from(parameters.count);
         summary.packets = Some(Packets { sent: packets, received: packets, ..Packets::default() });
-        summary.trains = (0..pace.repeat)
+        summary.trains = (0..parameters.repeat)
             .map(|_| {
                 let spread = random.random_range(0.9..1.1);
                 // An error beyond the gap lowers the rate.

@@ -37,7 +37,7 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, nodes: &Nodes) -> TrialJobs {
         ..SinkJob::default()
     };
     let mut sinks = vec![kept(&flow.to, Job::Sink(receiver))];
-    let program = plan.relay.as_ref().and_then(|relay| Some((relay, relay.mode.program()?)));
+    let program = flow.relay.as_ref().and_then(|relay| Some((relay, relay.mode.program()?)));
     if let Some((relay, mode)) = program {
         let job = RelayJob {
             mode,
@@ -46,20 +46,20 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, nodes: &Nodes) -> TrialJobs {
             key: relay.key.clone(),
             engine: relay.engine,
             stamps: relay.stamps,
-            id: plan.id_format(flow.header),
+            id: flow.id_format(),
             place: place(plan, &relay.on, relay.busy_poll),
             ..RelayJob::translate(listen, format!("udp://{}:{port}", receiving.url_host()))
         };
         let relay = kept(&relay.on, Job::Relay(Box::new(job)));
         sinks.push(PlannedJob { peer: Some(receiving.clone()), ..relay });
     }
-    let traced = plan.traced();
+    let traced = flow.traced();
     let without =
         if program.is_some() { UNKNOWN_WITHOUT_RELAY_TRACE } else { UNKNOWN_WITHOUT_ROUTER_TRACE };
     let traces = traced.on.iter().map(|node| {
         let job = TraceJob {
             flow: format!("udp port {port}"),
-            id: plan.id_format(flow.header),
+            id: flow.id_format(),
             hooks: traced.hooks.clone(),
             interfaces: Vec::new(),
             duration: None,

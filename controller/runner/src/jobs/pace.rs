@@ -28,27 +28,18 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan, nodes: &Nodes) -> TrialJobs {
     // The sink also runs when no timestamps are requested: otherwise packets would be refused.
     let mut sinks = if pace.sink == Some(false) { Vec::new() } else { vec![sink] };
     sinks.extend(counting);
-    let (Some(pattern), Some(size)) = (pace.job_pattern(), pace.named_size()) else {
-        unreachable!("the values of a valid cell are consistent")
-    };
     let sender = PaceJob {
         target: format!("udp://{}:{port}", peer.url_host()),
-        pattern,
-        size: Some(size),
-        engine: pace.engine,
-        bypass: pace.bypass,
+        parameters: pace.parameters.clone(),
+        gaps: None,
         // No other program uses a lab node.
         switch_offloads: matches!(plan.topology, Topology::Lab(_))
-            && pace.engine.capabilities().needs_segmentation_off,
-        pause: pace.pause,
-        late: pace.late,
-        warm_up: pace.warm_up,
+            && pace.parameters.engine.capabilities().needs_segmentation_off,
         sink: match pace.sink {
             None => SinkTimestamps::Needed,
             Some(true) => SinkTimestamps::Always,
             Some(false) => SinkTimestamps::Never,
         },
-        stamps: pace.stamps,
         ipv4: !pace.ipv6,
         ipv6: pace.ipv6,
         place: ThreadPlacement { scheduling: pace.scheduling, ..place(plan, &pace.from, false) },
@@ -73,7 +64,7 @@ pub(super) fn jobs(plan: &Plan, pace: &PacePlan, nodes: &Nodes) -> TrialJobs {
 #[cfg(test)]
 mod tests {
     use dwell_plan::Source;
-    use dwell_protocol::{PaceEngine, PacePattern, PaceSize};
+    use dwell_protocol::{PaceEngine, PaceParameters};
     use dwell_units::{BitRate, Bytes, Rate};
 
     use super::super::jobs;
@@ -94,10 +85,13 @@ mod tests {
             needed.sinks.iter().map(|one| (one.node.as_str(), one.job.name())).collect();
         assert_eq!(names, [("n2", "pace sink"), ("n2", "load sink")]);
         let Job::Pace(sender) = &needed.measurement.job else { panic!("expected a sender") };
-        assert_eq!((sender.target.as_str(), sender.engine), ("udp://n2:7102", PaceEngine::Xsk));
-        assert_eq!(sender.size, Some(PaceSize::Frame(Bytes(1_514))));
-        let rate = BitRate(10_000_000);
-        assert_eq!(sender.pattern, PacePattern::Train { rate, count: 50, repeat: 20 });
+        let parameters = PaceParameters {
+            frame_size: Some(Bytes(1_514)),
+            rate: Some(BitRate(10_000_000)),
+            engine: PaceEngine::Xsk,
+            ..PaceParameters::default()
+        };
+        assert_eq!((sender.target.as_str(), &sender.parameters), ("udp://n2:7102", &parameters));
         assert!(needed.measurement.samples && sender.sink == SinkTimestamps::Needed);
         let [cross] = needed.loads.as_slice() else { panic!("expected one source") };
         let Job::Traffic(traffic) = &cross.job else { panic!("expected traffic") };

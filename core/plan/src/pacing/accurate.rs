@@ -11,16 +11,12 @@ use thiserror::Error;
 #[serde(deny_unknown_fields)]
 pub struct Accurate {
     /// Maximum deviation of the rate, as a share of the requested rate.
-    #[serde(default)]
     pub rate: Option<Ratio>,
     /// Maximum 95th percentile of |gap error| of a train, as a share of the gap.
-    #[serde(default)]
     pub gap: Option<Ratio>,
     /// Minimum number of trains for a verdict.
-    #[serde(default)]
     pub trains: Option<u32>,
     /// Confidence of the deciding intervals.
-    #[serde(default)]
     pub confidence: Option<Ratio>,
 }
 

@@ -40,7 +40,6 @@ pub struct CrossPlan {
     #[serde(default)]
     pub generator: Generator,
     /// Node that receives and counts; `None`: the receiver of the paced packets.
-    #[serde(default)]
     pub to: Option<String>,
 }
 
@@ -125,8 +124,8 @@ impl Plan {
     /// Traffic of this cell: its load and the cross traffic.
     pub fn traffic(&self) -> Vec<TrafficLoad> {
         let mut all = self.load().traffic;
-        if let (Some(pace), Some(cross)) = (&self.pace, &self.cross)
-            && cross.flows > 0
+        if let Some(pace) = self.measurement.pace()
+            && let Some(cross) = pace.cross.as_ref().filter(|cross| cross.flows > 0)
         {
             all.push(TrafficLoad {
                 from: pace.from.clone(),

@@ -1,3 +1,5 @@
+use dwell_units::BitRate;
+
 use super::*;
 use crate::{Estimate, expand};
 
@@ -21,11 +23,14 @@ fn read(text: &str) -> Result<Plan, PlanError> {
 #[test]
 fn pace_plan_fills_in_defaults() {
     let plan = read(PLAN).unwrap();
-    let pace = plan.pace.as_ref().unwrap();
-    assert_eq!((pace.count, pace.repeat, pace.pairs, pace.sink), (50, 20, 25, None));
-    assert_eq!(pace.named_size(), Some(PaceSize::Ip(Bytes(576))));
-    let rate = BitRate(10_000_000);
-    assert_eq!(pace.job_pattern(), Some(PacePattern::Train { rate, count: 50, repeat: 20 }));
+    let pace = plan.measurement.pace().unwrap();
+    let given = PaceParameters {
+        size: Some("576B".parse().unwrap()),
+        rate: Some(BitRate(10_000_000)),
+        engine: PaceEngine::Spin,
+        ..PaceParameters::default()
+    };
+    assert_eq!((&pace.parameters, pace.sink), (&given, None));
     assert_eq!(pace.gap_ns(), Some(460_800.0));
     assert!(plan.traffic().is_empty());
 }
@@ -37,7 +42,8 @@ fn one_axis_accepts_sizes_of_several_layers() {
     let expansion = expand(&Source::parse(&text).unwrap(), 1).unwrap();
     let sizes: Vec<_> = (0..3)
         .map(|cell| {
-            let size = expansion.plan_of(cell).unwrap().pace.unwrap().packet_size().unwrap();
+            let plan = expansion.plan_of(cell).unwrap();
+            let size = plan.measurement.pace().unwrap().packet_size().unwrap();
             (size.ip().0, size.as_given().0)
         })
         .collect();

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use dwell_protocol::PingParameters;
 use dwell_units::{Nanos, Ratio};
 
 use super::{MAX_REPETITIONS, NO_LOAD, PingPlan, Plan};
 use crate::error::PlanError;
 use crate::limits;
+use crate::measurement::Measurement;
 use crate::source::Source;
 use crate::topology::{Quota, Topology};
 
@@ -17,11 +19,11 @@ impl Plan {
     pub(super) fn check(&self, source: &Source) -> Result<(), PlanError> {
         check_name(source, "name", &self.name)?;
         self.check_topology(source)?;
-        if let Some(ping) = &self.ping {
-            self.check_ping(source, ping)?;
+        match &self.measurement {
+            Measurement::Ping(ping) => self.check_ping(source, ping)?,
+            Measurement::Flow(flow) => flow.check(self, source)?,
+            Measurement::Pace(pace) => pace.check(self, source)?,
         }
-        self.check_flow(source)?;
-        self.check_pace(source)?;
         self.check_loads(source)?;
         limits::check(self, source)?;
         let repetitions = self.trials.repetitions;
@@ -35,6 +37,15 @@ impl Plan {
             return Err(source.error("trials.pause", "must be 0 or more"));
         }
         Ok(())
+    }
+
+    /// Checks that apply only to the complete values of a cell.
+    pub(crate) fn check_together(&self, source: &Source) -> Result<(), PlanError> {
+        match &self.measurement {
+            Measurement::Ping(_) => Ok(()),
+            Measurement::Flow(flow) => flow.check_together(source),
+            Measurement::Pace(pace) => pace.check_together(source),
+        }
     }
 
     fn check_topology(&self, source: &Source) -> Result<(), PlanError> {
@@ -89,27 +100,26 @@ impl Plan {
         if ping.port == Some(0) {
             return Err(source.error("ping.port", "must be 1 to 65535"));
         }
-        if ping.count == Some(0) {
-            return Err(source.error("ping.count", "must be 1 or more"));
-        }
-        if ping.count.is_none() && ping.duration.is_none() {
+        let parameters = &ping.parameters;
+        parameters.check().map_err(|error| {
+            source.error(&format!("ping.{}", error.field), format!("must be {}", error.right))
+        })?;
+        let PingParameters { count, duration, interval, pause, .. } = *parameters;
+        if count.is_none() && duration.is_none() {
             return Err(source.error("ping", "a trial needs an end: give count or duration"));
         }
-        for (field, time) in [("duration", ping.duration), ("interval", ping.interval)] {
+        for (field, time) in [("duration", duration), ("interval", interval)] {
             if time.is_some_and(|time| time <= Nanos::ZERO) {
                 return Err(source.error(&format!("ping.{field}"), "must be above 0"));
             }
         }
-        if ping.timeout <= Nanos::ZERO {
-            return Err(source.error("ping.timeout", "must be above 0, like \"1s\""));
-        }
-        if ping.interval.is_some() && ping.rate.is_some() {
+        if interval.is_some() && ping.rate.is_some() {
             return Err(source.error("ping.rate", "give interval or rate, not both"));
         }
         if ping.rate.is_some() && ping.interval().is_none() {
             return Err(source.error("ping.rate", "must be above 0"));
         }
-        if ping.pause.is_some() && !ping.closed_loop {
+        if pause.is_some() && !parameters.closed_loop {
             return Err(source.error("ping.pause", "pause needs closed_loop = true"));
         }
         Ok(())

@@ -14,16 +14,12 @@ pub struct BulkJob {
     /// Number of connections.
     pub flows: u32,
     /// Rate of all connections together, in bits of payload; `None`: unlimited.
-    #[serde(default)]
     pub rate: Option<BitRate>,
     /// Bytes per write; `None`: 128 KiB, or 10 ms of the rate if that is less.
-    #[serde(default)]
     pub write_size: Option<Bytes>,
     /// Stop after this many bytes on all connections together.
-    #[serde(default)]
     pub bytes: Option<Bytes>,
     /// Stop after this time.
-    #[serde(default)]
     pub duration: Option<Nanos>,
     /// Use IPv4 only.
     #[serde(default)]

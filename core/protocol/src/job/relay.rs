@@ -32,7 +32,6 @@ pub struct RelayJob {
     /// Pass packets of equal length to the kernel as one segmented message: a higher packet rate,
     /// but without kernel timestamps per packet (batch engine). `None`: if no requested timestamps
     /// are lost, see [`RelayJob::merges`].
-    #[serde(default)]
     pub merge: Option<bool>,
     /// Timestamps to use.
     #[serde(default)]
@@ -45,7 +44,6 @@ pub struct RelayJob {
     pub flows: u32,
     /// Idle time after which a flow is removed or a connection closed; `None`: the default of the
     /// protocol.
-    #[serde(default)]
     pub idle: Option<Nanos>,
     /// Fill empty telemetry slots of passing STAMP packets.
     #[serde(default)]
@@ -54,7 +52,6 @@ pub struct RelayJob {
     #[serde(default)]
     pub node_id: u32,
     /// Deliberate delay of every packet, to verify the attribution of delays.
-    #[serde(default)]
     pub hold: Option<Hold>,
     /// CPU and scheduling of the thread.
     #[serde(default)]

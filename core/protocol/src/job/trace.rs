@@ -31,7 +31,6 @@ pub struct TraceJob {
     pub interfaces: Vec<String>,
     /// Stop after this time [default: until stopped].
     #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
-    #[serde(default)]
     pub duration: Option<Nanos>,
 }
 

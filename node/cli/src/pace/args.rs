@@ -2,14 +2,11 @@
 
 use std::fs;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use dwell_engine::departures::read_gaps;
-use dwell_protocol::{
-    PaceEngine, PaceJob, PaceKind, PacePattern, PaceSinkJob, PaceSize, SinkTimestamps, Stamps,
-    ThreadPlacement,
-};
-use dwell_units::{BitRate, Bytes, Nanos};
+use dwell_protocol::{PaceJob, PaceParameters, PaceSinkJob, SinkTimestamps, ThreadPlacement};
+use dwell_units::Nanos;
 
 use crate::Failure;
 
@@ -37,9 +34,9 @@ pub struct Args {
     /// which measures program and kernel without a network card]
     pub(super) url: Option<String>,
 
-    /// Pattern of departures
-    #[arg(long, value_enum, default_value_t = PaceKind::Train)]
-    pattern: PaceKind,
+    /// The packets.
+    #[command(flatten)]
+    parameters: PaceParameters,
 
     /// Replay the gaps in this file instead of a pattern: one per line, like 12.5us, or in
     /// nanoseconds
@@ -50,75 +47,14 @@ pub struct Args {
     )]
     from: Option<PathBuf>,
 
-    /// Size of the IP packet [default: 1500B, or the path MTU if that is less]
-    #[arg(long, value_name = "BYTES")]
-    size: Option<Bytes>,
-
-    /// Size of the UDP payload, instead of --size
-    #[arg(long, value_name = "BYTES", conflicts_with = "size")]
-    payload_size: Option<Bytes>,
-
-    /// Size of the Ethernet frame without its check sequence, instead of --size
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["size", "payload_size"])]
-    frame_size: Option<Bytes>,
-
-    /// Number of pairs
-    #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
-    pairs: u32,
-
-    /// Interval between pairs
-    #[arg(long, value_name = "TIME", default_value = "1ms")]
-    gap: Nanos,
-
-    /// Rate within a train, like 10Mbit/s
-    #[arg(long, value_name = "RATE")]
-    rate: Option<BitRate>,
-
-    /// Packets per train
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(2..))]
-    count: u32,
-
-    /// Number of trains
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
-    repeat: u32,
-
-    /// Minimum pause between trains; a random part of up to the same length is added [default:
-    /// 10ms, or a gap if that is longer]
-    #[arg(long, value_name = "TIME")]
-    pause: Option<Nanos>,
-
-    /// Seed of Poisson gaps
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-
-    /// Sending engine; auto measures all that work here and takes the most accurate
-    #[arg(long, value_name = "ENGINE", default_value = "auto")]
-    engine: PaceEngine,
-
-    /// Bypass the queueing discipline and its rate limit, with an engine that can
-    #[arg(long)]
-    bypass: bool,
-
     /// Switch off segmentation offload of the outgoing interface while sending, as gso needs
     #[arg(long)]
     switch_offloads: bool,
-
-    /// Deadline: a packet that leaves later than this after its due time misses it [default: a gap]
-    #[arg(long, value_name = "TIME")]
-    late: Option<Nanos>,
-
-    /// Trains to send before measuring
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=1_000))]
-    warm_up: u32,
 
     /// Use `dwell pace sink` at the URL: its timestamps where this machine has none, and its loss
     /// count
     #[arg(long)]
     sink: bool,
-
-    /// Timestamps to use
-    #[arg(long, value_enum, default_value_t = Stamps::Auto)]
-    stamps: Stamps,
 
     /// CPU and scheduling of the timing loop.
     #[command(flatten)]
@@ -176,50 +112,24 @@ pub(super) struct SinkArgs {
 impl Args {
     /// Returns the job that these arguments describe.
     pub(super) fn job(&self) -> Result<PaceJob, Failure> {
-        let rate = || {
-            self.rate.ok_or_else(|| {
-                Failure::usage("a train needs --rate, like --rate 10Mbit/s (or --pattern pair)")
-            })
-        };
-        let (count, repeat) = (self.count, self.repeat);
-        let pattern = match (&self.from, self.pattern) {
-            (Some(file), _) => {
-                let mut text = String::new();
-                let read = fs::File::open(file)
-                    .and_then(|from| from.take(MAX_GAP_FILE_LEN).read_to_string(&mut text));
-                read.map_err(|error| {
-                    Failure::usage(format!("cannot read {}: {error}", file.display()))
-                })?;
-                let gaps = read_gaps(&text)
-                    .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
-                PacePattern::Replay { gaps, repeat }
-            }
-            (None, PaceKind::Pair) => PacePattern::Pair { pairs: self.pairs, gap: self.gap },
-            (None, PaceKind::Train) => PacePattern::Train { rate: rate()?, count, repeat },
-            (None, PaceKind::Poisson) => {
-                PacePattern::Poisson { rate: rate()?, count, repeat, seed: self.seed }
-            }
-        };
-        let size = match (self.size, self.payload_size, self.frame_size) {
-            (_, Some(payload), _) => Some(PaceSize::Payload(payload)),
-            (_, _, Some(frame)) => Some(PaceSize::Frame(frame)),
-            (ip, ..) => ip.map(PaceSize::Ip),
-        };
         Ok(PaceJob {
             target: self.url.clone().unwrap_or_default(),
-            pattern,
-            size,
-            engine: self.engine,
-            bypass: self.bypass,
+            parameters: self.parameters.clone(),
+            gaps: self.from.as_deref().map(gaps).transpose()?,
             switch_offloads: self.switch_offloads,
-            pause: self.pause,
-            late: self.late,
-            warm_up: self.warm_up,
             sink: if self.sink { SinkTimestamps::Always } else { SinkTimestamps::Never },
-            stamps: self.stamps,
             ipv4: self.ipv4,
             ipv6: self.ipv6,
             place: self.place,
         })
     }
+}
+
+/// Reads a file of gaps.
+fn gaps(file: &Path) -> Result<Vec<Nanos>, Failure> {
+    let mut text = String::new();
+    let read =
+        fs::File::open(file).and_then(|from| from.take(MAX_GAP_FILE_LEN).read_to_string(&mut text));
+    read.map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?;
+    read_gaps(&text).map_err(|error| Failure::usage(format!("{}: {error}", file.display())))
 }

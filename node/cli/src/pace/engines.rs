@@ -25,7 +25,7 @@ pub(super) fn open(
     let mut payloads = Payloads::new(flow, fill.len(), fill);
     // Building a train allocates nothing later.
     payloads.prepare(Numbers::new(0, longest));
-    let stamps = match job.stamps {
+    let stamps = match job.parameters.stamps {
         Stamps::User => StampRequest::User,
         Stamps::Auto | Stamps::Kernel => StampRequest::Kernel,
     };
@@ -34,7 +34,7 @@ pub(super) fn open(
         options: &SocketOptions { stamps, ..SocketOptions::default() },
         payloads,
         max_packets: longest,
-        bypass_qdisc: job.bypass,
+        bypass_qdisc: job.parameters.bypass,
     };
     TrainSender::open(engine, config)
 }

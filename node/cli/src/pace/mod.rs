@@ -156,14 +156,14 @@ pub(crate) fn perform(
         SinkTimestamps::Never => false,
         // Engines without timestamps take part in the choice.
         SinkTimestamps::Needed => {
-            let departure_stamps = job.engine.capabilities().departure_stamps;
-            departure_stamps == DepartureStamps::Nowhere || job.stamps == Stamps::User
+            let departure_stamps = job.parameters.engine.capabilities().departure_stamps;
+            departure_stamps == DepartureStamps::Nowhere || job.parameters.stamps == Stamps::User
         }
         SinkTimestamps::Always => true,
     };
     let mut far = ahead.then(ask_far_end).transpose()?;
     let _offload_guard = job.switch_offloads.then(|| switch_offloads(&plan)).transpose()?.flatten();
-    let Opened { engine, why, departure_stamps, sender } = match job.engine {
+    let Opened { engine, why, departure_stamps, sender } = match job.parameters.engine {
         PaceEngine::Auto => {
             let turns = &mut |done, of| progress(Stage::Choosing, done, of);
             choose::best(job, &plan, flow, far.as_mut(), stop, turns)?
@@ -240,7 +240,7 @@ fn no_stamps_failure(job: &PaceJob, recorder: &Recorder<'_>) -> Option<Failure> 
          does not support timestamps (use --stamps user)",
         job.target
     );
-    Some(match job.stamps {
+    Some(match job.parameters.stamps {
         Stamps::Kernel => Failure::unsupported(why),
         _ => Failure::from(anyhow::Error::msg(why)),
     })
@@ -276,7 +276,7 @@ fn send(
             departures: &plan.departures,
             lead_in: plan.pattern.lead_in_len(),
             first: 0,
-            warm_up: job.warm_up,
+            warm_up: job.parameters.warm_up,
             stop,
             sent_trains,
         };
@@ -347,7 +347,7 @@ fn far_end(job: &PaceJob, plan: &PacePlan, flow: u32) -> Result<FarEnd, Failure>
 
 /// Whether this machine's kernel timestamps departures and the job allows it.
 fn has_stamps(job: &PaceJob, departure_stamps: DepartureStamps) -> bool {
-    departure_stamps != DepartureStamps::Nowhere && job.stamps != Stamps::User
+    departure_stamps != DepartureStamps::Nowhere && job.parameters.stamps != Stamps::User
 }
 
 /// Selects the timestamps of departures: those nearest to the wire.
@@ -359,7 +359,7 @@ fn source(
     match far {
         _ if has_stamps(job, departure_stamps) => Ok(Source::Kernel(departure_stamps)),
         Some(timestamp_source) => Ok(Source::Sink(timestamp_source)),
-        _ if job.stamps == Stamps::Kernel => Err(Failure::unsupported(
+        _ if job.parameters.stamps == Stamps::Kernel => Err(Failure::unsupported(
             "--stamps kernel: packets of this engine have no kernel timestamps here; use --sink for \
              timestamps of the far end",
         )),

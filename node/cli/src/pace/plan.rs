@@ -4,14 +4,16 @@ use std::net::SocketAddr;
 
 use dwell_engine::departures::{Departures, Pattern};
 use dwell_io::interface::{self, Interface};
-use dwell_protocol::{PaceEngine, PaceJob, PacePattern, PaceSize, SinkTimestamps, ThreadPlacement};
+use dwell_protocol::{
+    NamedSize, PaceEngine, PaceJob, PaceKind, PaceParameters, SinkTimestamps, ThreadPlacement,
+};
 use dwell_stats::departures::TrainRequest;
-use dwell_units::{BitRate, Bytes, Nanos, Rate};
+use dwell_units::{Bytes, Nanos, Rate};
 use dwell_wire::icmp::Family;
 use dwell_wire::size::{PacketSize, SizeMeasure};
 use dwell_wire::traffic::Mark;
 
-use crate::{Failure, placement};
+use crate::{Failure, parameter, placement};
 
 /// MTU of an interface that does not report one: that of Ethernet.
 const DEFAULT_MTU: u64 = 1_500;
@@ -39,11 +41,13 @@ pub(super) struct PacePlan {
 
 impl PacePlan {
     pub(super) fn new(job: &PaceJob) -> Result<Self, Failure> {
-        if job.bypass && !job.engine.has_optional_bypass() {
+        let parameters = &job.parameters;
+        parameters.check().map_err(|error| parameter::usage::<PaceParameters>(&error))?;
+        if parameters.bypass && !parameters.engine.has_optional_bypass() {
             return Err(Failure::usage(format!(
                 "--bypass needs --engine {}: {} either cannot bypass the queueing discipline or always does",
                 PaceEngine::names_with_bypass().join(" or "),
-                job.engine.name()
+                parameters.engine.name()
             )));
         }
         let peer = peer(job)?;
@@ -55,14 +59,11 @@ impl PacePlan {
         let path_mtu = interface::path_mtu(peer).ok().flatten();
         let mtu = first.into_iter().chain(path_mtu).min().map_or(DEFAULT_MTU, u64::from);
         let family = if peer.is_ipv4() { Family::V4 } else { Family::V6 };
-        let (counted, given) = match job.size {
-            None => (SizeMeasure::Ip, Bytes(mtu.min(DEFAULT_MTU))),
-            Some(PaceSize::Ip(bytes)) => (SizeMeasure::Ip, bytes),
-            Some(PaceSize::Payload(bytes)) => (SizeMeasure::Payload, bytes),
-            Some(PaceSize::Frame(bytes)) => (SizeMeasure::Frame, bytes),
-        };
+        let given = parameters.named_size();
+        let largest = NamedSize { measure: SizeMeasure::Ip, bytes: Bytes(mtu.min(DEFAULT_MTU)) };
+        let NamedSize { measure, bytes } = given.unwrap_or(largest);
         let content = Bytes(Mark::LEN as u64);
-        let size = PacketSize::new(counted, given, family, content, Bytes(mtu))
+        let size = PacketSize::new(measure, bytes, family, content, Bytes(mtu))
             .map_err(|error| Failure::usage(error.to_string()))?;
         let pattern = pattern(job, &size)?;
         let departures = pattern
@@ -80,11 +81,9 @@ impl PacePlan {
                 longest
             )));
         }
-        if let Some(late) = job.late.filter(|late| *late < Nanos::ZERO) {
-            return Err(Failure::usage(format!("invalid value {late} for --late: 0s or more")));
-        }
-        let narrowed = (job.size.is_none() && mtu < DEFAULT_MTU).then_some(Bytes(mtu));
-        Ok(Self { peer, interface, size, narrowed, pattern, departures, place, late: job.late })
+        let narrowed = (given.is_none() && mtu < DEFAULT_MTU).then_some(Bytes(mtu));
+        let late = parameters.late;
+        Ok(Self { peer, interface, size, narrowed, pattern, departures, place, late })
     }
 
     /// Returns the requirements for every train or pair. `same_clock`: timestamps are of this
@@ -137,24 +136,22 @@ pub(super) fn train_time(departures: &Departures) -> Nanos {
     departures.by_train().map(time).max().unwrap_or_default()
 }
 
+/// Returns the pattern of departures.
 fn pattern(job: &PaceJob, size: &PacketSize) -> Result<Pattern, Failure> {
-    let gap = |rate: BitRate| {
-        size.gap_ns(Rate::Bits(rate))
-            .ok_or_else(|| Failure::usage("invalid value 0 for --rate: give a rate like 10Mbit/s"))
+    let PaceParameters { pattern, pairs, gap, rate, count, repeat, pause, seed, .. } =
+        job.parameters;
+    if let Some(gaps) = &job.gaps {
+        return Ok(Pattern::Replay { gaps: gaps.clone(), repeat, pause });
+    }
+    let mean = || {
+        rate.and_then(|rate| size.gap_ns(Rate::Bits(rate))).ok_or_else(|| {
+            Failure::usage("a train needs --rate, like --rate 10Mbit/s (or --pattern pair)")
+        })
     };
-    let pause = job.pause;
-    Ok(match &job.pattern {
-        PacePattern::Pair { pairs, gap } => Pattern::Pair { pairs: *pairs, gap: *gap },
-        PacePattern::Train { rate, count, repeat } => {
-            Pattern::Train { count: *count, repeat: *repeat, gap: gap(*rate)?, pause }
-        }
-        PacePattern::Poisson { rate, count, repeat, seed } => {
-            let (count, repeat, seed) = (*count, *repeat, *seed);
-            Pattern::Poisson { count, repeat, mean: gap(*rate)?, seed, pause }
-        }
-        PacePattern::Replay { gaps, repeat } => {
-            Pattern::Replay { gaps: gaps.clone(), repeat: *repeat, pause }
-        }
+    Ok(match pattern {
+        PaceKind::Pair => Pattern::Pair { pairs, gap },
+        PaceKind::Train => Pattern::Train { count, repeat, gap: mean()?, pause },
+        PaceKind::Poisson => Pattern::Poisson { count, repeat, mean: mean()?, seed, pause },
     })
 }
 

@@ -9,7 +9,6 @@ use dwell_record::{Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
 use dwell_stats::Resolution;
 use dwell_stats::departures::Variability;
 use dwell_units::Nanos;
-use dwell_wire::size::SizeMeasure;
 use serde_json::{Value, json};
 
 use super::Outcome;
@@ -140,7 +139,7 @@ enum HiddenLimit<'a> {
 
 impl<'a> HiddenLimit<'a> {
     fn of(job: &PaceJob, plan: &'a PacePlan, source: Source, outcome: &'a Outcome) -> Option<Self> {
-        if outcome.engine.bypasses_qdisc(job.bypass)
+        if outcome.engine.bypasses_qdisc(job.parameters.bypass)
             && let Some(limiter) = &outcome.limiter
         {
             return Some(Self::Bypassed(limiter));
@@ -169,19 +168,14 @@ fn parameters(
         _ => json!(null),
     };
     let size = &plan.size;
-    let counted = match size.counted() {
-        SizeMeasure::Ip => "ip",
-        SizeMeasure::Payload => "payload",
-        SizeMeasure::Frame => "frame",
-    };
     let named = [
         ("address", json!(plan.peer.to_string())),
         ("pattern", json!(pattern)),
-        ("engine", json!(job.engine.name())),
+        ("engine", json!(job.parameters.engine.name())),
         ("engine_used", json!(outcome.engine.name())),
-        ("bypass", json!(job.bypass)),
+        ("bypass", json!(job.parameters.bypass)),
         ("limit_unseen", json!(HiddenLimit::of(job, plan, recorder.source, outcome).is_some())),
-        ("counted", json!(counted)),
+        ("counted", json!(size.counted().name())),
         ("size_bytes", json!(size.ip().0)),
         ("payload_bytes", json!(size.payload().0)),
         ("frame_bytes", json!(size.frame().0)),
@@ -194,10 +188,10 @@ fn parameters(
         ("pause_ns", json!(plan.pattern.pause().0)),
         ("seed", seed),
         ("late_ns", json!(plan.request(true).deadline_ns())),
-        ("warm_up", json!(job.warm_up)),
+        ("warm_up", json!(job.parameters.warm_up)),
         ("sink", json!(outcome.far_source.is_some())),
         ("departures", json!(recorder.source.name())),
-        ("stamps", json!(job.stamps)),
+        ("stamps", json!(job.parameters.stamps)),
     ];
     named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -118,7 +118,7 @@ fn candidates(job: &PingJob) -> Result<Candidates, Failure> {
         return Ok(Candidates::Stamp(stamp?, option));
     }
     let icmp = plan(icmp_url);
-    if job.icmp_socket != IcmpSocket::Auto {
+    if job.parameters.icmp_socket != IcmpSocket::Auto {
         return Ok(Candidates::Icmp(icmp?, "--icmp-socket is for ICMP only".into()));
     }
     match (stamp, icmp) {
@@ -142,6 +142,9 @@ fn reasons(silent: &[Unanswered]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use dwell_protocol::PingParameters;
+    use dwell_units::Bytes;
+
     use super::*;
 
     fn kind(job: PingJob) -> &'static str {
@@ -160,10 +163,12 @@ mod tests {
         assert_eq!(kind(PingJob { path: Some(4), ..host() }), "stamp");
         assert_eq!(kind(PingJob { key_file: Some("key".into()), ..host() }), "stamp");
         assert_eq!(kind(PingJob::to("192.0.2.1:8620")), "stamp");
-        assert_eq!(kind(PingJob { icmp_socket: IcmpSocket::Raw, ..host() }), "icmp");
-        // Below the minimum of STAMP.
-        assert_eq!(kind(PingJob { size: Some(8), ..host() }), "icmp");
-        assert_eq!(kind(PingJob { size: Some(70_000), ..host() }), "usage");
+        let with = |parameters| kind(PingJob { parameters, ..host() });
+        let raw = IcmpSocket::Raw;
+        assert_eq!(with(PingParameters { icmp_socket: raw, ..Default::default() }), "icmp");
+        let sized = |size| PingParameters { size: Some(Bytes(size)), ..Default::default() };
+        assert_eq!(with(sized(8)), "icmp", "below the minimum of STAMP");
+        assert_eq!(with(sized(70_000)), "usage");
         assert_eq!(kind(PingJob::to("2001:db8::1")), "either");
     }
 }

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ArgAction;
 use dwell_io::activity::Own;
-use dwell_protocol::{IcmpSocket, Pattern, PingJob, Stamps, ThreadPlacement};
+use dwell_protocol::{PingJob, PingParameters, Stamps};
 use dwell_record::Summary;
 use dwell_stats::{Metric, PathDelays, RoundTrip};
 use dwell_units::Nanos;
@@ -49,117 +49,17 @@ interrupted (results so far are printed).\n\
 --fail-if accepts min, mean, median, p50, p90, p95, p99, p99.9, max and stddev of rtt or of \
 another metric (rtt_kernel.p99), jitter, loss (lost or late), lost and late. Late and lost probes \
 exceed every limit. Each verdict has 95 % confidence: p99 needs 299 probes, all within the limit.")]
+#[command(
+    mut_arg("target", |target| target.help(protocols::target_help())),
+    mut_arg("interval", |interval| interval.help(protocols::interval_help())),
+    mut_arg("size", |size| size.help(protocols::size_help())),
+    mut_arg("pause", |pause| pause.help(protocols::pause_help())),
+    mut_arg("warm_up", |warm_up| warm_up.help(protocols::warm_up_help()))
+)]
 pub struct Args {
-    /// Target, as a URL or a host.
-    #[arg(help = protocols::target_help())]
-    pub target: String,
-
-    /// Number of probes to send
-    #[arg(short = 'c', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub count: Option<u64>,
-
-    /// Time between probes.
-    #[arg(
-        short = 'i',
-        long,
-        value_name = "TIME",
-        value_parser = seconds,
-        help = protocols::interval_help()
-    )]
-    pub interval: Option<Nanos>,
-
-    /// Payload size in bytes.
-    #[arg(
-        short = 's',
-        long,
-        value_name = "BYTES",
-        value_parser = bytes,
-        help = protocols::size_help()
-    )]
-    pub size: Option<u64>,
-
-    /// Send no probe later than this time after the first
-    #[arg(short = 'w', long, value_name = "TIME", value_parser = seconds)]
-    pub deadline: Option<Nanos>,
-
-    /// Replies that arrive after this time are late
-    #[arg(short = 'W', long, value_name = "TIME", default_value = "1s", value_parser = seconds)]
-    pub timeout: Nanos,
-
-    /// Send each probe after the reply to the previous one, or its time-out
-    #[arg(long)]
-    pub closed_loop: bool,
-
-    /// Closed loop: pause after each reply.
-    #[arg(long, value_name = "TIME", help = protocols::pause_help())]
-    pub pause: Option<Nanos>,
-
-    /// Number of warm-up probes.
-    #[arg(
-        long,
-        value_name = "N",
-        value_parser = clap::value_parser!(u32).range(0..=1_000),
-        help = protocols::warm_up_help()
-    )]
-    pub warm_up: Option<u32>,
-
-    /// Timestamps to use
-    #[arg(long, value_enum, default_value_t = Stamps::Auto)]
-    pub stamps: Stamps,
-
-    /// Also request the kernel timestamp taken before the queueing discipline (tx_sched)
-    #[arg(long)]
-    pub sched_stamps: bool,
-
-    /// Placement of the timing loop.
+    /// The job.
     #[command(flatten)]
-    pub place: ThreadPlacement,
-
-    /// ICMP: kind of socket
-    #[arg(long, value_enum, default_value_t = IcmpSocket::Auto)]
-    pub icmp_socket: IcmpSocket,
-
-    /// STAMP authenticated mode: file with the key in hexadecimal, readable only by its owner.
-    /// Alternatively set the environment variable DWELL_KEY
-    #[arg(long, value_name = "FILE")]
-    pub key_file: Option<PathBuf>,
-
-    /// Measure the delay inside each relay on the path, in both directions. STAMP probes carry this
-    /// number of empty slots, and a relay started with --telemetry fills one per direction. Clocks
-    /// need not be synchronised
-    #[arg(
-        long,
-        value_name = "SLOTS",
-        num_args = 0..=1,
-        default_missing_value = "4",
-        value_parser = clap::value_parser!(u8).range(1..=8)
-    )]
-    pub path: Option<u8>,
-
-    /// Payload contents
-    #[arg(long, value_enum, default_value_t = Pattern::Random)]
-    pub pattern: Pattern,
-
-    /// Use IPv4 only
-    #[arg(short = '4', conflicts_with = "ipv6")]
-    pub ipv4: bool,
-
-    /// Use IPv6 only
-    #[arg(short = '6')]
-    pub ipv6: bool,
-
-    /// Local address or interface to send from
-    #[arg(short = 'I', long = "from", value_name = "ADDRESS|INTERFACE")]
-    pub from: Option<String>,
-
-    /// TTL or hop limit of probes. A udp:// reply carries the arriving TTL - 1, so udp:// needs at
-    /// least twice the number of routers + 2
-    #[arg(short = 't', long, value_name = "TTL", value_parser = clap::value_parser!(u8).range(1..))]
-    pub ttl: Option<u8>,
-
-    /// DSCP of probes, 0 to 63
-    #[arg(long, value_name = "DSCP", value_parser = clap::value_parser!(u8).range(0..=63))]
-    pub dscp: Option<u8>,
+    pub job: PingJob,
 
     /// Write one row per probe to this CSV file; `-` is standard output, without the summary
     #[arg(long, value_name = "FILE")]
@@ -199,12 +99,14 @@ pub(crate) use report::{cells, unit};
 impl Args {
     /// Which replies are printed: on a terminal, all of them at rates that a person can follow.
     fn replies(&self) -> Replies {
-        let scheme = self.target.parse().map_or(Scheme::Stamp, |target: Target| target.scheme);
+        let target = self.job.target.parse();
+        let scheme = target.map_or(Scheme::Stamp, |target: Target| target.scheme);
         let defaults = scheme.spec().defaults;
-        let spacing = if self.closed_loop || defaults.closed_loop {
-            self.pause.max(self.interval).unwrap_or(defaults.pause)
+        let PingParameters { closed_loop, interval, pause, .. } = self.job.parameters;
+        let spacing = if closed_loop || defaults.closed_loop {
+            pause.max(interval).unwrap_or(defaults.pause)
         } else {
-            self.interval.unwrap_or(Nanos::from_secs(1))
+            interval.unwrap_or(Nanos::from_secs(1))
         };
         let is_slow = spacing >= SLOW_INTERVAL;
         let is_data_elsewhere = self.json || self.jsonl;
@@ -213,33 +115,6 @@ impl Args {
             (false, true, true) => Replies::WithTtl,
             (false, true, false) => Replies::Lines,
             _ => Replies::Silent,
-        }
-    }
-
-    /// The job that the arguments describe.
-    fn job(&self) -> PingJob {
-        PingJob {
-            target: self.target.clone(),
-            count: self.count,
-            deadline: self.deadline,
-            interval: self.interval,
-            closed_loop: self.closed_loop,
-            pause: self.pause,
-            size: self.size,
-            timeout: self.timeout,
-            warm_up: self.warm_up,
-            stamps: self.stamps,
-            sched_stamps: self.sched_stamps,
-            place: self.place,
-            icmp_socket: self.icmp_socket,
-            key_file: self.key_file.clone(),
-            path: self.path,
-            pattern: self.pattern,
-            ipv4: self.ipv4,
-            ipv6: self.ipv6,
-            from: self.from.clone(),
-            ttl: self.ttl,
-            dscp: self.dscp,
         }
     }
 }
@@ -290,7 +165,7 @@ fn measure_at(
         Arc::new(timing_loop::Shared { stop: Arc::clone(stop), ..timing_loop::Shared::default() });
     let mut recorder = recorder::Recorder::new(outputs, &plan.target)?;
     let outcome = session::run(job, plan, reached, &shared, &mut recorder)?;
-    let unstamped = recorder.sources.is_unstamped() && job.stamps == Stamps::Kernel;
+    let unstamped = recorder.sources.is_unstamped() && job.parameters.stamps == Stamps::Kernel;
     if outcome.ended.unstamped || unstamped {
         return Err(Failure::unsupported(
             "--stamps kernel: this socket delivers no kernel timestamps; --stamps auto measures \
@@ -316,7 +191,7 @@ fn measure_at(
         path: recorder.path,
         sent: counts.sent,
         answered: counts.received + counts.late,
-        advice: advice(plan, job.ttl, &outcome.ended),
+        advice: advice(plan, job.parameters.ttl, &outcome.ended),
         failure: recorder.failure.or(broken).map(Failure::from),
         output_closed: recorder.output_closed,
     })
@@ -333,9 +208,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             "--csv - and {other} both write to standard output; use a file for --csv"
         )));
     }
-    let job = args.job();
     // Checked before any file is created.
-    first_contact::check(&job)?;
+    first_contact::check(&args.job)?;
+    let timeout = args.job.parameters.timeout();
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
     let replies = args.replies();
@@ -351,7 +226,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
             crate::say(&text);
         }
     };
-    let measured = first_contact::choose(job, &stop, &mut say).and_then(|choice| {
+    let measured = first_contact::choose(args.job.clone(), &stop, &mut say).and_then(|choice| {
         if stop.load(Ordering::Relaxed) {
             return Err(Failure::interrupted());
         }
@@ -364,7 +239,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         // The closed output set the stop flag; this is not an interruption.
         return Ok(match thresholds.is_empty() {
             true => Exit::Measured,
-            false => report::verdict(&thresholds, &measured, args.timeout, false),
+            false => report::verdict(&thresholds, &measured, timeout, false),
         });
     }
     let interrupted = stop.load(Ordering::Relaxed);
@@ -383,11 +258,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     if !interrupted && measured.answered == 0 {
         crate::say(&format!(
-            "dwell: no reply from {} within {}, probes sent: {}; {}",
-            measured.summary.target, args.timeout, measured.sent, measured.advice
+            "dwell: no reply from {} within {timeout}, probes sent: {}; {}",
+            measured.summary.target, measured.sent, measured.advice
         ));
     }
-    Ok(report::verdict(&thresholds, &measured, args.timeout, interrupted))
+    Ok(report::verdict(&thresholds, &measured, timeout, interrupted))
 }
 
 /// Advice on a target that did not reply.
@@ -397,20 +272,4 @@ fn advice(plan: &plan::Plan, ttl: Option<u8>, ended: &timing_loop::LoopResult) -
     }
     let reported = ended.first_error.and_then(|error| error.advice(&plan.target));
     reported.unwrap_or_else(|| icmp_error::silent_advice(&plan.target, ttl))
-}
-
-/// Parses a time as ping does: bare seconds, or with a unit.
-fn seconds(text: &str) -> Result<Nanos, String> {
-    let time = match text.parse::<f64>() {
-        Ok(seconds) if seconds.is_finite() => Nanos::from_secs_f64(seconds),
-        _ => text.parse::<Nanos>().map_err(|error| error.to_string())?,
-    };
-    if time.0 < 0 { Err(format!("'{text}' is negative; use 0 or more")) } else { Ok(time) }
-}
-
-/// Parses a size as ping does: bare bytes, or with a unit.
-fn bytes(text: &str) -> Result<u64, String> {
-    text.parse::<u64>()
-        .or_else(|_| text.parse::<dwell_units::Bytes>().map(|size| size.0))
-        .map_err(|error| error.to_string())
 }

@@ -36,7 +36,7 @@ impl Progress {
         if quiet || !io::stderr().is_terminal() {
             return Self { bar: None, plain: (!quiet).then(StdInstant::now) };
         }
-        let (bar, template) = match args.count {
+        let (bar, template) = match args.job.parameters.count {
             Some(count) => (
                 ProgressBar::new(count),
                 "{bar:24} {pos}/{len} probes  {per_sec}  {eta} left  {msg}",

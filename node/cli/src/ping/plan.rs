@@ -5,12 +5,11 @@ use std::net::IpAddr;
 
 use dwell_engine::pinger::{Config, ProbeSchedule};
 use dwell_engine::protocol::{PayloadError, PayloadLimits, Scheme, Session};
-use dwell_io::port::SocketOptions;
-use dwell_protocol::{Pattern, PingJob};
+use dwell_protocol::{Pattern, PingJob, PingParameters};
 use dwell_units::Nanos;
 
 use crate::protocols::urls_with;
-use crate::{Failure, Target, placement};
+use crate::{Failure, Target, parameter, placement};
 
 /// Origin of probes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,23 +46,19 @@ impl Plan {
         let authenticated = spec.authentication.is_some()
             && (job.key_file.is_some() || std::env::var_os("DWELL_KEY").is_some());
         placement::check(&job.place)?;
-        if job.ttl == Some(0) {
-            return Err(Failure::usage("invalid value 0 for --ttl: use 1 to 255"));
-        }
-        if let Some(dscp) = job.dscp.filter(|dscp| *dscp > SocketOptions::MAX_DSCP) {
-            let most = SocketOptions::MAX_DSCP;
-            return Err(Failure::usage(format!("invalid value {dscp} for --dscp: 0 to {most}")));
-        }
+        let parameters = &job.parameters;
+        parameters.check().map_err(|error| parameter::usage::<PingParameters>(&error))?;
+        let requested = parameters.size.map(|size| size.0);
         let size = match job.path {
-            Some(slots) => path_size(scheme, job.size, authenticated, slots)?,
-            None => size(scheme, job.size, authenticated)?,
+            Some(slots) => path_size(scheme, requested, authenticated, slots)?,
+            None => size(scheme, requested, authenticated)?,
         };
-        let config = config(job, scheme)?;
+        let config = config(parameters, scheme)?;
         Ok(Self {
             target,
             config,
             size,
-            pattern: job.pattern,
+            pattern: parameters.pattern,
             origin: origin(job.from.as_deref()),
             authenticated,
         })
@@ -136,27 +131,22 @@ fn path_size(
     Ok(size)
 }
 
-fn config(job: &PingJob, scheme: Scheme) -> Result<Config, Failure> {
+fn config(parameters: &PingParameters, scheme: Scheme) -> Result<Config, Failure> {
     let defaults = scheme.spec().defaults;
-    let closed = job.closed_loop || defaults.closed_loop;
-    if job.pause.is_some() && !closed {
+    let PingParameters { closed_loop, pause, interval, .. } = *parameters;
+    let closed = closed_loop || defaults.closed_loop;
+    if pause.is_some() && !closed {
         return Err(Failure::usage("--pause is for --closed-loop; in open loop use -i"));
-    }
-    if job.pause.is_some_and(|pause| pause < Nanos::ZERO) {
-        return Err(Failure::usage("invalid value for --pause: use a time of 0 or more"));
-    }
-    if job.timeout == Nanos::ZERO {
-        return Err(Failure::usage("invalid value 0 for -W: use a time above 0, like -W 1s"));
     }
     let departures = if closed {
         // -i sets a spacing instead of the pause.
-        let default_pause = if job.interval.is_none() { defaults.pause } else { Nanos::ZERO };
+        let default_pause = if interval.is_none() { defaults.pause } else { Nanos::ZERO };
         ProbeSchedule::Closed {
-            pause: job.pause.unwrap_or(default_pause),
-            spacing: job.interval.unwrap_or(Nanos::ZERO),
+            pause: pause.unwrap_or(default_pause),
+            spacing: interval.unwrap_or(Nanos::ZERO),
         }
     } else {
-        let interval = job.interval.unwrap_or(Nanos::from_secs(1));
+        let interval = interval.unwrap_or(Nanos::from_secs(1));
         if interval == Nanos::ZERO {
             return Err(Failure::usage(
                 "invalid value 0 for -i: in open loop probes need an interval, like -i 10us; \
@@ -167,16 +157,16 @@ fn config(job: &PingJob, scheme: Scheme) -> Result<Config, Failure> {
     };
     let config = Config {
         departures,
-        count: job.count,
-        duration: job.deadline,
-        timeout: job.timeout,
-        warm_up: job.warm_up.unwrap_or(defaults.warm_up),
+        count: parameters.count,
+        duration: parameters.duration,
+        timeout: parameters.timeout(),
+        warm_up: parameters.warm_up.unwrap_or(defaults.warm_up),
         warm_up_interval: defaults.warm_up_interval,
     };
     if !config.fits_window() {
         return Err(Failure::usage(format!(
             "-W {} with this -i keeps more than {} probes in flight; use a shorter -W",
-            job.timeout,
+            config.timeout,
             Config::MAX_WINDOW
         )));
     }
@@ -198,10 +188,14 @@ mod tests {
 
     #[test]
     fn out_of_range_header_fields_are_refused() {
-        let wrong = |job: PingJob| Plan::new(&job).unwrap_err().error.to_string();
-        let job = || PingJob::to("stamp://127.0.0.1");
-        assert!(Plan::new(&PingJob { dscp: Some(63), ttl: Some(1), ..job() }).is_ok());
-        assert!(wrong(PingJob { dscp: Some(64), ..job() }).contains("64 for --dscp: 0 to 63"));
-        assert!(wrong(PingJob { ttl: Some(0), ..job() }).contains("--ttl"));
+        let plan = |parameters: PingParameters| {
+            Plan::new(&PingJob { parameters, ..PingJob::to("stamp://127.0.0.1") })
+        };
+        let wrong = |parameters| plan(parameters).unwrap_err().error.to_string();
+        let usual = PingParameters::default();
+        assert!(plan(PingParameters { dscp: Some(63), ttl: Some(1), ..usual.clone() }).is_ok());
+        let dscp = wrong(PingParameters { dscp: Some(64), ..usual.clone() });
+        assert!(dscp.contains("64 for --dscp: 0 to 63"));
+        assert!(wrong(PingParameters { ttl: Some(0), ..usual }).contains("--ttl"));
     }
 }

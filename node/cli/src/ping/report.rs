@@ -47,7 +47,7 @@ pub(super) fn summary(
     let measured = &recorder.measured;
     let mut trust = Trust::of(measured);
     trust.note_clocks(&recorder.start, &recorder.last);
-    trust.planned = job.count;
+    trust.planned = job.parameters.count;
     trust.warm_up_sent = Some(sources.warm_up_sent);
     trust.ring_dropped = dropped;
     trust.floor_ns = outcome.floor.map(|floor| floor.0);
@@ -135,30 +135,22 @@ fn parameters(job: &PingJob, plan: &Plan, outcome: &Outcome) -> BTreeMap<String,
             ((spacing != Nanos::ZERO).then_some(spacing.0), Some(pause.0))
         }
     };
-    [
+    let resolved = [
         ("address", json!(outcome.peer.to_string())),
         ("source", json!(outcome.local.ip().to_string())),
         ("socket", json!(outcome.socket)),
-        ("count", json!(job.count)),
-        ("deadline_ns", json!(job.deadline.map(|time| time.0))),
         ("interval_ns", json!(interval)),
         ("pause_ns", json!(pause)),
         ("mode", json!(if plan.is_closed_loop() { "closed-loop" } else { "open-loop" })),
         ("payload_bytes", json!(plan.size)),
-        ("timeout_ns", json!(plan.config.timeout.0)),
         ("warm_up", json!(plan.config.warm_up)),
         ("warm_up_first_id", json!(-i64::from(plan.config.warm_up))),
         ("path_slots", json!(job.path)),
-        ("pattern", json!(format!("{:?}", plan.pattern).to_lowercase())),
-        ("stamps", json!(format!("{:?}", job.stamps).to_lowercase())),
         ("busy_poll", json!(job.place.busy_poll)),
         ("authenticated", json!(plan.authenticated)),
-        ("dscp", json!(job.dscp)),
-        ("ttl", json!(job.ttl)),
-    ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), value))
-    .collect()
+    ];
+    let all = job.parameters.recorded().into_iter().chain(resolved);
+    all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn warnings(job: &PingJob, recorder: &Recorder, outcome: &Outcome, dropped: u64) -> Vec<String> {

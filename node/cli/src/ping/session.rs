@@ -140,8 +140,8 @@ fn sender_config(job: &PingJob, plan: &Plan) -> Result<SenderConfig, Failure> {
             ProbeSchedule::Open { interval } => interval,
             ProbeSchedule::Closed { spacing, .. } => spacing,
         },
-        duration: job.deadline,
-        dscp: job.dscp.unwrap_or(0),
+        duration: job.parameters.duration,
+        dscp: job.parameters.dscp.unwrap_or(0),
     })
 }
 
@@ -155,7 +155,7 @@ struct Opener<'a> {
 
 impl Opener<'_> {
     fn icmp(&self) -> Result<IcmpPort, Failure> {
-        icmp(self.job.icmp_socket, self.peer, &self.options, self.plan)
+        icmp(self.job.parameters.icmp_socket, self.peer, &self.options, self.plan)
     }
 
     fn datagrams(&self) -> Result<DatagramSocket, Failure> {
@@ -275,14 +275,14 @@ pub(super) fn port_options(
     SocketOptions {
         source: plan.origin.source,
         interface: plan.origin.interface.clone(),
-        ttl: job.ttl,
-        dscp: job.dscp,
-        stamps: match job.stamps {
+        ttl: job.parameters.ttl,
+        dscp: job.parameters.dscp,
+        stamps: match job.parameters.stamps {
             Stamps::User => StampRequest::User,
             _ if interface.is_some_and(Interface::has_stamping_card) => StampRequest::Card,
             Stamps::Auto | Stamps::Kernel => StampRequest::Kernel,
         },
-        tx_stamps: match job.sched_stamps {
+        tx_stamps: match job.parameters.sched_stamps {
             true => TxStampRequest::DriverAndQdisc,
             false => TxStampRequest::Driver,
         },
@@ -361,8 +361,8 @@ impl Start<'_> {
         };
         let options = LoopOptions {
             busy_poll: job.place.busy_poll,
-            tx_stamps: job.stamps != Stamps::User,
-            stamps_required: job.stamps == Stamps::Kernel && plan.config.warm_up > 0,
+            tx_stamps: job.parameters.stamps != Stamps::User,
+            stamps_required: job.parameters.stamps == Stamps::Kernel && plan.config.warm_up > 0,
         };
         let nics = NicWatch::start();
         let main = std::thread::current();

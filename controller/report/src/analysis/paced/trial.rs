@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use dwell_plan::{NamedSize, PaceKind, PacePlan, Plan};
-use dwell_protocol::{PaceEngine, PaceSize};
+use dwell_plan::{PacePlan, Plan};
+use dwell_protocol::{PaceEngine, PaceKind};
 use dwell_record::{Kind, Summary};
-use dwell_units::{BitRate, Bytes};
+use dwell_units::BitRate;
 
 use crate::model::{RunData, TrialData, TrialState};
 
@@ -58,7 +58,8 @@ const SIZE_KIND_KEY: &str = "size counted as";
 pub(crate) fn is_paced(run: &RunData) -> bool {
     let is_pace =
         |trial: &TrialData| trial.summary.as_ref().is_some_and(|it| it.kind == Kind::Pace);
-    run.trials.iter().any(is_pace) || run.plan().is_some_and(|plan| plan.pace.is_some())
+    run.trials.iter().any(is_pace)
+        || run.plan().is_some_and(|plan| plan.measurement.pace().is_some())
 }
 
 /// Every trial of pairs or trains, by number. The plan describes trials that were not measured.
@@ -98,7 +99,7 @@ pub(crate) fn paced(run: &RunData) -> Vec<PacedTrial<'_>> {
 /// Engine used by all trials with the automatic engine, if it was the same one.
 fn only_engine(run: &RunData, plan: Option<&Plan>) -> Option<String> {
     let auto = PaceEngine::Auto.name();
-    let pace = plan.and_then(|plan| plan.pace.as_ref());
+    let pace = plan.and_then(|plan| plan.measurement.pace());
     let mut used = run
         .trials
         .iter()
@@ -114,16 +115,16 @@ impl<'a> PacedTrial<'a> {
             .summary
             .as_ref()
             .filter(|summary| summary.kind == Kind::Pace && trial.state == TrialState::Finished);
-        let pace = plan.and_then(|plan| plan.pace.as_ref());
+        let pace = plan.and_then(|plan| plan.measurement.pace());
         let pattern = asked(trial, &["pattern", "pace.pattern"])
             .map(str::to_owned)
             .or_else(|| summary?.text("pattern").map(str::to_owned))
-            .or_else(|| Some(pace.map(|pace| pace.pattern)?.name().to_owned()))?;
+            .or_else(|| Some(pace.map(|pace| pace.parameters.pattern)?.name().to_owned()))?;
         let rate = summary
             .and_then(|summary| summary.number("rate_bps"))
             .map(|bps| BitRate(bps.round() as u64))
             .or_else(|| asked(trial, &["rate", "pace.rate"])?.parse().ok())
-            .or_else(|| pace?.rate)
+            .or_else(|| pace?.parameters.rate)
             .filter(|_| pattern == PaceKind::Train.name());
         let sender = Sender {
             node: asked(trial, &["from", "pace.from"])
@@ -163,7 +164,7 @@ fn engine(trial: &TrialData, pace: Option<&PacePlan>) -> String {
     let reported = || trial.summary.as_ref().and_then(|summary| summary.text("engine"));
     asked(trial, &["engine", "pace.engine"])
         .or_else(reported)
-        .or_else(|| Some(pace?.engine.name()))
+        .or_else(|| Some(pace?.parameters.engine.name()))
         .unwrap_or(PaceEngine::Auto.name())
         .to_owned()
 }
@@ -184,24 +185,19 @@ fn size_kind(
     if let Some(kind) = summary.and_then(|summary| summary.text("counted")) {
         return Some(kind.to_owned());
     }
-    let named = match asked_size(trial, pace?).named_size()? {
-        PaceSize::Ip(_) => "ip",
-        PaceSize::Payload(_) => "payload",
-        PaceSize::Frame(_) => "frame",
-    };
-    Some(named.to_owned())
+    Some(asked_size(trial, pace?).parameters.named_size()?.measure.name().to_owned())
 }
 
 /// The plan with the packet size of this trial.
 fn asked_size(trial: &TrialData, pace: &PacePlan) -> PacePlan {
     let mut pace = pace.clone();
+    let parameters = &mut pace.parameters;
     let bytes = |name: &str| asked(trial, &[name, &format!("pace.{name}")]);
-    let size: Option<NamedSize> = bytes("size").and_then(|text| text.parse().ok());
-    let payload: Option<Bytes> = bytes("payload_size").and_then(|text| text.parse().ok());
-    let frame: Option<Bytes> = bytes("frame_size").and_then(|text| text.parse().ok());
-    let named = size.or(payload.map(|bytes| NamedSize(PaceSize::Payload(bytes))));
-    if let Some(named) = named.or(frame.map(|bytes| NamedSize(PaceSize::Frame(bytes)))) {
-        (pace.size, pace.payload_size, pace.frame_size) = (Some(named), None, None);
+    let size = bytes("size").and_then(|text| text.parse().ok());
+    let payload = bytes("payload_size").and_then(|text| text.parse().ok());
+    let frame = bytes("frame_size").and_then(|text| text.parse().ok());
+    if size.is_some() || payload.is_some() || frame.is_some() {
+        (parameters.size, parameters.payload_size, parameters.frame_size) = (size, payload, frame);
     }
     pace
 }
@@ -209,7 +205,7 @@ fn asked_size(trial: &TrialData, pace: &PacePlan) -> PacePlan {
 fn flows(trial: &TrialData, plan: Option<&Plan>) -> u32 {
     asked(trial, &["flows", "cross.flows"])
         .and_then(|text| text.parse().ok())
-        .or_else(|| Some(plan?.cross.as_ref()?.flows))
+        .or_else(|| Some(plan?.measurement.pace()?.cross.as_ref()?.flows))
         .unwrap_or(0)
 }
 

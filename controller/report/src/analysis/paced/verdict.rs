@@ -56,7 +56,7 @@ pub enum RateVerdictKind {
 
 /// Definition of accurate: from the command line, else from the plan, else the default.
 pub fn tolerance(run: &RunData) -> Tolerance {
-    let plan = run.plan().and_then(|plan| plan.accurate).unwrap_or_default();
+    let plan = run.plan().and_then(|plan| plan.measurement.pace()?.accurate).unwrap_or_default();
     let set = run.accurate.unwrap_or_default().or(plan);
     let usual = Tolerance::default();
     Tolerance {
