@@ -9,7 +9,6 @@
 //! probability of at most (1 - confidence) / 2.
 
 mod largest;
-mod published;
 mod verdict_text;
 
 use std::fmt;
@@ -21,7 +20,6 @@ use crate::distribution::Quantile;
 use crate::interval::{RealInterval, independent_quantile_ranks};
 
 pub use largest::{LargestRate, largest_rate};
-pub use published::{MOK_2015_DEVICES, MOK_2015_RATES, Measurable, PublishedDevice, PublishedRate};
 pub use verdict_text::{EngineRate, best_engines, sentence, verdict_lines};
 
 /// Tolerances and confidence of the verdict.

@@ -184,19 +184,20 @@ pub(super) fn failed(run: &RunData) -> String {
     html + "</ul>"
 }
 
-/// Largest accurate rate per sender, beside the boards of Mok 2015; empty for a run without trains.
+/// Largest accurate rate per sender, beside published ones; empty for a run without trains.
 pub(super) fn verdicts(run: &RunData) -> String {
     let all = crate::analysis::paced::verdict_table(run);
     if all.rows.is_empty() {
         return String::new();
     }
     let definition = escape(&crate::analysis::paced::tolerance(run).to_string());
+    let remarks = escape(&run.published.remarks.join(" "));
     let table = table(&all, "Largest accurate rate by node, engine, size and cross flows");
     format!(
         "<section id=\"verdicts\" aria-labelledby=\"verdicts-title\">\
          <h2 id=\"verdicts-title\">Largest accurate rate per sender</h2>\
          <p>The largest rate such that this rate and every smaller one tried are accurate; {definition}. \
-         Below are the boards of Mok 2015, which does not define accurate.</p>{table}</section>\n"
+         {remarks}</p>{table}</section>\n"
     )
 }
 

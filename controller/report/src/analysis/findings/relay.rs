@@ -41,28 +41,23 @@ fn node_delay(run: &RunData) -> Option<String> {
         };
         by_mode(&here).into_iter().filter_map(median).collect()
     };
-    let at_netfilter = match medians(NETFILTER_METRIC) {
-        found if found.is_empty() || metric == NETFILTER_METRIC || run.claims.is_none() => {
-            String::new()
-        }
-        found => format!(
-            " Between netfilter's hooks, where Miya 2020 timestamped and its claims are judged: {}.",
-            listed(&found)
-        ),
-    };
+    let of_claims = run.claims.as_ref().and_then(|claims| claims.node_delay);
+    let of_claims = of_claims.filter(|claims| claims.metric != metric).and_then(|claims| {
+        let found = Some(medians(claims.metric)).filter(|found| !found.is_empty())?;
+        let place = capital(claims.words);
+        Some(format!(" {place} and its claims are judged: {}.", listed(&found)))
+    });
     let (noun, medians) = (metric::words(metric), medians(metric));
     (!medians.is_empty()).then(|| {
         format!(
-            "{}, median (95th percentile): {}{}. Figures compare modes at these timestamps.{at_netfilter}",
+            "{}, median (95th percentile): {}{}. Figures compare modes at these timestamps.{}",
             capital(noun),
             listed(&medians),
-            held(&condition)
+            held(&condition),
+            of_claims.unwrap_or_default()
         )
     })
 }
-
-/// Node delay by the timestamps of Miya 2020 (S0.6).
-const NETFILTER_METRIC: &str = "node_delay_netfilter_ns";
 
 /// Condition as a clause: `, at size 1000B, rate 200pps`.
 fn held(condition: &Condition) -> String {

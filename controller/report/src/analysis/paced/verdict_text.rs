@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use dwell_stats::accuracy::{EngineRate, verdict_lines};
 use dwell_units::{BitRate, Bytes};
 
-use super::reference::reference_rows;
 use super::verdict::{RateVerdict, RateVerdictKind, tolerance, verdicts};
 use crate::model::RunData;
 use crate::model::quantity::listed;
@@ -73,7 +72,7 @@ fn name(node: &str, others: &BTreeMap<String, String>) -> String {
     }
 }
 
-/// One row per node, engine, size and number of flows, then the boards of Mok 2015; empty for a run
+/// One row per node, engine, size and number of flows, then the published senders; empty for a run
 /// without trains.
 pub fn verdict_table(run: &RunData) -> Table {
     let mut table =
@@ -107,7 +106,14 @@ pub fn verdict_table(run: &RunData) -> Table {
         ]);
     }
     if !table.rows.is_empty() {
-        reference_rows().into_iter().for_each(|row| table.row(row));
+        for sender in &run.published.senders {
+            let reason = format!("published ({}): {}", sender.cite, sender.hardware);
+            for (sizes, largest) in &sender.largest {
+                let [name, engine, sizes, flows] =
+                    [sender.name, sender.engine, sizes, "-"].map(str::to_owned);
+                table.row([name, engine, sizes, flows, largest.to_string(), reason.clone()]);
+            }
+        }
     }
     table
 }
