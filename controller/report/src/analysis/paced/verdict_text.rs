@@ -45,22 +45,25 @@ pub fn verdict_words(run: &RunData) -> Vec<String> {
     lines
 }
 
-/// Sentence about engines without any trial that ran.
+/// Sentences about engines without any trial that ran.
 fn not_run<'a>(all: impl Iterator<Item = &'a RateVerdict> + Clone) -> Option<String> {
-    let mut seen: Vec<&str> = Vec::new();
-    let mut texts = Vec::new();
+    let mut seen: Vec<String> = Vec::new();
+    let mut reasons = Vec::new();
     for verdict in all.clone().filter(|verdict| verdict.verdict == RateVerdictKind::NotRun) {
         let elsewhere = |other: &RateVerdict| {
             other.engine == verdict.engine && other.verdict != RateVerdictKind::NotRun
         };
-        if seen.contains(&verdict.engine.as_str()) || all.clone().any(elsewhere) {
+        if seen.contains(&verdict.engine) || all.clone().any(elsewhere) {
             continue;
         }
-        seen.push(&verdict.engine);
+        seen.push(verdict.engine.clone());
         let reason = verdict.reason.as_deref().unwrap_or("unknown reason");
-        texts.push(format!("{} ({reason})", verdict.engine));
+        reasons.push(format!("{}: {reason}", verdict.engine));
     }
-    (!texts.is_empty()).then(|| format!("not run, not supported on this node: {}", listed(&texts)))
+    (!seen.is_empty()).then(|| {
+        let (engines, reasons) = (listed(&seen), reasons.join("; "));
+        format!("not run, not supported on this node: {engines}. Reasons: {reasons}")
+    })
 }
 
 /// Node, with the other varied parameters.
