@@ -204,11 +204,11 @@ impl<'a> Evidence<'a> {
         let missed = self.left_out() as u64;
         let lost = match self.lost() {
             none if none.is_empty() => String::new(),
-            lost => format!(" (all trials at {})", lost.join("; at ")),
+            lost => format!(" It did so in all trials at {}.", lost.join("; at ")),
         };
         (missed > 0).then(|| {
             format!(
-                "In {missed} of {}, the load missed the requested level by more than 3 points{lost}. Claims \
+                "In {missed} of {}, the load missed the requested level by more than 3 points.{lost} Claims \
                  leave these trials out; other findings and figures include them.",
                 count_noun(missed + self.trials.len() as u64, "trial")
             )

@@ -1,4 +1,5 @@
-//! Documents whose claims a run is checked against. Other crates get judged claims as plain data.
+//! Documents with claims that a run is checked against, and with values that a report shows beside
+//! those of a run. Other crates get both as plain data.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
@@ -6,10 +7,11 @@
 mod evidence;
 mod judgement;
 mod miya_2020;
+mod mok_2015;
 
-use dwell_report::model::{JudgedClaims, RunData};
+use dwell_report::model::{JudgedClaims, Published, RunData};
 
-/// A document with claims.
+/// A document with claims or values.
 #[derive(Clone, Copy, Debug)]
 pub struct Document {
     /// Name in plans.
@@ -18,21 +20,35 @@ pub struct Document {
     pub aliases: &'static [&'static str],
     /// Author and year, as in docs/references.md.
     pub cite: &'static str,
-    /// Judges the claims for a run.
-    pub judge: fn(&RunData) -> JudgedClaims,
+    /// Judges the claims for a run; `None` without claims.
+    pub judge: Option<fn(&RunData) -> JudgedClaims>,
+    /// Values for a run; empty for other kinds of runs.
+    pub published: fn(&RunData) -> Published,
 }
 
 /// All documents.
-pub const DOCUMENTS: &[Document] = &[miya_2020::DOCUMENT];
+pub const DOCUMENTS: &[Document] = &[miya_2020::DOCUMENT, mok_2015::DOCUMENT];
 
-/// Finds a document by its name in plans.
+/// Documents with claims.
+pub fn with_claims() -> impl Iterator<Item = &'static Document> {
+    DOCUMENTS.iter().filter(|document| document.judge.is_some())
+}
+
+/// Finds a document with claims by its name in plans.
 pub fn find(name: &str) -> Option<&'static Document> {
-    DOCUMENTS.iter().find(|document| document.name == name || document.aliases.contains(&name))
+    with_claims().find(|document| document.name == name || document.aliases.contains(&name))
 }
 
 /// Judges the claims of a document, by its name in plans. `None` for an unknown document.
 pub fn judge_claims(run: &RunData, name: &str) -> Option<JudgedClaims> {
-    find(name).map(|document| (document.judge)(run))
+    find(name)?.judge.map(|judge| judge(run))
+}
+
+/// Returns the values of all documents that apply to a run.
+pub fn published(run: &RunData) -> Published {
+    let mut all = Published::default();
+    DOCUMENTS.iter().for_each(|document| all.extend((document.published)(run)));
+    all
 }
 
 #[cfg(test)]
@@ -45,5 +61,6 @@ mod tests {
             assert_eq!(find(name).map(|document| document.cite), Some("Miya 2020"), "{name}");
         }
         assert!(find("other").is_none());
+        assert!(find("mok-2015").is_none(), "has no claims");
     }
 }

@@ -422,7 +422,7 @@ fn lost_combinations_are_named() {
     // A finding says so, because other findings and figures include these trials.
     run.claims = judge_claims(&run, "s0");
     let said = findings(&run).into_iter().find(|finding| finding.id == "stress").unwrap().text;
-    assert!(said.contains("(all trials at load most, rate 1200pps)"), "{said}");
+    assert!(said.contains("all trials at load most, rate 1200pps."), "{said}");
     assert!(findings(&base).iter().all(|finding| finding.id != "stress"));
     // Encryption was not measured at that rate, so its claim is unaffected.
     let claim = verdict(&run, "S0.22-order");

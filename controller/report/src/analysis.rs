@@ -13,7 +13,7 @@ pub(crate) mod key_figures;
 pub(crate) mod machines;
 pub(crate) mod measurement;
 pub mod nlr;
-pub(crate) mod paced;
+pub mod paced;
 pub(crate) mod packet_words;
 pub(crate) mod packets;
 pub(crate) mod percentile_shift;

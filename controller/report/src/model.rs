@@ -7,14 +7,16 @@ pub(crate) mod distribution;
 pub(crate) mod host;
 pub mod metric;
 mod plan;
+mod published;
 pub mod quantity;
 mod run;
 pub(crate) mod samples;
 pub(crate) mod table;
 
-pub use claim::{Claim, ClaimUnit, ClaimVerdict, JudgedClaims};
+pub use claim::{Claim, ClaimMetric, ClaimUnit, ClaimVerdict, JudgedClaims};
 pub use dwell_record::series::{Hampel, Point, Series, Step, TimeBin};
 pub use host::{HostData, HostSeries, HostWanted, Quantity};
 pub use plan::RunPlan;
+pub use published::{Published, PublishedLevel, PublishedLimit, PublishedRate, PublishedSender};
 pub use run::{Axis, MachineData, PacketData, RunData, TrialData, TrialState};
 pub use samples::SampleReader;

@@ -2,6 +2,8 @@
 
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
+#[path = "synthetic/paced.rs"]
+mod trains;
 
 use dwell_record::{NicDropped, Scalar, Summary};
 use dwell_report::model::{MachineData, RunData, RunPlan};
@@ -92,7 +94,32 @@ fn undecided_and_excess_findings_are_folded() {
     let summary = html.split("<section id=\"summary\"").nth(1).unwrap();
     let (list, folded) = summary.split_once("</ul>").unwrap();
     assert!(!list.contains("annot tell"), "{list}");
-    assert!(folded.contains("cannot tell whether load caused it"), "{folded}");
+    assert!(folded.contains("Cannot tell whether load changes the round-trip delay"), "{folded}");
+}
+
+#[test]
+fn findings_have_at_most_160_characters() {
+    let mut witnessed = synthetic::loads();
+    synthetic::add_witness(&mut witnessed);
+    let board = synthetic::PI_ZERO;
+    let flat = synthetic::Relay { per_byte_ns: 0.0, ..board };
+    let loaded = synthetic::Relay { stress: 3.0, ..board };
+    for run in [
+        witnessed,
+        synthetic::sweep(),
+        synthetic::with_machines("n2"),
+        synthetic::relays(board),
+        synthetic::relays(flat),
+        synthetic::relays_repeated(loaded, 3),
+        trains::paces(&[]),
+        trains::paces(&["matrix.pattern=[\"pair\"]"]),
+    ] {
+        for finding in findings(&run) {
+            let (lead, _) = finding.lead_and_details();
+            assert!(lead.chars().count() <= 160, "{}: {lead}", finding.id);
+            assert!(!lead.ends_with(" ..."), "{} is cut: {}", finding.id, finding.text);
+        }
+    }
 }
 
 #[test]

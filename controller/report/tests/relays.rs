@@ -37,7 +37,7 @@ fn effects_are_reported_per_mode() {
 fn findings_never_merge_modes() {
     let run = relays(PI_ZERO);
     assert!(text(&run, "delay").ends_with("packets arrived."), "{}", text(&run, "delay"));
-    let held = "at link rate none, size 700B (Miya 2020: 1000 B), rate 200pps, load none";
+    let held = "Fixed: link rate none, size 700B (Miya 2020: 1000 B), rate 200pps, load none";
     assert!(text(&run, "node-delay").contains(held), "{}", text(&run, "node-delay"));
     let said = text(&run, "processing");
     assert!(said.contains(held) && said.contains("at translate and"), "{said}");

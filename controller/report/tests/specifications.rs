@@ -143,7 +143,7 @@ fn comparison_figures_repeat_findings() {
     other.id = "another".to_owned();
     let all = comparison_figures(&[one, other], "rtt_ns", &repeated);
     assert_eq!(all[0].id, "boxes-run");
-    assert!(all[0].finding.starts_with("rtt: A to B: p50 fell by 34 us. "), "{}", all[0].finding);
+    assert!(all[0].finding.starts_with("rtt: A to B: p50 fell by 34 us."), "{}", all[0].finding);
     assert!(!all[0].finding.contains("cannot tell"), "{}", all[0].finding);
     // With several cells, the verdict is in the figure with one box per cell.
     let all = comparison_figures(&[synthetic::loads(), synthetic::loads()], "rtt_ns", &repeated);

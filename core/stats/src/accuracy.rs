@@ -9,7 +9,6 @@
 //! probability of at most (1 - confidence) / 2.
 
 mod largest;
-mod published;
 mod verdict_text;
 
 use std::fmt;
@@ -21,7 +20,6 @@ use crate::distribution::Quantile;
 use crate::interval::{RealInterval, independent_quantile_ranks};
 
 pub use largest::{LargestRate, largest_rate};
-pub use published::{MOK_2015_DEVICES, MOK_2015_RATES, Measurable, PublishedDevice, PublishedRate};
 pub use verdict_text::{EngineRate, best_engines, sentence, verdict_lines};
 
 /// Tolerances and confidence of the verdict.
@@ -213,9 +211,8 @@ impl fmt::Display for Tolerance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "accurate: over at least {} trains, the median rate is within {} of the one asked for, \
-             and the median of each train's p95 of |gap error| is below {} of the gap, both with {} \
-             confidence",
+            "accurate: at least {} trains, median rate within {} of the one asked for, median p95 of \
+             |gap error| below {} of the gap, both with {} confidence",
             self.trains,
             Percent(self.rate),
             Percent(self.gap),
@@ -420,9 +417,8 @@ mod tests {
     fn definition_is_printed_with_its_numbers() {
         assert_eq!(
             Tolerance::default().to_string(),
-            "accurate: over at least 20 trains, the median rate is within 5 % of the one asked for, \
-             and the median of each train's p95 of |gap error| is below 10 % of the gap, both with \
-             95 % confidence"
+            "accurate: at least 20 trains, median rate within 5 % of the one asked for, median p95 of \
+             |gap error| below 10 % of the gap, both with 95 % confidence"
         );
     }
 

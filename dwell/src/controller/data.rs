@@ -5,7 +5,7 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dwell_documents::judge_claims;
+use dwell_documents::{judge_claims, published};
 use dwell_fleet::ClockDomain;
 use dwell_node_cli::{Failure, say};
 use dwell_plan::Accurate;
@@ -142,12 +142,14 @@ fn collected(store: &Store, run: &RunRow, packets: bool) -> Result<RunData, Stor
         trials,
         notes: store.notes(run)?,
         claims: None,
+        published: Arc::default(),
         packets: Vec::new(),
         host: None,
         plan,
         one_machine: !nodes.is_empty() && nodes.iter().all(is_namespace),
         accurate: None,
     };
+    data.published = Arc::new(published(&data));
     collect(&mut data, &StoredRows { store, run, trials: &rows, nodes: &nodes }, packets)?;
     Ok(data)
 }

@@ -12,7 +12,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant as StdInstant};
 
 use anyhow::Context;
-use dwell_documents::DOCUMENTS;
 use dwell_fleet::{FleetError, FleetHandle};
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_plan::{Estimate, Expansion, Plan, PlanError, Source, expand};
@@ -208,7 +207,8 @@ fn has_labs_of(source: &Source, run: &RunRow) -> bool {
 fn check_claims(source: &Source, plan: &Plan) -> Result<(), PlanError> {
     match plan.claims.as_deref() {
         Some(name) if dwell_documents::find(name).is_none() => {
-            let known: Vec<&str> = DOCUMENTS.iter().map(|document| document.name).collect();
+            let known: Vec<&str> =
+                dwell_documents::with_claims().map(|document| document.name).collect();
             let message = format!("unknown document '{name}'; known: {}", known.join(", "));
             Err(source.error("claims", message))
         }

@@ -1,4 +1,4 @@
-//! Fixed parameters of figures over relay modes: the condition of Miya 2020, or the nearest one
+//! Fixed parameters of figures over relay modes: the published condition, or the nearest one
 //! measured.
 //!
 //! Modes measured at different sizes, rates or loads must not be merged. So a figure varies one
@@ -7,11 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::model::axes::{LINK_RATE, RELAY, axis_words};
-use crate::model::{Axis, RunData, TrialData};
-
-/// Condition of Miya 2020 (S0.11, S0.14): payload in bytes, packets per second.
-const MIYA_2020_CONDITION: [(&str, f64, &str); 2] =
-    [("size", 1000.0, "1000 B"), ("rate", 200.0, "200 pps")];
+use crate::model::{Axis, PublishedLevel, RunData, TrialData};
 
 /// Value of the axis of link rates for links without one.
 const NO_LINK_RATE: &str = "none";
@@ -26,21 +22,21 @@ pub(crate) enum Links {
 }
 
 /// One level of each parameter except the relay mode.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Condition<'a> {
     fixed: Vec<FixedLevel<'a>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct FixedLevel<'a> {
     axis: &'a str,
     value: &'a str,
-    /// Level of Miya 2020, if it differs.
-    instead_of: Option<&'static str>,
+    /// Published level, if it differs.
+    instead_of: Option<&'a PublishedLevel>,
 }
 
 impl<'a> Condition<'a> {
-    /// Chooses the levels nearest to those of Miya 2020 at which all modes were measured, else
+    /// Chooses the levels nearest to the published ones at which all modes were measured, else
     /// those at which any mode was. Other parameters are fixed at the first level of the plan.
     pub(crate) fn of(run: &'a RunData, metric: &str, links: Links) -> Self {
         let has = |trial: &&TrialData| {
@@ -81,8 +77,8 @@ impl<'a> Condition<'a> {
     /// nothing is fixed.
     pub(crate) fn words(&self) -> Option<String> {
         let one = |fixed: &FixedLevel| {
-            let instead =
-                fixed.instead_of.map_or_else(String::new, |level| format!(" (Miya 2020: {level})"));
+            let instead = |level: &PublishedLevel| format!(" ({}: {})", level.cite, level.text);
+            let instead = fixed.instead_of.map_or_else(String::new, instead);
             format!("{} {}{instead}", axis_words(fixed.axis), fixed.value)
         };
         let all: Vec<String> = self.fixed.iter().map(one).collect();
@@ -90,13 +86,13 @@ impl<'a> Condition<'a> {
     }
 }
 
-/// Level at which to fix an axis, and the one of Miya 2020 if it differs.
+/// Level at which to fix an axis, and the published one if it differs.
 fn level<'a>(
-    run: &RunData,
+    run: &'a RunData,
     axis: &'a Axis,
     links: Links,
     left: &[&TrialData],
-) -> Option<(&'a str, Option<&'static str>)> {
+) -> Option<(&'a str, Option<&'a PublishedLevel>)> {
     let measured = |value: &String| {
         let at = left.iter().filter(|trial| trial.is_at(&axis.name, value));
         at.map(|trial| trial.parameters.get(RELAY)).collect::<BTreeSet<_>>().len()
@@ -104,9 +100,10 @@ fn level<'a>(
     let most = axis.values.iter().map(measured).max().filter(|most| *most > 0)?;
     let enough = run.modes().len().clamp(1, most);
     let places = || (0..axis.values.len()).filter(|n| measured(&axis.values[*n]) >= enough);
-    let published = MIYA_2020_CONDITION.iter().find(|(name, ..)| *name == axis.name);
-    let place = if let (Some((_, wanted, _)), Some(numbers)) = (published, &axis.numbers) {
-        let away = |n: &usize| numbers.get(*n).map_or(f64::MAX, |number| (number - wanted).abs());
+    let published = run.published.levels.iter().find(|level| level.axis == axis.name);
+    let place = if let (Some(level), Some(numbers)) = (published, &axis.numbers) {
+        let away =
+            |n: &usize| numbers.get(*n).map_or(f64::MAX, |number| (number - level.value).abs());
         places().min_by(|a, b| away(a).total_cmp(&away(b)))
     } else if axis.name == LINK_RATE && links == Links::Rated {
         places().find(|n| axis.values[*n] != NO_LINK_RATE)
@@ -114,9 +111,6 @@ fn level<'a>(
         places().find(|n| axis.values[*n] == NO_LINK_RATE)
     };
     let place = place.or_else(|| places().next())?;
-    let is_measured = |(_, wanted, _): &&(&str, f64, &str)| {
-        axis.numbers.as_ref().and_then(|numbers| numbers.get(place)) == Some(wanted)
-    };
-    let instead_of = published.filter(|level| !is_measured(level)).map(|(.., words)| *words);
-    Some((axis.values[place].as_str(), instead_of))
+    let measured = axis.numbers.as_ref().and_then(|numbers| numbers.get(place));
+    Some((axis.values[place].as_str(), published.filter(|level| measured != Some(&level.value))))
 }

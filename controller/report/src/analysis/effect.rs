@@ -226,8 +226,13 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
         let differ = shifts.iter().copied().filter(|(_, shift)| differs(*shift));
         let Some((far, Shift::Differs(change))) = farthest(differ) else { continue };
         let verb = if change.to > change.from { "rose" } else { "fell" };
+        let percentile = called.trim_start_matches("the ");
+        let subject = match parts.is_empty() {
+            true => format!("{}: {called}", capital(noun)),
+            false => format!("Its {percentile}"),
+        };
         parts.push(format!(
-            "{called} {verb}{} ({} at {} -> {} at {}; {})",
+            "{subject} {verb}{} ({} at {} -> {} at {}; {}).",
             change.ratio(),
             delay(change.from),
             first.label,
@@ -237,7 +242,7 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
         ));
         changes.push(EffectChange {
             noun: noun.to_owned(),
-            percentile: called.trim_start_matches("the "),
+            percentile,
             labels: [first.label.clone(), far.label.clone()],
             change,
         });
@@ -248,7 +253,7 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
         // Values between two quantities need no mention.
         let names = axis.numbers.is_none();
         let rest = if names { rest(others, &named, &found) } else { String::new() };
-        let text = format!("{}: {}.{rest}", capital(noun), listed(&parts));
+        let text = parts.join(" ") + &rest;
         return EffectText { text, means, has_intervals: true, changes };
     }
     let [shifts, _] = found;
@@ -271,8 +276,8 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
             let times = if repetitions > 1 { "twice" } else { "once" };
             let ratio = compared(from, to).map_or_else(String::new, |ratio| format!(" ({ratio})"));
             format!(
-                "{}, measured {times} each: median {} at {}, {} at {}{ratio}; cannot tell whether {name} caused it (needs 3 repetitions).",
-                capital(noun),
+                "Cannot tell whether {name} changes the {noun}: measured {times} each; 3 repetitions are needed. \
+                 Median {} at {}, {} at {}{ratio}.",
                 delay(from),
                 first.label,
                 delay(to),
@@ -283,7 +288,7 @@ fn sentence(noun: &str, axis: &Axis, first: &Group, others: &[&Group], among: us
             means.insert(change.mean());
             has_intervals = true;
             format!(
-                "Cannot tell whether {name} changes the {noun}: trials scatter too much (median {} at {}, {} at {}; {}).",
+                "Cannot tell whether {name} changes the {noun}: trials scatter too much. Median {} at {}, {} at {}; {}.",
                 delay(change.from),
                 first.label,
                 delay(change.to),

@@ -86,15 +86,16 @@ pub(crate) fn correlation_finding(run: &RunData) -> Option<String> {
     };
     let said = |value| series.quantity.text(value);
     Some(format!(
-        "{} of {} was {} while the p99 of the {}{which} was highest ({} of {} windows of {}), {} otherwise (rank correlation {}); correlation does not show cause.",
+        "{} of {} was {} while the p99 of the {}{which} was highest, {} otherwise. \
+         Highest: in {} of {} windows of {}. Rank correlation {}; correlation does not show cause.",
         capital(series.quantity.words()),
         series.node,
         said(found.in_slow),
         metric::words(&host.wanted.metric),
+        said(found.in_others),
         count(found.slow_windows as u64),
         count(found.windows as u64),
         delay_ns(width),
-        said(found.in_others),
         three_digits(significant(found.rho, 2)),
     ))
 }

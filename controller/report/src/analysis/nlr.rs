@@ -75,7 +75,7 @@ impl NlrConditions {
             return String::new();
         }
         format!(
-            " No NLR for {}: in brackets the median link delay over the transmission time, more than \
+            " No NLR for {}. In brackets: the median link delay over the transmission time, more than \
              the link rate explains.",
             listed(&each)
         )

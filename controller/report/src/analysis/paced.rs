@@ -2,12 +2,12 @@
 //! accurate the departures were.
 
 mod part;
-mod reference;
 mod trial;
 mod verdict;
 mod verdict_text;
 
 pub(crate) use part::{PacedPart, cross_traffic, distinct, parts};
-pub(crate) use trial::{PacedTrial, is_paced, middle, paced};
+pub use trial::is_paced;
+pub(crate) use trial::{PacedTrial, middle, paced};
 pub use verdict::{RateVerdict, RateVerdictKind, tolerance, verdicts};
 pub use verdict_text::{rates_of_runs, verdict_table, verdict_words};

@@ -47,16 +47,15 @@ pub(super) fn bands(subject: &Subject, axis: &Axis) -> Option<Figure> {
             table.rows.push(cells(subject, label, &axis.values[*i], &group));
         }
     }
-    let finding = format!(
-        "{} Dark band: p25 to p75; light band: p1 to p99; dashes: maximum.",
-        effect(subject, axis)
-    );
+    let finding = effect(subject, axis);
     let (scale, y_axis) = delay_axis("delay", subject.unit, min, max);
     let labels: Vec<&str> = panels.iter().map(|(label, _)| label.as_str()).collect();
     let body = body(&values, &labels, x(axis, numbers), scale, y_axis);
     let title = format!("{} against {}", subject.title(), axis.name);
     let id = format!("bands-{}", slug(&axis.name));
-    Some(Figure::new(id, title, finding, &subject.caption, body, table.label_intervals()))
+    let table = table.label_intervals();
+    let figure = Figure::new(id, title, finding, &subject.caption, body, table);
+    Some(figure.explained("Dark band: p25 to p75; light band: p1 to p99; dashes: maximum."))
 }
 
 /// Trials by the value of another axis with few values, or all in one panel.

@@ -152,14 +152,16 @@ pub(super) fn boxes(
         "encoding": {"y": y}, "layer": layer
     });
     let mean = overlay.groups.iter().find_map(|group| group.mean(Quantile::P50));
-    let key = mean.map_or_else(String::new, |mean| {
-        format!(
-            " of all trials; diamonds: medians of trials. Box ends and median are the {mean} over trials"
-        )
+    let how_to_read = format!(
+        "Box: p25 to p75; line: p1 to p99; triangles: extremes{}.",
+        mean.map_or("", |_| " of all trials; diamonds: medians of trials")
+    );
+    let mean = mean.map_or_else(String::new, |mean| {
+        format!(" Box ends and median are the {mean} over trials.")
     });
-    let finding = overlay
-        .noted(format!("{finding} Box: p25 to p75; line: p1 to p99; triangles: extremes{key}."));
-    Some(Figure::new(id, title, finding, overlay.caption, body, table(overlay)))
+    let finding = overlay.noted(finding + &mean);
+    let figure = Figure::new(id, title, finding, overlay.caption, body, table(overlay));
+    Some(figure.explained(how_to_read))
 }
 
 fn row(group: &Group, unit: Unit) -> Value {

@@ -36,7 +36,7 @@ struct Bar<'a> {
     label: String,
     /// Panel: `link rate none`; empty with a single panel.
     panel: String,
-    /// Whether it is at the condition nearest to that of Miya 2020.
+    /// Whether it is at the condition nearest to the published one.
     near: bool,
     group: Group<'a>,
 }

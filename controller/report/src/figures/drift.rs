@@ -98,8 +98,9 @@ pub(super) fn drift(subject: &Subject) -> Option<Figure> {
     } else {
         String::new()
     };
-    let finding = format!("{finding} Dots: medians; lines: p1 to p99.{more}");
-    Some(Figure::new("drift", title, finding, &subject.caption, body, table.label_intervals()))
+    let (finding, table) = (finding + &more, table.label_intervals());
+    let figure = Figure::new("drift", title, finding, &subject.caption, body, table);
+    Some(figure.explained("Dots: medians; lines: p1 to p99."))
 }
 
 /// Label of the trial's relay mode.

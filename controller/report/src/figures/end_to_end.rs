@@ -148,7 +148,7 @@ fn middle<'a>(trials: &[&'a TrialData]) -> Option<&'a TrialData> {
     Some(all.get(all.len().checked_sub(1)? / 2)?.0)
 }
 
-/// Node and link delay of each mode at the packet size nearest to that of Miya 2020.
+/// Node and link delay of each mode at the fixed packet size.
 fn finding(stacks: &[StackedBar], size: Option<&str>) -> String {
     let near = stacks.iter().filter(|stack| stack.size == size || stack.size.is_none());
     let said = |stack: &StackedBar| {
@@ -160,7 +160,7 @@ fn finding(stacks: &[StackedBar], size: Option<&str>) -> String {
     };
     let all: Vec<String> = near.map(said).collect();
     if all.is_empty() {
-        return "Cannot tell: no trial near the packet size of Miya 2020.".to_owned();
+        return "Cannot tell: no trial at the fixed packet size.".to_owned();
     }
     format!("95th percentiles by mode: {}.", all.join("; "))
 }

@@ -20,6 +20,9 @@ pub struct Figure {
     pub spec: Value,
     /// The numbers of the figure.
     pub table: Table,
+    /// Explanation of its marks; empty if the axes and the legend suffice.
+    #[serde(skip)]
+    pub(crate) how_to_read: String,
     /// Question that it answers.
     #[serde(skip)]
     pub(crate) question: Question,
@@ -85,8 +88,14 @@ impl Figure {
             spec.extend(body);
         }
         spec.insert("config".into(), theme::light());
-        let (question, shows) = Default::default();
-        Self { id: id.into(), title, finding, spec: Value::Object(spec), table, question, shows }
+        let (how_to_read, question, shows) = Default::default();
+        let (id, spec) = (id.into(), Value::Object(spec));
+        Self { id, title, finding, spec, table, how_to_read, question, shows }
+    }
+
+    /// Adds an explanation of the marks.
+    pub(crate) fn explained(self, how_to_read: impl Into<String>) -> Self {
+        Self { how_to_read: how_to_read.into(), ..self }
     }
 
     /// Replaces the title, also inside the specification.

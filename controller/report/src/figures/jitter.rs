@@ -36,7 +36,7 @@ pub(super) fn jitter(subject: &Subject, axis: &Axis) -> Option<Figure> {
     }
     let (_, most, largest) = along.iter().max_by_key(|(_, _, v)| v.max)?;
     let finding = format!(
-        "Mean IPDV of the {}: {}; max {} at {}. IPDV: magnitude of the delay difference between successive packets (RFC 3393).",
+        "Mean IPDV of the {}: {}; max {} at {}.",
         whole(subject),
         listed(&averages(&along)),
         delay_ns(largest.max),
@@ -55,7 +55,9 @@ pub(super) fn jitter(subject: &Subject, axis: &Axis) -> Option<Figure> {
     let body = body(axis, &along, unit);
     let title = format!("Inter-packet delay variation (IPDV) against {}", axis.name);
     let id = format!("jitter-{}", slug(&axis.name));
-    Some(Figure::new(id, title, finding, &subject.caption, body, table))
+    let figure = Figure::new(id, title, finding, &subject.caption, body, table);
+    let ipdv = "IPDV: magnitude of the delay difference between successive packets (RFC 3393).";
+    Some(figure.explained(ipdv))
 }
 
 /// Delay whose variation is shown.

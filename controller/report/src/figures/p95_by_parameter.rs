@@ -61,9 +61,10 @@ pub(super) fn p95_by_parameter(subject: &Subject, axis: &Axis) -> Option<Figure>
             listed(&without)
         );
     }
-    if points.iter().any(|point| point.bounds.is_some()) {
-        finding += " Bands: 95 % CI of the percentile, widened to the range of repetitions.";
-    }
+    let how_to_read = match points.iter().any(|point| point.bounds.is_some()) {
+        true => "Bands: 95 % CI of the percentile, widened to the range of repetitions.",
+        false => "",
+    };
     let middle = points.iter().map(|point| point.p95).max()? as f64;
     let table = table(&points, axis, Unit::fitting(middle));
     let title = format!(
@@ -73,7 +74,7 @@ pub(super) fn p95_by_parameter(subject: &Subject, axis: &Axis) -> Option<Figure>
     );
     let body = body(subject, axis, &points);
     let id = format!("p95-{}", slug(&axis.name));
-    Some(Figure::new(id, title, finding, &subject.caption, body, table))
+    Some(Figure::new(id, title, finding, &subject.caption, body, table).explained(how_to_read))
 }
 
 fn points<'a>(

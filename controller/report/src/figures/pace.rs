@@ -1,4 +1,4 @@
-//! Figures of send-time accuracy as in Mok 2015, with its boards for comparison, and gap errors.
+//! Figures of send-time accuracy as in Mok 2015, with published senders for comparison, and gap errors.
 
 pub(super) mod errors;
 pub(super) mod largest;

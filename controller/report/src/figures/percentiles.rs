@@ -65,7 +65,9 @@ pub(crate) fn percentiles(overlay: &Overlay) -> Option<Figure> {
         ]
     });
     let title = format!("{} by percentile", capital(overlay.noun));
-    Some(Figure::new("percentiles", title, finding(overlay), overlay.caption, body, table(overlay)))
+    let (finding, table) = (finding(overlay), table(overlay));
+    let figure = Figure::new("percentiles", title, finding, overlay.caption, body, table);
+    Some(figure.explained("Lines end at the last percentile that the sample count supports."))
 }
 
 /// Pairs of 1/(1 - q) and the percentile, from q = 0 to the highest supported one.
@@ -92,9 +94,5 @@ fn finding(overlay: &Overlay) -> String {
     if parts.is_empty() {
         return "Cannot tell p99: fewer than 100 samples.".to_owned();
     }
-    overlay.noted(format!(
-        "{}. Lines end at the last percentile that the sample count supports.{}",
-        parts.join("; "),
-        overlay.pooled()
-    ))
+    overlay.noted(format!("{}.{}", parts.join("; "), overlay.pooled()))
 }

@@ -9,7 +9,7 @@ use crate::analysis::subject::Subject;
 use crate::analysis::timeline_trials::{series, timeline_trials};
 use crate::figures::figure::{Figure, WIDTH, delay_axis};
 use crate::model::distribution::SampleDistribution;
-use crate::model::quantity::{Unit, count, count_noun, delay_ns};
+use crate::model::quantity::{Unit, capital, count, count_noun, delay_ns};
 use crate::model::table::Table;
 use crate::model::{Hampel, Point, RunData, Series, TimeBin, TrialData};
 
@@ -42,7 +42,8 @@ pub(super) fn timeline(subject: &Subject) -> Option<Figure> {
     }
     let title = format!("{} over time", subject.title());
     let table = table(subject);
-    Some(Figure::new("timeline", title, finding, &subject.caption, body, table))
+    let figure = Figure::new("timeline", title, finding, &subject.caption, body, table);
+    Some(figure.explained(how_to_read(&shown, subject)))
 }
 
 fn end(series: &Series) -> Option<i64> {
@@ -225,17 +226,21 @@ fn finding(run: &RunData, shown: &[&TrialData], subject: &Subject) -> String {
     if parts.is_empty() {
         return "Cannot tell whether delays changed over time: too few samples.".to_owned();
     }
-    let filter = shown.iter().find_map(|trial| series(trial, subject)?.hampel);
-    let dots = shown.iter().filter_map(|trial| series(trial, subject)).all(single);
-    let key = if dots { "dots: samples" } else { "band: p1 to p99; ticks: maximum" };
-    let filter = filter.map_or_else(String::new, |hampel| {
+    format!("{}.", parts.join("; "))
+}
+
+/// Explanation of the marks.
+fn how_to_read(shown: &[&TrialData], subject: &Subject) -> String {
+    let all = || shown.iter().filter_map(|trial| series(trial, subject));
+    let key = if all().all(single) { "dots: samples" } else { "band: p1 to p99; ticks: maximum" };
+    let filter = all().find_map(|series| series.hampel).map_or_else(String::new, |hampel| {
         format!(
-            " Triangles: outliers by Hampel's filter ({} sigma, {} samples; down: low); {key}.",
+            "; triangles: outliers by Hampel's filter ({} sigma, {} samples; down: low)",
             hampel.sigmas,
             2 * u64::from(hampel.half_window) + 1
         )
     });
-    format!("{}.{filter}", parts.join("; "))
+    format!("{}{filter}.", capital(key))
 }
 
 fn table(subject: &Subject) -> Table {

@@ -66,8 +66,19 @@ pub struct JudgedClaims {
     pub cite: &'static str,
     /// Claims in the order of the document.
     pub claims: Vec<Claim>,
+    /// Node delay by the timestamps of the document.
+    pub node_delay: Option<ClaimMetric>,
     /// Sentence about trials that the claims leave out.
     pub left_out: Option<String>,
+}
+
+/// Metric of a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimMetric {
+    /// Name of the metric.
+    pub metric: &'static str,
+    /// Place of the timestamps, as a clause.
+    pub words: &'static str,
 }
 
 /// A claim with its verdict. Serialised with one text, and without the interval.

@@ -80,7 +80,7 @@ pub(crate) fn delay_ns(ns: i64) -> String {
 }
 
 /// Count with a thousands separator.
-pub(crate) fn count(n: u64) -> String {
+pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (i, digit) in digits.chars().enumerate() {

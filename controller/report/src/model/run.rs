@@ -12,6 +12,7 @@ use crate::model::axes::RELAY;
 use crate::model::claim::JudgedClaims;
 use crate::model::host::HostData;
 use crate::model::plan::RunPlan;
+use crate::model::published::Published;
 
 /// A run.
 #[derive(Clone, Debug)]
@@ -36,6 +37,8 @@ pub struct RunData {
     pub notes: Vec<String>,
     /// Claims of the document that the plan names.
     pub claims: Option<JudgedClaims>,
+    /// Values of documents that are shown beside those of the run.
+    pub published: Arc<Published>,
     /// Example packets for the component figure.
     pub packets: Vec<PacketData>,
     /// Host activity during one trial.
@@ -141,6 +144,7 @@ impl RunData {
             trials: Vec::new(),
             notes: Vec::new(),
             claims: None,
+            published: Arc::clone(&self.published),
             packets: Vec::new(),
             host: None,
             plan: self.plan.clone(),

@@ -1,28 +1,31 @@
-//! Escaping and tables. All text from outside reaches a page through this module.
+//! Escaping and tables. Templates escape all text from outside with [`PageText`].
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write};
 
+use askama::Template;
+use askama::filters::Escaper;
 use serde_json::Value;
 
 use crate::model::table::{Table, without_interval};
 
 /// Escapes text for HTML elements and quoted attributes. Control characters, which HTML forbids,
 /// become the replacement character.
-pub(crate) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            '\n' | '\t' => escaped.push(c),
-            c if c.is_control() => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
-        }
+#[derive(Clone, Copy)]
+pub(crate) struct PageText;
+
+impl Escaper for PageText {
+    fn write_escaped_str<W: Write>(&self, mut html: W, text: &str) -> fmt::Result {
+        text.chars().try_for_each(|c| match c {
+            '&' => html.write_str("&amp;"),
+            '<' => html.write_str("&lt;"),
+            '>' => html.write_str("&gt;"),
+            '"' => html.write_str("&quot;"),
+            '\'' => html.write_str("&#39;"),
+            '\n' | '\t' => html.write_char(c),
+            c if c.is_control() => html.write_char('\u{fffd}'),
+            c => html.write_char(c),
+        })
     }
-    escaped
 }
 
 /// JSON for a script element, escaped so that no text can end the element or start a comment.
@@ -32,31 +35,25 @@ pub(crate) fn json(value: &Value) -> String {
 
 /// Table in a scrollable box, reachable by keyboard. Columns of numbers, also with intervals, are
 /// right-aligned.
-pub(crate) fn table(table: &Table, caption: &str) -> String {
-    let caption = escape(caption);
-    let mut html = format!(
-        "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{caption}\">\
-         <table><caption>{caption}</caption><thead><tr>"
-    );
-    let numeric: Vec<bool> = (0..table.columns.len()).map(|i| is_numeric(table, i)).collect();
-    let class = |i: usize| if numeric.get(i) == Some(&true) { " class=\"number\"" } else { "" };
-    for (i, column) in table.columns.iter().enumerate() {
-        let _ = write!(html, "<th scope=\"col\"{}>{}</th>", class(i), escape(column));
+#[derive(Template)]
+#[template(path = "table.html")]
+pub(crate) struct TableView<'a> {
+    table: &'a Table,
+    caption: &'a str,
+    /// Whether each column has numbers only.
+    numeric: Vec<bool>,
+}
+
+impl<'a> TableView<'a> {
+    pub(crate) fn new(table: &'a Table, caption: &'a str) -> Self {
+        let numeric = (0..table.columns.len()).map(|i| is_numeric(table, i)).collect();
+        Self { table, caption, numeric }
     }
-    html.push_str("</tr></thead><tbody>\n");
-    for row in &table.rows {
-        html.push_str("<tr>");
-        for (i, cell) in row.iter().enumerate() {
-            let cell = escape(cell);
-            let _ = match i {
-                0 => write!(html, "<th scope=\"row\"{}>{cell}</th>", class(0)),
-                i => write!(html, "<td{}>{cell}</td>", class(i)),
-            };
-        }
-        html.push_str("</tr>\n");
+
+    /// Number of rows.
+    pub(crate) fn rows(&self) -> usize {
+        self.table.rows.len()
     }
-    html.push_str("</tbody></table></div>\n");
-    html
 }
 
 fn is_numeric(table: &Table, column: usize) -> bool {
@@ -73,7 +70,9 @@ mod tests {
 
     #[test]
     fn escaped_text_stays_in_its_element() {
-        assert_eq!(escape("<b a='\"'>&\u{7}"), "&lt;b a=&#39;&quot;&#39;&gt;&amp;\u{fffd}");
+        let mut html = String::new();
+        PageText.write_escaped_str(&mut html, "<b a='\"'>&\u{7}").unwrap();
+        assert_eq!(html, "&lt;b a=&#39;&quot;&#39;&gt;&amp;\u{fffd}");
         let hostile = Value::from("</script><!-- & -->");
         let text = json(&hostile);
         assert!(!text.contains(['<', '>', '&']));

@@ -1,213 +1,184 @@
 //! Sections of the page without figures.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 
+use askama::Template;
 use dwell_record::{Scalar, Summary};
 use dwell_stats::Quantile;
 
 use crate::analysis::group::{self, Group};
 use crate::analysis::key_figures::KeyFigure;
+use crate::analysis::measurement::{self, MeasurementAspect};
 use crate::analysis::subject::Subject;
-use crate::analysis::trust::{self, TrustBadge};
-use crate::analysis::{effect, witness};
+use crate::analysis::trust::{self, Fact, TrustBadge};
+use crate::analysis::{effect, paced, witness};
 use crate::model::quantity::{Unit, count, count_noun, share, three_digits};
 use crate::model::table::Table;
 use crate::model::{JudgedClaims, RunData, TrialData, TrialState, metric};
-use crate::page::html::{escape, table};
-
-pub(super) const HOW_TO_READ: &str = include_str!("../../assets/how-to-read.html");
+use crate::page::html::TableView;
 
 /// Which run it was, when, and with which version.
+#[derive(Template)]
+#[template(path = "about.html")]
+struct About<'a> {
+    run: &'a RunData,
+    finished: String,
+    measured: usize,
+    trials: String,
+    varied: String,
+}
+
 pub(super) fn about(run: &RunData) -> String {
     let finished =
         run.finished.as_deref().map_or_else(|| "not finished".to_owned(), |at| format!("to {at}"));
-    let measured = run.finished_trials().count();
+    let varied = run.axes.iter().map(|axis| match axis.values.as_slice() {
+        values if values.len() <= 4 => format!("{}: {}", axis.name, values.join(", ")),
+        [first, .., last] => {
+            format!("{}: {} values from {first} to {last}", axis.name, axis.values.len())
+        }
+        _ => axis.name.clone(),
+    });
+    let varied = varied.collect::<Vec<_>>().join("; ");
     let trials = count_noun(run.trials.len() as u64, "trial");
-    let axes: Vec<String> = run
-        .axes
-        .iter()
-        .map(|axis| match axis.values.as_slice() {
-            values if values.len() <= 4 => format!("{}: {}", axis.name, values.join(", ")),
-            [first, .., last] => {
-                format!("{}: {} values from {first} to {last}", axis.name, axis.values.len())
-            }
-            _ => axis.name.clone(),
-        })
-        .collect();
-    let varied = if axes.is_empty() {
-        String::new()
-    } else {
-        format!("<br>Varied: {}", escape(&axes.join("; ")))
-    };
-    format!(
-        "<p class=\"about\">Run {} of {}, {} {}; {measured} of {trials} measured, by dwell {}.{varied}</p>\n",
-        escape(&run.id),
-        escape(&run.name),
-        escape(&run.started),
-        escape(&finished),
-        escape(&run.dwell)
-    )
+    About { run, finished, measured: run.finished_trials().count(), trials, varied }.to_string()
 }
 
 /// Which runs are compared.
+#[derive(Template)]
+#[template(path = "about-runs.html")]
+struct AboutRuns {
+    count: String,
+    runs: Vec<String>,
+}
+
 pub(super) fn about_runs(runs: &[RunData]) -> String {
     let one = |(i, run): (usize, &RunData)| {
-        let named = format!("{} ({}, {})", run.lettered_id(i), run.name, run.started);
-        format!("<li>{}{}</li>", escape(&named), if i == 0 { ", the baseline" } else { "" })
+        format!("{} ({}, {})", run.lettered_id(i), run.name, run.started)
     };
-    let list: String = runs.iter().enumerate().map(one).collect();
-    format!("<p>{} on shared axes:</p><ul>{list}</ul>", count_noun(runs.len() as u64, "run"))
+    let count = count_noun(runs.len() as u64, "run");
+    AboutRuns { count, runs: runs.iter().enumerate().map(one).collect() }.to_string()
 }
 
 /// The numbers to read first, beside a badge that links to the trust panel.
+#[derive(Template)]
+#[template(path = "key-figures.html")]
+struct KeyFigures<'a> {
+    figures: &'a [KeyFigure],
+    /// Sentence about the intervals of effects.
+    simultaneous: Option<String>,
+    badge_class: &'static str,
+    badge: String,
+}
+
 pub(super) fn key_figures(run: &RunData, figures: &[KeyFigure]) -> String {
-    let (class, text) = match trust::badge(run) {
+    let (badge_class, badge) = match trust::badge(run) {
         TrustBadge::Kept => ("good", "Trust limits kept".to_owned()),
         TrustBadge::Warnings(n) => ("warn", count_noun(n as u64, "trust warning")),
         TrustBadge::Unknown => ("unknown", "Trust unknown".to_owned()),
     };
-    let mut html = "<section id=\"key\" aria-labelledby=\"key-title\">\
-        <h2 id=\"key-title\" class=\"hidden\">Key figures</h2>"
-        .to_owned();
-    if !figures.is_empty() {
-        html += "<dl class=\"key\">";
-        for KeyFigure { value, condition, interval, .. } in figures {
-            let interval = interval
-                .as_ref()
-                .map_or_else(String::new, |text| format!("<span>{}</span>", escape(text)));
-            let _ = write!(
-                html,
-                "<div><dt>{}</dt><dd><b>{}</b>{interval}</dd></div>",
-                escape(condition),
-                escape(value)
-            );
-        }
-        html += "</dl>";
-    }
-    if figures.iter().any(|figure| figure.finding.starts_with("effect-")) {
-        let _ = write!(html, "<p class=\"about\">{}</p>", effect::simultaneous(run));
-    }
-    let _ = write!(html, "<p><a class=\"badge {class}\" href=\"#trust\">{text}</a></p>");
-    html + "</section>\n"
+    let effects = figures.iter().any(|figure| figure.finding.starts_with("effect-"));
+    let simultaneous = effects.then(|| effect::simultaneous(run));
+    KeyFigures { figures, simultaneous, badge_class, badge }.to_string()
 }
 
 /// What was measured, in words, and the text of the plan.
+#[derive(Template)]
+#[template(path = "measured.html")]
+struct Measured<'a> {
+    id: &'a str,
+    heading: &'a str,
+    facts: Vec<MeasurementAspect>,
+    plan: Option<&'a str>,
+}
+
 pub(super) fn measured(run: &RunData, id: &str, heading: &str) -> String {
-    let facts = crate::analysis::measurement::measured(run);
-    if facts.is_empty() && run.plan.is_none() {
+    let facts = measurement::measured(run);
+    let plan = run.plan.as_ref().map(|plan| plan.text.as_str());
+    if facts.is_empty() && plan.is_none() {
         return String::new();
     }
-    let mut html = format!(
-        "<section id=\"{id}\" aria-labelledby=\"{id}-title\">\
-         <h2 id=\"{id}-title\">{}</h2><dl class=\"measured\">\n",
-        escape(heading)
-    );
-    for fact in facts {
-        let _ = writeln!(html, "<dt>{}</dt><dd>{}</dd>", fact.name, escape(&fact.text));
-    }
-    html += "</dl>";
-    if let Some(plan) = &run.plan {
-        let text = escape(&plan.text);
-        let _ = write!(
-            html,
-            "<details><summary>Text of the plan</summary>\
-             <pre class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Text of the plan: {}\">{text}</pre></details>",
-            escape(heading)
-        );
-    }
-    html + "</section>\n"
+    Measured { id, heading, facts, plan }.to_string()
 }
 
 /// Trust panel: a banner with the warnings, if any, then the facts.
+#[derive(Template)]
+#[template(path = "trust.html")]
+struct Trust<'a> {
+    id: &'a str,
+    heading: &'a str,
+    warnings: Vec<String>,
+    /// The limits, if all are known and kept.
+    kept: Option<String>,
+    facts: Vec<Fact>,
+}
+
 pub(super) fn trust(run: &RunData, heading: &str, id: &str) -> String {
-    let warnings = trust::warnings(run);
     let known = run.finished_trials().any(|trial| trial.summary.is_some());
-    let mut html = format!(
-        "<section class=\"trust\" id=\"{id}\" aria-labelledby=\"{id}-title\">\
-         <h2 id=\"{id}-title\">{}</h2>\n",
-        escape(heading)
-    );
-    if !warnings.is_empty() {
-        let _ = write!(
-            html,
-            "<div class=\"banner warn\"><p><b><span aria-hidden=\"true\">&#9888; </span>Warning: read {} before quoting a number.</b></p><ul>",
-            if warnings.len() == 1 { "this" } else { "these" }
-        );
-        for warning in &warnings {
-            let _ = write!(html, "<li>{}</li>", escape(warning));
-        }
-        html += "</ul></div>";
-    } else if trust::has_schedule_errors(run) {
-        let _ = write!(
-            html,
-            "<p class=\"banner good\"><b><span aria-hidden=\"true\">&#10003; </span>All limits kept.</b> {}</p>",
-            escape(&trust::kept_limits_text(run))
-        );
-    } else {
-        html += "<p class=\"banner unknown\"><b><span aria-hidden=\"true\">? </span>Unknown.</b> Not all trials recorded clocks and schedule errors.</p>";
-    }
-    if !known {
-        return html + "</section>\n";
-    }
-    let facts = trust::facts(run);
-    html += "<dl class=\"facts\">";
-    for fact in &facts {
-        let (name, value) = (fact.name, escape(&fact.value));
-        let folded = fact.folded.as_ref().map_or_else(String::new, |all| {
-            let summary = format!("Full list<span class=\"hidden\">: {name}</span>");
-            format!("<details><summary>{summary}</summary>{}</details>", escape(all))
-        });
-        let _ = write!(html, "<div><dt>{name}</dt><dd>{value}{folded}</dd></div>");
-    }
-    html += "</dl><details><summary>Explanation</summary><dl class=\"meanings\">";
-    for fact in &facts {
-        let _ = write!(html, "<dt>{}</dt><dd>{}</dd>", fact.name, escape(fact.meaning));
-    }
-    html + "</dl></details></section>\n"
+    let panel = Trust {
+        id,
+        heading,
+        warnings: trust::warnings(run),
+        kept: trust::has_schedule_errors(run).then(|| trust::kept_limits_text(run)),
+        facts: if known { trust::facts(run) } else { Vec::new() },
+    };
+    panel.to_string()
 }
 
 /// Failed trials with their reasons.
-pub(super) fn failed(run: &RunData) -> String {
-    let failed: Vec<&TrialData> =
-        run.trials.iter().filter(|t| t.state == TrialState::Failed).collect();
-    if failed.is_empty() {
-        return String::new();
-    }
-    let mut html = "<h3>Failed trials</h3><ul class=\"failed\">".to_owned();
-    for trial in failed {
+pub(super) fn failed(run: &RunData) -> Vec<String> {
+    let failed = run.trials.iter().filter(|trial| trial.state == TrialState::Failed);
+    let words = |trial: &TrialData| {
         let reason = trial.reason.as_deref().unwrap_or("unknown reason");
-        let label = group::trial_label(run, trial);
-        let _ =
-            write!(html, "<li>Trial {}, {}: {}</li>", trial.trial, escape(&label), escape(reason));
-    }
-    html + "</ul>"
+        format!("Trial {}, {}: {reason}", trial.trial, group::trial_label(run, trial))
+    };
+    failed.map(words).collect()
 }
 
-/// Largest accurate rate per sender, beside the boards of Mok 2015; empty for a run without trains.
-pub(super) fn verdicts(run: &RunData) -> String {
-    let all = crate::analysis::paced::verdict_table(run);
-    if all.rows.is_empty() {
-        return String::new();
+/// A section with a table.
+#[derive(Template)]
+#[template(path = "section.html")]
+struct Section<'a> {
+    id: &'static str,
+    /// Whether the section is a landmark named by its title.
+    labelled: bool,
+    title: &'a str,
+    intro: &'a str,
+    folded: bool,
+    table: TableView<'a>,
+}
+
+impl<'a> Section<'a> {
+    fn new(id: &'static str, title: &'a str, table: &'a Table, caption: &'a str) -> Self {
+        let table = TableView::new(table, caption);
+        Self { id, labelled: true, title, intro: "", folded: false, table }
     }
-    let definition = escape(&crate::analysis::paced::tolerance(run).to_string());
-    let table = table(&all, "Largest accurate rate by node, engine, size and cross flows");
-    format!(
-        "<section id=\"verdicts\" aria-labelledby=\"verdicts-title\">\
-         <h2 id=\"verdicts-title\">Largest accurate rate per sender</h2>\
-         <p>The largest rate such that this rate and every smaller one tried are accurate; {definition}. \
-         Below are the boards of Mok 2015, which does not define accurate.</p>{table}</section>\n"
-    )
+
+    /// The HTML; empty without rows.
+    fn html(self) -> String {
+        if self.table.rows() == 0 { String::new() } else { self.to_string() }
+    }
+}
+
+/// Largest accurate rate per sender, beside published ones; empty for a run without trains.
+pub(super) fn verdicts(run: &RunData) -> String {
+    let intro = format!(
+        "The largest rate such that this rate and every smaller one tried are accurate; {}. {}",
+        paced::tolerance(run),
+        run.published.remarks.join(" ")
+    );
+    let (title, caption) = (
+        "Largest accurate rate per sender",
+        "Largest accurate rate by node, engine, size and cross flows",
+    );
+    let table = paced::verdict_table(run);
+    Section { intro: &intro, ..Section::new("verdicts", title, &table, caption) }.html()
 }
 
 /// Largest accurate rates of several runs side by side.
 pub(super) fn rates_of_runs(runs: &[RunData]) -> String {
-    let Some(all) = crate::analysis::paced::rates_of_runs(runs) else { return String::new() };
-    let table = table(&all, "Largest accurate rate by run");
-    format!(
-        "<section id=\"verdicts\" aria-labelledby=\"verdicts-title\">\
-         <h2 id=\"verdicts-title\">Largest accurate rate per sender, by run</h2>{table}</section>\n"
-    )
+    let table = paced::rates_of_runs(runs).unwrap_or_default();
+    let title = "Largest accurate rate per sender, by run";
+    Section::new("verdicts", title, &table, "Largest accurate rate by run").html()
 }
 
 /// Published claims with their verdicts; empty if the plan names none.
@@ -231,22 +202,16 @@ pub(super) fn claims(run: &RunData) -> String {
             format!("{}{why}", claim.found),
         ]);
     }
-    let table = table(&all, "Published claims and their verdicts for this run");
-    format!(
-        "<section id=\"claims\" aria-labelledby=\"claims-title\">\
-         <h2 id=\"claims-title\">Claims of {cite}</h2>\
-         <p>Each claim is judged for the machines of this run. A failed claim is a finding about them, \
-         not an error. Where the document gives no number, the limit is dwell's own. Intervals: 95 % \
-         for all claims together (Bonferroni).</p>{table}</section>\n"
-    )
+    let (title, caption) =
+        (format!("Claims of {cite}"), "Published claims and their verdicts for this run");
+    let intro = "Each claim is judged for the machines of this run. A failed claim is a finding about \
+                 them, not an error. Where the document gives no number, the limit is dwell's own. \
+                 Intervals: 95 % for all claims together (Bonferroni).";
+    Section { intro, ..Section::new("claims", &title, &all, caption) }.html()
 }
 
 /// Every trial, also failed ones.
 pub(super) fn trials(run: &RunData) -> String {
-    if run.trials.is_empty() {
-        return "<section id=\"trials\"><h2>Trials</h2><p>This run has no trials.</p></section>\n"
-            .to_owned();
-    }
     let subject = Subject::of(run);
     let mut all = Table {
         columns: vec!["trial".into(), "ran as".into(), "repetition".into()],
@@ -266,7 +231,9 @@ pub(super) fn trials(run: &RunData) -> String {
         || "All trials".to_owned(),
         |subject| format!("All trials; p50, p99 and max of the {}", subject.noun),
     );
-    format!("<section id=\"trials\"><h2>Trials</h2>{}</section>\n", table(&all, &caption))
+    let section = Section::new("trials", "Trials", &all, &caption);
+    let intro = if run.trials.is_empty() { "This run has no trials." } else { "" };
+    Section { labelled: false, intro, ..section }.to_string()
 }
 
 fn trial_row(run: &RunData, trial: &TrialData, subject: Option<&Subject>) -> Vec<String> {
@@ -330,29 +297,16 @@ pub(super) fn delays(run: &RunData) -> String {
             ]);
         }
     }
-    if all.rows.is_empty() {
-        return String::new();
-    }
     let all = all.label_intervals();
-    let table = table(&all, "All delays, repetitions merged");
-    format!(
-        "<section id=\"delays\"><h2>All delays</h2>\
-         <details><summary>Show the table ({} rows)</summary>{table}</details></section>\n",
-        all.rows.len()
-    )
+    let section = Section::new("delays", "All delays", &all, "All delays, repetitions merged");
+    Section { labelled: false, folded: true, ..section }.html()
 }
 
 /// Nodes of the relay path: role, engine, timestamps.
 pub(super) fn machines(run: &RunData) -> String {
     let all = crate::analysis::machines::machines(run);
-    if all.rows.is_empty() {
-        return String::new();
-    }
-    let table = table(&all, "Role, engine and timestamps of each node");
-    format!(
-        "<section id=\"machines\" aria-labelledby=\"machines-title\">\
-         <h2 id=\"machines-title\">Nodes of the relay path</h2>{table}</section>\n"
-    )
+    let caption = "Role, engine and timestamps of each node";
+    Section::new("machines", "Nodes of the relay path", &all, caption).html()
 }
 
 /// Level that each load reached.
@@ -368,11 +322,8 @@ pub(super) fn loads(run: &RunData) -> String {
             ]);
         }
     }
-    if all.rows.is_empty() {
-        return String::new();
-    }
-    let table = table(&all, "Level that each load reached, as reported by its node");
-    format!("<section id=\"loads\"><h2>Loads</h2>{table}</section>\n")
+    let caption = "Level that each load reached, as reported by its node";
+    Section { labelled: false, ..Section::new("loads", "Loads", &all, caption) }.html()
 }
 
 fn reached(load: &Summary) -> String {
@@ -391,24 +342,22 @@ fn reached(load: &Summary) -> String {
 /// Packet captures taken outside dwell, beside the run's own timestamps.
 pub(super) fn witnesses(run: &RunData) -> String {
     let all = witness::table(run);
-    if all.rows.is_empty() {
-        return String::new();
-    }
-    let table = table(&all, "Packets of this run in captures, matched by packet id");
-    format!(
-        "<section id=\"witnesses\"><h2>Witness captures</h2>\
-         <p>Captures by another program with its own timestamps.</p>{table}</section>\n"
-    )
+    let caption = "Packets of this run in captures, matched by packet id";
+    let section = Section::new("witnesses", "Witness captures", &all, caption);
+    let intro = "Captures by another program with its own timestamps.";
+    Section { labelled: false, intro, ..section }.html()
 }
 
 /// User notes about the run.
+#[derive(Template)]
+#[template(path = "notes.html")]
+struct Notes<'a> {
+    notes: &'a [String],
+}
+
 pub(super) fn notes(run: &RunData) -> String {
     if run.notes.is_empty() {
         return String::new();
     }
-    let mut html = "<section id=\"notes\"><h2>Notes</h2><ul>".to_owned();
-    for note in &run.notes {
-        let _ = write!(html, "<li>{}</li>", escape(note));
-    }
-    html + "</ul></section>\n"
+    Notes { notes: &run.notes }.to_string()
 }

@@ -1,8 +1,9 @@
 //! Synthetic runs with seeded random delays, in the form that the store provides.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use dwell_documents::judge_claims;
+use dwell_documents::{judge_claims, published};
 use dwell_record::{
     Batch, Clocks, Column, Ends, Environment, Figures, Kind, Packets, PairingRecord, Placement,
     Scalar, Scheduling, Stamps, Summary, Trust, Waiting,
@@ -130,6 +131,7 @@ pub(crate) fn run(id: &str, name: &str, title: Option<&str>, axes: Vec<Axis>) ->
         trials: Vec::new(),
         notes: Vec::new(),
         claims: None,
+        published: Arc::default(),
         packets: Vec::new(),
         host: None,
         plan: None,
@@ -511,6 +513,7 @@ pub(crate) fn relays_repeated(relay: Relay, repetitions: u32) -> RunData {
         }
     }
     run.claims = judge_claims(&run, "s0");
+    run.published = Arc::new(published(&run));
     run
 }
 

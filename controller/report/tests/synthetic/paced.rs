@@ -1,7 +1,9 @@
 //! Synthetic runs of the short send-accuracy plan, on a node with given accuracies of its engines.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use dwell_documents::published;
 use dwell_plan::{Expansion, Source, expand};
 use dwell_protocol::PaceKind;
 use dwell_record::{Figures, Kind, Packets, Scalar, Stamps, Summary, Train};
@@ -44,6 +46,7 @@ pub(crate) fn of(text: &str, settings: &[&str]) -> RunData {
     made.plan = Some(RunPlan::read(text.to_owned(), settings).into());
     made.trials = expansion.trials().iter().map(|it| trial(&expansion, it.cell, it)).collect();
     made.trials.sort_by_key(|trial| trial.trial);
+    made.published = Arc::new(published(&made));
     made
 }
 

@@ -1,5 +1,7 @@
 //! A finding.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 /// One or a few sentences about one subject.
@@ -14,13 +16,21 @@ pub struct Finding {
 /// Maximum number of characters of a finding without its details.
 const MAX_LEAD_LEN: usize = 160;
 
+/// End of a sentence that is cut.
+const CUT: &str = " ...";
+
 impl Finding {
-    /// The first sentences, up to 160 characters but at least one; and the rest, its details.
-    pub(crate) fn lead_and_details(&self) -> (&str, &str) {
-        let ends = || sentence_ends(&self.text);
+    /// The first sentences, at most 160 characters, and the rest, its details. A longer first
+    /// sentence is cut, and the details have the whole text.
+    pub fn lead_and_details(&self) -> (Cow<'_, str>, &str) {
         let fits = |end: &usize| self.text[..*end].chars().count() <= MAX_LEAD_LEN;
-        let end = ends().take_while(fits).last().or(ends().next()).unwrap_or(self.text.len());
-        (&self.text[..end], self.text[end..].trim_start())
+        if let Some(end) = sentence_ends(&self.text).take_while(fits).last() {
+            return (self.text[..end].into(), self.text[end..].trim_start());
+        }
+        let spaces = self.text.match_indices(' ').map(|(at, _)| at);
+        let fits = |end: &usize| self.text[..*end].chars().count() + CUT.len() <= MAX_LEAD_LEN;
+        let end = spaces.take_while(fits).last().unwrap_or_default();
+        (format!("{}{CUT}", &self.text[..end]).into(), &self.text)
     }
 
     /// Whether the data do not decide what the first sentence is about.
@@ -49,7 +59,7 @@ mod tests {
     fn lead_has_whole_sentences_of_at_most_160_characters() {
         let short =
             finding("Delay: p99.9 rose 3x (1. to 2.5 us). Also different at b. Intervals: 95 %.");
-        assert_eq!(short.lead_and_details(), (short.text.as_str(), ""));
+        assert_eq!(short.lead_and_details(), (short.text.as_str().into(), ""));
         let long =
             finding(&format!("Delay: p99 rose. {} Intervals: 95 %.", "Also more. ".repeat(20)));
         let (lead, details) = long.lead_and_details();
@@ -57,7 +67,9 @@ mod tests {
         assert_eq!(format!("{lead} {details}"), long.text);
         let first = format!("Delay: {}.", "very ".repeat(40));
         let longer = finding(&format!("{first} Second."));
-        assert_eq!(longer.lead_and_details(), (first.as_str(), "Second."));
+        let (lead, details) = longer.lead_and_details();
+        assert!(lead.len() <= MAX_LEAD_LEN && lead.ends_with("very ..."), "{lead}");
+        assert_eq!(details, longer.text, "a cut sentence is in the details");
     }
 
     #[test]

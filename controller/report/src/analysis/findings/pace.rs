@@ -11,8 +11,11 @@ use crate::model::quantity::{count_noun, share, significant};
 /// Returns the verdict lines and the achieved cross traffic.
 pub(super) fn pace_findings(run: &RunData) -> Vec<Finding> {
     let finding = |id: &str, text: String| Finding { id: id.to_owned(), text };
+    // The verdict under cross traffic is a sentence of its own.
+    let sentences = |line: String| format!("{}.", line.replacen("; under ", ". Under ", 1));
+    let verdicts = verdict_words(run).into_iter();
     let mut findings: Vec<Finding> =
-        verdict_words(run).into_iter().map(|text| finding("verdict", format!("{text}."))).collect();
+        verdicts.map(|line| finding("verdict", sentences(line))).collect();
     if findings.is_empty() {
         findings.push(finding("verdict", nothing(run)));
     }

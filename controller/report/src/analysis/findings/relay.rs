@@ -41,32 +41,27 @@ fn node_delay(run: &RunData) -> Option<String> {
         };
         by_mode(&here).into_iter().filter_map(median).collect()
     };
-    let at_netfilter = match medians(NETFILTER_METRIC) {
-        found if found.is_empty() || metric == NETFILTER_METRIC || run.claims.is_none() => {
-            String::new()
-        }
-        found => format!(
-            " Between netfilter's hooks, where Miya 2020 timestamped and its claims are judged: {}.",
-            listed(&found)
-        ),
-    };
+    let of_claims = run.claims.as_ref().and_then(|claims| claims.node_delay);
+    let of_claims = of_claims.filter(|claims| claims.metric != metric).and_then(|claims| {
+        let found = Some(medians(claims.metric)).filter(|found| !found.is_empty())?;
+        let place = capital(claims.words);
+        Some(format!(" {place} and its claims are judged: {}.", listed(&found)))
+    });
     let (noun, medians) = (metric::words(metric), medians(metric));
     (!medians.is_empty()).then(|| {
         format!(
-            "{}, median (95th percentile): {}{}. Figures compare modes at these timestamps.{at_netfilter}",
+            "{}, median (95th percentile): {}.{} Figures compare modes at these timestamps.{}",
             capital(noun),
             listed(&medians),
-            held(&condition)
+            held(&condition),
+            of_claims.unwrap_or_default()
         )
     })
 }
 
-/// Node delay by the timestamps of Miya 2020 (S0.6).
-const NETFILTER_METRIC: &str = "node_delay_netfilter_ns";
-
-/// Condition as a clause: `, at size 1000B, rate 200pps`.
+/// Condition as a sentence with a leading space: ` Fixed: size 1000B, rate 200pps.`.
 fn held(condition: &Condition) -> String {
-    condition.words().map_or_else(String::new, |words| format!(", at {words}"))
+    condition.words().map_or_else(String::new, |words| format!(" Fixed: {words}."))
 }
 
 fn processing(run: &RunData) -> Option<String> {
@@ -94,7 +89,7 @@ fn processing(run: &RunData) -> Option<String> {
     let s0: Vec<String> = found.iter().map(|(mode, (_, s0))| format!("{s0} at {mode}")).collect();
     (!found.is_empty()).then(|| {
         format!(
-            "Processing in the relay program, median: {}{}. {AS_MIYA_2020} {}; {}",
+            "Processing in the relay program, median: {}.{} {AS_MIYA_2020} {}; {}",
             listed(&ours),
             held(&condition),
             listed(&s0),
@@ -141,8 +136,8 @@ fn nlr(run: &RunData) -> Option<String> {
     );
     let trials: Vec<&TrialData> = used.iter().map(|(_, trial)| *trial).collect();
     Some(format!(
-        "NLR over links with a rate, without load: {} (95th percentiles of the {metric_names}, where the \
-         links end; geometric mean per mode).{}{slow}",
+        "NLR over links with a rate, without load: {}. It compares 95th percentiles of the {metric_names}, \
+         where the links end; geometric mean per mode.{}{slow}",
         listed(&each),
         nlr::transmission_comparison(&trials).unwrap_or_default()
     ))
@@ -152,21 +147,25 @@ fn encrypt(run: &RunData) -> Option<String> {
     let of = |fit: &fits::Fit| fit.relay.as_deref() == Some("encrypt") && fit.axis == "size";
     let line = fits::fits(run).into_iter().find(of)?;
     let held: Vec<String> =
-        (line.held.iter()).map(|(axis, value)| format!(", {} {value}", axis_words(axis))).collect();
-    let (held, noun) = (held.concat(), metric::words(&line.metric));
+        line.held.iter().map(|(axis, value)| format!("{} {value}", axis_words(axis))).collect();
+    let held = match held.is_empty() {
+        true => String::new(),
+        false => format!(" Fixed: {}.", held.join(", ")),
+    };
+    let noun = metric::words(&line.metric);
     let slope = line.slope_ns_per_unit;
     let [value, low, high] = [slope.value, slope.low, slope.high].map(three_digits);
     let r2 = line.r_squared.map_or_else(|| "-".to_owned(), three_digits);
     let together = fits::SIMULTANEOUS;
     Some(if slope.low <= 0.0 && slope.high >= 0.0 {
         format!(
-            "Encryption{held}: cannot tell whether size changes the median {noun}: {low} to {high} ns \
-             per byte (95 % CI, R2 = {r2}). {together}"
+            "Encryption: cannot tell whether size changes the median {noun}: {low} to {high} ns per byte \
+             (95 % CI, R2 = {r2}).{held} {together}"
         )
     } else {
         format!(
-            "Encryption{held}: median {noun} = {} + {value} ns x bytes (slope {low} to {high}, 95 % CI, \
-             R2 = {r2}). {together}",
+            "Encryption: median {noun} = {} + {value} ns x bytes (slope {low} to {high}, 95 % CI, \
+             R2 = {r2}).{held} {together}",
             delay(line.intercept_ns.value)
         )
     })

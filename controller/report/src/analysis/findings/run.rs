@@ -193,7 +193,7 @@ fn failures(run: &RunData) -> Option<String> {
     if let Some(first) = failed.first() {
         let reason = first.reason.as_deref().unwrap_or("unknown reason");
         let total = count_noun(run.trials.len() as u64, "trial");
-        parts.push(format!("{} of {total} failed; trial {}: {reason}.", failed.len(), first.trial));
+        parts.push(format!("{} of {total} failed. Trial {}: {reason}.", failed.len(), first.trial));
     }
     if open > 0 {
         parts.push(format!(

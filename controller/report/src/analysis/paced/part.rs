@@ -1,9 +1,11 @@
 //! Trials of packet pairs or trains by sending node.
 
 use super::trial::PacedTrial;
+use crate::model::{Published, RunData};
 
 /// Trials of one node with equal other parameters.
 pub(crate) struct PacedPart<'p, 'a> {
+    pub(crate) published: &'p Published,
     pub(crate) trials: Vec<&'p PacedTrial<'a>>,
     /// Suffix of titles if there are several parts.
     pub(crate) named: String,
@@ -30,7 +32,11 @@ impl PacedPart<'_, '_> {
 }
 
 /// Parts in the order of their first trial.
-pub(crate) fn parts<'p, 'a>(all: &'p [PacedTrial<'a>], caption: &'p str) -> Vec<PacedPart<'p, 'a>> {
+pub(crate) fn parts<'p, 'a>(
+    run: &'p RunData,
+    all: &'p [PacedTrial<'a>],
+    caption: &'p str,
+) -> Vec<PacedPart<'p, 'a>> {
     let engines = distinct(all.iter().map(|paced| paced.sender.engine.clone()));
     let key = |paced: &PacedTrial| (paced.sender.node.clone(), paced.sender.others.clone());
     let keys = distinct(all.iter().map(key));
@@ -41,6 +47,7 @@ pub(crate) fn parts<'p, 'a>(all: &'p [PacedTrial<'a>], caption: &'p str) -> Vec<
                 |paced: &&PacedTrial| paced.sender.node == node && paced.sender.others == others;
             let words: Vec<_> = others.iter().map(|(name, it)| format!(", {name} {it}")).collect();
             PacedPart {
+                published: &run.published,
                 trials: all.iter().filter(of).collect(),
                 named: if several { format!(", {node}{}", words.concat()) } else { String::new() },
                 caption,

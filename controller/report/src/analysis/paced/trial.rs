@@ -55,7 +55,7 @@ const DEDICATED_AXES: [&str; 11] = [
 const SIZE_KIND_KEY: &str = "size counted as";
 
 /// Whether the run measures departures of packets.
-pub(crate) fn is_paced(run: &RunData) -> bool {
+pub fn is_paced(run: &RunData) -> bool {
     let is_pace =
         |trial: &TrialData| trial.summary.as_ref().is_some_and(|it| it.kind == Kind::Pace);
     run.trials.iter().any(is_pace)

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use dwell_stats::accuracy::{EngineRate, verdict_lines};
 use dwell_units::{BitRate, Bytes};
 
-use super::reference::reference_rows;
 use super::verdict::{RateVerdict, RateVerdictKind, tolerance, verdicts};
 use crate::model::RunData;
 use crate::model::quantity::listed;
@@ -46,22 +45,25 @@ pub fn verdict_words(run: &RunData) -> Vec<String> {
     lines
 }
 
-/// Sentence about engines without any trial that ran.
+/// Sentences about engines without any trial that ran.
 fn not_run<'a>(all: impl Iterator<Item = &'a RateVerdict> + Clone) -> Option<String> {
-    let mut seen: Vec<&str> = Vec::new();
-    let mut texts = Vec::new();
+    let mut seen: Vec<String> = Vec::new();
+    let mut reasons = Vec::new();
     for verdict in all.clone().filter(|verdict| verdict.verdict == RateVerdictKind::NotRun) {
         let elsewhere = |other: &RateVerdict| {
             other.engine == verdict.engine && other.verdict != RateVerdictKind::NotRun
         };
-        if seen.contains(&verdict.engine.as_str()) || all.clone().any(elsewhere) {
+        if seen.contains(&verdict.engine) || all.clone().any(elsewhere) {
             continue;
         }
-        seen.push(&verdict.engine);
+        seen.push(verdict.engine.clone());
         let reason = verdict.reason.as_deref().unwrap_or("unknown reason");
-        texts.push(format!("{} ({reason})", verdict.engine));
+        reasons.push(format!("{}: {reason}", verdict.engine));
     }
-    (!texts.is_empty()).then(|| format!("not run, not supported on this node: {}", listed(&texts)))
+    (!seen.is_empty()).then(|| {
+        let (engines, reasons) = (listed(&seen), reasons.join("; "));
+        format!("not run, not supported on this node: {engines}. Reasons: {reasons}")
+    })
 }
 
 /// Node, with the other varied parameters.
@@ -73,7 +75,7 @@ fn name(node: &str, others: &BTreeMap<String, String>) -> String {
     }
 }
 
-/// One row per node, engine, size and number of flows, then the boards of Mok 2015; empty for a run
+/// One row per node, engine, size and number of flows, then the published senders; empty for a run
 /// without trains.
 pub fn verdict_table(run: &RunData) -> Table {
     let mut table =
@@ -107,7 +109,14 @@ pub fn verdict_table(run: &RunData) -> Table {
         ]);
     }
     if !table.rows.is_empty() {
-        reference_rows().into_iter().for_each(|row| table.row(row));
+        for sender in &run.published.senders {
+            let reason = format!("published ({}): {}", sender.cite, sender.hardware);
+            for (sizes, largest) in &sender.largest {
+                let [name, engine, sizes, flows] =
+                    [sender.name, sender.engine, sizes, "-"].map(str::to_owned);
+                table.row([name, engine, sizes, flows, largest.to_string(), reason.clone()]);
+            }
+        }
     }
     table
 }

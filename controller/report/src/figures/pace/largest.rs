@@ -1,6 +1,5 @@
-//! Largest rate that each sender keeps accurately, with the boards of Mok 2015 for comparison.
+//! Largest rate that each sender keeps accurately, with published ones for comparison.
 
-use dwell_stats::accuracy::{MOK_2015_DEVICES, Measurable};
 use dwell_units::BitRate;
 use serde_json::{Value, json};
 
@@ -10,16 +9,17 @@ use crate::analysis::paced::{
 };
 use crate::analysis::subject::caption;
 use crate::figures::figure::{Figure, WIDTH, group_channel, round_ticks, without_legend};
-use crate::model::RunData;
 use crate::model::quantity::{capital, significant};
+use crate::model::{PublishedLimit, PublishedSender, RunData};
 
 /// One panel per number of flows. Returns `None` if no sender keeps any rate.
 pub(crate) fn largest(run: &RunData) -> Option<Figure> {
     let all = &verdicts(run);
     let known = || all.iter().filter_map(|verdict| verdict.largest.rate());
     let least = known().min()?;
-    let published = || MOK_2015_DEVICES.iter().flat_map(|it| [it.all_sizes, it.large_packets]);
-    let rates = || known().chain(published().filter_map(|it| it.rate()));
+    let senders = &run.published.senders;
+    let published = || senders.iter().flat_map(|it| &it.largest);
+    let rates = || known().chain(published().filter_map(|(_, limit)| limit.rate()));
     let domain =
         [mega(rates().min().unwrap_or(least)) * 0.8, mega(rates().max().unwrap_or(least)) * 1.25];
     let mut flows: Vec<u32> = all.iter().map(|verdict| verdict.flows).collect();
@@ -29,19 +29,26 @@ pub(crate) fn largest(run: &RunData) -> Option<Figure> {
     sizes.sort_unstable();
     sizes.dedup();
     let mut groups: Vec<String> = sizes.iter().map(|size| size_name(*size)).collect();
-    groups.extend(PUBLISHED_GROUPS.map(str::to_owned));
+    groups.extend(distinct(senders.iter().flat_map(published_groups)));
     let rows: Vec<String> = distinct(all.iter().map(|verdict| row_name(all, verdict)));
     let panels: Vec<Value> = flows
         .iter()
         .enumerate()
-        .map(|(i, flows)| panel(all, *flows, i == 0, &groups, &rows, domain))
+        .map(|(i, flows)| {
+            // Documents do not say whether their verdicts hold with cross traffic.
+            let senders = if i == 0 { senders.as_slice() } else { &[] };
+            panel(all, *flows, i == 0, senders, &groups, &rows, domain)
+        })
         .collect();
     let title = "Largest accurate rate by engine".to_owned();
     let body = stacked(panels);
     Some(Figure::new("largest-rates", title, finding(all), &caption(run), body, verdict_table(run)))
 }
 
-const PUBLISHED_GROUPS: [&str; 2] = ["Mok 2015: all sizes", "Mok 2015: large packets"];
+/// Names of the packet sizes of a published sender.
+fn published_groups(sender: &PublishedSender) -> impl Iterator<Item = String> {
+    sender.largest.iter().map(|(sizes, _)| format!("{}: {sizes}", sender.cite))
+}
 
 fn mega(rate: BitRate) -> f64 {
     significant(rate.0 as f64 / 1e6, 6)
@@ -67,7 +74,7 @@ type Row<'a> = (&'a str, Vec<(String, RateResult)>);
 enum RateResult {
     /// Largest accurate rate.
     Rate(BitRate),
-    /// Below this rate, as published in Mok 2015.
+    /// Below this published rate.
     Below(BitRate),
     /// Reason without a rate.
     Words(&'static str),
@@ -83,11 +90,11 @@ impl RateResult {
         }
     }
 
-    fn published(largest: Measurable) -> Self {
+    fn published(largest: PublishedLimit) -> Self {
         match largest {
-            Measurable::UpTo(rate) => Self::Rate(rate),
-            Measurable::Below(rate) => Self::Below(rate),
-            Measurable::None => Self::Words("not suitable"),
+            PublishedLimit::UpTo(rate) => Self::Rate(rate),
+            PublishedLimit::Below(rate) => Self::Below(rate),
+            PublishedLimit::NotSuitable => Self::Words(PublishedLimit::NOT_SUITABLE),
         }
     }
 
@@ -103,6 +110,7 @@ fn panel(
     all: &[RateVerdict],
     flows: u32,
     is_first: bool,
+    senders: &[PublishedSender],
     groups: &[String],
     rows: &[String],
     domain: [f64; 2],
@@ -116,13 +124,10 @@ fn panel(
             (row.as_str(), known.collect())
         })
         .collect();
-    // Mok 2015 does not say whether its verdicts hold with cross traffic.
-    if is_first {
-        lines.extend(MOK_2015_DEVICES.iter().map(|device| {
-            let known = [device.all_sizes, device.large_packets].map(RateResult::published);
-            (device.name, PUBLISHED_GROUPS.map(str::to_owned).into_iter().zip(known).collect())
-        }));
-    }
+    lines.extend(senders.iter().map(|sender| {
+        let known = sender.largest.iter().map(|(_, limit)| RateResult::published(*limit));
+        (sender.name, published_groups(sender).zip(known).collect())
+    }));
     let order: Vec<&str> = lines.iter().map(|(row, _)| *row).collect();
     json!({
         "title": {"text": capital(&cross_traffic(flows)), "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},

@@ -1,20 +1,17 @@
 //! Measured against requested rate on logarithmic axes, as in figures 3 and 4 of Mok 2015.
 
-use dwell_stats::accuracy::{MOK_2015_RATES, PublishedRate};
 use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
 use super::panels::{engine_colours, engine_shapes, sizes, stacked};
 use crate::analysis::paced::{PacedPart, PacedTrial, cross_traffic, middle};
 use crate::figures::figure::{Figure, WIDTH, round_ticks, without_legend};
+use crate::model::PublishedRate;
 use crate::model::quantity::{share, significant};
 use crate::model::table::Table;
 
 /// Maximum relative deviation from the requested rate that is not reported.
 const MAX_DEVIATION: f64 = 0.05;
-
-/// IP packet in the frames of 1514 B of Mok 2015, in bytes.
-const LARGE_IP_SIZE: u64 = 1_500;
 
 /// One trial.
 struct Mark<'a> {
@@ -36,14 +33,14 @@ fn at(part: &PacedPart, flows: u32) -> Option<Figure> {
     let (least, most) = ends(&marks)?;
     let sizes = sizes(trials().filter(|paced| paced.measured_bps().is_some()));
     let domain = [mega(least * 0.8), mega(most * 1.25)];
-    let published =
-        if sizes.contains(&LARGE_IP_SIZE) { published(flows, domain) } else { Vec::new() };
+    let published = published(part, flows, &sizes, domain);
     let panels: Vec<Value> = sizes
         .iter()
         .enumerate()
         .map(|(i, size)| {
-            let published = if *size == LARGE_IP_SIZE { published.as_slice() } else { &[] };
-            panel(part, &marks, *size, published, domain, i == 0)
+            let of_size: Vec<_> =
+                published.iter().copied().filter(|rate| rate.ip.0 == *size).collect();
+            panel(part, &marks, *size, &of_size, domain, i == 0)
         })
         .collect();
     let mut table = Table::new([
@@ -64,11 +61,11 @@ fn at(part: &PacedPart, flows: u32) -> Option<Figure> {
     }
     for rate in &published {
         table.row([
-            format!("{} (Mok 2015)", rate.device),
+            rate.label(),
             format!("frame {}", rate.frame),
             asked_of(rate),
             mega(rate.measured.0 as f64).to_string(),
-            rate.asked.map_or_else(
+            rate.asked().map_or_else(
                 || "-".to_owned(),
                 |asked| share(rate.measured.0 as f64 / asked.0 as f64),
             ),
@@ -140,7 +137,7 @@ fn panel(
         }),
     ];
     let (at_one, at_each): (Vec<&PublishedRate>, _) =
-        published.iter().copied().partition(|rate| rate.asked.is_some());
+        published.iter().copied().partition(|rate| rate.asked().is_some());
     layer.extend(marks_of(&at_one));
     layer.extend(lines_of(&at_each, domain));
     json!({
@@ -175,24 +172,30 @@ fn medians<'a>(marks: impl Iterator<Item = &'a Mark<'a>>) -> Vec<Value> {
     rows.collect()
 }
 
-/// Numeric rates of Mok 2015 within the range of the axes.
-fn published(flows: u32, domain: [f64; 2]) -> Vec<&'static PublishedRate> {
+/// Published rates of these sizes within the range of the axes.
+fn published<'a>(
+    part: &PacedPart<'a, '_>,
+    flows: u32,
+    sizes: &[u64],
+    domain: [f64; 2],
+) -> Vec<&'a PublishedRate> {
     let inside = |rate: &&PublishedRate| {
         let measured = mega(rate.measured.0 as f64);
         let (from, to) = between(rate);
         (domain[0]..=domain[1]).contains(&measured) && from <= domain[1] && to >= domain[0]
     };
-    MOK_2015_RATES.iter().filter(|rate| rate.flows == flows).filter(inside).collect()
+    let drawn = |rate: &&PublishedRate| rate.flows == flows && sizes.contains(&rate.ip.0);
+    part.published.rates.iter().filter(drawn).filter(inside).collect()
 }
 
 fn between(rate: &PublishedRate) -> (f64, f64) {
-    let (from, to) = rate.asked_between();
+    let (from, to) = rate.requested;
     (mega(from.0 as f64), mega(to.0 as f64))
 }
 
 /// Requested rate in Mbit/s.
 fn asked_of(rate: &PublishedRate) -> String {
-    match (rate.asked, between(rate)) {
+    match (rate.asked(), between(rate)) {
         (Some(_), (asked, _)) => asked.to_string(),
         (None, (from, to)) => format!("each from {from} to {to}"),
     }
@@ -208,7 +211,7 @@ fn marks_of(rates: &[&PublishedRate]) -> Vec<Value> {
         .map(|rate| {
             json!({
                 "asked": between(rate).0, "measured": mega(rate.measured.0 as f64),
-                "device": format!("{} (Mok 2015)", rate.device)
+                "device": rate.label()
             })
         })
         .collect();
@@ -229,7 +232,7 @@ fn marks_of(rates: &[&PublishedRate]) -> Vec<Value> {
 fn lines_of(rates: &[&PublishedRate], domain: [f64; 2]) -> Vec<Value> {
     let lines = rates.iter().flat_map(|rate| {
         let (from, to) = between(rate);
-        let (measured, device) = (mega(rate.measured.0 as f64), format!("{} (Mok 2015)", rate.device));
+        let (measured, device) = (mega(rate.measured.0 as f64), rate.label());
         // The name is right of the line, where accurate senders have no marks, or below it without
         // room.
         let end = to.min(domain[1]);
@@ -245,7 +248,7 @@ fn lines_of(rates: &[&PublishedRate], domain: [f64; 2]) -> Vec<Value> {
                     "asked": from, "to": to, "measured": measured, "device": device,
                     "requested rate": format!("every rate tried, {from} to {to} Mbit/s")
                 }]},
-                // The smallest rates of Mok 2015 may lie left of the plot.
+                // The smallest published rates may lie left of the plot.
                 "mark": {
                     "type": "rule", "style": "extreme", "strokeWidth": 2, "strokeDash": [6, 3],
                     "clip": true, "tooltip": {"content": "data"}
@@ -269,11 +272,12 @@ fn drawn(marks: &[Mark], published: &[&PublishedRate]) -> String {
     if marks.iter().enumerate().any(|(i, mark)| marks[..i].iter().any(|it| key(it) == key(mark))) {
         text += " Lines connect the median of the trials at each rate.";
     }
-    for rate in published.iter().filter(|rate| rate.asked.is_none()) {
-        let (from, to) = rate.asked_between();
+    for rate in published.iter().filter(|rate| rate.asked().is_none()) {
+        let (from, to) = rate.requested;
         text += &format!(
-            " Horizontal line: {} (Mok 2015), about {} at every rate tried, {from} to {to}.",
-            rate.device, rate.measured
+            " Horizontal line: {}, about {} at every rate tried, {from} to {to}.",
+            rate.label(),
+            rate.measured
         );
     }
     text
