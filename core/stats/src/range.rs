@@ -21,6 +21,11 @@ pub use speed::{PropagationSpeed, SPEED_OF_LIGHT};
 /// Confidence of all intervals of a range.
 pub const RANGE_CONFIDENCE: f64 = 0.95;
 
+/// Filter of round-trip times. It removes only spikes, because all estimators are robust. With the
+/// usual 3 sigmas it would remove the second of two frequent delays in some windows and not in
+/// others, and intervals would be too narrow (`docs/range.md`).
+const FILTER: Hampel = Hampel { half_window: 50, sigmas: 10.0 };
+
 /// Round-trip times in time order, without outliers.
 ///
 /// ```
@@ -42,11 +47,11 @@ pub struct RangeRtts {
 }
 
 impl RangeRtts {
-    /// Removes outliers on either side (Hampel filter with the defaults of [`Hampel`]). `None`
-    /// without values. The resolution is the largest step of which all differences of values are
+    /// Removes outliers on either side: values more than 10 scaled deviations from the median of
+    /// their neighbours ([`Hampel`]). `None` without values. The resolution is the largest step of which all differences of values are
     /// multiples, at least `finest_ps`.
     pub fn clean(values_ps: &[i64], finest_ps: f64) -> Option<Self> {
-        let classes = Hampel::default().judge(values_ps);
+        let classes = FILTER.judge(values_ps);
         let ordinary = values_ps.iter().zip(&classes);
         let ordinary = ordinary.filter(|(_, class)| **class == OutlierClass::Ordinary);
         let values: Vec<i64> = ordinary.map(|(value, _)| *value).collect();

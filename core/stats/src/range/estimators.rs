@@ -9,6 +9,12 @@ use crate::distribution::Quantile;
 use crate::interval::{independent_quantile_ranks, quantile_interval};
 use crate::percentile::ranked;
 
+/// Number of values from which dependence between neighbours is always included.
+const MIN_LONG: usize = 200;
+/// Share of effective values below which dependence is included in shorter series. Their number is
+/// uncertain in a short series, and including it without evidence widens the interval by half.
+const MAX_EFFECTIVE: f64 = 0.6;
+
 dwell_units::named! {
     /// Estimator of the location of a sample of round-trip times.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,8 +93,9 @@ impl Estimate {
         }
     }
 
-    /// The median with an interval of order statistics. It contains the interval for independent
-    /// values, whose coverage is exact for any number of values, and that for dependent neighbours.
+    /// The median with an interval of order statistics, whose coverage is exact for any number of
+    /// independent values. If neighbours depend on one another, it also contains the interval for
+    /// dependent series.
     fn median(values: &[i64]) -> Option<Self> {
         let n = values.len();
         let mut sorted = values.to_vec();
@@ -102,11 +109,11 @@ impl Estimate {
         let interval_ps = ranks.map(|(low, high)| {
             let low = ranked(&mut sorted, low as usize);
             let high = ranked(&mut sorted, high as usize);
-            let dependent = quantile_interval(values, Quantile::P50, confidence);
-            let hull = dependent.map_or((low, high), |found| {
-                (low.min(found.low.0), high.max(found.high.0))
-            });
-            (hull.0 as f64, hull.1 as f64)
+            let dependent = quantile_interval(values, Quantile::P50, confidence)
+                .filter(|found| n >= MIN_LONG || found.effective_n < MAX_EFFECTIVE * n as f64)
+                .map(|found| (low.min(found.low.0), high.max(found.high.0)));
+            let (low, high) = dependent.unwrap_or((low, high));
+            (low as f64, high as f64)
         });
         Some(Self { rtt_ps, interval_ps })
     }

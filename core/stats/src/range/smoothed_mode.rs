@@ -14,9 +14,9 @@ use crate::interval::share_below;
 use crate::percentile::ranked;
 
 /// Number of cells per half width of the kernel.
-const CELLS_PER_KERNEL: usize = 32;
+const CELLS_PER_KERNEL: usize = 16;
 /// Maximum number of cells; with a wider range of values, cells are wider.
-const MAX_CELLS: usize = 16_384;
+const MAX_CELLS: usize = 8_192;
 /// Number of bootstrap samples.
 const RESAMPLES: usize = 400;
 /// Minimum number of values for an interval.
@@ -122,15 +122,14 @@ impl Grid {
 /// after the last entry.
 fn box_sums(values: &mut Vec<u64>, len: usize) {
     values.resize(values.len() + len - 1, 0);
-    let mut sum = 0;
-    let mut window = std::collections::VecDeque::with_capacity(len);
-    for value in values {
-        if window.len() == len {
-            sum -= window.pop_front().unwrap_or(0);
-        }
-        window.push_back(*value);
-        sum += *value;
-        *value = sum;
+    let mut total = 0;
+    for value in values.iter_mut() {
+        total += *value;
+        *value = total;
+    }
+    // From the last on, so that each total is still there when it is subtracted.
+    for i in (len..values.len()).rev() {
+        values[i] -= values[i - len];
     }
 }
 
@@ -149,7 +148,7 @@ mod tests {
         let mut counts = vec![0; grid.len];
         values.iter().for_each(|&value| counts[grid.cell(value) as usize] += 1);
         let peak = grid.peak(&counts, &mut Vec::new());
-        assert!((peak - 1_020_000.0).abs() < 300.0, "{peak}");
+        assert!((peak - 1_020_000.0).abs() < 600.0, "{peak}");
     }
 
     #[test]

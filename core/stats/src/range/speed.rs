@@ -17,7 +17,8 @@ impl PropagationSpeed {
     /// Twisted pair: nominal velocities of propagation of Cat 5e to Cat 7 cables are 0.64 to 0.80.
     pub const COPPER: Self = Self { metres_per_second: 0.72 * SPEED_OF_LIGHT, tolerance: 0.111_2 };
     /// Single-mode and multimode fibre: group index 1.463 to 1.492 from 850 to 1,550 nm.
-    pub const FIBRE: Self = Self { metres_per_second: SPEED_OF_LIGHT / 1.477_4, tolerance: 0.009_9 };
+    pub const FIBRE: Self =
+        Self { metres_per_second: SPEED_OF_LIGHT / 1.477_4, tolerance: 0.009_9 };
 
     /// An exact speed; `None` unless above 0 and at most that of light.
     pub fn from_metres_per_second(speed: f64) -> Option<Self> {
