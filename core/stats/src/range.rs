@@ -12,7 +12,7 @@ mod estimators;
 mod smoothed_mode;
 mod speed;
 
-use crate::hampel::{Hampel, OutlierClass};
+use crate::hampel::scaled_deviation;
 
 pub use digits::{metres, metres_with_error};
 pub use estimators::{Estimate, Estimator, Settings};
@@ -21,15 +21,16 @@ pub use speed::{PropagationSpeed, SPEED_OF_LIGHT};
 /// Confidence of all intervals of a range.
 pub const RANGE_CONFIDENCE: f64 = 0.95;
 
-/// Filter of round-trip times. It removes only spikes, because all estimators are robust. With the
-/// usual 3 sigmas it would remove the second of two frequent delays in some windows and not in
-/// others, and intervals would be too narrow (`docs/range.md`).
-const FILTER: Hampel = Hampel { half_window: 50, sigmas: 10.0 };
+/// Maximum distance from the median in scaled median absolute deviations. It removes only spikes
+/// and stalls, because all estimators are robust. A narrower one would remove the second of two
+/// frequent delays in some samples and not in others, and intervals would be too narrow
+/// (`docs/range.md`).
+const MAX_SIGMAS: f64 = 10.0;
 
 /// Round-trip times in time order, without outliers.
 ///
 /// ```
-/// use dwell_stats::range::{Estimator, PropagationSpeed, RangeRtts};
+/// use dwell_stats::range::{PropagationSpeed, RangeRtts};
 ///
 /// // The eight round trips that Ramstetter logged, in picoseconds.
 /// let logged = [1113, 1118, 1124, 1125, 1118, 1120, 1125, 1123].map(|us| us * 1_000_000);
@@ -47,17 +48,17 @@ pub struct RangeRtts {
 }
 
 impl RangeRtts {
-    /// Removes outliers on either side: values more than 10 scaled deviations from the median of
-    /// their neighbours ([`Hampel`]). `None` without values. The resolution is the largest step of which all differences of values are
-    /// multiples, at least `finest_ps`.
+    /// Removes outliers on either side: values more than 10 scaled median absolute deviations from
+    /// the median of all ([`Hampel`](crate::Hampel) has the definition). `None` without values. The
+    /// resolution is the largest step of which all differences of values are multiples, at least
+    /// `finest_ps`.
     pub fn clean(values_ps: &[i64], finest_ps: f64) -> Option<Self> {
-        let classes = FILTER.judge(values_ps);
-        let ordinary = values_ps.iter().zip(&classes);
-        let ordinary = ordinary.filter(|(_, class)| **class == OutlierClass::Ordinary);
-        let values: Vec<i64> = ordinary.map(|(value, _)| *value).collect();
-        if values.is_empty() {
-            return None;
-        }
+        let mut sorted = values_ps.to_vec();
+        sorted.sort_unstable();
+        let median = *sorted.get(sorted.len().checked_sub(1)? / 2)?;
+        let limit = MAX_SIGMAS * scaled_deviation(&sorted, median);
+        let is_ordinary = |value: &&i64| value.abs_diff(median) as f64 <= limit;
+        let values: Vec<i64> = values_ps.iter().filter(is_ordinary).copied().collect();
         let resolution_ps = finest_ps.max(common_step(values_ps) as f64);
         Some(Self { removed: values_ps.len() - values.len(), values, resolution_ps })
     }

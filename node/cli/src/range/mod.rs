@@ -70,9 +70,6 @@ fn calibrate(args: &CalibrateArgs) -> Result<Exit, Failure> {
     if measured.rtts_ps.is_empty() {
         return Ok(conclude(&measured, interrupted));
     }
-    if interrupted {
-        return Err(Failure::interrupted());
-    }
     let calibration = Calibration::of(&measured, speed, args.distance)?;
     let is_stdout = args.output == Path::new("-");
     if is_stdout {
@@ -90,7 +87,7 @@ fn calibrate(args: &CalibrateArgs) -> Result<Exit, Failure> {
             crate::terminal::stdout().write_all(text.as_bytes())?;
         }
     }
-    Ok(Exit::Measured)
+    Ok(conclude(&measured, interrupted))
 }
 
 /// The exit code of a measurement, with a message if there was nothing to measure.

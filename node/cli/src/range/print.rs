@@ -121,7 +121,7 @@ fn equals(span: Span) -> String {
 }
 
 /// A time in the unit that leaves one to three digits before the point, without trailing zeros.
-fn time(ps: f64) -> String {
+pub(super) fn time(ps: f64) -> String {
     let (size, unit) = match ps.abs() {
         0.0..1e3 => (1.0, "ps"),
         1e3..1e6 => (1e3, "ns"),

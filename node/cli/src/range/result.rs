@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::SEED;
 use super::args::NamedSpeed;
 use super::calibration::Calibration;
+use super::print::time;
 use super::source::{Measured, Source, SourceKind};
 use crate::environment;
 
@@ -205,8 +206,10 @@ impl RangeResult {
         note(
             !(1.0 / SPREAD_CHANGE..=SPREAD_CHANGE).contains(&change),
             format!(
-                "the spread of the round trips is {change:.1} times that of the calibration: \
-                 conditions have changed, so the interval may be too narrow"
+                "the middle half of the round trips spans {}, and {} at the calibration: conditions \
+                 have changed, so the interval may be too narrow",
+                time(now),
+                time(before)
             ),
         );
         warnings
