@@ -34,6 +34,9 @@ _dwell__node() {
             dwell__node,ping)
                 cmd="dwell__node__subcmd__ping"
                 ;;
+            dwell__node,range)
+                cmd="dwell__node__subcmd__range"
+                ;;
             dwell__node,reflect)
                 cmd="dwell__node__subcmd__reflect"
                 ;;
@@ -63,6 +66,9 @@ _dwell__node() {
                 ;;
             dwell__node__subcmd__help,ping)
                 cmd="dwell__node__subcmd__help__subcmd__ping"
+                ;;
+            dwell__node__subcmd__help,range)
+                cmd="dwell__node__subcmd__help__subcmd__range"
                 ;;
             dwell__node__subcmd__help,reflect)
                 cmd="dwell__node__subcmd__help__subcmd__reflect"
@@ -102,6 +108,9 @@ _dwell__node() {
                 ;;
             dwell__node__subcmd__help__subcmd__pace,sink)
                 cmd="dwell__node__subcmd__help__subcmd__pace__subcmd__sink"
+                ;;
+            dwell__node__subcmd__help__subcmd__range,calibrate)
+                cmd="dwell__node__subcmd__help__subcmd__range__subcmd__calibrate"
                 ;;
             dwell__node__subcmd__lab,down)
                 cmd="dwell__node__subcmd__lab__subcmd__down"
@@ -175,6 +184,18 @@ _dwell__node() {
             dwell__node__subcmd__pace__subcmd__help,sink)
                 cmd="dwell__node__subcmd__pace__subcmd__help__subcmd__sink"
                 ;;
+            dwell__node__subcmd__range,calibrate)
+                cmd="dwell__node__subcmd__range__subcmd__calibrate"
+                ;;
+            dwell__node__subcmd__range,help)
+                cmd="dwell__node__subcmd__range__subcmd__help"
+                ;;
+            dwell__node__subcmd__range__subcmd__help,calibrate)
+                cmd="dwell__node__subcmd__range__subcmd__help__subcmd__calibrate"
+                ;;
+            dwell__node__subcmd__range__subcmd__help,help)
+                cmd="dwell__node__subcmd__range__subcmd__help__subcmd__help"
+                ;;
             *)
                 ;;
         esac
@@ -182,7 +203,7 @@ _dwell__node() {
 
     case "${cmd}" in
         dwell__node)
-            opts="-h -V --help --version ping reflect relay pace load trace lab doctor worker help"
+            opts="-h -V --help --version ping range reflect relay pace load trace lab doctor worker help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -210,7 +231,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__help)
-            opts="ping reflect relay pace load trace lab doctor worker help"
+            opts="ping range reflect relay pace load trace lab doctor worker help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -422,6 +443,34 @@ _dwell__node() {
         dwell__subcmd__node__subcmd__help__subcmd__ping)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__help__subcmd__range)
+            opts="calibrate"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__help__subcmd__range__subcmd__calibrate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1206,6 +1255,212 @@ _dwell__node() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__range)
+            opts="-c -i -s -W -q -h --from --peer --count --interval --size --timeout --stamps --cpu --scheduling --busy-poll --medium --speed --quiet --calibration --estimator --json --help calibrate help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --peer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -c)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -W)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stamps)
+                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    return 0
+                    ;;
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                --medium)
+                    COMPREPLY=($(compgen -W "air copper fibre" -- "${cur}"))
+                    return 0
+                    ;;
+                --speed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --calibration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --estimator)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__range__subcmd__calibrate)
+            opts="-c -i -s -W -q -h --from --peer --count --interval --size --timeout --stamps --cpu --scheduling --busy-poll --medium --speed --quiet --distance --output --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --peer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -c)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -W)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stamps)
+                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    return 0
+                    ;;
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                --medium)
+                    COMPREPLY=($(compgen -W "air copper fibre" -- "${cur}"))
+                    return 0
+                    ;;
+                --speed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --distance)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__range__subcmd__help)
+            opts="calibrate help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__range__subcmd__help__subcmd__calibrate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__node__subcmd__range__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

@@ -27,6 +27,7 @@ end
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -s h -l help -d 'Print help'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -s V -l version -d 'Print version'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "ping" -d 'Send probes and measure their round-trip delay'
+complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "range" -d 'Estimate the distance of a device from round-trip times'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "reflect" -d 'Answer probes'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "relay" -d 'Forward packets and measure their delay inside this node'
 complete -c dwell-node -n "__fish_dwell_node_needs_command" -f -a "pace" -d 'Send packet pairs or trains on schedule and measure the timing error'
@@ -73,6 +74,55 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l json -d '
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s q -l quiet -d 'Print only the result: no progress, no line per reply'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s v -l verbose -d 'Print every reply at any rate, and the full table of metrics'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -l from -d 'Read round trips from a file instead: `rtts FILE` or `ftm FILE`; `-` is standard input' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -l peer -d 'Results of 802.11 FTM: MAC address of the peer, if the file has several' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -s c -l count -d 'Number of probes to send' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -s i -l interval -d 'Time between probes, like 10ms' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -s s -l size -d 'Payload size, like 64B [default: as in `ping`]' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -s W -l timeout -d 'Replies that arrive after this time are not used' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -l stamps -d 'Timestamps to use' -r -f -a "auto\t'Kernel timestamps if available, in addition to the program\'s'
+user\t'Only clock reads of the program'
+kernel\t'Kernel timestamps. Exits with code 4 if unavailable'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -l cpu -d 'CPU to run on' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) if permitted, for open-loop pings and sampled traffic that sleep most of the time; other for the rest' -r -f -a "auto\t'Chosen by the kind of work'
+other\t'Time-sharing (SCHED_OTHER)'
+fifo\t'Real-time priority (SCHED_FIFO). Exits with code 4 if not permitted'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -l medium -d 'Medium between the devices, which sets the propagation speed' -r -f -a "air\t'Radio, also light, in air'
+copper\t'Twisted pair of Cat 5e to Cat 7: 0.64 to 0.80 of the speed of light'
+fibre\t'Glass fibre: 0.67 to 0.68 of the speed of light'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -l speed -d 'Propagation speed instead of a medium, like 0.66c or 200000km/s' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -l calibration -d 'Calibration to use, a file written by `range calibrate`' -r -F
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -l estimator -d 'Estimator of the main result: minimum, median or mode. All are printed' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -l busy-poll -d 'Poll without sleeping: lowest delay, but occupies a CPU'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -s q -l quiet -d 'Print only the result: no progress'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -l json -d 'Print the result as one JSON object'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -a "calibrate" -d 'Measure round trips at a known distance, for later measurements'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and __fish_seen_subcommand_from calibrate" -l from -d 'Read round trips from a file instead: `rtts FILE` or `ftm FILE`; `-` is standard input' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and __fish_seen_subcommand_from calibrate" -l peer -d 'Results of 802.11 FTM: MAC address of the peer, if the file has several' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and __fish_seen_subcommand_from calibrate" -s c -l count -d 'Number of probes to send' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and __fish_seen_subcommand_from calibrate" -s i -l interval -d 'Time between probes, like 10ms' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and __fish_seen_subcommand_from calibrate" -s s -l size -d 'Payload size, like 64B [default: as in `ping`]' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and __fish_seen_subcommand_from calibrate" -s W -l timeout -d 'Replies that arrive after this time are not used' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and __fish_seen_subcommand_from calibrate" -l stamps -d 'Timestamps to use' -r -f -a "auto\t'Kernel timestamps if available, in addition to the program\'s'
+user\t'Only clock reads of the program'
+kernel\t'Kernel timestamps. Exits with code 4 if unavailable'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and __fish_seen_subcommand_from calibrate" -l cpu -d 'CPU to run on' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and __fish_seen_subcommand_from calibrate" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) if permitted, for open-loop pings and sampled traffic that sleep most of the time; other for the rest' -r -f -a "auto\t'Chosen by the kind of work'
+other\t'Time-sharing (SCHED_OTHER)'
+fifo\t'Real-time priority (SCHED_FIFO). Exits with code 4 if not permitted'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and __fish_seen_subcommand_from calibrate" -l medium -d 'Medium between the devices, which sets the propagation speed' -r -f -a "air\t'Radio, also light, in air'
+copper\t'Twisted pair of Cat 5e to Cat 7: 0.64 to 0.80 of the speed of light'
+fibre\t'Glass fibre: 0.67 to 0.68 of the speed of light'"
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and __fish_seen_subcommand_from calibrate" -l speed -d 'Propagation speed instead of a medium, like 0.66c or 200000km/s' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and __fish_seen_subcommand_from calibrate" -l distance -d 'Distance at which the calibration is measured, like 1m, 30cm or 2.5km' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and __fish_seen_subcommand_from calibrate" -l output -d 'File to write; `-` is standard output' -r -F
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and __fish_seen_subcommand_from calibrate" -l busy-poll -d 'Poll without sleeping: lowest delay, but occupies a CPU'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and __fish_seen_subcommand_from calibrate" -s q -l quiet -d 'Print only the result: no progress'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and __fish_seen_subcommand_from calibrate" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and __fish_seen_subcommand_from help" -f -a "calibrate" -d 'Measure round trips at a known distance, for later measurements'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand range; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l key-file -d 'STAMP: answer only packets authenticated with the key in this file (hexadecimal, readable only by its owner). Alternatively set the environment variable DWELL_KEY' -r -F
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l replay-window -d 'STAMP with a key: answer each request once, and only if it is less than N numbers behind the newest of its session (address and SSID). 1 to 4096 [default: replays are answered]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l stamps -d 'Timestamp to use as T2' -r -f -a "auto\t'The deepest timestamp that the socket delivers'
@@ -278,16 +328,18 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_se
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand doctor" -l json -d 'Print the findings as one JSON object'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand worker" -s h -l help -d 'Print help'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor worker help" -f -a "ping" -d 'Send probes and measure their round-trip delay'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor worker help" -f -a "reflect" -d 'Answer probes'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor worker help" -f -a "relay" -d 'Forward packets and measure their delay inside this node'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor worker help" -f -a "pace" -d 'Send packet pairs or trains on schedule and measure the timing error'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor worker help" -f -a "load" -d 'Load this node\'s CPUs or the network'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor worker help" -f -a "trace" -d 'Timestamp packets that pass through this node, from any sender'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor worker help" -f -a "lab" -d 'Create and remove labs: network namespaces that act as machines'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor worker help" -f -a "doctor" -d 'Report what this node can measure, and how precisely'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor worker help" -f -a "worker" -d 'Execute jobs for a controller over standard input and output'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping reflect relay pace load trace lab doctor worker help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "ping" -d 'Send probes and measure their round-trip delay'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "range" -d 'Estimate the distance of a device from round-trip times'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "reflect" -d 'Answer probes'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "relay" -d 'Forward packets and measure their delay inside this node'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "pace" -d 'Send packet pairs or trains on schedule and measure the timing error'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "load" -d 'Load this node\'s CPUs or the network'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "trace" -d 'Timestamp packets that pass through this node, from any sender'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "lab" -d 'Create and remove labs: network namespaces that act as machines'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "doctor" -d 'Report what this node can measure, and how precisely'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "worker" -d 'Execute jobs for a controller over standard input and output'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and __fish_seen_subcommand_from range" -f -a "calibrate" -d 'Measure round trips at a known distance, for later measurements'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and __fish_seen_subcommand_from pace" -f -a "sink" -d 'Timestamp arriving packets for senders that use --sink'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "cpu" -d 'Keep CPUs busy for a share of the time'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "traffic" -d 'Send UDP traffic at a rate, or bulk data over TCP'

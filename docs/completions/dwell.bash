@@ -52,6 +52,9 @@ _dwell() {
             dwell,ping)
                 cmd="dwell__subcmd__ping"
                 ;;
+            dwell,range)
+                cmd="dwell__subcmd__range"
+                ;;
             dwell,reflect)
                 cmd="dwell__subcmd__reflect"
                 ;;
@@ -112,6 +115,9 @@ _dwell() {
             dwell__subcmd__help,ping)
                 cmd="dwell__subcmd__help__subcmd__ping"
                 ;;
+            dwell__subcmd__help,range)
+                cmd="dwell__subcmd__help__subcmd__range"
+                ;;
             dwell__subcmd__help,reflect)
                 cmd="dwell__subcmd__help__subcmd__reflect"
                 ;;
@@ -162,6 +168,9 @@ _dwell() {
                 ;;
             dwell__subcmd__help__subcmd__pace,sink)
                 cmd="dwell__subcmd__help__subcmd__pace__subcmd__sink"
+                ;;
+            dwell__subcmd__help__subcmd__range,calibrate)
+                cmd="dwell__subcmd__help__subcmd__range__subcmd__calibrate"
                 ;;
             dwell__subcmd__lab,down)
                 cmd="dwell__subcmd__lab__subcmd__down"
@@ -235,6 +244,18 @@ _dwell() {
             dwell__subcmd__pace__subcmd__help,sink)
                 cmd="dwell__subcmd__pace__subcmd__help__subcmd__sink"
                 ;;
+            dwell__subcmd__range,calibrate)
+                cmd="dwell__subcmd__range__subcmd__calibrate"
+                ;;
+            dwell__subcmd__range,help)
+                cmd="dwell__subcmd__range__subcmd__help"
+                ;;
+            dwell__subcmd__range__subcmd__help,calibrate)
+                cmd="dwell__subcmd__range__subcmd__help__subcmd__calibrate"
+                ;;
+            dwell__subcmd__range__subcmd__help,help)
+                cmd="dwell__subcmd__range__subcmd__help__subcmd__help"
+                ;;
             *)
                 ;;
         esac
@@ -242,7 +263,7 @@ _dwell() {
 
     case "${cmd}" in
         dwell)
-            opts="-h -V --help --version ping reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help"
+            opts="-h -V --help --version ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -374,7 +395,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__help)
-            opts="ping reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help"
+            opts="ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -670,6 +691,34 @@ _dwell() {
         dwell__subcmd__help__subcmd__ping)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__range)
+            opts="calibrate"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__help__subcmd__range__subcmd__calibrate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1550,6 +1599,212 @@ _dwell() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__range)
+            opts="-c -i -s -W -q -h --from --peer --count --interval --size --timeout --stamps --cpu --scheduling --busy-poll --medium --speed --quiet --calibration --estimator --json --help calibrate help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --peer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -c)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -W)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stamps)
+                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    return 0
+                    ;;
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                --medium)
+                    COMPREPLY=($(compgen -W "air copper fibre" -- "${cur}"))
+                    return 0
+                    ;;
+                --speed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --calibration)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --estimator)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__range__subcmd__calibrate)
+            opts="-c -i -s -W -q -h --from --peer --count --interval --size --timeout --stamps --cpu --scheduling --busy-poll --medium --speed --quiet --distance --output --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --peer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -c)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -s)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -W)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stamps)
+                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    return 0
+                    ;;
+                --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scheduling)
+                    COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                --medium)
+                    COMPREPLY=($(compgen -W "air copper fibre" -- "${cur}"))
+                    return 0
+                    ;;
+                --speed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --distance)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__range__subcmd__help)
+            opts="calibrate help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__range__subcmd__help__subcmd__calibrate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        dwell__subcmd__range__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

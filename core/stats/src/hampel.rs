@@ -88,10 +88,7 @@ impl Hampel {
         if value == median {
             return OutlierClass::Ordinary;
         }
-        let scale = match median_deviation(sorted, median) {
-            0 => 1.253_3 * mean_deviation(sorted, median),
-            deviation => 1.482_6 * deviation as f64,
-        };
+        let scale = scaled_deviation(sorted, median);
         if value.abs_diff(median) as f64 <= self.sigmas * scale {
             OutlierClass::Ordinary
         } else if value > median {
@@ -116,6 +113,15 @@ impl Window {
     fn remove(&mut self, value: i64) {
         let at = self.sorted.partition_point(|&other| other < value);
         self.sorted.remove(at);
+    }
+}
+
+/// Median deviation from `median`, the lower middle of `sorted`, scaled to the standard deviation of
+/// a normal distribution; the scaled mean deviation if it is 0.
+pub(crate) fn scaled_deviation(sorted: &[i64], median: i64) -> f64 {
+    match median_deviation(sorted, median) {
+        0 => 1.253_3 * mean_deviation(sorted, median),
+        deviation => 1.482_6 * deviation as f64,
     }
 }
 

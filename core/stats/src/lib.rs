@@ -33,6 +33,7 @@ mod one_way_path;
 mod path;
 mod percentile;
 mod probability;
+pub mod range;
 mod rank_test;
 mod recent_ids;
 mod repetitions;

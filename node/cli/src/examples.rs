@@ -8,6 +8,20 @@ pub type Examples = (&'static str, [&'static str; 2]);
 /// Examples of the node commands.
 pub const NODE: &[Examples] = &[
     ("ping", ["ping 192.0.2.7", "ping udp://192.0.2.7:7007 -c 1000 -i 1ms --fail-if 'p99 > 10ms'"]),
+    (
+        "range",
+        [
+            "range stamp://192.0.2.7 --calibration ap.json",
+            "range --from ftm results.txt --medium air --json",
+        ],
+    ),
+    (
+        "range calibrate",
+        [
+            "range calibrate stamp://192.0.2.7 --distance 1m --output ap.json",
+            "range calibrate --from ftm near.txt --distance 1m --output ap.json",
+        ],
+    ),
     ("reflect", ["reflect", "reflect stamp://0.0.0.0:8620 udp://0.0.0.0:7007"]),
     (
         "relay",

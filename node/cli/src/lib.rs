@@ -26,6 +26,7 @@ pub mod lab;
 pub mod load;
 pub mod pace;
 pub mod ping;
+pub mod range;
 pub mod reflect;
 pub mod relay;
 pub mod terminal;
@@ -57,6 +58,8 @@ pub struct NodeProgram {
 pub enum NodeCommand {
     /// Send probes and measure their round-trip delay
     Ping(Box<ping::Args>),
+    /// Estimate the distance of a device from round-trip times
+    Range(Box<range::Args>),
     /// Answer probes
     Reflect(reflect::Args),
     /// Forward packets and measure their delay inside this node
@@ -80,6 +83,7 @@ impl NodeCommand {
     pub fn run(self) -> Result<Exit, Failure> {
         match self {
             Self::Ping(args) => ping::run(&args),
+            Self::Range(args) => range::run(&args),
             Self::Reflect(args) => reflect::run(args),
             Self::Relay(args) => relay::run(&args),
             Self::Pace(args) => pace::run(&args),
