@@ -154,32 +154,38 @@ fn trust(join: &Join, inputs: &SummaryInputs<'_>) -> Trust {
         let one_sided =
             |text: &str| summary.kind == Kind::Trace && text.contains("both ends of a node delay");
         let expected = |text: &&String| program && one_sided(text);
-        let warnings = summary.trust.warnings.iter().filter(|text| !expected(text));
-        trust.warnings.extend(warnings.map(|text| format!("{node}: {text}")));
+        let warnings = summary
+            .trust
+            .warnings
+            .iter()
+            .map(|warning| &warning.text)
+            .filter(|text| !expected(text));
+        trust.warnings.extend(warnings.map(|text| format!("{node}: {text}").into()));
     }
-    trust.warnings.extend(inputs.refused.iter().map(|why| format!("continued without {why}")));
+    trust
+        .warnings
+        .extend(inputs.refused.iter().map(|why| format!("continued without {why}").into()));
     if let (Some(relay), None) = (&inputs.flow.relay, join.link_endpoints().node) {
         let text = "no two stamps from the same source: the delays of the node and of its links are unknown";
-        trust.warnings.push(format!("{}: {text}", relay.on));
+        trust.warn(format!("{}: {text}", relay.on));
     }
     if let [others @ .., last] = inputs.unrelated
         && !others.is_empty()
     {
         let nodes = format!("{} and {last}", others.join(", "));
-        trust.warnings.push(format!("clocks of {nodes} are unrelated: no delays between them"));
+        trust.warn(format!("clocks of {nodes} are unrelated: no delays between them"));
     }
     if trust.void > 0 {
         trust
-            .warnings
-            .push(format!("a clock was stepped: {} packets have stamps but no delays", trust.void));
+            .warn(format!("a clock was stepped: {} packets have stamps but no delays", trust.void));
     }
     if join.counts.repeated > 0 {
         let text = format!("ids that the sender used twice: {}, joined once", join.counts.repeated);
-        trust.warnings.push(text);
+        trust.warn(text);
     }
     if join.counts.left_out > 0 {
         let text = format!("packets beyond the first million: {} not joined", join.counts.left_out);
-        trust.warnings.push(text);
+        trust.warn(text);
     }
     trust
 }

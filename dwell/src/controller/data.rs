@@ -124,7 +124,7 @@ fn collected(store: &Store, run: &RunRow, packets: bool) -> Result<RunData, Stor
     let with_damage = |trial: &TrialRow| {
         let mut data = trial_data(store, trial)?;
         if let (Some(damage), Some(summary)) = (damage(store, run, trial), &mut data.summary) {
-            summary.trust.warnings.push(damage);
+            summary.trust.warn(damage);
         }
         Ok(data)
     };

@@ -5,7 +5,7 @@ mod trials;
 use std::io::{self, Write};
 
 use dwell_node_cli::{Exit, Failure, say, terminal};
-use dwell_record::{Figures, Kind, Summary};
+use dwell_record::{Figures, Kind, Summary, TrustWarning};
 use dwell_report::Table;
 use dwell_report::model::{Claim, MachineData, RunData, TrialData};
 use dwell_store::{RunKind, RunRow, Store, StoreError};
@@ -243,7 +243,7 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
         writeln!(out)?;
     }
     sparkline.iter().try_for_each(|line| writeln!(out, "{}", line.trim_end()))?;
-    let mut warnings: Vec<(&String, u32)> = Vec::new();
+    let mut warnings: Vec<(&TrustWarning, u32)> = Vec::new();
     for summary in run.trials.iter().filter_map(|trial| trial.summary.as_ref()) {
         let own = &summary.trust.warnings;
         // A trial with the same warning twice counts once.

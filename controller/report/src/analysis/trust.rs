@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dwell_record::{Ends, Figures, Kind, Placement, Summary};
+use dwell_record::{Ends, Figures, Kind, Placement, Summary, TrustWarning, Warning};
 use sha2::{Digest as _, Sha256};
 
 use crate::analysis::group::Group;
@@ -299,15 +299,15 @@ pub(crate) fn warnings(run: &RunData) -> Vec<String> {
         trials += 1;
         // A load below its requested level mislabels its cell.
         let loads = trial.loads.iter().flat_map(|load| {
-            let of_load = |warning: &String| format!("load {}: {warning}", load.target);
+            let of_load = |warning: &TrustWarning| format!("load {}: {warning}", load.target);
             load.trust.warnings.iter().map(of_load)
         });
         // The summary of a flow contains the warnings of all its machines.
         let cards = trial.machines.iter().flat_map(|machine| {
-            let of = |warning| format!("{}: {warning}", machine.node);
+            let of = |warning: Warning| format!("{}: {warning}", machine.node);
             machine.summary.trust.nic_warnings().map(of)
         });
-        let own = summary.trust.warnings.iter().cloned();
+        let own = summary.trust.warnings.iter().map(|warning| warning.text.clone());
         let mut said: Vec<String> = Vec::new();
         for warning in own.chain(broken_limits(summary)).chain(loads).chain(cards) {
             let shape = without_numbers(&warning);

@@ -61,7 +61,7 @@ pub(super) fn import(
         values.insert("late_ratio".into(), None);
     }
     summary.parameters.extend(parameters(&end, []));
-    summary.trust.warnings.clone_from(&warnings);
+    summary.trust.warnings = warnings.iter().cloned().map(Into::into).collect();
     summary.trust.ring_dropped = end.totals.map_or(0, |totals| totals.ring_dropped);
     summary.metrics = metrics;
     summary.values = values;

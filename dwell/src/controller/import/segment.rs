@@ -93,7 +93,7 @@ fn samples(
     }
     let ingested = ingest.finish()?;
     host.finish()?;
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<String> = Vec::new();
     let ring_dropped = end.totals.map_or(0, |totals| totals.ring_dropped);
     warnings.extend(cut_short);
     warnings.extend(damaged(&end));
@@ -106,7 +106,11 @@ fn samples(
         packets: Some(measured.packets().into()),
         metrics: dwell_record::metrics(&measured),
         values,
-        trust: Trust { warnings, ring_dropped, ..Trust::of(&measured) },
+        trust: Trust {
+            warnings: warnings.into_iter().map(Into::into).collect(),
+            ring_dropped,
+            ..Trust::of(&measured)
+        },
         environment: Environment { dwell, ..Environment::default() },
         ..Summary::new(Kind::Import, target, "segment")
     };
@@ -204,7 +208,7 @@ fn observations(
             metrics,
             values,
             trust: Trust {
-                warnings: warnings.clone(),
+                warnings: warnings.iter().cloned().map(Into::into).collect(),
                 ring_dropped: end.totals.map_or(0, |totals| totals.ring_dropped),
                 ..Trust::default()
             },

@@ -77,7 +77,7 @@ pub(crate) fn burn(
     let only = (cpus.len() == 1).then(|| u32::try_from(cpus[0]).ok()).flatten();
     let placement = Placement { cpu: only, ..Placement::default() };
     let mut summary = load_summary("cpu", "duty cycle", parameters, values, placement);
-    summary.trust.warnings = warnings;
+    summary.trust.warnings = warnings.into_iter().map(Into::into).collect();
     Ok(summary)
 }
 

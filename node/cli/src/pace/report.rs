@@ -98,7 +98,7 @@ pub(super) fn summary(
         planned: Some(plan.departures.at().len() as u64),
         warm_up_sent: Some(counts.warm_up),
         percentile_resolution: (gaps.count() > 0).then(|| -> Resolution { gaps.resolution() }),
-        warnings: warnings(job, plan, recorder, outcome),
+        warnings: warnings(job, plan, recorder, outcome).into_iter().map(Into::into).collect(),
         ..Trust::default()
     };
     trust.note_clocks(&recorder.start, &recorder.end);

@@ -361,7 +361,10 @@ fn summary(
         stamps: Stamps { tx: None, rx: (packets > 0).then_some(source), near: None },
         engine: "udp".to_owned(),
         trains: Vec::new(),
-        trust: Trust { warnings: stepped.into_iter().collect(), ..Trust::default() },
+        trust: Trust {
+            warnings: stepped.into_iter().map(Into::into).collect(),
+            ..Trust::default()
+        },
         environment: environment(None, placement),
     }
 }

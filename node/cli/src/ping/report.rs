@@ -51,7 +51,8 @@ pub(super) fn summary(
     trust.warm_up_sent = Some(sources.warm_up_sent);
     trust.ring_dropped = dropped;
     trust.floor_ns = outcome.floor.map(|floor| floor.0);
-    trust.warnings = warnings(job, recorder, outcome, dropped);
+    trust.warnings =
+        warnings(job, recorder, outcome, dropped).into_iter().map(Into::into).collect();
     trust.note_nics(outcome.nics.clone());
     let packets = Packets::from(measured.packets());
     let mut metrics = dwell_record::metrics(measured);

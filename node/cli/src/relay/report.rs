@@ -53,8 +53,8 @@ pub(super) fn summary(job: &RelayJob, plan: &RelayPlan, outcome: &Outcome) -> Su
     let mut trust = Trust { ring_dropped: *ring_dropped, ..Trust::default() };
     trust.note_clocks(&clocks.0, &clocks.1);
     trust.percentile_resolution = resolution(components);
-    trust.warnings =
-        [warnings.clone(), notes(plan, job, counts, *ring_dropped, components)].concat();
+    let notes = notes(plan, job, counts, *ring_dropped, components);
+    trust.warnings = warnings.iter().cloned().chain(notes).map(Into::into).collect();
     trust.note_nics(nics.clone());
     let interface = interface::towards(plan.to).ok().flatten();
     let source = |kernel, user| {

@@ -229,6 +229,7 @@ fn summary(
          expired)",
     );
     note(counters.evicted, "flows were evicted; raise --flows N");
+    let warnings = warnings.into_iter().map(Into::into).collect();
     let mut trust = Trust { warnings, ..Trust::default() };
     trust.note_clocks(&clocks.0, &clocks.1);
     trust.note_nics(nics);

@@ -46,7 +46,8 @@ pub(super) fn summary(
     let mut values = by_name(counts.map(|(name, count)| (name, Some(Scalar::Count(count)))));
     values.extend(points.iter().map(missing));
     let mut metrics = component_metrics(&seen.components);
-    let mut trust = Trust { warnings: warnings(job, points, &seen), ..Trust::default() };
+    let warnings = warnings(job, points, &seen).into_iter().map(Into::into).collect();
+    let mut trust = Trust { warnings, ..Trust::default() };
     trust.ring_dropped = seen.dropped;
     trust.note_clocks(&seen.start, &seen.end);
     if seen.clock_moved || trust.clock_step_ns.is_some() {

@@ -194,7 +194,7 @@ fn perform(
             match measured.failure {
                 Some(failure) if measured.answered == 0 => return Err(failure),
                 // Results until the failure are valid.
-                Some(failure) => summary.trust.warnings.push(format!("{:#}", failure.error)),
+                Some(failure) => summary.trust.warn(format!("{:#}", failure.error)),
                 None => {}
             }
             Ok(summary)
@@ -256,7 +256,8 @@ fn perform(
 
 /// Adds the failure to the warnings: the result is valid although its samples are not.
 fn with_warning(mut summary: Summary, failure: Option<Failure>) -> Summary {
-    summary.trust.warnings.extend(failure.map(|failure| format!("{:#}", failure.error)));
+    let warning = failure.map(|failure| format!("{:#}", failure.error).into());
+    summary.trust.warnings.extend(warning);
     summary
 }
 

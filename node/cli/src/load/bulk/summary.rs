@@ -51,7 +51,7 @@ pub(super) fn summary(job: &BulkJob, plan: &BulkPlan, outcome: &Outcome) -> Summ
     let known = outcome.rtt.count() > 0;
     let mut trust = Trust {
         percentile_resolution: known.then(|| outcome.rtt.resolution()),
-        warnings: warnings(job, outcome, rate(acked)),
+        warnings: warnings(job, outcome, rate(acked)).into_iter().map(Into::into).collect(),
         ..Trust::default()
     };
     trust.note_nics(outcome.nics.clone());

@@ -223,7 +223,7 @@ impl ItgFlows {
         let target = format!("udp://{}:{FIRST_PORT}", job.to);
         let engine = engine("ITGSend", output);
         let mut summary = load_summary(target, &engine, parameters, values, Placement::default());
-        summary.trust.warnings = warnings;
+        summary.trust.warnings = warnings.into_iter().map(Into::into).collect();
         summary
     }
 }

@@ -56,18 +56,18 @@ impl SinkResult<'_> {
         trust.percentile_resolution = (one_way.count() > 0).then(|| one_way.resolution());
         trust.note_clocks(start, &clock::pair());
         if dropped > 0 {
-            trust.warnings.push(format!(
+            trust.warn(format!(
                 "packets that did not fit into the ring: {dropped}; metrics and samples lack them, \
                  packet counts are complete"
             ));
         }
         if let Some(count) = overflowed(counted).filter(|count| *count > 0) {
-            trust.warnings.push(format!(
+            trust.warn(format!(
                 "packets dropped because a receive buffer was full: {count}; they count as lost, \
                  but this host lost them, not the network"
             ));
         }
-        trust.warnings.extend(missing_stamps(components));
+        trust.warnings.extend(missing_stamps(components).map(Into::into));
         let senders = counted.iter().flat_map(|c| c.flows.keys().map(|(from, _)| *from));
         trust.note_nics(nics.towards(senders.chain(rows().map(|row| row.peer))));
         let mut values = if udp.is_some() { totals(counted) } else { Vec::new() };

@@ -73,10 +73,10 @@ pub(super) fn summary(
         planned: job.count,
         ring_dropped: sent.dropped,
         percentile_resolution: Some(recorder.schedule_error.resolution()),
-        warnings: warnings(plan, outcome),
+        warnings: warnings(plan, outcome).into_iter().map(Into::into).collect(),
         ..Trust::default()
     };
-    trust.warnings.extend(missing_stamps(components));
+    trust.warnings.extend(missing_stamps(components).map(Into::into));
     trust.note_nics(outcome.nics.clone());
     trust.note_clocks(&recorder.start, &dwell_io::clock::pair());
     let tx = if components.missing(Point::TxKernel).is_some() {
