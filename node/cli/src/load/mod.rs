@@ -146,7 +146,7 @@ fn print(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
             .filter_map(|(label, ns)| Some(format!("{label} {}", crate::human::time(ns? as f64))));
         writeln!(out, "{name:28}{}", known.collect::<Vec<_>>().join(", "))?;
     }
-    summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
+    crate::human::print_warnings(out, &summary.trust)
 }
 
 /// Prints one row per TCP connection of a sink, up to [`MAX_CONNECTION_ROWS`].

@@ -422,7 +422,7 @@ pub(super) fn print(summary: &Summary, verbose: bool) -> io::Result<()> {
             "pairs"
         )?;
     }
-    summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
+    crate::human::print_warnings(&mut out, &summary.trust)
 }
 
 /// Prints the result of a sink.

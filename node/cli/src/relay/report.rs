@@ -297,5 +297,5 @@ pub(super) fn print(summary: &Summary, components: &ComponentFigures) -> io::Res
         let name = component.name().trim_end_matches("_ns");
         writeln!(out, "{name:24}{}", crate::ping::cells(&figures))?;
     }
-    summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
+    crate::human::print_warnings(&mut out, &summary.trust)
 }
