@@ -94,7 +94,7 @@ crate::warnings! {
             "CLOCK_TAI moved against CLOCK_REALTIME: all timestamps are void";
 
         // Relays.
-        DescriptorLimit(limit: u64, flows: u64) = "descriptor-limit", Warning,
+        DescriptorLimit(limit: u64, flows: u32) = "descriptor-limit", Warning,
             "this process is limited to {limit} file descriptors: not enough for --flows {flows}; \
              raise the limit (ulimit -n)";
         TooLong(count: u64, bytes: usize) = "too-long", Warning,
@@ -116,7 +116,7 @@ crate::warnings! {
             "{count} connections were cut off before the end of their stream";
         ClientRefused(times: u64, to: String, reason: String) = "client-refused", Warning,
             "{times} times a client could not be served: cannot reach {to}: {reason}";
-        ConnectionsExhausted(times: u64, limit: u64, hint: &'static str)
+        ConnectionsExhausted(times: u64, limit: u32, hint: &'static str)
             = "connections-exhausted", Warning,
             "{times} times a client could not be served: all {limit} connections were in use and \
              none was idle for a minute{hint}";
@@ -143,7 +143,8 @@ crate::warnings! {
             "packets to {addresses} are not relayed";
 
         // Loads.
-        FlowRateUnknown(count: usize, of: u32, batch: usize) = "flow-rate-unknown", Warning,
+        FlowRateUnknown(count: usize, of: u32, batch: &'static str)
+            = "flow-rate-unknown", Warning,
             "rate unknown for {count} of {of} flows: ITGSend logged fewer than {batch} packets";
         ConnectionsEnded(count: usize, of: usize, reason: String) = "connections-ended", Warning,
             "connections that ended early: {count} of {of}; the first: {reason}";

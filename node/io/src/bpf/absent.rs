@@ -1,5 +1,7 @@
 //! Tracer and relay of a build without the cargo feature `bpf`: always unavailable.
 
+use std::net::Ipv4Addr;
+
 use super::{BpfError, Event, TraceSpec, TracerNote, XdpCounters, XdpFlow, XdpMode, XdpRelaySpec};
 
 /// Uninhabited stand-in for the type of builds with eBPF.
@@ -70,7 +72,7 @@ impl XdpRelay {
     }
 
     /// Unreachable.
-    pub fn notes(&self) -> &[String] {
+    pub fn not_relayed(&self) -> &[Ipv4Addr] {
         match self.0 {}
     }
 }
