@@ -187,8 +187,9 @@ crate::warnings! {
              not take the rate";
 
         // Flows through several machines.
-        JobRefused(reason: String) = "job-refused", Warning,
-            "continued without {reason}";
+        JobRefused(job: &'static str, node: String, reason: String) on node
+            = "job-refused", Warning,
+            "continued without {job} on {node}: {reason}";
         NodeDelayUnknown = "node-delay-unknown", Warning,
             "no two timestamps from the same source: the delays of the node and of its links are \
              unknown";
