@@ -201,7 +201,7 @@ crate::warnings! {
             "packets beyond the first million: {count} not joined";
 
         // Stored runs.
-        DamagedSamples(trial: u32, path: String, reason: String, run: String)
+        DamagedSamples(trial: u32, path: String, reason: String, run: String) on path
             = "damaged-samples", Invalid,
             "samples of trial {trial} are damaged or missing ({path}: {reason}); the figures \
              shown were stored with the run, and `dwell show {run} --recompute` verifies the \
