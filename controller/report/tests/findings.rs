@@ -488,7 +488,11 @@ fn broken_limits_are_reported_without_node_warning() {
     imported.trials[4].summary.as_mut().unwrap().trust.schedule_error_ns = None;
     assert!(text(&imported, "trust").starts_with("Trust unknown"), "no record is not a kept limit");
     run.trials[0].summary.as_mut().unwrap().trust.ring_dropped = 5;
-    assert!(text(&run, "trust").contains("dropped"), "{}", text(&run, "trust"));
+    assert!(
+        text(&run, "trust").contains("did not fit into the ring: 5"),
+        "{}",
+        text(&run, "trust")
+    );
     run.trials[1].summary.as_mut().unwrap().trust.schedule_error_ns.as_mut().unwrap().p99 =
         Some(2_000_000);
     assert!(text(&run, "trust").contains("2 warnings"), "{}", text(&run, "trust"));

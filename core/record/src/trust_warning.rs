@@ -69,12 +69,6 @@ impl From<StoredWarning> for TrustWarning {
     }
 }
 
-impl From<String> for TrustWarning {
-    fn from(text: String) -> Self {
-        StoredWarning::Text(text).into()
-    }
-}
-
 impl TrustWarning {
     /// Severity of the code. A code that is not in [`Warning::CODES`] is a warning.
     pub fn severity(&self) -> Severity {

@@ -210,8 +210,9 @@ crate::warnings! {
             "observations of one machine: losses elsewhere are unknown";
         LateDepartures(probes: &'static str, limit: String) = "late-departures", Warning,
             "{probes} were sent more than {limit} late";
-        BusyHost(activity: String, note: &'static str) = "busy-host", Warning,
-            "{activity}{note}";
+        BusyHost(quantity: &'static str, node: String, mean: String, trial: u32, low: String,
+            high: String, note: &'static str) on node = "busy-host", Warning,
+            "{quantity} of {node} was {mean} on average in trial {trial} ({low} to {high}){note}";
     }
 }
 

@@ -5,7 +5,7 @@ mod trials;
 use std::io::{self, Write};
 
 use dwell_node_cli::{Exit, Failure, say, terminal};
-use dwell_record::{Figures, Kind, Summary, TrustWarning};
+use dwell_record::{Figures, Kind, Summary};
 use dwell_report::Table;
 use dwell_report::model::{Claim, MachineData, RunData, TrialData};
 use dwell_store::{RunKind, RunRow, Store, StoreError};
@@ -243,21 +243,10 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
         writeln!(out)?;
     }
     sparkline.iter().try_for_each(|line| writeln!(out, "{}", line.trim_end()))?;
-    let mut warnings: Vec<(&TrustWarning, u32)> = Vec::new();
-    for summary in run.trials.iter().filter_map(|trial| trial.summary.as_ref()) {
-        let own = &summary.trust.warnings;
-        // A trial with the same warning twice counts once.
-        let once = own.iter().enumerate().filter(|(i, text)| !own[..*i].contains(text));
-        for (_, text) in once {
-            match warnings.iter_mut().find(|(known, _)| *known == text) {
-                Some((_, times)) => *times += 1,
-                None => warnings.push((text, 1)),
-            }
-        }
-    }
+    let warnings = dwell_report::warnings(run);
     const MAX_WARNINGS: usize = 8;
-    for (warning, times) in warnings.iter().take(MAX_WARNINGS) {
-        writeln!(out, "note: {warning} (trials: {times})")?;
+    for warning in warnings.iter().take(MAX_WARNINGS) {
+        writeln!(out, "note: {warning}")?;
     }
     if warnings.len() > MAX_WARNINGS {
         writeln!(

@@ -200,7 +200,7 @@ fn show_counts_warnings_by_trial_and_lists_lost_trials() {
     }
     let shown = stdout(&sandbox.dwell(&["show", &run]));
     assert!(
-        shown.contains("note: ids that the sender used twice: 2, joined once (trials: 2)"),
+        shown.contains("note: ids that the sender used twice: 2, joined once (in 2 of 2 trials)"),
         "{shown}"
     );
     let rows = |trial: &str| -> Vec<String> {
