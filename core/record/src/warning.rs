@@ -9,8 +9,9 @@ crate::warnings! {
     /// A warning about the numbers of a result.
     pub enum Warning {
         // Any measurement.
-        RingOverflow(count: u64, effect: &'static str) = "ring-overflow", Warning,
-            "samples that did not fit into the ring: {count}; {effect}";
+        RingOverflow(count: u64) = "ring-overflow", Warning,
+            "samples that did not fit into the ring: {count}; metrics lack them, packet counts of \
+             sockets are complete";
         SendFailed(packets: String, reason: String) = "send-failed", Warning,
             "{packets} could not be sent: {reason}";
         IcmpErrors(count: u64, advice: String) = "icmp-errors", Warning,

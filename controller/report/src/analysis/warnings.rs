@@ -108,8 +108,7 @@ fn broken_limits(summary: &Summary) -> Vec<Warning> {
     let stepped = trust.clock_step_ns.is_some() || trust.void > 0;
     let late = trust.schedule_error_ns.as_ref().and_then(late);
     let limits = [
-        (trust.ring_dropped > 0)
-            .then(|| Warning::RingOverflow(trust.ring_dropped, "metrics lack them")),
+        (trust.ring_dropped > 0).then_some(Warning::RingOverflow(trust.ring_dropped)),
         stepped.then(|| Warning::ClockStepped("the affected samples are void".to_owned())),
         late.map(|late| Warning::LateDepartures(late, delay_ns(SCHEDULE_ERROR_LIMIT_NS))),
     ];

@@ -166,8 +166,7 @@ fn warn(trust: &mut Trust, job: &PingJob, recorder: &Recorder, outcome: &Outcome
     trust.warn_count(ended.abandoned, Warning::ProbesAbandoned);
     let refused = "a host or router on the path refused probes".to_owned();
     trust.warn_count(ended.icmp_errors, |count| Warning::IcmpErrors(count, refused));
-    let effect = "metrics lack them, packet counts are complete";
-    trust.warn_count(trust.ring_dropped, |count| Warning::RingOverflow(count, effect));
+    trust.warn_count(trust.ring_dropped, Warning::RingOverflow);
     trust.warn_count(counts.tx_stamp_missing, |count| {
         Warning::MissingTimestamps("answered probes", "tx_kernel", count)
     });

@@ -210,8 +210,7 @@ fn warn(
         trust.warn_count(counts.icmp_errors, |count| Warning::IcmpErrors(count, advice));
     }
     trust.warn_count(counts.flows.evicted, Warning::FlowsEvicted);
-    let effect = "metrics lack them, packet counts are complete";
-    trust.warn_count(trust.ring_dropped, |count| Warning::RingOverflow(count, effect));
+    trust.warn_count(trust.ring_dropped, Warning::RingOverflow);
     warn_unserved(trust, plan, &counts.unserved);
     let has_packets = components.packets() > 0;
     if has_packets && plan.scheme == Scheme::Tcp {

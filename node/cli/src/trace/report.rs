@@ -76,8 +76,7 @@ fn warn(trust: &mut Trust, job: &TraceJob, points: &[Point], seen: &Seen) {
     } else if seen.joined.packets > 0 && seen.components.figures().next().is_none() {
         trust.warn(Warning::OneSidedTrace);
     }
-    let effect = "their timestamps are missing";
-    trust.warn_count(seen.dropped, |count| Warning::RingOverflow(count, effect));
+    trust.warn_count(seen.dropped, Warning::RingOverflow);
     let ordered = seen.flows.all().iter().filter(|flow| flow.id == Id::Order).count();
     if ordered > 0 && job.id == IdFormat::Auto {
         trust.warn(Warning::MatchedByOrder(ordered));

@@ -57,8 +57,7 @@ impl SinkResult<'_> {
         let mut trust = Trust { ring_dropped: dropped, ..Trust::default() };
         trust.percentile_resolution = (one_way.count() > 0).then(|| one_way.resolution());
         trust.note_clocks(start, &clock::pair());
-        let effect = "metrics lack them, packet counts are complete";
-        trust.warn_count(dropped, |count| Warning::RingOverflow(count, effect));
+        trust.warn_count(dropped, Warning::RingOverflow);
         trust.warn_count(overflowed(counted).unwrap_or(0), Warning::ReceiveBufferFull);
         warn_of_missing_stamps(&mut trust, components);
         let senders = counted.iter().flat_map(|c| c.flows.keys().map(|(from, _)| *from));

@@ -144,8 +144,7 @@ fn warn(trust: &mut Trust, plan: &TrafficPlan, outcome: &Outcome) {
     let sent = &outcome.sent;
     let advice = "check that `dwell load sink` is running there".to_owned();
     trust.warn_count(sent.refused, |count| Warning::IcmpErrors(count, advice));
-    let effect = "metrics lack them, packet counts are complete";
-    trust.warn_count(sent.dropped, |count| Warning::RingOverflow(count, effect));
+    trust.warn_count(sent.dropped, Warning::RingOverflow);
     let silent = outcome.reports.iter().filter(|report| report.is_none()).count();
     if silent > 0 {
         trust.warn(Warning::ServerSilent(silent, outcome.reports.len()));
