@@ -63,7 +63,7 @@ mod tests {
         "schema": "dwell.summary/1", "kind": "ping", "packets": {"sent": 10, "received": 9},
         "metrics": {"rtt_ns": {"count": 9, "min": 3, "mean": 4.5, "stddev": 1.0, "p50": 4,
             "p90": null, "p95": null, "p99": null, "p99_9": null, "max": 9}},
-        "trust": {"ring_dropped": 0, "warnings": ["one"]}}"#;
+        "trust": {"ring_dropped": 0, "warnings": [{"code": "steal", "text": "one"}]}}"#;
 
     #[test]
     fn unsupported_percentile_is_none() {

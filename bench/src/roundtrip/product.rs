@@ -69,7 +69,16 @@ pub(super) struct Packets {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Trust {
-    pub(super) warnings: Vec<String>,
+    pub(super) warnings: Vec<Warning>,
+}
+
+/// A warning of a trial.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Warning {
+    pub(super) code: String,
+    pub(super) text: String,
+    /// Node, load or interface.
+    pub(super) on: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::case::Case;
-use super::product::Run;
+use super::product::{Run, Warning};
 use super::published::Published;
 use crate::{Machine, RoundTrips, Table};
 
@@ -83,20 +83,19 @@ impl Measured {
     }
 }
 
-/// Merges warnings of trials that differ in numbers only; each is printed once, with the number of
-/// trials.
-fn repeated<'a>(warnings: impl Iterator<Item = &'a String>, trials: usize) -> Vec<String> {
-    let mut merged: Vec<(String, &str, usize)> = Vec::new();
+/// Merges warnings of one code about one machine; each is printed once, with the number of trials.
+fn repeated<'a>(warnings: impl Iterator<Item = &'a Warning>, trials: usize) -> Vec<String> {
+    let mut merged: Vec<(&Warning, usize)> = Vec::new();
     for warning in warnings {
-        let words = warning.replace(|c: char| c.is_ascii_digit(), "");
-        match merged.iter_mut().find(|(known, ..)| *known == words) {
-            Some((_, _, times)) => *times += 1,
-            None => merged.push((words, warning, 1)),
+        let is_same = |known: &Warning| (&known.code, &known.on) == (&warning.code, &warning.on);
+        match merged.iter_mut().find(|(known, _)| is_same(known)) {
+            Some((_, times)) => *times += 1,
+            None => merged.push((warning, 1)),
         }
     }
-    let text = |(_, first, times): (String, &str, usize)| match times {
-        1 => first.to_owned(),
-        times => format!("{first} (in {times} of {trials} trials, numbers vary)"),
+    let text = |(first, times): (&Warning, usize)| match times {
+        1 => first.text.clone(),
+        times => format!("{} (in {times} of {trials} trials, numbers vary)", first.text),
     };
     merged.into_iter().map(text).collect()
 }
@@ -216,7 +215,7 @@ impl Report {
             let title = measured.case.title();
             for load in &measured.load {
                 let warnings = load["trust"]["warnings"].as_array().into_iter().flatten();
-                let said = warnings.filter_map(Value::as_str);
+                let said = warnings.filter_map(|warning| warning["text"].as_str());
                 let said = said.map(|warning| format!("{title}: of the load: {warning}"));
                 for note in reached(title, load).into_iter().chain(said) {
                     // Trials may repeat a note.
@@ -412,8 +411,13 @@ mod tests {
     }
 
     #[test]
-    fn warnings_that_differ_in_numbers_are_merged() {
-        let warnings = ["waited 48 ms", "waited 7 ms", "a clock was stepped"].map(str::to_owned);
+    fn warnings_of_one_code_are_merged() {
+        let warnings = [
+            ("run-queue-wait", "waited 48 ms"),
+            ("run-queue-wait", "waited 7 ms"),
+            ("clock-stepped", "a clock was stepped"),
+        ]
+        .map(|(code, text)| Warning { code: code.into(), text: text.into(), on: None });
         let merged = repeated(warnings.iter(), 3);
         let expected = ["waited 48 ms (in 2 of 3 trials, numbers vary)", "a clock was stepped"];
         assert_eq!(merged, expected);
@@ -446,7 +450,8 @@ mod tests {
                    "values": {"rate_bps": 79.96e6}}),
             json!({"parameters": {"cpus": [0, 1]},
                    "values": {"asked_ratio": 0.5, "burnt_ratio": 0.494},
-                   "trust": {"warnings": ["others used these CPUs"]}}),
+                   "trust": {"warnings": [{"code": "cpu-level-missed",
+                                          "text": "others used these CPUs"}]}}),
         ];
         let text = report(vec![loaded]).to_string();
         assert!(text.contains("traffic to udp://n2:5001 reached 80.0 of 80.0 Mbit/s"), "{text}");

@@ -7,7 +7,7 @@ use dwell_sample::State;
 
 use crate::lines::Lines;
 use crate::sink::Sink;
-use crate::{Format, ImportError, Imported};
+use crate::{Format, ImportError, ImportWarning, Imported};
 
 pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, ImportError> {
     let mut lines = Lines::of(input);
@@ -61,7 +61,7 @@ fn columns(header: &[u8], sink: &mut Sink) -> Result<Vec<Option<Column>>, Import
         }
         if column.is_none() {
             let name: String = name.chars().take(40).collect();
-            sink.warn(format!("unknown column left out: '{name}'"));
+            sink.warn(ImportWarning::UnknownColumn(name));
         }
         columns.push(column);
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dwell_record::{Figures, Packets, Scalar};
 use serde_json::Value;
 
-use crate::Format;
+use crate::{Format, ImportWarning};
 
 /// The metadata of an imported file.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +19,7 @@ pub struct Imported {
     /// The data sets, in the order of their first rows. A format with one kind of probe has one.
     pub flows: Vec<Flow>,
     /// Warnings that concern all flows.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<ImportWarning>,
     /// Number of unreadable rows: lines, or records of a binary format.
     pub skipped_lines: u64,
     /// The first unreadable row.
@@ -48,7 +48,7 @@ pub struct Flow {
     /// Totals of intervals (iperf2, iperf3), in order.
     pub intervals: Vec<Interval>,
     /// Warnings that concern this flow only.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<ImportWarning>,
 }
 
 /// Totals of one interval.
@@ -82,14 +82,15 @@ pub struct SkippedRow {
 }
 
 impl Imported {
-    /// Returns all warnings. Those of a flow are prefixed with its name.
+    /// Returns the texts of all warnings. Those of a flow are prefixed with its name.
     pub fn all_warnings(&self) -> Vec<String> {
         let of_flow = |flow: &Flow| {
-            let named = |text: &String| [&flow.name, text].map(String::as_str).join(": ");
-            let own = |text: &String| if flow.name.is_empty() { text.clone() } else { named(text) };
+            let prefix = if flow.name.is_empty() { "" } else { ": " };
+            let own = |warning: &ImportWarning| format!("{}{prefix}{warning}", flow.name);
             flow.warnings.iter().map(own).collect::<Vec<_>>()
         };
-        self.warnings.iter().cloned().chain(self.flows.iter().flat_map(of_flow)).collect()
+        let of_file = self.warnings.iter().map(ImportWarning::to_string);
+        of_file.chain(self.flows.iter().flat_map(of_flow)).collect()
     }
 
     /// Returns the packet counts of all flows together; `None` if no flow has any.

@@ -8,8 +8,8 @@ use dwell_record::{Figures, Packets, Scalar};
 
 use crate::decimal::scaled;
 use crate::lines::Lines;
-use crate::sink::{CLOCKS_DIFFER, FlowNumber, Sink};
-use crate::{ImportError, Imported, Interval};
+use crate::sink::{FlowNumber, Sink};
+use crate::{ImportError, ImportWarning, Imported, Interval};
 
 pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, ImportError> {
     let mut lines = Lines::of(input);
@@ -67,7 +67,7 @@ impl Parser {
             return self.connect(id, ends, sink);
         }
         if text.starts_with("WARNING: ") {
-            let said = format!("iperf says: {text}");
+            let said = ImportWarning::ProgramSays("iperf", text.to_owned());
             match self.warned(id) {
                 Some(connection) => sink.warn_of(connection.flow, said),
                 None => {
@@ -189,7 +189,7 @@ impl Parser {
             connection.end(sink);
         }
         if self.tcp {
-            sink.warn("TCP: only rates are imported");
+            sink.warn(ImportWarning::RatesOnly);
         }
     }
 }
@@ -240,12 +240,12 @@ impl Connection {
 
     fn end(self, sink: &mut Sink) {
         if self.cut {
-            sink.warn_of(self.flow, format!("only the first {MAX_INTERVALS} intervals are kept"));
+            sink.warn_of(self.flow, ImportWarning::IntervalsLeftOut(MAX_INTERVALS));
         }
         let latest = sink.flow_mut(self.flow).intervals.iter().map(|i| i.end_ns).max();
         let whole = |total: &Interval| latest <= Some(total.end_ns) || self.reported;
         let Some(total) = self.total.filter(whole) else {
-            sink.warn_of(self.flow, "no totals: the output ends before them");
+            sink.warn_of(self.flow, ImportWarning::TotalsMissing);
             return;
         };
         // Keeps the intervals and drops the totals.
@@ -280,10 +280,7 @@ impl Connection {
                 false => "forward_plus_offset_ns",
             };
             if self.one_host && latency.min.is_some_and(|min| min < 0) {
-                sink.warn_of(
-                    flow,
-                    format!("the smallest one-way delay is negative; {CLOCKS_DIFFER}"),
-                );
+                sink.warn_of(flow, ImportWarning::NegativeDelays("at least 1".to_owned()));
             }
             sink.flow_mut(flow).metrics.insert(metric.to_owned(), latency);
         }

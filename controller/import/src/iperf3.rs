@@ -13,7 +13,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess};
 
 use crate::json::{self, Each, Fields, Object, nanos};
 use crate::sink::{FlowNumber, Sink};
-use crate::{Format, ImportError, Imported, Interval};
+use crate::{Format, ImportError, ImportWarning, Imported, Interval};
 
 pub(crate) fn read(input: &mut dyn BufRead, sink: Sink) -> Result<Imported, ImportError> {
     let mut test = Test::new(sink);
@@ -269,7 +269,8 @@ impl<'a> Test<'a> {
         let lost = totals.lost_packets.and_then(|lost| u64::try_from(lost).ok());
         let Some(lost) = lost.filter(|lost| *lost <= sent) else {
             sink.value(flow, "datagrams_sent", Scalar::Count(sent));
-            sink.warn_of(flow, "more datagrams lost than sent: counts left out");
+            let why = "more datagrams lost than sent";
+            sink.warn_of(flow, ImportWarning::CountsLeftOut(why));
             return;
         };
         let (received, reordered) = (sent - lost, totals.out_of_order.unwrap_or(0));
@@ -290,12 +291,9 @@ impl<'a> Test<'a> {
             stream.finish(&mut self.sink);
         }
         if let Some(missing @ 1..) = self.expected.and_then(|expected| sent.checked_sub(expected)) {
-            self.sink.warn(format!(
-                "datagrams at the end of the test that iperf3 counts as received and its receiver \
-                 did not count: {missing}"
-            ));
+            self.sink.warn(ImportWarning::UncountedDatagrams(missing));
         }
-        self.sink.warn("iperf3 keeps no samples: only totals and intervals, no percentiles");
+        self.sink.warn(ImportWarning::TotalsOnly("iperf3", "totals and intervals"));
         self.sink.finish()
     }
 }
@@ -303,8 +301,7 @@ impl<'a> Test<'a> {
 impl Stream {
     fn finish(self, sink: &mut Sink) {
         if self.is_cut {
-            let text = format!("only the first {MAX_INTERVALS} intervals are kept");
-            sink.warn_of(self.flow, text);
+            sink.warn_of(self.flow, ImportWarning::IntervalsLeftOut(MAX_INTERVALS));
         }
         let figures: Figures = self.smoothed.figures().into();
         if figures.count > 0 {

@@ -15,7 +15,7 @@ use dwell_sample::State;
 
 use crate::sequence::{Arrival, Sequence};
 use crate::sink::{FlowNumber, Sink};
-use crate::{ImportError, Imported};
+use crate::{ImportError, ImportWarning, Imported};
 
 pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, ImportError> {
     let mut flows = HashMap::new();
@@ -29,7 +29,7 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
         }
         number += 1;
         let Some(bytes) = bytes.first_chunk() else {
-            sink.warn(format!("the log is truncated in record {number}"));
+            sink.warn(ImportWarning::Truncated(format!("record {number} is incomplete")));
             break;
         };
         let Some(record) = Record::parse(bytes) else {
@@ -58,12 +58,7 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
             sink.outcomes_unknown(flow.flow);
         }
         if flow.equal > 0 {
-            let equal = flow.equal;
-            let warning = format!(
-                "{equal} records have equal times for sending and receiving, as in the log of a \
-                 sender: they have no delay"
-            );
-            sink.warn_of(flow.flow, warning);
+            sink.warn_of(flow.flow, ImportWarning::EqualTimes(flow.equal));
         }
         while let Some(lost) = flow.sequence.left() {
             sink.lost(flow.flow, lost)?;

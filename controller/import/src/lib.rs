@@ -29,6 +29,7 @@ mod roundtrip_csv;
 mod sequence;
 mod sink;
 mod sockperf;
+mod warning;
 mod witness;
 
 use std::error::Error;
@@ -39,6 +40,7 @@ use dwell_record::Batch;
 pub use detect::{HEAD_LEN, detect, recognise};
 pub use error::ImportError;
 pub use imported::{Flow, Imported, Interval, SkippedRow};
+pub use warning::ImportWarning;
 pub use witness::{ProbeSignature, RunProbe, Witness, WitnessMatch};
 
 use sink::Sink;

@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess};
 
 use crate::json::{self, Each, Fields, Object, nanos, number};
 use crate::sink::Sink;
-use crate::{Format, ImportError, Imported};
+use crate::{Format, ImportError, ImportWarning, Imported};
 
 pub(crate) fn read(input: &mut dyn BufRead, sink: Sink) -> Result<Imported, ImportError> {
     let mut reports = Reports { sink, targets: Vec::new(), hops: 0 };
@@ -99,11 +99,12 @@ impl Reports<'_> {
             Some((packets, in_transit)) => {
                 sink.packets(flow, packets);
                 if in_transit {
-                    sink.warn_of(flow, "the last probe was still in transit and is not counted");
+                    sink.warn_of(flow, ImportWarning::ProbeInTransit);
                 }
             }
             None => {
-                sink.warn_of(flow, "loss and probe count contradict each other: counts left out")
+                let why = "loss and probe count contradict each other";
+                sink.warn_of(flow, ImportWarning::CountsLeftOut(why));
             }
         }
         if let Some(percent) = hub.loss {
@@ -126,13 +127,10 @@ impl Reports<'_> {
 
     fn finish(mut self) -> Result<Imported, ImportError> {
         if self.hops > 0 {
-            self.sink.warn("mtr keeps no samples: only a summary per hop, no percentiles");
+            self.sink.warn(ImportWarning::TotalsOnly("mtr", "a summary per hop"));
         }
         if self.hops > 1 {
-            self.sink.warn(
-                "a router limits its own replies: loss and delay of hops before the last are not \
-                 those of the path",
-            );
+            self.sink.warn(ImportWarning::RouterLimitsReplies);
         }
         self.sink.finish()
     }

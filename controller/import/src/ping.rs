@@ -10,7 +10,7 @@ use crate::decimal::scaled;
 use crate::lines::Lines;
 use crate::sequence::{Arrival, Sequence, unwrapped};
 use crate::sink::{FlowNumber, Sink};
-use crate::{ImportError, Imported};
+use crate::{ImportError, ImportWarning, Imported};
 
 pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, ImportError> {
     let mut lines = Lines::of(input);
@@ -140,11 +140,7 @@ impl Probes {
             let first = self.first;
             let sequence = self.sequence.get_or_insert_with(|| Sequence::starting_at(first));
             if !sequence.expect(sent.saturating_add(first)) {
-                sink.warn(format!(
-                    "ping states {sent} packets, which its lines contradict; packets from {} on \
-                     are left out",
-                    sequence.next()
-                ));
+                sink.warn(ImportWarning::CountsContradict(sent, sequence.next()));
             }
             while let Some(lost) = sequence.left() {
                 sink.lost(self.flow, lost)?;
@@ -154,7 +150,7 @@ impl Probes {
             sink.value(self.flow, "icmp_errors", Scalar::Count(self.errors));
         }
         if totals.transmitted.is_none() {
-            sink.warn("the output of ping ends without totals: losses at the end are unknown");
+            sink.warn(ImportWarning::TotalsMissing);
         }
         Ok(())
     }
@@ -215,7 +211,7 @@ impl Totals {
                 Figures { count, min: Some(min), mean, max: Some(max), ..Figures::default() };
             sink.flow_mut(flow).metrics.insert("rtt_ns".to_owned(), figures);
         }
-        sink.warn("ping printed no packets (-q): only totals, no samples");
+        sink.warn(ImportWarning::TotalsOnly("ping -q", "totals"));
     }
 }
 

@@ -1,9 +1,9 @@
 //! Rejects stated figures that are impossible, such as a loss ratio of 1.8e17 after an unsigned
-//! underflow. They become null or are dropped, each with a note.
+//! underflow. They become null or are dropped, each with a warning.
 
 use dwell_record::{Figures, Scalar};
 
-use crate::Flow;
+use crate::{Flow, ImportWarning};
 
 /// Metrics that may be negative: differences of two clocks, and schedule errors.
 const SIGNED: [&str; 5] = [
@@ -14,28 +14,25 @@ const SIGNED: [&str; 5] = [
     "schedule_error_ns",
 ];
 
-/// Nulls impossible values and drops impossible metrics of `flow`. Returns a note for each.
-pub(crate) fn check(flow: &mut Flow) -> Vec<String> {
-    let mut notes = Vec::new();
+/// Nulls impossible values and drops impossible metrics of `flow`. Returns a warning for each.
+pub(crate) fn check(flow: &mut Flow) -> Vec<ImportWarning> {
+    let mut warnings = Vec::new();
     for (name, value) in &mut flow.values {
         let Some(Scalar::Real(stated)) = *value else { continue };
         if !is_possible(name, stated) {
-            notes.push(format!(
-                "{name} is null: the file states {}, {}",
-                number(stated),
-                why(name)
-            ));
+            let stated = number(stated);
+            warnings.push(ImportWarning::ImpossibleValue(name.clone(), stated, why(name)));
             *value = None;
         }
     }
     flow.metrics.retain(|name, figures| match contradiction(name, figures) {
         Some(reason) => {
-            notes.push(format!("{name} is left out: {reason}"));
+            warnings.push(ImportWarning::ImpossibleMetric(name.clone(), reason));
             false
         }
         None => true,
     });
-    notes
+    warnings
 }
 
 /// Maximum stated time, one day. A larger value means that a counter wrapped.
@@ -103,7 +100,7 @@ mod tests {
             let notes = check(&mut flow);
             assert_eq!(flow.values[name].is_some(), is_kept, "{name} {value}");
             assert_eq!(notes.len(), usize::from(!is_kept), "{notes:?}");
-            assert!(notes.iter().all(|note| note.starts_with(name)), "{notes:?}");
+            assert!(notes.iter().all(|note| note.to_string().starts_with(name)), "{notes:?}");
         }
     }
 

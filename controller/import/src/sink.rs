@@ -8,7 +8,7 @@ use dwell_record::{Batch, Column, Packets, Scalar};
 use dwell_sample::State;
 
 use crate::imported::sum;
-use crate::{Flow, Format, ImportError, Imported, SkippedRow, plausibility};
+use crate::{Flow, Format, ImportError, ImportWarning, Imported, SkippedRow, plausibility};
 
 /// Receives batches: the flow name and its next rows.
 pub(crate) type BatchCallback<'a> =
@@ -44,10 +44,6 @@ const RUN_ROWS: usize = 128;
 
 /// Maximum number of flows of a file; rows of further flows are skipped.
 const MAX_FLOWS: usize = 1_024;
-
-/// Why a packet may arrive before it was sent.
-pub(crate) const CLOCKS_DIFFER: &str =
-    "the clocks of both ends differ, which shifts every one-way delay by the same amount";
 
 /// Maximum number of warnings of a flow.
 const MAX_WARNINGS: usize = 16;
@@ -138,16 +134,16 @@ impl<'a> Sink<'a> {
         }
     }
 
-    pub(crate) fn warn(&mut self, warning: impl Into<String>) {
-        self.imported.warnings.push(warning.into());
+    pub(crate) fn warn(&mut self, warning: ImportWarning) {
+        self.imported.warnings.push(warning);
     }
 
     /// Adds a warning about one flow. The number per flow is limited because files of other
     /// programs could fill the memory.
-    pub(crate) fn warn_of(&mut self, flow: FlowNumber, warning: impl Into<String>) {
+    pub(crate) fn warn_of(&mut self, flow: FlowNumber, warning: ImportWarning) {
         let warnings = &mut self.flow_mut(flow).warnings;
         if warnings.len() < MAX_WARNINGS {
-            warnings.push(warning.into());
+            warnings.push(warning);
         }
     }
 
@@ -206,10 +202,10 @@ impl<'a> Sink<'a> {
         (0..self.waiting.len()).try_for_each(|flow| self.hand_over(flow))?;
         for flow in (0..self.waiting.len()).map(FlowNumber) {
             if let count @ 1.. = self.below_zero[flow.0] {
-                self.warn_of(flow, format!("negative one-way delays: {count}; {CLOCKS_DIFFER}"));
+                self.warn_of(flow, ImportWarning::NegativeDelays(count.to_string()));
             }
-            for note in plausibility::check(self.flow_mut(flow)) {
-                self.warn_of(flow, note);
+            for warning in plausibility::check(self.flow_mut(flow)) {
+                self.warn_of(flow, warning);
             }
         }
         let mut imported = self.imported;
@@ -230,11 +226,9 @@ impl<'a> Sink<'a> {
                     text: example.text.clone(),
                 });
             }
-            let SkippedRow { row, text } = example;
-            let skipped = imported.skipped_lines;
-            imported.warnings.push(format!(
-                "{skipped} unreadable rows were skipped; the first is row {row}: '{text}'"
-            ));
+            let (row, text) = (example.row, example.text.clone());
+            let warning = ImportWarning::RowsSkipped(imported.skipped_lines, row, text);
+            imported.warnings.push(warning);
         }
         if !imported.flows.iter().any(is_measured) {
             let left_out = imported.all_warnings();

@@ -20,4 +20,5 @@ pub(crate) mod percentile_shift;
 pub(crate) mod subject;
 pub(crate) mod timeline_trials;
 pub(crate) mod trust;
+pub(crate) mod warnings;
 pub(crate) mod witness;

@@ -22,6 +22,7 @@ pub use analysis::measurement::{MeasurementAspect, measured, mode_of};
 pub use analysis::paced::{
     RateVerdict, RateVerdictKind, rates_of_runs, tolerance, verdict_table, verdict_words, verdicts,
 };
+pub use analysis::warnings::{RunWarning, warnings};
 pub use figures::{Figure, comparison_figures, figures, sparkline};
 pub use model::metric::main_metric;
 pub use model::quantity::Unit;

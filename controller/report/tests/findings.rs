@@ -5,6 +5,7 @@ mod contended;
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
+use dwell_record::{TrustWarning, Warning};
 use dwell_report::model::{Quantity, RunData, TrialData, TrialState};
 use dwell_report::{Figure, figures, findings, fits};
 use rand::SeedableRng as _;
@@ -488,10 +489,43 @@ fn broken_limits_are_reported_without_node_warning() {
     imported.trials[4].summary.as_mut().unwrap().trust.schedule_error_ns = None;
     assert!(text(&imported, "trust").starts_with("Trust unknown"), "no record is not a kept limit");
     run.trials[0].summary.as_mut().unwrap().trust.ring_dropped = 5;
-    assert!(text(&run, "trust").contains("dropped"), "{}", text(&run, "trust"));
+    assert!(
+        text(&run, "trust").contains("did not fit into the ring: 5"),
+        "{}",
+        text(&run, "trust")
+    );
     run.trials[1].summary.as_mut().unwrap().trust.schedule_error_ns.as_mut().unwrap().p99 =
         Some(2_000_000);
     assert!(text(&run, "trust").contains("2 warnings"), "{}", text(&run, "trust"));
+}
+
+#[test]
+fn severity_of_warnings_decides_on_trust() {
+    let mut run = synthetic::loads();
+    let mut warn = |warning: Warning| {
+        run.trials[0].summary.as_mut().unwrap().trust.warn(warning);
+        (text(&run, "trust"), dwell_report::page(&run))
+    };
+    let (said, page) = warn(Warning::OneSidedTrace);
+    assert!(said.starts_with("All trust limits were kept"), "{said}");
+    assert!(page.contains("Notes on the experiment") && page.contains("banner good"));
+    let (said, _) = warn(Warning::LateReplies(3));
+    assert!(said.starts_with("Read this warning") && said.contains("late replies"), "{said}");
+    let (said, page) = warn(Warning::TaiMoved);
+    assert!(said.starts_with("Do not quote the numbers: CLOCK_TAI moved"), "{said}");
+    assert!(page.contains("Do not quote these numbers.") && !page.contains("banner good"));
+}
+
+#[test]
+fn broken_limit_of_which_the_node_warned_is_one_warning() {
+    let mut run = synthetic::loads();
+    let trust = &mut run.trials[0].summary.as_mut().unwrap().trust;
+    trust.ring_dropped = 5;
+    trust.warn(TrustWarning::from(Warning::RingOverflow(5)).about("n2"));
+    let warnings = dwell_report::warnings(&run);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert_eq!(warnings[0].trials, [1, run.trials.len() as u64]);
+    assert!(warnings[0].text.starts_with("n2: "), "{warnings:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod synthetic;
 #[path = "synthetic/paced.rs"]
 mod trains;
 
-use dwell_record::{NicDropped, Scalar, Summary};
+use dwell_record::{NicDropped, Scalar, Summary, TrustWarning};
 use dwell_report::model::{MachineData, RunData, RunPlan};
 use dwell_report::{comparison_page, figures, findings, page};
 
@@ -316,7 +316,11 @@ fn hostile_text_is_escaped() {
         );
         trial.reason = Some(HOSTILE_TEXT.to_owned());
         let summary = trial.summary.as_mut().unwrap();
-        summary.trust.warnings.push(HOSTILE_TEXT.to_owned());
+        summary.trust.warn(TrustWarning {
+            code: HOSTILE_TEXT.into(),
+            text: HOSTILE_TEXT.to_owned(),
+            on: Some(HOSTILE_TEXT.to_owned()),
+        });
         summary.environment.kernel = Some(HOSTILE_TEXT.to_owned());
         let series = trial.series.remove("residence_ns").unwrap();
         trial.series.insert(HOSTILE_TEXT.to_owned(), series);

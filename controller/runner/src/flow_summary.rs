@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use dwell_plan::FlowPlan;
-use dwell_record::{ColumnFigures, Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
+use dwell_record::{
+    ColumnFigures, Figures, Kind, Packets, Scalar, Stamps, Summary, Trust, TrustWarning, Warning,
+};
 use dwell_sample::{Point, TimestampSource};
 use dwell_stats::{Leg, LinkEndpoints};
 use dwell_units::{Nanos, Rate};
@@ -19,8 +21,8 @@ pub(crate) struct SummaryInputs<'a> {
     pub(crate) summaries: Vec<(&'a str, &'a Summary)>,
     /// The sender's summary.
     pub(crate) sender: &'a Summary,
-    /// Jobs that the trial continued without, and why.
-    pub(crate) refused: &'a [String],
+    /// Jobs that the trial continued without.
+    pub(crate) refused: &'a [Warning],
     /// Step of the packet timestamp clock during the trial.
     pub(crate) step: Option<Nanos>,
     /// The links that packets passed.
@@ -151,36 +153,25 @@ fn trust(join: &Join, inputs: &SummaryInputs<'_>) -> Trust {
     let program = mode.is_some_and(|mode| mode.program().is_some());
     for (node, summary) in &inputs.summaries {
         // A program changes the addresses of packets, so a trace alone never sees both sides of it.
-        let one_sided =
-            |text: &str| summary.kind == Kind::Trace && text.contains("both ends of a node delay");
-        let expected = |text: &&String| program && one_sided(text);
-        let warnings = summary.trust.warnings.iter().filter(|text| !expected(text));
-        trust.warnings.extend(warnings.map(|text| format!("{node}: {text}")));
+        let one_sided = Warning::OneSidedTrace.code();
+        let is_expected = |warning: &TrustWarning| program && warning.code == one_sided;
+        let warnings = summary.trust.warnings.iter().filter(|warning| !is_expected(warning));
+        trust.warnings.extend(warnings.map(|warning| warning.clone().about(node)));
     }
-    trust.warnings.extend(inputs.refused.iter().map(|why| format!("continued without {why}")));
+    trust.warnings.extend(inputs.refused.iter().cloned().map(Into::into));
     if let (Some(relay), None) = (&inputs.flow.relay, join.link_endpoints().node) {
-        let text = "no two stamps from the same source: the delays of the node and of its links are unknown";
-        trust.warnings.push(format!("{}: {text}", relay.on));
+        trust.warn(TrustWarning::from(Warning::NodeDelayUnknown).about(&relay.on));
     }
     if let [others @ .., last] = inputs.unrelated
         && !others.is_empty()
     {
-        let nodes = format!("{} and {last}", others.join(", "));
-        trust.warnings.push(format!("clocks of {nodes} are unrelated: no delays between them"));
+        trust.warn(Warning::UnrelatedClocks(format!("{} and {last}", others.join(", "))));
     }
-    if trust.void > 0 {
-        trust
-            .warnings
-            .push(format!("a clock was stepped: {} packets have stamps but no delays", trust.void));
-    }
-    if join.counts.repeated > 0 {
-        let text = format!("ids that the sender used twice: {}, joined once", join.counts.repeated);
-        trust.warnings.push(text);
-    }
-    if join.counts.left_out > 0 {
-        let text = format!("packets beyond the first million: {} not joined", join.counts.left_out);
-        trust.warnings.push(text);
-    }
+    trust.warn_count(trust.void, |count| {
+        Warning::ClockStepped(format!("{count} packets have timestamps but no delays"))
+    });
+    trust.warn_count(join.counts.repeated, Warning::RepeatedIds);
+    trust.warn_count(join.counts.left_out, Warning::UnjoinedPackets);
     trust
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use dwell_plan::{FlowPlan, Measurement, MeasurementKind, Plan};
 use dwell_protocol::{Job, JobId, Scheduling as Requested};
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
-use dwell_record::{Column, Kind, Placement, Scalar, Scheduling, Summary, Waiting};
+use dwell_record::{Column, Kind, Placement, Scalar, Scheduling, Summary, Waiting, Warning};
 use dwell_stats::Machine;
 use dwell_store::{HostWriter, Ingested, Role, TrialRow};
 
@@ -45,11 +45,10 @@ impl Runner<'_> {
             match incoming.remove(job).map(Incoming::finish).transpose()?.flatten() {
                 Some(segment) => segments.push((planned, segment)),
                 None => match planned.without {
-                    Some(without) => outcome.refused.push(format!(
-                        "{} on {}: {DAMAGED}; {without}",
-                        planned.job.name(),
-                        planned.node
-                    )),
+                    Some(without) => {
+                        let reason = format!("{DAMAGED}; {without}");
+                        outcome.refused.push(refused(planned, reason));
+                    }
                     None => failure = failure.or(Some(DAMAGED.into())),
                 },
             }
@@ -162,7 +161,7 @@ impl Runner<'_> {
         outcome: &Outcome,
     ) -> Result<(Option<(Ingested, Summary)>, Option<String>), RunnerError> {
         let mut join = Join::new(flow.relay.is_some());
-        let mut refused = outcome.refused.clone();
+        let mut left_out = outcome.refused.clone();
         let path = segments.iter().filter_map(|(planned, _)| {
             Some((path_role(flow, &planned.node)?, planned.node.clone()))
         });
@@ -183,12 +182,12 @@ impl Runner<'_> {
                 _ => join.add_receiver(from),
             };
             let Some(what) = damage(end) else { continue };
-            let why =
-                format!("{} on {}: its sample segment {what}", planned.job.name(), planned.node);
+            let why = format!("its sample segment {what}");
             if planned.without.is_none() {
-                return Ok((None, Some(why)));
+                let (job, node) = (planned.job.name(), &planned.node);
+                return Ok((None, Some(format!("{job} on {node}: {why}"))));
             }
-            refused.push(why);
+            left_out.push(refused(planned, why));
         }
         let summaries = || outcome.summaries.iter().filter(|(role, ..)| *role != Role::Load);
         let mut join = join.without_first(flow.warm_up as usize);
@@ -217,7 +216,7 @@ impl Runner<'_> {
             flow,
             summaries: summaries().map(|(_, node, summary)| (node.as_str(), summary)).collect(),
             sender,
-            refused: &refused,
+            refused: &left_out,
             step,
             links,
             unrelated: &clocks.unrelated(),
@@ -350,6 +349,11 @@ fn path_role(flow: &FlowPlan, node: &str) -> Option<Machine> {
         node if relay.is_none_or(|relay| relay == node) => Some(Machine::Node),
         _ => None,
     }
+}
+
+/// Returns the warning that the trial continued without a job.
+fn refused(planned: &PlannedJob, reason: String) -> Warning {
+    Warning::JobRefused(planned.job.name(), planned.node.clone(), reason)
 }
 
 /// Describes the damage of a segment, if any.

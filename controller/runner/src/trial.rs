@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dwell_protocol::{Event, JobId, Request};
-use dwell_record::{Scalar, Summary};
+use dwell_record::{Scalar, Summary, Warning};
 use dwell_store::Role;
 use dwell_units::{Instant, Monotonic, Nanos};
 
@@ -34,8 +34,8 @@ pub struct Outcome {
     pub standing: Vec<(JobId, PlannedJob)>,
     /// Jobs whose samples were pulled.
     pub pulled: Vec<(JobId, PlannedJob)>,
-    /// Jobs that the trial continued without, and why.
-    pub refused: Vec<String>,
+    /// Jobs that the trial continued without.
+    pub refused: Vec<Warning>,
     /// Values that the runner itself recorded, by name.
     pub runner_values: BTreeMap<String, Option<Scalar>>,
 }
@@ -160,7 +160,7 @@ impl TrialMachine {
                 let Some(planned) = self.running.remove(&job) else { return Vec::new() };
                 self.waiting.remove(&job);
                 let clearing = self.step == Step::Clearing;
-                let why = format!("{} on {node} ended unexpectedly", planned.job.name());
+                let name = planned.job.name();
                 let without = planned.without;
                 if let Some(peer) = &planned.peer {
                     peer.name_target(&mut summary);
@@ -170,9 +170,15 @@ impl TrialMachine {
                     self.kept.extend(planned.samples.then_some((job, planned)));
                 }
                 match (ended_early, without) {
-                    (true, None) => return self.give_up(why, now),
+                    (true, None) => {
+                        return self.give_up(format!("{name} on {node} ended unexpectedly"), now);
+                    }
                     // Its samples up to then are kept.
-                    (true, Some(_)) => self.outcome.refused.push(why),
+                    (true, Some(_)) => {
+                        let reason = "it ended unexpectedly".to_owned();
+                        let warning = Warning::JobRefused(name, node.to_owned(), reason);
+                        self.outcome.refused.push(warning);
+                    }
                     (false, _) => {}
                 }
             }
@@ -187,14 +193,15 @@ impl TrialMachine {
                 if let Some(planned) = planned
                     && !matches!(self.step, Step::GivingUp | Step::Clearing)
                 {
-                    let why = format!("{what} on {node}: {reason}");
                     let Some(without) = planned.without else {
                         self.outcome.unsupported |= unsupported
                             && self.outcome.failure.is_none()
                             && Some(job) == self.measurement;
-                        return self.give_up(why, now);
+                        return self.give_up(format!("{what} on {node}: {reason}"), now);
                     };
-                    self.outcome.refused.push(format!("{why}; {without}"));
+                    let reason = format!("{reason}; {without}");
+                    let warning = Warning::JobRefused(what, node.to_owned(), reason);
+                    self.outcome.refused.push(warning);
                 }
             }
             Event::Pulled { job, .. } | Event::Alive { job, .. } => {

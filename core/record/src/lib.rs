@@ -20,6 +20,8 @@ pub mod segment;
 pub mod series;
 mod summary;
 mod trust;
+mod trust_warning;
+mod warning;
 
 pub use batch::Batch;
 pub use column::Column;
@@ -34,3 +36,5 @@ pub use summary::{
     component_metrics, metrics, values,
 };
 pub use trust::{Clocks, NicDropped, PairingRecord, Trust};
+pub use trust_warning::{Severity, TrustWarning, UNCLASSIFIED};
+pub use warning::Warning;

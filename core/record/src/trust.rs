@@ -6,6 +6,7 @@ use dwell_units::{Nanos, Pairing};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::summary::Figures;
+use crate::{TrustWarning, Warning};
 
 /// Information on the reliability of the numbers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -38,7 +39,7 @@ pub struct Trust {
     /// Step of CLOCK_REALTIME during the measurement; null without a step.
     pub clock_step_ns: Option<i64>,
     /// Warnings to read before quoting a number.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<TrustWarning>,
 }
 
 /// Packets dropped by one network interface during the measurement, of any traffic.
@@ -80,6 +81,18 @@ pub struct PairingRecord {
 }
 
 impl Trust {
+    /// Adds a warning.
+    pub fn warn(&mut self, warning: impl Into<TrustWarning>) {
+        self.warnings.push(warning.into());
+    }
+
+    /// Adds the warning of a count unless it is zero.
+    pub fn warn_count(&mut self, count: u64, warning: impl FnOnce(u64) -> Warning) {
+        if count > 0 {
+            self.warn(warning(count));
+        }
+    }
+
     /// Fills in the fields known to a round-trip measurement; the caller adds the others.
     pub fn of(measured: &RoundTrip) -> Self {
         let schedule_error = measured.figures(dwell_stats::Metric::ScheduleError);
@@ -94,27 +107,21 @@ impl Trust {
     /// Records the drops of interfaces and adds a warning for each interface with drops.
     pub fn note_nics(&mut self, dropped: Option<Vec<NicDropped>>) {
         self.nic_dropped = dropped;
-        let warnings: Vec<String> = self.nic_warnings().collect();
+        let warnings: Vec<_> = self.nic_warnings().map(TrustWarning::from).collect();
         self.warnings.extend(warnings);
     }
 
-    /// A warning for each interface with drops. It contains no numbers, so that warnings of many
-    /// trials are equal.
-    pub fn nic_warnings(&self) -> impl Iterator<Item = String> + '_ {
+    /// A warning for each interface with drops.
+    pub fn nic_warnings(&self) -> impl Iterator<Item = Warning> + '_ {
         let dropping = self.nic_dropped.iter().flatten().filter(|nic| nic.total() > 0);
-        dropping.map(|nic| {
-            format!(
-                "the network interface {} dropped packets of dwell or other traffic during the \
-                 measurement",
-                nic.interface
-            )
-        })
+        dropping.map(|nic| Warning::NicDrops(nic.interface.clone()))
     }
 
     /// Records the CPU use and adds a warning for each exceeded limit.
     pub fn note_host(&mut self, used: Option<CpuUse>) {
         self.host = used;
-        self.warnings.extend(used.iter().flat_map(CpuUse::warnings));
+        let warnings = used.iter().flat_map(Warning::of_cpu_use);
+        self.warnings.extend(warnings.map(TrustWarning::from));
     }
 
     /// Records the pairings at start and end, and the clock step between them.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dwell_record::{
     Environment, Figures, Kind, NicDropped, Packets, Placement, RowFormat, Scalar, Scheduling,
-    Stamps, Summary, Trust, Waiting, metrics, values,
+    Stamps, Summary, Trust, Waiting, Warning, metrics, values,
 };
 use dwell_sample::{Remote, RxStamps, Sample, State, TimestampSource, TxStamps};
 use dwell_stats::RoundTrip;
@@ -56,7 +56,7 @@ fn summary_of(measured: &RoundTrip) -> Summary {
     let mut trust = Trust::of(measured);
     trust.planned = Some(2_000);
     trust.note_clocks(&BRIDGE, &BRIDGE);
-    trust.warnings.push("the CPU may change its frequency".to_owned());
+    trust.warn(Warning::LateReplies(1));
     let nic = NicDropped { interface: "eth0".to_owned(), tx_dropped: 3, ..NicDropped::default() };
     trust.note_nics(Some(vec![nic]));
     let mut environment = Environment { kernel: Some("6.1.0".to_owned()), ..Default::default() };
@@ -126,7 +126,9 @@ fn nic_drops_survive_json_and_may_be_missing() {
     let nics = json!([{"interface": "eth0", "rx_dropped": 0, "tx_dropped": 3, "rx_missed": 0}]);
     assert_eq!(object["trust"]["nic_dropped"], nics);
     let warnings = object["trust"]["warnings"].as_array().unwrap();
-    assert!(warnings.iter().any(|text| text.as_str().unwrap().contains("eth0 dropped packets")));
+    assert!(
+        warnings.iter().any(|text| text["text"].as_str().unwrap().contains("eth0 dropped packets"))
+    );
     let read: Summary = serde_json::from_value(object.clone()).unwrap();
     assert_eq!(json!(read.trust.nic_dropped), nics);
     object["trust"].as_object_mut().unwrap().remove("nic_dropped");

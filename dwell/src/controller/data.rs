@@ -9,7 +9,7 @@ use dwell_documents::{judge_claims, published};
 use dwell_fleet::ClockDomain;
 use dwell_node_cli::{Failure, say};
 use dwell_plan::Accurate;
-use dwell_record::Column;
+use dwell_record::{Column, Warning};
 use dwell_report::collect;
 use dwell_report::model::{Axis, MachineData, RunData, RunPlan, TrialData, TrialState};
 use dwell_store::{Role, RunNode, RunRow, Store, StoreError, TrialRow};
@@ -124,7 +124,7 @@ fn collected(store: &Store, run: &RunRow, packets: bool) -> Result<RunData, Stor
     let with_damage = |trial: &TrialRow| {
         let mut data = trial_data(store, trial)?;
         if let (Some(damage), Some(summary)) = (damage(store, run, trial), &mut data.summary) {
-            summary.trust.warnings.push(damage);
+            summary.trust.warn(damage);
         }
         Ok(data)
     };
@@ -174,7 +174,7 @@ fn is_namespace(node: &RunNode) -> bool {
 /// Describes obvious damage of a trial's sample file: it is missing, or does not begin and end like
 /// a Parquet file. Other damage is found by `dwell show --recompute`, which verifies the whole
 /// file.
-fn damage(store: &Store, run: &RunRow, trial: &TrialRow) -> Option<String> {
+fn damage(store: &Store, run: &RunRow, trial: &TrialRow) -> Option<Warning> {
     trial.samples.filter(|samples| *samples > 0)?;
     let path = store.samples_path(&run.run, trial.number);
     let why = match is_complete_parquet(&path) {
@@ -182,13 +182,8 @@ fn damage(store: &Store, run: &RunRow, trial: &TrialRow) -> Option<String> {
         Ok(false) => "not a complete Parquet file".to_owned(),
         Err(error) => error.to_string(),
     };
-    Some(format!(
-        "samples of trial {} are damaged or missing ({}: {why}); the figures shown were stored with \
-         the run, and `dwell show {} --recompute` verifies the samples",
-        trial.number,
-        path.display(),
-        run.run
-    ))
+    let path = path.display().to_string();
+    Some(Warning::DamagedSamples(trial.number, path, why, run.run.clone()))
 }
 
 /// Whether a file begins and ends like a Parquet file, with a footer that fits into it.

@@ -171,7 +171,8 @@ fn import_flows(
 }
 
 fn summary(imported: &Imported, flow: &Flow, columns: Option<&BatchStatistics>) -> Summary {
-    let warnings = imported.warnings.iter().chain(&flow.warnings).cloned().collect();
+    let warnings =
+        imported.warnings.iter().chain(&flow.warnings).cloned().map(Into::into).collect();
     let (mut metrics, mut values, packets) =
         columns.map(BatchStatistics::figures).unwrap_or_default();
     // Stated figures take precedence over computed ones: the program knew more than its rows show.

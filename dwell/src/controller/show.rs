@@ -243,21 +243,10 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
         writeln!(out)?;
     }
     sparkline.iter().try_for_each(|line| writeln!(out, "{}", line.trim_end()))?;
-    let mut warnings: Vec<(&String, u32)> = Vec::new();
-    for summary in run.trials.iter().filter_map(|trial| trial.summary.as_ref()) {
-        let own = &summary.trust.warnings;
-        // A trial with the same warning twice counts once.
-        let once = own.iter().enumerate().filter(|(i, text)| !own[..*i].contains(text));
-        for (_, text) in once {
-            match warnings.iter_mut().find(|(known, _)| *known == text) {
-                Some((_, times)) => *times += 1,
-                None => warnings.push((text, 1)),
-            }
-        }
-    }
+    let warnings = dwell_report::warnings(run);
     const MAX_WARNINGS: usize = 8;
-    for (warning, times) in warnings.iter().take(MAX_WARNINGS) {
-        writeln!(out, "note: {warning} (trials: {times})")?;
+    for warning in warnings.iter().take(MAX_WARNINGS) {
+        writeln!(out, "note: {warning}")?;
     }
     if warnings.len() > MAX_WARNINGS {
         writeln!(

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dwell_record::{Batch, Column, Environment, Figures, Kind, Packets, Stamps, Summary, Trust};
+use dwell_record::{
+    Batch, Column, Environment, Figures, Kind, Packets, Stamps, Summary, Trust, Warning,
+};
 use dwell_sample::State;
 use dwell_store::{NewRun, NewTrial, Role, RunKind, RunState, Store};
 use serde_json::json;
@@ -186,7 +188,8 @@ fn show_counts_warnings_by_trial_and_lists_lost_trials() {
     let row = store.run(&run).unwrap();
     for (trial, received) in store.trials(&row).unwrap().iter().zip([1, 0]) {
         let mut summary = ping_summary("open-loop");
-        summary.trust.warnings = ["a queue was long", "a queue was long"].map(str::to_owned).into();
+        summary.trust.warn(Warning::RepeatedIds(2));
+        summary.trust.warn(Warning::RepeatedIds(2));
         let lost = 400 - received;
         summary.packets = Some(Packets { sent: 400, received, lost, ..Packets::default() });
         if received > 0 {
@@ -196,7 +199,10 @@ fn show_counts_warnings_by_trial_and_lists_lost_trials() {
         store.add_summary(trial, Role::Measurement, "n1", &summary, |_| false).unwrap();
     }
     let shown = stdout(&sandbox.dwell(&["show", &run]));
-    assert!(shown.contains("note: a queue was long (trials: 2)"), "{shown}");
+    assert!(
+        shown.contains("note: ids that the sender used twice: 2, joined once (in 2 of 2 trials)"),
+        "{shown}"
+    );
     let rows = |trial: &str| -> Vec<String> {
         let of = |line: &&str| line.split_whitespace().next() == Some(trial);
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -106,7 +106,7 @@ fn sink_stamps_packets_only_if_the_sender_does_not() {
             (&departures.into(), &asked.into())
         );
         assert_eq!(trial["packets"].is_null(), !asked, "{trial:#}");
-        assert!(!trial["trust"]["warnings"].to_string().contains("ICMP errors"));
+        assert!(!trial["trust"]["warnings"].to_string().contains("icmp-errors"));
         let sink = &trial["machines"][0]["summary"]["values"];
         let saw = (&sink["packets"], &sink["unread_packets"]);
         assert_eq!(saw, (&read.into(), &unread.into()), "{trial:#}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use dwell_record::Scalar;
+use dwell_record::{Scalar, Trust};
 
 /// Prints one row per value. Omits zero and unknown values, except those named in `always`.
 pub(crate) fn print_values(
@@ -23,6 +23,11 @@ pub(crate) fn print_values(
         }
     }
     Ok(())
+}
+
+/// Prints the warnings of a result, one per row.
+pub(crate) fn print_warnings(out: &mut impl Write, trust: &Trust) -> io::Result<()> {
+    trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
 }
 
 /// The name of a value in words, without its unit.

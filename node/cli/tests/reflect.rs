@@ -385,7 +385,7 @@ fn drops_of_a_full_reflector_socket_are_reported_by_both() {
     assert_eq!(result["values"]["far_socket_drops"], drops);
     let warnings = result["trust"]["warnings"].as_array().unwrap();
     let text = format!("the reflector's socket dropped; lost probes may be among them: {drops}");
-    let warned = warnings.iter().any(|warning| warning.as_str().unwrap().ends_with(&text));
+    let warned = warnings.iter().any(|warning| warning["text"].as_str().unwrap().ends_with(&text));
     assert!(warned, "{warnings:?}");
     assert_eq!(counted(server, "socket_drops"), drops);
 }

@@ -134,6 +134,6 @@ fn relay_result_survives_a_full_spool() {
     let summary = node.finished(relay);
     let forward = summary.values["relayed_forward"];
     assert_eq!(forward, Some(Scalar::Count(2_000)), "{:?}", summary.values);
-    let warnings = summary.trust.warnings.join("\n");
+    let warnings = format!("{:?}", summary.trust.warnings);
     assert!(warnings.contains("cannot write the spool"), "{warnings}");
 }

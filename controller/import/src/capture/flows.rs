@@ -8,9 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 use dwell_record::Column;
 use dwell_sample::State;
 
-use crate::ImportError;
 use crate::sequence::{Arrival, Sequence, unwrapped};
 use crate::sink::{FlowNumber, Sink};
+use crate::{ImportError, ImportWarning};
 
 use super::frame::Datagram;
 use super::probe::{Id, Probe, Protocol, recognise};
@@ -174,13 +174,7 @@ impl Flows {
                 }
             }
             if undecided > 0 {
-                sink.warn_of(
-                    replies.number,
-                    format!(
-                        "requests at the end of the capture, neither received nor lost because the \
-                         reply may have come later: {undecided}"
-                    ),
-                );
+                sink.warn_of(replies.number, ImportWarning::UndecidedRequests(undecided));
             }
         }
         if self.ends > 0 {
@@ -190,16 +184,10 @@ impl Flows {
             sink.parameter("warm_up_packets", self.warm_up);
         }
         if self.before > 0 {
-            sink.warn(format!(
-                "echo messages left out because their numbers are below the first request: {}",
-                self.before
-            ));
+            sink.warn(ImportWarning::NumbersBelowFirst(self.before));
         }
         if self.impossible > 0 {
-            sink.warn(format!(
-                "round trips and residence times left out because they would be negative: {}",
-                self.impossible
-            ));
+            sink.warn(ImportWarning::ImpossibleTimes(self.impossible));
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ mod probe;
 use std::io::BufRead;
 
 use crate::sink::Sink;
-use crate::{ImportError, Imported};
+use crate::{ImportError, ImportWarning, Imported};
 
 use flows::Flows;
 use frame::{FrameError, Link};
@@ -91,11 +91,11 @@ impl<'a> PacketSink<'a> {
             (self.unstamped, "packets without a timestamp"),
         ] {
             if count > 0 {
-                self.sink.warn(format!("left out {count} {what}"));
+                self.sink.warn(ImportWarning::PacketsLeftOut(count, what));
             }
         }
         if let Some(link) = self.unknown_link {
-            self.sink.warn(format!("packets of link type {link} are not supported"));
+            self.sink.warn(ImportWarning::UnsupportedLink(link));
         }
         self.sink.finish()
     }

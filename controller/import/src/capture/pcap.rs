@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, Read};
 
-use crate::{Format, ImportError};
+use crate::{Format, ImportError, ImportWarning};
 
 use super::PacketSink;
 
@@ -27,7 +27,7 @@ pub(super) fn read(input: &mut dyn BufRead, witness: &mut PacketSink) -> Result<
     for number in 1_u64.. {
         let Some(head) = chunk::<16>(input, &mut bytes)? else {
             if !bytes.is_empty() {
-                witness.sink.warn(format!("the capture is truncated in packet {number}"));
+                witness.sink.warn(incomplete(number));
             }
             break;
         };
@@ -38,11 +38,11 @@ pub(super) fn read(input: &mut dyn BufRead, witness: &mut PacketSink) -> Result<
             if number == 1 {
                 return Err(malformed(reason));
             }
-            witness.sink.warn(format!("the capture is malformed: {reason}; the rest was left out"));
+            witness.sink.warn(ImportWarning::Malformed(reason));
             break;
         }
         if !fill(input, &mut bytes, captured)? {
-            witness.sink.warn(format!("the capture is truncated in packet {number}"));
+            witness.sink.warn(incomplete(number));
             break;
         }
         let at = i64::from(word(4)) * unit;
@@ -50,6 +50,10 @@ pub(super) fn read(input: &mut dyn BufRead, witness: &mut PacketSink) -> Result<
         witness.packet(link, at, &bytes)?;
     }
     Ok(())
+}
+
+fn incomplete(packet: u64) -> ImportWarning {
+    ImportWarning::Truncated(format!("packet {packet} is incomplete"))
 }
 
 /// Maximum captured length of a packet (`MAXIMUM_SNAPLEN` of libpcap).

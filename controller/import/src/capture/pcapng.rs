@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, Read};
 
-use crate::{Format, ImportError};
+use crate::{Format, ImportError, ImportWarning};
 
 use super::PacketSink;
 use super::pcap::{ByteOrder, MAX_PACKET_LEN, chunk, fill, part};
@@ -19,8 +19,18 @@ pub(super) fn read(input: &mut dyn BufRead, witness: &mut PacketSink) -> Result<
             Err(BlockError::Block(reason)) if number == 1 => {
                 return Err(ImportError::Malformed { format: Format::Pcapng, reason });
             }
+            Err(BlockError::Cut) if number == 1 => {
+                let reason = "the file is truncated".to_owned();
+                return Err(ImportError::Malformed { format: Format::Pcapng, reason });
+            }
+            Err(BlockError::Cut) => {
+                let detail = format!("block {number} is incomplete");
+                witness.sink.warn(ImportWarning::Truncated(detail));
+                break;
+            }
             Err(BlockError::Block(reason)) => {
-                witness.sink.warn(format!("reading stopped at block {number}: {reason}"));
+                let reason = format!("block {number}: {reason}");
+                witness.sink.warn(ImportWarning::Malformed(reason));
                 break;
             }
         }
@@ -55,6 +65,8 @@ struct Interface {
 
 /// Why a block cannot be read.
 enum BlockError {
+    /// The file ends within it.
+    Cut,
     Block(String),
     Import(ImportError),
 }
@@ -74,13 +86,13 @@ impl Section {
         witness: &mut PacketSink,
     ) -> Result<bool, BlockError> {
         let Some(head) = chunk::<8>(input, body)? else {
-            return if body.is_empty() { Ok(false) } else { Err(cut()) };
+            return if body.is_empty() { Ok(false) } else { Err(BlockError::Cut) };
         };
         let mut before = head.len();
         // The type of a section block is the same in both byte orders.
         let kind = self.order.u32(part(&head, 0));
         if kind == SECTION {
-            let magic = chunk::<4>(input, body)?.ok_or_else(cut)?;
+            let magic = chunk::<4>(input, body)?.ok_or(BlockError::Cut)?;
             self.order.swapped = match u32::from_le_bytes(magic) {
                 0x1a2b_3c4d => false,
                 0x4d3c_2b1a => true,
@@ -98,10 +110,10 @@ impl Section {
         if !wanted || rest > MAX_BLOCK_LEN {
             let passed = io::copy(&mut input.take(rest as u64), &mut io::sink());
             let passed = passed.map_err(ImportError::Read)?;
-            return if passed == rest as u64 { Ok(true) } else { Err(cut()) };
+            return if passed == rest as u64 { Ok(true) } else { Err(BlockError::Cut) };
         }
         if !fill(input, body, rest)? {
-            return Err(cut());
+            return Err(BlockError::Cut);
         }
         // The length is repeated at the end.
         let content = &body[..rest - 4];
@@ -180,10 +192,6 @@ impl Interface {
         let nanos = i128::from(time) * 1_000_000_000 / i128::from(self.units?);
         (nanos + i128::from(self.offset) * 1_000_000_000).try_into().ok()
     }
-}
-
-fn cut() -> BlockError {
-    BlockError::Block("the file is truncated".to_owned())
 }
 
 #[cfg(test)]

@@ -4,3 +4,4 @@ mod captures;
 mod hostile;
 mod outcome;
 mod programs;
+mod warning_codes;

@@ -1,6 +1,6 @@
 //! CPU contention during trials: use by other programs and by the hypervisor.
 
-use dwell_record::{CpuUse, Summary};
+use dwell_record::{CpuUse, Summary, Warning};
 
 use crate::model::quantity::share;
 use crate::model::{HostSeries, Quantity, RunData, TrialData};
@@ -16,7 +16,7 @@ pub(crate) fn is_known(summary: &Summary) -> bool {
 
 /// Warnings from the host samples of the displayed trial, for runs whose summaries lack the CPU
 /// use.
-pub(crate) fn warnings_of_samples(run: &RunData) -> Vec<String> {
+pub(crate) fn warnings_of_samples(run: &RunData) -> Vec<Warning> {
     let Some(host) = &run.host else { return Vec::new() };
     let trial = run.finished_trials().find(|trial| trial.trial == host.wanted.trial);
     let Some(trial) = trial.filter(|it| !it.summary.as_ref().is_some_and(is_known)) else {
@@ -25,7 +25,7 @@ pub(crate) fn warnings_of_samples(run: &RunData) -> Vec<String> {
     host.series.iter().filter_map(|series| warning(trial, series)).collect()
 }
 
-fn warning(trial: &TrialData, series: &HostSeries) -> Option<String> {
+fn warning(trial: &TrialData, series: &HostSeries) -> Option<Warning> {
     let HostSeries { quantity, node, lowest, highest, .. } = series;
     let mean = mean(series)?;
     let (limit, note) = match quantity {
@@ -38,14 +38,9 @@ fn warning(trial: &TrialData, series: &HostSeries) -> Option<String> {
         _ => return None,
     };
     (mean >= limit).then(|| {
-        format!(
-            "{} of {node} was {} on average in trial {} ({} to {}){note}",
-            quantity.words(),
-            quantity.text(mean),
-            trial.trial,
-            quantity.text(*lowest),
-            quantity.text(*highest)
-        )
+        let [mean, lowest, highest] = [mean, *lowest, *highest].map(|value| quantity.text(value));
+        let name = quantity.words();
+        Warning::BusyHost(name, node.clone(), mean, trial.trial, lowest, highest, note)
     })
 }
 

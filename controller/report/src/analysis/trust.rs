@@ -2,17 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use dwell_record::{Ends, Figures, Kind, Placement, Summary};
+use dwell_record::{Ends, Kind, Placement, Severity, Summary};
 use sha2::{Digest as _, Sha256};
 
 use crate::analysis::group::Group;
+use crate::analysis::warnings::{RunWarning, warnings};
 use crate::analysis::{contention, measurement};
 use crate::model::RunData;
 use crate::model::quantity::{capital, count, count_noun, delay, delay_ns, listed};
-
-/// Maximum schedule error (actual minus intended send time) without a warning: delays in a local
-/// network start at a tenth of a millisecond.
-const SCHEDULE_ERROR_LIMIT_NS: i64 = 100_000;
 
 /// A fact of the trust panel.
 pub(crate) struct Fact {
@@ -271,85 +268,29 @@ fn plan(run: &RunData, summaries: &[&Summary]) -> Option<String> {
     Some(format!("{}, {start}{set}", run.name))
 }
 
-/// State of the trust panel.
-pub(crate) enum TrustBadge {
-    Kept,
-    Warnings(usize),
+/// Trust in the numbers of a run.
+pub(crate) enum TrustLevel {
+    /// All limits were kept.
+    Ok,
+    /// No warning, but not all limits are known.
     Unknown,
+    /// Number of warnings to read before quoting a number.
+    Warnings(usize),
+    /// The numbers must not be quoted.
+    DoNotQuote,
 }
 
-/// Whether the limits were kept.
-pub(crate) fn badge(run: &RunData) -> TrustBadge {
-    match warnings(run).len() {
-        0 if has_schedule_errors(run) => TrustBadge::Kept,
-        0 => TrustBadge::Unknown,
-        n => TrustBadge::Warnings(n),
-    }
-}
-
-/// Warnings to read before quoting a number: those of nodes and loads, and broken limits, each once
-/// with the number of trials. Warnings that differ only in numbers are merged, with the numbers of
-/// the first.
-pub(crate) fn warnings(run: &RunData) -> Vec<String> {
-    let mut seen: Vec<RepeatedWarning> = Vec::new();
-    let mut index: BTreeMap<String, usize> = BTreeMap::new();
-    let mut trials = 0u64;
-    for trial in run.finished_trials() {
-        let Some(summary) = &trial.summary else { continue };
-        trials += 1;
-        // A load below its requested level mislabels its cell.
-        let loads = trial.loads.iter().flat_map(|load| {
-            let of_load = |warning: &String| format!("load {}: {warning}", load.target);
-            load.trust.warnings.iter().map(of_load)
-        });
-        // The summary of a flow contains the warnings of all its machines.
-        let cards = trial.machines.iter().flat_map(|machine| {
-            let of = |warning| format!("{}: {warning}", machine.node);
-            machine.summary.trust.nic_warnings().map(of)
-        });
-        let own = summary.trust.warnings.iter().cloned();
-        let mut said: Vec<String> = Vec::new();
-        for warning in own.chain(broken_limits(summary)).chain(loads).chain(cards) {
-            let shape = without_numbers(&warning);
-            let at = *index.entry(shape.clone()).or_insert_with(|| {
-                seen.push(RepeatedWarning { text: warning.clone(), trials: 0, differs: false });
-                seen.len() - 1
-            });
-            seen[at].differs |= seen[at].text != warning;
-            if !said.contains(&shape) {
-                said.push(shape);
-                seen[at].trials += 1;
-            }
+impl TrustLevel {
+    /// Level of a run with these warnings. Notes do not lower it.
+    pub(crate) fn of(run: &RunData, warnings: &[RunWarning]) -> Self {
+        let count = |severity| warnings.iter().filter(|it| it.severity == severity).count();
+        match (count(Severity::Invalid), count(Severity::Warning)) {
+            (0, 0) if has_schedule_errors(run) => Self::Ok,
+            (0, 0) => Self::Unknown,
+            (0, n) => Self::Warnings(n),
+            _ => Self::DoNotQuote,
         }
     }
-    let said = |RepeatedWarning { text, trials: n, differs }: RepeatedWarning| {
-        let numbers = if differs { ", numbers vary" } else { "" };
-        match trials > 1 {
-            true => format!("{text} (in {n} of {}{numbers})", count_noun(trials, "trial")),
-            false => text,
-        }
-    };
-    seen.into_iter().map(said).chain(contention::warnings_of_samples(run)).collect()
-}
-
-/// A warning and the trials that have it.
-struct RepeatedWarning {
-    /// Text of the first trial.
-    text: String,
-    trials: u64,
-    /// Whether other trials have different numbers.
-    differs: bool,
-}
-
-/// Replaces numbers that are separate words; numbers in names stay.
-fn without_numbers(text: &str) -> String {
-    let number = |word: &&str| {
-        let bare = word.trim_matches(['(', ')', ',', ';', '%']);
-        !bare.is_empty() && bare.chars().all(|c| c.is_ascii_digit() || ".,-+".contains(c))
-    };
-    let words: Vec<&str> =
-        text.split(' ').map(|word| if number(&word) { "#" } else { word }).collect();
-    words.join(" ")
 }
 
 /// Whether every finished trial recorded its schedule error, so that the absence of warnings is
@@ -403,47 +344,18 @@ fn all_satisfy(run: &RunData, predicate: fn(&Summary) -> bool) -> bool {
 pub(crate) fn in_words(run: &RunData) -> String {
     let warnings = warnings(run);
     let trials = run.summaries().count() as u64;
-    match warnings.as_slice() {
-        [] if !has_schedule_errors(run) => {
+    let first = warnings.first().map(RunWarning::to_string).unwrap_or_default();
+    match TrustLevel::of(run, &warnings) {
+        TrustLevel::Ok => format!("All trust limits were kept in {}.", count_noun(trials, "trial")),
+        TrustLevel::Unknown => {
             "Trust unknown: not all trials recorded their schedule error.".to_owned()
         }
-        [] => format!("All trust limits were kept in {}.", count_noun(trials, "trial")),
-        [only] => format!("Read this warning before quoting a number: {only}."),
-        [first, rest @ ..] => {
-            format!("Read {} warnings before quoting a number; the first: {first}.", rest.len() + 1)
+        TrustLevel::Warnings(1) => format!("Read this warning before quoting a number: {first}."),
+        TrustLevel::Warnings(n) => {
+            format!("Read {n} warnings before quoting a number; the first: {first}.")
         }
+        TrustLevel::DoNotQuote => format!("Do not quote the numbers: {first}."),
     }
-}
-
-/// Limits that the numbers of a trial break and its node did not warn of.
-fn broken_limits(summary: &Summary) -> Vec<String> {
-    let trust = &summary.trust;
-    let mut broken_limits = Vec::new();
-    if trust.ring_dropped > 0 {
-        broken_limits
-            .push("samples were dropped because the recorder could not keep up".to_owned());
-    }
-    if trust.clock_step_ns.is_some() || trust.void > 0 {
-        broken_limits.push("a clock was stepped; the affected samples are void".to_owned());
-    }
-    if let Some(late) = trust.schedule_error_ns.as_ref().and_then(late) {
-        broken_limits
-            .push(format!("{late} were sent more than {} late", delay_ns(SCHEDULE_ERROR_LIMIT_NS)));
-    }
-    broken_limits
-}
-
-/// How many probes were late, if more than 1 in 100. Fewer than 100 probes have no 99th percentile;
-/// then one late probe is too many.
-fn late(figures: &Figures) -> Option<&'static str> {
-    let late = |ns: Option<i64>| ns.is_some_and(|ns| ns > SCHEDULE_ERROR_LIMIT_NS);
-    let words = [
-        (figures.p50, "at least half of the probes"),
-        (figures.p90, "more than 1 in 10 probes"),
-        (figures.p99, "more than 1 in 100 probes"),
-        (figures.max.filter(|_| figures.p99.is_none()), "some of fewer than 100 probes"),
-    ];
-    words.into_iter().find(|(ns, _)| late(*ns)).map(|(_, words)| words)
 }
 
 /// Lists the distinct values over trials.

@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use askama::Template;
-use dwell_record::{Scalar, Summary};
+use dwell_record::{Scalar, Severity, Summary};
 use dwell_stats::Quantile;
 
 use crate::analysis::group::{self, Group};
 use crate::analysis::key_figures::KeyFigure;
 use crate::analysis::measurement::{self, MeasurementAspect};
 use crate::analysis::subject::Subject;
-use crate::analysis::trust::{self, Fact, TrustBadge};
+use crate::analysis::trust::{self, Fact, TrustLevel};
+use crate::analysis::warnings::{RunWarning, warnings};
 use crate::analysis::{effect, paced, witness};
 use crate::model::quantity::{Unit, count, count_noun, share, three_digits};
 use crate::model::table::Table;
@@ -71,10 +72,11 @@ struct KeyFigures<'a> {
 }
 
 pub(super) fn key_figures(run: &RunData, figures: &[KeyFigure]) -> String {
-    let (badge_class, badge) = match trust::badge(run) {
-        TrustBadge::Kept => ("good", "Trust limits kept".to_owned()),
-        TrustBadge::Warnings(n) => ("warn", count_noun(n as u64, "trust warning")),
-        TrustBadge::Unknown => ("unknown", "Trust unknown".to_owned()),
+    let (badge_class, badge) = match TrustLevel::of(run, &warnings(run)) {
+        TrustLevel::Ok => ("good", "Trust limits kept".to_owned()),
+        TrustLevel::Unknown => ("unknown", "Trust unknown".to_owned()),
+        TrustLevel::Warnings(n) => ("warn", count_noun(n as u64, "trust warning")),
+        TrustLevel::DoNotQuote => ("warn", "Do not quote".to_owned()),
     };
     let effects = figures.iter().any(|figure| figure.finding.starts_with("effect-"));
     let simultaneous = effects.then(|| effect::simultaneous(run));
@@ -100,13 +102,16 @@ pub(super) fn measured(run: &RunData, id: &str, heading: &str) -> String {
     Measured { id, heading, facts, plan }.to_string()
 }
 
-/// Trust panel: a banner with the warnings, if any, then the facts.
+/// Trust panel: a banner with the warnings, if any, then notes and facts.
 #[derive(Template)]
 #[template(path = "trust.html")]
 struct Trust<'a> {
     id: &'a str,
     heading: &'a str,
-    warnings: Vec<String>,
+    /// Whether a warning makes the numbers invalid.
+    is_invalid: bool,
+    warnings: Vec<RunWarning>,
+    notes: Vec<RunWarning>,
     /// The limits, if all are known and kept.
     kept: Option<String>,
     facts: Vec<Fact>,
@@ -114,10 +119,14 @@ struct Trust<'a> {
 
 pub(super) fn trust(run: &RunData, heading: &str, id: &str) -> String {
     let known = run.finished_trials().any(|trial| trial.summary.is_some());
+    let (notes, warnings): (Vec<_>, Vec<_>) =
+        warnings(run).into_iter().partition(|warning| warning.severity == Severity::Note);
     let panel = Trust {
         id,
         heading,
-        warnings: trust::warnings(run),
+        is_invalid: warnings.iter().any(|warning| warning.severity == Severity::Invalid),
+        warnings,
+        notes,
         kept: trust::has_schedule_errors(run).then(|| trust::kept_limits_text(run)),
         facts: if known { trust::facts(run) } else { Vec::new() },
     };

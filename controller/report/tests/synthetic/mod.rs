@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dwell_documents::{judge_claims, published};
 use dwell_record::{
     Batch, Clocks, Column, Ends, Environment, Figures, Kind, Packets, PairingRecord, Placement,
-    Scalar, Scheduling, Stamps, Summary, Trust, Waiting,
+    Scalar, Scheduling, Stamps, Summary, Trust, TrustWarning, Waiting,
 };
 use dwell_report::model::{
     Axis, Hampel, PacketData, Point, RunData, SampleReader, Series, Step, TimeBin, TrialData,
@@ -106,9 +106,11 @@ pub(crate) fn sweep() -> RunData {
     failed.series.clear();
     for trial in &mut run.trials {
         if let Some(summary) = &mut trial.summary {
-            summary.trust.warnings.push(
-                "GRO is on at eth0: packets may be joined before they are stamped".to_owned(),
-            );
+            summary.trust.warn(TrustWarning {
+                code: "gro".into(),
+                text: "GRO is on at eth0: packets may be joined before they are stamped".to_owned(),
+                on: None,
+            });
         }
     }
     run

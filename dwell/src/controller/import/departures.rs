@@ -8,11 +8,11 @@ use std::path::Path;
 
 use dwell_node_cli::{Exit, Failure};
 use dwell_record::segment::Record;
-use dwell_record::{Column, Environment, Kind, Stamps, Summary, by_name};
+use dwell_record::{Column, Environment, Kind, Stamps, Summary, TrustWarning, by_name};
 use dwell_sample::TimestampSource;
 use dwell_store::{RunRow, Store, StoreError};
 
-use super::segment::{cut_short, damaged, no_data_error, parameters, segment_error};
+use super::segment::{cut_short, damaged, no_data_error, parameters, segment_error, texts};
 use super::{Args, add_trial, end_trial, file_name, finish};
 
 /// Maximum number of bytes imported, about 50 million packets. A segment is read twice but a pipe
@@ -47,12 +47,13 @@ pub(super) fn import(
         return Err(no_data_error(
             args,
             "packet",
-            &short.unwrap_or_else(|| "the file has none".into()),
+            &short.map_or("the file has none".into(), |warning| warning.to_string()),
         ));
     }
     let ingested = ingest.finish()?;
     host.finish()?;
-    let warnings: Vec<String> = short.into_iter().chain(damaged(&end)).collect();
+    let of_file = short.into_iter().chain(damaged(&end));
+    let warnings: Vec<TrustWarning> = of_file.map(TrustWarning::from).collect();
     let (metrics, mut values, packets) = ingested.columns.figures();
     // Without a sink, losses are unknown.
     summary.packets = packets.filter(|_| metadata.arrived);
@@ -61,12 +62,13 @@ pub(super) fn import(
         values.insert("late_ratio".into(), None);
     }
     summary.parameters.extend(parameters(&end, []));
-    summary.trust.warnings.clone_from(&warnings);
+    let texts = texts(&warnings);
+    summary.trust.warnings = warnings;
     summary.trust.ring_dropped = end.totals.map_or(0, |totals| totals.ring_dropped);
     summary.metrics = metrics;
     summary.values = values;
     end_trial(store, &trial, &name, summary, Some(&ingested))?;
-    finish(args, store, run, "segment", ingested.samples, &warnings, 0)
+    finish(args, store, run, "segment", ingested.samples, &texts, 0)
 }
 
 /// Reads a file of at most `max` bytes into memory.

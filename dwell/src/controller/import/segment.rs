@@ -5,9 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{Cursor, Read};
 
 use dwell_host::HostSample;
+use dwell_import::ImportWarning;
 use dwell_node_cli::{Exit, Failure};
 use dwell_record::segment::{self, Header, Record, SegmentEnd, SegmentError};
-use dwell_record::{Batch, CUT_SHORT, Column, Environment, Kind, Scalar, Summary, Trust, by_name};
+use dwell_record::{
+    Batch, CUT_SHORT, Column, Environment, Kind, Scalar, Summary, Trust, TrustWarning, Warning,
+    by_name,
+};
 use dwell_sample::{PacketObservation, PacketOutcome, Point, State, TimestampSource};
 use dwell_stats::{DelayComponent, RoundTrip};
 use dwell_store::{HostWriter, Ingest, RunRow, Store, StoreError, TrialRow};
@@ -88,16 +92,15 @@ fn samples(
     };
     let cut_short = cut_short(&end);
     if end.samples == 0 {
-        let why = cut_short.unwrap_or_else(|| "the file has none".into());
+        let why = cut_short.map_or("the file has none".into(), |warning| warning.to_string());
         return Err(no_data_error(args, "sample", &why));
     }
     let ingested = ingest.finish()?;
     host.finish()?;
-    let mut warnings = Vec::new();
+    let of_file = cut_short.into_iter().chain(damaged(&end));
+    let warnings: Vec<_> = of_file.map(TrustWarning::from).collect();
     let ring_dropped = end.totals.map_or(0, |totals| totals.ring_dropped);
-    warnings.extend(cut_short);
-    warnings.extend(damaged(&end));
-    let shown_warnings = warnings.clone();
+    let texts = texts(&warnings);
     let mut values = dwell_record::values(&measured);
     // The reflector's counts include the warm-up, which is not in the segment.
     values.retain(|name, _| !matches!(name.as_str(), "loss_forward_ratio" | "loss_backward_ratio"));
@@ -111,7 +114,7 @@ fn samples(
         ..Summary::new(Kind::Import, target, "segment")
     };
     end_trial(store, &trial, &name, summary, Some(&ingested))?;
-    finish(args, store, run, "segment", ingested.samples, &shown_warnings, 0)
+    finish(args, store, run, "segment", ingested.samples, &texts, 0)
 }
 
 /// Imports the packet observations of one machine: for each packet the delays between timestamps of
@@ -171,19 +174,19 @@ fn observations(
     let end = read.map_err(|error| segment_error(args, &error))?;
     let cut_short = cut_short(&end);
     if import.sets.is_empty() {
-        let why = cut_short.unwrap_or_else(|| "no packet passed the machine".into());
+        let why =
+            cut_short.map_or("no packet passed the machine".into(), |warning| warning.to_string());
         return Err(no_data_error(args, "observation", &why));
     }
     if !import.sets.iter().any(|set| set.has_delay) {
         let why = "a single packet with one timestamp has neither a delay nor a gap";
         return Err(no_data_error(args, "delay", why));
     }
-    let mut warnings: Vec<String> = cut_short.into_iter().chain(damaged(&end)).collect();
-    if import.left_out > 0 {
-        let left_out = import.left_out;
-        warnings.push(format!("observations of flows beyond {MAX_FLOWS} left out: {left_out}"));
-    }
-    warnings.push("observations of one machine: losses elsewhere are unknown".to_owned());
+    let left_out =
+        (import.left_out > 0).then_some(ImportWarning::FlowsLeftOut(MAX_FLOWS, import.left_out));
+    let of_file = cut_short.into_iter().chain(damaged(&end)).chain(left_out);
+    let mut warnings: Vec<TrustWarning> = of_file.map(TrustWarning::from).collect();
+    warnings.push(Warning::OneMachine.into());
     import.host.map(HostWriter::finish).transpose()?;
     let mut rows = 0;
     for mut set in import.sets {
@@ -216,7 +219,7 @@ fn observations(
         };
         end_trial(store, &set.trial, &name, summary, Some(&ingested))?;
     }
-    finish(args, store, run, "segment", rows, &warnings, 0)
+    finish(args, store, run, "segment", rows, &texts(&warnings), 0)
 }
 
 /// Observations being imported, by flow.
@@ -349,13 +352,20 @@ pub(super) fn no_data_error(args: &Args, what: &str, why: &str) -> Failure {
     Failure::usage(format!("{}: no complete {what}; {why}", args.file.display()))
 }
 
-pub(super) fn damaged(end: &SegmentEnd) -> Option<String> {
-    (end.damaged > 0).then(|| format!("damaged frames left out: {}", end.damaged))
+pub(super) fn damaged(end: &SegmentEnd) -> Option<ImportWarning> {
+    (end.damaged > 0).then_some(ImportWarning::DamagedFrames(end.damaged))
 }
 
-pub(super) fn cut_short(end: &SegmentEnd) -> Option<String> {
-    end.totals.is_none().then(|| match end.tail {
-        0 => "the file was cut short: its last frame is missing".to_owned(),
-        tail => format!("the file was cut short: its last {tail} bytes are an incomplete frame"),
+pub(super) fn cut_short(end: &SegmentEnd) -> Option<ImportWarning> {
+    end.totals.is_none().then(|| {
+        ImportWarning::Truncated(match end.tail {
+            0 => "its last frame is missing".to_owned(),
+            tail => format!("its last {tail} bytes are an incomplete frame"),
+        })
     })
+}
+
+/// Returns the texts of warnings.
+pub(super) fn texts(warnings: &[TrustWarning]) -> Vec<String> {
+    warnings.iter().map(TrustWarning::to_string).collect()
 }

@@ -1,6 +1,6 @@
 //! Advice on the doctor's findings.
 
-use dwell_host::CpuUse;
+use dwell_record::Warning;
 
 use super::Findings;
 
@@ -24,7 +24,7 @@ pub(super) fn of(found: &Findings) -> Vec<String> {
             clocks.read_ns
         ),
     );
-    for used in found.load.iter().flat_map(CpuUse::warnings) {
+    for used in found.load.iter().flat_map(Warning::of_cpu_use) {
         let text = "the delays and timers found now include this; stop other programs and repeat";
         note(true, &format!("{used}: {text}"));
     }

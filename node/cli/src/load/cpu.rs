@@ -7,7 +7,7 @@ use dwell_engine::burner::{BURN_PERIOD, burn_time};
 use dwell_io::clock::monotonic;
 use dwell_io::cpu;
 use dwell_protocol::CpuJob;
-use dwell_record::{Placement, Scalar, Summary};
+use dwell_record::{Placement, Scalar, Summary, Warning};
 use dwell_units::{Nanos, Ratio};
 use serde_json::json;
 
@@ -56,11 +56,6 @@ pub(crate) fn burn(
             .collect()
     });
     let mean = burnt.iter().sum::<f64>() / burnt.len() as f64;
-    let mut warnings = Vec::new();
-    if (mean - job.level.as_f64()).abs() > 0.03 {
-        let why = "others used these CPUs, or a quota holds this node";
-        warnings.push(format!("the level was missed by more than 3 points: {why}"));
-    }
     let elapsed_ns = (monotonic() - start).0.max(0) as u64;
     let values = [
         ("asked_ratio", Scalar::Real(job.level.as_f64())),
@@ -77,7 +72,9 @@ pub(crate) fn burn(
     let only = (cpus.len() == 1).then(|| u32::try_from(cpus[0]).ok()).flatten();
     let placement = Placement { cpu: only, ..Placement::default() };
     let mut summary = load_summary("cpu", "duty cycle", parameters, values, placement);
-    summary.trust.warnings = warnings;
+    if (mean - job.level.as_f64()).abs() > 0.03 {
+        summary.trust.warn(Warning::CpuLevelMissed);
+    }
     Ok(summary)
 }
 

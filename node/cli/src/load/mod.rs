@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dwell_record::{Kind, Placement, Scalar, Summary, by_name};
+use dwell_record::{Kind, Placement, Scalar, Summary, Trust, Warning, by_name};
 use dwell_sample::Point;
 use dwell_stats::ComponentFigures;
 use serde_json::Value;
@@ -121,11 +121,12 @@ fn load_summary<'n>(
 }
 
 /// Warns about timestamps that are missing for some packets.
-fn missing_stamps(components: &ComponentFigures) -> impl Iterator<Item = String> {
-    Point::ALL.into_iter().filter_map(|point| {
-        let missing = components.missing(point).filter(|missing| *missing > 0)?;
-        Some(format!("packets without {} timestamp: {missing}", point.name()))
-    })
+fn warn_of_missing_stamps(trust: &mut Trust, components: &ComponentFigures) {
+    for point in Point::ALL {
+        trust.warn_count(components.missing(point).unwrap_or(0), |count| {
+            Warning::MissingTimestamps("packets", point.name(), count)
+        });
+    }
 }
 
 /// Values printed even if zero.
@@ -146,7 +147,7 @@ fn print(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
             .filter_map(|(label, ns)| Some(format!("{label} {}", crate::human::time(ns? as f64))));
         writeln!(out, "{name:28}{}", known.collect::<Vec<_>>().join(", "))?;
     }
-    summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
+    crate::human::print_warnings(out, &summary.trust)
 }
 
 /// Prints one row per TCP connection of a sink, up to [`MAX_CONNECTION_ROWS`].

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use dwell_engine::departures::Pattern;
 use dwell_protocol::{PaceEngine, PaceJob};
-use dwell_record::{Figures, Kind, Packets, Scalar, Stamps, Summary, Trust};
+use dwell_record::{Figures, Kind, Packets, Scalar, Stamps, Summary, Trust, Warning};
 use dwell_stats::Resolution;
 use dwell_stats::departures::Variability;
 use dwell_units::Nanos;
@@ -98,9 +98,9 @@ pub(super) fn summary(
         planned: Some(plan.departures.at().len() as u64),
         warm_up_sent: Some(counts.warm_up),
         percentile_resolution: (gaps.count() > 0).then(|| -> Resolution { gaps.resolution() }),
-        warnings: warnings(job, plan, recorder, outcome),
         ..Trust::default()
     };
+    warn(&mut trust, job, plan, recorder, outcome);
     trust.note_clocks(&recorder.start, &recorder.end);
     trust.note_nics(outcome.nics.clone());
     let timestamp_source = recorder.source.timestamp_source();
@@ -196,119 +196,82 @@ fn parameters(
     named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Returns the warnings.
-fn warnings(
+/// Adds the warnings.
+fn warn(
+    trust: &mut Trust,
     job: &PaceJob,
     plan: &PacePlan,
     recorder: &Recorder<'_>,
     outcome: &Outcome,
-) -> Vec<String> {
-    let mut warnings = Vec::new();
+) {
     let counts = recorder.counts;
     if counts.sent + counts.failed == 0 {
-        warnings.push("stopped before the first packet that counts: no measurement".to_owned());
+        trust.warn(Warning::NothingSent);
     }
     if let Some(why) = outcome.unsent.as_ref().filter(|_| counts.failed > 0) {
-        warnings.push(format!("{} packets could not be sent: {why}", counts.failed));
+        let packets = format!("{} packets", counts.failed);
+        trust.warn(Warning::SendFailed(packets, why.to_string()));
     }
-    if outcome.refused > 0 {
+    trust.warn_count(outcome.refused, |count| {
         let suffix = if counts.stamped > 0 { "; departures are valid" } else { "" };
-        warnings.push(format!(
-            "{} ICMP errors: port closed or host unreachable at {}{suffix}",
-            outcome.refused, job.target
-        ));
-    }
+        let advice = format!("port closed or host unreachable at {}{suffix}", job.target);
+        Warning::IcmpErrors(count, advice)
+    });
     match recorder.source {
-        Source::User => warnings.push(
-            "departures are user timestamps, taken before the kernel: no verdict is possible; use --sink \
-             for timestamps of the far end"
-                .to_owned(),
-        ),
-        Source::Sink(_) if outcome.same_clock == Some(false) => warnings.push(
-            "departures are arrivals on the sink's clock: gaps are valid, schedule errors are unknown"
-                .to_owned(),
-        ),
-        Source::Sink(_) => warnings.push(
-            "departures are arrivals at the sink and include delays of the path".to_owned(),
-        ),
+        Source::User => trust.warn(Warning::UserDepartures),
+        Source::Sink(_) if outcome.same_clock == Some(false) => {
+            trust.warn(Warning::DeparturesOnSinkClock);
+        }
+        Source::Sink(_) => trust.warn(Warning::DeparturesIncludePath),
         Source::Kernel(_) => {}
     }
     match HiddenLimit::of(job, plan, recorder.source, outcome) {
-        Some(HiddenLimit::Bypassed(limiter)) => warnings.push(format!(
-            "{limiter} limits the rate of the outgoing interface, and this engine bypasses it: the limit \
-             is not measured"
-        )),
-        Some(HiddenLimit::Behind(name)) => warnings.push(format!(
-            "{name} hands packets to a program (tun or tap): departures are timestamped before it, and a \
-             limit of the link behind it is not measured"
-        )),
+        Some(HiddenLimit::Bypassed(name)) => {
+            trust.warn(Warning::LimiterBypassed(name.to_owned()));
+        }
+        Some(HiddenLimit::Behind(name)) => {
+            trust.warn(Warning::LimiterBehindTunnel(name.to_owned()));
+        }
         None => {}
     }
     let trains = &recorder.trains;
     match recorder.pairs.as_ref().map(dwell_stats::departures::Pairs::figures) {
         Some(pairs) => {
-            let faults = [
-                (
-                    pairs.merged,
-                    "have one timestamp for both packets because an offload merged them; their gap is \
-                     unknown, not 0",
-                ),
-                (pairs.reordered, "left in reverse order"),
-                (pairs.unstamped, "lack a departure timestamp"),
-            ];
-            let faults = faults.into_iter().filter(|(count, _)| *count > 0);
-            warnings.extend(faults.map(|(count, what)| format!("{count} pairs {what}")));
-            warnings.extend(stepped(pairs.discarded, "pairs"));
+            trust.warn_count(pairs.merged, Warning::PairsMerged);
+            trust.warn_count(pairs.reordered, Warning::PairsReordered);
+            trust.warn_count(pairs.unstamped, |count| {
+                Warning::MissingTimestamps("pairs", "departure", count)
+            });
+            trust.warn_count(pairs.discarded, |count| stepped(count, "pairs"));
             if let Some([planned, began]) = recorder.mean_intervals()
                 && began.0 as f64 > planned.0 as f64 * (1.0 + MAX_DEVIATION)
             {
-                warnings.push(format!(
-                    "pairs left {began} apart on average, not {planned}: sending a pair takes too long"
-                ));
+                trust.warn(Warning::PairsApart(began.to_string(), planned.to_string()));
             }
         }
         None => {
-            if trains.merged() > 0 {
-                warnings.push(format!(
-                    "{} gaps are 0: both packets have one timestamp, because an offload merged them or the \
-                     clock is too coarse; errors of these gaps are unknown",
-                    trains.merged()
-                ));
-            }
-            if trains.holed() > 0 {
-                warnings.push(format!(
-                    "{} trains have a hole longer than a gap: the machine was busy, or the path does not \
-                     take the rate",
-                    trains.holed()
-                ));
-            }
-            if trains.unstamped() > 0 {
-                warnings
-                    .push(format!("{} packets have no departure timestamp", trains.unstamped()));
-            }
-            warnings.extend(stepped(trains.discarded(), "trains"));
+            trust.warn_count(trains.merged(), Warning::GapsZero);
+            trust.warn_count(trains.holed(), Warning::TrainHoles);
+            trust.warn_count(trains.unstamped(), |count| {
+                Warning::MissingTimestamps("packets", "departure", count)
+            });
+            trust.warn_count(trains.discarded(), |count| stepped(count, "trains"));
         }
     }
     let reached = trains.values().into_iter().find(|(name, _)| *name == "rate_bps");
     if let (Some((_, Some(reached))), Some(requested)) = (reached, trains.scheduled_rate_bps())
         && reached < requested * (1.0 - MAX_DEVIATION)
     {
-        warnings.push(format!(
-            "the rate was missed: {} requested, {} reached",
-            rate(requested),
-            rate(reached)
-        ));
+        let why = format!("{} requested, {} reached", rate(requested), rate(reached));
+        trust.warn(Warning::RateMissed(reached / requested * 100.0, why));
     }
-    warnings
 }
 
-/// Returns a warning about trains or pairs discarded for a clock step.
-fn stepped(discarded: u64, what: &str) -> Option<String> {
-    (discarded > 0).then(|| {
-        format!(
-            "a clock was stepped: {discarded} {what} are discarded, as their timestamps are not comparable"
-        )
-    })
+/// Returns the warning about trains or pairs discarded for a clock step.
+fn stepped(discarded: u64, what: &str) -> Warning {
+    Warning::ClockStepped(format!(
+        "{discarded} {what} are discarded, as their timestamps are not comparable"
+    ))
 }
 
 /// Rows of the table: metric and label.
@@ -422,7 +385,7 @@ pub(super) fn print(summary: &Summary, verbose: bool) -> io::Result<()> {
             "pairs"
         )?;
     }
-    summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
+    crate::human::print_warnings(&mut out, &summary.trust)
 }
 
 /// Prints the result of a sink.

@@ -17,7 +17,7 @@ use dwell_io::port::{SocketOptions, StampRequest, Wait};
 use dwell_io::train::FIRST_LEAD_NUMBER;
 use dwell_io::{cpu, interface, tcp};
 use dwell_protocol::PaceSinkJob;
-use dwell_record::{Kind, Scalar, Stamps, Summary, Trust};
+use dwell_record::{Kind, Scalar, Stamps, Summary, Trust, Warning};
 use dwell_sample::TimestampSource;
 use dwell_units::{Instant, Nanos, Realtime};
 use dwell_wire::traffic::Mark;
@@ -337,8 +337,9 @@ fn summary(
 ) -> Summary {
     let Counts { packets, leads, unasked, stamped, steps, unread, overflowed } = counts;
     let source = if stamped { TimestampSource::KernelSw } else { TimestampSource::User };
-    let stepped = (steps > 0).then(|| {
-        format!("the clock was stepped {steps} times: senders discard the affected trains")
+    let mut trust = Trust::default();
+    trust.warn_count(steps, |steps| {
+        Warning::ClockStepped(format!("{steps} times; senders discard the affected trains"))
     });
     Summary {
         kind: Kind::Pace,
@@ -361,7 +362,7 @@ fn summary(
         stamps: Stamps { tx: None, rx: (packets > 0).then_some(source), near: None },
         engine: "udp".to_owned(),
         trains: Vec::new(),
-        trust: Trust { warnings: stepped.into_iter().collect(), ..Trust::default() },
+        trust,
         environment: environment(None, placement),
     }
 }

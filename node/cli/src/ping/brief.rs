@@ -15,9 +15,7 @@ pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) 
         writeln!(out, "{row}")?;
     }
     report::print_path(&mut out, path)?;
-    for warning in &summary.trust.warnings {
-        writeln!(out, "note: {warning}")?;
-    }
+    crate::human::print_warnings(&mut out, &summary.trust)?;
     out.flush()
 }
 

@@ -12,8 +12,8 @@ use anyhow::Context;
 use dwell_engine::pinger::Counts;
 use dwell_engine::protocol::CsvLayout;
 use dwell_io::clock;
-use dwell_record::RowFormat;
 use dwell_record::segment::{self, SegmentWriter};
+use dwell_record::{RowFormat, Warning};
 use dwell_sample::{Sample, State, TimestampSource, WarmUpSession};
 use dwell_stats::{PathDelays, RoundTrip};
 use dwell_units::Pairing;
@@ -96,7 +96,7 @@ pub(super) struct Recorder {
     pub(super) failure: Option<anyhow::Error>,
     /// stdout was closed (EPIPE): stop without an error.
     pub(super) output_closed: bool,
-    pub(super) warnings: Vec<String>,
+    pub(super) warnings: Vec<Warning>,
 }
 
 impl Recorder {
@@ -190,7 +190,8 @@ impl Recorder {
             // precede all counted ones.
             let next = shared.next_id.load(Ordering::Relaxed);
             self.void_below = if next > u64::MAX / 2 { 0 } else { next };
-            self.warn(format!("a clock was stepped by {step}; the samples affected are void"));
+            let effect = format!("by {step}; the affected samples are void");
+            self.warn(Warning::ClockStepped(effect));
         }
         self.last = now;
         for _ in 0..waiting {
@@ -214,23 +215,26 @@ impl Recorder {
                     self.sources = TimestampSources { tx, rx, warm_up_sent };
                     self.measured = RoundTrip::new(self.sources.near(), warm_up_sent);
                 }
-                RunEvent::Unreachable(error) => self.warn(error.to_string()),
+                RunEvent::Unreachable(error) => {
+                    self.warn(Warning::Unreachable(error.to_string()));
+                }
                 RunEvent::Ttl { id, ttl } => {
                     if let Some(replies) = &mut self.replies {
                         replies.note_ttl(id, ttl);
                     }
                 }
                 RunEvent::SendFailed(error) => {
-                    self.warn(format!("a probe could not be sent: {error}"))
+                    let probe = "a probe".to_owned();
+                    self.warn(Warning::SendFailed(probe, error.to_string()));
                 }
             }
         }
     }
 
     /// Reports a warning now and in the result.
-    fn warn(&mut self, text: String) {
-        self.observer.say(&text);
-        self.warnings.push(text);
+    fn warn(&mut self, warning: Warning) {
+        self.observer.say(&warning.to_string());
+        self.warnings.push(warning);
     }
 
     fn record(&mut self, sample: &Sample) {

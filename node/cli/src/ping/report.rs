@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use dwell_protocol::PingJob;
-use dwell_record::{Kind, Packets, Scalar, Stamps, Summary, Trust};
+use dwell_record::{Kind, Packets, Scalar, Stamps, Summary, Trust, Warning};
 use dwell_sample::TimestampSource;
 use dwell_stats::{Figures, Metric, PathDelays, PathPosition, RoundTrip, Threshold, bins, render};
 use dwell_units::Nanos;
@@ -15,6 +15,7 @@ use super::plan::Plan;
 use super::recorder::{Recorder, TimestampSources};
 use super::session::Outcome;
 use crate::environment::environment;
+use crate::human::print_warnings;
 use crate::{Exit, placement, threshold};
 
 /// Rows of the table, in reading order.
@@ -51,7 +52,7 @@ pub(super) fn summary(
     trust.warm_up_sent = Some(sources.warm_up_sent);
     trust.ring_dropped = dropped;
     trust.floor_ns = outcome.floor.map(|floor| floor.0);
-    trust.warnings = warnings(job, recorder, outcome, dropped);
+    warn(&mut trust, job, recorder, outcome);
     trust.note_nics(outcome.nics.clone());
     let packets = Packets::from(measured.packets());
     let mut metrics = dwell_record::metrics(measured);
@@ -153,60 +154,41 @@ fn parameters(job: &PingJob, plan: &Plan, outcome: &Outcome) -> BTreeMap<String,
     all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-fn warnings(job: &PingJob, recorder: &Recorder, outcome: &Outcome, dropped: u64) -> Vec<String> {
-    let mut warnings = recorder.warnings.clone();
+/// Adds the warnings.
+fn warn(trust: &mut Trust, job: &PingJob, recorder: &Recorder, outcome: &Outcome) {
+    trust.warnings.extend(recorder.warnings.iter().cloned().map(Into::into));
     let ended = &outcome.ended;
     let counts = &ended.counts;
-    let mut note = |n: u64, text: &str| {
-        if n > 0 {
-            warnings.push(format!("{text}: {n}"));
-        }
-    };
-    note(
-        counts.late,
-        "late replies, excluded from all figures, so delays look shorter than they are",
-    );
+    trust.warn_count(counts.late, Warning::LateReplies);
     if counts.lost > 0 {
-        note(
-            ended.far_drops.unwrap_or(0),
-            "packets of any sender that the reflector's socket dropped; lost probes \
-             may be among them",
-        );
+        trust.warn_count(ended.far_drops.unwrap_or(0), Warning::ReflectorSocketDrops);
     }
-    note(ended.abandoned, "probes in flight when the run was stopped, not counted");
-    note(ended.icmp_errors, "ICMP errors");
-    note(dropped, "samples dropped by a full ring; metrics lack them, packet counts do not");
-    note(counts.tx_stamp_missing, "replies without the kernel stamp of their probe");
-    note(counts.remote_void, "replies whose T2 and T3 cannot be true; those timestamps are void");
-    note(counts.window_overrun, "probes declared lost before their time-out");
-    note(counts.rejected.malformed, "dropped malformed messages");
-    note(ended.stray_bytes.unwrap_or(0), "dropped stream bytes that belong to no reply");
-    note(counts.rejected.unknown, "dropped messages that answer no probe of this run");
-    note(counts.rejected.unauthentic, "dropped replies with a wrong HMAC");
-    if job.path.is_some() && recorder.path.replies() > 0 {
-        if recorder.path.figures().is_empty() {
-            warnings.push(
-                "no relay on the path reported a delay: start relays with dwell relay --telemetry"
-                    .into(),
-            );
-        } else if recorder.path.empty() > 0 {
-            let (empty, all) = (recorder.path.empty(), recorder.path.replies());
-            warnings.push(format!("replies without any relay delay: {empty} of {all}"));
+    trust.warn_count(ended.abandoned, Warning::ProbesAbandoned);
+    let refused = "a host or router on the path refused probes".to_owned();
+    trust.warn_count(ended.icmp_errors, |count| Warning::IcmpErrors(count, refused));
+    trust.warn_count(trust.ring_dropped, Warning::RingOverflow);
+    trust.warn_count(counts.tx_stamp_missing, |count| {
+        Warning::MissingTimestamps("answered probes", "tx_kernel", count)
+    });
+    trust.warn_count(counts.remote_void, Warning::InvalidRemoteTimestamps);
+    trust.warn_count(counts.window_overrun, Warning::EarlyLosses);
+    trust.warn_count(counts.rejected.malformed, Warning::MalformedMessages);
+    trust.warn_count(ended.stray_bytes.unwrap_or(0), Warning::StrayBytes);
+    trust.warn_count(counts.rejected.unknown, Warning::UnknownReplies);
+    trust.warn_count(counts.rejected.unauthentic, Warning::UnauthenticReplies);
+    let (path, replies) = (&recorder.path, recorder.path.replies());
+    if job.path.is_some() && replies > 0 {
+        if path.figures().is_empty() {
+            trust.warn(Warning::NoRelayDelay);
+        } else {
+            trust.warn_count(path.empty(), |count| Warning::RelayDelayMissing(count, replies));
         }
-        if recorder.path.cut() > 0 {
-            let (cut, all) = (recorder.path.cut(), recorder.path.replies());
-            warnings.push(format!(
-                "replies without enough slots for the relays of the return path: {cut} of {all}; \
-                 --path needs two slots for each relay"
-            ));
-        }
+        trust.warn_count(path.cut(), |count| Warning::TooFewSlots(count, replies));
     }
     if let Some(other) = outcome.untried.filter(|_| counts.received + counts.late == 0) {
         let (ip, flag) = (other.ip(), if other.is_ipv4() { "-4" } else { "-6" });
-        warnings
-            .push(format!("{} did not answer; the name also has {ip}: try {flag}", outcome.peer));
+        trust.warn(Warning::OtherAddress(outcome.peer.to_string(), ip.to_string(), flag));
     }
-    warnings
 }
 
 pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) -> io::Result<()> {
@@ -264,10 +246,7 @@ pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) 
     if !bars.is_empty() {
         writeln!(out, "\nround-trip time\n{}", bars.trim_end())?;
     }
-    for warning in &summary.trust.warnings {
-        writeln!(out, "note: {warning}")?;
-    }
-    Ok(())
+    print_warnings(&mut out, &summary.trust)
 }
 
 /// Prints a line for every relay on the path.

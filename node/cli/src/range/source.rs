@@ -181,7 +181,7 @@ fn probe(target: &Target, args: &SourceArgs, stop: &Arc<AtomicBool>) -> Result<M
         finest_ps: PS as f64,
         invalid: 0,
         wrapped: 0,
-        warnings: summary.trust.warnings,
+        warnings: summary.trust.warnings.iter().map(ToString::to_string).collect(),
         advice: format!("probes sent: {}; {}", measured.sent, measured.advice),
     })
 }

@@ -29,7 +29,7 @@ use dwell_io::datagram::{await_stamps, has_stamps};
 use dwell_io::port::StampRequest;
 use dwell_io::{clock, process};
 use dwell_protocol::{Cipher, RelayEngine, RelayJob, Stamps};
-use dwell_record::Summary;
+use dwell_record::{Summary, Warning};
 use dwell_stats::ComponentFigures;
 use dwell_units::Nanos;
 use rtrb::RingBuffer;
@@ -103,16 +103,9 @@ pub(crate) fn perform(
     }
     let mut log =
         ObservationWriter::begin("relay", &format!("{} {}", job.listen, job.to), samples)?;
-    let mut warnings = Vec::new();
     let wanted = plan.sockets() + SPARE_DESCRIPTORS;
     let allowed = process::allow_descriptors(wanted);
-    if allowed < wanted {
-        warnings.push(format!(
-            "this process is limited to {allowed} file descriptors: not enough for --flows {}; \
-             raise the limit (ulimit -n)",
-            plan.flows
-        ));
-    }
+    let limit = (allowed < wanted).then_some(Warning::DescriptorLimit(allowed, plan.flows));
     let dropped = AtomicU64::new(0);
     let mut run = Run { job, plan: &plan, log: &mut log, dropped: &dropped, stop };
     let (start, nics) = (clock::pair(), NicWatch::start());
@@ -126,7 +119,7 @@ pub(crate) fn perform(
     let (components, unwritten) = log.finish(ring_dropped);
     let (FinalState { counts, failure }, placement) = ended;
     let failure = failure.map(|error| anyhow::Error::new(error).context("a relay socket failed"));
-    let outcome = Outcome { counts, components, placement, clocks, ring_dropped, nics, warnings };
+    let outcome = Outcome { counts, components, placement, clocks, ring_dropped, nics, limit };
     let summary = report::summary(job, &plan, &outcome);
     let failure = failure.or(unwritten).map(Failure::from);
     Ok(Relayed { summary, failure, components: outcome.components })

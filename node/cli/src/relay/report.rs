@@ -12,7 +12,9 @@ use dwell_engine::relay::stream_ctr;
 use dwell_io::cpu::Placement;
 use dwell_io::interface;
 use dwell_protocol::{Cipher, ClearPrefix, RelayEngine, RelayJob};
-use dwell_record::{Kind, NicDropped, Scalar, Stamps, Summary, Trust, by_name, component_metrics};
+use dwell_record::{
+    Kind, NicDropped, Scalar, Stamps, Summary, Trust, Warning, by_name, component_metrics,
+};
 use dwell_sample::{Point, TimestampSource};
 use dwell_stats::{ComponentFigures, Resolution};
 use dwell_units::Pairing;
@@ -44,17 +46,18 @@ pub(super) struct Outcome {
     pub(super) clocks: (Pairing, Pairing),
     pub(super) ring_dropped: u64,
     pub(super) nics: Option<Vec<NicDropped>>,
-    pub(super) warnings: Vec<String>,
+    /// Warning about a limit of this process.
+    pub(super) limit: Option<Warning>,
 }
 
 /// Builds the summary.
 pub(super) fn summary(job: &RelayJob, plan: &RelayPlan, outcome: &Outcome) -> Summary {
-    let Outcome { counts, components, placement, clocks, ring_dropped, nics, warnings } = outcome;
+    let Outcome { counts, components, placement, clocks, ring_dropped, nics, limit } = outcome;
     let mut trust = Trust { ring_dropped: *ring_dropped, ..Trust::default() };
     trust.note_clocks(&clocks.0, &clocks.1);
     trust.percentile_resolution = resolution(components);
-    trust.warnings =
-        [warnings.clone(), notes(plan, job, counts, *ring_dropped, components)].concat();
+    trust.warnings.extend(limit.iter().cloned().map(Into::into));
+    warn(&mut trust, plan, job, counts, components);
     trust.note_nics(nics.clone());
     let interface = interface::towards(plan.to).ok().flatten();
     let source = |kernel, user| {
@@ -172,106 +175,66 @@ fn values(
     values
 }
 
-/// Returns the warnings.
-fn notes(
+/// Adds the warnings.
+fn warn(
+    trust: &mut Trust,
     plan: &RelayPlan,
     job: &RelayJob,
     counts: &Counts,
-    ring_dropped: u64,
     components: &ComponentFigures,
-) -> Vec<String> {
-    let mut notes = Vec::new();
-    let mut note = |count: u64, text: &str| {
-        if count > 0 {
-            notes.push(format!("{count} {text}"));
-        }
-    };
+) {
     let both = |of: fn(&Traffic) -> u64| counts.directions.iter().map(of).sum::<u64>();
     let longer = if plan.cipher() == Some(Cipher::Aes128Gcm) { TRAILER_LEN } else { NONCE_LEN };
-    note(
-        both(|traffic| traffic.too_long),
-        &format!(
-            "packets were too long for the path and dropped; encryption adds {longer} bytes: send \
-             smaller packets"
-        ),
-    );
-    note(
-        both(|traffic| traffic.unsealed),
-        "packets were too short to be encrypted and were dropped",
-    );
+    trust.warn_count(both(|traffic| traffic.too_long), |count| Warning::TooLong(count, longer));
+    trust.warn_count(both(|traffic| traffic.unsealed), Warning::TooShort);
     let what =
         if plan.scheme == Scheme::Tcp { "connections were ended" } else { "packets were dropped" };
-    note(
-        both(|traffic| traffic.unauthentic),
-        &format!(
-            "{what}: not authentic; they were modified or forged, or the far end uses another key, \
-             --cipher or --clear"
-        ),
-    );
-    note(
-        both(|traffic| traffic.replayed),
-        &format!("{what}: accepted before; the network duplicated them, or they were replayed"),
-    );
-    note(both(|traffic| traffic.too_old), &format!("{what}: older than the replay window"));
-    note(
-        both(|traffic| traffic.too_many_salts),
-        "packets were dropped: the table of salts is full; restart the relays with a new key",
-    );
-    note(
-        both(|traffic| traffic.truncated),
-        "connections were cut off before the end of their stream",
-    );
-    note(both(|traffic| traffic.send_failed), "packets could not be sent and were dropped");
-    note(counts.overflowed, "packets were dropped because a receive buffer was full");
+    trust.warn_count(both(|traffic| traffic.unauthentic), |count| {
+        Warning::UnauthenticPackets(count, what)
+    });
+    trust.warn_count(both(|traffic| traffic.replayed), |count| Warning::Replayed(count, what));
+    trust.warn_count(both(|traffic| traffic.too_old), |count| Warning::OutsideWindow(count, what));
+    trust.warn_count(both(|traffic| traffic.too_many_salts), Warning::SaltsExhausted);
+    trust.warn_count(both(|traffic| traffic.truncated), Warning::StreamsCut);
+    trust.warn_count(both(|traffic| traffic.send_failed), |count| {
+        let reason = "the socket did not accept them".to_owned();
+        Warning::SendFailed(format!("{count} packets"), reason)
+    });
+    trust.warn_count(counts.overflowed, Warning::ReceiveBufferFull);
     let relayed = both(|traffic| traffic.relayed);
     // A receiver that exits before the last packet arrives causes an ICMP error; that is harmless.
     if counts.icmp_errors >= MIN_REPORTED_ERRORS
         || counts.icmp_errors.saturating_mul(100) >= relayed
     {
-        note(counts.icmp_errors, "ICMP errors: check that the far end is listening");
+        let advice = "check that the far end is listening".to_owned();
+        trust.warn_count(counts.icmp_errors, |count| Warning::IcmpErrors(count, advice));
     }
-    note(
-        counts.flows.evicted,
-        "flows were evicted: raise --flows N, if descriptors and memory allow it",
-    );
-    note(
-        ring_dropped,
-        "observations did not fit into the ring; metrics lack them, packet counts are complete",
-    );
-    notes.extend(unserved(plan, &counts.unserved));
+    trust.warn_count(counts.flows.evicted, Warning::FlowsEvicted);
+    trust.warn_count(trust.ring_dropped, Warning::RingOverflow);
+    warn_unserved(trust, plan, &counts.unserved);
     let has_packets = components.packets() > 0;
     if has_packets && plan.scheme == Scheme::Tcp {
-        notes.push(
-            "TCP has user timestamps only: processing times of the reads of a stream are known"
-                .to_owned(),
-        );
+        trust.warn(Warning::UserTimestampsOnly);
     } else if has_packets && components.missing(Point::RxKernel).is_none() {
         let why = if job.merges() { " (--merge removes them)" } else { "" };
-        notes.push(format!(
-            "no kernel timestamps{why}: processing is known, queueing and node delay are not"
-        ));
+        trust.warn(Warning::NoKernelTimestamps(why));
     }
-    notes
 }
 
-/// Returns one warning per reason why clients could not be served.
-fn unserved(plan: &RelayPlan, unserved: &Unserved) -> Vec<String> {
-    let failed = |failures: &Failures, what: &str| {
-        let first = failures.first.as_ref()?;
-        Some(format!("{} times a client could not be served: {what}: {first}", failures.times))
-    };
-    let scheme = plan.scheme.name();
-    let full = (unserved.limit_reached > 0).then(|| {
-        let more = if plan.flows < MAX_CONNECTIONS { "; raise --flows N" } else { "" };
-        format!(
-            "{} times a client could not be served: all {} connections were in use and none was \
-             idle for a minute{more}",
-            unserved.limit_reached, plan.flows
-        )
+/// Adds one warning per reason why clients could not be served.
+fn warn_unserved(trust: &mut Trust, plan: &RelayPlan, unserved: &Unserved) {
+    let reason = |failures: &Failures| Some(failures.first.as_ref()?.to_string());
+    if let Some(first) = reason(&unserved.refused) {
+        let to = format!("{}://{}", plan.scheme.name(), plan.to);
+        trust.warn(Warning::ClientRefused(unserved.refused.times, to, first));
+    }
+    trust.warn_count(unserved.limit_reached, |times| {
+        let hint = if plan.flows < MAX_CONNECTIONS { "; raise --flows N" } else { "" };
+        Warning::ConnectionsExhausted(times, plan.flows, hint)
     });
-    let refused = failed(&unserved.refused, &format!("cannot reach {scheme}://{}", plan.to));
-    let here = failed(&unserved.here, "no socket, thread or memory was left here");
-    [refused, full, here].into_iter().flatten().collect()
+    if let Some(first) = reason(&unserved.here) {
+        trust.warn(Warning::ResourcesExhausted(unserved.here.times, first));
+    }
 }
 
 fn resolution(components: &ComponentFigures) -> Option<Resolution> {
@@ -297,5 +260,5 @@ pub(super) fn print(summary: &Summary, components: &ComponentFigures) -> io::Res
         let name = component.name().trim_end_matches("_ns");
         writeln!(out, "{name:24}{}", crate::ping::cells(&figures))?;
     }
-    summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
+    crate::human::print_warnings(&mut out, &summary.trust)
 }

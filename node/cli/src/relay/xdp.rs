@@ -2,7 +2,7 @@
 //! Such packets pass below all timestamping, so their delay at this node is unknown.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use dwell_io::bpf::{
 use dwell_io::clock::{self, monotonic};
 use dwell_io::{datagram, interface};
 use dwell_protocol::{RelayEngine, RelayJob, RelayMode, Stamps};
-use dwell_record::{Kind, NicDropped, Placement, Scalar, Summary, Trust, by_name};
+use dwell_record::{Kind, NicDropped, Placement, Scalar, Summary, Trust, Warning, by_name};
 use dwell_units::{Nanos, Pairing};
 
 use super::plan::RelayPlan;
@@ -92,7 +92,10 @@ pub(super) fn perform(
     let (spec, mut warnings) = spec(job, plan)?;
     let (start, nics) = (clock::pair(), NicWatch::start());
     let relay = XdpRelay::start(&spec).map_err(refusal)?;
-    warnings.extend_from_slice(relay.notes());
+    if !relay.not_relayed().is_empty() {
+        let addresses: Vec<_> = relay.not_relayed().iter().map(Ipv4Addr::to_string).collect();
+        warnings.push(Warning::DestinationsNotRelayed(addresses.join(" ")));
+    }
     announce(&format!("relaying udp://{} -> udp://{}", plan.listen, plan.to));
     let mut known = RecordedFlows { flows: HashMap::new(), to: plan.to, next: 0 };
     let (mut seen, mut searched) = (XdpCounters::default(), monotonic());
@@ -117,10 +120,7 @@ pub(super) fn perform(
     let clocks = (start, clock::pair());
     let recorded = u64::from(known.next / 2);
     if recorded < seen.flows {
-        let more = seen.flows - recorded;
-        warnings.push(format!(
-            "{more} flows were evicted before they were recorded; the samples lack them"
-        ));
+        warnings.push(Warning::FlowsUnrecorded(seen.flows - recorded));
     }
     let modes = relay.modes().to_vec();
     drop(relay);
@@ -164,7 +164,7 @@ fn flows(job: &RelayJob) -> Option<u16> {
 }
 
 /// Returns the configuration of the XDP program, and warnings.
-fn spec(job: &RelayJob, plan: &RelayPlan) -> Result<(XdpRelaySpec, Vec<String>), Failure> {
+fn spec(job: &RelayJob, plan: &RelayPlan) -> Result<(XdpRelaySpec, Vec<Warning>), Failure> {
     let (SocketAddr::V4(listen), SocketAddr::V4(to)) = (plan.listen, plan.to) else {
         return Err(Failure::usage("--engine xdp relays IPv4 only"));
     };
@@ -175,21 +175,13 @@ fn spec(job: &RelayJob, plan: &RelayPlan) -> Result<(XdpRelaySpec, Vec<String>),
         .iter()
         .filter(|found| found.up && found.name != "lo")
         .partition(|found| Some(found.index) == outgoing || found.is_forwarding());
-    let mut warnings = vec![
-        "packets pass below all timestamping: their delay at this node is unknown; measure between \
-         the ends"
-            .to_owned(),
-    ];
+    let mut warnings = vec![Warning::BelowTimestamps];
     if !others.is_empty() {
         let names: Vec<_> = others.iter().map(|found| found.name.as_str()).collect();
-        warnings.push(format!(
-            "packets from interfaces that do not forward are not relayed: {}",
-            names.join(" ")
-        ));
+        warnings.push(Warning::InterfacesNotRelayed(names.join(" ")));
     }
     if job.place.busy_poll || job.place.cpu.is_some() {
-        warnings
-            .push("--cpu and --busy-poll have no effect: the driver relays, not a thread".into());
+        warnings.push(Warning::PlacementIgnored);
     }
     let spec = XdpRelaySpec {
         listen,
@@ -216,20 +208,12 @@ fn summary(
     modes: &[XdpMode],
     counters: XdpCounters,
     (clocks, nics): (&(Pairing, Pairing), Option<Vec<NicDropped>>),
-    mut warnings: Vec<String>,
+    warnings: Vec<Warning>,
 ) -> Summary {
-    let mut note = |count: u64, text: &str| {
-        if count > 0 {
-            warnings.push(format!("{count} {text}"));
-        }
-    };
-    note(
-        counters.no_way,
-        "packets could not be relayed by the driver (next hop unknown, packet too long, or TTL \
-         expired)",
-    );
-    note(counters.evicted, "flows were evicted; raise --flows N");
+    let warnings = warnings.into_iter().map(Into::into).collect();
     let mut trust = Trust { warnings, ..Trust::default() };
+    trust.warn_count(counters.no_way, Warning::NotRelayedByDriver);
+    trust.warn_count(counters.evicted, Warning::FlowsEvicted);
     trust.note_clocks(&clocks.0, &clocks.1);
     trust.note_nics(nics);
     let interface = interface::towards(plan.to).ok().flatten();

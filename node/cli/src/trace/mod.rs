@@ -16,11 +16,11 @@ use std::thread;
 use std::time::Duration;
 
 use dwell_engine::join::{JoinCounters, StampJoiner};
-use dwell_io::bpf::{BpfError, Event, Hooks, Protocol, TraceSpec, Tracer};
+use dwell_io::bpf::{BpfError, Event, Hooks, Protocol, TraceSpec, Tracer, TracerNote};
 use dwell_io::clock::{monotonic, pair, realtime};
 use dwell_io::interface;
 use dwell_protocol::{FlowFilter, FlowProtocol, TraceHook, TraceJob};
-use dwell_record::Summary;
+use dwell_record::{Summary, Warning};
 use dwell_sample::{PacketObservation, Point};
 use dwell_stats::{ComponentFigures, DelayComponent};
 use dwell_units::{Nanos, Pairing};
@@ -42,10 +42,6 @@ const MAX_OPEN_PACKETS: usize = 65_536;
 /// Intervals for writing samples and for updating the live table.
 const FLUSH_INTERVAL: Nanos = Nanos::from_millis(100);
 const DISPLAY_INTERVAL: Nanos = Nanos::from_millis(500);
-
-/// Warning for hooks without a pair that bounds a delay.
-const NO_DELAY_WARNING: &str = "these hooks give timestamps but no delay: a node delay needs netfilter \
-                        (pre_routing to post_routing), or xdp and tcx (rx_driver to tx_tcx)";
 
 /// Arguments of `trace`.
 #[derive(Debug, clap::Args)]
@@ -117,7 +113,7 @@ struct Seen {
     clock_moved: bool,
     start: Pairing,
     end: Pairing,
-    notes: Vec<String>,
+    notes: Vec<Warning>,
 }
 
 /// Traces until stopped or until the duration is over. Calls `announce` when all programs are
@@ -134,10 +130,10 @@ pub(crate) fn perform(
     let (mut tracer, hooks, without) = attach(job, spec, &mut Tracer::start)?;
     let points = points(hooks);
     announce(&format!("tracing '{filter}' at {}", names(&points)));
-    let notes: Vec<_> = without.into_iter().chain(tracer.notes().iter().cloned()).collect();
-    notes.iter().for_each(|note| announce(note));
+    let notes: Vec<_> = without.into_iter().chain(tracer.notes().iter().map(warning)).collect();
+    notes.iter().for_each(|note| announce(&note.to_string()));
     if !gives_delay(&points) {
-        announce(NO_DELAY_WARNING);
+        announce(&Warning::HooksWithoutDelay.to_string());
     }
     let live = live::Live::new(outputs.live);
     let mut flows = Flows::new(job.id);
@@ -190,19 +186,33 @@ fn pass(observation: &PacketObservation, flows: &mut Flows, log: &mut Observatio
 }
 
 /// Attaches the programs; only netfilter if the kernel is too old for the others and no hooks were
-/// requested. Returns the hooks attached and a note about missing ones.
+/// requested. Returns the hooks attached and a warning about missing ones.
 fn attach<T>(
     job: &TraceJob,
     mut spec: TraceSpec,
     start: &mut dyn FnMut(&TraceSpec) -> Result<T, BpfError>,
-) -> Result<(T, Hooks, Option<String>), Failure> {
+) -> Result<(T, Hooks, Option<Warning>), Failure> {
     match start(&spec) {
         Err(error @ BpfError::TooOld { .. }) if job.hooks.is_empty() => {
             spec.hooks = Hooks { netfilter: true, tcx: false, xdp: false };
-            let note = format!("{error}: only netfilter is used");
+            let note = Warning::OldKernel(error.to_string());
             Ok((start(&spec).map_err(refusal)?, spec.hooks, Some(note)))
         }
         tracer => Ok((tracer.map_err(refusal)?, spec.hooks, None)),
+    }
+}
+
+/// Returns the warning about a difference from the requested hooks.
+fn warning(note: &TracerNote) -> Warning {
+    match note {
+        TracerNote::XdpTaken { interface } => {
+            let reason = "another XDP program is attached".to_owned();
+            Warning::HookUnavailable(interface.clone(), reason)
+        }
+        TracerNote::XdpGeneric { interface } => Warning::HookAfterDriver(interface.clone()),
+        TracerNote::XdpUnavailable { interface, error } => {
+            Warning::HookUnavailable(interface.clone(), format!("cannot attach XDP: {error}"))
+        }
     }
 }
 
@@ -301,7 +311,7 @@ mod tests {
         };
         let ((), hooks, note) = attach(&job, spec(&job).unwrap().1, &mut start).unwrap();
         assert_eq!(hooks, Hooks { netfilter: true, tcx: false, xdp: false });
-        assert!(note.unwrap().contains("6.6"));
+        assert!(note.unwrap().to_string().contains("6.6"));
         job.hooks = vec![TraceHook::Netfilter, TraceHook::Tcx];
         let refused = attach(&job, spec(&job).unwrap().1, &mut start).unwrap_err();
         assert_eq!(refused.exit, Exit::Unsupported);

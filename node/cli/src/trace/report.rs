@@ -3,14 +3,15 @@
 use std::io::{self, Write};
 
 use dwell_protocol::{FlowFilter, IdFormat, TraceJob};
-use dwell_record::{Kind, Placement, Scalar, Summary, Trust, by_name, component_metrics};
+use dwell_record::{Kind, Placement, Scalar, Summary, Trust, Warning, by_name, component_metrics};
 use dwell_sample::Point;
 use dwell_units::Nanos;
 use serde_json::json;
 
 use super::id::Id;
-use super::{NO_DELAY_WARNING, Seen, gives_delay};
+use super::{Seen, gives_delay};
 use crate::environment::environment;
+use crate::human::print_warnings;
 
 /// Builds the summary.
 pub(super) fn summary(
@@ -46,8 +47,8 @@ pub(super) fn summary(
     let mut values = by_name(counts.map(|(name, count)| (name, Some(Scalar::Count(count)))));
     values.extend(points.iter().map(missing));
     let mut metrics = component_metrics(&seen.components);
-    let mut trust = Trust { warnings: warnings(job, points, &seen), ..Trust::default() };
-    trust.ring_dropped = seen.dropped;
+    let mut trust = Trust { ring_dropped: seen.dropped, ..Trust::default() };
+    warn(&mut trust, job, points, &seen);
     trust.note_clocks(&seen.start, &seen.end);
     if seen.clock_moved || trust.clock_step_ns.is_some() {
         // It is unknown which timestamps are from before the step.
@@ -64,37 +65,25 @@ pub(super) fn summary(
     }
 }
 
-fn warnings(job: &TraceJob, points: &[Point], seen: &Seen) -> Vec<String> {
-    let mut warnings = seen.notes.clone();
+/// Adds the warnings.
+fn warn(trust: &mut Trust, job: &TraceJob, points: &[Point], seen: &Seen) {
+    trust.warnings.extend(seen.notes.iter().cloned().map(Into::into));
     if seen.events == 0 {
-        warnings.push("no packet of this flow passed".to_owned());
+        trust.warn(Warning::NoPackets);
     }
     if !gives_delay(points) {
-        warnings.push(NO_DELAY_WARNING.to_owned());
+        trust.warn(Warning::HooksWithoutDelay);
     } else if seen.joined.packets > 0 && seen.components.figures().next().is_none() {
-        warnings.push(
-            "no packet was seen at both ends of a node delay (pre_routing and post_routing, or \
-             rx_driver and tx_tcx): packets from or to this node itself never are"
-                .to_owned(),
-        );
+        trust.warn(Warning::OneSidedTrace);
     }
-    if seen.dropped > 0 {
-        warnings.push(format!(
-            "{} events did not fit into the ring: their timestamps are missing",
-            seen.dropped
-        ));
-    }
+    trust.warn_count(seen.dropped, Warning::RingOverflow);
     let ordered = seen.flows.all().iter().filter(|flow| flow.id == Id::Order).count();
     if ordered > 0 && job.id == IdFormat::Auto {
-        warnings.push(format!(
-            "packets of {ordered} flows carry no known id; they are matched by their order at each \
-             hook, which loss and reordering break"
-        ));
+        trust.warn(Warning::MatchedByOrder(ordered));
     }
     if seen.clock_moved {
-        warnings.push("CLOCK_TAI moved against CLOCK_REALTIME: all timestamps are void".to_owned());
+        trust.warn(Warning::TaiMoved);
     }
-    warnings
 }
 
 /// Prints the result as JSON or as a table.
@@ -124,5 +113,5 @@ pub(super) fn print(summary: &Summary, json: bool) -> io::Result<()> {
             _ => writeln!(out, "{name:<28}{:>12}", "-")?,
         }
     }
-    summary.trust.warnings.iter().try_for_each(|warning| writeln!(out, "note: {warning}"))
+    print_warnings(&mut out, &summary.trust)
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use dwell_protocol::{
     Event, Job, JobId, MAX_PAYLOAD_LEN, Progress, Request, write_data, write_message,
 };
-use dwell_record::{Scalar, Summary};
+use dwell_record::{Scalar, Summary, Warning};
 use dwell_stats::{Metric, RoundTrip};
 
 use super::spool::Spool;
@@ -194,7 +194,7 @@ fn perform(
             match measured.failure {
                 Some(failure) if measured.answered == 0 => return Err(failure),
                 // Results until the failure are valid.
-                Some(failure) => summary.trust.warnings.push(format!("{:#}", failure.error)),
+                Some(failure) => summary.trust.warn(incomplete(&failure)),
                 None => {}
             }
             Ok(summary)
@@ -256,8 +256,12 @@ fn perform(
 
 /// Adds the failure to the warnings: the result is valid although its samples are not.
 fn with_warning(mut summary: Summary, failure: Option<Failure>) -> Summary {
-    summary.trust.warnings.extend(failure.map(|failure| format!("{:#}", failure.error)));
+    summary.trust.warnings.extend(failure.map(|failure| incomplete(&failure).into()));
     summary
+}
+
+fn incomplete(failure: &Failure) -> Warning {
+    Warning::OutputFailed(format!("{:#}", failure.error))
 }
 
 /// Sends the progress of a measurement to the controller.

@@ -23,7 +23,7 @@ fn interface_drops_are_reported_and_zero_without_drops() {
     let warned = |summary: &Value| {
         let warnings = summary["trust"]["warnings"].as_array().unwrap();
         let text = "the network interface n2 dropped packets";
-        warnings.iter().any(|warning| warning.as_str().unwrap().starts_with(text))
+        warnings.iter().any(|warning| warning["text"].as_str().unwrap().starts_with(text))
     };
 
     let short = ping("200");

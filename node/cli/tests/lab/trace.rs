@@ -303,7 +303,7 @@ fn trace_coexists_with_foreign_xdp_programs() {
     pass(&near, &far, "198.19.0.3:7001", 0..100, 64);
     let second = second.end();
     assert!(
-        second.warnings().contains("another XDP program is on interface n1"),
+        second.warnings().contains("no rx_driver on interface n1: another XDP program"),
         "{}",
         second.summary
     );

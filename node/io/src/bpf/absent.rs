@@ -1,6 +1,8 @@
 //! Tracer and relay of a build without the cargo feature `bpf`: always unavailable.
 
-use super::{BpfError, Event, TraceSpec, XdpCounters, XdpFlow, XdpMode, XdpRelaySpec};
+use std::net::Ipv4Addr;
+
+use super::{BpfError, Event, TraceSpec, TracerNote, XdpCounters, XdpFlow, XdpMode, XdpRelaySpec};
 
 /// Uninhabited stand-in for the type of builds with eBPF.
 #[derive(Debug)]
@@ -26,7 +28,7 @@ impl Tracer {
     }
 
     /// Unreachable.
-    pub fn notes(&self) -> &[String] {
+    pub fn notes(&self) -> &[TracerNote] {
         match self.0 {}
     }
 
@@ -70,7 +72,7 @@ impl XdpRelay {
     }
 
     /// Unreachable.
-    pub fn notes(&self) -> &[String] {
+    pub fn not_relayed(&self) -> &[Ipv4Addr] {
         match self.0 {}
     }
 }

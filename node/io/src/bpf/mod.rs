@@ -29,7 +29,8 @@ pub use probe::{Attached, Hook, Pass, XdpMode};
 #[cfg(feature = "bpf")]
 pub use relay::XdpRelay;
 pub use spec::{
-    BpfError, Checksums, Hooks, RELAY_FLOWS, TraceSpec, XdpCounters, XdpFlow, XdpRelaySpec,
+    BpfError, Checksums, Hooks, RELAY_FLOWS, TraceSpec, TracerNote, XdpCounters, XdpFlow,
+    XdpRelaySpec,
 };
 #[cfg(feature = "bpf")]
 pub use tracer::Tracer;

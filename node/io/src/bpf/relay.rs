@@ -41,7 +41,7 @@ pub struct XdpRelay {
     resolver: UdpSocket,
     own: Ipv4Addr,
     spec: XdpRelaySpec,
-    notes: Vec<String>,
+    not_relayed: Vec<Ipv4Addr>,
 }
 
 impl XdpRelay {
@@ -95,12 +95,8 @@ impl XdpRelay {
             resolver,
             own,
             spec: spec.clone(),
-            notes: Vec::new(),
+            not_relayed: left_out,
         };
-        if !left_out.is_empty() {
-            let all: Vec<_> = left_out.iter().map(Ipv4Addr::to_string).collect();
-            relay.notes.push(format!("packets to {} are not relayed", all.join(" ")));
-        }
         for &interface in &spec.interfaces {
             // Frames redirected natively to a veth are lost unless its peer has XDP too.
             let modes: &[XdpMode] = match driver(interface) {
@@ -178,9 +174,9 @@ impl XdpRelay {
         &self.modes
     }
 
-    /// Differences from what was requested.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
+    /// Addresses of this machine beyond the maximum; packets to them are not relayed.
+    pub fn not_relayed(&self) -> &[Ipv4Addr] {
+        &self.not_relayed
     }
 
     fn attach(&mut self, interface: u32, modes: &[XdpMode]) -> io::Result<()> {

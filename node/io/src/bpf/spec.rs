@@ -38,6 +38,28 @@ pub struct Hooks {
     pub xdp: bool,
 }
 
+/// A difference of a tracer from its specification, on one interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TracerNote {
+    /// No XDP hook: another program is attached.
+    XdpTaken {
+        /// Name of the interface.
+        interface: String,
+    },
+    /// The XDP hook is just after the driver, which has no XDP.
+    XdpGeneric {
+        /// Name of the interface.
+        interface: String,
+    },
+    /// No XDP hook: attaching failed.
+    XdpUnavailable {
+        /// Name of the interface.
+        interface: String,
+        /// Error of the system call.
+        error: String,
+    },
+}
+
 /// What an XDP relay forwards: UDP over IPv4, without IP options, unfragmented.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpRelaySpec {

@@ -12,7 +12,7 @@ use libbpf_rs::{MapCore as _, MapFlags, Object, RingBuffer, RingBufferBuilder};
 use super::event::Event;
 use super::link::{self, Place};
 use super::probe::XdpMode;
-use super::{BpfError, Hooks, Protocol, TraceSpec, object};
+use super::{BpfError, Hooks, Protocol, TraceSpec, TracerNote, object};
 use crate::{clock, interface};
 
 const PROGRAMS: &[u8] = include_bytes!("../../../bpf/stamps.bpf.o");
@@ -41,7 +41,7 @@ pub struct Tracer {
     batch: Rc<RefCell<Vec<Event>>>,
     object: Object,
     tai_offset: Nanos,
-    notes: Vec<String>,
+    notes: Vec<TracerNote>,
 }
 
 impl Tracer {
@@ -131,7 +131,7 @@ impl Tracer {
     }
 
     /// Differences from what was requested.
-    pub fn notes(&self) -> &[String] {
+    pub fn notes(&self) -> &[TracerNote] {
         &self.notes
     }
 
@@ -183,16 +183,17 @@ impl Tracer {
         let note = match attach(XdpMode::Native) {
             Ok(link) => return self.links.push(link),
             Err(error) if is_taken(Some(&error)) => {
-                format!("another XDP program is on interface {name}: no rx_driver there")
+                TracerNote::XdpTaken { interface: name.to_owned() }
             }
             Err(_) => match attach(XdpMode::Generic) {
                 Ok(link) => {
                     self.links.push(link);
-                    format!("the driver of {name} has no XDP: rx_driver is taken just after it")
+                    TracerNote::XdpGeneric { interface: name.to_owned() }
                 }
-                Err(error) => {
-                    format!("no rx_driver on interface {name}: cannot attach XDP: {error}")
-                }
+                Err(error) => TracerNote::XdpUnavailable {
+                    interface: name.to_owned(),
+                    error: error.to_string(),
+                },
             },
         };
         self.notes.push(note);
@@ -339,7 +340,7 @@ mod tests {
             assert_eq!(others.read(&mut |event| panic!("{event:?}")).unwrap(), 0);
             assert_eq!((ours.dropped().unwrap(), ours.clock_moved()), (0, false));
             // The second tracer finds XDP occupied by the first.
-            assert!(others.notes().iter().any(|note| note.contains("another XDP program")));
+            assert!(others.notes().iter().any(|note| matches!(note, TracerNote::XdpTaken { .. })));
         });
     }
 

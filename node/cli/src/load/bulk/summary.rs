@@ -1,11 +1,12 @@
 //! Result of a bulk transfer.
 
 use dwell_protocol::BulkJob;
-use dwell_record::{Scalar, Summary, Trust, by_name};
+use dwell_record::{Scalar, Summary, Trust, Warning, by_name};
 use serde_json::{Value, json};
 
 use super::drive::Flow;
 use super::{BulkPlan, Outcome};
+use crate::human::bit_rate;
 use crate::load::load_summary;
 use crate::placement;
 
@@ -51,9 +52,9 @@ pub(super) fn summary(job: &BulkJob, plan: &BulkPlan, outcome: &Outcome) -> Summ
     let known = outcome.rtt.count() > 0;
     let mut trust = Trust {
         percentile_resolution: known.then(|| outcome.rtt.resolution()),
-        warnings: warnings(job, outcome, rate(acked)),
         ..Trust::default()
     };
+    warn(&mut trust, job, outcome, rate(acked));
     trust.note_nics(outcome.nics.clone());
     trust.note_clocks(&outcome.clocks.0, &outcome.clocks.1);
     let engine =
@@ -66,22 +67,19 @@ pub(super) fn summary(job: &BulkJob, plan: &BulkPlan, outcome: &Outcome) -> Summ
     }
 }
 
-fn warnings(job: &BulkJob, outcome: &Outcome, reached: f64) -> Vec<String> {
-    let mut warnings = Vec::new();
+/// Adds the warnings.
+fn warn(trust: &mut Trust, job: &BulkJob, outcome: &Outcome, reached: f64) {
     let failed: Vec<_> = outcome.flows.iter().filter_map(|flow| flow.error.as_ref()).collect();
     if let Some(first) = failed.first() {
-        warnings.push(format!(
-            "connections that ended early: {} of {}; the first: {first}",
-            failed.len(),
-            outcome.flows.len()
-        ));
+        let all = outcome.flows.len();
+        trust.warn(Warning::ConnectionsEnded(failed.len(), all, first.to_string()));
     }
-    if let Some(requested) = job.rate
+    if let Some(requested) = job.rate.map(|rate| rate.0 as f64)
         && outcome.elapsed.as_secs_f64() > 0.5
-        && (reached / requested.0 as f64 - 1.0).abs() > MAX_RATE_DEVIATION
+        && (reached / requested - 1.0).abs() > MAX_RATE_DEVIATION
     {
-        let share = reached / requested.0 as f64 * 100.0;
-        warnings.push(format!("the rate was {share:.1}% of the requested rate"));
+        let [asked, found] = [requested, reached].map(bit_rate);
+        let why = format!("{asked} requested, {found} reached");
+        trust.warn(Warning::RateMissed(reached / requested * 100.0, why));
     }
-    warnings
 }

@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use dwell_engine::schedule::Gaps;
 use dwell_io::clock::monotonic;
 use dwell_protocol::ItgJob;
-use dwell_record::{Placement, Scalar, Summary};
+use dwell_record::{Placement, Scalar, Summary, Warning};
 use dwell_units::{Nanos, Rate};
 use serde_json::json;
 
@@ -212,18 +212,12 @@ impl ItgFlows {
             ("seed", json!(self.seed)),
         ];
         let silent = (self.flows as usize).saturating_sub(sent.flows());
-        let mut warnings = Vec::new();
-        if silent > 0 {
-            warnings.push(format!(
-                "rate unknown for {silent} of {} flows: ITGSend logged fewer than \
-                 {LOG_BATCH} packets",
-                self.flows
-            ));
-        }
         let target = format!("udp://{}:{FIRST_PORT}", job.to);
         let engine = engine("ITGSend", output);
         let mut summary = load_summary(target, &engine, parameters, values, Placement::default());
-        summary.trust.warnings = warnings;
+        if silent > 0 {
+            summary.trust.warn(Warning::FlowRateUnknown(silent, self.flows, LOG_BATCH));
+        }
         summary
     }
 }

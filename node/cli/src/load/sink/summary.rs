@@ -2,7 +2,9 @@
 
 use dwell_io::clock;
 use dwell_protocol::SinkJob;
-use dwell_record::{Packets, Placement, Scalar, Stamps, Summary, Trust, component_metrics};
+use dwell_record::{
+    Packets, Placement, Scalar, Stamps, Summary, Trust, Warning, component_metrics,
+};
 use dwell_sample::TimestampSource;
 use dwell_stats::{ComponentFigures, Distribution};
 use dwell_units::{Nanos, Pairing};
@@ -11,7 +13,7 @@ use serde_json::json;
 use super::drive::SocketCounters;
 use super::flow::Flow;
 use super::tcp::{self, Received};
-use crate::load::{load_summary, missing_stamps};
+use crate::load::{load_summary, warn_of_missing_stamps};
 use crate::nic::NicWatch;
 
 /// Inputs of a sink's summary.
@@ -55,19 +57,9 @@ impl SinkResult<'_> {
         let mut trust = Trust { ring_dropped: dropped, ..Trust::default() };
         trust.percentile_resolution = (one_way.count() > 0).then(|| one_way.resolution());
         trust.note_clocks(start, &clock::pair());
-        if dropped > 0 {
-            trust.warnings.push(format!(
-                "packets that did not fit into the ring: {dropped}; metrics and samples lack them, \
-                 packet counts are complete"
-            ));
-        }
-        if let Some(count) = overflowed(counted).filter(|count| *count > 0) {
-            trust.warnings.push(format!(
-                "packets dropped because a receive buffer was full: {count}; they count as lost, \
-                 but this host lost them, not the network"
-            ));
-        }
-        trust.warnings.extend(missing_stamps(components));
+        trust.warn_count(dropped, Warning::RingOverflow);
+        trust.warn_count(overflowed(counted).unwrap_or(0), Warning::ReceiveBufferFull);
+        warn_of_missing_stamps(&mut trust, components);
         let senders = counted.iter().flat_map(|c| c.flows.keys().map(|(from, _)| *from));
         trust.note_nics(nics.towards(senders.chain(rows().map(|row| row.peer))));
         let mut values = if udp.is_some() { totals(counted) } else { Vec::new() };

@@ -2,7 +2,9 @@
 
 use dwell_engine::schedule::Gaps;
 use dwell_protocol::{TrafficHeader, TrafficJob};
-use dwell_record::{Figures, Packets, Scalar, Stamps, Summary, Trust, by_name, component_metrics};
+use dwell_record::{
+    Figures, Packets, Scalar, Stamps, Summary, Trust, Warning, by_name, component_metrics,
+};
 use dwell_sample::{Point, TimestampSource};
 use dwell_stats::Distribution;
 use dwell_wire::iperf2::ServerReport;
@@ -11,7 +13,7 @@ use serde_json::json;
 use super::plan::TrafficPlan;
 use super::recorder::Recorder;
 use super::{Outcome, measures};
-use crate::load::{load_summary, missing_stamps};
+use crate::load::{load_summary, warn_of_missing_stamps};
 use crate::placement;
 
 /// Relative deviation from the requested rate above which a warning is given.
@@ -73,10 +75,10 @@ pub(super) fn summary(
         planned: job.count,
         ring_dropped: sent.dropped,
         percentile_resolution: Some(recorder.schedule_error.resolution()),
-        warnings: warnings(plan, outcome),
         ..Trust::default()
     };
-    trust.warnings.extend(missing_stamps(components));
+    warn(&mut trust, plan, outcome);
+    warn_of_missing_stamps(&mut trust, components);
     trust.note_nics(outcome.nics.clone());
     trust.note_clocks(&recorder.start, &dwell_io::clock::pair());
     let tx = if components.missing(Point::TxKernel).is_some() {
@@ -137,27 +139,15 @@ fn server_values(report: Option<&ServerReport>) -> [(&'static str, Scalar); 6] {
     ]
 }
 
-fn warnings(plan: &TrafficPlan, outcome: &Outcome) -> Vec<String> {
+/// Adds the warnings.
+fn warn(trust: &mut Trust, plan: &TrafficPlan, outcome: &Outcome) {
     let sent = &outcome.sent;
-    let mut warnings = Vec::new();
-    if sent.refused > 0 {
-        let refused = sent.refused;
-        warnings
-            .push(format!("ICMP errors: {refused}; check that `dwell load sink` is running there"));
-    }
-    if sent.dropped > 0 {
-        warnings.push(format!(
-            "packets that did not fit into the ring: {}; metrics and samples lack them",
-            sent.dropped
-        ));
-    }
+    let advice = "check that `dwell load sink` is running there".to_owned();
+    trust.warn_count(sent.refused, |count| Warning::IcmpErrors(count, advice));
+    trust.warn_count(sent.dropped, Warning::RingOverflow);
     let silent = outcome.reports.iter().filter(|report| report.is_none()).count();
     if silent > 0 {
-        warnings.push(format!(
-            "flows whose server did not report: {silent} of {}; check that `iperf -s -u` or `dwell \
-             load sink` is running there",
-            outcome.reports.len()
-        ));
+        trust.warn(Warning::ServerSilent(silent, outcome.reports.len()));
     }
     // Too few packets do not allow a rate.
     let reached = sent.packets as f64 / sent.elapsed.as_secs_f64().max(1e-9) * plan.mean / 1e9;
@@ -169,7 +159,6 @@ fn warnings(plan: &TrafficPlan, outcome: &Outcome) -> Vec<String> {
                 "random gaps, or this machine could not keep up; a longer run is more accurate"
             }
         };
-        warnings.push(format!("the rate was {:.1}% of the requested rate: {why}", reached * 100.0));
+        trust.warn(Warning::RateMissed(reached * 100.0, why.to_owned()));
     }
-    warnings
 }
