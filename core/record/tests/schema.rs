@@ -216,6 +216,7 @@ fn summary_keys_have_a_fixed_order() {
         "stamps",
         "engine",
         "trains",
+        "spikes",
         "trust",
         "environment",
     ];

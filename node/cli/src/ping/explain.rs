@@ -25,6 +25,9 @@ const MAX_CANDIDATES: usize = 4_096;
 /// Ordinary replies per turn that are divided, for the usual time of each cause.
 const ORDINARY_PER_TURN: usize = 8;
 
+/// Number of replies before and after one that may overlap with it in the thread.
+const SHARED_RANGE: usize = 64;
+
 /// Events older than this belong to no reply that is still to come.
 const EVENT_AGE: Nanos = Nanos::from_secs(2);
 
@@ -59,6 +62,8 @@ struct Candidate {
     parts: DelayParts,
     /// The hypervisor has reported stolen time in this turn.
     stolen: bool,
+    /// The thread handled another probe within the window.
+    is_shared: bool,
     complete: bool,
 }
 
@@ -146,7 +151,7 @@ impl Explainer {
         let limit = self.current_limit(delays);
         let mut ordinary = ORDINARY_PER_TURN;
         let first_new = self.candidates.len();
-        for sample in samples {
+        for (n, sample) in samples.iter().enumerate() {
             let Some(rtt) = round_trip(sample) else { continue };
             let is_spike = limit.is_none_or(|limit| rtt > limit);
             if !is_spike && ordinary == 0 {
@@ -156,8 +161,10 @@ impl Explainer {
             let parts = self.divide(sample, &window);
             if is_spike {
                 let complete = self.complete_from.is_none_or(|from| from <= window.start);
+                let is_shared = is_shared(samples, n);
                 let (id, at) = (sample.id, sample.tx.app);
-                self.candidates.push(Candidate { id, at, rtt, parts, stolen, complete });
+                let candidate = Candidate { id, at, rtt, parts, stolen, is_shared, complete };
+                self.candidates.push(candidate);
             } else {
                 ordinary -= 1;
                 self.usual.add(&parts);
@@ -199,8 +206,11 @@ impl Explainer {
             if limit.is_none_or(|limit| candidate.rtt <= limit) {
                 continue;
             }
-            let by = if candidate.stolen { "steal" } else { "steal or firmware" };
-            self.usual.mark_unexplained(&mut candidate.parts, by);
+            // Otherwise the thread's own work on other probes would count as unexplained.
+            if !candidate.is_shared {
+                let by = if candidate.stolen { "steal" } else { "steal or firmware" };
+                self.usual.mark_unexplained(&mut candidate.parts, by);
+            }
             let Some(cause) = self.usual.main_cause(&candidate.parts).cloned() else { continue };
             spikes.add(Spike {
                 id: candidate.id,
@@ -279,6 +289,19 @@ fn charge_wait(candidates: &mut [Candidate], mut waited: Nanos) {
         let moved = candidate.parts.transfer(CauseKind::Own, waiting, waited);
         waited = waited - moved;
     }
+}
+
+/// Whether the thread sent or received another probe between the kernel's receipt of reply `n` and
+/// its own, or before the probe was sent.
+fn is_shared(samples: &[Sample], n: usize) -> bool {
+    let Sample { tx, rx: Some(rx), .. } = samples[n] else { return false };
+    let is_own = |at: Instant<Realtime>| {
+        let is_receiving = rx.kernel.is_some_and(|arrived| arrived < at && at < rx.app);
+        is_receiving || tx.kernel.is_some_and(|sent| tx.app < at && at < sent)
+    };
+    let near = n.saturating_sub(SHARED_RANGE)..(n + SHARED_RANGE).min(samples.len());
+    let mut others = near.filter(|other| *other != n).map(|other| &samples[other]);
+    others.any(|other| is_own(other.tx.app) || other.rx.is_some_and(|rx| is_own(rx.app)))
 }
 
 /// The round-trip delay of a reply in time.
