@@ -43,7 +43,7 @@ pub(super) fn spike_causes(subject: &Subject) -> Option<Figure> {
     }
     let finding: Vec<String> = bars.iter().filter_map(Bar::finding).take(3).collect();
     let note = note.map_or_else(String::new, |note| format!(" {note}"));
-    let finding = format!("{}.{note}", finding.join("; "));
+    let finding = format!("{}.{note}", finding.join(". "));
     let body = body(&bars, &names, unit, widest);
     Some(Figure::new("spike-causes", "Spike causes", finding, &subject.caption, body, table))
 }
