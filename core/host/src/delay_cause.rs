@@ -308,7 +308,7 @@ impl Divider {
             return Cause::by(CauseKind::Softirq, softirq_name(number));
         }
         match (self.state, phase) {
-            // A thread that polls cannot be told from one that works.
+            // Polling and working look the same.
             (ThreadState::Running, Phase::Unknown) => Cause::of(CauseKind::InFlight),
             (ThreadState::Running, _) => match self.frequency {
                 Some(khz) => {

@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::mem::{offset_of, size_of};
 use std::os::fd::AsFd as _;
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use dwell_host::{Interrupt, KernelAction, KernelEvent, KernelName, Left};
@@ -26,6 +27,9 @@ const REQUIRED: [&str; 2] = ["sched_switch", "sched_waking"];
 
 /// Types of the kernel. The type of a tracepoint's arguments is named `btf_trace_NAME`.
 const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
+
+/// The PID namespace of the kernel's start (PROC_PID_INIT_INO, include/uapi/linux/nsfs.h).
+const INITIAL_PIDS: &str = "pid:[4026531836]";
 
 /// struct entry.
 #[repr(C)]
@@ -68,9 +72,12 @@ impl FlightRecorder {
     /// thread.
     ///
     /// # Errors
-    /// The privilege is missing, the kernel refuses the programs, or it has no tracepoints for
-    /// them.
+    /// The privilege is missing, this process has thread ids of its own (a PID namespace), the
+    /// kernel refuses the programs, or it has no tracepoints for them.
     pub fn start() -> Result<Self, BpfError> {
+        if fs::read_link("/proc/self/ns/pid").is_ok_and(|own| own != Path::new(INITIAL_PIDS)) {
+            return Err(BpfError::PidNamespace);
+        }
         let types = fs::read(KERNEL_TYPES).unwrap_or_default();
         let tracepoints = tracepoints(&types);
         let mut missing = Vec::new();

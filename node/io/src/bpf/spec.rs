@@ -147,6 +147,9 @@ pub enum BpfError {
     /// The kernel has no tracepoints of its scheduler for eBPF programs.
     #[error("this kernel has no tp_btf tracepoints (it needs CONFIG_DEBUG_INFO_BTF)")]
     NoTracepoints,
+    /// Ids of threads differ from those that eBPF programs see.
+    #[error("this process is in a PID namespace of its own; run it outside of the container")]
+    PidNamespace,
     /// The kernel is older than these hooks.
     #[error("{hooks} needs Linux {since}")]
     TooOld {
@@ -176,6 +179,7 @@ impl BpfError {
             Self::NotPermitted(_)
                 | Self::NotBuilt
                 | Self::NoTracepoints
+                | Self::PidNamespace
                 | Self::Refused { .. }
                 | Self::TooOld { .. }
         )
