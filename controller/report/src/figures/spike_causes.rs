@@ -97,10 +97,10 @@ fn names(bars: &[Bar]) -> Vec<&'static str> {
     let mut names: Vec<&str> = CauseKind::ALL.iter().map(|kind| kind.words()).collect();
     names.retain(|name| sum(name) > 0.0);
     if names.len() > MAX_SEGMENTS {
-        let mut sums: Vec<f64> = names.iter().map(|name| sum(name)).collect();
-        sums.sort_by(|a, b| b.total_cmp(a));
-        let least = sums[MAX_SEGMENTS - 2];
-        names.retain(|name| sum(name) >= least);
+        let mut largest = names.clone();
+        largest.sort_by(|a, b| sum(b).total_cmp(&sum(a)));
+        largest.truncate(MAX_SEGMENTS - 1);
+        names.retain(|name| largest.contains(name));
         names.push(OTHER);
     }
     names
