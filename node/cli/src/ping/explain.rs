@@ -11,7 +11,7 @@ use dwell_host::{Cause, CauseKind, DelayParts, DelayWindow, KernelEvent, UsualDe
 use dwell_io::activity;
 use dwell_io::bpf::{FlightRecorder, ThreadWatch};
 use dwell_io::process;
-use dwell_record::{Spike, SpikePart, Spikes};
+use dwell_record::{Spike, SpikePart, Spikes, Warning};
 use dwell_sample::{Sample, State};
 use dwell_stats::{Distribution, spike_limit};
 use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
@@ -71,7 +71,7 @@ struct Candidate {
 pub(super) struct Explainer {
     recorder: Option<FlightRecorder>,
     /// Why there is no recorder, and what the recorder lacks.
-    pub(super) notes: Vec<String>,
+    pub(super) notes: Vec<Warning>,
     thread: Arc<AtomicU32>,
     /// Limit from the command line.
     above: Option<Nanos>,
@@ -85,7 +85,7 @@ pub(super) struct Explainer {
     usual: UsualDelay,
     /// Run-queue wait of the thread and stolen time of all processors at the last turn.
     before: Counters,
-    events_lost: u64,
+    pub(super) events_lost: u64,
 }
 
 /// Counters of /proc.
@@ -104,16 +104,13 @@ impl Explainer {
         let recorder = match FlightRecorder::start() {
             Ok(recorder) => Some(recorder),
             Err(error) => {
-                notes.push(format!(
-                    "--explain has no kernel events and names only run-queue wait and steal, from \
-                     /proc: {error}"
-                ));
+                notes.push(Warning::NoKernelEvents(error.to_string()));
                 None
             }
         };
         if let Some(recorder) = recorder.as_ref().filter(|found| !found.missing().is_empty()) {
             let missing = recorder.missing().join(", ");
-            notes.push(format!("--explain lacks these tracepoints of the kernel: {missing}"));
+            notes.push(Warning::MissingTracepoints(missing));
         }
         Self {
             recorder,
@@ -135,7 +132,7 @@ impl Explainer {
         let events = match self.recorder.as_ref().map(FlightRecorder::watch).transpose() {
             Ok(events) => events,
             Err(error) => {
-                self.notes.push(format!("--explain has no kernel events: {error}"));
+                self.notes.push(Warning::NoKernelEvents(error.to_string()));
                 self.recorder = None;
                 None
             }

@@ -150,6 +150,11 @@ impl Recorder {
         Some(watch)
     }
 
+    /// Number of kernel events that were lost.
+    pub(super) fn kernel_events_lost(&self) -> u64 {
+        self.explainer.as_ref().map_or(0, |explainer| explainer.events_lost)
+    }
+
     /// The spikes of the measurement, if they were divided.
     pub(super) fn spikes(&mut self) -> Option<Spikes> {
         Some(self.explainer.as_mut()?.finish(self.measured.rtt()))

@@ -163,6 +163,7 @@ fn warn(trust: &mut Trust, job: &PingJob, recorder: &Recorder, outcome: &Outcome
     let ended = &outcome.ended;
     let counts = &ended.counts;
     trust.warn_count(counts.late, Warning::LateReplies);
+    trust.warn_count(recorder.kernel_events_lost(), Warning::KernelEventsLost);
     if counts.lost > 0 {
         trust.warn_count(ended.far_drops.unwrap_or(0), Warning::ReflectorSocketDrops);
     }
