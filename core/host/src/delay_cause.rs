@@ -179,8 +179,8 @@ impl DelayParts {
         let mut left = time.max(Nanos::ZERO);
         for part in self.parts.iter_mut().filter(|part| part.cause.kind == from) {
             let taken = part.time.min(left);
-            part.time = part.time - taken;
-            left = left - taken;
+            part.time -= taken;
+            left -= taken;
         }
         let moved = time.max(Nanos::ZERO) - left;
         self.parts.retain(|part| part.time > Nanos::ZERO);

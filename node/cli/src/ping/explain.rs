@@ -284,7 +284,7 @@ fn charge_wait(candidates: &mut [Candidate], mut waited: Nanos) {
     for candidate in longest {
         let waiting = Cause::of(CauseKind::Waiting);
         let moved = candidate.parts.transfer(CauseKind::Own, waiting, waited);
-        waited = waited - moved;
+        waited -= moved;
     }
 }
 
