@@ -60,6 +60,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand ping" -l pattern -d 'Payload
 zero\t'Zeros'"
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s t -l ttl -d 'TTL or hop limit of probes. A udp:// reply carries the arriving TTL - 1, so udp:// needs at least twice the number of routers + 2' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l dscp -d 'DSCP of probes, 0 to 63' -r
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l explain-above -d 'Like --explain, for round trips above this time' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l cpu -d 'CPU to run on' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) if permitted, for open-loop pings and sampled traffic that sleep most of the time; other for the rest' -r -f -a "auto\t'Chosen by the kind of work'
 other\t'Time-sharing (SCHED_OTHER)'
@@ -76,6 +77,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand ping" -l pause -d 'Closed lo
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l warm-up -d 'Number of warm-up probes, which are not counted. The last three are sent at the measurement rate [default: 8; text+udp and text+tcp: 1]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l closed-loop -d 'Send each probe after the reply to the previous one, or its time-out'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l sched-stamps -d 'Also request the kernel timestamp taken before the queueing discipline (tx_sched)'
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l explain -d 'Name the causes of spikes, which are round trips above the median + 10 MAD: the thread that had the processor, interrupts, softirqs, idle exits. Needs root; otherwise only run-queue wait and steal are known'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l busy-poll -d 'Poll without sleeping: lowest delay, but occupies a CPU'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s 4 -d 'Use IPv4 only'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s 6 -d 'Use IPv6 only'

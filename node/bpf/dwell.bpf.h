@@ -138,6 +138,7 @@ struct udp {
 #define XDP_PASS 2
 #define XDP_REDIRECT 4
 #define BPF_RB_NO_WAKEUP 1
+#define BPF_F_MMAPABLE (1 << 10)
 #define BPF_MAP_TYPE_ARRAY 2
 #define BPF_MAP_TYPE_PERCPU_ARRAY 6
 #define BPF_MAP_TYPE_LRU_HASH 9

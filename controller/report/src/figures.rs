@@ -22,6 +22,7 @@ mod parts;
 mod percentiles;
 mod sparkline;
 mod spec;
+mod spike_causes;
 pub(crate) mod theme;
 mod timeline;
 mod waterfall;
@@ -147,6 +148,13 @@ const FIGURES: &[FigureSpec] = &[
         question: Question::Components,
         applies: &[(Kind::Delay, Parts::Run), (Kind::RelayModes, Parts::Run)],
         draw: Draw::Delay(waterfall::waterfall),
+        shows: None,
+    },
+    FigureSpec {
+        id: "spike-causes",
+        question: Question::Components,
+        applies: &[(Kind::Delay, Parts::Run)],
+        draw: Draw::Delay(spike_causes::spike_causes),
         shows: None,
     },
     FigureSpec {

@@ -7,6 +7,7 @@ mod trains;
 
 use std::sync::LazyLock;
 
+use dwell_record::{Cause, CauseKind, Spike, SpikePart, Spikes};
 use dwell_report::model::{RunData, Series};
 use dwell_report::{Figure, Finding, comparison_figures, figures};
 use serde_json::Value;
@@ -100,6 +101,46 @@ fn run_over_loads_has_all_figures() {
         "loss-load",
     ];
     assert_eq!(ids(&all), expected);
+}
+
+#[test]
+fn spikes_add_a_bar_of_causes_whose_parts_sum() {
+    let mut run = synthetic::loads();
+    let part = |kind, by: Option<&str>, ns| {
+        let cause = Cause { kind, by: by.map(str::to_owned), pid: None };
+        SpikePart { cause, ns }
+    };
+    let parts: Vec<_> = CauseKind::ALL
+        .into_iter()
+        .map(|kind| part(kind, None, 1_000))
+        .chain([part(CauseKind::Waiting, Some("hog"), 900_000)])
+        .collect();
+    let rtt_ns: i64 = parts.iter().map(|part| part.ns).sum();
+    let mut spikes = Spikes { count: 1, ..Spikes::default() };
+    spikes.add(Spike {
+        id: 0,
+        at_ns: 0,
+        rtt_ns,
+        cause: parts[parts.len() - 1].cause.clone(),
+        parts,
+        page_faults: 0,
+        batched_packets: 0,
+        complete: true,
+    });
+    for trial in &mut run.trials {
+        trial.summary.as_mut().unwrap().spikes = Some(spikes.clone());
+    }
+    let all = figures(&run);
+    check(&all);
+    let causes = all.iter().find(|figure| figure.id == "spike-causes").unwrap();
+    assert!(causes.finding.contains("(100 %): waiting behind hog"), "{}", causes.finding);
+    let last = causes.table.columns.len() - 1;
+    for row in &causes.table.rows {
+        let number = |cell: &String| cell.parse::<f64>().unwrap();
+        let sum: f64 = row[2..last].iter().map(number).sum();
+        assert!((sum - number(&row[last])).abs() < 0.01, "{row:?}");
+        assert_eq!(row.len(), 2 + 6 + 1, "six segments: {:?}", causes.table.columns);
+    }
 }
 
 #[test]

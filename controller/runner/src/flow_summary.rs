@@ -74,6 +74,7 @@ pub(crate) fn summary(join: &Join, inputs: &SummaryInputs<'_>, figures: ColumnFi
             Some(Some(_)) => json!(relay.map(|r| r.engine)).as_str().unwrap_or_default().into(),
         },
         trains: Vec::new(),
+        spikes: None,
         trust: trust(join, inputs),
         environment: inputs.sender.environment.clone(),
     }

@@ -1,17 +1,22 @@
 //! Host activity during a measurement: parsers of what Linux reports about processors and radios,
-//! and time series of successive readings. Also results of 802.11 Fine Timing Measurement. Parsers accept any text, and unknown text yields no
+//! time series of successive readings, results of 802.11 Fine Timing Measurement, and the causes of
+//! a round trip's delay on this machine. Parsers accept any text, and unknown text yields no
 //! values. Opens no files; `dwell-io` reads them.
 
 #![forbid(unsafe_code)]
 
 mod cpu_stats;
 mod cpu_use;
+mod delay_cause;
 mod ftm;
+mod kernel_event;
 mod series;
 mod wireless;
 
 pub use cpu_stats::{CpuTimes, Stat, run_delays, stat, thread_wait};
 pub use cpu_use::{CpuUse, Process, Snapshot, family_ticks, is_ancestor, process};
+pub use delay_cause::{Cause, CauseKind, DelayParts, DelayWindow, Part, UsualDelay};
 pub use ftm::{FTM_STEP_PS, FTM_WRAP_PS, FtmResults, FtmRoundTrip};
+pub use kernel_event::{Interrupt, KernelAction, KernelEvent, KernelName, Left};
 pub use series::{HostSample, Readings, Series};
 pub use wireless::{Channel, Radio, radios, survey};

@@ -187,6 +187,7 @@ mod tests {
             stamps: Stamps { tx: Some(source), rx: None, near: None },
             engine: String::new(),
             trains: Vec::new(),
+            spikes: None,
             trust: Trust::default(),
             environment: Environment::default(),
         }

@@ -18,6 +18,7 @@ mod row;
 mod rows;
 pub mod segment;
 pub mod series;
+mod spikes;
 mod summary;
 mod trust;
 mod trust_warning;
@@ -27,10 +28,11 @@ pub use batch::Batch;
 pub use column::Column;
 pub use columns::{BatchStatistics, ColumnFigures, all_valid};
 pub use departure_times::{DepartureCollector, DepartureTimes};
-pub use dwell_host::CpuUse;
+pub use dwell_host::{Cause, CauseKind, CpuUse};
 pub use environment::{Ends, Environment, Placement, Scheduling, Waiting};
 pub use quota::quota_value;
 pub use rows::RowFormat;
+pub use spikes::{CauseTotal, MAX_CAUSES, MAX_SPIKES, Spike, SpikePart, Spikes};
 pub use summary::{
     CUT_SHORT, Figures, Kind, Packets, Scalar, Stamps, Summary, SummaryError, Train, by_name,
     component_metrics, metrics, values,

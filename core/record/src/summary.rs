@@ -11,6 +11,7 @@ use dwell_stats::{ComponentFigures, RoundTrip};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::environment::Environment;
+use crate::spikes::Spikes;
 use crate::trust::Trust;
 
 /// Result of one command.
@@ -36,6 +37,9 @@ pub struct Summary {
     /// Paced sending: figures of each train, in order of departure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trains: Vec<Train>,
+    /// Round trips above a limit and their causes, if requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spikes: Option<Spikes>,
     /// Information on the reliability of the numbers.
     pub trust: Trust,
     /// The machine it ran on.
@@ -176,6 +180,7 @@ impl Summary {
             stamps: Stamps::default(),
             engine: engine.into(),
             trains: Vec::new(),
+            spikes: None,
             trust: Trust::default(),
             environment: Environment::default(),
         }

@@ -71,6 +71,13 @@ crate::warnings! {
              --path needs two slots for each relay";
         OtherAddress(peer: String, ip: String, flag: &'static str) = "other-address", Warning,
             "{peer} did not answer; the name also has {ip}: try {flag}";
+        NoKernelEvents(reason: String) = "no-kernel-events", Note,
+            "--explain has no kernel events and knows only run-queue wait and steal, from /proc: \
+             {reason}";
+        MissingTracepoints(names: String) = "missing-tracepoints", Note,
+            "--explain lacks these tracepoints of the kernel: {names}";
+        KernelEventsLost(count: u64) = "kernel-events-lost", Note,
+            "kernel events that were overwritten before --explain read them: {count}";
 
         // Trace.
         OldKernel(reason: String) = "old-kernel", Note,

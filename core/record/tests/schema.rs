@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use dwell_record::{
-    Environment, Figures, Kind, NicDropped, Packets, Placement, RowFormat, Scalar, Scheduling,
-    Stamps, Summary, Trust, Waiting, Warning, metrics, values,
+    Cause, CauseKind, Environment, Figures, Kind, NicDropped, Packets, Placement, RowFormat,
+    Scalar, Scheduling, Spike, SpikePart, Spikes, Stamps, Summary, Trust, Waiting, Warning,
+    metrics, values,
 };
 use dwell_sample::{Remote, RxStamps, Sample, State, TimestampSource, TxStamps};
 use dwell_stats::RoundTrip;
@@ -83,9 +84,36 @@ fn summary_of(measured: &RoundTrip) -> Summary {
         },
         engine: "udp".to_owned(),
         trains: vec![dwell_record::Train::default()],
+        spikes: Some(spikes()),
         trust,
         environment,
     }
+}
+
+/// Spikes with a part of every kind of cause.
+fn spikes() -> Spikes {
+    let cause = |kind| Cause { kind, by: Some("ksoftirqd/0".to_owned()), pid: Some(15) };
+    let mut spikes = Spikes {
+        above_ns: Some(1_000_000),
+        rule: "given".to_owned(),
+        source: "tp_btf".to_owned(),
+        missing: vec!["qdisc_enqueue".to_owned()],
+        count: 1,
+        usual_ns: CauseKind::ALL.map(|kind| (kind, 1)).into(),
+        ..Spikes::default()
+    };
+    spikes.add(Spike {
+        id: 17,
+        at_ns: 1,
+        rtt_ns: 13,
+        cause: Cause::of(CauseKind::Unexplained),
+        parts: CauseKind::ALL.map(|kind| SpikePart { cause: cause(kind), ns: 1 }).into(),
+        page_faults: 1,
+        batched_packets: 2,
+        complete: true,
+    });
+    spikes.finish();
+    spikes
 }
 
 /// A measurement with every kind of sample.
@@ -188,6 +216,7 @@ fn summary_keys_have_a_fixed_order() {
         "stamps",
         "engine",
         "trains",
+        "spikes",
         "trust",
         "environment",
     ];

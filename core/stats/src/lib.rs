@@ -39,6 +39,7 @@ mod recent_ids;
 mod repetitions;
 mod round_trip;
 mod shift;
+mod spike_limit;
 mod text_histogram;
 mod threshold;
 mod variation;
@@ -69,6 +70,7 @@ pub use percentile::{median, percentile, percentile_of_sorted, percentiles};
 pub use rank_test::{RankTest, mann_whitney};
 pub use round_trip::{Packets, RoundTrip};
 pub use shift::Shift;
+pub use spike_limit::spike_limit;
 pub use text_histogram::render;
 pub use threshold::{
     Change, Decision, Evidence, Observed, Threshold, ThresholdError, ThresholdVerdict,

@@ -175,6 +175,7 @@ fn ping_summary(mode: &str) -> Summary {
         stamps: Stamps::default(),
         engine: mode.to_owned(),
         trains: Vec::new(),
+        spikes: None,
         trust: Trust::default(),
         environment: Environment::default(),
     }

@@ -60,6 +60,7 @@ mod tests {
             stamps: Stamps::default(),
             engine: String::new(),
             trains: Vec::new(),
+            spikes: None,
             trust: Trust::default(),
             environment: Environment::default(),
         };

@@ -54,6 +54,7 @@ pub(crate) fn summary(received: u64) -> Summary {
         stamps: Stamps::default(),
         engine: String::new(),
         trains: Vec::new(),
+        spikes: None,
         trust: Trust::default(),
         environment: Environment::default(),
     }

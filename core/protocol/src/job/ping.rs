@@ -77,6 +77,14 @@ pub struct PingParameters {
     /// DSCP of probes, 0 to 63.
     #[cfg_attr(feature = "clap", arg(long, value_name = "DSCP"))]
     pub dscp: Option<u8>,
+    /// Name the causes of spikes, which are round trips above the median + 10 MAD: the thread that
+    /// had the processor, interrupts, softirqs, idle exits. Needs root; otherwise only run-queue
+    /// wait and steal are known.
+    #[cfg_attr(feature = "clap", arg(long))]
+    pub explain: bool,
+    /// Like --explain, for round trips above this time.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
+    pub explain_above: Option<Nanos>,
 }
 
 impl PingParameters {
@@ -85,16 +93,22 @@ impl PingParameters {
         self.timeout.unwrap_or(DEFAULT_TIMEOUT)
     }
 
+    /// Whether the causes of spikes are requested.
+    pub fn is_explained(&self) -> bool {
+        self.explain || self.explain_above.is_some()
+    }
+
     /// Checks every range that depends on neither the protocol nor the socket.
     ///
     /// # Errors
     /// The first value outside its range.
     pub fn check(&self) -> Result<(), ParameterError> {
-        let Self { count, timeout, pause, ttl, dscp, .. } = *self;
+        let Self { count, timeout, pause, ttl, dscp, explain_above, .. } = *self;
         let is_above_zero = |time: Nanos| time > Nanos::ZERO;
         ParameterError::unless("count", count, |count| count > 0, "1 or more")?;
         ParameterError::unless("timeout", timeout, is_above_zero, "above 0, like 1s")?;
         ParameterError::unless("pause", pause, |pause| pause >= Nanos::ZERO, "0 or more")?;
+        ParameterError::unless("explain_above", explain_above, is_above_zero, "above 0, like 1ms")?;
         ParameterError::unless("ttl", ttl, |ttl| ttl > 0, "1 to 255")?;
         ParameterError::unless("dscp", dscp, |dscp| dscp <= MAX_DSCP, "0 to 63")
     }
@@ -109,6 +123,8 @@ impl PingParameters {
             ("stamps", json!(self.stamps)),
             ("ttl", json!(self.ttl)),
             ("dscp", json!(self.dscp)),
+            ("explain", json!(self.is_explained())),
+            ("explain_above_ns", json!(self.explain_above.map(|time| time.0))),
         ]
     }
 }

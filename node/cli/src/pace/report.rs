@@ -121,6 +121,7 @@ pub(super) fn summary(
             None => outcome.engine.name().to_owned(),
         },
         trains: recorder.each.clone(),
+        spikes: None,
         trust,
         environment: environment(
             plan.interface.as_ref(),

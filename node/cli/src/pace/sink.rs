@@ -362,6 +362,7 @@ fn summary(
         stamps: Stamps { tx: None, rx: (packets > 0).then_some(source), near: None },
         engine: "udp".to_owned(),
         trains: Vec::new(),
+        spikes: None,
         trust,
         environment: environment(None, placement),
     }

@@ -7,6 +7,7 @@ use dwell_stats::{Figures, Metric, PathDelays, RoundTrip};
 use dwell_units::Nanos;
 
 use super::report;
+use super::spike_table;
 
 /// Prints the rows, the relay delays and the notes.
 pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) -> io::Result<()> {
@@ -15,6 +16,9 @@ pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) 
         writeln!(out, "{row}")?;
     }
     report::print_path(&mut out, path)?;
+    if let Some(spikes) = &summary.spikes {
+        spike_table::print(&mut out, spikes)?;
+    }
     crate::human::print_warnings(&mut out, &summary.trust)?;
     out.flush()
 }

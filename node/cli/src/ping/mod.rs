@@ -4,9 +4,11 @@
 //! host, `reach` the address. `session` opens the socket and runs `timing_loop` on its own thread.
 //! `recorder` turns samples into metrics, rows and a segment, and reports to an
 //! `observer`. `report` builds the summary and prints the long table; `brief` prints the short one.
+//! `explain` divides spikes by cause, and `spike_table` prints them.
 //! `measure` does all of this without a command line.
 
 mod brief;
+mod explain;
 mod first_contact;
 mod floor;
 mod framing;
@@ -18,6 +20,7 @@ mod recorder;
 mod replies;
 mod report;
 mod session;
+mod spike_table;
 mod timing_loop;
 
 use std::io::IsTerminal;
@@ -164,6 +167,9 @@ fn measure_at(
     let shared =
         Arc::new(timing_loop::Shared { stop: Arc::clone(stop), ..timing_loop::Shared::default() });
     let mut recorder = recorder::Recorder::new(outputs, &plan.target)?;
+    if job.parameters.is_explained() {
+        recorder.explain(job.parameters.explain_above);
+    }
     let outcome = session::run(job, plan, reached, &shared, &mut recorder)?;
     let unstamped = recorder.sources.is_unstamped() && job.parameters.stamps == Stamps::Kernel;
     if outcome.ended.unstamped || unstamped {
@@ -176,7 +182,7 @@ fn measure_at(
     recorder.settle(counts, outcome.ended.warm_up);
     let dropped = shared.dropped.load(Ordering::Relaxed);
     recorder.end_samples(dropped);
-    let mut summary = report::summary(job, plan, &recorder, &outcome, dropped);
+    let mut summary = report::summary(job, plan, &mut recorder, &outcome, dropped);
     summary.trust.note_host(watch.end(outcome.wait));
     let broken = outcome.ended.broken.map(|errno| match errno {
         0 => anyhow::anyhow!("{} closed the connection", plan.target),

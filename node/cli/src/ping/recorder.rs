@@ -13,12 +13,13 @@ use dwell_engine::pinger::Counts;
 use dwell_engine::protocol::CsvLayout;
 use dwell_io::clock;
 use dwell_record::segment::{self, SegmentWriter};
-use dwell_record::{RowFormat, Warning};
+use dwell_record::{RowFormat, Spikes, Warning};
 use dwell_sample::{Sample, State, TimestampSource, WarmUpSession};
 use dwell_stats::{PathDelays, RoundTrip};
-use dwell_units::Pairing;
+use dwell_units::{Nanos, Pairing};
 use rtrb::Consumer;
 
+use super::explain::{Explainer, Watch};
 use super::observer::Observer;
 use super::replies::{Replies, ReplyLines};
 use super::session::RECORD_INTERVAL;
@@ -88,6 +89,9 @@ pub(super) struct Recorder {
     lines: Option<Rows>,
     samples: Option<Samples>,
     host: Option<HostSampler>,
+    explainer: Option<Explainer>,
+    /// Replies of this turn, for the explainer.
+    turn_samples: Vec<Sample>,
     replies: Option<ReplyLines>,
     /// Reply lines include the TTL.
     pub(super) shows_ttl: bool,
@@ -121,6 +125,8 @@ impl Recorder {
             lines: outputs.lines.then(Rows::standard_output),
             samples,
             host: None,
+            explainer: None,
+            turn_samples: Vec::new(),
             replies: (outputs.replies != Replies::Silent).then(ReplyLines::new),
             shows_ttl: outputs.replies == Replies::WithTtl,
             observer: outputs.observer,
@@ -128,6 +134,30 @@ impl Recorder {
             output_closed: false,
             warnings: Vec::new(),
         })
+    }
+
+    /// Divides spikes from now on: round trips above `above`, or else above a limit of their own.
+    pub(super) fn explain(&mut self, above: Option<Nanos>) {
+        self.explainer = Some(Explainer::start(above));
+    }
+
+    /// The handle by which the timing thread is watched, if spikes are divided.
+    pub(super) fn watch(&mut self) -> Option<Watch> {
+        let explainer = self.explainer.as_mut()?;
+        let watch = explainer.watch();
+        let notes = std::mem::take(&mut explainer.notes);
+        notes.into_iter().for_each(|note| self.warn(note));
+        Some(watch)
+    }
+
+    /// Number of kernel events that were lost.
+    pub(super) fn kernel_events_lost(&self) -> u64 {
+        self.explainer.as_ref().map_or(0, |explainer| explainer.events_lost)
+    }
+
+    /// The spikes of the measurement, if they were divided.
+    pub(super) fn spikes(&mut self) -> Option<Spikes> {
+        Some(self.explainer.as_mut()?.finish(self.measured.rtt()))
     }
 
     /// Sets the peer and the payload size in bytes.
@@ -198,6 +228,10 @@ impl Recorder {
             let Ok(sample) = samples.pop() else { break };
             self.record(&sample);
         }
+        if let Some(explainer) = &mut self.explainer {
+            explainer.turn(&self.turn_samples, &self.last, self.measured.rtt());
+            self.turn_samples.clear();
+        }
         while let Some(path) = self.paths.as_mut().and_then(|paths| paths.pop().ok()) {
             self.path.record(path.hops());
         }
@@ -243,6 +277,9 @@ impl Recorder {
         }
         let bridge = (sample.id >= self.void_below).then_some(&self.last);
         self.measured.record(sample, bridge);
+        if self.explainer.is_some() && bridge.is_some() {
+            self.turn_samples.push(*sample);
+        }
         let near = self.sources.near();
         for rows in [&mut self.csv, &mut self.lines].into_iter().flatten() {
             rows.format.append(&mut rows.text, sample, bridge, near);

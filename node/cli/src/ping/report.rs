@@ -14,6 +14,7 @@ use super::Measured;
 use super::plan::Plan;
 use super::recorder::{Recorder, TimestampSources};
 use super::session::Outcome;
+use super::spike_table;
 use crate::environment::environment;
 use crate::human::print_warnings;
 use crate::{Exit, placement, threshold};
@@ -40,10 +41,11 @@ const TABLE: [Metric; 14] = [
 pub(super) fn summary(
     job: &PingJob,
     plan: &Plan,
-    recorder: &Recorder,
+    recorder: &mut Recorder,
     outcome: &Outcome,
     dropped: u64,
 ) -> Summary {
+    let spikes = recorder.spikes();
     let sources = recorder.sources;
     let measured = &recorder.measured;
     let mut trust = Trust::of(measured);
@@ -82,6 +84,7 @@ pub(super) fn summary(
         stamps: stamps(sources, outcome),
         engine: engine(job, plan).to_owned(),
         trains: Vec::new(),
+        spikes,
         trust,
         environment: environment(
             outcome.interface.as_ref(),
@@ -160,6 +163,7 @@ fn warn(trust: &mut Trust, job: &PingJob, recorder: &Recorder, outcome: &Outcome
     let ended = &outcome.ended;
     let counts = &ended.counts;
     trust.warn_count(counts.late, Warning::LateReplies);
+    trust.warn_count(recorder.kernel_events_lost(), Warning::KernelEventsLost);
     if counts.lost > 0 {
         trust.warn_count(ended.far_drops.unwrap_or(0), Warning::ReflectorSocketDrops);
     }
@@ -242,6 +246,9 @@ pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) 
         writeln!(out, "{:24}{:>20.3}{:>63}", "jitter (RFC 3550)", jitter / 1e3, "us")?;
     }
     print_path(&mut out, path)?;
+    if let Some(spikes) = &summary.spikes {
+        spike_table::print(&mut out, spikes)?;
+    }
     let bars = render(&bins(measured.rtt(), 10), 40);
     if !bars.is_empty() {
         writeln!(out, "\nround-trip time\n{}", bars.trim_end())?;

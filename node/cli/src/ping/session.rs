@@ -364,6 +364,7 @@ impl Start<'_> {
             tx_stamps: job.parameters.stamps != Stamps::User,
             stamps_required: job.parameters.stamps == Stamps::Kernel && plan.config.warm_up > 0,
         };
+        let watch = recorder.watch();
         let nics = NicWatch::start();
         let main = std::thread::current();
         let real_time = placement::real_time(&job.place, plan.mostly_sleeps());
@@ -375,6 +376,9 @@ impl Start<'_> {
                 // On failure the measurement is only slower.
                 let _ = process::own_descriptors();
                 let floor = floor::measure();
+                if let Some(watch) = &watch {
+                    watch.follow_current_thread();
+                }
                 pinger.start_at(monotonic());
                 let driver = Driver {
                     port,

@@ -494,6 +494,7 @@ fn summary(job: &ReflectJob, opened: &[(Listen, Arc<Counters>)], placement: Plac
         values: totals.into_iter().map(|(k, v)| (k, v.map(Scalar::Count))).collect(),
         stamps: dwell_record::Stamps::default(),
         trains: Vec::new(),
+        spikes: None,
         engine: if job.place.busy_poll { "one thread, polling" } else { "a thread per socket" }
             .into(),
         trust: Trust::default(),

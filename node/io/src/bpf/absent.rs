@@ -1,4 +1,6 @@
-//! Tracer and relay of a build without the cargo feature `bpf`: always unavailable.
+//! Tracer, relay and flight recorder of a build without the cargo feature `bpf`: always unavailable.
+
+use dwell_host::KernelEvent;
 
 use std::net::Ipv4Addr;
 
@@ -73,6 +75,51 @@ impl XdpRelay {
 
     /// Unreachable.
     pub fn not_relayed(&self) -> &[Ipv4Addr] {
+        match self.0 {}
+    }
+}
+
+/// Uninhabited stand-in for the type of builds with eBPF.
+#[derive(Debug)]
+pub struct FlightRecorder(std::convert::Infallible);
+
+impl FlightRecorder {
+    /// Fails, because this build has no eBPF.
+    ///
+    /// # Errors
+    /// Always [`BpfError::NotBuilt`].
+    pub fn start() -> Result<Self, BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+
+    /// Unreachable.
+    pub fn watch(&self) -> Result<ThreadWatch, BpfError> {
+        match self.0 {}
+    }
+
+    /// Unreachable.
+    pub fn missing(&self) -> &[String] {
+        match self.0 {}
+    }
+
+    /// Unreachable.
+    pub fn lost(&self) -> u64 {
+        match self.0 {}
+    }
+
+    /// Unreachable.
+    pub fn read(&mut self, _: &mut dyn FnMut(KernelEvent)) {
+        match self.0 {}
+    }
+}
+
+/// Uninhabited stand-in for the type of builds with eBPF.
+#[derive(Debug)]
+pub struct ThreadWatch(std::convert::Infallible);
+
+impl ThreadWatch {
+    /// Unreachable.
+    pub fn follow_current_thread(&self) {
         match self.0 {}
     }
 }

@@ -1,5 +1,5 @@
-//! eBPF: probes for support ([`Pass`]), timestamps packets ([`Tracer`]) and relays them in the
-//! driver ([`XdpRelay`]) with the programs of `node/bpf`.
+//! eBPF: probes for support ([`Pass`]), timestamps packets ([`Tracer`]), relays them in the
+//! driver ([`XdpRelay`]) and records the events of a thread's processor ([`FlightRecorder`]) with the programs of `node/bpf`.
 //!
 //! Only this module uses libbpf, which loads the programs. Without the cargo feature `bpf` (for
 //! devices without libelf) the same types exist, but starting a tracer or a relay fails with
@@ -7,6 +7,8 @@
 
 #[cfg_attr(not(feature = "bpf"), allow(dead_code, reason = "no program writes events"))]
 mod event;
+#[cfg(feature = "bpf")]
+mod flight_recorder;
 #[cfg_attr(not(feature = "bpf"), allow(dead_code, reason = "no program to attach"))]
 mod link;
 #[cfg(feature = "bpf")]
@@ -23,8 +25,10 @@ pub(crate) mod xsk_socket;
 mod absent;
 
 #[cfg(not(feature = "bpf"))]
-pub use absent::{Tracer, XdpRelay};
+pub use absent::{FlightRecorder, ThreadWatch, Tracer, XdpRelay};
 pub use event::{Event, HEAD, Protocol};
+#[cfg(feature = "bpf")]
+pub use flight_recorder::{FlightRecorder, ThreadWatch};
 pub use probe::{Attached, Hook, Pass, XdpMode};
 #[cfg(feature = "bpf")]
 pub use relay::XdpRelay;

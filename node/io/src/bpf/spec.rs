@@ -144,6 +144,12 @@ pub enum BpfError {
         #[source]
         error: io::Error,
     },
+    /// The kernel has no tracepoints of its scheduler for eBPF programs.
+    #[error("this kernel has no tp_btf tracepoints (it needs CONFIG_DEBUG_INFO_BTF)")]
+    NoTracepoints,
+    /// Ids of threads differ from those that eBPF programs see.
+    #[error("this process is in a PID namespace of its own; run it outside of the container")]
+    PidNamespace,
     /// The kernel is older than these hooks.
     #[error("{hooks} needs Linux {since}")]
     TooOld {
@@ -170,7 +176,12 @@ impl BpfError {
     pub fn is_unsupported(&self) -> bool {
         matches!(
             self,
-            Self::NotPermitted(_) | Self::NotBuilt | Self::Refused { .. } | Self::TooOld { .. }
+            Self::NotPermitted(_)
+                | Self::NotBuilt
+                | Self::NoTracepoints
+                | Self::PidNamespace
+                | Self::Refused { .. }
+                | Self::TooOld { .. }
         )
     }
 }

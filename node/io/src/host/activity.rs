@@ -82,6 +82,18 @@ pub fn own_run_queue_wait() -> Option<u64> {
     thread_wait(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
 }
 
+/// Returns how long a thread of this process has waited in run queues since its start, in
+/// nanoseconds.
+pub fn run_queue_wait(thread: u32) -> Option<u64> {
+    thread_wait(&fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?)
+}
+
+/// Returns the time that the hypervisor took from all CPUs, in clock ticks.
+pub fn stolen_ticks() -> u64 {
+    let cpus = stat(&fs::read_to_string("/proc/stat").unwrap_or_default()).cpus;
+    cpus.iter().fold(0, |sum, cpu| sum.saturating_add(cpu.stolen))
+}
+
 /// Whether `pid` is an ancestor of this process. Reads only /proc/PID/stat, which is readable from
 /// other user namespaces too.
 pub fn is_own_ancestor(pid: u32) -> bool {
