@@ -1,5 +1,5 @@
 //! eBPF: probes for support ([`Pass`]), timestamps packets ([`Tracer`]) and relays them in the
-//! driver ([`XdpRelay`]) with the programs of `node/bpf`.
+//! driver ([`XdpRelay`]), where it also answers probes ([`XdpReflector`]), with the programs of `node/bpf`.
 //!
 //! Only this module uses libbpf, which loads the programs. Without the cargo feature `bpf` (for
 //! devices without libelf) the same types exist, but starting a tracer or a relay fails with
@@ -13,6 +13,9 @@ mod link;
 mod object;
 mod probe;
 #[cfg(feature = "bpf")]
+mod reflect;
+mod reflect_spec;
+#[cfg(feature = "bpf")]
 mod relay;
 mod spec;
 #[cfg(feature = "bpf")]
@@ -23,9 +26,14 @@ pub(crate) mod xsk_socket;
 mod absent;
 
 #[cfg(not(feature = "bpf"))]
-pub use absent::{Tracer, XdpRelay};
+pub use absent::{DriverSessions, Tracer, XdpReflector, XdpRelay};
 pub use event::{Event, HEAD, Protocol};
 pub use probe::{Attached, Hook, Pass, XdpMode};
+#[cfg(feature = "bpf")]
+pub use reflect::{DriverSessions, XdpReflector};
+pub use reflect_spec::{
+    DriverClock, DriverCounters, DriverDestination, DriverRun, Verdict, XdpReflectorSpec,
+};
 #[cfg(feature = "bpf")]
 pub use relay::XdpRelay;
 pub use spec::{
