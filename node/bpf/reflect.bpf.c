@@ -122,7 +122,8 @@ static __always_inline int is_own(const __u32 *address)
 }
 
 /* Whether the addresses or the source port forbid a reply. */
-static __always_inline int is_loop(const struct ethernet *frame, const struct request *request)
+static __always_inline int is_loop(const struct ethernet *frame, const struct request *request,
+				   __u32 kind)
 {
 	__u16 port = ntohs(request->from_port);
 
@@ -130,6 +131,8 @@ static __always_inline int is_loop(const struct ethernet *frame, const struct re
 		return 1;
 	if (!reflect.loopback && is_own(request->from))
 		return 1;
+	if (kind == KIND_ICMP)
+		return 0;
 	return reflect.ports[port >> 6 & 1023] >> (port & 63) & 1;
 }
 
@@ -352,7 +355,7 @@ static __always_inline int answer(struct xdp_md *context, struct request *reques
 				  const struct service *service, struct ethernet *frame,
 				  struct udp *udp, const void *end, __u64 t2)
 {
-	if (is_loop(frame, request))
+	if (is_loop(frame, request, service->kind))
 		return LOOPING;
 	if ((void *)frame + request->transport + request->length > end || request->length < 8)
 		return MALFORMED;

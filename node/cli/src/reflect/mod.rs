@@ -597,6 +597,7 @@ fn summary(
         ("engine", json!(job.engine)),
         ("interface", json!(job.interface)),
         ("xdp_mode", json!(job.xdp_mode)),
+        ("xdp_reason", json!(driver.map(|report| &report.reason))),
     ];
     Summary {
         kind: Kind::Reflect,

@@ -67,6 +67,8 @@ pub(super) struct DriverEngine {
 #[derive(Debug)]
 pub(super) struct DriverReport {
     pub(super) engine: String,
+    /// Why the engine has its mode.
+    pub(super) reason: String,
     pub(super) departure_bias: Nanos,
     pub(super) warnings: Vec<String>,
 }
@@ -126,7 +128,7 @@ impl DriverEngine {
             reason: reason.to_owned(),
             run_time,
             is_forced: job.xdp_mode.is_some(),
-            may_change_mode: job.engine == ReflectEngine::Auto && job.xdp_mode.is_none(),
+            may_change_mode: job.engine == ReflectEngine::Auto,
             warnings: Vec::new(),
         })
     }
@@ -199,7 +201,7 @@ impl DriverEngine {
     fn note_lost_replies(&mut self, replies: u64, failures: u64) -> Result<(), Failure> {
         let name = &self.interface.name;
         let mut text =
-            format!("{name} failed to send {failures} packets, beside {replies} replies");
+            format!("{name} loses replies ({failures} packets failed, {replies} replies)");
         if self.interface.driver.as_deref() == Some("veth") && self.mode == XdpMode::Native {
             text.push_str(": its peer has no XDP program");
         }
@@ -207,6 +209,7 @@ impl DriverEngine {
             self.program.attach(XdpMode::Generic).map_err(|error| self.not_attached(error))?;
             self.mode = XdpMode::Generic;
             self.refresh_clock()?;
+            self.reason = "native replies were lost".to_owned();
             text.push_str("; changed to generic XDP");
         } else if self.mode == XdpMode::Native {
             text.push_str("; use --xdp-mode generic");
@@ -237,6 +240,7 @@ impl DriverEngine {
         DriverReport {
             engine: engine_name(self.mode).to_owned(),
             departure_bias: self.departure_bias(),
+            reason: self.reason,
             warnings: self.warnings,
         }
     }

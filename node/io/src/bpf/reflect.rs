@@ -88,7 +88,10 @@ impl XdpReflector {
     /// The interface or its driver has no such mode, another XDP program is attached, or the
     /// privilege is missing.
     pub fn attach(&mut self, mode: XdpMode) -> Result<(), BpfError> {
-        self.link = None;
+        if let Some(link) = self.link.take() {
+            let place = "XDP in its previous mode".to_owned();
+            link::detach(link.as_fd()).map_err(|error| BpfError::Attach { place, error })?;
+        }
         self.native = mode == XdpMode::Native;
         self.write_state()?;
         let program = self.object.progs().next().ok_or_else(|| missing("the program"))?;
