@@ -88,15 +88,10 @@ static __always_inline __u16 frame_type(const struct ethernet *frame, const void
 /* Whether the frame is for this interface or a group, which is_loop() refuses. */
 static __always_inline int is_to_interface(const struct ethernet *frame)
 {
-	int i;
+	const __u16 *to = (const __u16 *)frame->to;
 
-	if (frame->to[0] & 1)
-		return 1;
-#pragma unroll
-	for (i = 0; i < 6; i++)
-		if (frame->to[i] != reflect.mac[i])
-			return 0;
-	return 1;
+	return frame->to[0] & 1 || (to[0] == reflect.mac[0] && to[1] == reflect.mac[1] &&
+				    to[2] == reflect.mac[2]);
 }
 
 static __always_inline __u16 header_sum(const struct ipv4 *ip)
@@ -258,7 +253,7 @@ static __always_inline int answer_echo(const struct request *request,
 	return is_within_limit(request, service) ? outcome : LIMITED;
 }
 
-/* Whether the payload is no request. Needs no sum, so that malformed packets cost least. */
+/* Whether the payload is no request. */
 static __always_inline int is_malformed(const struct request *request,
 					const struct service *service, const __u32 *payload,
 					const void *end)
@@ -282,11 +277,7 @@ static __always_inline int answer_udp(struct xdp_md *context, struct request *re
 	int outcome = REPLIED, is_partial = 0;
 	__u64 found;
 
-	if (!now || ntohs(udp->length) < UDP_HEADER || ntohs(udp->length) > request->length)
-		return MALFORMED;
-	request->length = ntohs(udp->length) - UDP_HEADER;
-	request->pseudo += htons(UDP) + udp->length;
-	if (is_malformed(request, service, payload, end) || (!checksum && request->is_ipv6))
+	if (!now)
 		return MALFORMED;
 	if (service->kind == KIND_ECHO && request->hops <= 1)
 		return LOOPING;
@@ -350,18 +341,35 @@ static __always_inline int answer_icmp(struct xdp_md *context, struct request *r
 	return REPLIED;
 }
 
-/* Answers the packet of a service; returns the outcome. */
+/*
+ * Answers the packet of a service; returns the outcome. Checks that need no sum and no table come
+ * first, so that malformed packets cost least.
+ */
 static __always_inline int answer(struct xdp_md *context, struct request *request,
 				  const struct service *service, struct ethernet *frame,
-				  struct udp *udp, const void *end, __u64 t2)
+				  const struct ipv4 *ip, struct udp *udp, const void *end)
 {
-	if (is_loop(frame, request, service->kind))
-		return LOOPING;
+	__u64 t2;
+
 	if ((void *)frame + request->transport + request->length > end || request->length < 8)
 		return MALFORMED;
 	/* Datagrams that the kernel merged are longer than the interface can send. */
 	if (request->length > LENGTH || request->length + request->transport - 14 > reflect.mtu)
 		return TO_SOCKET;
+	if (service->kind != KIND_ICMP) {
+		if (ntohs(udp->length) < UDP_HEADER || ntohs(udp->length) > request->length)
+			return MALFORMED;
+		request->length = ntohs(udp->length) - UDP_HEADER;
+		request->pseudo += htons(UDP) + udp->length;
+		if (is_malformed(request, service, (__u32 *)(udp + 1), end) ||
+		    (!udp->checksum && request->is_ipv6))
+			return MALFORMED;
+	}
+	t2 = bpf_ktime_get_tai_ns();
+	if (!request->is_ipv6 && header_sum(ip) != 0xffff)
+		return BAD_CHECKSUM;
+	if (is_loop(frame, request, service->kind))
+		return LOOPING;
 	if (service->kind == KIND_ICMP)
 		return answer_icmp(context, request, service, (struct icmp *)udp);
 	return answer_udp(context, request, service, udp, end, t2);
@@ -379,11 +387,10 @@ int reflect_probes(struct xdp_md *context)
 	struct service *service;
 	__u16 type = frame_type(frame, end);
 	__u32 number, echo = ECHO_REQUEST;
-	int outcome, is_intact = 1;
+	int outcome;
 	struct ipv4 *ip;
 	struct ipv6 *ip6;
 	struct udp *udp;
-	__u64 t2 = 0;
 
 	if (type == htons(VLAN) || type == htons(VLAN_SERVICE)) {
 		struct vlan *vlan = (struct vlan *)(frame + 1);
@@ -407,8 +414,8 @@ int reflect_probes(struct xdp_md *context)
 		key.address[3] = ip->destination;
 		request.from[3] = ip->source;
 		request.hops = ip->hops;
-		request.length = ntohs(ip->total) - sizeof(*ip);
-		is_intact = header_sum(ip) == 0xffff && ntohs(ip->total) >= sizeof(*ip);
+		if (ntohs(ip->total) >= sizeof(*ip))
+			request.length = ntohs(ip->total) - sizeof(*ip);
 		if (key.protocol == UDP)
 			request.pseudo = (__u64)ip->source + ip->destination;
 		request.transport += sizeof(*ip);
@@ -445,7 +452,6 @@ int reflect_probes(struct xdp_md *context)
 	}
 	if (!is_to_interface(frame))
 		return XDP_PASS;
-	t2 = bpf_ktime_get_tai_ns();
 	service = bpf_map_lookup_elem(&services, &key);
 	if (!service)
 		return XDP_PASS;
@@ -453,8 +459,7 @@ int reflect_probes(struct xdp_md *context)
 	count = bpf_map_lookup_elem(&counters, &number);
 	if (!count)
 		return XDP_PASS;
-	outcome = is_intact ? answer(context, &request, service, frame, udp, end, t2)
-			    : BAD_CHECKSUM;
+	outcome = answer(context, &request, service, frame, ip, udp, end);
 	count->of[outcome & 7] += 1;
 	if (outcome == TO_SOCKET)
 		return XDP_PASS;

@@ -50,7 +50,7 @@ struct reflect {
 	__u64 multiplier;  /* of hashes, random and odd */
 	__u64 ports[1024]; /* bitmap of source ports that get no reply */
 	__u32 mtu;	   /* of the interface */
-	__u8 mac[6];	   /* of the interface */
+	__u16 mac[3];	   /* of the interface */
 	__u8 loopback;	   /* sources of this machine are answered */
 	__u8 stateless;	   /* copy the sender's sequence number */
 	__u8 clock[12];	   /* identity of the clock, in a node clock TLV */

@@ -54,7 +54,7 @@ fn reflect(lab: &TestLab, more: &[&str]) -> Running {
 }
 
 fn ping(lab: &TestLab, url: &str, more: &[&str]) -> Value {
-    let arguments = [&[DWELL, "ping", url, "--json", "-i", "1ms", "-W", "2"][..], more].concat();
+    let arguments = [&[DWELL, "ping", url, "--json", "-i", "1ms", "-W", "1"][..], more].concat();
     let output = lab.exec("n1", &arguments);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{url} {}", said(&output)))
 }
@@ -127,8 +127,8 @@ fn lost_native_replies_are_explained_and_auto_falls_back() {
     }
     for (engine, expected) in [("xdp", "xdp native"), ("auto", "xdp generic")] {
         let server = reflect(&lab, &["--engine", engine, "--xdp-mode", "native"]);
-        let first = ping(&lab, "stamp://198.19.0.2:7001", &["-c", "300", "-W", "0.5"]);
-        let second = ping(&lab, "stamp://198.19.0.2:7001", &["-c", "100", "-W", "0.5"]);
+        let first = ping(&lab, "stamp://198.19.0.2:7001", &["-c", "300"]);
+        let second = ping(&lab, "stamp://198.19.0.2:7001", &["-c", "100"]);
         let summary = server.end();
         let warnings = summary["trust"]["warnings"].to_string();
         assert_eq!(summary["engine"], expected, "{summary}");
@@ -165,7 +165,7 @@ fn bad_interfaces_are_refused_with_the_reason() {
     }
     let lab = TestLab::up("xdp-bad", &["line:2"]);
     let (name, index) = link(&lab, "n2");
-    let add = ["ip", "link", "add", "idle0", "type", "dummy"];
+    let add = ["ip", "link", "add", "idle0", "type", "veth", "peer", "name", "idle1"];
     assert!(lab.exec("n2", &add).status.success());
     let refused = |arguments: &[&str]| -> (Option<i32>, String) {
         let output: Output = lab.exec("n2", &[&[DWELL, "reflect"], arguments].concat());
