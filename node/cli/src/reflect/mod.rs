@@ -1,16 +1,16 @@
 //! `dwell reflect`: answers probes.
 //!
 //! `udp` and `tcp` connect the engine's reflectors to sockets; `xdp` replies in the network driver.
-//! This file parses the command line, opens the sockets, starts the threads and prints the counters
-//! at the end.
+//! This file parses the command line, opens the sockets and starts the threads; `report` prints the
+//! counters at the end.
 
 mod counters;
+mod report;
 mod slots;
 mod tcp;
 mod udp;
 mod xdp;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -28,15 +28,13 @@ use dwell_io::machine;
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::process;
 use dwell_protocol::{DriverMode, Limit, ReflectEngine, ReflectJob, Stamps, ThreadPlacement};
-use dwell_record::{Kind, Scalar, Summary, Trust};
+use dwell_record::Summary;
 use dwell_units::{Nanos, PacketRate};
 use dwell_wire::hmac::SecretKey;
-use serde_json::json;
 
-use crate::environment::environment;
 use crate::{Exit, Failure, Scheme, Target, placement, protocols, secret};
 use counters::Counters;
-use xdp::{DriverEngine, DriverReport};
+use xdp::DriverEngine;
 
 /// Interval between checks of the stop flag.
 const STOP_CHECK_INTERVAL: Nanos = Nanos::from_millis(100);
@@ -264,7 +262,7 @@ pub(crate) fn perform(
         Ok(placement) => (placement, None),
         Err(failure) => (Placement::default(), Some(failure)),
     };
-    let mut report = None;
+    let mut driver_report = None;
     if let Some(driver) = driver {
         for (listen, counters) in &opened {
             let Some(service) = listen.service else { continue };
@@ -273,10 +271,10 @@ pub(crate) fn perform(
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
-        report = Some(driver.end());
+        driver_report = Some(driver.end());
     }
-    let summary = summary(job, &opened, placement, report.as_ref());
-    let driver = report.map(|report| report.engine);
+    let summary = report::summary(job, &opened, placement, driver_report.as_ref());
+    let driver = driver_report.map(|report| report.engine);
     Ok(ReflectOutcome { summary, failure, opened, driver })
 }
 
@@ -318,7 +316,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         use std::io::Write;
         io::stdout().lock().write_all(answered.summary.to_json().as_bytes())?;
     } else {
-        print(&answered.opened, answered.driver.as_deref())?;
+        report::print(&answered.opened, answered.driver.as_deref())?;
     }
     answered.failure.map_or(Ok(Exit::Measured), Err)
 }
@@ -538,78 +536,5 @@ fn open_failure(error: io::Error, listen: &Listen) -> Failure {
             Failure::usage(format!("{url}: {} is no address of this machine", address.ip()))
         }
         _ => Failure::from(anyhow::Error::new(error).context(format!("cannot open {url}"))),
-    }
-}
-
-fn print(opened: &[(Listen, Arc<Counters>)], driver: Option<&str>) -> io::Result<()> {
-    use std::io::Write;
-    let mut out = io::stdout().lock();
-    if let Some(engine) = driver {
-        writeln!(out, "engine: {engine}")?;
-    }
-    let width = opened.iter().map(|(listen, _)| listen.url.len()).max().unwrap_or(0);
-    write!(out, "{:width$}", "")?;
-    for (name, _) in opened.iter().take(1).flat_map(|(_, counters)| counters.read()) {
-        write!(out, "{name:>13}")?;
-    }
-    writeln!(out)?;
-    for (listen, counters) in opened {
-        write!(out, "{:width$}", listen.url)?;
-        for (_, count) in counters.read() {
-            let count = count.map_or("-".to_owned(), |count| count.to_string());
-            write!(out, "{count:>13}")?;
-        }
-        writeln!(out)?;
-    }
-    Ok(())
-}
-
-fn summary(
-    job: &ReflectJob,
-    opened: &[(Listen, Arc<Counters>)],
-    placement: Placement,
-    driver: Option<&DriverReport>,
-) -> Summary {
-    let mut totals: BTreeMap<String, Option<u64>> = BTreeMap::new();
-    for (name, count) in opened.iter().flat_map(|(_, counters)| counters.read()) {
-        let total = totals.entry(name.to_owned()).or_default();
-        *total = total.map_or(count, |total| Some(total + count.unwrap_or(0)));
-    }
-    let mut values: BTreeMap<_, _> =
-        totals.into_iter().map(|(k, v)| (k, v.map(Scalar::Count))).collect();
-    let socket_engine = match job.place.busy_poll {
-        true => "one thread, polling",
-        false => "a thread per socket",
-    };
-    let mut trust = Trust::default();
-    if let Some(report) = driver {
-        values.extend(xdp::values(opened, report));
-        trust.warnings.extend(report.warnings.iter().cloned());
-    }
-    let urls: Vec<_> = opened.iter().map(|(listen, _)| listen.url.clone()).collect();
-    let parameters = [
-        ("urls", json!(urls)),
-        ("stateless", json!(job.stateless)),
-        ("replay_window", json!(job.replay_window)),
-        ("busy_poll", json!(job.place.busy_poll)),
-        ("stamps", json!(job.stamps)),
-        ("limit", json!(job.limit)),
-        ("engine", json!(job.engine)),
-        ("interface", json!(job.interface)),
-        ("xdp_mode", json!(job.xdp_mode)),
-        ("xdp_reason", json!(driver.map(|report| &report.reason))),
-    ];
-    Summary {
-        kind: Kind::Reflect,
-        target: urls.join(" "),
-        parameters: parameters.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
-        packets: None,
-        metrics: BTreeMap::new(),
-        values,
-        stamps: dwell_record::Stamps::default(),
-        trains: Vec::new(),
-        engine: driver.map_or(socket_engine, |report| &report.engine).to_owned(),
-        trust,
-        environment: environment(None, placement::record(&job.place, placement)),
     }
 }
