@@ -72,6 +72,11 @@ crate::warnings! {
         OtherAddress(peer: String, ip: String, flag: &'static str) = "other-address", Warning,
             "{peer} did not answer; the name also has {ip}: try {flag}";
 
+        // Reflectors.
+        DriverRepliesLost(interface: String, failed: u64, replies: u64, remedy: String)
+            on interface = "driver-replies-lost", Warning,
+            "{interface} loses replies ({failed} packets failed, {replies} replies){remedy}";
+
         // Trace.
         OldKernel(reason: String) = "old-kernel", Note,
             "{reason}: only netfilter is used";

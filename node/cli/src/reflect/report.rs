@@ -60,7 +60,7 @@ pub(super) fn summary(
     let mut trust = Trust::default();
     if let Some(report) = driver {
         values.extend(xdp::values(opened, report));
-        trust.warnings.extend(report.warnings.iter().cloned());
+        report.warnings.iter().for_each(|warning| trust.warn(warning.clone()));
     }
     let urls: Vec<_> = opened.iter().map(|(listen, _)| listen.url.clone()).collect();
     let parameters = [

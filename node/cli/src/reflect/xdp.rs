@@ -19,7 +19,7 @@ use dwell_io::clock::{self, monotonic};
 use dwell_io::interface::{self, Interface};
 use dwell_io::machine;
 use dwell_protocol::{DriverMode, ReflectEngine, ReflectJob};
-use dwell_record::Scalar;
+use dwell_record::{Scalar, Warning};
 use dwell_units::Nanos;
 use dwell_wire::timestamp::ErrorEstimate;
 
@@ -60,7 +60,7 @@ pub(super) struct DriverEngine {
     is_forced: bool,
     /// Generic mode may follow native mode later.
     may_change_mode: bool,
-    warnings: Vec<String>,
+    warnings: Vec<Warning>,
 }
 
 /// What the engine did, for the summary.
@@ -70,7 +70,7 @@ pub(super) struct DriverReport {
     /// Why the engine has its mode.
     pub(super) reason: String,
     pub(super) departure_bias: Nanos,
-    pub(super) warnings: Vec<String>,
+    pub(super) warnings: Vec<Warning>,
 }
 
 /// Replies of the program to sessions that reach the socket of the same service.
@@ -199,23 +199,23 @@ impl DriverEngine {
     }
 
     fn note_lost_replies(&mut self, replies: u64, failures: u64) -> Result<(), Failure> {
-        let name = &self.interface.name;
-        let mut text =
-            format!("{name} loses replies ({failures} packets failed, {replies} replies)");
+        let mut remedy = String::new();
         if self.interface.driver.as_deref() == Some("veth") && self.mode == XdpMode::Native {
-            text.push_str(": its peer has no XDP program");
+            remedy.push_str(": its peer has no XDP program");
         }
         if self.may_change_mode && self.mode == XdpMode::Native {
             self.program.attach(XdpMode::Generic).map_err(|error| self.not_attached(error))?;
             self.mode = XdpMode::Generic;
             self.refresh_clock()?;
             self.reason = "native replies were lost".to_owned();
-            text.push_str("; changed to generic XDP");
+            remedy.push_str("; changed to generic XDP");
         } else if self.mode == XdpMode::Native {
-            text.push_str("; use --xdp-mode generic");
+            remedy.push_str("; use --xdp-mode generic");
         }
-        crate::say(&format!("dwell: {text}"));
-        self.warnings.push(text);
+        let interface = self.interface.name.clone();
+        let warning = Warning::DriverRepliesLost(interface, failures, replies, remedy);
+        crate::say(&format!("dwell: {warning}"));
+        self.warnings.push(warning);
         Ok(())
     }
 
