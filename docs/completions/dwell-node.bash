@@ -1473,7 +1473,7 @@ _dwell__node() {
             return 0
             ;;
         dwell__subcmd__node__subcmd__reflect)
-            opts="-q -h --key-file --replay-window --stateless --stamps --limit --allow-any-port --cpu --scheduling --busy-poll --json --quiet --help"
+            opts="-q -h --key-file --replay-window --stateless --stamps --limit --allow-any-port --engine --interface --xdp-mode --cpu --scheduling --busy-poll --json --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1493,6 +1493,18 @@ _dwell__node() {
                     ;;
                 --limit)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --engine)
+                    COMPREPLY=($(compgen -W "socket xdp auto" -- "${cur}"))
+                    return 0
+                    ;;
+                --interface)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --xdp-mode)
+                    COMPREPLY=($(compgen -W "native generic" -- "${cur}"))
                     return 0
                     ;;
                 --cpu)

@@ -1817,7 +1817,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__reflect)
-            opts="-q -h --key-file --replay-window --stateless --stamps --limit --allow-any-port --cpu --scheduling --busy-poll --json --quiet --help"
+            opts="-q -h --key-file --replay-window --stateless --stamps --limit --allow-any-port --engine --interface --xdp-mode --cpu --scheduling --busy-poll --json --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1837,6 +1837,18 @@ _dwell() {
                     ;;
                 --limit)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --engine)
+                    COMPREPLY=($(compgen -W "socket xdp auto" -- "${cur}"))
+                    return 0
+                    ;;
+                --interface)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --xdp-mode)
+                    COMPREPLY=($(compgen -W "native generic" -- "${cur}"))
                     return 0
                     ;;
                 --cpu)

@@ -15,8 +15,10 @@ Protocols of `dwell ping`, of `dwell reflect` and of `ping.protocol` in plans. T
 A reply of a kernel or of a foreign echo server is measured like one of `dwell reflect`. Only replies with timestamps
 of the reflector (T2 and T3) give one-way delays, residence time and the direction of a loss.
 
-| URL | messages | payload in bytes | warm-up | loop | reply | T2 and T3 | delays of relays |
-|---|---|---|---|---|---|---|---|
+Column `driver`: `dwell reflect --engine xdp` replies in the network driver ([reflect.md](reflect.md)).
+
+| URL | messages | payload in bytes | warm-up | loop | reply | driver | T2 and T3 | delays of relays |
+|---|---|---|---|---|---|---|---|---|
 ";
 
 fn url(scheme: Scheme) -> String {
@@ -72,13 +74,14 @@ fn page() -> String {
         let spec = scheme.spec();
         writeln!(
             page,
-            "| {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             url(*scheme),
             spec.description,
             payload(spec),
             spec.defaults.warm_up,
             pace(spec),
             reply(spec),
+            mark(spec.driver_reply.is_some()),
             mark(spec.remote_timestamps),
             mark(spec.telemetry),
         )

@@ -125,8 +125,43 @@ pub struct ReflectJob {
     pub limit: Option<Limit>,
     /// Also answer source ports of other services.
     pub allow_any_port: bool,
+    /// Engine that replies.
+    #[serde(default)]
+    pub engine: ReflectEngine,
+    /// Interface of an engine in the network driver.
+    #[serde(default)]
+    pub interface: Option<String>,
+    /// Mode of an engine in the network driver; `None` lets the engine choose.
+    #[serde(default)]
+    pub xdp_mode: Option<DriverMode>,
     /// CPU and scheduling of the threads.
     pub place: ThreadPlacement,
+}
+
+/// Engine that replies to probes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
+pub enum ReflectEngine {
+    /// Sockets, on any interface.
+    #[default]
+    Socket,
+    /// An XDP program on one interface, in the driver if it has native XDP; sockets for the rest.
+    /// Attaching may reset the card.
+    Xdp,
+    /// Like xdp, and generic mode if native replies fail.
+    Auto,
+}
+
+/// Where an XDP program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
+pub enum DriverMode {
+    /// In the driver, before a socket buffer exists.
+    Native,
+    /// In the kernel, just after the driver; on any Ethernet interface.
+    Generic,
 }
 
 /// Rate limit of replies.

@@ -79,6 +79,11 @@ crate::warnings! {
         KernelEventsLost(count: u64) = "kernel-events-lost", Note,
             "kernel events that were overwritten before --explain read them: {count}";
 
+        // Reflectors.
+        DriverRepliesLost(interface: String, failed: u64, replies: u64, remedy: String)
+            on interface = "driver-replies-lost", Warning,
+            "{interface} loses replies ({failed} packets failed, {replies} replies){remedy}";
+
         // Trace.
         OldKernel(reason: String) = "old-kernel", Note,
             "{reason}: only netfilter is used";

@@ -12,8 +12,9 @@ pub use echo::{IcmpEcho, PlainEcho};
 pub use opening::{OpenStep, Opening};
 pub use roundtrip::RoundTrip;
 pub use spec::{
-    Authentication, CsvLayout, Handshake, MAX_PAYLOAD_LEN, PayloadError, PayloadLimits,
-    ProbeDefaults, ProbeTransport, ProtocolSpec, Reflection, Scheme, StreamReply, UnknownScheme,
+    Authentication, CsvLayout, DriverReply, Handshake, MAX_PAYLOAD_LEN, PayloadError,
+    PayloadLimits, ProbeDefaults, ProbeTransport, ProtocolSpec, Reflection, Scheme, StreamReply,
+    UnknownScheme,
 };
 pub use stamp::{Session, Stamp};
 pub use text::{TextStream, TextUdp};

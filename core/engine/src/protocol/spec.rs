@@ -114,6 +114,9 @@ pub struct ProtocolSpec {
     pub handshake: Option<Handshake>,
     /// Who replies, and how.
     pub reflection: Reflection,
+    /// Reply of a reflector in the network driver (`dwell reflect --engine xdp`), if it answers
+    /// this protocol.
+    pub driver_reply: Option<DriverReply>,
     /// Replies carry T2 and T3. The reflector then reads arrival times, the accuracy of its clock
     /// and its socket's drop counter.
     pub remote_timestamps: bool,
@@ -128,7 +131,7 @@ pub struct ProtocolSpec {
 }
 
 impl ProtocolSpec {
-    /// Whether `dwell reflect` replies; otherwise the kernel does.
+    /// Whether `dwell reflect` replies with a socket; otherwise the kernel does.
     pub const fn has_reflector(&self) -> bool {
         !matches!(self.reflection, Reflection::Kernel)
     }
@@ -295,6 +298,21 @@ pub enum StreamReply {
     Acknowledge,
 }
 
+/// Reply of the program in the network driver. The values are those of `enum kind` in
+/// node/bpf/reflect.bpf.h.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum DriverReply {
+    /// STAMP without authentication.
+    Stamp = 1,
+    /// The UDP payload of the request.
+    Echo = 2,
+    /// The round-trip message.
+    Roundtrip = 3,
+    /// ICMP echo.
+    IcmpEcho = 4,
+}
+
 /// Columns of a CSV file with one row per probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CsvLayout {
@@ -337,6 +355,7 @@ const UDP: ProtocolSpec = ProtocolSpec {
     defaults: OPEN_LOOP,
     handshake: None,
     reflection: Reflection::Datagram { decrements_ttl: true, max_extra_bytes: 0 },
+    driver_reply: Some(DriverReply::Echo),
     remote_timestamps: false,
     telemetry: false,
     csv: CsvLayout::Probe,
@@ -356,6 +375,7 @@ const STAMP: ProtocolSpec = ProtocolSpec {
         parse_key: SecretKey::from_hex,
     }),
     reflection: Reflection::Datagram { decrements_ttl: false, max_extra_bytes: 0 },
+    driver_reply: Some(DriverReply::Stamp),
     remote_timestamps: true,
     telemetry: true,
     silent_hint: "is a reflector running there, and does it want a key (--key-file)?",
@@ -368,6 +388,7 @@ const ICMP: ProtocolSpec = ProtocolSpec {
     transport: ProbeTransport::Icmp,
     payload: PayloadLimits::from(0, 56),
     reflection: Reflection::Kernel,
+    driver_reply: Some(DriverReply::IcmpEcho),
     silent_hint: "is the host up, and does a firewall drop ICMP echo?",
     ..UDP
 };
@@ -377,6 +398,7 @@ const TCP: ProtocolSpec = ProtocolSpec {
     description: "messages over one TCP connection, echoed unchanged",
     transport: ProbeTransport::Tcp,
     reflection: Reflection::Stream(StreamReply::Echo),
+    driver_reply: None,
     ..UDP
 };
 
@@ -385,6 +407,7 @@ const ROUNDTRIP: ProtocolSpec = ProtocolSpec {
     description: "roundtrip, UDP messages that the other node returns immediately",
     payload: PayloadLimits::fixed(roundtrip::LEN as u64),
     reflection: Reflection::Datagram { decrements_ttl: false, max_extra_bytes: 0 },
+    driver_reply: Some(DriverReply::Roundtrip),
     csv: CsvLayout::RoundTrip,
     silent_hint: "is a reflector running there?",
     ..UDP
@@ -399,6 +422,7 @@ const TEXT_UDP: ProtocolSpec = ProtocolSpec {
         decrements_ttl: false,
         max_extra_bytes: (text::ACKNOWLEDGE.len() - text::REQUEST.len()) as u64,
     },
+    driver_reply: None,
     silent_hint: "is a reflector running there?",
     ..UDP
 };

@@ -4,6 +4,7 @@
 //!
 //! [`Responder`] answers the datagrams of one protocol. Replies in streams need no state.
 
+mod driver;
 mod limit;
 mod loops;
 mod plain;
@@ -11,12 +12,18 @@ mod replay;
 mod stamp;
 mod table;
 
+pub use driver::{
+    DriverService, MAX_SERVICES, ModeChoice, are_replies_lost, departure_bias, preferred_mode,
+    unanswered_ports,
+};
 pub use limit::{Budget, Limiter, RateLimits};
 pub use loops::{LoopGuard, reply_ttl};
 pub use plain::{echo, roundtrip, text};
 pub use stamp::{StampConfig, StampReflector};
 
+use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::hmac::{Key, SecretKey};
@@ -66,6 +73,15 @@ pub struct ResponderConfig {
     pub stateless: bool,
     /// Identity of the clock that T2 and T3 are read from.
     pub clock: Option<[u8; 12]>,
+    /// Replies of another engine to the sessions of this one.
+    pub earlier: Option<Arc<dyn EarlierReplies>>,
+}
+
+/// Replies that another engine has sent before a session reached this one. One counter then numbers
+/// all replies of a session.
+pub trait EarlierReplies: Debug + Send + Sync {
+    /// Number of replies to the session with this source and SSID.
+    fn count(&self, from: SocketAddr, ssid: u16) -> u32;
 }
 
 /// Metadata of a request as its socket delivers it.
@@ -137,9 +153,10 @@ impl Responder {
     pub fn new(scheme: Scheme, config: ResponderConfig) -> Option<Self> {
         Some(Self(match scheme {
             Scheme::Stamp => {
-                let ResponderConfig { key, replay_window, stateless, clock } = config;
+                let ResponderConfig { key, replay_window, stateless, clock, earlier } = config;
                 let key = key.map(|key| Key::new(key.bytes()));
-                let config = StampConfig { key, replay_window, stateless, clock, utc_error: None };
+                let config =
+                    StampConfig { key, replay_window, stateless, clock, utc_error: None, earlier };
                 let reflector = Box::new(StampReflector::new(config));
                 Protocol::Stamp { reflector, clock_check_due: Instant::EPOCH }
             }
@@ -207,17 +224,17 @@ impl Responder {
     }
 }
 
+/// Source ports that get no reply: none, echo, chargen and STAMP.
+const RESERVED_PORTS: [u16; 4] = [0, 7, 19, 862];
+
 /// Whether the addresses alone forbid a reply: the source port is one of this reflector
 /// (`own_ports`) or that of echo, chargen or STAMP, or the source or the destination `to` is a
 /// group. Reflectors on other ports are recognised by their packets: [`reply_ttl`], [`LoopGuard`]
 /// and [`StampReflector`].
 pub fn is_loop(from: SocketAddr, to: Option<IpAddr>, own_ports: &[u16]) -> bool {
-    const ECHO: u16 = 7;
-    const CHARGEN: u16 = 19;
-    const STAMP: u16 = 862;
     is_group(from.ip())
         || to.is_some_and(is_group)
-        || matches!(from.port(), 0 | ECHO | CHARGEN | STAMP)
+        || RESERVED_PORTS.contains(&from.port())
         || own_ports.contains(&from.port())
 }
 

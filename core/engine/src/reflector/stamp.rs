@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 use dwell_wire::hmac::Key;
@@ -16,7 +17,7 @@ use dwell_wire::tlv::{
 };
 
 use super::replay::ReplayGuard;
-use super::{LoopGuard, Refusal, RequestMeta, reply_ttl};
+use super::{EarlierReplies, LoopGuard, Refusal, RequestMeta, reply_ttl};
 
 /// Maximum number of sessions. The longest idle ones make room for new ones.
 const MAX_SESSIONS: usize = 4_096;
@@ -38,6 +39,8 @@ pub struct StampConfig {
     pub clock: Option<[u8; 12]>,
     /// Maximum offset of that clock from UTC; `None` if it is not synchronised.
     pub utc_error: Option<Nanos>,
+    /// Replies of another engine to the same sessions.
+    pub earlier: Option<Arc<dyn EarlierReplies>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -219,7 +222,11 @@ impl StampReflector {
         if self.sessions.len() >= MAX_SESSIONS && !self.sessions.contains_key(&key) {
             self.evict_idle();
         }
-        let session = self.sessions.entry(key).or_insert(Session { received: 0, last: meta.now });
+        let earlier = &self.config.earlier;
+        let session = self.sessions.entry(key).or_insert_with(|| Session {
+            received: earlier.as_ref().map_or(0, |earlier| earlier.count(meta.from, ssid)),
+            last: meta.now,
+        });
         session.received = session.received.wrapping_add(1);
         session.last = meta.now;
         Some(*session)

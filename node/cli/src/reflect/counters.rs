@@ -1,8 +1,10 @@
 //! Counters of a reflecting socket. Its thread writes them; another reads them at the end.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dwell_engine::reflector::Refusal;
+use dwell_io::bpf::DriverCounters;
 
 /// Counters of one socket.
 #[derive(Debug, Default)]
@@ -23,9 +25,40 @@ pub(super) struct Counters {
     socket_drops: AtomicU64,
     /// Whether `socket_drops` is known.
     counts_drops: AtomicBool,
+    /// What the program in the driver counted; `None` without it.
+    driver: Option<OnceLock<DriverCounters>>,
 }
 
 impl Counters {
+    /// Counters of a service of the engine in the driver, which may have a socket too.
+    pub(super) fn with_driver() -> Self {
+        Self { driver: Some(OnceLock::new()), ..Self::default() }
+    }
+
+    /// Adds what the program in the driver counted, once.
+    pub(super) fn add_driver(&self, counted: DriverCounters) {
+        let DriverCounters { replies, malformed, limited, looping, silenced, .. } = counted;
+        let sums = [
+            (&self.requests, counted.requests()),
+            (&self.replies, replies),
+            (&self.malformed, malformed),
+            (&self.limited, limited),
+            (&self.looping, looping),
+            (&self.silenced, silenced),
+        ];
+        for (counter, more) in sums {
+            counter.fetch_add(more, Ordering::Relaxed);
+        }
+        if let Some(driver) = &self.driver {
+            let _ = driver.set(counted);
+        }
+    }
+
+    /// What the program in the driver counted.
+    pub(super) fn driver(&self) -> Option<DriverCounters> {
+        self.driver.as_ref()?.get().copied()
+    }
+
     /// Counts a request that gets no reply.
     pub(super) fn refuse(&self, refusal: Refusal) {
         add(match refusal {
@@ -64,7 +97,18 @@ impl Counters {
         .into_iter()
         .map(|(name, counter)| (name, Some(load(counter))))
         .chain([socket_drops])
+        .chain(self.read_driver())
         .collect()
+    }
+
+    /// Counters that only the program in the driver has; none without it.
+    fn read_driver(&self) -> Vec<(&'static str, Option<u64>)> {
+        let Some(driver) = &self.driver else { return Vec::new() };
+        let counted = driver.get();
+        vec![
+            ("bad_checksum", counted.map(|counted| counted.bad_checksum)),
+            ("to_socket", counted.map(|counted| counted.to_socket)),
+        ]
     }
 }
 

@@ -1,14 +1,16 @@
 //! `dwell reflect`: answers probes.
 //!
-//! `udp` and `tcp` connect the engine's reflectors to sockets. This file parses the command line,
-//! opens the sockets, starts the threads and prints the counters at the end.
+//! `udp` and `tcp` connect the engine's reflectors to sockets; `xdp` replies in the network driver.
+//! This file parses the command line, opens the sockets and starts the threads; `report` prints the
+//! counters at the end.
 
 mod counters;
+mod report;
 mod slots;
 mod tcp;
 mod udp;
+mod xdp;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -18,22 +20,21 @@ use std::thread;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use dwell_engine::protocol::{ProbeTransport, Reflection};
-use dwell_engine::reflector::{RateLimits, Responder, ResponderConfig};
+use dwell_engine::reflector::{EarlierReplies, RateLimits, Responder, ResponderConfig};
 use dwell_io::cpu::{self, Placement};
 use dwell_io::gate::Shutter;
 use dwell_io::interface::{self, Interface};
 use dwell_io::machine;
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::process;
-use dwell_protocol::{Limit, ReflectJob, Stamps, ThreadPlacement};
-use dwell_record::{Kind, Scalar, Summary, Trust};
+use dwell_protocol::{DriverMode, Limit, ReflectEngine, ReflectJob, Stamps, ThreadPlacement};
+use dwell_record::Summary;
 use dwell_units::{Nanos, PacketRate};
 use dwell_wire::hmac::SecretKey;
-use serde_json::json;
 
-use crate::environment::environment;
 use crate::{Exit, Failure, Scheme, Target, placement, protocols, secret};
 use counters::Counters;
+use xdp::DriverEngine;
 
 /// Interval between checks of the stop flag.
 const STOP_CHECK_INTERVAL: Nanos = Nanos::from_millis(100);
@@ -86,6 +87,18 @@ pub struct Args {
     #[arg(long)]
     pub allow_any_port: bool,
 
+    /// What replies. xdp and auto need root; see docs/reflect.md
+    #[arg(long, value_enum, default_value_t)]
+    pub engine: ReflectEngine,
+
+    /// Interface on which --engine xdp or auto replies
+    #[arg(long, value_name = "IF")]
+    pub interface: Option<String>,
+
+    /// Where the XDP program runs [default: native if the driver has it, except on veth]
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub xdp_mode: Option<DriverMode>,
+
     /// Placement of the reflecting threads.
     #[command(flatten)]
     pub place: ThreadPlacement,
@@ -128,6 +141,9 @@ impl Args {
             stamps: self.stamps,
             limit,
             allow_any_port: self.allow_any_port,
+            engine: self.engine,
+            interface: self.interface.clone(),
+            xdp_mode: self.xdp_mode,
             place: self.place,
         })
     }
@@ -142,6 +158,8 @@ struct Listen {
     limit: Option<RateLimits>,
     /// Key of the authenticated mode.
     key: Option<SecretKey>,
+    /// Number at the engine in the driver, if that answers it.
+    service: Option<u32>,
 }
 
 /// A socket that answers. Polled, or run on its own thread.
@@ -162,6 +180,7 @@ pub(crate) struct ReflectOutcome {
     /// Failure that ended it.
     pub(crate) failure: Option<Failure>,
     opened: Vec<(Listen, Arc<Counters>)>,
+    driver: Option<String>,
 }
 
 /// Answers until stopped. Calls `ready` with a line per socket when all are open.
@@ -171,6 +190,7 @@ pub(crate) fn perform(
     ready: &mut dyn FnMut(&[String]),
 ) -> Result<ReflectOutcome, Failure> {
     let place = job.place;
+    xdp::check(job)?;
     let mut listens = listens(job)?;
     placement::check(&place)?;
     read_keys(job, &mut listens)?;
@@ -196,11 +216,29 @@ pub(crate) fn perform(
             .map(|listen| listen.address.port())
             .collect(),
     };
+    let mut driver = match job.engine {
+        ReflectEngine::Socket => None,
+        ReflectEngine::Xdp | ReflectEngine::Auto => {
+            let unanswered = (!job.allow_any_port).then_some(&*own_ports);
+            Some(DriverEngine::load(job, &mut listens, unanswered)?)
+        }
+    };
     let mut opened: Vec<(Listen, Arc<Counters>)> = Vec::new();
     let mut services: Vec<Box<dyn Service>> = Vec::new();
     for listen in listens {
-        let counters = Arc::new(Counters::default());
-        match open(job, &listen, &own_ports, &counters) {
+        let counters = match driver {
+            None => Arc::<Counters>::default(),
+            Some(_) => Arc::new(Counters::with_driver()),
+        };
+        if !listen.scheme.spec().has_reflector() {
+            opened.push((listen, counters));
+            continue;
+        }
+        let earlier = match (&driver, listen.service) {
+            (Some(driver), Some(service)) => Some(driver.earlier(service)?),
+            _ => None,
+        };
+        match open(job, &listen, &own_ports, earlier, &counters) {
             Ok(service) => services.push(service),
             // A machine without one address family answers on the other.
             Err(error) if job.urls.is_empty() && is_family_unavailable(&error) => {
@@ -214,13 +252,54 @@ pub(crate) fn perform(
     if opened.is_empty() {
         return Err(Failure::unsupported("neither IPv4 nor IPv6 is available"));
     }
+    if let Some(driver) = &mut driver {
+        driver.attach()?;
+        crate::say(&format!("dwell: {}", driver.description()));
+    }
     let lines: Vec<_> = opened.iter().map(|(listen, _)| listen.to_string()).collect();
     ready(&lines);
-    let (placement, failure) = match serve(services, place, stop) {
+    let (placement, mut failure) = match serve_all(services, driver.as_mut(), place, stop) {
         Ok(placement) => (placement, None),
         Err(failure) => (Placement::default(), Some(failure)),
     };
-    Ok(ReflectOutcome { summary: summary(job, &opened, placement), failure, opened })
+    let mut driver_report = None;
+    if let Some(driver) = driver {
+        for (listen, counters) in &opened {
+            let Some(service) = listen.service else { continue };
+            match driver.counters(service) {
+                Ok(counted) => counters.add_driver(counted),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        driver_report = Some(driver.end());
+    }
+    let summary = report::summary(job, &opened, placement, driver_report.as_ref());
+    let driver = driver_report.map(|report| report.engine);
+    Ok(ReflectOutcome { summary, failure, opened, driver })
+}
+
+/// Runs the services, and supervises the engine in the driver on a thread of its own.
+fn serve_all(
+    services: Vec<Box<dyn Service>>,
+    driver: Option<&mut DriverEngine>,
+    place: ThreadPlacement,
+    stop: &AtomicBool,
+) -> Result<Placement, Failure> {
+    thread::scope(|scope| {
+        let supervisor = driver.map(|driver| {
+            scope.spawn(move || {
+                let ended = driver.supervise(stop);
+                stop.store(true, Ordering::Relaxed);
+                ended
+            })
+        });
+        let served = serve(services, place, stop);
+        stop.store(true, Ordering::Relaxed);
+        if let Some(supervisor) = supervisor {
+            supervisor.join().expect("the supervisor does not panic")?;
+        }
+        served
+    })
 }
 
 /// Runs the command.
@@ -237,7 +316,7 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         use std::io::Write;
         io::stdout().lock().write_all(answered.summary.to_json().as_bytes())?;
     } else {
-        print(&answered.opened)?;
+        report::print(&answered.opened, answered.driver.as_deref())?;
     }
     answered.failure.map_or(Ok(Exit::Measured), Err)
 }
@@ -245,7 +324,8 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
 impl std::fmt::Display for Listen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let limit = self.limit.map_or("off".to_owned(), |limits| limits.to_string());
-        write!(f, "{} (limit {limit})", self.url)
+        let engine = if self.service.is_some() { ", xdp" } else { "" };
+        write!(f, "{} (limit {limit}{engine})", self.url)
     }
 }
 
@@ -259,7 +339,7 @@ fn serve(
     // Not real-time: the load depends on the senders, who must not starve this machine.
     let real_time = placement::real_time(&place, false);
     let stopped = || stop.load(Ordering::Relaxed);
-    if place.busy_poll {
+    if place.busy_poll && !services.is_empty() {
         let placement = cpu::place_thread(place.cpu, real_time)?;
         let mut turns = || -> io::Result<()> {
             while !stopped() {
@@ -329,10 +409,12 @@ fn listens(job: &ReflectJob) -> Result<Vec<Listen>, Failure> {
     for url in urls {
         let target = Target::with_scheme(url)
             .map_err(|error| Failure::usage(format!("invalid target: {error}")))?;
-        if !target.scheme.spec().has_reflector() {
+        let spec = target.scheme.spec();
+        if !spec.has_reflector() && job.engine == ReflectEngine::Socket {
             return Err(Failure::usage(format!(
                 "{}:// needs no reflector: the kernel answers echo requests \
-                 (unless net.ipv4.icmp_echo_ignore_all is set)",
+                 (unless net.ipv4.icmp_echo_ignore_all is set); --engine xdp answers them in the \
+                 driver",
                 target.scheme
             )));
         }
@@ -342,11 +424,16 @@ fn listens(job: &ReflectJob) -> Result<Vec<Listen>, Failure> {
         for address in addresses {
             let trusted = in_lab || address.ip().is_loopback();
             listens.push(Listen {
-                url: format!("{}://{address}", target.scheme),
+                url: match (spec.transport.has_ports(), address) {
+                    (true, _) => format!("{}://{address}", target.scheme),
+                    (false, SocketAddr::V4(v4)) => format!("{}://{}", target.scheme, v4.ip()),
+                    (false, SocketAddr::V6(v6)) => format!("{}://[{}]", target.scheme, v6.ip()),
+                },
                 scheme: target.scheme,
                 address,
                 limit: limit.unwrap_or((!trusted).then_some(DEFAULT_LIMITS)),
                 key: None,
+                service: None,
             });
         }
     }
@@ -381,6 +468,7 @@ fn open(
     job: &ReflectJob,
     listen: &Listen,
     own_ports: &Arc<[u16]>,
+    earlier: Option<Arc<dyn EarlierReplies>>,
     counters: &Arc<Counters>,
 ) -> Result<Box<dyn Service>, io::Error> {
     let Listen { scheme, address, limit, .. } = *listen;
@@ -395,6 +483,7 @@ fn open(
         replay_window: job.replay_window,
         stateless: job.stateless,
         clock: machine::boot_id().and_then(|id| id[..12].try_into().ok()),
+        earlier,
     };
     let responder = Responder::new(scheme, config).ok_or(io::ErrorKind::Unsupported)?;
     let stamps = match job.stamps {
@@ -447,57 +536,5 @@ fn open_failure(error: io::Error, listen: &Listen) -> Failure {
             Failure::usage(format!("{url}: {} is no address of this machine", address.ip()))
         }
         _ => Failure::from(anyhow::Error::new(error).context(format!("cannot open {url}"))),
-    }
-}
-
-fn print(opened: &[(Listen, Arc<Counters>)]) -> io::Result<()> {
-    use std::io::Write;
-    let mut out = io::stdout().lock();
-    let width = opened.iter().map(|(listen, _)| listen.url.len()).max().unwrap_or(0);
-    write!(out, "{:width$}", "")?;
-    for (name, _) in Counters::default().read() {
-        write!(out, "{name:>13}")?;
-    }
-    writeln!(out)?;
-    for (listen, counters) in opened {
-        write!(out, "{:width$}", listen.url)?;
-        for (_, count) in counters.read() {
-            let count = count.map_or("-".to_owned(), |count| count.to_string());
-            write!(out, "{count:>13}")?;
-        }
-        writeln!(out)?;
-    }
-    Ok(())
-}
-
-fn summary(job: &ReflectJob, opened: &[(Listen, Arc<Counters>)], placement: Placement) -> Summary {
-    let mut totals: BTreeMap<String, Option<u64>> = BTreeMap::new();
-    for (name, count) in opened.iter().flat_map(|(_, counters)| counters.read()) {
-        let total = totals.entry(name.to_owned()).or_default();
-        *total = total.map_or(count, |total| Some(total + count.unwrap_or(0)));
-    }
-    let urls: Vec<_> = opened.iter().map(|(listen, _)| listen.url.clone()).collect();
-    let parameters = [
-        ("urls", json!(urls)),
-        ("stateless", json!(job.stateless)),
-        ("replay_window", json!(job.replay_window)),
-        ("busy_poll", json!(job.place.busy_poll)),
-        ("stamps", json!(job.stamps)),
-        ("limit", json!(job.limit)),
-    ];
-    Summary {
-        kind: Kind::Reflect,
-        target: urls.join(" "),
-        parameters: parameters.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
-        packets: None,
-        metrics: BTreeMap::new(),
-        values: totals.into_iter().map(|(k, v)| (k, v.map(Scalar::Count))).collect(),
-        stamps: dwell_record::Stamps::default(),
-        trains: Vec::new(),
-        spikes: None,
-        engine: if job.place.busy_poll { "one thread, polling" } else { "a thread per socket" }
-            .into(),
-        trust: Trust::default(),
-        environment: environment(None, placement::record(&job.place, placement)),
     }
 }

@@ -27,4 +27,10 @@ mod trace;
 mod traffic;
 #[cfg(feature = "bpf")]
 mod xdp_command;
+#[cfg(feature = "bpf")]
+mod xdp_frames;
+#[cfg(feature = "bpf")]
+mod xdp_reflector;
+#[cfg(feature = "bpf")]
+mod xdp_reflector_program;
 mod xdp_relay;

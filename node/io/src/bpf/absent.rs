@@ -1,10 +1,15 @@
-//! Tracer, relay and flight recorder of a build without the cargo feature `bpf`: always unavailable.
+//! Tracer, relay, reflector and flight recorder of a build without the cargo feature `bpf`: always
+//! unavailable.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use dwell_host::KernelEvent;
+use dwell_units::Nanos;
 
-use std::net::Ipv4Addr;
-
-use super::{BpfError, Event, TraceSpec, TracerNote, XdpCounters, XdpFlow, XdpMode, XdpRelaySpec};
+use super::{
+    BpfError, DriverClock, DriverCounters, DriverDestination, DriverRun, Event, TraceSpec,
+    TracerNote, XdpCounters, XdpFlow, XdpMode, XdpReflectorSpec, XdpRelaySpec,
+};
 
 /// Uninhabited stand-in for the type of builds with eBPF.
 #[derive(Debug)]
@@ -75,6 +80,71 @@ impl XdpRelay {
 
     /// Unreachable.
     pub fn not_relayed(&self) -> &[Ipv4Addr] {
+        match self.0 {}
+    }
+}
+
+/// Uninhabited stand-in for the type of builds with eBPF.
+#[derive(Debug)]
+pub struct XdpReflector(std::convert::Infallible);
+
+impl XdpReflector {
+    /// Fails, because this build has no eBPF.
+    ///
+    /// # Errors
+    /// Always [`BpfError::NotBuilt`].
+    pub fn load(_: &XdpReflectorSpec) -> Result<Self, BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+
+    /// Unreachable.
+    pub fn attach(&mut self, _: XdpMode) -> Result<(), BpfError> {
+        match self.0 {}
+    }
+
+    /// Unreachable.
+    pub fn set_destinations(&mut self, _: &[DriverDestination]) -> Result<(), BpfError> {
+        match self.0 {}
+    }
+
+    /// Unreachable.
+    pub fn set_own_addresses(&mut self, _: &[IpAddr]) -> Result<(), BpfError> {
+        match self.0 {}
+    }
+
+    /// Unreachable.
+    pub fn set_clock(&mut self, _: DriverClock) -> Result<(), BpfError> {
+        match self.0 {}
+    }
+
+    /// Unreachable.
+    pub fn counters(&self, _: u32) -> Result<DriverCounters, BpfError> {
+        match self.0 {}
+    }
+
+    /// Unreachable.
+    pub fn sessions(&self) -> Result<DriverSessions, BpfError> {
+        match self.0 {}
+    }
+
+    /// Unreachable.
+    pub fn run_time(&mut self) -> Result<Nanos, BpfError> {
+        match self.0 {}
+    }
+
+    /// Unreachable.
+    pub fn run(&mut self, _: &[u8], _: u32) -> Result<DriverRun, BpfError> {
+        match self.0 {}
+    }
+}
+
+/// Uninhabited stand-in for the type of builds with eBPF.
+#[derive(Debug)]
+pub struct DriverSessions(std::convert::Infallible);
+
+impl DriverSessions {
+    /// Unreachable.
+    pub fn replies(&self, _: u32, _: SocketAddr, _: u16) -> u32 {
         match self.0 {}
     }
 }

@@ -8,6 +8,7 @@ use super::probe::XdpMode;
 
 /// Commands, attach types and flags (linux/bpf.h, linux/if_link.h).
 const BPF_LINK_CREATE: libc::c_long = 28;
+const BPF_LINK_DETACH: libc::c_long = 34;
 pub(super) const BPF_XDP: u32 = 37;
 pub(super) const BPF_NETFILTER: u32 = 45;
 const BPF_TCX_INGRESS: u32 = 46;
@@ -60,6 +61,14 @@ pub(super) fn create(program: BorrowedFd<'_>, place: Place) -> io::Result<OwnedF
     attr.call(BPF_LINK_CREATE)
 }
 
+/// Detaches a program, even if another descriptor of its link is open: a thread with a descriptor
+/// table of its own has a copy of each.
+pub(super) fn detach(link: BorrowedFd<'_>) -> io::Result<()> {
+    let mut attr = Attr::new();
+    attr.put(0, link.as_raw_fd() as u32);
+    attr.run(BPF_LINK_DETACH).map(|_| ())
+}
+
 /// union bpf_attr, written by offset; other bytes are zero.
 #[repr(align(8))]
 pub(super) struct Attr([u8; 128]);
@@ -78,15 +87,19 @@ impl Attr {
         self.0[at..at + 8].copy_from_slice(&(pointer as usize as u64).to_ne_bytes());
     }
 
-    pub(super) fn call(&mut self, command: libc::c_long) -> io::Result<OwnedFd> {
+    /// Runs a command; returns its result.
+    fn run(&mut self, command: libc::c_long) -> io::Result<libc::c_long> {
         // SAFETY: the kernel reads the attribute, of the stated size, and the memory that its
-        // pointers refer to, which the callers keep alive. Both commands return a descriptor or -1.
-        let fd = unsafe {
+        // pointers refer to, which the callers keep alive.
+        let result = unsafe {
             libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), self.0.len() as libc::c_long)
         };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    }
+
+    /// Runs a command that returns a descriptor.
+    pub(super) fn call(&mut self, command: libc::c_long) -> io::Result<OwnedFd> {
+        let fd = self.run(command)?;
         // SAFETY: the kernel just created this descriptor (close-on-exec); nothing else owns it.
         Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
     }

@@ -1,5 +1,6 @@
-//! eBPF: probes for support ([`Pass`]), timestamps packets ([`Tracer`]), relays them in the
-//! driver ([`XdpRelay`]) and records the events of a thread's processor ([`FlightRecorder`]) with the programs of `node/bpf`.
+//! eBPF: probes for support ([`Pass`]), timestamps packets ([`Tracer`]), relays them in the driver
+//! ([`XdpRelay`]), answers probes there ([`XdpReflector`]) and records the events of a thread's
+//! processor ([`FlightRecorder`]) with the programs of `node/bpf`.
 //!
 //! Only this module uses libbpf, which loads the programs. Without the cargo feature `bpf` (for
 //! devices without libelf) the same types exist, but starting a tracer or a relay fails with
@@ -15,6 +16,9 @@ mod link;
 mod object;
 mod probe;
 #[cfg(feature = "bpf")]
+mod reflect;
+mod reflect_spec;
+#[cfg(feature = "bpf")]
 mod relay;
 mod spec;
 #[cfg(feature = "bpf")]
@@ -25,11 +29,16 @@ pub(crate) mod xsk_socket;
 mod absent;
 
 #[cfg(not(feature = "bpf"))]
-pub use absent::{FlightRecorder, ThreadWatch, Tracer, XdpRelay};
+pub use absent::{DriverSessions, FlightRecorder, ThreadWatch, Tracer, XdpReflector, XdpRelay};
 pub use event::{Event, HEAD, Protocol};
 #[cfg(feature = "bpf")]
 pub use flight_recorder::{FlightRecorder, ThreadWatch};
 pub use probe::{Attached, Hook, Pass, XdpMode};
+#[cfg(feature = "bpf")]
+pub use reflect::{DriverSessions, XdpReflector};
+pub use reflect_spec::{
+    DriverClock, DriverCounters, DriverDestination, DriverRun, Verdict, XdpReflectorSpec,
+};
 #[cfg(feature = "bpf")]
 pub use relay::XdpRelay;
 pub use spec::{

@@ -172,6 +172,12 @@ pub enum BpfError {
 }
 
 impl BpfError {
+    /// Whether another program occupies the place, for XDP in either mode.
+    pub fn is_occupied(&self) -> bool {
+        let Self::Attach { error, .. } = self else { return false };
+        matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
+    }
+
     /// Whether eBPF is unavailable on this machine or to this user, as opposed to a failure.
     pub fn is_unsupported(&self) -> bool {
         matches!(

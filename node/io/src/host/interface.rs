@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage, LinkXdp};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric};
 use netlink_packet_route::tc::{TcAttribute, TcMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -146,6 +146,80 @@ pub fn ipv4_addresses() -> io::Result<Vec<Ipv4Addr>> {
     addresses.sort();
     addresses.dedup();
     Ok(addresses)
+}
+
+/// An address of this network namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnAddress {
+    /// Index of its interface.
+    pub interface: u32,
+    /// Address.
+    pub address: IpAddr,
+    /// Broadcast address of its network.
+    pub broadcast: Option<Ipv4Addr>,
+}
+
+/// Returns all addresses of this network namespace.
+pub fn addresses() -> io::Result<Vec<OwnAddress>> {
+    let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+    let addresses = ask(request, NLM_F_DUMP)?.into_iter().filter_map(|message| {
+        let RouteNetlinkMessage::NewAddress(message) = message else { return None };
+        let (mut local, mut prefix, mut broadcast) = (None, None, None);
+        for attribute in &message.attributes {
+            match attribute {
+                // The far end of a point-to-point link has the other attribute.
+                AddressAttribute::Local(found) => local = Some(*found),
+                AddressAttribute::Address(found) => prefix = Some(*found),
+                AddressAttribute::Broadcast(found) => broadcast = Some(*found),
+                _ => {}
+            }
+        }
+        let address = local.or(prefix)?;
+        Some(OwnAddress { interface: message.header.index, address, broadcast })
+    });
+    Ok(addresses.collect())
+}
+
+/// Returns the id of the XDP program on the interface with this index, if any.
+pub fn xdp_program(index: u32) -> io::Result<Option<u32>> {
+    let attributes = link_attributes(index)?.into_iter().flat_map(|attribute| match attribute {
+        LinkAttribute::Xdp(attributes) => attributes,
+        _ => Vec::new(),
+    });
+    Ok(attributes.into_iter().find_map(|attribute| match attribute {
+        LinkXdp::ProgId(id) => Some(id),
+        _ => None,
+    }))
+}
+
+/// Returns the number of packets that the interface with this index failed to send since its
+/// creation: errors and drops of its driver.
+pub fn send_failures(index: u32) -> io::Result<u64> {
+    let attributes = link_attributes(index)?.into_iter();
+    let counted = attributes.filter_map(|attribute| match attribute {
+        LinkAttribute::Stats64(counted) => Some(counted.tx_errors + counted.tx_dropped),
+        _ => None,
+    });
+    Ok(counted.sum())
+}
+
+/// Returns the Ethernet address of the interface with this index, all zeros for the loopback
+/// interface; `None` if its frames have no Ethernet header.
+pub fn ethernet_address(index: u32) -> io::Result<Option<[u8; 6]>> {
+    crate::host::neighbour::own_mac(index)
+}
+
+fn link_attributes(index: u32) -> io::Result<Vec<LinkAttribute>> {
+    let mut request = LinkMessage::default();
+    request.header.index = index;
+    let messages = ask(RouteNetlinkMessage::GetLink(request), 0)?;
+    Ok(messages
+        .into_iter()
+        .flat_map(|message| match message {
+            RouteNetlinkMessage::NewLink(link) => link.attributes,
+            _ => Vec::new(),
+        })
+        .collect())
 }
 
 /// Returns the interface through which packets to `peer` leave, by the current routing table; for

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT */
+/*
+ * Configuration, counters and sums of reflect.bpf.c. Structures are shared with
+ * node/io/src/bpf/reflect. Addresses are IPv6; those of IPv4 are mapped (RFC 4291 2.5.5.2).
+ */
+#ifndef REFLECT_BPF_H
+#define REFLECT_BPF_H
+
+#include "dwell.bpf.h"
+
+#define htonl(x) __builtin_bswap32(x)
+#define ntohl(x) __builtin_bswap32(x)
+
+#define XDP_DROP 1
+#define XDP_TX 3
+#define BPF_MAP_TYPE_HASH 1
+#define BPF_NOEXIST 1
+
+/* Maximum number of services: MAX_SERVICES in core/engine/src/reflector/xdp.rs. */
+#define SERVICES 64
+
+/* Maximum length in bytes of a datagram that the program answers: a jumbo frame. */
+#define LENGTH 9216
+
+/* Protocols that the program answers. */
+enum kind {
+	KIND_STAMP = 1,
+	KIND_ECHO,
+	KIND_ROUNDTRIP,
+	KIND_ICMP,
+};
+
+/* Destination of a request; the port is in network order, 0 for ICMP. */
+struct service_key {
+	__u32 address[4];
+	__u16 port;
+	__u16 protocol;
+};
+
+struct service {
+	__u64 local_gap; /* ns between replies to one source; 0: no limit */
+	__u64 global_gap;
+	__u32 number;	 /* index of its counters */
+	__u32 kind;
+};
+
+/* Set before loading. */
+struct reflect {
+	__u64 seed;	   /* of hashes, random */
+	__u64 multiplier;  /* of hashes, random and odd */
+	__u64 ports[1024]; /* bitmap of source ports that get no reply */
+	__u32 mtu;	   /* of the interface */
+	__u16 mac[3];	   /* of the interface */
+	__u8 loopback;	   /* sources of this machine are answered */
+	__u8 stateless;	   /* copy the sender's sequence number */
+	__u8 clock[12];	   /* identity of the clock, in a node clock TLV */
+	__u32 has_clock;
+};
+
+/* Updated while the program runs. */
+struct reflect_state {
+	__u64 tai_offset; /* CLOCK_TAI minus CLOCK_REALTIME, ns */
+	__u16 error;	  /* STAMP error estimate, network order */
+	__u8 native;	  /* attached natively */
+	__u8 spare[5];
+};
+
+/* A STAMP session. It stays with the socket once a packet of it has gone there. */
+struct session_key {
+	__u32 address[4];
+	__u16 port;
+	__u16 ssid;
+	__u32 service;
+};
+
+struct session {
+	__u32 received;
+	__u32 at_socket;
+};
+
+/* Outcomes of a request, in the order of their counters. */
+enum outcome {
+	REPLIED,
+	TO_SOCKET,
+	MALFORMED,
+	BAD_CHECKSUM,
+	LIMITED,
+	LOOPING,
+	SILENCED,
+	OUTCOMES,
+};
+
+struct reflect_counters {
+	__u64 of[8];
+};
+
+_Static_assert(sizeof(struct service_key) == 20, "node/io/src/bpf/reflect writes 20 bytes");
+_Static_assert(sizeof(struct service) == 24, "node/io/src/bpf/reflect writes 24 bytes");
+_Static_assert(sizeof(struct reflect) == 8240, "node/io/src/bpf/reflect writes 8240 bytes");
+_Static_assert(sizeof(struct reflect_state) == 16, "node/io/src/bpf/reflect writes 16 bytes");
+_Static_assert(sizeof(struct session_key) == 24, "node/io/src/bpf/reflect writes 24 bytes");
+_Static_assert(OUTCOMES <= 8, "counters have room");
+
+extern const volatile struct reflect reflect;
+
+/* Request being answered. Addresses and ports are in network order. */
+struct request {
+	__u32 from[4];
+	__u16 from_port;
+	__u16 length;	  /* of the payload; ICMP: from its header on */
+	__u32 transport;  /* offset of the UDP or ICMP header in the frame */
+	__u64 pseudo;	  /* sum of the pseudo header */
+	__u64 hash;	  /* of the payload */
+	__u32 hops;
+	__u64 is_ipv6;	  /* 64 bits, which the verifier remembers on the stack */
+};
+
+/* Folds a sum of 16-bit words (RFC 1071). */
+static __always_inline __u16 fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+/* Returns a checksum after data with the sum `old` was replaced by data with the sum `new` (RFC
+ * 1624, 3). */
+static __always_inline __u16 exchanged(__u16 checksum, __u64 old, __u64 new)
+{
+	return ~fold((__u64)(__u16)~checksum + (__u16)~fold(old) + fold(new));
+}
+
+/* Mixes a word into a hash. The seed and the multiplier are secret, so that no sender can choose
+ * packets with equal hashes. */
+static __always_inline __u64 mixed(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * reflect.multiplier;
+	return hash ^ hash >> 29;
+}
+
+/*
+ * Returns the folded sum of bytes of the frame in the lowest 16 bits, and a hash of them above. A
+ * global function, which the verifier checks once.
+ */
+__attribute__((noinline)) __u64 digest(struct xdp_md *context, __u32 offset, __u32 length)
+{
+	__u8 *at = (void *)(unsigned long)context->data;
+	void *end = (void *)(unsigned long)context->data_end;
+	__u64 sum = 0, hash = reflect.seed, word;
+	__u32 i;
+
+	if (offset > 128 || length > LENGTH)
+		return 0;
+	at += offset;
+	for (i = 0; i < LENGTH / 8; i++) {
+		if (length < 8 || (void *)(at + 8) > end)
+			break;
+		word = *(__u64 *)at;
+		sum += (__u32)word;
+		sum += word >> 32;
+		hash = mixed(hash, word);
+		at += 8;
+		length -= 8;
+	}
+	word = 0;
+	if (length & 4 && (void *)(at + 4) <= end) {
+		word = *(__u32 *)at;
+		at += 4;
+	}
+	sum += word;
+	hash = mixed(hash, word);
+	word = 0;
+	if (length & 2 && (void *)(at + 2) <= end) {
+		word = *(__u16 *)at;
+		at += 2;
+	}
+	if (length & 1 && (void *)(at + 1) <= end)
+		word += (__u64)*at << 32;
+	sum += (__u32)word + (word >> 32);
+	hash = mixed(hash, word);
+	return hash << 16 | fold(sum);
+}
+
+#endif

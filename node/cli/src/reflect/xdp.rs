@@ -1,0 +1,406 @@
+//! The engine in the network driver: an XDP program answers the services that it can, beside the
+//! sockets, which answer the rest. A supervising thread follows addresses and clock.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use dwell_engine::reflector::{
+    DriverService, EarlierReplies, MAX_SERVICES, are_replies_lost, departure_bias, preferred_mode,
+    unanswered_ports,
+};
+use dwell_io::bpf::{
+    BpfError, DriverClock, DriverCounters, DriverDestination, DriverSessions, XdpMode,
+    XdpReflector, XdpReflectorSpec,
+};
+use dwell_io::clock::{self, monotonic};
+use dwell_io::interface::{self, Interface};
+use dwell_io::machine;
+use dwell_protocol::{DriverMode, ReflectEngine, ReflectJob};
+use dwell_record::{Scalar, Warning};
+use dwell_units::Nanos;
+use dwell_wire::timestamp::ErrorEstimate;
+
+use super::counters::Counters;
+use super::{Listen, STOP_CHECK_INTERVAL};
+use crate::{Exit, Failure, protocols};
+
+/// Interval between reads of addresses and clock.
+const REFRESH_INTERVAL: Nanos = Nanos::from_secs(1);
+
+/// Default MTU of Ethernet, if the interface does not state its own.
+const ETHERNET_MTU: u32 = 1_500;
+
+/// Refuses options that need another engine; needs no privilege.
+pub(super) fn check(job: &ReflectJob) -> Result<(), Failure> {
+    if job.engine != ReflectEngine::Socket {
+        return Ok(());
+    }
+    let given = [("--interface", job.interface.is_some()), ("--xdp-mode", job.xdp_mode.is_some())];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => {
+            Err(Failure::usage(format!("{option} is for --engine xdp and --engine auto")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The program and its services.
+pub(super) struct DriverEngine {
+    program: XdpReflector,
+    interface: Interface,
+    services: Vec<DriverService>,
+    mode: XdpMode,
+    reason: String,
+    /// Run time of the program for one packet.
+    run_time: Nanos,
+    /// The mode is that of `--xdp-mode`.
+    is_forced: bool,
+    /// Generic mode may follow native mode later.
+    may_change_mode: bool,
+    warnings: Vec<Warning>,
+}
+
+/// What the engine did, for the summary.
+#[derive(Debug)]
+pub(super) struct DriverReport {
+    pub(super) engine: String,
+    /// Why the engine has its mode.
+    pub(super) reason: String,
+    pub(super) departure_bias: Nanos,
+    pub(super) warnings: Vec<Warning>,
+}
+
+/// Replies of the program to sessions that reach the socket of the same service.
+#[derive(Debug)]
+struct ProgramReplies {
+    sessions: DriverSessions,
+    service: u32,
+}
+
+impl EarlierReplies for ProgramReplies {
+    fn count(&self, from: SocketAddr, ssid: u16) -> u32 {
+        self.sessions.replies(self.service, from, ssid)
+    }
+}
+
+impl DriverEngine {
+    /// Loads the program and numbers the services that it answers.
+    pub(super) fn load(
+        job: &ReflectJob,
+        listens: &mut [Listen],
+        own_ports: Option<&[u16]>,
+    ) -> Result<Self, Failure> {
+        let interface = find_interface(job)?;
+        let mac = interface::ethernet_address(interface.index)?.ok_or_else(|| {
+            Failure::unsupported(format!(
+                "interface {} has no Ethernet frames, which --engine xdp needs; use --engine socket",
+                interface.name
+            ))
+        })?;
+        let services = number_services(listens)?;
+        check_addresses(listens)?;
+        let spec = XdpReflectorSpec {
+            interface: interface.index,
+            mtu: interface.mtu.unwrap_or(ETHERNET_MTU),
+            mac,
+            is_loopback: interface.name == "lo",
+            stateless: job.stateless,
+            clock: machine::boot_id().and_then(|id| id[..12].try_into().ok()),
+            unanswered_ports: unanswered_ports(own_ports),
+        };
+        let mut program = XdpReflector::load(&spec).map_err(unavailable)?;
+        let run_time = program.run_time().map_err(unavailable)?;
+        let preferred = preferred_mode(interface.driver.as_deref());
+        let (mode, reason) = match job.xdp_mode {
+            Some(DriverMode::Native) => (XdpMode::Native, "--xdp-mode native"),
+            Some(DriverMode::Generic) => (XdpMode::Generic, "--xdp-mode generic"),
+            None if preferred.native => (XdpMode::Native, preferred.reason),
+            None => (XdpMode::Generic, preferred.reason),
+        };
+        Ok(Self {
+            program,
+            interface,
+            services,
+            mode,
+            reason: reason.to_owned(),
+            run_time,
+            is_forced: job.xdp_mode.is_some(),
+            may_change_mode: job.engine == ReflectEngine::Auto,
+            warnings: Vec::new(),
+        })
+    }
+
+    /// Replies of the program to sessions of the service with this number.
+    pub(super) fn earlier(&self, service: u32) -> Result<Arc<dyn EarlierReplies>, Failure> {
+        let sessions = self.program.sessions()?;
+        Ok(Arc::new(ProgramReplies { sessions, service }))
+    }
+
+    /// Attaches the program, in generic mode if the driver refuses the native one.
+    pub(super) fn attach(&mut self) -> Result<(), Failure> {
+        self.refresh()?;
+        let mut outcome = self.program.attach(self.mode);
+        if self.mode == XdpMode::Native
+            && !self.is_forced
+            && let Err(error @ BpfError::Attach { error: cause, .. }) = &outcome
+            && !error.is_occupied()
+        {
+            self.reason = format!("native XDP on {} failed: {cause}", self.interface.name);
+            self.mode = XdpMode::Generic;
+            outcome = self.program.attach(self.mode);
+        }
+        outcome.map_err(|error| self.not_attached(error))?;
+        self.refresh_clock()?;
+        Ok(())
+    }
+
+    fn not_attached(&self, error: BpfError) -> Failure {
+        let name = &self.interface.name;
+        let (exit, remedy) = match error.is_occupied() {
+            true => (Exit::Failed, "end the program that attached it, or use --engine socket"),
+            false => (Exit::Unsupported, "use --engine socket"),
+        };
+        let error = anyhow::Error::new(error);
+        Failure { exit, error: error.context(format!("interface {name} is unavailable; {remedy}")) }
+    }
+
+    /// One line about the mode and its reason.
+    pub(super) fn description(&self) -> String {
+        format!("{} on {}: {}", engine_name(self.mode), self.interface.name, self.reason)
+    }
+
+    /// Follows addresses, clock and failed replies until stopped.
+    pub(super) fn supervise(&mut self, stop: &AtomicBool) -> Result<(), Failure> {
+        let mut refresh_due = monotonic() + REFRESH_INTERVAL;
+        let mut seen = (self.replies()?, self.send_failures());
+        let mut has_warned = false;
+        while !stop.load(Ordering::Relaxed) {
+            thread::sleep(STOP_CHECK_INTERVAL.to_std());
+            let now = monotonic();
+            if now >= refresh_due {
+                self.refresh()?;
+                refresh_due = now + REFRESH_INTERVAL;
+            }
+            let counts = (self.replies()?, self.send_failures());
+            let (replies, failures) =
+                (counts.0.saturating_sub(seen.0), counts.1.saturating_sub(seen.1));
+            seen = counts;
+            if has_warned || !are_replies_lost(replies, failures) {
+                continue;
+            }
+            has_warned = true;
+            self.note_lost_replies(replies, failures)?;
+            seen = (self.replies()?, self.send_failures());
+        }
+        Ok(())
+    }
+
+    fn note_lost_replies(&mut self, replies: u64, failures: u64) -> Result<(), Failure> {
+        let mut remedy = String::new();
+        if self.interface.driver.as_deref() == Some("veth") && self.mode == XdpMode::Native {
+            remedy.push_str(": its peer has no XDP program");
+        }
+        if self.may_change_mode && self.mode == XdpMode::Native {
+            self.program.attach(XdpMode::Generic).map_err(|error| self.not_attached(error))?;
+            self.mode = XdpMode::Generic;
+            self.refresh_clock()?;
+            self.reason = "native replies were lost".to_owned();
+            remedy.push_str("; changed to generic XDP");
+        } else if self.mode == XdpMode::Native {
+            remedy.push_str("; use --xdp-mode generic");
+        }
+        let interface = self.interface.name.clone();
+        let warning = Warning::DriverRepliesLost(interface, failures, replies, remedy);
+        crate::say(&format!("dwell: {warning}"));
+        self.warnings.push(warning);
+        Ok(())
+    }
+
+    fn replies(&self) -> Result<u64, Failure> {
+        let counts = (0..self.services.len() as u32).map(|number| self.program.counters(number));
+        let counts = counts.collect::<Result<Vec<_>, _>>()?;
+        Ok(counts.iter().map(|counters| counters.replies).sum())
+    }
+
+    /// 0 if the interface is gone.
+    fn send_failures(&self) -> u64 {
+        interface::send_failures(self.interface.index).unwrap_or(0)
+    }
+
+    /// Counters of the service with this number.
+    pub(super) fn counters(&self, service: u32) -> Result<DriverCounters, Failure> {
+        Ok(self.program.counters(service)?)
+    }
+
+    /// Detaches the program.
+    pub(super) fn end(self) -> DriverReport {
+        DriverReport {
+            engine: engine_name(self.mode).to_owned(),
+            departure_bias: self.departure_bias(),
+            reason: self.reason,
+            warnings: self.warnings,
+        }
+    }
+
+    fn departure_bias(&self) -> Nanos {
+        departure_bias(self.mode == XdpMode::Native, self.run_time)
+    }
+
+    fn refresh(&mut self) -> Result<(), Failure> {
+        let all = interface::addresses()?;
+        let is_loopback = self.interface.name == "lo";
+        let is_here = |own: &interface::OwnAddress| match own.address {
+            _ if is_loopback => true,
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => own.interface == self.interface.index,
+            address => !address.is_loopback(),
+        };
+        let here: Vec<_> = all.iter().filter(|own| is_here(own)).map(|own| own.address).collect();
+        let mut destinations = Vec::new();
+        for (number, service) in (0..).zip(&self.services) {
+            let (local_gap, global_gap) = service.gaps();
+            destinations.extend(service.addresses(&here).map(|address| DriverDestination {
+                to: SocketAddr::new(address, service.listen.port()),
+                kind: service.reply as u32,
+                service: number,
+                local_gap,
+                global_gap,
+            }));
+        }
+        let broadcast = all.iter().filter_map(|own| own.broadcast).map(IpAddr::V4);
+        let own: Vec<_> = all.iter().map(|own| own.address).chain(broadcast).collect();
+        self.program.set_own_addresses(&own)?;
+        self.program.set_destinations(&destinations)?;
+        self.refresh_clock()
+    }
+
+    /// The error of T3 includes the time until the reply leaves.
+    fn refresh_clock(&mut self) -> Result<(), Failure> {
+        let utc_error = clock::utc_error();
+        let reading = Nanos::from_micros(1);
+        let bound = utc_error.unwrap_or(reading) + self.departure_bias();
+        let estimate = ErrorEstimate::covering(bound, utc_error.is_some());
+        let tai_offset = clock::tai_offset();
+        Ok(self
+            .program
+            .set_clock(DriverClock { tai_offset, error_estimate: estimate.to_bits() })?)
+    }
+}
+
+fn engine_name(mode: XdpMode) -> &'static str {
+    match mode {
+        XdpMode::Native => "xdp native",
+        XdpMode::Generic => "xdp generic",
+    }
+}
+
+fn unavailable(error: BpfError) -> Failure {
+    let remedy = match &error {
+        BpfError::NotPermitted(_) => "run it as root (sudo), or use --engine socket",
+        _ => "use --engine socket",
+    };
+    let error = anyhow::Error::new(error);
+    let error = error.context(format!("--engine xdp is unavailable here; {remedy}"));
+    Failure { exit: Exit::Unsupported, error }
+}
+
+fn find_interface(job: &ReflectJob) -> Result<Interface, Failure> {
+    let all = interface::all()?;
+    let names = || all.iter().map(|found| found.name.as_str()).collect::<Vec<_>>().join(", ");
+    let Some(name) = &job.interface else {
+        return Err(Failure::usage(format!(
+            "--engine xdp and auto need --interface IF; interfaces here: {}",
+            names()
+        )));
+    };
+    let Some(found) = all.iter().find(|found| found.name == *name) else {
+        return Err(Failure::usage(format!(
+            "interface {name} does not exist; interfaces here: {}",
+            names()
+        )));
+    };
+    if !found.up {
+        return Err(Failure::from(anyhow::anyhow!(
+            "interface {name} is down; run: ip link set {name} up"
+        )));
+    }
+    Ok(found.clone())
+}
+
+/// Refuses addresses of other machines where no socket would.
+fn check_addresses(listens: &[Listen]) -> Result<(), Failure> {
+    let own = interface::addresses()?;
+    let mut portless = listens.iter().filter(|listen| !listen.scheme.spec().has_reflector());
+    let foreign = portless.find(|listen| {
+        let ip = listen.address.ip();
+        !ip.is_unspecified() && !own.iter().any(|own| own.address == ip)
+    });
+    match foreign {
+        Some(Listen { url, address, .. }) => {
+            let ip = address.ip();
+            Err(Failure::usage(format!("{url}: {ip} is no address of this machine")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Values of a summary: counters of the program by protocol and outcome, and the bias of T3.
+pub(super) fn values(
+    opened: &[(Listen, Arc<Counters>)],
+    report: &DriverReport,
+) -> BTreeMap<String, Option<Scalar>> {
+    let mut values = BTreeMap::new();
+    for (listen, counters) in opened {
+        let Some(counted) = counters.driver() else { continue };
+        let DriverCounters {
+            replies,
+            to_socket,
+            malformed,
+            bad_checksum,
+            limited,
+            looping,
+            silenced,
+        } = counted;
+        let outcomes = [
+            ("replies", replies),
+            ("to_socket", to_socket),
+            ("malformed", malformed),
+            ("bad_checksum", bad_checksum),
+            ("limited", limited),
+            ("looping", looping),
+            ("silenced", silenced),
+        ];
+        for (outcome, count) in outcomes {
+            let value = values.entry(format!("driver_{}_{outcome}", listen.scheme)).or_insert(0);
+            *value += count;
+        }
+    }
+    let values = values.into_iter().map(|(name, count)| (name, Some(Scalar::Count(count))));
+    let bias = report.departure_bias.0.cast_unsigned();
+    values.chain([("t3_bias_ns".to_owned(), Some(Scalar::Count(bias)))]).collect()
+}
+
+/// Numbers the services that the program answers.
+fn number_services(listens: &mut [Listen]) -> Result<Vec<DriverService>, Failure> {
+    let mut services = Vec::new();
+    for listen in listens {
+        // The program has no HMAC.
+        let reply = listen.scheme.spec().driver_reply.filter(|_| listen.key.is_none());
+        let Some(reply) = reply else { continue };
+        listen.service = Some(services.len() as u32);
+        let Listen { address, limit, .. } = *listen;
+        services.push(DriverService { reply, listen: address, limits: limit });
+    }
+    match services.len() {
+        0 => Err(Failure::usage(format!(
+            "--engine xdp answers {} without a key; use --engine socket for others",
+            protocols::urls_with(|spec| spec.driver_reply.is_some())
+        ))),
+        1..=MAX_SERVICES => Ok(services),
+        more => Err(Failure::usage(format!(
+            "--engine xdp answers at most {MAX_SERVICES} addresses, not {more}"
+        ))),
+    }
+}

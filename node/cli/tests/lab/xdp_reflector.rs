@@ -1,0 +1,357 @@
+//! `dwell reflect --engine xdp` on a link of a lab, as a command.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use dwell_io::bpf::{Hook, Pass, XdpMode};
+use dwell_io::{interface, netns};
+use serde_json::Value;
+
+use crate::fixture::{
+    DWELL, Running, TestLab, WAIT_TIMEOUT, as_root, assert_follows, has, kill, said, skip, until,
+};
+
+const HOSTS: [&str; 2] = ["198.19.0.2", "[fd64:7765:6c6c:ffff::2]"];
+
+/// Name and index of the link of a node.
+fn link(lab: &TestLab, node: &str) -> (String, u32) {
+    netns::within(&lab.netns(node), || {
+        let all = interface::all().unwrap();
+        let found =
+            all.into_iter().find(|found| found.up && found.driver.as_deref() == Some("veth"));
+        found.map(|found| (found.name, found.index)).expect("a link")
+    })
+    .unwrap()
+}
+
+fn xdp_program(lab: &TestLab, node: &str) -> Option<u32> {
+    let (_, index) = link(lab, node);
+    netns::within(&lab.netns(node), || interface::xdp_program(index).unwrap()).unwrap()
+}
+
+fn urls() -> Vec<String> {
+    let of = |host: &str| {
+        let ports = ["stamp", "udp", "roundtrip"].iter().zip(7_001..);
+        let mut urls: Vec<_> =
+            ports.map(|(scheme, port)| format!("{scheme}://{host}:{port}")).collect();
+        urls.push(format!("icmp://{host}"));
+        urls
+    };
+    HOSTS.iter().flat_map(|host| of(host)).collect()
+}
+
+/// Starts a reflector in node n2 on its link.
+fn reflect(lab: &TestLab, more: &[&str]) -> Running {
+    let (name, _) = link(lab, "n2");
+    let urls = urls();
+    let urls: Vec<_> = urls.iter().map(String::as_str).collect();
+    let arguments = [&["reflect", "--json", "--interface", &name][..], &urls, more].concat();
+    Running::start(lab, "n2", "listening on", &arguments)
+}
+
+fn ping(lab: &TestLab, url: &str, more: &[&str]) -> Value {
+    let arguments = [&[DWELL, "ping", url, "--json", "-i", "1ms", "-W", "1"][..], more].concat();
+    let output = lab.exec("n1", &arguments);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{url} {}", said(&output)))
+}
+
+fn assert_all_answered(lab: &TestLab) {
+    for url in urls() {
+        let result = ping(lab, &url, &["-c", "100"]);
+        assert_eq!(result["packets"]["received"], 100, "{url} {result}");
+        if url.starts_with("stamp") {
+            assert_eq!(result["metrics"]["residence_ns"]["count"], 100);
+            assert_eq!(result["metrics"]["one_way_forward_ns"]["count"], 100, "one clock");
+        }
+    }
+}
+
+/// A program that passes every packet, on the link of node n1 while `within` runs.
+fn with_peer_program(lab: &TestLab, within: impl FnOnce()) {
+    let (_, index) = link(lab, "n1");
+    let pass = Pass::load(Hook::Xdp).unwrap();
+    let attached =
+        netns::within(&lab.netns("n1"), || pass.attach_xdp(index, XdpMode::Native)).unwrap();
+    let attached = attached.unwrap();
+    within();
+    drop(attached);
+}
+
+#[test]
+fn driver_answers_every_protocol_in_both_modes() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("xdp-reflect", &["line:2"]);
+    for (more, engine) in [
+        (&["--engine", "xdp"][..], "xdp generic"),
+        (&["--engine", "auto"], "xdp generic"),
+        (&["--engine", "xdp", "--xdp-mode", "native"], "xdp native"),
+    ] {
+        let mut summary = Value::Null;
+        with_peer_program(&lab, || {
+            let server = reflect(&lab, more);
+            assert_all_answered(&lab);
+            summary = server.end();
+        });
+        assert_follows("dwell.summary-1", &summary);
+        assert_eq!(summary["engine"], engine, "{more:?}");
+        let values = &summary["values"];
+        for scheme in ["stamp", "udp", "roundtrip", "icmp"] {
+            // 100 probes and warm-up, over IPv4 and IPv6.
+            let replies = values[format!("driver_{scheme}_replies")].as_u64().unwrap();
+            assert!((200..=220).contains(&replies), "{engine} {scheme} {values}");
+            assert_eq!(values[format!("driver_{scheme}_bad_checksum")], 0, "{engine} {values}");
+        }
+        assert_eq!((&values["malformed"], &values["to_socket"]), (&0.into(), &0.into()));
+        assert!(values["t3_bias_ns"].as_u64().unwrap() > 1_000, "{values}");
+        assert_eq!(summary["trust"]["warnings"], serde_json::json!([]), "{engine}");
+        assert_eq!(xdp_program(&lab, "n2"), None, "detached");
+    }
+}
+
+#[test]
+fn lost_native_replies_are_explained_and_auto_falls_back() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("xdp-lost", &["line:2"]);
+    // Without NAPI at the peer, native replies fail.
+    let (name, _) = link(&lab, "n1");
+    if has("ethtool") {
+        lab.exec("n1", &["ethtool", "-K", &name, "gro", "off"]);
+    }
+    for (engine, expected) in [("xdp", "xdp native"), ("auto", "xdp generic")] {
+        let server = reflect(&lab, &["--engine", engine, "--xdp-mode", "native"]);
+        let first = ping(&lab, "stamp://198.19.0.2:7001", &["-c", "300"]);
+        let second = ping(&lab, "stamp://198.19.0.2:7001", &["-c", "100"]);
+        let summary = server.end();
+        let warnings = summary["trust"]["warnings"].to_string();
+        assert_eq!(summary["engine"], expected, "{summary}");
+        assert!(warnings.contains("its peer has no XDP program"), "{summary} {first}");
+        let received = if engine == "auto" { 100 } else { 0 };
+        assert_eq!(second["packets"]["received"], received, "{engine} {summary}");
+    }
+}
+
+#[test]
+fn killed_reflector_leaves_no_program() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("xdp-kill", &["line:2"]);
+    let (name, _) = link(&lab, "n2");
+    let mut child = Command::new(DWELL)
+        .args(["lab", "exec", "--lab", &lab.name, "n2", "--", DWELL, "reflect"])
+        .args(["icmp://0.0.0.0", "--engine", "xdp", "--interface", &name])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    until("the program is attached", || xdp_program(&lab, "n2").is_some());
+    kill(&mut child);
+    until("the program is gone", || xdp_program(&lab, "n2").is_none());
+}
+
+#[test]
+fn bad_interfaces_are_refused_with_the_reason() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("xdp-bad", &["line:2"]);
+    let (name, index) = link(&lab, "n2");
+    let add = ["ip", "link", "add", "idle0", "type", "veth", "peer", "name", "idle1"];
+    assert!(lab.exec("n2", &add).status.success());
+    let refused = |arguments: &[&str]| -> (Option<i32>, String) {
+        let output: Output = lab.exec("n2", &[&[DWELL, "reflect"], arguments].concat());
+        (output.status.code(), said(&output))
+    };
+    let on = |name: &str| refused(&["icmp://0.0.0.0", "--engine", "xdp", "--interface", name]);
+    let expect = |(code, text): (Option<i32>, String), expected: i32, part: &str| {
+        assert_eq!(code, Some(expected), "{text}");
+        assert!(text.contains(part), "{text}");
+    };
+    expect(on("none0"), 2, "does not exist; interfaces here: lo");
+    expect(on("idle0"), 1, "is down; run: ip link set idle0 up");
+    expect(refused(&["icmp://0.0.0.0", "--engine", "xdp"]), 2, "need --interface");
+    expect(refused(&["icmp://0.0.0.0"]), 2, "--engine xdp answers them");
+    expect(refused(&["udp://127.0.0.1:7", "--interface", "lo"]), 2, "is for --engine xdp");
+    let foreign = ["icmp://192.0.2.77", "--engine", "xdp", "--interface", &name];
+    expect(refused(&foreign), 2, "no address of this machine");
+    let stream = ["tcp://127.0.0.1:7000", "--engine", "xdp", "--interface", &name];
+    expect(refused(&stream), 2, "answers stamp://");
+    // Another program, in either mode.
+    let pass = Pass::load(Hook::Xdp).unwrap();
+    for mode in [XdpMode::Native, XdpMode::Generic] {
+        let attached = netns::within(&lab.netns("n2"), || pass.attach_xdp(index, mode)).unwrap();
+        expect(on(&name), 1, "is attached");
+        drop(attached);
+    }
+    let server = reflect(&lab, &["--engine", "xdp"]);
+    expect(on(&name), 1, "'reflect_probes' is attached");
+    drop(server.end());
+}
+
+#[test]
+fn unprivileged_driver_engine_exits_with_the_remedy() {
+    if !as_root() {
+        return;
+    }
+    if !has("setpriv") {
+        return;
+    }
+    let output = Command::new("setpriv")
+        .args(["--bounding-set=-all", "--inh-caps=-all", "--clear-groups", "--reuid=65534", "--"])
+        .args([DWELL, "reflect", "icmp://0.0.0.0", "--engine", "xdp", "--interface", "lo"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    assert!(said(&output).contains("run it as root"), "{}", said(&output));
+}
+
+#[test]
+fn tcp_and_kernel_ping_survive_a_flood_of_probes() {
+    const PROBES: u32 = 300_000;
+    const BYTES: usize = 20_000_000;
+    if !as_root() || !has("ping") {
+        return;
+    }
+    let lab = TestLab::up("xdp-flood", &["line:2"]);
+    let server = reflect(&lab, &["--engine", "xdp"]);
+    let listener =
+        netns::within(&lab.netns("n2"), || TcpListener::bind("198.19.0.2:2222")).unwrap().unwrap();
+    let flooded = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let socket = lab.socket("n1", "0.0.0.0:0");
+            socket.connect("198.19.0.2:7002").unwrap();
+            socket.set_nonblocking(true).unwrap();
+            let mut buffer = [0; 64];
+            for number in 0..PROBES {
+                let _ = socket.send(&number.to_be_bytes());
+                let _ = socket.recv(&mut buffer);
+            }
+            flooded.store(true, Ordering::Relaxed);
+        });
+        let receiver = scope.spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut sum = 0;
+            let mut buffer = vec![0; 65_536];
+            while let Ok(len @ 1..) = stream.read(&mut buffer) {
+                sum += len;
+            }
+            sum
+        });
+        let connect = || TcpStream::connect("198.19.0.2:2222");
+        let mut stream = netns::within(&lab.netns("n1"), connect).unwrap().unwrap();
+        stream.set_write_timeout(Some(WAIT_TIMEOUT)).unwrap();
+        stream.write_all(&vec![7; BYTES]).unwrap();
+        drop(stream);
+        assert_eq!(receiver.join().unwrap(), BYTES);
+        for host in ["198.19.0.2", "fd64:7765:6c6c:ffff::2"] {
+            let arguments = ["ping", "-q", "-c", "20", "-i", "0.01", "-W", "5", host];
+            let output = lab.exec("n1", &arguments);
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(text.contains("20 received"), "{text} {}", said(&output));
+        }
+        until("the flood ends", || flooded.load(Ordering::Relaxed));
+    });
+    let summary = server.end();
+    assert_eq!(summary["values"]["driver_udp_replies"], PROBES, "{summary}");
+    assert_eq!(summary["values"]["driver_icmp_replies"], 40, "{summary}");
+}
+
+#[test]
+fn fragments_and_unknown_tlvs_reach_the_socket() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("xdp-socket", &["line:2"]);
+    let server = reflect(&lab, &["--engine", "xdp"]);
+    // Fragments are answered by the socket.
+    let result = ping(&lab, "udp://198.19.0.2:7002", &["-c", "20", "-s", "4000", "--warm-up", "0"]);
+    assert_eq!(result["packets"]["received"], 20, "{result}");
+    // A session moves to the socket with its counter.
+    let socket: UdpSocket = lab.socket("n1", "0.0.0.0:0");
+    socket.connect("198.19.0.2:7001").unwrap();
+    let mut numbers = Vec::new();
+    for (seq, is_known) in [(0, true), (1, true), (2, false), (3, true)] {
+        let mut packet = crate::xdp_frames::stamp(seq, 77, 60);
+        if !is_known {
+            // Timestamp information.
+            packet[45] = 3;
+        }
+        socket.send(&packet).unwrap();
+        let mut reply = [0; 60];
+        assert_eq!(socket.recv(&mut reply).unwrap(), 60);
+        numbers.push(u32::from_be_bytes(reply[..4].try_into().unwrap()));
+    }
+    assert_eq!(numbers, [0, 1, 2, 3]);
+    let values = server.end()["values"].clone();
+    assert_eq!((&values["driver_stamp_replies"], &values["to_socket"]), (&2.into(), &2.into()));
+    assert_eq!(values["driver_udp_replies"], 0);
+    assert_eq!(values["replies"], 24, "{values}");
+}
+
+#[test]
+fn tagged_frames_are_answered() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("xdp-vlan", &["line:2"]);
+    for (node, address) in [("n1", "203.0.113.1/24"), ("n2", "203.0.113.2/24")] {
+        let (name, _) = link(&lab, node);
+        for command in [
+            vec!["ip", "link", "add", "link", &name, "name", "tag5", "type", "vlan", "id", "5"],
+            vec!["ip", "addr", "add", address, "dev", "tag5"],
+            vec!["ip", "link", "set", "tag5", "up"],
+        ] {
+            let output = lab.exec(node, &command);
+            if !output.status.success() {
+                skip("the kernel has no VLAN interfaces");
+                return;
+            }
+        }
+    }
+    let (name, _) = link(&lab, "n2");
+    let arguments = ["reflect", "--json", "--engine", "xdp", "--interface", &name];
+    let server = Running::start(
+        &lab,
+        "n2",
+        "listening on",
+        &[&arguments[..], &["udp://0.0.0.0:7002"]].concat(),
+    );
+    let result = ping(&lab, "udp://203.0.113.2:7002", &["-c", "50", "--warm-up", "0"]);
+    assert_eq!(result["packets"]["received"], 50, "{result}");
+    assert_eq!(server.end()["values"]["driver_udp_replies"], 50);
+}
+
+#[test]
+fn foreign_stamp_sender_is_answered_in_the_driver() {
+    if !as_root() {
+        return;
+    }
+    let target = Path::new(DWELL).parent().and_then(Path::parent).unwrap();
+    let peer = target.join("peers/bin/stamp-suite");
+    if !peer.exists() {
+        skip("stamp-suite is not built (make peers)");
+        return;
+    }
+    let lab = TestLab::up("xdp-peer", &["line:2"]);
+    let server = reflect(&lab, &["--engine", "xdp"]);
+    let peer = peer.to_str().unwrap();
+    for (remote, any) in [("198.19.0.2", "0.0.0.0"), ("fd64:7765:6c6c:ffff::2", "::")] {
+        let arguments =
+            [peer, "-r", remote, "-S", any, "-p", "7001", "-c", "10", "-d", "10", "-A", "O"];
+        let output = lab.exec("n1", &arguments);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("Packets received: 10"), "{text} {}", said(&output));
+    }
+    let values = server.end()["values"].clone();
+    assert_eq!(values["replies"], 20, "{values}");
+}

@@ -1,0 +1,429 @@
+//! The program of the reflector in the driver, run by the kernel on frames without an interface.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use dwell_engine::protocol::Scheme;
+use dwell_engine::reflector::unanswered_ports;
+use dwell_io::bpf::{
+    DriverClock, DriverCounters, DriverDestination, Verdict, XdpReflector, XdpReflectorSpec,
+};
+use dwell_io::clock;
+use dwell_units::Nanos;
+use dwell_wire::icmp::checksum;
+use dwell_wire::timestamp::{self, ErrorEstimate, Format};
+use rand::{Rng as _, RngExt as _, SeedableRng as _};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::fixture::as_root;
+use crate::xdp_frames::{CLOCK, OUR_MAC, Packet, Reference, THEIR_MAC, port, stamp};
+
+const SEED: u64 = 0x7864_7072_6566_6c65;
+
+/// Services in the order of their numbers.
+const SCHEMES: [Scheme; 4] = [Scheme::Stamp, Scheme::Udp, Scheme::Roundtrip, Scheme::Icmp];
+
+fn program(limit: Option<Nanos>) -> XdpReflector {
+    let spec = XdpReflectorSpec {
+        interface: 1,
+        mtu: 1_500,
+        mac: OUR_MAC,
+        is_loopback: false,
+        stateless: false,
+        clock: Some(CLOCK),
+        unanswered_ports: unanswered_ports(Some(&SCHEMES.map(port))),
+    };
+    let mut program = XdpReflector::load(&spec).unwrap();
+    let gap = limit.map_or(0, |gap| gap.0.cast_unsigned());
+    let own = ["192.0.2.1", "2001:db8::1"].map(|ip| ip.parse::<IpAddr>().unwrap());
+    let destinations = own.iter().flat_map(|ip| {
+        (0..).zip(SCHEMES).map(move |(service, scheme)| DriverDestination {
+            to: SocketAddr::new(*ip, port(scheme)),
+            kind: scheme.spec().driver_reply.unwrap() as u32,
+            service,
+            local_gap: gap,
+            global_gap: gap,
+        })
+    });
+    program.set_destinations(&destinations.collect::<Vec<_>>()).unwrap();
+    let broadcast = "192.0.2.255".parse().unwrap();
+    program.set_own_addresses(&[own[0], own[1], broadcast]).unwrap();
+    let error_estimate = ErrorEstimate::of_clock(None).to_bits();
+    program.set_clock(DriverClock { tai_offset: clock::tai_offset(), error_estimate }).unwrap();
+    program
+}
+
+fn request(packet: &Packet) -> Vec<u8> {
+    packet.frame(OUR_MAC, THEIR_MAC)
+}
+
+/// Packets that the program answers, in both families, with and without a VLAN tag.
+fn corpus() -> Vec<Packet> {
+    let mut echo = vec![8, 0, 0, 0, 1, 2, 3, 4];
+    echo.extend(0..56);
+    let mut echo_v6 = echo.clone();
+    echo_v6[0] = 128;
+    let mut roundtrip = vec![7; 24];
+    roundtrip[20..].copy_from_slice(b"REQ\0");
+    let mut packets = Vec::new();
+    for is_ipv6 in [false, true] {
+        let mut add = |scheme, payload| packets.push(Packet::new(scheme, is_ipv6, payload));
+        for len in [44, 48, 64, 76, 80, 101, 1_400] {
+            add(Scheme::Stamp, stamp(7, 3, len));
+        }
+        for len in [1, 2, 3, 16, 43, 44, 64, 1_400] {
+            add(Scheme::Udp, (0..len).map(|n| n as u8).collect());
+        }
+        add(Scheme::Roundtrip, roundtrip.clone());
+        add(Scheme::Icmp, if is_ipv6 { echo_v6.clone() } else { echo.clone() });
+    }
+    let tagged = packets.iter().map(|packet| Packet { vlan: Some(5), ..packet.clone() });
+    let tagged: Vec<_> = tagged.collect();
+    packets.extend(tagged);
+    packets
+}
+
+fn counters(program: &XdpReflector, scheme: Scheme) -> DriverCounters {
+    let number = SCHEMES.iter().position(|of| *of == scheme).unwrap();
+    program.counters(number as u32).unwrap()
+}
+
+#[test]
+fn driver_replies_equal_those_of_the_socket_engine() {
+    if !as_root() {
+        return;
+    }
+    let (mut program, mut reference) = (program(None), Reference::new());
+    for packet in corpus() {
+        let frame = request(&packet);
+        let before = clock::realtime();
+        let run = program.run(&frame, 1).unwrap();
+        let after = clock::realtime();
+        assert_eq!(run.verdict, Verdict::Reply, "{packet:?}");
+        assert_eq!(run.frame, reference.reply(&packet, &run.frame).unwrap(), "{packet:?}");
+        if packet.scheme != Scheme::Stamp {
+            continue;
+        }
+        let time = |at: usize| {
+            let at = packet.transport_at() + 8 + at;
+            let bits = u64::from_be_bytes(run.frame[at..at + 8].try_into().unwrap());
+            timestamp::read(bits, Format::Ntp, before)
+        };
+        let (t3, t2) = (time(4), time(16));
+        let slack = Nanos(1);
+        assert!(before - slack <= t2 && t2 <= t3 && t3 <= after + slack, "{t2:?} {t3:?}");
+    }
+    // UDP without a checksum stays without.
+    let plain = Packet::new(Scheme::Udp, false, vec![1; 20]);
+    let plain = Packet { udp_checksum: false, ..plain };
+    let run = program.run(&request(&plain), 1).unwrap();
+    assert_eq!(run.frame, reference.reply(&plain, &run.frame).unwrap());
+}
+
+#[test]
+fn driver_checksums_equal_full_recomputation() {
+    if !as_root() {
+        return;
+    }
+    let (mut program, mut reference) = (program(None), Reference::new());
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
+    for round in 0..3_000_u32 {
+        let scheme = SCHEMES[rng.random_range(0..4)];
+        let is_ipv6 = rng.random();
+        let mut payload = match scheme {
+            Scheme::Stamp => stamp(rng.random(), round as u16, [44, 76, 200][round as usize % 3]),
+            Scheme::Roundtrip => vec![0; 24],
+            _ => vec![0; rng.random_range(8..600)],
+        };
+        match scheme {
+            Scheme::Stamp => {
+                rng.fill_bytes(&mut payload[..14]);
+                rng.fill_bytes(&mut payload[16..44]);
+            }
+            _ => rng.fill_bytes(&mut payload),
+        }
+        match scheme {
+            Scheme::Roundtrip => payload[20..].copy_from_slice(b"REQ\0"),
+            Scheme::Icmp => payload[..4].copy_from_slice(&[if is_ipv6 { 128 } else { 8 }, 0, 0, 0]),
+            _ => {}
+        }
+        let packet =
+            Packet { ttl: rng.random_range(2..=255), ..Packet::new(scheme, is_ipv6, payload) };
+        let run = program.run(&request(&packet), 1).unwrap();
+        let expected = reference.reply(&packet, &run.frame);
+        let shown = format!("seed {SEED:#x}, round {round}: {packet:?}");
+        assert_eq!((run.verdict, &run.frame), (Verdict::Reply, &expected.unwrap()), "{shown}");
+    }
+}
+
+/// Counters after one malformed packet.
+const MALFORMED: DriverCounters = DriverCounters {
+    replies: 0,
+    to_socket: 0,
+    malformed: 1,
+    bad_checksum: 0,
+    limited: 0,
+    looping: 0,
+    silenced: 0,
+};
+
+/// A frame that gets no reply: its name, the frame, the verdict and the counter that rises.
+type Refused = (&'static str, Vec<u8>, Verdict, fn(&DriverCounters) -> u64);
+
+fn refused() -> Vec<(Scheme, Refused)> {
+    use Verdict::{Drop, Pass};
+    let udp = |payload: &[u8]| Packet::new(Scheme::Udp, false, payload.to_vec());
+    let changed = |packet: &Packet, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut frame = request(packet);
+        change(&mut frame);
+        frame
+    };
+    let header = |frame: &mut Vec<u8>| {
+        frame[24..26].fill(0);
+        let sum = checksum(&frame[14..34]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    };
+    let from =
+        |packet: Packet, from: &str| request(&Packet { from: from.parse().unwrap(), ..packet });
+    let stamp = |payload: Vec<u8>| Packet::new(Scheme::Stamp, false, payload);
+    let none: fn(&DriverCounters) -> u64 = |_| 1;
+    let mut reply = crate::xdp_frames::stamp(1, 2, 44);
+    reply.copy_within(4..12, 16);
+    reply[36..44].copy_from_slice(&[1, 1, 0, 0, 64, 0, 0, 0]);
+    let mut partial = reply.clone();
+    partial[43] = 9;
+    let mut unknown = crate::xdp_frames::stamp(1, 9, 76);
+    unknown[45] = 3;
+    let echo = udp(&[1; 20]);
+    let icmp = Packet::new(Scheme::Icmp, false, vec![8, 0, 0, 0, 1, 2, 3, 4, 5]);
+    let icmp6 = Packet::new(Scheme::Icmp, true, vec![128, 0, 0, 0, 1, 2, 3, 4, 5]);
+    let v6 = Packet::new(Scheme::Udp, true, vec![1; 20]);
+    let roundtrip = |end: &[u8]| Packet::new(Scheme::Roundtrip, false, [&[0; 20], end].concat());
+    let multicast = |frame: &mut Vec<u8>| frame[..6].copy_from_slice(&[1, 0, 0x5e, 0, 0, 1]);
+    vec![
+        (Scheme::Udp, ("empty echo", request(&udp(&[])), Drop, |c| c.malformed)),
+        (Scheme::Udp, ("TTL 1", request(&Packet { ttl: 1, ..echo.clone() }), Drop, |c| c.looping)),
+        (Scheme::Udp, ("own port", from(echo.clone(), "192.0.2.2:7000"), Drop, |c| c.looping)),
+        (Scheme::Udp, ("chargen", from(echo.clone(), "192.0.2.2:19"), Drop, |c| c.looping)),
+        (Scheme::Udp, ("port 0", from(echo.clone(), "192.0.2.2:0"), Drop, |c| c.looping)),
+        (Scheme::Udp, ("own address", from(echo.clone(), "192.0.2.1:9999"), Drop, |c| c.looping)),
+        (
+            Scheme::Udp,
+            ("subnet broadcast", from(echo.clone(), "192.0.2.255:9"), Drop, |c| c.looping),
+        ),
+        (
+            Scheme::Udp,
+            ("multicast source", from(echo.clone(), "224.0.0.1:9999"), Drop, |c| c.looping),
+        ),
+        (Scheme::Udp, ("broadcast", from(echo.clone(), "255.255.255.255:9"), Drop, |c| c.looping)),
+        (Scheme::Udp, ("no source", from(echo.clone(), "0.0.0.0:9999"), Drop, |c| c.looping)),
+        (Scheme::Udp, ("multicast v6", from(v6.clone(), "[ff02::1]:9999"), Drop, |c| c.looping)),
+        (Scheme::Udp, ("group frame", changed(&echo, &multicast), Drop, |c| c.looping)),
+        (Scheme::Udp, ("other MAC", changed(&echo, &|f| f[5] = 9), Pass, none)),
+        (
+            Scheme::Udp,
+            (
+                "other address",
+                changed(&echo, &|f| {
+                    f[33] = 9;
+                    header(f);
+                }),
+                Pass,
+                none,
+            ),
+        ),
+        (Scheme::Udp, ("other port", changed(&echo, &|f| f[37] = 9), Pass, none)),
+        (
+            Scheme::Udp,
+            (
+                "fragment",
+                changed(&echo, &|f| {
+                    f[20] = 0x20;
+                    header(f);
+                }),
+                Pass,
+                none,
+            ),
+        ),
+        (
+            Scheme::Udp,
+            (
+                "last fragment",
+                changed(&echo, &|f| {
+                    f[21] = 7;
+                    header(f);
+                }),
+                Pass,
+                none,
+            ),
+        ),
+        (Scheme::Udp, ("IP options", changed(&echo, &|f| f[14] = 0x46), Pass, none)),
+        (Scheme::Udp, ("header sum", changed(&echo, &|f| f[24] ^= 1), Drop, |c| c.bad_checksum)),
+        (Scheme::Udp, ("payload bit", changed(&echo, &|f| f[50] ^= 1), Drop, |c| c.bad_checksum)),
+        (Scheme::Udp, ("IPv6 bit", changed(&v6, &|f| f[70] ^= 1), Drop, |c| c.bad_checksum)),
+        (Scheme::Udp, ("IPv6 no sum", changed(&v6, &|f| f[60..62].fill(0)), Drop, |c| c.malformed)),
+        (Scheme::Udp, ("truncated", changed(&echo, &|f| f.truncate(50)), Drop, |c| c.malformed)),
+        (Scheme::Udp, ("no header", changed(&echo, &|f| f.truncate(40)), Pass, none)),
+        (Scheme::Udp, ("UDP length 7", changed(&echo, &|f| f[39] = 7), Drop, |c| c.malformed)),
+        (Scheme::Udp, ("UDP too long", changed(&echo, &|f| f[39] = 99), Drop, |c| c.malformed)),
+        (Scheme::Udp, ("extension", changed(&v6, &|f| f[20] = 0), Pass, none)),
+        (Scheme::Udp, ("above the MTU", request(&udp(&[1; 1_473])), Pass, |c| c.to_socket)),
+        (Scheme::Stamp, ("13 bytes", request(&stamp(vec![1; 13])), Drop, |c| c.malformed)),
+        (Scheme::Stamp, ("TWAMP light", request(&stamp(vec![1; 14])), Pass, |c| c.to_socket)),
+        (Scheme::Stamp, ("a reply", request(&stamp(reply)), Drop, |c| c.looping)),
+        (Scheme::Stamp, ("like a reply", request(&stamp(partial)), Pass, |c| c.to_socket)),
+        (Scheme::Stamp, ("unknown TLV", request(&stamp(unknown)), Pass, |c| c.to_socket)),
+        (Scheme::Roundtrip, ("ACK", request(&roundtrip(b"ACK\0")), Drop, |c| c.malformed)),
+        (Scheme::Roundtrip, ("25 bytes", request(&roundtrip(b"REQ\0\0")), Drop, |c| c.malformed)),
+        (Scheme::Icmp, ("ICMP sum", changed(&icmp, &|f| f[40] ^= 1), Drop, |c| c.bad_checksum)),
+        (Scheme::Icmp, ("ICMPv6 sum", changed(&icmp6, &|f| f[60] ^= 1), Drop, |c| c.bad_checksum)),
+        (Scheme::Icmp, ("echo reply", changed(&icmp, &|f| f[34] = 0), Pass, none)),
+        (Scheme::Icmp, ("code 1", changed(&icmp, &|f| f[35] = 1), Pass, none)),
+        (Scheme::Icmp, ("solicitation", changed(&icmp6, &|f| f[54] = 135), Pass, none)),
+    ]
+}
+
+#[test]
+fn driver_refuses_hostile_frames_and_counts_them() {
+    if !as_root() {
+        return;
+    }
+    for (scheme, (name, frame, verdict, count)) in refused() {
+        let mut program = program(None);
+        let run = program.run(&frame, 1).unwrap();
+        assert_eq!((run.verdict, &run.frame), (verdict, &frame), "{name}");
+        assert_eq!(count(&counters(&program, scheme)), 1, "{name}");
+    }
+}
+
+#[test]
+fn driver_survives_mutated_frames_and_never_amplifies() {
+    if !as_root() {
+        return;
+    }
+    let mut program = program(None);
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
+    let mut replies = 0;
+    let mut seeds: Vec<_> = corpus().iter().map(request).collect();
+    seeds.extend(refused().into_iter().map(|(_, (_, frame, ..))| frame));
+    for round in 0..50_000 {
+        let mut frame = seeds[round % seeds.len()].clone();
+        for _ in 0..rng.random_range(0..4) {
+            let at = rng.random_range(0..frame.len());
+            match rng.random_range(0..4) {
+                0 => frame[at] = rng.random(),
+                1 => frame[at] ^= 1 << rng.random_range(0..8),
+                2 => frame.truncate(at.max(14)),
+                _ => frame.insert(at, rng.random()),
+            }
+        }
+        let run = program.run(&frame, 1).unwrap();
+        assert_eq!(run.frame.len(), frame.len(), "seed {SEED:#x}, round {round}");
+        match run.verdict {
+            Verdict::Reply => replies += 1,
+            _ => assert_eq!(run.frame, frame, "seed {SEED:#x}, round {round}: passed unchanged"),
+        }
+    }
+    assert!(replies > 1_000, "{replies}");
+}
+
+#[test]
+fn session_that_reached_the_socket_stays_there() {
+    if !as_root() {
+        return;
+    }
+    let mut program = program(None);
+    let sessions = program.sessions().unwrap();
+    let mut run = |seq, ssid, kind: Option<u8>| {
+        let mut payload = stamp(seq, ssid, 76);
+        if let Some(kind) = kind {
+            payload[45] = kind;
+        }
+        let packet = Packet::new(Scheme::Stamp, false, payload);
+        program.run(&request(&packet), 1).unwrap().verdict
+    };
+    for seq in 0..5 {
+        assert_eq!(run(seq, 1, None), Verdict::Reply);
+    }
+    assert_eq!(run(5, 1, Some(4)), Verdict::Pass);
+    assert_eq!(run(6, 1, None), Verdict::Pass);
+    assert_eq!(run(7, 2, None), Verdict::Reply, "another session");
+    let from = "192.0.2.2:40000".parse().unwrap();
+    assert_eq!([1, 2, 3].map(|ssid| sessions.replies(0, from, ssid)), [5, 1, 0]);
+}
+
+#[test]
+fn driver_silences_and_limits_each_source() {
+    if !as_root() {
+        return;
+    }
+    let mut open = program(None);
+    let packet = |port: u16, payload: Vec<u8>| {
+        let mut packet = Packet::new(Scheme::Udp, false, payload);
+        packet.from.set_port(port);
+        request(&packet)
+    };
+    let mut verdicts =
+        (0..1_500).map(|_| open.run(&packet(5_000, vec![9; 30]), 1).unwrap().verdict);
+    assert!(verdicts.by_ref().take(1_000).all(|verdict| verdict == Verdict::Reply));
+    assert!(verdicts.all(|verdict| verdict == Verdict::Drop));
+    assert_eq!(open.run(&packet(5_001, vec![9; 30]), 1).unwrap().verdict, Verdict::Reply);
+    assert_eq!(open.run(&packet(5_000, vec![8; 30]), 1).unwrap().verdict, Verdict::Drop);
+    assert_eq!(counters(&open, Scheme::Udp).silenced, 501);
+
+    // One reply in 10 s, and a burst of one.
+    let mut limited = program(Some(Nanos::from_secs(10)));
+    let mut verdict =
+        |port, text: &[u8]| limited.run(&packet(port, text.to_vec()), 1).unwrap().verdict;
+    assert_eq!(verdict(5_000, b""), Verdict::Drop, "malformed: spends nothing");
+    assert_eq!(verdict(5_000, b"one"), Verdict::Reply);
+    assert_eq!(verdict(5_000, b"two"), Verdict::Drop);
+    assert_eq!(verdict(5_001, b"one"), Verdict::Reply);
+    let counted = counters(&limited, Scheme::Udp);
+    assert_eq!((counted.limited, counted.malformed, counted.replies), (1, 1, 2));
+}
+
+#[test]
+fn partial_checksum_is_recognised() {
+    if !as_root() {
+        return;
+    }
+    let mut program = program(None);
+    for is_ipv6 in [false, true] {
+        let packet = Packet::new(Scheme::Udp, is_ipv6, b"made on this machine".to_vec());
+        let mut frame = request(&packet);
+        let at = packet.transport_at() + 6;
+        frame[at..at + 2].copy_from_slice(&packet.partial_sum().to_be_bytes());
+        let run = program.run(&frame, 1).unwrap();
+        // Generic: the socket buffer still knows that a card has to complete the sum.
+        assert_eq!((run.verdict, &run.frame[at..at + 2]), (Verdict::Reply, &frame[at..at + 2]));
+    }
+}
+
+#[test]
+fn malformed_frame_costs_at_most_50_ns() {
+    if !as_root() {
+        return;
+    }
+    let mut program = program(None);
+    let fastest = |program: &mut XdpReflector, frame: &[u8]| {
+        let runs = (0..30).map(|_| program.run(frame, 20_000).unwrap().duration);
+        runs.min().unwrap()
+    };
+    // The kernel's share: a frame that passes at the first check.
+    let mut arp = request(&corpus()[0]);
+    arp[12..14].copy_from_slice(&[8, 6]);
+    let run = fastest(&mut program, &arp);
+    let mut slow = Vec::new();
+    for (_, (name, frame, verdict, count)) in refused() {
+        if verdict != Verdict::Drop || count(&MALFORMED) != 1 {
+            continue;
+        }
+        let cost = fastest(&mut program, &frame);
+        println!("{name}: {cost:?}, of which {run:?} for any frame");
+        if cost.saturating_sub(run) > Duration::from_nanos(50) {
+            slow.push((name, cost));
+        }
+    }
+    assert!(slow.is_empty(), "{slow:?} {run:?}");
+}

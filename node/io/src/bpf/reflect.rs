@@ -1,0 +1,301 @@
+//! Reflector in the network driver, with the program of node/bpf/reflect.bpf.c.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use dwell_units::Nanos;
+use libbpf_rs::query::ProgInfoIter;
+use libbpf_rs::{Map, MapCore, MapFlags, MapHandle, Object, ProgramInput};
+
+use super::link::{self, Place};
+use super::probe::XdpMode;
+use super::reflect_spec::{
+    DestinationKey, DriverClock, DriverCounters, DriverDestination, DriverRun, Verdict,
+    XdpReflectorSpec, octets,
+};
+use super::{BpfError, object};
+use crate::host::{interface, random};
+
+const PROGRAM: &[u8] = include_bytes!("../../../bpf/reflect.bpf.o");
+
+/// Length of struct reflect, and of its bitmap of ports.
+const CONFIG_LEN: usize = 8_240;
+const PORTS_LEN: usize = 8_192;
+
+/// Room that the kernel needs beside a frame of a test run: two headers and struct
+/// skb_shared_info (net/bpf/test_run.c), rounded up.
+const MAX_RUN_LEN: usize = 3_500;
+
+/// Number of the last service, for measuring the program.
+const LAST_SERVICE: u32 = 63;
+
+type Address = [u8; 16];
+
+/// A loaded program. It replies while it is attached, and is detached when this is dropped or the
+/// process ends.
+#[derive(Debug)]
+pub struct XdpReflector {
+    // The first field, so that the program is detached before the rest is dropped.
+    link: Option<OwnedFd>,
+    object: Object,
+    interface: u32,
+    mac: [u8; 6],
+    destinations: HashMap<DestinationKey, [u8; 24]>,
+    own: HashSet<Address>,
+    clock: DriverClock,
+    native: bool,
+}
+
+/// Sessions of the program, readable from any thread.
+#[derive(Debug)]
+pub struct DriverSessions(MapHandle);
+
+impl XdpReflector {
+    /// Loads the program without attaching it.
+    ///
+    /// # Errors
+    /// The privilege is missing or the kernel refuses the program.
+    pub fn load(spec: &XdpReflectorSpec) -> Result<Self, BpfError> {
+        let mut secrets = [0; 16];
+        random::fill(&mut secrets).map_err(|error| BpfError::Read { reason: error.to_string() })?;
+        let config = config(spec, &secrets);
+        let object = object::load(PROGRAM, |object| {
+            for mut map in object.maps_mut() {
+                if map.name().to_string_lossy().ends_with(".rodata") {
+                    map.set_initial_value(&config)?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(Self {
+            link: None,
+            object,
+            interface: spec.interface,
+            mac: spec.mac,
+            destinations: HashMap::new(),
+            own: HashSet::new(),
+            clock: DriverClock::default(),
+            native: false,
+        })
+    }
+
+    /// Attaches the program, after detaching it from its previous mode.
+    ///
+    /// # Errors
+    /// The interface or its driver has no such mode, another XDP program is attached, or the
+    /// privilege is missing.
+    pub fn attach(&mut self, mode: XdpMode) -> Result<(), BpfError> {
+        if let Some(link) = self.link.take() {
+            let place = "XDP in its previous mode".to_owned();
+            link::detach(link.as_fd()).map_err(|error| BpfError::Attach { place, error })?;
+        }
+        self.native = mode == XdpMode::Native;
+        self.write_state()?;
+        let program = self.object.progs().next().ok_or_else(|| missing("the program"))?;
+        let place = Place::Xdp { interface: self.interface, mode };
+        let link = link::create(program.as_fd(), place).map_err(|error| self.refusal(error))?;
+        self.link = Some(link);
+        Ok(())
+    }
+
+    fn refusal(&self, error: io::Error) -> BpfError {
+        let is_taken = matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
+        let other = is_taken.then(|| interface::xdp_program(self.interface).ok().flatten());
+        let name = |id: u32| {
+            let found = ProgInfoIter::default().find(|program| program.id == id);
+            found.map_or_else(String::new, |found| format!(" '{}'", found.name.to_string_lossy()))
+        };
+        let why = match other {
+            Some(Some(id)) => format!(" (XDP program {id}{} is attached)", name(id)),
+            Some(None) => " (another XDP program is attached)".to_owned(),
+            None => String::new(),
+        };
+        BpfError::Attach { place: format!("XDP{why}"), error }
+    }
+
+    /// Sets the destinations whose requests the program answers.
+    ///
+    /// # Errors
+    /// The table is full or cannot be written.
+    pub fn set_destinations(&mut self, wanted: &[DriverDestination]) -> Result<(), BpfError> {
+        let wanted = wanted.iter().map(DriverDestination::encoded).collect();
+        update(&map(&self.object, "services")?, &self.destinations, &wanted)?;
+        self.destinations = wanted;
+        Ok(())
+    }
+
+    /// Sets the addresses that are no sources of requests: those of this machine, and broadcast
+    /// addresses of its networks.
+    ///
+    /// # Errors
+    /// The table is full or cannot be written.
+    pub fn set_own_addresses(&mut self, own: &[IpAddr]) -> Result<(), BpfError> {
+        let own: HashSet<Address> = own.iter().map(|address| octets(*address)).collect();
+        let entries = |own: &HashSet<Address>| own.iter().map(|key| (*key, [1, 0, 0, 0])).collect();
+        update(&map(&self.object, "own_addresses")?, &entries(&self.own), &entries(&own))?;
+        self.own = own;
+        Ok(())
+    }
+
+    /// Sets the offset and the error of the clock that T2 and T3 are read from.
+    ///
+    /// # Errors
+    /// The table cannot be written.
+    pub fn set_clock(&mut self, clock: DriverClock) -> Result<(), BpfError> {
+        self.clock = clock;
+        self.write_state()
+    }
+
+    fn write_state(&self) -> Result<(), BpfError> {
+        let mut value = [0; 16];
+        value[..8].copy_from_slice(&self.clock.tai_offset.0.to_ne_bytes());
+        value[8..10].copy_from_slice(&self.clock.error_estimate.to_be_bytes());
+        value[10] = self.native.into();
+        map(&self.object, "state")?.update(&[0; 4], &value, MapFlags::ANY).map_err(failed)
+    }
+
+    /// Counters of the service with this number.
+    ///
+    /// # Errors
+    /// The counters cannot be read.
+    pub fn counters(&self, service: u32) -> Result<DriverCounters, BpfError> {
+        let key = service.to_ne_bytes();
+        let cpus =
+            map(&self.object, "counters")?.lookup_percpu(&key, MapFlags::ANY).map_err(failed)?;
+        let mut sum = [0; 8];
+        for cpu in cpus.iter().flatten() {
+            let (words, _) = cpu.as_chunks();
+            sum.iter_mut().zip(words).for_each(|(sum, word)| *sum += u64::from_ne_bytes(*word));
+        }
+        Ok(DriverCounters::from_array(sum))
+    }
+
+    /// The sessions of the program.
+    ///
+    /// # Errors
+    /// The table cannot be opened.
+    pub fn sessions(&self) -> Result<DriverSessions, BpfError> {
+        MapHandle::try_from(&map(&self.object, "sessions")?).map(DriverSessions).map_err(failed)
+    }
+
+    /// Run time of the program for one STAMP packet, with cold caches: the median of 101 runs, of
+    /// which each includes the start of a run. Clears the destinations.
+    ///
+    /// # Errors
+    /// The kernel refuses a run.
+    pub fn run_time(&mut self) -> Result<Nanos, BpfError> {
+        let to = SocketAddr::from(([192, 0, 2, 1], 862));
+        let service = LAST_SERVICE;
+        let stamp = DriverDestination { to, kind: 1, service, local_gap: 0, global_gap: 0 };
+        self.set_destinations(&[stamp])?;
+        let frame = stamp_frame(self.mac);
+        let runs = (0..101).map(|_| self.run(&frame, 1).map(|run| run.duration));
+        let mut times = runs.collect::<Result<Vec<_>, _>>()?;
+        times.sort();
+        self.set_destinations(&[])?;
+        let median = times[times.len() / 2].as_nanos();
+        Ok(Nanos(i64::try_from(median).unwrap_or(i64::MAX)))
+    }
+
+    /// Runs the program on a frame `repeat` times, without any interface (BPF_PROG_TEST_RUN). All
+    /// runs have one buffer, so a reply is the request of the next run.
+    ///
+    /// # Errors
+    /// The frame is shorter than 14 or longer than 3,500 bytes, or the kernel refuses the run.
+    pub fn run(&mut self, frame: &[u8], repeat: u32) -> Result<DriverRun, BpfError> {
+        let mut out = vec![0; MAX_RUN_LEN];
+        let program = self.object.progs_mut().next().ok_or_else(|| missing("program"))?;
+        let input = ProgramInput {
+            data_in: Some(frame),
+            data_out: Some(&mut out),
+            repeat,
+            ..ProgramInput::default()
+        };
+        let output = program.test_run(input).map_err(failed)?;
+        let verdict = match output.return_value {
+            1 => Verdict::Drop,
+            2 => Verdict::Pass,
+            3 => Verdict::Reply,
+            other => return Err(BpfError::Read { reason: format!("XDP verdict {other}") }),
+        };
+        let frame = output.data.map_or_else(Vec::new, |data| data.to_vec());
+        Ok(DriverRun { verdict, frame, duration: output.duration })
+    }
+}
+
+impl DriverSessions {
+    /// Number of replies of the program to a session of a service.
+    pub fn replies(&self, service: u32, from: SocketAddr, ssid: u16) -> u32 {
+        let mut key = [0; 24];
+        key[..16].copy_from_slice(&octets(from.ip()));
+        key[16..18].copy_from_slice(&from.port().to_be_bytes());
+        key[18..20].copy_from_slice(&ssid.to_be_bytes());
+        key[20..].copy_from_slice(&service.to_ne_bytes());
+        let found = self.0.lookup(&key, MapFlags::ANY).ok().flatten();
+        found.and_then(|session| session.first_chunk().map(|n| u32::from_ne_bytes(*n))).unwrap_or(0)
+    }
+}
+
+/// A STAMP request of 76 bytes between documentation addresses (RFC 5737), with padding.
+fn stamp_frame(mac: [u8; 6]) -> [u8; 118] {
+    let mut frame = [0; 118];
+    frame[..6].copy_from_slice(&mac);
+    frame[12..26].copy_from_slice(&[8, 0, 0x45, 0, 0, 104, 0, 0, 0, 0, 64, 17, 0xf6, 0x81]);
+    frame[26..34].copy_from_slice(&[192, 0, 2, 2, 192, 0, 2, 1]);
+    // No UDP checksum.
+    frame[34..42].copy_from_slice(&[0x9c, 0x40, 0x03, 0x5e, 0, 84, 0, 0]);
+    frame[86..90].copy_from_slice(&[0x80, 1, 0, 28]);
+    frame
+}
+
+/// Encodes struct reflect.
+fn config(spec: &XdpReflectorSpec, secrets: &[u8; 16]) -> [u8; CONFIG_LEN] {
+    let mut bytes = [0; CONFIG_LEN];
+    bytes[..16].copy_from_slice(secrets);
+    // An odd multiplier loses no bit of a hash.
+    let lowest = if cfg!(target_endian = "little") { 8 } else { 15 };
+    bytes[lowest] |= 1;
+    let (ports, rest) = bytes[16..].split_at_mut(PORTS_LEN);
+    for (place, word) in ports.chunks_exact_mut(8).zip(spec.unanswered_ports.iter()) {
+        place.copy_from_slice(&word.to_ne_bytes());
+    }
+    rest[..4].copy_from_slice(&spec.mtu.to_ne_bytes());
+    rest[4..10].copy_from_slice(&spec.mac);
+    rest[10] = spec.is_loopback.into();
+    rest[11] = spec.stateless.into();
+    if let Some(clock) = spec.clock {
+        rest[12..24].copy_from_slice(&clock);
+        rest[24..28].copy_from_slice(&1_u32.to_ne_bytes());
+    }
+    bytes
+}
+
+/// Writes the difference of two sets of entries, so that an entry that stays is never missing.
+fn update<K, V>(map: &Map<'_>, old: &HashMap<K, V>, new: &HashMap<K, V>) -> Result<(), BpfError>
+where
+    K: AsRef<[u8]> + Eq + Hash,
+    V: AsRef<[u8]> + PartialEq,
+{
+    for (key, value) in new.iter().filter(|(key, value)| old.get(key) != Some(value)) {
+        map.update(key.as_ref(), value.as_ref(), MapFlags::ANY).map_err(failed)?;
+    }
+    for key in old.keys().filter(|key| !new.contains_key(key)) {
+        map.delete(key.as_ref()).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn map<'object>(object: &'object Object, name: &str) -> Result<Map<'object>, BpfError> {
+    object.maps().find(|map| map.name() == name).ok_or_else(|| missing(name))
+}
+
+fn missing(name: &str) -> BpfError {
+    BpfError::Read { reason: format!("'{name}' is missing in the object file") }
+}
+
+fn failed(error: libbpf_rs::Error) -> BpfError {
+    BpfError::Read { reason: error.to_string() }
+}
