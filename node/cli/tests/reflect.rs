@@ -269,7 +269,8 @@ fn excess_connection_replaces_only_an_idle_one() {
 
 #[test]
 fn queued_requests_are_answered_in_order_and_counted() {
-    const REQUESTS: u32 = 300;
+    // The socket below holds all replies.
+    const REQUESTS: u32 = 150;
     for how in [&["--json"][..], &["--json", "--busy-poll"]] {
         for scheme in ["udp", "stamp"] {
             let (server, urls) = Server::reflect(&[scheme], HOST, how);
