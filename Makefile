@@ -19,7 +19,7 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-web lint lint-code lint-dependencies fmt fuzz deb setup setup-packages setup-run peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile install clean
+.PHONY: help build run test test-web lint lint-code lint-dependencies fmt fuzz deb setup setup-packages setup-run peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile bench-reflect install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -110,7 +110,7 @@ bpf: setup-packages ## recompile node/bpf, the programs that `dwell trace` loads
 web: setup-packages ## rebuild the figure runtime that reports embed (controller/report/assets)
 	cd controller/web && npm ci && npm run build
 
-bench: setup-packages build target/release/pingpong target/release/echo.bpf.o target/release/crelay target/release/event.bpf.o target/release/cpace target/release/catch.bpf.o target/release/hostile-c ## short form of every bench in one table (ARGS="--save rows.json", ARGS="--baseline rows.json")
+bench: setup-packages build target/release/pingpong target/release/echo.bpf.o target/release/crelay target/release/event.bpf.o target/release/cpace target/release/catch.bpf.o target/release/hostile-c target/release/creflect ## short form of every bench in one table (ARGS="--save rows.json", ARGS="--baseline rows.json")
 	@cd controller/web && { [ -d node_modules/playwright-core ] || npm ci --silent; }
 	@target/release/short $(ARGS)
 
@@ -132,6 +132,13 @@ bench-pace: setup-packages build target/release/cpace target/release/catch.bpf.o
 
 bench-hostile: setup-packages build target/release/hostile-c ## send hostile datagrams from spoofed sources to reflectors (ARGS="--count 10000000")
 	@target/release/hostile $(ARGS)
+
+bench-reflect: setup-packages build target/release/creflect target/release/pingpong target/release/echo.bpf.o ## compare reflectors with sockperf, the kernel and C; list the goals missed
+	@target/release/reflect $(ARGS)
+
+target/release/creflect: bench/c/reflect.c
+	@mkdir -p $(@D)
+	$(CC) -O2 -Wall -Wextra -o $@ $<
 
 target/release/hostile-c: bench/c/hostile.c
 	@mkdir -p $(@D)

@@ -3,13 +3,14 @@
  * Lower bound for a UDP round trip. The benchmark compares dwell with it.
  *
  *   pingpong server ADDRESS PORT [busy]
- *   pingpong client ADDRESS PORT SIZE COUNT [busy] [stamps]
+ *   pingpong client ADDRESS PORT SIZE COUNT [busy] [stamps] [fill=DIGITS]
  *
  * The server echoes until it is killed. The client sends a message of SIZE bytes, waits for its echo and
  * repeats: WARM_UP times unrecorded, then COUNT times recorded. It prints the result as one JSON object
  * in nanoseconds. `busy` polls instead of sleeping in recv(). `stamps` requests software timestamps of
  * every sent and received packet, reads them as they arrive (the transmit timestamp from the error queue
- * after the echo) and keeps all four times of each round trip.
+ * after the echo) and keeps all four times of each round trip. `fill` gives the bytes after the number of
+ * the message (8 bytes) in hexadecimal digits, for servers that answer their own format only.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -29,6 +30,7 @@
 
 #define WARM_UP 1000
 #define MAX_SIZE 65507
+#define MAX_FILL 64
 #define TIMEOUT_NS 1000000000LL
 
 /* All times are nanoseconds of CLOCK_REALTIME; 0 if missing. */
@@ -41,6 +43,8 @@ struct round_trip {
 
 static bool busy;
 static bool stamps;
+static unsigned char fill[MAX_FILL];
+static size_t fill_len;
 
 static void die(const char *what)
 {
@@ -137,6 +141,7 @@ static bool cycle(int fd, char *buffer, size_t size, uint64_t id, struct round_t
 	unsigned int spins = 0;
 
 	memcpy(buffer, &id, sizeof(id));
+	memcpy(buffer + sizeof(id), fill, fill_len);
 	r->tx_app = now();
 	if (send(fd, buffer, size, 0) < 0)
 		return false;
@@ -219,21 +224,29 @@ static int measure(const char *host, const char *port, size_t size, size_t count
 	return 0;
 }
 
+static void parse_fill(const char *digits)
+{
+	for (; fill_len < MAX_FILL && sscanf(digits, "%2hhx", &fill[fill_len]) == 1; digits += 2)
+		fill_len++;
+}
+
 int main(int argc, char **argv)
 {
 	for (int i = 4; i < argc; i++) {
 		busy |= !strcmp(argv[i], "busy");
 		stamps |= !strcmp(argv[i], "stamps");
+		if (!strncmp(argv[i], "fill=", 5))
+			parse_fill(argv[i] + 5);
 	}
 	if (argc >= 4 && !strcmp(argv[1], "server"))
 		serve(argv[2], argv[3]);
 	if (argc >= 6 && !strcmp(argv[1], "client")) {
 		size_t size = strtoul(argv[4], NULL, 10), count = strtoul(argv[5], NULL, 10);
 
-		if (size >= sizeof(uint64_t) && size <= MAX_SIZE && count > 0 && count <= 10000000)
+		if (size >= sizeof(uint64_t) + fill_len && size <= MAX_SIZE && count > 0 && count <= 10000000)
 			return measure(argv[2], argv[3], size, count);
 	}
 	fprintf(stderr, "usage: pingpong server ADDRESS PORT [busy]\n"
-			"       pingpong client ADDRESS PORT SIZE COUNT [busy] [stamps]\n");
+			"       pingpong client ADDRESS PORT SIZE COUNT [busy] [stamps] [fill=DIGITS]\n");
 	return 2;
 }

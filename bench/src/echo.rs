@@ -19,18 +19,29 @@ pub(crate) struct Echo {
     netns: PathBuf,
     interface: i32,
     object: Object,
+    /// Flags that select the mode, as bits.
+    mode: u32,
 }
 
 impl Echo {
     /// Replies to packets from the side of `peer`, at the node of the network namespace `netns`.
     pub(crate) fn attach(netns: &Path, peer: Ipv4Addr) -> Result<Self> {
+        Self::attach_in(netns, peer, XdpFlags::SKB_MODE.bits())
+    }
+
+    /// The same in the driver.
+    pub(crate) fn attach_native(netns: &Path, peer: Ipv4Addr) -> Result<Self> {
+        Self::attach_in(netns, peer, XdpFlags::DRV_MODE.bits())
+    }
+
+    fn attach_in(netns: &Path, peer: Ipv4Addr, mode: u32) -> Result<Self> {
         let program = fs::read(sibling("echo.bpf.o")?).context("cannot read echo.bpf.o")?;
         let object = ObjectBuilder::default().open_memory(&program)?.load()?;
         netns::within(netns, || {
             let interface = interface::towards((IpAddr::V4(peer), 0).into())?;
             let interface = interface.context("no route to the peer")?.index.try_into()?;
-            let echo = Self { netns: netns.to_owned(), interface, object };
-            echo.with(|program| program.attach(interface, XdpFlags::SKB_MODE))?;
+            let echo = Self { netns: netns.to_owned(), interface, object, mode };
+            echo.with(|program| program.attach(interface, XdpFlags::from_bits_retain(mode)))?;
             Ok(echo)
         })?
     }
@@ -44,7 +55,11 @@ impl Echo {
 
 impl Drop for Echo {
     fn drop(&mut self) {
-        let detach = || self.with(|program| program.detach(self.interface, XdpFlags::SKB_MODE));
+        let detach = || {
+            self.with(|program| {
+                program.detach(self.interface, XdpFlags::from_bits_retain(self.mode))
+            })
+        };
         // If the namespace is gone, so is the attachment.
         let _ = netns::within(&self.netns, detach);
     }

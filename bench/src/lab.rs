@@ -160,7 +160,7 @@ fn remove_left_behind(dwell: &Path) {
 /// Whether the process is a run of one of these benchmarks.
 fn is_a_run(pid: u32) -> bool {
     let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    matches!(command.trim(), "rtt" | "relay" | "pace" | "data" | "hostile")
+    matches!(command.trim(), "rtt" | "relay" | "pace" | "data" | "hostile" | "reflect")
 }
 
 /// Returns the path of a program in the directory of this one.

@@ -1,6 +1,6 @@
 //! Benchmarks that drive the real binaries from outside. `roundtrip` repeats a published experiment
-//! with a plan; `rtt`, `pace` and `relay` compare dwell with other programs in labs of two or three
-//! nodes; `data` measures the handling of samples; `hostile` attacks reflectors. All use the
+//! with a plan; `rtt`, `pace`, `relay` and `reflect` compare dwell with other programs in labs of two
+//! or three nodes; `data` measures the handling of samples; `hostile` attacks reflectors. All use the
 //! command line and JSON output only. `judge` compares them in pairs and decides on goals.
 
 #![forbid(unsafe_code)]
@@ -18,6 +18,7 @@ pub mod data;
 pub mod hostile;
 pub mod judge;
 pub mod pace;
+pub mod reflect;
 pub mod relay;
 pub mod roundtrip;
 pub mod rtt;

@@ -17,12 +17,13 @@ use crate::lab::sibling;
 use crate::{Interrupt, Machine};
 
 /// Benches and their arguments. Six rounds are the fewest that support a 95 % interval.
-const BENCHES: [(&str, &[&str]); 6] = [
+const BENCHES: [(&str, &[&str]); 7] = [
     ("rtt", &["--rounds", "6", "--count", "5000"]),
     ("data", &["--rounds", "6", "--trials", "100"]),
     ("relay", &["--rounds", "6", "--turns", "1", "--count", "30"]),
     ("pace", &["--rounds", "1", "--only", "trains"]),
     ("pace", &["--rounds", "4", "--only", "pairs"]),
+    ("reflect", &["--rounds", "6", "--count", "5000", "--probes", "500"]),
     ("hostile", &["--count", "2000000"]),
 ];
 

@@ -54,6 +54,8 @@ pub enum Outcome {
     Missed,
     /// The limit lies inside the interval, or the interval is unknown.
     CannotTell,
+    /// This machine or this build cannot measure it; the note says why.
+    Unavailable,
 }
 
 /// Unit of a goal's value and limit.
@@ -124,6 +126,17 @@ impl Judged {
         Self { goal: goal.into(), estimate, bound, unit, outcome, note: None }
     }
 
+    /// A goal that cannot be measured here, and the reason.
+    pub fn unavailable(
+        goal: impl Into<String>,
+        bound: Bound,
+        unit: Unit,
+        reason: impl Into<String>,
+    ) -> Self {
+        let (goal, note) = (goal.into(), Some(reason.into()));
+        Self { goal, estimate: None, bound, unit, outcome: Outcome::Unavailable, note }
+    }
+
     /// Adds a condition to the row.
     #[must_use]
     pub fn with_note(mut self, note: Option<String>) -> Self {
@@ -157,6 +170,7 @@ impl Outcome {
             Self::Reached => "reached",
             Self::Missed => "missed",
             Self::CannotTell => "cannot tell",
+            Self::Unavailable => "unavailable",
         }
     }
 }
@@ -195,16 +209,19 @@ pub fn table(judged: &[Judged]) -> Table {
     table
 }
 
-/// How a bench ends: exit 3 with the goals that were missed. Undecided goals are listed on stderr and
-/// are no failure.
+/// How a bench ends: exit 3 with the goals that were missed. Undecided and unavailable goals are listed
+/// on stderr and are no failure.
 pub fn conclude(judged: &[Judged]) -> Result<Exit, Failure> {
     let named = |outcome| {
         let rows = judged.iter().filter(move |row| row.outcome == outcome);
         rows.map(|row| row.goal.as_str()).collect::<Vec<_>>().join("; ")
     };
-    let (missed, open) = (named(Outcome::Missed), named(Outcome::CannotTell));
-    if !open.is_empty() {
-        eprintln!("cannot tell: {open}");
+    let missed = named(Outcome::Missed);
+    for outcome in [Outcome::CannotTell, Outcome::Unavailable] {
+        let open = named(outcome);
+        if !open.is_empty() {
+            eprintln!("{}: {open}", outcome.word());
+        }
     }
     if missed.is_empty() {
         return Ok(Exit::Measured);
@@ -245,7 +262,8 @@ mod tests {
         let judged = |estimate| Judged::new("one", estimate, Bound::AtMost(9.0), Unit::Ratio);
         assert_eq!(judged(Some(point)).outcome, Outcome::CannotTell);
         assert_eq!(judged(None).outcome, Outcome::Missed);
-        assert!(conclude(&[judged(Some(point))]).is_ok());
+        let unavailable = Judged::unavailable("one", Bound::AtMost(9.0), Unit::Ratio, "no engine");
+        assert!(conclude(&[judged(Some(point)), unavailable]).is_ok());
         let failure = conclude(&[judged(None)]).unwrap_err();
         assert_eq!(
             (failure.exit, failure.error.to_string()),

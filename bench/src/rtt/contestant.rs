@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::sockperf;
 use crate::lab::sibling;
@@ -31,8 +31,17 @@ pub(super) struct Contestant {
 
 #[derive(Clone, Copy, Debug)]
 enum Program {
-    Dwell { scheme: &'static str, stamps: Stamps },
-    C { stamps: Stamps },
+    Dwell {
+        scheme: &'static str,
+        stamps: Stamps,
+    },
+    /// `dwell ping` with the echo of the C program, which shows the cost of the prober alone.
+    DwellToC {
+        stamps: Stamps,
+    },
+    C {
+        stamps: Stamps,
+    },
     Sockperf,
 }
 
@@ -66,12 +75,18 @@ const fn sockperf(name: &'static str, wait: Wait, cores: (u8, u8)) -> Contestant
 }
 
 /// All contestants; those that are compared are neighbours.
-pub(super) const ALL: [Contestant; 12] = [
+pub(super) const ALL: [Contestant; 13] = [
     dwell("dwell busy", Wait::Busy, TWO_CORES, Stamps::User),
     c("C busy", Wait::Busy, TWO_CORES, Stamps::User),
     sockperf("sockperf busy", Wait::Busy, TWO_CORES),
     dwell("dwell busy, kernel stamps", Wait::Busy, TWO_CORES, Stamps::Kernel),
     c("C busy, kernel stamps", Wait::Busy, TWO_CORES, Stamps::Kernel),
+    Contestant {
+        name: "dwell busy, kernel stamps, C echo",
+        program: Program::DwellToC { stamps: Stamps::Kernel },
+        wait: Wait::Busy,
+        cores: TWO_CORES,
+    },
     Contestant {
         name: "dwell stamp:// busy",
         program: Program::Dwell { scheme: "stamp", stamps: Stamps::User },
@@ -87,12 +102,12 @@ pub(super) const ALL: [Contestant; 12] = [
 ];
 
 /// Results of one measurement, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-pub(super) struct RoundTrip {
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+pub(crate) struct RoundTrip {
     /// Median.
-    pub(super) p50: f64,
+    pub(crate) p50: f64,
     /// 99th percentile.
-    pub(super) p99: f64,
+    pub(crate) p99: f64,
 }
 
 /// Lab of the comparison.
@@ -127,7 +142,7 @@ impl Arena {
         let finished = finish(client, interrupt)?;
         ensure!(finished.status.success(), "{}: {}", contestant.name, finished.status);
         let measured = match contestant.program {
-            Program::Dwell { .. } => dwell_round_trip(&finished.stdout),
+            Program::Dwell { .. } | Program::DwellToC { .. } => dwell_round_trip(&finished.stdout),
             Program::C { .. } => {
                 serde_json::from_str(&finished.stdout).context("pingpong printed no JSON object")
             }
@@ -166,7 +181,7 @@ impl Arena {
                 command.args(busy.then_some("--busy-poll"));
                 (command, "listening on")
             }
-            Program::C { .. } => {
+            Program::C { .. } | Program::DwellToC { .. } => {
                 let mut command = self.pinned(Node::N2, core, &self.c_program);
                 command.arg("server").arg(self.server.to_string()).arg(PORT.to_string());
                 command.args(busy.then_some("busy"));
@@ -186,7 +201,7 @@ impl Arena {
         let core = contestant.cores.0;
         let busy = contestant.wait == Wait::Busy;
         match contestant.program {
-            Program::Dwell { stamps, .. } => {
+            Program::Dwell { stamps, .. } | Program::DwellToC { stamps } => {
                 let mut command = self.lab.dwell_on(Node::N1);
                 command.args(self.dwell_ping(contestant, count));
                 if stamps == Stamps::Kernel {
@@ -215,8 +230,10 @@ impl Arena {
 
     /// Returns the arguments of `dwell ping`.
     fn dwell_ping(&self, contestant: &Contestant, count: u64) -> Vec<String> {
-        let Program::Dwell { scheme, stamps } = contestant.program else {
-            return Vec::new();
+        let (scheme, stamps) = match contestant.program {
+            Program::Dwell { scheme, stamps } => (scheme, stamps),
+            Program::DwellToC { stamps } => ("udp", stamps),
+            Program::C { .. } | Program::Sockperf => return Vec::new(),
         };
         let stamps = match stamps {
             Stamps::User => "user",
@@ -243,7 +260,8 @@ impl Arena {
     }
 }
 
-fn dwell_round_trip(json: &str) -> Result<RoundTrip> {
+/// Returns the round trips in the output of `dwell ping --json`.
+pub(crate) fn dwell_round_trip(json: &str) -> Result<RoundTrip> {
     let summary = Summary::parse(json)?;
     let r = summary.round_trips()?;
     let both = r.p50.zip(r.p99).map(|(p50, p99)| RoundTrip { p50, p99 });

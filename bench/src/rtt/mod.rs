@@ -17,7 +17,8 @@ use serde_json::json;
 
 use crate::judge::{Judged, conclude, median, table};
 use crate::{Interrupt, Lab, Machine, Table};
-use contestant::{ALL, Arena, RoundTrip};
+use contestant::{ALL, Arena};
+pub(crate) use contestant::{RoundTrip, dwell_round_trip};
 use goals::{GOALS, MEMORY_CYCLES, judge_memory};
 
 /// Compare round trips of dwell with sockperf and a minimal C program

@@ -342,6 +342,11 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
+    /// Returns the number of replies that wait for the timestamp of their probe.
+    pub fn awaiting_stamps(&self) -> usize {
+        self.awaiting_stamp.len()
+    }
+
     /// Whether [`Pinger::expire`] would declare a probe lost. Pass in pending replies before
     /// calling it.
     pub fn is_timing_out(&self, now: Instant<Monotonic>) -> bool {

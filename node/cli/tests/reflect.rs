@@ -267,6 +267,45 @@ fn excess_connection_replaces_only_an_idle_one() {
     assert_eq!(counted(server, "limited"), 1);
 }
 
+#[test]
+fn queued_requests_are_answered_in_order_and_counted() {
+    // The socket below holds all replies.
+    const REQUESTS: u32 = 150;
+    for how in [&["--json"][..], &["--json", "--busy-poll"]] {
+        for scheme in ["udp", "stamp"] {
+            let (server, urls) = Server::reflect(&[scheme], HOST, how);
+            let socket = UdpSocket::bind((HOST, 0)).unwrap();
+            socket.connect(address(&urls[0])).unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            signal(&server.child, Signal::Stop);
+            for seq in 0..REQUESTS {
+                let mut packet = [0; 44];
+                Request { seq, timestamp: 1 << 40, error: 0x8001, ssid: 7 }
+                    .emit(&mut packet, Mode::Unauthenticated);
+                socket.send(&packet).unwrap();
+            }
+            signal(&server.child, Signal::Continue);
+            let mut last = (0, 0);
+            for seq in 0..REQUESTS {
+                let mut reply = [0; 100];
+                assert_eq!(socket.recv(&mut reply).unwrap(), 44, "{scheme} {how:?} {seq}");
+                assert_eq!(reply[..4], seq.to_be_bytes(), "{scheme} {how:?}");
+                if scheme == "stamp" {
+                    let reply = Reply::parse(&reply[..44], Mode::Unauthenticated).unwrap();
+                    assert_eq!(reply.sender_seq, seq);
+                    assert!(reply.t2 < reply.t3, "{seq}: {reply:?}");
+                    assert!(last.0 <= reply.t2 && last.1 <= reply.t3, "{seq}: {reply:?}");
+                    last = (reply.t2, reply.t3);
+                }
+            }
+            let summary = json(&server.stop());
+            let value = |name: &str| summary["values"][name].as_u64().unwrap();
+            let counted = (value("requests"), value("replies"), value("socket_drops"));
+            assert_eq!(counted, (REQUESTS.into(), REQUESTS.into(), 0), "{scheme} {how:?}");
+        }
+    }
+}
+
 /// Connects from the given source address.
 fn connect_from(source: &str, to: SocketAddr) -> TcpPort {
     let options =

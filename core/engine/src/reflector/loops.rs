@@ -4,8 +4,8 @@
 //! with a fresh TTL; [`LoopGuard`] recognises a packet that keeps returning.
 
 use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hash, Hasher};
-use std::net::SocketAddr;
+use std::hash::{BuildHasher, DefaultHasher, Hasher};
+use std::net::{IpAddr, SocketAddr};
 
 use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::stamp::{Likeness, Mode, likeness_to_reply};
@@ -50,6 +50,8 @@ pub struct LoopGuard {
     requests: Table<Count>,
     /// Time at which a source is answered again.
     silenced: Table<Instant<Monotonic>>,
+    /// The latest of these times.
+    silenced_until: Instant<Monotonic>,
 }
 
 /// Identical requests since the first of the current window.
@@ -65,6 +67,7 @@ impl Default for LoopGuard {
             hashes: RandomState::new(),
             requests: Table::new(MAX_REQUESTS),
             silenced: Table::new(MAX_SILENCED),
+            silenced_until: Instant::EPOCH,
         }
     }
 }
@@ -77,14 +80,14 @@ impl LoopGuard {
         request: &[u8],
         now: Instant<Monotonic>,
     ) -> Result<(), Refusal> {
-        let mut hasher = self.hashes.build_hasher();
-        (from.ip(), from.port()).hash(&mut hasher);
-        let source = key(&hasher);
-        hasher.write(request);
-        let request = key(&hasher);
-        if self.silenced.get(source).is_some_and(|until| now < until) {
+        let mut hasher = self.hash_source(from);
+        if now < self.silenced_until
+            && self.silenced.get(key(&hasher)).is_some_and(|until| now < until)
+        {
             return Err(Refusal::Silenced);
         }
+        hasher.write(request);
+        let request = key(&hasher);
         let rank = |count: &Count| {
             let is_current = now - count.since < COUNT_INTERVAL;
             (if is_current { count.requests } else { 0 }, count.since)
@@ -107,11 +110,29 @@ impl LoopGuard {
         }
         // After the silence, counting starts again.
         count.requests = 0;
+        let source = key(&self.hash_source(from));
+        self.silenced_until = now + SILENCE_DURATION;
         match self.silenced.look_up(source, |until| *until) {
-            Lookup::Found(until) => *until = now + SILENCE_DURATION,
-            Lookup::Absent(slot) => *slot = Some((source, now + SILENCE_DURATION)),
+            Lookup::Found(until) => *until = self.silenced_until,
+            Lookup::Absent(slot) => *slot = Some((source, self.silenced_until)),
         }
         Err(Refusal::Silenced)
+    }
+
+    /// Starts a hash with a source address and port.
+    fn hash_source(&self, from: SocketAddr) -> DefaultHasher {
+        let mut hasher = self.hashes.build_hasher();
+        // One word instead of the parts of an address.
+        match from.ip() {
+            IpAddr::V4(v4) => {
+                hasher.write_u64(u64::from(u32::from(v4)) << 16 | u64::from(from.port()));
+            }
+            IpAddr::V6(v6) => {
+                hasher.write_u128(v6.into());
+                hasher.write_u64(from.port().into());
+            }
+        }
+        hasher
     }
 }
 

@@ -19,7 +19,7 @@ pub use driver::{
 pub use limit::{Budget, Limiter, RateLimits};
 pub use loops::{LoopGuard, reply_ttl};
 pub use plain::{echo, roundtrip, text};
-pub use stamp::{StampConfig, StampReflector};
+pub use stamp::{StampConfig, StampReflector, Unfinished};
 
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
@@ -110,6 +110,15 @@ pub struct Response {
     pub tos: Option<u8>,
 }
 
+/// A reply that may lack its send timestamp T3; see [`Responder::prepare`].
+#[derive(Clone, Copy, Debug)]
+#[must_use = "pass it to Responder::finish"]
+pub struct Prepared {
+    /// The reply.
+    pub response: Response,
+    unfinished: Option<Unfinished>,
+}
+
 /// Clocks and rate limit of the machine that reflects. A responder calls only what it needs.
 pub trait Host {
     /// Reads CLOCK_MONOTONIC.
@@ -194,8 +203,21 @@ impl Responder {
         request: &Datagram,
         host: &mut impl Host,
     ) -> Result<Response, Refusal> {
+        let prepared = self.prepare(buffer, request, host)?;
+        self.finish(&prepared, buffer, || host.realtime());
+        Ok(prepared.response)
+    }
+
+    /// Like [`Self::answer`], but leaves out T3 and everything that depends on it, so that several
+    /// replies can be prepared before the first one is sent.
+    pub fn prepare(
+        &mut self,
+        buffer: &mut [u8],
+        request: &Datagram,
+        host: &mut impl Host,
+    ) -> Result<Prepared, Refusal> {
         let Datagram { len, from, rx, ttl, tos } = *request;
-        let mut reply = Response { len, ttl: None, tos: None };
+        let mut response = Response { len, ttl: None, tos: None };
         match &mut self.0 {
             Protocol::Stamp { reflector, clock_check_due } => {
                 let packet = &mut buffer[..len];
@@ -207,20 +229,35 @@ impl Responder {
                 }
                 let meta = RequestMeta { from, rx, ttl, tos, now };
                 let unfinished = reflector.answer(packet, &meta, || host.admit(from))?;
-                reflector.finish(unfinished, packet, host.realtime());
-                return Ok(Response { ttl: unfinished.ttl, tos: unfinished.tos, ..reply });
+                response.ttl = unfinished.ttl;
+                response.tos = unfinished.tos;
+                return Ok(Prepared { response, unfinished: Some(unfinished) });
             }
             Protocol::Echo(guard) => {
                 let packet = &buffer[..len];
-                reply.len = echo(packet)?;
-                reply.ttl = Some(reply_ttl(ttl)?);
+                response.len = echo(packet)?;
+                response.ttl = Some(reply_ttl(ttl)?);
                 guard.admit_echo(from, packet, host.monotonic())?;
             }
-            Protocol::Roundtrip => reply.len = roundtrip(&mut buffer[..len])?,
-            Protocol::Text => reply.len = text(buffer, len)?,
+            Protocol::Roundtrip => response.len = roundtrip(&mut buffer[..len])?,
+            Protocol::Text => response.len = text(buffer, len)?,
         }
         host.admit(from)?;
-        Ok(reply)
+        Ok(Prepared { response, unfinished: None })
+    }
+
+    /// Completes the reply in `buffer`. Reads T3 with `t3` if the reply carries it.
+    pub fn finish(
+        &self,
+        prepared: &Prepared,
+        buffer: &mut [u8],
+        t3: impl FnOnce() -> Instant<Realtime>,
+    ) {
+        if let (Protocol::Stamp { reflector, .. }, Some(unfinished)) =
+            (&self.0, prepared.unfinished)
+        {
+            reflector.finish(unfinished, &mut buffer[..prepared.response.len], t3());
+        }
     }
 }
 

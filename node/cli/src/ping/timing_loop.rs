@@ -211,6 +211,9 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
             }
             self.send_due(now);
             match self.await_reply(now, buffer) {
+                Ok(true) if self.options.tx_stamps && !warm && now - drained <= DRAIN_INTERVAL => {
+                    self.read_awaited_stamps();
+                }
                 Ok(true) if self.options.tx_stamps => {
                     self.read_error_queue();
                     drained = now;
@@ -379,10 +382,27 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
         }
     }
 
+    /// Reads the error queue until no reply waits for a timestamp, or the queue is empty. One call
+    /// per timestamp: a call to an empty queue costs about as much as one that returns an entry.
+    fn read_awaited_stamps(&mut self) {
+        for _ in 0..NOTICE_BATCH {
+            let awaited = self.pinger.awaiting_stamps().min(NOTICE_BATCH);
+            if awaited == 0 || self.read_notices(awaited) < awaited {
+                return;
+            }
+        }
+    }
+
     fn read_error_queue(&mut self) {
+        self.read_notices(NOTICE_BATCH);
+    }
+
+    /// Reads up to `limit` entries of the error queue. Returns the number of notices.
+    fn read_notices(&mut self, limit: usize) -> usize {
         let Self { port, pinger, feedback, samples, events, shared, family, .. } = self;
         let mut out = deliver(samples, shared);
-        port.notices(NOTICE_BATCH, &mut |notice| match notice {
+        let mut notices = 0;
+        let mut take = |notice| match notice {
             Notice::TxStamp { key, stamp } => {
                 if stamp.point() != TxPoint::Sched && feedback.tx != Some(TxPoint::Hw) {
                     feedback.tx = Some(stamp.point());
@@ -396,7 +416,12 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
                     let _ = events.push(RunEvent::Unreachable(error));
                 }
             }
+        };
+        port.notices(limit, &mut |notice| {
+            notices += 1;
+            take(notice);
         });
+        notices
     }
 }
 

@@ -59,6 +59,12 @@ impl Counters {
         self.driver.as_ref()?.get().copied()
     }
 
+    /// Counts requests and sent replies.
+    pub(super) fn count(&self, requests: u64, replies: u64) {
+        self.requests.fetch_add(requests, Ordering::Relaxed);
+        self.replies.fetch_add(replies, Ordering::Relaxed);
+    }
+
     /// Counts a request that gets no reply.
     pub(super) fn refuse(&self, refusal: Refusal) {
         add(match refusal {

@@ -1,4 +1,5 @@
-//! A UDP socket that answers one protocol.
+//! A UDP socket that answers one protocol: a lone request with one receive and one send call,
+//! queued requests in batches.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -6,8 +7,9 @@ use std::sync::Arc;
 
 use dwell_engine::protocol::ProtocolSpec;
 use dwell_engine::reflector::{
-    self, Datagram, Host, Limiter, RateLimits, Refusal, Responder, Response,
+    self, Datagram, Host, Limiter, Prepared, RateLimits, Refusal, Responder,
 };
+use dwell_io::batch::{Batch, Reply};
 use dwell_io::clock::{self, monotonic, realtime};
 use dwell_io::datagram::{self, DatagramSocket, Marks, Peer, is_broadcast};
 use dwell_io::gate::Shutter;
@@ -26,6 +28,22 @@ const DROPS_INTERVAL: Nanos = Nanos::from_millis(10);
 /// Requests of other protocols between reads of the drop counter, which has 32 bits and wraps.
 const DROPS_BATCH: u32 = 4_096;
 
+/// Maximum number of requests that are received together.
+const RECEIVE_BATCH: usize = 32;
+
+/// Maximum number of replies that are sent together.
+const SEND_BATCH: usize = 32;
+
+/// The same if replies carry T3, which is read once for all of them: a reply leaves about a
+/// microsecond after T3 for each reply to another peer before it.
+const TIMED_SEND_BATCH: usize = 8;
+
+/// Number of consecutive requests, none of which had to be waited for as far as is known, after which
+/// the socket probably has a queue. A blocking receive call does not tell whether it waited, so that
+/// number is larger and the check a wasted call every so often.
+const POLLED_STREAK: u32 = 4;
+const BLOCKING_STREAK: u32 = 64;
+
 /// Rules for which requests to answer.
 #[derive(Debug)]
 pub(super) struct AdmissionRules {
@@ -37,12 +55,39 @@ pub(super) struct AdmissionRules {
 /// See the module documentation.
 pub(super) struct UdpService {
     server: DatagramSocket,
-    responder: Responder,
-    host: LimitedHost,
-    own_ports: Option<Arc<[u16]>>,
+    answers: Answers,
     counters: Arc<Counters>,
     buffer: Box<[u8]>,
+    batch: Batch,
+    replies: Vec<Reply>,
+    prepared: Vec<Prepared>,
+    queue: QueueEstimate,
     drops: Drops,
+}
+
+/// Whether requests are waiting, as far as the earlier receive calls tell.
+#[derive(Debug, Default)]
+struct QueueEstimate {
+    /// The last batch had several requests.
+    is_queued: bool,
+    /// Requests received one by one since the socket was last known to be empty.
+    streak: u32,
+}
+
+impl QueueEstimate {
+    /// Whether to receive a batch.
+    fn is_likely(&self, wait: Wait) -> bool {
+        let limit = if wait == Wait::No { POLLED_STREAK } else { BLOCKING_STREAK };
+        self.is_queued || self.streak >= limit
+    }
+
+    fn note_batch(&mut self, received: usize) {
+        *self = Self { is_queued: received > 1, streak: 0 };
+    }
+
+    fn note_single(&mut self, is_received: bool) {
+        self.streak = if is_received { self.streak + 1 } else { 0 };
+    }
 }
 
 /// The socket's drop counter in the kernel, as last read.
@@ -66,7 +111,7 @@ impl UdpService {
         counters: &Arc<Counters>,
     ) -> io::Result<Self> {
         refuse_group(address.ip())?;
-        let server = SocketOptions::server();
+        let server = SocketOptions { merge: true, ..SocketOptions::server() };
         let is_reported = spec.remote_timestamps;
         let options = if is_reported {
             SocketOptions { stamps, timed: true, receive_ttl: true, receive_tos: true, ..server }
@@ -75,21 +120,72 @@ impl UdpService {
         };
         let mut service = Self {
             server: DatagramSocket::bind(address, &options)?,
-            responder,
-            host: LimitedHost(rules.limit.and_then(Limiter::new)),
-            own_ports: rules.own_ports,
+            answers: Answers {
+                responder,
+                host: LimitedHost { limiter: rules.limit.and_then(Limiter::new), batch_time: None },
+                own_ports: rules.own_ports,
+            },
             counters: Arc::clone(counters),
             buffer: vec![0; MAX_DATAGRAM_LEN].into_boxed_slice(),
+            batch: Batch::new(RECEIVE_BATCH, 0),
+            replies: Vec::with_capacity(RECEIVE_BATCH),
+            prepared: Vec::with_capacity(RECEIVE_BATCH),
+            queue: QueueEstimate::default(),
             drops: Drops { last: 0, is_reported, next_read: Instant::EPOCH, requests: 0 },
         };
-        service.responder.check_clock(&service.host);
+        service.answers.responder.check_clock(&service.answers.host);
         service.read_drops();
         Ok(service)
     }
 
-    /// Reads the socket's drop counter if due. Called after a reply: between T2 and T3 it would add
-    /// to the residence time.
-    fn follow_drops(&mut self) {
+    /// Answers the queued requests, at most a batch. Returns whether there were any.
+    fn answer_batch(&mut self) -> io::Result<bool> {
+        let received = self.batch.receive(&self.server)?;
+        self.queue.note_batch(received);
+        if received == 0 {
+            return Ok(false);
+        }
+        self.answers.host.batch_time = Some(monotonic());
+        self.replies.clear();
+        self.prepared.clear();
+        let mut requests = 0;
+        for n in 0..received {
+            let (request, buffer) = self.batch.datagram(n, &self.server);
+            let Some(peer) = request.from else { continue };
+            requests += 1;
+            match self.answers.prepare(buffer, &request, &peer) {
+                Ok(prepared) => {
+                    let len = prepared.response.len;
+                    self.replies.push(Reply { n, len, to: peer, marks: marks(&prepared) });
+                    self.prepared.push(prepared);
+                }
+                Err(refusal) => self.counters.refuse(refusal),
+            }
+        }
+        self.answers.host.batch_time = None;
+        let most = if self.drops.is_reported { TIMED_SEND_BATCH } else { SEND_BATCH };
+        let mut sent = 0;
+        for (replies, prepared) in self.replies.chunks(most).zip(self.prepared.chunks(most)) {
+            let mut t3 = None;
+            for (reply, prepared) in replies.iter().zip(prepared) {
+                let buffer = self.batch.buffer(reply.n);
+                self.answers
+                    .responder
+                    .finish(prepared, buffer, || *t3.get_or_insert_with(realtime));
+            }
+            self.batch.reply(&mut self.server, replies, &mut |outcome| match outcome {
+                Ok(()) => sent += 1,
+                Err(_) => add(&self.counters.send_failed),
+            });
+        }
+        self.counters.count(requests, sent);
+        self.follow_drops(requests as u32);
+        Ok(true)
+    }
+
+    /// Reads the socket's drop counter if due, after some requests. Called after a reply: between T2
+    /// and T3 it would add to the residence time.
+    fn follow_drops(&mut self, requests: u32) {
         if self.drops.is_reported {
             let now = monotonic();
             if now < self.drops.next_read {
@@ -97,7 +193,7 @@ impl UdpService {
             }
             self.drops.next_read = now + DROPS_INTERVAL;
         } else {
-            self.drops.requests += 1;
+            self.drops.requests += requests;
             if self.drops.requests < DROPS_BATCH {
                 return;
             }
@@ -110,15 +206,25 @@ impl UdpService {
         let Some(drops) = self.server.overflowed().map(|drops| drops as u32) else { return };
         self.counters.drop_at_socket(drops.wrapping_sub(self.drops.last).into());
         self.drops.last = drops;
-        self.responder.set_socket_drops(Some(drops));
+        self.answers.responder.set_socket_drops(Some(drops));
     }
+}
 
-    /// Writes the reply, unless refused; returns its length and marks.
-    fn reply(
+/// Decides on requests and prepares replies.
+struct Answers {
+    responder: Responder,
+    host: LimitedHost,
+    own_ports: Option<Arc<[u16]>>,
+}
+
+impl Answers {
+    /// Writes the reply without T3 to the buffer of the request, unless refused.
+    fn prepare(
         &mut self,
+        buffer: &mut [u8],
         request: &datagram::Datagram,
         peer: &Peer,
-    ) -> Result<(usize, Marks), Refusal> {
+    ) -> Result<Prepared, Refusal> {
         let datagram::Datagram { len, rx, ttl, tos, to_many, .. } = *request;
         let (from, to) = (peer.address(), peer.sent_to());
         // First, since it costs nothing: many hosts may answer a broadcast or multicast.
@@ -133,18 +239,24 @@ impl UdpService {
         // The card's timestamp is from another clock than T3.
         let rx = rx.map(|rx| rx.kernel.unwrap_or(rx.app));
         let request = Datagram { len, from, rx, ttl, tos };
-        let Response { len, ttl, tos } =
-            self.responder.answer(&mut self.buffer, &request, &mut self.host)?;
-        Ok((len, Marks { tos, ttl }))
+        self.responder.prepare(buffer, &request, &mut self.host)
     }
 }
 
+fn marks(prepared: &Prepared) -> Marks {
+    Marks { tos: prepared.response.tos, ttl: prepared.response.ttl }
+}
+
 /// The clocks of this machine, and the rate limit of a socket.
-struct LimitedHost(Option<Limiter>);
+struct LimitedHost {
+    limiter: Option<Limiter>,
+    /// Time of the batch that is being answered: one clock read for all of its requests.
+    batch_time: Option<Instant<Monotonic>>,
+}
 
 impl Host for LimitedHost {
     fn monotonic(&self) -> Instant<Monotonic> {
-        monotonic()
+        self.batch_time.unwrap_or_else(monotonic)
     }
 
     fn realtime(&self) -> Instant<Realtime> {
@@ -156,7 +268,11 @@ impl Host for LimitedHost {
     }
 
     fn admit(&mut self, from: SocketAddr) -> Result<(), Refusal> {
-        let is_admitted = self.0.as_mut().is_none_or(|limit| limit.allows(from, monotonic()));
+        let now = self.batch_time;
+        let is_admitted = self
+            .limiter
+            .as_mut()
+            .is_none_or(|limiter| limiter.allows(from, now.unwrap_or_else(monotonic)));
         if is_admitted { Ok(()) } else { Err(Refusal::Limited) }
     }
 }
@@ -185,23 +301,54 @@ impl Service for UdpService {
     }
 
     fn turn(&mut self, wait: Wait) -> io::Result<bool> {
-        let Some(request) = self.server.receive_from(&mut self.buffer, wait)? else {
-            return Ok(false);
-        };
+        if self.queue.is_likely(wait) && self.answer_batch()? {
+            return Ok(true);
+        }
+        let request = self.server.receive_from(&mut self.buffer, wait)?;
+        self.queue.note_single(request.is_some());
+        let Some(request) = request else { return Ok(false) };
         let Some(peer) = &request.from else { return Ok(false) };
-        match self.reply(&request, peer) {
-            Ok((len, marks)) => {
-                let sent = self.server.reply(&self.buffer[..len], peer, marks);
-                add(if sent.is_ok() { &self.counters.replies } else { &self.counters.send_failed });
+        let mut replies = 0;
+        match self.answers.prepare(&mut self.buffer, &request, peer) {
+            Ok(prepared) => {
+                self.answers.responder.finish(&prepared, &mut self.buffer, realtime);
+                let message = &self.buffer[..prepared.response.len];
+                match self.server.reply(message, peer, marks(&prepared)) {
+                    Ok(()) => replies = 1,
+                    Err(_) => add(&self.counters.send_failed),
+                }
             }
             Err(refusal) => self.counters.refuse(refusal),
         }
-        add(&self.counters.requests);
-        self.follow_drops();
+        self.counters.count(1, replies);
+        self.follow_drops(1);
         Ok(true)
     }
 
     fn end(&mut self) {
         self.read_drops();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_streak_of_requests_is_taken_for_a_queue() {
+        for (wait, streak) in [(Wait::No, POLLED_STREAK), (Wait::Forever, BLOCKING_STREAK)] {
+            let mut queue = QueueEstimate::default();
+            for _ in 0..10 {
+                (1..streak).for_each(|_| queue.note_single(true));
+                assert!(!queue.is_likely(wait), "{wait:?}");
+                queue.note_single(false);
+            }
+            (0..streak).for_each(|_| queue.note_single(true));
+            assert!(queue.is_likely(wait), "{wait:?}");
+            queue.note_batch(2);
+            assert!(queue.is_likely(wait), "{wait:?}");
+            queue.note_batch(1);
+            assert!(!queue.is_likely(wait), "{wait:?}");
+        }
     }
 }

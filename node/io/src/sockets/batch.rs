@@ -9,7 +9,7 @@ use dwell_units::{Instant, Realtime};
 use crate::clock::realtime;
 use crate::sockets::datagram::{Datagram, DatagramSocket, Peer};
 use crate::sockets::port::SendError;
-use crate::sockets::socket_error;
+use crate::sockets::socket_error::{self, send_error};
 use crate::sys::address::RawAddress;
 use crate::sys::control::{self, Marks, OutgoingControl, ReceivedControl};
 use crate::sys::syscall;
@@ -17,8 +17,9 @@ use crate::sys::syscall;
 /// Maximum length of a datagram in bytes.
 const MAX_DATAGRAM_LEN: usize = 65_535;
 
-/// Length of a control buffer: timestamps and the destination address.
-const CONTROL_LEN: usize = 128;
+/// Length of a control buffer: timestamps (64 bytes), TTL and TOS (24 each) and the destination
+/// address (up to 40).
+const CONTROL_LEN: usize = 192;
 
 /// Maximum number of datagrams in one UDP_SEGMENT message that every kernel accepts (linux/udp.h,
 /// UDP_MAX_SEGMENTS).
@@ -64,6 +65,19 @@ pub struct Parcel {
     pub at: Range<usize>,
     /// Destination; `None` on a connected socket.
     pub to: Option<Peer>,
+}
+
+/// A reply to a datagram of a batch.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// Index of its buffer; the reply follows the headroom.
+    pub n: usize,
+    /// Length in bytes.
+    pub len: usize,
+    /// Sender of the request.
+    pub to: Peer,
+    /// Header fields of the reply.
+    pub marks: Marks,
 }
 
 /// Times of a send call.
@@ -230,6 +244,97 @@ impl Batch {
         }
     }
 
+    /// Sends replies in order, each from the address that its request was sent to, in as few calls
+    /// as possible: [`DatagramSocket::reply`] for several datagrams. If `through` merges, consecutive
+    /// replies of one length and with the same header fields to one peer pass the kernel's stack as
+    /// one message. `each` is called with the outcome of every reply, in order.
+    pub fn reply(
+        &mut self,
+        through: &mut DatagramSocket,
+        replies: &[Reply],
+        each: &mut dyn FnMut(Result<(), SendError>),
+    ) {
+        let mut rest = replies;
+        while let Some(first) = rest.first() {
+            // Control data costs time per reply, and replies of one path have the same TTL.
+            if let Err(error) = through.set_reply_ttl(first.marks.ttl) {
+                each(Err(error));
+                rest = &rest[1..];
+                continue;
+            }
+            self.address_replies(rest, first.marks.ttl, through.max_merged_len);
+            // SAFETY: the headers were just filled in with pointers to memory that this value and
+            // `replies` own, of the stated lengths; the kernel only reads that memory.
+            let sent = unsafe { syscall::send_messages(&through.fd, &mut self.headers, 0) };
+            match sent {
+                Ok(sent) => {
+                    let left: usize = self.trains[..sent].iter().sum();
+                    (0..left).for_each(|_| each(Ok(())));
+                    rest = &rest[left..];
+                }
+                Err(error) if self.trains[0] > 1 && is_segmentation_error(&error) => {
+                    through.max_merged_len = first.len - 1;
+                }
+                // The call fails only if its first message does.
+                Err(error) => {
+                    let failed = self.trains[0];
+                    let error = send_error(syscall::errno(&error));
+                    (0..failed).for_each(|_| each(Err(error)));
+                    rest = &rest[failed..];
+                }
+            }
+        }
+    }
+
+    /// Fills in one header per message, up to the first reply that needs the system's TTL instead of
+    /// the socket's, which control data cannot state.
+    fn address_replies(
+        &mut self,
+        replies: &[Reply],
+        socket_ttl: Option<u8>,
+        max_merged_len: usize,
+    ) {
+        self.iovs.clear();
+        self.headers.clear();
+        self.outgoing.clear();
+        self.trains.clear();
+        let needs_default = |reply: &Reply| reply.marks.ttl.is_none() && socket_ttl.is_some();
+        let addressed = replies.iter().position(needs_default).unwrap_or(replies.len());
+        let mut rest = &replies[..addressed];
+        for reply in rest {
+            let message = &mut self.buffers[reply.n][self.headroom..self.headroom + reply.len];
+            self.iovs.push(libc::iovec {
+                iov_base: message.as_mut_ptr().cast(),
+                iov_len: message.len(),
+            });
+        }
+        while let Some(first) = rest.first() {
+            let train = if first.len <= max_merged_len { reply_train(rest) } else { 1 };
+            let ttl = first.marks.ttl.filter(|_| first.marks.ttl != socket_ttl);
+            let mut outgoing = match (first.to.source, first.marks.tos, ttl) {
+                (None, None, None) => OutgoingControl::empty(),
+                (source, tos, ttl) => {
+                    OutgoingControl::new(first.to.address(), source, Marks { tos, ttl })
+                }
+            };
+            if let (2.., Ok(len)) = (train, u16::try_from(first.len)) {
+                outgoing.segment_into(len);
+            }
+            self.outgoing.push(outgoing);
+            self.trains.push(train);
+            rest = &rest[train..];
+        }
+        let mut at = 0;
+        for (outgoing, train) in self.outgoing.iter_mut().zip(&self.trains) {
+            let mut header = control::header(&mut self.iovs[at..at + train]);
+            header.msg_name = replies[at].to.raw.as_ptr().cast_mut().cast();
+            header.msg_namelen = replies[at].to.raw.len;
+            outgoing.attach(&mut header);
+            self.headers.push(libc::mmsghdr { msg_hdr: header, msg_len: 0 });
+            at += train;
+        }
+    }
+
     /// Fills in one header per message; a message holds as many parcels as can be merged.
     fn address(&mut self, parcels: &[Parcel], max_merged_len: usize) {
         self.iovs.clear();
@@ -287,6 +392,27 @@ fn train(parcels: &[Parcel]) -> usize {
         }
         train += 1;
         if parcel.at.len() < len {
+            break;
+        }
+    }
+    train
+}
+
+/// Returns the number of leading replies that fit into one UDP_SEGMENT message: with the same header
+/// fields to the same peer, and as long as the first, except for the last, which may be shorter.
+fn reply_train(replies: &[Reply]) -> usize {
+    let Some((first, others)) = replies.split_first() else { return 0 };
+    let most = MAX_MESSAGE_LEN.checked_div(first.len).map_or(0, |most| most.min(MAX_SEGMENTS));
+    let mut train = 1;
+    for reply in others.iter().take(most.saturating_sub(1)) {
+        let is_like_first = reply.marks == first.marks
+            && reply.to.address() == first.to.address()
+            && reply.to.source == first.to.source;
+        if reply.len > first.len || reply.len == 0 || !is_like_first {
+            break;
+        }
+        train += 1;
+        if reply.len < first.len {
             break;
         }
     }
@@ -410,6 +536,96 @@ mod tests {
                 assert_eq!(client.receive_from(&mut buffer, Wait::No).unwrap().unwrap().len, 60);
                 assert_eq!(buffer[..60], [n; 60]);
             }
+        }
+    }
+
+    /// TTL, TOS and payload of a reply.
+    type Received = (u8, u8, Vec<u8>);
+
+    /// Sends requests, each by a client and with a length, and answers all in one batch with the
+    /// marks that `marks` returns for their index. Returns the trains of the last send call, and the
+    /// replies.
+    fn replies_of(
+        listen: &str,
+        options: &SocketOptions,
+        requests: &[(usize, usize)],
+        marks: impl Fn(usize) -> Marks,
+    ) -> (Vec<usize>, Vec<Received>) {
+        let (any, ask) = match listen {
+            "0.0.0.0" => (listen, "127.0.0.9"),
+            "::" => (listen, "::1"),
+            one => (one, one),
+        };
+        let bind = |ip: &str, options| {
+            DatagramSocket::bind(SocketAddr::new(ip.parse().unwrap(), 0), options).unwrap()
+        };
+        let mut server = bind(any, options);
+        let to = SocketAddr::new(ask.parse().unwrap(), server.local_addr().port());
+        let peer = Peer::new(RawAddress::from(to), None).unwrap();
+        let marked =
+            SocketOptions { receive_ttl: true, receive_tos: true, ..SocketOptions::server() };
+        let home = if to.is_ipv4() { "127.0.0.1" } else { "::1" };
+        let mut clients = [bind(home, &marked), bind(home, &marked)];
+        for (n, (client, len)) in requests.iter().enumerate() {
+            clients[*client].reply(&vec![n as u8; *len], &peer, Marks::default()).unwrap();
+        }
+        let mut batch = Batch::new(32, 0);
+        batch.request = 32;
+        assert_eq!(batch.receive(&server).unwrap(), requests.len(), "{listen}");
+        let replies: Vec<_> = (0..requests.len())
+            .map(|n| {
+                let (datagram, _) = batch.datagram(n, &server);
+                Reply { n, len: datagram.len, to: datagram.from.unwrap(), marks: marks(n) }
+            })
+            .collect();
+        let mut outcomes = Vec::new();
+        batch.reply(&mut server, &replies, &mut |outcome| outcomes.push(outcome));
+        assert_eq!(outcomes, vec![Ok(()); requests.len()], "{listen}");
+        let mut received = Vec::new();
+        for (n, (client, _)) in requests.iter().enumerate() {
+            let mut buffer = [0; 2_000];
+            let came = clients[*client].receive_from(&mut buffer, Wait::No).unwrap();
+            let came = came.unwrap_or_else(|| panic!("{listen}: no reply {n}"));
+            assert_eq!(came.from.unwrap().address(), to, "{listen}");
+            received.push((came.ttl.unwrap(), came.tos.unwrap(), buffer[..came.len].to_vec()));
+        }
+        (batch.trains, received)
+    }
+
+    #[test]
+    fn batched_replies_keep_order_peer_and_marks() {
+        let options = SocketOptions { merge: true, ..SocketOptions::server() };
+        let requests =
+            [(0, 64), (0, 64), (0, 64), (1, 64), (0, 64), (0, 40), (0, 1_473), (1, 9), (1, 9)];
+        let marks = |n| match n {
+            2 => Marks { tos: Some(0x28), ttl: Some(63) },
+            7 => Marks { tos: None, ttl: Some(9) },
+            _ => Marks { tos: None, ttl: Some(63) },
+        };
+        for listen in ["127.0.0.1", "0.0.0.0", "::1", "::"] {
+            let (trains, received) = replies_of(listen, &options, &requests, marks);
+            assert_eq!(trains, [2, 1, 1, 2, 1, 1, 1], "{listen}");
+            for (n, (ttl, tos, payload)) in received.iter().enumerate() {
+                let expected = marks(n);
+                let found = Marks { tos: (*tos != 0).then_some(*tos), ttl: Some(*ttl) };
+                assert_eq!(found, expected, "{listen} {n}");
+                assert_eq!(*payload, vec![n as u8; requests[n].1], "{listen} {n}");
+            }
+        }
+    }
+
+    #[test]
+    fn batched_replies_return_to_the_default_ttl() {
+        let requests = [(0, 20); 4];
+        let ttl = |n| if n % 2 == 0 { Some(7) } else { None };
+        let marks = |n| Marks { tos: None, ttl: ttl(n) };
+        let options = SocketOptions { stamps: StampRequest::Kernel, ..SocketOptions::server() };
+        for listen in ["127.0.0.1", "::1"] {
+            let (trains, received) = replies_of(listen, &options, &requests, marks);
+            // The second call sends the rest: control data states the TTL of the third.
+            assert_eq!(trains, [1, 1, 1], "{listen}");
+            let ttls: Vec<_> = received.iter().map(|(ttl, ..)| *ttl).collect();
+            assert_eq!(ttls, [7, 64, 7, 64], "{listen}");
         }
     }
 

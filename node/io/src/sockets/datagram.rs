@@ -211,16 +211,17 @@ impl DatagramSocket {
     fn new(fd: OwnedFd, options: &SocketOptions) -> io::Result<Self> {
         timestamps::request(&fd, options.stamps, options.tx_stamps)?;
         let stamped = options.stamps != StampRequest::User;
+        let keys = KeyCounter::new(options.stamps, options.tx_stamps);
         Ok(Self {
             local: sockopt::local_addr(&fd)?,
             fd,
             control: ControlBuffer::new(),
             timeout: Nanos::MAX,
-            keys: KeyCounter::new(options.stamps, options.tx_stamps),
             timed: options.timed || stamped,
             names_sender: false,
             has_control: stamped || options.receive_ttl || options.receive_tos,
-            max_merged_len: if options.merge && !stamped { usize::MAX } else { 0 },
+            max_merged_len: if options.merge && !keys.is_stamped() { usize::MAX } else { 0 },
+            keys,
             shares_port: false,
             reply_ttl: None,
         })
@@ -336,7 +337,7 @@ impl DatagramSocket {
     }
 
     /// Sets the TTL or hop limit of the socket, unless it has it already.
-    fn set_reply_ttl(&mut self, ttl: Option<u8>) -> Result<(), SendError> {
+    pub(crate) fn set_reply_ttl(&mut self, ttl: Option<u8>) -> Result<(), SendError> {
         if ttl == self.reply_ttl {
             return Ok(());
         }

@@ -36,7 +36,7 @@ pub struct SocketOptions {
     /// Report packets that are too long for the path instead of fragmenting them.
     pub dont_fragment: bool,
     /// Merge packets of one length that are sent together into one UDP_SEGMENT message. Ignored
-    /// with timestamps, because the kernel timestamps such a message once.
+    /// with timestamps of sent packets, because the kernel timestamps such a message once.
     pub merge: bool,
     /// Allow one client its own socket on the same port, if this one is bound to one address.
     pub share_port: bool,
@@ -51,20 +51,21 @@ pub enum Buffers {
     /// 4 MiB to receive, up to the system's limit: one call, for sockets that are opened often.
     #[default]
     Probe,
-    /// 4 MiB to receive, beyond the system's limit if permitted.
+    /// 16 MiB to receive, beyond the system's limit if permitted: about 43,000 small packets.
     Server,
     /// 32 MiB in both directions, beyond the system's limit if permitted.
     Bulk,
 }
 
 impl Buffers {
-    const SERVER_LEN: c_int = 4 << 20;
+    const PROBE_LEN: c_int = 4 << 20;
+    const SERVER_LEN: c_int = 16 << 20;
     const BULK_LEN: c_int = 32 << 20;
 
     fn request(self, fd: &OwnedFd) {
         match self {
             Self::Probe => {
-                let _ = sockopt::set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, Self::SERVER_LEN);
+                let _ = sockopt::set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, Self::PROBE_LEN);
             }
             Self::Server => sockopt::enlarge_receive_buffer(fd, Self::SERVER_LEN),
             Self::Bulk => {
