@@ -231,7 +231,7 @@ struct Divider {
     state: ThreadState,
     /// Processor of the last event of a processor.
     processor: Option<u32>,
-    /// Thread on the processor while the measuring thread has not got it; 0 is idle.
+    /// Thread on the processor while the measuring thread is off the processor; 0 is the idle task.
     current: (u32, KernelName),
     interrupts: Vec<String>,
     /// The running softirq.
@@ -436,7 +436,7 @@ impl UsualDelay {
     }
 
     /// Declares the thread's own time unexplained as far as it exceeds twice the usual. `by` names
-    /// what is left: steal, if the hypervisor reports some.
+    /// the suspected cause: steal if the hypervisor reports it.
     pub fn mark_unexplained(&self, parts: &mut DelayParts, by: &str) {
         if self.windows == 0 {
             return;

@@ -19,8 +19,8 @@ dwell_units::named! {
     /// Estimator of the location of a sample of round-trip times.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum Estimator {
-        /// Median of the minima of blocks of equal size. The smallest value of all has no honest
-        /// interval: it depends on the number of samples and on the unknown lower end of the
+        /// Median of the minima of blocks of equal size. The smallest value of all has no
+        /// interval of stated coverage: it depends on the number of samples and on the unknown lower end of the
         /// distribution.
         Minimum = "minimum",
         /// Nearest-rank median.

@@ -87,7 +87,7 @@ pub struct Args {
     #[arg(long)]
     pub allow_any_port: bool,
 
-    /// What replies. xdp and auto need root; see docs/reflect.md
+    /// Engine that sends the replies. xdp and auto need root; see docs/reflect.md
     #[arg(long, value_enum, default_value_t)]
     pub engine: ReflectEngine,
 
