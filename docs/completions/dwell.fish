@@ -140,7 +140,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l replay-window -d
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l stamps -d 'Timestamp to use as T2' -r -f -a "auto\t'The deepest timestamp that the socket delivers'
 user\t'Clock read of the program'"
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l limit -d 'Maximum reply rate per source address and port, like 1000pps, or off. A TCP connection is slowed down to it [default: off on loopback and in dwell\'s labs, else 100kpps for sources with private and link-local addresses and 10kpps for others]' -r
-complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l engine -d 'What replies. xdp and auto need root; see docs/reflect.md' -r -f -a "socket\t'Sockets, on any interface'
+complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l engine -d 'Engine that sends the replies. xdp and auto need root; see docs/reflect.md' -r -f -a "socket\t'Sockets, on any interface'
 xdp\t'An XDP program on one interface, in the driver if it has native XDP; sockets for the rest. Attaching may reset the card'
 auto\t'Like xdp, and generic mode if native replies fail'"
 complete -c dwell -n "__fish_dwell_using_subcommand reflect" -l interface -d 'Interface on which --engine xdp or auto replies' -r
