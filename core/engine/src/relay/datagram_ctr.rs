@@ -263,7 +263,10 @@ struct Slot {
 impl PreparedKeystreams {
     fn new(salt: [u8; SALT_LEN], next: u32) -> Self {
         let slots = vec![Slot { bytes: [0; MAX_KEYSTREAM_LEN], len: 0 }; PREPARED_KEYSTREAMS];
-        let slots = slots.into_boxed_slice().try_into().unwrap_or_else(|_| unreachable!("the vector has PREPARED_KEYSTREAMS slots"));
+        let slots = slots
+            .into_boxed_slice()
+            .try_into()
+            .unwrap_or_else(|_| unreachable!("the vector has PREPARED_KEYSTREAMS slots"));
         Self { salt, next, until: next, slots, max_len: 0 }
     }
 
