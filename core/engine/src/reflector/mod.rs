@@ -184,6 +184,11 @@ impl Responder {
         }
     }
 
+    /// Whether replies carry an HMAC, which is computed after T3 is read.
+    pub fn is_authenticated(&self) -> bool {
+        matches!(&self.0, Protocol::Stamp { reflector, .. } if reflector.is_authenticated())
+    }
+
     /// Sets the drop counter of the socket that later replies carry.
     pub fn set_socket_drops(&mut self, drops: Option<u32>) {
         if let Protocol::Stamp { reflector, .. } = &mut self.0 {

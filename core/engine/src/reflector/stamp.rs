@@ -92,6 +92,11 @@ impl StampReflector {
         Self { config, mode, error, sessions: HashMap::new(), replays, guard, socket_drops: None }
     }
 
+    /// Whether it answers authenticated requests only.
+    pub(super) fn is_authenticated(&self) -> bool {
+        self.config.key.is_some()
+    }
+
     /// Sets the maximum offset of the clock from UTC.
     pub fn set_utc_error(&mut self, utc_error: Option<Nanos>) {
         self.config.utc_error = utc_error;
