@@ -263,7 +263,8 @@ pub(crate) fn perform(
         Err(failure) => (Placement::default(), Some(failure)),
     };
     let mut driver_report = None;
-    if let Some(driver) = driver {
+    if let Some(mut driver) = driver {
+        failure = failure.or(driver.detach().err());
         for (listen, counters) in &opened {
             let Some(service) = listen.service else { continue };
             match driver.counters(service) {

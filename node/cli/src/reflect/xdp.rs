@@ -235,7 +235,12 @@ impl DriverEngine {
         Ok(self.program.counters(service)?)
     }
 
-    /// Detaches the program.
+    /// Detaches the program, whose counters are then final.
+    pub(super) fn detach(&mut self) -> Result<(), Failure> {
+        Ok(self.program.detach()?)
+    }
+
+    /// Ends the engine.
     pub(super) fn end(self) -> DriverReport {
         DriverReport {
             engine: engine_name(self.mode).to_owned(),

@@ -103,6 +103,11 @@ impl XdpReflector {
     }
 
     /// Unreachable.
+    pub fn detach(&mut self) -> Result<(), BpfError> {
+        match self.0 {}
+    }
+
+    /// Unreachable.
     pub fn set_destinations(&mut self, _: &[DriverDestination]) -> Result<(), BpfError> {
         match self.0 {}
     }

@@ -88,10 +88,7 @@ impl XdpReflector {
     /// The interface or its driver has no such mode, another XDP program is attached, or the
     /// privilege is missing.
     pub fn attach(&mut self, mode: XdpMode) -> Result<(), BpfError> {
-        if let Some(link) = self.link.take() {
-            let place = "XDP in its previous mode".to_owned();
-            link::detach(link.as_fd()).map_err(|error| BpfError::Attach { place, error })?;
-        }
+        self.detach()?;
         self.native = mode == XdpMode::Native;
         self.write_state()?;
         let program = self.object.progs().next().ok_or_else(|| missing("the program"))?;
@@ -99,6 +96,17 @@ impl XdpReflector {
         let link = link::create(program.as_fd(), place).map_err(|error| self.refusal(error))?;
         self.link = Some(link);
         Ok(())
+    }
+
+    /// Detaches the program from the interface at once; its counters stay readable. Dropping the link
+    /// is not enough while another thread has a copy of its descriptor.
+    ///
+    /// # Errors
+    /// The kernel refused.
+    pub fn detach(&mut self) -> Result<(), BpfError> {
+        let Some(link) = self.link.take() else { return Ok(()) };
+        let place = "XDP in its previous mode".to_owned();
+        link::detach(link.as_fd()).map_err(|error| BpfError::Attach { place, error })
     }
 
     fn refusal(&self, error: io::Error) -> BpfError {
