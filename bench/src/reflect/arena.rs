@@ -48,11 +48,11 @@ pub(super) struct Flood {
     pub(super) loss: f64,
 }
 
-/// A reflector that runs until it is dropped.
-enum Running {
-    Process { _server: Server },
-    Attached { _echo: Echo },
-    Kernel,
+/// A reflector that runs until it is dropped. That of the kernel has neither process nor program.
+#[derive(Default)]
+struct Running {
+    _server: Option<Server>,
+    _programs: Vec<Echo>,
 }
 
 impl Arena {
@@ -64,10 +64,9 @@ impl Arena {
         };
         let interface = towards(Node::N2, Node::N1)?;
         let client = towards(Node::N1, Node::N2)?;
-        // Frames that XDP returns are lost unless the other end of the veth receives like a driver,
-        // and their checksums are invalid if their sender left them to its driver.
+        // Checksums that a sender leaves to its driver are invalid in frames that XDP returns.
         let mut offloads = lab.on(Node::N1, "ethtool");
-        offloads.args(["-K", &client, "gro", "on", "tx", "off"]);
+        offloads.args(["-K", &client, "tx", "off"]);
         let output = offloads.output().context("cannot run ethtool")?;
         ensure!(output.status.success(), "ethtool: {}", String::from_utf8_lossy(&output.stderr));
         let (pingpong, generator) = (sibling("pingpong")?, sibling("creflect")?);
@@ -139,11 +138,10 @@ impl Arena {
     fn start(&self, reflector: Reflector) -> Result<Running> {
         let address = self.lab.address(Node::N2)?.to_string();
         let (command, ready) = match reflector {
-            Reflector::Kernel => return Ok(Running::Kernel),
+            Reflector::Kernel => return Ok(Running::default()),
             Reflector::CXdp => {
-                let peer = self.lab.address(Node::N1)?;
-                let echo = Echo::attach_native(&self.lab.netns(Node::N2)?, peer)?;
-                return Ok(Running::Attached { _echo: echo });
+                let programs = vec![self.echo_on(Node::N2, Node::N1)?, self.pass_all()?];
+                return Ok(Running { _server: None, _programs: programs });
             }
             Reflector::DwellXdp => {
                 let mut command = self.lab.dwell_on(Node::N2);
@@ -170,7 +168,21 @@ impl Arena {
                 (command, "listening on")
             }
         };
-        Server::start(command, Some(ready)).map(|server| Running::Process { _server: server })
+        let programs = match reflector {
+            Reflector::DwellXdp => vec![self.pass_all()?],
+            _ => Vec::new(),
+        };
+        Ok(Running { _server: Some(Server::start(command, Some(ready))?), _programs: programs })
+    }
+
+    fn echo_on(&self, node: Node, peer: Node) -> Result<Echo> {
+        Echo::attach_native(&self.lab.netns(node)?, self.lab.address(peer)?)
+    }
+
+    /// Attaches a program to the client's interface. Without one, a veth counts frames from XDP_TX at
+    /// its other end as sent, but does not deliver them. It passes replies: their ports are others.
+    fn pass_all(&self) -> Result<Echo> {
+        self.echo_on(Node::N1, Node::N2)
     }
 
     fn pinned(&self, node: Node, core: &str, program: &Path) -> Command {
