@@ -21,8 +21,8 @@ use super::MAX_REALTIME_TRAIN_TIME;
 use super::drive::{Driver, FIRST_UNCOUNTED_ID, Train, first_id};
 use super::engines;
 use super::far_end::{Arrivals, FarEnd};
-use super::plan::{PacePlan, longest, train_time};
 use super::recorder::Source;
+use super::setup::{PaceSetup, longest, train_time};
 use crate::{Failure, placement};
 
 /// Minimum number of common turns for a comparison: one of three engines easily wins three turns by
@@ -86,13 +86,13 @@ struct Turn {
 /// engine only serves comparison. `progress` gets the turns done and the total.
 pub(super) fn best(
     job: &PaceJob,
-    plan: &PacePlan,
+    setup: &PaceSetup,
     flow: u32,
     far: Option<&mut FarEnd>,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Opened, Failure> {
-    let pattern = short(&plan.pattern);
+    let pattern = short(&setup.pattern);
     let lead_in = pattern.lead_in_len();
     let departures = pattern
         .departures()
@@ -102,13 +102,14 @@ pub(super) fn best(
     let mut left_out = Vec::new();
     // If any engine has only the sink's timestamps, all are compared by those.
     let mut sink = None;
-    let is_short = train_time(&plan.departures) <= MAX_SPIN_TRAIN_TIME;
+    let is_short = train_time(&setup.departures) <= MAX_SPIN_TRAIN_TIME;
     let preference = PaceEngine::candidates(is_short);
     for &engine in &preference {
         let name = engine.name();
         // All engines are open at the same time, so they are opened for short trains.
         let longest = longest(&departures) + lead_in;
-        let opened = engines::open(engine, job, plan, flow, longest).map_err(|why| why.to_string());
+        let opened =
+            engines::open(engine, job, setup, flow, longest).map_err(|why| why.to_string());
         let source = opened.and_then(|sender| {
             let timestamp_source = far.as_ref().map(|far| far.source);
             match super::source(job, engine.capabilities().departure_stamps, timestamp_source) {
@@ -126,7 +127,7 @@ pub(super) fn best(
         }
     }
     let (turns, mut senders) =
-        take_turns(job, plan, senders, (&departures, lead_in), stop, progress)?;
+        take_turns(job, setup, senders, (&departures, lead_in), stop, progress)?;
     if stop.load(Ordering::Relaxed) && !senders.is_empty() {
         let why = Some("stopped while measuring engines: none was chosen".to_owned());
         let departure_stamps = engines[0].0.capabilities().departure_stamps;
@@ -143,13 +144,14 @@ pub(super) fn best(
         let name = engine.name();
         let turns = turns.iter().filter(|turn| turn.engine == index);
         let errors: Vec<_> = turns
-            .map(|turn| turn.figure(plan, &departures, sink.unwrap_or(*own), arrivals.as_ref()))
+            .map(|turn| turn.figure(setup, &departures, sink.unwrap_or(*own), arrivals.as_ref()))
             .collect();
         let known: Vec<Figure> = errors.iter().copied().flatten().collect();
-        let figure = figure_of(&known, plan.is_pairs()).filter(|_| 2 * known.len() >= errors.len());
+        let figure =
+            figure_of(&known, setup.is_pairs()).filter(|_| 2 * known.len() >= errors.len());
         match figure.map(|figure| [figure.middle, figure.tail].map(|ns| ns / 1e3)) {
             Some([middle, tail]) => {
-                descriptions.push(match plan.is_pairs() {
+                descriptions.push(match setup.is_pairs() {
                     true => format!("{name} {middle:.2} us"),
                     false => format!("{name} {middle:.2} and {tail:.2} us"),
                 });
@@ -163,7 +165,7 @@ pub(super) fn best(
     // Engines may exclude each other, and the chosen one must be opened for whole trains.
     drop(senders);
     let open = |engine: PaceEngine, why: String| -> Result<Opened, Failure> {
-        let sender = engines::open(engine, job, plan, flow, plan.longest())
+        let sender = engines::open(engine, job, setup, flow, setup.longest())
             .map_err(|why| Failure::unsupported(format!("no engine works here: {why}")))?;
         let departure_stamps = engine.capabilities().departure_stamps;
         Ok(Opened { engine, why: Some(why), departure_stamps, sender })
@@ -173,7 +175,7 @@ pub(super) fn best(
         let why = format!("no engine has timestamps of departures: {descriptions}");
         return open(PaceEngine::FALLBACK, why);
     };
-    let what = match plan.is_pairs() {
+    let what = match setup.is_pairs() {
         true => "median gap",
         false => "lower quartiles of the trains' median and p95 gap errors",
     };
@@ -283,14 +285,14 @@ fn short(pattern: &Pattern) -> Pattern {
 /// turn. Turns completed before a stop are kept.
 fn take_turns(
     job: &PaceJob,
-    plan: &PacePlan,
+    setup: &PaceSetup,
     senders: Senders,
     (departures, lead_in): (&Departures, usize),
     stop: &AtomicBool,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<(Vec<Turn>, Senders), Failure> {
     let real_time =
-        placement::real_time(&plan.place, train_time(departures) <= MAX_REALTIME_TRAIN_TIME);
+        placement::real_time(&setup.place, train_time(departures) <= MAX_REALTIME_TRAIN_TIME);
     let engines = senders.len();
     // One number is left out, so that the last packet of a turn and the first of the next are not
     // neighbours.
@@ -347,7 +349,7 @@ impl Turn {
     /// Returns the figures of the turn; `None` without enough timestamps.
     fn figure(
         &self,
-        plan: &PacePlan,
+        setup: &PaceSetup,
         departures: &Departures,
         source: Source,
         arrivals: Option<&Arrivals>,
@@ -366,7 +368,7 @@ impl Turn {
             stepped: sent.stepped || source.stepped_during(ids, arrivals),
             ..sent
         };
-        if plan.is_pairs() {
+        if setup.is_pairs() {
             return match sent.left[..] {
                 [Some(first), Some(second)] if second > first && !sent.stepped => {
                     let gap = (second - first).0 as f64;
@@ -375,7 +377,7 @@ impl Turn {
                 _ => None,
             };
         }
-        let figures = TrainFigures::of(&sent, &plan.request(false))?.gap_error;
+        let figures = TrainFigures::of(&sent, &setup.request(false))?.gap_error;
         let [middle, tail] = [figures.p50.or(figures.max)?, figures.p95.or(figures.max)?];
         Some(Figure { middle: middle.0 as f64, tail: tail.0 as f64 })
     }

@@ -6,7 +6,7 @@ use dwell_protocol::{PaceEngine, PaceJob, Stamps};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::plan::PacePlan;
+use super::setup::PaceSetup;
 
 /// Seed of the payload, the same in every run.
 const PAYLOAD_SEED: u64 = 1;
@@ -16,11 +16,11 @@ const PAYLOAD_SEED: u64 = 1;
 pub(super) fn open(
     engine: PaceEngine,
     job: &PaceJob,
-    plan: &PacePlan,
+    setup: &PaceSetup,
     flow: u32,
     longest: usize,
 ) -> Result<TrainSender, Unavailable> {
-    let mut fill = vec![0; plan.size.payload().0 as usize];
+    let mut fill = vec![0; setup.size.payload().0 as usize];
     Xoshiro256PlusPlus::seed_from_u64(PAYLOAD_SEED).fill_bytes(&mut fill);
     let mut payloads = Payloads::new(flow, fill.len(), fill);
     // Building a train allocates nothing later.
@@ -30,7 +30,7 @@ pub(super) fn open(
         Stamps::Auto | Stamps::Kernel => StampRequest::Kernel,
     };
     let config = SenderConfig {
-        target: plan.peer,
+        target: setup.peer,
         options: &SocketOptions { stamps, ..SocketOptions::default() },
         payloads,
         max_packets: longest,

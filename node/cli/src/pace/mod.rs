@@ -1,7 +1,7 @@
 //! `dwell pace`: sends pairs and trains of packets on schedule and measures how accurately they
 //! leave (Mok 2015).
 //!
-//! `args` is the command line and `plan` validates the job. `engines` opens the senders, `choose`
+//! `args` is the command line and `setup` validates the job. `engines` opens the senders, `choose`
 //! finds the best one by measuring, `drive` is the timing loop on its own thread. `recorder` turns
 //! trains into statistics and a segment, `report` builds and prints the summary, `verdict` its last
 //! line. `sink` is the far end, `far_end` the protocol with it.
@@ -12,9 +12,9 @@ mod clock_steps;
 mod drive;
 mod engines;
 mod far_end;
-mod plan;
 mod recorder;
 mod report;
+mod setup;
 mod sink;
 mod verdict;
 
@@ -48,8 +48,8 @@ use args::FarCommand;
 use choose::Opened;
 use drive::{Driver, FIRST_UNCOUNTED_ID};
 use far_end::FarEnd;
-use plan::{PacePlan, train_time};
 use recorder::{Recorder, Source};
+use setup::{PaceSetup, train_time};
 
 pub use args::Args;
 pub(crate) use sink::perform as sink;
@@ -148,10 +148,10 @@ pub(crate) fn perform(
     ready: &mut dyn FnMut(&str),
     progress: &mut dyn FnMut(Stage, usize, usize),
 ) -> Result<Paced, Failure> {
-    let plan = PacePlan::new(job)?;
+    let setup = PaceSetup::new(job)?;
     // The number only needs to differ between runs; it is not secret.
     let flow = RandomState::new().build_hasher().finish() as u32;
-    let ask_far_end = || far_end(job, &plan, flow);
+    let ask_far_end = || far_end(job, &setup, flow);
     let ahead = match job.sink {
         SinkTimestamps::Never => false,
         // Engines without timestamps take part in the choice.
@@ -162,15 +162,16 @@ pub(crate) fn perform(
         SinkTimestamps::Always => true,
     };
     let mut far = ahead.then(ask_far_end).transpose()?;
-    let _offload_guard = job.switch_offloads.then(|| switch_offloads(&plan)).transpose()?.flatten();
+    let _offload_guard =
+        job.switch_offloads.then(|| switch_offloads(&setup)).transpose()?.flatten();
     let Opened { engine, why, departure_stamps, sender } = match job.parameters.engine {
         PaceEngine::Auto => {
             let turns = &mut |done, of| progress(Stage::Choosing, done, of);
-            choose::best(job, &plan, flow, far.as_mut(), stop, turns)?
+            choose::best(job, &setup, flow, far.as_mut(), stop, turns)?
         }
         engine => {
             let sender =
-                engines::open(engine, job, &plan, flow, plan.longest()).map_err(|why| {
+                engines::open(engine, job, &setup, flow, setup.longest()).map_err(|why| {
                     let name = engine.name();
                     Failure::unsupported(format!("--engine {name} is unavailable here: {why}"))
                 })?;
@@ -189,31 +190,31 @@ pub(crate) fn perform(
     let same_clock = far.as_ref().map(|far| far.same_clock);
     let far_source = far.as_ref().map(|far| far.source);
     let source = source(job, departure_stamps, far_source)?;
-    let mut recorder = Recorder::begin(&plan, &job.target, source, same_clock, samples)?;
+    let mut recorder = Recorder::begin(&setup, &job.target, source, same_clock, samples)?;
     if engine != PaceEngine::Auto {
-        ready(&report::opening(job, &plan, engine, source));
+        ready(&report::opening(job, &setup, engine, source));
     }
     let nics = NicWatch::start();
     let watch = CpuWatch::start(own);
     let SendResult { mut sender, placement, wait } =
-        send(job, &plan, sender, &mut recorder, far.as_mut(), stop, progress)?;
+        send(job, &setup, sender, &mut recorder, far.as_mut(), stop, progress)?;
     recorder.finish();
     let used = watch.end(wait);
     let outcome = Outcome {
         engine,
         why,
         placement,
-        nics: nics.of(plan.interface.as_ref()),
+        nics: nics.of(setup.interface.as_ref()),
         // A kernel without queueing disciplines cannot report a limit.
-        limiter: plan.interface.as_ref().and_then(|found| found.limiter().ok().flatten()),
+        limiter: setup.interface.as_ref().and_then(|found| found.limiter().ok().flatten()),
         refused: sender.refused(),
         unsent: sender.failure(),
         same_clock,
         far_source,
     };
-    let mut summary = report::summary(job, &plan, &recorder, &outcome);
+    let mut summary = report::summary(job, &setup, &recorder, &outcome);
     summary.trust.note_host(used);
-    let verdict = report::verdict(job, &plan, &recorder, &outcome);
+    let verdict = report::verdict(job, &setup, &recorder, &outcome);
     let failure = recorder.failure.take().map(Failure::from);
     let failure = failure.or_else(|| no_stamps_failure(job, &recorder));
     let packets = summary.packets.map(|packets| dwell_stats::Packets {
@@ -221,7 +222,7 @@ pub(crate) fn perform(
         lost: packets.lost,
         ..dwell_stats::Packets::default()
     });
-    let unusable = report::unusable(job, &plan, recorder.source, &outcome);
+    let unusable = report::unusable(job, &setup, recorder.source, &outcome);
     let Recorder { pairs, trains, source, .. } = recorder;
     let are_arrivals = matches!(source, Source::Sink(_));
     let departed = ThresholdValues { pairs, trains, packets, are_arrivals, unusable };
@@ -257,24 +258,24 @@ struct SendResult {
 /// Sends all trains on a separate thread and records them on this one.
 fn send(
     job: &PaceJob,
-    plan: &PacePlan,
+    setup: &PaceSetup,
     sender: TrainSender,
     recorder: &mut Recorder<'_>,
     far: Option<&mut FarEnd>,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(Stage, usize, usize),
 ) -> Result<SendResult, Failure> {
-    let sleeps = train_time(&plan.departures) <= MAX_REALTIME_TRAIN_TIME;
-    let real_time = placement::real_time(&plan.place, sleeps);
+    let sleeps = train_time(&setup.departures) <= MAX_REALTIME_TRAIN_TIME;
+    let real_time = placement::real_time(&setup.place, sleeps);
     let (sent_trains, received) = mpsc::channel();
     // With a far end, all trains wait for its timestamps, which arrive last.
     let mut waiting = Vec::new();
-    let all = plan.departures.trains().len();
+    let all = setup.departures.trains().len();
     let sent = thread::scope(|scope| {
         let driver = Driver {
             sender,
-            departures: &plan.departures,
-            lead_in: plan.pattern.lead_in_len(),
+            departures: &setup.departures,
+            lead_in: setup.pattern.lead_in_len(),
             first: 0,
             warm_up: job.parameters.warm_up,
             stop,
@@ -319,8 +320,8 @@ fn send(
 
 /// Switches off offloads that give several packets one timestamp, until the returned value is
 /// dropped.
-fn switch_offloads(plan: &PacePlan) -> Result<Option<SegmentationOff>, Failure> {
-    let Some(interface) = &plan.interface else { return Ok(None) };
+fn switch_offloads(setup: &PaceSetup) -> Result<Option<SegmentationOff>, Failure> {
+    let Some(interface) = &setup.interface else { return Ok(None) };
     interface.disable_segmentation().map_err(|error| {
         Failure::unsupported(format!(
             "--switch-offloads: cannot switch off segmentation offload of {} ({error}); this needs root and \
@@ -330,9 +331,9 @@ fn switch_offloads(plan: &PacePlan) -> Result<Option<SegmentationOff>, Failure> 
     })
 }
 
-fn far_end(job: &PaceJob, plan: &PacePlan, flow: u32) -> Result<FarEnd, Failure> {
-    plan::fits_a_sink(&plan.departures)?;
-    FarEnd::connect(plan.peer, flow).map_err(|error| {
+fn far_end(job: &PaceJob, setup: &PaceSetup, flow: u32) -> Result<FarEnd, Failure> {
+    setup::fits_a_sink(&setup.departures)?;
+    FarEnd::connect(setup.peer, flow).map_err(|error| {
         if far_end::is_refusal(&error) {
             return Failure::unsupported(format!("--sink: {error}"));
         }
@@ -340,7 +341,7 @@ fn far_end(job: &PaceJob, plan: &PacePlan, flow: u32) -> Result<FarEnd, Failure>
             "--sink: cannot connect to {} over TCP ({error}); start the sink there: dwell pace sink \
              udp://{}",
             job.target,
-            plan.peer
+            setup.peer
         ))
     })
 }
@@ -393,7 +394,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         job.target = format!("udp://{}", socket.local_addr()?);
     }
     // Validate the job before creating any file.
-    PacePlan::new(&job)?;
+    PaceSetup::new(&job)?;
     if job.switch_offloads {
         // Restore the interface's offloads in any case.
         crate::stop::on_signal_only(&stop)?;

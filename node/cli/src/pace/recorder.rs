@@ -13,7 +13,7 @@ use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
 
 use super::drive::{Train, first_id};
 use super::far_end::{Arrival, Arrivals};
-use super::plan::PacePlan;
+use super::setup::PaceSetup;
 use crate::Failure;
 use crate::host::HostSampler;
 use crate::ping::SampleFile;
@@ -90,7 +90,7 @@ pub(super) struct Counts {
 
 /// Statistics and segment of a job.
 pub(super) struct Recorder<'a> {
-    plan: &'a PacePlan,
+    setup: &'a PaceSetup,
     pub(super) source: Source,
     pub(super) pairs: Option<Pairs>,
     pub(super) trains: Trains,
@@ -112,7 +112,7 @@ impl<'a> Recorder<'a> {
     /// Starts recording. `far`: whether the sink uses this clock, `None` without one. Fails if the
     /// file cannot be written.
     pub(super) fn begin(
-        plan: &'a PacePlan,
+        setup: &'a PaceSetup,
         target: &str,
         source: Source,
         far: Option<bool>,
@@ -128,11 +128,11 @@ impl<'a> Recorder<'a> {
         let host = segment.is_some().then(HostSampler::start);
         let start = dwell_io::clock::pair();
         let is_far = matches!(source, Source::Sink(_));
-        let request = plan.request(!is_far || far == Some(true));
+        let request = setup.request(!is_far || far == Some(true));
         Ok(Self {
-            plan,
+            setup,
             source,
-            pairs: plan.is_pairs().then(|| Pairs::new(&request)),
+            pairs: setup.is_pairs().then(|| Pairs::new(&request)),
             trains: Trains::new(request),
             each: Vec::new(),
             counts: Counts::default(),
@@ -155,10 +155,10 @@ impl<'a> Recorder<'a> {
             return;
         };
         self.counts.sink_reported |= arrivals.is_some();
-        let first = first_id(&self.plan.departures, number);
+        let first = first_id(&self.setup.departures, number);
         let arrival = |index: usize| arrivals?.of(first + index as u64);
         let source = self.source;
-        let on_schedule = train.on_schedule(&self.plan.departures, |index, departure| {
+        let on_schedule = train.on_schedule(&self.setup.departures, |index, departure| {
             source.of(departure, arrival(index).map(|arrival| arrival.at))
         });
         let Some(on_schedule) = on_schedule else { return };
@@ -201,7 +201,7 @@ impl<'a> Recorder<'a> {
     pub(super) fn mean_intervals(&self) -> Option<[Nanos; 2]> {
         let [(first, from), (last, to)] = self.begun?;
         let times = i64::try_from(last.checked_sub(first)?).ok().filter(|times| *times > 0)?;
-        let departures = &self.plan.departures;
+        let departures = &self.setup.departures;
         let due = |train: usize| departures.at()[departures.trains()[train].start];
         Some([due(last) - due(first), to - from].map(|time| Nanos(time.0 / times)))
     }

@@ -12,8 +12,8 @@ use dwell_units::Nanos;
 use serde_json::{Value, json};
 
 use super::Outcome;
-use super::plan::PacePlan;
 use super::recorder::{Recorder, Source};
+use super::setup::PaceSetup;
 use crate::environment::environment;
 use crate::ping::unit;
 use crate::placement;
@@ -24,12 +24,12 @@ const MAX_DEVIATION: f64 = 0.05;
 /// Returns a line that describes what is about to be sent.
 pub(super) fn opening(
     job: &PaceJob,
-    plan: &PacePlan,
+    setup: &PaceSetup,
     engine: PaceEngine,
     source: Source,
 ) -> String {
-    let (trains, packets) = plan.pattern.shape();
-    let what = match &plan.pattern {
+    let (trains, packets) = setup.pattern.shape();
+    let what = match &setup.pattern {
         Pattern::Pair { gap, .. } => format!("{trains} pairs, one every {gap}"),
         pattern => format!(
             "{trains} trains of {packets} packets, {} apart on average, {} between trains",
@@ -38,12 +38,12 @@ pub(super) fn opening(
         ),
     };
     let narrowed =
-        plan.narrowed.map_or(String::new(), |mtu| format!(" (limited by the MTU of {mtu})"));
+        setup.narrowed.map_or(String::new(), |mtu| format!(" (limited by the MTU of {mtu})"));
     format!(
         "{what}, to {}: {}{narrowed}; {} by {}, departures from {}",
         job.target,
-        plan.size,
-        plan.request(true).rate_bps().map_or("back to back".to_owned(), rate),
+        setup.size,
+        setup.request(true).rate_bps().map_or("back to back".to_owned(), rate),
         engine.name(),
         source.name()
     )
@@ -52,7 +52,7 @@ pub(super) fn opening(
 /// Builds the summary.
 pub(super) fn summary(
     job: &PaceJob,
-    plan: &PacePlan,
+    setup: &PaceSetup,
     recorder: &Recorder<'_>,
     outcome: &Outcome,
 ) -> Summary {
@@ -95,19 +95,19 @@ pub(super) fn summary(
     };
     let mut trust = Trust {
         schedule_error_ns: metrics.get("schedule_error_ns").copied(),
-        planned: Some(plan.departures.at().len() as u64),
+        planned: Some(setup.departures.at().len() as u64),
         warm_up_sent: Some(counts.warm_up),
         percentile_resolution: (gaps.count() > 0).then(|| -> Resolution { gaps.resolution() }),
         ..Trust::default()
     };
-    warn(&mut trust, job, plan, recorder, outcome);
+    warn(&mut trust, job, setup, recorder, outcome);
     trust.note_clocks(&recorder.start, &recorder.end);
     trust.note_nics(outcome.nics.clone());
     let timestamp_source = recorder.source.timestamp_source();
     Summary {
         kind: Kind::Pace,
         target: job.target.clone(),
-        parameters: parameters(job, plan, recorder, outcome),
+        parameters: parameters(job, setup, recorder, outcome),
         packets,
         metrics,
         values,
@@ -124,8 +124,8 @@ pub(super) fn summary(
         spikes: None,
         trust,
         environment: environment(
-            plan.interface.as_ref(),
-            placement::record(&plan.place, outcome.placement),
+            setup.interface.as_ref(),
+            placement::record(&setup.place, outcome.placement),
         ),
     }
 }
@@ -139,13 +139,18 @@ enum HiddenLimit<'a> {
 }
 
 impl<'a> HiddenLimit<'a> {
-    fn of(job: &PaceJob, plan: &'a PacePlan, source: Source, outcome: &'a Outcome) -> Option<Self> {
+    fn of(
+        job: &PaceJob,
+        setup: &'a PaceSetup,
+        source: Source,
+        outcome: &'a Outcome,
+    ) -> Option<Self> {
         if outcome.engine.bypasses_qdisc(job.parameters.bypass)
             && let Some(limiter) = &outcome.limiter
         {
             return Some(Self::Bypassed(limiter));
         }
-        let interface = plan.interface.as_ref()?;
+        let interface = setup.interface.as_ref()?;
         let here = matches!(source, Source::Kernel(_)) && interface.is_tun_or_tap();
         here.then_some(Self::Behind(&interface.name))
     }
@@ -153,42 +158,42 @@ impl<'a> HiddenLimit<'a> {
 
 fn parameters(
     job: &PaceJob,
-    plan: &PacePlan,
+    setup: &PaceSetup,
     recorder: &Recorder<'_>,
     outcome: &Outcome,
 ) -> BTreeMap<String, Value> {
-    let (trains, packets) = plan.pattern.shape();
-    let pattern = match &plan.pattern {
+    let (trains, packets) = setup.pattern.shape();
+    let pattern = match &setup.pattern {
         Pattern::Pair { .. } => "pair",
         Pattern::Train { .. } => "train",
         Pattern::Poisson { .. } => "poisson",
         Pattern::Replay { .. } => "replay",
     };
-    let seed = match &plan.pattern {
+    let seed = match &setup.pattern {
         Pattern::Poisson { seed, .. } => json!(seed),
         _ => json!(null),
     };
-    let size = &plan.size;
+    let size = &setup.size;
     let named = [
-        ("address", json!(plan.peer.to_string())),
+        ("address", json!(setup.peer.to_string())),
         ("pattern", json!(pattern)),
         ("engine", json!(job.parameters.engine.name())),
         ("engine_used", json!(outcome.engine.name())),
         ("bypass", json!(job.parameters.bypass)),
-        ("limit_unseen", json!(HiddenLimit::of(job, plan, recorder.source, outcome).is_some())),
+        ("limit_unseen", json!(HiddenLimit::of(job, setup, recorder.source, outcome).is_some())),
         ("counted", json!(size.counted().name())),
         ("size_bytes", json!(size.ip().0)),
         ("payload_bytes", json!(size.payload().0)),
         ("frame_bytes", json!(size.frame().0)),
-        ("rate_bps", json!(plan.request(true).rate_bps())),
-        ("gap_ns", json!((!plan.is_pairs()).then(|| plan.pattern.mean_gap()))),
+        ("rate_bps", json!(setup.request(true).rate_bps())),
+        ("gap_ns", json!((!setup.is_pairs()).then(|| setup.pattern.mean_gap()))),
         ("trains", json!(trains)),
         ("packets_per_train", json!(packets)),
-        ("leads_per_train", json!(plan.pattern.lead_in_len())),
+        ("leads_per_train", json!(setup.pattern.lead_in_len())),
         ("ahead_packets", json!(recorder.counts.ahead)),
-        ("pause_ns", json!(plan.pattern.pause().0)),
+        ("pause_ns", json!(setup.pattern.pause().0)),
         ("seed", seed),
-        ("late_ns", json!(plan.request(true).deadline_ns())),
+        ("late_ns", json!(setup.request(true).deadline_ns())),
         ("warm_up", json!(job.parameters.warm_up)),
         ("sink", json!(outcome.far_source.is_some())),
         ("departures", json!(recorder.source.name())),
@@ -201,7 +206,7 @@ fn parameters(
 fn warn(
     trust: &mut Trust,
     job: &PaceJob,
-    plan: &PacePlan,
+    setup: &PaceSetup,
     recorder: &Recorder<'_>,
     outcome: &Outcome,
 ) {
@@ -226,7 +231,7 @@ fn warn(
         Source::Sink(_) => trust.warn(Warning::DeparturesIncludePath),
         Source::Kernel(_) => {}
     }
-    match HiddenLimit::of(job, plan, recorder.source, outcome) {
+    match HiddenLimit::of(job, setup, recorder.source, outcome) {
         Some(HiddenLimit::Bypassed(name)) => {
             trust.warn(Warning::LimiterBypassed(name.to_owned()));
         }
@@ -286,22 +291,22 @@ const TABLE: [(&str, &str); 4] = [
 /// Returns the verdict on the rate, in one line.
 pub(super) fn verdict(
     job: &PaceJob,
-    plan: &PacePlan,
+    setup: &PaceSetup,
     recorder: &Recorder<'_>,
     outcome: &Outcome,
 ) -> Option<String> {
-    let unseen = HiddenLimit::of(job, plan, recorder.source, outcome).is_some();
-    super::verdict::line(plan, recorder, unseen)
+    let unseen = HiddenLimit::of(job, setup, recorder.source, outcome).is_some();
+    super::verdict::line(setup, recorder, unseen)
 }
 
 /// Returns why the departures decide no threshold, by the rule of [`verdict`]; `None` if they do.
 pub(super) fn unusable(
     job: &PaceJob,
-    plan: &PacePlan,
+    setup: &PaceSetup,
     source: Source,
     outcome: &Outcome,
 ) -> Option<&'static str> {
-    let unseen = HiddenLimit::of(job, plan, source, outcome).is_some();
+    let unseen = HiddenLimit::of(job, setup, source, outcome).is_some();
     super::verdict::unusable(source.timestamp_source(), unseen)
 }
 

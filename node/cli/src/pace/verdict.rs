@@ -9,8 +9,8 @@ use dwell_stats::accuracy::{
 use dwell_stats::{RealInterval, median};
 use dwell_wire::size::{PacketSize, SizeMeasure};
 
-use super::plan::PacePlan;
 use super::recorder::Recorder;
+use super::setup::PaceSetup;
 
 const USER_STAMPS: &str =
     "departures are user timestamps; kernel timestamps or --sink are required";
@@ -32,8 +32,12 @@ pub(super) fn unusable(
 
 /// Returns the verdict on a train pattern; `None` for other patterns, which have no constant rate.
 /// `limit_unseen`: departures are timestamped before a rate limit of the outgoing interface.
-pub(super) fn line(plan: &PacePlan, recorder: &Recorder<'_>, limit_unseen: bool) -> Option<String> {
-    if !matches!(plan.pattern, Pattern::Train { .. }) {
+pub(super) fn line(
+    setup: &PaceSetup,
+    recorder: &Recorder<'_>,
+    limit_unseen: bool,
+) -> Option<String> {
+    if !matches!(setup.pattern, Pattern::Train { .. }) {
         return None;
     }
     let (trains, tolerance) = (&recorder.trains, Tolerance::default());
@@ -50,7 +54,7 @@ pub(super) fn line(plan: &PacePlan, recorder: &Recorder<'_>, limit_unseen: bool)
     Some(format!(
         "keeps {} with {}: {}",
         super::report::rate(rate),
-        packets(&plan.size),
+        packets(&setup.size),
         outcome(&accuracy, &tolerance, trains.accuracies(), request.gap)
     ))
 }

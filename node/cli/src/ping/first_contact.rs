@@ -5,25 +5,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dwell_protocol::{IcmpSocket, PingJob};
 
-use super::plan::Plan;
 use super::reach::{self, Addresses, Reached, Unanswered};
+use super::setup::PingSetup;
 use crate::{Failure, Target};
 
 /// The job to run and its address.
 pub(super) struct Choice {
     pub(super) job: PingJob,
-    pub(super) plan: Plan,
+    pub(super) setup: PingSetup,
     pub(super) reached: Reached,
 }
 
 /// Possible protocols of a target without a scheme.
 enum Candidates {
     /// STAMP, required by this option.
-    Stamp(Plan, &'static str),
+    Stamp(PingSetup, &'static str),
     /// ICMP, for this reason.
-    Icmp(Plan, String),
+    Icmp(PingSetup, String),
     /// STAMP if a reflector answers, otherwise ICMP.
-    Either(Plan, Plan),
+    Either(PingSetup, PingSetup),
 }
 
 fn has_scheme(target: &str) -> bool {
@@ -32,7 +32,7 @@ fn has_scheme(target: &str) -> bool {
 
 /// Checks everything that the command line alone decides.
 pub(super) fn check(job: &PingJob) -> Result<(), Failure> {
-    if has_scheme(&job.target) { Plan::new(job).map(drop) } else { candidates(job).map(drop) }
+    if has_scheme(&job.target) { PingSetup::new(job).map(drop) } else { candidates(job).map(drop) }
 }
 
 /// Chooses the address and, for a target without a scheme, the protocol. Calls `say` with the
@@ -43,22 +43,22 @@ pub(super) fn choose(
     say: &mut dyn FnMut(String),
 ) -> Result<Choice, Failure> {
     if has_scheme(&job.target) {
-        let plan = Plan::new(&job)?;
-        let reached = reach::reach(&job, &plan, stop)?;
-        return Ok(Choice { job, plan, reached });
+        let setup = PingSetup::new(&job)?;
+        let reached = reach::reach(&job, &setup, stop)?;
+        return Ok(Choice { job, setup, reached });
     }
     let host = job.target.clone();
     match candidates(&job)? {
-        Candidates::Icmp(plan, reason) => {
+        Candidates::Icmp(setup, reason) => {
             say(format!("dwell: {host}: measuring with ICMP echo, because {reason}"));
-            let job = PingJob { target: plan.target.to_string(), ..job };
-            let reached = reach::reach(&job, &plan, stop)?;
-            Ok(Choice { job, plan, reached })
+            let job = PingJob { target: setup.target.to_string(), ..job };
+            let reached = reach::reach(&job, &setup, stop)?;
+            Ok(Choice { job, setup, reached })
         }
-        Candidates::Stamp(plan, option) => {
-            let job = PingJob { target: plan.target.to_string(), ..job };
-            let addresses = Addresses::resolve(&job, &plan)?;
-            let reached = match reach::first_answer(&job, &plan, &addresses, stop) {
+        Candidates::Stamp(setup, option) => {
+            let job = PingJob { target: setup.target.to_string(), ..job };
+            let addresses = Addresses::resolve(&job, &setup)?;
+            let reached = match reach::first_answer(&job, &setup, &addresses, stop) {
                 Ok(peer) => Reached { peer, untried: None, stream: None },
                 Err(_) if stop.load(Ordering::Relaxed) => return Err(Failure::interrupted()),
                 Err(silent) => {
@@ -70,7 +70,7 @@ pub(super) fn choose(
                     Reached { untried: None, ..addresses.untried() }
                 }
             };
-            Ok(Choice { job, plan, reached })
+            Ok(Choice { job, setup, reached })
         }
         Candidates::Either(stamp, icmp) => {
             let tried = PingJob { target: stamp.target.to_string(), ..job };
@@ -79,7 +79,7 @@ pub(super) fn choose(
                 Ok(peer) => {
                     say(format!("dwell: {host}: measuring with STAMP, {peer} answers"));
                     let reached = Reached { peer, untried: None, stream: None };
-                    Ok(Choice { job: tried, plan: stamp, reached })
+                    Ok(Choice { job: tried, setup: stamp, reached })
                 }
                 Err(_) if stop.load(Ordering::Relaxed) => Err(Failure::interrupted()),
                 Err(silent) => {
@@ -89,7 +89,7 @@ pub(super) fn choose(
                     ));
                     let job = PingJob { target: icmp.target.to_string(), ..tried };
                     let reached = reach::reach(&job, &icmp, stop)?;
-                    Ok(Choice { job, plan: icmp, reached })
+                    Ok(Choice { job, setup: icmp, reached })
                 }
             }
         }
@@ -100,8 +100,8 @@ pub(super) fn choose(
 fn candidates(job: &PingJob) -> Result<Candidates, Failure> {
     let target: Target =
         job.target.parse().map_err(|error| Failure::usage(format!("invalid target: {error}")))?;
-    let plan = |url: String| Plan::new(&PingJob { target: url, ..job.clone() });
-    let stamp = plan(target.to_string());
+    let setup = |url: String| PingSetup::new(&PingJob { target: url, ..job.clone() });
+    let stamp = setup(target.to_string());
     let icmp_url = format!("icmp://{}", job.target);
     let only_stamp = if job.path.is_some() {
         Some("--path")
@@ -117,7 +117,7 @@ fn candidates(job: &PingJob) -> Result<Candidates, Failure> {
     if let Some(option) = only_stamp {
         return Ok(Candidates::Stamp(stamp?, option));
     }
-    let icmp = plan(icmp_url);
+    let icmp = setup(icmp_url);
     if job.parameters.icmp_socket != IcmpSocket::Auto {
         return Ok(Candidates::Icmp(icmp?, "--icmp-socket is for ICMP only".into()));
     }

@@ -1,6 +1,6 @@
 //! `dwell ping`: sends probes and measures their round-trip delay.
 //!
-//! `plan` checks the job and fills in defaults. `first_contact` chooses the protocol of a bare
+//! `setup` checks the job and fills in defaults. `first_contact` chooses the protocol of a bare
 //! host, `reach` the address. `session` opens the socket and runs `timing_loop` on its own thread.
 //! `recorder` turns samples into metrics, rows and a segment, and reports to an
 //! `observer`. `report` builds the summary and prints the long table; `brief` prints the short one.
@@ -14,12 +14,12 @@ mod floor;
 mod framing;
 mod icmp_error;
 mod observer;
-mod plan;
 mod reach;
 mod recorder;
 mod replies;
 mod report;
 mod session;
+mod setup;
 mod spike_table;
 mod timing_loop;
 
@@ -149,15 +149,15 @@ pub(crate) fn measure(
     own: Own,
     stop: &Arc<AtomicBool>,
 ) -> Result<Measured, Failure> {
-    let plan = plan::Plan::new(job)?;
-    let reached = reach::Addresses::resolve(job, &plan)?.untried();
-    measure_at(job, &plan, reached, outputs, own, stop)
+    let setup = setup::PingSetup::new(job)?;
+    let reached = reach::Addresses::resolve(job, &setup)?.untried();
+    measure_at(job, &setup, reached, outputs, own, stop)
 }
 
 /// Runs a job against the chosen address.
 fn measure_at(
     job: &PingJob,
-    plan: &plan::Plan,
+    setup: &setup::PingSetup,
     reached: reach::Reached,
     outputs: Outputs,
     own: Own,
@@ -166,11 +166,11 @@ fn measure_at(
     let watch = CpuWatch::start(own);
     let shared =
         Arc::new(timing_loop::Shared { stop: Arc::clone(stop), ..timing_loop::Shared::default() });
-    let mut recorder = recorder::Recorder::new(outputs, &plan.target)?;
+    let mut recorder = recorder::Recorder::new(outputs, &setup.target)?;
     if job.parameters.is_explained() {
         recorder.explain(job.parameters.explain_above);
     }
-    let outcome = session::run(job, plan, reached, &shared, &mut recorder)?;
+    let outcome = session::run(job, setup, reached, &shared, &mut recorder)?;
     let unstamped = recorder.sources.is_unstamped() && job.parameters.stamps == Stamps::Kernel;
     if outcome.ended.unstamped || unstamped {
         return Err(Failure::unsupported(
@@ -182,10 +182,10 @@ fn measure_at(
     recorder.settle(counts, outcome.ended.warm_up);
     let dropped = shared.dropped.load(Ordering::Relaxed);
     recorder.end_samples(dropped);
-    let mut summary = report::summary(job, plan, &mut recorder, &outcome, dropped);
+    let mut summary = report::summary(job, setup, &mut recorder, &outcome, dropped);
     summary.trust.note_host(watch.end(outcome.wait));
     let broken = outcome.ended.broken.map(|errno| match errno {
-        0 => anyhow::anyhow!("{} closed the connection", plan.target),
+        0 => anyhow::anyhow!("{} closed the connection", setup.target),
         errno => {
             let error = std::io::Error::from_raw_os_error(errno);
             anyhow::Error::new(error).context("the socket failed")
@@ -197,7 +197,7 @@ fn measure_at(
         path: recorder.path,
         sent: counts.sent,
         answered: counts.received + counts.late,
-        advice: advice(plan, job.parameters.ttl, &outcome.ended),
+        advice: advice(setup, job.parameters.ttl, &outcome.ended),
         failure: recorder.failure.or(broken).map(Failure::from),
         output_closed: recorder.output_closed,
     })
@@ -236,8 +236,8 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         if stop.load(Ordering::Relaxed) {
             return Err(Failure::interrupted());
         }
-        let first_contact::Choice { job, plan, reached } = choice;
-        measure_at(&job, &plan, reached, outputs, Own::Process, &stop)
+        let first_contact::Choice { job, setup, reached } = choice;
+        measure_at(&job, &setup, reached, outputs, Own::Process, &stop)
     });
     let measured =
         measured.map_err(|failure| failure.or_interrupted(stop.load(Ordering::Relaxed)))?;
@@ -272,10 +272,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// Advice on a target that did not reply.
-fn advice(plan: &plan::Plan, ttl: Option<u8>, ended: &timing_loop::LoopResult) -> String {
+fn advice(setup: &setup::PingSetup, ttl: Option<u8>, ended: &timing_loop::LoopResult) -> String {
     if ended.counts.rejected.unauthentic > 0 {
         return "replies had a wrong HMAC: do both ends use the same key?".into();
     }
-    let reported = ended.first_error.and_then(|error| error.advice(&plan.target));
-    reported.unwrap_or_else(|| icmp_error::silent_advice(&plan.target, ttl))
+    let reported = ended.first_error.and_then(|error| error.advice(&setup.target));
+    reported.unwrap_or_else(|| icmp_error::silent_advice(&setup.target, ttl))
 }

@@ -17,8 +17,8 @@ use dwell_units::{Instant, Monotonic, Nanos};
 use dwell_wire::icmp::Family;
 
 use super::icmp_error::NetworkError;
-use super::plan::Plan;
 use super::session::{self, ConnectError, Ends};
+use super::setup::PingSetup;
 use crate::Failure;
 
 /// Time-out of an attempt for up to two addresses. Each further address adds [`ATTEMPT_DELAY`].
@@ -62,9 +62,9 @@ pub(super) struct Addresses {
 
 impl Addresses {
     /// Resolves the target's name to addresses of the families that the options allow.
-    pub(super) fn resolve(job: &PingJob, plan: &Plan) -> Result<Self, Failure> {
-        let target = &plan.target;
-        let family = |address: &SocketAddr| match plan.origin.source {
+    pub(super) fn resolve(job: &PingJob, setup: &PingSetup) -> Result<Self, Failure> {
+        let target = &setup.target;
+        let family = |address: &SocketAddr| match setup.origin.source {
             _ if job.ipv4 => address.is_ipv4(),
             _ if job.ipv6 => address.is_ipv6(),
             Some(source) => address.is_ipv4() == source.is_ipv4(),
@@ -77,7 +77,7 @@ impl Addresses {
             ))
         })?;
         let Some(addresses) = Self::in_turn(addresses.filter(family)) else {
-            let v6 = job.ipv6 || plan.origin.source.is_some_and(|source| source.is_ipv6());
+            let v6 = job.ipv6 || setup.origin.source.is_some_and(|source| source.is_ipv6());
             let wanted = if v6 { 6 } else { 4 };
             return Err(Failure::usage(format!("'{}' has no IPv{wanted} address", target.host)));
         };
@@ -129,15 +129,19 @@ impl Addresses {
 }
 
 /// Chooses the address to measure if the protocol is given. A single address is not tried first.
-pub(super) fn reach(job: &PingJob, plan: &Plan, stop: &AtomicBool) -> Result<Reached, Failure> {
-    let addresses = Addresses::resolve(job, plan)?;
+pub(super) fn reach(
+    job: &PingJob,
+    setup: &PingSetup,
+    stop: &AtomicBool,
+) -> Result<Reached, Failure> {
+    let addresses = Addresses::resolve(job, setup)?;
     if addresses.others.is_empty() {
         return Ok(addresses.untried());
     }
-    let spec = plan.target.scheme.spec();
+    let spec = setup.target.scheme.spec();
     if spec.transport == ProbeTransport::Tcp {
-        let options = session::port_options(job, plan, None);
-        let connected = connect_first(addresses.all(), plan.config.timeout, &options, stop);
+        let options = session::port_options(job, setup, None);
+        let connected = connect_first(addresses.all(), setup.config.timeout, &options, stop);
         let (peer, stream) = connected.map_err(|error| {
             if stop.load(Ordering::Relaxed) {
                 return Failure::interrupted();
@@ -145,11 +149,11 @@ pub(super) fn reach(job: &PingJob, plan: &Plan, stop: &AtomicBool) -> Result<Rea
             if spec.announces_connection {
                 crate::say("failed to connect to server");
             }
-            error.into_failure(plan, &options)
+            error.into_failure(setup, &options)
         })?;
         return Ok(Reached { peer, untried: None, stream: Some(stream) });
     }
-    let peer = first_answer(job, plan, &addresses, stop).unwrap_or(addresses.first);
+    let peer = first_answer(job, setup, &addresses, stop).unwrap_or(addresses.first);
     Ok(Reached { peer, untried: None, stream: None })
 }
 
@@ -165,7 +169,7 @@ pub(super) struct Unanswered {
 /// addresses tried with the reasons.
 pub(super) fn first_answer(
     job: &PingJob,
-    plan: &Plan,
+    setup: &PingSetup,
     addresses: &Addresses,
     stop: &AtomicBool,
 ) -> Result<SocketAddr, Vec<Unanswered>> {
@@ -181,7 +185,7 @@ pub(super) fn first_answer(
         let all_failed = attempts.iter().all(|attempt| attempt.open.is_none());
         if next_start <= now || all_failed {
             match waiting.next() {
-                Some(peer) => attempts.push(Attempt::begin(job, plan, peer)),
+                Some(peer) => attempts.push(Attempt::begin(job, setup, peer)),
                 None if all_failed => break,
                 None => {}
             }
@@ -219,10 +223,10 @@ struct Open {
 }
 
 impl Attempt {
-    fn begin(job: &PingJob, plan: &Plan, peer: SocketAddr) -> Self {
-        match session::open_ends(job, plan, peer) {
+    fn begin(job: &PingJob, setup: &PingSetup, peer: SocketAddr) -> Self {
+        match session::open_ends(job, setup, peer) {
             Ok(Ends { port, sender }) => {
-                let has_handshake = plan.target.scheme.spec().handshake.is_some();
+                let has_handshake = setup.target.scheme.spec().handshake.is_some();
                 let len = if has_handshake { MAX_HANDSHAKE_LEN } else { sender.capacity() };
                 let message = vec![0; len];
                 let next = monotonic();

@@ -11,9 +11,9 @@ use dwell_units::Nanos;
 use serde_json::{Value, json};
 
 use super::Measured;
-use super::plan::Plan;
 use super::recorder::{Recorder, TimestampSources};
 use super::session::Outcome;
+use super::setup::PingSetup;
 use super::spike_table;
 use crate::environment::environment;
 use crate::human::print_warnings;
@@ -40,7 +40,7 @@ const TABLE: [Metric; 14] = [
 /// Builds the summary.
 pub(super) fn summary(
     job: &PingJob,
-    plan: &Plan,
+    setup: &PingSetup,
     recorder: &mut Recorder,
     outcome: &Outcome,
     dropped: u64,
@@ -67,7 +67,7 @@ pub(super) fn summary(
         values.insert("path_empty".into(), Some(Scalar::Count(recorder.path.empty())));
         values.insert("path_cut".into(), Some(Scalar::Count(recorder.path.cut())));
     }
-    if plan.target.scheme.spec().remote_timestamps {
+    if setup.target.scheme.spec().remote_timestamps {
         let void = outcome.ended.counts.remote_void;
         values.insert("far_stamps_void".into(), Some(Scalar::Count(void)));
     }
@@ -76,13 +76,13 @@ pub(super) fn summary(
     }
     Summary {
         kind: Kind::Ping,
-        target: plan.target.to_string(),
-        parameters: parameters(job, plan, outcome),
+        target: setup.target.to_string(),
+        parameters: parameters(job, setup, outcome),
         packets: Some(packets),
         metrics,
         values,
         stamps: stamps(sources, outcome),
-        engine: engine(job, plan).to_owned(),
+        engine: engine(job, setup).to_owned(),
         trains: Vec::new(),
         spikes,
         trust,
@@ -122,8 +122,8 @@ fn stamps(sources: TimestampSources, outcome: &Outcome) -> Stamps {
     }
 }
 
-fn engine(job: &PingJob, plan: &Plan) -> &'static str {
-    match (plan.is_closed_loop(), job.place.busy_poll) {
+fn engine(job: &PingJob, setup: &PingSetup) -> &'static str {
+    match (setup.is_closed_loop(), job.place.busy_poll) {
         (true, true) => "closed-loop, polling",
         (true, false) => "closed-loop, blocking",
         (false, true) => "open-loop, spin",
@@ -131,9 +131,9 @@ fn engine(job: &PingJob, plan: &Plan) -> &'static str {
     }
 }
 
-fn parameters(job: &PingJob, plan: &Plan, outcome: &Outcome) -> BTreeMap<String, Value> {
+fn parameters(job: &PingJob, setup: &PingSetup, outcome: &Outcome) -> BTreeMap<String, Value> {
     use dwell_engine::pinger::ProbeSchedule;
-    let (interval, pause) = match plan.config.departures {
+    let (interval, pause) = match setup.config.departures {
         ProbeSchedule::Open { interval } => (Some(interval.0), None),
         ProbeSchedule::Closed { pause, spacing } => {
             ((spacing != Nanos::ZERO).then_some(spacing.0), Some(pause.0))
@@ -145,13 +145,13 @@ fn parameters(job: &PingJob, plan: &Plan, outcome: &Outcome) -> BTreeMap<String,
         ("socket", json!(outcome.socket)),
         ("interval_ns", json!(interval)),
         ("pause_ns", json!(pause)),
-        ("mode", json!(if plan.is_closed_loop() { "closed-loop" } else { "open-loop" })),
-        ("payload_bytes", json!(plan.size)),
-        ("warm_up", json!(plan.config.warm_up)),
-        ("warm_up_first_id", json!(-i64::from(plan.config.warm_up))),
+        ("mode", json!(if setup.is_closed_loop() { "closed-loop" } else { "open-loop" })),
+        ("payload_bytes", json!(setup.size)),
+        ("warm_up", json!(setup.config.warm_up)),
+        ("warm_up_first_id", json!(-i64::from(setup.config.warm_up))),
         ("path_slots", json!(job.path)),
         ("busy_poll", json!(job.place.busy_poll)),
-        ("authenticated", json!(plan.authenticated)),
+        ("authenticated", json!(setup.authenticated)),
     ];
     let all = job.parameters.recorded().into_iter().chain(resolved);
     all.map(|(name, value)| (name.to_owned(), value)).collect()

@@ -1,4 +1,4 @@
-//! Opens the socket of a plan and runs it: the timing loop on its own thread, the recorder on this
+//! Opens the socket of a setup and runs it: the timing loop on its own thread, the recorder on this
 //! one.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -32,9 +32,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::floor;
 use super::framing::{Framing, FreshPorts, StreamPort};
 use super::icmp_error::NetworkError;
-use super::plan::Plan;
 use super::reach::Reached;
 use super::recorder::Recorder;
+use super::setup::PingSetup;
 use super::timing_loop::{Driver, Feedback, LoopOptions, LoopResult, Shared};
 use crate::host::RunQueueWait;
 use crate::nic::NicWatch;
@@ -85,21 +85,21 @@ pub(super) struct Outcome {
 /// Opens the socket and measures.
 pub(super) fn run(
     job: &PingJob,
-    plan: &Plan,
+    setup: &PingSetup,
     reached: Reached,
     shared: &Arc<Shared>,
     recorder: &mut Recorder,
 ) -> Result<Outcome, Failure> {
     let Reached { peer, untried, stream } = reached;
-    let interface = interface(plan, peer);
+    let interface = interface(setup, peer);
     let options = SocketOptions {
         receive_ttl: recorder.shows_ttl,
-        ..port_options(job, plan, interface.as_ref())
+        ..port_options(job, setup, interface.as_ref())
     };
-    let opener = Opener { job, plan, peer, options };
-    let config = sender_config(job, plan)?;
+    let opener = Opener { job, setup, peer, options };
+    let config = sender_config(job, setup)?;
     let start = Start { opener, stream, shared, recorder, untried, interface };
-    visit_sender(plan.target.scheme, config, start)
+    visit_sender(setup.target.scheme, config, start)
 }
 
 /// A socket and a sender for probes outside the measurement.
@@ -109,23 +109,27 @@ pub(super) struct Ends {
 }
 
 /// Opens the ends of a protocol for probes outside the measurement.
-pub(super) fn open_ends(job: &PingJob, plan: &Plan, peer: SocketAddr) -> Result<Ends, Failure> {
-    let options = SocketOptions { stamps: StampRequest::User, ..port_options(job, plan, None) };
-    let config = sender_config(job, plan)?;
-    visit_sender(plan.target.scheme, config, BoxedEnds(Opener { job, plan, peer, options }))
+pub(super) fn open_ends(
+    job: &PingJob,
+    setup: &PingSetup,
+    peer: SocketAddr,
+) -> Result<Ends, Failure> {
+    let options = SocketOptions { stamps: StampRequest::User, ..port_options(job, setup, None) };
+    let config = sender_config(job, setup)?;
+    visit_sender(setup.target.scheme, config, BoxedEnds(Opener { job, setup, peer, options }))
 }
 
-/// Inputs of the sender of a plan. The session distinguishes the probes of this run from others.
-fn sender_config(job: &PingJob, plan: &Plan) -> Result<SenderConfig, Failure> {
+/// Inputs of the sender of a setup. The session distinguishes the probes of this run from others.
+fn sender_config(job: &PingJob, setup: &PingSetup) -> Result<SenderConfig, Failure> {
     // Needs to differ between runs only; it is not a secret.
     let seed = RandomState::new().build_hasher().finish();
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let session = random.next_u64();
-    let mut payload = vec![0; plan.size].into_boxed_slice();
-    if plan.pattern == Pattern::Random {
+    let mut payload = vec![0; setup.size].into_boxed_slice();
+    if setup.pattern == Pattern::Random {
         random.fill_bytes(&mut payload);
     }
-    let key = match &plan.target.scheme.spec().authentication {
+    let key = match &setup.target.scheme.spec().authentication {
         Some(mode) => secret::find(job.key_file.as_deref())?.map(|secret| secret.key(mode)),
         None => None,
     };
@@ -136,7 +140,7 @@ fn sender_config(job: &PingJob, plan: &Plan) -> Result<SenderConfig, Failure> {
         clock: machine::boot_id().and_then(|id| id[..12].try_into().ok()),
         utc_error: clock::utc_error(),
         path_slots: job.path.map_or(0, usize::from),
-        interval: match plan.config.departures {
+        interval: match setup.config.departures {
             ProbeSchedule::Open { interval } => interval,
             ProbeSchedule::Closed { spacing, .. } => spacing,
         },
@@ -148,14 +152,14 @@ fn sender_config(job: &PingJob, plan: &Plan) -> Result<SenderConfig, Failure> {
 /// Opens the sockets of a target.
 struct Opener<'a> {
     job: &'a PingJob,
-    plan: &'a Plan,
+    setup: &'a PingSetup,
     peer: SocketAddr,
     options: SocketOptions,
 }
 
 impl Opener<'_> {
     fn icmp(&self) -> Result<IcmpPort, Failure> {
-        icmp(self.job.parameters.icmp_socket, self.peer, &self.options, self.plan)
+        icmp(self.job.parameters.icmp_socket, self.peer, &self.options, self.setup)
     }
 
     fn datagrams(&self) -> Result<DatagramSocket, Failure> {
@@ -168,22 +172,22 @@ impl Opener<'_> {
 
     /// Splits the connection `stream`, or a new one, into messages.
     fn stream(&self, stream: Option<TcpPort>) -> Result<StreamPort, Failure> {
-        let Self { plan, options, .. } = self;
-        let spec = plan.target.scheme.spec();
+        let Self { setup, options, .. } = self;
+        let spec = setup.target.scheme.spec();
         let connected = match stream {
             Some(stream) => Ok(stream),
-            None => connect(self.peer, plan.config.timeout, options),
+            None => connect(self.peer, setup.config.timeout, options),
         };
         if spec.announces_connection {
             let failed = "failed to connect to server";
             crate::say(if connected.is_ok() { "connected to server" } else { failed });
         }
-        let stream = connected.map_err(|error| error.into_failure(plan, options))?;
+        let stream = connected.map_err(|error| error.into_failure(setup, options))?;
         let framing = match spec.reflection {
             Reflection::Stream(StreamReply::Acknowledge) => Framing::acknowledges(),
-            _ => Framing::Fixed(plan.size),
+            _ => Framing::Fixed(setup.size),
         };
-        Ok(StreamPort::new(stream, framing, buffer_len(plan.size)))
+        Ok(StreamPort::new(stream, framing, buffer_len(setup.size)))
     }
 
     fn family(&self) -> Family {
@@ -191,7 +195,7 @@ impl Opener<'_> {
     }
 
     fn failure(&self, error: io::Error) -> Failure {
-        open_failure(error, self.plan, &self.options)
+        open_failure(error, self.setup, &self.options)
     }
 }
 
@@ -257,24 +261,24 @@ impl ConnectError {
         Self { error: io::ErrorKind::TimedOut.into(), reported: None }
     }
 
-    pub(super) fn into_failure(self, plan: &Plan, options: &SocketOptions) -> Failure {
+    pub(super) fn into_failure(self, setup: &PingSetup, options: &SocketOptions) -> Failure {
         let Self { error, reported } = self;
-        let Some(reported) = reported else { return open_failure(error, plan, options) };
+        let Some(reported) = reported else { return open_failure(error, setup, options) };
         let advice =
-            reported.advice(&plan.target).map_or(String::new(), |text| format!("; {text}"));
-        Failure::from(anyhow::anyhow!("no connection to {}: {reported}{advice}", plan.target))
+            reported.advice(&setup.target).map_or(String::new(), |text| format!("; {text}"));
+        Failure::from(anyhow::anyhow!("no connection to {}: {reported}{advice}", setup.target))
     }
 }
 
 /// Options of the socket to the target.
 pub(super) fn port_options(
     job: &PingJob,
-    plan: &Plan,
+    setup: &PingSetup,
     interface: Option<&Interface>,
 ) -> SocketOptions {
     SocketOptions {
-        source: plan.origin.source,
-        interface: plan.origin.interface.clone(),
+        source: setup.origin.source,
+        interface: setup.origin.interface.clone(),
         ttl: job.parameters.ttl,
         dscp: job.parameters.dscp,
         stamps: match job.parameters.stamps {
@@ -345,16 +349,16 @@ impl Start<'_> {
         socket: &'static str,
     ) -> Result<Outcome, Failure> {
         let Self { opener, shared, recorder, untried, interface, .. } = self;
-        let Opener { job, plan, peer, .. } = opener;
-        open_session(&mut port, &mut protocol, plan, peer, &shared.stop)?;
-        recorder.begin(peer.ip(), plan.size);
+        let Opener { job, setup, peer, .. } = opener;
+        open_session(&mut port, &mut protocol, setup, peer, &shared.stop)?;
+        recorder.begin(peer.ip(), setup.size);
         let local = port.local_addr();
         let mut buffer = vec![0; buffer_len(protocol.capacity())];
-        let (samples, taken) = rtrb::RingBuffer::new(ring(plan.config.departures));
+        let (samples, taken) = rtrb::RingBuffer::new(ring(setup.config.departures));
         let (events, feedback) = rtrb::RingBuffer::new(64);
         let (paths, found) = match job.path {
             Some(_) => {
-                let (paths, found) = rtrb::RingBuffer::new(ring(plan.config.departures));
+                let (paths, found) = rtrb::RingBuffer::new(ring(setup.config.departures));
                 (Some(paths), Some(found))
             }
             None => (None, None),
@@ -362,15 +366,15 @@ impl Start<'_> {
         let options = LoopOptions {
             busy_poll: job.place.busy_poll,
             tx_stamps: job.parameters.stamps != Stamps::User,
-            stamps_required: job.parameters.stamps == Stamps::Kernel && plan.config.warm_up > 0,
+            stamps_required: job.parameters.stamps == Stamps::Kernel && setup.config.warm_up > 0,
         };
         let watch = recorder.watch();
         let nics = NicWatch::start();
         let main = std::thread::current();
-        let real_time = placement::real_time(&job.place, plan.mostly_sleeps());
+        let real_time = placement::real_time(&job.place, setup.mostly_sleeps());
         let (ended, wait, placement, floor) = std::thread::scope(|scope| {
             let timing = scope.spawn(move || -> io::Result<_> {
-                let mut pinger = Pinger::new(protocol, plan.config, monotonic());
+                let mut pinger = Pinger::new(protocol, setup.config, monotonic());
                 // After all allocations, so that they are locked in memory.
                 let placement = cpu::place_thread(job.place.cpu, real_time)?;
                 // On failure the measurement is only slower.
@@ -409,11 +413,11 @@ impl Start<'_> {
 fn open_session(
     port: &mut impl Port,
     protocol: &mut impl Protocol,
-    plan: &Plan,
+    setup: &PingSetup,
     peer: SocketAddr,
     stop: &AtomicBool,
 ) -> Result<(), Failure> {
-    let (target, spec) = (&plan.target, plan.target.scheme.spec());
+    let (target, spec) = (&setup.target, setup.target.scheme.spec());
     let Some(handshake) = &spec.handshake else { return Ok(()) };
     let failed = |why: String| Failure::from(anyhow::anyhow!("no session with {target}: {why}"));
     let mut opening = Opening::new(handshake, monotonic());
@@ -453,8 +457,8 @@ fn open_session(
 }
 
 /// The interface that `-I` names, or else the one that the routing table chooses.
-fn interface(plan: &Plan, peer: SocketAddr) -> Option<Interface> {
-    match &plan.origin.interface {
+fn interface(setup: &PingSetup, peer: SocketAddr) -> Option<Interface> {
+    match &setup.origin.interface {
         Some(name) => interface::all().ok()?.into_iter().find(|found| found.name == *name),
         None => interface::towards(peer).ok()?,
     }
@@ -464,7 +468,7 @@ fn icmp(
     choice: IcmpSocket,
     peer: SocketAddr,
     options: &SocketOptions,
-    plan: &Plan,
+    setup: &PingSetup,
 ) -> Result<IcmpPort, Failure> {
     let ping = || IcmpPort::connect_scoped(peer, IcmpSocketKind::Ping, options);
     let raw = || IcmpPort::connect_scoped(peer, IcmpSocketKind::Raw, options);
@@ -478,14 +482,14 @@ fn icmp(
     };
     opened.map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied if is_broadcast_or_multicast(peer.ip()) => {
-            broadcast_failure(plan)
+            broadcast_failure(setup)
         }
         io::ErrorKind::PermissionDenied => Failure::unsupported(
             "no ICMP socket is permitted: widen net.ipv4.ping_group_range \
              (sysctl -w net.ipv4.ping_group_range='0 2147483647'), or give CAP_NET_RAW (setcap \
              cap_net_raw+ep on the program, or root)",
         ),
-        _ => open_failure(error, plan, options),
+        _ => open_failure(error, setup, options),
     })
 }
 
@@ -497,17 +501,17 @@ fn is_broadcast_or_multicast(address: IpAddr) -> bool {
     }
 }
 
-fn broadcast_failure(plan: &Plan) -> Failure {
+fn broadcast_failure(setup: &PingSetup) -> Failure {
     Failure::usage(format!(
         "{} is a broadcast or multicast address, or sending to it is not permitted; use the \
          address of one machine",
-        plan.target
+        setup.target
     ))
 }
 
 /// Describes a failure to open the socket; names the flag to change.
-fn open_failure(error: io::Error, plan: &Plan, options: &SocketOptions) -> Failure {
-    let target = &plan.target;
+fn open_failure(error: io::Error, setup: &PingSetup, options: &SocketOptions) -> Failure {
+    let target = &setup.target;
     match (error.kind(), &options.interface, options.source) {
         (io::ErrorKind::AddrNotAvailable, _, Some(source)) => {
             Failure::usage(format!("invalid value for -I: {source} is no address of this machine"))
@@ -516,9 +520,9 @@ fn open_failure(error: io::Error, plan: &Plan, options: &SocketOptions) -> Failu
             Failure::usage(format!("invalid value for -I: no interface '{name}' on this machine"))
         }
         // The kernel also returns EACCES for broadcast addresses.
-        (io::ErrorKind::PermissionDenied, None, _) => broadcast_failure(plan),
+        (io::ErrorKind::PermissionDenied, None, _) => broadcast_failure(setup),
         (io::ErrorKind::InvalidInput, None, _) if target.host.starts_with("ff") => {
-            broadcast_failure(plan)
+            broadcast_failure(setup)
         }
         (io::ErrorKind::InvalidInput, None, _) if target.host.starts_with("fe80:") => {
             Failure::usage(format!(
@@ -537,7 +541,7 @@ fn open_failure(error: io::Error, plan: &Plan, options: &SocketOptions) -> Failu
         )),
         (io::ErrorKind::TimedOut, ..) => Failure::from(anyhow::anyhow!(
             "{target} did not answer within {}: no connection",
-            plan.config.timeout
+            setup.config.timeout
         )),
         _ => Failure::from(anyhow::Error::new(error).context(format!("cannot open {target}"))),
     }

@@ -12,7 +12,7 @@ use dwell_io::port::SendError;
 use dwell_protocol::HoldAt;
 
 use super::counts::FinalState;
-use super::plan::FlowDirection;
+use super::setup::FlowDirection;
 use super::sockets::Socket;
 use super::udp::{IncomingPacket, Relay};
 

@@ -1,7 +1,7 @@
 //! `dwell relay`: forwards packets, unchanged or encrypted, and measures the time they spend at
 //! this node.
 //!
-//! `args` is the command line and `plan` validates the job. `udp`, `batch` and `tcp` are the I/O
+//! `args` is the command line and `setup` validates the job. `udp`, `batch` and `tcp` are the I/O
 //! loops; `counts` holds their counters. `departures` keeps packets until their transmit timestamps
 //! arrive, `record` passes them to the recording thread, `telemetry` writes into the packets,
 //! `report` builds the summary. `xdp` relays in the driver, without a loop here.
@@ -10,9 +10,9 @@ mod args;
 mod batch;
 mod counts;
 mod departures;
-mod plan;
 mod record;
 mod report;
+mod setup;
 mod sockets;
 mod tcp;
 mod telemetry;
@@ -40,9 +40,9 @@ use crate::ping::SampleFile;
 use crate::{Exit, Failure, Scheme, placement};
 pub use args::Args;
 use counts::FinalState;
-use plan::RelayPlan;
 use record::{EventSender, RelayEvent};
 use report::Outcome;
+use setup::RelaySetup;
 use udp::Relay;
 
 /// Maximum time to wait at start for the kernel's timestamping to take effect.
@@ -69,8 +69,8 @@ pub(crate) struct Relayed {
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let job = args.job();
     // Validate the job before creating any file.
-    let plan = RelayPlan::new(&job)?;
-    if plan.cipher() == Some(Cipher::Aes128Ctr) && !args.quiet && dwell_lab::here().is_none() {
+    let setup = RelaySetup::new(&job)?;
+    if setup.cipher() == Some(Cipher::Aes128Ctr) && !args.quiet && dwell_lab::here().is_none() {
         crate::say(UNAUTHENTICATED_WARNING);
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -97,30 +97,30 @@ pub(crate) fn perform(
     stop: &AtomicBool,
     announce: &mut dyn FnMut(&str),
 ) -> Result<Relayed, Failure> {
-    let plan = RelayPlan::new(job)?;
+    let setup = RelaySetup::new(job)?;
     if job.engine == RelayEngine::Xdp {
-        return xdp::perform(job, &plan, samples, stop, announce);
+        return xdp::perform(job, &setup, samples, stop, announce);
     }
     let mut log =
         ObservationWriter::begin("relay", &format!("{} {}", job.listen, job.to), samples)?;
-    let wanted = plan.sockets() + SPARE_DESCRIPTORS;
+    let wanted = setup.sockets() + SPARE_DESCRIPTORS;
     let allowed = process::allow_descriptors(wanted);
-    let limit = (allowed < wanted).then_some(Warning::DescriptorLimit(allowed, plan.flows));
+    let limit = (allowed < wanted).then_some(Warning::DescriptorLimit(allowed, setup.flows));
     let dropped = AtomicU64::new(0);
-    let mut run = Run { job, plan: &plan, log: &mut log, dropped: &dropped, stop };
+    let mut run = Run { job, setup: &setup, log: &mut log, dropped: &dropped, stop };
     let (start, nics) = (clock::pair(), NicWatch::start());
-    let ended = match plan.scheme {
+    let ended = match setup.scheme {
         Scheme::Tcp => run.streams(announce)?,
         _ => run.datagrams(announce)?,
     };
     let ring_dropped = dropped.load(Ordering::Relaxed);
     let clocks = (start, clock::pair());
-    let nics = nics.towards(log.senders().iter().copied().chain([plan.to]));
+    let nics = nics.towards(log.senders().iter().copied().chain([setup.to]));
     let (components, unwritten) = log.finish(ring_dropped);
     let (FinalState { counts, failure }, placement) = ended;
     let failure = failure.map(|error| anyhow::Error::new(error).context("a relay socket failed"));
     let outcome = Outcome { counts, components, placement, clocks, ring_dropped, nics, limit };
-    let summary = report::summary(job, &plan, &outcome);
+    let summary = report::summary(job, &setup, &outcome);
     let failure = failure.or(unwritten).map(Failure::from);
     Ok(Relayed { summary, failure, components: outcome.components })
 }
@@ -128,7 +128,7 @@ pub(crate) fn perform(
 /// State of a running relay.
 struct Run<'a> {
     job: &'a RelayJob,
-    plan: &'a RelayPlan,
+    setup: &'a RelaySetup,
     log: &'a mut ObservationWriter,
     dropped: &'a AtomicU64,
     stop: &'a AtomicBool,
@@ -141,9 +141,9 @@ impl Run<'_> {
     fn datagrams(&mut self, announce: &mut dyn FnMut(&str)) -> Result<EndAndPlacement, Failure> {
         let (ring, mut consumer) = RingBuffer::new(record::RING_CAPACITY);
         let events = EventSender { ring, dropped: self.dropped };
-        let (plan, job) = (self.plan, self.job);
-        let relay = Relay::open(plan, job, stamps(plan, job)?, events)
-            .map_err(|error| open_failure(error, plan, job))?;
+        let (setup, job) = (self.setup, self.job);
+        let relay = Relay::open(setup, job, stamps(setup, job)?, events)
+            .map_err(|error| open_failure(error, setup, job))?;
         if relay.is_stamped() {
             // Best effort: packets without timestamps are counted.
             await_stamps(TIMESTAMPING_TIMEOUT);
@@ -158,16 +158,16 @@ impl Run<'_> {
 
     fn streams(&mut self, announce: &mut dyn FnMut(&str)) -> Result<EndAndPlacement, Failure> {
         let (sender, consumer) = mpsc::sync_channel(record::RING_CAPACITY);
-        let (plan, job, dropped) = (self.plan, self.job, self.dropped);
-        let listener = tcp::listen(plan).map_err(|error| open_failure(error, plan, job))?;
+        let (setup, job, dropped) = (self.setup, self.job, self.dropped);
+        let listener = tcp::listen(setup).map_err(|error| open_failure(error, setup, job))?;
         announce(&self.announcement());
         Ok(self.recorded(&mut || consumer.try_recv().ok(), move |stop| {
-            tcp::run(&listener, plan, job, sender, dropped, stop)
+            tcp::run(&listener, setup, job, sender, dropped, stop)
         }))
     }
 
     fn announcement(&self) -> String {
-        let RelayPlan { scheme, listen, to, .. } = self.plan;
+        let RelaySetup { scheme, listen, to, .. } = self.setup;
         let scheme = scheme.name();
         format!("relaying {scheme}://{listen} -> {scheme}://{to}")
     }
@@ -196,7 +196,7 @@ impl Run<'_> {
                 recorder.unpark();
                 ended
             });
-            let protocol = self.plan.scheme.name();
+            let protocol = self.setup.scheme.name();
             record::record_events(next, self.log, protocol, &|| relaying.is_finished());
             relaying.join().expect("the relay thread does not panic")
         })
@@ -204,11 +204,11 @@ impl Run<'_> {
 }
 
 /// Selects kernel timestamps if they are supported and wanted.
-fn stamps(plan: &RelayPlan, job: &RelayJob) -> Result<StampRequest, Failure> {
+fn stamps(setup: &RelaySetup, job: &RelayJob) -> Result<StampRequest, Failure> {
     match job.stamps {
         Stamps::User => Ok(StampRequest::User),
         Stamps::Auto if job.merges() => Ok(StampRequest::User),
-        _ if has_stamps(plan.listen.ip()) => Ok(StampRequest::Kernel),
+        _ if has_stamps(setup.listen.ip()) => Ok(StampRequest::Kernel),
         Stamps::Auto => Ok(StampRequest::User),
         Stamps::Kernel => Err(Failure::unsupported(
             "--stamps kernel: sockets deliver no kernel timestamps here; use --stamps auto to fall \
@@ -217,20 +217,20 @@ fn stamps(plan: &RelayPlan, job: &RelayJob) -> Result<StampRequest, Failure> {
     }
 }
 
-fn open_failure(error: io::Error, plan: &RelayPlan, job: &RelayJob) -> Failure {
+fn open_failure(error: io::Error, setup: &RelaySetup, job: &RelayJob) -> Failure {
     let url = &job.listen;
     match error.kind() {
         io::ErrorKind::PermissionDenied => Failure::unsupported(format!(
             "--listen {url}: not permitted to listen on port {}: choose a port above 1023, or run \
              `setcap cap_net_bind_service+ep` on the program",
-            plan.listen.port()
+            setup.listen.port()
         )),
         io::ErrorKind::AddrInUse => {
             Failure::from(anyhow::anyhow!("--listen {url} is in use: choose another port"))
         }
         io::ErrorKind::AddrNotAvailable => Failure::usage(format!(
             "--listen {url}: {} is not an address of this machine",
-            plan.listen.ip()
+            setup.listen.ip()
         )),
         _ => Failure::from(anyhow::Error::new(error).context(format!("cannot open {url}"))),
     }

@@ -21,7 +21,7 @@ use dwell_units::Pairing;
 use serde_json::json;
 
 use super::counts::{Counts, Failures, Traffic, Unserved};
-use super::plan::{MAX_CONNECTIONS, RelayPlan};
+use super::setup::{MAX_CONNECTIONS, RelaySetup};
 use crate::environment::environment;
 use crate::{Scheme, placement};
 
@@ -51,24 +51,24 @@ pub(super) struct Outcome {
 }
 
 /// Builds the summary.
-pub(super) fn summary(job: &RelayJob, plan: &RelayPlan, outcome: &Outcome) -> Summary {
+pub(super) fn summary(job: &RelayJob, setup: &RelaySetup, outcome: &Outcome) -> Summary {
     let Outcome { counts, components, placement, clocks, ring_dropped, nics, limit } = outcome;
     let mut trust = Trust { ring_dropped: *ring_dropped, ..Trust::default() };
     trust.note_clocks(&clocks.0, &clocks.1);
     trust.percentile_resolution = resolution(components);
     trust.warnings.extend(limit.iter().cloned().map(Into::into));
-    warn(&mut trust, plan, job, counts, components);
+    warn(&mut trust, setup, job, counts, components);
     trust.note_nics(nics.clone());
-    let interface = interface::towards(plan.to).ok().flatten();
+    let interface = interface::towards(setup.to).ok().flatten();
     let source = |kernel, user| {
         let has_stamps = |point| components.missing(point).is_some();
         let user = has_stamps(user).then_some(TimestampSource::User);
         if has_stamps(kernel) { Some(TimestampSource::KernelSw) } else { user }
     };
     Summary {
-        parameters: parameters(job, plan),
+        parameters: parameters(job, setup),
         metrics: component_metrics(components),
-        values: values(plan, counts, components),
+        values: values(setup, counts, components),
         stamps: Stamps {
             tx: source(Point::TxKernel, Point::TxApp),
             rx: source(Point::RxKernel, Point::RxApp),
@@ -76,49 +76,52 @@ pub(super) fn summary(job: &RelayJob, plan: &RelayPlan, outcome: &Outcome) -> Su
         },
         trust,
         environment: environment(interface.as_ref(), placement::record(&job.place, *placement)),
-        ..Summary::new(Kind::Relay, format!("{} {}", job.listen, job.to), engine(job, plan))
+        ..Summary::new(Kind::Relay, format!("{} {}", job.listen, job.to), engine(job, setup))
     }
 }
 
 /// Describes the engine, its waiting mode and the AES implementation.
-fn engine(job: &RelayJob, plan: &RelayPlan) -> String {
-    let engine = match (plan.scheme, job.engine) {
+fn engine(job: &RelayJob, setup: &RelaySetup) -> String {
+    let engine = match (setup.scheme, job.engine) {
         (Scheme::Tcp, _) => "stream, two threads per connection",
         (_, RelayEngine::Socket) => "socket",
         (_, RelayEngine::Batch) if job.merges() => "batch, merged",
         (_, RelayEngine::Batch) => "batch",
         (_, RelayEngine::Xdp) => "xdp",
     };
-    let waiting = match (plan.scheme, job.place.busy_poll) {
+    let waiting = match (setup.scheme, job.place.busy_poll) {
         (Scheme::Tcp, _) => "",
         (_, true) => ", busy polling",
         (_, false) => ", blocking",
     };
     let aes =
-        if plan.is_ciphering() { format!("; AES: {}", cipher::hardware()) } else { String::new() };
+        if setup.is_ciphering() { format!("; AES: {}", cipher::hardware()) } else { String::new() };
     format!("{engine}{waiting}{aes}")
 }
 
 /// Returns the parameters of the summary.
-pub(super) fn parameters(job: &RelayJob, plan: &RelayPlan) -> BTreeMap<String, serde_json::Value> {
-    let clear = match plan.clear {
-        _ if !plan.is_ciphering() => json!(null),
+pub(super) fn parameters(
+    job: &RelayJob,
+    setup: &RelaySetup,
+) -> BTreeMap<String, serde_json::Value> {
+    let clear = match setup.clear {
+        _ if !setup.is_ciphering() => json!(null),
         ClearPrefix::Auto => json!("auto"),
         ClearPrefix::Bytes(bytes) => json!(bytes),
     };
     by_name([
-        ("listen", json!(plan.listen.to_string())),
-        ("to", json!(plan.to.to_string())),
+        ("listen", json!(setup.listen.to_string())),
+        ("to", json!(setup.to.to_string())),
         ("mode", json!(job.mode)),
-        ("cipher", json!(plan.cipher())),
+        ("cipher", json!(setup.cipher())),
         ("engine", json!(job.engine)),
         ("merge", json!(job.merges())),
         ("busy_poll", json!(job.place.busy_poll)),
         ("clear_bytes", clear),
         ("stamps", json!(job.stamps)),
         ("id", json!(job.id)),
-        ("flows", json!(plan.flows)),
-        ("idle_ns", json!(plan.idle.0)),
+        ("flows", json!(setup.flows)),
+        ("idle_ns", json!(setup.idle.0)),
         ("node_id", json!(job.telemetry.then_some(job.node_id))),
         ("hold_at", json!(job.hold.map(|hold| hold.at))),
         ("hold_ns", json!(job.hold.map(|hold| hold.time.0))),
@@ -126,12 +129,12 @@ pub(super) fn parameters(job: &RelayJob, plan: &RelayPlan) -> BTreeMap<String, s
 }
 
 fn values(
-    plan: &RelayPlan,
+    setup: &RelaySetup,
     counts: &Counts,
     components: &ComponentFigures,
 ) -> BTreeMap<String, Option<Scalar>> {
     let both = |count: fn(&Traffic) -> u64| counts.directions.iter().map(count).sum();
-    let (nonce, tag) = match (plan.cipher(), plan.scheme) {
+    let (nonce, tag) = match (setup.cipher(), setup.scheme) {
         (None, _) => (0, 0),
         (Some(Cipher::Aes128Ctr), Scheme::Tcp) => (stream_ctr::NONCE_LEN, 0),
         (Some(Cipher::Aes128Ctr), _) => (NONCE_LEN, 0),
@@ -178,17 +181,17 @@ fn values(
 /// Adds the warnings.
 fn warn(
     trust: &mut Trust,
-    plan: &RelayPlan,
+    setup: &RelaySetup,
     job: &RelayJob,
     counts: &Counts,
     components: &ComponentFigures,
 ) {
     let both = |of: fn(&Traffic) -> u64| counts.directions.iter().map(of).sum::<u64>();
-    let longer = if plan.cipher() == Some(Cipher::Aes128Gcm) { TRAILER_LEN } else { NONCE_LEN };
+    let longer = if setup.cipher() == Some(Cipher::Aes128Gcm) { TRAILER_LEN } else { NONCE_LEN };
     trust.warn_count(both(|traffic| traffic.too_long), |count| Warning::TooLong(count, longer));
     trust.warn_count(both(|traffic| traffic.unsealed), Warning::TooShort);
     let what =
-        if plan.scheme == Scheme::Tcp { "connections were ended" } else { "packets were dropped" };
+        if setup.scheme == Scheme::Tcp { "connections were ended" } else { "packets were dropped" };
     trust.warn_count(both(|traffic| traffic.unauthentic), |count| {
         Warning::UnauthenticPackets(count, what)
     });
@@ -211,9 +214,9 @@ fn warn(
     }
     trust.warn_count(counts.flows.evicted, Warning::FlowsEvicted);
     trust.warn_count(trust.ring_dropped, Warning::RingOverflow);
-    warn_unserved(trust, plan, &counts.unserved);
+    warn_unserved(trust, setup, &counts.unserved);
     let has_packets = components.packets() > 0;
-    if has_packets && plan.scheme == Scheme::Tcp {
+    if has_packets && setup.scheme == Scheme::Tcp {
         trust.warn(Warning::UserTimestampsOnly);
     } else if has_packets && components.missing(Point::RxKernel).is_none() {
         let why = if job.merges() { " (--merge removes them)" } else { "" };
@@ -222,15 +225,15 @@ fn warn(
 }
 
 /// Adds one warning per reason why clients could not be served.
-fn warn_unserved(trust: &mut Trust, plan: &RelayPlan, unserved: &Unserved) {
+fn warn_unserved(trust: &mut Trust, setup: &RelaySetup, unserved: &Unserved) {
     let reason = |failures: &Failures| Some(failures.first.as_ref()?.to_string());
     if let Some(first) = reason(&unserved.refused) {
-        let to = format!("{}://{}", plan.scheme.name(), plan.to);
+        let to = format!("{}://{}", setup.scheme.name(), setup.to);
         trust.warn(Warning::ClientRefused(unserved.refused.times, to, first));
     }
     trust.warn_count(unserved.limit_reached, |times| {
-        let hint = if plan.flows < MAX_CONNECTIONS { "; raise --flows N" } else { "" };
-        Warning::ConnectionsExhausted(times, plan.flows, hint)
+        let hint = if setup.flows < MAX_CONNECTIONS { "; raise --flows N" } else { "" };
+        Warning::ConnectionsExhausted(times, setup.flows, hint)
     });
     if let Some(first) = reason(&unserved.here) {
         trust.warn(Warning::ResourcesExhausted(unserved.here.times, first));

@@ -20,8 +20,8 @@ use dwell_sample::{PacketObservation, PacketOutcome, Point, PointStamps};
 use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use super::counts::{Counts, FinalState, Unserved};
-use super::plan::{FlowDirection, RelayPlan, StreamCipher};
 use super::record::{NewFlow, RelayEvent};
+use super::setup::{FlowDirection, RelaySetup, StreamCipher};
 use crate::placement;
 
 /// Maximum delay until a stop takes effect.
@@ -41,7 +41,7 @@ const READ_LEN: usize = 32 * 1024;
 
 /// State that the threads share.
 struct Shared<'a> {
-    plan: &'a RelayPlan,
+    setup: &'a RelaySetup,
     place: ThreadPlacement,
     events: SyncSender<RelayEvent>,
     ring_dropped: &'a AtomicU64,
@@ -90,38 +90,38 @@ impl ConnectionState {
 }
 
 /// Opens the listening socket.
-pub(super) fn listen(plan: &RelayPlan) -> io::Result<TcpListener> {
-    dwell_io::tcp::listen(plan.listen, Some(STOP_INTERVAL))
+pub(super) fn listen(setup: &RelaySetup) -> io::Result<TcpListener> {
+    dwell_io::tcp::listen(setup.listen, Some(STOP_INTERVAL))
 }
 
 /// Relays until stopped.
 pub(super) fn run(
     listener: &TcpListener,
-    plan: &RelayPlan,
+    setup: &RelaySetup,
     job: &RelayJob,
     events: SyncSender<RelayEvent>,
     ring_dropped: &AtomicU64,
     stop: &AtomicBool,
 ) -> FinalState {
     let shared = Shared {
-        plan,
+        setup,
         place: job.place,
         events,
         ring_dropped,
         stop,
         directions: Default::default(),
-        salts: Mutex::new(plan.salts(plan.sealing_direction())),
+        salts: Mutex::new(setup.salts(setup.sealing_direction())),
         used: Mutex::default(),
         unserved: Mutex::default(),
     };
-    let max_connections = plan.flows as usize;
+    let max_connections = setup.flows as usize;
     let mut counts = Counts::default();
     thread::scope(|scope| {
         let mut connections: Vec<Arc<ConnectionState>> = Vec::with_capacity(max_connections);
         let mut number = 0_u32;
         while !stop.load(Ordering::Relaxed) {
             let accepted = listener.accept();
-            clear(&mut connections, plan.idle, &mut counts);
+            clear(&mut connections, setup.idle, &mut counts);
             let (client, peer) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -201,7 +201,7 @@ fn serve(
     flow: u32,
     connection: &ConnectionState,
 ) {
-    match TcpStream::connect_timeout(&shared.plan.to, CONNECT_TIMEOUT.to_std()) {
+    match TcpStream::connect_timeout(&shared.setup.to, CONNECT_TIMEOUT.to_std()) {
         Ok(far) => {
             if let Err(error) = relay_both_ways(shared, client, far, peer, flow, connection) {
                 shared.unserved().here.note(error);
@@ -229,7 +229,7 @@ fn relay_both_ways(
         stream.set_write_timeout(Some(STOP_INTERVAL.to_std()))?;
     }
     let (listen, out) = (client.local_addr()?, far.local_addr()?);
-    let new = NewFlow { number: flow, client: peer, listen, out, to: shared.plan.to };
+    let new = NewFlow { number: flow, client: peer, listen, out, to: shared.setup.to };
     shared.push_event(RelayEvent::Flow(new));
     let of = |direction, from, to| Direction { shared, direction, flow, connection, from, to };
     let (forward, backward) =
@@ -274,7 +274,7 @@ impl Direction<'_> {
     }
 
     fn pump(&self) -> io::Result<()> {
-        match self.shared.plan.stream_cipher(self.direction) {
+        match self.shared.setup.stream_cipher(self.direction) {
             StreamCipher::Unauthenticated(work) => self.pump_unauthenticated(work),
             StreamCipher::Seal(sealer) => self.pump_sealed(sealer),
             StreamCipher::Open(opener) => {

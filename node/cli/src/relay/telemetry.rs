@@ -8,7 +8,7 @@ use dwell_sample::{Point, PointStamps};
 use dwell_units::{Instant, Realtime};
 use dwell_wire::telemetry::{Slot, fill};
 
-use super::plan::FlowDirection;
+use super::setup::FlowDirection;
 
 /// Fills telemetry slots.
 #[derive(Clone, Copy, Debug)]

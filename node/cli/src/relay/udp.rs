@@ -22,8 +22,8 @@ use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use super::counts::{Counts, FinalState};
 use super::departures::Departures;
-use super::plan::{FlowDirection, RelayPlan};
 use super::record::{EventSender, NewFlow, RelayEvent};
+use super::setup::{FlowDirection, RelaySetup};
 use super::sockets::Socket;
 use super::telemetry::Telemetry;
 
@@ -100,7 +100,7 @@ fn end_of<'s>(
 
 /// A datagram relay.
 pub(super) struct Relay<'a> {
-    plan: &'a RelayPlan,
+    setup: &'a RelaySetup,
     pub(super) listener: DatagramSocket,
     near: SocketOptions,
     out: SocketOptions,
@@ -154,13 +154,13 @@ pub(super) struct IncomingPacket {
 impl<'a> Relay<'a> {
     /// Opens the listening socket.
     pub(super) fn open(
-        plan: &'a RelayPlan,
+        setup: &'a RelaySetup,
         job: &RelayJob,
         stamps: StampRequest,
         events: EventSender<'a>,
     ) -> io::Result<Self> {
         let transforms =
-            [plan.transform(FlowDirection::Forward), plan.transform(FlowDirection::Backward)];
+            [setup.transform(FlowDirection::Forward), setup.transform(FlowDirection::Backward)];
         let options = |dont_fragment| SocketOptions {
             stamps,
             dont_fragment,
@@ -168,18 +168,18 @@ impl<'a> Relay<'a> {
             share_port: true,
             ..SocketOptions::relay()
         };
-        let listener = DatagramSocket::bind(plan.listen, &options(transforms[1].grows()))?;
+        let listener = DatagramSocket::bind(setup.listen, &options(transforms[1].grows()))?;
         let mut poller = Poller::new(RECEIVE_BATCH)?;
         poller.add(&listener, Socket::Listener.token())?;
         poller.tick(UPKEEP_INTERVAL)?;
         let now = monotonic();
         Ok(Self {
-            plan,
+            setup,
             listener,
             near: options(transforms[1].grows()),
             out: options(transforms[0].grows()),
             poller,
-            flows: Flows::new(plan.flows as usize, plan.idle),
+            flows: Flows::new(setup.flows as usize, setup.idle),
             polled: Vec::with_capacity(MAX_POLLED_FLOWS + 1),
             new_client: None,
             catching_up: None,
@@ -192,7 +192,7 @@ impl<'a> Relay<'a> {
             hold: job.hold.filter(|hold| hold.time.is_positive()),
             telemetry: job.telemetry.then_some(Telemetry { node: job.node_id }),
             busy: job.place.busy_poll,
-            cache_warmer: CacheWarmer::at(plan.listen).ok().filter(|_| job.place.busy_poll),
+            cache_warmer: CacheWarmer::at(setup.listen).ok().filter(|_| job.place.busy_poll),
             last_warming: now,
             last_len: 0,
             busy_rounds: 0,
@@ -593,13 +593,13 @@ impl<'a> Relay<'a> {
     }
 
     fn admit(&mut self, peer: Peer) -> Option<FlowId> {
-        let mut opened = DatagramSocket::connect(self.plan.to, &self.out);
+        let mut opened = DatagramSocket::connect(self.setup.to, &self.out);
         if opened.as_ref().is_err_and(is_out_of_resources) {
             self.keep_flow_with_unread();
             if let Some(gone) = self.flows.evict() {
                 // Evict the flow that was idle for longest and use its descriptor.
                 self.forget(gone);
-                opened = DatagramSocket::connect(self.plan.to, &self.out);
+                opened = DatagramSocket::connect(self.setup.to, &self.out);
             }
         }
         let out = match opened {
@@ -620,10 +620,10 @@ impl<'a> Relay<'a> {
         let listen = peer.sent_to().map_or(local, |ip| (ip, local.port()).into());
         let number = self.next_number;
         self.next_number = number.wrapping_add(2);
-        let (client, to) = (peer.address(), self.plan.to);
+        let (client, to) = (peer.address(), self.setup.to);
         let new_flow = NewFlow { number, client, listen, out: out.local_addr(), to };
-        let ids = [self.plan.ids(); 2];
-        if self.flows.len() >= self.plan.flows as usize {
+        let ids = [self.setup.ids(); 2];
+        if self.flows.len() >= self.setup.flows as usize {
             self.keep_flow_with_unread();
         }
         let (id, evicted) =
@@ -639,7 +639,7 @@ impl<'a> Relay<'a> {
         }
         self.events.push_event(RelayEvent::Flow(new_flow));
         self.update_polled();
-        let alone = self.flows.len() == 1 && self.plan.flows > 1;
+        let alone = self.flows.len() == 1 && self.setup.flows > 1;
         self.new_client = (alone && !self.holds(HoldAt::Socket)).then_some(id);
         Some(id)
     }

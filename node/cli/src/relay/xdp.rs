@@ -16,8 +16,8 @@ use dwell_protocol::{RelayEngine, RelayJob, RelayMode, Stamps};
 use dwell_record::{Kind, NicDropped, Placement, Scalar, Summary, Trust, Warning, by_name};
 use dwell_units::{Nanos, Pairing};
 
-use super::plan::RelayPlan;
 use super::record::NewFlow;
+use super::setup::RelaySetup;
 use super::{Relayed, open_failure, report};
 use crate::environment::environment;
 use crate::nic::NicWatch;
@@ -79,7 +79,7 @@ pub(super) fn check(job: &RelayJob, listen: SocketAddr, to: SocketAddr) -> Resul
 /// Relays until stopped. Calls `announce` when the program is attached.
 pub(super) fn perform(
     job: &RelayJob,
-    plan: &RelayPlan,
+    setup: &RelaySetup,
     samples: Option<SampleFile>,
     stop: &AtomicBool,
     announce: &mut dyn FnMut(&str),
@@ -88,16 +88,16 @@ pub(super) fn perform(
         ObservationWriter::begin("relay", &format!("{} {}", job.listen, job.to), samples)?;
     // Reserve the port. Packets that the program passes up get no "port unreachable" in reply.
     let _reserved_port =
-        UdpSocket::bind(plan.listen).map_err(|error| open_failure(error, plan, job))?;
-    let (spec, mut warnings) = spec(job, plan)?;
+        UdpSocket::bind(setup.listen).map_err(|error| open_failure(error, setup, job))?;
+    let (spec, mut warnings) = spec(job, setup)?;
     let (start, nics) = (clock::pair(), NicWatch::start());
     let relay = XdpRelay::start(&spec).map_err(refusal)?;
     if !relay.not_relayed().is_empty() {
         let addresses: Vec<_> = relay.not_relayed().iter().map(Ipv4Addr::to_string).collect();
         warnings.push(Warning::DestinationsNotRelayed(addresses.join(" ")));
     }
-    announce(&format!("relaying udp://{} -> udp://{}", plan.listen, plan.to));
-    let mut known = RecordedFlows { flows: HashMap::new(), to: plan.to, next: 0 };
+    announce(&format!("relaying udp://{} -> udp://{}", setup.listen, setup.to));
+    let mut known = RecordedFlows { flows: HashMap::new(), to: setup.to, next: 0 };
     let (mut seen, mut searched) = (XdpCounters::default(), monotonic());
     let mut last = false;
     while !last {
@@ -124,9 +124,9 @@ pub(super) fn perform(
     }
     let modes = relay.modes().to_vec();
     drop(relay);
-    let nics = nics.towards(log.senders().iter().copied().chain([plan.to]));
+    let nics = nics.towards(log.senders().iter().copied().chain([setup.to]));
     let (components, unwritten) = log.finish(0);
-    let summary = summary(job, plan, &modes, seen, (&clocks, nics), warnings);
+    let summary = summary(job, setup, &modes, seen, (&clocks, nics), warnings);
     Ok(Relayed { summary, failure: unwritten.map(Failure::from), components })
 }
 
@@ -164,11 +164,11 @@ fn flows(job: &RelayJob) -> Option<u16> {
 }
 
 /// Returns the configuration of the XDP program, and warnings.
-fn spec(job: &RelayJob, plan: &RelayPlan) -> Result<(XdpRelaySpec, Vec<Warning>), Failure> {
-    let (SocketAddr::V4(listen), SocketAddr::V4(to)) = (plan.listen, plan.to) else {
+fn spec(job: &RelayJob, setup: &RelaySetup) -> Result<(XdpRelaySpec, Vec<Warning>), Failure> {
+    let (SocketAddr::V4(listen), SocketAddr::V4(to)) = (setup.listen, setup.to) else {
         return Err(Failure::usage("--engine xdp relays IPv4 only"));
     };
-    let outgoing = interface::towards(plan.to)?.map(|found| found.index);
+    let outgoing = interface::towards(setup.to)?.map(|found| found.index);
     let all = interface::all()?;
     // Without the interface towards `to` there can be no relay.
     let (used, others): (Vec<_>, Vec<_>) = all
@@ -188,7 +188,7 @@ fn spec(job: &RelayJob, plan: &RelayPlan) -> Result<(XdpRelaySpec, Vec<Warning>)
         to,
         interfaces: used.iter().map(|found| found.index).collect(),
         flows: flows(job).unwrap_or(*RELAY_FLOWS.end()),
-        idle: plan.idle,
+        idle: setup.idle,
         checksums: Checksums::ByDriver,
     };
     Ok((spec, warnings))
@@ -204,7 +204,7 @@ fn refusal(error: BpfError) -> Failure {
 /// Builds the summary.
 fn summary(
     job: &RelayJob,
-    plan: &RelayPlan,
+    setup: &RelaySetup,
     modes: &[XdpMode],
     counters: XdpCounters,
     (clocks, nics): (&(Pairing, Pairing), Option<Vec<NicDropped>>),
@@ -216,9 +216,9 @@ fn summary(
     trust.warn_count(counters.evicted, Warning::FlowsEvicted);
     trust.note_clocks(&clocks.0, &clocks.1);
     trust.note_nics(nics);
-    let interface = interface::towards(plan.to).ok().flatten();
+    let interface = interface::towards(setup.to).ok().flatten();
     Summary {
-        parameters: report::parameters(job, plan),
+        parameters: report::parameters(job, setup),
         values: values(counters),
         trust,
         environment: environment(interface.as_ref(), Placement::default()),

@@ -46,13 +46,13 @@ const DEFAULT_WRITE: u64 = 128 << 10;
 const MAX_WRITE: u64 = 1 << 20;
 
 /// Validated job of a bulk transfer.
-pub(super) struct BulkPlan {
+pub(super) struct BulkSetup {
     peer: SocketAddr,
     write: usize,
     place: ThreadPlacement,
 }
 
-impl BulkPlan {
+impl BulkSetup {
     fn new(job: &BulkJob) -> Result<Self, Failure> {
         let write = write_size(job).0;
         if !(1..=MAX_WRITE).contains(&write) {
@@ -115,7 +115,7 @@ struct Outcome {
 
 /// Validates a job.
 pub(super) fn check(job: &BulkJob) -> Result<(), Failure> {
-    BulkPlan::new(job).map(drop)
+    BulkSetup::new(job).map(drop)
 }
 
 /// Sends until stopped or until the job is done. Failed connections are part of the result; the job
@@ -125,15 +125,15 @@ pub(crate) fn send(
     stop: &AtomicBool,
     announce: &mut dyn FnMut(&str),
 ) -> Result<Loaded, Failure> {
-    let plan = BulkPlan::new(job)?;
-    let streams = connect(job, &plan, stop)?;
+    let setup = BulkSetup::new(job)?;
+    let streams = connect(job, &setup, stop)?;
     announce(&format!(
         "sending to {} over {} TCP connections, {}",
         job.url,
         job.flows,
         job.rate.map_or("unpaced".to_owned(), |rate| rate.to_string()),
     ));
-    let mut payload = vec![0; plan.write];
+    let mut payload = vec![0; setup.write];
     Xoshiro256PlusPlus::seed_from_u64(1).fill_bytes(&mut payload);
     let congestion_control =
         streams.first().and_then(|stream| tcp_info::congestion_control(stream).ok());
@@ -144,7 +144,7 @@ pub(crate) fn send(
         let (streams, payload) = (&streams, payload.as_slice());
         let sending = scope.spawn(move || -> io::Result<_> {
             let placement =
-                cpu::place_thread(job.place.cpu, placement::real_time(&plan.place, false))?;
+                cpu::place_thread(job.place.cpu, placement::real_time(&setup.place, false))?;
             let mut driver = Driver::new(job, streams, payload, stop)?;
             driver.run()?;
             main.unpark();
@@ -163,7 +163,7 @@ pub(crate) fn send(
         placement,
         rtt,
         congestion_control,
-        nics: nics.towards([plan.peer]),
+        nics: nics.towards([setup.peer]),
         clocks: (start, clock::pair()),
     };
     let gone = outcome.flows.iter().all(|flow| flow.error.is_some());
@@ -171,15 +171,15 @@ pub(crate) fn send(
         outcome.flows.iter().find_map(|flow| flow.error.as_ref()).filter(|_| gone).map(|error| {
             Failure::from(anyhow::anyhow!("every connection to {} ended: {error}", job.url))
         });
-    Ok(Loaded { summary: summary::summary(job, &plan, &outcome), failure })
+    Ok(Loaded { summary: summary::summary(job, &setup, &outcome), failure })
 }
 
 /// Opens all connections, fewer after a stop.
-fn connect(job: &BulkJob, plan: &BulkPlan, stop: &AtomicBool) -> Result<Vec<TcpStream>, Failure> {
+fn connect(job: &BulkJob, setup: &BulkSetup, stop: &AtomicBool) -> Result<Vec<TcpStream>, Failure> {
     let mut streams = Vec::with_capacity(job.flows as usize);
     for _ in 0..job.flows {
-        let stream = TcpStream::connect_timeout(&plan.peer, CONNECT_TIMEOUT).map_err(|error| {
-            let port = plan.peer.port();
+        let stream = TcpStream::connect_timeout(&setup.peer, CONNECT_TIMEOUT).map_err(|error| {
+            let port = setup.peer.port();
             Failure::from(anyhow::anyhow!(
                 "cannot connect to {}: {error}; run `dwell load sink tcp://0.0.0.0:{port}` there",
                 job.url

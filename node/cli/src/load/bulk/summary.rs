@@ -5,7 +5,7 @@ use dwell_record::{Scalar, Summary, Trust, Warning, by_name};
 use serde_json::{Value, json};
 
 use super::drive::Flow;
-use super::{BulkPlan, Outcome};
+use super::{BulkSetup, Outcome};
 use crate::human::bit_rate;
 use crate::load::load_summary;
 use crate::placement;
@@ -14,7 +14,7 @@ use crate::placement;
 const MAX_RATE_DEVIATION: f64 = 0.02;
 
 /// Builds the summary.
-pub(super) fn summary(job: &BulkJob, plan: &BulkPlan, outcome: &Outcome) -> Summary {
+pub(super) fn summary(job: &BulkJob, setup: &BulkSetup, outcome: &Outcome) -> Summary {
     let flows = &outcome.flows;
     let seconds = outcome.elapsed.as_secs_f64();
     let rate = |bytes: u64| if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { f64::NAN };
@@ -38,10 +38,10 @@ pub(super) fn summary(job: &BulkJob, plan: &BulkPlan, outcome: &Outcome) -> Summ
     let parameters = [
         ("load", json!("traffic")),
         ("transport", json!("tcp")),
-        ("address", json!(plan.peer.to_string())),
+        ("address", json!(setup.peer.to_string())),
         ("flows", json!(job.flows)),
         ("rate_bps", json!(job.rate.map(|rate| rate.0))),
-        ("write_bytes", json!(plan.write)),
+        ("write_bytes", json!(setup.write)),
         ("bytes", json!(job.bytes.map(|bytes| bytes.0))),
         ("duration_ns", json!(job.duration.map(|time| time.0))),
         ("congestion_control", json!(outcome.congestion_control)),
@@ -59,7 +59,7 @@ pub(super) fn summary(job: &BulkJob, plan: &BulkPlan, outcome: &Outcome) -> Summ
     trust.note_clocks(&outcome.clocks.0, &outcome.clocks.1);
     let engine =
         if job.rate.is_some() { "paced writes over TCP" } else { "bulk transfer over TCP" };
-    let placement = placement::record(&plan.place, outcome.placement);
+    let placement = placement::record(&setup.place, outcome.placement);
     Summary {
         metrics: by_name(known.then(|| ("tcp_rtt_ns", outcome.rtt.figures().into()))),
         trust,

@@ -1,6 +1,6 @@
 //! `dwell load traffic`: UDP flows on absolute schedules. TCP is in `super::bulk`.
 //!
-//! `plan` validates the job. `drive` is the timing loop on its own thread; `fin` ends iperf flows
+//! `setup` validates the job. `drive` is the timing loop on its own thread; `fin` ends iperf flows
 //! and receives the server's reports. `recorder` turns events into statistics and observations,
 //! `summary` builds the result.
 
@@ -8,8 +8,8 @@ mod drive;
 mod fin;
 mod payload;
 mod pending;
-mod plan;
 mod recorder;
+mod setup;
 mod summary;
 
 use std::io;
@@ -36,8 +36,8 @@ use drive::{Driver, Flow, Sent};
 use fin::Ending;
 use payload::Payload;
 use pending::Pending;
-use plan::TrafficPlan;
 use recorder::Recorder;
+use setup::TrafficSetup;
 
 /// Arguments of `load traffic`.
 #[derive(Debug, clap::Args)]
@@ -217,7 +217,7 @@ fn measures(job: &TrafficJob, keeps_samples: bool) -> bool {
 
 /// Validates a job before any file is created.
 pub(super) fn check(job: &TrafficJob) -> Result<(), Failure> {
-    TrafficPlan::new(job).map(drop)
+    TrafficSetup::new(job).map(drop)
 }
 
 /// Sends until stopped or until the job is done.
@@ -227,29 +227,29 @@ pub(crate) fn send(
     stop: &AtomicBool,
     announce: &mut dyn FnMut(&str),
 ) -> Result<Loaded, Failure> {
-    let plan = TrafficPlan::new(job)?;
+    let setup = TrafficSetup::new(job)?;
     let mut recorder = Recorder::new(&job.url, job.flows as usize, samples)?;
     let keeps_samples = recorder.log.keeps_samples();
-    let flows = open(job, &plan, keeps_samples)
+    let flows = open(job, &setup, keeps_samples)
         .map_err(|error| Failure::from(anyhow::anyhow!("cannot send to {}: {error}", job.url)))?;
-    recorder.flows(entries(&flows, &plan).into_iter());
+    recorder.flows(entries(&flows, &setup).into_iter());
     announce(&format!(
         "sending {} flows to {}, {} in all, {}, seed {}: payload {} B, IP {} B, Ethernet {} B",
         job.flows,
         job.url,
         job.rate,
-        plan.gaps,
+        setup.gaps,
         job.seed,
-        plan.size,
-        plan.ip_size,
-        plan.ip_size + 14
+        setup.size,
+        setup.ip_size,
+        setup.ip_size + 14
     ));
-    let (events, mut consumer) = rtrb::RingBuffer::new(ring(&plan));
+    let (events, mut consumer) = rtrb::RingBuffer::new(ring(&setup));
     let mut driver = Driver {
         flows,
-        payload: Payload::new(job, &plan),
-        wait_mode: plan.wait_mode(measures(job, keeps_samples)),
-        count: plan.count,
+        payload: Payload::new(job, &setup),
+        wait_mode: setup.wait_mode(measures(job, keeps_samples)),
+        count: setup.count,
         duration: job.duration,
         stop,
         events,
@@ -260,7 +260,7 @@ pub(crate) fn send(
             TrafficHeader::Iperf => Ending::Reported(vec![None; job.flows as usize]),
         },
     };
-    let real_time = placement::real_time(&plan.place, keeps_samples && plan.mostly_sleeps());
+    let real_time = placement::real_time(&setup.place, keeps_samples && setup.mostly_sleeps());
     let nics = NicWatch::start();
     let main = thread::current();
     let over = AtomicBool::new(false);
@@ -277,9 +277,9 @@ pub(crate) fn send(
         timing.join().expect("the timing loop does not panic")
     })?;
     let reports = driver.ending.reports();
-    let nics = nics.towards([plan.peer]);
+    let nics = nics.towards([setup.peer]);
     let outcome = Outcome { sent: driver.sent, placement, reports, keeps_samples, nics };
-    let summary = summary::summary(job, &plan, &outcome, &recorder);
+    let summary = summary::summary(job, &setup, &outcome, &recorder);
     let (_, failure) = recorder.log.finish(outcome.sent.dropped);
     if job.stamps == Stamps::Kernel
         && keeps_samples
@@ -294,7 +294,7 @@ pub(crate) fn send(
 }
 
 /// Opens a socket per flow. Requests kernel timestamps only if samples are kept.
-fn open(job: &TrafficJob, plan: &TrafficPlan, keeps_samples: bool) -> io::Result<Vec<Flow>> {
+fn open(job: &TrafficJob, setup: &TrafficSetup, keeps_samples: bool) -> io::Result<Vec<Flow>> {
     let stamped = keeps_samples && job.stamps != Stamps::User;
     let options = SocketOptions {
         stamps: if stamped { StampRequest::Kernel } else { StampRequest::User },
@@ -304,10 +304,10 @@ fn open(job: &TrafficJob, plan: &TrafficPlan, keeps_samples: bool) -> io::Result
     // Maximum number of packets that wait for timestamps, over all flows.
     const MAX_PENDING_STAMPS: u32 = 8_192;
     let open = |flow: u32| {
-        let port = DatagramSocket::connect(plan.peer, &options)?;
-        let phase = Nanos((plan.mean * f64::from(flow)) as i64);
+        let port = DatagramSocket::connect(setup.peer, &options)?;
+        let phase = Nanos((setup.mean * f64::from(flow)) as i64);
         let seed = job.seed.wrapping_add(u64::from(flow));
-        let schedule = Schedule::new(plan.gaps, plan.mean * f64::from(job.flows), phase, seed);
+        let schedule = Schedule::new(setup.gaps, setup.mean * f64::from(job.flows), phase, seed);
         let pending =
             keeps_samples.then(|| Pending::new((MAX_PENDING_STAMPS / job.flows).max(8) as usize));
         Ok(Flow { port, schedule, packets: 0, pending })
@@ -315,12 +315,12 @@ fn open(job: &TrafficJob, plan: &TrafficPlan, keeps_samples: bool) -> io::Result
     (0..job.flows).map(open).collect()
 }
 
-fn entries(flows: &[Flow], plan: &TrafficPlan) -> Vec<FlowEntry> {
+fn entries(flows: &[Flow], setup: &TrafficSetup) -> Vec<FlowEntry> {
     let entry = |(number, flow): (u32, &Flow)| FlowEntry {
         flow: number,
         protocol: "udp".to_owned(),
         from: flow.port.local_addr(),
-        to: plan.peer,
+        to: setup.peer,
         from_out: None,
         to_out: None,
     };
@@ -328,6 +328,6 @@ fn entries(flows: &[Flow], plan: &TrafficPlan) -> Vec<FlowEntry> {
 }
 
 /// Returns the capacity of the ring: four intervals of the recorder, two events per packet.
-fn ring(plan: &TrafficPlan) -> usize {
-    ((8e8 / plan.mean) as usize).clamp(1 << 10, 1 << 16)
+fn ring(setup: &TrafficSetup) -> usize {
+    ((8e8 / setup.mean) as usize).clamp(1 << 10, 1 << 16)
 }

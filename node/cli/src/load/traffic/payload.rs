@@ -8,7 +8,7 @@ use dwell_wire::traffic::Mark;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::plan::TrafficPlan;
+use super::setup::TrafficSetup;
 
 /// Payload of a run's packets.
 pub(super) struct Payload {
@@ -17,11 +17,11 @@ pub(super) struct Payload {
 }
 
 impl Payload {
-    pub(super) fn new(job: &TrafficJob, plan: &TrafficPlan) -> Self {
-        let mut bytes = vec![0; plan.size];
+    pub(super) fn new(job: &TrafficJob, setup: &TrafficSetup) -> Self {
+        let mut bytes = vec![0; setup.size];
         Xoshiro256PlusPlus::seed_from_u64(job.seed).fill_bytes(&mut bytes);
         if job.header == TrafficHeader::Iperf {
-            settings(job, plan).emit(&mut bytes);
+            settings(job, setup).emit(&mut bytes);
         }
         Self { header: job.header, bytes }
     }
@@ -54,17 +54,17 @@ impl Payload {
 }
 
 /// Returns the settings that an iperf client would announce.
-fn settings(job: &TrafficJob, plan: &TrafficPlan) -> Client {
-    let size = plan.size as u32;
+fn settings(job: &TrafficJob, setup: &TrafficSetup) -> Client {
+    let size = setup.size as u32;
     let amount = match (job.count, job.duration) {
         (Some(count), _) => i32::try_from(count.saturating_mul(size.into())).unwrap_or(i32::MAX),
         (None, Some(time)) => -i32::try_from(time.0 / 10_000_000).unwrap_or(i32::MAX),
         (None, None) => i32::MIN + 1,
     };
     let rate = match job.rate {
-        Rate::Bits(rate) => rate.0 as f64 * plan.size as f64 / plan.ip_size as f64,
-        Rate::Packets(rate) => rate.as_f64() * plan.size as f64 * 8.0,
+        Rate::Bits(rate) => rate.0 as f64 * setup.size as f64 / setup.ip_size as f64,
+        Rate::Packets(rate) => rate.as_f64() * setup.size as f64 * 8.0,
     };
-    let port = plan.peer.port().into();
+    let port = setup.peer.port().into();
     Client { threads: 1, port, size, amount, rate: (rate / f64::from(job.flows)) as u64 }
 }

@@ -10,8 +10,8 @@ use dwell_stats::Distribution;
 use dwell_wire::iperf2::ServerReport;
 use serde_json::json;
 
-use super::plan::TrafficPlan;
 use super::recorder::Recorder;
+use super::setup::TrafficSetup;
 use super::{Outcome, measures};
 use crate::load::{load_summary, warn_of_missing_stamps};
 use crate::placement;
@@ -22,7 +22,7 @@ const MAX_RATE_DEVIATION: f64 = 0.02;
 /// Builds the summary.
 pub(super) fn summary(
     job: &TrafficJob,
-    plan: &TrafficPlan,
+    setup: &TrafficSetup,
     outcome: &Outcome,
     recorder: &Recorder,
 ) -> Summary {
@@ -30,7 +30,7 @@ pub(super) fn summary(
     let sent = outcome.sent;
     let reports = &outcome.reports;
     let seconds = sent.elapsed.as_secs_f64().max(1e-9);
-    let bits = sent.packets as f64 * plan.ip_size as f64 * 8.0;
+    let bits = sent.packets as f64 * setup.ip_size as f64 * 8.0;
     // Like the server, count the FIN of each flow as a packet.
     let packets = sent.packets + reports.len() as u64;
     let mut values = vec![
@@ -40,27 +40,27 @@ pub(super) fn summary(
         ("rate_pps", Scalar::Real(sent.packets as f64 / seconds)),
         ("rate_bps", Scalar::Real(bits / seconds)),
         // Miya 2020, eq. (1).
-        ("payload_rate_bps", Scalar::Real(sent.packets as f64 * plan.size as f64 * 8.0 / seconds)),
+        ("payload_rate_bps", Scalar::Real(sent.packets as f64 * setup.size as f64 * 8.0 / seconds)),
     ];
     let server_report = merged_report(reports);
     if job.header == TrafficHeader::Iperf {
         values.extend(server_values(server_report.as_ref()));
     }
-    let pareto = plan.gaps.pareto(plan.mean * f64::from(job.flows));
+    let pareto = setup.gaps.pareto(setup.mean * f64::from(job.flows));
     let parameters = [
         ("load", json!("traffic")),
-        ("address", json!(plan.peer.to_string())),
+        ("address", json!(setup.peer.to_string())),
         ("flows", json!(job.flows)),
-        ("rate_pps", json!(1e9 / plan.mean)),
-        ("rate_bps", json!(plan.ip_size as f64 * 8e9 / plan.mean)),
-        ("payload_rate_bps", json!(plan.size as f64 * 8e9 / plan.mean)),
+        ("rate_pps", json!(1e9 / setup.mean)),
+        ("rate_bps", json!(setup.ip_size as f64 * 8e9 / setup.mean)),
+        ("payload_rate_bps", json!(setup.size as f64 * 8e9 / setup.mean)),
         ("distribution", json!(job.distribution)),
         // Of the gaps of each flow.
         ("gap_shape", json!(pareto.map(|(shape, _)| shape))),
         ("gap_scale_ns", json!(pareto.map(|(_, scale)| scale))),
         ("header", json!(job.header)),
-        ("payload_bytes", json!(plan.size)),
-        ("ip_bytes", json!(plan.ip_size)),
+        ("payload_bytes", json!(setup.size)),
+        ("ip_bytes", json!(setup.ip_size)),
         ("seed", json!(job.seed)),
         ("warm_up", json!(0)),
     ];
@@ -77,7 +77,7 @@ pub(super) fn summary(
         percentile_resolution: Some(recorder.schedule_error.resolution()),
         ..Trust::default()
     };
-    warn(&mut trust, plan, outcome);
+    warn(&mut trust, setup, outcome);
     warn_of_missing_stamps(&mut trust, components);
     trust.note_nics(outcome.nics.clone());
     trust.note_clocks(&recorder.start, &dwell_io::clock::pair());
@@ -86,8 +86,8 @@ pub(super) fn summary(
     } else {
         TimestampSource::User
     };
-    let engine = plan.wait_mode(measures(job, outcome.keeps_samples)).name();
-    let placement = placement::record(&plan.place, outcome.placement);
+    let engine = setup.wait_mode(measures(job, outcome.keeps_samples)).name();
+    let placement = placement::record(&setup.place, outcome.placement);
     Summary {
         packets: server_report.map(|report| Packets {
             sent: packets,
@@ -140,7 +140,7 @@ fn server_values(report: Option<&ServerReport>) -> [(&'static str, Scalar); 6] {
 }
 
 /// Adds the warnings.
-fn warn(trust: &mut Trust, plan: &TrafficPlan, outcome: &Outcome) {
+fn warn(trust: &mut Trust, setup: &TrafficSetup, outcome: &Outcome) {
     let sent = &outcome.sent;
     let advice = "check that `dwell load sink` is running there".to_owned();
     trust.warn_count(sent.refused, |count| Warning::IcmpErrors(count, advice));
@@ -150,9 +150,9 @@ fn warn(trust: &mut Trust, plan: &TrafficPlan, outcome: &Outcome) {
         trust.warn(Warning::ServerSilent(silent, outcome.reports.len()));
     }
     // Too few packets do not allow a rate.
-    let reached = sent.packets as f64 / sent.elapsed.as_secs_f64().max(1e-9) * plan.mean / 1e9;
+    let reached = sent.packets as f64 / sent.elapsed.as_secs_f64().max(1e-9) * setup.mean / 1e9;
     if sent.packets >= 100 && (reached - 1.0).abs() > MAX_RATE_DEVIATION {
-        let why = match plan.gaps {
+        let why = match setup.gaps {
             _ if sent.failed > 0 => "the link or its queue was full",
             Gaps::Constant => "this machine could not keep up",
             Gaps::Poisson | Gaps::Pareto(_) => {

@@ -24,11 +24,11 @@ fn own_socket_expires(listen: &str, other: &str) {
     far.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let to = format!("udp://{}", far.local_addr().unwrap());
     let job = RelayJob::translate(free(listen), to);
-    let plan = RelayPlan::new(&job).map_err(|failure| failure.error).unwrap();
+    let setup = RelaySetup::new(&job).map_err(|failure| failure.error).unwrap();
     let dropped = AtomicU64::new(0);
     let (ring, _consumer) = rtrb::RingBuffer::new(RING_CAPACITY);
     let events = EventSender { ring, dropped: &dropped };
-    let mut relay = Relay::open(&plan, &job, StampRequest::User, events).unwrap();
+    let mut relay = Relay::open(&setup, &job, StampRequest::User, events).unwrap();
     let client = UdpSocket::bind(other).unwrap();
     client.connect(relay.listener.local_addr()).unwrap();
     let mut buffer = [0; 9];
@@ -44,7 +44,7 @@ fn own_socket_expires(listen: &str, other: &str) {
     let before = expect(b"first");
     // The next packet arrives after the relay last polled and before the flow expires.
     client.send(b"second").unwrap();
-    let idle = |relay: &Relay<'_>| monotonic() + relay.plan.idle + Nanos::from_secs(1);
+    let idle = |relay: &Relay<'_>| monotonic() + relay.setup.idle + Nanos::from_secs(1);
     relay.now = idle(&relay);
     relay.upkeep(&mut Relay::take).unwrap();
     assert_eq!((expect(b"second"), relay.flows.len()), (before, 1));
@@ -60,7 +60,7 @@ fn own_socket_expires(listen: &str, other: &str) {
     assert_eq!(client.recv(&mut [0; 9]).unwrap(), 4);
     // The flow expires once it is idle.
     relay.tick = relay.now;
-    relay.now = idle(&relay) + relay.plan.idle;
+    relay.now = idle(&relay) + relay.setup.idle;
     relay.upkeep(&mut Relay::take).unwrap();
     assert_eq!((relay.flows.len(), relay.counts.flows.expired), (0, 0), "counted at the end");
     assert_eq!(relay.end().flows.expired, 1);
@@ -71,11 +71,11 @@ fn counters_survive_a_socket_failure() {
     let far = UdpSocket::bind("127.0.0.1:0").unwrap();
     let to = format!("udp://{}", far.local_addr().unwrap());
     let job = RelayJob::translate(free("127.0.0.5"), to);
-    let plan = RelayPlan::new(&job).map_err(|failure| failure.error).unwrap();
+    let setup = RelaySetup::new(&job).map_err(|failure| failure.error).unwrap();
     let dropped = AtomicU64::new(0);
     let (ring, _consumer) = rtrb::RingBuffer::new(RING_CAPACITY);
     let events = EventSender { ring, dropped: &dropped };
-    let relay = Relay::open(&plan, &job, StampRequest::User, events).unwrap();
+    let relay = Relay::open(&setup, &job, StampRequest::User, events).unwrap();
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     (0..3).for_each(|_| {
         client.send_to(b"counted", relay.listener.local_addr()).unwrap();

@@ -12,7 +12,7 @@ use crate::{Failure, placement};
 use dwell_io::pacer::{SPIN_LEAD, WaitMode};
 
 /// A validated job.
-pub(super) struct TrafficPlan {
+pub(super) struct TrafficSetup {
     pub(super) peer: SocketAddr,
     /// Payload size in bytes.
     pub(super) size: usize,
@@ -26,7 +26,7 @@ pub(super) struct TrafficPlan {
     pub(super) place: ThreadPlacement,
 }
 
-impl TrafficPlan {
+impl TrafficSetup {
     pub(super) fn new(job: &TrafficJob) -> Result<Self, Failure> {
         let usage = |text: String| Failure::usage(text);
         let peer = peer(job)?;

@@ -20,7 +20,7 @@ pub(super) struct Origin {
 
 /// A checked job with all defaults filled in.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct PingSetup {
     pub(super) target: Target,
     pub(super) config: Config,
     /// Payload size in bytes, as the protocol counts it.
@@ -30,7 +30,7 @@ pub(super) struct Plan {
     pub(super) authenticated: bool,
 }
 
-impl Plan {
+impl PingSetup {
     pub(super) fn new(job: &PingJob) -> Result<Self, Failure> {
         let target: Target = job
             .target
@@ -188,12 +188,12 @@ mod tests {
 
     #[test]
     fn out_of_range_header_fields_are_refused() {
-        let plan = |parameters: PingParameters| {
-            Plan::new(&PingJob { parameters, ..PingJob::to("stamp://127.0.0.1") })
+        let setup = |parameters: PingParameters| {
+            PingSetup::new(&PingJob { parameters, ..PingJob::to("stamp://127.0.0.1") })
         };
-        let wrong = |parameters| plan(parameters).unwrap_err().error.to_string();
+        let wrong = |parameters| setup(parameters).unwrap_err().error.to_string();
         let usual = PingParameters::default();
-        assert!(plan(PingParameters { dscp: Some(63), ttl: Some(1), ..usual.clone() }).is_ok());
+        assert!(setup(PingParameters { dscp: Some(63), ttl: Some(1), ..usual.clone() }).is_ok());
         let dscp = wrong(PingParameters { dscp: Some(64), ..usual.clone() });
         assert!(dscp.contains("64 for --dscp: 0 to 63"));
         assert!(wrong(PingParameters { ttl: Some(0), ..usual }).contains("--ttl"));

@@ -26,7 +26,7 @@ const MAX_TRAIN_BYTES: u64 = 1 << 30;
 
 /// A validated job.
 #[derive(Debug)]
-pub(super) struct PacePlan {
+pub(super) struct PaceSetup {
     pub(super) peer: SocketAddr,
     /// Outgoing interface, if known.
     pub(super) interface: Option<Interface>,
@@ -39,7 +39,7 @@ pub(super) struct PacePlan {
     late: Option<Nanos>,
 }
 
-impl PacePlan {
+impl PaceSetup {
     pub(super) fn new(job: &PaceJob) -> Result<Self, Failure> {
         let parameters = &job.parameters;
         parameters.check().map_err(|error| parameter::usage::<PaceParameters>(&error))?;

@@ -34,7 +34,7 @@ const DEFAULT_IDLE: Nanos = Nanos::from_secs(60);
 const DEFAULT_CONNECTION_IDLE: Nanos = Nanos::from_secs(124 * 60);
 
 /// A validated job.
-pub(super) struct RelayPlan {
+pub(super) struct RelaySetup {
     pub(super) scheme: Scheme,
     pub(super) listen: SocketAddr,
     pub(super) to: SocketAddr,
@@ -68,7 +68,7 @@ pub(super) enum FlowDirection {
     Backward,
 }
 
-impl RelayPlan {
+impl RelaySetup {
     pub(super) fn new(job: &RelayJob) -> Result<Self, Failure> {
         let usage = |text: String| Err(Failure::usage(text));
         placement::check(&job.place)?;
