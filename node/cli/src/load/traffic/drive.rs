@@ -15,7 +15,7 @@ use rtrb::Producer;
 
 use super::fin::Ending;
 use super::payload::Payload;
-use super::pending::Pending;
+use super::unstamped_packets::UnstampedPackets;
 use dwell_io::pacer::{self, WaitMode, WaitStep};
 
 /// Lead time before the first packet, so that it is paced like all others. There is no warm-up
@@ -57,7 +57,7 @@ pub(super) struct Flow {
     /// Packets sent.
     pub(super) packets: u64,
     /// Packets that wait for timestamps; `None`: timestamps are not needed.
-    pub(super) pending: Option<Pending>,
+    pub(super) unstamped: Option<UnstampedPackets>,
 }
 
 /// Counters of the timing loop.
@@ -132,7 +132,7 @@ impl Driver<'_> {
         so_far.packets += 1;
         let mut push = push_to(events, &mut so_far.dropped);
         push(TrafficEvent::Departure { flow: n as u32, error, app: departure.app });
-        let Some(pending) = &mut flow.pending else { return };
+        let Some(unstamped) = &mut flow.unstamped else { return };
         let mut stamps = PointStamps::default();
         stamps.set(Point::TxApp, departure.app);
         stamps.set(Point::TxAppDone, done);
@@ -140,7 +140,7 @@ impl Driver<'_> {
         let observation =
             PacketObservation { flow: n as u32, id, size, outcome: PacketOutcome::Sent, stamps };
         let complete = match departure.key {
-            Some(key) => pending.push(key, observation),
+            Some(key) => unstamped.push(key, observation),
             None => Some(observation),
         };
         complete.map(TrafficEvent::Observation).into_iter().for_each(push);
@@ -155,7 +155,7 @@ impl Driver<'_> {
                 return false;
             }
             let now = monotonic();
-            let waiting = self.flows[last].pending.as_ref().map_or(0, Pending::waiting);
+            let waiting = self.flows[last].unstamped.as_ref().map_or(0, UnstampedPackets::waiting);
             let idle = waiting > 0 && at - now > MIN_SLACK;
             if next_read <= now && (idle || waiting >= MAX_PENDING_STAMPS) {
                 self.take_notices(last);
@@ -173,14 +173,14 @@ impl Driver<'_> {
     /// Reads up to [`ERROR_QUEUE_BATCH`] entries of a flow's error queue; returns their number.
     fn take_notices(&mut self, n: usize) -> usize {
         let Self { flows, events, sent, .. } = self;
-        let Flow { port, pending, .. } = &mut flows[n];
+        let Flow { port, unstamped, .. } = &mut flows[n];
         let Sent { dropped, refused, .. } = sent;
         let mut taken = 0;
         port.notices(ERROR_QUEUE_BATCH, &mut |notice| {
             taken += 1;
             match notice {
                 Notice::TxStamp { key, stamp } => {
-                    let complete = pending.as_mut().and_then(|pending| pending.stamp(key, stamp));
+                    let complete = unstamped.as_mut().and_then(|packets| packets.stamp(key, stamp));
                     complete
                         .map(TrafficEvent::Observation)
                         .into_iter()
@@ -199,15 +199,16 @@ impl Driver<'_> {
             for n in 0..self.flows.len() {
                 while self.take_notices(n) == ERROR_QUEUE_BATCH {}
             }
-            let waiting = |flow: &Flow| flow.pending.as_ref().is_some_and(|p| p.waiting() > 0);
+            let waiting =
+                |flow: &Flow| flow.unstamped.as_ref().is_some_and(|packets| packets.waiting() > 0);
             if !self.flows.iter().any(waiting) || monotonic() >= until {
                 break;
             }
             pacer::sleep_until(monotonic() + Nanos::from_millis(1));
         }
         let Self { flows, events, sent, .. } = self;
-        for pending in flows.iter_mut().filter_map(|flow| flow.pending.as_mut()) {
-            pending.give_up(|observation| {
+        for unstamped in flows.iter_mut().filter_map(|flow| flow.unstamped.as_mut()) {
+            unstamped.give_up(|observation| {
                 push_to(events, &mut sent.dropped)(TrafficEvent::Observation(observation))
             });
         }

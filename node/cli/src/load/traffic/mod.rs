@@ -7,10 +7,10 @@
 mod drive;
 mod fin;
 mod payload;
-mod pending;
 mod recorder;
 mod setup;
 mod summary;
+mod unstamped_packets;
 
 use std::io;
 use std::path::PathBuf;
@@ -35,9 +35,9 @@ use crate::{Failure, placement};
 use drive::{Driver, Flow, Sent};
 use fin::Ending;
 use payload::Payload;
-use pending::Pending;
 use recorder::Recorder;
 use setup::TrafficSetup;
+use unstamped_packets::UnstampedPackets;
 
 /// Arguments of `load traffic`.
 #[derive(Debug, clap::Args)]
@@ -308,9 +308,9 @@ fn open(job: &TrafficJob, setup: &TrafficSetup, keeps_samples: bool) -> io::Resu
         let phase = Nanos((setup.mean * f64::from(flow)) as i64);
         let seed = job.seed.wrapping_add(u64::from(flow));
         let schedule = Schedule::new(setup.gaps, setup.mean * f64::from(job.flows), phase, seed);
-        let pending =
-            keeps_samples.then(|| Pending::new((MAX_PENDING_STAMPS / job.flows).max(8) as usize));
-        Ok(Flow { port, schedule, packets: 0, pending })
+        let unstamped = keeps_samples
+            .then(|| UnstampedPackets::new((MAX_PENDING_STAMPS / job.flows).max(8) as usize));
+        Ok(Flow { port, schedule, packets: 0, unstamped })
     };
     (0..job.flows).map(open).collect()
 }

@@ -4,7 +4,7 @@ use dwell_sample::{PacketObservation, Point, TxStamp};
 
 /// Bounded window of packets by error queue key. A packet leaves when its last timestamp arrives or
 /// a newer packet needs its slot.
-pub(super) struct Pending {
+pub(super) struct UnstampedPackets {
     /// Indexed by key modulo the length, a power of two.
     slots: Box<[Slot]>,
     waiting: usize,
@@ -16,7 +16,7 @@ struct Slot {
     observation: Option<PacketObservation>,
 }
 
-impl Pending {
+impl UnstampedPackets {
     /// Creates a window of `len` packets, rounded up to a power of two.
     pub(super) fn new(len: usize) -> Self {
         let empty = Slot { key: 0, observation: None };
@@ -86,29 +86,29 @@ mod tests {
     }
 
     #[test]
-    fn pending_packet_gets_stamps_of_its_key_once() {
-        let mut pending = Pending::new(4);
+    fn unstamped_packet_gets_stamps_of_its_key_once() {
+        let mut unstamped = UnstampedPackets::new(4);
         for key in 0..3 {
-            assert_eq!(pending.push(key, packet(u64::from(key) + 1)), None);
+            assert_eq!(unstamped.push(key, packet(u64::from(key) + 1)), None);
         }
-        assert_eq!(pending.stamp(1, TxStamp::Sched(Instant::from_nanos(5))), None);
-        let complete = pending.stamp(1, kernel(9)).unwrap();
+        assert_eq!(unstamped.stamp(1, TxStamp::Sched(Instant::from_nanos(5))), None);
+        let complete = unstamped.stamp(1, kernel(9)).unwrap();
         assert_eq!(complete.id, 2);
         assert_eq!(complete.stamps.between(Point::TxSched, Point::TxKernel).unwrap().0, 4);
-        assert_eq!(pending.stamp(1, kernel(9)), None, "it was handed out");
-        assert_eq!(pending.stamp(5, kernel(9)), None, "another packet's key");
-        assert_eq!(pending.waiting(), 2);
+        assert_eq!(unstamped.stamp(1, kernel(9)), None, "it was handed out");
+        assert_eq!(unstamped.stamp(5, kernel(9)), None, "another packet's key");
+        assert_eq!(unstamped.waiting(), 2);
     }
 
     #[test]
-    fn pending_packet_is_released_without_stamps() {
-        let mut pending = Pending::new(2);
-        pending.push(0, packet(1));
-        pending.push(1, packet(2));
-        assert_eq!(pending.push(2, packet(3)).unwrap().id, 1);
+    fn unstamped_packet_is_released_without_stamps() {
+        let mut unstamped = UnstampedPackets::new(2);
+        unstamped.push(0, packet(1));
+        unstamped.push(1, packet(2));
+        assert_eq!(unstamped.push(2, packet(3)).unwrap().id, 1);
         let mut left = Vec::new();
-        pending.give_up(|observation| left.push(observation.id));
+        unstamped.give_up(|observation| left.push(observation.id));
         assert_eq!(left, [3, 2]);
-        assert_eq!(pending.waiting(), 0);
+        assert_eq!(unstamped.waiting(), 0);
     }
 }
