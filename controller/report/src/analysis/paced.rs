@@ -1,12 +1,12 @@
 //! Runs that measure send-time accuracy: what each trial requested of which sender, and how
 //! accurate the departures were.
 
-mod part;
+mod node_trials;
 mod trial;
 mod verdict;
 mod verdict_text;
 
-pub(crate) use part::{PacedPart, cross_traffic, distinct, parts};
+pub(crate) use node_trials::{NodeTrials, by_node, cross_traffic, distinct};
 pub use trial::is_paced;
 pub(crate) use trial::{PacedTrial, middle, paced};
 pub use verdict::{RateVerdict, RateVerdictKind, tolerance, verdicts};

@@ -20,7 +20,7 @@ pub(super) fn draw(specs: &[FigureSpec], run: &RunData) -> Vec<Figure> {
     });
     let held: Vec<(Parts, Part)> = held.collect();
     let (trials, caption) = (paced(run), caption(run));
-    let senders = paced::parts(run, &trials, &caption);
+    let senders = paced::by_node(run, &trials, &caption);
     let mut figures = Vec::new();
     for spec in specs {
         for parts in applying(spec, kind) {

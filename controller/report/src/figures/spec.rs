@@ -1,6 +1,6 @@
 //! Kinds of figures: for what each applies, and the function that draws it.
 
-use crate::analysis::paced::PacedPart;
+use crate::analysis::paced::NodeTrials;
 use crate::analysis::subject::{ExperimentKind, Subject};
 use crate::figures::figure::{Figure, Question};
 use crate::figures::overlay::Overlay;
@@ -42,5 +42,5 @@ pub(crate) enum Draw {
     Delay(fn(&Subject) -> Option<Figure>),
     Axis(fn(&Subject, &Axis) -> Option<Figure>),
     Overlay(fn(&Overlay) -> Option<Figure>),
-    Sender(fn(&PacedPart) -> Vec<Figure>),
+    Sender(fn(&NodeTrials) -> Vec<Figure>),
 }

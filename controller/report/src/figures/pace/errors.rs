@@ -5,7 +5,7 @@ use dwell_units::BitRate;
 
 use super::panels::sizes;
 use crate::analysis::group::{Group, MAX_OVERLAID};
-use crate::analysis::paced::{PacedPart, PacedTrial, cross_traffic};
+use crate::analysis::paced::{NodeTrials, PacedTrial, cross_traffic};
 use crate::figures::cumulative::ecdf;
 use crate::figures::figure::Figure;
 use crate::figures::overlay::Overlay;
@@ -19,24 +19,24 @@ const TARGET_RATE_BPS: f64 = 100e6;
 
 /// Returns figures for the lowest and the highest cross traffic, with the largest packets. Engines
 /// beyond the maximum of one figure are in further figures.
-pub(crate) fn errors(part: &PacedPart) -> Vec<Figure> {
-    part.flow_ends().into_iter().flat_map(|flows| at(part, flows)).collect()
+pub(crate) fn errors(node: &NodeTrials) -> Vec<Figure> {
+    node.flow_ends().into_iter().flat_map(|flows| at(node, flows)).collect()
 }
 
-fn at(part: &PacedPart, flows: u32) -> Vec<Figure> {
+fn at(node: &NodeTrials, flows: u32) -> Vec<Figure> {
     let measured = |paced: &&PacedTrial| {
         let drawn = paced.trial.series.get(METRIC);
         let drawn = drawn.is_some_and(|series| series.steps.iter().any(|step| step.count > 0));
         paced.sender.flows == flows && paced.rate.is_some() && drawn
     };
-    let trials: Vec<&PacedTrial> = part.trials.iter().copied().filter(measured).collect();
+    let trials: Vec<&PacedTrial> = node.trials.iter().copied().filter(measured).collect();
     let away = |rate: &BitRate| (rate.0.max(1) as f64 / TARGET_RATE_BPS).ln().abs();
     let rate =
         trials.iter().filter_map(|paced| paced.rate).min_by(|a, b| away(a).total_cmp(&away(b)));
     let Some(rate) = rate else { return Vec::new() };
     let at_rate = || trials.iter().copied().filter(move |paced| paced.rate == Some(rate));
     let Some(size) = sizes(at_rate()).into_iter().max() else { return Vec::new() };
-    let mut groups: Vec<Group> = part
+    let mut groups: Vec<Group> = node
         .engines
         .iter()
         .map(|engine| {
@@ -68,7 +68,7 @@ fn at(part: &PacedPart, flows: u32) -> Vec<Figure> {
         let overlay = Overlay {
             noun: "gap error",
             unit,
-            caption: part.caption,
+            caption: node.caption,
             groups,
             by: "engine",
             note: Some(note.as_str()),
@@ -80,7 +80,7 @@ fn at(part: &PacedPart, flows: u32) -> Vec<Figure> {
             "{}, {}{} ({})",
             figure.title,
             cross_traffic(flows),
-            part.named,
+            node.named,
             engines.join(", ")
         );
         let finding = figure.finding.replacen("Median:", "Median gap error:", 1);

@@ -4,15 +4,15 @@ use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
 use super::panels::{sizes, stacked};
-use crate::analysis::paced::{PacedPart, PacedTrial, cross_traffic};
+use crate::analysis::paced::{NodeTrials, PacedTrial, cross_traffic};
 use crate::figures::figure::{Figure, WIDTH, delay_axis, group_channel, without_legend};
 use crate::model::quantity::{Unit, delay, significant};
 use crate::model::table::Table;
 
 /// Smallest and median gap per engine, one panel per size. Returns `None` without pairs.
-pub(crate) fn pairs(part: &PacedPart) -> Option<Figure> {
+pub(crate) fn pairs(node: &NodeTrials) -> Option<Figure> {
     let known = |paced: &&PacedTrial| paced.pairs && smallest(paced).is_some();
-    let trials: Vec<&PacedTrial> = part.trials.iter().copied().filter(known).collect();
+    let trials: Vec<&PacedTrial> = node.trials.iter().copied().filter(known).collect();
     let gaps: Vec<f64> =
         trials.iter().flat_map(|it| [smallest(it), median(it)]).flatten().collect();
     let least = gaps.iter().copied().min_by(f64::total_cmp)?;
@@ -22,7 +22,7 @@ pub(crate) fn pairs(part: &PacedPart) -> Option<Figure> {
     flows.sort_unstable();
     flows.dedup();
     let flows: Vec<String> = flows.into_iter().map(cross_traffic).collect();
-    let engines: Vec<&String> = part
+    let engines: Vec<&String> = node
         .engines
         .iter()
         .filter(|engine| trials.iter().any(|paced| paced.sender.engine == **engine))
@@ -65,8 +65,8 @@ pub(crate) fn pairs(part: &PacedPart) -> Option<Figure> {
     let sizes = sizes(trials.iter().copied());
     let panels: Vec<Value> = sizes.into_iter().enumerate().map(panel).collect();
     let body = stacked(panels);
-    let title = format!("Gap of back-to-back packet pairs{}", part.named);
-    Some(Figure::new("pairs", title, finding(&trials), part.caption, body, table(&trials, unit)))
+    let title = format!("Gap of back-to-back packet pairs{}", node.named);
+    Some(Figure::new("pairs", title, finding(&trials), node.caption, body, table(&trials, unit)))
 }
 
 fn smallest(paced: &PacedTrial) -> Option<f64> {

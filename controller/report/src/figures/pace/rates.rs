@@ -4,7 +4,7 @@ use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
 use super::panels::{engine_colours, engine_shapes, sizes, stacked};
-use crate::analysis::paced::{PacedPart, PacedTrial, cross_traffic, middle};
+use crate::analysis::paced::{NodeTrials, PacedTrial, cross_traffic, middle};
 use crate::figures::figure::{Figure, WIDTH, round_ticks, without_legend};
 use crate::model::PublishedRate;
 use crate::model::quantity::{share, significant};
@@ -22,25 +22,25 @@ struct Mark<'a> {
 }
 
 /// Returns figures for the lowest and the highest cross traffic.
-pub(crate) fn rates(part: &PacedPart) -> Vec<Figure> {
-    part.flow_ends().into_iter().filter_map(|flows| at(part, flows)).collect()
+pub(crate) fn rates(node: &NodeTrials) -> Vec<Figure> {
+    node.flow_ends().into_iter().filter_map(|flows| at(node, flows)).collect()
 }
 
 /// One panel per size. Returns `None` if no rate was measured.
-fn at(part: &PacedPart, flows: u32) -> Option<Figure> {
-    let trials = || part.trials.iter().copied().filter(move |paced| paced.sender.flows == flows);
+fn at(node: &NodeTrials, flows: u32) -> Option<Figure> {
+    let trials = || node.trials.iter().copied().filter(move |paced| paced.sender.flows == flows);
     let marks: Vec<Mark> = trials().filter_map(mark).collect();
     let (least, most) = ends(&marks)?;
     let sizes = sizes(trials().filter(|paced| paced.measured_bps().is_some()));
     let domain = [mega(least * 0.8), mega(most * 1.25)];
-    let published = published(part, flows, &sizes, domain);
+    let published = published(node, flows, &sizes, domain);
     let panels: Vec<Value> = sizes
         .iter()
         .enumerate()
         .map(|(i, size)| {
             let of_size: Vec<_> =
                 published.iter().copied().filter(|rate| rate.ip.0 == *size).collect();
-            panel(part, &marks, *size, &of_size, domain, i == 0)
+            panel(node, &marks, *size, &of_size, domain, i == 0)
         })
         .collect();
     let mut table = Table::new([
@@ -71,10 +71,10 @@ fn at(part: &PacedPart, flows: u32) -> Option<Figure> {
             ),
         ]);
     }
-    let title = format!("Measured against requested rate, {}{}", cross_traffic(flows), part.named);
+    let title = format!("Measured against requested rate, {}{}", cross_traffic(flows), node.named);
     let body = stacked(panels);
     let finding = finding(&marks) + &drawn(&marks, &published);
-    Some(Figure::new(format!("rates-{flows}"), title, finding, part.caption, body, table))
+    Some(Figure::new(format!("rates-{flows}"), title, finding, node.caption, body, table))
 }
 
 fn mark<'a>(paced: &'a PacedTrial<'a>) -> Option<Mark<'a>> {
@@ -98,7 +98,7 @@ fn mega(bps: f64) -> f64 {
 }
 
 fn panel(
-    part: &PacedPart,
+    node: &NodeTrials,
     marks: &[Mark],
     size: u64,
     published: &[&PublishedRate],
@@ -116,7 +116,7 @@ fn panel(
     let of_size = || marks.iter().filter(move |mark| mark.size == size);
     let rows: Vec<Value> =
         of_size().map(|mark| row(mark.engine, mark.asked, mark.measured)).collect();
-    let (mut colour, mut shape) = (engine_colours(&part.engines), engine_shapes(&part.engines));
+    let (mut colour, mut shape) = (engine_colours(&node.engines), engine_shapes(&node.engines));
     if !is_first {
         (colour, shape) = (without_legend(&colour), without_legend(&shape));
     }
@@ -174,7 +174,7 @@ fn medians<'a>(marks: impl Iterator<Item = &'a Mark<'a>>) -> Vec<Value> {
 
 /// Published rates of these sizes within the range of the axes.
 fn published<'a>(
-    part: &PacedPart<'a, '_>,
+    node: &NodeTrials<'a, '_>,
     flows: u32,
     sizes: &[u64],
     domain: [f64; 2],
@@ -185,7 +185,7 @@ fn published<'a>(
         (domain[0]..=domain[1]).contains(&measured) && from <= domain[1] && to >= domain[0]
     };
     let drawn = |rate: &&PublishedRate| rate.flows == flows && sizes.contains(&rate.ip.0);
-    part.published.rates.iter().filter(drawn).filter(inside).collect()
+    node.published.rates.iter().filter(drawn).filter(inside).collect()
 }
 
 fn between(rate: &PublishedRate) -> (f64, f64) {

@@ -4,18 +4,18 @@ use super::trial::PacedTrial;
 use crate::model::{Published, RunData};
 
 /// Trials of one node with equal other parameters.
-pub(crate) struct PacedPart<'p, 'a> {
+pub(crate) struct NodeTrials<'p, 'a> {
     pub(crate) published: &'p Published,
     pub(crate) trials: Vec<&'p PacedTrial<'a>>,
-    /// Suffix of titles if there are several parts.
+    /// Suffix of titles if there are several such groups.
     pub(crate) named: String,
     /// Caption of the run.
     pub(crate) caption: &'p str,
-    /// Engines of all parts.
+    /// Engines of all nodes.
     pub(crate) engines: Vec<String>,
 }
 
-impl PacedPart<'_, '_> {
+impl NodeTrials<'_, '_> {
     /// Lowest and highest number of cross-traffic flows with trains, as in figures 3 and 4 of Mok
     /// 2015.
     pub(crate) fn flow_ends(&self) -> Vec<u32> {
@@ -31,12 +31,12 @@ impl PacedPart<'_, '_> {
     }
 }
 
-/// Parts in the order of their first trial.
-pub(crate) fn parts<'p, 'a>(
+/// Trials by node and other parameters, in the order of their first trial.
+pub(crate) fn by_node<'p, 'a>(
     run: &'p RunData,
     all: &'p [PacedTrial<'a>],
     caption: &'p str,
-) -> Vec<PacedPart<'p, 'a>> {
+) -> Vec<NodeTrials<'p, 'a>> {
     let engines = distinct(all.iter().map(|paced| paced.sender.engine.clone()));
     let key = |paced: &PacedTrial| (paced.sender.node.clone(), paced.sender.others.clone());
     let keys = distinct(all.iter().map(key));
@@ -46,7 +46,7 @@ pub(crate) fn parts<'p, 'a>(
             let of =
                 |paced: &&PacedTrial| paced.sender.node == node && paced.sender.others == others;
             let words: Vec<_> = others.iter().map(|(name, it)| format!(", {name} {it}")).collect();
-            PacedPart {
+            NodeTrials {
                 published: &run.published,
                 trials: all.iter().filter(of).collect(),
                 named: if several { format!(", {node}{}", words.concat()) } else { String::new() },
