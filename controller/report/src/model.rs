@@ -14,9 +14,10 @@ pub(crate) mod samples;
 pub(crate) mod table;
 
 pub use claim::{Claim, ClaimMetric, ClaimUnit, ClaimVerdict, JudgedClaims};
+pub use dwell_record::TrialState;
 pub use dwell_record::series::{Hampel, Point, Series, Step, TimeBin};
 pub use host::{HostData, HostSeries, HostWanted, Quantity};
 pub use plan::RunPlan;
 pub use published::{Published, PublishedLevel, PublishedLimit, PublishedRate, PublishedSender};
-pub use run::{Axis, MachineData, PacketData, RunData, TrialData, TrialState};
+pub use run::{Axis, MachineData, PacketData, RunData, TrialData};
 pub use samples::SampleReader;

@@ -29,8 +29,9 @@ mod stage;
 mod views;
 
 pub use catalogue::Store;
+pub use dwell_record::TrialState;
 pub use error::StoreError;
 pub use ingest::{Ingest, Ingested};
 pub use lock::{ImportLock, RunnerLock};
 pub use parquet::{HostRow, HostWriter};
-pub use run::{NewRun, NewTrial, Role, RunKind, RunNode, RunRow, RunState, TrialRow, TrialState};
+pub use run::{NewRun, NewTrial, Role, RunKind, RunNode, RunRow, RunState, TrialRow};

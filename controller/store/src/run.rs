@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use dwell_record::TrialState;
 use serde::{Deserialize, Serialize};
 
 /// A run to create.
@@ -70,24 +71,6 @@ dwell_units::named! {
         Stopped = "stopped",
         /// Its runner died; it can be resumed. The catalogue still says running in this case.
         Interrupted = "interrupted",
-    }
-}
-
-dwell_units::named! {
-    /// State of a trial.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
-    pub enum TrialState {
-        /// Not started.
-        Planned = "planned",
-        /// In progress, or its runner died.
-        Running = "running",
-        /// Measured.
-        Finished = "finished",
-        /// Failed, with a reason.
-        Failed = "failed",
-        /// Not supported by its node, with a reason.
-        NotRun = "not-run",
     }
 }
 

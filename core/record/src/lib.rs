@@ -20,6 +20,7 @@ pub mod segment;
 pub mod series;
 mod spikes;
 mod summary;
+mod trial_state;
 mod trust;
 mod trust_warning;
 mod warning;
@@ -37,6 +38,7 @@ pub use summary::{
     CUT_SHORT, Figures, Kind, Packets, Scalar, Stamps, Summary, SummaryError, Train, by_name,
     component_metrics, metrics, values,
 };
+pub use trial_state::TrialState;
 pub use trust::{Clocks, NicDropped, PairingRecord, Trust};
 pub use trust_warning::{Severity, TrustWarning, UNCLASSIFIED};
 pub use warning::Warning;

@@ -11,7 +11,7 @@ use dwell_node_cli::{Failure, say};
 use dwell_plan::Accurate;
 use dwell_record::{Column, Warning};
 use dwell_report::collect;
-use dwell_report::model::{Axis, MachineData, RunData, RunPlan, TrialData, TrialState};
+use dwell_report::model::{Axis, MachineData, RunData, RunPlan, TrialData};
 use dwell_store::{Role, RunNode, RunRow, Store, StoreError, TrialRow};
 
 use super::samples::StoredRows;
@@ -228,7 +228,7 @@ fn trial_data(store: &Store, trial: &TrialRow) -> Result<TrialData, StoreError> 
         trial: trial.number,
         repetition: trial.repetition,
         order: trial.position,
-        state: state(trial.state),
+        state: trial.state,
         reason: trial.reason.clone().or(unreadable),
         parameters: trial.parameters.clone(),
         started_ns: trial.first_ns,
@@ -270,16 +270,5 @@ pub(super) fn fail_if_damaged(left_out: usize) -> Result<(), Failure> {
     match left_out {
         0 => Ok(()),
         n => Err(anyhow::anyhow!("trials left out because their samples are damaged: {n}").into()),
-    }
-}
-
-pub(super) fn state(state: dwell_store::TrialState) -> TrialState {
-    use dwell_store::TrialState as Stored;
-    match state {
-        Stored::Planned => TrialState::Planned,
-        Stored::Running => TrialState::Running,
-        Stored::Finished => TrialState::Finished,
-        Stored::Failed => TrialState::Failed,
-        Stored::NotRun => TrialState::NotRun,
     }
 }

@@ -8,6 +8,6 @@ mod verdict_text;
 
 pub(crate) use node_trials::{NodeTrials, by_node, cross_traffic, distinct};
 pub use trial::is_paced;
-pub(crate) use trial::{PacedTrial, middle, paced};
+pub(crate) use trial::{PacedTrial, paced};
 pub use verdict::{RateVerdict, RateVerdictKind, tolerance, verdicts};
 pub use verdict_text::{rates_of_runs, verdict_table, verdict_words};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dwell_plan::{Accurate, Plan};
-use dwell_record::Summary;
 use dwell_record::series::Series;
+use dwell_record::{Summary, TrialState};
 use serde::{Deserialize, Serialize};
 
 use crate::model::axes::RELAY;
@@ -166,22 +166,6 @@ pub struct Axis {
     pub numbers: Option<Vec<f64>>,
     /// Unit of `numbers`: `B`, `bit/s`, `pps`, `ns`, `1`.
     pub unit: Option<String>,
-}
-
-/// State of a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TrialState {
-    /// Not started.
-    Planned,
-    /// Running, or its runner died.
-    Running,
-    /// Measured successfully.
-    Finished,
-    /// Failed, with a reason.
-    Failed,
-    /// Not supported on its node, with a reason.
-    NotRun,
 }
 
 /// A trial.

@@ -1,12 +1,12 @@
 //! Records how trials end, with their summaries, and summaries added later.
 
-use dwell_record::Summary;
+use dwell_record::{Summary, TrialState};
 use rusqlite::params;
 
 use super::{Store, SummaryRow, text, time_text};
 use crate::error::StoreError;
 use crate::ingest::Ingested;
-use crate::run::{Role, TrialRow, TrialState};
+use crate::run::{Role, TrialRow};
 
 impl Store {
     /// Records how a trial ended and all its summaries, in one transaction.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use dwell_record::TrialState;
 use dwell_record::series::Series;
 use rusqlite::{Row, params};
 
 use super::{Store, SummaryRow, json, text, time_text};
 use crate::error::StoreError;
-use crate::run::{NewTrial, Role, RunRow, RunState, TrialRow, TrialState};
+use crate::run::{NewTrial, Role, RunRow, RunState, TrialRow};
 use crate::views::{StoredBin, StoredSeries};
 
 impl Store {

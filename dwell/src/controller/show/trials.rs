@@ -7,7 +7,6 @@ use dwell_record::{Figures, Packets};
 use dwell_report::Unit;
 use dwell_report::model::{RunData, TrialData};
 use dwell_stats::Quantile;
-use serde_json::json;
 
 /// Maximum width of a table, unless a single cell is wider.
 const MAX_TABLE_WIDTH: usize = 110;
@@ -231,16 +230,13 @@ fn number(count: Option<u64>) -> String {
 /// Formats the cell of a trial and, if it was not measured, what happened to it.
 fn described(run: &RunData, trial: &TrialData) -> String {
     let cell = super::cell(run, trial);
+    let state = trial.state.name();
     let state = match (&trial.summary, &trial.reason) {
-        (_, Some(reason)) => format!("{}: {reason}", state(trial)),
-        (None, None) => state(trial),
+        (_, Some(reason)) => format!("{state}: {reason}"),
+        (None, None) => state.to_owned(),
         (Some(_), None) => return cell,
     };
     if cell.is_empty() { state } else { format!("{cell} ({state})") }
-}
-
-fn state(trial: &TrialData) -> String {
-    json!(trial.state).as_str().unwrap_or_default().to_owned()
 }
 
 /// Breaks a text at spaces into lines of at most `room` characters.

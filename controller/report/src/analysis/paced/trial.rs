@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dwell_plan::{PacePlan, Plan};
 use dwell_protocol::{PaceEngine, PaceKind};
 use dwell_record::{Kind, Summary};
+use dwell_stats::median;
 use dwell_units::BitRate;
 
 use crate::model::{RunData, TrialData, TrialState};
@@ -148,15 +149,10 @@ impl<'a> PacedTrial<'a> {
 
     /// Median rate of its trains in bit/s.
     pub(crate) fn measured_bps(&self) -> Option<f64> {
-        middle(self.summary?.trains.iter().filter_map(|train| train.rate_bps))
+        let rates: Vec<_> =
+            self.summary?.trains.iter().filter_map(|train| train.rate_bps).collect();
+        median(&rates)
     }
-}
-
-/// Median; of an even number of values, the lower of the two middle ones.
-pub(crate) fn middle(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len().div_ceil(2).checked_sub(1)?).copied()
 }
 
 /// Requested engine.

@@ -1,10 +1,11 @@
 //! Measured against requested rate on logarithmic axes, as in figures 3 and 4 of Mok 2015.
 
+use dwell_stats::median;
 use dwell_units::{BitRate, Bytes};
 use serde_json::{Value, json};
 
 use super::panels::{engine_colours, engine_shapes, sizes, stacked};
-use crate::analysis::paced::{NodeTrials, PacedTrial, cross_traffic, middle};
+use crate::analysis::paced::{NodeTrials, PacedTrial, cross_traffic};
 use crate::figures::figure::{Figure, WIDTH, round_ticks, without_legend};
 use crate::model::PublishedRate;
 use crate::model::quantity::{share, significant};
@@ -166,9 +167,9 @@ fn medians<'a>(marks: impl Iterator<Item = &'a Mark<'a>>) -> Vec<Value> {
             None => all.push((key, vec![mark.measured])),
         }
     }
-    let rows = all.into_iter().filter_map(|((engine, asked), measured)| {
-        Some(row(engine, asked, middle(measured.into_iter())?))
-    });
+    let rows = all
+        .into_iter()
+        .filter_map(|((engine, asked), measured)| Some(row(engine, asked, median(&measured)?)));
     rows.collect()
 }
 
