@@ -13,8 +13,8 @@ pub use opening::{OpenStep, Opening};
 pub use roundtrip::RoundTrip;
 pub use spec::{
     Authentication, CsvLayout, DriverReply, Handshake, MAX_PAYLOAD_LEN, PayloadError,
-    PayloadLimits, ProbeDefaults, ProbeTransport, ProtocolSpec, Reflection, Scheme, StreamReply,
-    UnknownScheme,
+    PayloadLimits, ProbeDefaults, ProbeTransport, ProtocolSpec, Reflection, RelayTransport, Scheme,
+    StreamReply, UnknownScheme,
 };
 pub use stamp::{Session, Stamp};
 pub use text::{TextStream, TextUdp};

@@ -122,6 +122,8 @@ pub struct ProtocolSpec {
     pub remote_timestamps: bool,
     /// Relays can write their delays into probes.
     pub telemetry: bool,
+    /// What `dwell relay` forwards for URLs of this scheme, if any.
+    pub relay: Option<RelayTransport>,
     /// Columns of `ping --csv`.
     pub csv: CsvLayout,
     /// Reports the connection on stderr, as the client of Chung 2021 does.
@@ -313,6 +315,15 @@ pub enum DriverReply {
     IcmpEcho = 4,
 }
 
+/// What a relay forwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelayTransport {
+    /// UDP datagrams, whatever they carry.
+    Datagrams,
+    /// The bytes of TCP connections.
+    Streams,
+}
+
 /// Columns of a CSV file with one row per probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CsvLayout {
@@ -344,8 +355,8 @@ const fn stamp_payload(mode: Mode, default: u64) -> PayloadLimits {
     PayloadLimits { min: mode.base() as u64, default, fixed: false, min_extra }
 }
 
-/// Plain echo over UDP. The other rows state how they differ from it.
-const UDP: ProtocolSpec = ProtocolSpec {
+/// Plain echo over UDP, without relays. The rows state how they differ from it.
+const ECHO: ProtocolSpec = ProtocolSpec {
     name: "udp",
     description: "UDP messages, echoed unchanged",
     transport: ProbeTransport::Udp,
@@ -358,10 +369,13 @@ const UDP: ProtocolSpec = ProtocolSpec {
     driver_reply: Some(DriverReply::Echo),
     remote_timestamps: false,
     telemetry: false,
+    relay: None,
     csv: CsvLayout::Probe,
     announces_connection: false,
     silent_hint: "is an echo server or reflector running there?",
 };
+
+const UDP: ProtocolSpec = ProtocolSpec { relay: Some(RelayTransport::Datagrams), ..ECHO };
 
 const STAMP: ProtocolSpec = ProtocolSpec {
     name: "stamp",
@@ -379,7 +393,7 @@ const STAMP: ProtocolSpec = ProtocolSpec {
     remote_timestamps: true,
     telemetry: true,
     silent_hint: "is a reflector running there, and does it want a key (--key-file)?",
-    ..UDP
+    ..ECHO
 };
 
 const ICMP: ProtocolSpec = ProtocolSpec {
@@ -390,7 +404,7 @@ const ICMP: ProtocolSpec = ProtocolSpec {
     reflection: Reflection::Kernel,
     driver_reply: Some(DriverReply::IcmpEcho),
     silent_hint: "is the host up, and does a firewall drop ICMP echo?",
-    ..UDP
+    ..ECHO
 };
 
 const TCP: ProtocolSpec = ProtocolSpec {
@@ -399,7 +413,8 @@ const TCP: ProtocolSpec = ProtocolSpec {
     transport: ProbeTransport::Tcp,
     reflection: Reflection::Stream(StreamReply::Echo),
     driver_reply: None,
-    ..UDP
+    relay: Some(RelayTransport::Streams),
+    ..ECHO
 };
 
 const ROUNDTRIP: ProtocolSpec = ProtocolSpec {
@@ -410,7 +425,7 @@ const ROUNDTRIP: ProtocolSpec = ProtocolSpec {
     driver_reply: Some(DriverReply::Roundtrip),
     csv: CsvLayout::RoundTrip,
     silent_hint: "is a reflector running there?",
-    ..UDP
+    ..ECHO
 };
 
 const TEXT_UDP: ProtocolSpec = ProtocolSpec {
@@ -424,7 +439,7 @@ const TEXT_UDP: ProtocolSpec = ProtocolSpec {
     },
     driver_reply: None,
     silent_hint: "is a reflector running there?",
-    ..UDP
+    ..ECHO
 };
 
 const TEXT_TCP: ProtocolSpec = ProtocolSpec {
