@@ -71,7 +71,10 @@ pub(crate) fn summary(join: &Join, inputs: &SummaryInputs<'_>, figures: ColumnFi
         engine: match relay.map(|relay| relay.mode.program()) {
             None => "none".into(),
             Some(None) => "kernel".into(),
-            Some(Some(_)) => json!(relay.map(|r| r.engine)).as_str().unwrap_or_default().into(),
+            Some(Some(_)) => json!(relay.map(|relay| relay.parameters.engine))
+                .as_str()
+                .unwrap_or_default()
+                .into(),
         },
         trains: Vec::new(),
         spikes: None,
@@ -94,7 +97,7 @@ fn ratios(
     let throughput = join.throughput();
     let links = if inputs.flow.relay.is_some() { 2.0 } else { 1.0 };
     // S0.15: size x 8 / effective throughput, for each link.
-    let s0 = throughput.map(|bps| links * inputs.flow.size.0 as f64 * 8e9 / bps);
+    let s0 = throughput.map(|bps| links * inputs.flow.size().0 as f64 * 8e9 / bps);
     let ratio = |node: Option<f64>, link: Option<f64>| Some(Scalar::Real(node? / link?));
     vec![
         ("nlr".into(), ratio(node, link)),
@@ -114,7 +117,7 @@ fn parameters(inputs: &SummaryInputs<'_>, endpoints: LinkEndpoints) -> BTreeMap<
     [
         ("relay", json!(flow.relay.as_ref().map(|relay| relay.mode.name()))),
         ("relay_node", json!(flow.relay.as_ref().map(|relay| relay.on.clone()))),
-        ("payload_bytes", json!(flow.size.0)),
+        ("payload_bytes", json!(flow.size().0)),
         ("rate_pps", json!(flow.packet_rate().as_f64())),
         ("rate_bps", json!(bits)),
         ("warm_up", json!(flow.warm_up)),
@@ -142,7 +145,7 @@ fn target(inputs: &SummaryInputs<'_>) -> String {
 fn trust(join: &Join, inputs: &SummaryInputs<'_>) -> Trust {
     let mut trust =
         Trust { warm_up_sent: Some(inputs.flow.warm_up.into()), ..inputs.sender.trust.clone() };
-    trust.planned = inputs.flow.count.or(trust.planned);
+    trust.planned = inputs.flow.parameters.count.or(trust.planned);
     trust.void = join.void();
     trust.clock_step_ns = inputs.step.map(|step| step.0).filter(|step| *step != 0);
     trust.ring_dropped =

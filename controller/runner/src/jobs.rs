@@ -7,8 +7,8 @@ mod peer;
 use dwell_fleet::Nodes;
 use dwell_plan::{Measurement, PingPlan, Plan, TrafficLoad, Transport};
 use dwell_protocol::{
-    BulkJob, CpuJob, Generator, ItgJob, ItgSinkJob, Job, PingJob, PingParameters, ReflectJob,
-    SinkJob, Stamps, ThreadPlacement, TrafficHeader, TrafficJob,
+    BulkJob, CpuJob, FlowParameters, Generator, ItgJob, ItgSinkJob, Job, PingJob, PingParameters,
+    ReflectJob, SinkJob, ThreadPlacement, TrafficJob,
 };
 use dwell_store::Role;
 use dwell_units::{Nanos, Rate};
@@ -205,15 +205,11 @@ fn source(plan: &Plan, traffic: &TrafficLoad, peer: &Peer, ipv6: bool) -> Job {
         flows,
         rate,
         distribution,
-        size,
+        parameters: FlowParameters { size: Some(size), ..FlowParameters::default() },
         seed,
-        duration: None,
-        count: None,
         ipv4: !ipv6,
         ipv6,
-        header: TrafficHeader::default(),
         unreported: false,
-        stamps: Stamps::default(),
         place,
     })
 }

@@ -58,17 +58,18 @@ impl Estimate {
 
     fn of_flow(flow: &FlowPlan) -> Self {
         let gap = flow.packet_rate().gap().unwrap_or(Nanos::MAX).0.max(1);
-        let fitting = flow.duration.map(|time| (time.0 / gap) as u64 + 1);
-        let wanted = flow.count.map(|count| count.saturating_add(u64::from(flow.warm_up)));
+        let fitting = flow.parameters.duration.map(|time| (time.0 / gap) as u64 + 1);
+        let wanted =
+            flow.parameters.count.map(|count| count.saturating_add(u64::from(flow.warm_up)));
         let packets = wanted.unwrap_or(u64::MAX).min(fitting.unwrap_or(u64::MAX));
         let sending = gap.saturating_mul(i64::try_from(packets).unwrap_or(i64::MAX));
-        let sending = sending.min(flow.duration.map_or(i64::MAX, |time| time.0));
+        let sending = sending.min(flow.parameters.duration.map_or(i64::MAX, |time| time.0));
         let headers = if flow.ipv6 { 48 } else { 28 };
         Self {
             time: Nanos(sending.saturating_add(flow.settle.0)),
             sending: Nanos(sending),
             probes: Some(packets),
-            bytes: Some(packets.saturating_mul(flow.size.0 + headers)),
+            bytes: Some(packets.saturating_mul(flow.size().0 + headers)),
             ..Self::default()
         }
     }

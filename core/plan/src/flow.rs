@@ -3,13 +3,14 @@
 
 use dwell_units::{Bytes, Nanos, PacketRate, Rate};
 use serde::{Deserialize, Deserializer, de};
+use toml::Table;
 
 use crate::error::PlanError;
 use crate::plan::Plan;
 use crate::source::Source;
 use dwell_protocol::{
-    Cipher, ClearPrefix, IdFormat, KeySource, RelayEngine, RelayMode, Stamps, TraceHook,
-    TrafficHeader,
+    Cipher, ClearPrefix, FlowParameters, IdFormat, KeySource, RelayMode, RelayParameters,
+    TraceHook, TrafficHeader,
 };
 
 /// Default port of receivers and relays: iperf's port.
@@ -21,7 +22,8 @@ const MAX_UDP_PAYLOAD: u64 = 65_507;
 /// Minimum payload of a flow's packet: the header with its id.
 const MIN_PAYLOAD: u64 = 16;
 
-/// Measurement of every trial: one-way packets, timestamped at every machine on their path.
+/// Measurement of every trial: one-way packets, timestamped at every machine on their path. The
+/// fields that only plans have, and the shared options.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowPlan {
@@ -29,36 +31,26 @@ pub struct FlowPlan {
     pub from: String,
     /// Node that receives.
     pub to: String,
-    /// UDP payload before encryption by a relay.
-    #[serde(default = "default_size")]
-    pub size: Bytes,
     /// Send rate: packets, or bits of payload (equation (1) of Miya 2020: packets x size x 8).
     pub rate: Rate,
-    /// Sending time.
-    pub duration: Option<Nanos>,
-    /// Packets to send.
-    pub count: Option<u64>,
     /// Warm-up packets, not counted.
     #[serde(default = "default_warm_up")]
     pub warm_up: u32,
-    /// Header at the start of the payload.
-    #[serde(default = "iperf")]
-    pub header: TrafficHeader,
     /// Port of the receiver and of the relay.
     #[serde(default = "port")]
     pub port: u16,
     /// Time to wait for packets in flight after the last one is sent.
     #[serde(default = "settle")]
     pub settle: Nanos,
-    /// Timestamps used at both ends.
-    #[serde(default)]
-    pub stamps: Stamps,
     /// Busy-poll at both ends instead of sleeping.
     #[serde(default)]
     pub busy_poll: bool,
     /// Use IPv6.
     #[serde(default)]
     pub ipv6: bool,
+    /// Options of the packets; their fields are in the same table.
+    #[serde(skip)]
+    pub parameters: FlowParameters,
     /// Relay between the ends.
     #[serde(skip)]
     pub relay: Option<RelayPlan>,
@@ -67,7 +59,7 @@ pub struct FlowPlan {
     pub trace: TraceSetting,
 }
 
-/// The relay and its mode.
+/// The relay and its mode: the fields that only plans have, and the shared options.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RelayPlan {
@@ -75,24 +67,34 @@ pub struct RelayPlan {
     pub on: String,
     /// How it forwards packets.
     pub mode: ForwardingMode,
-    /// Engine of the relaying program.
-    #[serde(default)]
-    pub engine: RelayEngine,
     /// Busy-poll instead of sleeping.
     #[serde(default)]
     pub busy_poll: bool,
-    /// How payloads are encrypted.
-    #[serde(default)]
-    pub cipher: Cipher,
-    /// Bytes at the start of a payload that stay unencrypted.
-    #[serde(default = "header")]
-    pub clear: ClearPrefix,
     /// Source of the key.
     #[serde(default = "default_key")]
     pub key: KeySource,
-    /// Timestamps used by the relay.
-    #[serde(default)]
-    pub stamps: Stamps,
+    /// Options of the relaying program; their fields are in the same table.
+    #[serde(skip)]
+    pub parameters: RelayParameters,
+}
+
+impl RelayPlan {
+    /// Reads the table `[relay]`.
+    pub(crate) fn read(source: &Source, table: Table) -> Result<Self, PlanError> {
+        let (relay, parameters) = source.read_parts("relay", table)?;
+        Ok(Self { parameters, ..relay })
+    }
+
+    /// Bytes at the start of a payload that stay unencrypted: by default the header that dwell
+    /// sends.
+    pub fn clear(&self) -> ClearPrefix {
+        self.parameters.clear.unwrap_or(ClearPrefix::Bytes(HEADER_LEN))
+    }
+
+    /// Whether it encrypts or decrypts payloads.
+    fn is_ciphering(&self) -> bool {
+        matches!(self.mode, ForwardingMode::Encrypt | ForwardingMode::Decrypt)
+    }
 }
 
 /// How a node forwards packets (Miya 2020, S0.4).
@@ -174,20 +176,11 @@ const HEADER_LEN: u16 = 16;
 /// time.
 const CLASSIC_HEADER_LEN: u16 = 12;
 
-const fn header() -> ClearPrefix {
-    ClearPrefix::Bytes(HEADER_LEN)
-}
-
-const fn default_size() -> Bytes {
-    Bytes(1_000)
-}
+/// Default UDP payload.
+const DEFAULT_SIZE: Bytes = Bytes(1_000);
 
 const fn default_warm_up() -> u32 {
     5
-}
-
-const fn iperf() -> TrafficHeader {
-    TrafficHeader::Iperf
 }
 
 const fn port() -> u16 {
@@ -203,12 +196,22 @@ const fn default_key() -> KeySource {
 }
 
 impl FlowPlan {
+    /// UDP payload before encryption by a relay.
+    pub fn size(&self) -> Bytes {
+        self.parameters.size.unwrap_or(DEFAULT_SIZE)
+    }
+
+    /// Header at the start of the payload.
+    pub fn header(&self) -> TrafficHeader {
+        self.parameters.header.unwrap_or(TrafficHeader::Iperf)
+    }
+
     /// Packets per second; bits are payload bits, as in equation (1) of Miya 2020.
     pub fn packet_rate(&self) -> PacketRate {
         match self.rate {
             Rate::Packets(rate) => rate,
             Rate::Bits(rate) => {
-                let bits = u128::from(self.size.0.max(1)) * 8;
+                let bits = u128::from(self.size().0.max(1)) * 8;
                 let millipps = u128::from(rate.0) * 1_000 / bits;
                 PacketRate::from_millipps(u64::try_from(millipps).unwrap_or(u64::MAX))
             }
@@ -229,7 +232,7 @@ impl FlowPlan {
     /// Location of a packet id that is readable on the whole path. If a relay encrypts or decrypts
     /// after 12 bytes, only the lower half of iperf's id is readable.
     pub fn id_format(&self) -> IdFormat {
-        match self.header {
+        match self.header() {
             TrafficHeader::Dwell => IdFormat::Dwell,
             TrafficHeader::Iperf if self.ciphers_before(HEADER_LEN) => IdFormat::IperfClassic,
             TrafficHeader::Iperf => IdFormat::Iperf,
@@ -239,23 +242,23 @@ impl FlowPlan {
     /// Returns whether a relay changes payload bytes below this offset.
     fn ciphers_before(&self, bytes: u16) -> bool {
         self.relay.as_ref().is_some_and(|relay| {
-            matches!(relay.mode, ForwardingMode::Encrypt | ForwardingMode::Decrypt)
-                && matches!(relay.clear, ClearPrefix::Bytes(clear) if clear < bytes)
+            relay.is_ciphering()
+                && matches!(relay.clear(), ClearPrefix::Bytes(clear) if clear < bytes)
         })
     }
 
     /// Checks that apply only to the complete values of a cell.
     pub(crate) fn check_together(&self, source: &Source) -> Result<(), PlanError> {
         let Some(relay) = &self.relay else { return Ok(()) };
-        let ciphers = matches!(relay.mode, ForwardingMode::Encrypt | ForwardingMode::Decrypt);
-        if ciphers && relay.engine == RelayEngine::Xdp {
+        let RelayParameters { engine, cipher, .. } = relay.parameters;
+        if relay.is_ciphering() && !engine.can_encrypt() {
             let mode = relay.mode.name();
             return Err(source.error(
                 "relay.engine",
                 format!("'xdp' rewrites headers only and does not {mode}; use socket or batch"),
             ));
         }
-        if relay.mode == ForwardingMode::Decrypt && relay.cipher == Cipher::Aes128Gcm {
+        if relay.mode == ForwardingMode::Decrypt && cipher == Cipher::Aes128Gcm {
             return Err(source.error(
                 "relay.cipher",
                 "the sender does not encrypt, so a relay that decrypts aes-128-gcm would reject \
@@ -271,21 +274,22 @@ impl FlowPlan {
         if self.from == self.to {
             return Err(source.error("flow.to", format!("'{}' would send to itself", self.to)));
         }
-        if !(MIN_PAYLOAD..=MAX_UDP_PAYLOAD).contains(&self.size.0) {
+        if !(MIN_PAYLOAD..=MAX_UDP_PAYLOAD).contains(&self.size().0) {
             return Err(
                 source.error("flow.size", format!("must be {MIN_PAYLOAD}B to {MAX_UDP_PAYLOAD}B"))
             );
         }
-        if self.count == Some(0) {
+        let FlowParameters { count, duration, .. } = self.parameters;
+        if count == Some(0) {
             return Err(source.error("flow.count", "must be 1 or more"));
         }
-        if self.count.is_none() && self.duration.is_none() {
+        if count.is_none() && duration.is_none() {
             return Err(source.error("flow", "a trial needs an end: give count or duration"));
         }
-        if self.duration.is_some_and(|time| time <= Nanos::ZERO) {
+        if duration.is_some_and(|time| time <= Nanos::ZERO) {
             return Err(source.error("flow.duration", "must be above 0"));
         }
-        let (id_end, header) = match self.header {
+        let (id_end, header) = match self.header() {
             TrafficHeader::Iperf => (CLASSIC_HEADER_LEN, "iperf"),
             TrafficHeader::Dwell => (HEADER_LEN, "dwell"),
         };

@@ -2,11 +2,11 @@
 
 use crate::error::PlanError;
 use crate::fields::field_names;
-use crate::flow::{FlowPlan, TraceSetting};
+use crate::flow::{FlowPlan, RelayPlan, TraceSetting};
 use crate::pacing::PacePlan;
 use crate::plan::{PingPlan, PlanFile};
 use crate::source::Source;
-use dwell_protocol::{PaceParameters, PingParameters};
+use dwell_protocol::{FlowParameters, PaceParameters, PingParameters};
 
 /// What every trial measures.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ impl MeasurementKind {
     pub(crate) fn fields(self) -> Vec<&'static str> {
         match self {
             Self::Ping => [field_names::<PingPlan>(), field_names::<PingParameters>()].concat(),
-            Self::Flow => field_names::<FlowPlan>().to_vec(),
+            Self::Flow => [field_names::<FlowPlan>(), field_names::<FlowParameters>()].concat(),
             Self::Pace => [field_names::<PacePlan>(), field_names::<PaceParameters>()].concat(),
         }
     }
@@ -72,11 +72,12 @@ impl Measurement {
                 let (ping, parameters) = source.read_parts(at, table)?;
                 Self::Ping(PingPlan { parameters, ..ping })
             }
-            Flow => Self::Flow(FlowPlan {
-                relay: file.relay.take(),
-                trace: std::mem::take(&mut file.trace),
-                ..source.read_at(at, table)?
-            }),
+            Flow => {
+                let (flow, parameters) = source.read_parts(at, table)?;
+                let relay = file.relay.take().map(|table| RelayPlan::read(source, table));
+                let (relay, trace) = (relay.transpose()?, std::mem::take(&mut file.trace));
+                Self::Flow(FlowPlan { parameters, relay, trace, ..flow })
+            }
             Pace => {
                 let (pace, parameters) = source.read_parts(at, table)?;
                 let (cross, accurate) = (file.cross.take(), file.accurate.take());

@@ -9,7 +9,7 @@ use dwell_plan::{
     PacePlan, PingPlan, Plan, ReflectPlan, RelayPlan, Source, StopRules, Topology, TracePlan,
     TrafficLoad, Trials, expand,
 };
-use dwell_protocol::{PaceParameters, PingParameters};
+use dwell_protocol::{FlowParameters, PaceParameters, PingParameters, RelayParameters};
 use serde::de::DeserializeOwned;
 
 fn documentation() -> String {
@@ -68,7 +68,9 @@ fn documentation_lists_exactly_the_plan_fields() {
     known.extend(fields::<PingPlan>("ping."));
     known.extend(fields::<PingParameters>("ping."));
     known.extend(fields::<FlowPlan>("flow."));
+    known.extend(fields::<FlowParameters>("flow."));
     known.extend(fields::<RelayPlan>("relay."));
+    known.extend(fields::<RelayParameters>("relay."));
     known.extend(fields::<TracePlan>("trace."));
     known.extend(fields::<PacePlan>("pace."));
     known.extend(fields::<PaceParameters>("pace."));

@@ -9,12 +9,12 @@ mod named_size;
 mod pace;
 mod parameter;
 mod ping;
+mod reflect;
 mod relay;
 mod trace;
+mod traffic;
 
-use std::path::PathBuf;
-
-use dwell_units::{Bytes, Nanos, PacketRate, Rate, Ratio};
+use dwell_units::{Nanos, Ratio};
 use serde::{Deserialize, Serialize};
 
 pub use bulk::BulkJob;
@@ -24,10 +24,13 @@ pub use named_size::{NamedSize, NamedSizeError};
 pub use pace::{PaceJob, PaceKind, PaceParameters, PaceSinkJob, SinkTimestamps};
 pub use parameter::ParameterError;
 pub use ping::{IcmpSocket, Pattern, PingJob, PingParameters};
+pub use reflect::{DriverMode, Limit, LimitError, ReflectEngine, ReflectJob};
 pub use relay::{
-    Cipher, ClearPrefix, Hold, HoldAt, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode,
+    Cipher, ClearPrefix, ClearPrefixError, Hold, HoldAt, HoldError, IdFormat, KeySource,
+    RelayEngine, RelayJob, RelayMode, RelayParameters,
 };
 pub use trace::{TraceHook, TraceJob};
+pub use traffic::{FlowParameters, SinkJob, TrafficHeader, TrafficJob};
 
 /// A job of a node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,7 +84,9 @@ impl Job {
     pub fn is_finite(&self) -> bool {
         match self {
             Self::Ping(_) | Self::Pace(_) => true,
-            Self::Traffic(traffic) => traffic.count.is_some() || traffic.duration.is_some(),
+            Self::Traffic(traffic) => {
+                traffic.parameters.count.is_some() || traffic.parameters.duration.is_some()
+            }
             Self::Bulk(bulk) => bulk.bytes.is_some() || bulk.duration.is_some(),
             _ => false,
         }
@@ -106,75 +111,6 @@ impl Job {
     }
 }
 
-/// Probes to answer, and where to listen for them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ReflectJob {
-    /// URLs to listen on; empty means STAMP on port 862 of all addresses.
-    pub urls: Vec<String>,
-    /// Key file of STAMP's authenticated mode, on the node.
-    pub key_file: Option<PathBuf>,
-    /// Copy the sender's sequence number instead of counting.
-    pub stateless: bool,
-    /// In STAMP's authenticated mode, answer each request once, and only within this many sequence
-    /// numbers of the highest in its session.
-    pub replay_window: Option<u32>,
-    /// Timestamp used as T2.
-    pub stamps: Stamps,
-    /// Replies per second and source; `None` selects the default for the listening address.
-    pub limit: Option<Limit>,
-    /// Also answer source ports of other services.
-    pub allow_any_port: bool,
-    /// Engine that replies.
-    #[serde(default)]
-    pub engine: ReflectEngine,
-    /// Interface of an engine in the network driver.
-    #[serde(default)]
-    pub interface: Option<String>,
-    /// Mode of an engine in the network driver; `None` lets the engine choose.
-    #[serde(default)]
-    pub xdp_mode: Option<DriverMode>,
-    /// CPU and scheduling of the threads.
-    pub place: ThreadPlacement,
-}
-
-/// Engine that replies to probes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-#[serde(rename_all = "lowercase")]
-pub enum ReflectEngine {
-    /// Sockets, on any interface.
-    #[default]
-    Socket,
-    /// An XDP program on one interface, in the driver if it has native XDP; sockets for the rest.
-    /// Attaching may reset the card.
-    Xdp,
-    /// Like xdp, and generic mode if native replies fail.
-    Auto,
-}
-
-/// Where an XDP program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-#[serde(rename_all = "lowercase")]
-pub enum DriverMode {
-    /// In the driver, before a socket buffer exists.
-    Native,
-    /// In the kernel, just after the driver; on any Ethernet interface.
-    Generic,
-}
-
-/// Rate limit of replies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Limit {
-    /// No limit.
-    Off,
-    /// Replies per second and source.
-    #[serde(untagged)]
-    Rate(PacketRate),
-}
-
 /// CPU time to burn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
@@ -190,104 +126,6 @@ pub struct CpuJob {
     /// Stop after this time [default: until stopped].
     #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
     pub duration: Option<Nanos>,
-}
-
-/// Traffic to send.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TrafficJob {
-    /// Target: `udp://HOST:PORT`.
-    pub url: String,
-    /// Number of flows, each with its own source port.
-    #[serde(default = "one")]
-    pub flows: u32,
-    /// Rate of all flows together; bits count IP packets.
-    pub rate: Rate,
-    /// Gaps between packets: `constant`, `poisson` or `pareto(SHAPE)`.
-    #[serde(default = "constant")]
-    pub distribution: String,
-    /// Size of the UDP payload.
-    #[serde(default = "default_payload")]
-    pub size: Bytes,
-    /// Seed of the gaps.
-    #[serde(default = "first_seed")]
-    pub seed: u64,
-    /// Stop after this time.
-    pub duration: Option<Nanos>,
-    /// Stop after this many packets.
-    pub count: Option<u64>,
-    /// Use IPv4 only.
-    #[serde(default)]
-    pub ipv4: bool,
-    /// Use IPv6 only.
-    #[serde(default)]
-    pub ipv6: bool,
-    /// Header at the start of the payload.
-    #[serde(default)]
-    pub header: TrafficHeader,
-    /// Do not wait for the report of an iperf server, because the relay encrypts in one direction
-    /// only. The end of each flow is announced once.
-    #[serde(default)]
-    pub unreported: bool,
-    /// Timestamps to use for samples.
-    #[serde(default)]
-    pub stamps: Stamps,
-    /// CPU and scheduling of the timing loop.
-    #[serde(default)]
-    pub place: ThreadPlacement,
-}
-
-/// Header at the start of a traffic payload.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-#[serde(rename_all = "lowercase")]
-pub enum TrafficHeader {
-    /// dwell's own header: flow and sequence number.
-    #[default]
-    Dwell,
-    /// The iperf2 header: `iperf -s -u -e` counts and reports the flow. The last packet of a flow
-    /// is a FIN, repeated until the server reports.
-    Iperf,
-}
-
-fn one() -> u32 {
-    1
-}
-
-fn constant() -> String {
-    "constant".into()
-}
-
-fn default_payload() -> Bytes {
-    Bytes(1400)
-}
-
-fn first_seed() -> u64 {
-    1
-}
-
-/// Traffic to receive.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
-#[serde(default, deny_unknown_fields)]
-pub struct SinkJob {
-    /// Address to listen on: udp://ADDRESS:PORT or tcp://ADDRESS:PORT [default: UDP port 5001 of
-    /// all IPv6 and IPv4 addresses].
-    pub urls: Vec<String>,
-    /// Stop after this time [default: until stopped].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
-    pub duration: Option<Nanos>,
-    /// Maximum difference between the clocks of all senders and this one (0s: the same clock, as in
-    /// a lab). Enables one-way delays of packets with an iperf header. Not needed for senders on
-    /// loopback.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
-    pub clock_error: Option<Nanos>,
-    /// Timestamps to use: user space, or also the kernel's where available.
-    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t = Stamps::Auto))]
-    pub stamps: Stamps,
-    /// CPU and scheduling of the threads.
-    #[cfg_attr(feature = "clap", command(flatten))]
-    pub place: ThreadPlacement,
 }
 
 /// CPU and scheduling of a timing thread.
@@ -341,6 +179,7 @@ pub enum Stamps {
 #[cfg(test)]
 mod tests {
     use dwell_sample::PaceEngine;
+    use dwell_units::Bytes;
 
     use super::*;
 
@@ -379,8 +218,11 @@ mod tests {
             }),
             Job::ItgSink(ItgSinkJob {}),
             Job::Relay(Box::new(RelayJob {
-                clear: ClearPrefix::Auto,
-                cipher: Cipher::Aes128Gcm,
+                parameters: RelayParameters {
+                    clear: Some(ClearPrefix::Auto),
+                    cipher: Cipher::Aes128Gcm,
+                    ..RelayParameters::default()
+                },
                 key: KeySource::File("key".into()),
                 ..RelayJob::translate("udp://0.0.0.0:5001", "udp://n3:5001")
             })),

@@ -14,10 +14,11 @@ mod message;
 pub use dwell_sample::PaceEngine;
 pub use frame::{Frame, FrameError, MAX_PAYLOAD_LEN, read_frame, write_data, write_message};
 pub use job::{
-    BulkJob, Cipher, ClearPrefix, CpuJob, DriverMode, FlowFilter, FlowFilterError, FlowProtocol,
-    Generator, Hold, HoldAt, IcmpSocket, IdFormat, ItgJob, ItgSinkJob, Job, KeySource, Limit,
-    NamedSize, NamedSizeError, PaceJob, PaceKind, PaceParameters, PaceSinkJob, ParameterError,
-    Pattern, PingJob, PingParameters, ReflectEngine, ReflectJob, RelayEngine, RelayJob, RelayMode,
+    BulkJob, Cipher, ClearPrefix, ClearPrefixError, CpuJob, DriverMode, FlowFilter,
+    FlowFilterError, FlowParameters, FlowProtocol, Generator, Hold, HoldAt, HoldError, IcmpSocket,
+    IdFormat, ItgJob, ItgSinkJob, Job, KeySource, Limit, LimitError, NamedSize, NamedSizeError,
+    PaceJob, PaceKind, PaceParameters, PaceSinkJob, ParameterError, Pattern, PingJob,
+    PingParameters, ReflectEngine, ReflectJob, RelayEngine, RelayJob, RelayMode, RelayParameters,
     Scheduling, SinkJob, SinkTimestamps, Stamps, ThreadPlacement, TraceHook, TraceJob,
     TrafficHeader, TrafficJob, engine_name,
 };

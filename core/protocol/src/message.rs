@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::job::Job;
 
 /// Protocol version. A node sends its own; a controller refuses any other.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Number of a job, assigned by the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

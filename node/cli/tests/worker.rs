@@ -96,8 +96,9 @@ fn traffic_job_with_count_ends_and_both_ends_have_samples() {
     assert!(!what.is_finite());
     node.send(&Request::Start { job: sink, what, samples: true });
     assert!(matches!(node.next().0, Event::Ready { job } if job == sink));
-    let text =
-        format!(r#"{{"url":"{url}","rate":"1000pps","count":100,"size":"200B","header":"iperf"}}"#);
+    let text = format!(
+        r#"{{"url":"{url}","rate":"1000pps","parameters":{{"count":100,"size":"200B","header":"iperf"}}}}"#
+    );
     let what = Job::Traffic(serde_json::from_str::<TrafficJob>(&text).unwrap());
     assert!(what.is_finite());
     node.send(&Request::Start { job: traffic, what, samples: true });

@@ -8,7 +8,7 @@ use dwell_plan::{
     CrossPlan, FlowPlan, ForwardingMode, LabSpec, LabTopology, LinkPlan, Load, Measurement, Order,
     PacePlan, PingPlan, Plan, Topology, Transport,
 };
-use dwell_protocol::{Generator, PaceKind, PaceParameters, PingParameters};
+use dwell_protocol::{FlowParameters, Generator, PaceKind, PaceParameters, PingParameters};
 use dwell_record::{Kind, Summary};
 use dwell_units::Nanos;
 use serde::Serialize;
@@ -219,7 +219,7 @@ fn packets(run: &RunData, plan: Option<&Plan>) -> Option<String> {
         _ => {
             let size = match &plan?.measurement {
                 Measurement::Ping(ping) => ping.parameters.size,
-                Measurement::Flow(flow) => Some(flow.size),
+                Measurement::Flow(flow) => Some(flow.size()),
                 Measurement::Pace(_) => None,
             };
             count_noun(size?.0, "byte")
@@ -241,7 +241,8 @@ fn sending(run: &RunData, plan: Option<&Plan>) -> Option<String> {
         Measurement::Ping(ping) => probes(run, ping),
         Measurement::Flow(flow) => {
             let rate = value(run, &["rate", "flow.rate"], || spaced(flow.rate));
-            let end = end(run, "packet", flow.count, flow.duration.map(|time| time.0));
+            let FlowParameters { count, duration, .. } = flow.parameters;
+            let end = end(run, "packet", count, duration.map(|time| time.0));
             format!("Open loop: {rate}, {end} per trial; losses do not delay later packets.")
         }
         Measurement::Pace(pace) => trains(run, pace),

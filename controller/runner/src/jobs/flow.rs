@@ -3,7 +3,10 @@
 
 use dwell_fleet::Nodes;
 use dwell_plan::{FlowPlan, Plan};
-use dwell_protocol::{Job, RelayJob, RelayMode, SinkJob, TraceJob, TrafficHeader, TrafficJob};
+use dwell_protocol::{
+    FlowParameters, Job, RelayJob, RelayMode, RelayParameters, SinkJob, TraceJob, TrafficHeader,
+    TrafficJob,
+};
 use dwell_store::Role;
 use dwell_units::{Nanos, Rate};
 
@@ -31,7 +34,7 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, nodes: &Nodes) -> TrialJobs {
     let receiving = Peer::of(&flow.to, nodes, flow.ipv6);
     let receiver = SinkJob {
         urls: vec![listen.clone()],
-        stamps: flow.stamps,
+        stamps: flow.parameters.stamps,
         clock_error: clock_error(nodes, flow),
         place: place(plan, &flow.to, flow.busy_poll),
         ..SinkJob::default()
@@ -41,11 +44,8 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, nodes: &Nodes) -> TrialJobs {
     if let Some((relay, mode)) = program {
         let job = RelayJob {
             mode,
-            cipher: relay.cipher,
-            clear: relay.clear,
+            parameters: RelayParameters { clear: Some(relay.clear()), ..relay.parameters },
             key: relay.key.clone(),
-            engine: relay.engine,
-            stamps: relay.stamps,
             id: flow.id_format(),
             place: place(plan, &relay.on, relay.busy_poll),
             ..RelayJob::translate(listen, format!("udp://{}:{port}", receiving.url_host()))
@@ -75,21 +75,22 @@ pub(super) fn jobs(plan: &Plan, flow: &FlowPlan, nodes: &Nodes) -> TrialJobs {
         flows: 1,
         rate: Rate::Packets(flow.packet_rate()),
         distribution: "constant".into(),
-        size: flow.size,
+        parameters: FlowParameters {
+            size: Some(flow.size()),
+            header: Some(flow.header()),
+            // The last packet of an iperf2 flow marks its end and is not a sample.
+            count: flow.parameters.count.map(|count| {
+                let end = u64::from(flow.header() == TrafficHeader::Iperf);
+                count.saturating_add(flow.warm_up.into()).saturating_add(end)
+            }),
+            ..flow.parameters
+        },
         seed: 1,
-        duration: flow.duration,
-        // The last packet of an iperf2 flow marks its end and is not a sample.
-        count: flow.count.map(|count| {
-            let end = u64::from(flow.header == TrafficHeader::Iperf);
-            count.saturating_add(flow.warm_up.into()).saturating_add(end)
-        }),
         ipv4: !flow.ipv6,
         ipv6: flow.ipv6,
-        header: flow.header,
         // A relay that decrypts the reverse direction would garble the receiver's report, which is
         // not encrypted.
         unreported: program.is_some_and(|(_, mode)| mode != RelayMode::Translate),
-        stamps: flow.stamps,
         place: place(plan, &flow.from, flow.busy_poll),
     };
     TrialJobs {
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!(sender_url(&needed), "udp://n2:5001");
         assert_eq!((needed.loads.len(), needed.loads[0].samples), (1, false));
         let Job::Traffic(sender) = &needed.measurement.job else { panic!("expected a sender") };
-        assert_eq!((sender.rate.to_string(), sender.count), ("1kpps".into(), Some(16)));
+        assert_eq!((sender.rate.to_string(), sender.parameters.count), ("1kpps".into(), Some(16)));
         assert!(needed.measurement.job.is_finite());
         assert!(sender.unreported, "the relay would garble the report");
     }

@@ -7,7 +7,7 @@ use toml::Table;
 
 use super::{Constraint, Load, NO_LOAD, NodeSettings, Plan, ReflectPlan, StopRules, Trials};
 use crate::error::PlanError;
-use crate::flow::{RelayPlan, TraceSetting};
+use crate::flow::TraceSetting;
 use crate::measurement::Measurement;
 use crate::pacing::{Accurate, CrossPlan};
 use crate::source::Source;
@@ -30,7 +30,7 @@ pub(crate) struct PlanFile {
     pub(crate) pace: Option<Table>,
     pub(crate) cross: Option<CrossPlan>,
     pub(crate) accurate: Option<Accurate>,
-    pub(crate) relay: Option<RelayPlan>,
+    pub(crate) relay: Option<Table>,
     #[serde(default)]
     pub(crate) trace: TraceSetting,
     claims: Option<String>,

@@ -13,12 +13,10 @@ mod xdp;
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use dwell_engine::protocol::{ProbeTransport, Reflection};
 use dwell_engine::reflector::{EarlierReplies, RateLimits, Responder, ResponderConfig};
 use dwell_io::cpu::{self, Placement};
@@ -27,7 +25,7 @@ use dwell_io::interface::{self, Interface};
 use dwell_io::machine;
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::process;
-use dwell_protocol::{DriverMode, Limit, ReflectEngine, ReflectJob, Stamps, ThreadPlacement};
+use dwell_protocol::{Limit, ReflectEngine, ReflectJob, Stamps, ThreadPlacement};
 use dwell_record::Summary;
 use dwell_units::{Nanos, PacketRate};
 use dwell_wire::hmac::SecretKey;
@@ -53,100 +51,19 @@ const MAX_REPLAY_WINDOW: u32 = 4_096;
 #[command(after_help = "\
 Exit codes: 0 stopped by SIGINT or SIGTERM, 1 a socket cannot be opened or failed, 2 usage, \
 4 not supported or no privilege here.")]
+#[command(mut_arg("urls", |urls| urls.help(protocols::reflect_urls_help())))]
 pub struct Args {
-    /// Protocols and addresses.
-    #[arg(help = protocols::reflect_urls_help())]
-    pub urls: Vec<String>,
-
-    /// STAMP: answer only packets authenticated with the key in this file (hexadecimal, readable
-    /// only by its owner). Alternatively set the environment variable DWELL_KEY
-    #[arg(long, value_name = "FILE")]
-    pub key_file: Option<PathBuf>,
-
-    /// STAMP with a key: answer each request once, and only if it is less than N numbers behind the
-    /// newest of its session (address and SSID). 1 to 4096 [default: replays are answered]
-    #[arg(long, value_name = "N")]
-    pub replay_window: Option<u32>,
-
-    /// STAMP: return the sender's sequence number instead of counting per session
-    #[arg(long)]
-    pub stateless: bool,
-
-    /// Timestamp to use as T2
-    #[arg(long, default_value = "auto", value_parser = t2_stamps())]
-    pub stamps: Stamps,
-
-    /// Maximum reply rate per source address and port, like 1000pps, or off. A TCP connection is
-    /// slowed down to it
-    /// [default: off on loopback and in dwell's labs, else 100kpps for sources with private and
-    /// link-local addresses and 10kpps for others]
-    #[arg(long, value_name = "RATE|off")]
-    pub limit: Option<String>,
-
-    /// Also answer source ports 7, 19, 862 and the ports of this reflector
-    #[arg(long)]
-    pub allow_any_port: bool,
-
-    /// Engine that sends the replies. xdp and auto need root; see docs/reflect.md
-    #[arg(long, value_enum, default_value_t)]
-    pub engine: ReflectEngine,
-
-    /// Interface on which --engine xdp or auto replies
-    #[arg(long, value_name = "IF")]
-    pub interface: Option<String>,
-
-    /// Where the XDP program runs [default: native if the driver has it, except on veth]
-    #[arg(long, value_enum, value_name = "MODE")]
-    pub xdp_mode: Option<DriverMode>,
-
-    /// Placement of the reflecting threads.
+    /// The job.
     #[command(flatten)]
-    pub place: ThreadPlacement,
+    job: ReflectJob,
 
     /// Print the summary as one JSON object at the end
     #[arg(long)]
-    pub json: bool,
+    json: bool,
 
     /// Print only errors and the summary
     #[arg(short = 'q', long)]
-    pub quiet: bool,
-}
-
-/// Parses `--stamps`: a reflector cannot require kernel timestamps.
-fn t2_stamps() -> impl TypedValueParser<Value = Stamps> {
-    let auto = PossibleValue::new("auto").help("The deepest timestamp that the socket delivers");
-    let user = PossibleValue::new("user").help("Clock read of the program");
-    let known = PossibleValuesParser::new([auto, user]);
-    known.map(|name| if name == "user" { Stamps::User } else { Stamps::Auto })
-}
-
-impl Args {
-    /// The job that the arguments describe.
-    fn job(&self) -> Result<ReflectJob, Failure> {
-        let limit = match self.limit.as_deref() {
-            None => None,
-            Some("off") => Some(Limit::Off),
-            Some(text) => {
-                let rate: PacketRate = text.parse().map_err(|error| {
-                    Failure::usage(format!("invalid value for --limit: {error}, or off"))
-                })?;
-                Some(Limit::Rate(rate))
-            }
-        };
-        Ok(ReflectJob {
-            urls: self.urls.clone(),
-            key_file: self.key_file.clone(),
-            stateless: self.stateless,
-            replay_window: self.replay_window,
-            stamps: self.stamps,
-            limit,
-            allow_any_port: self.allow_any_port,
-            engine: self.engine,
-            interface: self.interface.clone(),
-            xdp_mode: self.xdp_mode,
-            place: self.place,
-        })
-    }
+    quiet: bool,
 }
 
 /// A socket to open.
@@ -305,10 +222,10 @@ fn serve_all(
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<Exit, Failure> {
-    let job = args.job()?;
+    let job = &args.job;
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
-    let answered = perform(&job, &stop, &mut |lines| {
+    let answered = perform(job, &stop, &mut |lines| {
         if !args.quiet {
             lines.iter().for_each(|line| crate::say(&format!("listening on {line}")));
         }

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
+use dwell_engine::protocol::RelayTransport;
 use dwell_io::cpu::{self, Placement};
 use dwell_io::datagram::{await_stamps, has_stamps};
 use dwell_io::port::StampRequest;
@@ -37,7 +38,7 @@ use rtrb::RingBuffer;
 use crate::nic::NicWatch;
 use crate::observation_writer::ObservationWriter;
 use crate::ping::SampleFile;
-use crate::{Exit, Failure, Scheme, placement};
+use crate::{Exit, Failure, placement};
 pub use args::Args;
 use counts::FinalState;
 use record::{EventSender, RelayEvent};
@@ -98,9 +99,11 @@ pub(crate) fn perform(
     announce: &mut dyn FnMut(&str),
 ) -> Result<Relayed, Failure> {
     let setup = RelaySetup::new(job)?;
-    if job.engine == RelayEngine::Xdp {
-        return xdp::perform(job, &setup, samples, stop, announce);
-    }
+    let packet_loop: PacketLoop = match job.parameters.engine {
+        RelayEngine::Socket => |relay, stop| relay.run(stop),
+        RelayEngine::Batch => batch::run,
+        RelayEngine::Xdp => return xdp::perform(job, &setup, samples, stop, announce),
+    };
     let mut log =
         ObservationWriter::begin("relay", &format!("{} {}", job.listen, job.to), samples)?;
     let wanted = setup.sockets() + SPARE_DESCRIPTORS;
@@ -109,9 +112,9 @@ pub(crate) fn perform(
     let dropped = AtomicU64::new(0);
     let mut run = Run { job, setup: &setup, log: &mut log, dropped: &dropped, stop };
     let (start, nics) = (clock::pair(), NicWatch::start());
-    let ended = match setup.scheme {
-        Scheme::Tcp => run.streams(announce)?,
-        _ => run.datagrams(announce)?,
+    let ended = match setup.transport {
+        RelayTransport::Datagrams => run.datagrams(packet_loop, announce)?,
+        RelayTransport::Streams => run.streams(announce)?,
     };
     let ring_dropped = dropped.load(Ordering::Relaxed);
     let clocks = (start, clock::pair());
@@ -134,11 +137,18 @@ struct Run<'a> {
     stop: &'a AtomicBool,
 }
 
+/// Relays datagrams until stopped.
+type PacketLoop = fn(Relay<'_>, &AtomicBool) -> FinalState;
+
 /// Final state, and the placement of the relaying thread.
 type EndAndPlacement = (FinalState, Placement);
 
 impl Run<'_> {
-    fn datagrams(&mut self, announce: &mut dyn FnMut(&str)) -> Result<EndAndPlacement, Failure> {
+    fn datagrams(
+        &mut self,
+        packet_loop: PacketLoop,
+        announce: &mut dyn FnMut(&str),
+    ) -> Result<EndAndPlacement, Failure> {
         let (ring, mut consumer) = RingBuffer::new(record::RING_CAPACITY);
         let events = EventSender { ring, dropped: self.dropped };
         let (setup, job) = (self.setup, self.job);
@@ -149,11 +159,7 @@ impl Run<'_> {
             await_stamps(TIMESTAMPING_TIMEOUT);
         }
         announce(&self.announcement());
-        let engine = job.engine;
-        Ok(self.recorded(&mut || consumer.pop().ok(), move |stop| match engine {
-            RelayEngine::Batch => batch::run(relay, stop),
-            RelayEngine::Socket | RelayEngine::Xdp => relay.run(stop),
-        }))
+        Ok(self.recorded(&mut || consumer.pop().ok(), move |stop| packet_loop(relay, stop)))
     }
 
     fn streams(&mut self, announce: &mut dyn FnMut(&str)) -> Result<EndAndPlacement, Failure> {
@@ -205,7 +211,7 @@ impl Run<'_> {
 
 /// Selects kernel timestamps if they are supported and wanted.
 fn stamps(setup: &RelaySetup, job: &RelayJob) -> Result<StampRequest, Failure> {
-    match job.stamps {
+    match job.parameters.stamps {
         Stamps::User => Ok(StampRequest::User),
         Stamps::Auto if job.merges() => Ok(StampRequest::User),
         _ if has_stamps(setup.listen.ip()) => Ok(StampRequest::Kernel),

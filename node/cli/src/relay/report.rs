@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use dwell_engine::protocol::RelayTransport;
 use dwell_engine::relay::aead::TAG_LEN;
 use dwell_engine::relay::cipher;
 use dwell_engine::relay::datagram_ctr::NONCE_LEN;
@@ -23,7 +24,7 @@ use serde_json::json;
 use super::counts::{Counts, Failures, Traffic, Unserved};
 use super::setup::{MAX_CONNECTIONS, RelaySetup};
 use crate::environment::environment;
-use crate::{Scheme, placement};
+use crate::placement;
 
 /// ICMP errors from this number on are always reported: kernels limit their rate.
 const MIN_REPORTED_ERRORS: u64 = 5;
@@ -82,17 +83,17 @@ pub(super) fn summary(job: &RelayJob, setup: &RelaySetup, outcome: &Outcome) -> 
 
 /// Describes the engine, its waiting mode and the AES implementation.
 fn engine(job: &RelayJob, setup: &RelaySetup) -> String {
-    let engine = match (setup.scheme, job.engine) {
-        (Scheme::Tcp, _) => "stream, two threads per connection",
-        (_, RelayEngine::Socket) => "socket",
-        (_, RelayEngine::Batch) if job.merges() => "batch, merged",
-        (_, RelayEngine::Batch) => "batch",
-        (_, RelayEngine::Xdp) => "xdp",
+    let engine = match (setup.transport, job.parameters.engine) {
+        (RelayTransport::Streams, _) => "stream, two threads per connection",
+        (RelayTransport::Datagrams, RelayEngine::Socket) => "socket",
+        (RelayTransport::Datagrams, RelayEngine::Batch) if job.merges() => "batch, merged",
+        (RelayTransport::Datagrams, RelayEngine::Batch) => "batch",
+        (RelayTransport::Datagrams, RelayEngine::Xdp) => "xdp",
     };
-    let waiting = match (setup.scheme, job.place.busy_poll) {
-        (Scheme::Tcp, _) => "",
-        (_, true) => ", busy polling",
-        (_, false) => ", blocking",
+    let waiting = match (setup.transport, job.place.busy_poll) {
+        (RelayTransport::Streams, _) => "",
+        (RelayTransport::Datagrams, true) => ", busy polling",
+        (RelayTransport::Datagrams, false) => ", blocking",
     };
     let aes =
         if setup.is_ciphering() { format!("; AES: {}", cipher::hardware()) } else { String::new() };
@@ -109,23 +110,22 @@ pub(super) fn parameters(
         ClearPrefix::Auto => json!("auto"),
         ClearPrefix::Bytes(bytes) => json!(bytes),
     };
-    by_name([
+    let resolved = [
         ("listen", json!(setup.listen.to_string())),
         ("to", json!(setup.to.to_string())),
         ("mode", json!(job.mode)),
         ("cipher", json!(setup.cipher())),
-        ("engine", json!(job.engine)),
         ("merge", json!(job.merges())),
         ("busy_poll", json!(job.place.busy_poll)),
         ("clear_bytes", clear),
-        ("stamps", json!(job.stamps)),
         ("id", json!(job.id)),
         ("flows", json!(setup.flows)),
         ("idle_ns", json!(setup.idle.0)),
         ("node_id", json!(job.telemetry.then_some(job.node_id))),
         ("hold_at", json!(job.hold.map(|hold| hold.at))),
         ("hold_ns", json!(job.hold.map(|hold| hold.time.0))),
-    ])
+    ];
+    by_name(job.parameters.recorded().into_iter().chain(resolved))
 }
 
 fn values(
@@ -134,12 +134,12 @@ fn values(
     components: &ComponentFigures,
 ) -> BTreeMap<String, Option<Scalar>> {
     let both = |count: fn(&Traffic) -> u64| counts.directions.iter().map(count).sum();
-    let (nonce, tag) = match (setup.cipher(), setup.scheme) {
+    let (nonce, tag) = match (setup.cipher(), setup.transport) {
         (None, _) => (0, 0),
-        (Some(Cipher::Aes128Ctr), Scheme::Tcp) => (stream_ctr::NONCE_LEN, 0),
-        (Some(Cipher::Aes128Ctr), _) => (NONCE_LEN, 0),
-        (Some(Cipher::Aes128Gcm), Scheme::Tcp) => (SALT_LEN, TAG_LEN),
-        (Some(Cipher::Aes128Gcm), _) => (TRAILER_LEN - TAG_LEN, TAG_LEN),
+        (Some(Cipher::Aes128Ctr), RelayTransport::Datagrams) => (NONCE_LEN, 0),
+        (Some(Cipher::Aes128Ctr), RelayTransport::Streams) => (stream_ctr::NONCE_LEN, 0),
+        (Some(Cipher::Aes128Gcm), RelayTransport::Datagrams) => (TRAILER_LEN - TAG_LEN, TAG_LEN),
+        (Some(Cipher::Aes128Gcm), RelayTransport::Streams) => (SALT_LEN, TAG_LEN),
     };
     let counted = [
         ("short", both(|traffic| traffic.short)),
@@ -190,8 +190,10 @@ fn warn(
     let longer = if setup.cipher() == Some(Cipher::Aes128Gcm) { TRAILER_LEN } else { NONCE_LEN };
     trust.warn_count(both(|traffic| traffic.too_long), |count| Warning::TooLong(count, longer));
     trust.warn_count(both(|traffic| traffic.unsealed), Warning::TooShort);
-    let what =
-        if setup.scheme == Scheme::Tcp { "connections were ended" } else { "packets were dropped" };
+    let what = match setup.transport {
+        RelayTransport::Datagrams => "packets were dropped",
+        RelayTransport::Streams => "connections were ended",
+    };
     trust.warn_count(both(|traffic| traffic.unauthentic), |count| {
         Warning::UnauthenticPackets(count, what)
     });
@@ -216,7 +218,7 @@ fn warn(
     trust.warn_count(trust.ring_dropped, Warning::RingOverflow);
     warn_unserved(trust, setup, &counts.unserved);
     let has_packets = components.packets() > 0;
-    if has_packets && setup.scheme == Scheme::Tcp {
+    if has_packets && setup.transport == RelayTransport::Streams {
         trust.warn(Warning::UserTimestampsOnly);
     } else if has_packets && components.missing(Point::RxKernel).is_none() {
         let why = if job.merges() { " (--merge removes them)" } else { "" };

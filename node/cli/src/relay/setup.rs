@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
+use dwell_engine::protocol::RelayTransport;
 use dwell_engine::relay::cipher::Key;
 use dwell_engine::relay::datagram_ctr::{Prefix, SaltSource};
 use dwell_engine::relay::packet_ids::Ids;
@@ -11,7 +12,8 @@ use dwell_engine::relay::stream_gcm::{RecordOpener, RecordSealer};
 use dwell_engine::relay::{PayloadTransform, is_loop};
 use dwell_io::{datagram, random};
 use dwell_protocol::{
-    Cipher, ClearPrefix, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode, Stamps,
+    Cipher, ClearPrefix, IdFormat, KeySource, RelayEngine, RelayJob, RelayMode, RelayParameters,
+    Stamps,
 };
 use dwell_units::Nanos;
 use dwell_wire::iperf2;
@@ -36,6 +38,7 @@ const DEFAULT_CONNECTION_IDLE: Nanos = Nanos::from_secs(124 * 60);
 /// A validated job.
 pub(super) struct RelaySetup {
     pub(super) scheme: Scheme,
+    pub(super) transport: RelayTransport,
     pub(super) listen: SocketAddr,
     pub(super) to: SocketAddr,
     mode: RelayMode,
@@ -72,8 +75,8 @@ impl RelaySetup {
     pub(super) fn new(job: &RelayJob) -> Result<Self, Failure> {
         let usage = |text: String| Err(Failure::usage(text));
         placement::check(&job.place)?;
-        let (scheme, listen) = address("--listen", &job.listen, None)?;
-        let (same, to) = address("--to", &job.to, Some(listen))?;
+        let (scheme, transport, listen) = address("--listen", &job.listen, None)?;
+        let (same, _, to) = address("--to", &job.to, Some(listen))?;
         if same != scheme {
             return usage(format!(
                 "--listen {} and --to {}: one is {}, the other {}; a relay does not change the \
@@ -112,12 +115,11 @@ impl RelaySetup {
         if job.hold.is_some_and(|hold| !(Nanos(0)..=Nanos::from_secs(1)).contains(&hold.time)) {
             return usage("invalid value for --hold: 0s to 1s, like program:200us".to_owned());
         }
-        if scheme == Scheme::Tcp {
+        if transport == RelayTransport::Streams {
             check_streams(job)?;
         }
-        if job.merge == Some(true)
-            && (job.engine != RelayEngine::Batch || job.stamps == Stamps::Kernel)
-        {
+        let RelayParameters { engine, cipher, stamps, .. } = job.parameters;
+        if job.merge == Some(true) && (!engine.can_merge() || stamps == Stamps::Kernel) {
             return usage(
                 "--merge is for --engine batch without --stamps kernel: a segmented buffer is \
                  stamped once"
@@ -129,24 +131,27 @@ impl RelaySetup {
             RelayMode::Translate if matches!(job.key, KeySource::File(_)) => {
                 return usage("--key-file is for --mode encrypt and decrypt".to_owned());
             }
-            RelayMode::Translate if job.cipher != Cipher::default() => {
+            RelayMode::Translate if cipher != Cipher::default() => {
                 return usage("--cipher is for --mode encrypt and decrypt".to_owned());
             }
             RelayMode::Translate => None,
             RelayMode::Encrypt | RelayMode::Decrypt => Some(key(&job.key)?),
         };
-        let (flows, idle) = match scheme {
-            Scheme::Tcp => (job.flows.min(MAX_CONNECTIONS), DEFAULT_CONNECTION_IDLE),
-            _ => (job.flows, DEFAULT_IDLE),
+        let (flows, idle) = match transport {
+            RelayTransport::Streams => (job.flows.min(MAX_CONNECTIONS), DEFAULT_CONNECTION_IDLE),
+            RelayTransport::Datagrams => (job.flows, DEFAULT_IDLE),
         };
         let idle = job.idle.unwrap_or(idle);
-        let (mode, cipher, clear, id) = (job.mode, job.cipher, job.clear, job.id);
-        Ok(Self { scheme, listen, to, mode, cipher, key, clear, id, flows, idle })
+        let (mode, clear, id) = (job.mode, job.clear(), job.id);
+        Ok(Self { scheme, transport, listen, to, mode, cipher, key, clear, id, flows, idle })
     }
 
     /// Returns the number of sockets that the maximum number of clients needs.
     pub(super) fn sockets(&self) -> u64 {
-        let each = if self.scheme == Scheme::Tcp { 2 } else { 1 };
+        let each = match self.transport {
+            RelayTransport::Datagrams => 1,
+            RelayTransport::Streams => 2,
+        };
         each * u64::from(self.flows)
     }
 
@@ -176,11 +181,11 @@ impl RelaySetup {
 
     /// Returns the cipher domain, which the encrypting and the decrypting relay must agree on.
     fn domain(&self, direction: FlowDirection) -> Domain {
-        match (self.scheme, direction) {
-            (Scheme::Tcp, FlowDirection::Forward) => Domain::StreamForward,
-            (Scheme::Tcp, FlowDirection::Backward) => Domain::StreamBackward,
-            (_, FlowDirection::Forward) => Domain::DatagramForward,
-            (_, FlowDirection::Backward) => Domain::DatagramBackward,
+        match (self.transport, direction) {
+            (RelayTransport::Streams, FlowDirection::Forward) => Domain::StreamForward,
+            (RelayTransport::Streams, FlowDirection::Backward) => Domain::StreamBackward,
+            (RelayTransport::Datagrams, FlowDirection::Forward) => Domain::DatagramForward,
+            (RelayTransport::Datagrams, FlowDirection::Backward) => Domain::DatagramBackward,
         }
     }
 
@@ -244,19 +249,20 @@ impl RelaySetup {
 /// Rejects options of a TCP relay that apply to datagrams only.
 fn check_streams(job: &RelayJob) -> Result<(), Failure> {
     let wrong = |text: &str| Err(Failure::usage(text));
-    if job.clear == ClearPrefix::Auto {
+    let RelayParameters { clear, engine, stamps, .. } = job.parameters;
+    if clear == Some(ClearPrefix::Auto) {
         return wrong("--clear auto reads the headers of datagrams; give a number for tcp://");
     }
     if job.telemetry {
         return wrong("--telemetry fills slots of STAMP packets and is for udp:// only");
     }
-    if job.engine != RelayEngine::Socket || job.hold.is_some() {
+    if engine != RelayEngine::default() || job.hold.is_some() {
         return wrong("--engine and --hold are for udp:// only");
     }
     if job.place.busy_poll {
         return wrong("--busy-poll is for udp:// only: threads of connections block");
     }
-    if job.stamps == Stamps::Kernel {
+    if stamps == Stamps::Kernel {
         return wrong(
             "--stamps kernel is for udp:// only: the kernel timestamps segments, not parts of a \
              stream; use --stamps auto",
@@ -295,17 +301,20 @@ fn key(source: &KeySource) -> Result<Key, Failure> {
     Key::from_hex(&text).map_err(|error| Failure::usage(format!("{source}: {error}")))
 }
 
-/// Parses a URL and resolves its host, preferring the address family of `like`.
+/// Parses a URL and resolves its host, preferring the address family of `like`. Returns its scheme,
+/// what a relay forwards for it, and the address.
 fn address(
     flag: &str,
     url: &str,
     like: Option<SocketAddr>,
-) -> Result<(Scheme, SocketAddr), Failure> {
+) -> Result<(Scheme, RelayTransport, SocketAddr), Failure> {
     let wrong = |why: String| Failure::usage(format!("{flag} {url}: {why}"));
     let target = Target::with_scheme(url).map_err(|error| wrong(error.to_string()))?;
-    if !matches!(target.scheme, Scheme::Udp | Scheme::Tcp) {
-        return Err(wrong("a relay is for udp://ADDRESS:PORT or tcp://ADDRESS:PORT".to_owned()));
-    }
+    let transport = target.scheme.spec().relay.ok_or_else(|| {
+        let urls = Scheme::with(|spec| spec.relay.is_some());
+        let urls: Vec<_> = urls.map(|scheme| format!("{scheme}://ADDRESS:PORT")).collect();
+        wrong(format!("a relay is for {}", urls.join(" or ")))
+    })?;
     let resolved = (target.host.as_str(), target.port).to_socket_addrs();
     let found: Vec<_> = resolved
         .map_err(|error| {
@@ -317,7 +326,7 @@ fn address(
     let mut address = address.ok_or_else(|| wrong(format!("'{}' has no address", target.host)))?;
     // An IPv4-mapped IPv6 address is an IPv4 address.
     address.set_ip(address.ip().to_canonical());
-    Ok((target.scheme, address))
+    Ok((target.scheme, transport, address))
 }
 
 fn is_multicast_or_broadcast(address: IpAddr) -> bool {

@@ -37,7 +37,7 @@ type FlowAddresses = (SocketAddrV4, SocketAddrV4, SocketAddrV4);
 /// Rejects what this engine cannot do; needs no privilege.
 pub(super) fn check(job: &RelayJob, listen: SocketAddr, to: SocketAddr) -> Result<(), Failure> {
     let usage = |text: String| Err(Failure::usage(text));
-    if job.engine != RelayEngine::Xdp {
+    if job.parameters.engine != RelayEngine::Xdp {
         return Ok(());
     }
     if job.mode != RelayMode::Translate {
@@ -68,7 +68,7 @@ pub(super) fn check(job: &RelayJob, listen: SocketAddr, to: SocketAddr) -> Resul
     if job.hold.is_some() || job.telemetry {
         return usage("--engine xdp supports neither --hold nor --telemetry".into());
     }
-    if job.stamps == Stamps::Kernel {
+    if job.parameters.stamps == Stamps::Kernel {
         return usage(
             "--stamps kernel: packets of --engine xdp pass below all timestamping".into(),
         );
@@ -276,7 +276,7 @@ mod tests {
         let (far, here) = ("203.0.113.9:7", "0.0.0.0:7");
         let job = |change: fn(&mut RelayJob)| {
             let mut job = RelayJob::translate("udp://0.0.0.0:7", "udp://203.0.113.9:7");
-            job.engine = RelayEngine::Xdp;
+            job.parameters.engine = RelayEngine::Xdp;
             change(&mut job);
             job
         };
@@ -289,7 +289,10 @@ mod tests {
         let plain = job(|_| {});
         assert!(message(&job(|job| job.mode = RelayMode::Encrypt), here, far).contains("batch"));
         assert!(message(&job(|job| job.flows = 4_537), here, far).contains("1 to 4536"));
-        assert!(message(&job(|job| job.stamps = Stamps::Kernel), here, far).contains("--stamps"));
+        assert!(
+            message(&job(|job| job.parameters.stamps = Stamps::Kernel), here, far)
+                .contains("--stamps")
+        );
         assert!(message(&job(|job| job.telemetry = true), here, far).contains("--telemetry"));
         assert!(message(&plain, "[::]:7", "[2001:db8::1]:7").contains("IPv4 only"));
         assert!(message(&plain, "127.0.0.1:7", far).contains("other machines"));

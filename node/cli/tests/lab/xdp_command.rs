@@ -155,7 +155,7 @@ fn xdp_relay_job_delivers_its_flow_table() {
     };
     let job = JobId(1);
     let mut what = RelayJob::translate("udp://198.19.0.2:7001", "udp://198.19.0.3:7001");
-    what.engine = RelayEngine::Xdp;
+    what.parameters.engine = RelayEngine::Xdp;
     let what = Job::Relay(Box::new(what));
     write_message(&mut requests, &Request::Start { job, what, samples: true }).unwrap();
     assert!(matches!(next().0, Event::Ready { .. }));

@@ -117,8 +117,8 @@ mod tests {
 
     #[test]
     fn unreported_flow_sends_one_fin() {
-        let job = r#"{"url": "URL", "rate": "1kpps", "count": 3, "size": "100B",
-            "header": "iperf", "unreported": true}"#;
+        let job = r#"{"url": "URL", "rate": "1kpps", "unreported": true,
+            "parameters": {"count": 3, "size": "100B", "header": "iperf"}}"#;
         let (ids, warnings) = ids(job);
         let (end, packets) = ids.split_last().unwrap();
         assert!(*end < 0 && !packets.is_empty() && packets.iter().all(|id| *id > 0), "{ids:?}");

@@ -21,7 +21,7 @@ use dwell_engine::schedule::{Gaps, Schedule};
 use dwell_io::cpu::{self, Placement};
 use dwell_io::datagram::DatagramSocket;
 use dwell_io::port::{SocketOptions, StampRequest, TxStampRequest};
-use dwell_protocol::{BulkJob, Stamps, ThreadPlacement, TrafficHeader, TrafficJob};
+use dwell_protocol::{BulkJob, FlowParameters, Stamps, ThreadPlacement, TrafficHeader, TrafficJob};
 use dwell_record::NicDropped;
 use dwell_record::segment::FlowEntry;
 use dwell_sample::TimestampSource;
@@ -59,34 +59,17 @@ pub(super) struct Args {
     #[arg(long, value_name = "DISTRIBUTION", default_value = "constant")]
     distribution: Gaps,
 
-    /// UDP payload size [default: 1400B], or size of each write with tcp:// [default: 128KiB, or 10
-    /// ms of the rate]
-    #[arg(long, value_name = "BYTES")]
-    size: Option<Bytes>,
+    /// Options of the flows.
+    #[command(flatten)]
+    parameters: FlowParameters,
 
     /// Seed of gaps and payload
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Header at the start of the payload
-    #[arg(long, value_enum, default_value_t = TrafficHeader::Dwell)]
-    header: TrafficHeader,
-
-    /// Stop after this time [default: until stopped]
-    #[arg(long, value_name = "TIME")]
-    duration: Option<Nanos>,
-
-    /// Stop after this many packets; with tcp:// after this many writes
-    #[arg(long, value_name = "N")]
-    count: Option<u64>,
-
     /// Stop after this many bytes of payload, like 100MB
     #[arg(long, value_name = "BYTES", conflicts_with = "count")]
     bytes: Option<Bytes>,
-
-    /// Timestamps to use for --samples: user space, or also the kernel's where available
-    #[arg(long, value_enum, default_value_t = Stamps::Auto)]
-    stamps: Stamps,
 
     /// CPU and scheduling of the timing loop.
     #[command(flatten)]
@@ -120,7 +103,8 @@ pub(super) enum Job {
 impl Args {
     /// Whether the load has a limit and ends unless stopped before.
     pub(super) fn has_an_end(&self) -> bool {
-        self.duration.is_some() || self.count.is_some() || self.bytes.is_some()
+        let FlowParameters { duration, count, .. } = self.parameters;
+        duration.is_some() || count.is_some() || self.bytes.is_some()
     }
 
     /// The job that these arguments describe.
@@ -135,13 +119,14 @@ impl Args {
         if self.distribution != Gaps::Constant {
             return Err(only_udp("--distribution"));
         }
-        if self.header == TrafficHeader::Iperf {
+        let FlowParameters { size, header, duration, count, stamps } = self.parameters;
+        if header == Some(TrafficHeader::Iperf) {
             return Err(only_udp("--header iperf"));
         }
         if self.samples.is_some() {
             return Err(only_udp("--samples"));
         }
-        if self.stamps != Stamps::Auto {
+        if stamps != Stamps::Auto {
             return Err(only_udp("--stamps"));
         }
         let rate = match self.rate {
@@ -157,14 +142,14 @@ impl Args {
             url: self.url.clone(),
             flows: self.flows,
             rate,
-            write_size: self.size,
+            write_size: size,
             bytes: self.bytes,
-            duration: self.duration,
+            duration,
             ipv4: self.ipv4,
             ipv6: self.ipv6,
             place: self.place,
         };
-        if let Some(count) = self.count {
+        if let Some(count) = count {
             job.bytes = Some(Bytes(count.saturating_mul(super::bulk::write_size(&job).0)));
         }
         Ok(job)
@@ -176,29 +161,24 @@ impl Args {
                 "traffic over udp:// needs --rate, like --rate 80Mbit/s or --rate 200pps",
             )
         })?;
-        let size = self.size.unwrap_or(DEFAULT_PAYLOAD);
-        let count = self.bytes.map(|bytes| bytes.0.div_ceil(size.0.max(1)));
-        Ok(Job::Traffic(TrafficJob {
+        let mut job = TrafficJob {
             url: self.url.clone(),
             flows: self.flows,
             rate,
             distribution: self.distribution.to_string(),
-            size,
+            parameters: self.parameters,
             seed: self.seed,
-            duration: self.duration,
-            count: self.count.or(count),
             ipv4: self.ipv4,
             ipv6: self.ipv6,
-            header: self.header,
             unreported: false,
-            stamps: self.stamps,
             place: self.place,
-        }))
+        };
+        if let Some(bytes) = self.bytes {
+            job.parameters.count = Some(bytes.0.div_ceil(job.size().0.max(1)));
+        }
+        Ok(Job::Traffic(job))
     }
 }
-
-/// Default size of the UDP payload.
-const DEFAULT_PAYLOAD: Bytes = Bytes(1_400);
 
 /// Result of sending.
 struct Outcome {
@@ -212,7 +192,7 @@ struct Outcome {
 
 /// Whether the traffic is measured, so that precise send times matter.
 fn measures(job: &TrafficJob, keeps_samples: bool) -> bool {
-    keeps_samples || job.header == TrafficHeader::Iperf
+    keeps_samples || job.header() == TrafficHeader::Iperf
 }
 
 /// Validates a job before any file is created.
@@ -250,11 +230,11 @@ pub(crate) fn send(
         payload: Payload::new(job, &setup),
         wait_mode: setup.wait_mode(measures(job, keeps_samples)),
         count: setup.count,
-        duration: job.duration,
+        duration: job.parameters.duration,
         stop,
         events,
         sent: Sent::default(),
-        ending: match job.header {
+        ending: match job.header() {
             TrafficHeader::Dwell => Ending::NoFin,
             TrafficHeader::Iperf if job.unreported => Ending::OneFin,
             TrafficHeader::Iperf => Ending::Reported(vec![None; job.flows as usize]),
@@ -281,7 +261,7 @@ pub(crate) fn send(
     let outcome = Outcome { sent: driver.sent, placement, reports, keeps_samples, nics };
     let summary = summary::summary(job, &setup, &outcome, &recorder);
     let (_, failure) = recorder.log.finish(outcome.sent.dropped);
-    if job.stamps == Stamps::Kernel
+    if job.parameters.stamps == Stamps::Kernel
         && keeps_samples
         && summary.stamps.tx == Some(TimestampSource::User)
     {
@@ -295,7 +275,7 @@ pub(crate) fn send(
 
 /// Opens a socket per flow. Requests kernel timestamps only if samples are kept.
 fn open(job: &TrafficJob, setup: &TrafficSetup, keeps_samples: bool) -> io::Result<Vec<Flow>> {
-    let stamped = keeps_samples && job.stamps != Stamps::User;
+    let stamped = keeps_samples && job.parameters.stamps != Stamps::User;
     let options = SocketOptions {
         stamps: if stamped { StampRequest::Kernel } else { StampRequest::User },
         tx_stamps: TxStampRequest::DriverAndQdisc,

@@ -20,10 +20,10 @@ impl Payload {
     pub(super) fn new(job: &TrafficJob, setup: &TrafficSetup) -> Self {
         let mut bytes = vec![0; setup.size];
         Xoshiro256PlusPlus::seed_from_u64(job.seed).fill_bytes(&mut bytes);
-        if job.header == TrafficHeader::Iperf {
+        if job.header() == TrafficHeader::Iperf {
             settings(job, setup).emit(&mut bytes);
         }
-        Self { header: job.header, bytes }
+        Self { header: job.header(), bytes }
     }
 
     /// Builds packet `number` of `flow`, counted from 0 and sent at `now`; returns payload and id.
@@ -56,7 +56,7 @@ impl Payload {
 /// Returns the settings that an iperf client would announce.
 fn settings(job: &TrafficJob, setup: &TrafficSetup) -> Client {
     let size = setup.size as u32;
-    let amount = match (job.count, job.duration) {
+    let amount = match (job.parameters.count, job.parameters.duration) {
         (Some(count), _) => i32::try_from(count.saturating_mul(size.into())).unwrap_or(i32::MAX),
         (None, Some(time)) => -i32::try_from(time.0 / 10_000_000).unwrap_or(i32::MAX),
         (None, None) => i32::MIN + 1,

@@ -31,14 +31,14 @@ impl TrafficSetup {
         let usage = |text: String| Failure::usage(text);
         let peer = peer(job)?;
         let headers = if peer.is_ipv4() { 28 } else { 48 };
-        let min_size = match job.header {
+        let min_size = match job.header() {
             TrafficHeader::Dwell => Mark::LEN,
             // A server reads flags after number and time.
             TrafficHeader::Iperf => iperf2::LEN + 4,
         };
-        let size = usize::try_from(job.size.0).ok().filter(|n| (min_size..=65_507).contains(n));
+        let size = usize::try_from(job.size().0).ok().filter(|n| (min_size..=65_507).contains(n));
         let size = size.ok_or_else(|| {
-            usage(format!("invalid value {} for --size: {min_size}B to 65507B", job.size))
+            usage(format!("invalid value {} for --size: {min_size}B to 65507B", job.size()))
         })?;
         if !(1..=1_000).contains(&job.flows) {
             return Err(usage(format!("invalid value {} for --flows: 1 to 1000", job.flows)));
@@ -55,7 +55,7 @@ impl TrafficSetup {
         if !mean.is_finite() {
             return Err(usage("invalid value 0 for --rate: give a rate like 80Mbit/s".into()));
         }
-        if job.duration.is_some_and(|time| time <= Nanos::ZERO) {
+        if job.parameters.duration.is_some_and(|time| time <= Nanos::ZERO) {
             return Err(usage("invalid value 0s for --duration: give a time like 2s".into()));
         }
         let place = job.place;
@@ -85,7 +85,8 @@ impl TrafficSetup {
 
 /// Returns the packets to send before the FINs: like iperf2, `--count` includes one FIN per flow.
 fn count(job: &TrafficJob) -> Result<Option<u64>, Failure> {
-    let (Some(count), TrafficHeader::Iperf) = (job.count, job.header) else { return Ok(job.count) };
+    let count = job.parameters.count;
+    let (Some(count), TrafficHeader::Iperf) = (count, job.header()) else { return Ok(count) };
     let flows = u64::from(job.flows);
     if count < 2 * flows {
         return Err(Failure::usage(format!(

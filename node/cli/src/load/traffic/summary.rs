@@ -43,7 +43,7 @@ pub(super) fn summary(
         ("payload_rate_bps", Scalar::Real(sent.packets as f64 * setup.size as f64 * 8.0 / seconds)),
     ];
     let server_report = merged_report(reports);
-    if job.header == TrafficHeader::Iperf {
+    if job.header() == TrafficHeader::Iperf {
         values.extend(server_values(server_report.as_ref()));
     }
     let pareto = setup.gaps.pareto(setup.mean * f64::from(job.flows));
@@ -58,7 +58,7 @@ pub(super) fn summary(
         // Of the gaps of each flow.
         ("gap_shape", json!(pareto.map(|(shape, _)| shape))),
         ("gap_scale_ns", json!(pareto.map(|(_, scale)| scale))),
-        ("header", json!(job.header)),
+        ("header", json!(job.header())),
         ("payload_bytes", json!(setup.size)),
         ("ip_bytes", json!(setup.ip_size)),
         ("seed", json!(job.seed)),
@@ -72,7 +72,7 @@ pub(super) fn summary(
     metrics.extend(component_metrics(components));
     let mut trust = Trust {
         schedule_error_ns: figures(&recorder.schedule_error),
-        planned: job.count,
+        planned: job.parameters.count,
         ring_dropped: sent.dropped,
         percentile_resolution: Some(recorder.schedule_error.resolution()),
         ..Trust::default()
