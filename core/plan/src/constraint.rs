@@ -6,7 +6,7 @@ use toml::Value;
 
 use crate::axis::{AxisValues, CanonicalValue, label};
 use crate::error::PlanError;
-use crate::expand::{Cell, MAX_CELLS, axes_of, path_of, product};
+use crate::expand::{Cell, MAX_CELLS, axes_of, product};
 use crate::measurement::MeasurementKind;
 use crate::plan::Plan;
 use crate::source::Source;
@@ -64,7 +64,7 @@ fn resolve_condition(
     value: &Value,
 ) -> Result<(String, Vec<CanonicalValue>), PlanError> {
     let place = format!("{at}.when.{name}");
-    let path = path_of(name, measured);
+    let path = measured.path_of(name);
     let of_axis: Vec<_> = axes.iter().filter(|axis| Some(&axis.path) == path.as_ref()).collect();
     let Some(axis) = of_axis.first() else {
         let mut known: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();

@@ -202,7 +202,7 @@ pub(crate) fn axes_of(
     let mut axes: Vec<AxisValues> = Vec::new();
     for (name, value) in matrix {
         let place = format!("{at}.{name}");
-        let path = path_of(name, measured).ok_or_else(|| {
+        let path = measured.path_of(name).ok_or_else(|| {
             source.error(
                 &place,
                 format!(
@@ -233,23 +233,6 @@ pub(crate) fn axes_of(
         return Err(source.error(at, "too many axes"));
     }
     Ok(axes)
-}
-
-/// Path of the field that an axis of this name sets.
-pub(crate) fn path_of(name: &str, measured: MeasurementKind) -> Option<Path> {
-    match name {
-        "relay" if measured == MeasurementKind::Flow => return Path::of("relay.mode").ok(),
-        "relay" => return None,
-        "flows" if measured == MeasurementKind::Pace => return Path::of("cross.flows").ok(),
-        _ => {}
-    }
-    if name == "load" || name.contains('.') {
-        let path = Path::of(name).ok()?;
-        let forbidden = ["matrix", "constraint", "trials", "stop"];
-        return (!forbidden.contains(&path.first())).then_some(path);
-    }
-    let path = || Path::of(&format!("{}.{name}", measured.name())).ok();
-    measured.fields().contains(&name).then(path).flatten()
 }
 
 /// Checks every value of every axis separately.

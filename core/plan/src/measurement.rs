@@ -4,6 +4,7 @@ use crate::error::PlanError;
 use crate::fields::field_names;
 use crate::flow::{FlowPlan, RelayPlan, TraceSetting};
 use crate::pacing::PacePlan;
+use crate::path::Path;
 use crate::plan::{PingPlan, PlanFile};
 use crate::source::Source;
 use dwell_protocol::{FlowParameters, PaceParameters, PingParameters};
@@ -40,6 +41,29 @@ impl MeasurementKind {
             Self::Flow => [field_names::<FlowPlan>(), field_names::<FlowParameters>()].concat(),
             Self::Pace => [field_names::<PacePlan>(), field_names::<PaceParameters>()].concat(),
         }
+    }
+
+    /// Path of the field that an axis of this name sets, like `pace.size` for `size`; `None` if
+    /// there is no such field.
+    pub fn axis_path(self, axis: &str) -> Option<String> {
+        self.path_of(axis).map(|path| path.to_string())
+    }
+
+    /// Path of the field that an axis of this name sets.
+    pub(crate) fn path_of(self, axis: &str) -> Option<Path> {
+        match axis {
+            "relay" if self == Self::Flow => return Path::of("relay.mode").ok(),
+            "relay" => return None,
+            "flows" if self == Self::Pace => return Path::of("cross.flows").ok(),
+            _ => {}
+        }
+        if axis == "load" || axis.contains('.') {
+            let path = Path::of(axis).ok()?;
+            let forbidden = ["matrix", "constraint", "trials", "stop"];
+            return (!forbidden.contains(&path.first())).then_some(path);
+        }
+        let path = || Path::of(&format!("{}.{axis}", self.name())).ok();
+        self.fields().contains(&axis).then(path).flatten()
     }
 }
 

@@ -141,6 +141,11 @@ impl PaceEngine {
         self.row().1
     }
 
+    /// Whether it leaves the choice of an engine to a measurement.
+    pub const fn is_automatic(self) -> bool {
+        matches!(self, Self::Auto)
+    }
+
     /// Whether packets bypass the queueing discipline if, and only if, it is requested.
     pub fn has_optional_bypass(self) -> bool {
         self.capabilities().qdisc_bypass == QdiscBypass::Optional

@@ -191,7 +191,7 @@ pub(crate) fn perform(
     let far_source = far.as_ref().map(|far| far.source);
     let source = source(job, departure_stamps, far_source)?;
     let mut recorder = Recorder::begin(&setup, &job.target, source, same_clock, samples)?;
-    if engine != PaceEngine::Auto {
+    if !engine.is_automatic() {
         ready(&report::opening(job, &setup, engine, source));
     }
     let nics = NicWatch::start();

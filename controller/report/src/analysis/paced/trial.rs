@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use dwell_plan::{PacePlan, Plan};
+use dwell_plan::{MeasurementKind, PacePlan, Plan};
 use dwell_protocol::{PaceEngine, PaceKind};
 use dwell_record::{Kind, Summary};
 use dwell_stats::median;
 use dwell_units::BitRate;
 
-use crate::model::{RunData, TrialData, TrialState};
+use crate::model::{Axis, RunData, TrialData, TrialState};
 
 /// Identity of a sender: everything but the rate that separates verdicts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,20 +37,31 @@ pub(crate) struct PacedTrial<'a> {
     pub(crate) summary: Option<&'a Summary>,
 }
 
-/// Axes that have a field of their own in [`Sender`] or [`PacedTrial`].
-const DEDICATED_AXES: [&str; 11] = [
-    "from",
-    "engine",
-    "size",
-    "payload_size",
-    "frame_size",
-    "flows",
-    "rate",
-    "pattern",
-    "count",
-    "repeat",
-    "pairs",
-];
+dwell_units::named! {
+    /// Fields of a plan that [`Sender`] or [`PacedTrial`] states separately, and those that only
+    /// change the number of packets. All other varied fields distinguish senders.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum PacedField {
+        From = "pace.from",
+        Engine = "pace.engine",
+        Size = "pace.size",
+        PayloadSize = "pace.payload_size",
+        FrameSize = "pace.frame_size",
+        Flows = "cross.flows",
+        Rate = "pace.rate",
+        Pattern = "pace.pattern",
+        Count = "pace.count",
+        Repeat = "pace.repeat",
+        Pairs = "pace.pairs",
+    }
+}
+
+impl PacedField {
+    /// The field that an axis sets, if it is one of these.
+    fn of_axis(axis: &str) -> Option<Self> {
+        Self::named(&MeasurementKind::Pace.axis_path(axis)?)
+    }
+}
 
 /// Key in [`Sender::others`] for the kind of size that was given.
 const SIZE_KIND_KEY: &str = "size counted as";
@@ -90,8 +101,7 @@ pub(crate) fn paced(run: &RunData) -> Vec<PacedTrial<'_>> {
         paced.sender.others.extend(kind.map(|kind| (SIZE_KIND_KEY.to_owned(), kind)));
     }
     if let Some(used) = used {
-        let auto = PaceEngine::Auto.name();
-        let automatic = all.iter_mut().filter(|paced| paced.sender.engine == auto);
+        let automatic = all.iter_mut().filter(|paced| is_automatic(&paced.sender.engine));
         automatic.for_each(|paced| paced.sender.engine.clone_from(&used));
     }
     all
@@ -99,15 +109,19 @@ pub(crate) fn paced(run: &RunData) -> Vec<PacedTrial<'_>> {
 
 /// Engine used by all trials with the automatic engine, if it was the same one.
 fn only_engine(run: &RunData, plan: Option<&Plan>) -> Option<String> {
-    let auto = PaceEngine::Auto.name();
     let pace = plan.and_then(|plan| plan.measurement.pace());
     let mut used = run
         .trials
         .iter()
-        .filter(|trial| engine(trial, pace) == auto)
+        .filter(|trial| is_automatic(&engine(trial, pace)))
         .filter_map(|trial| Some(trial.summary.as_ref()?.text("engine_used")?.to_owned()));
     let first = used.next()?;
     used.all(|other| other == first).then_some(first)
+}
+
+/// Whether a measurement chooses the engine of this name.
+fn is_automatic(engine: &str) -> bool {
+    engine.parse().is_ok_and(PaceEngine::is_automatic)
 }
 
 impl<'a> PacedTrial<'a> {
@@ -117,18 +131,18 @@ impl<'a> PacedTrial<'a> {
             .as_ref()
             .filter(|summary| summary.kind == Kind::Pace && trial.state == TrialState::Finished);
         let pace = plan.and_then(|plan| plan.measurement.pace());
-        let pattern = asked(trial, &["pattern", "pace.pattern"])
+        let pattern = asked(trial, PacedField::Pattern)
             .map(str::to_owned)
             .or_else(|| summary?.text("pattern").map(str::to_owned))
             .or_else(|| Some(pace.map(|pace| pace.parameters.pattern)?.name().to_owned()))?;
         let rate = summary
             .and_then(|summary| summary.number("rate_bps"))
             .map(|bps| BitRate(bps.round() as u64))
-            .or_else(|| asked(trial, &["rate", "pace.rate"])?.parse().ok())
+            .or_else(|| asked(trial, PacedField::Rate)?.parse().ok())
             .or_else(|| pace?.parameters.rate)
             .filter(|_| pattern == PaceKind::Train.name());
         let sender = Sender {
-            node: asked(trial, &["from", "pace.from"])
+            node: asked(trial, PacedField::From)
                 .or_else(|| Some(pace?.from.as_str()))
                 .unwrap_or("this node")
                 .to_owned(),
@@ -158,10 +172,10 @@ impl<'a> PacedTrial<'a> {
 /// Requested engine.
 fn engine(trial: &TrialData, pace: Option<&PacePlan>) -> String {
     let reported = || trial.summary.as_ref().and_then(|summary| summary.text("engine"));
-    asked(trial, &["engine", "pace.engine"])
+    asked(trial, PacedField::Engine)
         .or_else(reported)
         .or_else(|| Some(pace?.parameters.engine.name()))
-        .unwrap_or(PaceEngine::Auto.name())
+        .unwrap_or(PaceEngine::default().name())
         .to_owned()
 }
 
@@ -188,10 +202,9 @@ fn size_kind(
 fn asked_size(trial: &TrialData, pace: &PacePlan) -> PacePlan {
     let mut pace = pace.clone();
     let parameters = &mut pace.parameters;
-    let bytes = |name: &str| asked(trial, &[name, &format!("pace.{name}")]);
-    let size = bytes("size").and_then(|text| text.parse().ok());
-    let payload = bytes("payload_size").and_then(|text| text.parse().ok());
-    let frame = bytes("frame_size").and_then(|text| text.parse().ok());
+    let size = asked(trial, PacedField::Size).and_then(|text| text.parse().ok());
+    let payload = asked(trial, PacedField::PayloadSize).and_then(|text| text.parse().ok());
+    let frame = asked(trial, PacedField::FrameSize).and_then(|text| text.parse().ok());
     if size.is_some() || payload.is_some() || frame.is_some() {
         (parameters.size, parameters.payload_size, parameters.frame_size) = (size, payload, frame);
     }
@@ -199,7 +212,7 @@ fn asked_size(trial: &TrialData, pace: &PacePlan) -> PacePlan {
 }
 
 fn flows(trial: &TrialData, plan: Option<&Plan>) -> u32 {
-    asked(trial, &["flows", "cross.flows"])
+    asked(trial, PacedField::Flows)
         .and_then(|text| text.parse().ok())
         .or_else(|| Some(plan?.measurement.pace()?.cross.as_ref()?.flows))
         .unwrap_or(0)
@@ -207,16 +220,29 @@ fn flows(trial: &TrialData, plan: Option<&Plan>) -> u32 {
 
 /// Values of the varied axes without a field of their own.
 fn others(run: &RunData, trial: &TrialData) -> BTreeMap<String, String> {
-    let is_dedicated = |name: &str| {
-        let name = name.strip_prefix("pace.").or(name.strip_prefix("cross.")).unwrap_or(name);
-        DEDICATED_AXES.contains(&name)
-    };
-    let varied = run.axes.iter().filter(|axis| axis.values.len() > 1 && !is_dedicated(&axis.name));
+    let distinguishes = |axis: &&Axis| PacedField::of_axis(&axis.name).is_none();
+    let varied = run.axes.iter().filter(|axis| axis.values.len() > 1).filter(distinguishes);
     let value = |name: &String| Some((name.clone(), trial.parameters.get(name)?.clone()));
     varied.filter_map(|axis| value(&axis.name)).collect()
 }
 
-/// Value of the first of these axes that the trial has.
-fn asked<'a>(trial: &'a TrialData, names: &[&str]) -> Option<&'a str> {
-    names.iter().find_map(|name| trial.parameters.get(*name)).map(String::as_str)
+/// Value of the axis that sets this field in the trial.
+fn asked(trial: &TrialData, field: PacedField) -> Option<&str> {
+    let mut axes = trial.parameters.iter();
+    axes.find(|(axis, _)| PacedField::of_axis(axis) == Some(field)).map(|(_, value)| value.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_paced_field_is_an_axis_of_plans() {
+        for field in PacedField::ALL {
+            let (_, axis) = field.name().rsplit_once('.').unwrap();
+            assert_eq!(PacedField::of_axis(axis), Some(field), "{axis}");
+        }
+        assert_eq!(PacedField::of_axis("cross.size"), None);
+        assert_eq!(PacedField::of_axis("late"), None);
+    }
 }
