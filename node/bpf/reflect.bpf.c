@@ -3,8 +3,8 @@
  * Answers probes in the driver: STAMP, the round-trip message, UDP echo and ICMP echo, over IPv4
  * and IPv6, with at most one VLAN tag. A reply is the frame of its request, so it is as long.
  * Packets that are not for a service pass unchanged. Packets for a service that the program cannot
- * answer pass to the socket there: fragments, IP options, extension headers, TLVs that it does not
- * know.
+ * answer pass to the socket there, within the limit of their source: fragments, IP options, extension
+ * headers, merged datagrams, TLVs that it does not know.
  */
 #include "reflect.bpf.h"
 #include "reflect_rules.bpf.h"
@@ -14,7 +14,7 @@ const volatile struct reflect reflect;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
+	__uint(max_entries, DESTINATIONS);
 	__type(key, struct service_key);
 	__type(value, struct service);
 } services SEC(".maps");
@@ -22,7 +22,7 @@ struct {
 /* Addresses of this machine, and broadcast addresses of its networks. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
+	__uint(max_entries, DESTINATIONS);
 	__type(key, __u32[4]);
 	__type(value, __u32);
 } own_addresses SEC(".maps");
@@ -55,6 +55,19 @@ struct {
 #define ECHO_REQUEST_V6 128
 #define ECHO_REPLY_V6 129
 
+/* Bits of the fragment fields: offset, and more fragments (RFC 791, RFC 8200 4.5). */
+#define FRAGMENT_OFFSET htons(0x1fff)
+#define FRAGMENT_OFFSET_V6 htons(0xfff8)
+#define FRAGMENT_ANY htons(0x3fff)
+
+/* Extension headers (RFC 8200 4.3 to 4.6, RFC 4302), and how many the program looks behind. */
+#define HOP_BY_HOP 0
+#define ROUTING 43
+#define FRAGMENT 44
+#define AUTHENTICATION 51
+#define DESTINATION_OPTIONS 60
+#define EXTENSIONS 6
+
 /* The round-trip message and its last 4 bytes, "REQ" and "ACK": core/wire/src/roundtrip.rs. */
 #define ROUNDTRIP 24
 #define ROUNDTRIP_REQUEST htonl(0x52455100)
@@ -71,6 +84,14 @@ struct vlan {
 	__u16 type;
 };
 
+/* The first bytes of an extension header; `offset` is that of a fragment. */
+struct extension {
+	__u8 next;
+	__u8 length;
+	__u16 offset;
+	__u32 rest;
+};
+
 struct icmp {
 	__u8 type;
 	__u8 code;
@@ -79,6 +100,52 @@ struct icmp {
 	__u16 sequence;
 };
 
+#ifdef WITHOUT_KERNEL_TYPES
+#define datagrams(context, now, length) 1
+#else
+struct xdp_buff {
+	void *data_hard_start;
+	__u32 frame_sz;
+} __attribute__((preserve_access_index));
+
+struct skb_shared_info {
+	unsigned short gso_size;
+} __attribute__((preserve_access_index));
+
+/* Kernel functions (kernel/bpf/helpers.c), since Linux 6.2. */
+extern void *bpf_cast_to_kern_ctx(void *context) __ksym;
+extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym;
+
+/* SMP_CACHE_BYTES of x86, ARMv7, ARM64 and RISC-V. */
+#define CACHE_LINE 64
+
+/*
+ * Returns the number of datagrams that a frame of this length holds from the UDP header on: more than
+ * one if the kernel merged them (UDP_SEGMENT, UDP GRO). In generic mode the frame is that of a socket
+ * buffer, whose segment size is in the structure at its end (skb_end_pointer(), linux/skbuff.h). In
+ * native mode nothing is merged.
+ */
+static __always_inline __u32 datagrams(struct xdp_md *context, const struct reflect_state *now,
+				       __u16 length)
+{
+	const __u64 room = (__builtin_preserve_type_info(*(struct skb_shared_info *)0, 1) +
+			    CACHE_LINE - 1) & ~(CACHE_LINE - 1ULL);
+	struct xdp_buff *buffer;
+	struct skb_shared_info *shared;
+	__u32 size;
+
+	if (now->native)
+		return 1;
+	buffer = bpf_cast_to_kern_ctx(context);
+	shared = bpf_rdonly_cast(buffer->data_hard_start + buffer->frame_sz - room,
+				 __builtin_btf_type_id(*(struct skb_shared_info *)0, 1));
+	size = shared->gso_size;
+	if (size && length > UDP_HEADER)
+		return (length - UDP_HEADER + size - 1) / size;
+	return 1;
+}
+#endif
+
 /* Returns the type of a frame; 0 if it is too short. */
 static __always_inline __u16 frame_type(const struct ethernet *frame, const void *end)
 {
@@ -86,12 +153,13 @@ static __always_inline __u16 frame_type(const struct ethernet *frame, const void
 }
 
 /* Whether the frame is for this interface or a group, which is_loop() refuses. */
-static __always_inline int is_to_interface(const struct ethernet *frame)
+static __always_inline int is_to_interface(const struct ethernet *frame,
+					   const struct reflect_state *now)
 {
 	const __u16 *to = (const __u16 *)frame->to;
 
-	return frame->to[0] & 1 || (to[0] == reflect.mac[0] && to[1] == reflect.mac[1] &&
-				    to[2] == reflect.mac[2]);
+	return frame->to[0] & 1 ||
+	       (to[0] == now->mac[0] && to[1] == now->mac[1] && to[2] == now->mac[2]);
 }
 
 static __always_inline __u16 header_sum(const struct ipv4 *ip)
@@ -124,7 +192,10 @@ static __always_inline int is_loop(const struct ethernet *frame, const struct re
 
 	if (frame->to[0] & 1 || frame->from[0] & 1 || is_group(request->from))
 		return 1;
-	if (!reflect.loopback && is_own(request->from))
+	/* The source of an IPv6 packet cannot be an IPv4 address (ip6_rcv_core(), net/ipv6). */
+	if (request->is_ipv6 && is_mapped(request->from))
+		return 1;
+	if (!reflect.loopback && (is_loopback(request->from) || is_own(request->from)))
 		return 1;
 	if (kind == KIND_ICMP)
 		return 0;
@@ -168,6 +239,29 @@ static __always_inline void return_ipv6(struct ipv6 *ip, __u8 hops)
 	__builtin_memcpy(ip->destination, source, 16);
 }
 
+/*
+ * Leaves packets to the socket within the limit of their source; returns the outcome. Their STAMP
+ * session stays at the socket from then on. An identifier that the packet is too short for is 0.
+ */
+static __always_inline int leave(const struct request *request, const struct service *service,
+				 const void *payload, const void *end, __u32 packets, __u64 now)
+{
+	const __u16 *ssid = payload + __builtin_offsetof(struct stamp, ssid);
+	struct session *session;
+
+	if (!is_within_limit(request, service, packets))
+		return LIMITED;
+	if (service->kind == KIND_STAMP) {
+		int has_ssid = request->length >= __builtin_offsetof(struct stamp, received) &&
+			       (const void *)(ssid + 1) <= end;
+
+		session = find_session(request, service->number, has_ssid ? *ssid : 0, now);
+		if (session)
+			session->at_socket = 1;
+	}
+	return TO_SOCKET;
+}
+
 /* Writes the reply to a STAMP request and returns its checksum. */
 static __always_inline __u16 write_stamp(struct xdp_md *context, const struct request *request,
 					 const struct reflect_state *now, struct stamp *packet,
@@ -197,25 +291,13 @@ static __always_inline int answer_stamp(struct xdp_md *context, const struct req
 					const struct reflect_state *now, struct stamp *packet,
 					const void *end, __u16 *checksum, __u64 t2)
 {
-	struct session_key key = {
-		.address = { request->from[0], request->from[1], request->from[2],
-			     request->from[3] },
-		.port = request->from_port,
-		.service = service->number,
-	};
-	struct session new = {}, *session;
+	struct session *session;
 	__u64 ignored = 0;
-	int is_known;
+	int is_known = 1;
 
-	if ((void *)(packet + 1) > end || request->length < sizeof(*packet)) {
-		/* As short as those of TWAMP-light. */
-		return is_within_limit(request, service) ? TO_SOCKET : LIMITED;
-	}
-	key.ssid = packet->ssid;
-	session = bpf_map_lookup_elem(&sessions, &key);
-	is_known = !(session && session->at_socket) &&
-		   answer_tlvs(context, request->transport + UDP_HEADER + sizeof(*packet),
-			       request->length - sizeof(*packet), 0, &ignored, &ignored);
+	/* As short as those of TWAMP-light. */
+	if ((void *)(packet + 1) > end || request->length < sizeof(*packet))
+		return leave(request, service, packet, end, 1, t2);
 	switch (likeness(packet)) {
 	case LIKENESS_FULL:
 		return LOOPING;
@@ -223,18 +305,15 @@ static __always_inline int answer_stamp(struct xdp_md *context, const struct req
 		/* The socket engine counts it as identical to others. */
 		is_known = 0;
 	}
-	if (!is_within_limit(request, service))
+	is_known = is_known && answer_tlvs(context, request->transport + UDP_HEADER + sizeof(*packet),
+					   request->length - sizeof(*packet), 0, &ignored, &ignored);
+	if (!is_known)
+		return leave(request, service, packet, end, 1, t2);
+	if (!is_within_limit(request, service, 1))
 		return LIMITED;
-	if (!session) {
-		bpf_map_update_elem(&sessions, &key, &new, BPF_NOEXIST);
-		session = bpf_map_lookup_elem(&sessions, &key);
-		if (!session)
-			return TO_SOCKET;
-	}
-	if (!is_known) {
-		session->at_socket = 1;
+	session = find_session(request, service->number, packet->ssid, t2);
+	if (!session || session->at_socket)
 		return TO_SOCKET;
-	}
 	*checksum = write_stamp(context, request, now, packet, session, *checksum, t2);
 	return REPLIED;
 }
@@ -250,7 +329,7 @@ static __always_inline int answer_echo(const struct request *request,
 		outcome = TO_SOCKET;
 	else if (is_silenced(request, service->number, bpf_ktime_get_ns()))
 		return SILENCED;
-	return is_within_limit(request, service) ? outcome : LIMITED;
+	return is_within_limit(request, service, 1) ? outcome : LIMITED;
 }
 
 /* Whether the payload is no request. */
@@ -268,17 +347,15 @@ static __always_inline int is_malformed(const struct request *request,
 
 /* Answers the UDP datagram of a service; returns the outcome. */
 static __always_inline int answer_udp(struct xdp_md *context, struct request *request,
-				      const struct service *service, struct udp *udp,
+				      const struct service *service,
+				      const struct reflect_state *now, struct udp *udp,
 				      const void *end, __u64 t2)
 {
-	__u32 *payload = (__u32 *)(udp + 1), first = 0;
-	struct reflect_state *now = bpf_map_lookup_elem(&state, &first);
+	__u32 *payload = (__u32 *)(udp + 1);
 	__u16 checksum = udp->checksum, source = udp->source;
 	int outcome = REPLIED, is_partial = 0;
 	__u64 found;
 
-	if (!now)
-		return MALFORMED;
 	if (service->kind == KIND_ECHO && request->hops <= 1)
 		return LOOPING;
 	found = digest(context, request->transport, UDP_HEADER + request->length);
@@ -299,7 +376,7 @@ static __always_inline int answer_udp(struct xdp_md *context, struct request *re
 				       &checksum, t2);
 		break;
 	case KIND_ROUNDTRIP:
-		if (!is_within_limit(request, service))
+		if (!is_within_limit(request, service, 1))
 			return LIMITED;
 		if ((void *)(payload + 6) > end)
 			return MALFORMED;
@@ -334,7 +411,7 @@ static __always_inline int answer_icmp(struct xdp_md *context, struct request *r
 	sum = digest(context, request->transport, request->length);
 	if (fold(request->pseudo + sum) != 0xffff)
 		return BAD_CHECKSUM;
-	if (!is_within_limit(request, service))
+	if (!is_within_limit(request, service, 1))
 		return LIMITED;
 	icmp->type = request->is_ipv6 ? ECHO_REPLY_V6 : ECHO_REPLY;
 	icmp->checksum = exchanged(icmp->checksum, old, *kind);
@@ -346,16 +423,20 @@ static __always_inline int answer_icmp(struct xdp_md *context, struct request *r
  * first, so that malformed packets cost least.
  */
 static __always_inline int answer(struct xdp_md *context, struct request *request,
-				  const struct service *service, struct ethernet *frame,
+				  const struct service *service,
+				  const struct reflect_state *now, struct ethernet *frame,
 				  const struct ipv4 *ip, struct udp *udp, const void *end)
 {
+	__u32 packets;
 	__u64 t2;
 
 	if ((void *)frame + request->transport + request->length > end || request->length < 8)
 		return MALFORMED;
-	/* Datagrams that the kernel merged are longer than the interface can send. */
-	if (request->length > LENGTH || request->length + request->transport - 14 > reflect.mtu)
-		return TO_SOCKET;
+	packets = datagrams(context, now, request->length);
+	/* The last are longer than the interface can send. */
+	if (packets > 1 || request->length > LENGTH ||
+	    request->length + request->transport - 14 > now->mtu)
+		return leave(request, service, udp + 1, end, packets, bpf_ktime_get_tai_ns());
 	if (service->kind != KIND_ICMP) {
 		if (ntohs(udp->length) < UDP_HEADER || ntohs(udp->length) > request->length)
 			return MALFORMED;
@@ -372,7 +453,96 @@ static __always_inline int answer(struct xdp_md *context, struct request *reques
 		return LOOPING;
 	if (service->kind == KIND_ICMP)
 		return answer_icmp(context, request, service, (struct icmp *)udp);
-	return answer_udp(context, request, service, udp, end, t2);
+	return answer_udp(context, request, service, now, udp, end, t2);
+}
+
+/*
+ * Leaves a fragment, or a packet with IP options or extension headers, to the socket; returns the
+ * verdict. The first fragment of a datagram spends the limit of its source.
+ */
+static __attribute__((noinline)) int leave_unusual(struct xdp_md *context, __u32 at, int is_ipv6)
+{
+	void *data = (void *)(unsigned long)context->data;
+	const void *end = (void *)(unsigned long)context->data_end;
+	__u32 first = 0, number, echo = is_ipv6 ? ECHO_REQUEST_V6 : ECHO_REQUEST, i;
+	struct reflect_state *now = bpf_map_lookup_elem(&state, &first);
+	struct ethernet *frame = data;
+	struct request request = { .is_ipv6 = is_ipv6 };
+	struct service_key key = {};
+	struct reflect_counters *count;
+	struct service *service;
+	struct ipv4 *ip = data + at;
+	struct ipv6 *ip6 = data + at;
+	struct udp *udp;
+	int outcome;
+
+	if ((void *)(frame + 1) > end || !now || !is_to_interface(frame, now))
+		return XDP_PASS;
+	if (is_ipv6) {
+		if ((void *)(ip6 + 1) > end)
+			return XDP_PASS;
+		__builtin_memcpy(key.address, ip6->destination, 16);
+		__builtin_memcpy(request.from, ip6->source, 16);
+		key.protocol = ip6->next;
+		if (is_mapped(key.address))
+			return XDP_PASS;
+		at += sizeof(*ip6);
+		for (i = 0; i < EXTENSIONS; i++) {
+			struct extension *extension = data + (at & 0x3fff);
+
+			if (key.protocol == UDP || key.protocol == ICMPV6)
+				break;
+			if ((void *)(extension + 1) > end)
+				return XDP_PASS;
+			switch (key.protocol) {
+			case HOP_BY_HOP:
+			case ROUTING:
+			case DESTINATION_OPTIONS:
+				at += (extension->length + 1) * 8;
+				break;
+			case FRAGMENT:
+				if (extension->offset & FRAGMENT_OFFSET_V6)
+					return XDP_PASS;
+				at += sizeof(*extension);
+				break;
+			case AUTHENTICATION:
+				at += (extension->length + 2) * 4;
+				break;
+			default:
+				return XDP_PASS;
+			}
+			key.protocol = extension->next;
+		}
+	} else {
+		if ((void *)(ip + 1) > end || ip->fragment & FRAGMENT_OFFSET)
+			return XDP_PASS;
+		key.address[2] = request.from[2] = htonl(0xffff);
+		key.address[3] = ip->destination;
+		request.from[3] = ip->source;
+		key.protocol = ip->protocol;
+		at += (ip->version_length & 15) * 4;
+	}
+	udp = data + (at & 0x3fff);
+	if ((void *)(udp + 1) > end)
+		return XDP_PASS;
+	if (key.protocol == UDP) {
+		key.port = udp->destination;
+		request.from_port = udp->source;
+		if (ntohs(udp->length) > UDP_HEADER)
+			request.length = ntohs(udp->length) - UDP_HEADER;
+	} else if (key.protocol != (is_ipv6 ? ICMPV6 : ICMP) || *(__u16 *)udp != echo) {
+		return XDP_PASS;
+	}
+	service = bpf_map_lookup_elem(&services, &key);
+	if (!service)
+		return XDP_PASS;
+	number = service->number;
+	count = bpf_map_lookup_elem(&counters, &number);
+	if (!count)
+		return XDP_PASS;
+	outcome = leave(&request, service, udp + 1, end, 1, bpf_ktime_get_tai_ns());
+	count->of[outcome & 7] += 1;
+	return outcome == TO_SOCKET ? XDP_PASS : XDP_DROP;
 }
 
 SEC("xdp")
@@ -384,9 +554,10 @@ int reflect_probes(struct xdp_md *context)
 	struct request request = { .transport = sizeof(*frame) };
 	struct service_key key = {};
 	struct reflect_counters *count;
+	struct reflect_state *now;
 	struct service *service;
 	__u16 type = frame_type(frame, end);
-	__u32 number, echo = ECHO_REQUEST;
+	__u32 number, echo = ECHO_REQUEST, first = 0;
 	int outcome;
 	struct ipv4 *ip;
 	struct ipv6 *ip6;
@@ -403,10 +574,11 @@ int reflect_probes(struct xdp_md *context)
 	ip = data + request.transport;
 	ip6 = data + request.transport;
 	if (type == htons(IPV4)) {
-		/* No options, no fragment. */
-		if ((void *)(ip + 1) > end || ip->version_length != 0x45 ||
-		    ip->fragment & htons(0x3fff))
+		if ((void *)(ip + 1) > end || ip->version_length < 0x45 ||
+		    ip->version_length > 0x4f)
 			return XDP_PASS;
+		if (ip->version_length != 0x45 || ip->fragment & FRAGMENT_ANY)
+			return leave_unusual(context, request.transport, 0);
 		key.protocol = ip->protocol;
 		if (key.protocol != UDP && key.protocol != ICMP)
 			return XDP_PASS;
@@ -421,14 +593,19 @@ int reflect_probes(struct xdp_md *context)
 		request.transport += sizeof(*ip);
 		udp = (struct udp *)(ip + 1);
 	} else if (type == htons(IPV6)) {
-		/* No extension header. */
 		if ((void *)(ip6 + 1) > end || (ip6->version & htonl(0xf0000000)) != htonl(0x60000000))
 			return XDP_PASS;
 		key.protocol = ip6->next;
-		if (key.protocol != UDP && key.protocol != ICMPV6)
-			return XDP_PASS;
+		if (key.protocol != UDP && key.protocol != ICMPV6) {
+			if (key.protocol == TCP)
+				return XDP_PASS;
+			return leave_unusual(context, request.transport, 1);
+		}
 		__builtin_memcpy(key.address, ip6->destination, 16);
 		__builtin_memcpy(request.from, ip6->source, 16);
+		/* An IPv4 address, which is no destination of IPv6. */
+		if (is_mapped(key.address))
+			return XDP_PASS;
 		request.hops = ip6->hops;
 		request.length = ntohs(ip6->payload);
 		request.pseudo = address_sum(request.from) + address_sum(key.address);
@@ -450,7 +627,8 @@ int reflect_probes(struct xdp_md *context)
 		/* Type and code 0. */
 		return XDP_PASS;
 	}
-	if (!is_to_interface(frame))
+	now = bpf_map_lookup_elem(&state, &first);
+	if (!now || !is_to_interface(frame, now))
 		return XDP_PASS;
 	service = bpf_map_lookup_elem(&services, &key);
 	if (!service)
@@ -459,7 +637,7 @@ int reflect_probes(struct xdp_md *context)
 	count = bpf_map_lookup_elem(&counters, &number);
 	if (!count)
 		return XDP_PASS;
-	outcome = answer(context, &request, service, frame, ip, udp, end);
+	outcome = answer(context, &request, service, now, frame, ip, udp, end);
 	count->of[outcome & 7] += 1;
 	if (outcome == TO_SOCKET)
 		return XDP_PASS;
@@ -468,7 +646,8 @@ int reflect_probes(struct xdp_md *context)
 	return_frame(frame);
 	/* The TTL ends a loop of echoes. */
 	number = service->kind == KIND_ECHO ? request.hops - 1 : HOPS;
-	if (request.is_ipv6)
+	/* Calls of global functions make the verifier forget the members of the request. */
+	if (request.is_ipv6 && (void *)(ip6 + 1) <= end)
 		return_ipv6(ip6, number);
 	else
 		return_ipv4(ip, number, service->kind == KIND_ICMP ? ip->service : 0);

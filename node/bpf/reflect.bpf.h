@@ -16,8 +16,12 @@
 #define BPF_MAP_TYPE_HASH 1
 #define BPF_NOEXIST 1
 
-/* Maximum number of services: MAX_SERVICES in core/engine/src/reflector/xdp.rs. */
+/* Maximum number of services: MAX_SERVICES in core/engine/src/reflector/driver.rs. */
 #define SERVICES 64
+
+/* Entries for destinations and own addresses: twice MAX_DESTINATIONS in
+ * core/engine/src/reflector/driver.rs, because new entries are written before old ones are deleted. */
+#define DESTINATIONS 8192
 
 /* Maximum length in bytes of a datagram that the program answers: a jumbo frame. */
 #define LENGTH 9216
@@ -49,33 +53,41 @@ struct reflect {
 	__u64 seed;	   /* of hashes, random */
 	__u64 multiplier;  /* of hashes, random and odd */
 	__u64 ports[1024]; /* bitmap of source ports that get no reply */
-	__u32 mtu;	   /* of the interface */
-	__u16 mac[3];	   /* of the interface */
+	__u8 clock[12];	   /* identity of the clock, in a node clock TLV */
+	__u8 has_clock;
 	__u8 loopback;	   /* sources of this machine are answered */
 	__u8 stateless;	   /* copy the sender's sequence number */
-	__u8 clock[12];	   /* identity of the clock, in a node clock TLV */
-	__u32 has_clock;
+	__u8 spare;
 };
 
 /* Updated while the program runs. */
 struct reflect_state {
 	__u64 tai_offset; /* CLOCK_TAI minus CLOCK_REALTIME, ns */
+	__u32 mtu;	  /* of the interface */
+	__u16 mac[3];	  /* of the interface */
 	__u16 error;	  /* STAMP error estimate, network order */
 	__u8 native;	  /* attached natively */
-	__u8 spare[5];
+	__u8 spare[3];
 };
 
 /* A STAMP session. It stays with the socket once a packet of it has gone there. */
-struct session_key {
-	__u32 address[4];
-	__u16 port;
-	__u16 ssid;
-	__u32 service;
-};
-
 struct session {
+	__u64 key;	 /* hash of source, SSID and service; 0: unused */
+	__u64 last;	 /* CLOCK_TAI of its last request */
+	__u32 owner;	 /* hash of the source's IPv4 address or IPv6 prefix of 56 bits */
 	__u32 received;
 	__u32 at_socket;
+	__u32 spare;
+};
+
+#define SESSION_WAYS 8
+#define SESSION_SETS 2048
+
+/* Sets that the sessions of one owner may use. */
+#define SESSION_SPREAD 128
+
+struct session_set {
+	struct session way[SESSION_WAYS];
 };
 
 /* Outcomes of a request, in the order of their counters. */
@@ -96,9 +108,9 @@ struct reflect_counters {
 
 _Static_assert(sizeof(struct service_key) == 20, "node/io/src/bpf/reflect writes 20 bytes");
 _Static_assert(sizeof(struct service) == 24, "node/io/src/bpf/reflect writes 24 bytes");
-_Static_assert(sizeof(struct reflect) == 8240, "node/io/src/bpf/reflect writes 8240 bytes");
-_Static_assert(sizeof(struct reflect_state) == 16, "node/io/src/bpf/reflect writes 16 bytes");
-_Static_assert(sizeof(struct session_key) == 24, "node/io/src/bpf/reflect writes 24 bytes");
+_Static_assert(sizeof(struct reflect) == 8224, "node/io/src/bpf/reflect writes 8224 bytes");
+_Static_assert(sizeof(struct reflect_state) == 24, "node/io/src/bpf/reflect writes 24 bytes");
+_Static_assert(sizeof(struct session) == 32, "node/io/src/bpf/reflect reads 32 bytes");
 _Static_assert(OUTCOMES <= 8, "counters have room");
 
 extern const volatile struct reflect reflect;

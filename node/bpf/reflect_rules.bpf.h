@@ -120,11 +120,20 @@ static __always_inline int is_group(const __u32 *address)
 	       (!address[0] && !address[1] && !address[2] && !address[3]);
 }
 
-/* Spends one packet of a budget, if it suffices: the generic cell rate algorithm. */
-static __always_inline int spend(__u64 *full, __u64 gap, __u64 now)
+/* Whether the address is 127.0.0.0/8 or ::1, which no packet of a link may have (RFC 1122 3.2.1.3,
+ * RFC 4291 2.5.3). */
+static __always_inline int is_loopback(const __u32 *address)
+{
+	if (is_mapped(address))
+		return (address[3] & 0xff) == 127;
+	return !address[0] && !address[1] && !address[2] && address[3] == htonl(1);
+}
+
+/* Spends packets of a budget, if it suffices: the generic cell rate algorithm. */
+static __always_inline int spend(__u64 *full, __u64 gap, __u32 packets, __u64 now)
 {
 	__u64 burst = gap > BURST ? gap : BURST;
-	__u64 next = (*full > now ? *full : now) + gap;
+	__u64 next = (*full > now ? *full : now) + gap * packets;
 
 	if (next - now > burst)
 		return 0;
@@ -132,8 +141,9 @@ static __always_inline int spend(__u64 *full, __u64 gap, __u64 now)
 	return 1;
 }
 
-/* Spends one packet of the budget that new sources of a /24 or /56 share. */
-static __always_inline int spend_prefix(const struct request *request, __u64 gap, __u64 now)
+/* Spends packets of the budget that new sources of a /24 or /56 share. */
+static __always_inline int spend_prefix(const struct request *request, __u64 gap, __u32 packets,
+					__u64 now)
 {
 	__u64 prefix = is_mapped(request->from)
 			       ? request->from[3] & 0x00ffffff
@@ -142,6 +152,7 @@ static __always_inline int spend_prefix(const struct request *request, __u64 gap
 	__u32 number = set_of(key, PREFIX_SETS), i;
 	struct until_set *set = bpf_map_lookup_elem(&prefixes, &number);
 	struct until *oldest;
+	__u64 full = now;
 
 	if (!set)
 		return 0;
@@ -149,47 +160,56 @@ static __always_inline int spend_prefix(const struct request *request, __u64 gap
 	oldest = &set->way[0];
 	for (i = 0; i < WAYS; i++) {
 		if (set->way[i].key == key)
-			return spend(&set->way[i].at, gap, now);
+			return spend(&set->way[i].at, gap, packets, now);
 		if (set->way[i].at < oldest->at)
 			oldest = &set->way[i];
 	}
+	if (!spend(&full, gap, packets, now))
+		return 0;
 	oldest->key = key;
-	oldest->at = now + gap;
+	oldest->at = full;
 	return 1;
 }
 
 /*
- * Whether the source may be answered now; spends one reply of its budget if so. A source that takes
- * the entry of one seen lately spends the budget of its prefix as well.
+ * Whether the source may get replies to these packets now; spends its budget if so. A source that
+ * takes the entry of one seen lately spends the budget of its prefix as well. Packets for the socket
+ * spend the same budget as those that the program answers.
  */
-static __always_inline int is_within_limit(const struct request *request,
-					   const struct service *service)
+__attribute__((noinline)) int is_within_limit(const struct request *request,
+					      const struct service *service, __u32 packets)
 {
-	__u64 gap = is_local(request->from) ? service->local_gap : service->global_gap;
-	__u64 memory = gap * MEMORY_PACKETS > MIN_MEMORY ? gap * MEMORY_PACKETS : MIN_MEMORY;
-	__u64 key = source_hash(request, service->number);
-	__u32 number = set_of(key, SOURCE_SETS), i;
+	__u64 gap, memory, key, now, full;
 	struct until_set *set;
 	struct until *oldest;
-	__u64 now;
+	__u32 number, i;
 
+	if (!request || !service)
+		return 0;
+	gap = is_local(request->from) ? service->local_gap : service->global_gap;
 	if (!gap)
 		return 1;
-	now = bpf_ktime_get_ns();
+	memory = gap * MEMORY_PACKETS > MIN_MEMORY ? gap * MEMORY_PACKETS : MIN_MEMORY;
+	key = source_hash(request, service->number);
+	number = set_of(key, SOURCE_SETS);
+	full = now = bpf_ktime_get_ns();
 	set = bpf_map_lookup_elem(&sources, &number);
 	if (!set)
 		return 0;
 	oldest = &set->way[0];
 	for (i = 0; i < WAYS; i++) {
 		if (set->way[i].key == key)
-			return spend(&set->way[i].at, gap, now);
+			return spend(&set->way[i].at, gap, packets, now);
 		if (set->way[i].at < oldest->at)
 			oldest = &set->way[i];
 	}
-	if (oldest->key && oldest->at + memory > now && !spend_prefix(request, gap, now))
+	if (!spend(&full, gap, packets, now))
+		return 0;
+	if (oldest->key && oldest->at + memory > now &&
+	    !spend_prefix(request, gap, packets, now))
 		return 0;
 	oldest->key = key;
-	oldest->at = now + gap;
+	oldest->at = full;
 	return 1;
 }
 

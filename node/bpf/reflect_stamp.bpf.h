@@ -7,6 +7,7 @@
 #define REFLECT_STAMP_BPF_H
 
 #include "reflect.bpf.h"
+#include "reflect_rules.bpf.h"
 
 /* Maximum number of TLVs that the program answers. */
 #define TLVS 6
@@ -44,11 +45,78 @@ struct tlv {
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, struct session_key);
-	__type(value, struct session);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SESSION_SETS);
+	__type(key, __u32);
+	__type(value, struct session_set);
 } sessions SEC(".maps");
+
+/* Returns the lower number. A global function, so that the verifier follows no comparison. */
+__attribute__((noinline)) __u64 lower(__u64 one, __u64 other)
+{
+	return one < other ? one : other;
+}
+
+/*
+ * Returns the number of the session of a request, a new one if it is unknown. A global function, which
+ * the verifier checks once. node/io/src/bpf/reflect_sessions.rs finds sessions in the same way. In a full set, a new session replaces the oldest one of its owner, or
+ * the oldest one if its owner has none there: one owner has at most 1,024 sessions, and evicts at
+ * most one session of others from each of its 128 sets.
+ */
+__attribute__((noinline)) __u32 locate_session(const struct request *request, __u32 service,
+					       __u32 ssid, __u64 now)
+{
+	__u64 key, owner = reflect.seed, oldest = ~0ULL, oldest_own = ~0ULL;
+	__u32 number, i, way;
+	struct session_set *set;
+	struct session *session;
+
+	if (!request)
+		return 0;
+	key = mixed(source_hash(request, service), ssid) | 1;
+	if (is_mapped(request->from))
+		owner = mixed(owner, request->from[3]);
+	else
+		owner = mixed(owner, (__u64)request->from[0] << 32 |
+					     (request->from[1] & 0x00ffffff));
+	number = ((owner >> 32) + (key >> 32 & (SESSION_SPREAD - 1))) & (SESSION_SETS - 1);
+	set = bpf_map_lookup_elem(&sessions, &number);
+	if (!set)
+		return 0;
+	for (i = 0; i < SESSION_WAYS; i++) {
+		session = &set->way[i];
+		if (session->key == key) {
+			session->last = now;
+			return number * SESSION_WAYS + i;
+		}
+	}
+	/* The low bits of a rank are the number of the entry. An unused one has the time 0. */
+	for (i = 0; i < SESSION_WAYS; i++) {
+		__u64 rank = (set->way[i].last & ~(SESSION_WAYS - 1ULL)) | i;
+
+		oldest = lower(oldest, rank);
+		if (set->way[i].owner == (__u32)owner)
+			oldest_own = lower(oldest_own, rank);
+	}
+	way = oldest >= SESSION_WAYS && oldest_own != ~0ULL ? oldest_own : oldest;
+	session = &set->way[way & (SESSION_WAYS - 1)];
+	session->key = key;
+	session->last = now;
+	session->owner = owner;
+	session->received = 0;
+	session->at_socket = 0;
+	return number * SESSION_WAYS + (way & (SESSION_WAYS - 1));
+}
+
+/* Returns the session of a request; see locate_session(). */
+static __always_inline struct session *find_session(const struct request *request, __u32 service,
+						    __u16 ssid, __u64 now)
+{
+	__u32 at = locate_session(request, service, ssid, now), number = at / SESSION_WAYS;
+	struct session_set *set = bpf_map_lookup_elem(&sessions, &number);
+
+	return set ? &set->way[at & (SESSION_WAYS - 1)] : 0;
+}
 
 /* Similarity to a reply: core/wire/src/stamp.rs. */
 enum likeness {

@@ -83,6 +83,9 @@ crate::warnings! {
         DriverRepliesLost(interface: String, failed: u64, replies: u64, remedy: String)
             on interface = "driver-replies-lost", Warning,
             "{interface} loses replies ({failed} packets failed, {replies} replies){remedy}";
+        MergedUnrecognised(interface: String) on interface = "merged-unrecognised", Note,
+            "the kernel lacks what the XDP program needs to recognise merged datagrams (Linux 6.2 \
+             with BTF): those that {interface} receives merged count as one";
 
         // Trace.
         OldKernel(reason: String) = "old-kernel", Note,

@@ -1,6 +1,13 @@
 //! The system clocks and pairings of them.
 
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::ptr;
+
 use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
+
+use crate::sys::sockopt::check;
 
 fn read(id: libc::clockid_t) -> (i64, i64) {
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -95,9 +102,90 @@ pub fn tai_offset() -> Nanos {
     if state < 0 { Nanos::ZERO } else { Nanos::from_secs(i64::from(timex.tai)) }
 }
 
+/// Notices steps of CLOCK_REALTIME: clock_settime(2), ADJ_SETOFFSET of adjtimex(2), leap seconds and
+/// resume. A change of its frequency is no step, nor is one of CLOCK_TAI's offset alone.
+#[derive(Debug)]
+pub struct StepWatch(File);
+
+impl StepWatch {
+    /// Starts to watch, with a timer that a step cancels (TFD_TIMER_CANCEL_ON_SET, timerfd_create(2)).
+    ///
+    /// # Errors
+    /// No descriptor or memory is available.
+    pub fn new() -> io::Result<Self> {
+        let kind = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+        // SAFETY: takes plain integers.
+        let fd = check(unsafe { libc::timerfd_create(libc::CLOCK_REALTIME, kind) })?;
+        // SAFETY: `fd` was just created, and nothing else owns it.
+        let timer = unsafe { OwnedFd::from_raw_fd(fd) };
+        let never = libc::timespec { tv_sec: libc::time_t::MAX, tv_nsec: 0 };
+        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let times = libc::itimerspec { it_interval: zero, it_value: never };
+        let flags = libc::TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET;
+        // SAFETY: the kernel reads `times`, which outlives the call, and writes nothing.
+        check(unsafe { libc::timerfd_settime(timer.as_raw_fd(), flags, &times, ptr::null_mut()) })?;
+        Ok(Self(timer.into()))
+    }
+
+    /// Waits at most `timeout` for a step, in whole milliseconds. Returns whether there was one since
+    /// the last call. A signal ends the wait early.
+    ///
+    /// # Errors
+    /// The timer cannot be read.
+    pub fn wait(&mut self, timeout: Nanos) -> io::Result<bool> {
+        let millis = i32::try_from(timeout.0 / 1_000_000).unwrap_or(i32::MAX);
+        let mut polled = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: the kernel reads and writes one pollfd, exclusively borrowed.
+        match check(unsafe { libc::poll(&mut polled, 1, millis) }) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        match self.0.read(&mut [0; 8]) {
+            Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+            Ok(_) => Ok(false),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Steps CLOCK_REALTIME by a nanosecond forwards or back. Returns whether that is permitted.
+    fn step_clock(forwards: bool) -> bool {
+        // SAFETY: timex is plain data for which all zeros is valid and asks for no change.
+        let mut timex: libc::timex = unsafe { std::mem::zeroed() };
+        timex.modes = libc::ADJ_SETOFFSET | libc::ADJ_NANO;
+        // -1 s + 999,999,999 ns.
+        let (seconds, nanos) = if forwards { (0, 1) } else { (-1, 999_999_999) };
+        timex.time = libc::timeval { tv_sec: seconds, tv_usec: nanos };
+        // SAFETY: the kernel reads and writes one timex, exclusively borrowed.
+        (unsafe { libc::adjtimex(&mut timex) }) >= 0
+    }
+
+    #[test]
+    fn clock_step_ends_the_wait() {
+        const TEST: &str = "clock::tests::clock_step_ends_the_wait";
+        // A step makes the kernel forget that the clock is synchronised.
+        if utc_error().is_some() {
+            println!("SKIP {TEST}: the clock is synchronised, which a step would end");
+            return;
+        }
+        let mut watch = StepWatch::new().unwrap();
+        for forwards in [true, false] {
+            assert!(!watch.wait(Nanos::ZERO).unwrap(), "no step yet");
+            if !step_clock(forwards) {
+                println!("SKIP {TEST}: needs CAP_SYS_TIME");
+                return;
+            }
+            let before = monotonic();
+            assert!(watch.wait(Nanos::from_secs(60)).unwrap());
+            assert!(monotonic() - before < Nanos::from_secs(30));
+        }
+    }
 
     #[test]
     fn sleep_never_ends_early_and_past_deadline_returns_at_once() {

@@ -12,6 +12,20 @@ use crate::protocol::DriverReply;
 /// measuring the program.
 pub const MAX_SERVICES: usize = 63;
 
+/// Maximum number of destinations (address, port and protocol), and of own addresses: half of
+/// DESTINATIONS in node/bpf/reflect.bpf.h.
+pub const MAX_DESTINATIONS: usize = 4_096;
+
+/// Minimum number of replies of a window of [`ReplyLoss`], so that a lone failure of another packet is
+/// no lost reply.
+const MIN_WINDOW_REPLIES: u64 = 10;
+
+/// Number of consecutive windows that change the judgement of [`ReplyLoss`].
+const JUDGED_WINDOWS: u32 = 3;
+
+/// Maximum number of observations of a window. A window that is still too small is discarded.
+const MAX_WINDOW_OBSERVATIONS: u32 = 600;
+
 /// Frames that a driver may collect before it sends them: NAPI_POLL_WEIGHT (linux/netdevice.h).
 /// Native XDP rings the card's doorbell at the end of a poll.
 const POLL_WEIGHT: i64 = 64;
@@ -89,10 +103,68 @@ pub fn departure_bias(native: bool, program: Nanos) -> Nanos {
     program.saturating_mul(frames) + DRIVER_ALLOWANCE
 }
 
-/// Whether the interface fails to send the program's replies: since the last check it failed with at
-/// least half as many packets as there were replies.
-pub fn are_replies_lost(replies: u64, failures: u64) -> bool {
-    replies > 0 && failures.saturating_mul(2) >= replies
+/// Replies, and packets that the interface failed to send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendCounts {
+    /// Replies of the program.
+    pub replies: u64,
+    /// Packets of any origin that failed.
+    pub failures: u64,
+}
+
+impl SendCounts {
+    /// Whether at least half as many packets failed as there were replies.
+    fn is_lossy(self) -> bool {
+        self.failures.saturating_mul(2) >= self.replies
+    }
+
+    fn add(&mut self, more: Self) {
+        self.replies = self.replies.saturating_add(more.replies);
+        self.failures = self.failures.saturating_add(more.failures);
+    }
+}
+
+/// Notices that the interface fails to send the program's replies: in three consecutive windows of at
+/// least ten replies, it failed with at least half as many packets. After three windows without
+/// that, a new loss is noticed again.
+#[derive(Debug, Default)]
+pub struct ReplyLoss {
+    window: SendCounts,
+    observations: u32,
+    /// Sums of the consecutive windows that contradict the judgement, and their number.
+    contrary: SendCounts,
+    windows: u32,
+    is_lossy: bool,
+}
+
+impl ReplyLoss {
+    /// Takes the counts since the last call. Returns those of the windows that show a loss, once per
+    /// loss.
+    pub fn observe(&mut self, counts: SendCounts) -> Option<SendCounts> {
+        self.window.add(counts);
+        self.observations += 1;
+        if self.window.replies < MIN_WINDOW_REPLIES {
+            if self.observations >= MAX_WINDOW_OBSERVATIONS {
+                *self = Self { is_lossy: self.is_lossy, ..Self::default() };
+            }
+            return None;
+        }
+        let window = std::mem::take(&mut self.window);
+        self.observations = 0;
+        if window.is_lossy() == self.is_lossy {
+            (self.contrary, self.windows) = (SendCounts::default(), 0);
+            return None;
+        }
+        self.contrary.add(window);
+        self.windows += 1;
+        if self.windows < JUDGED_WINDOWS {
+            return None;
+        }
+        let is_lossy = !self.is_lossy;
+        let seen = self.contrary;
+        *self = Self { is_lossy, ..Self::default() };
+        is_lossy.then_some(seen)
+    }
 }
 
 #[cfg(test)]
@@ -142,9 +214,33 @@ mod tests {
         assert_eq!(departure_bias(true, program), Nanos(13_800));
     }
 
+    /// Observes these replies and failures in turn; returns the number of each observation that
+    /// shows a loss.
+    fn losses(of: impl IntoIterator<Item = (u64, u64)>) -> Vec<(usize, SendCounts)> {
+        let mut loss = ReplyLoss::default();
+        let observed = of.into_iter().map(|(replies, failures)| SendCounts { replies, failures });
+        let observed = observed.map(|counts| loss.observe(counts)).enumerate();
+        observed.filter_map(|(n, seen)| Some((n, seen?))).collect()
+    }
+
     #[test]
-    fn few_failures_beside_many_replies_are_of_others() {
-        assert!(are_replies_lost(100, 100) && are_replies_lost(1, 1) && are_replies_lost(100, 50));
-        assert!(!are_replies_lost(100, 49) && !are_replies_lost(0, 7) && !are_replies_lost(9, 0));
+    fn unrelated_send_failures_are_no_lost_replies() {
+        assert!(losses([(1, 1), (0, 0), (1, 0)]).is_empty(), "one failure at a low rate");
+        assert!(losses(vec![(100, 49); 50]).is_empty(), "fewer than half");
+        assert!(losses(vec![(0, 7); 5_000]).is_empty(), "no replies");
+        assert!(losses([(100, 100), (100, 100), (100, 0)].repeat(9)).is_empty(), "two windows");
+        let slow = (0..6_000).map(|n| (u64::from(n % 100 == 0), u64::from(n % 100 == 0)));
+        assert!(losses(slow).is_empty(), "too few replies in a minute");
+    }
+
+    #[test]
+    fn lost_replies_are_noticed_once_per_loss() {
+        let counts = |replies, failures| SendCounts { replies, failures };
+        let one_by_one = losses(vec![(1, 1); 100]);
+        assert_eq!(one_by_one, [(29, counts(30, 30))]);
+        let twice = [vec![(100, 50); 20], vec![(100, 0); 3], vec![(100, 100); 9]].concat();
+        assert_eq!(losses(twice), [(2, counts(300, 150)), (25, counts(300, 300))]);
+        let flapping = [vec![(100, 50); 20], vec![(100, 0); 2], vec![(100, 100); 9]].concat();
+        assert_eq!(losses(flapping).len(), 1);
     }
 }

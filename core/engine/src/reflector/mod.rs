@@ -13,8 +13,8 @@ mod stamp;
 mod table;
 
 pub use driver::{
-    DriverService, MAX_SERVICES, ModeChoice, are_replies_lost, departure_bias, preferred_mode,
-    unanswered_ports,
+    DriverService, MAX_DESTINATIONS, MAX_SERVICES, ModeChoice, ReplyLoss, SendCounts,
+    departure_bias, preferred_mode, unanswered_ports,
 };
 pub use limit::{Budget, Limiter, RateLimits};
 pub use loops::{LoopGuard, reply_ttl};

@@ -1,10 +1,12 @@
 //! `dwell reflect`: answers probes.
 //!
-//! `udp` and `tcp` connect the engine's reflectors to sockets; `xdp` replies in the network driver.
+//! `udp` and `tcp` connect the engine's reflectors to sockets; `xdp` replies in the network driver at
+//! `destinations`.
 //! This file parses the command line, opens the sockets and starts the threads; `report` prints the
 //! counters at the end.
 
 mod counters;
+mod destinations;
 mod report;
 mod slots;
 mod tcp;

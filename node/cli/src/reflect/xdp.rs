@@ -2,20 +2,20 @@
 //! sockets, which answer the rest. A supervising thread follows addresses and clock.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
+use anyhow::Context as _;
 use dwell_engine::reflector::{
-    DriverService, EarlierReplies, MAX_SERVICES, are_replies_lost, departure_bias, preferred_mode,
+    DriverService, EarlierReplies, ReplyLoss, SendCounts, departure_bias, preferred_mode,
     unanswered_ports,
 };
 use dwell_io::bpf::{
-    BpfError, DriverClock, DriverCounters, DriverDestination, DriverSessions, XdpMode,
-    XdpReflector, XdpReflectorSpec,
+    BpfError, DriverClock, DriverCounters, DriverLink, DriverSessions, XdpMode, XdpReflector,
+    XdpReflectorSpec,
 };
-use dwell_io::clock::{self, monotonic};
+use dwell_io::clock::{self, StepWatch, monotonic};
 use dwell_io::interface::{self, Interface};
 use dwell_io::machine;
 use dwell_protocol::{DriverMode, ReflectEngine, ReflectJob};
@@ -24,11 +24,18 @@ use dwell_units::Nanos;
 use dwell_wire::timestamp::ErrorEstimate;
 
 use super::counters::Counters;
+use super::destinations::{Addresses, check_addresses, number_services, resolve};
 use super::{Listen, STOP_CHECK_INTERVAL};
-use crate::{Exit, Failure, protocols};
+use crate::{Exit, Failure};
 
-/// Interval between reads of addresses and clock.
+/// Interval between reads of addresses and of the interface's state.
 const REFRESH_INTERVAL: Nanos = Nanos::from_secs(1);
+
+/// Number of consecutive failed reads after which the reflector ends.
+const MAX_REFRESH_FAILURES: u32 = 10;
+
+/// Maximum number of recorded warnings about lost replies.
+const MAX_LOSS_WARNINGS: usize = 16;
 
 /// Default MTU of Ethernet, if the interface does not state its own.
 const ETHERNET_MTU: u32 = 1_500;
@@ -60,6 +67,12 @@ pub(super) struct DriverEngine {
     is_forced: bool,
     /// Generic mode may follow native mode later.
     may_change_mode: bool,
+    /// The program recognises datagrams that the kernel merged.
+    recognises_merged: bool,
+    /// The machine has more addresses than the program has room for.
+    has_too_many_addresses: bool,
+    /// The interface does not exist any more.
+    is_gone: bool,
     warnings: Vec<Warning>,
 }
 
@@ -101,17 +114,24 @@ impl DriverEngine {
             ))
         })?;
         let services = number_services(listens)?;
-        check_addresses(listens)?;
-        let spec = XdpReflectorSpec {
+        let addresses = interface::addresses()?;
+        check_addresses(listens, &addresses)?;
+        resolve(&services, &interface, &addresses)?;
+        let mut spec = XdpReflectorSpec {
             interface: interface.index,
-            mtu: interface.mtu.unwrap_or(ETHERNET_MTU),
-            mac,
+            link: DriverLink { mtu: interface.mtu.unwrap_or(ETHERNET_MTU), mac },
             is_loopback: interface.name == "lo",
             stateless: job.stateless,
             clock: machine::boot_id().and_then(|id| id[..12].try_into().ok()),
             unanswered_ports: unanswered_ports(own_ports),
+            recognise_merged: true,
         };
-        let mut program = XdpReflector::load(&spec).map_err(unavailable)?;
+        let mut program = XdpReflector::load(&spec);
+        if matches!(program, Err(BpfError::Refused { .. })) {
+            spec.recognise_merged = false;
+            program = XdpReflector::load(&spec);
+        }
+        let mut program = program.map_err(unavailable)?;
         let run_time = program.run_time().map_err(unavailable)?;
         let preferred = preferred_mode(interface.driver.as_deref());
         let (mode, reason) = match job.xdp_mode {
@@ -129,6 +149,9 @@ impl DriverEngine {
             run_time,
             is_forced: job.xdp_mode.is_some(),
             may_change_mode: job.engine == ReflectEngine::Auto,
+            recognises_merged: spec.recognise_merged,
+            has_too_many_addresses: false,
+            is_gone: false,
             warnings: Vec::new(),
         })
     }
@@ -142,6 +165,7 @@ impl DriverEngine {
     /// Attaches the program, in generic mode if the driver refuses the native one.
     pub(super) fn attach(&mut self) -> Result<(), Failure> {
         self.refresh()?;
+        self.refresh_clock()?;
         let mut outcome = self.program.attach(self.mode);
         if self.mode == XdpMode::Native
             && !self.is_forced
@@ -153,8 +177,16 @@ impl DriverEngine {
             outcome = self.program.attach(self.mode);
         }
         outcome.map_err(|error| self.not_attached(error))?;
+        if self.mode == XdpMode::Generic && !self.recognises_merged {
+            self.warn(Warning::MergedUnrecognised(self.interface.name.clone()));
+        }
         self.refresh_clock()?;
         Ok(())
+    }
+
+    fn warn(&mut self, warning: Warning) {
+        crate::say(&format!("dwell: {warning}"));
+        self.warnings.push(warning);
     }
 
     fn not_attached(&self, error: BpfError) -> Failure {
@@ -172,33 +204,52 @@ impl DriverEngine {
         format!("{} on {}: {}", engine_name(self.mode), self.interface.name, self.reason)
     }
 
-    /// Follows addresses, clock and failed replies until stopped.
+    /// Follows the clock, addresses, the interface and failed replies until stopped. A step of the
+    /// clock ends a wait at once.
     pub(super) fn supervise(&mut self, stop: &AtomicBool) -> Result<(), Failure> {
+        let mut steps = StepWatch::new()?;
         let mut refresh_due = monotonic() + REFRESH_INTERVAL;
-        let mut seen = (self.replies()?, self.send_failures());
-        let mut has_warned = false;
+        let mut failed = 0;
+        let (mut loss, mut seen) = (ReplyLoss::default(), self.send_counts()?);
         while !stop.load(Ordering::Relaxed) {
-            thread::sleep(STOP_CHECK_INTERVAL.to_std());
-            let now = monotonic();
-            if now >= refresh_due {
-                self.refresh()?;
-                refresh_due = now + REFRESH_INTERVAL;
-            }
-            let counts = (self.replies()?, self.send_failures());
-            let (replies, failures) =
-                (counts.0.saturating_sub(seen.0), counts.1.saturating_sub(seen.1));
-            seen = counts;
-            if has_warned || !are_replies_lost(replies, failures) {
+            let is_stepped = steps.wait(STOP_CHECK_INTERVAL)?;
+            self.refresh_clock()?;
+            if is_stepped {
                 continue;
             }
-            has_warned = true;
-            self.note_lost_replies(replies, failures)?;
-            seen = (self.replies()?, self.send_failures());
+            let now = monotonic();
+            if now >= refresh_due {
+                refresh_due = now + REFRESH_INTERVAL;
+                failed = self.retry(failed)?;
+            }
+            let counts = self.send_counts()?;
+            let since = SendCounts {
+                replies: counts.replies.saturating_sub(seen.replies),
+                failures: counts.failures.saturating_sub(seen.failures),
+            };
+            seen = counts;
+            if let Some(lost) = loss.observe(since) {
+                self.note_lost_replies(lost)?;
+                seen = self.send_counts()?;
+            }
         }
         Ok(())
     }
 
-    fn note_lost_replies(&mut self, replies: u64, failures: u64) -> Result<(), Failure> {
+    /// Refreshes after `failed` consecutive failures; returns their new number. The kernel may fail
+    /// for a while, such as for lack of memory or descriptors.
+    fn retry(&mut self, failed: u32) -> Result<u32, Failure> {
+        let Err(failure) = self.refresh() else { return Ok(0) };
+        if self.is_gone || failed + 1 >= MAX_REFRESH_FAILURES {
+            return Err(failure);
+        }
+        if failed == 0 {
+            crate::say(&format!("dwell: {:#}; trying again", failure.error));
+        }
+        Ok(failed + 1)
+    }
+
+    fn note_lost_replies(&mut self, lost: SendCounts) -> Result<(), Failure> {
         let mut remedy = String::new();
         if self.interface.driver.as_deref() == Some("veth") && self.mode == XdpMode::Native {
             remedy.push_str(": its peer has no XDP program");
@@ -212,22 +263,20 @@ impl DriverEngine {
         } else if self.mode == XdpMode::Native {
             remedy.push_str("; use --xdp-mode generic");
         }
-        let interface = self.interface.name.clone();
-        let warning = Warning::DriverRepliesLost(interface, failures, replies, remedy);
-        crate::say(&format!("dwell: {warning}"));
-        self.warnings.push(warning);
+        if self.warnings.len() < MAX_LOSS_WARNINGS {
+            let (interface, SendCounts { replies, failures }) = (self.interface.name.clone(), lost);
+            self.warn(Warning::DriverRepliesLost(interface, failures, replies, remedy));
+        }
         Ok(())
     }
 
-    fn replies(&self) -> Result<u64, Failure> {
+    /// Without failures if the interface is gone.
+    fn send_counts(&self) -> Result<SendCounts, Failure> {
         let counts = (0..self.services.len() as u32).map(|number| self.program.counters(number));
         let counts = counts.collect::<Result<Vec<_>, _>>()?;
-        Ok(counts.iter().map(|counters| counters.replies).sum())
-    }
-
-    /// 0 if the interface is gone.
-    fn send_failures(&self) -> u64 {
-        interface::send_failures(self.interface.index).unwrap_or(0)
+        let replies = counts.iter().map(|counters| counters.replies).sum();
+        let failures = interface::send_failures(self.interface.index).unwrap_or(0);
+        Ok(SendCounts { replies, failures })
     }
 
     /// Counters of the service with this number.
@@ -254,31 +303,39 @@ impl DriverEngine {
         departure_bias(self.mode == XdpMode::Native, self.run_time)
     }
 
+    /// Follows addresses, MTU and Ethernet address.
+    ///
+    /// # Errors
+    /// The interface is gone, or the kernel did not answer.
     fn refresh(&mut self) -> Result<(), Failure> {
-        let all = interface::addresses()?;
-        let is_loopback = self.interface.name == "lo";
-        let is_here = |own: &interface::OwnAddress| match own.address {
-            _ if is_loopback => true,
-            IpAddr::V6(v6) if v6.is_unicast_link_local() => own.interface == self.interface.index,
-            address => !address.is_loopback(),
+        let name = &self.interface.name;
+        let state = interface::link_state(self.interface.index)
+            .with_context(|| format!("cannot read the state of interface {name}"))?;
+        let Some(state) = state else {
+            self.is_gone = true;
+            return Err(Failure::from(anyhow::anyhow!(
+                "interface {name} is gone, and the XDP program with it; start the reflector again \
+                 when it is back"
+            )));
         };
-        let here: Vec<_> = all.iter().filter(|own| is_here(own)).map(|own| own.address).collect();
-        let mut destinations = Vec::new();
-        for (number, service) in (0..).zip(&self.services) {
-            let (local_gap, global_gap) = service.gaps();
-            destinations.extend(service.addresses(&here).map(|address| DriverDestination {
-                to: SocketAddr::new(address, service.listen.port()),
-                kind: service.reply as u32,
-                service: number,
-                local_gap,
-                global_gap,
-            }));
+        if let Some(mac) = state.ethernet {
+            let mtu = state.mtu.unwrap_or(ETHERNET_MTU);
+            self.program.set_link(DriverLink { mtu, mac })?;
         }
-        let broadcast = all.iter().filter_map(|own| own.broadcast).map(IpAddr::V4);
-        let own: Vec<_> = all.iter().map(|own| own.address).chain(broadcast).collect();
-        self.program.set_own_addresses(&own)?;
-        self.program.set_destinations(&destinations)?;
-        self.refresh_clock()
+        let all = interface::addresses().context("cannot read the addresses of this machine")?;
+        match resolve(&self.services, &self.interface, &all) {
+            Ok(Addresses { destinations, own }) => {
+                self.has_too_many_addresses = false;
+                self.program.set_own_addresses(&own)?;
+                self.program.set_destinations(&destinations)?;
+            }
+            Err(failure) if !self.has_too_many_addresses => {
+                self.has_too_many_addresses = true;
+                crate::say(&format!("dwell: {}; new addresses have no XDP replies", failure.error));
+            }
+            Err(_) => {}
+        }
+        Ok(())
     }
 
     /// The error of T3 includes the time until the reply leaves.
@@ -334,23 +391,6 @@ fn find_interface(job: &ReflectJob) -> Result<Interface, Failure> {
     Ok(found.clone())
 }
 
-/// Refuses addresses of other machines where no socket would.
-fn check_addresses(listens: &[Listen]) -> Result<(), Failure> {
-    let own = interface::addresses()?;
-    let mut portless = listens.iter().filter(|listen| !listen.scheme.spec().has_reflector());
-    let foreign = portless.find(|listen| {
-        let ip = listen.address.ip();
-        !ip.is_unspecified() && !own.iter().any(|own| own.address == ip)
-    });
-    match foreign {
-        Some(Listen { url, address, .. }) => {
-            let ip = address.ip();
-            Err(Failure::usage(format!("{url}: {ip} is no address of this machine")))
-        }
-        None => Ok(()),
-    }
-}
-
 /// Values of a summary: counters of the program by protocol and outcome, and the bias of T3.
 pub(super) fn values(
     opened: &[(Listen, Arc<Counters>)],
@@ -385,27 +425,4 @@ pub(super) fn values(
     let values = values.into_iter().map(|(name, count)| (name, Some(Scalar::Count(count))));
     let bias = report.departure_bias.0.cast_unsigned();
     values.chain([("t3_bias_ns".to_owned(), Some(Scalar::Count(bias)))]).collect()
-}
-
-/// Numbers the services that the program answers.
-fn number_services(listens: &mut [Listen]) -> Result<Vec<DriverService>, Failure> {
-    let mut services = Vec::new();
-    for listen in listens {
-        // The program has no HMAC.
-        let reply = listen.scheme.spec().driver_reply.filter(|_| listen.key.is_none());
-        let Some(reply) = reply else { continue };
-        listen.service = Some(services.len() as u32);
-        let Listen { address, limit, .. } = *listen;
-        services.push(DriverService { reply, listen: address, limits: limit });
-    }
-    match services.len() {
-        0 => Err(Failure::usage(format!(
-            "--engine xdp answers {} without a key; use --engine socket for others",
-            protocols::urls_with(|spec| spec.driver_reply.is_some())
-        ))),
-        1..=MAX_SERVICES => Ok(services),
-        more => Err(Failure::usage(format!(
-            "--engine xdp answers at most {MAX_SERVICES} addresses, not {more}"
-        ))),
-    }
 }

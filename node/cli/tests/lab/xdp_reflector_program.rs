@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use dwell_engine::protocol::Scheme;
 use dwell_engine::reflector::unanswered_ports;
 use dwell_io::bpf::{
-    DriverClock, DriverCounters, DriverDestination, Verdict, XdpReflector, XdpReflectorSpec,
+    DriverClock, DriverCounters, DriverDestination, DriverLink, Verdict, XdpReflector,
+    XdpReflectorSpec,
 };
 use dwell_io::clock;
 use dwell_units::Nanos;
@@ -23,14 +24,18 @@ const SEED: u64 = 0x7864_7072_6566_6c65;
 const SCHEMES: [Scheme; 4] = [Scheme::Stamp, Scheme::Udp, Scheme::Roundtrip, Scheme::Icmp];
 
 fn program(limit: Option<Nanos>) -> XdpReflector {
+    load(limit, true)
+}
+
+fn load(limit: Option<Nanos>, recognise_merged: bool) -> XdpReflector {
     let spec = XdpReflectorSpec {
         interface: 1,
-        mtu: 1_500,
-        mac: OUR_MAC,
+        link: DriverLink { mtu: 1_500, mac: OUR_MAC },
         is_loopback: false,
         stateless: false,
         clock: Some(CLOCK),
         unanswered_ports: unanswered_ports(Some(&SCHEMES.map(port))),
+        recognise_merged,
     };
     let mut program = XdpReflector::load(&spec).unwrap();
     let gap = limit.map_or(0, |gap| gap.0.cast_unsigned());
@@ -158,6 +163,27 @@ fn driver_checksums_equal_full_recomputation() {
 /// A frame that gets no reply: its name, the frame, the verdict and the counter that rises.
 type Refused = (&'static str, Vec<u8>, Verdict, fn(&DriverCounters) -> u64);
 
+/// The frame of an IPv4 packet with 4 bytes of options.
+fn with_options(packet: &Packet) -> Vec<u8> {
+    let mut frame = request(packet);
+    frame.splice(34..34, [1, 1, 1, 0]);
+    frame[14] = 0x46;
+    frame[17] += 4;
+    frame[24..26].fill(0);
+    let sum = checksum(&frame[14..38]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame
+}
+
+/// The frame of an IPv6 packet with an extension header of 8 bytes, whose bytes 1 to 3 are `of`.
+fn with_extension(packet: &Packet, kind: u8, of: [u8; 3]) -> Vec<u8> {
+    let mut frame = request(packet);
+    let next = std::mem::replace(&mut frame[20], kind);
+    frame[19] += 8;
+    frame.splice(54..54, [&[next][..], &of, &[0; 4]].concat());
+    frame
+}
+
 fn refused() -> Vec<(Scheme, Refused)> {
     use Verdict::{Drop, Pass};
     let udp = |payload: &[u8]| Packet::new(Scheme::Udp, false, payload.to_vec());
@@ -186,6 +212,7 @@ fn refused() -> Vec<(Scheme, Refused)> {
     let icmp = Packet::new(Scheme::Icmp, false, vec![8, 0, 0, 0, 1, 2, 3, 4, 5]);
     let icmp6 = Packet::new(Scheme::Icmp, true, vec![128, 0, 0, 0, 1, 2, 3, 4, 5]);
     let v6 = Packet::new(Scheme::Udp, true, vec![1; 20]);
+    let mapped = Packet { to: "[::ffff:192.0.2.1]:7000".parse().unwrap(), ..v6.clone() };
     let roundtrip = |end: &[u8]| Packet::new(Scheme::Roundtrip, false, [&[0; 20], end].concat());
     let multicast = |frame: &mut Vec<u8>| frame[..6].copy_from_slice(&[1, 0, 0x5e, 0, 0, 1]);
     vec![
@@ -205,6 +232,13 @@ fn refused() -> Vec<(Scheme, Refused)> {
         ),
         (Scheme::Udp, ("broadcast", from(echo.clone(), "255.255.255.255:9"), Drop, |c| c.looping)),
         (Scheme::Udp, ("no source", from(echo.clone(), "0.0.0.0:9999"), Drop, |c| c.looping)),
+        (Scheme::Udp, ("loopback", from(echo.clone(), "127.0.0.9:9999"), Drop, |c| c.looping)),
+        (Scheme::Udp, ("loopback v6", from(v6.clone(), "[::1]:9999"), Drop, |c| c.looping)),
+        (
+            Scheme::Udp,
+            ("mapped source", from(v6.clone(), "[::ffff:192.0.2.2]:9999"), Drop, |c| c.looping),
+        ),
+        (Scheme::Udp, ("mapped destination", request(&mapped), Pass, none)),
         (Scheme::Udp, ("multicast v6", from(v6.clone(), "[ff02::1]:9999"), Drop, |c| c.looping)),
         (Scheme::Udp, ("group frame", changed(&echo, &multicast), Drop, |c| c.looping)),
         (Scheme::Udp, ("other MAC", changed(&echo, &|f| f[5] = 9), Pass, none)),
@@ -224,13 +258,13 @@ fn refused() -> Vec<(Scheme, Refused)> {
         (
             Scheme::Udp,
             (
-                "fragment",
+                "first fragment",
                 changed(&echo, &|f| {
                     f[20] = 0x20;
                     header(f);
                 }),
                 Pass,
-                none,
+                |c| c.to_socket,
             ),
         ),
         (
@@ -245,7 +279,14 @@ fn refused() -> Vec<(Scheme, Refused)> {
                 none,
             ),
         ),
-        (Scheme::Udp, ("IP options", changed(&echo, &|f| f[14] = 0x46), Pass, none)),
+        (Scheme::Udp, ("IP options", with_options(&echo), Pass, |c| c.to_socket)),
+        (Scheme::Udp, ("extension", with_extension(&v6, 60, [0; 3]), Pass, |c| c.to_socket)),
+        (Scheme::Udp, ("first of IPv6", with_extension(&v6, 44, [0, 0, 1]), Pass, |c| c.to_socket)),
+        (Scheme::Udp, ("last of IPv6", with_extension(&v6, 44, [0, 0, 8]), Pass, none)),
+        (
+            Scheme::Icmp,
+            ("ICMPv6 extension", with_extension(&icmp6, 0, [0; 3]), Pass, |c| c.to_socket),
+        ),
         (Scheme::Udp, ("header sum", changed(&echo, &|f| f[24] ^= 1), Drop, |c| c.bad_checksum)),
         (Scheme::Udp, ("payload bit", changed(&echo, &|f| f[50] ^= 1), Drop, |c| c.bad_checksum)),
         (Scheme::Udp, ("IPv6 bit", changed(&v6, &|f| f[70] ^= 1), Drop, |c| c.bad_checksum)),
@@ -254,7 +295,7 @@ fn refused() -> Vec<(Scheme, Refused)> {
         (Scheme::Udp, ("no header", changed(&echo, &|f| f.truncate(40)), Pass, none)),
         (Scheme::Udp, ("UDP length 7", changed(&echo, &|f| f[39] = 7), Drop, |c| c.malformed)),
         (Scheme::Udp, ("UDP too long", changed(&echo, &|f| f[39] = 99), Drop, |c| c.malformed)),
-        (Scheme::Udp, ("extension", changed(&v6, &|f| f[20] = 0), Pass, none)),
+        (Scheme::Udp, ("other protocol", changed(&v6, &|f| f[20] = 132), Pass, none)),
         (Scheme::Udp, ("above the MTU", request(&udp(&[1; 1_473])), Pass, |c| c.to_socket)),
         (Scheme::Stamp, ("13 bytes", request(&stamp(vec![1; 13])), Drop, |c| c.malformed)),
         (Scheme::Stamp, ("TWAMP light", request(&stamp(vec![1; 14])), Pass, |c| c.to_socket)),
@@ -338,6 +379,163 @@ fn session_that_reached_the_socket_stays_there() {
     assert_eq!(run(7, 2, None), Verdict::Reply, "another session");
     let from = "192.0.2.2:40000".parse().unwrap();
     assert_eq!([1, 2, 3].map(|ssid| sessions.replies(0, from, ssid)), [5, 1, 0]);
+}
+
+#[test]
+fn every_packet_for_the_socket_moves_its_session() {
+    if !as_root() {
+        return;
+    }
+    let stamp = |is_ipv6, ssid, len| Packet::new(Scheme::Stamp, is_ipv6, stamp(1, ssid, len));
+    let short = |ssid: u16| {
+        let mut packet = stamp(false, ssid, 44);
+        packet.payload.truncate(20);
+        packet
+    };
+    let fragment = |packet: &Packet| {
+        let mut frame = request(packet);
+        frame[20] = 0x20;
+        frame
+    };
+    let moved = [
+        ("short", false, request(&short(1))),
+        ("above the MTU", false, request(&stamp(false, 1, 1_473))),
+        ("first fragment", false, fragment(&stamp(false, 1, 76))),
+        ("IP options", false, with_options(&stamp(false, 1, 76))),
+        ("extension", true, with_extension(&stamp(true, 1, 76), 0, [0; 3])),
+        ("first fragment of IPv6", true, with_extension(&stamp(true, 1, 76), 44, [0, 0, 1])),
+    ];
+    for (name, is_ipv6, frame) in moved {
+        let mut program = program(None);
+        let sessions = program.sessions().unwrap();
+        let packet = stamp(is_ipv6, 1, 76);
+        let mut verdict = |frame: &[u8]| program.run(frame, 1).unwrap().verdict;
+        assert_eq!(verdict(&request(&packet)), Verdict::Reply, "{name}");
+        assert_eq!(verdict(&frame), Verdict::Pass, "{name}");
+        assert_eq!(verdict(&request(&packet)), Verdict::Pass, "{name}");
+        assert_eq!(verdict(&request(&stamp(is_ipv6, 2, 76))), Verdict::Reply, "{name}");
+        assert_eq!(sessions.replies(0, packet.from, 1), 1, "{name}");
+        assert_eq!(counters(&program, Scheme::Stamp).to_socket, 2, "{name}");
+    }
+}
+
+#[test]
+fn one_source_evicts_no_session_of_another() {
+    if !as_root() {
+        return;
+    }
+    let mut program = program(None);
+    let sessions = program.sessions().unwrap();
+    let of = |from: &str, is_ipv6, ssid| {
+        let mut packet = Packet::new(Scheme::Stamp, is_ipv6, stamp(1, ssid, 44));
+        packet.from = from.parse().unwrap();
+        (packet.from, request(&packet))
+    };
+    let mut known = Vec::new();
+    for host in 2..=100 {
+        for (text, is_ipv6) in
+            [(format!("192.0.2.{host}:9000"), false), (format!("[2001:db8:{host}::2]:9000"), true)]
+        {
+            let (from, frame) = of(&text, is_ipv6, 7);
+            assert_eq!(program.run(&frame, 1).unwrap().verdict, Verdict::Reply);
+            known.push((from, sessions.replies(0, from, 7)));
+        }
+    }
+    assert!(known.iter().all(|(_, replies)| *replies == 1), "{known:?}");
+    for ssid in 0..=u16::MAX {
+        let ports = if ssid % 2 == 0 { "203.0.113.1:5000" } else { "203.0.113.1:5001" };
+        assert_eq!(program.run(&of(ports, false, ssid).1, 1).unwrap().verdict, Verdict::Reply);
+    }
+    let after: Vec<_> =
+        known.iter().map(|(from, _)| (*from, sessions.replies(0, *from, 7))).collect();
+    assert_eq!(known, after);
+    let flooder = ["203.0.113.1:5000", "203.0.113.1:5001"].map(|from| from.parse().unwrap());
+    let kept = (0..=u16::MAX)
+        .filter(|ssid| flooder.iter().any(|from| sessions.replies(0, *from, *ssid) > 0));
+    let kept = kept.count();
+    assert!((1..=1_024).contains(&kept), "{kept} sessions of one address");
+}
+
+#[test]
+fn packets_for_the_socket_spend_the_same_limit() {
+    if !as_root() {
+        return;
+    }
+    let echo = Packet::new(Scheme::Udp, false, vec![1; 20]);
+    let v6 = Packet::new(Scheme::Udp, true, vec![1; 20]);
+    let short = Packet::new(Scheme::Stamp, false, vec![1; 20]);
+    let mut fragment = request(&echo);
+    fragment[20] = 0x20;
+    let long = Packet::new(Scheme::Udp, false, vec![1; 1_473]);
+    for (name, scheme, frame) in [
+        ("IP options", Scheme::Udp, with_options(&echo)),
+        ("first fragment", Scheme::Udp, fragment),
+        ("above the MTU", Scheme::Udp, request(&long)),
+        ("extension", Scheme::Udp, with_extension(&v6, 60, [0; 3])),
+        ("short", Scheme::Stamp, request(&short)),
+    ] {
+        let mut program = program(Some(Nanos::from_secs(10)));
+        assert_eq!(program.run(&frame, 1).unwrap().verdict, Verdict::Pass, "{name}");
+        assert_eq!(program.run(&frame, 1).unwrap().verdict, Verdict::Drop, "{name}");
+        let plain = match (scheme, name) {
+            (Scheme::Stamp, _) => Packet::new(Scheme::Stamp, false, stamp(1, 1, 44)),
+            (_, "extension") => v6.clone(),
+            _ => echo.clone(),
+        };
+        assert_eq!(program.run(&request(&plain), 1).unwrap().verdict, Verdict::Drop, "{name}");
+        let counted = counters(&program, scheme);
+        assert_eq!((counted.to_socket, counted.limited), (1, 2), "{name}");
+    }
+}
+
+#[test]
+fn link_changes_apply_to_the_running_program() {
+    if !as_root() {
+        return;
+    }
+    let mut program = program(None);
+    let long = Packet::new(Scheme::Udp, false, vec![1; 1_473]);
+    let mut verdict = |frame: &[u8], link: DriverLink| {
+        program.set_link(link).unwrap();
+        program.run(frame, 1).unwrap().verdict
+    };
+    let (near, far) = ([2, 0, 0, 0, 0, 7], DriverLink { mtu: 9_000, mac: OUR_MAC });
+    assert_eq!(verdict(&request(&long), far), Verdict::Reply);
+    assert_eq!(verdict(&request(&long), DriverLink { mtu: 1_500, ..far }), Verdict::Pass);
+    let moved = long.frame(near, THEIR_MAC);
+    assert_eq!(verdict(&moved, far), Verdict::Pass);
+    assert_eq!(verdict(&moved, DriverLink { mac: near, ..far }), Verdict::Reply);
+}
+
+#[test]
+fn run_time_is_that_of_a_reply_on_any_own_port() {
+    if !as_root() {
+        return;
+    }
+    let spec = XdpReflectorSpec {
+        interface: 1,
+        link: DriverLink { mtu: 1_500, mac: OUR_MAC },
+        is_loopback: false,
+        stateless: false,
+        clock: None,
+        unanswered_ports: unanswered_ports(Some(&[40_000, 1_024])),
+        recognise_merged: true,
+    };
+    let mut program = XdpReflector::load(&spec).unwrap();
+    assert!(program.run_time().unwrap() > Nanos(0));
+    let counted = program.counters(63).unwrap();
+    assert_eq!((counted.replies, counted.looping), (101, 0));
+}
+
+#[test]
+fn program_for_older_kernels_answers_too() {
+    if !as_root() {
+        return;
+    }
+    let mut program = load(None, false);
+    for packet in corpus() {
+        assert_eq!(program.run(&request(&packet), 1).unwrap().verdict, Verdict::Reply);
+    }
 }
 
 #[test]

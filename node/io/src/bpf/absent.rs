@@ -7,8 +7,8 @@ use dwell_host::KernelEvent;
 use dwell_units::Nanos;
 
 use super::{
-    BpfError, DriverClock, DriverCounters, DriverDestination, DriverRun, Event, TraceSpec,
-    TracerNote, XdpCounters, XdpFlow, XdpMode, XdpReflectorSpec, XdpRelaySpec,
+    BpfError, DriverClock, DriverCounters, DriverDestination, DriverLink, DriverRun, Event,
+    TraceSpec, TracerNote, XdpCounters, XdpFlow, XdpMode, XdpReflectorSpec, XdpRelaySpec,
 };
 
 /// Uninhabited stand-in for the type of builds with eBPF.
@@ -119,6 +119,11 @@ impl XdpReflector {
 
     /// Unreachable.
     pub fn set_clock(&mut self, _: DriverClock) -> Result<(), BpfError> {
+        match self.0 {}
+    }
+
+    /// Unreachable.
+    pub fn set_link(&mut self, _: DriverLink) -> Result<(), BpfError> {
         match self.0 {}
     }
 

@@ -17,6 +17,8 @@ mod object;
 mod probe;
 #[cfg(feature = "bpf")]
 mod reflect;
+#[cfg(feature = "bpf")]
+mod reflect_sessions;
 mod reflect_spec;
 #[cfg(feature = "bpf")]
 mod relay;
@@ -35,9 +37,12 @@ pub use event::{Event, HEAD, Protocol};
 pub use flight_recorder::{FlightRecorder, ThreadWatch};
 pub use probe::{Attached, Hook, Pass, XdpMode};
 #[cfg(feature = "bpf")]
-pub use reflect::{DriverSessions, XdpReflector};
+pub use reflect::XdpReflector;
+#[cfg(feature = "bpf")]
+pub use reflect_sessions::DriverSessions;
 pub use reflect_spec::{
-    DriverClock, DriverCounters, DriverDestination, DriverRun, Verdict, XdpReflectorSpec,
+    DriverClock, DriverCounters, DriverDestination, DriverLink, DriverRun, Verdict,
+    XdpReflectorSpec,
 };
 #[cfg(feature = "bpf")]
 pub use relay::XdpRelay;

@@ -12,8 +12,9 @@ use libbpf_rs::{Map, MapCore, MapFlags, MapHandle, Object, ProgramInput};
 
 use super::link::{self, Place};
 use super::probe::XdpMode;
+use super::reflect_sessions::{DriverSessions, SessionHash};
 use super::reflect_spec::{
-    DestinationKey, DriverClock, DriverCounters, DriverDestination, DriverRun, Verdict,
+    DestinationKey, DriverClock, DriverCounters, DriverDestination, DriverLink, DriverRun, Verdict,
     XdpReflectorSpec, octets,
 };
 use super::{BpfError, object};
@@ -21,8 +22,11 @@ use crate::host::{interface, random};
 
 const PROGRAM: &[u8] = include_bytes!("../../../bpf/reflect.bpf.o");
 
+/// The program without [`XdpReflectorSpec::recognise_merged`].
+const PLAIN_PROGRAM: &[u8] = include_bytes!("../../../bpf/reflect_plain.bpf.o");
+
 /// Length of struct reflect, and of its bitmap of ports.
-const CONFIG_LEN: usize = 8_240;
+const CONFIG_LEN: usize = 8_224;
 const PORTS_LEN: usize = 8_192;
 
 /// Room that the kernel needs beside a frame of a test run: two headers and struct
@@ -42,16 +46,21 @@ pub struct XdpReflector {
     link: Option<OwnedFd>,
     object: Object,
     interface: u32,
-    mac: [u8; 6],
     destinations: HashMap<DestinationKey, [u8; 24]>,
     own: HashSet<Address>,
-    clock: DriverClock,
-    native: bool,
+    state: State,
+    hash: SessionHash,
+    /// A source port that gets replies, for measuring the program.
+    answered_port: u16,
 }
 
-/// Sessions of the program, readable from any thread.
-#[derive(Debug)]
-pub struct DriverSessions(MapHandle);
+/// Data of the program that change while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    clock: DriverClock,
+    link: DriverLink,
+    native: bool,
+}
 
 impl XdpReflector {
     /// Loads the program without attaching it.
@@ -62,7 +71,8 @@ impl XdpReflector {
         let mut secrets = [0; 16];
         random::fill(&mut secrets).map_err(|error| BpfError::Read { reason: error.to_string() })?;
         let config = config(spec, &secrets);
-        let object = object::load(PROGRAM, |object| {
+        let program = if spec.recognise_merged { PROGRAM } else { PLAIN_PROGRAM };
+        let object = object::load(program, |object| {
             for mut map in object.maps_mut() {
                 if map.name().to_string_lossy().ends_with(".rodata") {
                     map.set_initial_value(&config)?;
@@ -70,16 +80,21 @@ impl XdpReflector {
             }
             Ok(())
         })?;
-        Ok(Self {
+        let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|n| config[at + n]));
+        let is_answered =
+            |port: &u16| spec.unanswered_ports[usize::from(port / 64)] >> (port % 64) & 1 == 0;
+        let reflector = Self {
             link: None,
             object,
             interface: spec.interface,
-            mac: spec.mac,
             destinations: HashMap::new(),
             own: HashSet::new(),
-            clock: DriverClock::default(),
-            native: false,
-        })
+            state: State { clock: DriverClock::default(), link: spec.link, native: false },
+            hash: SessionHash { seed: word(0), multiplier: word(8) },
+            answered_port: (1_024..=u16::MAX).find(is_answered).unwrap_or(0),
+        };
+        reflector.write_state()?;
+        Ok(reflector)
     }
 
     /// Attaches the program, after detaching it from its previous mode.
@@ -89,8 +104,7 @@ impl XdpReflector {
     /// privilege is missing.
     pub fn attach(&mut self, mode: XdpMode) -> Result<(), BpfError> {
         self.detach()?;
-        self.native = mode == XdpMode::Native;
-        self.write_state()?;
+        self.set_state(State { native: mode == XdpMode::Native, ..self.state })?;
         let program = self.object.progs().next().ok_or_else(|| missing("the program"))?;
         let place = Place::Xdp { interface: self.interface, mode };
         let link = link::create(program.as_fd(), place).map_err(|error| self.refusal(error))?;
@@ -153,15 +167,34 @@ impl XdpReflector {
     /// # Errors
     /// The table cannot be written.
     pub fn set_clock(&mut self, clock: DriverClock) -> Result<(), BpfError> {
-        self.clock = clock;
-        self.write_state()
+        self.set_state(State { clock, ..self.state })
     }
 
+    /// Sets the state of the interface.
+    ///
+    /// # Errors
+    /// The table cannot be written.
+    pub fn set_link(&mut self, link: DriverLink) -> Result<(), BpfError> {
+        self.set_state(State { link, ..self.state })
+    }
+
+    fn set_state(&mut self, state: State) -> Result<(), BpfError> {
+        if self.state == state {
+            return Ok(());
+        }
+        let previous = std::mem::replace(&mut self.state, state);
+        self.write_state().inspect_err(|_| self.state = previous)
+    }
+
+    /// Writes struct reflect_state.
     fn write_state(&self) -> Result<(), BpfError> {
-        let mut value = [0; 16];
-        value[..8].copy_from_slice(&self.clock.tai_offset.0.to_ne_bytes());
-        value[8..10].copy_from_slice(&self.clock.error_estimate.to_be_bytes());
-        value[10] = self.native.into();
+        let State { clock, link, native } = self.state;
+        let mut value = [0; 24];
+        value[..8].copy_from_slice(&clock.tai_offset.0.to_ne_bytes());
+        value[8..12].copy_from_slice(&link.mtu.to_ne_bytes());
+        value[12..18].copy_from_slice(&link.mac);
+        value[18..20].copy_from_slice(&clock.error_estimate.to_be_bytes());
+        value[20] = native.into();
         map(&self.object, "state")?.update(&[0; 4], &value, MapFlags::ANY).map_err(failed)
     }
 
@@ -186,21 +219,28 @@ impl XdpReflector {
     /// # Errors
     /// The table cannot be opened.
     pub fn sessions(&self) -> Result<DriverSessions, BpfError> {
-        MapHandle::try_from(&map(&self.object, "sessions")?).map(DriverSessions).map_err(failed)
+        let sets = MapHandle::try_from(&map(&self.object, "sessions")?).map_err(failed)?;
+        Ok(DriverSessions::new(sets, self.hash))
     }
 
     /// Run time of the program for one STAMP packet, with cold caches: the median of 101 runs, of
     /// which each includes the start of a run. Clears the destinations.
     ///
     /// # Errors
-    /// The kernel refuses a run.
+    /// The kernel refuses a run, or the program sends no reply.
     pub fn run_time(&mut self) -> Result<Nanos, BpfError> {
         let to = SocketAddr::from(([192, 0, 2, 1], 862));
         let service = LAST_SERVICE;
         let stamp = DriverDestination { to, kind: 1, service, local_gap: 0, global_gap: 0 };
         self.set_destinations(&[stamp])?;
-        let frame = stamp_frame(self.mac);
-        let runs = (0..101).map(|_| self.run(&frame, 1).map(|run| run.duration));
+        let frame = stamp_frame(self.state.link.mac, self.answered_port);
+        let runs = (0..101).map(|_| match self.run(&frame, 1)? {
+            DriverRun { verdict: Verdict::Reply, duration, .. } => Ok(duration),
+            DriverRun { verdict, .. } => {
+                let reason = format!("the program answers its test packet with {verdict:?}");
+                Err(BpfError::Read { reason })
+            }
+        });
         let mut times = runs.collect::<Result<Vec<_>, _>>()?;
         times.sort();
         self.set_destinations(&[])?;
@@ -234,27 +274,15 @@ impl XdpReflector {
     }
 }
 
-impl DriverSessions {
-    /// Number of replies of the program to a session of a service.
-    pub fn replies(&self, service: u32, from: SocketAddr, ssid: u16) -> u32 {
-        let mut key = [0; 24];
-        key[..16].copy_from_slice(&octets(from.ip()));
-        key[16..18].copy_from_slice(&from.port().to_be_bytes());
-        key[18..20].copy_from_slice(&ssid.to_be_bytes());
-        key[20..].copy_from_slice(&service.to_ne_bytes());
-        let found = self.0.lookup(&key, MapFlags::ANY).ok().flatten();
-        found.and_then(|session| session.first_chunk().map(|n| u32::from_ne_bytes(*n))).unwrap_or(0)
-    }
-}
-
 /// A STAMP request of 76 bytes between documentation addresses (RFC 5737), with padding.
-fn stamp_frame(mac: [u8; 6]) -> [u8; 118] {
+fn stamp_frame(mac: [u8; 6], from_port: u16) -> [u8; 118] {
     let mut frame = [0; 118];
     frame[..6].copy_from_slice(&mac);
     frame[12..26].copy_from_slice(&[8, 0, 0x45, 0, 0, 104, 0, 0, 0, 0, 64, 17, 0xf6, 0x81]);
     frame[26..34].copy_from_slice(&[192, 0, 2, 2, 192, 0, 2, 1]);
     // No UDP checksum.
-    frame[34..42].copy_from_slice(&[0x9c, 0x40, 0x03, 0x5e, 0, 84, 0, 0]);
+    frame[34..36].copy_from_slice(&from_port.to_be_bytes());
+    frame[36..42].copy_from_slice(&[0x03, 0x5e, 0, 84, 0, 0]);
     frame[86..90].copy_from_slice(&[0x80, 1, 0, 28]);
     frame
 }
@@ -270,14 +298,12 @@ fn config(spec: &XdpReflectorSpec, secrets: &[u8; 16]) -> [u8; CONFIG_LEN] {
     for (place, word) in ports.chunks_exact_mut(8).zip(spec.unanswered_ports.iter()) {
         place.copy_from_slice(&word.to_ne_bytes());
     }
-    rest[..4].copy_from_slice(&spec.mtu.to_ne_bytes());
-    rest[4..10].copy_from_slice(&spec.mac);
-    rest[10] = spec.is_loopback.into();
-    rest[11] = spec.stateless.into();
     if let Some(clock) = spec.clock {
-        rest[12..24].copy_from_slice(&clock);
-        rest[24..28].copy_from_slice(&1_u32.to_ne_bytes());
+        rest[..12].copy_from_slice(&clock);
+        rest[12] = 1;
     }
+    rest[13] = spec.is_loopback.into();
+    rest[14] = spec.stateless.into();
     bytes
 }
 

@@ -11,10 +11,8 @@ use dwell_units::Nanos;
 pub struct XdpReflectorSpec {
     /// Index of the interface.
     pub interface: u32,
-    /// Its MTU in bytes. Longer packets, which the kernel has merged, are left to sockets.
-    pub mtu: u32,
-    /// Its Ethernet address. Frames to others are left alone.
-    pub mac: [u8; 6],
+    /// Its state at the start.
+    pub link: DriverLink,
     /// It is the loopback interface, where all sources are addresses of this machine.
     pub is_loopback: bool,
     /// STAMP: copy the sender's sequence number.
@@ -23,6 +21,18 @@ pub struct XdpReflectorSpec {
     pub clock: Option<[u8; 12]>,
     /// Bitmap of source ports that get no reply: port N is bit N % 64 of word N / 64.
     pub unanswered_ports: Box<[u64; 1_024]>,
+    /// Recognise datagrams that the kernel merged, in generic mode. Needs Linux 6.2 with type
+    /// information (CONFIG_DEBUG_INFO_BTF).
+    pub recognise_merged: bool,
+}
+
+/// State of the interface that the program depends on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriverLink {
+    /// MTU in bytes. Longer packets, which the kernel has merged, are left to sockets.
+    pub mtu: u32,
+    /// Ethernet address. Frames to others are left alone.
+    pub mac: [u8; 6],
 }
 
 /// A destination whose requests the program answers.

@@ -209,6 +209,36 @@ pub fn ethernet_address(index: u32) -> io::Result<Option<[u8; 6]>> {
     crate::host::neighbour::own_mac(index)
 }
 
+/// State of an interface that may change while it exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkState {
+    /// MTU in bytes.
+    pub mtu: Option<u32>,
+    /// Ethernet address, all zeros for the loopback interface.
+    pub ethernet: Option<[u8; 6]>,
+}
+
+/// Returns the state of the interface with this index; `None` if it does not exist in this network
+/// namespace. Queries no driver.
+///
+/// # Errors
+/// The kernel does not answer.
+pub fn link_state(index: u32) -> io::Result<Option<LinkState>> {
+    let attributes = match link_attributes(index) {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(None),
+        other => other?,
+    };
+    let mut state = LinkState { mtu: None, ethernet: None };
+    for attribute in attributes {
+        match attribute {
+            LinkAttribute::Mtu(mtu) => state.mtu = Some(mtu),
+            LinkAttribute::Address(address) => state.ethernet = address.try_into().ok(),
+            _ => {}
+        }
+    }
+    Ok(Some(state))
+}
+
 fn link_attributes(index: u32) -> io::Result<Vec<LinkAttribute>> {
     let mut request = LinkMessage::default();
     request.header.index = index;

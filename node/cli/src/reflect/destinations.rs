@@ -1,0 +1,102 @@
+//! Services, destinations and own addresses for the program in the driver.
+
+use std::net::{IpAddr, SocketAddr};
+
+use dwell_engine::reflector::{DriverService, MAX_DESTINATIONS, MAX_SERVICES};
+use dwell_io::bpf::DriverDestination;
+use dwell_io::interface::{Interface, OwnAddress};
+
+use super::Listen;
+use crate::{Failure, protocols};
+
+/// What the program needs to know about addresses.
+pub(super) struct Addresses {
+    pub(super) destinations: Vec<DriverDestination>,
+    /// Sources that get no reply.
+    pub(super) own: Vec<IpAddr>,
+}
+
+/// Returns the addresses for the program.
+///
+/// # Errors
+/// The program has not enough room for them.
+pub(super) fn resolve(
+    services: &[DriverService],
+    interface: &Interface,
+    all: &[OwnAddress],
+) -> Result<Addresses, Failure> {
+    let is_loopback = interface.name == "lo";
+    let is_here = |own: &OwnAddress| match own.address {
+        _ if is_loopback => true,
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => own.interface == interface.index,
+        address => !address.is_loopback(),
+    };
+    let mut here: Vec<_> = all.iter().filter(|own| is_here(own)).map(|own| own.address).collect();
+    here.sort_unstable();
+    here.dedup();
+    let mut destinations = Vec::new();
+    for (number, service) in (0..).zip(services) {
+        let (local_gap, global_gap) = service.gaps();
+        destinations.extend(service.addresses(&here).map(|address| DriverDestination {
+            to: SocketAddr::new(address, service.listen.port()),
+            kind: service.reply as u32,
+            service: number,
+            local_gap,
+            global_gap,
+        }));
+    }
+    let broadcast = all.iter().filter_map(|own| own.broadcast).map(IpAddr::V4);
+    let mut own: Vec<_> = all.iter().map(|own| own.address).chain(broadcast).collect();
+    own.sort_unstable();
+    own.dedup();
+    if destinations.len() > MAX_DESTINATIONS || own.len() > MAX_DESTINATIONS {
+        return Err(Failure::usage(format!(
+            "--engine xdp answers at most {MAX_DESTINATIONS} pairs of address and port, and these \
+             {} URLs have {} on a machine with {} addresses; name addresses instead of 0.0.0.0 and \
+             [::]",
+            services.len(),
+            destinations.len(),
+            own.len()
+        )));
+    }
+    Ok(Addresses { destinations, own })
+}
+
+/// Refuses addresses of other machines where no socket would.
+pub(super) fn check_addresses(listens: &[Listen], own: &[OwnAddress]) -> Result<(), Failure> {
+    let mut portless = listens.iter().filter(|listen| !listen.scheme.spec().has_reflector());
+    let foreign = portless.find(|listen| {
+        let ip = listen.address.ip();
+        !ip.is_unspecified() && !own.iter().any(|own| own.address == ip)
+    });
+    match foreign {
+        Some(Listen { url, address, .. }) => {
+            let ip = address.ip();
+            Err(Failure::usage(format!("{url}: {ip} is no address of this machine")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Numbers the services that the program answers.
+pub(super) fn number_services(listens: &mut [Listen]) -> Result<Vec<DriverService>, Failure> {
+    let mut services = Vec::new();
+    for listen in listens {
+        // The program has no HMAC.
+        let reply = listen.scheme.spec().driver_reply.filter(|_| listen.key.is_none());
+        let Some(reply) = reply else { continue };
+        listen.service = Some(services.len() as u32);
+        let Listen { address, limit, .. } = *listen;
+        services.push(DriverService { reply, listen: address, limits: limit });
+    }
+    match services.len() {
+        0 => Err(Failure::usage(format!(
+            "--engine xdp answers {} without a key; use --engine socket for others",
+            protocols::urls_with(|spec| spec.driver_reply.is_some())
+        ))),
+        1..=MAX_SERVICES => Ok(services),
+        more => Err(Failure::usage(format!(
+            "--engine xdp answers at most {MAX_SERVICES} addresses, not {more}"
+        ))),
+    }
+}
