@@ -11,7 +11,6 @@ use crate::axis::{AxisValues, label};
 use crate::constraint::constraints;
 use crate::error::PlanError;
 use crate::measurement::MeasurementKind;
-use crate::path::Path;
 use crate::plan::{Order, Plan};
 use crate::source::Source;
 
