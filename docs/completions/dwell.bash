@@ -1243,7 +1243,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__load__subcmd__traffic)
-            opts="-4 -6 -h --flows --rate --distribution --size --seed --header --duration --count --bytes --stamps --cpu --scheduling --busy-poll --samples --json --help"
+            opts="-4 -6 -h --flows --rate --distribution --size --header --duration --count --stamps --seed --bytes --cpu --scheduling --busy-poll --samples --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1265,10 +1265,6 @@ _dwell() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --seed)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --header)
                     COMPREPLY=($(compgen -W "dwell iperf" -- "${cur}"))
                     return 0
@@ -1281,12 +1277,16 @@ _dwell() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --bytes)
+                --stamps)
+                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    return 0
+                    ;;
+                --seed)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --stamps)
-                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                --bytes)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --cpu)
@@ -1867,7 +1867,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__relay)
-            opts="-q -h --listen --to --mode --cipher --clear --key-file --engine --merge --no-merge --stamps --id --flows --idle --hold --telemetry --node-id --samples --cpu --scheduling --busy-poll --json --quiet --help"
+            opts="-q -h --listen --to --mode --cipher --clear --engine --stamps --id --flows --idle --hold --telemetry --node-id --cpu --scheduling --busy-poll --key-file --merge --no-merge --samples --json --quiet --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1890,10 +1890,6 @@ _dwell() {
                     return 0
                     ;;
                 --clear)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --key-file)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1925,16 +1921,20 @@ _dwell() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --samples)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --cpu)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --scheduling)
                     COMPREPLY=($(compgen -W "auto other fifo" -- "${cur}"))
+                    return 0
+                    ;;
+                --key-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --samples)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)

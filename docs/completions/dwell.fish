@@ -163,8 +163,7 @@ encrypt\t'Encrypts towards the destination and decrypts replies'
 decrypt\t'Decrypts towards the destination and encrypts replies'"
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l cipher -d 'Encryption. aes-128-ctr: secrecy only, modified and replayed packets are accepted; aes-128-gcm: such packets are dropped' -r -f -a "aes-128-ctr\t'AES-128 in counter mode, as in Miya 2020: confidentiality without integrity'
 aes-128-gcm\t'AES-128-GCM: confidentiality, integrity and replay protection'"
-complete -c dwell -n "__fish_dwell_using_subcommand relay" -l clear -d 'Bytes at the start of each payload to leave unencrypted; auto: the iperf2 header' -r
-complete -c dwell -n "__fish_dwell_using_subcommand relay" -l key-file -d 'File with the AES-128 key: 32 hexadecimal digits, unreadable for other users. The environment variable DWELL_KEY is an alternative' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l clear -d 'Bytes at the start of each payload to leave unencrypted; auto: the iperf2 header [default: 12]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l engine -d 'How packets are moved. socket: one receive and one send call per packet; batch: many packets per call; xdp: in the network driver (translate only)' -r -f -a "socket\t'One receive and one send call per packet, as in Miya 2020'
 batch\t'Batches of packets per call'
 xdp\t'In the driver, bypassing the kernel stack (translation only)'"
@@ -182,15 +181,16 @@ complete -c dwell -n "__fish_dwell_using_subcommand relay" -l flows -d 'Maximum 
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l idle -d 'Forget a client, or close its connection, after this idle time; default 60s (TCP 124min)' -r
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l hold -d 'Delay every packet by this time, in the program or unread in the socket, like program:200us' -r
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l node-id -d 'Number of this node in telemetry' -r
-complete -c dwell -n "__fish_dwell_using_subcommand relay" -l samples -d 'Write all timestamps of every packet to this file, as a sample segment' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l cpu -d 'CPU to run on' -r
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) if permitted, for open-loop pings and sampled traffic that sleep most of the time; other for the rest' -r -f -a "auto\t'Chosen by the kind of work'
 other\t'Time-sharing (SCHED_OTHER)'
 fifo\t'Real-time priority (SCHED_FIFO). Exits with code 4 if not permitted'"
-complete -c dwell -n "__fish_dwell_using_subcommand relay" -l merge -d 'Send packets of equal length as one buffer that the kernel segments late (UDP GSO). Raises the packet rate; removes kernel timestamps. Needs --engine batch; the default with --stamps user'
-complete -c dwell -n "__fish_dwell_using_subcommand relay" -l no-merge -d 'Send every packet separately'
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l key-file -d 'File with the AES-128 key: 32 hexadecimal digits, unreadable for other users. The environment variable DWELL_KEY is an alternative' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l samples -d 'Write all timestamps of every packet to this file, as a sample segment' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l telemetry -d 'Fill empty telemetry slots in relayed STAMP packets'
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l busy-poll -d 'Poll without sleeping: lowest delay, but occupies a CPU'
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l merge -d 'Send packets of equal length as one buffer that the kernel segments late (UDP GSO). Raises the packet rate; removes kernel timestamps. Needs --engine batch; the default with --stamps user'
+complete -c dwell -n "__fish_dwell_using_subcommand relay" -l no-merge -d 'Send every packet separately'
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -l json -d 'Print the summary as one JSON object at the end'
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -s q -l quiet -d 'Print only errors and the summary'
 complete -c dwell -n "__fish_dwell_using_subcommand relay" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -255,15 +255,15 @@ complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcom
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l rate -d 'Rate of all flows together, like 80Mbit/s or 200pps. Bits count IP packets with udp://, payload with tcp://. Required with udp:// [default with tcp://: unlimited]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l distribution -d 'Gaps between packets: constant, poisson or pareto(SHAPE)' -r
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l size -d 'UDP payload size [default: 1400B], or size of each write with tcp:// [default: 128KiB, or 10 ms of the rate]' -r
-complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l seed -d 'Seed of gaps and payload' -r
-complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l header -d 'Header at the start of the payload' -r -f -a "dwell\t'dwell\'s own header: flow and sequence number'
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l header -d 'Header at the start of the payload [default: dwell]' -r -f -a "dwell\t'dwell\'s own header: flow and sequence number'
 iperf\t'The iperf2 header: `iperf -s -u -e` counts and reports the flow. The last packet of a flow is a FIN, repeated until the server reports'"
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l duration -d 'Stop after this time [default: until stopped]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l count -d 'Stop after this many packets; with tcp:// after this many writes' -r
-complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l bytes -d 'Stop after this many bytes of payload, like 100MB' -r
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l stamps -d 'Timestamps to use for --samples: user space, or also the kernel\'s where available' -r -f -a "auto\t'Kernel timestamps if available, in addition to the program\'s'
 user\t'Only clock reads of the program'
 kernel\t'Kernel timestamps. Exits with code 4 if unavailable'"
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l seed -d 'Seed of gaps and payload' -r
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l bytes -d 'Stop after this many bytes of payload, like 100MB' -r
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l cpu -d 'CPU to run on' -r
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) if permitted, for open-loop pings and sampled traffic that sleep most of the time; other for the rest' -r -f -a "auto\t'Chosen by the kind of work'
 other\t'Time-sharing (SCHED_OTHER)'
