@@ -124,7 +124,6 @@ fn spikes_add_a_bar_of_causes_whose_parts_sum() {
         cause: parts[parts.len() - 1].cause.clone(),
         parts,
         page_faults: 0,
-        batched_packets: 0,
         complete: true,
     });
     for trial in &mut run.trials {

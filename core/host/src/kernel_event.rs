@@ -71,6 +71,8 @@ pub enum KernelAction {
         other: KernelName,
         /// How the previous thread left the processor.
         left: Left,
+        /// Idle state that the processor has left, if it switches to the watched thread.
+        idle_state: Option<u32>,
     },
     /// The watched thread is being woken up.
     Waking,
@@ -84,14 +86,10 @@ pub enum KernelAction {
     SoftirqEntry(u32),
     /// The softirq has ended.
     SoftirqExit,
-    /// The processor enters this idle state; `None` when it leaves it.
-    Idle(Option<u32>),
     /// The processor's frequency in kHz has changed.
     Frequency(u32),
     /// The watched thread accesses a page that is not mapped.
     PageFault,
-    /// A driver has received this number of packets in one poll.
-    Napi(u32),
     /// A queueing discipline takes a packet of the watched thread.
     Enqueue(u32),
     /// It passes the packet on.

@@ -64,8 +64,6 @@ pub struct Spike {
     pub parts: Vec<SpikePart>,
     /// Number of page faults of the measuring thread.
     pub page_faults: u32,
-    /// Packets that arrived on the thread's processor in batches of two and more.
-    pub batched_packets: u32,
     /// Whether all events were available.
     pub complete: bool,
 }
@@ -134,8 +132,8 @@ mod tests {
             SpikePart { cause: own, ns: 10 },
         ];
         let (at_ns, cause) = (0, waiting);
-        let (page_faults, batched_packets, complete) = (0, 0, true);
-        Spike { id, at_ns, rtt_ns, cause, parts, page_faults, batched_packets, complete }
+        let (page_faults, complete) = (0, true);
+        Spike { id, at_ns, rtt_ns, cause, parts, page_faults, complete }
     }
 
     #[test]

@@ -109,7 +109,6 @@ fn spikes() -> Spikes {
         cause: Cause::of(CauseKind::Unexplained),
         parts: CauseKind::ALL.map(|kind| SpikePart { cause: cause(kind), ns: 1 }).into(),
         page_faults: 1,
-        batched_packets: 2,
         complete: true,
     });
     spikes.finish();

@@ -216,7 +216,6 @@ impl Explainer {
                 cause,
                 parts: SpikePart::of(&candidate.parts),
                 page_faults: candidate.parts.page_faults,
-                batched_packets: candidate.parts.batched_packets,
                 complete: candidate.complete,
             });
         }

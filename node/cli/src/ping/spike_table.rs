@@ -96,7 +96,6 @@ mod tests {
             cause: parts[2].cause.clone(),
             parts,
             page_faults: 0,
-            batched_packets: 0,
             complete: true,
         });
         spikes.finish();

@@ -41,7 +41,8 @@ struct Entry {
     b: u32,
     kind: u8,
     flags: u8,
-    spare: u16,
+    idle: u8,
+    spare: u8,
     name: [u8; 16],
 }
 
@@ -244,21 +245,22 @@ fn is_expected(name: &str) -> bool {
 
 /// Whether the tracepoint is one of x86's interrupt vectors.
 fn is_vector(name: &str) -> bool {
-    let vectors =
-        ["local_timer", "reschedule", "call_function", "irq_work", "thermal_apic", "x86_platform"];
+    let vectors = ["local_timer", "call_function", "irq_work", "thermal_apic", "x86_platform"];
     vectors.iter().any(|vector| name.starts_with(vector))
 }
 
 /// Names of `enum vector`.
-const VECTORS: [KernelName; 7] = [
+const VECTORS: [KernelName; 6] = [
     KernelName::of("local timer"),
-    KernelName::of("reschedule"),
     KernelName::of("function call"),
     KernelName::of("function call"),
     KernelName::of("irq work"),
     KernelName::of("thermal"),
     KernelName::of("platform IPI"),
 ];
+
+/// Value of `Entry::idle` without an idle state.
+const NO_STATE: u8 = u8::MAX;
 
 /// Converts an entry. Returns `None` for kinds that no program of ours writes.
 fn event(entry: &Entry, processor: usize) -> Option<KernelEvent> {
@@ -274,6 +276,7 @@ fn event(entry: &Entry, processor: usize) -> Option<KernelEvent> {
                 2 => Left::Uninterruptible,
                 _ => Left::Asleep,
             },
+            idle_state: (entry.idle != NO_STATE).then_some(entry.idle.into()),
         },
         1 => KernelAction::Waking,
         2 => KernelAction::Migrate(a),
@@ -286,12 +289,10 @@ fn event(entry: &Entry, processor: usize) -> Option<KernelEvent> {
         4 | 6 | 8 => KernelAction::InterruptExit,
         9 => KernelAction::SoftirqEntry(a),
         10 => KernelAction::SoftirqExit,
-        11 => KernelAction::Idle((a != u32::MAX).then_some(a)),
-        12 => KernelAction::Frequency(a),
-        13 => KernelAction::PageFault,
-        14 => KernelAction::Napi(a),
-        15 => KernelAction::Enqueue(a),
-        16 => KernelAction::Dequeue(a),
+        11 => KernelAction::Frequency(a),
+        12 => KernelAction::PageFault,
+        13 => KernelAction::Enqueue(a),
+        14 => KernelAction::Dequeue(a),
         _ => return None,
     };
     let at = Instant::from_nanos(i64::try_from(entry.time).ok()?);
@@ -352,12 +353,13 @@ mod tests {
             b: 0,
             kind,
             flags: 0,
+            idle: NO_STATE,
             spare: 0,
             name: [0; 16],
         };
-        assert_eq!(event(&entry(17, 0), 0), None);
-        assert_eq!(event(&entry(5, 7), 0), None);
-        assert!(event(&entry(16, 7), 3).is_some_and(|event| event.processor == 3));
+        assert_eq!(event(&entry(15, 0), 0), None);
+        assert_eq!(event(&entry(5, 6), 0), None);
+        assert!(event(&entry(14, 7), 3).is_some_and(|event| event.processor == 3));
     }
 
     #[test]
