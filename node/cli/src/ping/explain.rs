@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use dwell_host::{Cause, CauseKind, DelayParts, DelayWindow, KernelEvent, UsualDelay};
 use dwell_io::activity;
-use dwell_io::bpf::{FlightRecorder, ThreadWatch};
+use dwell_io::bpf::{BpfError, FlightRecorder, ThreadWatch};
 use dwell_io::process;
 use dwell_record::{Spike, SpikePart, Spikes, Warning};
 use dwell_sample::{Sample, State};
@@ -70,6 +70,8 @@ struct Candidate {
 /// Divides spikes. See the module documentation.
 pub(super) struct Explainer {
     recorder: Option<FlightRecorder>,
+    /// Tracepoints that the kernel lacks.
+    missing: Vec<String>,
     /// Why there is no recorder, and what the recorder lacks.
     pub(super) notes: Vec<Warning>,
     thread: Arc<AtomicU32>,
@@ -100,20 +102,26 @@ struct Counters {
 impl Explainer {
     /// Starts recording, or uses /proc if that is not possible here.
     pub(super) fn start(above: Option<Nanos>) -> Self {
-        let mut notes = Vec::new();
+        let (mut notes, mut missing) = (Vec::new(), Vec::new());
         let recorder = match FlightRecorder::start() {
-            Ok(recorder) => Some(recorder),
+            Ok(recorder) => {
+                missing = recorder.missing().to_vec();
+                if !missing.is_empty() {
+                    notes.push(Warning::MissingTracepoints(missing.join(", ")));
+                }
+                Some(recorder)
+            }
             Err(error) => {
                 notes.push(Warning::NoKernelEvents(error.to_string()));
+                if let BpfError::NoTracepoints(names) = error {
+                    missing = names;
+                }
                 None
             }
         };
-        if let Some(recorder) = recorder.as_ref().filter(|found| !found.missing().is_empty()) {
-            let missing = recorder.missing().join(", ");
-            notes.push(Warning::MissingTracepoints(missing));
-        }
         Self {
             recorder,
+            missing,
             notes,
             thread: Arc::default(),
             above,
@@ -193,7 +201,7 @@ impl Explainer {
                 None => format!("median + {DEVIATIONS} MAD"),
             },
             source: if self.recorder.is_some() { "tp_btf" } else { "proc" }.to_owned(),
-            missing: self.recorder.as_ref().map_or(Vec::new(), |found| found.missing().to_vec()),
+            missing: self.missing.clone(),
             events_lost: self.events_lost,
             count,
             usual_ns: usual.into_iter().filter(|(_, ns)| *ns > 0).collect(),

@@ -100,7 +100,7 @@ impl FlightRecorder {
             Ok(())
         });
         if REQUIRED.iter().any(|name| missing.iter().any(|missing| missing == name)) {
-            return Err(BpfError::NoTracepoints);
+            return Err(BpfError::NoTracepoints(missing));
         }
         let object = object?;
         let logs = map(&object, "logs", processors * size_of::<Log>())?;

@@ -144,9 +144,13 @@ pub enum BpfError {
         #[source]
         error: io::Error,
     },
-    /// The kernel has no tracepoints of its scheduler for eBPF programs.
-    #[error("this kernel has no tp_btf tracepoints (it needs CONFIG_DEBUG_INFO_BTF)")]
-    NoTracepoints,
+    /// The kernel has no tracepoints of its scheduler for eBPF programs. Holds the names of all
+    /// missing ones.
+    #[error(
+        "this kernel lacks tp_btf tracepoints (it needs CONFIG_DEBUG_INFO_BTF): {}",
+        .0.join(", ")
+    )]
+    NoTracepoints(Vec<String>),
     /// Ids of threads differ from those that eBPF programs see.
     #[error("this process is in a PID namespace of its own; run it outside of the container")]
     PidNamespace,
@@ -184,7 +188,7 @@ impl BpfError {
             self,
             Self::NotPermitted(_)
                 | Self::NotBuilt
-                | Self::NoTracepoints
+                | Self::NoTracepoints(_)
                 | Self::PidNamespace
                 | Self::Refused { .. }
                 | Self::TooOld { .. }
