@@ -6,7 +6,8 @@ use dwell_record::segment::{Header, Record, SegmentWriter, read};
 pub(crate) fn segment(data: &[u8]) {
     let header = Header::of_ping("udp://n2:7".into());
     let mut again = SegmentWriter::new(Vec::new(), &header).expect("writing to memory succeeds");
-    let (mut samples, mut observations, mut host) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut samples, mut observations) = (Vec::new(), Vec::new());
+    let (mut host, mut spikes) = (Vec::new(), Vec::new());
     let end = read(&mut &data[..], &mut |record| match record {
         Record::Header(_) => {}
         Record::Sample(sample, bridge, near) => {
@@ -24,6 +25,12 @@ pub(crate) fn segment(data: &[u8]) {
                 host.push(sample.clone());
             }
         }
+        // An escape sequence may be longer than it was read.
+        Record::Spike(spike) => {
+            if again.push_spike(spike).is_ok() {
+                spikes.push(spike.clone());
+            }
+        }
     });
     let Ok(end) = end else { return };
     let count = samples.len() + observations.len();
@@ -31,8 +38,8 @@ pub(crate) fn segment(data: &[u8]) {
     // Two bytes of flags and at least one byte for each of three differences.
     assert!(count * 5 <= data.len());
     let again = again.finish(0).expect("writing to memory succeeds");
-    let (mut samples, mut observations, mut host) =
-        (samples.into_iter(), observations.into_iter(), host.into_iter());
+    let (mut samples, mut observations) = (samples.into_iter(), observations.into_iter());
+    let (mut host, mut spikes) = (host.into_iter(), spikes.into_iter());
     let whole = read(&mut &again[..], &mut |record| match record {
         Record::Header(_) | Record::Flow(_) => {}
         Record::Sample(sample, bridge, near) => {
@@ -47,9 +54,11 @@ pub(crate) fn segment(data: &[u8]) {
             assert_eq!(read.at_ns, kept.at_ns);
             assert!(read.values.keys().eq(kept.values.keys()));
         }
+        Record::Spike(spike) => assert_eq!(Some(spike), spikes.next().as_ref()),
     });
     let whole = whole.expect("the written segment is readable");
-    assert_eq!((samples.len(), observations.len(), host.len()), (0, 0, 0));
+    let left = [samples.len(), observations.len(), host.len(), spikes.len()];
+    assert_eq!(left, [0; 4]);
     assert_eq!((whole.damaged, whole.tail), (0, 0));
     assert!(whole.totals.is_some_and(|totals| totals.samples == count as u64));
 }

@@ -135,7 +135,7 @@ impl Join {
                 let path = OneWayPath { sender: observation.stamps, ..OneWayPath::default() };
                 self.packets.push(Packet { id, size, path, received: false, reordered: false });
             }
-            Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
+            Record::Header(_) | Record::Sample(..) | Record::Host(_) | Record::Spike(_) => {}
         })
     }
 
@@ -160,7 +160,7 @@ impl Join {
                     None => self.counts.unmatched[0] += 1,
                 }
             }
-            Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
+            Record::Header(_) | Record::Sample(..) | Record::Host(_) | Record::Spike(_) => {}
         })
     }
 
@@ -202,7 +202,7 @@ impl Join {
                     None => self.counts.unmatched[1] += 1,
                 }
             }
-            Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
+            Record::Header(_) | Record::Sample(..) | Record::Host(_) | Record::Spike(_) => {}
         })
     }
 
@@ -237,7 +237,7 @@ impl Join {
                 packet.path.receiver.merge(&observation.stamps);
                 *latest = at.max(*latest);
             }
-            Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
+            Record::Header(_) | Record::Sample(..) | Record::Host(_) | Record::Spike(_) => {}
         })
     }
 

@@ -9,7 +9,7 @@ use dwell_protocol::{Job, JobId, Scheduling as Requested};
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
 use dwell_record::{Column, Kind, Placement, Scalar, Scheduling, Summary, Waiting, Warning};
 use dwell_stats::Machine;
-use dwell_store::{HostWriter, Ingested, Role, TrialRow};
+use dwell_store::{HostWriter, Ingested, Role, SpikeWriter, TrialRow};
 
 use crate::flow_summary::{self, SummaryInputs};
 use crate::incoming::{Incoming, Segment};
@@ -55,6 +55,7 @@ impl Runner<'_> {
         }
         let mut ingested = None;
         let mut host = self.store.host_writer(&self.run, trial)?;
+        let mut spikes = self.store.spike_writer(&self.run, trial);
         if let Measurement::Flow(flow) = &plan.measurement {
             store_host_activity(&segments, &mut host)?;
             if failure.is_none() {
@@ -81,12 +82,13 @@ impl Runner<'_> {
                 (Measurement::Pace(_), Some((_, _, sender))) => {
                     self.ingest_departures(trial, planned, segment, sender, &mut host)?
                 }
-                _ => self.ingest(trial, &planned.node, segment, &mut host)?,
+                _ => self.ingest(trial, &planned.node, segment, &mut host, &mut spikes)?,
             };
             ingested = Some(samples);
             failure = failure.or(damage);
         }
         host.finish()?;
+        spikes.finish()?;
         let runner_values = std::mem::take(&mut outcome.runner_values);
         if let Some((.., summary)) =
             outcome.summaries.iter_mut().find(|(role, ..)| *role == Role::Measurement)
@@ -107,20 +109,21 @@ impl Runner<'_> {
         Ok(Some(TrialEnd::Failed(reason)))
     }
 
-    /// Stores the samples of a ping and the host activity of its node. Also returns a description
-    /// of the segment's damage, if any.
+    /// Stores the samples of a ping, its spikes and the host activity of its node. Also returns a
+    /// description of the segment's damage, if any.
     fn ingest(
         &mut self,
         trial: &TrialRow,
         node: &str,
         segment: &Segment,
         host: &mut HostWriter,
+        spikes: &mut SpikeWriter,
     ) -> Result<(Ingested, Option<String>), RunnerError> {
         let mut ingest = self.store.ingest(&self.run, trial)?.with_figures();
-        let end = ingest.push_segment_with(&mut segment.open()?, &mut |record| {
-            if let Record::Host(sample) = record {
-                host.push(node, sample);
-            }
+        let end = ingest.push_segment_with(&mut segment.open()?, &mut |record| match record {
+            Record::Host(sample) => host.push(node, sample),
+            Record::Spike(spike) => spikes.push(spike),
+            _ => {}
         })?;
         Ok((ingest.finish()?, damage(end).map(|what| format!("its sample segment {what}"))))
     }

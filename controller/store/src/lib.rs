@@ -6,6 +6,7 @@
 //! DIR/runner.lock               held by the process that runs a plan here
 //! DIR/samples/RUN/TRIAL.parquet a column per stamp and delay, see docs/formats.md
 //! DIR/samples/RUN/host/TRIAL.parquet  host activity during the trial, if recorded
+//! DIR/samples/RUN/spikes/TRIAL.parquet  causes of long delays in the trial, if divided
 //! DIR/incoming/                 segments being received from nodes
 //! ```
 //!
@@ -33,5 +34,5 @@ pub use dwell_record::TrialState;
 pub use error::StoreError;
 pub use ingest::{Ingest, Ingested};
 pub use lock::{ImportLock, RunnerLock};
-pub use parquet::{HostRow, HostWriter};
+pub use parquet::{HostRow, HostWriter, SpikeWriter};
 pub use run::{NewRun, NewTrial, Role, RunKind, RunNode, RunRow, RunState, TrialRow};

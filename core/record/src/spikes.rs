@@ -1,4 +1,5 @@
-//! Section `spikes` of a summary: round trips above a limit, and where their time went.
+//! Round trips above a limit, and where their time went: section `spikes` of a summary, and a record
+//! per round trip beside the samples.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum number of spikes that a summary lists.
 pub const MAX_SPIKES: usize = 100;
+
+/// Name and version of the JSON object of a spike.
+const SCHEMA: &str = "dwell.spike/1";
 
 /// Maximum number of causes that a summary lists.
 pub const MAX_CAUSES: usize = 50;
@@ -108,6 +112,22 @@ impl Spikes {
             self.causes.len() - 1
         });
         &mut self.causes[at]
+    }
+}
+
+impl Spike {
+    /// Appends the spike as a JSON object on a line of its own. Described by
+    /// `docs/schema/dwell.spike-1.schema.json`.
+    pub fn append_json(&self, out: &mut Vec<u8>) {
+        #[derive(Serialize)]
+        struct Line<'a> {
+            schema: &'static str,
+            #[serde(flatten)]
+            spike: &'a Spike,
+        }
+        let line = Line { schema: SCHEMA, spike: self };
+        serde_json::to_writer(&mut *out, &line).expect("a spike has no map with other keys");
+        out.push(b'\n');
     }
 }
 

@@ -277,6 +277,23 @@ fn sample_lines_are_valid_and_invalid_ones_refused() {
 }
 
 #[test]
+fn spike_lines_are_valid_and_invalid_ones_refused() {
+    let schema = schema("dwell.spike-1.schema.json");
+    let mut out = Vec::new();
+    spikes().largest[0].append_json(&mut out);
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.ends_with('\n') && text.lines().count() == 1, "{text}");
+    let object: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(errors(&schema, &object), Vec::<String>::new(), "{text}");
+    let mut broken = object.clone();
+    broken["cause"]["cause"] = json!("weather");
+    assert!(!schema.is_valid(&broken));
+    let mut broken = object;
+    broken.as_object_mut().unwrap().remove("parts");
+    assert!(!schema.is_valid(&broken));
+}
+
+#[test]
 fn figures_and_counters_reach_the_object_unchanged() {
     let measured = measured();
     let from = measured.figures(dwell_stats::Metric::Rtt);

@@ -1,6 +1,7 @@
-//! `dwell export`: exports the samples or the host activity of a run.
+//! `dwell export`: exports the samples, the host activity or the spikes of a run.
 
 mod host;
+mod spikes;
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -34,7 +35,7 @@ pub(crate) struct Args {
     what: What,
 
     /// Output file, `-` for standard output; for parquet, a directory [default: standard output;
-    /// for parquet, RUN-samples or RUN-host]
+    /// for parquet, RUN-samples, RUN-host or RUN-spikes]
     #[arg(short = 'o', long, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -49,6 +50,18 @@ enum What {
     Samples,
     /// Host activity during the trials, one row per value
     Host,
+    /// Causes of long delays (ping.explain), one row per part of a delay
+    Spikes,
+}
+
+impl What {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Samples => "samples",
+            Self::Host => "host",
+            Self::Spikes => "spikes",
+        }
+    }
 }
 
 /// Output formats.
@@ -70,19 +83,28 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let store = args.data.open_to_read()?;
     let run = find(&store, &args.run)?;
     if args.format == Format::Parquet {
-        let of = if args.what == What::Host { "host" } else { "samples" };
-        let dir = args.output.clone().unwrap_or_else(|| format!("{}-{of}", run.run).into());
+        let dir = args.output.clone();
+        let dir = dir.unwrap_or_else(|| format!("{}-{}", run.run, args.what.name()).into());
         let (trials, left_out) = match args.what {
             What::Samples => readable_trials(&store, &run)?,
-            What::Host => host::readable_trials(&store, &run)?,
+            What::Host => trials_with_rows(&store, &run, Store::host_path, &|trial| {
+                let mut any = false;
+                store.host(&run, trial, &mut |_| any = true).map(|()| any)
+            })?,
+            What::Spikes => trials_with_rows(&store, &run, Store::spikes_path, &|trial| {
+                let mut any = false;
+                store.spikes(&run, trial, &mut |_| any = true).map(|()| any)
+            })?,
         };
         copy_files(&run, &dir, &trials)?;
         super::print(&dir.display().to_string())?;
         return fail_if_damaged(left_out).map(|()| Exit::Measured);
     }
-    if (args.what, args.format) == (What::Host, Format::Hdr) {
-        let text = "--format hdr is for delays only; --what host supports csv, jsonl and parquet";
-        return Err(Failure::usage(text.to_owned()));
+    if args.what != What::Samples && args.format == Format::Hdr {
+        return Err(Failure::usage(format!(
+            "--format hdr is for delays only; --what {} supports csv, jsonl and parquet",
+            args.what.name()
+        )));
     }
     let file = args.output.as_deref().filter(|path| *path != Path::new("-"));
     let mut out: Box<dyn Write> = match file {
@@ -94,16 +116,18 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         None => Box::new(BufWriter::with_capacity(1 << 20, io::stdout().lock())),
     };
     let style = if args.format == Format::Csv { Style::Csv } else { Style::JsonLines };
-    let left_out = if args.what == What::Host {
-        host::rows(&store, &run, &mut out, style)?
-    } else {
-        let (files, left_out) = readable_trials(&store, &run)?;
-        let trials: Vec<TrialRow> = files.into_iter().map(|(trial, _)| trial).collect();
-        match args.format {
-            Format::Hdr => hdr(&store, &run, &trials, &mut out)?,
-            _ => rows(&store, &run, &trials, &mut out, style)?,
+    let left_out = match args.what {
+        What::Host => host::rows(&store, &run, &mut out, style)?,
+        What::Spikes => spikes::rows(&store, &run, &mut out, style)?,
+        What::Samples => {
+            let (files, left_out) = readable_trials(&store, &run)?;
+            let trials: Vec<TrialRow> = files.into_iter().map(|(trial, _)| trial).collect();
+            match args.format {
+                Format::Hdr => hdr(&store, &run, &trials, &mut out)?,
+                _ => rows(&store, &run, &trials, &mut out, style)?,
+            }
+            left_out
         }
-        left_out
     };
     out.flush()?;
     fail_if_damaged(left_out).map(|()| Exit::Measured)
@@ -128,6 +152,25 @@ fn readable_trials(store: &Store, run: &RunRow) -> Result<(Vec<TrialFile>, usize
         (trial, file)
     };
     Ok((trials.into_iter().map(file).collect(), left_out))
+}
+
+/// Like [`readable_trials`] for data of which a trial has any if `has_rows` returns true.
+fn trials_with_rows(
+    store: &Store,
+    run: &RunRow,
+    path: fn(&Store, &str, u32) -> PathBuf,
+    has_rows: &dyn Fn(&TrialRow) -> Result<bool, StoreError>,
+) -> Result<(Vec<TrialFile>, usize), Failure> {
+    let (mut trials, mut left_out) = (Vec::new(), 0);
+    for trial in store.trials(run)? {
+        let read = has_rows(&trial);
+        let file = read.as_ref().is_ok_and(|any| *any).then(|| path(store, &run.run, trial.number));
+        match is_damaged(&trial, &read.map(drop)) {
+            true => left_out += 1,
+            false => trials.push((trial, file)),
+        }
+    }
+    Ok((trials, left_out))
 }
 
 fn has_samples(trial: &TrialRow) -> bool {

@@ -21,5 +21,6 @@ mod resume;
 mod rootless;
 mod samples;
 mod schemas;
+mod spikes;
 mod usage_errors;
 mod verdicts;

@@ -44,7 +44,7 @@ fn observations(path: &str) -> (Vec<FlowEntry>, Vec<PacketObservation>) {
     let end = segment::read(&mut file, &mut |record| match record {
         Record::Flow(flow) => flows.push(flow.clone()),
         Record::PacketObservation(observation) => observations.push(*observation),
-        Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
+        Record::Header(_) | Record::Sample(..) | Record::Host(_) | Record::Spike(_) => {}
     })
     .unwrap();
     assert_eq!(end.totals.unwrap().samples, observations.len() as u64, "the segment is complete");

@@ -73,7 +73,7 @@ impl Node {
         segment::read(&mut &data[..], &mut |record| match record {
             Record::Flow(_) => flows += 1,
             Record::PacketObservation(observation) => ids.push(observation.id),
-            Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
+            Record::Header(_) | Record::Sample(..) | Record::Host(_) | Record::Spike(_) => {}
         })
         .unwrap();
         (flows, ids)

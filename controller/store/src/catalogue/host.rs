@@ -1,14 +1,15 @@
-//! Host series of trials, and delays in windows of matching width.
+//! Host series and spikes of trials, and delays in windows of matching width.
 
 use std::fs;
 use std::path::PathBuf;
 
+use dwell_record::Spike;
 use dwell_record::series::TimeBin;
 use rusqlite::OptionalExtension;
 
 use super::Store;
 use crate::error::StoreError;
-use crate::parquet::{self, HostRow, HostWriter};
+use crate::parquet::{self, HostRow, HostWriter, SpikeWriter};
 use crate::run::{RunRow, TrialRow};
 use crate::views::{StoredBin, joined};
 
@@ -22,9 +23,39 @@ impl Store {
         Ok(HostWriter::new(path))
     }
 
+    /// Creates a writer for the spikes of a trial. It must be finished even without any spikes,
+    /// because that removes the file of an earlier attempt.
+    pub fn spike_writer(&self, run: &RunRow, trial: &TrialRow) -> SpikeWriter {
+        SpikeWriter::new(self.spikes_path(&run.run, trial.number))
+    }
+
     /// Returns the path of a trial's host series, whether or not it exists.
     pub fn host_path(&self, run: &str, trial: u32) -> PathBuf {
         self.dir.join("samples").join(run).join("host").join(format!("{trial}.parquet"))
+    }
+
+    /// Returns the path of a trial's spikes, whether or not it exists.
+    pub fn spikes_path(&self, run: &str, trial: u32) -> PathBuf {
+        self.dir.join("samples").join(run).join("spikes").join(format!("{trial}.parquet"))
+    }
+
+    /// Passes the spikes of a trial to `each`, by id. A trial whose delays were not divided has
+    /// none.
+    ///
+    /// # Errors
+    /// Those of [`Self::host`].
+    pub fn spikes(
+        &self,
+        run: &RunRow,
+        trial: &TrialRow,
+        each: &mut dyn FnMut(&Spike),
+    ) -> Result<(), StoreError> {
+        let path = self.spikes_path(&run.run, trial.number);
+        if !path.exists() {
+            return Ok(());
+        }
+        trial.check_parameters()?;
+        parquet::read_spikes(&path, each)
     }
 
     /// Passes the host activity of a trial to `each`, by machine and time. A trial without recorded
@@ -68,8 +99,8 @@ impl Store {
         Ok(bins.chunks(together).map(joined).collect::<Option<_>>().unwrap_or_default())
     }
 
-    /// Removes the host series of an earlier attempt at a trial.
-    pub(super) fn remove_host_series(&self, trial: &TrialRow) -> Result<(), StoreError> {
+    /// Removes the host series and the spikes of an earlier attempt at a trial.
+    pub(super) fn remove_series(&self, trial: &TrialRow) -> Result<(), StoreError> {
         let run: Option<String> = self
             .db
             .query_row(
@@ -78,6 +109,8 @@ impl Store {
                 |row| row.get(0),
             )
             .optional()?;
-        run.map_or(Ok(()), |run| parquet::remove_host(&self.host_path(&run, trial.number)))
+        let Some(run) = run else { return Ok(()) };
+        parquet::remove(&self.host_path(&run, trial.number))?;
+        parquet::remove(&self.spikes_path(&run, trial.number))
     }
 }

@@ -37,7 +37,7 @@ impl Store {
 
     /// Records the start of a trial. Removes all data of an earlier attempt.
     pub fn begin_trial(&mut self, trial: &TrialRow) -> Result<(), StoreError> {
-        self.remove_host_series(trial)?;
+        self.remove_series(trial)?;
         let transaction = self.db.transaction()?;
         transaction.execute("DELETE FROM summaries WHERE trial_id = ?1", [trial.id])?;
         transaction.execute("DELETE FROM series WHERE trial_id = ?1", [trial.id])?;

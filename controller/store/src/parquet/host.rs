@@ -1,9 +1,6 @@
-//! Host activity during a trial, as Parquet (zstd) with one row per value. A checksum follows the
-//! first four bytes of the file, where Parquet readers do not look.
+//! Host activity during a trial, as Parquet (zstd) with one row per value, in a [`sealed`] file.
 
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,12 +9,11 @@ use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Phy
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterPropertiesPtr;
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
-use super::checksum::sum;
 use super::partial::{FileWriter, PartialFile};
-use super::{field, general, properties, typed};
+use super::{field, general, properties, sealed, typed};
 use crate::error::StoreError;
 
 /// The columns.
@@ -28,11 +24,6 @@ const GROUP_ROWS: usize = 1 << 16;
 
 /// Rows read at once.
 const READ_ROWS: usize = 1 << 12;
-
-/// Position of the file's CRC-32 (IEEE, little-endian), which is computed with zeros in its place.
-const CHECKSUM_AT: u64 = 4;
-
-const CHECKSUM_LEN: usize = 4;
 
 /// One value of a host series.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -90,10 +81,7 @@ impl HostWriter {
             return Err(failure);
         }
         self.write_group()?;
-        if !self.file.is_created() {
-            return remove(self.file.path());
-        }
-        self.file.finish(write_checksum).map(drop)
+        sealed::finish(self.file)
     }
 
     fn write_group(&mut self) -> Result<(), StoreError> {
@@ -102,8 +90,7 @@ impl HostWriter {
             return Ok(());
         }
         if !self.file.is_created() {
-            self.file.create(layout())?;
-            self.file.write(|writer| Ok(writer.write_all(&[0; CHECKSUM_LEN])?))?;
+            sealed::create(&mut self.file, layout())?;
         }
         self.file.write(|writer| group.write(writer))
     }
@@ -134,47 +121,9 @@ impl Group {
     }
 }
 
-/// Writes the checksum into its place.
-fn write_checksum(path: &Path, crc32: u32) -> io::Result<()> {
-    let file = File::options().write(true).open(path)?;
-    file.write_all_at(&crc32.to_le_bytes(), CHECKSUM_AT)?;
-    file.sync_all()
-}
-
-/// Verifies the checksum, because the Parquet reader does not validate its input.
-fn is_intact(file: &File) -> io::Result<bool> {
-    let after = CHECKSUM_AT + CHECKSUM_LEN as u64;
-    let len = file.metadata()?.len();
-    if len < after {
-        return Ok(false);
-    }
-    let mut stored = [0; CHECKSUM_LEN];
-    file.read_exact_at(&mut stored, CHECKSUM_AT)?;
-    let mut hasher = sum(file, 0..CHECKSUM_AT)?;
-    hasher.update(&[0; CHECKSUM_LEN]);
-    hasher.combine(&sum(file, after..len)?);
-    Ok(hasher.finalize().to_le_bytes() == stored)
-}
-
-/// Removes a host series if it exists.
-pub(crate) fn remove(path: &Path) -> Result<(), StoreError> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(StoreError::file("delete", path)(error))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Passes the rows of the file at `path` to `each`, in writing order.
 pub(crate) fn read(path: &Path, each: &mut dyn FnMut(&HostRow<'_>)) -> Result<(), StoreError> {
-    let file = File::open(path).map_err(StoreError::file("open", path))?;
-    let failed = |source| StoreError::Samples { what: "read", path: path.to_owned(), source };
-    if !is_intact(&file).map_err(StoreError::file("read", path))? {
-        return Err(failed(general("the checksum does not match")));
-    }
-    let reader = SerializedFileReader::new(file).map_err(failed)?;
-    rows(&reader, each).map_err(failed)
+    sealed::read(path, &mut |reader| rows(reader, each))
 }
 
 fn rows(

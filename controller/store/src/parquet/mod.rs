@@ -8,6 +8,8 @@ mod host;
 mod partial;
 mod read;
 mod runs;
+mod sealed;
+mod spikes;
 mod write;
 
 use std::sync::Arc;
@@ -21,9 +23,12 @@ use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::{Type, TypePtr};
 
 pub(crate) use checksum::verify;
+pub(crate) use host::read as read_host;
 pub use host::{HostRow, HostWriter};
-pub(crate) use host::{read as read_host, remove as remove_host};
 pub(crate) use read::SampleReader;
+pub(crate) use sealed::remove;
+pub use spikes::SpikeWriter;
+pub(crate) use spikes::read as read_spikes;
 pub(crate) use write::{SampleWriter, Written};
 
 /// Columns of every file, before those of [`dwell_record::Column`].

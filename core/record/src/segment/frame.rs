@@ -25,12 +25,14 @@ pub(super) enum Kind {
     Observations = b'P',
     /// JSON of [`dwell_host::HostSample`]: host activity.
     Host = b'U',
+    /// JSON of [`crate::Spike`]: the causes of a sample's delay.
+    Spike = b'X',
     /// JSON of [`super::Totals`]; the last frame.
     End = b'E',
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Header,
         Self::Bridge,
         Self::Near,
@@ -38,6 +40,7 @@ impl Kind {
         Self::Flow,
         Self::Observations,
         Self::Host,
+        Self::Spike,
         Self::End,
     ];
 

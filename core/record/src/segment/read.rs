@@ -11,6 +11,7 @@ use super::frame::{HEAD_LEN, Head, Kind};
 use super::sample::{MIN_ENCODED_LEN, Previous};
 use super::varint::Bytes;
 use super::{FlowEntry, Header, MAGIC, SCHEMA, Totals, VERSION, observation};
+use crate::spikes::Spike;
 
 /// An item of a segment.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +26,8 @@ pub enum Record<'a> {
     PacketObservation(&'a PacketObservation),
     /// Host activity.
     Host(&'a HostSample),
+    /// Causes of the delay of the sample with this id.
+    Spike(&'a Spike),
 }
 
 /// State at the end of a segment.
@@ -142,6 +145,7 @@ impl Reader {
             }
             Kind::Flow => each(Record::Flow(&serde_json::from_slice(payload).ok()?)),
             Kind::Host => each(Record::Host(&serde_json::from_slice(payload).ok()?)),
+            Kind::Spike => each(Record::Spike(&serde_json::from_slice(payload).ok()?)),
             Kind::Observations => {
                 let (count, rest) = split_count(payload, observation::MIN_ENCODED_LEN)?;
                 let (mut bytes, mut before) = (Bytes(rest), observation::Previous::default());
@@ -195,6 +199,7 @@ mod tests {
 
     use super::*;
     use crate::segment::SegmentWriter;
+    use crate::{Cause, CauseKind, SpikePart};
 
     fn sample() -> impl Strategy<Value = Sample> {
         let stamp = || any::<i64>();
@@ -365,6 +370,32 @@ mod tests {
         assert_eq!(end.unwrap().totals, Some(Totals { samples: 2, ring_dropped: 0 }));
     }
 
+    #[test]
+    fn spike_with_any_name_is_read_back_after_its_sample() {
+        let cause =
+            Cause { kind: CauseKind::Waiting, by: Some("a \"\u{fffd}".into()), pid: Some(7) };
+        let parts = vec![SpikePart { cause: cause.clone(), ns: 45_000 }];
+        let at_ns = ordinary(0).tx.app.as_nanos();
+        let (page_faults, complete) = (1, false);
+        let spike = Spike { id: 0, at_ns, rtt_ns: 45_000, cause, parts, page_faults, complete };
+        let mut writer =
+            SegmentWriter::new(Vec::new(), &Header::of_ping("udp://n2".into())).unwrap();
+        writer.push(&ordinary(0), Some(&pairing(0)), TimestampSource::KernelSw);
+        writer.push_spike(&spike).unwrap();
+        let bytes = writer.finish(0).unwrap();
+        let mut order = Vec::new();
+        let end = read(&mut &bytes[..], &mut |record| match record {
+            Record::Spike(read) => {
+                assert_eq!(*read, spike);
+                order.push("spike");
+            }
+            Record::Sample(..) => order.push("sample"),
+            _ => {}
+        });
+        assert_eq!(order, ["sample", "spike"]);
+        assert_eq!(end.unwrap().totals, Some(Totals { samples: 1, ring_dropped: 0 }));
+    }
+
     proptest! {
         #[test]
         fn written_samples_are_read_back(samples in proptest::collection::vec(sample(), 0..40)) {
@@ -418,7 +449,7 @@ mod tests {
             let end = read(&mut &bytes[..], &mut |record| match record {
                 Record::Flow(flow) => flows.push(flow.clone()),
                 Record::PacketObservation(observation) => read_back.push(*observation),
-                Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
+                _ => {}
             });
             prop_assert_eq!(flows, [flow]);
             prop_assert_eq!(&read_back, &observations);

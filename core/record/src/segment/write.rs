@@ -5,10 +5,12 @@ use std::io::{self, Write};
 use dwell_host::HostSample;
 use dwell_sample::{PacketObservation, Sample, TimestampSource};
 use dwell_units::Pairing;
+use serde::Serialize;
 
 use super::frame::{self, Kind};
 use super::sample::{self, Previous};
 use super::{FlowEntry, Header, MAGIC, Totals, VERSION, observation};
+use crate::spikes::Spike;
 
 /// Block length at which a block is closed.
 const BLOCK_LEN: usize = 32 * 1024;
@@ -103,12 +105,29 @@ impl<W: Write> SegmentWriter<W> {
     /// # Errors
     /// If the sample exceeds the maximum frame length. Serialisation errors do not occur.
     pub fn push_host(&mut self, sample: &HostSample) -> io::Result<()> {
+        self.push_json(Kind::Host, sample, "host sample exceeds a frame")
+    }
+
+    /// Appends the causes of a sample's delay. They do not count as a sample of the segment.
+    ///
+    /// # Errors
+    /// If the spike exceeds the maximum frame length. Serialisation errors do not occur.
+    pub fn push_spike(&mut self, spike: &Spike) -> io::Result<()> {
+        self.push_json(Kind::Spike, spike, "spike exceeds a frame")
+    }
+
+    fn push_json(
+        &mut self,
+        kind: Kind,
+        content: &impl Serialize,
+        too_long: &'static str,
+    ) -> io::Result<()> {
         self.close_block();
-        let json = serde_json::to_vec(sample).map_err(io::Error::other)?;
+        let json = serde_json::to_vec(content).map_err(io::Error::other)?;
         if json.len() > frame::MAX_PAYLOAD_LEN {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "host sample exceeds a frame"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, too_long));
         }
-        frame::append(&mut self.framed, Kind::Host, &json);
+        frame::append(&mut self.framed, kind, &json);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use dwell_node_cli::Failure;
 use dwell_store::{RunRow, Store};
 use serde_json::json;
 
-use super::{Style, TrialFile, begin, is_damaged, quoted, row_start};
+use super::{Style, begin, is_damaged, quoted, row_start};
 
 /// Writes the series of all trials. Returns the number of damaged ones, which are left out.
 pub(super) fn rows(
@@ -42,23 +42,4 @@ pub(super) fn rows(
         left_out += usize::from(is_damaged(&trial, &read));
     }
     Ok(left_out)
-}
-
-/// Returns the trials with readable series and the number of others, which are reported and left
-/// out.
-pub(super) fn readable_trials(
-    store: &Store,
-    run: &RunRow,
-) -> Result<(Vec<TrialFile>, usize), Failure> {
-    let (mut trials, mut left_out) = (Vec::new(), 0);
-    for trial in store.trials(run)? {
-        let mut any = false;
-        if is_damaged(&trial, &store.host(run, &trial, &mut |_| any = true)) {
-            left_out += 1;
-            continue;
-        }
-        let file = any.then(|| store.host_path(&run.run, trial.number));
-        trials.push((trial, file));
-    }
-    Ok((trials, left_out))
 }

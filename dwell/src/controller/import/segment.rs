@@ -71,6 +71,7 @@ fn samples(
     let trial = add_trial(store, run, 1, &name)?;
     let mut ingest = store.ingest(run, &trial)?;
     let mut host = store.host_writer(run, &trial)?;
+    let mut spikes = store.spike_writer(run, &trial);
     let (mut target, mut dwell) = (String::new(), String::new());
     // Computed like the measuring command does, so that the figures are the same.
     let mut measured = RoundTrip::new(TimestampSource::User, 0);
@@ -84,6 +85,7 @@ fn samples(
             measured.record(sample, *bridge);
         }
         Record::Host(sample) => host.push(&name, sample),
+        Record::Spike(spike) => spikes.push(spike),
         Record::Flow(_) | Record::PacketObservation(_) => {}
     })?;
     let end = match end {
@@ -97,6 +99,7 @@ fn samples(
     }
     let ingested = ingest.finish()?;
     host.finish()?;
+    spikes.finish()?;
     let of_file = cut_short.into_iter().chain(damaged(&end));
     let warnings: Vec<_> = of_file.map(TrustWarning::from).collect();
     let ring_dropped = end.totals.map_or(0, |totals| totals.ring_dropped);
@@ -164,7 +167,7 @@ fn observations(
                 }
                 Ok(())
             }
-            Record::PacketObservation(_) | Record::Sample(..) => Ok(()),
+            Record::PacketObservation(_) | Record::Sample(..) | Record::Spike(_) => Ok(()),
         };
         failure = failure.take().or(result.err());
     });

@@ -184,8 +184,8 @@ impl Explainer {
         }
     }
 
-    /// Returns the spikes above the final limit.
-    pub(super) fn finish(&mut self, delays: &Distribution) -> Spikes {
+    /// Returns the spikes above the final limit, after each was passed to `each`, by id.
+    pub(super) fn finish(&mut self, delays: &Distribution, each: &mut dyn FnMut(&Spike)) -> Spikes {
         let limit = self.above.or_else(|| spike_limit(delays, DEVIATIONS));
         let mut count = 0;
         delays.for_each(|value, n| {
@@ -207,7 +207,9 @@ impl Explainer {
             usual_ns: usual.into_iter().filter(|(_, ns)| *ns > 0).collect(),
             ..Spikes::default()
         };
-        for mut candidate in std::mem::take(&mut self.candidates) {
+        let mut candidates = std::mem::take(&mut self.candidates);
+        candidates.sort_by_key(|candidate| candidate.id);
+        for mut candidate in candidates {
             if limit.is_none_or(|limit| candidate.rtt <= limit) {
                 continue;
             }
@@ -217,7 +219,7 @@ impl Explainer {
                 self.usual.mark_unexplained(&mut candidate.parts, by);
             }
             let Some(cause) = self.usual.main_cause(&candidate.parts).cloned() else { continue };
-            spikes.add(Spike {
+            let spike = Spike {
                 id: candidate.id,
                 at_ns: candidate.at.as_nanos(),
                 rtt_ns: candidate.rtt.0,
@@ -225,7 +227,9 @@ impl Explainer {
                 parts: SpikePart::of(&candidate.parts),
                 page_faults: candidate.parts.page_faults,
                 complete: candidate.complete,
-            });
+            };
+            each(&spike);
+            spikes.add(spike);
         }
         spikes.finish();
         spikes

@@ -181,6 +181,7 @@ fn measure_at(
     let counts = outcome.ended.counts;
     recorder.settle(counts, outcome.ended.warm_up);
     let dropped = shared.dropped.load(Ordering::Relaxed);
+    recorder.end_spikes();
     recorder.end_samples(dropped);
     let mut summary = report::summary(job, setup, &mut recorder, &outcome, dropped);
     summary.trust.note_host(watch.end(outcome.wait));

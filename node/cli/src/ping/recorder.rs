@@ -90,6 +90,8 @@ pub(super) struct Recorder {
     samples: Option<Samples>,
     host: Option<HostSampler>,
     explainer: Option<Explainer>,
+    /// Spikes of the measurement, from its end on.
+    pub(super) spikes: Option<Spikes>,
     /// Replies of this turn, for the explainer.
     turn_samples: Vec<Sample>,
     replies: Option<ReplyLines>,
@@ -126,6 +128,7 @@ impl Recorder {
             samples,
             host: None,
             explainer: None,
+            spikes: None,
             turn_samples: Vec::new(),
             replies: (outputs.replies != Replies::Silent).then(ReplyLines::new),
             shows_ttl: outputs.replies == Replies::WithTtl,
@@ -155,9 +158,24 @@ impl Recorder {
         self.explainer.as_ref().map_or(0, |explainer| explainer.events_lost)
     }
 
-    /// The spikes of the measurement, if they were divided.
-    pub(super) fn spikes(&mut self) -> Option<Spikes> {
-        Some(self.explainer.as_mut()?.finish(self.measured.rtt()))
+    /// Divides the last spikes, if any are, and appends all to the outputs. Must precede
+    /// [`Self::end_samples`].
+    pub(super) fn end_spikes(&mut self) {
+        let Self { explainer: Some(explainer), measured, lines, samples, .. } = self else {
+            return;
+        };
+        let mut written = Ok(());
+        let spikes = explainer.finish(measured.rtt(), &mut |spike| {
+            if let Some(lines) = lines {
+                spike.append_json(&mut lines.text);
+            }
+            if let (Some(samples), Ok(())) = (samples.as_mut(), &written) {
+                written = samples.writer.push_spike(spike);
+            }
+        });
+        self.spikes = Some(spikes);
+        self.check_samples(written);
+        self.write_out();
     }
 
     /// Sets the peer and the payload size in bytes.
@@ -308,12 +326,17 @@ impl Recorder {
         let mut host = self.host.iter().flat_map(HostSampler::taken);
         let written = host.try_for_each(|sample| samples.writer.push_host(&sample));
         drop(host);
-        if let Err(error) = written.and_then(|()| samples.writer.flush()) {
-            let error = samples.failure(error);
-            self.samples = None;
-            self.observer.say(&format!("{error:#}; the measurement continues without it"));
-            self.failure.get_or_insert(error);
-        }
+        let written = written.and_then(|()| samples.writer.flush());
+        self.check_samples(written);
+    }
+
+    /// Gives the segment up if writing to it has failed.
+    fn check_samples(&mut self, written: io::Result<()>) {
+        let Err(error) = written else { return };
+        let Some(samples) = self.samples.take() else { return };
+        let error = samples.failure(error);
+        self.observer.say(&format!("{error:#}; the measurement continues without it"));
+        self.failure.get_or_insert(error);
     }
 
     /// Ends the segment of samples. Without its end, a segment is incomplete.

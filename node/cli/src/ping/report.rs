@@ -45,7 +45,7 @@ pub(super) fn summary(
     outcome: &Outcome,
     dropped: u64,
 ) -> Summary {
-    let spikes = recorder.spikes();
+    let spikes = recorder.spikes.take();
     let sources = recorder.sources;
     let measured = &recorder.measured;
     let mut trust = Trust::of(measured);

@@ -28,7 +28,7 @@ impl MachineSegment {
         read(&mut fs::File::open(segment).unwrap(), &mut |record| match record {
             Record::Flow(flow) => flows.push(flow.clone()),
             Record::PacketObservation(observation) => observations.push(*observation),
-            Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
+            Record::Header(_) | Record::Sample(..) | Record::Host(_) | Record::Spike(_) => {}
         })
         .unwrap();
         Self { flows, observations }

@@ -73,7 +73,7 @@ impl Trace {
         read(&mut segment, &mut |record| match record {
             Record::Flow(flow) => flows.push(flow.clone()),
             Record::PacketObservation(observation) => observations.push(*observation),
-            Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
+            Record::Header(_) | Record::Sample(..) | Record::Host(_) | Record::Spike(_) => {}
         })
         .unwrap();
         Found { summary, flows, observations }

@@ -64,7 +64,7 @@ fn flows(segment: &[u8]) -> Vec<FlowEntry> {
         Record::PacketObservation(observation) => {
             panic!("an observation without timestamps: {observation:?}")
         }
-        Record::Header(_) | Record::Sample(..) | Record::Host(_) => {}
+        Record::Header(_) | Record::Sample(..) | Record::Host(_) | Record::Spike(_) => {}
     })
     .unwrap();
     flows

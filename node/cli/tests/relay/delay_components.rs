@@ -103,7 +103,7 @@ fn segment_has_flows_and_all_stamps() {
             stamped += usize::from(observation.stamps.iter().count() == 6);
         }
         Record::Header(header) => assert_eq!(header.kind, "relay"),
-        Record::Host(_) => {}
+        Record::Host(_) | Record::Spike(_) => {}
         Record::Sample(..) => panic!("a relay has no samples"),
     });
     assert!(end.unwrap().totals.is_some());
