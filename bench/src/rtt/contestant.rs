@@ -39,6 +39,10 @@ enum Program {
     DwellToC {
         stamps: Stamps,
     },
+    /// `dwell ping` at 1,000 probes/s, with or without `--explain`.
+    DwellAtRate {
+        explain: bool,
+    },
     C {
         stamps: Stamps,
     },
@@ -101,6 +105,28 @@ pub(super) const ALL: [Contestant; 13] = [
     sockperf("sockperf blocking, one core", Wait::Blocking, ONE_CORE),
 ];
 
+/// The cost of `--explain`: small, so these two are measured [`EXPLAIN_TURNS`] times in a round.
+pub(super) const EXPLAIN: [Contestant; 2] = [
+    Contestant {
+        name: "dwell 1,000/s",
+        program: Program::DwellAtRate { explain: false },
+        wait: Wait::Blocking,
+        cores: TWO_CORES,
+    },
+    Contestant {
+        name: "dwell 1,000/s, --explain",
+        program: Program::DwellAtRate { explain: true },
+        wait: Wait::Blocking,
+        cores: TWO_CORES,
+    },
+];
+
+/// Turns of [`EXPLAIN`] in a round.
+pub(super) const EXPLAIN_TURNS: u64 = 4;
+
+/// Probes of a turn.
+const EXPLAIN_COUNT: u64 = 1_000;
+
 /// Results of one measurement, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct RoundTrip {
@@ -128,7 +154,7 @@ impl Arena {
         Ok(Self { lab, server, c_program: sibling("pingpong")?, scratch })
     }
 
-    /// Measures `count` round trips (sockperf: one second).
+    /// Measures `count` round trips (sockperf: one second; at a rate: [`EXPLAIN_COUNT`]).
     pub(super) fn measure(
         &self,
         contestant: &Contestant,
@@ -142,7 +168,9 @@ impl Arena {
         let finished = finish(client, interrupt)?;
         ensure!(finished.status.success(), "{}: {}", contestant.name, finished.status);
         let measured = match contestant.program {
-            Program::Dwell { .. } | Program::DwellToC { .. } => dwell_round_trip(&finished.stdout),
+            Program::Dwell { .. } | Program::DwellToC { .. } | Program::DwellAtRate { .. } => {
+                dwell_round_trip(&finished.stdout)
+            }
             Program::C { .. } => {
                 serde_json::from_str(&finished.stdout).context("pingpong printed no JSON object")
             }
@@ -174,7 +202,11 @@ impl Arena {
         let core = contestant.cores.1;
         let busy = contestant.wait == Wait::Busy;
         match contestant.program {
-            Program::Dwell { scheme, .. } => {
+            Program::Dwell { .. } | Program::DwellAtRate { .. } => {
+                let scheme = match contestant.program {
+                    Program::Dwell { scheme, .. } => scheme,
+                    _ => "udp",
+                };
                 let mut command = self.lab.dwell_on(Node::N2);
                 command.args(["reflect", &self.url(scheme), "--cpu", &core.to_string()]);
                 command.args(["--stamps", "user"]);
@@ -209,6 +241,13 @@ impl Arena {
                 }
                 command
             }
+            Program::DwellAtRate { explain } => {
+                let mut command = self.lab.dwell_on(Node::N1);
+                command.args(["ping", &self.url("udp"), "-i", "1ms", "-s", SIZE, "-q", "--json"]);
+                command.args(["-c", &EXPLAIN_COUNT.to_string(), "--cpu", &core.to_string()]);
+                command.args(explain.then_some("--explain"));
+                command
+            }
             Program::C { stamps } => {
                 let mut command = self.pinned(Node::N1, core, &self.c_program);
                 command.arg("client").arg(self.server.to_string()).arg(PORT.to_string());
@@ -233,7 +272,9 @@ impl Arena {
         let (scheme, stamps) = match contestant.program {
             Program::Dwell { scheme, stamps } => (scheme, stamps),
             Program::DwellToC { stamps } => ("udp", stamps),
-            Program::C { .. } | Program::Sockperf => return Vec::new(),
+            Program::DwellAtRate { .. } | Program::C { .. } | Program::Sockperf => {
+                return Vec::new();
+            }
         };
         let stamps = match stamps {
             Stamps::User => "user",

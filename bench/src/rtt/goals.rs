@@ -25,7 +25,7 @@ pub(super) enum Limit {
 }
 
 /// Every goal on round trips.
-pub(super) const GOALS: [Goal; 7] = [
+pub(super) const GOALS: [Goal; 8] = [
     Goal {
         title: "busy, two cores: dwell / C",
         of: "dwell busy",
@@ -68,6 +68,12 @@ pub(super) const GOALS: [Goal; 7] = [
         than: "C busy, kernel stamps",
         limit: Limit::Extra(100.0),
     },
+    Goal {
+        title: "p50 at 1,000 probes/s: ping --explain / without",
+        of: "dwell 1,000/s, --explain",
+        than: "dwell 1,000/s",
+        limit: Limit::Ratio(1.02),
+    },
 ];
 
 /// Peak memory limit for [`MEMORY_CYCLES`] closed-loop cycles, in megabytes.
@@ -96,14 +102,15 @@ pub(super) fn judge_memory(kib: u64) -> Judged {
 
 #[cfg(test)]
 mod tests {
-    use super::super::contestant::ALL;
+    use super::super::contestant::{ALL, EXPLAIN};
     use super::*;
 
     #[test]
     fn every_goal_compares_contestants_that_exist() {
         for goal in GOALS {
             for name in [goal.of, goal.than] {
-                assert_eq!(ALL.iter().filter(|c| c.name == name).count(), 1, "{name}");
+                let contestants = ALL.iter().chain(&EXPLAIN);
+                assert_eq!(contestants.filter(|c| c.name == name).count(), 1, "{name}");
             }
         }
     }

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::judge::{Judged, conclude, median, table};
 use crate::{Interrupt, Lab, Machine, Table};
-use contestant::{ALL, Arena};
+use contestant::{ALL, Arena, EXPLAIN, EXPLAIN_TURNS};
 pub(crate) use contestant::{RoundTrip, dwell_round_trip};
 use goals::{GOALS, MEMORY_CYCLES, judge_memory};
 
@@ -103,6 +103,14 @@ impl Results {
             }
             // No contestant always comes first; the neighbours stay the same.
             order.rotate_left(1);
+            let mut pair = EXPLAIN;
+            for _ in 0..EXPLAIN_TURNS {
+                for contestant in &pair {
+                    let measured = arena.measure(contestant, args.count, interrupt)?;
+                    self.rounds.entry(contestant.name).or_default().push(measured);
+                }
+                pair.reverse();
+            }
         }
         self.peak_memory_kib = Some(arena.peak_memory_kib(MEMORY_CYCLES, interrupt)?);
         Ok(())
@@ -129,9 +137,9 @@ impl Results {
              sees them\n",
             self.count
         );
-        let mut figures = Table::new(["contestant", "rounds", "p50", "p99"]);
+        let mut figures = Table::new(["contestant", "turns", "p50", "p99"]);
         let micros = |nanos: Option<f64>| format!("{:.2}", nanos.unwrap_or_default() / 1e3);
-        for contestant in ALL {
+        for contestant in ALL.iter().chain(&EXPLAIN) {
             if let Some(rounds) = self.rounds.get(contestant.name) {
                 figures.row([
                     contestant.name.to_owned(),
@@ -146,7 +154,7 @@ impl Results {
     }
 
     fn to_json(&self) -> serde_json::Value {
-        let contestants = ALL.iter().filter_map(|contestant| {
+        let contestants = ALL.iter().chain(&EXPLAIN).filter_map(|contestant| {
             let rounds = self.rounds.get(contestant.name)?;
             Some(json!({
                 "name": contestant.name,
