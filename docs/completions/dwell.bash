@@ -372,7 +372,7 @@ _dwell() {
                     return 0
                     ;;
                 --what)
-                    COMPREPLY=($(compgen -W "samples host" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "samples host spikes" -- "${cur}"))
                     return 0
                     ;;
                 --output)

@@ -379,8 +379,9 @@ jsonl\t'One JSON object per sample, one per line'
 parquet\t'The stored files, one per trial, and a table of trials'
 hdr\t'HdrHistogram log with one histogram per trial of the run\'s main delay: the round trip, or the node delay of a flow'"
 complete -c dwell -n "__fish_dwell_using_subcommand export" -l what -d 'Data to export' -r -f -a "samples\t'Samples'
-host\t'Host activity during the trials, one row per value'"
-complete -c dwell -n "__fish_dwell_using_subcommand export" -s o -l output -d 'Output file, `-` for standard output; for parquet, a directory [default: standard output; for parquet, RUN-samples or RUN-host]' -r -F
+host\t'Host activity during the trials, one row per value'
+spikes\t'Causes of long delays (ping.explain), one row per part of a delay'"
+complete -c dwell -n "__fish_dwell_using_subcommand export" -s o -l output -d 'Output file, `-` for standard output; for parquet, a directory [default: standard output; for parquet, RUN-samples, RUN-host or RUN-spikes]' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand export" -l data -d 'Directory of runs and samples' -r -F
 complete -c dwell -n "__fish_dwell_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell -n "__fish_dwell_using_subcommand import" -l witness -d 'Compare a capture with this run (or last): match packets to probes by id, and show how far timestamps and gaps agree' -r
