@@ -6,9 +6,8 @@
  * maps the logs and reads them; nothing is woken.
  *
  * A program here delays what it observes. So events of other processors return early, and
- * tracepoints that every round trip passes are left out if the others suffice: cpu_idle (the
- * switch from the idle task reads the idle state), reschedule_* (below 1 us) and napi_poll (part
- * of a softirq).
+ * tracepoints that every round trip passes are left out if the others suffice: reschedule_* (below
+ * 1 us), napi_poll (part of a softirq), and cpu_idle on machines without a choice of idle states.
  */
 #include "dwell.bpf.h"
 
@@ -28,6 +27,7 @@ enum kind {
 	IPI_EXIT,
 	SOFTIRQ_ENTRY, /* a: number */
 	SOFTIRQ_EXIT,
+	IDLE,	       /* a: state, or ~0 on exit */
 	FREQUENCY,     /* a: kHz */
 	PAGE_FAULT,    /* of the watched thread */
 	ENQUEUE,       /* of a packet by the watched thread; a: packet */
@@ -48,9 +48,6 @@ enum vector {
 #define RUNNABLE 1
 #define UNINTERRUPTIBLE 2
 
-/* The processor has not left an idle state since it became idle. */
-#define NO_STATE 0xff
-
 /* include/linux/sched.h */
 #define TASK_UNINTERRUPTIBLE 2
 
@@ -61,8 +58,7 @@ struct entry {
 	__u32 b;
 	__u8 kind;
 	__u8 flags;
-	__u8 idle; /* SWITCH from the idle task to the watched thread: idle state, or NO_STATE */
-	__u8 spare;
+	__u16 spare;
 	char name[16];
 };
 
@@ -91,9 +87,6 @@ struct {
 #define QUEUED_LEN 256
 __u64 queued[QUEUED_LEN];
 
-/* Time at which the watched processor became idle. */
-__u64 idle_since;
-
 struct task_struct {
 	int pid;
 	char comm[16];
@@ -103,19 +96,10 @@ struct irqaction {
 	const char *name;
 } __attribute__((preserve_access_index));
 
-struct cpuidle_device {
-	int last_state_idx;
-	__u64 last_residency_ns;
-} __attribute__((preserve_access_index));
-
-/* drivers/cpuidle/cpuidle.c; a null pointer without a driver. */
-extern struct cpuidle_device *cpuidle_devices __ksym __attribute__((weak));
-
 static __u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static __u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*bpf_probe_read_kernel)(void *to, __u32 length, const void *from) = (void *)113;
 static long (*bpf_probe_read_kernel_str)(void *to, __u32 length, const void *from) = (void *)115;
-static void *(*bpf_this_cpu_ptr)(const void *variable) = (void *)154;
 
 static __always_inline int is_watched_processor(void)
 {
@@ -144,7 +128,6 @@ static __always_inline struct entry *append(__u8 kind, __u32 a, __u32 b, __u32 *
 	entry->b = b;
 	entry->kind = kind;
 	entry->flags = 0;
-	entry->idle = NO_STATE;
 	entry->name[0] = 0;
 	return entry;
 }
@@ -176,25 +159,6 @@ static __always_inline int named(__u8 kind, __u32 a, const char *name)
 	return 0;
 }
 
-/* Returns the idle state that this processor has left since it became idle. */
-static __always_inline __u8 left_idle_state(__u64 now)
-{
-	struct cpuidle_device *device;
-	__u64 residency;
-	int state;
-
-	if (!&cpuidle_devices)
-		return NO_STATE;
-	device = *(struct cpuidle_device **)bpf_this_cpu_ptr(&cpuidle_devices);
-	/* A longer residency is that of an earlier idle period. */
-	if (bpf_probe_read_kernel(&residency, sizeof(residency), &device->last_residency_ns) ||
-	    residency > now - *(volatile __u64 *)&idle_since)
-		return NO_STATE;
-	if (bpf_probe_read_kernel(&state, sizeof(state), &device->last_state_idx))
-		return NO_STATE;
-	return state;
-}
-
 SEC("tp_btf/sched_switch")
 int sched_switch(__u64 *args)
 {
@@ -217,10 +181,6 @@ int sched_switch(__u64 *args)
 	other = to == watched ? previous : next;
 	if (other->pid)
 		bpf_probe_read_kernel(entry->name, sizeof(entry->name), other->comm);
-	else if (to == watched)
-		entry->idle = left_idle_state(entry->time);
-	else
-		*(volatile __u64 *)&idle_since = entry->time;
 	publish(entry, number);
 	return 0;
 }
@@ -266,6 +226,7 @@ int irq_handler_entry(__u64 *args)
 ON_PROCESSOR(irq_handler_exit, IRQ_EXIT, args[0])
 ON_PROCESSOR(softirq_entry, SOFTIRQ_ENTRY, args[0])
 ON_PROCESSOR(softirq_exit, SOFTIRQ_EXIT, args[0])
+ON_PROCESSOR(cpu_idle, IDLE, args[0])
 
 ON_PROCESSOR(local_timer_entry, VECTOR_ENTRY, LOCAL_TIMER)
 ON_PROCESSOR(local_timer_exit, VECTOR_EXIT, LOCAL_TIMER)

@@ -154,7 +154,6 @@ impl DelayParts {
     pub fn divide(window: &DelayWindow, thread: u32, events: &[KernelEvent]) -> Self {
         let mut divider = Divider::new(window, thread);
         for event in events {
-            divider.learn_idle_state(event);
             divider.pass(event.at);
             divider.apply(event);
         }
@@ -334,15 +333,6 @@ impl Divider {
         }
     }
 
-    /// Learns the idle state of the time before a switch, which only the switch reports.
-    fn learn_idle_state(&mut self, event: &KernelEvent) {
-        if let KernelAction::Switch { to, idle_state, .. } = event.action
-            && to == self.thread
-        {
-            self.idle_state = idle_state;
-        }
-    }
-
     fn apply(&mut self, event: &KernelEvent) {
         self.frequency = None;
         // A waking may be logged on another processor: the one that received the packet.
@@ -359,7 +349,7 @@ impl Divider {
             self.softirq = None;
         }
         match event.action {
-            KernelAction::Switch { from, to, other, left, .. } => {
+            KernelAction::Switch { from, to, other, left } => {
                 if to == self.thread {
                     self.state = ThreadState::Running;
                     self.faulted = false;
@@ -390,6 +380,10 @@ impl Divider {
             }
             KernelAction::SoftirqEntry(number) => self.softirq = Some(number),
             KernelAction::SoftirqExit => self.softirq = None,
+            KernelAction::Idle(state) => {
+                // Kept on exit: the way out of this state is the cause.
+                self.idle_state = state.or(self.idle_state);
+            }
             KernelAction::Frequency(khz) => self.frequency = Some(khz),
             KernelAction::PageFault => {
                 self.result.page_faults = self.result.page_faults.saturating_add(1);
@@ -478,7 +472,7 @@ mod tests {
 
     fn switch(ns: i64, from: u32, to: u32, left: Left) -> KernelEvent {
         let other = KernelName::of(if to == 7 || from == 7 { "hog" } else { "" });
-        event(ns, KernelAction::Switch { from, to, other, left, idle_state: None })
+        event(ns, KernelAction::Switch { from, to, other, left })
     }
 
     /// The parts as text, in order.
@@ -540,18 +534,11 @@ mod tests {
         let events = [
             event(4, KernelAction::Enqueue(9)),
             switch(10, OWN, 0, Left::Asleep),
+            event(12, KernelAction::Idle(Some(2))),
             event(40, KernelAction::Dequeue(9)),
             event(80, KernelAction::Waking),
-            event(
-                99,
-                KernelAction::Switch {
-                    from: 0,
-                    to: OWN,
-                    other: KernelName::default(),
-                    left: Left::Asleep,
-                    idle_state: Some(2),
-                },
-            ),
+            event(95, KernelAction::Idle(None)),
+            switch(99, 0, OWN, Left::Asleep),
         ];
         let found = parts(&window(0, Some((41, 80)), 100), &events);
         let expected =
@@ -601,20 +588,18 @@ mod tests {
             prop_oneof![Just(Left::Preempted), Just(Left::Asleep), Just(Left::Uninterruptible)];
         let number = proptest::option::of(0..3_u32);
         prop_oneof![
-            (thread.clone(), thread, left, number.clone()).prop_map(
-                |(from, to, left, idle_state)| {
-                    let other = KernelName::of("task");
-                    KernelAction::Switch { from, to, other, left, idle_state }
-                }
-            ),
+            (thread.clone(), thread, left).prop_map(|(from, to, left)| {
+                KernelAction::Switch { from, to, other: KernelName::of("task"), left }
+            }),
             Just(KernelAction::Waking),
             (0..3_u32).prop_map(KernelAction::Migrate),
-            number.prop_map(|number| {
+            number.clone().prop_map(|number| {
                 KernelAction::InterruptEntry(Interrupt { number, name: KernelName::of("irq") })
             }),
             Just(KernelAction::InterruptExit),
             (0..12_u32).prop_map(KernelAction::SoftirqEntry),
             Just(KernelAction::SoftirqExit),
+            number.prop_map(KernelAction::Idle),
             any::<u32>().prop_map(KernelAction::Frequency),
             Just(KernelAction::PageFault),
             (0..3_u32).prop_map(KernelAction::Enqueue),

@@ -71,8 +71,6 @@ pub enum KernelAction {
         other: KernelName,
         /// How the previous thread left the processor.
         left: Left,
-        /// Idle state that the processor has left, if it switches to the watched thread.
-        idle_state: Option<u32>,
     },
     /// The watched thread is being woken up.
     Waking,
@@ -86,6 +84,8 @@ pub enum KernelAction {
     SoftirqEntry(u32),
     /// The softirq has ended.
     SoftirqExit,
+    /// The processor enters this idle state; `None` when it leaves it.
+    Idle(Option<u32>),
     /// The processor's frequency in kHz has changed.
     Frequency(u32),
     /// The watched thread accesses a page that is not mapped.

@@ -28,6 +28,9 @@ const REQUIRED: [&str; 2] = ["sched_switch", "sched_waking"];
 /// Types of the kernel. The type of a tracepoint's arguments is named `btf_trace_NAME`.
 const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
+/// Name of the driver of idle states.
+const IDLE_DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
+
 /// The PID namespace of the kernel's start (PROC_PID_INIT_INO, include/uapi/linux/nsfs.h).
 const INITIAL_PIDS: &str = "pid:[4026531836]";
 
@@ -41,8 +44,7 @@ struct Entry {
     b: u32,
     kind: u8,
     flags: u8,
-    idle: u8,
-    spare: u8,
+    spare: u16,
     name: [u8; 16],
 }
 
@@ -82,12 +84,13 @@ impl FlightRecorder {
         let types = fs::read(KERNEL_TYPES).unwrap_or_default();
         let tracepoints = tracepoints(&types);
         let mut missing = Vec::new();
+        let has_idle_states = has_idle_states();
         let processors = num_possible_cpus().map_err(unreadable)?;
         let object = object::load(PROGRAMS, |object| {
             for mut program in object.progs_mut() {
                 let name = program.name().to_string_lossy().into_owned();
                 let exists = tracepoints.contains(name.as_bytes());
-                program.set_autoload(exists);
+                program.set_autoload(exists && (name != "cpu_idle" || has_idle_states));
                 if !exists && is_expected(&name) {
                     missing.push(name);
                 }
@@ -231,6 +234,13 @@ fn tracepoints(types: &[u8]) -> HashSet<&[u8]> {
     types.split(|byte| *byte == 0).filter_map(|name| name.strip_prefix(b"btf_trace_")).collect()
 }
 
+/// Whether the processors have idle states to tell apart. In a virtual machine the hypervisor chooses
+/// them, and the driver of the guest only polls before it halts.
+fn has_idle_states() -> bool {
+    let driver = fs::read_to_string(IDLE_DRIVER).unwrap_or_default();
+    !matches!(driver.trim(), "" | "none" | "haltpoll")
+}
+
 /// Whether kernels of this architecture have the tracepoint.
 fn is_expected(name: &str) -> bool {
     let is_x86 = cfg!(any(target_arch = "x86_64", target_arch = "x86"));
@@ -259,9 +269,6 @@ const VECTORS: [KernelName; 6] = [
     KernelName::of("platform IPI"),
 ];
 
-/// Value of `Entry::idle` without an idle state.
-const NO_STATE: u8 = u8::MAX;
-
 /// Converts an entry. Returns `None` for kinds that no program of ours writes.
 fn event(entry: &Entry, processor: usize) -> Option<KernelEvent> {
     let &Entry { a, b, flags, .. } = entry;
@@ -276,7 +283,6 @@ fn event(entry: &Entry, processor: usize) -> Option<KernelEvent> {
                 2 => Left::Uninterruptible,
                 _ => Left::Asleep,
             },
-            idle_state: (entry.idle != NO_STATE).then_some(entry.idle.into()),
         },
         1 => KernelAction::Waking,
         2 => KernelAction::Migrate(a),
@@ -289,10 +295,11 @@ fn event(entry: &Entry, processor: usize) -> Option<KernelEvent> {
         4 | 6 | 8 => KernelAction::InterruptExit,
         9 => KernelAction::SoftirqEntry(a),
         10 => KernelAction::SoftirqExit,
-        11 => KernelAction::Frequency(a),
-        12 => KernelAction::PageFault,
-        13 => KernelAction::Enqueue(a),
-        14 => KernelAction::Dequeue(a),
+        11 => KernelAction::Idle((a != u32::MAX).then_some(a)),
+        12 => KernelAction::Frequency(a),
+        13 => KernelAction::PageFault,
+        14 => KernelAction::Enqueue(a),
+        15 => KernelAction::Dequeue(a),
         _ => return None,
     };
     let at = Instant::from_nanos(i64::try_from(entry.time).ok()?);
@@ -353,13 +360,12 @@ mod tests {
             b: 0,
             kind,
             flags: 0,
-            idle: NO_STATE,
             spare: 0,
             name: [0; 16],
         };
-        assert_eq!(event(&entry(15, 0), 0), None);
+        assert_eq!(event(&entry(16, 0), 0), None);
         assert_eq!(event(&entry(5, 6), 0), None);
-        assert!(event(&entry(14, 7), 3).is_some_and(|event| event.processor == 3));
+        assert!(event(&entry(15, 7), 3).is_some_and(|event| event.processor == 3));
     }
 
     #[test]
