@@ -13,6 +13,9 @@ pub struct Environment {
     pub cores: Option<u32>,
     /// CPU frequency governor.
     pub governor: Option<String>,
+    /// Idle states of the processors; null in results of older versions and of other programs.
+    #[serde(default)]
+    pub cpu_idle: Option<CpuIdle>,
     /// Clock source of the kernel, such as `tsc`.
     pub clocksource: Option<String>,
     /// Outgoing interface of the probes.
@@ -28,6 +31,27 @@ pub struct Environment {
     pub dwell: String,
     /// CPU placement of the programs at both ends.
     pub placement: Ends,
+}
+
+/// Idle states of the processors (cpuidle). A deeper state takes longer to leave.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuIdle {
+    /// Driver of the idle states; null without one.
+    pub driver: Option<String>,
+    /// Governor that chooses the state.
+    pub governor: Option<String>,
+    /// Names of the states of the first processor, the shallowest first.
+    pub states: Vec<String>,
+    /// Whether `--no-idle` held the limit of their exit latency at 0. Without a driver, the limit
+    /// has no effect.
+    pub no_idle_held: bool,
+}
+
+impl CpuIdle {
+    /// Whether the processors polled instead of entering an idle state.
+    pub fn is_off(&self) -> bool {
+        self.no_idle_held && self.driver.is_some()
+    }
 }
 
 /// CPU placement of the programs at both ends. Delays are not comparable without it: a blocking
@@ -92,6 +116,7 @@ impl Default for Environment {
             cpu: None,
             cores: None,
             governor: None,
+            cpu_idle: None,
             clocksource: None,
             interface: None,
             driver: None,

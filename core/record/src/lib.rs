@@ -30,7 +30,7 @@ pub use column::Column;
 pub use columns::{BatchStatistics, ColumnFigures, all_valid};
 pub use departure_times::{DepartureCollector, DepartureTimes};
 pub use dwell_host::{Cause, CauseKind, CpuUse};
-pub use environment::{Ends, Environment, Placement, Scheduling, Waiting};
+pub use environment::{CpuIdle, Ends, Environment, Placement, Scheduling, Waiting};
 pub use quota::quota_value;
 pub use rows::RowFormat;
 pub use spikes::{CauseTotal, MAX_CAUSES, MAX_SPIKES, Spike, SpikePart, Spikes};

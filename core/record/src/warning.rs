@@ -78,6 +78,8 @@ crate::warnings! {
             "--explain lacks these tracepoints of the kernel: {names}";
         KernelEventsLost(count: u64) = "kernel-events-lost", Note,
             "kernel events that were overwritten before --explain read them: {count}";
+        IdleNotHeld(reason: String) = "idle-not-held", Warning,
+            "--no-idle has no effect, and CPUs entered idle states: {reason}";
 
         // Reflectors.
         DriverRepliesLost(interface: String, failed: u64, replies: u64, remedy: String)

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use dwell_record::{
-    Cause, CauseKind, Environment, Figures, Kind, NicDropped, Packets, Placement, RowFormat,
-    Scalar, Scheduling, Spike, SpikePart, Spikes, Stamps, Summary, Trust, Waiting, Warning,
-    metrics, values,
+    Cause, CauseKind, CpuIdle, Environment, Figures, Kind, NicDropped, Packets, Placement,
+    RowFormat, Scalar, Scheduling, Spike, SpikePart, Spikes, Stamps, Summary, Trust, Waiting,
+    Warning, metrics, values,
 };
 use dwell_sample::{Remote, RxStamps, Sample, State, TimestampSource, TxStamps};
 use dwell_stats::RoundTrip;
@@ -61,6 +61,11 @@ fn summary_of(measured: &RoundTrip) -> Summary {
     let nic = NicDropped { interface: "eth0".to_owned(), tx_dropped: 3, ..NicDropped::default() };
     trust.note_nics(Some(vec![nic]));
     let mut environment = Environment { kernel: Some("6.1.0".to_owned()), ..Default::default() };
+    environment.cpu_idle = Some(CpuIdle {
+        driver: Some("intel_idle".to_owned()),
+        states: vec!["POLL".to_owned(), "C1".to_owned()],
+        ..CpuIdle::default()
+    });
     environment.placement.near = Placement {
         cpu: Some(1),
         waiting: Some(Waiting::Polling),

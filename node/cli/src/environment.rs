@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 
 use dwell_io::interface::Interface;
-use dwell_io::{cpu, machine};
-use dwell_record::{Ends, Environment, Placement};
+use dwell_io::{cpu, cpu_idle, machine};
+use dwell_record::{CpuIdle, Ends, Environment, Placement};
 
 /// Version of this build, with the first 12 hex digits of the SHA-256 of the program as build
 /// metadata, like `0.1.0+4f2a9c01b2d3`. Only the version if the program file is unreadable. The
@@ -22,11 +22,13 @@ pub fn build() -> &'static str {
 /// thread.
 pub(crate) fn environment(interface: Option<&Interface>, near: Placement) -> Environment {
     let machine = machine::facts();
+    let cpu_idle::IdleStates { driver, governor, states } = cpu_idle::states();
     let mut environment = Environment {
         kernel: machine.kernel,
         cpu: machine.cpu,
         cores: u32::try_from(cpu::allowed().len()).ok(),
         governor: machine.governor,
+        cpu_idle: Some(CpuIdle { driver, governor, states, no_idle_held: false }),
         clocksource: machine.clocksource,
         dwell: build().to_owned(),
         placement: Ends { near, far: None },

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dwell_record::{Ends, Kind, Placement, Severity, Summary};
+use dwell_record::{CpuIdle, Ends, Kind, Placement, Severity, Summary};
 use sha2::{Digest as _, Sha256};
 
 use crate::analysis::group::Group;
@@ -140,6 +140,11 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
         "Policy for the CPU frequency; any but performance makes idle machines slower.",
     );
     fact(
+        "Idle states",
+        named(|s| s.environment.cpu_idle.as_ref().map(idle_states)),
+        "Driver and idle states of the CPUs; a deeper state takes longer to leave. ping --no-idle keeps CPUs out of them.",
+    );
+    fact(
         "Processor",
         named(|s| {
             let cpu = s.environment.cpu.as_ref()?;
@@ -172,6 +177,13 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
         fact.folded = Some(every);
     }
     facts
+}
+
+/// Driver and names of idle states, and whether they were off.
+fn idle_states(idle: &CpuIdle) -> String {
+    let Some(driver) = &idle.driver else { return "no driver".to_owned() };
+    let off = if idle.is_off() { ", off (--no-idle)" } else { "" };
+    format!("{driver}: {}{off}", idle.states.join(", "))
 }
 
 /// Offloads that merge or split packets by their common names, and the total number.

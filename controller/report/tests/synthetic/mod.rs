@@ -279,6 +279,7 @@ pub(crate) fn summary(packets: Packets, metrics: BTreeMap<String, Figures>) -> S
             cpu: Some("Cortex-A72".to_owned()),
             cores: Some(4),
             governor: Some("ondemand".to_owned()),
+            cpu_idle: None,
             clocksource: Some("arch_sys_counter".to_owned()),
             interface: Some("eth0".to_owned()),
             driver: Some("bcmgenet".to_owned()),

@@ -85,6 +85,10 @@ pub struct PingParameters {
     /// Like --explain, for round trips above this time.
     #[cfg_attr(feature = "clap", arg(long, value_name = "TIME"))]
     pub explain_above: Option<Nanos>,
+    /// Keep the processors of this machine out of idle states during the measurement, by holding
+    /// /dev/cpu_dma_latency at 0 us. Needs root; otherwise a warning in the result.
+    #[cfg_attr(feature = "clap", arg(long))]
+    pub no_idle: bool,
 }
 
 impl PingParameters {
@@ -125,6 +129,7 @@ impl PingParameters {
             ("dscp", json!(self.dscp)),
             ("explain", json!(self.is_explained())),
             ("explain_above_ns", json!(self.explain_above.map(|time| time.0))),
+            ("no_idle", json!(self.no_idle)),
         ]
     }
 }

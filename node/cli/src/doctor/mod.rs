@@ -123,6 +123,16 @@ impl Ability {
         Self { name: name.into(), available: Some(reason.is_none()), reason }
     }
 
+    /// As [`Self::of`]; `how` describes an available feature.
+    fn explained(
+        name: &'static str,
+        tried: io::Result<()>,
+        how: impl FnOnce() -> Option<String>,
+    ) -> Self {
+        let found = Self::of(name, tried);
+        Self { reason: found.reason.or_else(how), ..found }
+    }
+
     fn untried(name: &'static str, why: &str) -> Self {
         Self { name: name.into(), available: None, reason: Some(why.to_owned()) }
     }
@@ -171,6 +181,7 @@ fn examine() -> Findings {
     let mut abilities = vec![
         Ability::of("real-time scheduling", probe::real_time()),
         Ability::of("locked memory", probe::locked_memory()),
+        Ability::explained("no idle states (ping --no-idle)", probe::no_idle(), probe::idle_states),
         Ability::of("ICMP ping socket", probe::ping_socket()),
         Ability::of("ICMP raw socket", probe::raw_socket()),
         Ability::of("ports below 1024", probe::low_port()),

@@ -6,6 +6,7 @@ use std::thread;
 
 use dwell_io::clock::{monotonic, realtime};
 use dwell_io::cpu::{self, RealTime};
+use dwell_io::cpu_idle::{self, IdleLimit};
 use dwell_io::datagram::DatagramSocket;
 use dwell_io::icmp::{IcmpPort, IcmpSocketKind};
 use dwell_io::pacer::{self, WaitMode};
@@ -97,6 +98,21 @@ pub(super) fn locked_memory() -> io::Result<()> {
         true => Ok(()),
         false => Err(io::Error::other("the limit on locked memory is too low (ulimit -l)")),
     }
+}
+
+/// Tests whether the processors can be kept out of idle states.
+pub(super) fn no_idle() -> io::Result<()> {
+    IdleLimit::hold()?;
+    match cpu_idle::states().driver {
+        Some(_) => Ok(()),
+        None => Err(io::Error::other("the kernel has no driver of idle states")),
+    }
+}
+
+/// Driver and names of the idle states, in words.
+pub(super) fn idle_states() -> Option<String> {
+    let found = cpu_idle::states();
+    Some(format!("{}: {}", found.driver?, found.states.join(", ")))
 }
 
 pub(super) fn ping_socket() -> io::Result<()> {

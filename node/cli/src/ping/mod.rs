@@ -4,7 +4,8 @@
 //! host, `reach` the address. `session` opens the socket and runs `timing_loop` on its own thread.
 //! `recorder` turns samples into metrics, rows and a segment, and reports to an
 //! `observer`. `report` builds the summary and prints the long table; `brief` prints the short one.
-//! `explain` divides spikes by cause, and `spike_table` prints them.
+//! `explain` divides spikes by cause, and `spike_table` prints them. `no_idle` holds the processors
+//! out of idle states.
 //! `measure` does all of this without a command line.
 
 mod brief;
@@ -13,6 +14,7 @@ mod first_contact;
 mod floor;
 mod framing;
 mod icmp_error;
+mod no_idle;
 mod observer;
 mod reach;
 mod recorder;
@@ -170,6 +172,7 @@ fn measure_at(
     if job.parameters.is_explained() {
         recorder.explain(job.parameters.explain_above);
     }
+    let no_idle = no_idle::NoIdle::hold(job.parameters.no_idle);
     let outcome = session::run(job, setup, reached, &shared, &mut recorder)?;
     let unstamped = recorder.sources.is_unstamped() && job.parameters.stamps == Stamps::Kernel;
     if outcome.ended.unstamped || unstamped {
@@ -185,6 +188,7 @@ fn measure_at(
     recorder.end_samples(dropped);
     let mut summary = report::summary(job, setup, &mut recorder, &outcome, dropped);
     summary.trust.note_host(watch.end(outcome.wait));
+    no_idle.end(&mut summary);
     let broken = outcome.ended.broken.map(|errno| match errno {
         0 => anyhow::anyhow!("{} closed the connection", setup.target),
         errno => {

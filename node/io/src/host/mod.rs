@@ -4,6 +4,7 @@
 pub mod activity;
 pub mod cgroup;
 pub mod cpu;
+pub mod cpu_idle;
 mod ethtool;
 pub mod interface;
 pub mod machine;
