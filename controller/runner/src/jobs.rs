@@ -43,7 +43,7 @@ pub struct PlannedJob {
 pub struct TrialJobs {
     /// Reflectors, which may continue from trial to trial.
     pub standing: Vec<PlannedJob>,
-    /// Sinks, relays and traces, which run for this trial only.
+    /// Sinks, relays, traces and reflectors in the driver, which run for this trial only.
     pub sinks: Vec<PlannedJob>,
     /// Loads.
     pub loads: Vec<PlannedJob>,
@@ -68,6 +68,8 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, nodes: &Nodes) -> TrialJobs {
         Some(port) => format!("{name}://{host}:{port}"),
         None => format!("{name}://{host}"),
     };
+    let engine = plan.reflect.engine;
+    let in_driver = engine.is_in_driver();
     let reflector = PlannedJob {
         node: ping.to.clone(),
         job: Job::Reflect(ReflectJob {
@@ -75,6 +77,8 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, nodes: &Nodes) -> TrialJobs {
             stateless: plan.reflect.stateless,
             stamps: plan.reflect.stamps,
             limit: plan.reflect.limit,
+            engine,
+            prober: in_driver.then(|| Peer::of(&ping.from, nodes, ping.ipv6).host()),
             place: place(plan, &ping.to, plan.reflect.busy_poll),
             ..ReflectJob::default()
         }),
@@ -83,7 +87,15 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, nodes: &Nodes) -> TrialJobs {
         without: None,
         peer: None,
     };
-    let Loads { sinks, loads } = loads(plan, nodes, ping.ipv6);
+    let Loads { mut sinks, loads } = loads(plan, nodes, ping.ipv6);
+    let mut standing = Vec::new();
+    match (in_driver, name.spec().has_reflector()) {
+        // Each trial has the result of its own reflector, which names the mode of the driver.
+        (true, _) => sinks.insert(0, reflector),
+        (false, true) => standing.push(reflector),
+        // The kernel answers ICMP echo.
+        (false, false) => {}
+    }
     let peer = Peer::of(&ping.to, nodes, ping.ipv6);
     let probe = PingJob {
         parameters: PingParameters { interval: ping.interval(), ..ping.parameters.clone() },
@@ -96,7 +108,7 @@ fn ping_jobs(plan: &Plan, ping: &PingPlan, nodes: &Nodes) -> TrialJobs {
         ..PingJob::to(url(&peer.url_host()))
     };
     TrialJobs {
-        standing: if name.spec().has_reflector() { vec![reflector] } else { Vec::new() },
+        standing,
         sinks,
         loads,
         measurement: PlannedJob {
@@ -252,6 +264,7 @@ pub(crate) fn time_limit(plan: &Plan) -> Nanos {
 mod tests {
     use super::*;
     use dwell_plan::Source;
+    use dwell_protocol::ReflectEngine;
 
     #[test]
     fn tcp_load_has_its_own_sink_and_sends_without_a_rate() {
@@ -293,6 +306,24 @@ mod tests {
         assert_eq!((ping.target.as_str(), ping.ipv4), ("roundtrip://n2:7100", true));
         let icmp = Plan::read(&Source::parse(&text.replace("roundtrip", "icmp")).unwrap()).unwrap();
         assert!(jobs(&icmp, &Nodes::default()).standing.is_empty());
+    }
+
+    #[test]
+    fn icmp_has_a_reflector_only_in_the_driver() {
+        let text = "version = 1\nname = \"x\"\ntopology = { lab = \"line:3\" }\n[ping]\nfrom = \"n1\"\n\
+                    to = \"n3\"\nprotocol = \"icmp\"\ncount = 10\n[reflect]\nengine = \"auto\"\n";
+        let jobs = |text: &str| {
+            let plan = Plan::read(&Source::parse(text).unwrap()).unwrap();
+            jobs(&plan, &nodes())
+        };
+        let needed = jobs(text);
+        assert!(needed.standing.is_empty());
+        let Job::Reflect(reflect) = &needed.sinks[0].job else { panic!("expected a reflector") };
+        assert_eq!(reflect.urls, ["icmp://0.0.0.0"]);
+        assert_eq!(reflect.engine, ReflectEngine::Auto);
+        assert_eq!((&reflect.interface, reflect.prober.as_deref()), (&None, Some("10.0.0.1")));
+        let needed = jobs(&text.replace("\"auto\"", "\"socket\""));
+        assert!(needed.standing.is_empty() && needed.sinks.is_empty());
     }
 
     fn nodes() -> Nodes {

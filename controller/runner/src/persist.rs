@@ -315,9 +315,14 @@ fn receiver_placement(outcome: &Outcome, flow: &FlowPlan) -> Option<Placement> {
     Some(summary.environment.placement.near.clone())
 }
 
-/// Returns the placement of the ping's reflector as requested. The reflector continues from trial
-/// to trial and reports only at its end, but it would not have started with another placement.
+/// Returns the placement of the ping's reflector: as reported, or as requested. A reflector that
+/// continues from trial to trial reports only at its end, but it would not have started with another
+/// placement.
 fn reflector_placement(outcome: &Outcome) -> Option<Placement> {
+    let reported = outcome.summaries.iter().find(|(.., summary)| summary.kind == Kind::Reflect);
+    if let Some((.., summary)) = reported {
+        return Some(summary.environment.placement.near.clone());
+    }
     let place = outcome.standing.iter().find_map(|(_, planned)| match &planned.job {
         Job::Reflect(job) => Some(job.place),
         _ => None,

@@ -42,7 +42,7 @@ use crate::fields::field_names;
 use crate::measurement::Measurement;
 use crate::source::Source;
 use crate::topology::{LabSpec, LabTopology, Topology};
-use dwell_protocol::{Generator, Limit, PingParameters, Scheduling, Stamps};
+use dwell_protocol::{Generator, Limit, PingParameters, ReflectEngine, Scheduling, Stamps};
 
 pub(crate) use file::PlanFile;
 
@@ -145,6 +145,8 @@ pub struct ReflectPlan {
     pub stateless: bool,
     /// Replies per second and source.
     pub limit: Option<Limit>,
+    /// Engine that replies.
+    pub engine: ReflectEngine,
 }
 
 /// A load that runs during the measurement.
@@ -444,6 +446,23 @@ cpu = [{ on = "n2", level = "90%" }]
             assert!(error.message.contains(words), "{error}");
             assert!(error.at.is_some(), "{error}");
         }
+    }
+
+    #[test]
+    fn engine_in_the_driver_needs_a_protocol_that_it_answers() {
+        let text = format!("{PLAN}[reflect]\nengine = \"xdp\"\n");
+        for (protocol, fits) in [("icmp", true), ("udp", true), ("tcp", false), ("text+udp", false)]
+        {
+            let from = format!("protocol = \"{protocol}\"\nfrom = \"n1\"");
+            let text = text.replace("from = \"n1\"", &from);
+            let found = crate::expand(&Source::parse(&text).unwrap(), 1).unwrap().plan_of(0);
+            assert_eq!(found.is_ok(), fits, "{protocol}");
+            if let Err(error) = found {
+                assert!(error.to_string().contains("does not answer"), "{error}");
+            }
+        }
+        let unknown = read(&text.replace("\"xdp\"", "\"dpdk\"")).unwrap_err();
+        assert!(unknown.to_string().contains("socket"), "{unknown}");
     }
 
     #[test]

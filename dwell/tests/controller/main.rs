@@ -17,6 +17,7 @@ mod labs;
 mod orphans;
 mod paces;
 mod programs;
+mod reflectors;
 mod resume;
 mod rootless;
 mod samples;

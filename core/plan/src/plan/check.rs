@@ -42,7 +42,7 @@ impl Plan {
     /// Checks that apply only to the complete values of a cell.
     pub(crate) fn check_together(&self, source: &Source) -> Result<(), PlanError> {
         match &self.measurement {
-            Measurement::Ping(_) => Ok(()),
+            Measurement::Ping(ping) => self.check_reflector(source, ping),
             Measurement::Flow(flow) => flow.check_together(source),
             Measurement::Pace(pace) => pace.check_together(source),
         }
@@ -123,6 +123,18 @@ impl Plan {
             return Err(source.error("ping.pause", "pause needs closed_loop = true"));
         }
         Ok(())
+    }
+
+    fn check_reflector(&self, source: &Source, ping: &PingPlan) -> Result<(), PlanError> {
+        let answers = ping.protocol.spec().driver_reply.is_some();
+        if answers || !self.reflect.engine.is_in_driver() {
+            return Ok(());
+        }
+        let message = format!(
+            "an engine in the driver does not answer {} probes; use \"socket\"",
+            ping.protocol
+        );
+        Err(source.error("reflect.engine", message))
     }
 
     fn check_loads(&self, source: &Source) -> Result<(), PlanError> {

@@ -47,6 +47,10 @@ pub struct ReflectJob {
     /// Interface on which --engine xdp or auto replies.
     #[cfg_attr(feature = "clap", arg(long, value_name = "IF"))]
     pub interface: Option<String>,
+    /// Host that sends the probes. Without `interface`, an engine in the network driver uses the
+    /// interface that leads there.
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub prober: Option<String>,
     /// Where the XDP program runs [default: native if the driver has it, except on veth].
     #[cfg_attr(feature = "clap", arg(long, value_enum, value_name = "MODE"))]
     pub xdp_mode: Option<DriverMode>,
@@ -78,6 +82,13 @@ pub enum ReflectEngine {
     Xdp,
     /// Like xdp, and generic mode if native replies fail.
     Auto,
+}
+
+impl ReflectEngine {
+    /// Whether the engine replies in the network driver.
+    pub const fn is_in_driver(self) -> bool {
+        matches!(self, Self::Xdp | Self::Auto)
+    }
 }
 
 /// Where an XDP program runs.

@@ -2,7 +2,7 @@
 //! sockets, which answer the rest. A supervising thread follows addresses and clock.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -369,6 +369,9 @@ fn unavailable(error: BpfError) -> Failure {
 }
 
 fn find_interface(job: &ReflectJob) -> Result<Interface, Failure> {
+    if let (None, Some(prober)) = (&job.interface, &job.prober) {
+        return interface_towards(prober);
+    }
     let all = interface::all()?;
     let names = || all.iter().map(|found| found.name.as_str()).collect::<Vec<_>>().join(", ");
     let Some(name) = &job.interface else {
@@ -389,6 +392,14 @@ fn find_interface(job: &ReflectJob) -> Result<Interface, Failure> {
         )));
     }
     Ok(found.clone())
+}
+
+/// The interface by which this machine reaches a host.
+fn interface_towards(host: &str) -> Result<Interface, Failure> {
+    let no_route = || Failure::from(anyhow::anyhow!("no interface leads to {host}"));
+    let resolved = (host, 0).to_socket_addrs();
+    let address = resolved.ok().and_then(|mut all| all.next()).ok_or_else(no_route)?;
+    interface::towards(address)?.ok_or_else(no_route)
 }
 
 /// Values of a summary: counters of the program by protocol and outcome, and the bias of T3.
