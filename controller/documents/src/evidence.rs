@@ -14,6 +14,9 @@ use dwell_stats::{
 /// Maximum deviation of the achieved CPU load from the requested one: three points.
 const MAX_LOAD_DEVIATION: f64 = 0.03;
 
+/// Maximum ratio that counts as no increase.
+pub(crate) const MAX_UNCHANGED_RATIO: f64 = 1.05;
+
 /// Maximum number of parameters in the name of a lost combination.
 const MAX_NAMED_PARAMETERS: usize = 8;
 
@@ -63,6 +66,35 @@ impl Bound {
             (ClaimVerdict::Fail, _) | (_, ClaimVerdict::Fail) => ClaimVerdict::Fail,
             _ => ClaimVerdict::CannotTell,
         }
+    }
+
+    /// Verdict on "more than 1", where 1 means no effect: a factor that is surely below
+    /// [`MAX_UNCHANGED_RATIO`] is none.
+    pub(crate) fn rises(self) -> ClaimVerdict {
+        match self {
+            Self { low, .. } if low > 1.0 => ClaimVerdict::Pass,
+            Self { high, .. } if high <= MAX_UNCHANGED_RATIO => ClaimVerdict::Fail,
+            _ => ClaimVerdict::CannotTell,
+        }
+    }
+
+    /// Verdict on "less than 1", likewise.
+    pub(crate) fn falls(self) -> ClaimVerdict {
+        let Self { value, low, high } = self;
+        // The inverse of an unknown upper bound is the smallest factor.
+        Self { value: 1.0 / value, low: 1.0 / high, high: 1.0 / low.max(0.0) }.rises()
+    }
+
+    /// Ratio of two independent factors, with bounds by MOVER on their logarithms (Zou and Donner
+    /// 2008).
+    pub(crate) fn over(self, other: Self) -> Self {
+        let value = self.value / other.value;
+        if !self.is_bounded() || !other.is_bounded() || self.low <= 0.0 || other.low <= 0.0 {
+            return Self { value, low: f64::NEG_INFINITY, high: f64::INFINITY };
+        }
+        let below = (self.value / self.low).ln().hypot((other.high / other.value).ln());
+        let above = (self.high / self.value).ln().hypot((other.value / other.low).ln());
+        Self { value, low: value * (-below).exp(), high: value * above.exp() }
     }
 
     /// The factor or its inverse, whichever is at least 1.
@@ -267,7 +299,18 @@ impl<'a> Evidence<'a> {
         of: impl Fn(&TrialData) -> Option<f64>,
         alpha: f64,
     ) -> Option<Comparison> {
-        let found = blocked_shift(&blocks(others, self, parameter, of), 1.0 - alpha)?;
+        self.ratio_across(others, &[parameter], of, alpha)
+    }
+
+    /// As [`Self::ratio_to`], with several parameters that differ.
+    pub(crate) fn ratio_across(
+        &self,
+        others: &Self,
+        parameters: &[&str],
+        of: impl Fn(&TrialData) -> Option<f64>,
+        alpha: f64,
+    ) -> Option<Comparison> {
+        let found = blocked_shift(&blocks(others, self, parameters, of), 1.0 - alpha)?;
         let (from, to) = (found.baseline, found.other);
         found.relative.then(|| Comparison { from, to, factor: Bound::new(to / from, &found) })
     }
@@ -280,7 +323,7 @@ impl<'a> Evidence<'a> {
         of: impl Fn(&TrialData) -> Option<f64>,
         alpha: f64,
     ) -> Option<Bound> {
-        let found = blocked_difference(&blocks(others, self, parameter, of), 1.0 - alpha)?;
+        let found = blocked_difference(&blocks(others, self, &[parameter], of), 1.0 - alpha)?;
         Some(Bound::new(found.other - found.baseline, &found))
     }
 
@@ -391,12 +434,12 @@ fn missed_load(trial: &TrialData) -> bool {
 fn blocks(
     a: &Evidence,
     b: &Evidence,
-    parameter: &str,
+    parameters: &[&str],
     of: impl Fn(&TrialData) -> Option<f64>,
 ) -> Vec<Block> {
     let key = |trial: &TrialData| {
         let mut alike = trial.parameters.clone();
-        alike.remove(parameter);
+        parameters.iter().for_each(|parameter| drop(alike.remove(*parameter)));
         alike
     };
     let mut blocks: BTreeMap<BTreeMap<String, String>, Block> = BTreeMap::new();

@@ -127,3 +127,11 @@ pub(crate) fn nothing(all: &[&Evidence], what: &str) -> Judgement {
     }
     Judgement::not_run(what)
 }
+
+/// `, interval a to b`; empty if repetitions are too few.
+pub(crate) fn between(bound: Bound, said: impl Fn(f64) -> String) -> String {
+    if !bound.is_bounded() {
+        return String::new();
+    }
+    format!(", interval {} to {}", said(bound.low), said(bound.high))
+}

@@ -7,7 +7,9 @@
 mod evidence;
 mod judgement;
 mod miya_2020;
+mod miya_2020_idle;
 mod mok_2015;
+mod ramstetter;
 
 use dwell_report::model::{JudgedClaims, Published, RunData};
 
@@ -27,7 +29,8 @@ pub struct Document {
 }
 
 /// All documents.
-pub const DOCUMENTS: &[Document] = &[miya_2020::DOCUMENT, mok_2015::DOCUMENT];
+pub const DOCUMENTS: &[Document] =
+    &[miya_2020::DOCUMENT, miya_2020_idle::DOCUMENT, mok_2015::DOCUMENT, ramstetter::DOCUMENT];
 
 /// Documents with claims.
 pub fn with_claims() -> impl Iterator<Item = &'static Document> {

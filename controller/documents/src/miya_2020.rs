@@ -17,23 +17,20 @@ use dwell_report::model::{
 use dwell_stats::Quantile;
 
 use crate::Document;
-use crate::evidence::{Bound, Evidence, number};
+use crate::evidence::{Evidence, number};
 use crate::judgement::{Judgement, Limit};
 
-const CITE: &str = "Miya 2020";
+pub(crate) const CITE: &str = "Miya 2020";
 
 /// The document.
 pub(crate) const DOCUMENT: Document =
     Document { name: "miya-2020", aliases: &["s0"], cite: CITE, judge: Some(judge), published };
 
 /// Maximum ratio of 95th percentiles that counts as flat; repetitions in the paper differ by more.
-const MAX_FLAT_RATIO: f64 = 1.25;
+pub(crate) const MAX_FLAT_RATIO: f64 = 1.25;
 
 /// Minimum R2 of a linear relation.
 const MIN_LINEAR_R2: f64 = 0.9;
-
-/// Maximum ratio under load that counts as no increase.
-const MAX_UNCHANGED_RATIO: f64 = 1.05;
 
 /// Node-delay metrics in order of preference. The paper timestamped packets between netfilter's
 /// hooks (S0.6); a claim uses the first metric that its trials have, and names it.
@@ -222,12 +219,4 @@ fn common_metric(metrics: [&'static str; 3], all: &[&Evidence]) -> Option<&'stat
 /// 95th percentile of a trial.
 fn p95(metric: &'static str) -> impl Fn(&TrialData) -> Option<f64> {
     move |trial| percentile_of(trial, metric, Quantile::P95).map(|ns| ns as f64)
-}
-
-/// `, interval a to b`; empty if repetitions are too few.
-fn between(bound: Bound, said: impl Fn(f64) -> String) -> String {
-    if !bound.is_bounded() {
-        return String::new();
-    }
-    format!(", interval {} to {}", said(bound.low), said(bound.high))
 }

@@ -6,11 +6,11 @@ use dwell_report::model::quantity::{delay, share, three_digits};
 use dwell_report::model::{ClaimVerdict, TrialData};
 
 use super::{
-    ERROR_PROBABILITY, MAX_FLAT_RATIO, MAX_UNCHANGED_RATIO, MIN_LINEAR_R2, PREFERRED_METRICS,
-    between, common_metric, explanation, p95,
+    ERROR_PROBABILITY, MAX_FLAT_RATIO, MIN_LINEAR_R2, PREFERRED_METRICS, common_metric,
+    explanation, p95,
 };
 use crate::evidence::{Bound, Evidence, requested_load};
-use crate::judgement::{Judgement, nothing};
+use crate::judgement::{Judgement, between, nothing};
 
 /// Two modes over links without a rate, and their common node-delay metric.
 fn modes<'a>(
@@ -238,12 +238,7 @@ pub(super) fn balance(translate: &Evidence, encrypt: &Evidence) -> Judgement {
         delay(ratio.from),
         metric::words(metric)
     );
-    let verdict = match factor {
-        Bound { low, .. } if low > 1.0 => ClaimVerdict::Pass,
-        Bound { high, .. } if high <= MAX_UNCHANGED_RATIO => ClaimVerdict::Fail,
-        _ => ClaimVerdict::CannotTell,
-    };
-    Judgement::new(verdict, factor.value, words)
+    Judgement::new(factor.rises(), factor.value, words)
         .with_bound(factor, &[&idle.clone().and(busy.clone())])
         .with_explanation(|| {
             explanation::compared([("without load", &idle), ("under the highest load", &busy)])

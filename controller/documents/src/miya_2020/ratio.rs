@@ -5,9 +5,9 @@ use dwell_report::model::axes::RELAY;
 use dwell_report::model::quantity::{share, three_digits};
 use dwell_report::model::{ClaimVerdict, TrialData};
 
-use super::{ERROR_PROBABILITY, between, explanation};
+use super::{ERROR_PROBABILITY, explanation};
 use crate::evidence::{Bound, Evidence, number};
-use crate::judgement::{Judgement, nothing};
+use crate::judgement::{Judgement, between, nothing};
 
 pub(super) fn judge(
     trials: &Evidence,

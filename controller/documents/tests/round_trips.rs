@@ -1,0 +1,227 @@
+//! Claims about round trips: idle states as the cause of S0.26, and stable ping (S1.8).
+
+#[expect(dead_code, reason = "other test programs use the rest")]
+#[path = "../../report/tests/synthetic/mod.rs"]
+mod synthetic;
+
+use dwell_documents::judge_claims;
+use dwell_record::{CpuIdle, Kind, Summary};
+use dwell_report::model::{Claim, ClaimVerdict, MachineData, RunData};
+use serde_json::json;
+use synthetic::{Shape, axis, run, trial};
+
+const BODY: Shape = Shape {
+    median_ns: 20e3,
+    sigma: 0.05,
+    tail_share: 0.0,
+    tail_factor: 1.0,
+    loss: 0.0,
+    samples: 200,
+};
+
+fn verdicts(run: &RunData, document: &str) -> Vec<(String, ClaimVerdict)> {
+    let claims = judge_claims(run, document).unwrap().claims;
+    claims.into_iter().map(|claim| (claim.id, claim.verdict)).collect()
+}
+
+fn claim(run: &RunData, document: &str, id: &str) -> Claim {
+    let claims = judge_claims(run, document).unwrap().claims;
+    claims.into_iter().find(|claim| claim.id == id).unwrap()
+}
+
+/// Run over rates, with `delay` as the median for each rate and for sleep or none.
+fn idle_run(repetitions: u32, idle_off: bool, delay: impl Fn(f64, bool) -> f64) -> RunData {
+    let rates = [1.0, 100.0, 5_000.0];
+    let names = rates.map(|rate| format!("{rate}pps"));
+    let labels: Vec<&str> = names.iter().map(String::as_str).collect();
+    let axes = vec![
+        axis("rate", &labels, Some((rates.to_vec(), "pps"))),
+        axis("busy_poll", &["false", "true"], None),
+        axis("no_idle", &["false", "true"], None),
+    ];
+    let mut made = run("20261125-1", "idle-effect", None, axes);
+    for repetition in 1..=repetitions {
+        for (rate, label) in rates.into_iter().zip(&labels) {
+            for awake in [false, true] {
+                let flag = if awake { "true" } else { "false" };
+                let values = [("rate", *label), ("busy_poll", flag), ("no_idle", flag)];
+                let shape = Shape { median_ns: delay(rate, awake), ..BODY };
+                let mut trial = trial(&made, repetition, &values, shape, 5);
+                let summary = trial.summary.as_mut().unwrap();
+                summary.parameters.insert("interval_ns".to_owned(), json!((1e9 / rate) as i64));
+                for name in ["busy_poll", "no_idle"] {
+                    summary.parameters.insert(name.to_owned(), json!(awake));
+                }
+                summary.environment.cpu_idle = Some(CpuIdle {
+                    driver: idle_off.then(|| "intel_idle".to_owned()),
+                    no_idle_held: awake,
+                    ..CpuIdle::default()
+                });
+                made.trials.push(trial);
+            }
+        }
+    }
+    made
+}
+
+/// Delays that fall with the rate, for programs that sleep.
+fn sleepy(rate: f64, awake: bool) -> f64 {
+    if awake { 20e3 } else { 20e3 * (1.0 + 2.0 / rate.sqrt()) }
+}
+
+#[test]
+fn effect_of_sleep_is_confirmed() {
+    use ClaimVerdict::Pass;
+    let run = idle_run(4, true, sleepy);
+    let ids = ["S0.26-sleep", "S0.26-awake", "S0.26-cause"].map(str::to_owned);
+    assert_eq!(verdicts(&run, "miya-2020-idle"), ids.map(|id| (id, Pass)));
+    let sleep = claim(&run, "miya-2020-idle", "S0.26-sleep");
+    assert!((sleep.value.unwrap() / 2.92 - 1.0).abs() < 0.05, "{sleep:?}");
+    let (low, high) = sleep.interval.unwrap();
+    assert!(low < 2.92 && 2.92 < high && high / low < 1.2, "{sleep:?}");
+    assert!(
+        sleep.found.contains("at 1pps against") && sleep.found.contains("at 5000pps"),
+        "{sleep:?}"
+    );
+}
+
+#[test]
+fn effect_that_remains_without_sleep_is_not_caused_by_it() {
+    use ClaimVerdict::{Fail, Pass};
+    let found = verdicts(&idle_run(4, true, |rate, _| sleepy(rate, false)), "miya-2020-idle");
+    assert_eq!(found[0].1, Pass);
+    assert_eq!(found[1].1, Fail);
+    let none = verdicts(&idle_run(6, true, |_, _| 20e3), "miya-2020-idle");
+    assert_eq!((none[0].1, none[1].1, none[2].1), (Fail, Pass, Fail), "no effect at all");
+}
+
+#[test]
+fn few_repetitions_decide_no_effect_of_sleep() {
+    let found = verdicts(&idle_run(1, true, sleepy), "miya-2020-idle");
+    assert!(found.iter().all(|(_, verdict)| *verdict == ClaimVerdict::CannotTell), "{found:?}");
+}
+
+#[test]
+fn idle_states_without_a_driver_cannot_be_switched_off() {
+    let run = idle_run(4, false, sleepy);
+    let found = verdicts(&run, "miya-2020-idle");
+    assert_eq!(found[0].1, ClaimVerdict::Pass);
+    assert_eq!(found[1].1, ClaimVerdict::CannotTell);
+    assert_eq!(found[2].1, ClaimVerdict::CannotTell);
+    let awake = claim(&run, "miya-2020-idle", "S0.26-awake");
+    assert!(awake.found.contains("could not be switched off"), "{awake:?}");
+}
+
+#[test]
+fn other_runs_have_no_effect_of_sleep_to_judge() {
+    let found = verdicts(&synthetic::loads(), "miya-2020-idle");
+    assert!(found.iter().all(|(_, verdict)| *verdict == ClaimVerdict::NotRun), "{found:?}");
+}
+
+/// Delays of a set-up: program and driver.
+struct Delays {
+    program: Shape,
+    driver: Shape,
+}
+
+/// Run over the three set-ups and two hosts. `delays` gets driver timestamps, reflector in the
+/// driver, and weak host.
+fn stable_run(repetitions: u32, delays: impl Fn(bool, bool, bool) -> Delays) -> RunData {
+    let axes = vec![
+        axis("stamps", &["auto", "driver"], None),
+        axis("reflect.engine", &["socket", "auto"], None),
+        axis("load", &["none", "weak"], None),
+    ];
+    let mut made = run("20261125-2", "stable-ping", None, axes);
+    for repetition in 1..=repetitions {
+        for (stamps, engine) in [("auto", "socket"), ("driver", "socket"), ("driver", "auto")] {
+            for load in ["none", "weak"] {
+                let [stamped, in_driver] = [stamps == "driver", engine == "auto"];
+                let Delays { program, driver } = delays(stamped, in_driver, load == "weak");
+                let values = [("stamps", stamps), ("reflect.engine", engine), ("load", load)];
+                let mut one = trial(&made, repetition, &values, program, 11);
+                let summary = one.summary.as_mut().unwrap();
+                summary.parameters.insert("stamps".to_owned(), json!(stamps));
+                if stamped {
+                    let seen = trial(&made, repetition, &values, driver, 77).summary.unwrap();
+                    summary.metrics.insert("rtt_driver_ns".to_owned(), seen.metrics["rtt_ns"]);
+                }
+                if in_driver {
+                    let summary = Summary::new(Kind::Reflect, "icmp://0.0.0.0", "xdp generic");
+                    one.machines.push(MachineData { node: "n2".to_owned(), summary });
+                }
+                made.trials.push(one);
+            }
+        }
+    }
+    made
+}
+
+/// Hosts like those of Ramstetter: each step removes delay and spread, most on the weak host.
+fn wireless(stamped: bool, in_driver: bool, weak: bool) -> Delays {
+    let steps = f64::from(u8::from(stamped)) + f64::from(u8::from(in_driver));
+    let answer = if weak { 900e3 / (1.0 + 2.0 * steps) } else { 200e3 / (1.0 + steps) };
+    let program = Shape { median_ns: 1e6 + answer, sigma: 0.06 / (1.0 + 2.0 * steps), ..BODY };
+    Delays { program, driver: Shape { median_ns: program.median_ns - 60e3, ..program } }
+}
+
+#[test]
+fn stable_ping_like_ramstetter_confirms_the_claims() {
+    let found = verdicts(&stable_run(5, wireless), "ramstetter");
+    assert_eq!(found.len(), 9);
+    for (id, verdict) in found {
+        // The spread falls by the same factor on both hosts.
+        let wanted = match id.as_str() {
+            "S1.8-weak-variance" => continue,
+            _ => ClaimVerdict::Pass,
+        };
+        assert_eq!(verdict, wanted, "{id}: {:?}", claim(&stable_run(5, wireless), "s1", &id));
+    }
+}
+
+#[test]
+fn set_ups_without_difference_fail_or_are_undecided() {
+    use ClaimVerdict::{Fail, Pass};
+    let equal = |_: bool, _: bool, _: bool| Delays { program: BODY, driver: BODY };
+    let run = stable_run(8, equal);
+    let found = verdicts(&run, "ramstetter");
+    for (id, verdict) in &found {
+        let wanted = if id == "S1.8-log" { Pass } else { Fail };
+        // The variance of a trial is less exact than its mean.
+        let undecided = id.contains("variance") && *verdict == ClaimVerdict::CannotTell;
+        assert!(*verdict == wanted || undecided, "{id} {verdict:?}");
+    }
+    let few = verdicts(&stable_run(1, wireless), "ramstetter");
+    assert!(few.iter().all(|(_, it)| *it == ClaimVerdict::CannotTell), "{few:?}");
+}
+
+#[test]
+fn claims_name_the_delay_that_they_judge() {
+    let run = stable_run(5, wireless);
+    let all = judge_claims(&run, "ramstetter").unwrap().claims;
+    assert!(
+        all.iter()
+            .filter(|it| it.id.contains("mean-") || it.id.contains("variance-"))
+            .all(|it| it.claim.contains("timestamps"))
+    );
+    assert!(all.iter().all(|it| it.interval.is_some()));
+    let program = claim(&run, "ramstetter", "S1.8-mean-program").value.unwrap();
+    let expected = (1.0667e6 * 1.18e6 / (1.2e6 * 1.9e6_f64)).sqrt();
+    assert!((program / expected - 1.0).abs() < 0.01, "{program} {expected}");
+}
+
+#[test]
+fn stamps_that_the_driver_did_not_take_decide_nothing() {
+    let mut run = stable_run(5, wireless);
+    for trial in &mut run.trials {
+        trial.summary.as_mut().unwrap().metrics.remove("rtt_driver_ns");
+    }
+    let semi = claim(&run, "ramstetter", "S1.8-mean-semi");
+    assert_eq!(semi.verdict, ClaimVerdict::CannotTell, "{semi:?}");
+    assert!(semi.found.contains("no reply has a timestamp of the driver"), "{semi:?}");
+    let program = claim(&run, "ramstetter", "S1.8-mean-program");
+    assert_eq!(program.verdict, ClaimVerdict::Pass, "the program's delay needs none");
+    run.trials.retain(|trial| trial.machines.is_empty());
+    let stable = claim(&run, "ramstetter", "S1.8-mean-stable");
+    assert_eq!(stable.verdict, ClaimVerdict::NotRun, "{stable:?}");
+}
