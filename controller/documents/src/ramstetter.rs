@@ -9,6 +9,7 @@
 
 use dwell_record::Kind;
 use dwell_report::analysis::nlr::is_idle;
+use dwell_report::model::metric::RTT_DRIVER;
 use dwell_report::model::quantity::{delay, three_digits};
 use dwell_report::model::{ClaimUnit, ClaimVerdict, JudgedClaims, Published, RunData, TrialData};
 
@@ -29,9 +30,6 @@ pub(crate) const DOCUMENT: Document = Document {
 
 /// Round trip by the program's timestamps.
 const PROGRAM: &str = "rtt_ns";
-
-/// Round trip by the driver's timestamps.
-const DRIVER: &str = "rtt_driver_ns";
 
 /// Parameter of the timestamps of probes.
 const STAMPS: &str = "stamps";
@@ -179,7 +177,7 @@ fn is_weak(trial: &TrialData) -> bool {
 
 /// Metric of the delay that a trial reports.
 fn reported(trial: &TrialData) -> &'static str {
-    if has_driver_stamps(trial) { DRIVER } else { PROGRAM }
+    if has_driver_stamps(trial) { RTT_DRIVER } else { PROGRAM }
 }
 
 impl Figure {
@@ -298,7 +296,7 @@ impl SetUps<'_> {
         }
         let difference = |trial: &TrialData| {
             let mean = |metric| Figure::Mean.of(trial, metric);
-            Some(mean(PROGRAM)? - mean(DRIVER)?)
+            Some(mean(PROGRAM)? - mean(RTT_DRIVER)?)
         };
         let Some(level) = stamped.level(difference, ERROR_PROBABILITY) else {
             return Judgement::cannot_tell(NO_DRIVER_TIMESTAMPS);

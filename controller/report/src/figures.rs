@@ -7,6 +7,8 @@ mod comparison;
 mod cumulative;
 mod draw;
 mod drift;
+mod driver_histogram;
+mod driver_timeline;
 mod end_to_end;
 mod figure;
 mod fit;
@@ -165,6 +167,13 @@ const FIGURES: &[FigureSpec] = &[
         shows: Some("delay"),
     },
     FigureSpec {
+        id: "driver-timeline",
+        question: Question::Time,
+        applies: &[(Kind::Delay, Parts::Run)],
+        draw: Draw::Delay(driver_timeline::driver_timeline),
+        shows: None,
+    },
+    FigureSpec {
         id: "host",
         question: Question::Time,
         applies: &[
@@ -187,6 +196,13 @@ const FIGURES: &[FigureSpec] = &[
         question: Question::Distribution,
         applies: OVERLAID,
         draw: Draw::Overlay(histogram::histogram),
+        shows: None,
+    },
+    FigureSpec {
+        id: "driver-histogram",
+        question: Question::Distribution,
+        applies: &[(Kind::Delay, Parts::Run)],
+        draw: Draw::Delay(driver_histogram::driver_histogram),
         shows: None,
     },
     FigureSpec {

@@ -104,6 +104,42 @@ fn run_over_loads_has_all_figures() {
 }
 
 #[test]
+fn timestamps_of_the_driver_add_their_log_and_histogram() {
+    let mut run = synthetic::loads();
+    for trial in &mut run.trials {
+        let program = &trial.series["rtt_ns"];
+        let mut driver = program.clone();
+        driver.steps.iter_mut().for_each(|step| step.value_ns -= 20_000);
+        driver.points.iter_mut().for_each(|point| point.value_ns -= 20_000);
+        trial.series.insert("rtt_driver_ns".to_owned(), driver);
+    }
+    let all = figures(&run);
+    check(&all);
+    let all_ids = ids(&all);
+    let [log, histogram] = ["driver-timeline", "driver-histogram"].map(|id| {
+        all.iter().find(|figure| figure.id == id).unwrap_or_else(|| panic!("{all_ids:?}"))
+    });
+    assert!(log.title.contains("over time"), "{}", log.title);
+    // Every sample is in one bar, and the longest are in the last one.
+    let samples = |group: &str, by: &str| -> u64 {
+        let rows = histogram.table.rows.iter().filter(|row| row[0] == group && row[1] == by);
+        rows.map(|row| row[4].replace(',', "").parse::<u64>().unwrap()).sum()
+    };
+    let received = |load: &str| -> u64 {
+        let trials = run.trials.iter().filter(|trial| trial.is_at("load", load));
+        trials.map(|trial| trial.summary.as_ref().unwrap().packets.unwrap().received).sum()
+    };
+    for load in ["none", "network", "cpu"] {
+        for by in ["program", "driver"] {
+            assert_eq!(samples(&format!("load {load}"), by), received(load), "{load} {by}");
+        }
+    }
+    let overflow: Vec<_> = histogram.table.rows.iter().filter(|row| row[3] == "inf").collect();
+    assert!(overflow.iter().any(|row| row[0] == "load cpu"), "{overflow:?}");
+    assert!(histogram.finding.contains("driver 259 us"), "{}", histogram.finding);
+}
+
+#[test]
 fn spikes_add_a_bar_of_causes_whose_parts_sum() {
     let mut run = synthetic::loads();
     let part = |kind, by: Option<&str>, ns| {

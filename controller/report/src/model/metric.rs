@@ -32,6 +32,9 @@ const WORDS: [(&str, &str); 24] = [
     ("schedule_error_ns", "schedule error"),
 ];
 
+/// Round trip between timestamps of the driver.
+pub const RTT_DRIVER: &str = "rtt_driver_ns";
+
 /// Metrics of node delay by timestamp level, from the one that covers most of the node. A trial has
 /// some of them: a node that routes in the kernel has no socket timestamps.
 pub const NODE_DELAY_METRICS: [&str; 3] =
