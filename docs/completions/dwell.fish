@@ -78,6 +78,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand ping" -l warm-up -d 'Number 
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l closed-loop -d 'Send each probe after the reply to the previous one, or its time-out'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l sched-stamps -d 'Also request the kernel timestamp taken before the queueing discipline (tx_sched)'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l explain -d 'Name the causes of spikes, which are round trips above the median + 10 MAD: the thread that had the processor, interrupts, softirqs, idle exits. Needs root; otherwise only run-queue wait and steal are known'
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l no-idle -d 'Keep the processors of this machine out of idle states during the measurement, by holding /dev/cpu_dma_latency at 0 us. Needs root; otherwise a warning in the result'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l busy-poll -d 'Poll without sleeping: lowest delay, but occupies a CPU'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s 4 -d 'Use IPv4 only'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s 6 -d 'Use IPv6 only'

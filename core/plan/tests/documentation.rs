@@ -120,6 +120,22 @@ fn shipped_plans_are_valid_in_every_cell() {
 }
 
 #[test]
+fn idle_plan_couples_polling_to_idle_states_and_takes_minutes() {
+    let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
+    let text = std::fs::read_to_string(plans.join("idle-effect.toml")).unwrap();
+    let expansion = expand(&Source::parse(&text).unwrap(), 1).unwrap();
+    assert_eq!((expansion.cells().len(), expansion.trials().len()), (10, 50));
+    for cell in 0..10 {
+        let plan = expansion.plan_of(cell).unwrap();
+        let ping = plan.measurement.ping().unwrap();
+        assert_eq!(ping.busy_poll, ping.parameters.no_idle, "cell {cell}");
+    }
+    let time = dwell_plan::Estimate::of_all(&expansion).unwrap().time;
+    let minutes = |n| dwell_units::Nanos::from_secs(60 * n);
+    assert!((minutes(2)..minutes(4)).contains(&time), "{time}");
+}
+
+#[test]
 fn short_relay_plan_keeps_axes_modes_and_loads() {
     let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
     let axes = |name: &str| {
