@@ -69,7 +69,7 @@ impl Bound {
     }
 
     /// Verdict on "more than 1", where 1 means no effect: a factor that is surely below
-    /// [`MAX_UNCHANGED_RATIO`] is none.
+    /// [`MAX_UNCHANGED_RATIO`] counts as 1.
     pub(crate) fn rises(self) -> ClaimVerdict {
         match self {
             Self { low, .. } if low > 1.0 => ClaimVerdict::Pass,

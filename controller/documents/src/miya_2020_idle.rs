@@ -72,7 +72,7 @@ struct IdleEvidence<'a> {
 /// Trials at several rates.
 struct Rates<'a> {
     trials: Evidence<'a>,
-    /// Why there are none, if they were measured otherwise.
+    /// Why these trials are missing; empty if they were not planned.
     missing: &'static str,
 }
 
@@ -139,9 +139,9 @@ impl Rates<'_> {
                 why => Judgement::cannot_tell(why),
             });
         }
-        let has_rate = |trial: &&TrialData| trial.parameters.contains_key(RATE);
-        (!self.trials.trials.iter().all(|trial| has_rate(trial)))
-            .then(|| Judgement::not_run("The run has no axis rate."))
+        let all_have_it =
+            self.trials.trials.iter().all(|trial| trial.parameters.contains_key(RATE));
+        (!all_have_it).then(|| Judgement::not_run("The run has no axis rate."))
     }
 
     fn slowdown(&self) -> Result<Slowdown, Judgement> {

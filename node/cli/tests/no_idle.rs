@@ -20,7 +20,7 @@ const LATENCY_FILE: &str = "/dev/cpu_dma_latency";
 const STEP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// User without privileges.
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED: u32 = 65_534;
 
 /// Whether a process has the file open.
 fn holds_limit(child: &Child) -> bool {
@@ -96,8 +96,8 @@ fn refused_limit_is_a_warning() {
     }
     let output = Command::new(&program)
         .args(["ping", &urls[0], "-i", "0.005", "-c", "5", "--json", "--no-idle"])
-        .uid(NOBODY)
-        .gid(NOBODY)
+        .uid(UNPRIVILEGED)
+        .gid(UNPRIVILEGED)
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", said(&output));
