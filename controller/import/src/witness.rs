@@ -1,4 +1,4 @@
-//! A capture as an external witness of a run (S2.9): packets are matched by id, and the witness's
+//! A capture as an external witness of a run (Mok 2015): packets are matched by id, and the witness's
 //! gaps and delays are compared with the run's own timestamps.
 
 use std::cmp::Reverse;

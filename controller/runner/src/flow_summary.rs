@@ -90,13 +90,13 @@ fn ratios(
     endpoints: LinkEndpoints,
     metrics: &BTreeMap<String, Figures>,
 ) -> Vec<(String, Option<Scalar>)> {
-    // S0.15: 95th percentiles of the stacked delays.
+    // Miya 2020: 95th percentiles of the stacked delays.
     let p95 = |name: &str| Some(metrics.get(name)?.p95? as f64);
     let node = endpoints.node.and_then(|component| p95(component.name()));
     let link = p95(Leg::LinkDelay.name()).filter(|link| *link > 0.0);
     let throughput = join.throughput();
     let links = if inputs.flow.relay.is_some() { 2.0 } else { 1.0 };
-    // S0.15: size x 8 / effective throughput, for each link.
+    // Miya 2020: size x 8 / effective throughput, for each link.
     let s0 = throughput.map(|bps| links * inputs.flow.size().0 as f64 * 8e9 / bps);
     let ratio = |node: Option<f64>, link: Option<f64>| Some(Scalar::Real(node? / link?));
     vec![
