@@ -1,4 +1,5 @@
-//! One column of one row group, encoded as rows arrive, so that rows are not buffered.
+//! One column of one row group, encoded as rows arrive, so that rows are not buffered. Pages are
+//! written by the crate parquet; the parent module gives the reason for encoding them here.
 
 use dwell_record::Batch;
 use dwell_sample::State;

@@ -1,5 +1,6 @@
 //! Integers as bit-packed differences: Parquet's DELTA_BINARY_PACKED. Differences are small because
-//! timestamps rise and delays are similar.
+//! timestamps rise and delays are similar. Written here for speed: see the parent module. A miniblock is
+//! packed by code for its bit width.
 
 /// Differences per block; a block has a common minimum.
 const BLOCK_LEN: usize = 256;

@@ -1,5 +1,5 @@
 //! Small numbers as runs of equal values, bit-packed where runs are short: Parquet's
-//! RLE/bit-packing hybrid encoding.
+//! RLE/bit-packing hybrid encoding. Written here for speed: see the parent module.
 
 use super::delta::varint;
 
