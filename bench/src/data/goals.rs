@@ -126,6 +126,11 @@ mod tests {
     }
 
     #[test]
+    fn goals_are_documented() {
+        crate::judge::assert_documented(judge(&Measured::default()).iter().map(|row| &*row.goal));
+    }
+
+    #[test]
     fn goals_compare_in_the_right_direction() {
         let cost = |seconds: f64, peak_kib: u64| vec![Cost { seconds, peak_kib }; 7];
         let measured = |import: f64| Measured {

@@ -164,6 +164,12 @@ mod tests {
     }
 
     #[test]
+    fn goals_are_documented() {
+        let judged = [judge_datagrams(&Measured::default()), judge_prober(None)].concat();
+        crate::judge::assert_documented(judged.iter().map(|row| &*row.goal));
+    }
+
+    #[test]
     fn one_longer_reply_is_amplification_except_an_acknowledge() {
         assert!(missed(&judge_datagrams(&measured(Protocol::Udp, flood()))).is_empty());
         let longer =

@@ -535,6 +535,13 @@ mod tests {
     }
 
     #[test]
+    fn goals_are_documented() {
+        let measured = Measured::default();
+        let rows = [judge(&measured), controls(&measured)].concat();
+        crate::judge::assert_documented(rows.iter().map(|row| row.goal));
+    }
+
+    #[test]
     fn the_worst_cell_decides_and_is_named() {
         let mut measured = measured(&[(JUDGED, gaps(50.0, 1.0)), (LOWER_BOUND, gaps(50.0, 1.0))]);
         let goal = "median |gap error|: dwell / C spin";

@@ -166,6 +166,13 @@ mod tests {
     }
 
     #[test]
+    fn goals_are_documented() {
+        let measured = Measured::default();
+        let judged = [judge_round_trips(&measured), judge_capacities(&measured)].concat();
+        crate::judge::assert_documented(judged.iter().map(|row| &*row.goal));
+    }
+
+    #[test]
     fn generator_limit_never_misses_a_capacity_goal() {
         let mut measured = Measured::default();
         let rounds = |lossless, is_generator_limited| {

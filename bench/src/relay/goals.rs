@@ -210,6 +210,12 @@ mod tests {
     }
 
     #[test]
+    fn goals_are_documented() {
+        let judged = judge(&Measured::default());
+        crate::judge::assert_documented(judged.iter().map(|(_, row)| &*row.goal));
+    }
+
+    #[test]
     fn added_delay_excludes_direct_path() {
         let mut measured = Measured::default();
         for (name, rtt) in

@@ -116,6 +116,12 @@ mod tests {
     }
 
     #[test]
+    fn goals_are_documented() {
+        let goals = GOALS.iter().map(|goal| goal.title);
+        crate::judge::assert_documented(goals.chain([&*judge_memory(0).goal]));
+    }
+
+    #[test]
     fn slower_contestant_misses_goal() {
         use crate::judge::Outcome;
         let than: Vec<f64> = (0..9).map(|n| 3_500.0 + f64::from(n)).collect();
