@@ -1,6 +1,6 @@
-//! Error rates of blocked comparisons. In 2,000 seeded comparisons of identical conditions less
-//! than 5 % report a difference, for several distributions of trials; with five repetitions most
-//! shifts of two standard deviations between trials are found.
+//! Error rates of blocked comparisons at 95 %. Of 2,000 seeded comparisons of identical conditions
+//! at most 123 report a difference, the 99 % binomial bound of a true 5 %, for several distributions
+//! of trials; with five repetitions most shifts of two standard deviations between trials are found.
 
 use dwell_stats::{Block, Shift, blocked_shift};
 use rand::{RngExt as _, SeedableRng};
@@ -8,7 +8,9 @@ use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 const ROUNDS: u64 = 2_000;
-const CONFIDENCE: f64 = 0.96;
+const CONFIDENCE: f64 = 0.95;
+/// The 99 % binomial bound of a true 5 % of [`ROUNDS`].
+const MAX_DIFFERENT: usize = 123;
 
 /// Deviation of a trial's level from the level of its cell, in the logarithm.
 type DeviationSampler = fn(&mut Xoshiro256PlusPlus) -> f64;
@@ -58,7 +60,7 @@ fn assert_same(name: &str, shape: [usize; 2], deviation: DeviationSampler, sprea
     };
     let different = (7_000..7_000 + ROUNDS).filter(differs).count();
     println!("{name}, {shape:?}, seeds from 7000: {different} of {ROUNDS} differ");
-    assert!(different < 100, "{name}, {shape:?}: {different} of {ROUNDS} differ");
+    assert!(different <= MAX_DIFFERENT, "{name}, {shape:?}: {different} of {ROUNDS} differ");
 }
 
 #[test]

@@ -24,7 +24,8 @@ use super::data::{DataArgs, chain, fail_if_damaged, find, main_column, run_data}
 #[command(after_help = "\
 The first run is the baseline. Cells with the same parameters are compared by their trials; each \
 run needs at least three repetitions to distinguish a difference between runs from one between \
-trials. Two imported recordings of one series each are compared within these recordings.\n\
+trials. Two imported recordings of one series each are compared within these recordings. Intervals \
+have 95 % confidence for all percentiles of all cells together.\n\
 --fail-if takes conditions like dwell ping, such as 'p99 > 10ms' or 'loss > 1%', and tests each cell \
 of the later runs. A condition without a metric applies to the compared delay. 'p99 change > 10%' and \
 'p50 change > 20us' limit the change from the baseline; they hold if the whole interval of the change \
@@ -400,13 +401,8 @@ fn print(
         }
         writeln!(
             out,
-            "{:7}{:>14}{:>14}{:>14}{:>10}   {:.1}% interval of the shift",
-            "",
-            "baseline",
-            "this run",
-            "shift",
-            "",
-            one.comparison.confidence_each * 100.0
+            "{:7}{:>14}{:>14}{:>14}{:>10}   95% interval of the shift",
+            "", "baseline", "this run", "shift", "",
         )?;
         for shift in &one.comparison.quantiles {
             let value = |value: Option<dwell_units::Nanos>| {
@@ -452,6 +448,11 @@ fn print(
         }
     }
     writeln!(out)?;
+    let shifts = || compared.iter().flat_map(|one| &one.comparison.quantiles);
+    if shifts().any(|shift| shift.interval.is_some()) && shifts().count() > 1 {
+        let count = shifts().count();
+        writeln!(out, "Intervals: 95% for all {count} percentiles together (Bonferroni).")?;
+    }
     findings.iter().try_for_each(|finding| writeln!(out, "- {}", finding.text))
 }
 

@@ -231,7 +231,8 @@ fn runs_are_compared_against_repetition_spread() {
     let failed = sandbox.dwell(&["compare", &steady, &slower, "--fail-if", "p50 change > 10%"]);
     assert_eq!(failed.status.code(), Some(3), "{failed:?}");
     let output = stdout(&failed);
-    assert!(output.contains("% interval of the shift") && output.contains("99."), "{output}");
+    assert!(output.contains("95% interval of the shift"), "{output}");
+    assert!(output.contains("Intervals: 95% for all 3 percentiles together"), "{output}");
     let passed = sandbox.dwell(&["compare", &slower, &steady, "--fail-if", "p50 change > 10%"]);
     assert_eq!(passed.status.code(), Some(0), "{passed:?}");
 }

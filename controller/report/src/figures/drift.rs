@@ -111,7 +111,7 @@ fn mode(trial: &TrialData) -> Option<String> {
 /// Compares early and late trials within each cell, so that the order is not confounded with
 /// parameters.
 fn finding(subject: &Subject, medians: &[(u32, i64)]) -> String {
-    const CONFIDENCE: f64 = 0.99;
+    const CONFIDENCE: f64 = 0.95;
     let half = medians.len() / 2;
     let mut cells = vec![Block::default(); subject.cells.len()];
     for (i, (number, median)) in medians.iter().enumerate() {
@@ -132,14 +132,15 @@ fn finding(subject: &Subject, medians: &[(u32, i64)]) -> String {
     } else {
         (delay(low), delay(high))
     };
-    let within = format!("{from} to {to} (99 % CI)");
+    let within = format!("{from} to {to} (95 % CI)");
     let against = "later against earlier trials of the same cell, median";
     match found.shift {
+        // A change within 5 % is no drift, even if it is certain.
+        _ if found.relative && low > 1.0 / 1.05 && high < 1.05 => {
+            format!("No drift above 5 %: {against} {within}.")
+        }
         Shift::Rises => format!("Delays rose during the run: {against} {within}."),
         Shift::Falls => format!("Delays fell during the run: {against} {within}."),
-        Shift::CannotTell if found.relative && low > 1.0 / 1.05 && high < 1.05 => {
-            format!("No drift on average: {against} {within}.")
-        }
         Shift::CannotTell => {
             format!("Cannot tell whether delays drifted during the run: {against} {within}.")
         }

@@ -158,10 +158,10 @@ fn losses(run: &RunData) -> Option<String> {
 }
 
 /// Combination of parameters with the largest loss ratio, if it is significantly larger than that
-/// of all others together.
+/// of all others together. The combinations share the error probability of 5 % (Bonferroni).
 fn where_most_were_lost(run: &RunData, gone: u64, sent: u64) -> Option<String> {
-    const CONFIDENCE: f64 = 0.99;
     let cells = group::cells(run, "");
+    let confidence = 1.0 - 0.05 / cells.len().max(1) as f64;
     let counts = |cell: &Group| {
         let packets = cell.packets().filter(|packets| packets.sent > 0)?;
         Some((packets.lost.saturating_add(packets.late), packets.sent))
@@ -169,8 +169,8 @@ fn where_most_were_lost(run: &RunData, gone: u64, sent: u64) -> Option<String> {
     let ratio = |(gone, sent): (u64, u64)| gone as f64 / sent as f64;
     let counted = cells.iter().filter_map(|cell| Some((cell, counts(cell)?)));
     let (worst, (here, of)) = counted.max_by(|a, b| ratio(a.1).total_cmp(&ratio(b.1)))?;
-    let elsewhere = share_interval(gone.checked_sub(here)?, sent.checked_sub(of)?, CONFIDENCE)?;
-    if share_interval(here, of, CONFIDENCE)?.low <= elsewhere.high {
+    let elsewhere = share_interval(gone.checked_sub(here)?, sent.checked_sub(of)?, confidence)?;
+    if share_interval(here, of, confidence)?.low <= elsewhere.high {
         return None;
     }
     let (label, of) = (&worst.label, count(of));
