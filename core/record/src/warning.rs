@@ -210,6 +210,32 @@ crate::warnings! {
             "continued without {job} on {node}: {reason}";
         NodeDelayUnknown = "node-delay-unknown", Warning,
             "no two timestamps from the same source: the delays of the node and of its links are \
+        // Range.
+        CoarseTimestamps(step: String) = "coarse-timestamps", Warning,
+            "steps of the timestamps equal {step}: too coarse for ranging";
+        InvalidResults(count: u64) = "invalid-results", Warning,
+            "{count} invalid results were not used";
+        ResultsTruncated(limit: usize) = "results-truncated", Warning,
+            "only the first {limit} results were read";
+        BoundUnproven = "bound-unproven", Note,
+            "the bound holds only if the devices do not subtract more than their own delay";
+        OffsetUncalibrated = "offset-uncalibrated", Warning,
+            "results of FTM have a constant offset, often of tens of metres: calibrate at a known \
+             distance";
+        NoInterval = "no-interval", Warning,
+            "too few round trips for an interval: measure more, better 1000";
+        NoDistance(estimator: &'static str) = "no-distance", Warning,
+            "too few round trips for a distance by {estimator}: measure more, or choose another \
+             estimator";
+        NegativeDistance = "negative-distance", Invalid,
+            "the distance is negative beyond its error: the delay of the devices has changed since \
+             the calibration; calibrate again";
+        OtherDevice(target: String) = "other-device", Note,
+            "the calibration is of {target}; only a device of the same type has the same delay";
+        SpreadChanged(now: String, before: String) = "spread-changed", Warning,
+            "the middle half of the round trips spans {now}, and {before} at the calibration: \
+             conditions have changed, so the interval may be too narrow";
+
              unknown";
         UnrelatedClocks(nodes: String) = "unrelated-clocks", Warning,
             "clocks of {nodes} are unrelated: no delays between them";

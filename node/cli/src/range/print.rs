@@ -64,7 +64,7 @@ pub(super) fn result(out: &mut impl Write, result: &RangeResult) -> io::Result<(
         result.medium.name.map_or(String::new(), |name| format!(" ({name})"))
     )?;
     for warning in &result.warnings {
-        writeln!(out, "note: {warning}")?;
+        writeln!(out, "{}: {warning}", warning.severity().name())?;
     }
     out.flush()
 }
@@ -93,7 +93,7 @@ pub(super) fn calibration(
         writeln!(out, "{:12}round trip {} {interval}", found.estimator, time(found.rtt_ps))?;
     }
     for warning in &measured.warnings {
-        writeln!(out, "note: {warning}")?;
+        writeln!(out, "{}: {warning}", warning.severity().name())?;
     }
     Ok(())
 }

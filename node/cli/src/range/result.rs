@@ -1,5 +1,6 @@
 //! The result, `dwell.range/1`.
 
+use dwell_record::{TrustWarning, Warning};
 use dwell_stats::range::{
     Distance, Estimate, Estimator, RANGE_CONFIDENCE, RangeRtts, Settings, metres,
 };
@@ -36,7 +37,7 @@ pub(super) struct RangeResult {
     pub(super) distance: Option<DistanceRecord>,
     pub(super) estimates: Vec<EstimateRecord>,
     pub(super) calibration: Option<CalibrationRecord>,
-    pub(super) warnings: Vec<String>,
+    pub(super) warnings: Vec<TrustWarning>,
 }
 
 #[derive(Debug, Serialize)]
@@ -150,67 +151,39 @@ impl RangeResult {
         };
         if let Some(rtts) = &cleaned {
             let warnings = result.range_warnings(rtts, calibration);
-            result.warnings.extend(warnings);
+            result.warnings.extend(warnings.into_iter().map(Into::into));
         }
         result
     }
 
-    fn range_warnings(&self, rtts: &RangeRtts, calibration: Option<&Calibration>) -> Vec<String> {
+    fn range_warnings(&self, rtts: &RangeRtts, calibration: Option<&Calibration>) -> Vec<Warning> {
         let mut warnings = Vec::new();
-        let mut note = |is_true: bool, text: String| {
+        let mut warn_if = |is_true: bool, warning: Warning| {
             if is_true {
-                warnings.push(text);
+                warnings.push(warning);
             }
         };
         let step = self.resolution.map_or(0.0, |step| step.distance_m);
-        note(
-            rtts.resolution_ps() >= COARSE_PS,
-            format!("steps of the timestamps equal {}: too coarse for ranging", metres(step)),
-        );
-        note(self.rtts.invalid > 0, format!("{} invalid results were not used", self.rtts.invalid));
+        warn_if(rtts.resolution_ps() >= COARSE_PS, Warning::CoarseTimestamps(metres(step)));
+        warn_if(self.rtts.invalid > 0, Warning::InvalidResults(self.rtts.invalid));
         let is_ftm = self.source.kind == SourceKind::Ftm;
-        note(
-            is_ftm,
-            "the bound holds only if the devices do not subtract more than their own delay".into(),
-        );
-        note(
-            is_ftm && calibration.is_none(),
-            "results of FTM have a constant offset, often of tens of metres; calibrate at a known \
-             distance"
-                .into(),
-        );
+        warn_if(is_ftm, Warning::BoundUnproven);
+        warn_if(is_ftm && calibration.is_none(), Warning::OffsetUncalibrated);
         let has_interval = self.estimates.iter().any(|found| found.rtt_low_ps.is_some());
-        note(!has_interval, "too few round trips for an interval".into());
-        note(
-            self.distance.is_some_and(|found| found.high < 0.0),
-            "the distance is negative beyond its error: the delay of the devices has changed since \
-             the calibration"
-                .into(),
-        );
+        warn_if(!has_interval, Warning::NoInterval);
+        let is_negative = self.distance.is_some_and(|found| found.high < 0.0);
+        warn_if(is_negative, Warning::NegativeDistance);
         let Some(calibration) = calibration else { return warnings };
-        note(
-            self.source.kind == SourceKind::Ping && calibration.target != self.target,
-            format!(
-                "the calibration is of {}; the delay of another device differs",
-                calibration.target
-            ),
-        );
-        note(
-            self.distance.is_none() && has_interval,
-            format!("too few round trips for a distance by {}", self.estimator),
-        );
+        let is_other = self.source.kind == SourceKind::Ping && calibration.target != self.target;
+        warn_if(is_other, Warning::OtherDevice(calibration.target.clone()));
+        warn_if(self.distance.is_none() && has_interval, Warning::NoDistance(self.estimator));
         let floor = rtts.resolution_ps().max(calibration.resolution_ps);
         let before = (calibration.quartile_spread_ps as f64).max(floor);
         let now = (rtts.quartile_spread_ps() as f64).max(floor);
         let change = now / before;
-        note(
+        warn_if(
             !(1.0 / SPREAD_CHANGE..=SPREAD_CHANGE).contains(&change),
-            format!(
-                "the middle half of the round trips spans {}, and {} at the calibration: conditions \
-                 have changed, so the interval may be too narrow",
-                time(now),
-                time(before)
-            ),
+            Warning::SpreadChanged(time(now), time(before)),
         );
         warnings
     }

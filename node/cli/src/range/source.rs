@@ -10,6 +10,7 @@ use dwell_host::FtmResults;
 use dwell_io::activity::Own;
 use dwell_protocol::{PingJob, PingParameters};
 use dwell_record::segment::{self, Record};
+use dwell_record::{TrustWarning, Warning};
 use dwell_sample::{Sample, State, TimestampSource};
 use dwell_stats::RoundTrip;
 use dwell_units::Nanos;
@@ -87,7 +88,7 @@ pub(super) struct Measured {
     pub(super) invalid: u64,
     /// Round trips repaired after a counter wrapped.
     pub(super) wrapped: u64,
-    pub(super) warnings: Vec<String>,
+    pub(super) warnings: Vec<TrustWarning>,
     /// Advice if there is no round trip.
     pub(super) advice: String,
 }
@@ -181,7 +182,7 @@ fn probe(target: &Target, args: &SourceArgs, stop: &Arc<AtomicBool>) -> Result<M
         finest_ps: PS as f64,
         invalid: 0,
         wrapped: 0,
-        warnings: summary.trust.warnings.iter().map(ToString::to_string).collect(),
+        warnings: summary.trust.warnings,
         advice: format!("probes sent: {}; {}", measured.sent, measured.advice),
     })
 }
@@ -264,7 +265,7 @@ fn ftm(file: &str, peer: Option<&str>) -> Result<Measured, Failure> {
     measured.invalid = results.invalid;
     measured.wrapped = results.wrapped;
     if results.truncated {
-        measured.warnings.push(format!("only the first {MAX_ROUND_TRIPS} results were read"));
+        measured.warnings.push(Warning::ResultsTruncated(MAX_ROUND_TRIPS).into());
     }
     measured.advice = match results.invalid {
         0 => "the text is neither output of iw, nor a report of ESP-IDF, nor CSV with a header"
