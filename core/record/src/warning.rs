@@ -44,20 +44,24 @@ crate::warnings! {
         Unreachable(reason: String) = "unreachable", Warning,
             "{reason}";
         LateReplies(count: u64) = "late-replies", Warning,
-            "late replies, excluded from all figures, so delays look shorter than they are: {count}";
+            "{count} late replies are in no figure, so delays look shorter than they are: raise \
+             --timeout";
         ReflectorSocketDrops(count: u64) = "reflector-socket-drops", Warning,
-            "packets of any sender that the reflector's socket dropped; lost probes may be among \
-             them: {count}";
+            "{count} packets of all senders were dropped by the reflector's socket; lost probes may \
+             be among them: send less, or give the reflector a CPU of its own";
         ProbesAbandoned(count: u64) = "probes-abandoned", Note,
             "probes in flight when the run was stopped, not counted: {count}";
         InvalidRemoteTimestamps(count: u64) = "invalid-remote-timestamps", Warning,
-            "replies whose T2 and T3 cannot be true; those timestamps are void: {count}";
+            "{count} replies have a T2 and T3 that cannot be true; these timestamps are void: check \
+             the reflector's clock";
         EarlyLosses(count: u64) = "early-losses", Warning,
-            "probes declared lost before their time-out: {count}";
+            "{count} probes were declared lost before their time-out, because too many were in \
+             flight: lower the rate or --timeout";
         MalformedMessages(count: u64) = "malformed-messages", Warning,
             "dropped malformed messages: {count}";
         StrayBytes(count: u64) = "stray-bytes", Warning,
-            "dropped stream bytes that belong to no reply: {count}";
+            "{count} bytes of the stream belong to no reply and were dropped: check that the far \
+             end speaks this protocol";
         UnknownReplies(count: u64) = "unknown-replies", Warning,
             "dropped messages that answer no probe of this run: {count}";
         UnauthenticReplies(count: u64) = "unauthentic-replies", Warning,
@@ -65,7 +69,8 @@ crate::warnings! {
         NoRelayDelay = "no-relay-delay", Warning,
             "no relay on the path reported a delay: start relays with dwell relay --telemetry";
         RelayDelayMissing(count: u64, of: u64) = "relay-delay-missing", Warning,
-            "replies without any relay delay: {count} of {of}";
+            "{count} of {of} replies have no relay delay: start every relay on the path with dwell \
+             relay --telemetry";
         TooFewSlots(count: u64, of: u64) = "too-few-slots", Warning,
             "replies without enough slots for the relays of the return path: {count} of {of}; \
              --path needs two slots for each relay";
@@ -96,7 +101,8 @@ crate::warnings! {
             = "hook-unavailable", Note,
             "no rx_driver on interface {interface}: {reason}";
         HookAfterDriver(interface: String) on interface = "hook-after-driver", Note,
-            "the driver of {interface} has no XDP: rx_driver is taken just after it";
+            "rx_driver of {interface} is taken just after the driver, which has no XDP: compare it \
+             only with interfaces like it";
         NoPackets = "no-packets", Warning,
             "no packet of this flow passed";
         HooksWithoutDelay = "hooks-without-delay", Note,
@@ -204,12 +210,6 @@ crate::warnings! {
             "{count} trains have a hole longer than a gap: the machine was busy, or the path does \
              not take the rate";
 
-        // Flows through several machines.
-        JobRefused(job: &'static str, node: String, reason: String) on node
-            = "job-refused", Warning,
-            "continued without {job} on {node}: {reason}";
-        NodeDelayUnknown = "node-delay-unknown", Warning,
-            "no two timestamps from the same source: the delays of the node and of its links are \
         // Range.
         CoarseTimestamps(step: String) = "coarse-timestamps", Warning,
             "steps of the timestamps equal {step}: too coarse for ranging";
@@ -236,6 +236,12 @@ crate::warnings! {
             "the middle half of the round trips spans {now}, and {before} at the calibration: \
              conditions have changed, so the interval may be too narrow";
 
+        // Flows through several machines.
+        JobRefused(job: &'static str, node: String, reason: String) on node
+            = "job-refused", Warning,
+            "continued without {job} on {node}: {reason}";
+        NodeDelayUnknown = "node-delay-unknown", Warning,
+            "no two timestamps from the same source: the delays of the node and of its links are \
              unknown";
         UnrelatedClocks(nodes: String) = "unrelated-clocks", Warning,
             "clocks of {nodes} are unrelated: no delays between them";
