@@ -282,7 +282,7 @@ fn plan(run: &RunData, summaries: &[&Summary]) -> Option<String> {
 
 /// Trust in the numbers of a run.
 pub(crate) enum TrustLevel {
-    /// All limits were kept.
+    /// No limit was exceeded.
     Ok,
     /// No warning, but not all limits are known.
     Unknown,
@@ -315,17 +315,17 @@ pub(crate) fn has_schedule_errors(run: &RunData) -> bool {
 pub(crate) fn kept_limits_text(run: &RunData) -> String {
     type SummaryPredicate = fn(&Summary) -> bool;
     let limits: [(&str, &str, SummaryPredicate); 5] = [
-        ("no clock step", "clock steps", |summary| {
+        ("no clock stepped by more than 100 ns", "clock steps", |summary| {
             is_measured_by_dwell(summary) || summary.trust.clocks.is_some()
         }),
-        ("no dropped samples", "dropped samples", |summary| summary.ring_dropped().is_some()),
-        ("probes sent on time", "send times", has_schedule_error),
+        ("no sample dropped", "dropped samples", |summary| summary.ring_dropped().is_some()),
+        ("at most 1 in 100 probes sent more than 100 us late", "send times", has_schedule_error),
         (
-            "other programs within their CPU limit",
+            "other programs below 10 % of the CPU time",
             "CPU use of other programs",
             contention::is_known,
         ),
-        ("no node warnings", "node warnings", is_measured_by_dwell),
+        ("no warning from a node", "warnings from nodes", is_measured_by_dwell),
     ];
     let (mut kept, mut unknown) = (Vec::new(), Vec::new());
     for (kept_limit, unknown_limit, predicate) in limits {
@@ -358,7 +358,7 @@ pub(crate) fn in_words(run: &RunData) -> String {
     let trials = run.summaries().count() as u64;
     let first = warnings.first().map(RunWarning::to_string).unwrap_or_default();
     match TrustLevel::of(run, &warnings) {
-        TrustLevel::Ok => format!("All trust limits were kept in {}.", count_noun(trials, "trial")),
+        TrustLevel::Ok => format!("No trust warnings in {}.", count_noun(trials, "trial")),
         TrustLevel::Unknown => {
             "Trust unknown: not all trials recorded their schedule error.".to_owned()
         }

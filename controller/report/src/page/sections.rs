@@ -73,10 +73,10 @@ struct KeyFigures<'a> {
 
 pub(super) fn key_figures(run: &RunData, figures: &[KeyFigure]) -> String {
     let (badge_class, badge) = match TrustLevel::of(run, &warnings(run)) {
-        TrustLevel::Ok => ("good", "Trust limits kept".to_owned()),
+        TrustLevel::Ok => ("good", "No trust warnings".to_owned()),
         TrustLevel::Unknown => ("unknown", "Trust unknown".to_owned()),
         TrustLevel::Warnings(n) => ("warn", count_noun(n as u64, "trust warning")),
-        TrustLevel::DoNotQuote => ("warn", "Do not quote".to_owned()),
+        TrustLevel::DoNotQuote => ("invalid", "Do not quote".to_owned()),
     };
     let effects = figures.iter().any(|figure| figure.finding.starts_with("effect-"));
     let simultaneous = effects.then(|| effect::simultaneous(run));
