@@ -101,8 +101,9 @@ man: ## regenerate docs/man from the command definition
 completions: ## regenerate docs/completions from the command definition
 	BLESS=1 $(CARGO) test --quiet --locked -p dwell --bin dwell -- generated::completions
 
-accuracy: setup-packages ## delay packets at known places and check which part of their delay grows (docs/anatomy.md)
+accuracy: setup-packages ## check delay components against known delays, and verdicts of pace against known limits (docs/anatomy.md)
 	DWELL_ATTRIBUTION=strict $(CARGO) test --release --locked -p dwell-node-cli --test attribution -- --nocapture --test-threads=1
+	DWELL_VERDICTS=strict $(CARGO) test --release --locked -p dwell --test controller -- verdicts:: --nocapture --test-threads=1
 
 bpf: setup-packages ## recompile node/bpf, the programs that `dwell trace` loads
 	node/bpf/build node/bpf
