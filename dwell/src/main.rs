@@ -13,7 +13,7 @@ use controller::ControllerCommand;
 use dwell_node_cli::examples::{self, Examples};
 use dwell_node_cli::{NodeCommand, terms};
 
-/// How long do packets stay, and where?
+/// Measure where packets spend their time
 #[derive(Debug, Parser)]
 #[command(name = "dwell", version, after_help = "`help terms` explains every metric and value.")]
 struct Program {

@@ -46,7 +46,7 @@ pub(crate) struct Args {
 /// Data to export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum What {
-    /// Samples
+    /// Samples of the trials
     Samples,
     /// Host activity during the trials, one row per value
     Host,

@@ -66,10 +66,13 @@ pub(crate) fn warm_up_help() -> String {
 /// Help of the URLs of `reflect`.
 pub(crate) fn reflect_urls_help() -> String {
     let urls = Scheme::with(ProtocolSpec::has_reflector).map(|scheme| format!("{scheme}://"));
+    let driver_only = |spec: &ProtocolSpec| spec.driver_reply.is_some() && !spec.has_reflector();
+    let others = Scheme::with(driver_only).map(|scheme| format!("{scheme}://ADDRESS"));
     format!(
-        "Protocols and addresses: {}ADDRESS:PORT [default: STAMP on port 862 of all IPv6 and IPv4 \
-         addresses]",
-        joined(urls, "or")
+        "Protocols and addresses: {}ADDRESS:PORT; with --engine xdp or auto also {} [default: STAMP \
+         on port 862 of all IPv6 and IPv4 addresses]",
+        joined(urls, "or"),
+        joined(others, "or")
     )
 }
 
@@ -119,6 +122,6 @@ mod tests {
         for scheme in Scheme::ALL {
             assert!(target_help().contains(&format!("{scheme}://HOST")), "{scheme}");
         }
-        assert!(!reflect_urls_help().contains("icmp"));
+        assert!(reflect_urls_help().contains("xdp or auto also icmp://ADDRESS ["));
     }
 }

@@ -60,7 +60,8 @@ pub struct PaceParameters {
     /// Seed of Poisson gaps.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = 1))]
     pub seed: u64,
-    /// Sending engine; auto measures all that work here and takes the most accurate.
+    /// Sending engine, such as spin or gso (docs/pace.md has the list). auto measures all that work
+    /// here and takes the most accurate.
     #[cfg_attr(feature = "clap", arg(long, value_name = "ENGINE", default_value = "auto"))]
     #[serde(with = "super::engine_name")]
     pub engine: PaceEngine,

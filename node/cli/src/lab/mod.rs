@@ -145,12 +145,12 @@ impl Attached {
 
 #[derive(Debug, clap::Args)]
 struct ExecArgs {
-    /// The lab [default: the only one there is]
+    /// Name of the lab [default: the only lab]
     #[arg(long)]
     lab: Option<String>,
     #[command(flatten)]
     attached: Attached,
-    /// The node
+    /// Name of the node
     node: String,
     /// The command and its arguments
     #[arg(last = true, required = true)]
@@ -166,7 +166,7 @@ struct ListArgs {
 
 #[derive(Debug, clap::Args)]
 struct RoutesArgs {
-    /// The lab [default: the only one there is]
+    /// Name of the lab [default: the only lab]
     name: Option<String>,
     /// Print the routes as one JSON object
     #[arg(long)]
@@ -175,7 +175,7 @@ struct RoutesArgs {
 
 #[derive(Debug, clap::Args)]
 struct DownArgs {
-    /// The lab [default: the only one there is]
+    /// Name of the lab [default: the only lab]
     #[arg(conflicts_with = "all")]
     name: Option<String>,
     /// Remove all labs
