@@ -198,7 +198,7 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand pace; and not __fi
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l repeat -d 'Number of trains' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l pause -d 'Minimum pause between trains; a random part of up to the same length is added [default: 10ms, or a gap if that is longer]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l seed -d 'Seed of Poisson gaps' -r
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l engine -d 'Sending engine; auto measures all that work here and takes the most accurate' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l engine -d 'Sending engine, such as spin or gso (docs/pace.md has the list). auto measures all that work here and takes the most accurate' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l late -d 'Deadline: a packet that leaves later than this after its due time misses it [default: a gap]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l warm-up -d 'Trains to send before measuring' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l stamps -d 'Timestamps to use' -r -f -a "auto\t'Kernel timestamps if available, in addition to the program\'s'
@@ -320,7 +320,7 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_se
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from up" -l replace -d 'First remove a lab of the same name and end its processes'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from up" -l json -d 'Print the lab as one JSON object'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from up" -s h -l help -d 'Print help'
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from exec" -l lab -d 'The lab [default: the only one there is]' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from exec" -l lab -d 'Name of the lab [default: the only lab]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from exec" -s h -l help -d 'Print help'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from list" -l json -d 'Print all labs with their counters as one JSON object'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'

@@ -208,7 +208,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_su
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l repeat -d 'Number of trains' -r
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l pause -d 'Minimum pause between trains; a random part of up to the same length is added [default: 10ms, or a gap if that is longer]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l seed -d 'Seed of Poisson gaps' -r
-complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l engine -d 'Sending engine; auto measures all that work here and takes the most accurate' -r
+complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l engine -d 'Sending engine, such as spin or gso (docs/pace.md has the list). auto measures all that work here and takes the most accurate' -r
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l late -d 'Deadline: a packet that leaves later than this after its due time misses it [default: a gap]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l warm-up -d 'Trains to send before measuring' -r
 complete -c dwell -n "__fish_dwell_using_subcommand pace; and not __fish_seen_subcommand_from sink help" -l stamps -d 'Timestamps to use' -r -f -a "auto\t'Kernel timestamps if available, in addition to the program\'s'
@@ -330,7 +330,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcomm
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l replace -d 'First remove a lab of the same name and end its processes'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -l json -d 'Print the lab as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from up" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from exec" -l lab -d 'The lab [default: the only one there is]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from exec" -l lab -d 'Name of the lab [default: the only lab]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from exec" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from list" -l json -d 'Print all labs with their counters as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
@@ -379,7 +379,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand export" -l format -d 'Output
 jsonl\t'One JSON object per sample, one per line'
 parquet\t'The stored files, one per trial, and a table of trials'
 hdr\t'HdrHistogram log with one histogram per trial of the run\'s main delay: the round trip, or the node delay of a flow'"
-complete -c dwell -n "__fish_dwell_using_subcommand export" -l what -d 'Data to export' -r -f -a "samples\t'Samples'
+complete -c dwell -n "__fish_dwell_using_subcommand export" -l what -d 'Data to export' -r -f -a "samples\t'Samples of the trials'
 host\t'Host activity during the trials, one row per value'
 spikes\t'Causes of long delays (ping.explain), one row per part of a delay'"
 complete -c dwell -n "__fish_dwell_using_subcommand export" -s o -l output -d 'Output file, `-` for standard output; for parquet, a directory [default: standard output; for parquet, RUN-samples, RUN-host or RUN-spikes]' -r -F
