@@ -100,3 +100,50 @@ pub(super) fn number_services(listens: &mut [Listen]) -> Result<Vec<DriverServic
         ))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use dwell_engine::protocol::DriverReply;
+
+    use super::*;
+    use crate::Exit;
+
+    #[test]
+    fn more_pairs_than_there_is_room_for_are_refused_at_start() {
+        let interface = Interface {
+            index: 2,
+            name: "eth0".to_owned(),
+            up: true,
+            mtu: Some(1_500),
+            qdisc: None,
+            driver: None,
+            offloads: None,
+            stamping: None,
+        };
+        let addresses = |count: u32| -> Vec<OwnAddress> {
+            let first = u32::from(Ipv4Addr::new(10, 0, 0, 1));
+            let address = |n| IpAddr::V4(Ipv4Addr::from(first + n));
+            (0..count)
+                .map(|n| OwnAddress { interface: 2, address: address(n), broadcast: None })
+                .collect()
+        };
+        let services = [7_001, 7_002].map(|port| DriverService {
+            reply: DriverReply::Echo,
+            listen: SocketAddr::from(([0, 0, 0, 0], port)),
+            limits: None,
+        });
+        let room = resolve(&services, &interface, &addresses(2_048)).unwrap();
+        assert_eq!((room.destinations.len(), room.own.len()), (4_096, 2_048));
+        let failure = resolve(&services, &interface, &addresses(2_049)).err().unwrap();
+        assert_eq!(failure.exit, Exit::Usage);
+        let text = failure.error.to_string();
+        let parts = ["at most 4096 pairs", "2 URLs have 4098", "2049 addresses", "name addresses"];
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+        // One service on fewer addresses than the machine has.
+        let named = [DriverService { listen: "10.0.0.1:7001".parse().unwrap(), ..services[0] }];
+        assert!(resolve(&named, &interface, &addresses(4_096)).is_ok());
+        assert!(resolve(&named, &interface, &addresses(4_097)).is_err());
+    }
+}
