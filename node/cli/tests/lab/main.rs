@@ -34,3 +34,5 @@ mod xdp_reflector;
 #[cfg(feature = "bpf")]
 mod xdp_reflector_program;
 mod xdp_relay;
+#[cfg(feature = "bpf")]
+mod xdp_traffic;

@@ -15,7 +15,7 @@ use crate::fixture::{
     DWELL, Running, TestLab, WAIT_TIMEOUT, as_root, assert_follows, has, kill, said, skip, until,
 };
 
-const HOSTS: [&str; 2] = ["198.19.0.2", "[fd64:7765:6c6c:ffff::2]"];
+pub(crate) const HOSTS: [&str; 2] = ["198.19.0.2", "[fd64:7765:6c6c:ffff::2]"];
 
 /// Name and index of the link of a node.
 fn link(lab: &TestLab, node: &str) -> (String, u32) {
@@ -45,7 +45,7 @@ fn urls() -> Vec<String> {
 }
 
 /// Starts a reflector in node n2 on its link.
-fn reflect(lab: &TestLab, more: &[&str]) -> Running {
+pub(crate) fn reflect(lab: &TestLab, more: &[&str]) -> Running {
     let (name, _) = link(lab, "n2");
     let urls = urls();
     let urls: Vec<_> = urls.iter().map(String::as_str).collect();
@@ -53,7 +53,7 @@ fn reflect(lab: &TestLab, more: &[&str]) -> Running {
     Running::start(lab, "n2", "listening on", &arguments)
 }
 
-fn ping(lab: &TestLab, url: &str, more: &[&str]) -> Value {
+pub(crate) fn ping(lab: &TestLab, url: &str, more: &[&str]) -> Value {
     let arguments = [&[DWELL, "ping", url, "--json", "-i", "1ms", "-W", "1"][..], more].concat();
     let output = lab.exec("n1", &arguments);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{url} {}", said(&output)))

@@ -1,0 +1,146 @@
+//! `dwell reflect --engine xdp` under unusual traffic, and when its interface disappears.
+
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use dwell_io::batch::{Batch, Parcel};
+use dwell_io::datagram::DatagramSocket;
+use dwell_io::port::SocketOptions;
+use dwell_io::{interface, netns};
+
+use crate::fixture::{DWELL, TestLab, as_root, said, until};
+use crate::xdp_frames::stamp;
+use crate::xdp_reflector::{HOSTS, ping, reflect};
+
+/// Number of datagrams of one UDP_SEGMENT message, which together are shorter than the MTU.
+const MERGED: usize = 20;
+
+#[test]
+fn merged_datagrams_below_the_mtu_are_all_answered() {
+    const MESSAGES: u32 = 10;
+    if !as_root() {
+        return;
+    }
+    let roundtrip = |n: u32| [&n.to_be_bytes()[..], &[7; 16], b"REQ\0"].concat();
+    let requests: [(u16, &dyn Fn(u32) -> Vec<u8>); 3] = [
+        (7_001, &|n| stamp(n, 5, 64)),
+        (7_002, &|n| n.to_be_bytes().repeat(15)),
+        (7_003, &roundtrip),
+    ];
+    let lab = TestLab::up("xdp-merged", &["line:2"]);
+    let server = reflect(&lab, &["--engine", "xdp", "--xdp-mode", "generic"]);
+    for host in HOSTS {
+        for (port, request) in &requests {
+            let to = format!("{host}:{port}").parse().unwrap();
+            let options = SocketOptions { merge: true, ..SocketOptions::relay() };
+            let connect = || DatagramSocket::connect(to, &options);
+            let mut socket = netns::within(&lab.netns("n1"), connect).unwrap().unwrap();
+            let mut batch = Batch::new(MERGED, 0);
+            let mut sent = Vec::new();
+            let mut answered = Vec::new();
+            for message in 0..MESSAGES {
+                let numbers = (message * MERGED as u32..).take(MERGED);
+                let parcels = numbers.zip(0..).map(|(number, n)| {
+                    let request = request(number);
+                    let at = 0..request.len();
+                    batch.buffer(n)[at.clone()].copy_from_slice(&request);
+                    sent.push(number);
+                    Parcel { n, at, to: None }
+                });
+                let parcels: Vec<_> = parcels.collect();
+                batch.send(&mut socket, &parcels, &mut |_, outcome, _| {
+                    outcome.unwrap();
+                });
+                until("all are answered", || {
+                    for n in 0..batch.receive(&socket).unwrap_or(0) {
+                        let (_, reply) = batch.datagram(n, &socket);
+                        answered.push(u32::from_be_bytes(reply[..4].try_into().unwrap()));
+                    }
+                    answered.len() >= sent.len()
+                });
+            }
+            // The number of a STAMP reply is that of its session, which also counts from 0.
+            assert_eq!(answered, sent, "{to}");
+        }
+    }
+    let values = server.end()["values"].clone();
+    let messages = 6 * MESSAGES;
+    // The program leaves whole messages to the sockets.
+    assert_eq!((&values["to_socket"], &values["malformed"]), (&messages.into(), &0.into()));
+    assert_eq!(values["replies"], messages * MERGED as u32, "{values}");
+}
+
+#[test]
+fn malformed_flood_costs_no_good_probe() {
+    const MALFORMED: u32 = 300_000;
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("xdp-malformed", &["line:2"]);
+    let server = reflect(&lab, &["--engine", "xdp"]);
+    let is_flooded = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let [roundtrip, stamp] = [7_003, 7_001].map(|port| {
+                let socket = lab.socket("n1", "0.0.0.0:0");
+                socket.connect(("198.19.0.2", port)).unwrap();
+                socket
+            });
+            for _ in 0..MALFORMED / 2 {
+                roundtrip.send(b"not 24 bytes").unwrap();
+                stamp.send(b"not 14 bytes").unwrap();
+            }
+            is_flooded.store(true, Ordering::Relaxed);
+        });
+        let mut rounds = 0;
+        while !is_flooded.load(Ordering::Relaxed) {
+            for (scheme, port) in [("roundtrip", 7_003), ("stamp", 7_001), ("udp", 7_002)] {
+                let url = format!("{scheme}://{}:{port}", HOSTS[rounds % 2]);
+                let result = ping(&lab, &url, &["-c", "100", "--warm-up", "0"]);
+                assert_eq!(result["packets"]["received"], 100, "{url} {result}");
+            }
+            rounds += 1;
+        }
+        assert!(rounds > 0, "probes beside the flood");
+    });
+    let values = server.end()["values"].clone();
+    assert_eq!(values["driver_roundtrip_malformed"], MALFORMED / 2, "{values}");
+    assert_eq!(values["driver_stamp_malformed"], MALFORMED / 2, "{values}");
+    assert_eq!(values["malformed"], MALFORMED, "{values}");
+}
+
+#[test]
+fn reflector_ends_when_its_interface_is_deleted() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("xdp-gone", &["line:2"]);
+    let ip = |arguments: &[&str]| {
+        let output = lab.exec("n2", &[&["ip"], arguments].concat());
+        assert!(output.status.success(), "{}", said(&output));
+    };
+    ip(&["link", "add", "gone0", "type", "veth", "peer", "name", "gone1"]);
+    ip(&["addr", "add", "203.0.113.1/24", "dev", "gone0"]);
+    ip(&["link", "set", "gone0", "up"]);
+    let has_program = || {
+        let all = interface::all().unwrap();
+        let index = all.iter().find(|found| found.name == "gone0").expect("gone0").index;
+        interface::xdp_program(index).unwrap().is_some()
+    };
+    let mut child = Command::new(DWELL)
+        .args(["lab", "exec", "--lab", &lab.name, "n2", "--", DWELL, "reflect"])
+        .args(["icmp://0.0.0.0", "udp://0.0.0.0:7002", "--engine", "xdp", "--interface", "gone0"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until("the program is attached", || netns::within(&lab.netns("n2"), has_program).unwrap());
+    ip(&["link", "del", "gone0"]);
+    until("the reflector ends", || child.try_wait().unwrap().is_some());
+    let output = child.wait_with_output().unwrap();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("interface gone0 is gone, and the XDP program with it"), "{text}");
+}
