@@ -35,4 +35,6 @@ mod xdp_reflector;
 mod xdp_reflector_program;
 mod xdp_relay;
 #[cfg(feature = "bpf")]
+mod xdp_sessions;
+#[cfg(feature = "bpf")]
 mod xdp_traffic;
