@@ -356,3 +356,20 @@ fn foreign_stamp_sender_is_answered_in_the_driver() {
     let values = server.end()["values"].clone();
     assert_eq!(values["replies"], 20, "{values}");
 }
+
+#[test]
+fn fping_is_answered_in_the_driver() {
+    if !as_root() || !has("fping") {
+        return;
+    }
+    let lab = TestLab::up("xdp-fping", &["line:2"]);
+    let server = reflect(&lab, &["--engine", "xdp"]);
+    for host in ["198.19.0.2", "fd64:7765:6c6c:ffff::2"] {
+        let output = lab.exec("n1", &["fping", "-q", "-c", "50", "-p", "10", "-t", "5000", host]);
+        let text = said(&output);
+        assert!(text.contains("xmt/rcv/%loss = 50/50/0%"), "{text}");
+    }
+    let values = server.end()["values"].clone();
+    assert_eq!(values["driver_icmp_replies"], 100, "{values}");
+    assert_eq!((&values["malformed"], &values["to_socket"]), (&0.into(), &0.into()));
+}
