@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::arena::Flood;
+use super::program::Times;
 use crate::judge::{Bound, Estimate, Judged, Outcome, Unit, paired};
 use crate::rtt::RoundTrip;
 
@@ -41,6 +42,13 @@ type Peers = (&'static str, &'static str, f64);
 const CAPACITIES: [Peers; 3] =
     [("dwell udp", "C", 0.95), ("dwell stamp", "C", 0.95), ("dwell xdp", "sockperf", 3.0)];
 
+/// Maximum time that the program takes for a malformed frame, beyond that for a frame that passes at
+/// the first check, in nanoseconds.
+const MALFORMED_LIMIT: f64 = 50.0;
+
+/// Name of the program in [`Measured::unavailable`].
+pub(super) const PROGRAM: &str = "XDP program";
+
 /// Requests and replies per second of one contestant in one round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Capacity {
@@ -64,6 +72,8 @@ impl Capacity {
 pub(super) struct Measured {
     pub(super) round_trips: BTreeMap<&'static str, Vec<RoundTrip>>,
     pub(super) capacities: BTreeMap<&'static str, Vec<Capacity>>,
+    /// Times of the program for one frame.
+    pub(super) program: Vec<Times>,
     /// Contestants that cannot run here, with the reason.
     pub(super) unavailable: BTreeMap<&'static str, String>,
 }
@@ -82,6 +92,19 @@ pub(super) fn judge_round_trips(measured: &Measured) -> Vec<Judged> {
         ));
     }
     judged
+}
+
+/// Judges the goal on the program alone.
+pub(super) fn judge_program(measured: &Measured) -> Judged {
+    let title = "malformed frame - frame that passes at the first check";
+    let bound = Bound::AtMost(MALFORMED_LIMIT);
+    match measured.unavailable.get(PROGRAM) {
+        Some(reason) => Judged::unavailable(title, bound, Unit::Ns, reason),
+        None => {
+            let rounds = measured.program.iter().map(|times| (times.malformed, times.passed));
+            Judged::new(title, paired::difference(rounds), bound, Unit::Ns)
+        }
+    }
 }
 
 /// Judges the goals on capacity.
@@ -187,6 +210,15 @@ mod tests {
         ] {
             measured.capacities.insert("dwell xdp", rounds(xdp, limited));
             assert_eq!(outcome_of(&measured, title), expected);
+        }
+    }
+
+    #[test]
+    fn malformed_frame_is_judged_by_its_extra_time() {
+        let rounds = |malformed| vec![Times { malformed, passed: 20.0 }; 6];
+        for (malformed, expected) in [(69.0, Outcome::Reached), (71.0, Outcome::Missed)] {
+            let measured = Measured { program: rounds(malformed), ..Measured::default() };
+            assert_eq!(judge_program(&measured).outcome, expected);
         }
     }
 

@@ -1,10 +1,12 @@
 //! dwell's reflectors in comparison with sockperf's server, the kernel's ICMP echo and minimal C
 //! programs: round trips, also beside a load, and requests per second of one core. All contestants
-//! run in every round, and the ratios of the rounds are judged.
+//! run in every round, and the ratios of the rounds are judged. The time of the XDP program for a
+//! malformed frame is judged too.
 
 mod arena;
 mod contestant;
 mod goals;
+mod program;
 
 use std::process::{Command, Stdio};
 
@@ -16,7 +18,11 @@ use crate::judge::{conclude, median, table};
 use crate::{Interrupt, Lab, Machine, Table};
 use arena::{Arena, Flood};
 use contestant::{Client, FLOODED, Flooded, Reflector, TIMED};
-use goals::{Capacity, Measured, are_generator_limited, judge_capacities, judge_round_trips};
+use goals::{
+    Capacity, Measured, PROGRAM, are_generator_limited, judge_capacities, judge_program,
+    judge_round_trips,
+};
+use program::{Program, Times};
 
 /// Maximum loss of a rate that counts as kept.
 const MAX_LOSS: f64 = 0.001;
@@ -57,6 +63,8 @@ enum Part {
     RoundTrips,
     /// Requests per second
     Capacity,
+    /// The XDP program alone
+    Program,
 }
 
 impl Args {
@@ -88,6 +96,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     if args.measures(Part::Capacity) {
         judged.extend(judge_capacities(&measured));
+    }
+    if args.measures(Part::Program) {
+        judged.push(judge_program(&measured));
     }
     if args.json {
         let schema = "dwell.bench-reflect/1";
@@ -130,6 +141,13 @@ fn note_unavailable(measured: &mut Measured, arena: &Arena) {
 
 fn fill(measured: &mut Measured, arena: &Arena, args: &Args, interrupt: &Interrupt) -> Result<()> {
     let (mut timed, mut flooded) = (TIMED, FLOODED);
+    let mut program = None;
+    if args.measures(Part::Program) {
+        match Program::load() {
+            Ok(loaded) => program = Some(loaded),
+            Err(error) => drop(measured.unavailable.insert(PROGRAM, error.to_string())),
+        }
+    }
     for round in 1..=args.rounds {
         eprintln!("round {round} of {}", args.rounds);
         for one in timed.iter().filter(|_| args.measures(Part::RoundTrips)) {
@@ -144,6 +162,9 @@ fn fill(measured: &mut Measured, arena: &Arena, args: &Args, interrupt: &Interru
                 let capacity = capacity(arena, one, interrupt)?;
                 measured.capacities.entry(one.name).or_default().push(capacity);
             }
+        }
+        if let Some(program) = &mut program {
+            measured.program.push(program.measure()?);
         }
         // No contestant always comes first; the neighbours stay the same.
         timed.rotate_left(1);
@@ -220,6 +241,19 @@ fn print(machine: &Machine, measured: &Measured, args: &Args) {
         ]);
     }
     println!("{figures}");
+    if !measured.program.is_empty() {
+        let rounds = measured.program.len().to_string();
+        let middle = |figure: fn(&Times) -> f64| {
+            let middle = median(&measured.program.iter().map(figure).collect::<Vec<_>>());
+            format!("{:.0}", middle.unwrap_or_default())
+        };
+        let mut figures = Table::new(["XDP program", "rounds", "ns"]);
+        let malformed = middle(|times| times.malformed);
+        figures.row(["malformed frame".to_owned(), rounds.clone(), malformed]);
+        let passed = middle(|times| times.passed);
+        figures.row(["frame that passes at the first check".to_owned(), rounds, passed]);
+        println!("{figures}");
+    }
     for (name, reason) in &measured.unavailable {
         println!("{name} is unavailable: {reason}");
     }
