@@ -185,6 +185,12 @@ struct __sk_buff {
 	__u32 priority;
 	__u32 ingress_ifindex;
 	__u32 ifindex;
+	__u32 tc_index;
+	__u32 cb[5];
+	__u32 hash;
+	__u32 tc_classid;
+	__u32 data;
+	__u32 data_end;
 };
 
 /* struct bpf_fib_lookup, for IPv4 (include/uapi/linux/bpf.h). */

@@ -70,9 +70,10 @@ fn columns(header: &[u8], sink: &mut Sink) -> Result<Vec<Option<Column>>, Import
 
 /// Whether a reply was received before its request was sent.
 fn is_impossible(columns: &[Option<Column>], numbers: &[Option<i64>]) -> bool {
-    use Column::{Rtt, RttHw, RttIntended, RttKernel};
-    let is_round_trip =
-        |column: &Option<Column>| matches!(column, Some(Rtt | RttIntended | RttKernel | RttHw));
+    use Column::{Rtt, RttDriver, RttHw, RttIntended, RttKernel};
+    let is_round_trip = |column: &Option<Column>| {
+        matches!(column, Some(Rtt | RttIntended | RttKernel | RttDriver | RttHw))
+    };
     let mut round_trips = columns.iter().zip(numbers).filter(|(column, _)| is_round_trip(column));
     round_trips.any(|(_, number)| number.is_some_and(|number| number < 0))
 }

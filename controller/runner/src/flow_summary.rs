@@ -78,6 +78,7 @@ pub(crate) fn summary(join: &Join, inputs: &SummaryInputs<'_>, figures: ColumnFi
         },
         trains: Vec::new(),
         spikes: None,
+        driver: None,
         trust: trust(join, inputs),
         environment: inputs.sender.environment.clone(),
     }

@@ -430,6 +430,7 @@ mod tests {
             engine: String::new(),
             trains: Vec::new(),
             spikes: None,
+            driver: None,
             trust: Trust::default(),
             environment: Environment::default(),
         })

@@ -143,6 +143,7 @@ fn segment(trains: i64) -> Vec<u8> {
                 reordered: false,
                 intended: Instant::from_nanos(due),
                 tx: TxStamps {
+                    tcx: None,
                     app: Instant::from_nanos(left - 2_000),
                     sched: None,
                     kernel: Some(Instant::from_nanos(left)),

@@ -181,14 +181,21 @@ fn segment(received: u64) -> Vec<u8> {
     };
     for id in 0..10 {
         let at = 2_000_000 + id as i64 * 1_000;
-        let rx = RxStamps { hw: None, kernel: None, app: Instant::from_nanos(at + 500) };
+        let rx =
+            RxStamps { hw: None, driver: None, kernel: None, app: Instant::from_nanos(at + 500) };
         let came = id < received;
         let sample = Sample {
             id,
             state: if came { State::Received } else { State::Lost },
             reordered: false,
             intended: Instant::from_nanos(at - 1_000_000),
-            tx: TxStamps { app: Instant::from_nanos(at), sched: None, kernel: None, hw: None },
+            tx: TxStamps {
+                app: Instant::from_nanos(at),
+                sched: None,
+                tcx: None,
+                kernel: None,
+                hw: None,
+            },
             rx: came.then_some(rx),
             remote: None,
         };

@@ -38,7 +38,12 @@ fn pinger_step(bencher: Bencher) {
         let token = pinger.transmit(now, real, &mut out).expect("a probe is due");
         message.copy_from_slice(pinger.message());
         pinger.sent(token, real, None);
-        let rx = RxStamps { hw: None, kernel: Some(real + Nanos(900)), app: real + Nanos(1_000) };
+        let rx = RxStamps {
+            hw: None,
+            driver: None,
+            kernel: Some(real + Nanos(900)),
+            app: real + Nanos(1_000),
+        };
         now = now + interval;
         pinger.receive(black_box(&message), 0, rx, now, &mut out)
     });

@@ -5,8 +5,10 @@
 
 pub mod burner;
 pub mod departures;
+pub mod driver_join;
 pub mod join;
 pub mod link;
+pub mod order_match;
 pub mod pinger;
 pub mod protocol;
 pub mod reflector;

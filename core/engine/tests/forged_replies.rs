@@ -80,7 +80,7 @@ impl Bench {
     /// Delivers a message `RTT` after the last probe was sent.
     fn deliver(&mut self, message: &[u8]) -> Result<u64, Reject> {
         let at = (self.probes - 1) * 10 * MS + RTT;
-        let rx = RxStamps { hw: None, kernel: None, app: real(at) };
+        let rx = RxStamps { hw: None, driver: None, kernel: None, app: real(at) };
         let out = &mut |sample| self.samples.push(sample);
         self.pinger.receive(message, 0, rx, Instant::from_nanos(at), out)
     }

@@ -129,7 +129,7 @@ fn probes_carry_the_token_until_the_session_is_closed() {
     let token = pinger.transmit(start, Instant::EPOCH, &mut |_| {}).expect("a probe is due");
     pinger.sent(token, Instant::EPOCH, None);
     assert_eq!(pinger.message(), b"p7\0");
-    let rx = RxStamps { app: Instant::EPOCH, kernel: None, hw: None };
+    let rx = RxStamps { driver: None, app: Instant::EPOCH, kernel: None, hw: None };
     assert_eq!(pinger.receive(b"r8\0", 0, rx, start, &mut |_| {}), Err(Reject::Unknown));
     assert_eq!(pinger.receive(b"r7\0", 0, rx, start, &mut |_| {}), Ok(0));
     let mut message = [0; MAX_HANDSHAKE_LEN];

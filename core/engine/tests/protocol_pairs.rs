@@ -131,7 +131,12 @@ impl<Q: Protocol, R: Responder> Pair<Q, R> {
     }
 
     fn receive(&mut self, channel: u64, message: &[u8]) {
-        let rx = RxStamps { hw: None, kernel: None, app: Instant::from_nanos(self.real()) };
+        let rx = RxStamps {
+            hw: None,
+            driver: None,
+            kernel: None,
+            app: Instant::from_nanos(self.real()),
+        };
         let now = Instant::from_nanos(self.now);
         let out = &mut |sample| self.samples.push(sample);
         self.pinger.receive(message, channel, rx, now, out).expect("a reply of this run");

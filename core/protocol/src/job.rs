@@ -162,6 +162,33 @@ pub enum Scheduling {
     Fifo,
 }
 
+/// Timestamps of probes to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
+pub enum ProbeStamps {
+    /// Kernel timestamps if available, in addition to the program's.
+    #[default]
+    Auto,
+    /// Only clock reads of the program.
+    User,
+    /// Kernel timestamps. Exits with code 4 if unavailable.
+    Kernel,
+    /// Kernel timestamps, and those of an XDP program in the driver that receives the replies. Exits
+    /// with code 4 if the program cannot be loaded.
+    Driver,
+}
+
+impl From<Stamps> for ProbeStamps {
+    fn from(stamps: Stamps) -> Self {
+        match stamps {
+            Stamps::Auto => Self::Auto,
+            Stamps::User => Self::User,
+            Stamps::Kernel => Self::Kernel,
+        }
+    }
+}
+
 /// Timestamps to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]

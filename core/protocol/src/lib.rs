@@ -18,7 +18,7 @@ pub use job::{
     FlowFilterError, FlowParameters, FlowProtocol, Generator, Hold, HoldAt, HoldError, IcmpSocket,
     IdFormat, ItgJob, ItgSinkJob, Job, KeySource, Limit, LimitError, NamedSize, NamedSizeError,
     PaceJob, PaceKind, PaceParameters, PaceSinkJob, ParameterError, Pattern, PingJob,
-    PingParameters, ReflectEngine, ReflectJob, RelayEngine, RelayJob, RelayMode, RelayParameters,
+    PingParameters, ProbeStamps, ReflectEngine, ReflectJob, RelayEngine, RelayJob, RelayMode, RelayParameters,
     Scheduling, SinkJob, SinkTimestamps, Stamps, ThreadPlacement, TraceHook, TraceJob,
     TrafficHeader, TrafficJob, engine_name,
 };

@@ -41,6 +41,7 @@ fn sample(n: i64) -> Sample {
     let app = Instant::<Realtime>::from_nanos(intended.as_nanos()) + OFFSET + Nanos(40 + n % 7);
     let kernel = Some(app + Nanos(1_500 + n % 31));
     let rx = RxStamps {
+        driver: None,
         hw: None,
         kernel: Some(app + Nanos(20_000 + n % 997)),
         app: app + Nanos(25_000 + n % 1_009),
@@ -50,7 +51,7 @@ fn sample(n: i64) -> Sample {
         state: State::Received,
         reordered: false,
         intended,
-        tx: TxStamps { app, sched: None, kernel, hw: None },
+        tx: TxStamps { app, sched: None, tcx: None, kernel, hw: None },
         rx: Some(rx),
         remote: None,
     }

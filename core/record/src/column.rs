@@ -14,6 +14,8 @@ dwell_units::named! {
         RttIntended = "rtt_intended_ns",
         /// See [`dwell_stats::Metric::RttKernel`].
         RttKernel = "rtt_kernel_ns",
+        /// See [`dwell_stats::Metric::RttDriver`].
+        RttDriver = "rtt_driver_ns",
         /// See [`dwell_stats::Metric::RttHw`].
         RttHw = "rtt_hw_ns",
         /// See [`dwell_stats::Metric::ScheduleError`].
@@ -31,6 +33,8 @@ dwell_units::named! {
         TxApp = "tx_app_ns",
         /// `tx_sched`
         TxSched = "tx_sched_ns",
+        /// `tx_tcx`
+        TxTcx = "tx_tcx_ns",
         /// `tx_kernel`
         TxKernel = "tx_kernel_ns",
         /// `tx_hw`, on the network card's clock.
@@ -41,6 +45,8 @@ dwell_units::named! {
         T3 = "t3_ns",
         /// `rx_hw`, on the network card's clock.
         RxHw = "rx_hw_ns",
+        /// `rx_driver`
+        RxDriver = "rx_driver_ns",
         /// `rx_kernel`
         RxKernel = "rx_kernel_ns",
         /// `rx_app`
@@ -168,7 +174,7 @@ impl Column {
     ];
 
     /// Number of columns filled by a pinger.
-    pub const MEASURED: usize = 18;
+    pub const MEASURED: usize = 21;
 
     /// The column of a node's timestamp at this point.
     pub const fn of_node(point: Point) -> Self {

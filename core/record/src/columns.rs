@@ -11,10 +11,11 @@ use crate::column::Column;
 use crate::summary::{Figures, Packets, Scalar, by_name};
 
 /// The columns that are metrics themselves.
-const METRICS: [Column; 24] = [
+const METRICS: [Column; 25] = [
     Column::Rtt,
     Column::RttIntended,
     Column::RttKernel,
+    Column::RttDriver,
     Column::RttHw,
     Column::ScheduleError,
     Column::Residence,

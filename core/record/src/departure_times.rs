@@ -165,6 +165,7 @@ mod tests {
             reordered: false,
             intended: Instant::from_nanos(due),
             tx: TxStamps {
+                tcx: None,
                 app: Instant::from_nanos(1_000_000 + due - 5_000),
                 sched: None,
                 kernel: late.map(|late| Instant::from_nanos(1_000_000 + due + late)),
@@ -188,6 +189,7 @@ mod tests {
             engine: String::new(),
             trains: Vec::new(),
             spikes: None,
+            driver: None,
             trust: Trust::default(),
             environment: Environment::default(),
         }

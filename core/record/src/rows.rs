@@ -120,8 +120,19 @@ mod tests {
             state: State::Received,
             reordered: true,
             intended: Instant::from_nanos(500),
-            tx: TxStamps { app: at(1_510), sched: None, kernel: Some(at(1_520)), hw: None },
-            rx: Some(RxStamps { hw: None, kernel: Some(at(1_900)), app: at(1_950) }),
+            tx: TxStamps {
+                app: at(1_510),
+                sched: None,
+                tcx: None,
+                kernel: Some(at(1_520)),
+                hw: None,
+            },
+            rx: Some(RxStamps {
+                hw: None,
+                driver: Some(at(1_880)),
+                kernel: Some(at(1_900)),
+                app: at(1_950),
+            }),
             remote: Some(Remote {
                 rx: at(1_600),
                 tx: at(1_700),
@@ -147,11 +158,13 @@ mod tests {
     fn csv_has_units_and_empty_unknown_values() {
         let lines = text(RowFormat::Csv, &[received(), without_reply(State::Lost)], Some(&BRIDGE));
         let expected = "\
-            id,state,reordered,void,rtt_ns,rtt_intended_ns,rtt_kernel_ns,rtt_hw_ns,\
-            schedule_error_ns,residence_ns,one_way_forward_ns,one_way_backward_ns,intended_ns,\
-            tx_app_ns,tx_sched_ns,tx_kernel_ns,tx_hw_ns,t2_ns,t3_ns,rx_hw_ns,rx_kernel_ns,rx_app_ns\n\
-            7,received,true,false,440,450,380,,10,100,80,200,1500,1510,,1520,,1600,1700,,1900,1950\n\
-            7,lost,false,false,,,,,10,,,,1500,1510,,1520,,,,,,\n";
+            id,state,reordered,void,rtt_ns,rtt_intended_ns,rtt_kernel_ns,rtt_driver_ns,\
+            rtt_hw_ns,schedule_error_ns,residence_ns,one_way_forward_ns,one_way_backward_ns,\
+            intended_ns,tx_app_ns,tx_sched_ns,tx_tcx_ns,tx_kernel_ns,tx_hw_ns,t2_ns,t3_ns,rx_hw_ns,\
+            rx_driver_ns,rx_kernel_ns,rx_app_ns\n\
+            7,received,true,false,440,450,380,360,,10,100,80,200,1500,1510,,,1520,,1600,1700,,1880,\
+            1900,1950\n\
+            7,lost,false,false,,,,,,10,,,,1500,1510,,,1520,,,,,,,\n";
         assert_eq!(lines, expected);
     }
 
@@ -159,7 +172,7 @@ mod tests {
     fn void_row_has_timestamps_and_no_delays() {
         let lines = text(RowFormat::Csv, &[received()], None);
         let row = lines.lines().nth(1).unwrap();
-        assert_eq!(row, "7,received,true,true,,,,,,,,,,1510,,1520,,1600,1700,,1900,1950");
+        assert_eq!(row, "7,received,true,true,,,,,,,,,,,1510,,,1520,,1600,1700,,1880,1900,1950");
         let s4 = text(RowFormat::RoundTripCsv, &[received()], None);
         assert_eq!(s4.lines().nth(1), Some("         7,        NaN"));
     }
@@ -168,7 +181,7 @@ mod tests {
     fn unsent_probe_has_no_send_time() {
         let lines = text(RowFormat::Csv, &[without_reply(State::SendFailed)], Some(&BRIDGE));
         let row = lines.lines().nth(1).unwrap();
-        assert!(row.starts_with("7,send-failed,false,false,,,,,,,,,1500,,,"), "{row}");
+        assert!(row.starts_with("7,send-failed,false,false,,,,,,,,,,1500,,,"), "{row}");
     }
 
     #[test]
@@ -190,7 +203,7 @@ mod tests {
             let mut sample = received();
             sample.id = id;
             sample.tx.app = at(tx);
-            sample.rx = Some(RxStamps { hw: None, kernel: kernel.map(at), app: at(rx) });
+            sample.rx = Some(RxStamps { hw: None, driver: None, kernel: kernel.map(at), app: at(rx) });
             sample.remote = sample.remote.map(|r| Remote { rx: at(t2), tx: at(t3), ..r });
             let bridge = (!void).then_some(&BRIDGE);
             let csv = text(RowFormat::Csv, &[sample], bridge);

@@ -10,6 +10,7 @@ use dwell_sample::TimestampSource;
 use dwell_stats::{ComponentFigures, RoundTrip};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::driver_stamps::DriverStamps;
 use crate::environment::Environment;
 use crate::spikes::Spikes;
 use crate::trust::Trust;
@@ -40,6 +41,9 @@ pub struct Summary {
     /// Round trips above a limit and their causes, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spikes: Option<Spikes>,
+    /// Timestamps of replies in the network driver, if requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<DriverStamps>,
     /// Information on the reliability of the numbers.
     pub trust: Trust,
     /// The machine it ran on.
@@ -181,6 +185,7 @@ impl Summary {
             engine: engine.into(),
             trains: Vec::new(),
             spikes: None,
+            driver: None,
             trust: Trust::default(),
             environment: Environment::default(),
         }

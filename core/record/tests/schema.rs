@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use dwell_record::{
-    Cause, CauseKind, CpuIdle, Environment, Figures, Kind, NicDropped, Packets, Placement,
-    RowFormat, Scalar, Scheduling, Spike, SpikePart, Spikes, Stamps, Summary, Trust, Waiting,
-    Warning, metrics, values,
+    Cause, CauseKind, CpuIdle, DriverStamps, DriverTx, Environment, Figures, Kind, Layer, LayerDelay,
+    NicDropped, Packets, Placement, RowFormat, Scalar, Scheduling, Spike, SpikePart, Spikes,
+    Stamps, Summary, Trust, Waiting, Warning, metrics, values,
 };
 use dwell_sample::{Remote, RxStamps, Sample, State, TimestampSource, TxStamps};
 use dwell_stats::RoundTrip;
@@ -41,8 +41,13 @@ fn sample(id: u64, state: State) -> Sample {
         state,
         reordered: false,
         intended: Instant::from_nanos(id as i64 * 1_000_000),
-        tx: TxStamps { app: tx, sched: None, kernel: Some(tx + Nanos(900)), hw: None },
-        rx: answered.then_some(RxStamps { hw: None, kernel: Some(rx - Nanos(900)), app: rx }),
+        tx: TxStamps { app: tx, sched: None, tcx: None, kernel: Some(tx + Nanos(900)), hw: None },
+        rx: answered.then_some(RxStamps {
+            hw: None,
+            driver: None,
+            kernel: Some(rx - Nanos(900)),
+            app: rx,
+        }),
         remote: answered.then_some(Remote {
             rx: tx + Nanos(100_000),
             tx: tx + Nanos(110_000),
@@ -90,8 +95,24 @@ fn summary_of(measured: &RoundTrip) -> Summary {
         engine: "udp".to_owned(),
         trains: vec![dwell_record::Train::default()],
         spikes: Some(spikes()),
+        driver: Some(driver_stamps()),
         trust,
         environment,
+    }
+}
+
+fn driver_stamps() -> DriverStamps {
+    DriverStamps {
+        interfaces: vec!["eth0".to_owned()],
+        tx: Some(DriverTx::Kernel),
+        layers: vec![LayerDelay {
+            layer: Layer::Driver,
+            rtt_ns: Figures::default(),
+            added_ns: None,
+        }],
+        stamped: 1_999,
+        unseen: 1,
+        ..DriverStamps::default()
     }
 }
 
@@ -221,6 +242,7 @@ fn summary_keys_have_a_fixed_order() {
         "engine",
         "trains",
         "spikes",
+        "driver",
         "trust",
         "environment",
     ];

@@ -60,6 +60,8 @@ pub struct TxStamps {
     pub app: Instant<Realtime>,
     /// `tx_sched`, if requested and delivered.
     pub sched: Option<Instant<Realtime>>,
+    /// `tx_tcx`, if requested because the kernel delivers no `tx_kernel` on this path.
+    pub tcx: Option<Instant<Realtime>>,
     /// `tx_kernel`, if delivered.
     pub kernel: Option<Instant<Realtime>>,
     /// `tx_hw`, if the card delivered one.
@@ -71,6 +73,8 @@ pub struct TxStamps {
 pub struct RxStamps {
     /// `rx_hw`, if the card delivered one.
     pub hw: Option<Instant<Card>>,
+    /// `rx_driver`, if an XDP program in the driver timestamped the reply.
+    pub driver: Option<Instant<Realtime>>,
     /// `rx_kernel`, if delivered.
     pub kernel: Option<Instant<Realtime>>,
     /// `rx_app`: read by the program directly after the receive call.

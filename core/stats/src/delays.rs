@@ -11,6 +11,8 @@ pub struct Delays {
     pub rtt: Option<Nanos>,
     /// See [`crate::Metric::RttKernel`].
     pub rtt_kernel: Option<Nanos>,
+    /// See [`crate::Metric::RttDriver`].
+    pub rtt_driver: Option<Nanos>,
     /// See [`crate::Metric::RttHw`].
     pub rtt_hw: Option<Nanos>,
     /// See [`crate::Metric::RttIntended`].
@@ -59,6 +61,7 @@ impl Delays {
         Self {
             rtt: Some(rx.app - tx.app),
             rtt_kernel: between(tx.kernel, rx.kernel),
+            rtt_driver: between(tx.tcx.or(tx.kernel), rx.driver),
             rtt_hw: between(tx.hw, rx.hw),
             rtt_intended: Some(rx.app - intended),
             // The far end's timestamps are arbitrary, so the difference saturates.
@@ -119,8 +122,19 @@ mod tests {
             state: State::Received,
             reordered: false,
             intended: Instant::from_nanos(100),
-            tx: TxStamps { app: at(1_000_130), sched: None, kernel: Some(at(1_000_140)), hw: None },
-            rx: Some(RxStamps { hw: None, kernel: Some(at(1_000_940)), app: at(1_000_990) }),
+            tx: TxStamps {
+                app: at(1_000_130),
+                sched: None,
+                tcx: None,
+                kernel: Some(at(1_000_140)),
+                hw: None,
+            },
+            rx: Some(RxStamps {
+                hw: None,
+                driver: None,
+                kernel: Some(at(1_000_940)),
+                app: at(1_000_990),
+            }),
             remote: Some(Remote {
                 rx: at(7_000_000),
                 tx: at(7_000_300),
@@ -137,6 +151,7 @@ mod tests {
         let expected = Delays {
             rtt: Some(Nanos(860)),
             rtt_kernel: Some(Nanos(800)),
+            rtt_driver: None,
             rtt_hw: None,
             rtt_intended: Some(Nanos(890)),
             rtt_minus_residence: Some(Nanos(500)),

@@ -218,8 +218,8 @@ mod tests {
             state,
             reordered: false,
             intended: Instant::from_nanos(0),
-            tx: TxStamps { app: now, sched: None, kernel: None, hw: None },
-            rx: seq.map(|_| RxStamps { hw: None, kernel: None, app: now }),
+            tx: TxStamps { app: now, sched: None, tcx: None, kernel: None, hw: None },
+            rx: seq.map(|_| RxStamps { hw: None, driver: None, kernel: None, app: now }),
             remote: seq.map(|seq| Remote { rx: now, tx: now, seq, ttl: None, same_clock: false }),
         }
     }

@@ -9,6 +9,9 @@ dwell_units::named! {
         Rtt = "rtt_ns",
         /// RFC 2681 in the kernel: `rx_kernel` minus `tx_kernel`, if both timestamps exist.
         RttKernel = "rtt_kernel_ns",
+        /// RFC 2681 in the driver: `rx_driver` minus `tx_kernel`, if both timestamps exist; minus
+        /// `tx_tcx` in measurements whose results name that point.
+        RttDriver = "rtt_driver_ns",
         /// RFC 2681 wire time: `rx_hw` minus `tx_hw`, if both timestamps exist.
         RttHw = "rtt_hw_ns",
         /// `rx_app` minus the intended send time (`docs/results.md`), so that a stalled sender is

@@ -42,14 +42,14 @@ pub struct Packets {
 /// use dwell_units::{Instant, Nanos, Pairing};
 ///
 /// let bridge = Pairing { real: Instant::EPOCH, mono: Instant::EPOCH, width: Nanos(28) };
-/// let tx = TxStamps { app: Instant::from_nanos(1_000), sched: None, kernel: None, hw: None };
+/// let tx = TxStamps { app: Instant::from_nanos(1_000), sched: None, tcx: None, kernel: None, hw: None };
 /// let answered = Sample {
 ///     id: 0,
 ///     state: State::Received,
 ///     reordered: false,
 ///     intended: Instant::from_nanos(900),
 ///     tx,
-///     rx: Some(RxStamps { hw: None, kernel: None, app: Instant::from_nanos(21_000) }),
+///     rx: Some(RxStamps { hw: None, driver: None, kernel: None, app: Instant::from_nanos(21_000) }),
 ///     remote: None,
 /// };
 /// let lost = Sample { id: 1, state: State::Lost, rx: None, ..answered };
@@ -146,6 +146,7 @@ impl RoundTrip {
             (Metric::ScheduleError, delays.schedule_error),
             (Metric::Rtt, delays.rtt),
             (Metric::RttKernel, delays.rtt_kernel),
+            (Metric::RttDriver, delays.rtt_driver),
             (Metric::RttHw, delays.rtt_hw),
             (Metric::RttIntended, delays.rtt_intended),
             (Metric::RttMinusResidence, delays.rtt_minus_residence),
@@ -315,8 +316,13 @@ mod tests {
             state,
             reordered: false,
             intended: Instant::from_nanos(due),
-            tx: TxStamps { app: tx, sched: None, kernel: None, hw: None },
-            rx: rtt.map(|rtt| RxStamps { hw: None, kernel: None, app: tx + Nanos(rtt) }),
+            tx: TxStamps { app: tx, sched: None, tcx: None, kernel: None, hw: None },
+            rx: rtt.map(|rtt| RxStamps {
+                hw: None,
+                driver: None,
+                kernel: None,
+                app: tx + Nanos(rtt),
+            }),
             remote: rtt.map(|rtt| Remote {
                 rx: tx + Nanos(77_000 + rtt / 4),
                 tx: tx + Nanos(77_000 + rtt / 4 + 10),

@@ -6,6 +6,9 @@ use crate::{WireError, field};
 /// Length of the mark in bytes, and the minimum payload of plain echo.
 pub const LEN: usize = 16;
 
+/// Offset of the probe id in the payload.
+pub const ID_AT: usize = 8;
+
 /// Mark of a probe.
 ///
 /// ```
@@ -29,13 +32,13 @@ impl Mark {
     pub fn parse(payload: &[u8]) -> Result<Self, WireError> {
         Ok(Self {
             session: u64::from_be_bytes(field(payload, 0)?),
-            id: u64::from_be_bytes(field(payload, 8)?),
+            id: u64::from_be_bytes(field(payload, ID_AT)?),
         })
     }
 
     /// Writes the mark to the start of `payload`, which has at least [`LEN`] bytes.
     pub fn emit(&self, payload: &mut [u8]) {
         payload[..8].copy_from_slice(&self.session.to_be_bytes());
-        payload[8..16].copy_from_slice(&self.id.to_be_bytes());
+        payload[ID_AT..LEN].copy_from_slice(&self.id.to_be_bytes());
     }
 }

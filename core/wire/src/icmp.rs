@@ -5,6 +5,9 @@ use crate::{WireError, field};
 /// Bytes before the payload.
 pub const HEADER: usize = 8;
 
+/// Offset of the sequence number of an echo.
+pub const SEQUENCE_AT: usize = 6;
+
 /// IP version, which determines the message types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
@@ -71,7 +74,7 @@ pub fn emit_request(family: Family, id: u16, seq: u16, message: &mut [u8]) {
     message[0] = family.types().0;
     message[1..4].fill(0);
     message[4..6].copy_from_slice(&id.to_be_bytes());
-    message[6..8].copy_from_slice(&seq.to_be_bytes());
+    message[SEQUENCE_AT..HEADER].copy_from_slice(&seq.to_be_bytes());
     if family == Family::V4 {
         let sum = checksum(message);
         message[2..4].copy_from_slice(&sum.to_be_bytes());

@@ -6,6 +6,9 @@ use crate::{WireError, field};
 /// Length of a message in bytes.
 pub const LEN: usize = 24;
 
+/// Offset of the id.
+pub const ID_AT: usize = 16;
+
 const REQUEST: [u8; 4] = *b"REQ\0";
 const ACKNOWLEDGE: [u8; 4] = *b"ACK\0";
 
@@ -56,7 +59,7 @@ impl Message {
         Ok(Self {
             seconds: i64::from_le_bytes(field(message, 0)?),
             nanoseconds: i64::from_le_bytes(field(message, 8)?),
-            id: u32::from_le_bytes(field(message, 16)?),
+            id: u32::from_le_bytes(field(message, ID_AT)?),
             control,
         })
     }
@@ -65,7 +68,7 @@ impl Message {
     pub fn emit(&self, message: &mut [u8]) {
         message[..8].copy_from_slice(&self.seconds.to_le_bytes());
         message[8..16].copy_from_slice(&self.nanoseconds.to_le_bytes());
-        message[16..20].copy_from_slice(&self.id.to_le_bytes());
+        message[ID_AT..20].copy_from_slice(&self.id.to_le_bytes());
         message[20..24].copy_from_slice(match self.control {
             Control::Request => &REQUEST,
             Control::Acknowledge => &ACKNOWLEDGE,

@@ -26,6 +26,11 @@ impl Mode {
         }
     }
 
+    /// Offset of the sender's sequence number in a reply.
+    pub const fn sender_sequence(self) -> usize {
+        reply_offsets(self).1
+    }
+
     /// Minimum length of a request.
     const fn min_request_len(self) -> usize {
         match self {

@@ -176,6 +176,7 @@ fn ping_summary(mode: &str) -> Summary {
         engine: mode.to_owned(),
         trains: Vec::new(),
         spikes: None,
+        driver: None,
         trust: Trust::default(),
         environment: Environment::default(),
     }

@@ -5,7 +5,7 @@ use dwell_record::series::Series;
 use crate::model::run::RunData;
 
 /// Metrics and their readable names, in order of preference as the main metric.
-const WORDS: [(&str, &str); 24] = [
+const WORDS: [(&str, &str); 25] = [
     ("rtt_ns", "round-trip delay"),
     ("node_delay_ns", "node delay"),
     ("node_delay_netfilter_ns", "node delay between netfilter's hooks"),
@@ -14,6 +14,7 @@ const WORDS: [(&str, &str); 24] = [
     ("one_way_forward_ns", "forward one-way delay"),
     ("one_way_backward_ns", "backward one-way delay"),
     ("rtt_kernel_ns", "round-trip delay by kernel timestamps"),
+    ("rtt_driver_ns", "round-trip delay by driver timestamps"),
     ("rtt_hw_ns", "round-trip delay by hardware timestamps"),
     ("processing_ns", "processing delay"),
     ("processing_s0_ns", "processing delay with the send call"),

@@ -251,6 +251,7 @@ pub(crate) fn summary(packets: Packets, metrics: BTreeMap<String, Figures>) -> S
         engine: "udp".to_owned(),
         trains: Vec::new(),
         spikes: None,
+        driver: None,
         trust: Trust {
             schedule_error_ns: Some(Figures {
                 count: packets.sent,

@@ -61,6 +61,7 @@ mod tests {
             engine: String::new(),
             trains: Vec::new(),
             spikes: None,
+            driver: None,
             trust: Trust::default(),
             environment: Environment::default(),
         };

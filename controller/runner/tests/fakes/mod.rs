@@ -55,6 +55,7 @@ pub(crate) fn summary(received: u64) -> Summary {
         engine: String::new(),
         trains: Vec::new(),
         spikes: None,
+        driver: None,
         trust: Trust::default(),
         environment: Environment::default(),
     }

@@ -169,7 +169,8 @@ mod tests {
         let sent = NOW + id * 10 * MS;
         let at = Instant::from_nanos(sent + MS / 2 + far);
         let remote = Remote { rx: at, tx: at, seq: 0, ttl: None, same_clock: false };
-        let rx = RxStamps { hw: None, kernel: None, app: Instant::from_nanos(sent + MS) };
+        let rx =
+            RxStamps { hw: None, driver: None, kernel: None, app: Instant::from_nanos(sent + MS) };
         clock.accepts(id.cast_unsigned(), Instant::from_nanos(sent), &remote, &rx)
     }
 
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     fn common_clock_is_checked_without_a_reference() {
         let (sent, back) = (Instant::from_nanos(NOW), Instant::from_nanos(NOW + MS));
-        let rx = RxStamps { hw: None, kernel: None, app: back };
+        let rx = RxStamps { hw: None, driver: None, kernel: None, app: back };
         for (at, same_clock, possible) in
             [(MS / 2, true, true), (2 * MS, true, false), (-MS, true, false), (2 * MS, false, true)]
         {
@@ -263,7 +264,7 @@ mod tests {
                 let at: Vec<_> = at.iter().map(|nanos| Instant::from_nanos(*nanos)).collect();
                 let remote =
                     Remote { rx: at[1], tx: at[2], seq: 0, ttl: None, same_clock: false };
-                let rx = RxStamps { hw: None, kernel: None, app: at[3] };
+                let rx = RxStamps { hw: None, driver: None, kernel: None, app: at[3] };
                 clock.accepts(0, at[0], &remote, &rx);
             }
         }

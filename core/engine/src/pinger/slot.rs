@@ -38,7 +38,7 @@ impl Slot {
         deadline: Instant::EPOCH,
         intended: Instant::EPOCH,
         written: Instant::EPOCH,
-        tx: TxStamps { app: Instant::EPOCH, sched: None, kernel: None, hw: None },
+        tx: TxStamps { app: Instant::EPOCH, sched: None, tcx: None, kernel: None, hw: None },
         rx: None,
         remote: None,
     };

@@ -83,7 +83,7 @@ impl Simulation {
         let (mono, real) = (self.mono(), self.real());
         let out = &mut |sample| self.samples.push(sample);
         while let Some(Reverse((_, id))) = self.replies.peek().filter(|r| r.0.0 <= self.now) {
-            let rx = RxStamps { hw: None, kernel: None, app: real };
+            let rx = RxStamps { hw: None, driver: None, kernel: None, app: real };
             let message = (*id as u32).to_be_bytes();
             self.pinger.receive(&message, 0, rx, mono, out).expect("a reply of this run");
             self.replies.pop();
@@ -156,7 +156,7 @@ fn kernel_timestamp_decides_whether_a_reply_is_late() {
         let kernel = kernel.map(|ms: i64| Instant::from_nanos(OFFSET + ms * MS));
         let mut states = Vec::new();
         assert!(pinger.is_timing_out(mono));
-        let rx = RxStamps { hw: None, kernel, app: real };
+        let rx = RxStamps { hw: None, driver: None, kernel, app: real };
         pinger.receive(&[0; 4], 0, rx, mono, &mut |sample| states.push(sample.state)).unwrap();
         pinger.expire(mono, &mut |_| panic!("the probe is already resolved"));
         assert_eq!(states.last(), Some(&state));
@@ -319,7 +319,7 @@ fn warm_up_probes_are_not_counted() {
 fn reply_to_unsent_probe_is_rejected() {
     let mut simulation = Simulation::new(open(3, 10 * MS, 50 * MS));
     simulation.iterate(|_, _| vec![]);
-    let rx = RxStamps { hw: None, kernel: None, app: simulation.real() };
+    let rx = RxStamps { hw: None, driver: None, kernel: None, app: simulation.real() };
     let now = simulation.mono();
     for (message, reject) in
         [(&[0, 0, 0, 9][..], Reject::Unknown), (&[1, 2, 3][..], Reject::Malformed)]
@@ -345,7 +345,7 @@ fn realtime_clock_step_moves_no_departure_or_time_out() {
             simulation.pinger.transmit(now, stamp(0), &mut |_| {}).expect("due by the schedule");
         let message = (token.id() as u32).to_be_bytes();
         simulation.pinger.sent(token, stamp(0), None);
-        let rx = RxStamps { hw: None, kernel: None, app: stamp(MS) };
+        let rx = RxStamps { hw: None, driver: None, kernel: None, app: stamp(MS) };
         let later = now + Nanos(MS);
         simulation.pinger.receive(&message, 0, rx, later, &mut |s| samples.push(s)).unwrap();
     }
@@ -364,7 +364,7 @@ fn reply_waits_for_the_stamp_of_its_probe() {
     let (now, real) = (simulation.mono(), simulation.real());
     let token = simulation.pinger.transmit(now, real, &mut |_| {}).unwrap();
     simulation.pinger.sent(token, real, Some(70));
-    let rx = RxStamps { hw: None, kernel: None, app: real + Nanos(MS) };
+    let rx = RxStamps { hw: None, driver: None, kernel: None, app: real + Nanos(MS) };
     simulation
         .pinger
         .receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s))
@@ -386,7 +386,7 @@ fn missing_stamp_is_absent_and_counted() {
     let (now, real) = (simulation.mono(), simulation.real());
     let token = simulation.pinger.transmit(now, real, &mut |_| {}).unwrap();
     simulation.pinger.sent(token, real, Some(1));
-    let rx = RxStamps { hw: None, kernel: None, app: real + Nanos(MS) };
+    let rx = RxStamps { hw: None, driver: None, kernel: None, app: real + Nanos(MS) };
     simulation
         .pinger
         .receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s))

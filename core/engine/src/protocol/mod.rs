@@ -2,6 +2,7 @@
 //! them with their static properties.
 
 mod echo;
+mod frame_id;
 mod opening;
 mod roundtrip;
 mod spec;
@@ -9,6 +10,7 @@ mod stamp;
 mod text;
 
 pub use echo::{IcmpEcho, PlainEcho};
+pub use frame_id::{FrameId, IdField};
 pub use opening::{OpenStep, Opening};
 pub use roundtrip::RoundTrip;
 pub use spec::{

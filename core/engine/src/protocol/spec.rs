@@ -10,6 +10,8 @@ use dwell_wire::stamp::Mode;
 use dwell_wire::{echo, roundtrip, text, tlv};
 use thiserror::Error;
 
+use super::frame_id::{FrameId, IdField};
+
 /// Maximum UDP payload over IPv4 (65,535 - 20 - 8), used for all protocols.
 pub const MAX_PAYLOAD_LEN: u64 = 65_507;
 
@@ -117,6 +119,9 @@ pub struct ProtocolSpec {
     /// Reply of a reflector in the network driver (`dwell reflect --engine xdp`), if it answers
     /// this protocol.
     pub driver_reply: Option<DriverReply>,
+    /// Where single frames carry the id of a probe, with the authenticated mode and the size of
+    /// probes in bytes as arguments.
+    pub frame_id: fn(bool, u64) -> FrameId,
     /// Replies carry T2 and T3. The reflector then reads arrival times, the accuracy of its clock
     /// and its socket's drop counter.
     pub remote_timestamps: bool,
@@ -355,6 +360,11 @@ const fn stamp_payload(mode: Mode, default: u64) -> PayloadLimits {
     PayloadLimits { min: mode.base() as u64, default, fixed: false, min_extra }
 }
 
+/// Mode of a STAMP session.
+const fn mode(authenticated: bool) -> Mode {
+    if authenticated { Mode::Authenticated } else { Mode::Unauthenticated }
+}
+
 /// Plain echo over UDP, without relays. The rows state how they differ from it.
 const ECHO: ProtocolSpec = ProtocolSpec {
     name: "udp",
@@ -367,6 +377,7 @@ const ECHO: ProtocolSpec = ProtocolSpec {
     handshake: None,
     reflection: Reflection::Datagram { decrements_ttl: true, max_extra_bytes: 0 },
     driver_reply: Some(DriverReply::Echo),
+    frame_id: |_, _| FrameId::Field(IdField::ECHO),
     remote_timestamps: false,
     telemetry: false,
     relay: None,
@@ -390,6 +401,7 @@ const STAMP: ProtocolSpec = ProtocolSpec {
     }),
     reflection: Reflection::Datagram { decrements_ttl: false, max_extra_bytes: 0 },
     driver_reply: Some(DriverReply::Stamp),
+    frame_id: |authenticated, _| FrameId::Field(IdField::stamp(mode(authenticated))),
     remote_timestamps: true,
     telemetry: true,
     silent_hint: "is a reflector running there, and does it want a key (--key-file)?",
@@ -403,6 +415,7 @@ const ICMP: ProtocolSpec = ProtocolSpec {
     payload: PayloadLimits::from(0, 56),
     reflection: Reflection::Kernel,
     driver_reply: Some(DriverReply::IcmpEcho),
+    frame_id: |_, size| FrameId::Field(IdField::icmp(size)),
     silent_hint: "is the host up, and does a firewall drop ICMP echo?",
     ..ECHO
 };
@@ -413,6 +426,7 @@ const TCP: ProtocolSpec = ProtocolSpec {
     transport: ProbeTransport::Tcp,
     reflection: Reflection::Stream(StreamReply::Echo),
     driver_reply: None,
+    frame_id: |_, _| FrameId::Stream,
     relay: Some(RelayTransport::Streams),
     ..ECHO
 };
@@ -423,6 +437,7 @@ const ROUNDTRIP: ProtocolSpec = ProtocolSpec {
     payload: PayloadLimits::fixed(roundtrip::LEN as u64),
     reflection: Reflection::Datagram { decrements_ttl: false, max_extra_bytes: 0 },
     driver_reply: Some(DriverReply::Roundtrip),
+    frame_id: |_, _| FrameId::Field(IdField::ROUNDTRIP),
     csv: CsvLayout::RoundTrip,
     silent_hint: "is a reflector running there?",
     ..ECHO
@@ -438,6 +453,7 @@ const TEXT_UDP: ProtocolSpec = ProtocolSpec {
         max_extra_bytes: (text::ACKNOWLEDGE.len() - text::REQUEST.len()) as u64,
     },
     driver_reply: None,
+    frame_id: |_, _| FrameId::Missing,
     silent_hint: "is a reflector running there?",
     ..ECHO
 };
@@ -447,6 +463,7 @@ const TEXT_TCP: ProtocolSpec = ProtocolSpec {
     description: "a line of text over one TCP connection",
     transport: ProbeTransport::Tcp,
     reflection: Reflection::Stream(StreamReply::Acknowledge),
+    frame_id: |_, _| FrameId::Stream,
     announces_connection: true,
     ..TEXT_UDP
 };

@@ -6,7 +6,7 @@ use dwell_units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{ParameterError, Stamps, ThreadPlacement};
+use super::{ParameterError, ProbeStamps, ThreadPlacement};
 
 /// Default time-out, as in Roedlach/Vock (S4.1).
 const DEFAULT_TIMEOUT: Nanos = Nanos::from_secs(1);
@@ -59,8 +59,8 @@ pub struct PingParameters {
     )]
     pub warm_up: Option<u32>,
     /// Timestamps to use.
-    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t = Stamps::Auto))]
-    pub stamps: Stamps,
+    #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t = ProbeStamps::Auto))]
+    pub stamps: ProbeStamps,
     /// Also request the kernel timestamp taken before the queueing discipline (tx_sched).
     #[cfg_attr(feature = "clap", arg(long))]
     pub sched_stamps: bool,
@@ -184,6 +184,11 @@ pub struct PingJob {
         )
     )]
     pub path: Option<u8>,
+    /// --stamps driver: interface on which replies arrive; repeatable [default: the one that probes
+    /// leave through].
+    #[cfg_attr(feature = "clap", arg(long = "interface", value_name = "INTERFACE"))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<String>,
     /// Use IPv4 only.
     #[cfg_attr(feature = "clap", arg(short = '4', conflicts_with = "ipv6"))]
     #[serde(default)]

@@ -74,7 +74,15 @@ impl Header {
         let clocks = vec![
             ClockOf::new(&["intended_ns"], "CLOCK_MONOTONIC"),
             ClockOf::new(
-                &["tx_app_ns", "tx_sched_ns", "tx_kernel_ns", "rx_kernel_ns", "rx_app_ns"],
+                &[
+                    "tx_app_ns",
+                    "tx_sched_ns",
+                    "tx_tcx_ns",
+                    "tx_kernel_ns",
+                    "rx_driver_ns",
+                    "rx_kernel_ns",
+                    "rx_app_ns",
+                ],
                 "CLOCK_REALTIME",
             ),
             ClockOf::new(&["tx_hw_ns", "rx_hw_ns"], "card"),

@@ -203,38 +203,43 @@ mod tests {
 
     fn sample() -> impl Strategy<Value = Sample> {
         let stamp = || any::<i64>();
-        let rx = (proptest::option::of(stamp()), proptest::option::of(stamp()), stamp());
+        let some = || any::<Option<i64>>();
+        let rx = (some(), some(), some(), stamp());
         let remote = (stamp(), stamp(), any::<u32>(), any::<Option<u8>>(), any::<bool>());
         (
             (any::<u64>(), 0..5_usize, any::<bool>(), stamp(), stamp()),
-            (any::<Option<i64>>(), any::<Option<i64>>(), any::<Option<i64>>()),
+            (some(), some(), some(), some()),
             proptest::option::of(rx),
             proptest::option::of(remote),
         )
             .prop_map(
-                |((id, state, reordered, intended, app), (sched, kernel, hw), rx, remote)| Sample {
-                    id,
-                    state: State::ALL[state],
-                    reordered,
-                    intended: Instant::from_nanos(intended),
-                    tx: TxStamps {
-                        app: Instant::from_nanos(app),
-                        sched: sched.map(Instant::from_nanos),
-                        kernel: kernel.map(Instant::from_nanos),
-                        hw: hw.map(Instant::from_nanos),
-                    },
-                    rx: rx.map(|(hw, kernel, app)| RxStamps {
-                        hw: hw.map(Instant::from_nanos),
-                        kernel: kernel.map(Instant::from_nanos),
-                        app: Instant::from_nanos(app),
-                    }),
-                    remote: remote.map(|(rx, tx, seq, ttl, same_clock)| Remote {
-                        rx: Instant::from_nanos(rx),
-                        tx: Instant::from_nanos(tx),
-                        seq,
-                        ttl,
-                        same_clock,
-                    }),
+                |((id, state, reordered, intended, app), (sched, tcx, kernel, hw), rx, remote)| {
+                    Sample {
+                        id,
+                        state: State::ALL[state],
+                        reordered,
+                        intended: Instant::from_nanos(intended),
+                        tx: TxStamps {
+                            app: Instant::from_nanos(app),
+                            sched: sched.map(Instant::from_nanos),
+                            tcx: tcx.map(Instant::from_nanos),
+                            kernel: kernel.map(Instant::from_nanos),
+                            hw: hw.map(Instant::from_nanos),
+                        },
+                        rx: rx.map(|(hw, driver, kernel, app)| RxStamps {
+                            hw: hw.map(Instant::from_nanos),
+                            driver: driver.map(Instant::from_nanos),
+                            kernel: kernel.map(Instant::from_nanos),
+                            app: Instant::from_nanos(app),
+                        }),
+                        remote: remote.map(|(rx, tx, seq, ttl, same_clock)| Remote {
+                            rx: Instant::from_nanos(rx),
+                            tx: Instant::from_nanos(tx),
+                            seq,
+                            ttl,
+                            same_clock,
+                        }),
+                    }
                 },
             )
     }
@@ -295,11 +300,13 @@ mod tests {
             tx: TxStamps {
                 app: Instant::from_nanos(at),
                 sched: None,
+                tcx: None,
                 kernel: Some(Instant::from_nanos(at + 900)),
                 hw: None,
             },
             rx: Some(RxStamps {
                 hw: None,
+                driver: None,
                 kernel: Some(Instant::from_nanos(at + 41_000)),
                 app: Instant::from_nanos(at + 45_000),
             }),

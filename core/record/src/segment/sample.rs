@@ -22,6 +22,8 @@ const TX_HW: u8 = 1 << 2;
 const RX_HW: u8 = 1 << 3;
 const RX_KERNEL: u8 = 1 << 4;
 const TTL: u8 = 1 << 5;
+const RX_DRIVER: u8 = 1 << 6;
+const TX_TCX: u8 = 1 << 7;
 
 /// State of the previous sample.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,13 +60,18 @@ pub(super) fn append(out: &mut Vec<u8>, sample: &Sample, void: bool, before: &mu
             | bit(tx.hw.is_some(), TX_HW)
             | bit(rx.is_some_and(|rx| rx.hw.is_some()), RX_HW)
             | bit(rx.is_some_and(|rx| rx.kernel.is_some()), RX_KERNEL)
-            | bit(remote.is_some_and(|remote| remote.ttl.is_some()), TTL),
+            | bit(remote.is_some_and(|remote| remote.ttl.is_some()), TTL)
+            | bit(rx.is_some_and(|rx| rx.driver.is_some()), RX_DRIVER)
+            | bit(tx.tcx.is_some(), TX_TCX),
     );
     signed(out, id.wrapping_sub(before.next_id) as i64);
     signed(out, intended.as_nanos().wrapping_sub(before.intended));
     signed(out, tx.app.as_nanos().wrapping_sub(before.tx_app));
     if let Some(sched) = tx.sched {
         signed(out, from(sched, tx.app));
+    }
+    if let Some(tcx) = tx.tcx {
+        signed(out, from(tcx, tx.app));
     }
     if let Some(kernel) = tx.kernel {
         signed(out, from(kernel, tx.app));
@@ -78,6 +85,9 @@ pub(super) fn append(out: &mut Vec<u8>, sample: &Sample, void: bool, before: &mu
         if let Some(hw) = rx.hw {
             signed(out, hw.as_nanos().wrapping_sub(before.rx_hw));
             before.rx_hw = hw.as_nanos();
+        }
+        if let Some(driver) = rx.driver {
+            signed(out, from(driver, tx.app));
         }
         if let Some(kernel) = rx.kernel {
             signed(out, from(kernel, tx.app));
@@ -110,9 +120,12 @@ impl Bytes<'_> {
         let intended = before.intended.wrapping_add(self.signed()?);
         let app = Instant::from_nanos(before.tx_app.wrapping_add(self.signed()?));
         let has = |bit: u8| stamps & bit != 0;
-        let mut tx = TxStamps { app, sched: None, kernel: None, hw: None };
+        let mut tx = TxStamps { app, sched: None, tcx: None, kernel: None, hw: None };
         if has(TX_SCHED) {
             tx.sched = Some(self.stamp(app)?);
+        }
+        if has(TX_TCX) {
+            tx.tcx = Some(self.stamp(app)?);
         }
         if has(TX_KERNEL) {
             tx.kernel = Some(self.stamp(app)?);
@@ -123,10 +136,14 @@ impl Bytes<'_> {
         }
         let mut rx = None;
         if flags & RX != 0 {
-            let mut rx_stamps = RxStamps { hw: None, kernel: None, app: self.stamp(app)? };
+            let mut rx_stamps =
+                RxStamps { hw: None, driver: None, kernel: None, app: self.stamp(app)? };
             if has(RX_HW) {
                 before.rx_hw = before.rx_hw.wrapping_add(self.signed()?);
                 rx_stamps.hw = Some(Instant::from_nanos(before.rx_hw));
+            }
+            if has(RX_DRIVER) {
+                rx_stamps.driver = Some(self.stamp(app)?);
             }
             if has(RX_KERNEL) {
                 rx_stamps.kernel = Some(self.stamp(app)?);

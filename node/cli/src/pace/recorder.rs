@@ -234,7 +234,7 @@ impl<'a> Recorder<'a> {
     ) {
         let Some((writer, _)) = &mut self.segment else { return };
         let app = left.app.unwrap_or_else(|| train.bridge.to_real(intended));
-        let tx = TxStamps { app, sched: left.sched, kernel: left.kernel, hw: None };
+        let tx = TxStamps { app, sched: left.sched, tcx: None, kernel: left.kernel, hw: None };
         let remote = arrival.map(|at| Remote {
             rx: at,
             tx: at,

@@ -122,6 +122,7 @@ pub(super) fn summary(
         },
         trains: recorder.each.clone(),
         spikes: None,
+        driver: None,
         trust,
         environment: environment(
             setup.interface.as_ref(),

@@ -363,6 +363,7 @@ fn summary(
         engine: "udp".to_owned(),
         trains: Vec::new(),
         spikes: None,
+        driver: None,
         trust,
         environment: environment(None, placement),
     }

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ArgAction;
 use dwell_io::activity::Own;
-use dwell_protocol::{PingJob, PingParameters, Stamps};
+use dwell_protocol::{PingJob, PingParameters, ProbeStamps};
 use dwell_record::Summary;
 use dwell_stats::{Metric, PathDelays, RoundTrip};
 use dwell_units::Nanos;
@@ -174,7 +174,7 @@ fn measure_at(
     }
     let no_idle = no_idle::NoIdle::hold(job.parameters.no_idle);
     let outcome = session::run(job, setup, reached, &shared, &mut recorder)?;
-    let unstamped = recorder.sources.is_unstamped() && job.parameters.stamps == Stamps::Kernel;
+    let unstamped = recorder.sources.is_unstamped() && job.parameters.stamps == ProbeStamps::Kernel;
     if outcome.ended.unstamped || unstamped {
         return Err(Failure::unsupported(
             "--stamps kernel: this socket delivers no kernel timestamps; --stamps auto measures \

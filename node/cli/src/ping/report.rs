@@ -20,9 +20,10 @@ use crate::human::print_warnings;
 use crate::{Exit, placement, threshold};
 
 /// Rows of the table, in reading order.
-const TABLE: [Metric; 14] = [
+const TABLE: [Metric; 15] = [
     Metric::Rtt,
     Metric::RttKernel,
+    Metric::RttDriver,
     Metric::RttHw,
     Metric::RttIntended,
     Metric::RttMinusResidence,
@@ -85,6 +86,7 @@ pub(super) fn summary(
         engine: engine(job, setup).to_owned(),
         trains: Vec::new(),
         spikes,
+        driver: None,
         trust,
         environment: environment(
             outcome.interface.as_ref(),

@@ -21,7 +21,7 @@ use dwell_io::machine;
 use dwell_io::port::{Port, SocketOptions, StampRequest, TxStampRequest, Wait};
 use dwell_io::process;
 use dwell_io::tcp::TcpPort;
-use dwell_protocol::{IcmpSocket, Pattern, PingJob, Stamps};
+use dwell_protocol::{IcmpSocket, Pattern, PingJob, ProbeStamps};
 use dwell_record::NicDropped;
 use dwell_stats::PathDelays;
 use dwell_units::Nanos;
@@ -282,9 +282,9 @@ pub(super) fn port_options(
         ttl: job.parameters.ttl,
         dscp: job.parameters.dscp,
         stamps: match job.parameters.stamps {
-            Stamps::User => StampRequest::User,
+            ProbeStamps::User => StampRequest::User,
             _ if interface.is_some_and(Interface::has_stamping_card) => StampRequest::Card,
-            Stamps::Auto | Stamps::Kernel => StampRequest::Kernel,
+            ProbeStamps::Auto | ProbeStamps::Kernel | ProbeStamps::Driver => StampRequest::Kernel,
         },
         tx_stamps: match job.parameters.sched_stamps {
             true => TxStampRequest::DriverAndQdisc,
@@ -365,8 +365,8 @@ impl Start<'_> {
         };
         let options = LoopOptions {
             busy_poll: job.place.busy_poll,
-            tx_stamps: job.parameters.stamps != Stamps::User,
-            stamps_required: job.parameters.stamps == Stamps::Kernel && setup.config.warm_up > 0,
+            tx_stamps: job.parameters.stamps != ProbeStamps::User,
+            stamps_required: job.parameters.stamps == ProbeStamps::Kernel && setup.config.warm_up > 0,
         };
         let watch = recorder.watch();
         let nics = NicWatch::start();

@@ -146,7 +146,7 @@ fn probe(target: &Target, args: &SourceArgs, stop: &Arc<AtomicBool>) -> Result<M
         interval: Some(args.interval),
         size: args.size,
         timeout: Some(args.timeout),
-        stamps: args.stamps,
+        stamps: args.stamps.into(),
         ..PingParameters::default()
     };
     job.place = args.place;

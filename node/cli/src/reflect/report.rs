@@ -85,6 +85,7 @@ pub(super) fn summary(
         stamps: dwell_record::Stamps::default(),
         trains: Vec::new(),
         spikes: None,
+        driver: None,
         engine: driver.map_or(socket_engine, |report| &report.engine).to_owned(),
         trust,
         environment: environment(None, placement::record(&job.place, placement)),

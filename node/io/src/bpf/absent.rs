@@ -1,4 +1,4 @@
-//! Tracer, relay, reflector and flight recorder of a build without the cargo feature `bpf`: always
+//! Tracer, relay, reflector, driver timestamps and flight recorder of a build without the cargo feature `bpf`: always
 //! unavailable.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -7,7 +7,7 @@ use dwell_host::KernelEvent;
 use dwell_units::Nanos;
 
 use super::{
-    BpfError, DriverClock, DriverCounters, DriverDestination, DriverLink, DriverRun, Event,
+    BpfError, DriverClock, DriverCounters, DriverDestination, DriverLink, DriverRun, DriverStampSpec, Event, FrameStamp,
     TraceSpec, TracerNote, XdpCounters, XdpFlow, XdpMode, XdpReflectorSpec, XdpRelaySpec,
 };
 
@@ -155,6 +155,50 @@ pub struct DriverSessions(std::convert::Infallible);
 impl DriverSessions {
     /// Unreachable.
     pub fn replies(&self, _: u32, _: SocketAddr, _: u16) -> u32 {
+        match self.0 {}
+    }
+}
+
+/// Uninhabited stand-in for the type of builds with eBPF.
+#[derive(Debug)]
+pub struct DriverStamps(std::convert::Infallible);
+
+impl DriverStamps {
+    /// Fails, because this build has no eBPF.
+    ///
+    /// # Errors
+    /// Always [`BpfError::NotBuilt`].
+    pub fn load(_: &DriverStampSpec) -> Result<Self, BpfError> {
+        Err(BpfError::NotBuilt)
+    }
+
+    /// Unreachable.
+    pub fn attach_replies(&mut self, _: u32) -> Result<(), BpfError> {
+        match self.0 {}
+    }
+
+    /// Unreachable.
+    pub fn attach_probes(&mut self, _: u32) -> Result<(), BpfError> {
+        match self.0 {}
+    }
+
+    /// Unreachable.
+    pub fn read(&mut self, _: &mut dyn FnMut(FrameStamp)) -> Result<(), BpfError> {
+        match self.0 {}
+    }
+
+    /// Unreachable.
+    pub fn lost(&self) -> Result<u64, BpfError> {
+        match self.0 {}
+    }
+
+    /// Unreachable.
+    pub fn follow_clock(&mut self) -> bool {
+        match self.0 {}
+    }
+
+    /// Unreachable.
+    pub fn run(&mut self, _: &[u8]) -> Result<Option<FrameStamp>, BpfError> {
         match self.0 {}
     }
 }

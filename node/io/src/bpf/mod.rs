@@ -1,11 +1,15 @@
 //! eBPF: probes for support ([`Pass`]), timestamps packets ([`Tracer`]), relays them in the driver
-//! ([`XdpRelay`]), answers probes there ([`XdpReflector`]) and records the events of a thread's
+//! ([`XdpRelay`]), answers probes there ([`XdpReflector`]), timestamps replies there
+//! ([`DriverStamps`]) and records the events of a thread's
 //! processor ([`FlightRecorder`]) with the programs of `node/bpf`.
 //!
 //! Only this module uses libbpf, which loads the programs. Without the cargo feature `bpf` (for
 //! devices without libelf) the same types exist, but starting a tracer or a relay fails with
 //! [`BpfError::NotBuilt`]. AF_XDP sockets need no library.
 
+mod driver_spec;
+#[cfg(feature = "bpf")]
+mod driver_stamps;
 #[cfg_attr(not(feature = "bpf"), allow(dead_code, reason = "no program writes events"))]
 mod event;
 #[cfg(feature = "bpf")]
@@ -14,6 +18,8 @@ mod flight_recorder;
 mod link;
 #[cfg(feature = "bpf")]
 mod object;
+#[cfg(feature = "bpf")]
+mod occupant;
 mod probe;
 #[cfg(feature = "bpf")]
 mod reflect;
@@ -31,7 +37,12 @@ pub(crate) mod xsk_socket;
 mod absent;
 
 #[cfg(not(feature = "bpf"))]
-pub use absent::{DriverSessions, FlightRecorder, ThreadWatch, Tracer, XdpReflector, XdpRelay};
+pub use absent::{
+    DriverSessions, DriverStamps, FlightRecorder, ThreadWatch, Tracer, XdpReflector, XdpRelay,
+};
+pub use driver_spec::{DriverStampSpec, FrameStamp, ProbeFrames};
+#[cfg(feature = "bpf")]
+pub use driver_stamps::DriverStamps;
 pub use event::{Event, HEAD, Protocol};
 #[cfg(feature = "bpf")]
 pub use flight_recorder::{FlightRecorder, ThreadWatch};

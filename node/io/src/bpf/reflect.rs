@@ -2,15 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use dwell_units::Nanos;
-use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{Map, MapCore, MapFlags, MapHandle, Object, ProgramInput};
 
 use super::link::{self, Place};
+use super::occupant::refusal;
 use super::probe::XdpMode;
 use super::reflect_sessions::{DriverSessions, SessionHash};
 use super::reflect_spec::{
@@ -18,7 +17,7 @@ use super::reflect_spec::{
     XdpReflectorSpec, octets,
 };
 use super::{BpfError, object};
-use crate::host::{interface, random};
+use crate::host::random;
 
 const PROGRAM: &[u8] = include_bytes!("../../../bpf/reflect.bpf.o");
 
@@ -107,7 +106,8 @@ impl XdpReflector {
         self.set_state(State { native: mode == XdpMode::Native, ..self.state })?;
         let program = self.object.progs().next().ok_or_else(|| missing("the program"))?;
         let place = Place::Xdp { interface: self.interface, mode };
-        let link = link::create(program.as_fd(), place).map_err(|error| self.refusal(error))?;
+        let link =
+            link::create(program.as_fd(), place).map_err(|error| refusal(self.interface, error))?;
         self.link = Some(link);
         Ok(())
     }
@@ -121,21 +121,6 @@ impl XdpReflector {
         let Some(link) = self.link.take() else { return Ok(()) };
         let place = "XDP in its previous mode".to_owned();
         link::detach(link.as_fd()).map_err(|error| BpfError::Attach { place, error })
-    }
-
-    fn refusal(&self, error: io::Error) -> BpfError {
-        let is_taken = matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
-        let other = is_taken.then(|| interface::xdp_program(self.interface).ok().flatten());
-        let name = |id: u32| {
-            let found = ProgInfoIter::default().find(|program| program.id == id);
-            found.map_or_else(String::new, |found| format!(" '{}'", found.name.to_string_lossy()))
-        };
-        let why = match other {
-            Some(Some(id)) => format!(" (XDP program {id}{} is attached)", name(id)),
-            Some(None) => " (another XDP program is attached)".to_owned(),
-            None => String::new(),
-        };
-        BpfError::Attach { place: format!("XDP{why}"), error }
     }
 
     /// Sets the destinations whose requests the program answers.

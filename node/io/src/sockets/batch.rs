@@ -167,7 +167,8 @@ impl Batch {
             ReceivedControl::default()
         };
         self.names[n].len = header.msg_hdr.msg_namelen.min(RawAddress::STORAGE_LEN);
-        let rx = RxStamps { hw: None, kernel: control_data.kernel, app: self.received_at };
+        let rx =
+            RxStamps { hw: None, driver: None, kernel: control_data.kernel, app: self.received_at };
         let len = header.msg_len as usize;
         let ReceivedControl { ttl, tos, to, to_many, .. } = control_data;
         let from = if from.names_sender { Peer::new(self.names[n], to) } else { None };

@@ -83,7 +83,7 @@ impl Datagram {
 
 /// Returns receive timestamps without any of the kernel.
 fn now() -> RxStamps {
-    RxStamps { hw: None, kernel: None, app: realtime() }
+    RxStamps { hw: None, driver: None, kernel: None, app: realtime() }
 }
 
 /// A UDP socket, connected or not, or an ICMP socket.

@@ -67,7 +67,7 @@ impl Received {
     /// Returns the receive timestamps; `None` if the clock was not read.
     pub(crate) fn rx(&self) -> Option<RxStamps> {
         let ReceivedControl { hw, kernel, .. } = self.control_data;
-        self.app.map(|app| RxStamps { hw, kernel, app })
+        self.app.map(|app| RxStamps { hw, driver: None, kernel, app })
     }
 }
 
