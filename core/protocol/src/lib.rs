@@ -18,9 +18,9 @@ pub use job::{
     FlowFilterError, FlowParameters, FlowProtocol, Generator, Hold, HoldAt, HoldError, IcmpSocket,
     IdFormat, ItgJob, ItgSinkJob, Job, KeySource, Limit, LimitError, NamedSize, NamedSizeError,
     PaceJob, PaceKind, PaceParameters, PaceSinkJob, ParameterError, Pattern, PingJob,
-    PingParameters, ProbeStamps, ReflectEngine, ReflectJob, RelayEngine, RelayJob, RelayMode, RelayParameters,
-    Scheduling, SinkJob, SinkTimestamps, Stamps, ThreadPlacement, TraceHook, TraceJob,
-    TrafficHeader, TrafficJob, engine_name,
+    PingParameters, ProbeStamps, ReflectEngine, ReflectJob, RelayEngine, RelayJob, RelayMode,
+    RelayParameters, Scheduling, SinkJob, SinkTimestamps, Stamps, ThreadPlacement, TraceHook,
+    TraceJob, TrafficHeader, TrafficJob, engine_name,
 };
 pub use message::{Event, JobId, Progress, Request, VERSION};
 

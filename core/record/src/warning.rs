@@ -85,6 +85,10 @@ crate::warnings! {
             "kernel events that were overwritten before --explain read them: {count}";
         IdleNotHeld(reason: String) = "idle-not-held", Warning,
             "--no-idle has no effect, and CPUs entered idle states: {reason}";
+        NoDriverTimestamps(reason: String) = "no-driver-timestamps", Warning,
+            "no timestamps of the driver: {reason}";
+        DriverTimestampsLost(count: u64) = "driver-timestamps-lost", Warning,
+            "timestamps of the driver that were lost because their buffer was full: {count}";
 
         // Reflectors.
         DriverRepliesLost(interface: String, failed: u64, replies: u64, remedy: String)

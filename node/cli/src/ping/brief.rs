@@ -6,14 +6,17 @@ use dwell_record::Summary;
 use dwell_stats::{Figures, Metric, PathDelays, RoundTrip};
 use dwell_units::Nanos;
 
-use super::report;
 use super::spike_table;
+use super::{layer_table, report};
 
 /// Prints the rows, the relay delays and the notes.
 pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) -> io::Result<()> {
     let mut out = crate::terminal::stdout();
     for row in rows(summary, measured) {
         writeln!(out, "{row}")?;
+    }
+    if let Some(driver) = &summary.driver {
+        layer_table::print(&mut out, driver)?;
     }
     report::print_path(&mut out, path)?;
     if let Some(spikes) = &summary.spikes {

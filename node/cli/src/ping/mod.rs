@@ -5,15 +5,18 @@
 //! `recorder` turns samples into metrics, rows and a segment, and reports to an
 //! `observer`. `report` builds the summary and prints the long table; `brief` prints the short one.
 //! `explain` divides spikes by cause, and `spike_table` prints them. `no_idle` holds the processors
-//! out of idle states.
+//! out of idle states. `driver_stamps` adds the timestamps of replies in the
+//! driver, and `layer_table` prints them.
 //! `measure` does all of this without a command line.
 
 mod brief;
+mod driver_stamps;
 mod explain;
 mod first_contact;
 mod floor;
 mod framing;
 mod icmp_error;
+mod layer_table;
 mod no_idle;
 mod observer;
 mod reach;

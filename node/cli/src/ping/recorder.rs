@@ -13,12 +13,13 @@ use dwell_engine::pinger::Counts;
 use dwell_engine::protocol::CsvLayout;
 use dwell_io::clock;
 use dwell_record::segment::{self, SegmentWriter};
-use dwell_record::{RowFormat, Spikes, Warning};
+use dwell_record::{DriverStamps, RowFormat, Spikes, Warning};
 use dwell_sample::{Sample, State, TimestampSource, WarmUpSession};
 use dwell_stats::{PathDelays, RoundTrip};
 use dwell_units::{Nanos, Pairing};
 use rtrb::Consumer;
 
+use super::driver_stamps::DriverRecorder;
 use super::explain::{Explainer, Watch};
 use super::observer::Observer;
 use super::replies::{Replies, ReplyLines};
@@ -94,6 +95,8 @@ pub(super) struct Recorder {
     pub(super) spikes: Option<Spikes>,
     /// Replies of this turn, for the explainer.
     turn_samples: Vec<Sample>,
+    /// Timestamps of replies in the driver, if requested.
+    driver: Option<DriverRecorder>,
     replies: Option<ReplyLines>,
     /// Reply lines include the TTL.
     pub(super) shows_ttl: bool,
@@ -130,6 +133,7 @@ impl Recorder {
             explainer: None,
             spikes: None,
             turn_samples: Vec::new(),
+            driver: None,
             replies: (outputs.replies != Replies::Silent).then(ReplyLines::new),
             shows_ttl: outputs.replies == Replies::WithTtl,
             observer: outputs.observer,
@@ -176,6 +180,16 @@ impl Recorder {
         self.spikes = Some(spikes);
         self.check_samples(written);
         self.write_out();
+    }
+
+    /// Adds the timestamps of the driver to all samples from now on.
+    pub(super) fn add_driver_stamps(&mut self, driver: DriverRecorder) {
+        self.driver = Some(driver);
+    }
+
+    /// Detaches the programs in the driver and returns their result.
+    pub(super) fn finish_driver_stamps(&mut self) -> Option<DriverStamps> {
+        self.driver.as_mut().map(DriverRecorder::finish)
     }
 
     /// Sets the peer and the payload size in bytes.
@@ -234,17 +248,15 @@ impl Recorder {
         self.handle_events(events);
         let now = clock::pair();
         if let Some(step) = self.last.step_until(&now) {
-            // Probes in flight and samples in the ring are void. Warm-up ids, the upper half,
-            // precede all counted ones.
-            let next = shared.next_id.load(Ordering::Relaxed);
-            self.void_below = if next > u64::MAX / 2 { 0 } else { next };
-            let effect = format!("by {step}; the affected samples are void");
-            self.warn(Warning::ClockStepped(effect));
+            self.void_samples(&format!("by {step}"), shared);
         }
         self.last = now;
+        if self.read_driver_stamps() {
+            self.void_samples("CLOCK_TAI moved against CLOCK_REALTIME", shared);
+        }
         for _ in 0..waiting {
             let Ok(sample) = samples.pop() else { break };
-            self.record(&sample);
+            self.record(sample);
         }
         if let Some(explainer) = &mut self.explainer {
             explainer.turn(&self.turn_samples, &self.last, self.measured.rtt());
@@ -258,6 +270,27 @@ impl Recorder {
             shared.stop.store(true, Ordering::Relaxed);
         }
         self.observer.show(&self.measured);
+    }
+
+    /// Voids the probes in flight and the samples in the ring after a clock was stepped.
+    fn void_samples(&mut self, step: &str, shared: &Shared) {
+        // Warm-up ids, the upper half, precede all counted ones.
+        let next = shared.next_id.load(Ordering::Relaxed);
+        self.void_below = if next > u64::MAX / 2 { 0 } else { next };
+        self.warn(Warning::ClockStepped(format!("{step}; the affected samples are void")));
+    }
+
+    /// Reads the timestamps of the driver, among which are those of all samples in the ring. Returns
+    /// whether their clock was stepped.
+    fn read_driver_stamps(&mut self) -> bool {
+        let Some(driver) = &mut self.driver else { return false };
+        match driver.read() {
+            Ok(has_moved) => has_moved,
+            Err(error) => {
+                self.failure.get_or_insert(error.into());
+                false
+            }
+        }
     }
 
     fn handle_events(&mut self, events: &mut Consumer<RunEvent>) {
@@ -289,12 +322,19 @@ impl Recorder {
         self.warnings.push(warning);
     }
 
-    fn record(&mut self, sample: &Sample) {
+    fn record(&mut self, mut sample: Sample) {
+        if let Some(driver) = &mut self.driver {
+            driver.stamp(&mut sample);
+        }
+        let sample = &sample;
         if self.sources.learn(sample) {
             self.measured.set_near(self.sources.near());
         }
         let bridge = (sample.id >= self.void_below).then_some(&self.last);
         self.measured.record(sample, bridge);
+        if let Some(driver) = self.driver.as_mut().filter(|_| bridge.is_some()) {
+            driver.record(sample);
+        }
         if self.explainer.is_some() && bridge.is_some() {
             self.turn_samples.push(*sample);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use dwell_protocol::PingJob;
-use dwell_record::{Kind, Packets, Scalar, Stamps, Summary, Trust, Warning};
+use dwell_record::{DriverStamps, Kind, Packets, Scalar, Stamps, Summary, Trust, Warning};
 use dwell_sample::TimestampSource;
 use dwell_stats::{Figures, Metric, PathDelays, PathPosition, RoundTrip, Threshold, bins, render};
 use dwell_units::Nanos;
@@ -14,7 +14,7 @@ use super::Measured;
 use super::recorder::{Recorder, TimestampSources};
 use super::session::Outcome;
 use super::setup::PingSetup;
-use super::spike_table;
+use super::{layer_table, spike_table};
 use crate::environment::environment;
 use crate::human::print_warnings;
 use crate::{Exit, placement, threshold};
@@ -47,6 +47,7 @@ pub(super) fn summary(
     dropped: u64,
 ) -> Summary {
     let spikes = recorder.spikes.take();
+    let driver = recorder.finish_driver_stamps();
     let sources = recorder.sources;
     let measured = &recorder.measured;
     let mut trust = Trust::of(measured);
@@ -56,6 +57,9 @@ pub(super) fn summary(
     trust.ring_dropped = dropped;
     trust.floor_ns = outcome.floor.map(|floor| floor.0);
     warn(&mut trust, job, recorder, outcome);
+    if let Some(driver) = &driver {
+        warn_about_driver(&mut trust, driver);
+    }
     trust.note_nics(outcome.nics.clone());
     let packets = Packets::from(measured.packets());
     let mut metrics = dwell_record::metrics(measured);
@@ -82,11 +86,11 @@ pub(super) fn summary(
         packets: Some(packets),
         metrics,
         values,
-        stamps: stamps(sources, outcome),
+        stamps: stamps(sources, outcome, driver.as_ref()),
         engine: engine(job, setup).to_owned(),
         trains: Vec::new(),
         spikes,
-        driver: None,
+        driver,
         trust,
         environment: environment(
             outcome.interface.as_ref(),
@@ -114,12 +118,15 @@ fn path_figures(path: &PathDelays, metrics: &mut BTreeMap<String, dwell_record::
 }
 
 /// The timestamp sources; `None` for a direction without packets.
-fn stamps(sources: TimestampSources, outcome: &Outcome) -> Stamps {
+fn stamps(sources: TimestampSources, outcome: &Outcome, driver: Option<&DriverStamps>) -> Stamps {
     let counts = &outcome.ended.counts;
     let (has_sent, has_received) = (counts.sent > 0, counts.received + counts.late > 0);
     Stamps {
         tx: has_sent.then_some(sources.tx()),
-        rx: has_received.then_some(sources.rx()),
+        rx: has_received.then_some(match driver {
+            Some(driver) if driver.stamped > 0 => sources.rx().max(TimestampSource::Driver),
+            _ => sources.rx(),
+        }),
         near: has_received.then_some(sources.near()),
     }
 }
@@ -197,6 +204,17 @@ fn warn(trust: &mut Trust, job: &PingJob, recorder: &Recorder, outcome: &Outcome
     }
 }
 
+/// Warns of replies without a timestamp of the driver.
+fn warn_about_driver(trust: &mut Trust, driver: &DriverStamps) {
+    match &driver.absent {
+        Some(why) => trust.warn(Warning::NoDriverTimestamps(why.clone())),
+        None => trust.warn_count(driver.unseen, |count| {
+            Warning::MissingTimestamps("replies", "rx_driver", count)
+        }),
+    }
+    trust.warn_count(driver.lost, Warning::DriverTimestampsLost);
+}
+
 pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let stamps = describe_stamps(&summary.stamps);
@@ -246,6 +264,9 @@ pub(super) fn print(summary: &Summary, measured: &RoundTrip, path: &PathDelays) 
     }
     if let Some(jitter) = measured.jitter() {
         writeln!(out, "{:24}{:>20.3}{:>63}", "jitter (RFC 3550)", jitter / 1e3, "us")?;
+    }
+    if let Some(driver) = &summary.driver {
+        layer_table::print(&mut out, driver)?;
     }
     print_path(&mut out, path)?;
     if let Some(spikes) = &summary.spikes {

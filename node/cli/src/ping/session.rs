@@ -29,6 +29,7 @@ use dwell_wire::icmp::Family;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::driver_stamps::{DriverRecorder, Flow};
 use super::floor;
 use super::framing::{Framing, FreshPorts, StreamPort};
 use super::icmp_error::NetworkError;
@@ -98,7 +99,8 @@ pub(super) fn run(
     };
     let opener = Opener { job, setup, peer, options };
     let config = sender_config(job, setup)?;
-    let start = Start { opener, stream, shared, recorder, untried, interface };
+    let session = config.session;
+    let start = Start { opener, stream, shared, recorder, untried, interface, session };
     visit_sender(setup.target.scheme, config, start)
 }
 
@@ -307,6 +309,7 @@ struct Start<'a> {
     recorder: &'a mut Recorder,
     untried: Option<SocketAddr>,
     interface: Option<Interface>,
+    session: u64,
 }
 
 impl SenderVisitor for Start<'_> {
@@ -321,23 +324,24 @@ impl SenderVisitor for Start<'_> {
             IcmpSocketKind::Ping => "ping socket",
             IcmpSocketKind::Raw => "raw socket",
         };
-        let sender = sender(self.opener.family(), port.kernel_id());
-        self.measure(port, sender, socket)
+        let id = port.kernel_id().unwrap_or(self.session as u16);
+        let sender = sender(self.opener.family(), Some(id));
+        self.measure(port, sender, socket, Some(id))
     }
 
     fn visit_datagrams<P: Protocol + Send + 'static>(self, sender: P) -> Self::Output {
         let port = self.opener.datagrams()?;
-        self.measure(port, sender, "udp")
+        self.measure(port, sender, "udp", None)
     }
 
     fn visit_ports<P: Protocol + Send + 'static>(self, sender: P) -> Self::Output {
         let port = self.opener.ports()?;
-        self.measure(port, sender, "udp, a port per probe")
+        self.measure(port, sender, "udp, a port per probe", None)
     }
 
     fn visit_stream<P: Protocol + Send + 'static>(mut self, sender: P) -> Self::Output {
         let port = self.opener.stream(self.stream.take())?;
-        self.measure(port, sender, "tcp")
+        self.measure(port, sender, "tcp", None)
     }
 }
 
@@ -347,12 +351,17 @@ impl Start<'_> {
         mut port: P,
         mut protocol: Q,
         socket: &'static str,
+        echo_id: Option<u16>,
     ) -> Result<Outcome, Failure> {
         let Self { opener, shared, recorder, untried, interface, .. } = self;
         let Opener { job, setup, peer, .. } = opener;
         open_session(&mut port, &mut protocol, setup, peer, &shared.stop)?;
         recorder.begin(peer.ip(), setup.size);
         let local = port.local_addr();
+        if job.parameters.stamps == ProbeStamps::Driver {
+            let flow = Flow { local, peer, echo_id, outgoing: interface.as_ref() };
+            recorder.add_driver_stamps(DriverRecorder::open(job, setup, &flow)?);
+        }
         let mut buffer = vec![0; buffer_len(protocol.capacity())];
         let (samples, taken) = rtrb::RingBuffer::new(ring(setup.config.departures));
         let (events, feedback) = rtrb::RingBuffer::new(64);
@@ -366,7 +375,8 @@ impl Start<'_> {
         let options = LoopOptions {
             busy_poll: job.place.busy_poll,
             tx_stamps: job.parameters.stamps != ProbeStamps::User,
-            stamps_required: job.parameters.stamps == ProbeStamps::Kernel && setup.config.warm_up > 0,
+            stamps_required: job.parameters.stamps == ProbeStamps::Kernel
+                && setup.config.warm_up > 0,
         };
         let watch = recorder.watch();
         let nics = NicWatch::start();

@@ -8,6 +8,7 @@ use dwell_engine::protocol::{PayloadError, PayloadLimits, Scheme, Session};
 use dwell_protocol::{Pattern, PingJob, PingParameters};
 use dwell_units::Nanos;
 
+use super::driver_stamps;
 use crate::protocols::urls_with;
 use crate::{Failure, Target, parameter, placement};
 
@@ -46,6 +47,7 @@ impl PingSetup {
         let authenticated = spec.authentication.is_some()
             && (job.key_file.is_some() || std::env::var_os("DWELL_KEY").is_some());
         placement::check(&job.place)?;
+        driver_stamps::check(job)?;
         let parameters = &job.parameters;
         parameters.check().map_err(|error| parameter::usage::<PingParameters>(&error))?;
         let requested = parameters.size.map(|size| size.0);

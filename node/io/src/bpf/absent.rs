@@ -7,8 +7,9 @@ use dwell_host::KernelEvent;
 use dwell_units::Nanos;
 
 use super::{
-    BpfError, DriverClock, DriverCounters, DriverDestination, DriverLink, DriverRun, DriverStampSpec, Event, FrameStamp,
-    TraceSpec, TracerNote, XdpCounters, XdpFlow, XdpMode, XdpReflectorSpec, XdpRelaySpec,
+    BpfError, DriverClock, DriverCounters, DriverDestination, DriverLink, DriverRun,
+    DriverStampSpec, Event, FrameStamp, TraceSpec, TracerNote, XdpCounters, XdpFlow, XdpMode,
+    XdpReflectorSpec, XdpRelaySpec,
 };
 
 /// Uninhabited stand-in for the type of builds with eBPF.
