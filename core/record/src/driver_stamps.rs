@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::summary::Figures;
 
-/// Timestamps of replies in the network driver (`rx_driver`), and why there are none.
+/// Timestamps of replies in the network driver (`rx_driver`), or the reason for their absence.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DriverStamps {
     /// Interfaces with the XDP program.

@@ -9,7 +9,7 @@ use super::brief::time;
 
 /// Prints a line for each layer.
 pub(super) fn print(out: &mut impl Write, driver: &DriverStamps) -> io::Result<()> {
-    // A warning states why there are none.
+    // A warning states why the driver has no timestamps.
     let Some(tx) = driver.tx.map(DriverTx::name) else { return Ok(()) };
     for LayerDelay { layer, rtt_ns, added_ns } in &driver.layers {
         let median = |nanos: Option<i64>| nanos.map_or("-".to_owned(), |nanos| time(Nanos(nanos)));
