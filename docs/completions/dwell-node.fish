@@ -42,7 +42,8 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s w -l dead
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s W -l timeout -d 'Replies that arrive after this time are late [default: 1s]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l stamps -d 'Timestamps to use' -r -f -a "auto\t'Kernel timestamps if available, in addition to the program\'s'
 user\t'Only clock reads of the program'
-kernel\t'Kernel timestamps. Exits with code 4 if unavailable'"
+kernel\t'Kernel timestamps. Exits with code 4 if unavailable'
+driver\t'Kernel timestamps, and those of an XDP program in the driver that receives the replies. Exits with code 4 if the program cannot be loaded'"
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l icmp-socket -d 'ICMP: kind of socket' -r -f -a "auto\t'A ping socket if permitted, otherwise a raw socket'
 ping\t'A ping socket (net.ipv4.ping_group_range)'
 raw\t'A raw socket (CAP_NET_RAW)'"
@@ -57,6 +58,7 @@ other\t'Time-sharing (SCHED_OTHER)'
 fifo\t'Real-time priority (SCHED_FIFO). Exits with code 4 if not permitted'"
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l key-file -d 'STAMP authenticated mode: file with the key in hexadecimal, readable only by its owner. Alternatively set the environment variable DWELL_KEY' -r -F
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l path -d 'Measure the delay inside each relay on the path, in both directions. STAMP probes carry this number of empty slots, and a relay started with --telemetry fills one per direction. Clocks need not be synchronised' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l interface -d '--stamps driver: interface on which replies arrive; repeatable [default: the one that probes leave through]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -s I -l from -d 'Local address or interface to send from' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l csv -d 'Write one row per probe to this CSV file; `-` is standard output, without the summary' -r -F
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand ping" -l samples -d 'Write all timestamps of all probes to this file, for `dwell import`' -r -F

@@ -9,6 +9,8 @@ mod capture;
 mod cipher;
 mod cleanup;
 mod complete_labs;
+#[cfg(feature = "bpf")]
+mod driver_stamps;
 mod first_contact;
 mod fixture;
 mod forced_line;
