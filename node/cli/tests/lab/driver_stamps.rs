@@ -78,16 +78,20 @@ fn stamps_join_by_id_under_loss_and_reordering() {
     if !as_root() {
         return;
     }
-    let lab = TestLab::up("driver-loss", &["line:2", "--delay", "5ms", "--loss", "20%"]);
+    let link = ["line:2", "--delay", "5ms", "--loss", "10%", "--reorder", "10%"];
+    let lab = TestLab::up("driver-loss", &link);
     let (summary, rows) = ping(&lab, &["-c", "500", "-i", "0.001", "-W", "200ms", "icmp://n2"]);
-    let received = rows.iter().filter(|row| row["state"] == "received");
-    assert!(summary["packets"]["lost"].as_u64().unwrap() > 50, "{}", summary["packets"]);
-    for row in received {
-        // Another probe's timestamp would be off by its distance of 1 ms.
+    let packets = &summary["packets"];
+    assert!(packets["lost"].as_u64() > Some(20) && packets["reordered"].as_u64() > Some(20));
+    let received: Vec<_> = rows.iter().filter(|row| row["state"] == "received").collect();
+    let mut far = 0;
+    for row in &received {
         let [driver, kernel] = ["rtt_driver_ns", "rtt_kernel_ns"].map(|name| number(row, name));
-        assert!(driver <= kernel && kernel - driver < 20_000_000, "{row}");
-        assert!(driver >= 10_000_000, "the link delays both ways: {row}");
+        assert!(driver <= kernel, "{row}");
+        // The timestamp of another reply is about 1 ms away.
+        far += usize::from(kernel - driver > 900_000);
     }
+    assert!(far * 20 < received.len(), "{far} of {}", received.len());
     assert_eq!(summary["driver"]["unseen"], 0);
 }
 
