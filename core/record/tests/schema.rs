@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use dwell_record::{
-    Cause, CauseKind, CpuIdle, DriverStamps, DriverTx, Environment, Figures, Kind, Layer, LayerDelay,
-    NicDropped, Packets, Placement, RowFormat, Scalar, Scheduling, Spike, SpikePart, Spikes,
-    Stamps, Summary, Trust, Waiting, Warning, metrics, values,
+    Cause, CauseKind, CpuIdle, DriverStamps, DriverTx, Environment, Figures, Kind, Layer,
+    LayerDelay, NicDropped, Packets, Placement, RowFormat, Scalar, Scheduling, Spike, SpikePart,
+    Spikes, Stamps, Summary, Trust, Waiting, Warning, metrics, values,
 };
 use dwell_sample::{Remote, RxStamps, Sample, State, TimestampSource, TxStamps};
 use dwell_stats::RoundTrip;
