@@ -16,6 +16,9 @@ use crate::xdp_reflector::{HOSTS, ping, reflect};
 /// Number of datagrams of one UDP_SEGMENT message, which together are shorter than the MTU.
 const MERGED: usize = 20;
 
+/// Makes the payload of the request with a number.
+type MakeRequest<'a> = &'a dyn Fn(u32) -> Vec<u8>;
+
 #[test]
 fn merged_datagrams_below_the_mtu_are_all_answered() {
     const MESSAGES: u32 = 10;
@@ -23,7 +26,7 @@ fn merged_datagrams_below_the_mtu_are_all_answered() {
         return;
     }
     let roundtrip = |n: u32| [&n.to_be_bytes()[..], &[7; 16], b"REQ\0"].concat();
-    let requests: [(u16, &dyn Fn(u32) -> Vec<u8>); 3] = [
+    let requests: [(u16, MakeRequest<'_>); 3] = [
         (7_001, &|n| stamp(n, 5, 64)),
         (7_002, &|n| n.to_be_bytes().repeat(15)),
         (7_003, &roundtrip),
