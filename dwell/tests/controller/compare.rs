@@ -233,7 +233,7 @@ fn runs_are_compared_against_repetition_spread() {
     assert_eq!(failed.status.code(), Some(3), "{failed:?}");
     let output = stdout(&failed);
     assert!(output.contains("95% interval of the shift"), "{output}");
-    assert!(output.contains("Intervals: 95% for all 3 percentiles together"), "{output}");
+    assert!(output.contains("Intervals: 95% for all 4 percentiles together"), "{output}");
     let passed = sandbox.dwell(&["compare", &slower, &steady, "--fail-if", "p50 change > 10%"]);
     assert_eq!(passed.status.code(), Some(0), "{passed:?}");
 }
