@@ -15,6 +15,8 @@ use crate::fixture::{
     DWELL, Running, TestLab, WAIT_TIMEOUT, as_root, assert_follows, has, kill, said, skip, until,
 };
 
+const PYTHON: &str = "/usr/bin/python3";
+
 pub(crate) const HOSTS: [&str; 2] = ["198.19.0.2", "[fd64:7765:6c6c:ffff::2]"];
 
 /// Name and index of the link of a node.
@@ -330,6 +332,75 @@ fn tagged_frames_are_answered() {
     let result = ping(&lab, "udp://203.0.113.2:7002", &["-c", "50", "--warm-up", "0"]);
     assert_eq!(result["packets"]["received"], 50, "{result}");
     assert_eq!(server.end()["values"]["driver_udp_replies"], 50);
+}
+
+/// Sends 50 tagged echo requests as raw frames, and prints the number of tagged replies. Arguments:
+/// interface, MAC address of the far end, addresses of both ends, port.
+const SEND_TAGGED: &str = "
+import socket, struct, sys, time
+name, far_mac, near, far, port = sys.argv[1:]
+packet_auxdata, sol_packet, vlan_valid = 8, 263, 0x10
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+s.bind((name, 0))
+s.setsockopt(sol_packet, packet_auxdata, 1)
+s.settimeout(0.1)
+near_mac, far_mac = s.getsockname()[4], bytes.fromhex(far_mac.replace(':', ''))
+near, far = socket.inet_aton(near), socket.inet_aton(far)
+def checksum(data):
+    total = sum(struct.unpack('!%dH' % (len(data) // 2), data))
+    while total >> 16:
+        total = (total & 0xffff) + (total >> 16)
+    return ~total & 0xffff
+def packet(source, target, ports, ttl, payload):
+    udp = struct.pack('!HHHH', *ports, 8 + len(payload), 0)
+    pseudo = source + target + struct.pack('!HH', 17, len(udp) + len(payload))
+    udp = udp[:6] + struct.pack('!H', checksum(pseudo + udp + payload)) + payload
+    header = struct.pack('!BBHHHBBH', 0x45, 0, 20 + len(udp), 0, 0x4000, ttl, 17, 0) + source + target
+    return header[:10] + struct.pack('!H', checksum(header)) + header[12:] + udp
+awaited = {}
+for n in range(50):
+    payload = struct.pack('!I', n) + bytes(60)
+    request = packet(near, far, (40000, int(port)), 64, payload)
+    awaited[packet(far, near, (int(port), 40000), 63, payload)] = n
+    s.send(far_mac + near_mac + struct.pack('!HHH', 0x8100, 5, 0x0800) + request)
+end = time.monotonic() + 5
+while awaited and time.monotonic() < end:
+    try:
+        frame, control, _, address = s.recvmsg(2048, 256)
+    except TimeoutError:
+        continue
+    if address[2] == socket.PACKET_OUTGOING or frame[:12] != near_mac + far_mac:
+        continue
+    status, _, _, _, _, tag, _ = struct.unpack('=IIIHHHH', control[0][2][:20])
+    if status & vlan_valid and tag & 0xfff == 5:
+        awaited.pop(frame[14:], None)
+print(50 - len(awaited))
+";
+
+#[test]
+fn raw_tagged_frames_are_answered_with_their_tag() {
+    if !as_root() {
+        return;
+    }
+    if !Path::new(PYTHON).exists() {
+        skip("python3 is not installed (make setup)");
+        return;
+    }
+    let lab = TestLab::up("xdp-raw-tag", &["line:2"]);
+    let (near, far) = (link(&lab, "n1").0, link(&lab, "n2").0);
+    let mac = lab.exec("n2", &["cat", &format!("/sys/class/net/{far}/address")]);
+    let mac = String::from_utf8_lossy(&mac.stdout).trim().to_owned();
+    for mode in ["generic", "native"] {
+        with_peer_program(&lab, || {
+            let server = reflect(&lab, &["--engine", "xdp", "--xdp-mode", mode]);
+            let arguments =
+                [PYTHON, "-c", SEND_TAGGED, &near, &mac, "198.19.0.1", HOSTS[0], "7002"];
+            let output = lab.exec("n1", &arguments);
+            let answered = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            assert_eq!(answered, "50", "{mode} {}", said(&output));
+            assert_eq!(server.end()["values"]["driver_udp_replies"], 50, "{mode}");
+        });
+    }
 }
 
 #[test]
