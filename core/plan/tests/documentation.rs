@@ -9,7 +9,9 @@ use dwell_plan::{
     PacePlan, PingPlan, Plan, ReflectPlan, RelayPlan, Source, StopRules, Topology, TracePlan,
     TrafficLoad, Trials, expand,
 };
-use dwell_protocol::{FlowParameters, PaceParameters, PingParameters, RelayParameters};
+use dwell_protocol::{
+    FlowParameters, PaceParameters, PingParameters, ProbeStamps, ReflectEngine, RelayParameters,
+};
 use serde::de::DeserializeOwned;
 
 fn documentation() -> String {
@@ -133,6 +135,32 @@ fn idle_plan_couples_polling_to_idle_states_and_takes_minutes() {
     let time = dwell_plan::Estimate::of_all(&expansion).unwrap().time;
     let minutes = |n: i64| dwell_units::Nanos::from_secs(60 * n);
     assert!((minutes(2)..minutes(4)).contains(&time), "{time}");
+}
+
+#[test]
+fn stable_ping_plan_has_three_set_ups_by_two_hosts() {
+    let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
+    let text = std::fs::read_to_string(plans.join("stable-ping.toml")).unwrap();
+    let expansion = expand(&Source::parse(&text).unwrap(), 1).unwrap();
+    let cells = (0..expansion.cells().len() as u32).map(|cell| {
+        let plan = expansion.plan_of(cell).unwrap();
+        let ping = plan.measurement.ping().unwrap();
+        assert_eq!(ping.parameters.count, Some(1_000), "as many as Ramstetter's");
+        (ping.parameters.stamps, plan.reflect.engine, plan.load)
+    });
+    let cells: Vec<_> = cells.collect();
+    assert_eq!(cells.len(), 6);
+    for (stamps, engine) in [
+        (ProbeStamps::Auto, ReflectEngine::Socket),
+        (ProbeStamps::Driver, ReflectEngine::Socket),
+        (ProbeStamps::Driver, ReflectEngine::Auto),
+    ] {
+        for load in ["none", "weak"] {
+            assert!(cells.contains(&(stamps, engine, load.to_owned())), "{stamps:?} {engine:?} {load}");
+        }
+    }
+    let time = dwell_plan::Estimate::of_all(&expansion).unwrap().time;
+    assert!(time < dwell_units::Nanos::from_secs(6 * 60), "{time}");
 }
 
 #[test]
