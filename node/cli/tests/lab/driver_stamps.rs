@@ -156,6 +156,40 @@ fn probes_without_driver_stamps_are_stamped_at_tcx() {
 }
 
 #[test]
+fn range_uses_and_names_the_stamps_of_the_driver() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("driver-range", &["line:2"]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("near.json");
+    let file = file.to_str().unwrap();
+    let driver = ["--stamps", "driver", "-c", "100", "-i", "1ms", "-q", "icmp://n2"];
+    let calibrate = [DWELL, "range", "calibrate", "--distance", "1m", "--output", file];
+    let output = lab.exec("n1", &[&calibrate[..], &driver].concat());
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(file).unwrap();
+    let calibration: Value = serde_json::from_str(&text).unwrap();
+    assert_follows("dwell.range-calibration-1", &calibration);
+    assert_eq!(calibration["source"]["stamps"], "driver", "{calibration}");
+    let range = [DWELL, "range", "--calibration", file];
+    let output = lab.exec("n1", &[&range[..], &driver, &["--json"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_follows("dwell.range-1", &result);
+    assert_eq!(result["source"]["stamps"], "driver", "{result}");
+    let output = lab.exec("n1", &[&[DWELL, "range"][..], &driver].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().next().unwrap().ends_with("icmp with driver stamps"), "{text}");
+    // The delay between other timestamps is another.
+    let kernel = ["--stamps", "kernel", "-c", "100", "-i", "1ms", "-q", "icmp://n2"];
+    let output = lab.exec("n1", &[&range[..], &kernel].concat());
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let expected = "the timestamp source was driver at the calibration and is kernel-sw now";
+    assert!(said(&output).contains(expected), "{}", said(&output));
+}
+
+#[test]
 fn unprivileged_driver_stamps_exit_with_the_remedy() {
     if !as_root() || !has("setpriv") {
         return;
