@@ -1318,7 +1318,7 @@ _dwell__node() {
                     return 0
                     ;;
                 --stamps)
-                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto user kernel driver" -- "${cur}"))
                     return 0
                     ;;
                 --cpu)
@@ -1400,7 +1400,7 @@ _dwell__node() {
                     return 0
                     ;;
                 --stamps)
-                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto user kernel driver" -- "${cur}"))
                     return 0
                     ;;
                 --cpu)

@@ -1662,7 +1662,7 @@ _dwell() {
                     return 0
                     ;;
                 --stamps)
-                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto user kernel driver" -- "${cur}"))
                     return 0
                     ;;
                 --cpu)
@@ -1744,7 +1744,7 @@ _dwell() {
                     return 0
                     ;;
                 --stamps)
-                    COMPREPLY=($(compgen -W "auto user kernel" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto user kernel driver" -- "${cur}"))
                     return 0
                     ;;
                 --cpu)

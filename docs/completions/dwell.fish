@@ -97,7 +97,8 @@ complete -c dwell -n "__fish_dwell_using_subcommand range; and not __fish_seen_s
 complete -c dwell -n "__fish_dwell_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -s W -l timeout -d 'Replies that arrive after this time are not used' -r
 complete -c dwell -n "__fish_dwell_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -l stamps -d 'Timestamps to use' -r -f -a "auto\t'Kernel timestamps if available, in addition to the program\'s'
 user\t'Only clock reads of the program'
-kernel\t'Kernel timestamps. Exits with code 4 if unavailable'"
+kernel\t'Kernel timestamps. Exits with code 4 if unavailable'
+driver\t'Kernel timestamps, and those of an XDP program in the driver that receives the replies. Exits with code 4 if the program cannot be loaded'"
 complete -c dwell -n "__fish_dwell_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -l cpu -d 'CPU to run on' -r
 complete -c dwell -n "__fish_dwell_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) if permitted, for open-loop pings and sampled traffic that sleep most of the time; other for the rest' -r -f -a "auto\t'Chosen by the kind of work'
 other\t'Time-sharing (SCHED_OTHER)'
@@ -122,7 +123,8 @@ complete -c dwell -n "__fish_dwell_using_subcommand range; and __fish_seen_subco
 complete -c dwell -n "__fish_dwell_using_subcommand range; and __fish_seen_subcommand_from calibrate" -s W -l timeout -d 'Replies that arrive after this time are not used' -r
 complete -c dwell -n "__fish_dwell_using_subcommand range; and __fish_seen_subcommand_from calibrate" -l stamps -d 'Timestamps to use' -r -f -a "auto\t'Kernel timestamps if available, in addition to the program\'s'
 user\t'Only clock reads of the program'
-kernel\t'Kernel timestamps. Exits with code 4 if unavailable'"
+kernel\t'Kernel timestamps. Exits with code 4 if unavailable'
+driver\t'Kernel timestamps, and those of an XDP program in the driver that receives the replies. Exits with code 4 if the program cannot be loaded'"
 complete -c dwell -n "__fish_dwell_using_subcommand range; and __fish_seen_subcommand_from calibrate" -l cpu -d 'CPU to run on' -r
 complete -c dwell -n "__fish_dwell_using_subcommand range; and __fish_seen_subcommand_from calibrate" -l scheduling -d 'Scheduling class. auto: real-time (SCHED_FIFO) if permitted, for open-loop pings and sampled traffic that sleep most of the time; other for the rest' -r -f -a "auto\t'Chosen by the kind of work'
 other\t'Time-sharing (SCHED_OTHER)'

@@ -22,7 +22,7 @@ const CITE: &str = "Ramstetter";
 /// The document.
 pub(crate) const DOCUMENT: Document = Document {
     name: "ramstetter",
-    aliases: &["s1"],
+    aliases: &[],
     cite: CITE,
     judge: Some(judge),
     published: |_| Published::default(),
@@ -181,13 +181,6 @@ fn reported(trial: &TrialData) -> &'static str {
 }
 
 impl Figure {
-    const fn words(self) -> &'static str {
-        match self {
-            Self::Mean => "mean",
-            Self::Variance => "standard deviation",
-        }
-    }
-
     /// The figure of a trial: ns, or ns squared.
     fn of(self, trial: &TrialData, metric: &str) -> Option<f64> {
         let figures = trial.summary.as_ref()?.metrics.get(metric)?;
@@ -197,11 +190,14 @@ impl Figure {
         }
     }
 
-    /// A level of the figure as a delay.
-    fn text(self, level: f64) -> String {
+    /// Names the figure, and both levels as delays.
+    fn levels_text(self, to: f64, from: f64) -> String {
         match self {
-            Self::Mean => delay(level),
-            Self::Variance => delay(level.sqrt()),
+            Self::Mean => format!("mean; {} against {}", delay(to), delay(from)),
+            Self::Variance => {
+                let [to, from] = [to, from].map(|level| delay(level.sqrt()));
+                format!("variance; standard deviations {to} against {from}")
+            }
         }
     }
 }
@@ -228,12 +224,10 @@ impl<'a> Evidence<'a> {
             Err(none) => return none,
         };
         let words = format!(
-            "Here: {}x{}: {} against {} ({}).{}",
+            "Here: {}x{}: {}.{}",
             three_digits(factor.value),
             between(factor, three_digits),
-            figure.text(to),
-            figure.text(from),
-            figure.words(),
+            figure.levels_text(to, from),
             reversed_text(factor),
         );
         Judgement::new(factor.falls(), factor.value, words).with_bound(factor, &[self, others])

@@ -175,7 +175,12 @@ fn stable_ping_like_ramstetter_confirms_the_claims() {
             "S1.8-weak-variance" => continue,
             _ => ClaimVerdict::Pass,
         };
-        assert_eq!(verdict, wanted, "{id}: {:?}", claim(&stable_run(5, wireless), "s1", &id));
+        assert_eq!(
+            verdict,
+            wanted,
+            "{id}: {:?}",
+            claim(&stable_run(5, wireless), "ramstetter", &id)
+        );
     }
 }
 
@@ -208,6 +213,17 @@ fn claims_name_the_delay_that_they_judge() {
     let program = claim(&run, "ramstetter", "S1.8-mean-program").value.unwrap();
     let expected = (1.0667e6 * 1.18e6 / (1.2e6 * 1.9e6_f64)).sqrt();
     assert!((program / expected - 1.0).abs() < 0.01, "{program} {expected}");
+}
+
+#[test]
+fn variance_verdict_names_its_ratio_and_the_deviations() {
+    let run = stable_run(5, wireless);
+    let variance = claim(&run, "ramstetter", "S1.8-variance-program");
+    let deviations = |text: &str| text.contains("variance; standard deviations ");
+    assert!(deviations(&variance.found), "{}", variance.found);
+    assert!(variance.found.contains(" us against "), "{}", variance.found);
+    let mean = claim(&run, "ramstetter", "S1.8-mean-program");
+    assert!(mean.found.contains("mean; ") && !deviations(&mean.found), "{}", mean.found);
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub fn process(text: &str) -> Option<Process> {
 /// Returns the CPU time of `roots` and all their descendants, in clock ticks.
 pub fn family_ticks(processes: &[Process], roots: &[u32]) -> u64 {
     let mut family: Vec<u32> = roots.to_vec();
-    // Each iteration adds a generation, of which there are at most as many as processes.
+    // Each iteration adds one generation; there are at most as many generations as processes.
     for _ in 0..processes.len() {
         let before = family.len();
         for process in processes {

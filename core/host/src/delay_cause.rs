@@ -158,6 +158,7 @@ impl DelayParts {
             divider.apply(event);
         }
         divider.pass(window.end);
+        divider.settle(Cause::of(CauseKind::Waiting));
         divider.result
     }
 
@@ -230,7 +231,10 @@ struct Divider {
     /// Processor of the last event of a processor.
     processor: Option<u32>,
     /// Thread on the processor while the measuring thread is off the processor; 0 is the idle task.
-    current: (u32, KernelName),
+    /// `None` after a migration, until the new processor switches threads.
+    current: Option<(u32, KernelName)>,
+    /// Time for which the thread has waited behind a thread that is not known yet.
+    pending: Nanos,
     interrupts: Vec<String>,
     /// The running softirq.
     softirq: Option<u32>,
@@ -256,7 +260,8 @@ impl Divider {
             now: window.start,
             state: ThreadState::Running,
             processor: None,
-            current: (0, KernelName::default()),
+            current: None,
+            pending: Nanos::ZERO,
             interrupts: Vec::new(),
             softirq: None,
             idle_state: None,
@@ -283,29 +288,38 @@ impl Divider {
     fn advance(&mut self, at: Instant<Monotonic>, phase: Phase) {
         if at > self.now {
             let time = at - self.now;
-            let cause = self.cause(phase);
-            self.result.add(cause, time);
+            match self.cause(phase) {
+                Some(cause) => self.result.add(cause, time),
+                None => self.pending = self.pending.saturating_add(time),
+            }
             self.now = at;
         }
     }
 
-    fn cause(&self, phase: Phase) -> Cause {
+    /// Gives the pending time to a cause.
+    fn settle(&mut self, cause: Cause) {
+        let time = std::mem::replace(&mut self.pending, Nanos::ZERO);
+        self.result.add(cause, time);
+    }
+
+    /// The current cause. `None` while the thread waits behind a thread that is not known yet.
+    fn cause(&self, phase: Phase) -> Option<Cause> {
         if phase == Phase::InFlight {
-            return Cause::of(CauseKind::InFlight);
+            return Some(Cause::of(CauseKind::InFlight));
         }
         if self.queued.is_some() && phase != Phase::Receiving {
-            return Cause::of(CauseKind::Qdisc);
+            return Some(Cause::of(CauseKind::Qdisc));
         }
         if phase == Phase::Unknown && self.state == ThreadState::Blocked {
-            return Cause::of(CauseKind::InFlight);
+            return Some(Cause::of(CauseKind::InFlight));
         }
         if let Some(interrupt) = self.interrupts.last() {
-            return Cause::by(CauseKind::Interrupt, interrupt);
+            return Some(Cause::by(CauseKind::Interrupt, interrupt));
         }
         if let Some(number) = self.softirq {
-            return Cause::by(CauseKind::Softirq, softirq_name(number));
+            return Some(Cause::by(CauseKind::Softirq, softirq_name(number)));
         }
-        match (self.state, phase) {
+        Some(match (self.state, phase) {
             // Polling and working look the same.
             (ThreadState::Running, Phase::Unknown) => Cause::of(CauseKind::InFlight),
             (ThreadState::Running, _) => match self.frequency {
@@ -314,22 +328,25 @@ impl Divider {
                 }
                 None => Cause::of(CauseKind::Own),
             },
-            (ThreadState::Runnable, _) => match self.current {
-                (0, _) => match self.idle_state {
-                    Some(state) => {
-                        Cause::by(CauseKind::IdleExit, format_args!("from state {state}"))
-                    }
-                    None => Cause::of(CauseKind::IdleExit),
-                },
-                (pid, name) => Cause {
-                    kind: CauseKind::Waiting,
-                    by: (!name.is_empty()).then(|| name.to_string()),
-                    pid: Some(pid),
-                },
-            },
+            (ThreadState::Runnable, _) => {
+                let (pid, name) = self.current?;
+                self.behind(pid, name)
+            }
             (ThreadState::Faulting, _) => Cause::of(CauseKind::PageFault),
             (ThreadState::Blocked, Phase::Receiving) => Cause::of(CauseKind::Receive),
             (ThreadState::Blocked, _) => Cause::of(CauseKind::Blocked),
+        })
+    }
+
+    /// The cause of a wait while thread `pid` has the processor; an empty name is unknown.
+    fn behind(&self, pid: u32, name: KernelName) -> Cause {
+        if pid != 0 {
+            let by = (!name.is_empty()).then(|| name.to_string());
+            return Cause { kind: CauseKind::Waiting, by, pid: Some(pid) };
+        }
+        match self.idle_state {
+            Some(state) => Cause::by(CauseKind::IdleExit, format_args!("from state {state}")),
+            None => Cause::of(CauseKind::IdleExit),
         }
     }
 
@@ -350,6 +367,11 @@ impl Divider {
         }
         match event.action {
             KernelAction::Switch { from, to, other, left } => {
+                // The previous thread had the processor until now.
+                if self.pending > Nanos::ZERO {
+                    let name = if to == self.thread { other } else { KernelName::default() };
+                    self.settle(self.behind(from, name));
+                }
                 if to == self.thread {
                     self.state = ThreadState::Running;
                     self.faulted = false;
@@ -361,7 +383,7 @@ impl Divider {
                             Left::Uninterruptible | Left::Asleep => ThreadState::Blocked,
                         };
                     }
-                    self.current = (to, other);
+                    self.current = Some((to, other));
                 }
             }
             KernelAction::Waking => {
@@ -369,7 +391,15 @@ impl Divider {
                     self.state = ThreadState::Runnable;
                 }
             }
-            KernelAction::Migrate(_) => self.current = (0, KernelName::default()),
+            KernelAction::Migrate(to) => {
+                // The state of the new processor is unknown.
+                self.settle(Cause::of(CauseKind::Waiting));
+                self.processor = Some(to);
+                self.current = None;
+                self.interrupts.clear();
+                self.softirq = None;
+                self.idle_state = None;
+            }
             KernelAction::InterruptEntry(interrupt) => {
                 if self.interrupts.len() < MAX_NESTED {
                     self.interrupts.push(interrupt.to_string());
@@ -513,6 +543,44 @@ mod tests {
         let events = [switch(5, OWN, 7, Left::Preempted), switch(400, 7, OWN, Left::Preempted)];
         let found = parts(&window(0, Some((420, 430)), 440), &events);
         assert_eq!(found, ["35 own work", "395 waiting behind hog (pid 7)", "10 in flight"]);
+    }
+
+    /// The parts of a reply whose wake-up moves the thread to processor 2, with these events there.
+    fn parts_after_migration(events: &[KernelEvent]) -> Vec<String> {
+        let there = events.iter().map(|event| KernelEvent { processor: 2, ..*event });
+        let mut all = vec![
+            switch(30, OWN, 0, Left::Asleep),
+            event(40, KernelAction::Idle(Some(2))),
+            // The wake-up runs in a softirq whose end on processor 1 is not recorded.
+            event(75, KernelAction::SoftirqEntry(3)),
+            event(80, KernelAction::Waking),
+            event(80, KernelAction::Migrate(2)),
+        ];
+        all.extend(there);
+        let found = parts(&window(0, Some((10, 70)), 510), &all);
+        assert_eq!(found[1..4], ["60 in flight", "5 receive path", "5 softirq NET_RX"]);
+        found[4..].to_vec()
+    }
+
+    #[test]
+    fn wait_after_a_migration_names_the_task_switched_out() {
+        let found = parts_after_migration(&[switch(500, 7, OWN, Left::Preempted)]);
+        assert_eq!(found, ["420 waiting behind hog (pid 7)"]);
+        // The first switch there has no name of the previous thread.
+        let two = [switch(200, 8, 7, Left::Asleep), switch(500, 7, OWN, Left::Asleep)];
+        let found = parts_after_migration(&two);
+        let expected = ["120 waiting behind an unknown thread", "300 waiting behind hog (pid 7)"];
+        assert_eq!(found, expected);
+        assert_eq!(parts_after_migration(&[]), ["430 waiting behind an unknown thread"]);
+    }
+
+    #[test]
+    fn wait_after_a_migration_to_an_idle_processor_is_idle_exit() {
+        let found = parts_after_migration(&[switch(500, 0, OWN, Left::Preempted)]);
+        assert_eq!(found, ["420 idle exit"]);
+        let two = [switch(200, 8, 0, Left::Asleep), switch(500, 0, OWN, Left::Asleep)];
+        let found = parts_after_migration(&two);
+        assert_eq!(found, ["120 waiting behind an unknown thread", "300 idle exit"]);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //!   frame, in picoseconds;
 //! - CSV with a header that names the same columns.
 //!
-//! Any text is read. Rows that are no valid measurement are counted.
+//! Accepts any text. Rows without a valid measurement are counted.
 
 mod iw;
 mod table;
@@ -47,7 +47,7 @@ pub struct FtmResults {
     pub round_trips: Vec<FtmRoundTrip>,
     /// MAC addresses of all peers, in lower case.
     pub peers: Vec<String>,
-    /// Results that are no measurement: failed, incomplete, zero, impossible or contradictory.
+    /// Invalid results: failed, incomplete, zero, impossible or contradictory.
     pub invalid: u64,
     /// Round trips computed again because a counter wrapped during the frame.
     pub wrapped: u64,

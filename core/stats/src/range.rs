@@ -50,8 +50,7 @@ pub struct RangeRtts {
 impl RangeRtts {
     /// Removes outliers on either side: values more than 10 scaled median absolute deviations from
     /// the median of all ([`Hampel`](crate::Hampel) has the definition). `None` without values. The
-    /// resolution is the largest step of which all differences of values are multiples, at least
-    /// `finest_ps`.
+    /// resolution is the largest common divisor of all differences of values, at least `finest_ps`.
     pub fn clean(values_ps: &[i64], finest_ps: f64) -> Option<Self> {
         let mut sorted = values_ps.to_vec();
         sorted.sort_unstable();

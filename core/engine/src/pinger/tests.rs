@@ -379,6 +379,38 @@ fn reply_waits_for_the_stamp_of_its_probe() {
 }
 
 #[test]
+fn software_and_card_stamps_of_one_probe_are_one_sample() {
+    for point in [None, Some(TxPoint::Kernel), Some(TxPoint::Hw)] {
+        let mut simulation = Simulation::new(open(1, 10 * MS, 50 * MS));
+        simulation.pinger.await_stamp(point);
+        let mut samples = Vec::new();
+        let (now, real) = (simulation.mono(), simulation.real());
+        let token = simulation.pinger.transmit(now, real, &mut |_| {}).unwrap();
+        simulation.pinger.sent(token, real, Some(3));
+        let rx = RxStamps { hw: None, driver: None, kernel: None, app: real + Nanos(MS) };
+        let stamps = [TxStamp::Kernel(real + Nanos(9)), TxStamp::Hw(Instant::from_nanos(5))];
+        // The driver takes the software timestamp first; the card's follows with the same key.
+        let before = if point == Some(TxPoint::Hw) { 1 } else { 2 };
+        for stamp in &stamps[..before] {
+            simulation.pinger.tx_stamp(3, *stamp, &mut |s| samples.push(s));
+        }
+        simulation
+            .pinger
+            .receive(&[0, 0, 0, 0], 0, rx, now + Nanos(MS), &mut |s| samples.push(s))
+            .unwrap();
+        for stamp in &stamps[before..] {
+            assert_eq!((samples.len(), simulation.pinger.awaiting_stamps()), (0, 1));
+            simulation.pinger.tx_stamp(3, *stamp, &mut |s| samples.push(s));
+        }
+        assert_eq!(samples.len(), 1, "{point:?}");
+        let tx = samples[0].tx;
+        assert_eq!((tx.kernel, tx.hw), (Some(real + Nanos(9)), Some(Instant::from_nanos(5))));
+        assert_eq!(simulation.pinger.awaiting_stamps(), 0);
+        assert_eq!(simulation.pinger.counts().tx_stamp_missing, 0);
+    }
+}
+
+#[test]
 fn missing_stamp_is_absent_and_counted() {
     let mut simulation = Simulation::new(open(1, 10 * MS, 500 * MS));
     simulation.pinger.await_stamp(Some(TxPoint::Kernel));

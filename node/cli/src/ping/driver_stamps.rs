@@ -317,7 +317,7 @@ fn filter(transport: ProbeTransport, field: Option<IdField>, flow: &Flow<'_>) ->
     }
 }
 
-/// The interfaces that the options name, or else the one that probes leave through.
+/// The interfaces that the options name, otherwise the one that probes leave through.
 fn interfaces(names: &[String], outgoing: Option<&Interface>) -> Result<Vec<Interface>, Failure> {
     let all = interface::all()?;
     let find = |name: &String| {

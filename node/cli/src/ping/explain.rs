@@ -1,8 +1,8 @@
-//! `--explain`: where the time of spikes went. Runs on the recording thread; the timing thread only
-//! makes itself the watched one at its start.
+//! `--explain`: attributes the time of spikes to causes. Runs on the recording thread; the timing
+//! thread only registers itself as the watched thread.
 //!
-//! Spikes are known at the end only, when the limit is final. So every reply above the limit so far
-//! is divided while its events exist, and the end keeps those above the final limit.
+//! The limit is final only at the end. Until then, each reply above the current limit is attributed
+//! while its events exist; the end keeps those above the final limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,20 +16,20 @@ use dwell_sample::{Sample, State};
 use dwell_stats::{Distribution, spike_limit};
 use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
 
-/// Median absolute deviations between the median and the limit.
+/// Distance of the limit from the median, in median absolute deviations.
 const DEVIATIONS: i64 = 10;
 
-/// Maximum number of replies above the limit so far that are kept.
+/// Maximum number of replies kept as candidates for spikes.
 const MAX_CANDIDATES: usize = 4_096;
 
-/// Ordinary replies per turn that are divided, for the usual time of each cause.
+/// Number of ordinary replies attributed per turn, from which the usual time of each cause follows.
 const ORDINARY_PER_TURN: usize = 8;
 
 /// Number of replies before and after one that may overlap with it in the thread.
 const SHARED_RANGE: usize = 64;
 
-/// Events older than this belong to no reply that is still to come.
-const EVENT_AGE: Nanos = Nanos::from_secs(2);
+/// Maximum age of events that a later reply can need.
+const MAX_EVENT_AGE: Nanos = Nanos::from_secs(2);
 
 /// Maximum number of events kept.
 const MAX_EVENTS: usize = 1 << 18;
@@ -72,7 +72,7 @@ pub(super) struct Explainer {
     recorder: Option<FlightRecorder>,
     /// Tracepoints that the kernel lacks.
     missing: Vec<String>,
-    /// Why there is no recorder, and what the recorder lacks.
+    /// Reason for a missing recorder, and missing tracepoints.
     pub(super) notes: Vec<Warning>,
     thread: Arc<AtomicU32>,
     /// Limit from the command line.
@@ -262,13 +262,13 @@ impl Explainer {
     fn read_events(&mut self, now: Instant<Monotonic>) {
         let Some(recorder) = &mut self.recorder else { return };
         let Self { events, complete_from, events_lost, .. } = self;
-        let keep_from = now - EVENT_AGE;
+        let keep_from = now - MAX_EVENT_AGE;
         let old = events.partition_point(|event| event.at < keep_from);
         events.drain(..old.max(events.len().saturating_sub(MAX_EVENTS)));
         let known = events.len();
         recorder.read(&mut |event| events.push(event));
         if recorder.lost() != *events_lost {
-            // Of the events that were overwritten, the last came before the first one read.
+            // All overwritten events precede the first event read.
             *complete_from = events[known..].iter().map(|event| event.at).min();
             *events_lost = recorder.lost();
         }
@@ -288,7 +288,7 @@ impl Explainer {
     }
 }
 
-/// Declares own time to be run-queue wait, that of the longest reply first.
+/// Moves the thread's own time to run-queue wait, starting with the longest reply.
 fn charge_wait(candidates: &mut [Candidate], mut waited: Nanos) {
     let mut longest: Vec<_> = candidates.iter_mut().collect();
     longest.sort_by_key(|candidate| std::cmp::Reverse(candidate.rtt));

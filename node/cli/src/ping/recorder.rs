@@ -28,7 +28,7 @@ use super::timing_loop::{HopDelays, RunEvent, Shared};
 use crate::host::HostSampler;
 use crate::{Failure, Target};
 
-/// Timestamp sources of the measurement: known after the warm-up, or else from the first reply.
+/// Timestamp sources of the measurement: known after the warm-up, otherwise from the first reply.
 /// `None` until then.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TimestampSources {
@@ -143,12 +143,13 @@ impl Recorder {
         })
     }
 
-    /// Divides spikes from now on: round trips above `above`, or else above a limit of their own.
+    /// Starts attributing spikes: round trips above `above`, by default above a limit computed from
+    /// the data.
     pub(super) fn explain(&mut self, above: Option<Nanos>) {
         self.explainer = Some(Explainer::start(above));
     }
 
-    /// The handle by which the timing thread is watched, if spikes are divided.
+    /// Handle with which the timing thread registers itself; `None` without `--explain`.
     pub(super) fn watch(&mut self) -> Option<Watch> {
         let explainer = self.explainer.as_mut()?;
         let watch = explainer.watch();
@@ -162,7 +163,7 @@ impl Recorder {
         self.explainer.as_ref().map_or(0, |explainer| explainer.events_lost)
     }
 
-    /// Divides the last spikes, if any are, and appends all to the outputs. Must precede
+    /// Attributes the last spikes and appends all spikes to the outputs. Must precede
     /// [`Self::end_samples`].
     pub(super) fn end_spikes(&mut self) {
         let Self { explainer: Some(explainer), measured, lines, samples, .. } = self else {
@@ -280,8 +281,8 @@ impl Recorder {
         self.warn(Warning::ClockStepped(format!("{step}; the affected samples are void")));
     }
 
-    /// Reads the timestamps of the driver, among which are those of all samples in the ring. Returns
-    /// whether their clock was stepped.
+    /// Reads the driver's timestamps, including those of all samples in the ring. Returns whether
+    /// their clock was stepped.
     fn read_driver_stamps(&mut self) -> bool {
         let Some(driver) = &mut self.driver else { return false };
         match driver.read() {

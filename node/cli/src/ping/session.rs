@@ -466,7 +466,7 @@ fn open_session(
     Err(Failure::interrupted())
 }
 
-/// The interface that `-I` names, or else the one that the routing table chooses.
+/// The interface that `-I` names, otherwise the one that the routing table chooses.
 fn interface(setup: &PingSetup, peer: SocketAddr) -> Option<Interface> {
     match &setup.origin.interface {
         Some(name) => interface::all().ok()?.into_iter().find(|found| found.name == *name),

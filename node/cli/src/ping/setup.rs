@@ -175,7 +175,7 @@ fn config(parameters: &PingParameters, scheme: Scheme) -> Result<Config, Failure
     Ok(config)
 }
 
-/// Parses `-I`: an address, or else an interface name.
+/// Parses `-I`: an address, otherwise an interface name.
 fn origin(from: Option<&str>) -> Origin {
     let Some(text) = from else { return Origin::default() };
     match text.parse() {

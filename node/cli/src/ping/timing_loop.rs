@@ -406,6 +406,10 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
             Notice::TxStamp { key, stamp } => {
                 if stamp.point() != TxPoint::Sched && feedback.tx != Some(TxPoint::Hw) {
                     feedback.tx = Some(stamp.point());
+                    if stamp.point() == TxPoint::Hw {
+                        // It follows the software timestamp of its packet. Decides without warm-up.
+                        pinger.await_stamp(Some(TxPoint::Hw));
+                    }
                 }
                 pinger.tx_stamp(key, stamp, &mut out);
             }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use dwell_protocol::{Stamps, ThreadPlacement};
+use dwell_protocol::{ProbeStamps, ThreadPlacement};
 use dwell_stats::range::{Estimator, PropagationSpeed, SPEED_OF_LIGHT};
 use dwell_units::{Bytes, Nanos};
 
@@ -12,8 +12,8 @@ use crate::Failure;
 const MAX_METRES: f64 = 1e9;
 
 const AFTER_HELP: &str = "\
-Microsecond timestamps cannot range: 1 us of round trip is 150 m. Without a calibration the result is an upper \
-bound of the distance, and the round trip in metres with the delay of both devices in it.\n\
+Microsecond timestamps are too coarse: 1 us of round-trip time is 150 m. Without a calibration the result is an \
+upper bound of the distance, and the round trip in metres with the delay of both devices in it.\n\
 --from rtts reads a round trip per line, like 1113us; --from ftm reads the output of 'iw dev X measurement \
 ftm_request', the report of ESP-IDF, or CSV with columns such as rtt, t1, t2, t3 and t4 in picoseconds.\n\
 Exit codes: 0 measured, 1 no round trip or a runtime failure, 2 usage, also a calibration that does not fit, 4 not \
@@ -107,8 +107,8 @@ pub(super) struct SourceArgs {
     pub(super) timeout: Nanos,
 
     /// Timestamps to use
-    #[arg(long, value_enum, default_value_t = Stamps::Auto)]
-    pub(super) stamps: Stamps,
+    #[arg(long, value_enum, default_value_t = ProbeStamps::Auto)]
+    pub(super) stamps: ProbeStamps,
 
     /// Placement of the timing loop.
     #[command(flatten)]

@@ -146,7 +146,7 @@ fn probe(target: &Target, args: &SourceArgs, stop: &Arc<AtomicBool>) -> Result<M
         interval: Some(args.interval),
         size: args.size,
         timeout: Some(args.timeout),
-        stamps: args.stamps.into(),
+        stamps: args.stamps,
         ..PingParameters::default()
     };
     job.place = args.place;
@@ -189,12 +189,14 @@ fn probe(target: &Target, args: &SourceArgs, stop: &Arc<AtomicBool>) -> Result<M
 
 /// Round trips of a segment between the timestamps closest to the wire that most replies have.
 fn round_trips(segment: &mut File) -> Result<(TimestampSource, Vec<Nanos>), Failure> {
-    let mut by_source = [const { Vec::new() }; 3];
+    let mut by_source = [const { Vec::new() }; 4];
     let mut each = |sample: &Sample| {
         let Some(rx) = sample.rx.filter(|_| sample.state == State::Received) else { return };
         let hw = sample.tx.hw.zip(rx.hw).map(|(tx, rx)| rx - tx);
         let kernel = sample.tx.kernel.zip(rx.kernel).map(|(tx, rx)| rx - tx);
-        let all = [hw, kernel, Some(rx.app - sample.tx.app)];
+        let left = sample.tx.tcx.or(sample.tx.kernel);
+        let driver = left.zip(rx.driver).map(|(tx, rx)| rx - tx);
+        let all = [hw, driver, kernel, Some(rx.app - sample.tx.app)];
         for (rtts, rtt) in by_source.iter_mut().zip(all) {
             rtts.extend(rtt);
         }
@@ -206,9 +208,13 @@ fn round_trips(segment: &mut File) -> Result<(TimestampSource, Vec<Nanos>), Fail
         }
     })
     .context("cannot read the samples of the measurement")?;
-    let [hw, kernel, user] = by_source;
+    let [hw, driver, kernel, user] = by_source;
     let received = user.len();
-    let sources = [(TimestampSource::Hw, hw), (TimestampSource::KernelSw, kernel)];
+    let sources = [
+        (TimestampSource::Hw, hw),
+        (TimestampSource::Driver, driver),
+        (TimestampSource::KernelSw, kernel),
+    ];
     let deepest = sources.into_iter().find(|(_, rtts)| 2 * rtts.len() > received);
     Ok(deepest.unwrap_or((TimestampSource::User, user)))
 }

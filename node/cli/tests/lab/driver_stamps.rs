@@ -1,5 +1,6 @@
-//! `dwell ping --stamps driver` between two nodes: the order of the three round trips, loss and
-//! reordering, interfaces without native XDP or with another program, and the end of the program.
+//! `dwell ping --stamps driver` between two nodes: the order of the three round trips, probes that
+//! leave through an interface without transmit timestamps, loss and reordering, interfaces without
+//! native XDP or with another program, missing privileges, and the end of the program.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +8,7 @@ use dwell_io::bpf::{Hook, Pass, XdpMode};
 use dwell_io::{interface, netns};
 use serde_json::Value;
 
-use crate::fixture::{DWELL, Running, TestLab, as_root, assert_follows, said, until};
+use crate::fixture::{DWELL, Running, TestLab, as_root, assert_follows, has, said, until};
 
 /// Pings from n1 with timestamps of the driver; returns the summary and the rows.
 fn ping(lab: &TestLab, arguments: &[&str]) -> (Value, Vec<Value>) {
@@ -71,6 +72,136 @@ fn three_round_trips_are_ordered_in_every_protocol() {
         }
     }
     drop(reflector.end());
+}
+
+/// Moves the addresses and routes of n1's interface to a bridge above it. Its driver takes no transmit
+/// timestamps. Returns the name of the interface.
+fn put_under_a_bridge(lab: &TestLab) -> String {
+    let all = netns::within(&lab.netns("n1"), interface::all).unwrap().unwrap();
+    let name = all.into_iter().find(|found| found.index == link(lab)).unwrap().name;
+    let ip = |arguments: &str| {
+        let words: Vec<_> = ["ip"].into_iter().chain(arguments.split(' ')).collect();
+        let output = lab.exec("n1", &words);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let addresses = ip(&format!("-o addr show dev {name} scope global"));
+    let routes = ["-4", "-6"].map(|v| (v, ip(&format!("{v} route show dev {name} proto static"))));
+    ip("link add up0 type bridge");
+    ip(&format!("addr flush dev {name} scope global"));
+    ip(&format!("link set {name} master up0"));
+    ip("link set up0 up");
+    for line in addresses.lines() {
+        let mut words = line.split_whitespace().skip_while(|word| !word.starts_with("inet"));
+        let (family, address) = (words.next().unwrap(), words.next().unwrap());
+        ip(&format!("addr add {address} dev up0{}", if family == "inet6" { " nodad" } else { "" }));
+    }
+    for (family, routes) in &routes {
+        for route in routes.lines() {
+            // Destination, "via", gateway, "src", source.
+            let words: Vec<_> = route.split_whitespace().take(5).collect();
+            ip(&format!("{family} route replace {} dev up0", words.join(" ")));
+        }
+    }
+    let all = netns::within(&lab.netns("n1"), interface::all).unwrap().unwrap();
+    let bridge = all.iter().find(|found| found.name == "up0").unwrap();
+    assert!(!bridge.stamping.unwrap().tx_software, "{bridge:?}");
+    name
+}
+
+#[test]
+fn probes_without_driver_stamps_are_stamped_at_tcx() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("driver-tcx", &["line:2"]);
+    let name = put_under_a_bridge(&lab);
+    let urls = ["stamp://[::]:862", "stamp://0.0.0.0:862", "udp://0.0.0.0:7"];
+    let urls = [&urls[..], &["roundtrip://0.0.0.0:4000"]].concat();
+    let reflector = Running::start(&lab, "n2", "roundtrip", &[&["reflect"], &urls[..]].concat());
+    for target in [
+        &["-4", "stamp://n2"][..],
+        &["-6", "stamp://n2"],
+        &["-4", "udp://n2:7"],
+        &["-4", "roundtrip://n2:4000"],
+        &["-4", "icmp://n2"],
+        &["-6", "icmp://n2"],
+        &["-4", "--icmp-socket", "raw", "-s", "4", "icmp://n2"],
+    ] {
+        let arguments = ["--interface", &name, "-c", "100", "-i", "0.001"];
+        let (summary, rows) = ping(&lab, &[&arguments[..], target].concat());
+        let driver = &summary["driver"];
+        assert_eq!((&driver["tx"], &driver["absent"]), (&"tx_tcx".into(), &Value::Null));
+        assert_eq!((&driver["stamped"], &driver["unseen"]), (&100.into(), &0.into()), "{target:?}");
+        assert_eq!(summary["metrics"]["rtt_driver_ns"]["count"], 100, "{target:?}");
+        assert_eq!(driver["layers"].as_array().unwrap().len(), 3);
+        assert_eq!(rows.len(), 100, "{target:?}");
+        // The rows of roundtrip:// have no timestamps.
+        for row in rows.iter().filter(|row| row["tx_app_ns"].is_i64()) {
+            // Each probe has the timestamp of its own frame, between its other timestamps.
+            let places = ["tx_app_ns", "tx_tcx_ns", "rx_driver_ns", "rx_kernel_ns", "rx_app_ns"];
+            let times = places.map(|name| number(row, name));
+            assert!(times.is_sorted(), "{target:?} {row}");
+            assert_eq!(number(row, "rtt_driver_ns"), times[2] - times[1], "{row}");
+        }
+    }
+    drop(reflector.end());
+    // Without --json, the lines name the timestamp.
+    let output = lab.exec(
+        "n1",
+        &[DWELL, "ping", "-q", "-c", "5", "--interface", &name, "--stamps", "driver", "icmp://n2"],
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("network and far end (tx_tcx to rx_driver)"), "{text}");
+}
+
+#[test]
+fn range_uses_and_names_the_stamps_of_the_driver() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("driver-range", &["line:2"]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("near.json");
+    let file = file.to_str().unwrap();
+    let driver = ["--stamps", "driver", "-c", "100", "-i", "1ms", "-q", "icmp://n2"];
+    let calibrate = [DWELL, "range", "calibrate", "--distance", "1m", "--output", file];
+    let output = lab.exec("n1", &[&calibrate[..], &driver].concat());
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(file).unwrap();
+    let calibration: Value = serde_json::from_str(&text).unwrap();
+    assert_follows("dwell.range-calibration-1", &calibration);
+    assert_eq!(calibration["source"]["stamps"], "driver", "{calibration}");
+    let range = [DWELL, "range", "--calibration", file];
+    let output = lab.exec("n1", &[&range[..], &driver, &["--json"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_follows("dwell.range-1", &result);
+    assert_eq!(result["source"]["stamps"], "driver", "{result}");
+    let output = lab.exec("n1", &[&[DWELL, "range"][..], &driver].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.lines().next().unwrap().ends_with("icmp with driver stamps"), "{text}");
+    // The delay between other timestamps is another.
+    let kernel = ["--stamps", "kernel", "-c", "100", "-i", "1ms", "-q", "icmp://n2"];
+    let output = lab.exec("n1", &[&range[..], &kernel].concat());
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let expected = "the timestamp source was driver at the calibration and is kernel-sw now";
+    assert!(said(&output).contains(expected), "{}", said(&output));
+}
+
+#[test]
+fn unprivileged_driver_stamps_exit_with_the_remedy() {
+    if !as_root() || !has("setpriv") {
+        return;
+    }
+    let output = Command::new("setpriv")
+        .args(["--bounding-set=-all", "--inh-caps=-all", "--clear-groups", "--reuid=65534", "--"])
+        .args([DWELL, "ping", "-c", "1", "--stamps", "driver", "udp://127.0.0.1:7"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    assert!(said(&output).contains("run it as root (sudo)"), "{}", said(&output));
+    assert!(said(&output).contains("--stamps kernel"), "{}", said(&output));
 }
 
 #[test]

@@ -25,8 +25,9 @@ const READ_BATCH: usize = 1_024;
 const REPLIES: &str = "stamp_reply";
 const PROBES: &str = "stamp_probe";
 
-/// The verdict of an XDP program that leaves a packet to the kernel.
+/// The verdicts that leave a packet to the kernel: of an XDP program, and of one at tcx (-1).
 const XDP_PASS: u32 = 2;
+const TCX_NEXT: u32 = u32::MAX;
 
 /// Timestamps frames until it is dropped or the process ends. The programs write events without
 /// waking the reader: read them at least every 100 ms.
@@ -126,8 +127,8 @@ impl DriverStamps {
         was != self.tai_offset
     }
 
-    /// Runs the program on a frame without any interface (BPF_PROG_TEST_RUN). Returns its timestamp,
-    /// if it has one.
+    /// Runs the program for replies on a frame without any interface (BPF_PROG_TEST_RUN). Returns the
+    /// frame's timestamp, if it has one.
     ///
     /// # Errors
     /// The frame is shorter than 14 bytes, or the kernel refuses the run.
@@ -135,6 +136,26 @@ impl DriverStamps {
     /// # Panics
     /// If the program does not pass the frame, or changes it.
     pub fn run(&mut self, frame: &[u8]) -> Result<Option<FrameStamp>, BpfError> {
+        self.run_program(REPLIES, XDP_PASS, frame)
+    }
+
+    /// As [`Self::run`], with the program for probes.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    ///
+    /// # Panics
+    /// As [`Self::run`].
+    pub fn run_probe(&mut self, frame: &[u8]) -> Result<Option<FrameStamp>, BpfError> {
+        self.run_program(PROBES, TCX_NEXT, frame)
+    }
+
+    fn run_program(
+        &mut self,
+        name: &str,
+        pass: u32,
+        frame: &[u8],
+    ) -> Result<Option<FrameStamp>, BpfError> {
         let mut out = vec![0; frame.len()];
         let failed = |error: libbpf_rs::Error| BpfError::Read { reason: error.to_string() };
         let input = ProgramInput {
@@ -143,10 +164,10 @@ impl DriverStamps {
             ..ProgramInput::default()
         };
         {
-            let program = self.object.progs_mut().find(|program| program.name() == REPLIES);
+            let program = self.object.progs_mut().find(|program| program.name() == name);
             let program = program.expect("the object has this program");
             let output = program.test_run(input).map_err(failed)?;
-            assert_eq!(output.return_value, XDP_PASS, "every packet passes");
+            assert_eq!(output.return_value, pass, "every packet passes");
             assert_eq!(output.data.as_deref(), Some(frame), "no packet is changed");
         }
         let mut found = None;

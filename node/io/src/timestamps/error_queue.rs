@@ -60,7 +60,8 @@ pub(crate) fn notices(
     }
 }
 
-/// A queue entry carries a software timestamp, a hardware timestamp, or both. `ee_info` says where
+/// A queue entry carries a software timestamp, a hardware timestamp, or both. A packet that both the
+/// kernel and the card timestamp has an entry for each, with one key. `ee_info` says where
 /// the software timestamp was taken (SCM_TSTAMP_SND 0, SCHED 1, ACK 2), `ee_data` is the OPT_ID
 /// key.
 fn stamps(control_data: &ReceivedControl, error: &Extended, each: &mut dyn FnMut(Notice)) {
@@ -72,5 +73,35 @@ fn stamps(control_data: &ReceivedControl, error: &Extended, each: &mut dyn FnMut
     let stamps = [control_data.kernel.map(software), control_data.hw.map(TxStamp::Hw)];
     for stamp in stamps.into_iter().flatten() {
         each(Notice::TxStamp { key: error.data, stamp });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dwell_units::Instant;
+
+    use super::*;
+
+    #[test]
+    fn both_entries_of_a_key_keep_their_own_stamp() {
+        let (software, hardware) = (Instant::from_nanos(1_000), Instant::from_nanos(7));
+        let mut found = Vec::new();
+        let mut entry = |kernel, hw, info| {
+            let control_data = ReceivedControl { kernel, hw, ..ReceivedControl::default() };
+            let error = Extended {
+                errno: 42,
+                origin: ORIGIN_TIMESTAMPING,
+                kind: (0, 0),
+                info,
+                data: 9,
+                offender: None,
+            };
+            stamps(&control_data, &error, &mut |notice| found.push(notice));
+        };
+        entry(Some(software), None, 0);
+        entry(None, Some(hardware), 0);
+        let stamp = |stamp| Notice::TxStamp { key: 9, stamp };
+        let both = [stamp(TxStamp::Kernel(software)), stamp(TxStamp::Hw(hardware))];
+        assert_eq!(found, both);
     }
 }

@@ -10,6 +10,7 @@ use crate::sys::sockopt;
 const SOF_TIMESTAMPING_OPT_ID: u32 = 1 << 7;
 const SOF_TIMESTAMPING_TX_SCHED: u32 = 1 << 8;
 const SOF_TIMESTAMPING_OPT_TSONLY: u32 = 1 << 11;
+const SOF_TIMESTAMPING_OPT_TX_SWHW: u32 = 1 << 14;
 
 /// Kernel timestamps to request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,8 +44,16 @@ pub(crate) fn request(
     stamps: StampRequest,
     tx_stamps: TxStampRequest,
 ) -> io::Result<()> {
+    match flags(stamps, tx_stamps) {
+        0 => Ok(()),
+        flags => sockopt::set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags),
+    }
+}
+
+/// Flags of SO_TIMESTAMPING; 0 without timestamps.
+fn flags(stamps: StampRequest, tx_stamps: TxStampRequest) -> u32 {
     if stamps == StampRequest::User {
-        return Ok(());
+        return 0;
     }
     let card = stamps == StampRequest::Card;
     let mut flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
@@ -56,13 +65,15 @@ pub(crate) fn request(
             | SOF_TIMESTAMPING_OPT_ID
             | SOF_TIMESTAMPING_OPT_TSONLY;
         if card {
-            flags |= libc::SOF_TIMESTAMPING_TX_HARDWARE;
+            // Without OPT_TX_SWHW, a packet that the card will timestamp has no software timestamp
+            // (net/core/skbuff.c, __skb_tstamp_tx). With it, such a packet has two messages.
+            flags |= libc::SOF_TIMESTAMPING_TX_HARDWARE | SOF_TIMESTAMPING_OPT_TX_SWHW;
         }
         if tx_stamps == TxStampRequest::DriverAndQdisc {
             flags |= SOF_TIMESTAMPING_TX_SCHED;
         }
     }
-    sockopt::set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags)
+    flags
 }
 
 /// Restarts the kernel's key counter at 0: it restarts when keys are requested after they were not
@@ -74,4 +85,29 @@ pub(super) fn restart_key_counter(
 ) -> io::Result<()> {
     sockopt::set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0 as c_int)?;
     request(fd, stamps, tx_stamps)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    #[test]
+    fn software_stamps_are_kept_beside_those_of_the_card() {
+        let both = flags(StampRequest::Card, TxStampRequest::Driver);
+        let tx = libc::SOF_TIMESTAMPING_TX_SOFTWARE | libc::SOF_TIMESTAMPING_TX_HARDWARE;
+        assert_eq!(both & tx, tx);
+        assert_ne!(both & SOF_TIMESTAMPING_OPT_TX_SWHW, 0);
+        let fd = OwnedFd::from(UdpSocket::bind("127.0.0.1:0").unwrap());
+        request(&fd, StampRequest::Card, TxStampRequest::DriverAndQdisc).unwrap();
+        // The option is only for packets with both.
+        for (stamps, tx_stamps) in [
+            (StampRequest::Kernel, TxStampRequest::DriverAndQdisc),
+            (StampRequest::Card, TxStampRequest::None),
+            (StampRequest::User, TxStampRequest::Driver),
+        ] {
+            assert_eq!(flags(stamps, tx_stamps) & SOF_TIMESTAMPING_OPT_TX_SWHW, 0, "{stamps:?}");
+        }
+    }
 }
