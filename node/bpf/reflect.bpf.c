@@ -295,7 +295,7 @@ static __always_inline int answer_stamp(struct xdp_md *context, const struct req
 	__u64 ignored = 0;
 	int is_known = 1;
 
-	/* As short as those of TWAMP-light. */
+	/* Shorter than STAMP, as TWAMP-light packets are: leave it to the socket. */
 	if ((void *)(packet + 1) > end || request->length < sizeof(*packet))
 		return leave(request, service, packet, end, 1, t2);
 	switch (likeness(packet)) {
@@ -332,7 +332,7 @@ static __always_inline int answer_echo(const struct request *request,
 	return is_within_limit(request, service, 1) ? outcome : LIMITED;
 }
 
-/* Whether the payload is no request. */
+/* Whether the payload is not a request. */
 static __always_inline int is_malformed(const struct request *request,
 					const struct service *service, const __u32 *payload,
 					const void *end)
@@ -419,8 +419,8 @@ static __always_inline int answer_icmp(struct xdp_md *context, struct request *r
 }
 
 /*
- * Answers the packet of a service; returns the outcome. Checks that need no sum and no table come
- * first, so that malformed packets cost least.
+ * Answers the packet of a service; returns the outcome. Cheap checks (without checksums or tables)
+ * come first.
  */
 static __always_inline int answer(struct xdp_md *context, struct request *request,
 				  const struct service *service,

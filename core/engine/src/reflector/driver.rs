@@ -16,8 +16,8 @@ pub const MAX_SERVICES: usize = 63;
 /// DESTINATIONS in node/bpf/reflect.bpf.h.
 pub const MAX_DESTINATIONS: usize = 4_096;
 
-/// Minimum number of replies of a window of [`ReplyLoss`], so that a lone failure of another packet is
-/// no lost reply.
+/// Minimum number of replies of a window of [`ReplyLoss`], so that one failure of another packet does
+/// not count as a lost reply.
 const MIN_WINDOW_REPLIES: u64 = 10;
 
 /// Number of consecutive windows that change the judgement of [`ReplyLoss`].

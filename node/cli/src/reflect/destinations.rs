@@ -9,7 +9,7 @@ use dwell_io::interface::{Interface, OwnAddress};
 use super::Listen;
 use crate::{Failure, protocols};
 
-/// What the program needs to know about addresses.
+/// Addresses for the program in the driver.
 pub(super) struct Addresses {
     pub(super) destinations: Vec<DriverDestination>,
     /// Sources that get no reply.
@@ -72,7 +72,7 @@ pub(super) fn check_addresses(listens: &[Listen], own: &[OwnAddress]) -> Result<
     match foreign {
         Some(Listen { url, address, .. }) => {
             let ip = address.ip();
-            Err(Failure::usage(format!("{url}: {ip} is no address of this machine")))
+            Err(Failure::usage(format!("{url}: {ip} is not an address of this machine")))
         }
         None => Ok(()),
     }

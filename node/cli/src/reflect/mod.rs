@@ -453,7 +453,7 @@ fn open_failure(error: io::Error, listen: &Listen) -> Failure {
             "{url} is in use: stop the program there, or choose another port"
         )),
         io::ErrorKind::AddrNotAvailable => {
-            Failure::usage(format!("{url}: {} is no address of this machine", address.ip()))
+            Failure::usage(format!("{url}: {} is not an address of this machine", address.ip()))
         }
         _ => Failure::from(anyhow::Error::new(error).context(format!("cannot open {url}"))),
     }

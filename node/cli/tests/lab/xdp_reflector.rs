@@ -184,7 +184,7 @@ fn bad_interfaces_are_refused_with_the_reason() {
     expect(refused(&["icmp://0.0.0.0"]), 2, "--engine xdp answers them");
     expect(refused(&["udp://127.0.0.1:7", "--interface", "lo"]), 2, "is for --engine xdp");
     let foreign = ["icmp://192.0.2.77", "--engine", "xdp", "--interface", &name];
-    expect(refused(&foreign), 2, "no address of this machine");
+    expect(refused(&foreign), 2, "not an address of this machine");
     let stream = ["tcp://127.0.0.1:7000", "--engine", "xdp", "--interface", &name];
     expect(refused(&stream), 2, "answers stamp://");
     // Another program, in either mode.
