@@ -89,6 +89,15 @@ impl ReflectEngine {
     pub const fn is_in_driver(self) -> bool {
         matches!(self, Self::Xdp | Self::Auto)
     }
+
+    /// Name, as in `--engine`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Socket => "socket",
+            Self::Xdp => "xdp",
+            Self::Auto => "auto",
+        }
+    }
 }
 
 /// Where an XDP program runs.

@@ -56,6 +56,7 @@ pub(super) fn check(job: &ReflectJob) -> Result<(), Failure> {
 
 /// The program and its services.
 pub(super) struct DriverEngine {
+    engine: ReflectEngine,
     program: XdpReflector,
     interface: Interface,
     services: Vec<DriverService>,
@@ -109,14 +110,15 @@ impl DriverEngine {
         let interface = find_interface(job)?;
         let mac = interface::ethernet_address(interface.index)?.ok_or_else(|| {
             Failure::unsupported(format!(
-                "interface {} has no Ethernet frames, which --engine xdp needs; use --engine socket",
-                interface.name
+                "interface {} has no Ethernet frames, which --engine {} needs; use --engine socket",
+                interface.name,
+                job.engine.name()
             ))
         })?;
-        let services = number_services(listens)?;
+        let services = number_services(job.engine, listens)?;
         let addresses = interface::addresses()?;
         check_addresses(listens, &addresses)?;
-        resolve(&services, &interface, &addresses)?;
+        resolve(job.engine, &services, &interface, &addresses)?;
         let mut spec = XdpReflectorSpec {
             interface: interface.index,
             link: DriverLink { mtu: interface.mtu.unwrap_or(ETHERNET_MTU), mac },
@@ -131,8 +133,8 @@ impl DriverEngine {
             spec.recognise_merged = false;
             program = XdpReflector::load(&spec);
         }
-        let mut program = program.map_err(unavailable)?;
-        let run_time = program.run_time().map_err(unavailable)?;
+        let mut program = program.map_err(|error| unavailable(job.engine, error))?;
+        let run_time = program.run_time().map_err(|error| unavailable(job.engine, error))?;
         let preferred = preferred_mode(interface.driver.as_deref());
         let (mode, reason) = match job.xdp_mode {
             Some(DriverMode::Native) => (XdpMode::Native, "--xdp-mode native"),
@@ -141,6 +143,7 @@ impl DriverEngine {
             None => (XdpMode::Generic, preferred.reason),
         };
         Ok(Self {
+            engine: job.engine,
             program,
             interface,
             services,
@@ -323,7 +326,7 @@ impl DriverEngine {
             self.program.set_link(DriverLink { mtu, mac })?;
         }
         let all = interface::addresses().context("cannot read the addresses of this machine")?;
-        match resolve(&self.services, &self.interface, &all) {
+        match resolve(self.engine, &self.services, &self.interface, &all) {
             Ok(Addresses { destinations, own }) => {
                 self.has_too_many_addresses = false;
                 self.program.set_own_addresses(&own)?;
@@ -358,13 +361,14 @@ fn engine_name(mode: XdpMode) -> &'static str {
     }
 }
 
-fn unavailable(error: BpfError) -> Failure {
+fn unavailable(engine: ReflectEngine, error: BpfError) -> Failure {
     let remedy = match &error {
         BpfError::NotPermitted(_) => "run it as root (sudo), or use --engine socket",
         _ => "use --engine socket",
     };
     let error = anyhow::Error::new(error);
-    let error = error.context(format!("--engine xdp is unavailable here; {remedy}"));
+    let engine = engine.name();
+    let error = error.context(format!("--engine {engine} is unavailable here; {remedy}"));
     Failure { exit: Exit::Unsupported, error }
 }
 
@@ -376,7 +380,8 @@ fn find_interface(job: &ReflectJob) -> Result<Interface, Failure> {
     let names = || all.iter().map(|found| found.name.as_str()).collect::<Vec<_>>().join(", ");
     let Some(name) = &job.interface else {
         return Err(Failure::usage(format!(
-            "--engine xdp and auto need --interface IF; interfaces here: {}",
+            "--engine {} needs --interface IF; interfaces here: {}",
+            job.engine.name(),
             names()
         )));
     };

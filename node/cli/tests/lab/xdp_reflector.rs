@@ -180,7 +180,10 @@ fn bad_interfaces_are_refused_with_the_reason() {
     };
     expect(on("none0"), 2, "does not exist; interfaces here: lo");
     expect(on("idle0"), 1, "is down; run: ip link set idle0 up");
-    expect(refused(&["icmp://0.0.0.0", "--engine", "xdp"]), 2, "need --interface");
+    for engine in ["xdp", "auto"] {
+        let needed = format!("--engine {engine} needs --interface");
+        expect(refused(&["icmp://0.0.0.0", "--engine", engine]), 2, &needed);
+    }
     expect(refused(&["icmp://0.0.0.0"]), 2, "--engine xdp answers them");
     expect(refused(&["udp://127.0.0.1:7", "--interface", "lo"]), 2, "is for --engine xdp");
     let foreign = ["icmp://192.0.2.77", "--engine", "xdp", "--interface", &name];
