@@ -102,11 +102,12 @@ pub(crate) struct ReflectOutcome {
     driver: Option<String>,
 }
 
-/// Answers until stopped. Calls `ready` with a line per socket when all are open.
+/// Answers until stopped. When all sockets are open, calls `ready` with a line about the engine in the
+/// driver, if any, and one per socket.
 pub(crate) fn perform(
     job: &ReflectJob,
     stop: &Arc<AtomicBool>,
-    ready: &mut dyn FnMut(&[String]),
+    ready: &mut dyn FnMut(Option<&str>, &[String]),
 ) -> Result<ReflectOutcome, Failure> {
     let place = job.place;
     xdp::check(job)?;
@@ -173,10 +174,9 @@ pub(crate) fn perform(
     }
     if let Some(driver) = &mut driver {
         driver.attach()?;
-        crate::say(&format!("dwell: {}", driver.description()));
     }
     let lines: Vec<_> = opened.iter().map(|(listen, _)| listen.to_string()).collect();
-    ready(&lines);
+    ready(driver.as_ref().map(DriverEngine::description).as_deref(), &lines);
     let (placement, mut failure) = match serve_all(services, driver.as_mut(), place, stop) {
         Ok(placement) => (placement, None),
         Err(failure) => (Placement::default(), Some(failure)),
@@ -227,8 +227,9 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let job = &args.job;
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
-    let answered = perform(job, &stop, &mut |lines| {
+    let answered = perform(job, &stop, &mut |engine, lines| {
         if !args.quiet {
+            engine.iter().for_each(|line| crate::say(&format!("dwell: {line}")));
             lines.iter().for_each(|line| crate::say(&format!("listening on {line}")));
         }
     })?;

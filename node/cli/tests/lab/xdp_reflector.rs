@@ -161,6 +161,28 @@ fn killed_reflector_leaves_no_program() {
 }
 
 #[test]
+fn quiet_reflector_prints_no_line_about_its_engine() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("xdp-quiet", &["line:2"]);
+    let (name, _) = link(&lab, "n2");
+    let child = Command::new(DWELL)
+        .args(["lab", "exec", "--lab", &lab.name, "n2", "--", DWELL, "reflect", "-q"])
+        .args(["icmp://0.0.0.0", "--engine", "xdp", "--interface", &name])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until("the program is attached", || xdp_program(&lab, "n2").is_some());
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), said(&output).as_str()), (Some(0), ""));
+}
+
+#[test]
 fn bad_interfaces_are_refused_with_the_reason() {
     if !as_root() {
         return;
