@@ -80,7 +80,7 @@ pub enum ReflectEngine {
     /// An XDP program on one interface, in the driver if it has native XDP; sockets for the rest.
     /// Attaching may reset the card.
     Xdp,
-    /// Like xdp, and generic mode if native replies fail.
+    /// Like xdp; generic mode if native replies fail, sockets if there is no XDP.
     Auto,
 }
 
