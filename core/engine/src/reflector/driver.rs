@@ -96,8 +96,9 @@ pub fn preferred_mode(driver: Option<&str>) -> ModeChoice {
     }
 }
 
-/// Upper bound of the time from T3 to the departure of a reply. `program` is the program's run time
-/// for one packet. In native mode the frame may wait for the rest of its poll.
+/// Upper bound of the time from T3 to the departure of a reply, in a poll that holds only probes.
+/// `program` is the program's run time for the longest packet. In native mode the frame may wait for the
+/// rest of its poll; packets for the stack in that poll take time that is not in the bound.
 pub fn departure_bias(native: bool, program: Nanos) -> Nanos {
     let frames = if native { POLL_WEIGHT } else { 1 };
     program.saturating_mul(frames) + DRIVER_ALLOWANCE

@@ -99,7 +99,7 @@ pub(super) struct DriverEngine {
     services: Vec<DriverService>,
     mode: XdpMode,
     reason: String,
-    /// Run time of the program for one packet.
+    /// Run time of the program for the longest packet.
     run_time: Nanos,
     /// Only the mode of `--xdp-mode` is permitted.
     is_forced: bool,

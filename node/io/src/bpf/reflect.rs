@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use dwell_units::Nanos;
+use dwell_wire::icmp::checksum;
 use libbpf_rs::{Map, MapCore, MapFlags, MapHandle, Object, ProgramInput};
 
 use super::link::{self, Place};
@@ -31,6 +32,16 @@ const PORTS_LEN: usize = 8_192;
 /// Room that the kernel needs beside a frame of a test run: two headers and struct
 /// skb_shared_info (net/bpf/test_run.c), rounded up.
 const MAX_RUN_LEN: usize = 3_500;
+
+/// Length of an Ethernet header.
+const ETHERNET_LEN: usize = 14;
+
+/// Length of an IPv4 packet with a STAMP request and an empty padding TLV.
+const MIN_STAMP_LEN: u32 = 76;
+
+/// Length of the longest IPv4 packet that the program answers: LENGTH in node/bpf/reflect.bpf.h, and
+/// the header.
+const MAX_PACKET_LEN: u32 = 9_236;
 
 /// Number of the last service, for measuring the program.
 const LAST_SERVICE: u32 = 63;
@@ -208,8 +219,9 @@ impl XdpReflector {
         Ok(DriverSessions::new(sets, self.hash))
     }
 
-    /// Run time of the program for one STAMP packet, with cold caches: the median of 101 runs, of
-    /// which each includes the start of a run. Clears the destinations.
+    /// Run time of the program for the longest STAMP packet that it answers, with cold caches: the
+    /// median of 101 runs, of which each includes the start of a run. If a test run has no room for
+    /// that packet, the time of a shorter one is scaled in proportion. Clears the destinations.
     ///
     /// # Errors
     /// The kernel refuses a run, or the program sends no reply.
@@ -218,7 +230,11 @@ impl XdpReflector {
         let service = LAST_SERVICE;
         let stamp = DriverDestination { to, kind: 1, service, local_gap: 0, global_gap: 0 };
         self.set_destinations(&[stamp])?;
-        let frame = stamp_frame(self.state.link.mac, self.answered_port);
+        let link = self.state.link;
+        let longest = link.mtu.clamp(MIN_STAMP_LEN, MAX_PACKET_LEN);
+        let len = longest.min((MAX_RUN_LEN - ETHERNET_LEN) as u32);
+        let frame = stamp_frame(link.mac, self.answered_port, len as u16);
+        self.set_link(DriverLink { mtu: longest, ..link })?;
         let runs = (0..101).map(|_| match self.run(&frame, 1)? {
             DriverRun { verdict: Verdict::Reply, duration, .. } => Ok(duration),
             DriverRun { verdict, .. } => {
@@ -228,9 +244,11 @@ impl XdpReflector {
         });
         let mut times = runs.collect::<Result<Vec<_>, _>>()?;
         times.sort();
+        self.set_link(link)?;
         self.set_destinations(&[])?;
         let median = times[times.len() / 2].as_nanos();
-        Ok(Nanos(i64::try_from(median).unwrap_or(i64::MAX)))
+        let scaled = (median * u128::from(longest)).div_ceil(u128::from(len));
+        Ok(Nanos(i64::try_from(scaled).unwrap_or(i64::MAX)))
     }
 
     /// Runs the program on a frame `repeat` times, without any interface (BPF_PROG_TEST_RUN). All
@@ -259,16 +277,23 @@ impl XdpReflector {
     }
 }
 
-/// A STAMP request of 76 bytes between documentation addresses (RFC 5737), with padding.
-fn stamp_frame(mac: [u8; 6], from_port: u16) -> [u8; 118] {
-    let mut frame = [0; 118];
+/// A STAMP request between documentation addresses (RFC 5737), with padding. `len` is the length of its
+/// IPv4 packet, at least [`MIN_STAMP_LEN`].
+fn stamp_frame(mac: [u8; 6], from_port: u16, len: u16) -> Vec<u8> {
+    let mut frame = vec![0; ETHERNET_LEN + usize::from(len)];
     frame[..6].copy_from_slice(&mac);
-    frame[12..26].copy_from_slice(&[8, 0, 0x45, 0, 0, 104, 0, 0, 0, 0, 64, 17, 0xf6, 0x81]);
+    frame[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
+    frame[16..18].copy_from_slice(&len.to_be_bytes());
+    frame[22..24].copy_from_slice(&[64, 17]);
     frame[26..34].copy_from_slice(&[192, 0, 2, 2, 192, 0, 2, 1]);
+    let sum = checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
     // No UDP checksum.
     frame[34..36].copy_from_slice(&from_port.to_be_bytes());
-    frame[36..42].copy_from_slice(&[0x03, 0x5e, 0, 84, 0, 0]);
-    frame[86..90].copy_from_slice(&[0x80, 1, 0, 28]);
+    frame[36..38].copy_from_slice(&[0x03, 0x5e]);
+    frame[38..40].copy_from_slice(&(len - 20).to_be_bytes());
+    frame[86..88].copy_from_slice(&[0x80, 1]);
+    frame[88..90].copy_from_slice(&(len - MIN_STAMP_LEN as u16).to_be_bytes());
     frame
 }
 
