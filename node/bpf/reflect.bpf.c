@@ -427,7 +427,7 @@ static __always_inline int answer(struct xdp_md *context, struct request *reques
 				  const struct reflect_state *now, struct ethernet *frame,
 				  const struct ipv4 *ip, struct udp *udp, const void *end)
 {
-	__u32 packets;
+	__u32 packets, header = request->is_ipv6 ? sizeof(struct ipv6) : sizeof(*ip);
 	__u64 t2;
 
 	if ((void *)frame + request->transport + request->length > end || request->length < 8)
@@ -435,7 +435,7 @@ static __always_inline int answer(struct xdp_md *context, struct request *reques
 	packets = datagrams(context, now, request->length);
 	/* The last are longer than the interface can send. */
 	if (packets > 1 || request->length > LENGTH ||
-	    request->length + request->transport - 14 > now->mtu)
+	    header + request->length > now->mtu)
 		return leave(request, service, udp + 1, end, packets, bpf_ktime_get_tai_ns());
 	if (service->kind != KIND_ICMP) {
 		if (ntohs(udp->length) < UDP_HEADER || ntohs(udp->length) > request->length)

@@ -389,6 +389,25 @@ fn packets_for_the_socket_spend_the_same_limit() {
 }
 
 #[test]
+fn packets_up_to_the_mtu_are_answered_with_and_without_tag() {
+    if !as_root() {
+        return;
+    }
+    let (mut program, mut reference) = (program(None), Reference::new());
+    for (is_ipv6, longest) in [(false, 1_472), (true, 1_452)] {
+        for vlan in [None, Some(5)] {
+            let echo = |len| Packet { vlan, ..Packet::new(Scheme::Udp, is_ipv6, vec![1; len]) };
+            let packet = echo(longest);
+            let run = program.run(&request(&packet), 1).unwrap();
+            let shown = format!("IPv6 {is_ipv6}, tag {vlan:?}");
+            assert_eq!(run.frame, reference.reply(&packet, &run.frame).unwrap(), "{shown}");
+            let run = program.run(&request(&echo(longest + 1)), 1).unwrap();
+            assert_eq!(run.verdict, Verdict::Pass, "{shown}");
+        }
+    }
+}
+
+#[test]
 fn link_changes_apply_to_the_running_program() {
     if !as_root() {
         return;
