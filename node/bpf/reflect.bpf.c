@@ -50,6 +50,10 @@ struct {
 #define VLAN 0x8100
 #define VLAN_SERVICE 0x88a8
 #define UDP_HEADER 8
+
+/* In the first word of an IPv6 header (RFC 8200, 3). */
+#define TRAFFIC_CLASS htonl(0x0ff00000)
+
 #define ECHO_REPLY 0
 #define ECHO_REQUEST 8
 #define ECHO_REQUEST_V6 128
@@ -227,12 +231,12 @@ static __always_inline void return_ipv4(struct ipv4 *ip, __u8 hops, __u8 service
 	ip->checksum = ~header_sum(ip);
 }
 
-static __always_inline void return_ipv6(struct ipv6 *ip, __u8 hops)
+/* `kept` are the bits of the first word that the reply keeps. */
+static __always_inline void return_ipv6(struct ipv6 *ip, __u8 hops, __u32 kept)
 {
 	__u32 source[4];
 
-	/* No traffic class, no flow label. */
-	ip->version = htonl(0x60000000);
+	ip->version = htonl(0x60000000) | (ip->version & kept);
 	ip->hops = hops;
 	__builtin_memcpy(source, ip->source, 16);
 	__builtin_memcpy(ip->source, ip->destination, 16);
@@ -644,11 +648,14 @@ int reflect_probes(struct xdp_md *context)
 	if (outcome != REPLIED)
 		return XDP_DROP;
 	return_frame(frame);
-	/* The TTL ends a loop of echoes. */
+	/*
+	 * The TTL ends a loop of echoes. ICMP keeps the service and the traffic class, as in the kernel
+	 * (icmp_reply(), net/ipv4/icmp.c; icmpv6_echo_reply(), net/ipv6/icmp.c).
+	 */
 	number = service->kind == KIND_ECHO ? request.hops - 1 : HOPS;
 	/* Calls of global functions make the verifier forget the members of the request. */
 	if (request.is_ipv6 && (void *)(ip6 + 1) <= end)
-		return_ipv6(ip6, number);
+		return_ipv6(ip6, number, service->kind == KIND_ICMP ? TRAFFIC_CLASS : 0);
 	else
 		return_ipv4(ip, number, service->kind == KIND_ICMP ? ip->service : 0);
 	return XDP_TX;

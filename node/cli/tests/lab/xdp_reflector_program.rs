@@ -408,6 +408,37 @@ fn packets_up_to_the_mtu_are_answered_with_and_without_tag() {
 }
 
 #[test]
+fn echo_replies_keep_the_class_of_icmp_requests_only() {
+    if !as_root() {
+        return;
+    }
+    // DSCP EF; in IPv6 also a flow label.
+    let classed = |mut frame: Vec<u8>, label: u8| {
+        match frame[12..14] {
+            [8, 0] => {
+                frame[15] = 0xb8;
+                frame[24..26].fill(0);
+                let sum = checksum(&frame[14..34]);
+                frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            }
+            _ => frame[14..18].copy_from_slice(&[0x6b, 0x80, label, label]),
+        }
+        frame
+    };
+    let (mut program, mut reference) = (program(None), Reference::new());
+    for is_ipv6 in [false, true] {
+        let kind = if is_ipv6 { 128 } else { 8 };
+        let icmp = Packet::new(Scheme::Icmp, is_ipv6, vec![kind, 0, 0, 0, 1, 2, 3, 4]);
+        let run = program.run(&classed(request(&icmp), 7), 1).unwrap();
+        let reply = reference.reply(&icmp, &run.frame).unwrap();
+        assert_eq!(run.frame, classed(reply, 0), "IPv6 {is_ipv6}");
+        let udp = Packet::new(Scheme::Udp, is_ipv6, vec![1; 20]);
+        let run = program.run(&classed(request(&udp), 7), 1).unwrap();
+        assert_eq!(run.frame, reference.reply(&udp, &run.frame).unwrap(), "IPv6 {is_ipv6}");
+    }
+}
+
+#[test]
 fn link_changes_apply_to_the_running_program() {
     if !as_root() {
         return;
