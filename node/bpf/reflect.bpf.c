@@ -248,7 +248,7 @@ static __always_inline void return_ipv6(struct ipv6 *ip, __u8 hops, __u32 kept)
  * session stays at the socket from then on. An identifier that the packet is too short for is 0.
  */
 static __always_inline int leave(const struct request *request, const struct service *service,
-				 const void *payload, const void *end, __u32 packets, __u64 now)
+				 const void *payload, const void *end, __u32 packets)
 {
 	const __u16 *ssid = payload + __builtin_offsetof(struct stamp, ssid);
 	struct session *session;
@@ -259,7 +259,8 @@ static __always_inline int leave(const struct request *request, const struct ser
 		int has_ssid = request->length >= __builtin_offsetof(struct stamp, received) &&
 			       (const void *)(ssid + 1) <= end;
 
-		session = find_session(request, service->number, has_ssid ? *ssid : 0, now);
+		session = find_session(request, service->number, has_ssid ? *ssid : 0,
+				       bpf_ktime_get_tai_ns());
 		if (session)
 			session->at_socket = 1;
 	}
@@ -301,7 +302,7 @@ static __always_inline int answer_stamp(struct xdp_md *context, const struct req
 
 	/* Shorter than STAMP, as TWAMP-light packets are: leave it to the socket. */
 	if ((void *)(packet + 1) > end || request->length < sizeof(*packet))
-		return leave(request, service, packet, end, 1, t2);
+		return leave(request, service, packet, end, 1);
 	switch (likeness(packet)) {
 	case LIKENESS_FULL:
 		return LOOPING;
@@ -312,7 +313,7 @@ static __always_inline int answer_stamp(struct xdp_md *context, const struct req
 	is_known = is_known && answer_tlvs(context, request->transport + UDP_HEADER + sizeof(*packet),
 					   request->length - sizeof(*packet), 0, &ignored, &ignored);
 	if (!is_known)
-		return leave(request, service, packet, end, 1, t2);
+		return leave(request, service, packet, end, 1);
 	if (!is_within_limit(request, service, 1))
 		return LIMITED;
 	session = find_session(request, service->number, packet->ssid, t2);
@@ -440,7 +441,7 @@ static __always_inline int answer(struct xdp_md *context, struct request *reques
 	/* The last are longer than the interface can send. */
 	if (packets > 1 || request->length > LENGTH ||
 	    header + request->length > now->mtu)
-		return leave(request, service, udp + 1, end, packets, bpf_ktime_get_tai_ns());
+		return leave(request, service, udp + 1, end, packets);
 	if (service->kind != KIND_ICMP) {
 		if (ntohs(udp->length) < UDP_HEADER || ntohs(udp->length) > request->length)
 			return MALFORMED;
@@ -450,7 +451,7 @@ static __always_inline int answer(struct xdp_md *context, struct request *reques
 		    (!udp->checksum && request->is_ipv6))
 			return MALFORMED;
 	}
-	t2 = bpf_ktime_get_tai_ns();
+	t2 = service->kind == KIND_STAMP ? bpf_ktime_get_tai_ns() : 0;
 	if (!request->is_ipv6 && header_sum(ip) != 0xffff)
 		return BAD_CHECKSUM;
 	if (is_loop(frame, request, service->kind))
@@ -544,7 +545,7 @@ static __attribute__((noinline)) int leave_unusual(struct xdp_md *context, __u32
 	count = bpf_map_lookup_elem(&counters, &number);
 	if (!count)
 		return XDP_PASS;
-	outcome = leave(&request, service, udp + 1, end, 1, bpf_ktime_get_tai_ns());
+	outcome = leave(&request, service, udp + 1, end, 1);
 	count->of[outcome & 7] += 1;
 	return outcome == TO_SOCKET ? XDP_PASS : XDP_DROP;
 }
