@@ -183,14 +183,21 @@ static __always_inline __u64 address_sum(const __u32 *address)
 	return (__u64)address[0] + address[1] + address[2] + address[3];
 }
 
-static __always_inline int is_own(const __u32 *address)
+/* Returns the number of a bit for an address; node/io/src/bpf/reflect.rs computes the same. */
+static __always_inline __u32 own_bit(const __u32 *address)
 {
-	return bpf_map_lookup_elem(&own_addresses, address) != 0;
+	return (address[0] ^ address[1] ^ address[2] ^ address[3]) * 0x9e3779b1 >> 26;
+}
+
+/* Most foreign addresses have a bit of no own address, which saves the look-up. */
+static __always_inline int is_own(const __u32 *address, const struct reflect_state *now)
+{
+	return now->own >> own_bit(address) & 1 && bpf_map_lookup_elem(&own_addresses, address);
 }
 
 /* Whether the addresses or the source port forbid a reply. */
 static __always_inline int is_loop(const struct ethernet *frame, const struct request *request,
-				   __u32 kind)
+				   const struct reflect_state *now, __u32 kind)
 {
 	__u16 port = ntohs(request->from_port);
 
@@ -199,7 +206,7 @@ static __always_inline int is_loop(const struct ethernet *frame, const struct re
 	/* The source of an IPv6 packet cannot be an IPv4 address (ip6_rcv_core(), net/ipv6). */
 	if (request->is_ipv6 && is_mapped(request->from))
 		return 1;
-	if (!reflect.loopback && (is_loopback(request->from) || is_own(request->from)))
+	if (!reflect.loopback && (is_loopback(request->from) || is_own(request->from, now)))
 		return 1;
 	if (kind == KIND_ICMP)
 		return 0;
@@ -454,7 +461,7 @@ static __always_inline int answer(struct xdp_md *context, struct request *reques
 	t2 = service->kind == KIND_STAMP ? bpf_ktime_get_tai_ns() : 0;
 	if (!request->is_ipv6 && header_sum(ip) != 0xffff)
 		return BAD_CHECKSUM;
-	if (is_loop(frame, request, service->kind))
+	if (is_loop(frame, request, now, service->kind))
 		return LOOPING;
 	if (service->kind == KIND_ICMP)
 		return answer_icmp(context, request, service, (struct icmp *)udp);

@@ -68,6 +68,7 @@ struct reflect_state {
 	__u16 error;	  /* STAMP error estimate, network order */
 	__u8 native;	  /* attached natively */
 	__u8 spare[3];
+	__u64 own;	  /* the bits own_bit() of the own addresses */
 };
 
 /* A STAMP session. It stays with the socket once a packet of it has gone there. */
@@ -109,7 +110,7 @@ struct reflect_counters {
 _Static_assert(sizeof(struct service_key) == 20, "node/io/src/bpf/reflect writes 20 bytes");
 _Static_assert(sizeof(struct service) == 24, "node/io/src/bpf/reflect writes 24 bytes");
 _Static_assert(sizeof(struct reflect) == 8224, "node/io/src/bpf/reflect writes 8224 bytes");
-_Static_assert(sizeof(struct reflect_state) == 24, "node/io/src/bpf/reflect writes 24 bytes");
+_Static_assert(sizeof(struct reflect_state) == 32, "node/io/src/bpf/reflect writes 32 bytes");
 _Static_assert(sizeof(struct session) == 32, "node/io/src/bpf/reflect reads 32 bytes");
 _Static_assert(OUTCOMES <= 8, "counters have room");
 

@@ -70,6 +70,8 @@ struct State {
     clock: DriverClock,
     link: DriverLink,
     native: bool,
+    /// The bits [`own_bit`] of the own addresses.
+    own: u64,
 }
 
 impl XdpReflector {
@@ -99,7 +101,7 @@ impl XdpReflector {
             interface: spec.interface,
             destinations: HashMap::new(),
             own: HashSet::new(),
-            state: State { clock: DriverClock::default(), link: spec.link, native: false },
+            state: State { clock: DriverClock::default(), link: spec.link, native: false, own: 0 },
             hash: SessionHash { seed: word(0), multiplier: word(8) },
             answered_port: (1_024..=u16::MAX).find(is_answered).unwrap_or(0),
         };
@@ -153,9 +155,12 @@ impl XdpReflector {
     pub fn set_own_addresses(&mut self, own: &[IpAddr]) -> Result<(), BpfError> {
         let own: HashSet<Address> = own.iter().map(|address| octets(*address)).collect();
         let entries = |own: &HashSet<Address>| own.iter().map(|key| (*key, [1, 0, 0, 0])).collect();
+        let bits = own.iter().fold(0, |bits, address| bits | 1 << own_bit(address));
+        // No address is in the table without its bit.
+        self.set_state(State { own: self.state.own | bits, ..self.state })?;
         update(&map(&self.object, "own_addresses")?, &entries(&self.own), &entries(&own))?;
         self.own = own;
-        Ok(())
+        self.set_state(State { own: bits, ..self.state })
     }
 
     /// Sets the offset and the error of the clock that T2 and T3 are read from.
@@ -184,13 +189,14 @@ impl XdpReflector {
 
     /// Writes struct reflect_state.
     fn write_state(&self) -> Result<(), BpfError> {
-        let State { clock, link, native } = self.state;
-        let mut value = [0; 24];
+        let State { clock, link, native, own } = self.state;
+        let mut value = [0; 32];
         value[..8].copy_from_slice(&clock.tai_offset.0.to_ne_bytes());
         value[8..12].copy_from_slice(&link.mtu.to_ne_bytes());
         value[12..18].copy_from_slice(&link.mac);
         value[18..20].copy_from_slice(&clock.error_estimate.to_be_bytes());
         value[20] = native.into();
+        value[24..].copy_from_slice(&own.to_ne_bytes());
         map(&self.object, "state")?.update(&[0; 4], &value, MapFlags::ANY).map_err(failed)
     }
 
@@ -295,6 +301,13 @@ fn stamp_frame(mac: [u8; 6], from_port: u16, len: u16) -> Vec<u8> {
     frame[86..88].copy_from_slice(&[0x80, 1]);
     frame[88..90].copy_from_slice(&(len - MIN_STAMP_LEN as u16).to_be_bytes());
     frame
+}
+
+/// Returns the number of a bit for an address: own_bit() in node/bpf/reflect.bpf.c.
+fn own_bit(address: &Address) -> u32 {
+    let (words, _) = address.as_chunks();
+    let mixed = words.iter().fold(0, |mixed, word| mixed ^ u32::from_ne_bytes(*word));
+    mixed.wrapping_mul(0x9e37_79b1) >> 26
 }
 
 /// Encodes struct reflect.
