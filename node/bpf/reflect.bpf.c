@@ -168,12 +168,12 @@ static __always_inline int is_to_interface(const struct ethernet *frame,
 
 static __always_inline __u16 header_sum(const struct ipv4 *ip)
 {
-	const __u16 *words = (const __u16 *)ip;
+	const packet_word *words = (const packet_word *)ip;
 	__u64 sum = 0;
 	int i;
 
 #pragma unroll
-	for (i = 0; i < 10; i++)
+	for (i = 0; i < 5; i++)
 		sum += words[i];
 	return fold(sum);
 }

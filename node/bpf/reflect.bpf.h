@@ -128,15 +128,19 @@ struct request {
 	__u64 is_ipv6;	  /* 64 bits, which the verifier remembers on the stack */
 };
 
-/* Folds a sum of 16-bit words (RFC 1071). */
+/* A word of a packet; the compiler may not assume that members of other types lie elsewhere. */
+typedef __u32 __attribute__((may_alias)) packet_word;
+
+/* Folds a sum of 16-bit words (RFC 1071): adds the halves, whose carry reaches the upper half of the
+ * doubled sum. */
 static __always_inline __u16 fold(__u64 sum)
 {
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return sum;
+	__u32 half;
+
+	sum += sum << 32 | sum >> 32;
+	half = sum >> 32;
+	half += half << 16 | half >> 16;
+	return half >> 16;
 }
 
 /* Returns a checksum after data with the sum `old` was replaced by data with the sum `new` (RFC
