@@ -370,8 +370,12 @@ static __always_inline int answer_udp(struct xdp_md *context, struct request *re
 
 	if (service->kind == KIND_ECHO && request->hops <= 1)
 		return LOOPING;
-	found = digest(context, request->transport, UDP_HEADER + request->length);
-	request->hash = found >> 16;
+	if (service->kind == KIND_ECHO) {
+		found = digest(context, request->transport, UDP_HEADER + request->length);
+		request->hash = found >> 16;
+	} else {
+		found = sum_bytes(context, request->transport, UDP_HEADER + request->length);
+	}
 	if (checksum && fold(request->pseudo + (__u16)found) != 0xffff) {
 		/*
 		 * Packets made on this machine have the sum of the pseudo header only: a card
@@ -405,8 +409,8 @@ static __always_inline int answer_udp(struct xdp_md *context, struct request *re
 	if (is_partial && now->native) {
 		/* The frame leaves without the socket buffer that knows of the partial sum. */
 		udp->checksum = 0;
-		found = digest(context, request->transport, UDP_HEADER + request->length);
-		checksum = ~fold(request->pseudo + (__u16)found);
+		found = sum_bytes(context, request->transport, UDP_HEADER + request->length);
+		checksum = ~fold(request->pseudo + found);
 	} else if (is_partial || !udp->checksum) {
 		return REPLIED;
 	}
@@ -420,7 +424,7 @@ static __always_inline int answer_icmp(struct xdp_md *context, struct request *r
 {
 	__u16 *kind = (__u16 *)icmp, old = *kind, sum;
 
-	sum = digest(context, request->transport, request->length);
+	sum = sum_bytes(context, request->transport, request->length);
 	if (fold(request->pseudo + sum) != 0xffff)
 		return BAD_CHECKSUM;
 	if (!is_within_limit(request, service, 1))

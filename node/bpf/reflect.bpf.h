@@ -159,6 +159,45 @@ static __always_inline __u64 mixed(__u64 hash, __u64 word)
 }
 
 /*
+ * Returns the folded sum of bytes of the frame. A global function, which the verifier checks once.
+ */
+__attribute__((noinline)) __u64 sum_bytes(struct xdp_md *context, __u32 offset, __u32 length)
+{
+	const __u8 *at = (void *)(unsigned long)context->data;
+	const void *end = (void *)(unsigned long)context->data_end;
+	__u64 sum = 0;
+	__u32 i;
+
+	if (offset > 128 || length > LENGTH)
+		return 0;
+	at += offset;
+	for (i = 0; i < LENGTH / 32; i++) {
+		const packet_word *words = (const packet_word *)at;
+
+		if (length < 32 || (void *)(at + 32) > end)
+			break;
+		sum += (__u64)words[0] + words[1] + words[2] + words[3] + words[4] + words[5] +
+		       words[6] + words[7];
+		at += 32;
+		length -= 32;
+	}
+	for (i = 0; i < 7; i++) {
+		if (length < 4 || (void *)(at + 4) > end)
+			break;
+		sum += *(const packet_word *)at;
+		at += 4;
+		length -= 4;
+	}
+	if (length & 2 && (void *)(at + 2) <= end) {
+		sum += *(const __u16 *)at;
+		at += 2;
+	}
+	if (length & 1 && (void *)(at + 1) <= end)
+		sum += *at;
+	return fold(sum);
+}
+
+/*
  * Returns the folded sum of bytes of the frame in the lowest 16 bits, and a hash of them above. A
  * global function, which the verifier checks once.
  */
