@@ -205,22 +205,35 @@ __attribute__((noinline)) __u64 digest(struct xdp_md *context, __u32 offset, __u
 {
 	__u8 *at = (void *)(unsigned long)context->data;
 	void *end = (void *)(unsigned long)context->data_end;
-	__u64 sum = 0, hash = reflect.seed, word;
+	__u64 sum = 0, hash = reflect.seed, other = ~hash, word;
 	__u32 i;
 
 	if (offset > 128 || length > LENGTH)
 		return 0;
 	at += offset;
-	for (i = 0; i < LENGTH / 8; i++) {
-		if (length < 8 || (void *)(at + 8) > end)
+	/* Two hashes, which the processor computes at once. */
+	for (i = 0; i < LENGTH / 16; i++) {
+		if (length < 16 || (void *)(at + 16) > end)
 			break;
 		word = *(__u64 *)at;
 		sum += (__u32)word;
 		sum += word >> 32;
 		hash = mixed(hash, word);
-		at += 8;
-		length -= 8;
+		word = *(__u64 *)(at + 8);
+		sum += (__u32)word;
+		sum += word >> 32;
+		other = mixed(other, word);
+		at += 16;
+		length -= 16;
 	}
+	if (length & 8 && (void *)(at + 8) <= end) {
+		word = *(__u64 *)at;
+		sum += (__u32)word;
+		sum += word >> 32;
+		hash = mixed(hash, word);
+		at += 8;
+	}
+	hash = mixed(hash, other);
 	word = 0;
 	if (length & 4 && (void *)(at + 4) <= end) {
 		word = *(__u32 *)at;
