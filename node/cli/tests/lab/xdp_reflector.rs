@@ -466,9 +466,10 @@ fn raw_tagged_frames_are_answered_with_their_tag() {
         return;
     }
     let lab = TestLab::up("xdp-raw-tag", &["line:2"]);
-    let (near, far) = (link(&lab, "n1").0, link(&lab, "n2").0);
-    let mac = lab.exec("n2", &["cat", &format!("/sys/class/net/{far}/address")]);
-    let mac = String::from_utf8_lossy(&mac.stdout).trim().to_owned();
+    let (near, index) = (link(&lab, "n1").0, link(&lab, "n2").1);
+    let mac = netns::within(&lab.netns("n2"), || interface::ethernet_address(index)).unwrap();
+    let mac =
+        mac.unwrap().expect("an Ethernet address").map(|byte| format!("{byte:02x}")).join(":");
     for mode in ["generic", "native"] {
         with_peer_program(&lab, || {
             let server = reflect(&lab, &["--engine", "xdp", "--xdp-mode", mode]);
