@@ -137,7 +137,7 @@ user\t'Clock read of the program'"
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l limit -d 'Maximum reply rate per source address and port, like 1000pps, or off. A TCP connection is slowed down to it [default: off on loopback and in dwell\'s labs, else 100kpps for sources with private and link-local addresses and 10kpps for others]' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l engine -d 'Engine that sends the replies. xdp and auto need root; see docs/reflect.md' -r -f -a "socket\t'Sockets, on any interface'
 xdp\t'An XDP program on one interface, in the driver if it has native XDP; sockets for the rest. Attaching may reset the card'
-auto\t'Like xdp, and generic mode if native replies fail'"
+auto\t'Like xdp; generic mode if native replies fail, sockets if there is no XDP'"
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l interface -d 'Interface on which --engine xdp or auto replies' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand reflect" -l xdp-mode -d 'Where the XDP program runs [default: native if the driver has it, except on veth]' -r -f -a "native\t'In the driver, before a socket buffer exists'
 generic\t'In the kernel, just after the driver; on any Ethernet interface'"

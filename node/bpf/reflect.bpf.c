@@ -50,6 +50,10 @@ struct {
 #define VLAN 0x8100
 #define VLAN_SERVICE 0x88a8
 #define UDP_HEADER 8
+
+/* In the first word of an IPv6 header (RFC 8200, 3). */
+#define TRAFFIC_CLASS htonl(0x0ff00000)
+
 #define ECHO_REPLY 0
 #define ECHO_REQUEST 8
 #define ECHO_REQUEST_V6 128
@@ -164,12 +168,12 @@ static __always_inline int is_to_interface(const struct ethernet *frame,
 
 static __always_inline __u16 header_sum(const struct ipv4 *ip)
 {
-	const __u16 *words = (const __u16 *)ip;
+	const packet_word *words = (const packet_word *)ip;
 	__u64 sum = 0;
 	int i;
 
 #pragma unroll
-	for (i = 0; i < 10; i++)
+	for (i = 0; i < 5; i++)
 		sum += words[i];
 	return fold(sum);
 }
@@ -179,14 +183,21 @@ static __always_inline __u64 address_sum(const __u32 *address)
 	return (__u64)address[0] + address[1] + address[2] + address[3];
 }
 
-static __always_inline int is_own(const __u32 *address)
+/* Returns the number of a bit for an address; node/io/src/bpf/reflect.rs computes the same. */
+static __always_inline __u32 own_bit(const __u32 *address)
 {
-	return bpf_map_lookup_elem(&own_addresses, address) != 0;
+	return (address[0] ^ address[1] ^ address[2] ^ address[3]) * 0x9e3779b1 >> 26;
+}
+
+/* Most foreign addresses have a bit of no own address, which saves the look-up. */
+static __always_inline int is_own(const __u32 *address, const struct reflect_state *now)
+{
+	return now->own >> own_bit(address) & 1 && bpf_map_lookup_elem(&own_addresses, address);
 }
 
 /* Whether the addresses or the source port forbid a reply. */
 static __always_inline int is_loop(const struct ethernet *frame, const struct request *request,
-				   __u32 kind)
+				   const struct reflect_state *now, __u32 kind)
 {
 	__u16 port = ntohs(request->from_port);
 
@@ -195,7 +206,7 @@ static __always_inline int is_loop(const struct ethernet *frame, const struct re
 	/* The source of an IPv6 packet cannot be an IPv4 address (ip6_rcv_core(), net/ipv6). */
 	if (request->is_ipv6 && is_mapped(request->from))
 		return 1;
-	if (!reflect.loopback && (is_loopback(request->from) || is_own(request->from)))
+	if (!reflect.loopback && (is_loopback(request->from) || is_own(request->from, now)))
 		return 1;
 	if (kind == KIND_ICMP)
 		return 0;
@@ -227,12 +238,12 @@ static __always_inline void return_ipv4(struct ipv4 *ip, __u8 hops, __u8 service
 	ip->checksum = ~header_sum(ip);
 }
 
-static __always_inline void return_ipv6(struct ipv6 *ip, __u8 hops)
+/* `kept` are the bits of the first word that the reply keeps. */
+static __always_inline void return_ipv6(struct ipv6 *ip, __u8 hops, __u32 kept)
 {
 	__u32 source[4];
 
-	/* No traffic class, no flow label. */
-	ip->version = htonl(0x60000000);
+	ip->version = htonl(0x60000000) | (ip->version & kept);
 	ip->hops = hops;
 	__builtin_memcpy(source, ip->source, 16);
 	__builtin_memcpy(ip->source, ip->destination, 16);
@@ -244,7 +255,7 @@ static __always_inline void return_ipv6(struct ipv6 *ip, __u8 hops)
  * session stays at the socket from then on. An identifier that the packet is too short for is 0.
  */
 static __always_inline int leave(const struct request *request, const struct service *service,
-				 const void *payload, const void *end, __u32 packets, __u64 now)
+				 const void *payload, const void *end, __u32 packets)
 {
 	const __u16 *ssid = payload + __builtin_offsetof(struct stamp, ssid);
 	struct session *session;
@@ -255,7 +266,8 @@ static __always_inline int leave(const struct request *request, const struct ser
 		int has_ssid = request->length >= __builtin_offsetof(struct stamp, received) &&
 			       (const void *)(ssid + 1) <= end;
 
-		session = find_session(request, service->number, has_ssid ? *ssid : 0, now);
+		session = find_session(request, service->number, has_ssid ? *ssid : 0,
+				       bpf_ktime_get_tai_ns());
 		if (session)
 			session->at_socket = 1;
 	}
@@ -295,9 +307,9 @@ static __always_inline int answer_stamp(struct xdp_md *context, const struct req
 	__u64 ignored = 0;
 	int is_known = 1;
 
-	/* As short as those of TWAMP-light. */
+	/* Shorter than STAMP, as TWAMP-light packets are: leave it to the socket. */
 	if ((void *)(packet + 1) > end || request->length < sizeof(*packet))
-		return leave(request, service, packet, end, 1, t2);
+		return leave(request, service, packet, end, 1);
 	switch (likeness(packet)) {
 	case LIKENESS_FULL:
 		return LOOPING;
@@ -308,7 +320,7 @@ static __always_inline int answer_stamp(struct xdp_md *context, const struct req
 	is_known = is_known && answer_tlvs(context, request->transport + UDP_HEADER + sizeof(*packet),
 					   request->length - sizeof(*packet), 0, &ignored, &ignored);
 	if (!is_known)
-		return leave(request, service, packet, end, 1, t2);
+		return leave(request, service, packet, end, 1);
 	if (!is_within_limit(request, service, 1))
 		return LIMITED;
 	session = find_session(request, service->number, packet->ssid, t2);
@@ -332,7 +344,7 @@ static __always_inline int answer_echo(const struct request *request,
 	return is_within_limit(request, service, 1) ? outcome : LIMITED;
 }
 
-/* Whether the payload is no request. */
+/* Whether the payload is not a request. */
 static __always_inline int is_malformed(const struct request *request,
 					const struct service *service, const __u32 *payload,
 					const void *end)
@@ -358,8 +370,12 @@ static __always_inline int answer_udp(struct xdp_md *context, struct request *re
 
 	if (service->kind == KIND_ECHO && request->hops <= 1)
 		return LOOPING;
-	found = digest(context, request->transport, UDP_HEADER + request->length);
-	request->hash = found >> 16;
+	if (service->kind == KIND_ECHO) {
+		found = digest(context, request->transport, UDP_HEADER + request->length);
+		request->hash = found >> 16;
+	} else {
+		found = sum_bytes(context, request->transport, UDP_HEADER + request->length);
+	}
 	if (checksum && fold(request->pseudo + (__u16)found) != 0xffff) {
 		/*
 		 * Packets made on this machine have the sum of the pseudo header only: a card
@@ -393,8 +409,8 @@ static __always_inline int answer_udp(struct xdp_md *context, struct request *re
 	if (is_partial && now->native) {
 		/* The frame leaves without the socket buffer that knows of the partial sum. */
 		udp->checksum = 0;
-		found = digest(context, request->transport, UDP_HEADER + request->length);
-		checksum = ~fold(request->pseudo + (__u16)found);
+		found = sum_bytes(context, request->transport, UDP_HEADER + request->length);
+		checksum = ~fold(request->pseudo + found);
 	} else if (is_partial || !udp->checksum) {
 		return REPLIED;
 	}
@@ -408,7 +424,7 @@ static __always_inline int answer_icmp(struct xdp_md *context, struct request *r
 {
 	__u16 *kind = (__u16 *)icmp, old = *kind, sum;
 
-	sum = digest(context, request->transport, request->length);
+	sum = sum_bytes(context, request->transport, request->length);
 	if (fold(request->pseudo + sum) != 0xffff)
 		return BAD_CHECKSUM;
 	if (!is_within_limit(request, service, 1))
@@ -419,15 +435,15 @@ static __always_inline int answer_icmp(struct xdp_md *context, struct request *r
 }
 
 /*
- * Answers the packet of a service; returns the outcome. Checks that need no sum and no table come
- * first, so that malformed packets cost least.
+ * Answers the packet of a service; returns the outcome. Cheap checks (without checksums or tables)
+ * come first.
  */
 static __always_inline int answer(struct xdp_md *context, struct request *request,
 				  const struct service *service,
 				  const struct reflect_state *now, struct ethernet *frame,
 				  const struct ipv4 *ip, struct udp *udp, const void *end)
 {
-	__u32 packets;
+	__u32 packets, header = request->is_ipv6 ? sizeof(struct ipv6) : sizeof(*ip);
 	__u64 t2;
 
 	if ((void *)frame + request->transport + request->length > end || request->length < 8)
@@ -435,8 +451,8 @@ static __always_inline int answer(struct xdp_md *context, struct request *reques
 	packets = datagrams(context, now, request->length);
 	/* The last are longer than the interface can send. */
 	if (packets > 1 || request->length > LENGTH ||
-	    request->length + request->transport - 14 > now->mtu)
-		return leave(request, service, udp + 1, end, packets, bpf_ktime_get_tai_ns());
+	    header + request->length > now->mtu)
+		return leave(request, service, udp + 1, end, packets);
 	if (service->kind != KIND_ICMP) {
 		if (ntohs(udp->length) < UDP_HEADER || ntohs(udp->length) > request->length)
 			return MALFORMED;
@@ -446,10 +462,10 @@ static __always_inline int answer(struct xdp_md *context, struct request *reques
 		    (!udp->checksum && request->is_ipv6))
 			return MALFORMED;
 	}
-	t2 = bpf_ktime_get_tai_ns();
+	t2 = service->kind == KIND_STAMP ? bpf_ktime_get_tai_ns() : 0;
 	if (!request->is_ipv6 && header_sum(ip) != 0xffff)
 		return BAD_CHECKSUM;
-	if (is_loop(frame, request, service->kind))
+	if (is_loop(frame, request, now, service->kind))
 		return LOOPING;
 	if (service->kind == KIND_ICMP)
 		return answer_icmp(context, request, service, (struct icmp *)udp);
@@ -540,7 +556,7 @@ static __attribute__((noinline)) int leave_unusual(struct xdp_md *context, __u32
 	count = bpf_map_lookup_elem(&counters, &number);
 	if (!count)
 		return XDP_PASS;
-	outcome = leave(&request, service, udp + 1, end, 1, bpf_ktime_get_tai_ns());
+	outcome = leave(&request, service, udp + 1, end, 1);
 	count->of[outcome & 7] += 1;
 	return outcome == TO_SOCKET ? XDP_PASS : XDP_DROP;
 }
@@ -644,11 +660,14 @@ int reflect_probes(struct xdp_md *context)
 	if (outcome != REPLIED)
 		return XDP_DROP;
 	return_frame(frame);
-	/* The TTL ends a loop of echoes. */
+	/*
+	 * The TTL ends a loop of echoes. ICMP keeps the service and the traffic class, as in the kernel
+	 * (icmp_reply(), net/ipv4/icmp.c; icmpv6_echo_reply(), net/ipv6/icmp.c).
+	 */
 	number = service->kind == KIND_ECHO ? request.hops - 1 : HOPS;
 	/* Calls of global functions make the verifier forget the members of the request. */
 	if (request.is_ipv6 && (void *)(ip6 + 1) <= end)
-		return_ipv6(ip6, number);
+		return_ipv6(ip6, number, service->kind == KIND_ICMP ? TRAFFIC_CLASS : 0);
 	else
 		return_ipv4(ip, number, service->kind == KIND_ICMP ? ip->service : 0);
 	return XDP_TX;

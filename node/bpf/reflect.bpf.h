@@ -68,6 +68,7 @@ struct reflect_state {
 	__u16 error;	  /* STAMP error estimate, network order */
 	__u8 native;	  /* attached natively */
 	__u8 spare[3];
+	__u64 own;	  /* the bits own_bit() of the own addresses */
 };
 
 /* A STAMP session. It stays with the socket once a packet of it has gone there. */
@@ -109,7 +110,7 @@ struct reflect_counters {
 _Static_assert(sizeof(struct service_key) == 20, "node/io/src/bpf/reflect writes 20 bytes");
 _Static_assert(sizeof(struct service) == 24, "node/io/src/bpf/reflect writes 24 bytes");
 _Static_assert(sizeof(struct reflect) == 8224, "node/io/src/bpf/reflect writes 8224 bytes");
-_Static_assert(sizeof(struct reflect_state) == 24, "node/io/src/bpf/reflect writes 24 bytes");
+_Static_assert(sizeof(struct reflect_state) == 32, "node/io/src/bpf/reflect writes 32 bytes");
 _Static_assert(sizeof(struct session) == 32, "node/io/src/bpf/reflect reads 32 bytes");
 _Static_assert(OUTCOMES <= 8, "counters have room");
 
@@ -127,15 +128,19 @@ struct request {
 	__u64 is_ipv6;	  /* 64 bits, which the verifier remembers on the stack */
 };
 
-/* Folds a sum of 16-bit words (RFC 1071). */
+/* A word of a packet; the compiler may not assume that members of other types lie elsewhere. */
+typedef __u32 __attribute__((may_alias)) packet_word;
+
+/* Folds a sum of 16-bit words (RFC 1071): adds the halves, whose carry reaches the upper half of the
+ * doubled sum. */
 static __always_inline __u16 fold(__u64 sum)
 {
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return sum;
+	__u32 half;
+
+	sum += sum << 32 | sum >> 32;
+	half = sum >> 32;
+	half += half << 16 | half >> 16;
+	return half >> 16;
 }
 
 /* Returns a checksum after data with the sum `old` was replaced by data with the sum `new` (RFC
@@ -154,6 +159,45 @@ static __always_inline __u64 mixed(__u64 hash, __u64 word)
 }
 
 /*
+ * Returns the folded sum of bytes of the frame. A global function, which the verifier checks once.
+ */
+__attribute__((noinline)) __u64 sum_bytes(struct xdp_md *context, __u32 offset, __u32 length)
+{
+	const __u8 *at = (void *)(unsigned long)context->data;
+	const void *end = (void *)(unsigned long)context->data_end;
+	__u64 sum = 0;
+	__u32 i;
+
+	if (offset > 128 || length > LENGTH)
+		return 0;
+	at += offset;
+	for (i = 0; i < LENGTH / 32; i++) {
+		const packet_word *words = (const packet_word *)at;
+
+		if (length < 32 || (void *)(at + 32) > end)
+			break;
+		sum += (__u64)words[0] + words[1] + words[2] + words[3] + words[4] + words[5] +
+		       words[6] + words[7];
+		at += 32;
+		length -= 32;
+	}
+	for (i = 0; i < 7; i++) {
+		if (length < 4 || (void *)(at + 4) > end)
+			break;
+		sum += *(const packet_word *)at;
+		at += 4;
+		length -= 4;
+	}
+	if (length & 2 && (void *)(at + 2) <= end) {
+		sum += *(const __u16 *)at;
+		at += 2;
+	}
+	if (length & 1 && (void *)(at + 1) <= end)
+		sum += *at;
+	return fold(sum);
+}
+
+/*
  * Returns the folded sum of bytes of the frame in the lowest 16 bits, and a hash of them above. A
  * global function, which the verifier checks once.
  */
@@ -161,22 +205,35 @@ __attribute__((noinline)) __u64 digest(struct xdp_md *context, __u32 offset, __u
 {
 	__u8 *at = (void *)(unsigned long)context->data;
 	void *end = (void *)(unsigned long)context->data_end;
-	__u64 sum = 0, hash = reflect.seed, word;
+	__u64 sum = 0, hash = reflect.seed, other = ~hash, word;
 	__u32 i;
 
 	if (offset > 128 || length > LENGTH)
 		return 0;
 	at += offset;
-	for (i = 0; i < LENGTH / 8; i++) {
-		if (length < 8 || (void *)(at + 8) > end)
+	/* Two hashes, which the processor computes at once. */
+	for (i = 0; i < LENGTH / 16; i++) {
+		if (length < 16 || (void *)(at + 16) > end)
 			break;
 		word = *(__u64 *)at;
 		sum += (__u32)word;
 		sum += word >> 32;
 		hash = mixed(hash, word);
-		at += 8;
-		length -= 8;
+		word = *(__u64 *)(at + 8);
+		sum += (__u32)word;
+		sum += word >> 32;
+		other = mixed(other, word);
+		at += 16;
+		length -= 16;
 	}
+	if (length & 8 && (void *)(at + 8) <= end) {
+		word = *(__u64 *)at;
+		sum += (__u32)word;
+		sum += word >> 32;
+		hash = mixed(hash, word);
+		at += 8;
+	}
+	hash = mixed(hash, other);
 	word = 0;
 	if (length & 4 && (void *)(at + 4) <= end) {
 		word = *(__u32 *)at;

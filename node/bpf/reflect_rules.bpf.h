@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT */
 /*
- * Who gets a reply: the rate limit and the loop rules of core/engine/src/reflector, in tables of
- * fixed size. Two processors may write one entry at once; a count is then lost, never a bound.
+ * Decides which requests get a reply: rate limit and loop rules as in core/engine/src/reflector, in
+ * tables of fixed size. Two processors may write one entry at once: that loses a count, never a bound.
  */
 #ifndef REFLECT_RULES_BPF_H
 #define REFLECT_RULES_BPF_H
@@ -173,8 +173,8 @@ static __always_inline int spend_prefix(const struct request *request, __u64 gap
 
 /*
  * Whether the source may get replies to these packets now; spends its budget if so. A source that
- * takes the entry of one seen lately spends the budget of its prefix as well. Packets for the socket
- * spend the same budget as those that the program answers.
+ * evicts a recently seen one also spends the budget of its prefix. Packets for the socket spend the
+ * same budget as those that the program answers.
  */
 __attribute__((noinline)) int is_within_limit(const struct request *request,
 					      const struct service *service, __u32 packets)

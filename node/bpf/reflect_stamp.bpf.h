@@ -200,7 +200,7 @@ static __always_inline void write_ntp(__u32 *words, __u64 at)
 /* Sum of the first 44 bytes. */
 static __always_inline __u64 stamp_sum(const struct stamp *packet)
 {
-	const __u32 *words = (const __u32 *)packet;
+	const packet_word *words = (const packet_word *)packet;
 	__u64 sum = 0;
 	int i;
 

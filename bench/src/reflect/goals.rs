@@ -191,7 +191,8 @@ mod tests {
     #[test]
     fn goals_are_documented() {
         let measured = Measured::default();
-        let judged = [judge_round_trips(&measured), judge_capacities(&measured)].concat();
+        let program = vec![judge_program(&measured)];
+        let judged = [judge_round_trips(&measured), judge_capacities(&measured), program].concat();
         crate::judge::assert_documented(judged.iter().map(|row| &*row.goal));
     }
 
@@ -215,7 +216,13 @@ mod tests {
 
     #[test]
     fn malformed_frame_is_judged_by_its_extra_time() {
-        let rounds = |malformed| vec![Times { malformed, passed: 20.0 }; 6];
+        let times = |malformed| Times {
+            malformed,
+            passed: 20.0,
+            bad_checksum: 130.0,
+            bad_checksum_longest: 500.0,
+        };
+        let rounds = |malformed| vec![times(malformed); 6];
         for (malformed, expected) in [(69.0, Outcome::Reached), (71.0, Outcome::Missed)] {
             let measured = Measured { program: rounds(malformed), ..Measured::default() };
             assert_eq!(judge_program(&measured).outcome, expected);

@@ -248,10 +248,14 @@ fn print(machine: &Machine, measured: &Measured, args: &Args) {
             format!("{:.0}", middle.unwrap_or_default())
         };
         let mut figures = Table::new(["XDP program", "rounds", "ns"]);
-        let malformed = middle(|times| times.malformed);
-        figures.row(["malformed frame".to_owned(), rounds.clone(), malformed]);
-        let passed = middle(|times| times.passed);
-        figures.row(["frame that passes at the first check".to_owned(), rounds, passed]);
+        for (name, figure) in [
+            ("malformed frame", middle(|times| times.malformed)),
+            ("frame that passes at the first check", middle(|times| times.passed)),
+            ("wrong checksum, 64 B", middle(|times| times.bad_checksum)),
+            ("wrong checksum, 1,472 B", middle(|times| times.bad_checksum_longest)),
+        ] {
+            figures.row([name.to_owned(), rounds.clone(), figure]);
+        }
         println!("{figures}");
     }
     for (name, reason) in &measured.unavailable {

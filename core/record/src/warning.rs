@@ -94,6 +94,8 @@ crate::warnings! {
         DriverRepliesLost(interface: String, failed: u64, replies: u64, remedy: String)
             on interface = "driver-replies-lost", Warning,
             "{interface} loses replies ({failed} packets failed, {replies} replies){remedy}";
+        XdpUnavailable(reason: String) = "xdp-unavailable", Warning,
+            "sockets answer instead of XDP, and the kernel answers icmp://: {reason}";
         MergedUnrecognised(interface: String) on interface = "merged-unrecognised", Note,
             "the kernel lacks what the XDP program needs to recognise merged datagrams (Linux 6.2 \
              with BTF): those that {interface} receives merged count as one";

@@ -16,8 +16,8 @@ pub const MAX_SERVICES: usize = 63;
 /// DESTINATIONS in node/bpf/reflect.bpf.h.
 pub const MAX_DESTINATIONS: usize = 4_096;
 
-/// Minimum number of replies of a window of [`ReplyLoss`], so that a lone failure of another packet is
-/// no lost reply.
+/// Minimum number of replies of a window of [`ReplyLoss`], so that one failure of another packet does
+/// not count as a lost reply.
 const MIN_WINDOW_REPLIES: u64 = 10;
 
 /// Number of consecutive windows that change the judgement of [`ReplyLoss`].
@@ -96,8 +96,9 @@ pub fn preferred_mode(driver: Option<&str>) -> ModeChoice {
     }
 }
 
-/// Upper bound of the time from T3 to the departure of a reply. `program` is the program's run time
-/// for one packet. In native mode the frame may wait for the rest of its poll.
+/// Upper bound of the time from T3 to the departure of a reply, in a poll that holds only probes.
+/// `program` is the program's run time for the longest packet. In native mode the frame may wait for the
+/// rest of its poll; packets for the stack in that poll take time that is not in the bound.
 pub fn departure_bias(native: bool, program: Nanos) -> Nanos {
     let frames = if native { POLL_WEIGHT } else { 1 };
     program.saturating_mul(frames) + DRIVER_ALLOWANCE

@@ -80,7 +80,7 @@ pub enum ReflectEngine {
     /// An XDP program on one interface, in the driver if it has native XDP; sockets for the rest.
     /// Attaching may reset the card.
     Xdp,
-    /// Like xdp, and generic mode if native replies fail.
+    /// Like xdp; generic mode if native replies fail, sockets if there is no XDP.
     Auto,
 }
 
@@ -88,6 +88,15 @@ impl ReflectEngine {
     /// Whether the engine replies in the network driver.
     pub const fn is_in_driver(self) -> bool {
         matches!(self, Self::Xdp | Self::Auto)
+    }
+
+    /// Name, as in `--engine`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Socket => "socket",
+            Self::Xdp => "xdp",
+            Self::Auto => "auto",
+        }
     }
 }
 

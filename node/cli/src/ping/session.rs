@@ -523,9 +523,9 @@ fn broadcast_failure(setup: &PingSetup) -> Failure {
 fn open_failure(error: io::Error, setup: &PingSetup, options: &SocketOptions) -> Failure {
     let target = &setup.target;
     match (error.kind(), &options.interface, options.source) {
-        (io::ErrorKind::AddrNotAvailable, _, Some(source)) => {
-            Failure::usage(format!("invalid value for -I: {source} is no address of this machine"))
-        }
+        (io::ErrorKind::AddrNotAvailable, _, Some(source)) => Failure::usage(format!(
+            "invalid value for -I: {source} is not an address of this machine"
+        )),
         (_, Some(name), _) if error.raw_os_error() == Some(19) => {
             Failure::usage(format!("invalid value for -I: no interface '{name}' on this machine"))
         }

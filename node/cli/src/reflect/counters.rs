@@ -25,7 +25,7 @@ pub(super) struct Counters {
     socket_drops: AtomicU64,
     /// Whether `socket_drops` is known.
     counts_drops: AtomicBool,
-    /// What the program in the driver counted; `None` without it.
+    /// Counters of the program in the driver; `None` without one.
     driver: Option<OnceLock<DriverCounters>>,
 }
 

@@ -5,11 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use dwell_engine::reflector::{DriverService, MAX_DESTINATIONS, MAX_SERVICES};
 use dwell_io::bpf::DriverDestination;
 use dwell_io::interface::{Interface, OwnAddress};
+use dwell_protocol::ReflectEngine;
 
 use super::Listen;
 use crate::{Failure, protocols};
 
-/// What the program needs to know about addresses.
+/// Addresses for the program in the driver.
 pub(super) struct Addresses {
     pub(super) destinations: Vec<DriverDestination>,
     /// Sources that get no reply.
@@ -21,6 +22,7 @@ pub(super) struct Addresses {
 /// # Errors
 /// The program has not enough room for them.
 pub(super) fn resolve(
+    engine: ReflectEngine,
     services: &[DriverService],
     interface: &Interface,
     all: &[OwnAddress],
@@ -51,9 +53,9 @@ pub(super) fn resolve(
     own.dedup();
     if destinations.len() > MAX_DESTINATIONS || own.len() > MAX_DESTINATIONS {
         return Err(Failure::usage(format!(
-            "--engine xdp answers at most {MAX_DESTINATIONS} pairs of address and port, and these \
-             {} URLs have {} on a machine with {} addresses; name addresses instead of 0.0.0.0 and \
-             [::]",
+            "--engine {} answers at most {MAX_DESTINATIONS} pairs of address and port, and these {} \
+             URLs have {} on a machine with {} addresses; name addresses instead of 0.0.0.0 and [::]",
+            engine.name(),
             services.len(),
             destinations.len(),
             own.len()
@@ -72,14 +74,18 @@ pub(super) fn check_addresses(listens: &[Listen], own: &[OwnAddress]) -> Result<
     match foreign {
         Some(Listen { url, address, .. }) => {
             let ip = address.ip();
-            Err(Failure::usage(format!("{url}: {ip} is no address of this machine")))
+            Err(Failure::usage(format!("{url}: {ip} is not an address of this machine")))
         }
         None => Ok(()),
     }
 }
 
 /// Numbers the services that the program answers.
-pub(super) fn number_services(listens: &mut [Listen]) -> Result<Vec<DriverService>, Failure> {
+pub(super) fn number_services(
+    engine: ReflectEngine,
+    listens: &mut [Listen],
+) -> Result<Vec<DriverService>, Failure> {
+    let engine = engine.name();
     let mut services = Vec::new();
     for listen in listens {
         // The program has no HMAC.
@@ -91,12 +97,12 @@ pub(super) fn number_services(listens: &mut [Listen]) -> Result<Vec<DriverServic
     }
     match services.len() {
         0 => Err(Failure::usage(format!(
-            "--engine xdp answers {} without a key; use --engine socket for others",
+            "--engine {engine} answers {} without a key; use --engine socket for others",
             protocols::urls_with(|spec| spec.driver_reply.is_some())
         ))),
         1..=MAX_SERVICES => Ok(services),
         more => Err(Failure::usage(format!(
-            "--engine xdp answers at most {MAX_SERVICES} addresses, not {more}"
+            "--engine {engine} answers at most {MAX_SERVICES} addresses, not {more}"
         ))),
     }
 }
@@ -134,16 +140,24 @@ mod tests {
             listen: SocketAddr::from(([0, 0, 0, 0], port)),
             limits: None,
         });
-        let room = resolve(&services, &interface, &addresses(2_048)).unwrap();
+        let resolve = |services: &[_], addresses: &[_]| {
+            super::resolve(ReflectEngine::Auto, services, &interface, addresses)
+        };
+        let room = resolve(&services, &addresses(2_048)).unwrap();
         assert_eq!((room.destinations.len(), room.own.len()), (4_096, 2_048));
-        let failure = resolve(&services, &interface, &addresses(2_049)).err().unwrap();
+        let failure = resolve(&services, &addresses(2_049)).err().unwrap();
         assert_eq!(failure.exit, Exit::Usage);
         let text = failure.error.to_string();
-        let parts = ["at most 4096 pairs", "2 URLs have 4098", "2049 addresses", "name addresses"];
+        let parts = [
+            "--engine auto answers at most 4096 pairs",
+            "2 URLs have 4098",
+            "2049 addresses",
+            "name addresses",
+        ];
         assert!(parts.iter().all(|part| text.contains(part)), "{text}");
         // One service on fewer addresses than the machine has.
         let named = [DriverService { listen: "10.0.0.1:7001".parse().unwrap(), ..services[0] }];
-        assert!(resolve(&named, &interface, &addresses(4_096)).is_ok());
-        assert!(resolve(&named, &interface, &addresses(4_097)).is_err());
+        assert!(resolve(&named, &addresses(4_096)).is_ok());
+        assert!(resolve(&named, &addresses(4_097)).is_err());
     }
 }

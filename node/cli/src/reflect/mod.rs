@@ -28,7 +28,7 @@ use dwell_io::machine;
 use dwell_io::port::{StampRequest, Wait};
 use dwell_io::process;
 use dwell_protocol::{Limit, ReflectEngine, ReflectJob, Stamps, ThreadPlacement};
-use dwell_record::Summary;
+use dwell_record::{Summary, Warning};
 use dwell_units::{Nanos, PacketRate};
 use dwell_wire::hmac::SecretKey;
 
@@ -81,6 +81,13 @@ struct Listen {
     service: Option<u32>,
 }
 
+impl Listen {
+    /// Whether the kernel answers it, as the program in the driver does not run.
+    fn is_left_to_kernel(&self) -> bool {
+        !self.scheme.spec().has_reflector() && self.service.is_none()
+    }
+}
+
 /// A socket that answers. Polled, or run on its own thread.
 trait Service: Send {
     /// Answers at most one message. Returns whether there was one.
@@ -93,20 +100,27 @@ trait Service: Send {
     fn end(&mut self) {}
 }
 
+/// Opened sockets, and the services that they answer.
+#[derive(Default)]
+struct Sockets {
+    opened: Vec<(Listen, Arc<Counters>)>,
+    services: Vec<Box<dyn Service>>,
+}
+
 /// The outcome of a reflector.
 pub(crate) struct ReflectOutcome {
     pub(crate) summary: Summary,
     /// Failure that ended it.
     pub(crate) failure: Option<Failure>,
     opened: Vec<(Listen, Arc<Counters>)>,
-    driver: Option<String>,
 }
 
-/// Answers until stopped. Calls `ready` with a line per socket when all are open.
+/// Answers until stopped. When all sockets are open, calls `ready` with a line about the engine in the
+/// driver, if any, and one per socket.
 pub(crate) fn perform(
     job: &ReflectJob,
     stop: &Arc<AtomicBool>,
-    ready: &mut dyn FnMut(&[String]),
+    ready: &mut dyn FnMut(Option<&str>, &[String]),
 ) -> Result<ReflectOutcome, Failure> {
     let place = job.place;
     xdp::check(job)?;
@@ -135,48 +149,29 @@ pub(crate) fn perform(
             .map(|listen| listen.address.port())
             .collect(),
     };
-    let mut driver = match job.engine {
-        ReflectEngine::Socket => None,
-        ReflectEngine::Xdp | ReflectEngine::Auto => {
-            let unanswered = (!job.allow_any_port).then_some(&*own_ports);
-            Some(DriverEngine::load(job, &mut listens, unanswered)?)
+    let (mut driver, mut fallback) = (None, None);
+    if job.engine.is_in_driver() {
+        let unanswered = (!job.allow_any_port).then_some(&*own_ports);
+        match DriverEngine::load(job, &mut listens, unanswered) {
+            Ok(loaded) => driver = Some(loaded),
+            Err(error) => fallback = Some(error.into_fallback(job.engine)?),
         }
-    };
-    let mut opened: Vec<(Listen, Arc<Counters>)> = Vec::new();
-    let mut services: Vec<Box<dyn Service>> = Vec::new();
-    for listen in listens {
-        let counters = match driver {
-            None => Arc::<Counters>::default(),
-            Some(_) => Arc::new(Counters::with_driver()),
-        };
-        if !listen.scheme.spec().has_reflector() {
-            opened.push((listen, counters));
-            continue;
-        }
-        let earlier = match (&driver, listen.service) {
-            (Some(driver), Some(service)) => Some(driver.earlier(service)?),
-            _ => None,
-        };
-        match open(job, &listen, &own_ports, earlier, &counters) {
-            Ok(service) => services.push(service),
-            // A machine without one address family answers on the other.
-            Err(error) if job.urls.is_empty() && is_family_unavailable(&error) => {
-                crate::say(&format!("dwell: skipping {}: {error}", listen.url));
-                continue;
-            }
-            Err(error) => return Err(open_failure(error, &listen)),
-        }
-        opened.push((listen, counters));
     }
-    if opened.is_empty() {
-        return Err(Failure::unsupported("neither IPv4 nor IPv6 is available"));
+    let Sockets { mut opened, mut services } = open_all(job, listens, &own_ports, driver.as_ref())?;
+    if let Some(loaded) = &mut driver
+        && let Err(error) = loaded.attach()
+    {
+        fallback = Some(error.into_fallback(job.engine)?);
+        driver = None;
+        // The addresses have to be free again.
+        drop(services);
+        let listens = opened.into_iter().map(|(listen, _)| listen).collect();
+        Sockets { opened, services } = open_all(job, listens, &own_ports, None)?;
     }
-    if let Some(driver) = &mut driver {
-        driver.attach()?;
-        crate::say(&format!("dwell: {}", driver.description()));
-    }
+    let fallback = fallback.map(Warning::XdpUnavailable);
+    fallback.iter().for_each(|warning| crate::say(&format!("dwell: {warning}")));
     let lines: Vec<_> = opened.iter().map(|(listen, _)| listen.to_string()).collect();
-    ready(&lines);
+    ready(driver.as_ref().map(DriverEngine::description).as_deref(), &lines);
     let (placement, mut failure) = match serve_all(services, driver.as_mut(), place, stop) {
         Ok(placement) => (placement, None),
         Err(failure) => (Placement::default(), Some(failure)),
@@ -193,9 +188,47 @@ pub(crate) fn perform(
         }
         driver_report = Some(driver.end());
     }
-    let summary = report::summary(job, &opened, placement, driver_report.as_ref());
-    let driver = driver_report.map(|report| report.engine);
-    Ok(ReflectOutcome { summary, failure, opened, driver })
+    let summary = report::summary(job, &opened, placement, driver_report.as_ref(), fallback);
+    Ok(ReflectOutcome { summary, failure, opened })
+}
+
+/// Opens the sockets. Without the engine in the driver, sockets answer all they can.
+fn open_all(
+    job: &ReflectJob,
+    listens: Vec<Listen>,
+    own_ports: &Arc<[u16]>,
+    driver: Option<&DriverEngine>,
+) -> Result<Sockets, Failure> {
+    let mut sockets = Sockets::default();
+    for mut listen in listens {
+        listen.service = listen.service.filter(|_| driver.is_some());
+        let counters = match driver {
+            None => Arc::<Counters>::default(),
+            Some(_) => Arc::new(Counters::with_driver()),
+        };
+        if !listen.scheme.spec().has_reflector() {
+            sockets.opened.push((listen, counters));
+            continue;
+        }
+        let earlier = match (driver, listen.service) {
+            (Some(driver), Some(service)) => Some(driver.earlier(service)?),
+            _ => None,
+        };
+        match open(job, &listen, own_ports, earlier, &counters) {
+            Ok(service) => sockets.services.push(service),
+            // A machine without one address family answers on the other.
+            Err(error) if job.urls.is_empty() && is_family_unavailable(&error) => {
+                crate::say(&format!("dwell: skipping {}: {error}", listen.url));
+                continue;
+            }
+            Err(error) => return Err(open_failure(error, &listen)),
+        }
+        sockets.opened.push((listen, counters));
+    }
+    if sockets.opened.is_empty() {
+        return Err(Failure::unsupported("neither IPv4 nor IPv6 is available"));
+    }
+    Ok(sockets)
 }
 
 /// Runs the services, and supervises the engine in the driver on a thread of its own.
@@ -227,8 +260,9 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
     let job = &args.job;
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
-    let answered = perform(job, &stop, &mut |lines| {
+    let answered = perform(job, &stop, &mut |engine, lines| {
         if !args.quiet {
+            engine.iter().for_each(|line| crate::say(&format!("dwell: {line}")));
             lines.iter().for_each(|line| crate::say(&format!("listening on {line}")));
         }
     })?;
@@ -236,13 +270,17 @@ pub fn run(args: Args) -> Result<Exit, Failure> {
         use std::io::Write;
         io::stdout().lock().write_all(answered.summary.to_json().as_bytes())?;
     } else {
-        report::print(&answered.opened, answered.driver.as_deref())?;
+        let engine = &answered.summary.engine;
+        report::print(&answered.opened, job.engine.is_in_driver().then_some(engine))?;
     }
     answered.failure.map_or(Ok(Exit::Measured), Err)
 }
 
 impl std::fmt::Display for Listen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.is_left_to_kernel() {
+            return write!(f, "{} (the kernel answers)", self.url);
+        }
         let limit = self.limit.map_or("off".to_owned(), |limits| limits.to_string());
         let engine = if self.service.is_some() { ", xdp" } else { "" };
         write!(f, "{} (limit {limit}{engine})", self.url)
@@ -453,7 +491,7 @@ fn open_failure(error: io::Error, listen: &Listen) -> Failure {
             "{url} is in use: stop the program there, or choose another port"
         )),
         io::ErrorKind::AddrNotAvailable => {
-            Failure::usage(format!("{url}: {} is no address of this machine", address.ip()))
+            Failure::usage(format!("{url}: {} is not an address of this machine", address.ip()))
         }
         _ => Failure::from(anyhow::Error::new(error).context(format!("cannot open {url}"))),
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dwell_io::cpu::Placement;
 use dwell_protocol::ReflectJob;
-use dwell_record::{Kind, Scalar, Summary, Trust};
+use dwell_record::{Kind, Scalar, Summary, Trust, Warning};
 use serde_json::json;
 
 use super::Listen;
@@ -15,11 +15,11 @@ use super::xdp::{self, DriverReport};
 use crate::environment::environment;
 use crate::placement;
 
-/// Prints the counters of each URL.
-pub(super) fn print(opened: &[(Listen, Arc<Counters>)], driver: Option<&str>) -> io::Result<()> {
+/// Prints the engine, unless it is the default, and the counters of each URL.
+pub(super) fn print(opened: &[(Listen, Arc<Counters>)], engine: Option<&String>) -> io::Result<()> {
     use std::io::Write;
     let mut out = io::stdout().lock();
-    if let Some(engine) = driver {
+    if let Some(engine) = engine {
         writeln!(out, "engine: {engine}")?;
     }
     let width = opened.iter().map(|(listen, _)| listen.url.len()).max().unwrap_or(0);
@@ -30,7 +30,7 @@ pub(super) fn print(opened: &[(Listen, Arc<Counters>)], driver: Option<&str>) ->
     writeln!(out)?;
     for (listen, counters) in opened {
         write!(out, "{:width$}", listen.url)?;
-        for (_, count) in counters.read() {
+        for (_, count) in counts(listen, counters) {
             let count = count.map_or("-".to_owned(), |count| count.to_string());
             write!(out, "{count:>13}")?;
         }
@@ -39,15 +39,22 @@ pub(super) fn print(opened: &[(Listen, Arc<Counters>)], driver: Option<&str>) ->
     Ok(())
 }
 
-/// Builds the summary.
+/// Counters of a URL; unknown if the kernel answers it.
+fn counts(listen: &Listen, counters: &Counters) -> Vec<(&'static str, Option<u64>)> {
+    let known = |count: Option<u64>| count.filter(|_| !listen.is_left_to_kernel());
+    counters.read().into_iter().map(|(name, count)| (name, known(count))).collect()
+}
+
+/// Builds the summary. `fallback` says why the engine in the driver does not run.
 pub(super) fn summary(
     job: &ReflectJob,
     opened: &[(Listen, Arc<Counters>)],
     placement: Placement,
     driver: Option<&DriverReport>,
+    fallback: Option<Warning>,
 ) -> Summary {
     let mut totals: BTreeMap<String, Option<u64>> = BTreeMap::new();
-    for (name, count) in opened.iter().flat_map(|(_, counters)| counters.read()) {
+    for (name, count) in opened.iter().flat_map(|(listen, counters)| counts(listen, counters)) {
         let total = totals.entry(name.to_owned()).or_default();
         *total = total.map_or(count, |total| Some(total + count.unwrap_or(0)));
     }
@@ -62,6 +69,12 @@ pub(super) fn summary(
         values.extend(xdp::values(opened, report));
         report.warnings.iter().for_each(|warning| trust.warn(warning.clone()));
     }
+    let mut reason = driver.map(|report| report.reason.clone());
+    let mut engine = driver.map_or(socket_engine, |report| &report.engine);
+    if let Some(warning) = fallback {
+        (engine, reason) = ("socket", Some(warning.to_string()));
+        trust.warn(warning);
+    }
     let urls: Vec<_> = opened.iter().map(|(listen, _)| listen.url.clone()).collect();
     let parameters = [
         ("urls", json!(urls)),
@@ -73,7 +86,7 @@ pub(super) fn summary(
         ("engine", json!(job.engine)),
         ("interface", json!(job.interface)),
         ("xdp_mode", json!(job.xdp_mode)),
-        ("xdp_reason", json!(driver.map(|report| &report.reason))),
+        ("xdp_reason", json!(reason)),
     ];
     Summary {
         kind: Kind::Reflect,
@@ -86,7 +99,7 @@ pub(super) fn summary(
         trains: Vec::new(),
         spikes: None,
         driver: None,
-        engine: driver.map_or(socket_engine, |report| &report.engine).to_owned(),
+        engine: engine.to_owned(),
         trust,
         environment: environment(None, placement::record(&job.place, placement)),
     }

@@ -34,13 +34,13 @@ const RECEIVE_BATCH: usize = 32;
 /// Maximum number of replies that are sent together.
 const SEND_BATCH: usize = 32;
 
-/// The same if replies carry T3, which is read once for all of them: a reply leaves about a
-/// microsecond after T3 for each reply to another peer before it.
+/// The same for replies that carry T3: T3 is read once per batch, so each reply to another peer delays
+/// the next by about 1 us after T3.
 const TIMED_SEND_BATCH: usize = 8;
 
-/// Number of consecutive requests, none of which had to be waited for as far as is known, after which
-/// the socket probably has a queue. A blocking receive call does not tell whether it waited, so that
-/// number is larger and the check a wasted call every so often.
+/// Number of consecutive requests received without a known wait after which a queue is assumed. A
+/// blocking receive call does not report whether it waited, so its number is larger, to make needless
+/// checks rare.
 const POLLED_STREAK: u32 = 4;
 const BLOCKING_STREAK: u32 = 64;
 
@@ -65,7 +65,7 @@ pub(super) struct UdpService {
     drops: Drops,
 }
 
-/// Whether requests are waiting, as far as the earlier receive calls tell.
+/// Estimate from earlier receive calls whether requests are queued.
 #[derive(Debug, Default)]
 struct QueueEstimate {
     /// The last batch had several requests.

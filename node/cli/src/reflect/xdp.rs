@@ -40,6 +40,43 @@ const MAX_LOSS_WARNINGS: usize = 16;
 /// Default MTU of Ethernet, if the interface does not state its own.
 const ETHERNET_MTU: u32 = 1_500;
 
+/// Why the engine does not start.
+#[derive(Debug)]
+pub(super) enum StartError {
+    /// This machine, its interface or this build has no XDP.
+    NoXdp(anyhow::Error),
+    /// Another failure, such as a usage error or a missing privilege.
+    Failed(Failure),
+}
+
+impl StartError {
+    fn into_failure(self, engine: ReflectEngine) -> Failure {
+        match self {
+            Self::Failed(failure) => failure,
+            Self::NoXdp(error) => unavailable(engine, "use --engine socket", error),
+        }
+    }
+
+    /// Returns the reason to answer by sockets alone.
+    ///
+    /// # Errors
+    /// The engine must be in the driver, or the reason is not a lack of XDP.
+    pub(super) fn into_fallback(self, engine: ReflectEngine) -> Result<String, Failure> {
+        match self {
+            Self::NoXdp(error) if engine == ReflectEngine::Auto => {
+                Ok(format!("{error:#}").replace('\n', "; "))
+            }
+            other => Err(other.into_failure(engine)),
+        }
+    }
+}
+
+impl<E: Into<Failure>> From<E> for StartError {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
 /// Refuses options that need another engine; needs no privilege.
 pub(super) fn check(job: &ReflectJob) -> Result<(), Failure> {
     if job.engine != ReflectEngine::Socket {
@@ -56,14 +93,15 @@ pub(super) fn check(job: &ReflectJob) -> Result<(), Failure> {
 
 /// The program and its services.
 pub(super) struct DriverEngine {
+    engine: ReflectEngine,
     program: XdpReflector,
     interface: Interface,
     services: Vec<DriverService>,
     mode: XdpMode,
     reason: String,
-    /// Run time of the program for one packet.
+    /// Run time of the program for the longest packet.
     run_time: Nanos,
-    /// The mode is that of `--xdp-mode`.
+    /// Only the mode of `--xdp-mode` is permitted.
     is_forced: bool,
     /// Generic mode may follow native mode later.
     may_change_mode: bool,
@@ -105,18 +143,16 @@ impl DriverEngine {
         job: &ReflectJob,
         listens: &mut [Listen],
         own_ports: Option<&[u16]>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, StartError> {
         let interface = find_interface(job)?;
-        let mac = interface::ethernet_address(interface.index)?.ok_or_else(|| {
-            Failure::unsupported(format!(
-                "interface {} has no Ethernet frames, which --engine xdp needs; use --engine socket",
-                interface.name
-            ))
-        })?;
-        let services = number_services(listens)?;
+        let services = number_services(job.engine, listens)?;
         let addresses = interface::addresses()?;
         check_addresses(listens, &addresses)?;
-        resolve(&services, &interface, &addresses)?;
+        resolve(job.engine, &services, &interface, &addresses)?;
+        let Some(mac) = interface::ethernet_address(interface.index)? else {
+            let error = anyhow::anyhow!("interface {} has no Ethernet frames", interface.name);
+            return Err(StartError::NoXdp(error));
+        };
         let mut spec = XdpReflectorSpec {
             interface: interface.index,
             link: DriverLink { mtu: interface.mtu.unwrap_or(ETHERNET_MTU), mac },
@@ -131,8 +167,8 @@ impl DriverEngine {
             spec.recognise_merged = false;
             program = XdpReflector::load(&spec);
         }
-        let mut program = program.map_err(unavailable)?;
-        let run_time = program.run_time().map_err(unavailable)?;
+        let mut program = program.map_err(|error| not_loaded(job.engine, error))?;
+        let run_time = program.run_time().map_err(|error| not_loaded(job.engine, error))?;
         let preferred = preferred_mode(interface.driver.as_deref());
         let (mode, reason) = match job.xdp_mode {
             Some(DriverMode::Native) => (XdpMode::Native, "--xdp-mode native"),
@@ -141,13 +177,14 @@ impl DriverEngine {
             None => (XdpMode::Generic, preferred.reason),
         };
         Ok(Self {
+            engine: job.engine,
             program,
             interface,
             services,
             mode,
             reason: reason.to_owned(),
             run_time,
-            is_forced: job.xdp_mode.is_some(),
+            is_forced: job.xdp_mode.is_some() && job.engine == ReflectEngine::Xdp,
             may_change_mode: job.engine == ReflectEngine::Auto,
             recognises_merged: spec.recognise_merged,
             has_too_many_addresses: false,
@@ -163,7 +200,7 @@ impl DriverEngine {
     }
 
     /// Attaches the program, in generic mode if the driver refuses the native one.
-    pub(super) fn attach(&mut self) -> Result<(), Failure> {
+    pub(super) fn attach(&mut self) -> Result<(), StartError> {
         self.refresh()?;
         self.refresh_clock()?;
         let mut outcome = self.program.attach(self.mode);
@@ -189,14 +226,19 @@ impl DriverEngine {
         self.warnings.push(warning);
     }
 
-    fn not_attached(&self, error: BpfError) -> Failure {
+    fn not_attached(&self, error: BpfError) -> StartError {
         let name = &self.interface.name;
-        let (exit, remedy) = match error.is_occupied() {
-            true => (Exit::Failed, "end the program that attached it, or use --engine socket"),
-            false => (Exit::Unsupported, "use --engine socket"),
-        };
-        let error = anyhow::Error::new(error);
-        Failure { exit, error: error.context(format!("interface {name} is unavailable; {remedy}")) }
+        if error.is_occupied() {
+            let error = anyhow::Error::new(error).context(format!(
+                "interface {name} is unavailable; end the program that attached it, or use --engine \
+                 socket"
+            ));
+            return Failure { exit: Exit::Failed, error }.into();
+        }
+        if error.is_permission() {
+            return not_loaded(self.engine, error);
+        }
+        StartError::NoXdp(anyhow::Error::new(error).context(format!("interface {name} has no XDP")))
     }
 
     /// One line about the mode and its reason.
@@ -255,7 +297,8 @@ impl DriverEngine {
             remedy.push_str(": its peer has no XDP program");
         }
         if self.may_change_mode && self.mode == XdpMode::Native {
-            self.program.attach(XdpMode::Generic).map_err(|error| self.not_attached(error))?;
+            let attached = self.program.attach(XdpMode::Generic);
+            attached.map_err(|error| self.not_attached(error).into_failure(self.engine))?;
             self.mode = XdpMode::Generic;
             self.refresh_clock()?;
             self.reason = "native replies were lost".to_owned();
@@ -323,7 +366,7 @@ impl DriverEngine {
             self.program.set_link(DriverLink { mtu, mac })?;
         }
         let all = interface::addresses().context("cannot read the addresses of this machine")?;
-        match resolve(&self.services, &self.interface, &all) {
+        match resolve(self.engine, &self.services, &self.interface, &all) {
             Ok(Addresses { destinations, own }) => {
                 self.has_too_many_addresses = false;
                 self.program.set_own_addresses(&own)?;
@@ -358,13 +401,19 @@ fn engine_name(mode: XdpMode) -> &'static str {
     }
 }
 
-fn unavailable(error: BpfError) -> Failure {
-    let remedy = match &error {
-        BpfError::NotPermitted(_) => "run it as root (sudo), or use --engine socket",
-        _ => "use --engine socket",
-    };
-    let error = anyhow::Error::new(error);
-    let error = error.context(format!("--engine xdp is unavailable here; {remedy}"));
+/// The error of a program that is not loaded or attached. Without privilege it is unknown whether the
+/// machine has XDP.
+fn not_loaded(engine: ReflectEngine, error: BpfError) -> StartError {
+    if error.is_permission() {
+        let remedy = "run it as root (sudo), or use --engine socket";
+        return StartError::Failed(unavailable(engine, remedy, error.into()));
+    }
+    StartError::NoXdp(error.into())
+}
+
+fn unavailable(engine: ReflectEngine, remedy: &str, error: anyhow::Error) -> Failure {
+    let engine = engine.name();
+    let error = error.context(format!("--engine {engine} is unavailable here; {remedy}"));
     Failure { exit: Exit::Unsupported, error }
 }
 
@@ -376,7 +425,8 @@ fn find_interface(job: &ReflectJob) -> Result<Interface, Failure> {
     let names = || all.iter().map(|found| found.name.as_str()).collect::<Vec<_>>().join(", ");
     let Some(name) = &job.interface else {
         return Err(Failure::usage(format!(
-            "--engine xdp and auto need --interface IF; interfaces here: {}",
+            "--engine {} needs --interface IF; interfaces here: {}",
+            job.engine.name(),
             names()
         )));
     };

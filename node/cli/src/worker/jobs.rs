@@ -200,7 +200,7 @@ fn perform(
             Ok(summary)
         }
         Job::Reflect(reflect) => {
-            let answered = crate::reflect::perform(reflect, stop, &mut |_| ready())?;
+            let answered = crate::reflect::perform(reflect, stop, &mut |_, _| ready())?;
             answered.failure.map_or(Ok(answered.summary), Err)
         }
         Job::Cpu(cpu) => crate::load::burn(cpu, stop, &mut |_| ready()),

@@ -141,6 +141,57 @@ fn lost_native_replies_are_explained_and_auto_falls_back() {
 }
 
 #[test]
+fn auto_engine_without_xdp_answers_by_sockets() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("xdp-none", &["line:2"]);
+    // Frames of a tun interface have no Ethernet header.
+    for command in [
+        &["ip", "tuntap", "add", "dev", "plain0", "mode", "tun"][..],
+        &["ip", "link", "set", "plain0", "up"],
+    ] {
+        let output = lab.exec("n2", command);
+        if !output.status.success() {
+            skip("the kernel has no tun interfaces");
+            return;
+        }
+    }
+    let urls = urls();
+    let urls: Vec<_> = urls.iter().map(String::as_str).collect();
+    let arguments = [&["reflect", "--json", "--interface", "plain0"][..], &urls].concat();
+    let arguments = [&arguments[..], &["--engine", "auto"]].concat();
+    let server = Running::start(&lab, "n2", "::2] (the kernel answers)", &arguments);
+    let answered = |url: &str| ping(&lab, url, &["-c", "20"])["packets"]["received"].clone();
+    for url in &urls {
+        assert_eq!(answered(url), 20, "{url}");
+    }
+    let summary = server.end();
+    assert_follows("dwell.summary-1", &summary);
+    assert_eq!(summary["engine"], "socket");
+    let warning = &summary["trust"]["warnings"][0];
+    assert_eq!(warning["code"], "xdp-unavailable", "{summary}");
+    let reason = "interface plain0 has no Ethernet frames";
+    assert!(warning["text"].as_str().unwrap().ends_with(reason), "{warning}");
+    assert!(summary["parameters"]["xdp_reason"].as_str().unwrap().ends_with(reason), "{summary}");
+    // STAMP, UDP and round-trip messages over both families, with or without warm-up.
+    let replies = summary["values"]["replies"].as_u64().unwrap();
+    assert!((120..=180).contains(&replies), "{summary}");
+    assert_eq!(summary["values"].get("to_socket"), None, "{summary}");
+    // Neither usage errors nor --engine xdp fall back.
+    let refused = |arguments: &[&str]| {
+        let output = lab.exec("n2", &[&[DWELL, "reflect"], arguments].concat());
+        (output.status.code(), said(&output))
+    };
+    let on = ["--interface", "plain0", "--engine"];
+    let (code, text) = refused(&[&["icmp://198.19.0.2"], &on[..], &["xdp"]].concat());
+    assert_eq!(code, Some(4), "{text}");
+    assert!(text.contains("use --engine socket") && text.contains(reason), "{text}");
+    let (code, text) = refused(&[&["icmp://192.0.2.77"], &on[..], &["auto"]].concat());
+    assert_eq!(code, Some(2), "{text}");
+}
+
+#[test]
 fn killed_reflector_leaves_no_program() {
     if !as_root() {
         return;
@@ -158,6 +209,28 @@ fn killed_reflector_leaves_no_program() {
     until("the program is attached", || xdp_program(&lab, "n2").is_some());
     kill(&mut child);
     until("the program is gone", || xdp_program(&lab, "n2").is_none());
+}
+
+#[test]
+fn quiet_reflector_prints_no_line_about_its_engine() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("xdp-quiet", &["line:2"]);
+    let (name, _) = link(&lab, "n2");
+    let child = Command::new(DWELL)
+        .args(["lab", "exec", "--lab", &lab.name, "n2", "--", DWELL, "reflect", "-q"])
+        .args(["icmp://0.0.0.0", "--engine", "xdp", "--interface", &name])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until("the program is attached", || xdp_program(&lab, "n2").is_some());
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), said(&output).as_str()), (Some(0), ""));
 }
 
 #[test]
@@ -180,11 +253,14 @@ fn bad_interfaces_are_refused_with_the_reason() {
     };
     expect(on("none0"), 2, "does not exist; interfaces here: lo");
     expect(on("idle0"), 1, "is down; run: ip link set idle0 up");
-    expect(refused(&["icmp://0.0.0.0", "--engine", "xdp"]), 2, "need --interface");
+    for engine in ["xdp", "auto"] {
+        let needed = format!("--engine {engine} needs --interface");
+        expect(refused(&["icmp://0.0.0.0", "--engine", engine]), 2, &needed);
+    }
     expect(refused(&["icmp://0.0.0.0"]), 2, "--engine xdp answers them");
     expect(refused(&["udp://127.0.0.1:7", "--interface", "lo"]), 2, "is for --engine xdp");
     let foreign = ["icmp://192.0.2.77", "--engine", "xdp", "--interface", &name];
-    expect(refused(&foreign), 2, "no address of this machine");
+    expect(refused(&foreign), 2, "not an address of this machine");
     let stream = ["tcp://127.0.0.1:7000", "--engine", "xdp", "--interface", &name];
     expect(refused(&stream), 2, "answers stamp://");
     // Another program, in either mode.
@@ -207,13 +283,16 @@ fn unprivileged_driver_engine_exits_with_the_remedy() {
     if !has("setpriv") {
         return;
     }
-    let output = Command::new("setpriv")
-        .args(["--bounding-set=-all", "--inh-caps=-all", "--clear-groups", "--reuid=65534", "--"])
-        .args([DWELL, "reflect", "icmp://0.0.0.0", "--engine", "xdp", "--interface", "lo"])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
-    assert!(said(&output).contains("run it as root"), "{}", said(&output));
+    for engine in ["xdp", "auto"] {
+        let output = Command::new("setpriv")
+            .args(["--bounding-set=-all", "--inh-caps=-all", "--clear-groups", "--reuid=65534"])
+            .args(["--", DWELL, "reflect", "icmp://0.0.0.0", "--engine", engine])
+            .args(["--interface", "lo"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+        assert!(said(&output).contains("run it as root"), "{}", said(&output));
+    }
 }
 
 #[test]
@@ -387,9 +466,10 @@ fn raw_tagged_frames_are_answered_with_their_tag() {
         return;
     }
     let lab = TestLab::up("xdp-raw-tag", &["line:2"]);
-    let (near, far) = (link(&lab, "n1").0, link(&lab, "n2").0);
-    let mac = lab.exec("n2", &["cat", &format!("/sys/class/net/{far}/address")]);
-    let mac = String::from_utf8_lossy(&mac.stdout).trim().to_owned();
+    let (near, index) = (link(&lab, "n1").0, link(&lab, "n2").1);
+    let mac = netns::within(&lab.netns("n2"), || interface::ethernet_address(index)).unwrap();
+    let mac =
+        mac.unwrap().expect("an Ethernet address").map(|byte| format!("{byte:02x}")).join(":");
     for mode in ["generic", "native"] {
         with_peer_program(&lab, || {
             let server = reflect(&lab, &["--engine", "xdp", "--xdp-mode", mode]);

@@ -389,6 +389,56 @@ fn packets_for_the_socket_spend_the_same_limit() {
 }
 
 #[test]
+fn packets_up_to_the_mtu_are_answered_with_and_without_tag() {
+    if !as_root() {
+        return;
+    }
+    let (mut program, mut reference) = (program(None), Reference::new());
+    for (is_ipv6, longest) in [(false, 1_472), (true, 1_452)] {
+        for vlan in [None, Some(5)] {
+            let echo = |len| Packet { vlan, ..Packet::new(Scheme::Udp, is_ipv6, vec![1; len]) };
+            let packet = echo(longest);
+            let run = program.run(&request(&packet), 1).unwrap();
+            let shown = format!("IPv6 {is_ipv6}, tag {vlan:?}");
+            assert_eq!(run.frame, reference.reply(&packet, &run.frame).unwrap(), "{shown}");
+            let run = program.run(&request(&echo(longest + 1)), 1).unwrap();
+            assert_eq!(run.verdict, Verdict::Pass, "{shown}");
+        }
+    }
+}
+
+#[test]
+fn echo_replies_keep_the_class_of_icmp_requests_only() {
+    if !as_root() {
+        return;
+    }
+    // DSCP EF; in IPv6 also a flow label.
+    let classed = |mut frame: Vec<u8>, label: u8| {
+        match frame[12..14] {
+            [8, 0] => {
+                frame[15] = 0xb8;
+                frame[24..26].fill(0);
+                let sum = checksum(&frame[14..34]);
+                frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            }
+            _ => frame[14..18].copy_from_slice(&[0x6b, 0x80, label, label]),
+        }
+        frame
+    };
+    let (mut program, mut reference) = (program(None), Reference::new());
+    for is_ipv6 in [false, true] {
+        let kind = if is_ipv6 { 128 } else { 8 };
+        let icmp = Packet::new(Scheme::Icmp, is_ipv6, vec![kind, 0, 0, 0, 1, 2, 3, 4]);
+        let run = program.run(&classed(request(&icmp), 7), 1).unwrap();
+        let reply = reference.reply(&icmp, &run.frame).unwrap();
+        assert_eq!(run.frame, classed(reply, 0), "IPv6 {is_ipv6}");
+        let udp = Packet::new(Scheme::Udp, is_ipv6, vec![1; 20]);
+        let run = program.run(&classed(request(&udp), 7), 1).unwrap();
+        assert_eq!(run.frame, reference.reply(&udp, &run.frame).unwrap(), "IPv6 {is_ipv6}");
+    }
+}
+
+#[test]
 fn link_changes_apply_to_the_running_program() {
     if !as_root() {
         return;
@@ -412,19 +462,26 @@ fn run_time_is_that_of_a_reply_on_any_own_port() {
     if !as_root() {
         return;
     }
-    let spec = XdpReflectorSpec {
-        interface: 1,
-        link: DriverLink { mtu: 1_500, mac: OUR_MAC },
-        is_loopback: false,
-        stateless: false,
-        clock: None,
-        unanswered_ports: unanswered_ports(Some(&[40_000, 1_024])),
-        recognise_merged: true,
+    let run_time = |mtu: u32| {
+        let spec = XdpReflectorSpec {
+            interface: 1,
+            link: DriverLink { mtu, mac: OUR_MAC },
+            is_loopback: false,
+            stateless: false,
+            clock: None,
+            unanswered_ports: unanswered_ports(Some(&[40_000, 1_024])),
+            recognise_merged: true,
+        };
+        let mut program = XdpReflector::load(&spec).unwrap();
+        let time = program.run_time().unwrap();
+        let counted = program.counters(63).unwrap();
+        assert_eq!((counted.replies, counted.looping), (101, 0), "MTU {mtu}");
+        time
     };
-    let mut program = XdpReflector::load(&spec).unwrap();
-    assert!(program.run_time().unwrap() > Nanos(0));
-    let counted = program.counters(63).unwrap();
-    assert_eq!((counted.replies, counted.looping), (101, 0));
+    let times = [68, 1_500, 9_000, 65_536].map(run_time);
+    assert!(times[0] > Nanos(0), "{times:?}");
+    // Longer packets are measured up to 3,486 bytes, and scaled from there.
+    assert!(times[2] > times[0].saturating_mul(2), "{times:?}");
 }
 
 #[test]

@@ -13,6 +13,9 @@ const MAX_ERROR_LINES: usize = 12;
 /// Maximum number of bytes kept of libbpf's output; a verifier log may be megabytes long.
 const MAX_OUTPUT: usize = 16 * 1_024;
 
+/// Line of the verifier about bpf_ktime_get_tai_ns (helper 208) on a kernel that lacks it.
+const NO_TAI: &str = "invalid func unknown#208\n";
+
 thread_local! {
     /// Output of libbpf on this thread since it was last taken.
     static OUTPUT: RefCell<String> = const { RefCell::new(String::new()) };
@@ -40,6 +43,9 @@ fn refusal(error: &libbpf_rs::Error, output: &str) -> BpfError {
     let is_verdict = output.contains("processed ");
     if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !is_verdict {
         return BpfError::NotPermitted(std::io::Error::from_raw_os_error(libc::EPERM));
+    }
+    if output.contains(NO_TAI) {
+        return BpfError::TooOld { hooks: "CLOCK_TAI in eBPF programs", since: "6.1" };
     }
     let lines: Vec<_> = output
         .lines()
@@ -81,6 +87,17 @@ mod tests {
             ),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn kernel_without_the_tai_clock_is_named_as_too_old() {
+        let error = libbpf_rs::Error::from_raw_os_error(libc::EINVAL);
+        let log = "libbpf: prog 'reflect_probes': -- BEGIN PROG LOAD LOG --\n\
+                   812: (85) call unknown#208\ninvalid func unknown#208\n\
+                   processed 900 insns (limit 1000000)\n-- END PROG LOAD LOG --\n";
+        let text = |log| refusal(&error, log).to_string();
+        assert_eq!(text(log), "CLOCK_TAI in eBPF programs needs Linux 6.1");
+        assert!(text(&log.replace("208", "2080")).starts_with("the kernel refused"));
     }
 
     #[test]

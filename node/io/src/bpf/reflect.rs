@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use dwell_units::Nanos;
+use dwell_wire::icmp::checksum;
 use libbpf_rs::{Map, MapCore, MapFlags, MapHandle, Object, ProgramInput};
 
 use super::link::{self, Place};
@@ -31,6 +32,16 @@ const PORTS_LEN: usize = 8_192;
 /// Room that the kernel needs beside a frame of a test run: two headers and struct
 /// skb_shared_info (net/bpf/test_run.c), rounded up.
 const MAX_RUN_LEN: usize = 3_500;
+
+/// Length of an Ethernet header.
+const ETHERNET_LEN: usize = 14;
+
+/// Length of an IPv4 packet with a STAMP request and an empty padding TLV.
+const MIN_STAMP_LEN: u32 = 76;
+
+/// Length of the longest IPv4 packet that the program answers: LENGTH in node/bpf/reflect.bpf.h, and
+/// the header.
+const MAX_PACKET_LEN: u32 = 9_236;
 
 /// Number of the last service, for measuring the program.
 const LAST_SERVICE: u32 = 63;
@@ -59,6 +70,8 @@ struct State {
     clock: DriverClock,
     link: DriverLink,
     native: bool,
+    /// The bits [`own_bit`] of the own addresses.
+    own: u64,
 }
 
 impl XdpReflector {
@@ -88,7 +101,7 @@ impl XdpReflector {
             interface: spec.interface,
             destinations: HashMap::new(),
             own: HashSet::new(),
-            state: State { clock: DriverClock::default(), link: spec.link, native: false },
+            state: State { clock: DriverClock::default(), link: spec.link, native: false, own: 0 },
             hash: SessionHash { seed: word(0), multiplier: word(8) },
             answered_port: (1_024..=u16::MAX).find(is_answered).unwrap_or(0),
         };
@@ -142,9 +155,12 @@ impl XdpReflector {
     pub fn set_own_addresses(&mut self, own: &[IpAddr]) -> Result<(), BpfError> {
         let own: HashSet<Address> = own.iter().map(|address| octets(*address)).collect();
         let entries = |own: &HashSet<Address>| own.iter().map(|key| (*key, [1, 0, 0, 0])).collect();
+        let bits = own.iter().fold(0, |bits, address| bits | 1 << own_bit(address));
+        // No address is in the table without its bit.
+        self.set_state(State { own: self.state.own | bits, ..self.state })?;
         update(&map(&self.object, "own_addresses")?, &entries(&self.own), &entries(&own))?;
         self.own = own;
-        Ok(())
+        self.set_state(State { own: bits, ..self.state })
     }
 
     /// Sets the offset and the error of the clock that T2 and T3 are read from.
@@ -173,13 +189,14 @@ impl XdpReflector {
 
     /// Writes struct reflect_state.
     fn write_state(&self) -> Result<(), BpfError> {
-        let State { clock, link, native } = self.state;
-        let mut value = [0; 24];
+        let State { clock, link, native, own } = self.state;
+        let mut value = [0; 32];
         value[..8].copy_from_slice(&clock.tai_offset.0.to_ne_bytes());
         value[8..12].copy_from_slice(&link.mtu.to_ne_bytes());
         value[12..18].copy_from_slice(&link.mac);
         value[18..20].copy_from_slice(&clock.error_estimate.to_be_bytes());
         value[20] = native.into();
+        value[24..].copy_from_slice(&own.to_ne_bytes());
         map(&self.object, "state")?.update(&[0; 4], &value, MapFlags::ANY).map_err(failed)
     }
 
@@ -208,8 +225,9 @@ impl XdpReflector {
         Ok(DriverSessions::new(sets, self.hash))
     }
 
-    /// Run time of the program for one STAMP packet, with cold caches: the median of 101 runs, of
-    /// which each includes the start of a run. Clears the destinations.
+    /// Run time of the program for the longest STAMP packet that it answers, with cold caches: the
+    /// median of 101 runs, of which each includes the start of a run. If a test run has no room for
+    /// that packet, the time of a shorter one is scaled in proportion. Clears the destinations.
     ///
     /// # Errors
     /// The kernel refuses a run, or the program sends no reply.
@@ -218,7 +236,11 @@ impl XdpReflector {
         let service = LAST_SERVICE;
         let stamp = DriverDestination { to, kind: 1, service, local_gap: 0, global_gap: 0 };
         self.set_destinations(&[stamp])?;
-        let frame = stamp_frame(self.state.link.mac, self.answered_port);
+        let link = self.state.link;
+        let longest = link.mtu.clamp(MIN_STAMP_LEN, MAX_PACKET_LEN);
+        let len = longest.min((MAX_RUN_LEN - ETHERNET_LEN) as u32);
+        let frame = stamp_frame(link.mac, self.answered_port, len as u16);
+        self.set_link(DriverLink { mtu: longest, ..link })?;
         let runs = (0..101).map(|_| match self.run(&frame, 1)? {
             DriverRun { verdict: Verdict::Reply, duration, .. } => Ok(duration),
             DriverRun { verdict, .. } => {
@@ -228,9 +250,11 @@ impl XdpReflector {
         });
         let mut times = runs.collect::<Result<Vec<_>, _>>()?;
         times.sort();
+        self.set_link(link)?;
         self.set_destinations(&[])?;
         let median = times[times.len() / 2].as_nanos();
-        Ok(Nanos(i64::try_from(median).unwrap_or(i64::MAX)))
+        let scaled = (median * u128::from(longest)).div_ceil(u128::from(len));
+        Ok(Nanos(i64::try_from(scaled).unwrap_or(i64::MAX)))
     }
 
     /// Runs the program on a frame `repeat` times, without any interface (BPF_PROG_TEST_RUN). All
@@ -259,17 +283,31 @@ impl XdpReflector {
     }
 }
 
-/// A STAMP request of 76 bytes between documentation addresses (RFC 5737), with padding.
-fn stamp_frame(mac: [u8; 6], from_port: u16) -> [u8; 118] {
-    let mut frame = [0; 118];
+/// A STAMP request between documentation addresses (RFC 5737), with padding. `len` is the length of its
+/// IPv4 packet, at least [`MIN_STAMP_LEN`].
+fn stamp_frame(mac: [u8; 6], from_port: u16, len: u16) -> Vec<u8> {
+    let mut frame = vec![0; ETHERNET_LEN + usize::from(len)];
     frame[..6].copy_from_slice(&mac);
-    frame[12..26].copy_from_slice(&[8, 0, 0x45, 0, 0, 104, 0, 0, 0, 0, 64, 17, 0xf6, 0x81]);
+    frame[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
+    frame[16..18].copy_from_slice(&len.to_be_bytes());
+    frame[22..24].copy_from_slice(&[64, 17]);
     frame[26..34].copy_from_slice(&[192, 0, 2, 2, 192, 0, 2, 1]);
+    let sum = checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
     // No UDP checksum.
     frame[34..36].copy_from_slice(&from_port.to_be_bytes());
-    frame[36..42].copy_from_slice(&[0x03, 0x5e, 0, 84, 0, 0]);
-    frame[86..90].copy_from_slice(&[0x80, 1, 0, 28]);
+    frame[36..38].copy_from_slice(&[0x03, 0x5e]);
+    frame[38..40].copy_from_slice(&(len - 20).to_be_bytes());
+    frame[86..88].copy_from_slice(&[0x80, 1]);
+    frame[88..90].copy_from_slice(&(len - MIN_STAMP_LEN as u16).to_be_bytes());
     frame
+}
+
+/// Returns the number of a bit for an address: own_bit() in node/bpf/reflect.bpf.c.
+fn own_bit(address: &Address) -> u32 {
+    let (words, _) = address.as_chunks();
+    let mixed = words.iter().fold(0, |mixed, word| mixed ^ u32::from_ne_bytes(*word));
+    mixed.wrapping_mul(0x9e37_79b1) >> 26
 }
 
 /// Encodes struct reflect.

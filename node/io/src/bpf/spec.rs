@@ -182,6 +182,15 @@ impl BpfError {
         matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
     }
 
+    /// Whether the privilege to load or attach a program is missing.
+    pub fn is_permission(&self) -> bool {
+        match self {
+            Self::NotPermitted(_) => true,
+            Self::Attach { error, .. } => error.kind() == io::ErrorKind::PermissionDenied,
+            _ => false,
+        }
+    }
+
     /// Whether eBPF is unavailable on this machine or to this user, as opposed to a failure.
     pub fn is_unsupported(&self) -> bool {
         matches!(
