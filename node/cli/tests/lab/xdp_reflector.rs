@@ -30,6 +30,18 @@ fn link(lab: &TestLab, node: &str) -> (String, u32) {
     .unwrap()
 }
 
+/// Ethernet address of the link of a node.
+fn ethernet_address(lab: &TestLab, node: &str) -> [u8; 6] {
+    let (_, index) = link(lab, node);
+    let address = netns::within(&lab.netns(node), || interface::ethernet_address(index));
+    address.unwrap().unwrap().expect("a link of Ethernet frames")
+}
+
+/// Bytes as an argument for a Python program.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn xdp_program(lab: &TestLab, node: &str) -> Option<u32> {
     let (_, index) = link(lab, node);
     netns::within(&lab.netns(node), || interface::xdp_program(index).unwrap()).unwrap()
@@ -344,7 +356,7 @@ s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 s.bind((name, 0))
 s.setsockopt(sol_packet, packet_auxdata, 1)
 s.settimeout(0.1)
-near_mac, far_mac = s.getsockname()[4], bytes.fromhex(far_mac.replace(':', ''))
+near_mac, far_mac = s.getsockname()[4], bytes.fromhex(far_mac)
 near, far = socket.inet_aton(near), socket.inet_aton(far)
 def checksum(data):
     total = sum(struct.unpack('!%dH' % (len(data) // 2), data))
@@ -387,9 +399,8 @@ fn raw_tagged_frames_are_answered_with_their_tag() {
         return;
     }
     let lab = TestLab::up("xdp-raw-tag", &["line:2"]);
-    let (near, far) = (link(&lab, "n1").0, link(&lab, "n2").0);
-    let mac = lab.exec("n2", &["cat", &format!("/sys/class/net/{far}/address")]);
-    let mac = String::from_utf8_lossy(&mac.stdout).trim().to_owned();
+    let (near, _) = link(&lab, "n1");
+    let mac = hex(&ethernet_address(&lab, "n2"));
     for mode in ["generic", "native"] {
         with_peer_program(&lab, || {
             let server = reflect(&lab, &["--engine", "xdp", "--xdp-mode", mode]);
