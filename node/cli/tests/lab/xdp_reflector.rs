@@ -1,18 +1,15 @@
 //! `dwell reflect --engine xdp` on a link of a lab, as a command.
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use dwell_io::bpf::{Hook, Pass, XdpMode};
 use dwell_io::{interface, netns};
 use serde_json::Value;
 
 use crate::fixture::{
-    DWELL, Running, TestLab, WAIT_TIMEOUT, as_root, assert_follows, has, kill, said, skip, until,
+    DWELL, Running, TestLab, as_root, assert_follows, has, kill, said, skip, until,
 };
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -226,58 +223,6 @@ fn unprivileged_driver_engine_exits_with_the_remedy() {
         .unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", said(&output));
     assert!(said(&output).contains("run it as root"), "{}", said(&output));
-}
-
-#[test]
-fn tcp_and_kernel_ping_survive_a_flood_of_probes() {
-    const PROBES: u32 = 300_000;
-    const BYTES: usize = 20_000_000;
-    if !as_root() || !has("ping") {
-        return;
-    }
-    let lab = TestLab::up("xdp-flood", &["line:2"]);
-    let server = reflect(&lab, &["--engine", "xdp"]);
-    let listener =
-        netns::within(&lab.netns("n2"), || TcpListener::bind("198.19.0.2:2222")).unwrap().unwrap();
-    let flooded = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let socket = lab.socket("n1", "0.0.0.0:0");
-            socket.connect("198.19.0.2:7002").unwrap();
-            socket.set_nonblocking(true).unwrap();
-            let mut buffer = [0; 64];
-            for number in 0..PROBES {
-                let _ = socket.send(&number.to_be_bytes());
-                let _ = socket.recv(&mut buffer);
-            }
-            flooded.store(true, Ordering::Relaxed);
-        });
-        let receiver = scope.spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut sum = 0;
-            let mut buffer = vec![0; 65_536];
-            while let Ok(len @ 1..) = stream.read(&mut buffer) {
-                sum += len;
-            }
-            sum
-        });
-        let connect = || TcpStream::connect("198.19.0.2:2222");
-        let mut stream = netns::within(&lab.netns("n1"), connect).unwrap().unwrap();
-        stream.set_write_timeout(Some(WAIT_TIMEOUT)).unwrap();
-        stream.write_all(&vec![7; BYTES]).unwrap();
-        drop(stream);
-        assert_eq!(receiver.join().unwrap(), BYTES);
-        for host in ["198.19.0.2", "fd64:7765:6c6c:ffff::2"] {
-            let arguments = ["ping", "-q", "-c", "20", "-i", "0.01", "-W", "5", host];
-            let output = lab.exec("n1", &arguments);
-            let text = String::from_utf8_lossy(&output.stdout);
-            assert!(text.contains("20 received"), "{text} {}", said(&output));
-        }
-        until("the flood ends", || flooded.load(Ordering::Relaxed));
-    });
-    let summary = server.end();
-    assert_eq!(summary["values"]["driver_udp_replies"], PROBES, "{summary}");
-    assert_eq!(summary["values"]["driver_icmp_replies"], 40, "{summary}");
 }
 
 #[test]

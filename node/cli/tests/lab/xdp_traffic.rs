@@ -1,8 +1,6 @@
 //! `dwell reflect --engine xdp` under unusual traffic, and when its interface disappears.
 
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use dwell_io::batch::{Batch, Parcel};
 use dwell_io::datagram::DatagramSocket;
@@ -11,7 +9,7 @@ use dwell_io::{interface, netns};
 
 use crate::fixture::{DWELL, TestLab, as_root, said, until};
 use crate::xdp_frames::stamp;
-use crate::xdp_reflector::{HOSTS, ping, reflect};
+use crate::xdp_reflector::{HOSTS, reflect};
 
 /// Number of datagrams of one UDP_SEGMENT message, which together are shorter than the MTU.
 const MERGED: usize = 20;
@@ -72,45 +70,6 @@ fn merged_datagrams_below_the_mtu_are_all_answered() {
     // The program leaves whole messages to the sockets.
     assert_eq!((&values["to_socket"], &values["malformed"]), (&messages.into(), &0.into()));
     assert_eq!(values["replies"], messages * MERGED as u32, "{values}");
-}
-
-#[test]
-fn malformed_flood_costs_no_good_probe() {
-    const MALFORMED: u32 = 300_000;
-    if !as_root() {
-        return;
-    }
-    let lab = TestLab::up("xdp-malformed", &["line:2"]);
-    let server = reflect(&lab, &["--engine", "xdp"]);
-    let is_flooded = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let [roundtrip, stamp] = [7_003, 7_001].map(|port| {
-                let socket = lab.socket("n1", "0.0.0.0:0");
-                socket.connect(("198.19.0.2", port)).unwrap();
-                socket
-            });
-            for _ in 0..MALFORMED / 2 {
-                roundtrip.send(b"not 24 bytes").unwrap();
-                stamp.send(b"not 14 bytes").unwrap();
-            }
-            is_flooded.store(true, Ordering::Relaxed);
-        });
-        let mut rounds = 0;
-        while !is_flooded.load(Ordering::Relaxed) {
-            for (scheme, port) in [("roundtrip", 7_003), ("stamp", 7_001), ("udp", 7_002)] {
-                let url = format!("{scheme}://{}:{port}", HOSTS[rounds % 2]);
-                let result = ping(&lab, &url, &["-c", "100", "--warm-up", "0"]);
-                assert_eq!(result["packets"]["received"], 100, "{url} {result}");
-            }
-            rounds += 1;
-        }
-        assert!(rounds > 0, "probes beside the flood");
-    });
-    let values = server.end()["values"].clone();
-    assert_eq!(values["driver_roundtrip_malformed"], MALFORMED / 2, "{values}");
-    assert_eq!(values["driver_stamp_malformed"], MALFORMED / 2, "{values}");
-    assert_eq!(values["malformed"], MALFORMED, "{values}");
 }
 
 #[test]
