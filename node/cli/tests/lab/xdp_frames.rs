@@ -14,6 +14,10 @@ pub(crate) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub(crate) const THEIR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 pub(crate) const CLOCK: [u8; 12] = *b"this machine";
 
+/// Services in the order of their numbers.
+pub(crate) const SCHEMES: [Scheme; 4] =
+    [Scheme::Stamp, Scheme::Udp, Scheme::Roundtrip, Scheme::Icmp];
+
 /// A UDP or ICMP packet in a frame.
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {

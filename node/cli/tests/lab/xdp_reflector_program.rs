@@ -15,13 +15,10 @@ use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::fixture::as_root;
-use crate::xdp_frames::{CLOCK, OUR_MAC, Packet, Reference, THEIR_MAC, port, stamp};
+use crate::xdp_frames::{CLOCK, OUR_MAC, Packet, Reference, SCHEMES, THEIR_MAC, port, stamp};
 use crate::xdp_refusals::{refused, with_extension, with_options};
 
 const SEED: u64 = 0x7864_7072_6566_6c65;
-
-/// Services in the order of their numbers.
-const SCHEMES: [Scheme; 4] = [Scheme::Stamp, Scheme::Udp, Scheme::Roundtrip, Scheme::Icmp];
 
 pub(crate) fn program(limit: Option<Nanos>) -> XdpReflector {
     load(limit, true)
@@ -62,7 +59,7 @@ pub(crate) fn request(packet: &Packet) -> Vec<u8> {
 }
 
 /// Packets that the program answers, in both families, with and without a VLAN tag.
-fn corpus() -> Vec<Packet> {
+pub(crate) fn corpus() -> Vec<Packet> {
     let mut echo = vec![8, 0, 0, 0, 1, 2, 3, 4];
     echo.extend(0..56);
     let mut echo_v6 = echo.clone();
@@ -90,6 +87,11 @@ fn corpus() -> Vec<Packet> {
 pub(crate) fn counters(program: &XdpReflector, scheme: Scheme) -> DriverCounters {
     let number = SCHEMES.iter().position(|of| *of == scheme).unwrap();
     program.counters(number as u32).unwrap()
+}
+
+/// Counters of all services.
+pub(crate) fn all_counters(program: &XdpReflector) -> [DriverCounters; 4] {
+    SCHEMES.map(|scheme| counters(program, scheme))
 }
 
 #[test]
