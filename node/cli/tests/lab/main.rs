@@ -34,6 +34,8 @@ mod xdp_flood;
 #[cfg(feature = "bpf")]
 mod xdp_frames;
 #[cfg(feature = "bpf")]
+mod xdp_mutations;
+#[cfg(feature = "bpf")]
 mod xdp_reflector;
 #[cfg(feature = "bpf")]
 mod xdp_reflector_program;

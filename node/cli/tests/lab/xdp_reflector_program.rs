@@ -1,6 +1,6 @@
 //! The program of the reflector in the driver, run by the kernel on frames without an interface.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use dwell_engine::protocol::Scheme;
 use dwell_engine::reflector::unanswered_ports;
@@ -15,8 +15,11 @@ use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::fixture::as_root;
-use crate::xdp_frames::{CLOCK, OUR_MAC, Packet, Reference, SCHEMES, THEIR_MAC, port, stamp};
-use crate::xdp_refusals::{refused, with_extension, with_options};
+use crate::xdp_frames::{
+    CLOCK, OUR_MAC, Packet, Reference, SCHEMES, THEIR_MAC, own_addresses, port, stamp,
+    subnet_broadcast,
+};
+use crate::xdp_refusals::{with_extension, with_options};
 
 const SEED: u64 = 0x7864_7072_6566_6c65;
 
@@ -36,7 +39,7 @@ fn load(limit: Option<Nanos>, recognise_merged: bool) -> XdpReflector {
     };
     let mut program = XdpReflector::load(&spec).unwrap();
     let gap = limit.map_or(0, |gap| gap.0.cast_unsigned());
-    let own = ["192.0.2.1", "2001:db8::1"].map(|ip| ip.parse::<IpAddr>().unwrap());
+    let own = own_addresses();
     let destinations = own.iter().flat_map(|ip| {
         (0..).zip(SCHEMES).map(move |(service, scheme)| DriverDestination {
             to: SocketAddr::new(*ip, port(scheme)),
@@ -47,8 +50,7 @@ fn load(limit: Option<Nanos>, recognise_merged: bool) -> XdpReflector {
         })
     });
     program.set_destinations(&destinations.collect::<Vec<_>>()).unwrap();
-    let broadcast = "192.0.2.255".parse().unwrap();
-    program.set_own_addresses(&[own[0], own[1], broadcast]).unwrap();
+    program.set_own_addresses(&[own[0], own[1], subnet_broadcast()]).unwrap();
     let error_estimate = ErrorEstimate::of_clock(None).to_bits();
     program.set_clock(DriverClock { tai_offset: clock::tai_offset(), error_estimate }).unwrap();
     program
@@ -160,37 +162,6 @@ fn driver_checksums_equal_full_recomputation() {
         let shown = format!("seed {SEED:#x}, round {round}: {packet:?}");
         assert_eq!((run.verdict, &run.frame), (Verdict::Reply, &expected.unwrap()), "{shown}");
     }
-}
-
-#[test]
-fn driver_survives_mutated_frames_and_never_amplifies() {
-    if !as_root() {
-        return;
-    }
-    let mut program = program(None);
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
-    let mut replies = 0;
-    let mut seeds: Vec<_> = corpus().iter().map(request).collect();
-    seeds.extend(refused().into_iter().map(|(_, (_, frame, ..))| frame));
-    for round in 0..50_000 {
-        let mut frame = seeds[round % seeds.len()].clone();
-        for _ in 0..rng.random_range(0..4) {
-            let at = rng.random_range(0..frame.len());
-            match rng.random_range(0..4) {
-                0 => frame[at] = rng.random(),
-                1 => frame[at] ^= 1 << rng.random_range(0..8),
-                2 => frame.truncate(at.max(14)),
-                _ => frame.insert(at, rng.random()),
-            }
-        }
-        let run = program.run(&frame, 1).unwrap();
-        assert_eq!(run.frame.len(), frame.len(), "seed {SEED:#x}, round {round}");
-        match run.verdict {
-            Verdict::Reply => replies += 1,
-            _ => assert_eq!(run.frame, frame, "seed {SEED:#x}, round {round}: passed unchanged"),
-        }
-    }
-    assert!(replies > 1_000, "{replies}");
 }
 
 #[test]
