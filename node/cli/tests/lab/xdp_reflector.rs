@@ -225,6 +225,36 @@ fn unprivileged_driver_engine_exits_with_the_remedy() {
     assert!(said(&output).contains("run it as root"), "{}", said(&output));
 }
 
+/// The value in nanoseconds of an error estimate (RFC 8762 4.2.1, RFC 4656 4.1.2).
+fn error_estimate(bytes: [u8; 2]) -> u64 {
+    let [scale, multiplier] = bytes;
+    let units = u128::from(multiplier) << (scale & 0x3f);
+    u64::try_from((units * 1_000_000_000) >> 32).unwrap()
+}
+
+#[test]
+fn error_estimate_of_replies_covers_the_bias_of_t3() {
+    if !as_root() {
+        return;
+    }
+    let lab = TestLab::up("xdp-error", &["line:2"]);
+    for mode in ["generic", "native"] {
+        with_peer_program(&lab, || {
+            let server = reflect(&lab, &["--engine", "xdp", "--xdp-mode", mode]);
+            let socket = lab.socket("n1", "0.0.0.0:0");
+            socket.connect("198.19.0.2:7001").unwrap();
+            socket.send(&crate::xdp_frames::stamp(1, 5, 44)).unwrap();
+            let mut reply = [0; 44];
+            assert_eq!(socket.recv(&mut reply).unwrap(), 44);
+            let values = server.end()["values"].clone();
+            assert_eq!(values["driver_stamp_replies"], 1, "{mode} {values}");
+            let bias = values["t3_bias_ns"].as_u64().unwrap();
+            let error = error_estimate([reply[12], reply[13]]);
+            assert!(error >= bias, "{mode}: an error of {error} ns, {values}");
+        });
+    }
+}
+
 #[test]
 fn fragments_and_unknown_tlvs_reach_the_socket() {
     if !as_root() {
