@@ -411,7 +411,8 @@ fn foreign_stamp_sender_is_answered_in_the_driver() {
         assert!(text.contains("Packets received: 10"), "{text} {}", said(&output));
     }
     let values = server.end()["values"].clone();
-    assert_eq!(values["replies"], 20, "{values}");
+    assert_eq!(values["driver_stamp_replies"], 20, "{values}");
+    assert_eq!((&values["replies"], &values["to_socket"]), (&20.into(), &0.into()), "{values}");
 }
 
 #[test]
