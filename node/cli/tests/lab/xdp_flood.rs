@@ -1,65 +1,181 @@
 //! The reflector in the driver under floods: good probes and other traffic lose nothing.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Instant;
 
+use dwell_io::batch::{Batch, Parcel};
+use dwell_io::datagram::DatagramSocket;
 use dwell_io::netns;
+use dwell_io::port::SocketOptions;
 
 use crate::fixture::{TestLab, WAIT_TIMEOUT, as_root, has, said, until};
 use crate::xdp_reflector::{HOSTS, ping, reflect};
 
+/// Number of probes of a flood that are sent together.
+const FLOOD_BATCH: usize = 64;
+
+/// Sets a flag when it is dropped, also by a panic, so that no thread waits for ever.
+struct Finish<'a>(&'a AtomicBool);
+
+impl Drop for Finish<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A flood of round-trip messages from node n1.
+#[derive(Default)]
+struct Flood {
+    sent: AtomicU64,
+    answered: AtomicU64,
+    /// Asks the flood to end.
+    stop: AtomicBool,
+    has_ended: AtomicBool,
+}
+
+impl Flood {
+    fn run(&self, lab: &TestLab) {
+        let _ended = Finish(&self.has_ended);
+        let connect = || {
+            let to = "198.19.0.2:7003".parse().unwrap();
+            DatagramSocket::connect(to, &SocketOptions::server())
+        };
+        let mut socket = netns::within(&lab.netns("n1"), connect).unwrap().unwrap();
+        let request = [&[7; 20], &b"REQ\0"[..]].concat();
+        let (mut requests, mut replies) = (Batch::new(FLOOD_BATCH, 0), Batch::new(FLOOD_BATCH, 0));
+        let parcels = (0..FLOOD_BATCH).map(|n| {
+            requests.buffer(n)[..24].copy_from_slice(&request);
+            Parcel { n, at: 0..24, to: None }
+        });
+        let parcels: Vec<_> = parcels.collect();
+        while !self.stop.load(Ordering::Relaxed) {
+            let mut sent = 0;
+            requests.send(&mut socket, &parcels, &mut |_, outcome, _| {
+                sent += u64::from(outcome.is_ok());
+            });
+            self.sent.fetch_add(sent, Ordering::Relaxed);
+            while let received @ 1.. = replies.receive(&socket).unwrap() {
+                self.answered.fetch_add(received as u64, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Runs one part of the other traffic, and checks that the flood lasts longer.
+    fn during<T>(&self, part: impl FnOnce() -> T) -> T {
+        let sent = || self.sent.load(Ordering::Relaxed);
+        let before = sent();
+        let result = part();
+        let after = sent();
+        assert!(after > before, "{after} probes sent");
+        until("the flood goes on", || sent() > after);
+        result
+    }
+}
+
+/// Returns each line, as a terminal does.
+fn return_lines(listener: &TcpListener) {
+    let (mut stream, _) = listener.accept().unwrap();
+    for line in BufReader::new(stream.try_clone().unwrap()).lines() {
+        stream.write_all(format!("{}\n", line.unwrap()).as_bytes()).unwrap();
+    }
+}
+
+/// Types lines at a terminal until the flood has ended; returns their number.
+fn type_lines(stream: TcpStream, flood: &Flood) -> u64 {
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
+    let mut replies = BufReader::new(stream.try_clone().unwrap());
+    for number in 0.. {
+        let is_last = flood.has_ended.load(Ordering::Relaxed);
+        let line = format!("line {number}\n");
+        (&stream).write_all(line.as_bytes()).unwrap();
+        let mut reply = String::new();
+        replies.read_line(&mut reply).unwrap();
+        assert_eq!(reply, line);
+        if is_last {
+            return number;
+        }
+    }
+    unreachable!("a flood ends")
+}
+
+/// Sends `bytes` from n1 to `listener` over TCP, and returns the bytes that arrived.
+fn transfer(lab: &TestLab, listener: &TcpListener, bytes: &[u8]) -> Vec<u8> {
+    thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
+            let mut arrived = Vec::new();
+            stream.read_to_end(&mut arrived).unwrap();
+            arrived
+        });
+        let to = listener.local_addr().unwrap();
+        let mut stream =
+            netns::within(&lab.netns("n1"), || TcpStream::connect(to)).unwrap().unwrap();
+        stream.set_write_timeout(Some(WAIT_TIMEOUT)).unwrap();
+        stream.write_all(bytes).unwrap();
+        drop(stream);
+        receiver.join().unwrap()
+    })
+}
+
 #[test]
-fn tcp_and_kernel_ping_survive_a_flood_of_probes() {
-    const PROBES: u32 = 300_000;
-    const BYTES: usize = 20_000_000;
+fn tcp_and_kernel_ping_survive_a_million_probes() {
+    const PROBES: u64 = 1_000_000;
     if !as_root() || !has("ping") {
         return;
     }
     let lab = TestLab::up("xdp-flood", &["line:2"]);
     let server = reflect(&lab, &["--engine", "xdp"]);
-    let listener =
-        netns::within(&lab.netns("n2"), || TcpListener::bind("198.19.0.2:2222")).unwrap().unwrap();
-    let flooded = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let socket = lab.socket("n1", "0.0.0.0:0");
-            socket.connect("198.19.0.2:7002").unwrap();
-            socket.set_nonblocking(true).unwrap();
-            let mut buffer = [0; 64];
-            for number in 0..PROBES {
-                let _ = socket.send(&number.to_be_bytes());
-                let _ = socket.recv(&mut buffer);
-            }
-            flooded.store(true, Ordering::Relaxed);
-        });
-        let receiver = scope.spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut sum = 0;
-            let mut buffer = vec![0; 65_536];
-            while let Ok(len @ 1..) = stream.read(&mut buffer) {
-                sum += len;
-            }
-            sum
-        });
-        let connect = || TcpStream::connect("198.19.0.2:2222");
-        let mut stream = netns::within(&lab.netns("n1"), connect).unwrap().unwrap();
-        stream.set_write_timeout(Some(WAIT_TIMEOUT)).unwrap();
-        stream.write_all(&vec![7; BYTES]).unwrap();
-        drop(stream);
-        assert_eq!(receiver.join().unwrap(), BYTES);
-        for host in ["198.19.0.2", "fd64:7765:6c6c:ffff::2"] {
-            let arguments = ["ping", "-q", "-c", "20", "-i", "0.01", "-W", "5", host];
-            let output = lab.exec("n1", &arguments);
-            let text = String::from_utf8_lossy(&output.stdout);
-            assert!(text.contains("20 received"), "{text} {}", said(&output));
-        }
-        until("the flood ends", || flooded.load(Ordering::Relaxed));
+    let [terminal, sink] = [22, 2_222].map(|port| {
+        netns::within(&lab.netns("n2"), || TcpListener::bind(("198.19.0.2", port)))
+            .unwrap()
+            .unwrap()
     });
-    let summary = server.end();
-    assert_eq!(summary["values"]["driver_udp_replies"], PROBES, "{summary}");
-    assert_eq!(summary["values"]["driver_icmp_replies"], 40, "{summary}");
+    let to = terminal.local_addr().unwrap();
+    let keyboard = netns::within(&lab.netns("n1"), || TcpStream::connect(to)).unwrap().unwrap();
+    let bytes: Vec<u8> = (0..5_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    let flood = Flood::default();
+    let mut rounds = 0;
+    thread::scope(|scope| {
+        let _stop = Finish(&flood.stop);
+        scope.spawn(|| return_lines(&terminal));
+        let typist = scope.spawn(|| type_lines(keyboard, &flood));
+        scope.spawn(|| flood.run(&lab));
+        let since = Instant::now();
+        while rounds == 0 || flood.answered.load(Ordering::Relaxed) < PROBES {
+            let answered = flood.answered.load(Ordering::Relaxed);
+            assert!(since.elapsed() < 2 * WAIT_TIMEOUT, "{answered} probes answered");
+            let arrived = flood.during(|| transfer(&lab, &sink, &bytes));
+            assert!(arrived == bytes, "{} bytes arrived", arrived.len());
+            for host in ["198.19.0.2", "fd64:7765:6c6c:ffff::2"] {
+                let arguments = ["ping", "-q", "-c", "20", "-i", "0.01", "-W", "5", host];
+                let output = flood.during(|| lab.exec("n1", &arguments));
+                let text = String::from_utf8_lossy(&output.stdout);
+                assert!(text.contains("20 received"), "{text} {}", said(&output));
+            }
+            rounds += 1;
+        }
+        flood.stop.store(true, Ordering::Relaxed);
+        let lines = typist.join().unwrap();
+        assert!(lines >= 100, "{lines} lines typed during the flood");
+    });
+    let values = server.end()["values"].clone();
+    assert!(values["driver_roundtrip_replies"].as_u64().unwrap() >= PROBES, "{values}");
+    assert_eq!(values["driver_icmp_replies"], 40 * rounds, "{values}");
+    assert_eq!(values["to_socket"], 0, "{values}");
+}
+
+/// Checks that probes of every protocol are answered, over IPv4 in even rounds.
+fn assert_good_probes_answered(lab: &TestLab, round: usize) {
+    for (scheme, port) in [("roundtrip", 7_003), ("stamp", 7_001), ("udp", 7_002)] {
+        let url = format!("{scheme}://{}:{port}", HOSTS[round % 2]);
+        let result = ping(lab, &url, &["-c", "100", "--warm-up", "0"]);
+        assert_eq!(result["packets"]["received"], 100, "{url} {result}");
+    }
 }
 
 #[test]
@@ -86,11 +202,7 @@ fn malformed_flood_costs_no_good_probe() {
         });
         let mut rounds = 0;
         while !is_flooded.load(Ordering::Relaxed) {
-            for (scheme, port) in [("roundtrip", 7_003), ("stamp", 7_001), ("udp", 7_002)] {
-                let url = format!("{scheme}://{}:{port}", HOSTS[rounds % 2]);
-                let result = ping(&lab, &url, &["-c", "100", "--warm-up", "0"]);
-                assert_eq!(result["packets"]["received"], 100, "{url} {result}");
-            }
+            assert_good_probes_answered(&lab, rounds);
             rounds += 1;
         }
         assert!(rounds > 0, "probes beside the flood");
