@@ -2,17 +2,22 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use dwell_engine::protocol::Scheme;
 use dwell_io::batch::{Batch, Parcel};
 use dwell_io::datagram::DatagramSocket;
 use dwell_io::netns;
 use dwell_io::port::SocketOptions;
+use dwell_wire::icmp::checksum;
 
-use crate::fixture::{TestLab, WAIT_TIMEOUT, as_root, has, said, until};
-use crate::xdp_reflector::{HOSTS, ping, reflect};
+use crate::fixture::{DWELL, TestLab, WAIT_TIMEOUT, as_root, has, said, skip, until};
+use crate::xdp_frames::Packet;
+use crate::xdp_reflector::{HOSTS, PYTHON, ethernet_address, hex, link, ping, reflect};
 
 /// Number of probes of a flood that are sent together.
 const FLOOD_BATCH: usize = 64;
@@ -211,4 +216,104 @@ fn malformed_flood_costs_no_good_probe() {
     assert_eq!(values["driver_roundtrip_malformed"], MALFORMED / 2, "{values}");
     assert_eq!(values["driver_stamp_malformed"], MALFORMED / 2, "{values}");
     assert_eq!(values["malformed"], MALFORMED, "{values}");
+}
+
+/// Sends the same frames repeatedly, at least a number of times and until its input ends, and prints
+/// how often. Arguments: interface, number, frames.
+const SEND_FRAMES: &str = "
+import select, socket, sys
+name, least = sys.argv[1], int(sys.argv[2])
+frames = [bytes.fromhex(text) for text in sys.argv[3:]]
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.bind((name, 0))
+print('sending', flush=True)
+sent = 0
+while sent < least or not select.select([sys.stdin], [], [], 0)[0]:
+    for _ in range(100):
+        for frame in frames:
+            s.send(frame)
+    sent += 100
+print(sent)
+";
+
+/// Frames with wrong checksums, and fragments of a datagram that is never complete: the number of
+/// UDP frames with a wrong checksum, of such ICMP frames and of first fragments, and the frames.
+fn bad_frames(mac_to: [u8; 6], mac_from: [u8; 6]) -> (u64, u64, u64, Vec<Vec<u8>>) {
+    let packet = |scheme, is_ipv6: bool, payload: Vec<u8>| {
+        let mut packet = Packet::new(scheme, is_ipv6, payload);
+        let host = |node: u8| match is_ipv6 {
+            false => format!("198.19.0.{node}"),
+            true => format!("fd64:7765:6c6c:ffff::{node}"),
+        };
+        packet.from.set_ip(host(1).parse().unwrap());
+        packet.to.set_ip(host(2).parse().unwrap());
+        packet.to.set_port(if scheme == Scheme::Icmp { 0 } else { 7_002 });
+        packet
+    };
+    let echo = |is_ipv6| packet(Scheme::Udp, is_ipv6, vec![9; 32]);
+    let icmp = |is_ipv6, kind| packet(Scheme::Icmp, is_ipv6, vec![kind, 0, 0, 0, 1, 2, 3, 4, 5, 6]);
+    let changed = |packet: Packet, change: &dyn Fn(&mut [u8])| {
+        let mut frame = packet.frame(mac_to, mac_from);
+        change(&mut frame);
+        frame
+    };
+    let last = |frame: &mut [u8]| *frame.last_mut().unwrap() ^= 1;
+    let fragment = |field: [u8; 2]| {
+        changed(echo(false), &|frame| {
+            frame[20..22].copy_from_slice(&field);
+            frame[24..26].fill(0);
+            let sum = checksum(&frame[14..34]);
+            frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        })
+    };
+    let frames = vec![
+        changed(echo(false), &last),
+        changed(echo(true), &last),
+        changed(echo(false), &|frame| frame[24] ^= 1),
+        changed(icmp(false, 8), &last),
+        changed(icmp(true, 128), &last),
+        fragment([0x20, 0]),
+        // 80 bytes after the start, and the first fragment has 40.
+        fragment([0, 10]),
+    ];
+    (3, 2, 1, frames)
+}
+
+#[test]
+fn flood_of_bad_sums_and_fragments_costs_no_good_probe() {
+    const MIN_REPEATS: u64 = 40_000;
+    if !as_root() {
+        return;
+    }
+    if !Path::new(PYTHON).exists() {
+        skip("python3 is not installed (make setup)");
+        return;
+    }
+    let lab = TestLab::up("xdp-bad-sums", &["line:2"]);
+    let server = reflect(&lab, &["--engine", "xdp"]);
+    let (near, _) = link(&lab, "n1");
+    let [near_mac, far_mac] = ["n1", "n2"].map(|node| ethernet_address(&lab, node));
+    let (bad_udp, bad_icmp, first_fragments, frames) = bad_frames(far_mac, near_mac);
+    let mut child = Command::new(DWELL)
+        .args(["lab", "exec", "--lab", &lab.name, "n1", "--", PYTHON, "-c", SEND_FRAMES, &near])
+        .arg(MIN_REPEATS.to_string())
+        .args(frames.iter().map(|frame| hex(frame)))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "sending");
+    for round in 0..4 {
+        assert_good_probes_answered(&lab, round);
+        assert!(child.try_wait().unwrap().is_none(), "the flood goes on");
+    }
+    drop(child.stdin.take());
+    let sent: u64 = lines.next().unwrap().unwrap().parse().unwrap();
+    assert!(child.wait().unwrap().success());
+    let values = server.end()["values"].clone();
+    assert_eq!(values["driver_udp_bad_checksum"], bad_udp * sent, "{values}");
+    assert_eq!(values["driver_icmp_bad_checksum"], bad_icmp * sent, "{values}");
+    assert_eq!(values["driver_udp_to_socket"], first_fragments * sent, "{values}");
+    assert_eq!((&values["malformed"], &values["looping"]), (&0.into(), &0.into()), "{values}");
 }

@@ -12,12 +12,12 @@ use crate::fixture::{
     DWELL, Running, TestLab, as_root, assert_follows, has, kill, said, skip, until,
 };
 
-const PYTHON: &str = "/usr/bin/python3";
+pub(crate) const PYTHON: &str = "/usr/bin/python3";
 
 pub(crate) const HOSTS: [&str; 2] = ["198.19.0.2", "[fd64:7765:6c6c:ffff::2]"];
 
 /// Name and index of the link of a node.
-fn link(lab: &TestLab, node: &str) -> (String, u32) {
+pub(crate) fn link(lab: &TestLab, node: &str) -> (String, u32) {
     netns::within(&lab.netns(node), || {
         let all = interface::all().unwrap();
         let found =
@@ -28,14 +28,14 @@ fn link(lab: &TestLab, node: &str) -> (String, u32) {
 }
 
 /// Ethernet address of the link of a node.
-fn ethernet_address(lab: &TestLab, node: &str) -> [u8; 6] {
+pub(crate) fn ethernet_address(lab: &TestLab, node: &str) -> [u8; 6] {
     let (_, index) = link(lab, node);
     let address = netns::within(&lab.netns(node), || interface::ethernet_address(index));
     address.unwrap().unwrap().expect("a link of Ethernet frames")
 }
 
 /// Bytes as an argument for a Python program.
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
