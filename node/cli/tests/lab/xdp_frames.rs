@@ -40,6 +40,8 @@ pub(crate) struct Packet {
     pub(crate) to: SocketAddr,
     pub(crate) vlan: Option<u16>,
     pub(crate) ttl: u8,
+    /// TOS or traffic class.
+    pub(crate) tos: u8,
     /// UDP payload, or ICMP message with a zero checksum.
     pub(crate) payload: Vec<u8>,
     pub(crate) udp_checksum: bool,
@@ -53,7 +55,7 @@ impl Packet {
         };
         let address = |ip: &str, port| SocketAddr::new(ip.parse().unwrap(), port);
         let (from, to) = (address(from, 40_000), address(to, port(scheme)));
-        Self { scheme, from, to, vlan: None, ttl: 63, payload, udp_checksum: true }
+        Self { scheme, from, to, vlan: None, ttl: 63, tos: 0, payload, udp_checksum: true }
     }
 
     /// Offset of the IP header.
@@ -76,7 +78,7 @@ impl Packet {
         match (self.from.ip(), self.to.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
                 let total = (20 + transport.len()) as u16;
-                let mut header = vec![0x45, 0];
+                let mut header = vec![0x45, self.tos];
                 header.extend(total.to_be_bytes());
                 header.extend([0, 0, 0x40, 0, self.ttl, self.protocol(), 0, 0]);
                 header.extend(from.octets());
@@ -87,7 +89,7 @@ impl Packet {
                 frame.extend(header);
             }
             (IpAddr::V6(from), IpAddr::V6(to)) => {
-                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+                frame.extend([0x86, 0xdd, 0x60 | self.tos >> 4, self.tos << 4, 0, 0]);
                 frame.extend((transport.len() as u16).to_be_bytes());
                 frame.extend([self.protocol(), self.ttl]);
                 frame.extend(from.octets());

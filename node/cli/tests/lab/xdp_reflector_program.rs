@@ -60,7 +60,8 @@ pub(crate) fn request(packet: &Packet) -> Vec<u8> {
     packet.frame(OUR_MAC, THEIR_MAC)
 }
 
-/// Packets that the program answers, in both families, with and without a VLAN tag.
+/// Packets that the program answers, in both families, without a VLAN tag, with one, and with DSCP 46
+/// and ECN 1.
 pub(crate) fn corpus() -> Vec<Packet> {
     let mut echo = vec![8, 0, 0, 0, 1, 2, 3, 4];
     echo.extend(0..56);
@@ -81,8 +82,9 @@ pub(crate) fn corpus() -> Vec<Packet> {
         add(Scheme::Icmp, if is_ipv6 { echo_v6.clone() } else { echo.clone() });
     }
     let tagged = packets.iter().map(|packet| Packet { vlan: Some(5), ..packet.clone() });
-    let tagged: Vec<_> = tagged.collect();
-    packets.extend(tagged);
+    let marked = packets.iter().map(|packet| Packet { tos: 0xb9, ..packet.clone() });
+    let variants: Vec<_> = tagged.chain(marked).collect();
+    packets.extend(variants);
     packets
 }
 
