@@ -386,13 +386,14 @@ impl Reference {
                 reply[times.clone()].copy_from_slice(&timed[times]);
             }
         }
+        // ICMP keeps TOS and traffic class (RFC 1122 3.2.2.6; icmpv6_echo_reply(), net/ipv6/icmp.c).
+        let tos = if scheme == Scheme::Icmp { tos } else { 0 };
         if layout.is_ipv6() {
-            // No traffic class and no flow label.
-            reply[ip..ip + 4].copy_from_slice(&[0x60, 0, 0, 0]);
+            // No flow label.
+            reply[ip..ip + 4].copy_from_slice(&[0x60 | tos >> 4, tos << 4, 0, 0]);
             exchange(&mut reply, ip + 8, 16);
         } else {
-            // ICMP keeps the TOS (RFC 1122 3.2.2.6).
-            reply[ip + 1] = if scheme == Scheme::Icmp { tos } else { 0 };
+            reply[ip + 1] = tos;
             // No identification, and "don't fragment".
             reply[ip + 4..ip + 8].copy_from_slice(&[0, 0, 0x40, 0]);
             exchange(&mut reply, ip + 12, 4);
