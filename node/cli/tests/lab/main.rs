@@ -30,11 +30,17 @@ mod traffic;
 #[cfg(feature = "bpf")]
 mod xdp_command;
 #[cfg(feature = "bpf")]
+mod xdp_flood;
+#[cfg(feature = "bpf")]
 mod xdp_frames;
+#[cfg(feature = "bpf")]
+mod xdp_mutations;
 #[cfg(feature = "bpf")]
 mod xdp_reflector;
 #[cfg(feature = "bpf")]
 mod xdp_reflector_program;
+#[cfg(feature = "bpf")]
+mod xdp_refusals;
 mod xdp_relay;
 #[cfg(feature = "bpf")]
 mod xdp_sessions;

@@ -1,26 +1,23 @@
 //! `dwell reflect --engine xdp` on a link of a lab, as a command.
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use dwell_io::bpf::{Hook, Pass, XdpMode};
 use dwell_io::{interface, netns};
 use serde_json::Value;
 
 use crate::fixture::{
-    DWELL, Running, TestLab, WAIT_TIMEOUT, as_root, assert_follows, has, kill, said, skip, until,
+    DWELL, Running, TestLab, as_root, assert_follows, has, kill, said, skip, until,
 };
 
-const PYTHON: &str = "/usr/bin/python3";
+pub(crate) const PYTHON: &str = "/usr/bin/python3";
 
 pub(crate) const HOSTS: [&str; 2] = ["198.19.0.2", "[fd64:7765:6c6c:ffff::2]"];
 
 /// Name and index of the link of a node.
-fn link(lab: &TestLab, node: &str) -> (String, u32) {
+pub(crate) fn link(lab: &TestLab, node: &str) -> (String, u32) {
     netns::within(&lab.netns(node), || {
         let all = interface::all().unwrap();
         let found =
@@ -28,6 +25,18 @@ fn link(lab: &TestLab, node: &str) -> (String, u32) {
         found.map(|found| (found.name, found.index)).expect("a link")
     })
     .unwrap()
+}
+
+/// Ethernet address of the link of a node.
+pub(crate) fn ethernet_address(lab: &TestLab, node: &str) -> [u8; 6] {
+    let (_, index) = link(lab, node);
+    let address = netns::within(&lab.netns(node), || interface::ethernet_address(index));
+    address.unwrap().unwrap().expect("a link of Ethernet frames")
+}
+
+/// Bytes as an argument for a Python program.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn xdp_program(lab: &TestLab, node: &str) -> Option<u32> {
@@ -295,56 +304,34 @@ fn unprivileged_driver_engine_exits_with_the_remedy() {
     }
 }
 
+/// The value in nanoseconds of an error estimate (RFC 8762 4.2.1, RFC 4656 4.1.2).
+fn error_estimate(bytes: [u8; 2]) -> u64 {
+    let [scale, multiplier] = bytes;
+    let units = u128::from(multiplier) << (scale & 0x3f);
+    u64::try_from((units * 1_000_000_000) >> 32).unwrap()
+}
+
 #[test]
-fn tcp_and_kernel_ping_survive_a_flood_of_probes() {
-    const PROBES: u32 = 300_000;
-    const BYTES: usize = 20_000_000;
-    if !as_root() || !has("ping") {
+fn error_estimate_of_replies_covers_the_bias_of_t3() {
+    if !as_root() {
         return;
     }
-    let lab = TestLab::up("xdp-flood", &["line:2"]);
-    let server = reflect(&lab, &["--engine", "xdp"]);
-    let listener =
-        netns::within(&lab.netns("n2"), || TcpListener::bind("198.19.0.2:2222")).unwrap().unwrap();
-    let flooded = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
+    let lab = TestLab::up("xdp-error", &["line:2"]);
+    for mode in ["generic", "native"] {
+        with_peer_program(&lab, || {
+            let server = reflect(&lab, &["--engine", "xdp", "--xdp-mode", mode]);
             let socket = lab.socket("n1", "0.0.0.0:0");
-            socket.connect("198.19.0.2:7002").unwrap();
-            socket.set_nonblocking(true).unwrap();
-            let mut buffer = [0; 64];
-            for number in 0..PROBES {
-                let _ = socket.send(&number.to_be_bytes());
-                let _ = socket.recv(&mut buffer);
-            }
-            flooded.store(true, Ordering::Relaxed);
+            socket.connect("198.19.0.2:7001").unwrap();
+            socket.send(&crate::xdp_frames::stamp(1, 5, 44)).unwrap();
+            let mut reply = [0; 44];
+            assert_eq!(socket.recv(&mut reply).unwrap(), 44);
+            let values = server.end()["values"].clone();
+            assert_eq!(values["driver_stamp_replies"], 1, "{mode} {values}");
+            let bias = values["t3_bias_ns"].as_u64().unwrap();
+            let error = error_estimate([reply[12], reply[13]]);
+            assert!(error >= bias, "{mode}: an error of {error} ns, {values}");
         });
-        let receiver = scope.spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut sum = 0;
-            let mut buffer = vec![0; 65_536];
-            while let Ok(len @ 1..) = stream.read(&mut buffer) {
-                sum += len;
-            }
-            sum
-        });
-        let connect = || TcpStream::connect("198.19.0.2:2222");
-        let mut stream = netns::within(&lab.netns("n1"), connect).unwrap().unwrap();
-        stream.set_write_timeout(Some(WAIT_TIMEOUT)).unwrap();
-        stream.write_all(&vec![7; BYTES]).unwrap();
-        drop(stream);
-        assert_eq!(receiver.join().unwrap(), BYTES);
-        for host in ["198.19.0.2", "fd64:7765:6c6c:ffff::2"] {
-            let arguments = ["ping", "-q", "-c", "20", "-i", "0.01", "-W", "5", host];
-            let output = lab.exec("n1", &arguments);
-            let text = String::from_utf8_lossy(&output.stdout);
-            assert!(text.contains("20 received"), "{text} {}", said(&output));
-        }
-        until("the flood ends", || flooded.load(Ordering::Relaxed));
-    });
-    let summary = server.end();
-    assert_eq!(summary["values"]["driver_udp_replies"], PROBES, "{summary}");
-    assert_eq!(summary["values"]["driver_icmp_replies"], 40, "{summary}");
+    }
 }
 
 #[test]
@@ -423,7 +410,7 @@ s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 s.bind((name, 0))
 s.setsockopt(sol_packet, packet_auxdata, 1)
 s.settimeout(0.1)
-near_mac, far_mac = s.getsockname()[4], bytes.fromhex(far_mac.replace(':', ''))
+near_mac, far_mac = s.getsockname()[4], bytes.fromhex(far_mac)
 near, far = socket.inet_aton(near), socket.inet_aton(far)
 def checksum(data):
     total = sum(struct.unpack('!%dH' % (len(data) // 2), data))
@@ -466,10 +453,8 @@ fn raw_tagged_frames_are_answered_with_their_tag() {
         return;
     }
     let lab = TestLab::up("xdp-raw-tag", &["line:2"]);
-    let (near, index) = (link(&lab, "n1").0, link(&lab, "n2").1);
-    let mac = netns::within(&lab.netns("n2"), || interface::ethernet_address(index)).unwrap();
-    let mac =
-        mac.unwrap().expect("an Ethernet address").map(|byte| format!("{byte:02x}")).join(":");
+    let (near, _) = link(&lab, "n1");
+    let mac = hex(&ethernet_address(&lab, "n2"));
     for mode in ["generic", "native"] {
         with_peer_program(&lab, || {
             let server = reflect(&lab, &["--engine", "xdp", "--xdp-mode", mode]);
@@ -505,7 +490,8 @@ fn foreign_stamp_sender_is_answered_in_the_driver() {
         assert!(text.contains("Packets received: 10"), "{text} {}", said(&output));
     }
     let values = server.end()["values"].clone();
-    assert_eq!(values["replies"], 20, "{values}");
+    assert_eq!(values["driver_stamp_replies"], 20, "{values}");
+    assert_eq!((&values["replies"], &values["to_socket"]), (&20.into(), &0.into()), "{values}");
 }
 
 #[test]

@@ -7,7 +7,8 @@ use dwell_io::bpf::Verdict;
 
 use crate::fixture::as_root;
 use crate::xdp_frames::{Packet, stamp};
-use crate::xdp_reflector_program::{counters, program, request, with_extension, with_options};
+use crate::xdp_reflector_program::{counters, program, request};
+use crate::xdp_refusals::{with_extension, with_options};
 
 #[test]
 fn session_that_reached_the_socket_stays_there() {

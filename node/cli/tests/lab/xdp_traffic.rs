@@ -1,17 +1,17 @@
 //! `dwell reflect --engine xdp` under unusual traffic, and when its interface disappears.
 
+use std::net::{SocketAddr, SocketAddrV6};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use dwell_io::batch::{Batch, Parcel};
 use dwell_io::datagram::DatagramSocket;
 use dwell_io::port::SocketOptions;
 use dwell_io::{interface, netns};
+use dwell_wire::tlv::kind;
 
-use crate::fixture::{DWELL, TestLab, as_root, said, until};
+use crate::fixture::{DWELL, Running, TestLab, as_root, said, until};
 use crate::xdp_frames::stamp;
-use crate::xdp_reflector::{HOSTS, ping, reflect};
+use crate::xdp_reflector::{HOSTS, link, reflect};
 
 /// Number of datagrams of one UDP_SEGMENT message, which together are shorter than the MTU.
 const MERGED: usize = 20;
@@ -75,42 +75,46 @@ fn merged_datagrams_below_the_mtu_are_all_answered() {
 }
 
 #[test]
-fn malformed_flood_costs_no_good_probe() {
-    const MALFORMED: u32 = 300_000;
+fn probes_to_groups_get_no_reply() {
+    const PROBES: u32 = 10;
     if !as_root() {
         return;
     }
-    let lab = TestLab::up("xdp-malformed", &["line:2"]);
-    let server = reflect(&lab, &["--engine", "xdp"]);
-    let is_flooded = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let [roundtrip, stamp] = [7_003, 7_001].map(|port| {
-                let socket = lab.socket("n1", "0.0.0.0:0");
-                socket.connect(("198.19.0.2", port)).unwrap();
-                socket
-            });
-            for _ in 0..MALFORMED / 2 {
-                roundtrip.send(b"not 24 bytes").unwrap();
-                stamp.send(b"not 14 bytes").unwrap();
-            }
-            is_flooded.store(true, Ordering::Relaxed);
-        });
-        let mut rounds = 0;
-        while !is_flooded.load(Ordering::Relaxed) {
-            for (scheme, port) in [("roundtrip", 7_003), ("stamp", 7_001), ("udp", 7_002)] {
-                let url = format!("{scheme}://{}:{port}", HOSTS[rounds % 2]);
-                let result = ping(&lab, &url, &["-c", "100", "--warm-up", "0"]);
-                assert_eq!(result["packets"]["received"], 100, "{url} {result}");
-            }
-            rounds += 1;
+    let lab = TestLab::up("xdp-groups", &["line:2"]);
+    for (node, address) in [("n1", "203.0.113.1/24"), ("n2", "203.0.113.2/24")] {
+        let (name, _) = link(&lab, node);
+        let output = lab.exec(node, &["ip", "addr", "add", address, "brd", "+", "dev", &name]);
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    let (name, _) = link(&lab, "n2");
+    let arguments = ["reflect", "--json", "--engine", "xdp", "--interface", &name];
+    let urls = ["stamp://0.0.0.0:7001", "stamp://[::]:7001"];
+    let server = Running::start(&lab, "n2", "listening on", &[&arguments[..], &urls].concat());
+    let (_, near) = link(&lab, "n1");
+    let all_nodes = SocketAddrV6::new("ff02::1".parse().unwrap(), 7_001, 0, near);
+    let destinations: [(&str, SocketAddr, SocketAddr); 2] = [
+        ("0.0.0.0:0", "203.0.113.2:7001".parse().unwrap(), "203.0.113.255:7001".parse().unwrap()),
+        ("[::]:0", "[fd64:7765:6c6c:ffff::2]:7001".parse().unwrap(), all_nodes.into()),
+    ];
+    for (local, unicast, group) in destinations {
+        let socket = lab.socket("n1", local);
+        socket.set_broadcast(true).unwrap();
+        for seq in 0..PROBES {
+            socket.send_to(&stamp(seq, 5, 44), group).unwrap();
         }
-        assert!(rounds > 0, "probes beside the flood");
-    });
+        // The socket receives this one after the others.
+        let mut last = stamp(PROBES, 5, 60);
+        last[45] = kind::TIMESTAMP_INFORMATION;
+        socket.send_to(&last, unicast).unwrap();
+        let mut reply = [0; 100];
+        let (len, from) = socket.recv_from(&mut reply).unwrap();
+        let sender_seq = u32::from_be_bytes(reply[24..28].try_into().unwrap());
+        assert_eq!((len, from, sender_seq), (60, unicast, PROBES), "{group}");
+    }
     let values = server.end()["values"].clone();
-    assert_eq!(values["driver_roundtrip_malformed"], MALFORMED / 2, "{values}");
-    assert_eq!(values["driver_stamp_malformed"], MALFORMED / 2, "{values}");
-    assert_eq!(values["malformed"], MALFORMED, "{values}");
+    assert_eq!((&values["replies"], &values["to_socket"]), (&2.into(), &2.into()), "{values}");
+    assert_eq!(values["looping"], 2 * PROBES, "{values}");
+    assert_eq!(values["driver_stamp_looping"], 0, "{values}");
 }
 
 #[test]
