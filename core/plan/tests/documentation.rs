@@ -156,7 +156,10 @@ fn stable_ping_plan_has_three_set_ups_by_two_hosts() {
         (ProbeStamps::Driver, ReflectEngine::Auto),
     ] {
         for load in ["none", "weak"] {
-            assert!(cells.contains(&(stamps, engine, load.to_owned())), "{stamps:?} {engine:?} {load}");
+            assert!(
+                cells.contains(&(stamps, engine, load.to_owned())),
+                "{stamps:?} {engine:?} {load}"
+            );
         }
     }
     let time = dwell_plan::Estimate::of_all(&expansion).unwrap().time;
