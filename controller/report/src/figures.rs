@@ -1,4 +1,4 @@
-//! Figures of a run: which there are, for what each applies, and in which order.
+//! Registry of figures: conditions and order.
 
 mod bands;
 mod boxes;

@@ -1,6 +1,6 @@
-//! Labs without root. A small process, the holder, is root of its own namespaces and only keeps
-//! them alive. Every process that works on the lab enters them, and then proceeds as root does,
-//! with a /run of the lab's own.
+//! Labs without root. A small process, the namespace keeper, is root of its own namespaces and keeps
+//! them alive. Each process that works on the lab enters them first and then works as root, with the
+//! lab's own /run.
 
 use std::fs;
 use std::path::Path;

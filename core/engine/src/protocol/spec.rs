@@ -102,7 +102,7 @@ pub struct ProtocolSpec {
     pub name: &'static str,
     /// Description in reports and in `docs/protocols.md`.
     pub description: &'static str,
-    /// What carries its messages.
+    /// Transport of its messages.
     pub transport: ProbeTransport,
     /// Port of a target without one; `None`: a target must name its port.
     pub default_port: Option<u16>,
@@ -127,7 +127,7 @@ pub struct ProtocolSpec {
     pub remote_timestamps: bool,
     /// Relays can write their delays into probes.
     pub telemetry: bool,
-    /// What `dwell relay` forwards for URLs of this scheme, if any.
+    /// Data that `dwell relay` forwards for URLs of this scheme, if any.
     pub relay: Option<RelayTransport>,
     /// Columns of `ping --csv`.
     pub csv: CsvLayout,
@@ -165,7 +165,7 @@ impl ProtocolSpec {
     }
 }
 
-/// What carries the messages of a protocol.
+/// Transport of the messages of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeTransport {
     /// ICMP echo requests and replies.
@@ -320,7 +320,7 @@ pub enum DriverReply {
     IcmpEcho = 4,
 }
 
-/// What a relay forwards.
+/// Data that a relay forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayTransport {
     /// UDP datagrams, whatever they carry.
