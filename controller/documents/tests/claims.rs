@@ -14,7 +14,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use synthetic::{PI_ZERO, Relay, relays, relays_repeated};
 
 fn claims(run: &RunData) -> Vec<Claim> {
-    judge_claims(run, "s0").unwrap().claims
+    judge_claims(run, "miya-2020").unwrap().claims
 }
 
 fn verdict(run: &RunData, id: &str) -> Claim {
@@ -420,7 +420,7 @@ fn lost_combinations_are_named() {
     assert!(claim.text().contains(named), "{claim:?}");
     assert!(!claim.text().contains("add repetitions"), "{claim:?}");
     // A finding says so, because other findings and figures include these trials.
-    run.claims = judge_claims(&run, "s0");
+    run.claims = judge_claims(&run, "miya-2020");
     let said = findings(&run).into_iter().find(|finding| finding.id == "stress").unwrap().text;
     assert!(said.contains("All trials at load most, rate 1200pps missed it."), "{said}");
     assert!(findings(&base).iter().all(|finding| finding.id != "stress"));

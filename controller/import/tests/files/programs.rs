@@ -19,7 +19,7 @@ fn close(found: f64, printed: f64, unit: f64) {
 
 #[test]
 fn csv_rows_are_exact_nanoseconds_and_nan_is_a_loss() {
-    let outcome = import("s4.csv");
+    let outcome = import("roedlach-vock.csv");
     let (min, mean, max) = outcome.spread(Column::Rtt);
     assert_eq!((min, max), (230_090, 2_836_228));
     close(mean, 58_830_884.0 / 198.0, 0.0);
