@@ -131,7 +131,7 @@ fn object(row: &RunRow, run: &RunData) -> Value {
         "finished": run.finished,
         "dwell": run.dwell,
         "axes": run.axes,
-        "measured": dwell_report::measured(run),
+        "measured": dwell_report::measurement_aspects(run),
         "trials": trials,
         "findings": findings(run),
         "notes": run.notes,
@@ -216,7 +216,7 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     if let Some(title) = &run.title {
         writeln!(out, "{title}")?;
     }
-    let measured = dwell_report::measured(run);
+    let measured = dwell_report::measurement_aspects(run);
     let margin = measured.iter().map(|one| one.name.len()).max().unwrap_or(0);
     for one in measured {
         writeln!(out, "  {:margin$}  {}", one.name, one.text)?;
