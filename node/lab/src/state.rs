@@ -7,7 +7,7 @@
 //!   lock          held by the process that creates or removes the lab, and by its children
 //!   lab.json      the lab (dwell.lab/1), at first as planned
 //!   hosts         /etc/hosts of its nodes
-//!   holder        the process that holds a rootless lab's namespaces, and its user namespace
+//!   holder        the namespace keeper of a rootless lab, and its user namespace
 //!   babel.pid     the supervisor of babeld; babel-K.pid babeld of node K
 //!   link-K.pid    the process of TAP link K; link-K.json its counters, link-K.events its log
 //! ```
