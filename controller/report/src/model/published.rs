@@ -115,7 +115,7 @@ impl PublishedRate {
     }
 
     /// The requested rate, if the document names one.
-    pub(crate) fn asked(&self) -> Option<BitRate> {
+    pub(crate) fn requested_rate(&self) -> Option<BitRate> {
         Some(self.requested.0).filter(|rate| *rate == self.requested.1)
     }
 }
