@@ -641,8 +641,8 @@ fn below_rate_has_own_mark_and_no_row_is_empty() {
         of.map(|row| row["words"].as_str().unwrap())
     };
     // Without cross traffic, sleep keeps 10 Mbit/s with the larger packets.
-    assert_eq!(said(0, "sleep"), Some("IP 200 B: none of the rates tried"));
-    assert_eq!(said(1, "sleep"), Some("none of the rates tried"));
+    assert_eq!(said(0, "sleep"), Some("IP 200 B: none of the tested rates"));
+    assert_eq!(said(1, "sleep"), Some("none of the tested rates"));
     for panel in [0, 1] {
         assert_eq!(said(panel, "packet-ring"), Some("cannot tell"));
         assert_eq!(said(panel, "uring"), Some("not run"));
