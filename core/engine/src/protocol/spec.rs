@@ -339,7 +339,7 @@ pub enum CsvLayout {
 }
 
 /// Defaults of most protocols.
-const OPEN_LOOP: ProbeDefaults = ProbeDefaults {
+const DEFAULT_OPEN_LOOP: ProbeDefaults = ProbeDefaults {
     closed_loop: false,
     pause: Nanos::ZERO,
     warm_up: 8,
@@ -347,7 +347,7 @@ const OPEN_LOOP: ProbeDefaults = ProbeDefaults {
 };
 
 /// The client of Chung 2021 pauses after each reply.
-const PAUSING: ProbeDefaults = ProbeDefaults {
+const DEFAULT_CLOSED_LOOP: ProbeDefaults = ProbeDefaults {
     closed_loop: true,
     pause: Nanos::from_secs(1),
     warm_up: 1,
@@ -373,7 +373,7 @@ const ECHO: ProtocolSpec = ProtocolSpec {
     default_port: None,
     payload: PayloadLimits::from(echo::LEN as u64, 64),
     authentication: None,
-    defaults: OPEN_LOOP,
+    defaults: DEFAULT_OPEN_LOOP,
     handshake: None,
     reflection: Reflection::Datagram { decrements_ttl: true, max_extra_bytes: 0 },
     driver_reply: Some(DriverReply::Echo),
@@ -447,7 +447,7 @@ const TEXT_UDP: ProtocolSpec = ProtocolSpec {
     name: "text+udp",
     description: "a line of text over UDP",
     payload: PayloadLimits::fixed(text::REQUEST.len() as u64),
-    defaults: PAUSING,
+    defaults: DEFAULT_CLOSED_LOOP,
     reflection: Reflection::Datagram {
         decrements_ttl: false,
         max_extra_bytes: (text::ACKNOWLEDGE.len() - text::REQUEST.len()) as u64,

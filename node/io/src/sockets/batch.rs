@@ -30,7 +30,7 @@ const MAX_MESSAGE_LEN: usize = 65_507;
 
 /// Difference in length of consecutive buffers, in bytes, so that their starts do not all map to
 /// the same cache sets.
-const STAGGER: usize = 192;
+const BUFFER_LEN_STEP: usize = 192;
 
 /// Buffers for datagrams that are received, processed and sent together.
 pub struct Batch {
@@ -106,7 +106,7 @@ impl Batch {
         Self {
             headroom,
             buffers: (0..capacity)
-                .map(|n| vec![0; size + n % 16 * STAGGER].into_boxed_slice())
+                .map(|n| vec![0; size + n % 16 * BUFFER_LEN_STEP].into_boxed_slice())
                 .collect(),
             names: vec![RawAddress::empty(); capacity],
             controls: vec![ControlBuffer([0; CONTROL_LEN]); capacity],
