@@ -166,9 +166,9 @@ fn machine(machine: &MachineData) -> Value {
 fn trust(summary: &Summary) -> Value {
     let mut trust = json!(summary.trust);
     if summary.kind == Kind::Import {
-        let unknown: &[&str] = match summary.engine.as_str() {
-            "segment" => &["warm_up_sent"],
-            _ => &["warm_up_sent", "void"],
+        let unknown: &[&str] = match summary.is_imported_segment() {
+            true => &["warm_up_sent"],
+            false => &["warm_up_sent", "void"],
         };
         unknown.iter().for_each(|name| trust[*name] = Value::Null);
         trust["ring_dropped"] = json!(summary.ring_dropped());
