@@ -254,7 +254,8 @@ fn iperf3_datagram_counts_equal_its_own_at_both_ends() {
 #[test]
 fn iperf3_streams_of_both_directions_are_flows() {
     let flows = import("iperf3-bidir.json").imported.flows;
-    let readings = |flow: &dwell_import::Flow| flow.metrics.values().map(|one| one.count).sum();
+    let readings =
+        |flow: &dwell_import::ImportedFlow| flow.metrics.values().map(|one| one.count).sum();
     let readings: Vec<u64> = flows.iter().map(readings).collect();
     assert_eq!(readings, [1, 1, 0, 0], "only the local kernel states round-trip times");
 }
