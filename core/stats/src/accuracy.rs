@@ -104,7 +104,7 @@ pub enum NoVerdictReason {
 
 /// A verdict and its basis.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Judgement {
+pub struct AccuracyJudgement {
     /// The verdict.
     pub accuracy: Accuracy,
     /// Number of trains judged.
@@ -143,7 +143,7 @@ impl Tolerance {
         asked: &TrainRequest,
         source: TimestampSource,
         trains: &[TrainAccuracy],
-    ) -> Judgement {
+    ) -> AccuracyJudgement {
         let ranks = independent_quantile_ranks(trains.len() as u64, Quantile::P50, self.confidence);
         let of = |value: fn(&TrainAccuracy) -> RealInterval| Some(median(trains, ranks?, value));
         let rate_bps = of(|train| train.rate_bps);
@@ -170,7 +170,7 @@ impl Tolerance {
                 }
             }
         };
-        Judgement { accuracy, trains: trains.len(), rate_bps, gap_error_p95 }
+        AccuracyJudgement { accuracy, trains: trains.len(), rate_bps, gap_error_p95 }
     }
 
     /// Verdict from the intervals of rate and gaps, as shares of the requested values.
