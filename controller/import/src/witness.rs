@@ -77,7 +77,7 @@ pub struct WitnessMatch {
     /// Whether run and witness use the same clock, so that times can be compared and not only
     /// differences.
     pub same_clock: bool,
-    /// What the witness saw and how the run's timestamps differ from it, by metric name.
+    /// Figures of the witness and of the run's differences from it, by metric name.
     pub metrics: BTreeMap<String, Figures>,
 }
 

@@ -37,7 +37,7 @@ pub struct PublishedSender {
     pub cite: &'static str,
     /// Name as printed.
     pub name: &'static str,
-    /// What sends and timestamps the packets.
+    /// Program or device that sends and timestamps the packets.
     pub engine: &'static str,
     /// Hardware and operating system.
     pub hardware: String,

@@ -83,7 +83,7 @@ pub(super) fn key_figures(run: &RunData, figures: &[KeyFigure]) -> String {
     KeyFigures { figures, simultaneous, badge_class, badge }.to_string()
 }
 
-/// What was measured, in words, and the text of the plan.
+/// Description of the measurement, and the text of the plan.
 #[derive(Template)]
 #[template(path = "measured.html")]
 struct Measured<'a> {

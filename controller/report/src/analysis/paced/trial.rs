@@ -1,4 +1,4 @@
-//! What each trial of pairs or trains requested of which sender.
+//! Requests of trials of pairs or trains to their senders.
 
 use std::collections::BTreeMap;
 

@@ -52,7 +52,7 @@ pub struct Departure {
     pub kernel: Option<Instant<Realtime>>,
 }
 
-/// What a sender is opened for.
+/// Target, options and payloads of a sender.
 pub struct TrainSenderConfig<'a> {
     /// Destination.
     pub target: SocketAddr,
