@@ -1,4 +1,4 @@
-//! Handling of ^C: noted instead of ending the process, so that the lab is removed and results are
+//! Handles ^C: sets a flag instead of ending the process, so that the lab is removed and results are
 //! kept.
 
 use std::io;

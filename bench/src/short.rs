@@ -1,6 +1,5 @@
 //! Runs the short form of every bench and prints one table of their goals. `--save` keeps the rows;
-//! `--baseline` compares with rows that were kept, and reports those that became worse beyond both
-//! intervals.
+//! `--baseline` compares with saved rows and lists the rows that became worse beyond both intervals.
 
 use std::fs;
 use std::path::PathBuf;

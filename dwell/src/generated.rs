@@ -122,7 +122,7 @@ fn meaning(exit: Exit) -> &'static str {
         Exit::Failed => "Runtime failure, including no reply at all.",
         Exit::Usage => "Usage error: invalid command line, plan or input file.",
         Exit::Threshold => "Measured, but a stated threshold failed.",
-        Exit::Unsupported => "Not supported here, or a privilege is missing.",
+        Exit::Unsupported => "Not supported or not permitted here.",
         Exit::Undecided => {
             "Measured, but a stated threshold cannot be decided: too few samples, or the limit is \
              inside the interval."

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 
-use dwell_import::{Flow, Format, detect, read};
+use dwell_import::{Format, ImportedFlow, detect, read};
 use dwell_record::{Batch, Column, Scalar};
 
 pub(crate) fn import(data: &[u8]) {
@@ -25,7 +25,7 @@ pub(crate) fn import(data: &[u8]) {
 }
 
 /// Checks that no value is impossible, whatever the file contains.
-fn check_values(flow: &Flow) {
+fn check_values(flow: &ImportedFlow) {
     for (name, value) in &flow.values {
         let value = value.map_or(0.0, Scalar::as_f64);
         let limit = if name.ends_with("_ratio") { 1.0 } else { f64::MAX };

@@ -154,12 +154,12 @@ fn request(protocol: Protocol, random: &mut impl Rng) -> Vec<u8> {
     }
 }
 
-/// Generates a STAMP request with TLVs of arbitrary types.
 /// The key of the authenticated reflector.
 fn key() -> Key {
     Key::new(SecretKey::from_hex(KEY).expect("the constant is a key").bytes())
 }
 
+/// Generates a STAMP request with TLVs of arbitrary types.
 fn stamp(key: Option<&Key>, random: &mut impl Rng) -> Vec<u8> {
     let mode = if key.is_some() { Mode::Authenticated } else { Mode::Unauthenticated };
     let mut packet = vec![0; mode.base()];

@@ -44,7 +44,7 @@ pub enum Bound {
     AtLeast(f64),
 }
 
-/// What the interval says about the limit.
+/// Relation of the interval to the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
@@ -95,10 +95,10 @@ impl Unit {
     }
 }
 
-/// A goal and what was measured for it.
+/// A goal with its estimate and outcome.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
-    /// What is measured or compared.
+    /// The measured or compared quantity.
     pub goal: String,
     /// `None` if it could not be measured.
     pub estimate: Option<Estimate>,
@@ -107,7 +107,7 @@ pub struct Judged {
     pub bound: Bound,
     /// Of estimate and limit.
     pub unit: Unit,
-    /// What the estimate says about the limit.
+    /// Relation of the estimate to the limit.
     pub outcome: Outcome,
     /// A condition that a reader needs, such as the cell that the value comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,7 +146,7 @@ impl Judged {
 }
 
 impl Bound {
-    /// What an estimate says about the limit.
+    /// Returns the relation of an estimate to the limit.
     pub fn outcome(self, estimate: &Estimate) -> Outcome {
         let (Some(low), Some(high)) = (estimate.low, estimate.high) else {
             return Outcome::CannotTell;

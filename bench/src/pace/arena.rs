@@ -265,7 +265,7 @@ mod tests {
         let dwell = Turn { from: 1, until: 1, size: 200, train: Some(3) };
         assert_eq!(all_streams(&[dwell], &seen, 2).unwrap().len(), 2);
         assert!(all_streams(&[dwell], &seen, 3).is_err());
-        // Other senders use one process per stream; of the second nothing arrived.
+        // Other senders use one process per stream; no packet of the second arrived.
         let first = Turn { train: None, ..dwell };
         let second = Turn { from: 2, until: 3, ..first };
         assert!(all_streams(&[first, second], &seen, 2).is_err());

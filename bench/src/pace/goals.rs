@@ -16,9 +16,9 @@ use crate::judge::{Bound, Estimate, Judged, Outcome, Unit, median, paired};
 
 /// Maximum relative deviation of a rate that counts as kept.
 const MAX_RATE_DEVIATION: f64 = 0.01;
-/// Absolute error limit in nanoseconds, regardless of the lower bound ...
+/// Absolute error limit in nanoseconds, for rates of [`ABSOLUTE_GOAL_MBITS`] and above.
 const MAX_ERROR_NS: f64 = 100.0;
-/// ... at this rate in Mbit/s and above.
+/// Lowest rate in Mbit/s with an absolute limit.
 pub(super) const ABSOLUTE_GOAL_MBITS: u32 = 50;
 
 /// Minimum number of successful turns out of ten: the failed ones are likely the bad ones.
@@ -329,8 +329,8 @@ pub(super) fn judge(measured: &Measured) -> Vec<PaceVerdict> {
     of_all_seen(measured, goals)
 }
 
-/// Judges the lower bound by the same goals, against itself and in absolute terms: what it misses
-/// cannot be reached, or not be shown, on this machine.
+/// Judges the lower bound by the same goals. A goal that the lower bound misses cannot be reached, or
+/// cannot be shown, on this machine.
 pub(super) fn controls(measured: &Measured) -> Vec<PaceVerdict> {
     let floor = |cell: Cell| measured.judged(LOWER_BOUND, cell, median_error).map(|ns| ns / 1e3);
     let fast = slow().filter(|cell| cell.mbits >= ABSOLUTE_GOAL_MBITS);

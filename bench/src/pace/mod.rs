@@ -54,10 +54,10 @@ pub struct Args {
     json: bool,
 }
 
-/// Turns per round of closely compared contestants ...
+/// Turns per round of closely compared contestants below 50 Mbit/s.
 const CLOSE_TURNS: usize = 4;
 
-/// ... and from 50 Mbit/s on, where contestants differ least and streams are short.
+/// The same from 50 Mbit/s on, where contestants differ least.
 const FAST_CLOSE_TURNS: usize = 12;
 
 /// Runs of the plans of verdicts per round; five rounds make twenty.

@@ -1,6 +1,6 @@
-//! The experiment of Roedlach/Vock with the complete product. A plan of closed-loop round trips of
-//! a 24-byte message over UDP, idle, under network load and under CPU load, is run, compared with
-//! the published figures, exported and reported. Nothing is measured here.
+//! Repeats the experiment of Roedlach/Vock with the complete product: runs the plan (closed-loop
+//! round trips of 24-byte UDP messages, idle and loaded), compares with the published figures,
+//! exports and reports. It measures nothing itself.
 
 mod case;
 mod product;

@@ -236,7 +236,7 @@ impl<'a> Evidence<'a> {
         let missed = self.left_out() as u64;
         let lost = match self.lost() {
             none if none.is_empty() => String::new(),
-            lost => format!(" It did so in all trials at {}.", lost.join("; at ")),
+            lost => format!(" All trials at {} missed it.", lost.join("; at ")),
         };
         (missed > 0).then(|| {
             format!(

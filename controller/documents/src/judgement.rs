@@ -58,9 +58,7 @@ impl Judgement {
         let lost = all.iter().any(|evidence| !evidence.lost().is_empty());
         if self.verdict == ClaimVerdict::CannotTell {
             self.words += match (bound.is_bounded(), lost) {
-                (true, false) => {
-                    " The limit lies inside the interval; more repetitions would tell."
-                }
+                (true, false) => " The limit lies inside the interval: add repetitions.",
                 (true, true) => " The limit lies inside the interval.",
                 (false, _) => {
                     " Too few repetitions for an interval; set trials.repetitions to at least 3."
@@ -83,7 +81,7 @@ impl Judgement {
             if !lost.is_empty() {
                 let lost: Vec<String> = lost.into_iter().collect();
                 self.words += &format!(
-                    " No trial remains at {}; repetitions would not help.",
+                    " No trial remains at {}: more repetitions cannot decide this.",
                     lost.join("; at ")
                 );
             }

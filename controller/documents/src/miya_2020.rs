@@ -211,7 +211,7 @@ fn published(run: &RunData) -> Published {
     Published { levels, ..Published::default() }
 }
 
-/// First metric of which all have samples.
+/// First metric for which all evidence has samples.
 fn common_metric(metrics: [&'static str; 3], all: &[&Evidence]) -> Option<&'static str> {
     metrics.into_iter().find(|metric| all.iter().all(|one| one.has(metric)))
 }

@@ -14,7 +14,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use synthetic::{PI_ZERO, Relay, relays, relays_repeated};
 
 fn claims(run: &RunData) -> Vec<Claim> {
-    judge_claims(run, "s0").unwrap().claims
+    judge_claims(run, "miya-2020").unwrap().claims
 }
 
 fn verdict(run: &RunData, id: &str) -> Claim {
@@ -416,13 +416,13 @@ fn lost_combinations_are_named() {
     }
     let claim = verdict(&run, "S0.21-translate-load");
     assert_eq!(claim.verdict, ClaimVerdict::CannotTell, "{claim:?}");
-    let named = "No trial remains at load most, rate 1200pps; repetitions would not help.";
+    let named = "No trial remains at load most, rate 1200pps: more repetitions cannot decide this.";
     assert!(claim.text().contains(named), "{claim:?}");
-    assert!(!claim.text().contains("more repetitions would tell"), "{claim:?}");
+    assert!(!claim.text().contains("add repetitions"), "{claim:?}");
     // A finding says so, because other findings and figures include these trials.
-    run.claims = judge_claims(&run, "s0");
+    run.claims = judge_claims(&run, "miya-2020");
     let said = findings(&run).into_iter().find(|finding| finding.id == "stress").unwrap().text;
-    assert!(said.contains("all trials at load most, rate 1200pps."), "{said}");
+    assert!(said.contains("All trials at load most, rate 1200pps missed it."), "{said}");
     assert!(findings(&base).iter().all(|finding| finding.id != "stress"));
     // Encryption was not measured at that rate, so its claim is unaffected.
     let claim = verdict(&run, "S0.22-order");
@@ -479,7 +479,7 @@ fn rare_loss_is_undecided() {
     }
     let claim = verdict(&run, "S0.25");
     assert_eq!(claim.verdict, ClaimVerdict::CannotTell, "{claim:?}");
-    assert!(claim.text().contains("more packets would tell"), "{claim:?}");
+    assert!(claim.text().contains("send more packets"), "{claim:?}");
     let lose = |trial: &mut TrialData| {
         trial.summary.as_mut().unwrap().packets.as_mut().unwrap().lost = 3;
     };

@@ -19,7 +19,7 @@ pub enum FleetError {
     /// The nodes of a topology could not be made available.
     #[error("{message}")]
     Nodes {
-        /// What failed, and why.
+        /// The failed operation and the reason.
         message: String,
         /// Whether this machine lacks support or a privilege.
         unsupported: bool,

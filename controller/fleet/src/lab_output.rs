@@ -14,7 +14,7 @@ pub(crate) struct Lab {
     name: String,
     nodes: Vec<Node>,
     links: Vec<Link>,
-    medium: Option<Medium>,
+    medium: Option<SharedBridge>,
 }
 
 /// Output of `lab list`.
@@ -49,7 +49,7 @@ struct Link {
 }
 
 #[derive(Debug, Deserialize)]
-struct Medium {
+struct SharedBridge {
     mechanism: String,
     parameters: Parameters,
     ports: Vec<Port>,

@@ -34,7 +34,7 @@ pub enum ImportError {
     #[error("no sample in this {name}{left_out}", name = format.describe(), left_out = listed(left_out))]
     NoSamples {
         format: Format,
-        /// What was found instead of samples.
+        /// The contents found instead of samples.
         left_out: Vec<String>,
     },
     #[error("cannot read {name}: {reason}", name = format.describe())]

@@ -17,7 +17,7 @@ pub struct Imported {
     /// Measurement parameters, by name. Names include the unit.
     pub parameters: BTreeMap<String, Value>,
     /// The data sets, in the order of their first rows. A format with one kind of probe has one.
-    pub flows: Vec<Flow>,
+    pub flows: Vec<ImportedFlow>,
     /// Warnings that concern all flows.
     pub warnings: Vec<ImportWarning>,
     /// Number of unreadable rows: lines, or records of a binary format.
@@ -28,7 +28,7 @@ pub struct Imported {
 
 /// One data set of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Flow {
+pub struct ImportedFlow {
     /// Distinguishes it from the other flows of the file; empty if there can be only one.
     pub name: String,
     /// Target URL, if it differs between flows.
@@ -84,7 +84,7 @@ pub struct SkippedRow {
 impl Imported {
     /// Returns the texts of all warnings. Those of a flow are prefixed with its name.
     pub fn all_warnings(&self) -> Vec<String> {
-        let of_flow = |flow: &Flow| {
+        let of_flow = |flow: &ImportedFlow| {
             let prefix = if flow.name.is_empty() { "" } else { ": " };
             let own = |warning: &ImportWarning| format!("{}{prefix}{warning}", flow.name);
             flow.warnings.iter().map(own).collect::<Vec<_>>()

@@ -40,7 +40,7 @@ pub(crate) fn read(input: &mut dyn BufRead, mut sink: Sink) -> Result<Imported, 
             Entry::Occupied(known) => Some(known.into_mut()),
             Entry::Vacant(new) => sink
                 .flow_to(&record.name(), record.target())
-                .map(|flow| new.insert(Flow::new(flow, &record))),
+                .map(|flow| new.insert(ItgFlow::new(flow, &record))),
         };
         let taken = match flow {
             Some(flow) => flow.record(&record, &mut sink)?,
@@ -78,7 +78,7 @@ const RECORD_LEN: usize = 144;
 const ADDRESS_LEN: usize = 46;
 const DAY_NS: i64 = 86_400_000_000_000;
 
-struct Flow {
+struct ItgFlow {
     flow: FlowNumber,
     sequence: Sequence,
     /// Number and send time of the previous record.
@@ -89,7 +89,7 @@ struct Flow {
     equal: u64,
 }
 
-impl Flow {
+impl ItgFlow {
     fn new(flow: FlowNumber, first: &Record) -> Self {
         let one_host = first.source.0 == first.destination.0;
         Self {

@@ -39,7 +39,7 @@ use dwell_record::Batch;
 
 pub use detect::{HEAD_LEN, detect, recognise};
 pub use error::ImportError;
-pub use imported::{Flow, Imported, Interval, SkippedRow};
+pub use imported::{Imported, ImportedFlow, Interval, SkippedRow};
 pub use warning::ImportWarning;
 pub use witness::{ProbeSignature, RunProbe, Witness, WitnessMatch};
 

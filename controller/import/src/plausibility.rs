@@ -3,7 +3,7 @@
 
 use dwell_record::{Figures, Scalar};
 
-use crate::{Flow, ImportWarning};
+use crate::{ImportWarning, ImportedFlow};
 
 /// Metrics that may be negative: differences of two clocks, and schedule errors.
 const SIGNED: [&str; 5] = [
@@ -15,7 +15,7 @@ const SIGNED: [&str; 5] = [
 ];
 
 /// Nulls impossible values and drops impossible metrics of `flow`. Returns a warning for each.
-pub(crate) fn check(flow: &mut Flow) -> Vec<ImportWarning> {
+pub(crate) fn check(flow: &mut ImportedFlow) -> Vec<ImportWarning> {
     let mut warnings = Vec::new();
     for (name, value) in &mut flow.values {
         let Some(Scalar::Real(stated)) = *value else { continue };
@@ -78,9 +78,9 @@ fn contradiction(name: &str, figures: &Figures) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn flow(name: &str, value: f64) -> Flow {
+    fn flow(name: &str, value: f64) -> ImportedFlow {
         let values = [(name.to_owned(), Some(Scalar::Real(value)))].into();
-        Flow { values, ..Flow::default() }
+        ImportedFlow { values, ..ImportedFlow::default() }
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
             ("rtt_ns", figures(10_000, f64::NAN, 30_000, 4_000.0), false),
         ] {
             let metrics = [(name.to_owned(), figures)].into();
-            let mut flow = Flow { metrics, ..Flow::default() };
+            let mut flow = ImportedFlow { metrics, ..ImportedFlow::default() };
             let notes = check(&mut flow);
             assert_eq!(flow.metrics.contains_key(name), is_kept, "{figures:?}");
             assert_eq!(notes.len(), usize::from(!is_kept), "{notes:?}");

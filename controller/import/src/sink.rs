@@ -8,7 +8,7 @@ use dwell_record::{Batch, Column, Packets, Scalar};
 use dwell_sample::State;
 
 use crate::imported::sum;
-use crate::{Flow, Format, ImportError, ImportWarning, Imported, SkippedRow, plausibility};
+use crate::{Format, ImportError, ImportWarning, Imported, ImportedFlow, SkippedRow, plausibility};
 
 /// Receives batches: the flow name and its next rows.
 pub(crate) type BatchCallback<'a> =
@@ -74,7 +74,7 @@ impl<'a> Sink<'a> {
         if self.waiting.len() == MAX_FLOWS {
             return None;
         }
-        self.imported.flows.push(Flow { name: name.to_owned(), ..Flow::default() });
+        self.imported.flows.push(ImportedFlow { name: name.to_owned(), ..ImportedFlow::default() });
         self.waiting.push(Batch::default());
         self.below_zero.push(0);
         Some(FlowNumber(self.waiting.len() - 1))
@@ -97,7 +97,7 @@ impl<'a> Sink<'a> {
         self.flow("").expect("the first flow is within the limit")
     }
 
-    pub(crate) fn flow_mut(&mut self, flow: FlowNumber) -> &mut Flow {
+    pub(crate) fn flow_mut(&mut self, flow: FlowNumber) -> &mut ImportedFlow {
         &mut self.imported.flows[flow.0]
     }
 
@@ -276,8 +276,8 @@ impl NewRow<'_> {
 }
 
 /// Whether a flow has a row, a packet count or a figure.
-fn is_measured(flow: &Flow) -> bool {
-    let Flow { rows, packets, metrics, values, .. } = flow;
+fn is_measured(flow: &ImportedFlow) -> bool {
+    let ImportedFlow { rows, packets, metrics, values, .. } = flow;
     let is_counted = packets.is_some_and(|packets| packets.sent > 0 || packets.received > 0);
     let has_figures = metrics.values().any(|figures| figures.count > 0);
     *rows > 0 || is_counted || has_figures || values.values().any(Option::is_some)

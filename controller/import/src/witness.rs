@@ -42,12 +42,12 @@ pub struct ProbeSignature {
 /// The flows of a capture. Uses 16 bytes per packet.
 #[derive(Clone, Debug, Default)]
 pub struct Witness {
-    flows: BTreeMap<String, Flow>,
+    flows: BTreeMap<String, WitnessedFlow>,
 }
 
 /// Rows of one direction of a flow, in capture order.
 #[derive(Clone, Debug, Default)]
-struct Flow {
+struct WitnessedFlow {
     seen: Vec<(u64, i64)>,
     /// Round-trip times seen by the witness, for replies.
     rtt: Vec<(u64, i64)>,
@@ -77,7 +77,7 @@ pub struct WitnessMatch {
     /// Whether run and witness use the same clock, so that times can be compared and not only
     /// differences.
     pub same_clock: bool,
-    /// What the witness saw and how the run's timestamps differ from it, by metric name.
+    /// Figures of the witness and of the run's differences from it, by metric name.
     pub metrics: BTreeMap<String, Figures>,
 }
 
@@ -165,7 +165,7 @@ impl Witness {
     }
 }
 
-impl Flow {
+impl WitnessedFlow {
     fn by_id(&self) -> BTreeMap<u64, i64> {
         // The first capture of a probe counts.
         self.seen.iter().rev().copied().collect()

@@ -1,4 +1,4 @@
-//! What the data of a run show: groups, verdicts, fits, findings, and trust in them.
+//! Analysis of the data of a run: groups, verdicts, fits, findings, and trust in them.
 
 pub(crate) mod collect;
 pub(crate) mod condition;

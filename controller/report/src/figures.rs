@@ -1,4 +1,4 @@
-//! Figures of a run: which there are, for what each applies, and in which order.
+//! Registry of figures: conditions and order.
 
 mod bands;
 mod boxes;
@@ -194,7 +194,7 @@ const FIGURES: &[FigureSpec] = &[
     FigureSpec {
         id: "histogram",
         question: Question::Distribution,
-        applies: OVERLAID,
+        applies: OVERLAY_PARTS,
         draw: Draw::Overlay(histogram::histogram),
         shows: None,
     },
@@ -208,21 +208,21 @@ const FIGURES: &[FigureSpec] = &[
     FigureSpec {
         id: "ecdf",
         question: Question::Distribution,
-        applies: OVERLAID,
+        applies: OVERLAY_PARTS,
         draw: Draw::Overlay(cumulative::ecdf),
         shows: None,
     },
     FigureSpec {
         id: "ccdf",
         question: Question::Distribution,
-        applies: OVERLAID,
+        applies: OVERLAY_PARTS,
         draw: Draw::Overlay(cumulative::ccdf),
         shows: None,
     },
     FigureSpec {
         id: "percentiles",
         question: Question::Distribution,
-        applies: OVERLAID,
+        applies: OVERLAY_PARTS,
         draw: Draw::Overlay(percentiles::percentiles),
         shows: None,
     },
@@ -249,8 +249,8 @@ const FIGURES: &[FigureSpec] = &[
     },
 ];
 
-/// What overlaid distributions are drawn for.
-const OVERLAID: &[(Kind, Parts)] = &[
+/// Kinds of runs and their parts for which overlaid distributions are drawn.
+const OVERLAY_PARTS: &[(Kind, Parts)] = &[
     (Kind::Delay, Parts::Run),
     (Kind::RelayModes, Parts::OneCondition),
     (Kind::Comparison, Parts::Run),

@@ -18,7 +18,7 @@ pub use analysis::findings::{Finding, findings};
 pub use analysis::fits::{Estimate, Fit, fits};
 pub use analysis::group::interval_of;
 pub use analysis::machines::machines;
-pub use analysis::measurement::{MeasurementAspect, measured, mode_of};
+pub use analysis::measurement::{MeasurementAspect, measurement_aspects, mode_of};
 pub use analysis::paced::{
     RateVerdict, RateVerdictKind, rates_of_runs, tolerance, verdict_table, verdict_words, verdicts,
 };

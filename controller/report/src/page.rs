@@ -47,7 +47,7 @@ pub fn page(run: &RunData) -> String {
     if main_figure.is_none() || !others.is_empty() {
         main += &Figures::new(&others).to_string();
     }
-    main += &sections::measured(run, "measured", "What was measured");
+    main += &sections::measurement(run, "measured", "What was measured");
     main += &sections::trust(run, "Trust", "trust");
     main += &sections::trials(run);
     main += &sections::delays(run);
@@ -70,7 +70,7 @@ pub fn comparison_page(runs: &[RunData], metric: &str, findings: &[Finding]) -> 
         main += "<div class=\"run\">";
         main += &sections::about(run);
         main +=
-            &sections::measured(run, &format!("measured-{i}"), &format!("What {name} measured"));
+            &sections::measurement(run, &format!("measured-{i}"), &format!("What {name} measured"));
         let heading = format!("Trust: {name} ({})", run.name);
         main += &sections::trust(run, &heading, &format!("trust-{i}"));
         main += "</div>";

@@ -712,6 +712,6 @@ fn low_and_high_outliers_are_counted() {
         timeline.finding
     );
     let spec = timeline.spec.to_string();
-    assert_eq!(spec.matches(r#""way":"low""#).count(), 2, "{spec}");
-    assert!(spec.matches(r#""way":"high""#).count() >= 3);
+    assert_eq!(spec.matches(r#""direction":"low""#).count(), 2, "{spec}");
+    assert!(spec.matches(r#""direction":"high""#).count() >= 3);
 }

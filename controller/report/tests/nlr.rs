@@ -9,7 +9,7 @@ use dwell_report::{figures, findings};
 use synthetic::{PI_ZERO, relays, relays_repeated};
 
 fn claims(run: &RunData) -> Vec<Claim> {
-    judge_claims(run, "s0").unwrap().claims
+    judge_claims(run, "miya-2020").unwrap().claims
 }
 
 fn verdict(run: &RunData, id: &str) -> Claim {

@@ -534,12 +534,12 @@ fn published_rate_range_is_a_horizontal_line() {
         let [small, large] = drawn_as(&figure, is("rule")).try_into().unwrap();
         assert_eq!(small, [] as [Value; 0], "published only for full-sized packets");
         assert_eq!(large.len(), 1, "{rates}");
-        let ends = ["asked", "to", "measured"].map(|name| large[0][name].as_f64().unwrap());
+        let ends = ["requested", "to", "measured"].map(|name| large[0][name].as_f64().unwrap());
         assert_eq!(ends, [1.0, 100.0, 17.0], "{rates}");
         assert!(of_pi(&large[0]));
         // Mok 2015 did not try 1 Gbit/s on that board.
         for row in drawn_as(&figure, |_| true).iter().flatten().filter(|row| of_pi(row)) {
-            assert!(row["asked"].as_f64().unwrap() <= 100.0, "{rates}: {row}");
+            assert!(row["requested"].as_f64().unwrap() <= 100.0, "{rates}: {row}");
         }
         let points = drawn_as(&figure, is("point"));
         assert!(!points.iter().flatten().any(of_pi), "{rates}: no mark at a single rate");
@@ -554,7 +554,7 @@ fn published_rate_range_is_a_horizontal_line() {
         let rows = drawn_as(&figure(&trains::paces(&[]), id), is("point")).concat();
         let of = rows.iter().filter(|row| row["device"] == "ECS LIVA (Mok 2015)");
         let number = |row: &Value, name: &str| row[name].as_f64().unwrap();
-        of.map(|row| (number(row, "asked"), number(row, "measured"))).collect()
+        of.map(|row| (number(row, "requested"), number(row, "measured"))).collect()
     };
     assert_eq!(liva("rates-0"), [(1_000.0, 760.0)]);
     assert_eq!(liva("rates-25"), [(1_000.0, 430.0)]);
@@ -580,17 +580,20 @@ fn rate_line_connects_medians() {
     let of_spin = |rows: Vec<Vec<Value>>| -> Vec<(f64, f64)> {
         let number = |row: &Value, name: &str| row[name].as_f64().unwrap();
         let spin = rows[1].iter().filter(|row| row["group"] == "spin");
-        spin.map(|row| (number(row, "asked"), number(row, "measured"))).collect()
+        spin.map(|row| (number(row, "requested"), number(row, "measured"))).collect()
     };
     let mut line = of_spin(drawn_as(&figure, is("line")));
     line.sort_by(|a, b| a.0.total_cmp(&b.0));
-    assert_eq!(line.iter().map(|(asked, _)| *asked).collect::<Vec<_>>(), [10.0, 100.0, 1_000.0]);
+    assert_eq!(
+        line.iter().map(|(requested, _)| *requested).collect::<Vec<_>>(),
+        [10.0, 100.0, 1_000.0]
+    );
     assert_eq!(line[2].1, 990.0);
     let points = of_spin(drawn_as(&figure, is("point")));
     assert_eq!(points.len(), 9, "every trial has a mark");
     let mut most: Vec<f64> = points
         .iter()
-        .filter(|(asked, _)| *asked == 1_000.0)
+        .filter(|(requested, _)| *requested == 1_000.0)
         .map(|(_, measured)| *measured)
         .collect();
     most.sort_by(f64::total_cmp);
@@ -638,8 +641,8 @@ fn below_rate_has_own_mark_and_no_row_is_empty() {
         of.map(|row| row["words"].as_str().unwrap())
     };
     // Without cross traffic, sleep keeps 10 Mbit/s with the larger packets.
-    assert_eq!(said(0, "sleep"), Some("IP 200 B: none of the rates tried"));
-    assert_eq!(said(1, "sleep"), Some("none of the rates tried"));
+    assert_eq!(said(0, "sleep"), Some("IP 200 B: none of the tested rates"));
+    assert_eq!(said(1, "sleep"), Some("none of the tested rates"));
     for panel in [0, 1] {
         assert_eq!(said(panel, "packet-ring"), Some("cannot tell"));
         assert_eq!(said(panel, "uring"), Some("not run"));

@@ -32,7 +32,7 @@ pub struct PlannedJob {
     pub role: Role,
     /// Whether its samples are kept and pulled.
     pub samples: bool,
-    /// What is unknown without this job, if the trial can continue when the node cannot do it.
+    /// Values unknown without this job, if the trial can continue when the node cannot do it.
     pub without: Option<&'static str>,
     /// The node it sends to, if it sends.
     pub peer: Option<Peer>,

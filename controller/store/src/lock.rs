@@ -27,10 +27,10 @@ type FileId = (u64, u64);
 
 /// The files whose lock this process holds. The guard is held while such a file is opened or
 /// closed.
-static HELD: Mutex<BTreeSet<FileId>> = Mutex::new(BTreeSet::new());
+static LOCKED_FILES: Mutex<BTreeSet<FileId>> = Mutex::new(BTreeSet::new());
 
-fn held() -> MutexGuard<'static, BTreeSet<FileId>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked_files() -> MutexGuard<'static, BTreeSet<FileId>> {
+    LOCKED_FILES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn id(file: &Metadata) -> FileId {
@@ -49,8 +49,8 @@ impl RecordLock {
     /// Takes the lock on the file at `path`, creating the file if it is missing. Returns `None` if
     /// this or another process holds the lock.
     fn take(path: &Path) -> Result<Option<Self>, StoreError> {
-        let mut held = held();
-        if fs::metadata(path).is_ok_and(|file| held.contains(&id(&file))) {
+        let mut locked_files = locked_files();
+        if fs::metadata(path).is_ok_and(|file| locked_files.contains(&id(&file))) {
             return Ok(None);
         }
         let mut options = OpenOptions::new();
@@ -62,16 +62,16 @@ impl RecordLock {
             Err(error) => return Err(StoreError::file("lock", path)(error.into())),
         }
         let id = id(&file.metadata().map_err(StoreError::file("lock", path))?);
-        held.insert(id);
+        locked_files.insert(id);
         Ok(Some(Self { id, file: Some(file) }))
     }
 
     /// Whether any process holds the lock. Takes no lock itself, so it never delays a runner, and
     /// needs no permission to write.
     fn is_held(path: &Path) -> bool {
-        let held = held();
+        let locked_files = locked_files();
         let Ok(file) = fs::metadata(path) else { return false };
-        if held.contains(&id(&file)) {
+        if locked_files.contains(&id(&file)) {
             return true;
         }
         let Ok(file) = File::open(path) else { return false };
@@ -82,9 +82,9 @@ impl RecordLock {
 
 impl Drop for RecordLock {
     fn drop(&mut self) {
-        let mut held = held();
+        let mut locked_files = locked_files();
         drop(self.file.take());
-        held.remove(&self.id);
+        locked_files.remove(&self.id);
     }
 }
 

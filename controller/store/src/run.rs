@@ -24,7 +24,7 @@ pub struct NewRun {
     pub seed: u64,
     /// The axes of the matrix, as in the JSON report.
     pub axes: serde_json::Value,
-    /// What a later process needs to find the nodes, as JSON; not interpreted here. `None` for
+    /// Data with which a later process finds the nodes, as JSON; not interpreted here. `None` for
     /// imports.
     pub fleet: Option<String>,
     /// The version of dwell.
@@ -118,7 +118,7 @@ pub struct RunRow {
     pub started: String,
     /// RFC 3339, UTC.
     pub finished: Option<String>,
-    /// What a later process needs to find the nodes, as JSON; `None` for imports.
+    /// Data with which a later process finds the nodes, as JSON; `None` for imports.
     pub fleet: Option<String>,
     /// The version of dwell.
     pub dwell: String,

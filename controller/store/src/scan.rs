@@ -7,11 +7,11 @@ use std::thread;
 use dwell_record::{BatchStatistics, Column};
 
 use crate::error::StoreError;
-use crate::parquet::SampleReader;
+use crate::parquet::ParquetReader;
 
 /// Scans the samples of one file.
 pub(crate) fn scan(path: &Path) -> Result<BatchStatistics, StoreError> {
-    let reader = SampleReader::open(path)?;
+    let reader = ParquetReader::open(path)?;
     let groups = reader.groups();
     let all = reader.columns();
     let wanted: Vec<Column> = BatchStatistics::USED_COLUMNS
@@ -51,7 +51,7 @@ fn scan_groups(
     wanted: &[Column],
 ) -> Result<BatchStatistics, StoreError> {
     let mut columns = BatchStatistics::default();
-    SampleReader::open(path)?.read_groups(groups, wanted, &mut |batch| {
+    ParquetReader::open(path)?.read_groups(groups, wanted, &mut |batch| {
         columns.take(batch);
         Ok(())
     })?;
@@ -107,7 +107,7 @@ mod tests {
             let path = dir.path().join(format!("{}.parquet", sizes.len()));
             let (metrics, values, packets) = ingested(&path, sizes).columns.figures();
             let scanned = scan(&path).unwrap();
-            assert!(SampleReader::open(&path).unwrap().groups() > 1);
+            assert!(ParquetReader::open(&path).unwrap().groups() > 1);
             let (again, again_values, again_packets) = scanned.figures();
             assert_eq!(again_packets, packets);
             assert_eq!(packets.unwrap().sent, ROWS);
@@ -155,7 +155,7 @@ mod tests {
         }
         ingest.push(batch).unwrap();
         let (metrics, ..) = ingest.finish().unwrap().columns.figures();
-        assert!(SampleReader::open(&path).unwrap().groups() > 1);
+        assert!(ParquetReader::open(&path).unwrap().groups() > 1);
         let (again, ..) = scan(&path).unwrap().figures();
         let exact = |figures: &Figures| Figures { stddev: None, ..*figures };
         assert_eq!(exact(&again["ipdv_ns"]), exact(&metrics["ipdv_ns"]));

@@ -287,7 +287,7 @@ impl<P: Protocol> Pinger<P> {
             return Ok(id);
         }
         self.counts.remote_void += u64::from(remote.is_none() && reply.remote.is_some());
-        // A stalled program reads a reply late; the kernel's timestamp tells when it arrived.
+        // A stalled program reads a reply late; the kernel's timestamp is its arrival time.
         let waited = rx.kernel.map_or(Nanos::ZERO, |kernel| rx.app - kernel);
         let arrived = now - waited.max(Nanos::ZERO);
         let in_time = arrived <= self.slot(id).deadline;

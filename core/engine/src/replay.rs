@@ -1,5 +1,5 @@
-//! A sliding window over sequence numbers that tells new numbers from replayed ones (RFC 4303
-//! section 3.4.3). The bitmap is a ring of words, so that advancing clears words instead of
+//! A sliding window over sequence numbers that distinguishes new numbers from replayed ones
+//! (RFC 4303 section 3.4.3). The bitmap is a ring of words, so that advancing clears words instead of
 //! shifting bits (RFC 6479).
 //!
 //! The caller owns the bitmap, so that a table of many windows can use one allocation.

@@ -349,7 +349,7 @@ mod tests {
     /// rates.
     const PLAN: &str = r#"
 version = 1
-name = "s0"
+name = "miya-2020"
 topology = { lab = "line:3" }
 [ping]
 from = "n1"
@@ -375,18 +375,18 @@ matrix = { rate = { from = "20pps", to = "400pps", step = "20pps" } }
 
     #[test]
     fn constraint_with_a_matrix_replaces_axes_of_its_cells() {
-        let s0 = expanded(PLAN);
-        assert_eq!(s0.cells().len(), 14 * 6 * 3 + 14 * 20 * 3);
-        let last = s0.cells().len() as u32 - 1;
-        let parameters = s0.parameters(last);
+        let sweep = expanded(PLAN);
+        assert_eq!(sweep.cells().len(), 14 * 6 * 3 + 14 * 20 * 3);
+        let last = sweep.cells().len() as u32 - 1;
+        let parameters = sweep.parameters(last);
         assert_eq!(parameters["protocol"], "tcp");
         assert_eq!(parameters["rate"], "400pps");
-        let plan = s0.plan_of(last).unwrap();
+        let plan = sweep.plan_of(last).unwrap();
         assert_eq!(
             (plan.measurement.ping().unwrap().parameters.size.unwrap().0, plan.load.as_str()),
             (1400, "full")
         );
-        let rate = s0.axes().into_iter().find(|axis| axis.name == "rate").unwrap();
+        let rate = sweep.axes().into_iter().find(|axis| axis.name == "rate").unwrap();
         assert_eq!(rate.values.len(), 6 + 18, "both ranges contain 200pps and 400pps");
     }
 

@@ -1,4 +1,4 @@
-//! What every trial of a plan measures.
+//! Measurement of the trials of a plan.
 
 use crate::error::PlanError;
 use crate::fields::field_names;
@@ -9,7 +9,7 @@ use crate::plan::{PingPlan, PlanFile};
 use crate::source::Source;
 use dwell_protocol::{FlowParameters, PaceParameters, PingParameters};
 
-/// What every trial measures.
+/// Measurement that every trial makes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Measurement {
     /// Round trips between two nodes.

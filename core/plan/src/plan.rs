@@ -70,7 +70,7 @@ pub struct Plan {
     pub topology: Topology,
     /// Settings for all jobs of a node.
     pub nodes: BTreeMap<String, NodeSettings>,
-    /// What every trial measures.
+    /// Measurement that every trial makes.
     pub measurement: Measurement,
     /// Document whose claims are judged: `miya-2020`. The name is not checked here.
     pub claims: Option<String>,

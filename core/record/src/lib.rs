@@ -37,8 +37,8 @@ pub use quota::quota_value;
 pub use rows::RowFormat;
 pub use spikes::{CauseTotal, MAX_CAUSES, MAX_SPIKES, Spike, SpikePart, Spikes};
 pub use summary::{
-    CUT_SHORT, Figures, Kind, Packets, Scalar, Stamps, Summary, SummaryError, Train, by_name,
-    component_metrics, metrics, values,
+    CUT_SHORT, Figures, Kind, Packets, SEGMENT, Scalar, Stamps, Summary, SummaryError, Train,
+    by_name, component_metrics, metrics, values,
 };
 pub use trial_state::TrialState;
 pub use trust::{Clocks, NicDropped, PairingRecord, Trust};

@@ -173,8 +173,8 @@ mod tests {
         let lines = text(RowFormat::Csv, &[received()], None);
         let row = lines.lines().nth(1).unwrap();
         assert_eq!(row, "7,received,true,true,,,,,,,,,,,1510,,,1520,,1600,1700,,1880,1900,1950");
-        let s4 = text(RowFormat::RoundTripCsv, &[received()], None);
-        assert_eq!(s4.lines().nth(1), Some("         7,        NaN"));
+        let round_trips = text(RowFormat::RoundTripCsv, &[received()], None);
+        assert_eq!(round_trips.lines().nth(1), Some("         7,        NaN"));
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub struct CauseTotal {
     pub cause: CauseKind,
     /// Thread, interrupt, softirq or idle state.
     pub by: Option<String>,
-    /// Number of spikes of which this is the main cause.
+    /// Number of spikes with this main cause.
     pub spikes: u64,
     /// Sum of the times.
     pub time_ns: i64,

@@ -67,6 +67,9 @@ impl Summary {
     }
 }
 
+/// Engine of a summary that was imported from a segment.
+pub const SEGMENT: &str = "segment";
+
 /// Parameter of an imported segment whose end is missing.
 pub const CUT_SHORT: &str = "cut_short";
 
@@ -212,12 +215,17 @@ impl Summary {
         serde_json::from_slice(text).map_err(SummaryError::Malformed)
     }
 
+    /// Whether the summary was imported from a segment, which states more than files of other
+    /// programs.
+    pub fn is_imported_segment(&self) -> bool {
+        self.kind == Kind::Import && self.engine == SEGMENT
+    }
+
     /// Samples lost between the timing thread and the record. `None` if unknown: in files of other
     /// programs, and in a segment without its last frame, which contains the number.
     pub fn ring_dropped(&self) -> Option<u64> {
-        let is_known = match (self.kind, self.engine.as_str()) {
-            (Kind::Import, "segment") => !self.parameters.contains_key(CUT_SHORT),
-            (Kind::Import, _) => false,
+        let is_known = match self.kind {
+            Kind::Import => self.is_imported_segment() && !self.parameters.contains_key(CUT_SHORT),
             _ => true,
         };
         is_known.then_some(self.trust.ring_dropped)

@@ -53,7 +53,7 @@ pub enum QdiscBypass {
     Always,
 }
 
-/// What an engine needs and offers.
+/// Needs and offers of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Where departures are timestamped, if the job requests it.

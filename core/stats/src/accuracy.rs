@@ -104,7 +104,7 @@ pub enum NoVerdictReason {
 
 /// A verdict and its basis.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Judgement {
+pub struct AccuracyJudgement {
     /// The verdict.
     pub accuracy: Accuracy,
     /// Number of trains judged.
@@ -143,7 +143,7 @@ impl Tolerance {
         asked: &TrainRequest,
         source: TimestampSource,
         trains: &[TrainAccuracy],
-    ) -> Judgement {
+    ) -> AccuracyJudgement {
         let ranks = independent_quantile_ranks(trains.len() as u64, Quantile::P50, self.confidence);
         let of = |value: fn(&TrainAccuracy) -> RealInterval| Some(median(trains, ranks?, value));
         let rate_bps = of(|train| train.rate_bps);
@@ -170,7 +170,7 @@ impl Tolerance {
                 }
             }
         };
-        Judgement { accuracy, trains: trains.len(), rate_bps, gap_error_p95 }
+        AccuracyJudgement { accuracy, trains: trains.len(), rate_bps, gap_error_p95 }
     }
 
     /// Verdict from the intervals of rate and gaps, as shares of the requested values.
@@ -211,7 +211,7 @@ impl fmt::Display for Tolerance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "accurate: at least {} trains, median rate within {} of the one asked for, median p95 of \
+            "accurate: at least {} trains, median rate within {} of the requested rate, median p95 of \
              |gap error| below {} of the gap, both with {} confidence",
             self.trains,
             Percent(self.rate),
@@ -245,7 +245,7 @@ impl fmt::Display for Accuracy {
 impl fmt::Display for ToleranceViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rate(rate) => write!(f, "the rate is {} of the one asked for", Between(*rate)),
+            Self::Rate(rate) => write!(f, "the rate is {} of the requested rate", Between(*rate)),
             Self::Gaps(gaps) => write!(f, "gaps are off by {} of the nominal gap", Between(*gaps)),
         }
     }
@@ -267,7 +267,7 @@ impl fmt::Display for NoVerdictReason {
                 )
             }
             Self::Rate(rate) => {
-                write!(f, "the rate may be {} of the one asked for", Between(*rate))
+                write!(f, "the rate may be {} of the requested rate", Between(*rate))
             }
             Self::Gaps(gaps) => {
                 write!(f, "gaps may be off by {} of the nominal gap", Between(*gaps))
@@ -352,7 +352,7 @@ mod tests {
     fn senders_far_from_the_limit_get_a_clear_verdict() {
         assert_eq!(judge(&[train(1.01, 0.02); 20]), Accuracy::Accurate);
         let slow = judge(&[train(0.9, 0.02); 20]);
-        assert_eq!(slow.to_string(), "inaccurate: the rate is 90 % of the one asked for");
+        assert_eq!(slow.to_string(), "inaccurate: the rate is 90 % of the requested rate");
         assert_eq!(judge(&[train(1.06, 0.0); 20]).name(), "inaccurate");
         let uneven = judge(&[train(1.0, 0.5); 20]);
         assert_eq!(uneven.to_string(), "inaccurate: gaps are off by 50 % of the nominal gap");
@@ -417,7 +417,7 @@ mod tests {
     fn definition_is_printed_with_its_numbers() {
         assert_eq!(
             Tolerance::default().to_string(),
-            "accurate: at least 20 trains, median rate within 5 % of the one asked for, median p95 of \
+            "accurate: at least 20 trains, median rate within 5 % of the requested rate, median p95 of \
              |gap error| below 10 % of the gap, both with 95 % confidence"
         );
     }

@@ -79,6 +79,17 @@ pub fn blocked_difference(blocks: &[Block], confidence: f64) -> Option<BlockedSh
 /// Only cells measured at least twice count, because the spread between cells reflects their
 /// parameters. `interval` is `None` with too few of them, as in [`blocked_shift`]. Returns `None`
 /// without figures or if a figure is not finite.
+///
+/// ```
+/// use dwell_stats::blocked_level;
+///
+/// // Medians of trials in us, three at each of two packet sizes.
+/// let cells = [vec![20.1, 20.4, 19.8], vec![80.3, 79.6, 80.1]];
+/// let level = blocked_level(&cells, 0.95).expect("there are figures");
+/// let interval = level.interval.expect("three trials per cell");
+/// assert!((39.5..40.5).contains(&level.other), "geometric mean over cells");
+/// assert!(interval.low < level.other && level.other < interval.high);
+/// ```
 pub fn blocked_level(cells: &[Vec<f64>], confidence: f64) -> Option<BlockedShift> {
     let positive = cells.iter().flatten().all(|figure| *figure > 0.0);
     // Against a side without variation, only the spread of these figures remains.

@@ -39,7 +39,7 @@ pub(crate) struct Directions {
     duplicated_forward: u64,
     /// State of each recent reflector number.
     arrivals: Recent<Arrival>,
-    /// Duplicated probes of which only one reply arrived.
+    /// Number of duplicated probes with a single reply.
     missing_replies: u64,
     send_failed: u64,
     lost_before_newest: u64,

@@ -79,6 +79,20 @@ impl LineFit {
 ///
 /// One group is ordinary least squares. `None` without degrees of freedom, if x does not vary within
 /// any group, if a point is not finite, or if the confidence is not between 0 and 1.
+///
+/// ```
+/// use dwell_stats::grouped_least_squares;
+///
+/// // Delay in us by packet size in bytes, in an idle group and a loaded one.
+/// let points = [
+///     (0, 100.0, 12.0), (0, 500.0, 20.0), (0, 900.0, 28.0),
+///     (1, 100.0, 32.0), (1, 500.0, 40.0), (1, 900.0, 48.0),
+/// ];
+/// let (line, without_offsets) = grouped_least_squares(&points, 0.95).expect("three sizes");
+/// assert!((line.slope.value - 0.02).abs() < 1e-9);
+/// // Without the offset of their groups, the delays at 100 bytes are equal.
+/// assert!((without_offsets[0].1 - without_offsets[3].1).abs() < 1e-9);
+/// ```
 pub fn grouped_least_squares(
     points: &[(usize, f64, f64)],
     confidence: f64,

@@ -5,6 +5,17 @@
 
 /// Counts of magnitudes to two or three significant digits. Memory grows with the logarithm of the
 /// largest: at most 440 KiB for three digits, 58 KiB for two.
+///
+/// ```
+/// use dwell_stats::LogCounts;
+///
+/// let mut delays = LogCounts::three_digits();
+/// delays.record_all(&[21_300, 21_700, 88_000], 88_000);
+/// delays.record(1_418_300);
+/// assert_eq!(delays.total(), 4);
+/// let largest = delays.ranked(4).expect("four values").middle;
+/// assert!(largest.abs_diff(1_418_300) <= 1_418_300 / 1_000);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogCounts {
     counts: Vec<u64>,

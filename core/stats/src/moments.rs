@@ -97,8 +97,8 @@ fn is_narrow_of(bits: i64) -> bool {
     (0..=i32::MAX.into()).contains(&bits)
 }
 
-/// Converts values to 32 bits, of which a processor handles more at a time; `None` if a value is
-/// not narrow or `room` is too short.
+/// Converts values to 32 bits, so that a vector instruction handles twice as many; `None` if a
+/// value is not narrow or `room` is too short.
 #[inline(always)]
 pub(crate) fn narrow<'r>(values: &[i64], room: &'r mut [i32]) -> Option<&'r [i32]> {
     let narrow = room.get_mut(..values.len())?;

@@ -20,6 +20,15 @@ pub fn percentile(values: &[i64], quantile: Quantile) -> Option<Nanos> {
 }
 
 /// Several percentiles of the same values, in the requested order; sorts a copy once.
+///
+/// ```
+/// use dwell_stats::{Quantile, percentiles};
+/// use dwell_units::Nanos;
+///
+/// let delays: Vec<i64> = (1..=100).rev().collect();
+/// let found = percentiles(&delays, &[Quantile::P99, Quantile::P50, Quantile::P99_9]);
+/// assert_eq!(found, [Some(Nanos(99)), Some(Nanos(50)), None]);
+/// ```
 pub fn percentiles(values: &[i64], quantiles: &[Quantile]) -> Vec<Option<Nanos>> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();

@@ -20,6 +20,15 @@ pub struct BitRate(pub u64);
 
 /// A packet rate, stored in thousandths of packets per second, so that low rates keep their
 /// precision.
+///
+/// ```
+/// use dwell_units::{Nanos, PacketRate};
+///
+/// let rate: PacketRate = "0.5pps".parse()?;
+/// assert_eq!(rate.gap(), Some(Nanos::from_secs(2)));
+/// assert_eq!(PacketRate::from_millipps(0).gap(), None);
+/// # Ok::<(), dwell_units::UnitError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketRate {
     millipps: u64,

@@ -40,9 +40,9 @@ pub fn detect(payload: &[u8]) -> Option<Format> {
     }
 }
 
-/// Like [`detect`], for a payload of which only the beginning may be clear. The first 12 bytes of
-/// iperf2 contain no fixed field, so they are accepted only if their time is within ten days of
-/// `now`, the time of observation; one in ten million other payloads matches.
+/// Like [`detect`], for a payload with an encrypted tail. The first 12 bytes of iperf2 contain no
+/// fixed field, so they are accepted only if their time is within ten days of `now`, the time of
+/// observation; one in ten million other payloads matches.
 pub fn detect_clear(payload: &[u8], now: Instant<Realtime>) -> Option<Format> {
     detect(payload)
         .or_else(|| looks_like_classic_iperf(payload, now).then_some(Format::IperfClassic))

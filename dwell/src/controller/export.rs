@@ -154,7 +154,7 @@ fn readable_trials(store: &Store, run: &RunRow) -> Result<(Vec<TrialFile>, usize
     Ok((trials.into_iter().map(file).collect(), left_out))
 }
 
-/// Like [`readable_trials`] for data of which a trial has any if `has_rows` returns true.
+/// Like [`readable_trials`], but only trials for which `has_rows` returns true.
 fn trials_with_rows(
     store: &Store,
     run: &RunRow,

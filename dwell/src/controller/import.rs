@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use dwell_import::{Flow, Format, HEAD_LEN, ImportError, Imported, recognise};
+use dwell_import::{Format, HEAD_LEN, ImportError, Imported, ImportedFlow, recognise};
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{BatchStatistics, Kind, Summary, Trust};
 use dwell_report::model::Axis;
@@ -170,7 +170,7 @@ fn import_flows(
     )
 }
 
-fn summary(imported: &Imported, flow: &Flow, columns: Option<&BatchStatistics>) -> Summary {
+fn summary(imported: &Imported, flow: &ImportedFlow, columns: Option<&BatchStatistics>) -> Summary {
     let warnings =
         imported.warnings.iter().chain(&flow.warnings).cloned().map(Into::into).collect();
     let (mut metrics, mut values, packets) =

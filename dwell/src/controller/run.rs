@@ -35,7 +35,7 @@ const MAX_UNCONFIRMED_TRIALS: usize = 10_000;
 A plan is a TOML file, described in docs/plans.md. ^C or closing the terminal discards the current \
 trial and ends the run; --resume continues it, also after a power failure.\n\
 Exit codes: 0 all trials were tried and some were measured; 1 runtime failure or stop rule; 2 usage \
-error or mistake in the plan; 4 not supported here or missing privilege; 130 interrupted.")]
+error or mistake in the plan; 4 not supported or not permitted here; 130 interrupted.")]
 pub(crate) struct Args {
     /// Plan file
     plan: PathBuf,

@@ -131,7 +131,7 @@ fn object(row: &RunRow, run: &RunData) -> Value {
         "finished": run.finished,
         "dwell": run.dwell,
         "axes": run.axes,
-        "measured": dwell_report::measured(run),
+        "measured": dwell_report::measurement_aspects(run),
         "trials": trials,
         "findings": findings(run),
         "notes": run.notes,
@@ -166,9 +166,9 @@ fn machine(machine: &MachineData) -> Value {
 fn trust(summary: &Summary) -> Value {
     let mut trust = json!(summary.trust);
     if summary.kind == Kind::Import {
-        let unknown: &[&str] = match summary.engine.as_str() {
-            "segment" => &["warm_up_sent"],
-            _ => &["warm_up_sent", "void"],
+        let unknown: &[&str] = match summary.is_imported_segment() {
+            true => &["warm_up_sent"],
+            false => &["warm_up_sent", "void"],
         };
         unknown.iter().for_each(|name| trust[*name] = Value::Null);
         trust["ring_dropped"] = json!(summary.ring_dropped());
@@ -216,7 +216,7 @@ pub(super) fn print(out: &mut impl Write, run: &RunData) -> io::Result<()> {
     if let Some(title) = &run.title {
         writeln!(out, "{title}")?;
     }
-    let measured = dwell_report::measured(run);
+    let measured = dwell_report::measurement_aspects(run);
     let margin = measured.iter().map(|one| one.name.len()).max().unwrap_or(0);
     for one in measured {
         writeln!(out, "  {:margin$}  {}", one.name, one.text)?;

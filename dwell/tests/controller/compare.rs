@@ -28,7 +28,7 @@ fn published(name: &str) -> Option<PathBuf> {
 #[test]
 fn run_compared_with_itself_is_undecided() {
     let sandbox = Sandbox::new();
-    let file = repository("controller/import/tests/data/s4.csv");
+    let file = repository("controller/import/tests/data/roedlach-vock.csv");
     let (a, b) = (import(&sandbox, &file), import(&sandbox, &file));
     let output = sandbox.dwell(&["compare", &a, &b]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -392,8 +392,8 @@ fn fewer_than_two_runs_are_a_usage_error() {
 #[test]
 fn imported_recordings_are_compared_with_a_caveat() {
     let sandbox = Sandbox::new();
-    let s4 = repository("controller/import/tests/data/s4.csv");
-    let (a, b) = (import(&sandbox, &s4), import(&sandbox, &s4));
+    let round_trips = repository("controller/import/tests/data/roedlach-vock.csv");
+    let (a, b) = (import(&sandbox, &round_trips), import(&sandbox, &round_trips));
     let output = sandbox.dwell(&["compare", &a, &b]);
     let output = stdout(&output);
     assert!(output.contains("within these two recordings"), "{output}");
@@ -406,7 +406,7 @@ fn imported_recordings_are_compared_with_a_caveat() {
 #[test]
 fn invalid_condition_is_a_usage_error() {
     let sandbox = Sandbox::new();
-    let file = repository("controller/import/tests/data/s4.csv");
+    let file = repository("controller/import/tests/data/roedlach-vock.csv");
     let (a, b) = (import(&sandbox, &file), import(&sandbox, &file));
     for (condition, words) in [
         ("p99", "p99 > 10ms"),

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::fixture::{DWELL, Sandbox, as_root, repository, stderr, stdout};
 
 fn imported(sandbox: &Sandbox) -> String {
-    let file = repository("controller/import/tests/data/s4.csv");
+    let file = repository("controller/import/tests/data/roedlach-vock.csv");
     sandbox.json(&["import", file.to_str().unwrap()])["run"].as_str().unwrap().to_owned()
 }
 
@@ -17,7 +17,7 @@ fn lost_catalogue_is_named_and_samples_are_kept() {
     let catalogue = sandbox.data().join("catalogue.sqlite");
     let samples = sandbox.data().join("samples").join(&run).join("1.parquet");
     let (whole, kept) = (fs::read(&catalogue).unwrap(), fs::read(&samples).unwrap());
-    let file = repository("controller/import/tests/data/s4.csv");
+    let file = repository("controller/import/tests/data/roedlach-vock.csv");
     for lost in ["emptied", "gone"] {
         match lost {
             "gone" => fs::remove_file(&catalogue).unwrap(),

@@ -9,7 +9,7 @@ use crate::fixture::{Sandbox, repository, stderr, stdout, wait_for_exit, wait_un
 
 /// Imports a file of 200 round trips and returns the run.
 fn imported(sandbox: &Sandbox) -> String {
-    let file = repository("controller/import/tests/data/s4.csv");
+    let file = repository("controller/import/tests/data/roedlach-vock.csv");
     sandbox.json(&["import", file.to_str().unwrap()])["run"].as_str().unwrap().to_owned()
 }
 
@@ -38,7 +38,7 @@ fn newer_data_directory_is_refused_unchanged() {
     // Even a missing directory must not be created.
     fs::remove_dir(sandbox.data().join("incoming")).unwrap();
     let before = everything(&sandbox);
-    let file = repository("controller/import/tests/data/s4.csv");
+    let file = repository("controller/import/tests/data/roedlach-vock.csv");
     let plan = sandbox.plan(3);
     for arguments in [
         &["runs"][..],
@@ -208,7 +208,7 @@ fn delete_removes_only_the_run_and_its_samples() {
 #[test]
 fn concurrent_imports_into_a_new_directory_succeed() {
     let sandbox = Sandbox::new();
-    let file = repository("controller/import/tests/data/s4.csv");
+    let file = repository("controller/import/tests/data/roedlach-vock.csv");
     let file = file.to_str().unwrap();
     for round in 1..=5 {
         let children: Vec<_> = (0..4)
@@ -232,7 +232,7 @@ fn concurrent_imports_into_a_new_directory_succeed() {
 #[test]
 fn closed_pipe_is_not_a_failure() {
     let sandbox = Sandbox::new();
-    let file = repository("controller/import/tests/data/s4.csv");
+    let file = repository("controller/import/tests/data/roedlach-vock.csv");
     let file = file.to_str().unwrap();
     let dir = sandbox.path("parquet").display().to_string();
     let page = sandbox.path("page.html").display().to_string();
@@ -264,7 +264,7 @@ fn killed_import_is_removed_by_the_next_one() {
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let mut child = sandbox.start(&mut sandbox.command(&["import", fifo.to_str().unwrap()]));
     let mut pipe = fs::OpenOptions::new().write(true).open(&fifo).unwrap();
-    let head = fs::read(repository("controller/import/tests/data/s4.csv")).unwrap();
+    let head = fs::read(repository("controller/import/tests/data/roedlach-vock.csv")).unwrap();
     for _ in 0..100 {
         pipe.write_all(&head).unwrap();
     }

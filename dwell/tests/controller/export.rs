@@ -190,7 +190,7 @@ fn hdr_interval_spans_the_stamps_of_its_trial() {
 #[test]
 fn import_exports_alike_in_every_format() {
     let sandbox = Sandbox::new();
-    let file = repository("controller/import/tests/data/s4.csv");
+    let file = repository("controller/import/tests/data/roedlach-vock.csv");
     let run = sandbox.json(&["import", file.to_str().unwrap()]);
     assert_formats_agree(&sandbox, run["run"].as_str().unwrap(), 200);
 }

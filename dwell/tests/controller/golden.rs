@@ -37,7 +37,7 @@ fn sweep_matches_the_golden_order_of_its_seed() {
 #[test]
 fn shown_import_matches_the_golden_text() {
     let sandbox = Sandbox::new();
-    let file = repository("controller/import/tests/data/s4.csv");
+    let file = repository("controller/import/tests/data/roedlach-vock.csv");
     let run = sandbox.json(&["import", file.to_str().unwrap()])["run"].as_str().unwrap().to_owned();
     let output = sandbox.dwell(&["show", "last"]);
     assert!(output.status.success(), "{output:?}");
@@ -47,5 +47,5 @@ fn shown_import_matches_the_golden_text() {
     let stamp = first.rsplit("  ").next().unwrap();
     assert!(stamp.ends_with('Z') && stamp.len() == 20, "{first}");
     let first = first.replace(&run, "RUN").replace(stamp, "STARTED");
-    assert_golden("show-s4.txt", &format!("{first}\n{}", rest.replace(&run, "RUN")));
+    assert_golden("show-roedlach-vock.txt", &format!("{first}\n{}", rest.replace(&run, "RUN")));
 }

@@ -155,7 +155,7 @@ fn dwell_started_elsewhere_counts_as_another_program() {
 #[test]
 fn hdr_export_of_host_activity_is_a_usage_error() {
     let sandbox = Sandbox::new();
-    let file = crate::fixture::repository("controller/import/tests/data/s4.csv");
+    let file = crate::fixture::repository("controller/import/tests/data/roedlach-vock.csv");
     sandbox.json(&["import", file.to_str().unwrap()]);
     let output = sandbox.dwell(&["export", "last", "--what", "host", "--format", "hdr"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");

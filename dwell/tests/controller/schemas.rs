@@ -53,9 +53,9 @@ fn import_output_matches_the_schemas() {
     assert_matches_schema("dwell.runs", &listed);
     assert_eq!(listed["runs"].as_array().unwrap().len(), runs.len());
     assert_refuses("dwell.runs", &listed, |object| object["runs"][0]["kind"] = json!("gift"));
-    let s4 = data.join("s4.csv");
-    let again = sandbox.json(&["import", s4.to_str().unwrap()]);
-    let first = files.iter().position(|file| *file == s4).unwrap();
+    let round_trips = data.join("roedlach-vock.csv");
+    let again = sandbox.json(&["import", round_trips.to_str().unwrap()]);
+    let first = files.iter().position(|file| *file == round_trips).unwrap();
     let compared = sandbox.json(&["compare", &runs[first], again["run"].as_str().unwrap()]);
     assert_matches_schema("dwell.comparison", &compared);
     let verdict = |object: &mut Value| object["cells"][0]["shifts"][0]["verdict"] = json!("maybe");

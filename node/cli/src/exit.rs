@@ -54,7 +54,7 @@ impl Failure {
         Self { exit: Exit::Usage, error: anyhow::anyhow!(text.into()) }
     }
 
-    /// Not supported on this machine, or a missing privilege.
+    /// Not supported or not permitted on this machine.
     pub fn unsupported(text: impl Into<String>) -> Self {
         Self { exit: Exit::Unsupported, error: anyhow::anyhow!(text.into()) }
     }

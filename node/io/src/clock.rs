@@ -103,7 +103,7 @@ pub fn tai_offset() -> Nanos {
 }
 
 /// Notices steps of CLOCK_REALTIME: clock_settime(2), ADJ_SETOFFSET of adjtimex(2), leap seconds and
-/// resume. A change of its frequency is no step, nor is one of CLOCK_TAI's offset alone.
+/// resume. Changes of its frequency, or of CLOCK_TAI's offset alone, are not steps.
 #[derive(Debug)]
 pub struct StepWatch(File);
 

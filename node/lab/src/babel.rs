@@ -182,7 +182,7 @@ fn spawn(dir: &LabDir, lab: &Lab, place: usize, program: &Path) -> Result<Child,
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)
-        // These variables identify the process if the holder of a rootless lab was killed.
+        // These variables identify the process if the namespace keeper of a rootless lab was killed.
         .env("DWELL_LAB", &lab.name)
         .env("DWELL_NODE", &node.name)
         .env(DIR_VARIABLE, dir.path());

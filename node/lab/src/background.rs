@@ -77,8 +77,8 @@ pub(crate) fn running(dir: &LabDir, file: &str) -> Option<(Identity, Handle)> {
 }
 
 /// Returns the processes that dwell keeps for the lab that this process runs in (DWELL_LAB_DIR):
-/// its TAP links, the supervisor of babeld, and the holder of a rootless lab. Their own children
-/// are not listed.
+/// its TAP links, the supervisor of babeld, and the namespace keeper of a rootless lab. Their own
+/// children are not listed.
 pub fn kept_processes() -> Vec<u32> {
     let path = std::env::var_os(DIR_VARIABLE).map(PathBuf::from);
     path.and_then(|path| LabDir::at(&path)).map_or_else(Vec::new, |dir| kept(&dir))

@@ -50,7 +50,7 @@ pub enum LabState {
     /// It is complete.
     Up,
     /// It was complete, but a process has ended since: that of a link, a routing daemon, or the
-    /// holder of a rootless lab.
+    /// namespace keeper of a rootless lab.
     Broken,
 }
 

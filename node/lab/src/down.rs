@@ -73,8 +73,8 @@ pub fn named_or_only(name: Option<&str>) -> Result<String, LabError> {
 
 /// Removes all of a lab, its directory last: while the directory exists, removal can be retried.
 pub(crate) fn remove_all(dir: &LabDir, lock: &Lock) -> Result<Vec<Ended>, LabError> {
-    let holder = NamespaceKeeper::enter(dir)?;
-    let mut ended = match holder {
+    let keeper = NamespaceKeeper::enter(dir)?;
+    let mut ended = match keeper {
         NamespaceKeeper::Gone(Some(user)) => end_all(remains(dir.name(), user)),
         _ => Vec::new(),
     };
@@ -86,8 +86,8 @@ pub(crate) fn remove_all(dir: &LabDir, lock: &Lock) -> Result<Vec<Ended>, LabErr
         ended.extend(end_all(groups.iter().flat_map(grouped).collect()));
         groups.iter().try_for_each(CpuGroup::remove).map_err(LabError::io("removing a quota"))?;
     }
-    if let NamespaceKeeper::Running(holder) = holder {
-        background::end(&[holder]);
+    if let NamespaceKeeper::Running(keeper) = keeper {
+        background::end(&[keeper]);
     }
     dir.remove()?;
     Ok(ended)
@@ -151,8 +151,9 @@ fn running_in(namespaces: &[Namespace]) -> Vec<(Ended, Handle)> {
     })
 }
 
-/// Returns the remains of a lab whose holder was killed: processes in its user namespace that
-/// `exec` started. Both are checked, because the inode number of a namespace may have been reused.
+/// Returns the remains of a lab whose namespace keeper was killed: processes in its user namespace
+/// that `exec` started. Both are checked, because the inode number of a namespace may have been
+/// reused.
 fn remains(lab: &str, user: u64) -> Vec<(Ended, Handle)> {
     let mark = format!("DWELL_LAB={lab}");
     processes(|pid| {

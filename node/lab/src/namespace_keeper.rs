@@ -1,6 +1,6 @@
-//! Labs without root. A small process, the holder, is root of its own namespaces and only keeps
-//! them alive. Every process that works on the lab enters them, and then proceeds as root does,
-//! with a /run of the lab's own.
+//! Labs without root. A small process, the namespace keeper, is root of its own namespaces and keeps
+//! them alive. Each process that works on the lab enters them first and then works as root, with the
+//! lab's own /run.
 
 use std::fs;
 use std::path::Path;
@@ -13,20 +13,21 @@ use crate::background;
 use crate::error::LabError;
 use crate::state::{LabDir, Lock};
 
-/// File with the identity of the holder and the inode number of its user namespace.
+/// File with the identity of the namespace keeper and the inode number of its user namespace.
 pub(crate) const FILE: &str = "holder";
 
-/// How often the holder checks whether the lab's directory still exists.
+/// Interval at which the keeper checks whether the lab's directory still exists.
 const CHECK_INTERVAL: Nanos = Nanos::from_secs(10);
 
-/// Starts the holder of the lab in `dir` and enters its namespaces.
+/// Starts the namespace keeper of the lab in `dir` and enters its namespaces.
 pub(crate) fn start(dir: &LabDir, lock: &Lock) -> Result<(), LabError> {
     let arguments = [Path::new("hold"), dir.path()];
-    let pid = background::start("holder of the lab".to_owned(), &arguments, lock)?.ready()?;
+    let pid =
+        background::start("namespace keeper of the lab".to_owned(), &arguments, lock)?.ready()?;
     enter_process(pid)
 }
 
-/// The process that holds a rootless lab, as far as it can be found.
+/// The namespace keeper of a lab, as far as it can be found.
 pub(crate) enum NamespaceKeeper {
     /// None: the lab belongs to root.
     None,
@@ -37,12 +38,12 @@ pub(crate) enum NamespaceKeeper {
 }
 
 impl NamespaceKeeper {
-    /// Whether the holder of a rootless lab runs.
+    /// Whether the namespace keeper of a rootless lab runs.
     pub(crate) fn runs(dir: &LabDir) -> bool {
         background::running(dir, FILE).is_some()
     }
 
-    /// Finds the holder and, if it runs, enters its namespaces.
+    /// Finds the namespace keeper and, if it runs, enters its namespaces.
     pub(crate) fn enter(dir: &LabDir) -> Result<Self, LabError> {
         let Ok(text) = fs::read_to_string(dir.file(FILE)) else { return Ok(Self::None) };
         match background::running(dir, FILE) {
@@ -54,7 +55,7 @@ impl NamespaceKeeper {
         }
     }
 
-    /// Enters the namespaces of a lab, unless its holder was killed.
+    /// Enters the namespaces of a lab, unless its namespace keeper was killed.
     pub(crate) fn enter_whole(dir: &LabDir) -> Result<(), LabError> {
         match Self::enter(dir)? {
             Self::None | Self::Running(_) => Ok(()),
@@ -67,8 +68,8 @@ fn enter_process(pid: u32) -> Result<(), LabError> {
     netns::enter_process(pid).map_err(LabError::io("entering the namespaces of the lab"))
 }
 
-/// Runs the holder (`dwell lab hold DIR`) until it is asked to end, or until the lab's directory is
-/// gone.
+/// Runs the namespace keeper (`dwell lab hold DIR`) until it is asked to end, or until the lab's
+/// directory is gone.
 ///
 /// # Errors
 /// User namespaces are forbidden here.

@@ -7,7 +7,7 @@
 //!   lock          held by the process that creates or removes the lab, and by its children
 //!   lab.json      the lab (dwell.lab/1), at first as planned
 //!   hosts         /etc/hosts of its nodes
-//!   holder        the process that holds a rootless lab's namespaces, and its user namespace
+//!   holder        the namespace keeper of a rootless lab, and its user namespace
 //!   babel.pid     the supervisor of babeld; babel-K.pid babeld of node K
 //!   link-K.pid    the process of TAP link K; link-K.json its counters, link-K.events its log
 //! ```
@@ -32,9 +32,9 @@ pub struct LabDir {
     path: PathBuf,
 }
 
-/// The right to create or remove a lab: a flock(2) lock. Children inherit it on purpose as their
-/// standard output, to which they print nothing, so it is released only when the last of them has
-/// ended. Thus anything that an `ip` creates after its parent was killed is removed too.
+/// Lock (flock(2)) for creating or removing a lab. Children inherit it as standard output, to which
+/// they print nothing, so it is held until the last of them ends. Objects that an `ip` creates after
+/// its parent was killed are therefore removed too.
 #[derive(Debug)]
 pub(crate) struct Lock(File);
 

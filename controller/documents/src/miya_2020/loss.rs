@@ -50,10 +50,9 @@ pub(super) fn judge(route: &Evidence, translate: &Evidence, encrypt: &Evidence) 
     if keeps_up {
         words += &format!(" At most {} are lost there: this node keeps up.", share(most));
     } else if verdict == ClaimVerdict::CannotTell && lost == 0 {
-        words +=
-            &format!(" Up to {} could still be lost there; more packets would tell.", share(most));
+        words += &format!(" Up to {} could still be lost there: send more packets.", share(most));
     } else if verdict == ClaimVerdict::CannotTell {
-        words += " Losses in few trials may be chance; more repetitions would tell.";
+        words += " Losses in few trials may be chance: add repetitions.";
     }
     let ratio = if sent == 0 { 0.0 } else { lost as f64 / sent as f64 };
     Judgement::new(verdict, ratio, words).without(&[&there, &elsewhere])

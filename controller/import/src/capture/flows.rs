@@ -18,7 +18,7 @@ use super::probe::{Id, Probe, Protocol, recognise};
 /// The flows of a capture.
 #[derive(Default)]
 pub(super) struct Flows {
-    flows: HashMap<Key, Flow>,
+    flows: HashMap<Key, CapturedFlow>,
     /// Unanswered requests of all flows.
     open: usize,
     /// Packets that mark the end of a test and are not probes.
@@ -41,7 +41,7 @@ struct Key {
     reply: bool,
 }
 
-struct Flow {
+struct CapturedFlow {
     number: FlowNumber,
     sequence: Option<Sequence>,
     /// The previous id, unwrapped.
@@ -94,7 +94,7 @@ impl Flows {
                     sink.outcomes_unknown(number);
                 }
                 let near = opposite.unwrap_or_else(|| before_first(probe.map(|probe| probe.id)));
-                new.insert(Flow::new(number, near))
+                new.insert(CapturedFlow::new(number, near))
             }
         };
         flow.near = flow.near.max(opposite.unwrap_or(i64::MIN));
@@ -249,7 +249,7 @@ fn before_first(first: Option<Id>) -> i64 {
     }
 }
 
-impl Flow {
+impl CapturedFlow {
     fn new(number: FlowNumber, near: i64) -> Self {
         Self { number, sequence: None, near, last: None, open: BTreeMap::new(), longest: 0 }
     }

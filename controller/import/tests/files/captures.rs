@@ -1,7 +1,7 @@
 //! Captures written by tcpdump and dumpcap, and variants of them.
 
 use crate::outcome::{Outcome, import, import_as, recorded};
-use dwell_import::{Flow, Format, ImportWarning, detect};
+use dwell_import::{Format, ImportWarning, ImportedFlow, detect};
 use dwell_record::Column;
 use dwell_sample::State;
 
@@ -45,7 +45,7 @@ fn witnessed_requests_have_gaps_and_replies_round_trips() {
 #[test]
 fn packet_counts_come_from_reply_flows() {
     let outcome = import("stamp-roundtrip-iperf2.pcap");
-    let replies = |flow: &&Flow| flow.name.ends_with(" replies");
+    let replies = |flow: &&ImportedFlow| flow.name.ends_with(" replies");
     let of = |name: &str| outcome.imported.flows.iter().find(|flow| flow.name == name).unwrap();
     assert_eq!((of(STAMP).packets, of(STAMP).outcomes_unknown), (None, true));
     assert!(of(REPLIES).packets.is_some());

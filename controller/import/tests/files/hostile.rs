@@ -11,7 +11,7 @@ use dwell_sample::State;
 use proptest::prelude::*;
 
 const RECORDED: [(&str, Format); 33] = [
-    ("s4.csv", Format::RoundTripCsv),
+    ("roedlach-vock.csv", Format::RoundTripCsv),
     ("ping-v4.txt", Format::Ping),
     ("ping-v6-stamped.txt", Format::Ping),
     ("ping-losses.txt", Format::Ping),
@@ -97,7 +97,7 @@ fn truncated_files_yield_no_invented_samples() {
 
 #[test]
 fn bad_row_is_skipped_counted_and_quoted() {
-    let mut text = String::from_utf8(recorded("s4.csv")).unwrap();
+    let mut text = String::from_utf8(recorded("roedlach-vock.csv")).unwrap();
     text.insert_str(text.find("         5,").unwrap(), "no row at all\n");
     text.push_str("       200,0.0001\x1b[2J\n");
     let outcome = import_as(Format::RoundTripCsv, text.as_bytes()).unwrap();
@@ -157,7 +157,7 @@ fn csv_longer_than_the_buffer_keeps_each_row_once() {
 #[test]
 fn negative_round_trip_is_a_bad_row_in_every_format() {
     let of = |name: &str| String::from_utf8(recorded(name)).unwrap();
-    let s4 = of("s4.csv").replacen("         5,", "         5,-", 1);
+    let round_trips = of("roedlach-vock.csv").replacen("         5,", "         5,-", 1);
     let ping = of("ping-v4.txt").replacen(" time=", " time=-", 1);
     let dwell = "id,state,reordered,void,rtt_kernel_ns\n0,received,false,false,-1\n\
                  1,received,false,false,0\n2,received,false,true,-5\n";
@@ -176,7 +176,7 @@ fn negative_round_trip_is_a_bad_row_in_every_format() {
     let swapped = [cells[0], cells[2], cells[1], cells[3]].join(", ");
     let sockperf = sockperf.replacen(row, &swapped, 1);
     for (format, text) in [
-        (Format::RoundTripCsv, s4.as_str()),
+        (Format::RoundTripCsv, round_trips.as_str()),
         (Format::Ping, ping.as_str()),
         (Format::DwellCsv, dwell),
         (Format::Irtt, json.as_str()),
@@ -288,7 +288,7 @@ fn file_without_samples_is_refused_by_every_reader() {
         r#"{"start": {"connected": [], "version": "iperf 3.12"}, "intervals": [], "end": {}}"#;
     let dwell = of("dwell.csv");
     for (format, text) in [
-        (Format::RoundTripCsv, first_line("s4.csv").into_bytes()),
+        (Format::RoundTripCsv, first_line("roedlach-vock.csv").into_bytes()),
         (Format::Ping, first_line("ping-v4.txt").into_bytes()),
         (Format::Ping, first_line("busybox-ping-v6.txt").into_bytes()),
         (Format::Irtt, format!("{}]}}", &irtt[..trips]).into_bytes()),

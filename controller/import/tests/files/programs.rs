@@ -19,7 +19,7 @@ fn close(found: f64, printed: f64, unit: f64) {
 
 #[test]
 fn csv_rows_are_exact_nanoseconds_and_nan_is_a_loss() {
-    let outcome = import("s4.csv");
+    let outcome = import("roedlach-vock.csv");
     let (min, mean, max) = outcome.spread(Column::Rtt);
     assert_eq!((min, max), (230_090, 2_836_228));
     close(mean, 58_830_884.0 / 198.0, 0.0);
@@ -254,7 +254,8 @@ fn iperf3_datagram_counts_equal_its_own_at_both_ends() {
 #[test]
 fn iperf3_streams_of_both_directions_are_flows() {
     let flows = import("iperf3-bidir.json").imported.flows;
-    let readings = |flow: &dwell_import::Flow| flow.metrics.values().map(|one| one.count).sum();
+    let readings =
+        |flow: &dwell_import::ImportedFlow| flow.metrics.values().map(|one| one.count).sum();
     let readings: Vec<u64> = flows.iter().map(readings).collect();
     assert_eq!(readings, [1, 1, 0, 0], "only the local kernel states round-trip times");
 }

@@ -23,7 +23,7 @@ pub(crate) struct KeyFigure {
     pub(crate) finding: String,
     /// `p99 88 us -> 660 us`.
     pub(crate) value: String,
-    /// What it is a value of, and under which condition.
+    /// Its metric and condition.
     pub(crate) condition: String,
     /// `7.5x, 95 % CI 5.4x to 11x`.
     pub(crate) interval: Option<String>,

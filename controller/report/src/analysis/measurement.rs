@@ -27,7 +27,7 @@ pub struct MeasurementAspect {
 }
 
 /// Returns what the run measured, the most important first; empty if nothing is known.
-pub fn measured(run: &RunData) -> Vec<MeasurementAspect> {
+pub fn measurement_aspects(run: &RunData) -> Vec<MeasurementAspect> {
     let plan = run.plan();
     let mut all = Vec::new();
     let mut say = |name, text: Option<String>| {

@@ -1,11 +1,11 @@
-//! What the figures of a run show: its main delay metric, by cell.
+//! Subject of the figures of a run: its main delay metric, by cell.
 
 use crate::analysis::group::{self, Group};
 use crate::analysis::{measurement, paced};
 use crate::model::quantity::{Unit, capital};
 use crate::model::{RunData, metric};
 
-/// What a run measured; decides which figures apply.
+/// Kind of experiment; decides which figures apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExperimentKind {
     /// Delays, without relay modes.

@@ -12,7 +12,7 @@ use crate::model::quantity::{count, count_noun, delay_ns};
 use crate::model::table::Table;
 
 /// Metrics of a witness (`dwell import --witness`) and their names in the table.
-const WORDS: [(&str, &str); 5] = [
+const METRIC_NAMES: [(&str, &str); 5] = [
     ("left_to_witness_ns", "from the sender's timestamp to the witness"),
     ("witness_gap_ns", "gap between probes, by the witness"),
     ("gap_error_ns", "run's gap minus the witness's"),
@@ -65,7 +65,7 @@ pub(crate) fn table(run: &RunData) -> Table {
         for witness in &trial.witnesses {
             let counted = |name| number(witness, name).map_or_else(|| "-".to_owned(), count);
             for (metric, figures) in &witness.metrics {
-                let words = WORDS.iter().find(|(name, _)| name == metric);
+                let words = METRIC_NAMES.iter().find(|(name, _)| name == metric);
                 let ns = |ns: Option<i64>| ns.map_or_else(|| "-".to_owned(), delay_ns);
                 table.row([
                     format!("{}: {}", trial.trial, group::trial_label(run, trial)),

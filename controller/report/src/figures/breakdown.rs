@@ -157,7 +157,7 @@ fn one_way<'g>(bar: &'g Bar) -> Option<Parts<'g>> {
         parts.extend(known(&bar.group, &["link_delay_ns"]));
     }
     parts.extend(known(&bar.group, &DOWNSTREAM));
-    add_rest(&mut parts, parts::REST, whole)?;
+    add_rest(&mut parts, parts::UNSTAMPED, whole)?;
     (parts.len() > 1).then_some(Parts { bar, metric: "end_to_end_ns", whole, parts })
 }
 
@@ -166,7 +166,7 @@ fn relayed<'g>(bar: &'g Bar) -> Option<Parts<'g>> {
     let node = mean(&bar.group, "node_delay_ns")?;
     let link = known(&bar.group, &["link_delay_ns"]);
     let mut parts = known(&bar.group, &NODE);
-    add_rest(&mut parts, parts::REST, node)?;
+    add_rest(&mut parts, parts::UNSTAMPED, node)?;
     let metric = if link.is_empty() { "node_delay_ns" } else { "end_to_end_ns" };
     let whole = node + link.iter().map(|(_, ns)| ns).sum::<f64>();
     parts.extend(link);

@@ -57,9 +57,9 @@ pub(super) fn compare(
         note: note.as_deref(),
         finding: None,
     };
-    let by_cell = by_cell(runs, &overlay, metric, said(findings));
+    let by_cell = by_cell(runs, &overlay, metric, first_findings(findings));
     // Differences between cells are visible in the figure with one box per cell.
-    let finding = if by_cell.is_some() { medians(&shown) } else { said(findings) };
+    let finding = if by_cell.is_some() { medians(&shown) } else { first_findings(findings) };
     overlay.finding = Some(&finding);
     let mut figures = draw::overlaid(specs, &overlay);
     if let Some(place) = figures.iter().position(|figure| figure.id == "boxes-run") {
@@ -96,7 +96,7 @@ fn by_cell(runs: &[RunData], overlay: &Overlay, metric: &str, finding: String) -
 }
 
 /// The first findings, for the text of a figure.
-fn said(findings: &[Finding]) -> String {
+fn first_findings(findings: &[Finding]) -> String {
     const MAX_FINDINGS: usize = 3;
     let mut texts: Vec<String> =
         findings.iter().take(MAX_FINDINGS).map(|finding| sentence(&finding.text)).collect();

@@ -16,7 +16,7 @@ pub(crate) fn ecdf(overlay: &Overlay) -> Option<Figure> {
         "field": "share", "type": "quantitative", "scale": {"domain": [0, 1]},
         "axis": {"title": "share of samples up to this delay", "format": ".0%"}
     });
-    let finding = said(overlay, "Median", Quantile::P50);
+    let finding = percentile_sentence(overlay, "Median", Quantile::P50);
     let title = format!("{} ECDF", capital(overlay.noun));
     let body = body(overlay, share, y)?;
     Some(Figure::new("ecdf", title, finding, overlay.caption, body, table(overlay)))
@@ -39,9 +39,9 @@ pub(crate) fn ccdf(overlay: &Overlay) -> Option<Figure> {
     let supported = |q: &Quantile| overlay.groups.iter().all(|g| g.pooled_quantile(*q).is_some());
     let tail = [Quantile::P99_9, Quantile::P99, Quantile::P90].into_iter().find(supported);
     let finding = match tail {
-        Some(q) if q == Quantile::P99_9 => said(overlay, "p99.9", q),
-        Some(q) if q == Quantile::P99 => said(overlay, "p99", q),
-        Some(q) => said(overlay, "p90", q),
+        Some(q) if q == Quantile::P99_9 => percentile_sentence(overlay, "p99.9", q),
+        Some(q) if q == Quantile::P99 => percentile_sentence(overlay, "p99", q),
+        Some(q) => percentile_sentence(overlay, "p90", q),
         None => "Cannot tell the tail: too few samples.".to_owned(),
     };
     let title = format!("{} tail (complementary ECDF)", capital(overlay.noun));
@@ -80,7 +80,7 @@ fn body(overlay: &Overlay, share: fn(u64, u64, u64) -> f64, y: Value) -> Option<
 }
 
 /// Percentile of every group as a sentence.
-fn said(overlay: &Overlay, what: &str, quantile: Quantile) -> String {
+fn percentile_sentence(overlay: &Overlay, what: &str, quantile: Quantile) -> String {
     let part = |group: &Group| {
         let value = group.pooled_quantile(quantile)?;
         Some(format!("{} ({})", delay_ns(value), group.label))

@@ -14,11 +14,11 @@ use crate::model::{Axis, RunData};
 pub(super) fn draw(specs: &[FigureSpec], run: &RunData) -> Vec<Figure> {
     let kind = ExperimentKind::of(run);
     let whole = Part::whole(run, kind);
-    let held_runs = whole.subject.as_ref().map_or_else(Vec::new, |it| held_runs(specs, kind, it));
-    let held = held_runs.iter().filter_map(|(parts, held)| {
-        Some((*parts, Part::held(held, run, whole.subject.as_ref()?.metric)?))
+    let subsets = whole.subject.as_ref().map_or_else(Vec::new, |it| subsets(specs, kind, it));
+    let at_conditions = subsets.iter().filter_map(|(parts, subset)| {
+        Some((*parts, Part::at_condition(subset, run, whole.subject.as_ref()?.metric)?))
     });
-    let held: Vec<(Parts, Part)> = held.collect();
+    let at_conditions: Vec<(Parts, Part)> = at_conditions.collect();
     let (trials, caption) = (paced(run), caption(run));
     let senders = paced::by_node(run, &trials, &caption);
     let mut figures = Vec::new();
@@ -28,7 +28,7 @@ pub(super) fn draw(specs: &[FigureSpec], run: &RunData) -> Vec<Figure> {
             match parts {
                 Parts::Run | Parts::EachAxis => figures.extend(whole.draw(&spec.draw)),
                 Parts::OneCondition | Parts::EachMode(_) => {
-                    let of = held.iter().filter(|(of, _)| *of == parts);
+                    let of = at_conditions.iter().filter(|(of, _)| *of == parts);
                     figures.extend(of.flat_map(|(_, part)| part.draw(&spec.draw)));
                 }
                 Parts::EachSender => {
@@ -64,21 +64,21 @@ fn applying(spec: &FigureSpec, kind: ExperimentKind) -> impl Iterator<Item = Par
     spec.applies.iter().filter(move |(of, _)| *of == kind).map(|(_, parts)| *parts)
 }
 
-/// Trials of a run with some parameters held at one level each.
-struct HeldRun {
+/// Trials of a run with some parameters fixed at one level each.
+struct RunSubset {
     run: RunData,
-    /// The relay mode, if it is held too.
+    /// The relay mode, if it is fixed too.
     mode: Option<String>,
     /// The levels, in words.
     words: Option<String>,
 }
 
-/// Held trials for every kind of part that figures of this kind of run need.
-fn held_runs(
+/// Subsets for every kind of part that figures of this kind of run need.
+fn subsets(
     specs: &[FigureSpec],
     kind: ExperimentKind,
     subject: &Subject,
-) -> Vec<(Parts, HeldRun)> {
+) -> Vec<(Parts, RunSubset)> {
     let run = subject.run;
     let condition = Condition::of(run, subject.metric, Links::Unlimited);
     let mut done = Vec::new();
@@ -93,12 +93,12 @@ fn held_runs(
             Parts::EachMode(free) => (free, run.modes().iter().map(Some).collect()),
             _ => continue,
         };
-        let held = condition.without(free);
+        let fixed = condition.without(free);
         for mode in modes {
-            let mut levels = held.levels();
+            let mut levels = fixed.levels();
             levels.extend(mode.map(|mode| (RELAY, mode.as_str())));
             let (run, mode) = (run.at(&levels), mode.cloned());
-            all.push((parts, HeldRun { run, mode, words: held.words() }));
+            all.push((parts, RunSubset { run, mode, words: fixed.words() }));
         }
     }
     all
@@ -144,13 +144,13 @@ impl<'a> Part<'a> {
         Self { run, subject, axes, groups, groups_by: "", groups_note, labels: None }
     }
 
-    /// Held trials of the run `of`, shown by its metric. `None` if they have no samples.
-    fn held(held: &'a HeldRun, of: &RunData, metric: &'a str) -> Option<Self> {
-        let run = &held.run;
+    /// A subset of the run `of`, shown by its metric. `None` if it has no samples.
+    fn at_condition(subset: &'a RunSubset, of: &RunData, metric: &'a str) -> Option<Self> {
+        let run = &subset.run;
         let subject = Subject::about(run, metric)?;
         let axes = run.axis("size").into_iter().collect();
-        let fixed = held.words.as_ref().map(|words| format!("Fixed: {words}."));
-        if let Some(mode) = &held.mode {
+        let fixed = subset.words.as_ref().map(|words| format!("Fixed: {words}."));
+        if let Some(mode) = &subset.mode {
             let (id, title) = (format!("-{}", slug(mode)), format!(", relay {mode}"));
             let labels = Some(Labels { id, title, note: fixed });
             let (subject, groups) = (Some(subject), Vec::new());
@@ -172,8 +172,8 @@ impl<'a> Part<'a> {
         let absent: Vec<String> = of.modes().iter().filter(is_absent).cloned().collect();
         let absent =
             (!absent.is_empty()).then(|| format!("Not measured there: {}.", absent.join(", ")));
-        let said: Vec<String> = fixed.into_iter().chain(absent).collect();
-        let note = (!said.is_empty()).then(|| said.join(" "));
+        let sentences: Vec<String> = fixed.into_iter().chain(absent).collect();
+        let note = (!sentences.is_empty()).then(|| sentences.join(" "));
         let (groups_by, groups_note, subject) = (RELAY, note.clone(), Some(subject));
         let labels = Some(Labels { id: String::new(), title: ", by relay mode".to_owned(), note });
         Some(Self { run, subject, axes, groups, groups_by, groups_note, labels })

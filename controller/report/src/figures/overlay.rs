@@ -12,7 +12,7 @@ pub(crate) struct Overlay<'a> {
     pub(crate) caption: &'a str,
     /// Each with at least one sample.
     pub(crate) groups: &'a [Group<'a>],
-    /// What distinguishes the groups: `relay`, `run`; empty for parameters.
+    /// Parameter that distinguishes the groups: `relay`, `run`; empty for parameters.
     pub(crate) by: &'a str,
     /// How the groups were formed, for readers.
     pub(crate) note: Option<&'a str>,

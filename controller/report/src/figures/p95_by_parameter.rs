@@ -48,7 +48,7 @@ pub(super) fn p95_by_parameter(subject: &Subject, axis: &Axis) -> Option<Figure>
     points.extend(self::points(subject, axis, &condition, PROCESSING));
     let mut finding = [subject.metric, PROCESSING]
         .iter()
-        .filter_map(|metric| said(&points, metric, axis))
+        .filter_map(|metric| percentile_sentence(&points, metric, axis))
         .collect::<Vec<_>>()
         .join(" ");
     if let Some(words) = condition.words() {
@@ -124,7 +124,7 @@ fn without_processing(subject: &Subject, points: &[P95Point]) -> Vec<String> {
 }
 
 /// Percentiles of each mode at the first and the last level.
-fn said(points: &[P95Point], metric: &str, axis: &Axis) -> Option<String> {
+fn percentile_sentence(points: &[P95Point], metric: &str, axis: &Axis) -> Option<String> {
     let mut modes: Vec<&str> = Vec::new();
     for point in points.iter().filter(|point| point.metric == metric) {
         if !modes.contains(&point.mode) {
@@ -235,10 +235,10 @@ fn level_label(subject: &Subject, axis: &Axis, value: &str) -> String {
         all.get(all.len() / 2).copied()
     };
     match (all("asked_ratio"), all("burnt_ratio")) {
-        (Some(asked), Some(burnt)) => {
-            format!("{value} ({} requested, {} achieved)", share(asked), share(burnt))
+        (Some(requested), Some(burnt)) => {
+            format!("{value} ({} requested, {} achieved)", share(requested), share(burnt))
         }
-        (Some(asked), None) => format!("{value} ({} requested)", share(asked)),
+        (Some(requested), None) => format!("{value} ({} requested)", share(requested)),
         (None, _) => value.to_owned(),
     }
 }

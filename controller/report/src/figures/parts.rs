@@ -8,7 +8,7 @@ pub(super) const NODE: &str = "node as a whole";
 pub(super) const LINK_OUT: &str = "link from the node";
 pub(super) const LINKS: &str = "links together";
 /// Remainder of the whole without its known components.
-pub(super) const REST: &str = "not stamped";
+pub(super) const UNSTAMPED: &str = "not stamped";
 
 /// In packet order; the theme has as many colours.
 const ALL: [&str; 11] = [
@@ -22,7 +22,7 @@ const ALL: [&str; 11] = [
     LINK_OUT,
     LINKS,
     "at the receiver",
-    REST,
+    UNSTAMPED,
 ];
 
 /// Name of the component that a metric measures.
@@ -38,7 +38,7 @@ pub(super) fn name(metric: &str) -> &'static str {
         "link_out_ns" => LINK_OUT,
         "link_delay_ns" => LINKS,
         "receiver_in_ns" => ALL[9],
-        _ => REST,
+        _ => UNSTAMPED,
     }
 }
 
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn component_colour_is_independent_of_others() {
-        let (one, other) = (colour(&[LINK_IN]), colour(&[SENDER, LINK_IN, REST]));
+        let (one, other) = (colour(&[LINK_IN]), colour(&[SENDER, LINK_IN, UNSTAMPED]));
         assert_eq!(one["scale"], other["scale"]);
     }
 }

@@ -160,8 +160,8 @@ impl Frame {
         outliers.sort_by_key(|point| std::cmp::Reverse(point.value_ns));
         outliers.truncate(MAX_OUTLIERS);
         let rows: Vec<Value> = outliers.iter().map(|point| {
-            let way = if low(point, series) { "low" } else { "high" };
-            json!({"time": self.time.of(point.at_ns as f64), "outlier": self.unit.of(point.value_ns as f64), "way": way})
+            let direction = if low(point, series) { "low" } else { "high" };
+            json!({"time": self.time.of(point.at_ns as f64), "outlier": self.unit.of(point.value_ns as f64), "direction": direction})
         }).collect();
         (!rows.is_empty()).then(|| json!({
             "data": {"values": rows},
@@ -169,7 +169,7 @@ impl Frame {
             "encoding": {
                 "y": self.y("outlier"),
                 "shape": {
-                    "field": "way", "type": "nominal", "legend": null,
+                    "field": "direction", "type": "nominal", "legend": null,
                     "scale": {"domain": ["high", "low"], "range": ["triangle-up", "triangle-down"]}
                 }
             }

@@ -88,7 +88,7 @@ pub struct Claim {
     pub id: String,
     /// The claim.
     pub claim: String,
-    /// What was found, in sentences.
+    /// The findings, in sentences.
     pub found: String,
     /// Why it failed, if the measurements show it.
     pub why: Option<String>,

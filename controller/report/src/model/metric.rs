@@ -5,7 +5,7 @@ use dwell_record::series::Series;
 use crate::model::run::RunData;
 
 /// Metrics and their readable names, in order of preference as the main metric.
-const WORDS: [(&str, &str); 25] = [
+const METRIC_NAMES: [(&str, &str); 25] = [
     ("rtt_ns", "round-trip delay"),
     ("node_delay_ns", "node delay"),
     ("node_delay_netfilter_ns", "node delay between netfilter's hooks"),
@@ -52,14 +52,14 @@ pub(crate) fn node_delay(run: &RunData) -> Option<&'static str> {
 }
 
 /// Returns the metric that most figures of a run show: the round-trip delay, else the node delay
-/// that most trials have, else the first in `WORDS` with samples, else any with samples.
+/// that most trials have, else the first of `METRIC_NAMES` with samples, else any with samples.
 pub fn main_metric(run: &RunData) -> Option<&str> {
     if !has_samples(run, "rtt_ns")
         && let Some(node) = node_delay(run)
     {
         return Some(node);
     }
-    let known = WORDS.iter().map(|(name, _)| *name).find(|name| has_samples(run, name));
+    let known = METRIC_NAMES.iter().map(|(name, _)| *name).find(|name| has_samples(run, name));
     known.or_else(|| {
         let all = run.trials.iter().flat_map(|trial| &trial.series);
         all.filter(|(_, series)| any(series)).map(|(name, _)| name.as_str()).min()
@@ -73,7 +73,7 @@ pub(crate) fn has_samples(run: &RunData, metric: &str) -> bool {
 
 /// Readable name of a metric.
 pub fn words(metric: &str) -> &str {
-    WORDS.iter().find(|(name, _)| *name == metric).map_or(metric, |(_, words)| words)
+    METRIC_NAMES.iter().find(|(name, _)| *name == metric).map_or(metric, |(_, words)| words)
 }
 
 fn any(series: &Series) -> bool {

@@ -37,7 +37,7 @@ pub struct PublishedSender {
     pub cite: &'static str,
     /// Name as printed.
     pub name: &'static str,
-    /// What sends and timestamps the packets.
+    /// Program or device that sends and timestamps the packets.
     pub engine: &'static str,
     /// Hardware and operating system.
     pub hardware: String,
@@ -115,7 +115,7 @@ impl PublishedRate {
     }
 
     /// The requested rate, if the document names one.
-    pub(crate) fn asked(&self) -> Option<BitRate> {
+    pub(crate) fn requested_rate(&self) -> Option<BitRate> {
         Some(self.requested.0).filter(|rate| *rate == self.requested.1)
     }
 }

@@ -83,7 +83,7 @@ pub(super) fn key_figures(run: &RunData, figures: &[KeyFigure]) -> String {
     KeyFigures { figures, simultaneous, badge_class, badge }.to_string()
 }
 
-/// What was measured, in words, and the text of the plan.
+/// Description of the measurement, and the text of the plan.
 #[derive(Template)]
 #[template(path = "measured.html")]
 struct Measured<'a> {
@@ -93,8 +93,8 @@ struct Measured<'a> {
     plan: Option<&'a str>,
 }
 
-pub(super) fn measured(run: &RunData, id: &str, heading: &str) -> String {
-    let facts = measurement::measured(run);
+pub(super) fn measurement(run: &RunData, id: &str, heading: &str) -> String {
+    let facts = measurement::measurement_aspects(run);
     let plan = run.plan.as_ref().map(|plan| plan.text.as_str());
     if facts.is_empty() && plan.is_none() {
         return String::new();

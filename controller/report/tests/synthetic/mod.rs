@@ -517,7 +517,7 @@ pub(crate) fn relays_repeated(relay: Relay, repetitions: u32) -> RunData {
             }
         }
     }
-    run.claims = judge_claims(&run, "s0");
+    run.claims = judge_claims(&run, "miya-2020");
     run.published = Arc::new(published(&run));
     run
 }

@@ -12,11 +12,11 @@ use dwell_units::{Nanos, Rate};
 
 use super::{Loads, Peer, PlannedJob, TrialJobs, any_address, loads, place};
 
-/// What is unknown if the trace on a node is refused where the kernel routes.
+/// Values unknown if the trace on a node is refused where the kernel routes.
 const UNKNOWN_WITHOUT_ROUTER_TRACE: &str =
     "therefore unknown: the delays of the node and of its links";
 
-/// What is unknown if the trace on a node is refused where a program relays.
+/// Values unknown if the trace on a node is refused where a program relays.
 const UNKNOWN_WITHOUT_RELAY_TRACE: &str = "therefore unknown: the delay between the kernel's hooks (pre_routing to \
                                 post_routing, rx_driver to tx_tcx); socket timestamps are not affected";
 

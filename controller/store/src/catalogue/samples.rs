@@ -8,7 +8,7 @@ use dwell_record::{Batch, BatchStatistics, Column};
 use super::Store;
 use crate::error::StoreError;
 use crate::ingest::Ingest;
-use crate::parquet::{SampleReader, verify};
+use crate::parquet::{ParquetReader, verify};
 use crate::run::{RunKind, RunRow, TrialRow};
 use crate::scan::scan;
 
@@ -50,7 +50,7 @@ impl Store {
         if trial.samples.is_none_or(|samples| samples == 0) {
             return Ok(());
         }
-        let reader = SampleReader::open(&self.verified(run, trial)?)?;
+        let reader = ParquetReader::open(&self.verified(run, trial)?)?;
         let all = reader.columns();
         reader.read(columns.unwrap_or(&all), each)
     }

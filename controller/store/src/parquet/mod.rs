@@ -31,7 +31,7 @@ use parquet::schema::types::{Type, TypePtr};
 pub(crate) use checksum::verify;
 pub(crate) use host::read as read_host;
 pub use host::{HostRow, HostWriter};
-pub(crate) use read::SampleReader;
+pub(crate) use read::ParquetReader;
 pub(crate) use sealed::remove;
 pub use spikes::SpikeWriter;
 pub(crate) use spikes::read as read_spikes;
@@ -113,7 +113,7 @@ mod tests {
         std::fs::write(&flipped, &bytes).unwrap();
         let error = verify(&flipped, written.crc32.unwrap()).unwrap_err();
         assert!(error.to_string().contains("2.parquet"), "{error}");
-        let reader = SampleReader::open(&path).unwrap();
+        let reader = ParquetReader::open(&path).unwrap();
         let columns = [Column::Rtt, Column::Residence, Column::TxApp];
         assert_eq!(reader.columns(), columns);
         let mut next = 0;
@@ -195,7 +195,7 @@ mod tests {
                 row += read.len();
                 Ok(())
             };
-            SampleReader::open(&path).unwrap().read(&columns, &mut each).unwrap();
+            ParquetReader::open(&path).unwrap().read(&columns, &mut each).unwrap();
             assert_eq!(row, rows, "{piece}");
         }
     }
@@ -217,7 +217,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1.parquet");
         std::fs::write(&path, b"PAR1 something else").unwrap();
-        let error = SampleReader::open(&path).err().unwrap();
+        let error = ParquetReader::open(&path).err().unwrap();
         assert!(error.to_string().contains("1.parquet"), "{error}");
     }
 }

@@ -21,12 +21,12 @@ const READ_ROWS: usize = 1 << 14;
 const RUN_ROWS: usize = 128;
 
 /// Reads one file.
-pub(crate) struct SampleReader {
+pub(crate) struct ParquetReader {
     path: PathBuf,
     reader: SerializedFileReader<File>,
 }
 
-impl SampleReader {
+impl ParquetReader {
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         let file = File::open(path).map_err(StoreError::file("open", path))?;
         let failed = |source| StoreError::Samples { what: "read", path: path.to_owned(), source };

@@ -14,7 +14,7 @@ pub struct Opening {
     due: Instant<Monotonic>,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenStep {
     /// Send an open request now.

@@ -102,7 +102,7 @@ pub struct ProtocolSpec {
     pub name: &'static str,
     /// Description in reports and in `docs/protocols.md`.
     pub description: &'static str,
-    /// What carries its messages.
+    /// Transport of its messages.
     pub transport: ProbeTransport,
     /// Port of a target without one; `None`: a target must name its port.
     pub default_port: Option<u16>,
@@ -127,7 +127,7 @@ pub struct ProtocolSpec {
     pub remote_timestamps: bool,
     /// Relays can write their delays into probes.
     pub telemetry: bool,
-    /// What `dwell relay` forwards for URLs of this scheme, if any.
+    /// Data that `dwell relay` forwards for URLs of this scheme, if any.
     pub relay: Option<RelayTransport>,
     /// Columns of `ping --csv`.
     pub csv: CsvLayout,
@@ -165,7 +165,7 @@ impl ProtocolSpec {
     }
 }
 
-/// What carries the messages of a protocol.
+/// Transport of the messages of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeTransport {
     /// ICMP echo requests and replies.
@@ -320,7 +320,7 @@ pub enum DriverReply {
     IcmpEcho = 4,
 }
 
-/// What a relay forwards.
+/// Data that a relay forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayTransport {
     /// UDP datagrams, whatever they carry.
@@ -339,7 +339,7 @@ pub enum CsvLayout {
 }
 
 /// Defaults of most protocols.
-const OPEN_LOOP: ProbeDefaults = ProbeDefaults {
+const DEFAULT_OPEN_LOOP: ProbeDefaults = ProbeDefaults {
     closed_loop: false,
     pause: Nanos::ZERO,
     warm_up: 8,
@@ -347,7 +347,7 @@ const OPEN_LOOP: ProbeDefaults = ProbeDefaults {
 };
 
 /// The client of Chung 2021 pauses after each reply.
-const PAUSING: ProbeDefaults = ProbeDefaults {
+const DEFAULT_CLOSED_LOOP: ProbeDefaults = ProbeDefaults {
     closed_loop: true,
     pause: Nanos::from_secs(1),
     warm_up: 1,
@@ -373,7 +373,7 @@ const ECHO: ProtocolSpec = ProtocolSpec {
     default_port: None,
     payload: PayloadLimits::from(echo::LEN as u64, 64),
     authentication: None,
-    defaults: OPEN_LOOP,
+    defaults: DEFAULT_OPEN_LOOP,
     handshake: None,
     reflection: Reflection::Datagram { decrements_ttl: true, max_extra_bytes: 0 },
     driver_reply: Some(DriverReply::Echo),
@@ -447,7 +447,7 @@ const TEXT_UDP: ProtocolSpec = ProtocolSpec {
     name: "text+udp",
     description: "a line of text over UDP",
     payload: PayloadLimits::fixed(text::REQUEST.len() as u64),
-    defaults: PAUSING,
+    defaults: DEFAULT_CLOSED_LOOP,
     reflection: Reflection::Datagram {
         decrements_ttl: false,
         max_extra_bytes: (text::ACKNOWLEDGE.len() - text::REQUEST.len()) as u64,

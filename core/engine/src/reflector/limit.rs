@@ -210,8 +210,8 @@ pub(super) fn key(hashes: &RandomState, of: impl Hash) -> Key {
     Key::new(hashes.hash_one(of)).unwrap_or(Key::MIN)
 }
 
-/// Keys of the last `generation` to twice that time: two Bloom filters, of which the older is
-/// cleared when the newer has been in use for one generation.
+/// Keys seen within one to two generations: two Bloom filters. The older is cleared when the newer
+/// has been used for one generation.
 #[derive(Debug)]
 struct Recent {
     generation: Nanos,

@@ -30,7 +30,7 @@ pub fn verdict_lines(table: &[EngineRate]) -> Vec<String> {
         }
     }
     let best = match &groups[..] {
-        [] => "no engine is known to keep any of the rates tried".to_owned(),
+        [] => "no engine is known to keep any of the tested rates".to_owned(),
         [(description, engines)] => match engines[..] {
             [one] => format!("best is {one}: {description}"),
             _ => format!("best are {}, alike: {description}", listed(engines)),
@@ -155,7 +155,7 @@ fn rate_text(largest: LargestRate, networks: &str) -> String {
         LargestRate::Rate { rate, undecided: Some(next) } => {
             format!("{}{networks} ({} undecided)", spaced(rate), spaced(next))
         }
-        LargestRate::NoneTried => "none of the rates tried".into(),
+        LargestRate::NoneTried => "none of the tested rates".into(),
         LargestRate::CannotTell => "cannot tell".into(),
     }
 }
@@ -219,16 +219,16 @@ mod tests {
     fn undecided_and_failed_rates_are_stated() {
         assert_eq!(
             description([NONE, UNKNOWN, mbit(5)], [UNKNOWN; 3]),
-            "measures 5 Mbit/s networks with packets of 1500 B; none of the rates tried with 200 B; \
+            "measures 5 Mbit/s networks with packets of 1500 B; none of the tested rates with 200 B; \
              cannot tell with 576 B; under 25 cross flows cannot tell"
         );
         assert_eq!(
             description([NONE; 3], [NONE; 3]),
-            "none of the rates tried with packets of 200 B or more; the same under 25 cross flows"
+            "none of the tested rates with packets of 200 B or more; the same under 25 cross flows"
         );
         assert_eq!(
             description([UNKNOWN; 3], [NONE; 3]),
-            "cannot tell with packets of 200 B or more; under 25 cross flows none of the rates tried"
+            "cannot tell with packets of 200 B or more; under 25 cross flows none of the tested rates"
         );
         let open =
             LargestRate::Rate { rate: BitRate(5_000_000), undecided: Some(BitRate(10_000_000)) };
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(
             description([mbit(50), mbit(50), mbit(10)], [mbit(50), mbit(50), NONE]),
             "measures 50 Mbit/s networks with packets of 200 to 576 B; 10 Mbit/s with 1500 B; \
-             under 25 cross flows 50 Mbit/s with packets of 200 to 576 B and none of the rates tried \
+             under 25 cross flows 50 Mbit/s with packets of 200 to 576 B and none of the tested rates \
              with 1500 B"
         );
     }
@@ -303,7 +303,7 @@ mod tests {
         );
         let none = rows("sleep", 0, &[(200, NONE), (1_500, UNKNOWN)]);
         assert!(best_engines(&none).is_empty());
-        assert_eq!(verdict_lines(&none)[0], "no engine is known to keep any of the rates tried");
+        assert_eq!(verdict_lines(&none)[0], "no engine is known to keep any of the tested rates");
         assert_eq!(verdict_lines(&[]).len(), 1);
     }
 }

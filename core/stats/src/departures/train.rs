@@ -163,8 +163,8 @@ fn possible_rate(train: &TrainDepartures, bits: f64) -> RealInterval {
     }
 }
 
-/// Bounds of the nearest-rank 95th percentile of `gaps` values of which only `known` are known: the
-/// others are taken as 0 and as infinite. Unbounded if there are too few values
+/// Bounds of the nearest-rank 95th percentile of `gaps` values with only `known` given: unknown
+/// values are assumed to be 0 or infinite. Unbounded if there are too few values
 /// ([`Quantile::rank`]).
 fn possible_p95(known: &[i64], gaps: usize) -> RealInterval {
     let Some(rank) = Quantile::P95.rank(gaps as u64) else {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use dwell_node_cli::{Exit, Failure};
 use dwell_record::segment::Record;
-use dwell_record::{Column, Environment, Kind, Stamps, Summary, TrustWarning, by_name};
+use dwell_record::{Column, Environment, Kind, SEGMENT, Stamps, Summary, TrustWarning, by_name};
 use dwell_sample::TimestampSource;
 use dwell_store::{RunRow, Store, StoreError};
 
@@ -68,7 +68,7 @@ pub(super) fn import(
     summary.metrics = metrics;
     summary.values = values;
     end_trial(store, &trial, &name, summary, Some(&ingested))?;
-    finish(args, store, run, "segment", ingested.samples, &texts, 0)
+    finish(args, store, run, SEGMENT, ingested.samples, &texts, 0)
 }
 
 /// Reads a file of at most `max` bytes into memory.
@@ -125,7 +125,7 @@ impl SegmentMetadata {
             parameters: by_name([("departures", self.departures().into())]),
             stamps: Stamps { tx: Some(self.source), ..Stamps::default() },
             environment: self.environment.clone(),
-            ..Summary::new(Kind::Import, &*self.target, "segment")
+            ..Summary::new(Kind::Import, &*self.target, SEGMENT)
         }
     }
 }

@@ -9,8 +9,8 @@ use dwell_import::ImportWarning;
 use dwell_node_cli::{Exit, Failure};
 use dwell_record::segment::{self, Header, Record, SegmentEnd, SegmentError};
 use dwell_record::{
-    Batch, CUT_SHORT, Column, Environment, Kind, Scalar, Summary, Trust, TrustWarning, Warning,
-    by_name,
+    Batch, CUT_SHORT, Column, Environment, Kind, SEGMENT, Scalar, Summary, Trust, TrustWarning,
+    Warning, by_name,
 };
 use dwell_sample::{PacketObservation, PacketOutcome, Point, State, TimestampSource};
 use dwell_stats::{DelayComponent, RoundTrip};
@@ -114,10 +114,10 @@ fn samples(
         values,
         trust: Trust { warnings, ring_dropped, ..Trust::of(&measured) },
         environment: Environment { dwell, ..Environment::default() },
-        ..Summary::new(Kind::Import, target, "segment")
+        ..Summary::new(Kind::Import, target, SEGMENT)
     };
     end_trial(store, &trial, &name, summary, Some(&ingested))?;
-    finish(args, store, run, "segment", ingested.samples, &texts, 0)
+    finish(args, store, run, SEGMENT, ingested.samples, &texts, 0)
 }
 
 /// Imports the packet observations of one machine: for each packet the delays between timestamps of
@@ -218,11 +218,11 @@ fn observations(
                 dwell: of(|header| &header.dwell),
                 ..Environment::default()
             },
-            ..Summary::new(Kind::Import, of(|header| &header.target), "segment")
+            ..Summary::new(Kind::Import, of(|header| &header.target), SEGMENT)
         };
         end_trial(store, &set.trial, &name, summary, Some(&ingested))?;
     }
-    finish(args, store, run, "segment", rows, &texts(&warnings), 0)
+    finish(args, store, run, SEGMENT, rows, &texts(&warnings), 0)
 }
 
 /// Observations being imported, by flow.
@@ -344,7 +344,7 @@ pub(super) fn parameters<const N: usize>(
     more: [(&str, Value); N],
 ) -> BTreeMap<String, Value> {
     let cut_short = end.totals.is_none().then_some((CUT_SHORT, json!(true)));
-    by_name(more.into_iter().chain([("format", json!("segment"))]).chain(cut_short))
+    by_name(more.into_iter().chain([("format", json!(SEGMENT))]).chain(cut_short))
 }
 
 pub(super) fn segment_error(args: &Args, error: &SegmentError) -> Failure {

@@ -93,7 +93,7 @@ fn dead_parts(lab: &Lab) -> String {
     let daemons: Vec<&str> = daemons.map(|daemon| daemon.node.as_str()).collect();
     match &dead[..] {
         [] if !daemons.is_empty() => format!("babeld in {} has ended", daemons.join(", ")),
-        [] => "its holder process has ended".to_owned(),
+        [] => "its namespace keeper has ended".to_owned(),
         [link] => format!("link {link} is dead: its process has ended"),
         links => format!("links {} are dead: their processes have ended", links.join(", ")),
     }

@@ -22,8 +22,8 @@ A rate counts the bytes of the size option used: --size 200B at 10Mbit/s sends a
 three sizes are printed.\n\
 --fail-if accepts min, mean, median, p50, p90, p95, p99, p99.9, max and stddev of gap_error (the default \
 metric), gap, schedule_error and first_schedule_error; with --sink also loss.\n\
-Exit codes: 0 measured, 1 runtime failure, 2 usage, 3 a --fail-if condition holds, 4 not supported here or \
-not permitted, 5 a --fail-if condition cannot be decided (3 takes precedence), 130 interrupted (partial results are \
+Exit codes: 0 measured, 1 runtime failure, 2 usage, 3 a --fail-if condition holds, 4 not supported or not \
+permitted here, 5 a --fail-if condition cannot be decided (3 takes precedence), 130 interrupted (partial results are \
 printed)."
 )]
 pub struct Args {

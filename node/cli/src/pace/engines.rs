@@ -1,7 +1,7 @@
 //! Opens the engines that send trains, with the payloads and options of a job.
 
 use dwell_io::port::{SocketOptions, StampRequest};
-use dwell_io::train::{Numbers, Payloads, SenderConfig, TrainSender, Unavailable};
+use dwell_io::train::{Numbers, Payloads, TrainSender, TrainSenderConfig, Unavailable};
 use dwell_protocol::{PaceEngine, PaceJob, Stamps};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -29,7 +29,7 @@ pub(super) fn open(
         Stamps::User => StampRequest::User,
         Stamps::Auto | Stamps::Kernel => StampRequest::Kernel,
     };
-    let config = SenderConfig {
+    let config = TrainSenderConfig {
         target: setup.peer,
         options: &SocketOptions { stamps, ..SocketOptions::default() },
         payloads,

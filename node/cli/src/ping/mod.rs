@@ -52,8 +52,8 @@ const SLOW_INTERVAL: Nanos = Nanos::from_millis(100);
 Bare numbers are as in ping: seconds for -i, -w and -W, bytes for -s. All other values need a \
 unit: 10ms, 250us, 1400B, 1%.\n\
 Exit codes: 0 measured, 1 no reply or a runtime failure, 2 usage, 3 a --fail-if condition holds, \
-4 not supported or no privilege here, 5 a --fail-if condition cannot be decided (3 wins), 130 \
-interrupted (results so far are printed).\n\
+4 not supported or not permitted here, 5 a --fail-if condition cannot be decided (3 takes precedence), \
+130 interrupted (results so far are printed).\n\
 --fail-if accepts min, mean, median, p50, p90, p95, p99, p99.9, max and stddev of rtt or of \
 another metric (rtt_kernel.p99), jitter, loss (lost or late), lost and late. Late and lost probes \
 exceed every limit. Each verdict has 95 % confidence: p99 needs 299 probes, all within the limit.")]

@@ -17,7 +17,7 @@ upper bound of the distance, and the round trip in metres with the delay of both
 --from rtts reads a round trip per line, like 1113us; --from ftm reads the output of 'iw dev X measurement \
 ftm_request', the report of ESP-IDF, or CSV with columns such as rtt, t1, t2, t3 and t4 in picoseconds.\n\
 Exit codes: 0 measured, 1 no round trip or a runtime failure, 2 usage, also a calibration that does not fit, 4 not \
-supported or no privilege here, 130 interrupted (results so far are printed).";
+supported or not permitted here, 130 interrupted (results so far are printed).";
 
 /// Arguments of `range`.
 #[derive(Debug, clap::Args)]

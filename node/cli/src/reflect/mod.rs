@@ -52,7 +52,7 @@ const MAX_REPLAY_WINDOW: u32 = 4_096;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes: 0 stopped by SIGINT or SIGTERM, 1 a socket cannot be opened or failed, 2 usage, \
-4 not supported or no privilege here.")]
+4 not supported or not permitted here.")]
 #[command(mut_arg("urls", |urls| urls.help(protocols::reflect_urls_help())))]
 pub struct Args {
     /// The job.

@@ -8,7 +8,7 @@ use dwell_protocol::{KeySource, RelayJob};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes: 0 stopped by SIGINT or SIGTERM, 1 a socket could not be opened or failed, 2 usage, \
-4 not supported here or not permitted.")]
+4 not supported or not permitted here.")]
 pub struct Args {
     /// The job, without its key.
     #[command(flatten)]

@@ -48,7 +48,7 @@ const DISPLAY_INTERVAL: Nanos = Nanos::from_millis(500);
 #[command(after_help = "\
 Timestamps are of CLOCK_REALTIME, like those of sockets. Packets are matched across hooks by flow and id; \
 a packet whose addresses change, as in a relay, belongs to two flows.\n\
-Exit codes: 0 measured, 1 runtime failure, 2 usage, 4 not root or not supported by the kernel, \
+Exit codes: 0 measured, 1 runtime failure, 2 usage, 4 not supported or not permitted here, \
 130 interrupted before --duration (partial results are printed).")]
 pub struct Args {
     /// The trace.

@@ -61,7 +61,7 @@ impl UnprivilegedUser {
         Some(lab)
     }
 
-    fn holder(&self) -> Handle {
+    fn keeper(&self) -> Handle {
         let text =
             fs::read_to_string(self.home.path().join("dwell/labs").join(&self.lab).join("holder"));
         Handle::open(text.unwrap().split(' ').next().unwrap().parse().unwrap()).unwrap()
@@ -102,9 +102,9 @@ fn rootless_lab_runs_in_a_user_namespace() {
     let ours = all["labs"].as_array().unwrap().iter().find(|lab| lab["name"] == *user.lab);
     let counters = &ours.unwrap()["links"][0]["counters"]["a_to_b"];
     assert!(counters["delivered"].is_u64(), "{ours:?}");
-    let holder = user.holder();
+    let keeper = user.keeper();
     user.down();
-    assert!(holder.wait(dwell_units::Nanos::ZERO), "the holder has ended");
+    assert!(keeper.wait(dwell_units::Nanos::ZERO), "the namespace keeper has ended");
 }
 
 #[test]
@@ -161,13 +161,13 @@ fn rootless_lab_with_dead_holder_is_removed_by_down() {
     let mut inside = user.command(&sleep).spawn().unwrap();
     let comm = format!("/proc/{}/comm", inside.id());
     until("the process sleeps", || fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n"));
-    let holder = user.holder();
-    holder.signal(Signal::Kill).unwrap();
-    assert!(holder.wait(dwell_units::Nanos::from_secs(10)));
+    let keeper = user.keeper();
+    keeper.signal(Signal::Kill).unwrap();
+    assert!(keeper.wait(dwell_units::Nanos::from_secs(10)));
     let listed = user.dwell(&["lab", "list"]).stdout;
     let listed = String::from_utf8(listed).unwrap();
     let line = listed.lines().find(|line| line.starts_with(&user.lab)).unwrap();
-    assert!(line.contains("broken: its holder process has ended"), "{line}");
+    assert!(line.contains("broken: its namespace keeper has ended"), "{line}");
     user.down();
     assert_eq!(inside.wait().unwrap().signal(), Some(15));
 }
@@ -185,9 +185,9 @@ fn rootless_babeld_ends_with_a_lab_whose_holder_died() {
     let daemons: Vec<Handle> =
         pids.map(|pid| Handle::open(pid.as_u64().unwrap().try_into().unwrap()).unwrap()).collect();
     assert_eq!(daemons.len(), 2);
-    let holder = user.holder();
-    holder.signal(Signal::Kill).unwrap();
-    assert!(holder.wait(dwell_units::Nanos::from_secs(10)));
+    let keeper = user.keeper();
+    keeper.signal(Signal::Kill).unwrap();
+    assert!(keeper.wait(dwell_units::Nanos::from_secs(10)));
     user.down();
     assert!(daemons.iter().all(|daemon| daemon.wait(dwell_units::Nanos::from_secs(10))));
 }

@@ -12,7 +12,7 @@ use dwell_host::{
 
 use crate::clock;
 
-/// Number of readings per channel survey, each of which starts a program.
+/// Number of readings per channel survey. A survey starts a program.
 const READINGS_PER_SURVEY: u64 = 10;
 
 /// Reads the host repeatedly.

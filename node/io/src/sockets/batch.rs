@@ -30,7 +30,7 @@ const MAX_MESSAGE_LEN: usize = 65_507;
 
 /// Difference in length of consecutive buffers, in bytes, so that their starts do not all map to
 /// the same cache sets.
-const STAGGER: usize = 192;
+const BUFFER_LEN_STEP: usize = 192;
 
 /// Buffers for datagrams that are received, processed and sent together.
 pub struct Batch {
@@ -106,7 +106,7 @@ impl Batch {
         Self {
             headroom,
             buffers: (0..capacity)
-                .map(|n| vec![0; size + n % 16 * STAGGER].into_boxed_slice())
+                .map(|n| vec![0; size + n % 16 * BUFFER_LEN_STEP].into_boxed_slice())
                 .collect(),
             names: vec![RawAddress::empty(); capacity],
             controls: vec![ControlBuffer([0; CONTROL_LEN]); capacity],
@@ -452,9 +452,9 @@ mod tests {
             let mut batch = Batch::new(16, HEADROOM);
             let mut echoed = 0;
             while echoed < 30 {
-                let came = batch.receive(&server).unwrap();
+                let received = batch.receive(&server).unwrap();
                 let mut parcels = Vec::new();
-                for n in 0..came {
+                for n in 0..received {
                     let (datagram, buffer) = batch.datagram(n, &server);
                     // Extended by one byte at the front.
                     buffer[HEADROOM - 1] = 0xaa;
@@ -472,9 +472,9 @@ mod tests {
             for (first, client) in clients.iter_mut().enumerate() {
                 let mut buffer = [0; 300];
                 for n in (first as u8..30).step_by(3) {
-                    let came = client.receive_from(&mut buffer, Wait::No).unwrap().unwrap();
+                    let received = client.receive_from(&mut buffer, Wait::No).unwrap().unwrap();
                     let expected = [vec![0xaa], vec![n; 100 + usize::from(n)]].concat();
-                    assert_eq!(buffer[..came.len], expected, "{listen}");
+                    assert_eq!(buffer[..received.len], expected, "{listen}");
                 }
             }
         }
@@ -498,16 +498,16 @@ mod tests {
             batch.send(&mut client, &parcels, &mut |n, outcome, _| outcomes.push((n, outcome)));
             assert_eq!(outcomes, (0..lens.len()).map(|n| (n, Ok(None))).collect::<Vec<_>>());
             assert_eq!(batch.trains, [64, 7, 2, 1, 1, 1, 1, 2], "{listen}");
-            let mut came = Vec::new();
-            while came.len() < lens.len() {
+            let mut received = Vec::new();
+            while received.len() < lens.len() {
                 for n in 0..batch.receive(&server).unwrap() {
                     let (datagram, buffer) = batch.datagram(n, &server);
-                    came.push(buffer[HEADROOM..HEADROOM + datagram.len].to_vec());
+                    received.push(buffer[HEADROOM..HEADROOM + datagram.len].to_vec());
                 }
             }
             let expected: Vec<_> =
                 lens.iter().enumerate().map(|(n, len)| vec![n as u8; *len]).collect();
-            assert_eq!(came, expected, "{listen}");
+            assert_eq!(received, expected, "{listen}");
         }
     }
 
@@ -523,10 +523,10 @@ mod tests {
                 client.send(&[n; 60]).unwrap();
             }
             let mut batch = Batch::new(16, HEADROOM);
-            let came = batch.receive(&server).unwrap();
-            assert_eq!(came, 10, "loopback delivers before a send returns");
+            let received = batch.receive(&server).unwrap();
+            assert_eq!(received, 10, "loopback delivers before a send returns");
             let mut parcels = Vec::new();
-            for n in 0..came {
+            for n in 0..received {
                 let (datagram, _) = batch.datagram(n, &server);
                 parcels.push(Parcel { n, at: HEADROOM..HEADROOM + 60, to: datagram.from });
             }
@@ -585,10 +585,10 @@ mod tests {
         let mut received = Vec::new();
         for (n, (client, _)) in requests.iter().enumerate() {
             let mut buffer = [0; 2_000];
-            let came = clients[*client].receive_from(&mut buffer, Wait::No).unwrap();
-            let came = came.unwrap_or_else(|| panic!("{listen}: no reply {n}"));
-            assert_eq!(came.from.unwrap().address(), to, "{listen}");
-            received.push((came.ttl.unwrap(), came.tos.unwrap(), buffer[..came.len].to_vec()));
+            let reply = clients[*client].receive_from(&mut buffer, Wait::No).unwrap();
+            let reply = reply.unwrap_or_else(|| panic!("{listen}: no reply {n}"));
+            assert_eq!(reply.from.unwrap().address(), to, "{listen}");
+            received.push((reply.ttl.unwrap(), reply.tos.unwrap(), buffer[..reply.len].to_vec()));
         }
         (batch.trains, received)
     }

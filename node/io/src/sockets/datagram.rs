@@ -469,8 +469,8 @@ pub fn await_stamps(limit: Nanos) -> bool {
         let mut here = DatagramSocket::connect(there.local_addr(), &SocketOptions::relay())?;
         while monotonic() < end {
             here.send(b"?").map_err(io::Error::other)?;
-            let came = there.receive_from(&mut [0; 1], Wait::No)?;
-            if came.is_some_and(|came| came.rx.is_some_and(|rx| rx.kernel.is_some())) {
+            let received = there.receive_from(&mut [0; 1], Wait::No)?;
+            if received.is_some_and(|datagram| datagram.rx.is_some_and(|rx| rx.kernel.is_some())) {
                 return Ok(true);
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -498,8 +498,8 @@ mod tests {
         loop {
             assert!(poller.wait(Wait::AtMost(Nanos::from_secs(5))).unwrap() > 0);
             assert_eq!(poller.ready(0).token, 7);
-            if let Some(came) = end.receive_from(buffer, Wait::No).unwrap() {
-                return came;
+            if let Some(received) = end.receive_from(buffer, Wait::No).unwrap() {
+                return received;
             }
             end.notices(32, &mut |_| {});
         }
@@ -515,12 +515,15 @@ mod tests {
             let mut client = DatagramSocket::connect(to, &options).unwrap();
             client.send(b"there").unwrap();
             let mut buffer = [0; 100];
-            let came = take(&mut server, &mut buffer);
-            let peer = came.from.unwrap();
-            assert_eq!((&buffer[..came.len], peer.address()), (&b"there"[..], client.local_addr()));
+            let received = take(&mut server, &mut buffer);
+            let peer = received.from.unwrap();
+            assert_eq!(
+                (&buffer[..received.len], peer.address()),
+                (&b"there"[..], client.local_addr())
+            );
             server.send_to(b"back", &peer).unwrap();
-            let came = take(&mut client, &mut buffer);
-            assert_eq!(&buffer[..came.len], b"back", "{listen}");
+            let received = take(&mut client, &mut buffer);
+            assert_eq!(&buffer[..received.len], b"back", "{listen}");
         }
     }
 
@@ -556,8 +559,8 @@ mod tests {
                 assert_eq!(from.sent_to(), peer.sent_to(), "{listen}");
             }
             own.send(b"back").unwrap();
-            let came = take(&mut client, &mut buffer);
-            assert_eq!(&buffer[..came.len], b"back", "{listen}");
+            let received = take(&mut client, &mut buffer);
+            assert_eq!(&buffer[..received.len], b"back", "{listen}");
             assert!(own.receive_from(&mut buffer, Wait::No).unwrap().is_none());
             // No other socket gets the port, not even one that would share it.
             let fd = DatagramSocket::open(to.ip(), &options).unwrap();
@@ -582,19 +585,19 @@ mod tests {
         assert!(await_stamps(Nanos::from_secs(10)));
         for _ in 0..100 {
             let sent = client.send(b"x").unwrap();
-            let came = take(&mut server, &mut buffer);
+            let received = take(&mut server, &mut buffer);
             let mut stamps = Vec::new();
             client.notices(32, &mut |notice| match notice {
                 Notice::TxStamp { key, stamp } if Some(key) == sent.key => stamps.push(stamp),
                 _ => {}
             });
             if let ([TxStamp::Sched(before), TxStamp::Kernel(left)], Some(kernel)) =
-                (&stamps[..], came.rx.unwrap().kernel)
+                (&stamps[..], received.rx.unwrap().kernel)
             {
                 assert!(sent.app <= *before && before <= left && *left <= kernel);
-                assert!(kernel <= came.rx.unwrap().app);
+                assert!(kernel <= received.rx.unwrap().app);
             } else {
-                panic!("{stamps:?} {:?}", came.rx);
+                panic!("{stamps:?} {:?}", received.rx);
             }
         }
     }
@@ -651,9 +654,9 @@ mod tests {
             let (mut port, mut server) = pair(address, StampRequest::User);
             let mut gate = server.gate().unwrap();
             let mut buffer = [0; 8];
-            let mut came = |server: &mut DatagramSocket| {
-                let came = server.receive_from(&mut buffer, WAIT).unwrap();
-                came.map(|request| request.len)
+            let mut received = |server: &mut DatagramSocket| {
+                let request = server.receive_from(&mut buffer, WAIT).unwrap();
+                request.map(|request| request.len)
             };
             let mut send = |len| port.send(&[7; 8][..len]).unwrap();
             // Over loopback a packet has mostly arrived when the send call returns.
@@ -663,7 +666,7 @@ mod tests {
                 gate.unread()
             };
             send(1);
-            assert_eq!(came(&mut server), Some(1), "{address}");
+            assert_eq!(received(&mut server), Some(1), "{address}");
             gate.shut();
             gate.shut();
             send(2);
@@ -671,10 +674,10 @@ mod tests {
             assert_eq!((unread(&gate, 2), server.overflowed()), (2, Some(2)), "{address}");
             gate.open().unwrap();
             send(4);
-            assert_eq!((came(&mut server), gate.unread()), (Some(4), 2));
+            assert_eq!((received(&mut server), gate.unread()), (Some(4), 2));
             gate.shut();
             send(5);
-            assert_eq!((unread(&gate, 3), came(&mut server)), (3, None));
+            assert_eq!((unread(&gate, 3), received(&mut server)), (3, None));
         }
     }
 
@@ -722,10 +725,11 @@ mod tests {
                 Marks { tos: Some(0x28), ttl: None },
             ] {
                 client.reply(b"who", &server_address, Marks::default()).unwrap();
-                let came = server.receive_from(&mut buffer, WAIT).unwrap().expect("the request");
-                server.reply(b"me", &came.from.unwrap(), marks).unwrap();
+                let received =
+                    server.receive_from(&mut buffer, WAIT).unwrap().expect("the request");
+                server.reply(b"me", &received.from.unwrap(), marks).unwrap();
                 let reply = client.receive_from(&mut buffer, WAIT).unwrap().expect("the reply");
-                let expected = (marks.ttl.or(came.ttl), marks.tos.or(Some(0)));
+                let expected = (marks.ttl.or(received.ttl), marks.tos.or(Some(0)));
                 assert_eq!((reply.ttl, reply.tos), expected, "{address} {marks:?}");
             }
         }

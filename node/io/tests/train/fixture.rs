@@ -12,7 +12,7 @@ use dwell_io::clock::{self, monotonic};
 use dwell_io::netns;
 use dwell_io::port::SocketOptions;
 use dwell_io::train::{
-    Departure, FIRST_LEAD_NUMBER, Numbers, Payloads, SenderConfig, TrainProgress, TrainSender,
+    Departure, FIRST_LEAD_NUMBER, Numbers, Payloads, TrainProgress, TrainSender, TrainSenderConfig,
     Unavailable,
 };
 use dwell_sample::PaceEngine;
@@ -174,13 +174,13 @@ pub(crate) fn open_bypassing(
     options: &SocketOptions,
     len: usize,
 ) -> Result<TrainSender, Unavailable> {
-    let config = SenderConfig { bypass_qdisc: true, ..config(target, options, len) };
+    let config = TrainSenderConfig { bypass_qdisc: true, ..config(target, options, len) };
     TrainSender::open(engine, config)
 }
 
-fn config(target: SocketAddr, options: &SocketOptions, len: usize) -> SenderConfig<'_> {
+fn config(target: SocketAddr, options: &SocketOptions, len: usize) -> TrainSenderConfig<'_> {
     let payloads = Payloads::new(FLOW, len, vec![FILL; len]);
-    SenderConfig { target, options, payloads, max_packets: MAX_TRAIN_LEN, bypass_qdisc: false }
+    TrainSenderConfig { target, options, payloads, max_packets: MAX_TRAIN_LEN, bypass_qdisc: false }
 }
 
 /// Departures that an engine reported, and packets that the far end captured, by train.

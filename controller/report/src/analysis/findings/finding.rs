@@ -40,7 +40,7 @@ impl Finding {
     }
 }
 
-/// Places behind the full stops of sentences.
+/// Byte positions after the full stops of sentences.
 fn sentence_ends(text: &str) -> impl Iterator<Item = usize> {
     let starts = |rest: &str| rest.starts_with(|c: char| c.is_ascii_uppercase());
     let stops = text.match_indices(". ").map(|(at, _)| at + 1);

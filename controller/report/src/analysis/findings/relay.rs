@@ -53,14 +53,14 @@ fn node_delay(run: &RunData) -> Option<String> {
             "{}, median (95th percentile): {}.{} Figures compare modes at these timestamps.{}",
             capital(noun),
             listed(&medians),
-            held(&condition),
+            fixed_parameters(&condition),
             of_claims.unwrap_or_default()
         )
     })
 }
 
 /// Condition as a sentence with a leading space: ` Fixed: size 1000B, rate 200pps.`.
-fn held(condition: &Condition) -> String {
+fn fixed_parameters(condition: &Condition) -> String {
     condition.words().map_or_else(String::new, |words| format!(" Fixed: {words}."))
 }
 
@@ -91,7 +91,7 @@ fn processing(run: &RunData) -> Option<String> {
         format!(
             "Processing in the relay program, median: {}.{} {AS_MIYA_2020} {}; {}",
             listed(&ours),
-            held(&condition),
+            fixed_parameters(&condition),
             listed(&s0),
             sending(&here)
         )

@@ -1,4 +1,4 @@
-//! What each trial of pairs or trains requested of which sender.
+//! Requests of trials of pairs or trains to their senders.
 
 use std::collections::BTreeMap;
 
@@ -131,18 +131,18 @@ impl<'a> PacedTrial<'a> {
             .as_ref()
             .filter(|summary| summary.kind == Kind::Pace && trial.state == TrialState::Finished);
         let pace = plan.and_then(|plan| plan.measurement.pace());
-        let pattern = asked(trial, PacedField::Pattern)
+        let pattern = requested(trial, PacedField::Pattern)
             .map(str::to_owned)
             .or_else(|| summary?.text("pattern").map(str::to_owned))
             .or_else(|| Some(pace.map(|pace| pace.parameters.pattern)?.name().to_owned()))?;
         let rate = summary
             .and_then(|summary| summary.number("rate_bps"))
             .map(|bps| BitRate(bps.round() as u64))
-            .or_else(|| asked(trial, PacedField::Rate)?.parse().ok())
+            .or_else(|| requested(trial, PacedField::Rate)?.parse().ok())
             .or_else(|| pace?.parameters.rate)
             .filter(|_| pattern == PaceKind::Train.name());
         let sender = Sender {
-            node: asked(trial, PacedField::From)
+            node: requested(trial, PacedField::From)
                 .or_else(|| Some(pace?.from.as_str()))
                 .unwrap_or("this node")
                 .to_owned(),
@@ -172,7 +172,7 @@ impl<'a> PacedTrial<'a> {
 /// Requested engine.
 fn engine(trial: &TrialData, pace: Option<&PacePlan>) -> String {
     let reported = || trial.summary.as_ref().and_then(|summary| summary.text("engine"));
-    asked(trial, PacedField::Engine)
+    requested(trial, PacedField::Engine)
         .or_else(reported)
         .or_else(|| Some(pace?.parameters.engine.name()))
         .unwrap_or(PaceEngine::default().name())
@@ -183,7 +183,7 @@ fn ip_size(trial: &TrialData, summary: Option<&Summary>, pace: Option<&PacePlan>
     if let Some(bytes) = summary.and_then(|summary| summary.number("size_bytes")) {
         return Some(bytes as u64);
     }
-    Some(asked_size(trial, pace?).packet_size()?.ip().0)
+    Some(requested_size(trial, pace?).packet_size()?.ip().0)
 }
 
 /// Which size a trial gave: `ip`, `payload` or `frame`.
@@ -195,16 +195,16 @@ fn size_kind(
     if let Some(kind) = summary.and_then(|summary| summary.text("counted")) {
         return Some(kind.to_owned());
     }
-    Some(asked_size(trial, pace?).parameters.named_size()?.measure.name().to_owned())
+    Some(requested_size(trial, pace?).parameters.named_size()?.measure.name().to_owned())
 }
 
 /// The plan with the packet size of this trial.
-fn asked_size(trial: &TrialData, pace: &PacePlan) -> PacePlan {
+fn requested_size(trial: &TrialData, pace: &PacePlan) -> PacePlan {
     let mut pace = pace.clone();
     let parameters = &mut pace.parameters;
-    let size = asked(trial, PacedField::Size).and_then(|text| text.parse().ok());
-    let payload = asked(trial, PacedField::PayloadSize).and_then(|text| text.parse().ok());
-    let frame = asked(trial, PacedField::FrameSize).and_then(|text| text.parse().ok());
+    let size = requested(trial, PacedField::Size).and_then(|text| text.parse().ok());
+    let payload = requested(trial, PacedField::PayloadSize).and_then(|text| text.parse().ok());
+    let frame = requested(trial, PacedField::FrameSize).and_then(|text| text.parse().ok());
     if size.is_some() || payload.is_some() || frame.is_some() {
         (parameters.size, parameters.payload_size, parameters.frame_size) = (size, payload, frame);
     }
@@ -212,7 +212,7 @@ fn asked_size(trial: &TrialData, pace: &PacePlan) -> PacePlan {
 }
 
 fn flows(trial: &TrialData, plan: Option<&Plan>) -> u32 {
-    asked(trial, PacedField::Flows)
+    requested(trial, PacedField::Flows)
         .and_then(|text| text.parse().ok())
         .or_else(|| Some(plan?.measurement.pace()?.cross.as_ref()?.flows))
         .unwrap_or(0)
@@ -227,7 +227,7 @@ fn others(run: &RunData, trial: &TrialData) -> BTreeMap<String, String> {
 }
 
 /// Value of the axis that sets this field in the trial.
-fn asked(trial: &TrialData, field: PacedField) -> Option<&str> {
+fn requested(trial: &TrialData, field: PacedField) -> Option<&str> {
     let mut axes = trial.parameters.iter();
     axes.find(|(axis, _)| PacedField::of_axis(axis) == Some(field)).map(|(_, value)| value.as_str())
 }

@@ -179,7 +179,7 @@ fn accuracy(trials: &[&PacedTrial], tolerance: &Tolerance) -> Accuracy {
     else {
         return few;
     };
-    let asked = summaries().find_map(|summary| {
+    let request = summaries().find_map(|summary| {
         let (rate, gap) = (summary.number("rate_bps")?, summary.number("gap_ns")?);
         (rate > 0.0 && gap > 0.0).then(|| TrainRequest {
             bits: rate * gap / 1e9,
@@ -188,7 +188,7 @@ fn accuracy(trials: &[&PacedTrial], tolerance: &Tolerance) -> Accuracy {
             same_clock: true,
         })
     });
-    asked.map_or(few, |asked| tolerance.judge(&asked, source, &trains).accuracy)
+    request.map_or(few, |request| tolerance.judge(&request, source, &trains).accuracy)
 }
 
 /// Interval of an unknown value.

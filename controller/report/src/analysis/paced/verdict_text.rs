@@ -105,7 +105,7 @@ pub fn verdict_table(run: &RunData) -> Table {
             Bytes(verdict.ip_size).to_string(),
             verdict.flows.to_string(),
             rate(verdict),
-            verdict.reason.clone().unwrap_or_else(|| "the largest tried".to_owned()),
+            verdict.reason.clone().unwrap_or_else(|| "the largest tested rate".to_owned()),
         ]);
     }
     if !table.rows.is_empty() {
@@ -124,7 +124,7 @@ pub fn verdict_table(run: &RunData) -> Table {
 fn rate(verdict: &RateVerdict) -> String {
     match (verdict.verdict, verdict.largest.rate()) {
         (RateVerdictKind::NotRun, _) => "not run".to_owned(),
-        (RateVerdictKind::None, _) => "none of those tried".to_owned(),
+        (RateVerdictKind::None, _) => "none of the tested rates".to_owned(),
         (_, Some(BitRate(bps))) => BitRate(bps).to_string(),
         (_, None) => "cannot tell".to_owned(),
     }

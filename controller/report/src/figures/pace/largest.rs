@@ -84,7 +84,7 @@ impl RateResult {
     fn of(verdict: &RateVerdict) -> Self {
         match (verdict.verdict, verdict.largest.rate()) {
             (RateVerdictKind::NotRun, _) => Self::Words("not run"),
-            (RateVerdictKind::None, _) => Self::Words("none of the rates tried"),
+            (RateVerdictKind::None, _) => Self::Words("none of the tested rates"),
             (_, Some(rate)) => Self::Rate(rate),
             (_, None) => Self::Words("cannot tell"),
         }
@@ -254,7 +254,7 @@ fn finding(all: &[RateVerdict]) -> String {
     });
     let mut text = best.unwrap_or_default();
     for (n, what) in [
-        (count(RateVerdictKind::None), "keep none of the rates tried"),
+        (count(RateVerdictKind::None), "keep none of the tested rates"),
         (count(RateVerdictKind::CannotTell), "are undecided"),
         (count(RateVerdictKind::NotRun), "were not run"),
     ] {

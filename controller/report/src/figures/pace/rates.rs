@@ -18,7 +18,7 @@ const MAX_DEVIATION: f64 = 0.05;
 struct Mark<'a> {
     engine: &'a str,
     size: u64,
-    asked: BitRate,
+    requested: BitRate,
     measured: f64,
 }
 
@@ -55,20 +55,20 @@ fn at(node: &NodeTrials, flows: u32) -> Option<Figure> {
         table.row([
             mark.engine.to_owned(),
             Bytes(mark.size).to_string(),
-            mega(mark.asked.0 as f64).to_string(),
+            mega(mark.requested.0 as f64).to_string(),
             mega(mark.measured).to_string(),
-            share(mark.measured / mark.asked.0 as f64),
+            share(mark.measured / mark.requested.0 as f64),
         ]);
     }
     for rate in &published {
         table.row([
             rate.label(),
             format!("frame {}", rate.frame),
-            asked_of(rate),
+            requested_of(rate),
             mega(rate.measured.0 as f64).to_string(),
-            rate.asked().map_or_else(
+            rate.requested_rate().map_or_else(
                 || "-".to_owned(),
-                |asked| share(rate.measured.0 as f64 / asked.0 as f64),
+                |requested| share(rate.measured.0 as f64 / requested.0 as f64),
             ),
         ]);
     }
@@ -82,14 +82,14 @@ fn mark<'a>(paced: &'a PacedTrial<'a>) -> Option<Mark<'a>> {
     Some(Mark {
         engine: &paced.sender.engine,
         size: paced.sender.ip_size,
-        asked: paced.rate.filter(|rate| rate.0 > 0)?,
+        requested: paced.rate.filter(|rate| rate.0 > 0)?,
         measured: paced.measured_bps().filter(|bps| *bps > 0.0)?,
     })
 }
 
 /// Smallest and largest of all requested and measured rates, in bit/s.
 fn ends(marks: &[Mark]) -> Option<(f64, f64)> {
-    let all = || marks.iter().flat_map(|mark| [mark.asked.0 as f64, mark.measured]);
+    let all = || marks.iter().flat_map(|mark| [mark.requested.0 as f64, mark.measured]);
     let least = all().min_by(f64::total_cmp)?;
     Some((least, all().max_by(f64::total_cmp)?))
 }
@@ -116,14 +116,14 @@ fn panel(
     };
     let of_size = || marks.iter().filter(move |mark| mark.size == size);
     let rows: Vec<Value> =
-        of_size().map(|mark| row(mark.engine, mark.asked, mark.measured)).collect();
+        of_size().map(|mark| row(mark.engine, mark.requested, mark.measured)).collect();
     let (mut colour, mut shape) = (engine_colours(&node.engines), engine_shapes(&node.engines));
     if !is_first {
         (colour, shape) = (without_legend(&colour), without_legend(&shape));
     }
     let mut layer = vec![
         json!({
-            "data": {"values": [{"asked": domain[0], "measured": domain[0]}, {"asked": domain[1], "measured": domain[1]}]},
+            "data": {"values": [{"requested": domain[0], "measured": domain[0]}, {"requested": domain[1], "measured": domain[1]}]},
             "mark": {"type": "line", "style": "limit", "strokeDash": [4, 3]}
         }),
         json!({
@@ -138,22 +138,22 @@ fn panel(
         }),
     ];
     let (at_one, at_each): (Vec<&PublishedRate>, _) =
-        published.iter().copied().partition(|rate| rate.asked().is_some());
+        published.iter().copied().partition(|rate| rate.requested_rate().is_some());
     layer.extend(marks_of(&at_one));
     layer.extend(lines_of(&at_each, domain));
     json!({
         "title": {"text": format!("IP packets of {} B", size), "orient": "top", "fontSize": 12, "fontWeight": 600, "offset": 6},
         "width": WIDTH, "height": 260,
         "encoding": {
-            "x": channel("asked", "requested rate [Mbit/s, logarithmic]"),
+            "x": channel("requested", "requested rate [Mbit/s, logarithmic]"),
             "y": channel("measured", "measured rate [Mbit/s, logarithmic]")
         },
         "layer": layer
     })
 }
 
-fn row(engine: &str, asked: BitRate, measured: f64) -> Value {
-    json!({"group": engine, "asked": mega(asked.0 as f64), "measured": mega(measured)})
+fn row(engine: &str, requested: BitRate, measured: f64) -> Value {
+    json!({"group": engine, "requested": mega(requested.0 as f64), "measured": mega(measured)})
 }
 
 /// Median over trials per engine and requested rate, because a line through each repetition would
@@ -161,15 +161,15 @@ fn row(engine: &str, asked: BitRate, measured: f64) -> Value {
 fn medians<'a>(marks: impl Iterator<Item = &'a Mark<'a>>) -> Vec<Value> {
     let mut all: Vec<((&str, BitRate), Vec<f64>)> = Vec::new();
     for mark in marks {
-        let key = (mark.engine, mark.asked);
+        let key = (mark.engine, mark.requested);
         match all.iter_mut().find(|(known, _)| *known == key) {
             Some((_, measured)) => measured.push(mark.measured),
             None => all.push((key, vec![mark.measured])),
         }
     }
-    let rows = all
-        .into_iter()
-        .filter_map(|((engine, asked), measured)| Some(row(engine, asked, median(&measured)?)));
+    let rows = all.into_iter().filter_map(|((engine, requested), measured)| {
+        Some(row(engine, requested, median(&measured)?))
+    });
     rows.collect()
 }
 
@@ -195,9 +195,9 @@ fn between(rate: &PublishedRate) -> (f64, f64) {
 }
 
 /// Requested rate in Mbit/s.
-fn asked_of(rate: &PublishedRate) -> String {
-    match (rate.asked(), between(rate)) {
-        (Some(_), (asked, _)) => asked.to_string(),
+fn requested_of(rate: &PublishedRate) -> String {
+    match (rate.requested_rate(), between(rate)) {
+        (Some(_), (requested, _)) => requested.to_string(),
         (None, (from, to)) => format!("each from {from} to {to}"),
     }
 }
@@ -211,7 +211,7 @@ fn marks_of(rates: &[&PublishedRate]) -> Vec<Value> {
         .iter()
         .map(|rate| {
             json!({
-                "asked": between(rate).0, "measured": mega(rate.measured.0 as f64),
+                "requested": between(rate).0, "measured": mega(rate.measured.0 as f64),
                 "device": rate.label()
             })
         })
@@ -246,7 +246,7 @@ fn lines_of(rates: &[&PublishedRate], domain: [f64; 2]) -> Vec<Value> {
         [
             json!({
                 "data": {"values": [{
-                    "asked": from, "to": to, "measured": measured, "device": device,
+                    "requested": from, "to": to, "measured": measured, "device": device,
                     "requested rate": format!("every rate tried, {from} to {to} Mbit/s")
                 }]},
                 // The smallest published rates may lie left of the plot.
@@ -257,7 +257,7 @@ fn lines_of(rates: &[&PublishedRate], domain: [f64; 2]) -> Vec<Value> {
                 "encoding": {"x2": {"field": "to"}}
             }),
             json!({
-                "data": {"values": [{"asked": end, "measured": measured, "device": format!("{device}, any requested rate")}]},
+                "data": {"values": [{"requested": end, "measured": measured, "device": format!("{device}, any requested rate")}]},
                 "mark": label,
                 "encoding": {"text": {"field": "device", "type": "nominal"}}
             }),
@@ -269,11 +269,11 @@ fn lines_of(rates: &[&PublishedRate], domain: [f64; 2]) -> Vec<Value> {
 /// Explanation of the lines.
 fn drawn(marks: &[Mark], published: &[&PublishedRate]) -> String {
     let mut text = String::new();
-    let key = |mark: &Mark| (mark.engine.to_owned(), mark.size, mark.asked);
+    let key = |mark: &Mark| (mark.engine.to_owned(), mark.size, mark.requested);
     if marks.iter().enumerate().any(|(i, mark)| marks[..i].iter().any(|it| key(it) == key(mark))) {
         text += " Lines connect the median of the trials at each rate.";
     }
-    for rate in published.iter().filter(|rate| rate.asked().is_none()) {
+    for rate in published.iter().filter(|rate| rate.requested_rate().is_none()) {
         let (from, to) = rate.requested;
         text += &format!(
             " Horizontal line: {}, about {} at every rate tried, {from} to {to}.",
@@ -285,7 +285,7 @@ fn drawn(marks: &[Mark], published: &[&PublishedRate]) -> String {
 }
 
 fn finding(marks: &[Mark]) -> String {
-    let ratio = |mark: &Mark| mark.measured / mark.asked.0 as f64;
+    let ratio = |mark: &Mark| mark.measured / mark.requested.0 as f64;
     let off: Vec<&Mark> =
         marks.iter().filter(|mark| (ratio(mark) - 1.0).abs() > MAX_DEVIATION).collect();
     let worst = off.iter().min_by(|a, b| {
@@ -307,6 +307,6 @@ fn finding(marks: &[Mark]) -> String {
         worst.engine,
         worst.size,
         BitRate((significant(worst.measured, 3)) as u64),
-        worst.asked
+        worst.requested
     )
 }

@@ -43,7 +43,7 @@ const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 /// Arguments of `load sink`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// What to receive.
+    /// Packets to receive.
     #[command(flatten)]
     pub(super) job: SinkJob,
 

@@ -103,7 +103,7 @@ impl Driver<'_> {
                 over = Some(at);
                 break;
             }
-            // If the loop lags behind, the clock decides about the end, not the schedule.
+            // If the loop lags, the clock decides the end, not the schedule.
             if !self.rest_until(at.min(end), last) || at >= end || monotonic() >= end {
                 break;
             }

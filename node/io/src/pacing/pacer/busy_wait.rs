@@ -12,10 +12,10 @@ use crate::clock::monotonic;
 /// Turns of a calibration run, which take some microseconds.
 const CALIBRATION_TURNS: u32 = 10_000;
 
-/// Calibration runs, of which the shortest counts.
+/// Number of calibration runs; the shortest counts.
 const CALIBRATION_RUNS: usize = 20;
 
-/// Clock reads of a calibration, of which the median counts.
+/// Number of clock reads per calibration; the median counts.
 const CLOCK_READS: usize = 101;
 
 /// Remaining time, in clock reads, below which counting takes over: few reads then overshoot the

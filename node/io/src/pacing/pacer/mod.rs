@@ -30,7 +30,7 @@ pub enum WaitMode {
     CatchUp,
 }
 
-/// What to do until a departure.
+/// The next step until a departure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitStep {
     /// Depart: it is due.

@@ -9,7 +9,7 @@ use dwell_units::Nanos;
 use super::packet_tap::PacketTap;
 use super::tx_socket::TxSocket;
 use super::{
-    Departure, Engine, Numbers, Payloads, SenderConfig, TrainProgress, Unavailable, outgoing,
+    Departure, Engine, Numbers, Payloads, TrainProgress, TrainSenderConfig, Unavailable, outgoing,
 };
 use crate::clock::realtime;
 use crate::host::interface::UDP_SEGMENTATION;
@@ -39,8 +39,8 @@ struct Gso {
 /// # Errors
 /// The outgoing interface accepts messages without segmentation or does not report it, or
 /// timestamps are requested without CAP_NET_RAW.
-pub(super) fn open(config: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
-    let SenderConfig { target, options, payloads, .. } = config;
+pub(super) fn open(config: TrainSenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
+    let TrainSenderConfig { target, options, payloads, .. } = config;
     let interface = outgoing(target, options)?;
     let name = &interface.name;
     match interface.send_merging_offloads().as_deref() {

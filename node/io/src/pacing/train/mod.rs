@@ -52,8 +52,8 @@ pub struct Departure {
     pub kernel: Option<Instant<Realtime>>,
 }
 
-/// What a sender is opened for.
-pub struct SenderConfig<'a> {
+/// Target, options and payloads of a sender.
+pub struct TrainSenderConfig<'a> {
     /// Destination.
     pub target: SocketAddr,
     /// Options of the socket, and the timestamps to request.
@@ -75,7 +75,7 @@ impl TrainSender {
     ///
     /// # Errors
     /// The engine is unavailable here or for this target.
-    pub fn open(engine: PaceEngine, config: SenderConfig<'_>) -> Result<Self, Unavailable> {
+    pub fn open(engine: PaceEngine, config: TrainSenderConfig<'_>) -> Result<Self, Unavailable> {
         let opened = match engine {
             PaceEngine::Auto => return Self::open(PaceEngine::FALLBACK, config),
             PaceEngine::Sleep => socket::open(config, None),
@@ -171,9 +171,9 @@ fn outgoing(target: SocketAddr, options: &SocketOptions) -> Result<Interface, Un
 /// Stand-in for io_uring on processors that the io-uring crate does not support.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 mod uring {
-    use super::{Engine, SenderConfig, Unavailable};
+    use super::{Engine, TrainSenderConfig, Unavailable};
 
-    pub(super) fn open(_: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
+    pub(super) fn open(_: TrainSenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
         Err(Unavailable::because(
             "this program was built without io_uring, which lacks support for this processor",
         ))

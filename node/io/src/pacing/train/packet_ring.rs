@@ -15,7 +15,7 @@ use super::frame_route::FrameRoute;
 use super::packet_tap;
 use super::timestamp_ids::TimestampIds;
 use super::tx_socket::TxSocket;
-use super::{Departure, Engine, Numbers, Payloads, SenderConfig, TrainProgress, Unavailable};
+use super::{Departure, Engine, Numbers, Payloads, TrainProgress, TrainSenderConfig, Unavailable};
 use crate::clock::{monotonic, realtime};
 use crate::pacing::pacer::{WaitMode, sleep_until};
 use crate::sockets::port::SendError;
@@ -72,8 +72,8 @@ struct PacketRing {
 /// # Errors
 /// No CAP_NET_RAW; an interface that is not Ethernet; packets that exceed its MTU; or a next hop
 /// that does not answer.
-pub(super) fn open(config: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
-    let SenderConfig { target, options, payloads, max_packets, bypass_qdisc } = config;
+pub(super) fn open(config: TrainSenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
+    let TrainSenderConfig { target, options, payloads, max_packets, bypass_qdisc } = config;
     let failed =
         |error| Unavailable::failed("opening a packet socket (needs root or CAP_NET_RAW)", &error);
     let fd = packet_tap::open(libc::SOCK_RAW).map_err(failed)?;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::slice;
 
 use super::tx_socket::TxSocket;
-use super::{Departure, Engine, Numbers, Payloads, SenderConfig, TrainProgress, Unavailable};
+use super::{Departure, Engine, Numbers, Payloads, TrainProgress, TrainSenderConfig, Unavailable};
 use crate::clock::realtime;
 use crate::pacing::pacer::WaitMode;
 use crate::sys::{control, syscall};
@@ -24,7 +24,7 @@ unsafe impl Send for Sendmmsg {}
 ///
 /// # Errors
 /// The socket cannot be opened.
-pub(super) fn open(config: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
+pub(super) fn open(config: TrainSenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
     let tx_socket = TxSocket::open(config.target, config.options)?;
     let payloads = config.payloads;
     Ok(Box::new(Sendmmsg { tx_socket, payloads, iovs: Vec::new(), headers: Vec::new() }))

@@ -1,7 +1,7 @@
 //! One send call per packet, as most programs do, with a choice of wait modes.
 
 use super::tx_socket::TxSocket;
-use super::{Departure, Engine, Numbers, Payloads, SenderConfig, TrainProgress, Unavailable};
+use super::{Departure, Engine, Numbers, Payloads, TrainProgress, TrainSenderConfig, Unavailable};
 use crate::pacing::pacer::WaitMode;
 
 /// A sender with one of the wait modes of [`crate::pacer`]. Without one it sleeps for the gap after
@@ -17,7 +17,7 @@ struct SocketSender {
 /// # Errors
 /// The socket cannot be opened.
 pub(super) fn open(
-    config: SenderConfig<'_>,
+    config: TrainSenderConfig<'_>,
     wait_mode: Option<WaitMode>,
 ) -> Result<Box<dyn Engine>, Unavailable> {
     let tx_socket = TxSocket::open(config.target, config.options)?;
@@ -87,7 +87,7 @@ mod tests {
         let far = UdpSocket::bind("127.0.0.1:0").unwrap();
         far.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let options = SocketOptions { stamps: StampRequest::Kernel, ..SocketOptions::default() };
-        let config = SenderConfig {
+        let config = TrainSenderConfig {
             target: far.local_addr().unwrap(),
             options: &options,
             payloads: Payloads::new(1, LEN, vec![0; LEN]),

@@ -10,7 +10,7 @@ use dwell_units::{Instant, Monotonic, Nanos, Realtime};
 
 use super::tx_socket::TxSocket;
 use super::{
-    Departure, Engine, Numbers, Payloads, SenderConfig, TrainProgress, Unavailable, outgoing,
+    Departure, Engine, Numbers, Payloads, TrainProgress, TrainSenderConfig, Unavailable, outgoing,
 };
 use crate::clock::{self, monotonic, realtime};
 use crate::pacing::pacer::sleep_until;
@@ -56,8 +56,8 @@ struct Txtime {
 ///
 /// # Errors
 /// They left at once, or not at all.
-pub(super) fn open(config: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
-    let SenderConfig { target, options, payloads, .. } = config;
+pub(super) fn open(config: TrainSenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
+    let TrainSenderConfig { target, options, payloads, .. } = config;
     let tried = [Timebase::Monotonic, Timebase::Tai].map(|timebase| {
         let kept = is_held_by_qdisc(target, options, timebase);
         (timebase, kept)

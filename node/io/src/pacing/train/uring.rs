@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 
 use super::tx_socket::TxSocket;
-use super::{Departure, Engine, Numbers, Payloads, SenderConfig, TrainProgress, Unavailable};
+use super::{Departure, Engine, Numbers, Payloads, TrainProgress, TrainSenderConfig, Unavailable};
 use crate::clock::realtime;
 use crate::pacing::pacer::WaitMode;
 use crate::sys::syscall;
@@ -34,7 +34,7 @@ struct Uring {
 ///
 /// # Errors
 /// The kernel has no io_uring, or does not permit it.
-pub(super) fn open(config: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
+pub(super) fn open(config: TrainSenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
     let failed = |error| {
         let what = "setting up io_uring (see the sysctl kernel.io_uring_disabled)";
         Unavailable::failed(what, &error)

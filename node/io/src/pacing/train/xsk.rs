@@ -11,7 +11,7 @@ use libc::c_int;
 
 use super::frame_route::FrameRoute;
 use super::tx_socket::TxSocket;
-use super::{Departure, Engine, Numbers, Payloads, SenderConfig, TrainProgress, Unavailable};
+use super::{Departure, Engine, Numbers, Payloads, TrainProgress, TrainSenderConfig, Unavailable};
 use crate::bpf::xsk_socket::{self, Ring};
 use crate::clock::{monotonic, realtime};
 use crate::pacing::pacer::WaitMode;
@@ -57,8 +57,8 @@ struct Xsk {
 /// A 32-bit program; no CAP_NET_RAW; a kernel without AF_XDP; a queue that another program uses; an
 /// interface that is not Ethernet; packets that exceed its MTU or a page; or a next hop that does
 /// not answer.
-pub(super) fn open(config: SenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
-    let SenderConfig { target, options, payloads, max_packets, .. } = config;
+pub(super) fn open(config: TrainSenderConfig<'_>) -> Result<Box<dyn Engine>, Unavailable> {
+    let TrainSenderConfig { target, options, payloads, max_packets, .. } = config;
     if cfg!(not(target_pointer_width = "64")) {
         // The rings are mapped at offsets that a 32-bit program cannot express.
         return Err(Unavailable::because("AF_XDP needs a 64-bit program"));

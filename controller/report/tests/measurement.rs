@@ -6,7 +6,7 @@ mod contended;
 mod synthetic;
 
 use dwell_report::model::{RunData, RunPlan};
-use dwell_report::{figures, findings, measured, page};
+use dwell_report::{figures, findings, measurement_aspects, page};
 
 const QUICK: &str = include_str!("../../../plans/quick.toml");
 const RELAYS: &str = include_str!("../../../plans/relay-delay.toml");
@@ -29,7 +29,7 @@ fn quick(settings: &[&str]) -> RunData {
 
 /// Text under a name.
 fn said(run: &RunData, name: &str) -> String {
-    let all = measured(run);
+    let all = measurement_aspects(run);
     let found = all.iter().find(|one| one.name == name);
     found.unwrap_or_else(|| panic!("no {name} in {all:?}")).text.clone()
 }
@@ -61,7 +61,7 @@ fn page_describes_the_plan() {
     }
     assert_eq!(said(&run, "Overrides"), "none");
     let html = page(&run);
-    for one in measured(&run) {
+    for one in measurement_aspects(&run) {
         assert!(html.contains(&escaped(&one.text)), "{one:?}");
     }
     assert!(html.contains(&escaped(QUICK)), "the page contains the plan");
@@ -117,7 +117,7 @@ fn imported_file_is_named() {
     }
     let what = said(&run, "What");
     assert!(what.starts_with("Read from the file quick (format: irtt)"), "{what}");
-    assert!(measured(&synthetic::run("1", "nothing", None, Vec::new())).is_empty());
+    assert!(measurement_aspects(&synthetic::run("1", "nothing", None, Vec::new())).is_empty());
 }
 
 #[test]
