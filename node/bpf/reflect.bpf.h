@@ -150,8 +150,11 @@ static __always_inline __u16 exchanged(__u16 checksum, __u64 old, __u64 new)
 	return ~fold((__u64)(__u16)~checksum + (__u16)~fold(old) + fold(new));
 }
 
-/* Mixes a word into a hash. The seed and the multiplier are secret, so that no sender can choose
- * packets with equal hashes. */
+/*
+ * Mixes a word into a hash. The seed and the multiplier are secret, but the highest bit of a word passes
+ * unchanged: a sender can cancel it by two bits of the next word. So payloads with equal hashes exist,
+ * which only count as identical requests of their own sender.
+ */
 static __always_inline __u64 mixed(__u64 hash, __u64 word)
 {
 	hash = (hash ^ word) * reflect.multiplier;
@@ -205,7 +208,7 @@ __attribute__((noinline)) __u64 digest(struct xdp_md *context, __u32 offset, __u
 {
 	__u8 *at = (void *)(unsigned long)context->data;
 	void *end = (void *)(unsigned long)context->data_end;
-	__u64 sum = 0, hash = reflect.seed, other = ~hash, word;
+	__u64 sum = 0, hash = reflect.seed, other = hash ^ reflect.multiplier, word;
 	__u32 i;
 
 	if (offset > 128 || length > LENGTH)
@@ -233,7 +236,8 @@ __attribute__((noinline)) __u64 digest(struct xdp_md *context, __u32 offset, __u
 		hash = mixed(hash, word);
 		at += 8;
 	}
-	hash = mixed(hash, other);
+	/* Exchanged halves: equal changes of both hashes do not cancel. */
+	hash = mixed(hash, other << 32 | other >> 32);
 	word = 0;
 	if (length & 4 && (void *)(at + 4) <= end) {
 		word = *(__u32 *)at;

@@ -77,13 +77,16 @@ struct {
 	__type(value, struct until_set);
 } silenced SEC(".maps");
 
-/* Returns the hash of the source address and port at a service; never 0. */
+/*
+ * Returns the hash of the source address and port at a service; never 0. Service and port are between
+ * the halves of the address: a sender cannot choose the bits that would cancel those of the first half.
+ */
 static __always_inline __u64 source_hash(const struct request *request, __u32 service)
 {
 	__u64 hash = mixed(reflect.seed, (__u64)request->from[0] << 32 | request->from[1]);
 
-	hash = mixed(hash, (__u64)request->from[2] << 32 | request->from[3]);
-	return mixed(hash, (__u64)service << 32 | request->from_port) | 1;
+	hash = mixed(hash, (__u64)service << 16 | request->from_port);
+	return mixed(hash, (__u64)request->from[2] << 32 | request->from[3]) | 1;
 }
 
 /* Returns the set number of a key. The low bit of keys is set. */

@@ -337,6 +337,24 @@ fn driver_silences_and_limits_each_source() {
     assert_eq!((counted.limited, counted.malformed, counted.replies), (1, 1, 2));
 }
 
+/// Addresses that differ in the highest bit of the first half, and in the bits of the second half that
+/// a multiplicative hash of adjacent halves would cancel it by.
+#[test]
+fn chosen_address_does_not_spend_the_limit_of_another() {
+    if !as_root() {
+        return;
+    }
+    let mut limited = program(Some(Nanos::from_secs(10)));
+    let mut verdict = |from: &str| {
+        let mut packet = Packet::new(Scheme::Udp, true, b"text".to_vec());
+        packet.from.set_ip(from.parse().unwrap());
+        limited.run(&request(&packet), 1).unwrap().verdict
+    };
+    assert_eq!(verdict("2001:db8::2"), Verdict::Reply);
+    assert_eq!(verdict("2001:db8::2"), Verdict::Drop, "the limit holds");
+    assert_eq!(verdict("2001:d38::400:80:0:2"), Verdict::Reply);
+}
+
 #[test]
 fn partial_checksum_is_recognised() {
     if !as_root() {

@@ -41,8 +41,8 @@ impl SessionHash {
         let word = |n: usize| u64::from(u32::from_le_bytes(words[n]));
         let wire = |of: u16| u64::from(u16::from_le_bytes(of.to_be_bytes()));
         let hash = self.mixed(self.seed, word(0) << 32 | word(1));
-        let hash = self.mixed(hash, word(2) << 32 | word(3));
-        let source = self.mixed(hash, u64::from(service) << 32 | wire(from.port())) | 1;
+        let hash = self.mixed(hash, u64::from(service) << 16 | wire(from.port()));
+        let source = self.mixed(hash, word(2) << 32 | word(3)) | 1;
         let key = self.mixed(source, wire(ssid)) | 1;
         let owner = match from.ip().to_canonical().is_ipv4() {
             true => self.mixed(self.seed, word(3)),
