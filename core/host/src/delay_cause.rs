@@ -142,7 +142,7 @@ impl DelayWindow {
 /// The parts of a window. They sum to its length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DelayParts {
-    /// Parts in the order in which their causes first occurred.
+    /// Parts in the order in which their causes became known.
     pub parts: Vec<Part>,
     /// Number of page faults of the thread.
     pub page_faults: u32,
@@ -350,7 +350,19 @@ impl Divider {
         }
     }
 
+    /// Whether the event is a switch of the processor that the thread has just left, logged late.
+    fn is_left_behind(&self, event: &KernelEvent) -> bool {
+        let KernelAction::Switch { from, to, .. } = event.action else { return false };
+        self.current.is_none()
+            && self.processor.is_some_and(|processor| processor != event.processor)
+            && from != self.thread
+            && to != self.thread
+    }
+
     fn apply(&mut self, event: &KernelEvent) {
+        if self.is_left_behind(event) {
+            return;
+        }
         self.frequency = None;
         // A waking may be logged on another processor: the one that received the packet.
         let is_elsewhere = matches!(
@@ -572,6 +584,20 @@ mod tests {
         let expected = ["120 waiting behind an unknown thread", "300 waiting behind hog (pid 7)"];
         assert_eq!(found, expected);
         assert_eq!(parts_after_migration(&[]), ["430 waiting behind an unknown thread"]);
+    }
+
+    #[test]
+    fn late_switch_of_the_processor_left_takes_no_time() {
+        let events = [
+            switch(30, OWN, 0, Left::Asleep),
+            event(80, KernelAction::Waking),
+            event(80, KernelAction::Migrate(2)),
+            // Logged on processor 1 after the migration.
+            switch(82, 0, 9, Left::Asleep),
+            KernelEvent { processor: 2, ..switch(500, 7, OWN, Left::Preempted) },
+        ];
+        let found = parts(&window(0, Some((10, 70)), 510), &events);
+        assert!(found.contains(&"420 waiting behind hog (pid 7)".to_owned()), "{found:?}");
     }
 
     #[test]
