@@ -59,7 +59,8 @@ impl TimestampSources {
         (self.tx, self.rx) == (Some(TimestampSource::User), Some(TimestampSource::User))
     }
 
-    /// Learns unknown sources from a reply. Returns whether it learned one.
+    /// Learns sources from a reply: unknown ones, and that the network card timestamps probes, which is
+    /// seen late without a warm-up. Returns whether it learned one.
     fn learn(&mut self, sample: &Sample) -> bool {
         let (Some(rx), State::Received) = (sample.rx, sample.state) else { return false };
         let known = (self.tx, self.rx);
@@ -69,6 +70,9 @@ impl TimestampSources {
             (false, false) => TimestampSource::User,
         };
         self.tx.get_or_insert(source(sample.tx.kernel.is_some(), sample.tx.hw.is_some()));
+        if sample.tx.hw.is_some() {
+            self.tx = Some(TimestampSource::Hw);
+        }
         self.rx.get_or_insert(source(rx.kernel.is_some(), rx.hw.is_some()));
         known != (self.tx, self.rx)
     }

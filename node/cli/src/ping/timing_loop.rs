@@ -407,7 +407,8 @@ impl<P: Port, Q: Protocol> Driver<'_, P, Q> {
                 if stamp.point() != TxPoint::Sched && feedback.tx != Some(TxPoint::Hw) {
                     feedback.tx = Some(stamp.point());
                     if stamp.point() == TxPoint::Hw {
-                        // It follows the software timestamp of its packet. Decides without warm-up.
+                        // It follows the software timestamp of its packet. Decides without warm-up,
+                        // from the second reply on.
                         pinger.await_stamp(Some(TxPoint::Hw));
                     }
                 }
