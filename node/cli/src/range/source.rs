@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 use dwell_host::FtmResults;
 use dwell_io::activity::Own;
-use dwell_protocol::{PingJob, PingParameters};
+use dwell_protocol::{PingJob, PingParameters, ProbeStamps};
 use dwell_record::segment::{self, Record};
 use dwell_record::{TrustWarning, Warning};
 use dwell_sample::{Sample, State, TimestampSource};
@@ -166,7 +166,7 @@ fn probe(target: &Target, args: &SourceArgs, stop: &Arc<AtomicBool>) -> Result<M
         return Err(failure);
     }
     file.seek(SeekFrom::Start(0))?;
-    let (stamps, rtts) = round_trips(&mut file)?;
+    let (stamps, rtts) = round_trips(&mut file, args.stamps)?;
     let summary = measured.summary;
     let payload_bytes = summary.number("payload_bytes").map(|bytes| bytes as u64);
     let source = Source {
@@ -187,8 +187,12 @@ fn probe(target: &Target, args: &SourceArgs, stop: &Arc<AtomicBool>) -> Result<M
     })
 }
 
-/// Round trips of a segment between the timestamps closest to the wire that most replies have.
-fn round_trips(segment: &mut File) -> Result<(TimestampSource, Vec<Nanos>), Failure> {
+/// Round trips of a segment between the timestamps closest to the wire that most replies have; those
+/// of the card are not used if the driver's were asked for.
+fn round_trips(
+    segment: &mut File,
+    stamps: ProbeStamps,
+) -> Result<(TimestampSource, Vec<Nanos>), Failure> {
     let mut by_source = [const { Vec::new() }; 4];
     let mut each = |sample: &Sample| {
         let Some(rx) = sample.rx.filter(|_| sample.state == State::Received) else { return };
@@ -215,7 +219,9 @@ fn round_trips(segment: &mut File) -> Result<(TimestampSource, Vec<Nanos>), Fail
         (TimestampSource::Driver, driver),
         (TimestampSource::KernelSw, kernel),
     ];
-    let deepest = sources.into_iter().find(|(_, rtts)| 2 * rtts.len() > received);
+    let without_card = usize::from(stamps == ProbeStamps::Driver);
+    let deepest =
+        sources.into_iter().skip(without_card).find(|(_, rtts)| 2 * rtts.len() > received);
     Ok(deepest.unwrap_or((TimestampSource::User, user)))
 }
 
