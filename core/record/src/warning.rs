@@ -95,7 +95,7 @@ crate::warnings! {
             on interface = "driver-replies-lost", Warning,
             "{interface} loses replies ({failed} packets failed, {replies} replies){remedy}";
         XdpUnavailable(reason: String) = "xdp-unavailable", Warning,
-            "sockets answer instead of XDP, and the kernel answers icmp://: {reason}";
+            "sockets answer instead of XDP: {reason}";
         MergedUnrecognised(interface: String) on interface = "merged-unrecognised", Note,
             "the kernel lacks what the XDP program needs to recognise merged datagrams (Linux 6.2 \
              with BTF): those that {interface} receives merged count as one";

@@ -101,6 +101,8 @@ pub(super) struct DriverEngine {
     reason: String,
     /// Run time of the program for the longest packet.
     run_time: Nanos,
+    /// MTU for which `run_time` holds.
+    timed_mtu: u32,
     /// Only the mode of `--xdp-mode` is permitted.
     is_forced: bool,
     /// Generic mode may follow native mode later.
@@ -168,7 +170,10 @@ impl DriverEngine {
             program = XdpReflector::load(&spec);
         }
         let mut program = program.map_err(|error| not_loaded(job.engine, error))?;
-        let run_time = program.run_time().map_err(|error| not_loaded(job.engine, error))?;
+        let run_time = program.run_time().map_err(|error| match error.is_unsupported() {
+            true => not_loaded(job.engine, error),
+            false => StartError::Failed(error.into()),
+        })?;
         let preferred = preferred_mode(interface.driver.as_deref());
         let (mode, reason) = match job.xdp_mode {
             Some(DriverMode::Native) => (XdpMode::Native, "--xdp-mode native"),
@@ -184,6 +189,7 @@ impl DriverEngine {
             mode,
             reason: reason.to_owned(),
             run_time,
+            timed_mtu: spec.link.mtu,
             is_forced: job.xdp_mode.is_some() && job.engine == ReflectEngine::Xdp,
             may_change_mode: job.engine == ReflectEngine::Auto,
             recognises_merged: spec.recognise_merged,
@@ -364,6 +370,12 @@ impl DriverEngine {
         if let Some(mac) = state.ethernet {
             let mtu = state.mtu.unwrap_or(ETHERNET_MTU);
             self.program.set_link(DriverLink { mtu, mac })?;
+            if mtu > self.timed_mtu {
+                let scaled = i128::from(self.run_time.0) * i128::from(mtu);
+                let longer = scaled / i128::from(self.timed_mtu.max(1)) + 1;
+                self.run_time = Nanos(i64::try_from(longer).unwrap_or(i64::MAX));
+                self.timed_mtu = mtu;
+            }
         }
         let all = interface::addresses().context("cannot read the addresses of this machine")?;
         match resolve(self.engine, &self.services, &self.interface, &all) {
