@@ -131,6 +131,7 @@ fn idle_plan_couples_polling_to_idle_states_and_takes_minutes() {
         let plan = expansion.plan_of(cell).unwrap();
         let ping = plan.measurement.ping().unwrap();
         assert_eq!(ping.busy_poll, ping.parameters.no_idle, "cell {cell}");
+        assert_eq!(plan.reflect.busy_poll, ping.parameters.no_idle, "cell {cell}");
     }
     let time = dwell_plan::Estimate::of_all(&expansion).unwrap().time;
     let minutes = |n: i64| dwell_units::Nanos::from_secs(60 * n);
