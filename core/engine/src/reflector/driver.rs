@@ -87,7 +87,8 @@ pub struct ModeChoice {
 /// then the mode is generic.
 pub fn preferred_mode(driver: Option<&str>) -> ModeChoice {
     match driver {
-        // veth_xdp_xmit (drivers/net/veth.c) drops frames for a peer that has neither XDP nor NAPI.
+        // veth_xdp_xmit (drivers/net/veth.c) drops frames for a peer that has neither XDP nor NAPI. A
+        // peer with NAPI alone (Linux 6.18) gets none either.
         Some("veth") => ModeChoice {
             native: false,
             reason: "on veth, native replies are lost unless the peer has an XDP program too",

@@ -370,6 +370,7 @@ impl DriverEngine {
         if let Some(mac) = state.ethernet {
             let mtu = state.mtu.unwrap_or(ETHERNET_MTU);
             self.program.set_link(DriverLink { mtu, mac })?;
+            // The run time grows at most in proportion to the length.
             if mtu > self.timed_mtu {
                 let scaled = i128::from(self.run_time.0) * i128::from(mtu);
                 let longer = scaled / i128::from(self.timed_mtu.max(1)) + 1;
