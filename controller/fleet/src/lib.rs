@@ -9,6 +9,7 @@
 #![warn(clippy::print_stderr)]
 
 mod connection;
+mod device;
 mod error;
 mod handle;
 mod lab;
@@ -23,6 +24,7 @@ use dwell_plan::Topology;
 use dwell_protocol::{Event, JobId, Request};
 use serde::Deserialize;
 
+pub use device::{Device, DeviceError};
 pub use error::FleetError;
 pub use handle::FleetHandle;
 pub use nodes::{ClockDomain, ClockRelation, Nodes};
