@@ -6,31 +6,31 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::{env, fs};
 
-const TEST: &str = "readme_examples_work_as_typed";
-
-/// Documents and the minimum number of examples of each.
-const DOCUMENTS: [(&str, usize); 2] = [("README.md", 7), ("docs/guide.md", 5)];
-
 #[test]
 fn readme_examples_work_as_typed() {
+    check_examples("readme_examples_work_as_typed", "README.md", 7);
+}
+
+#[test]
+fn guide_examples_work_as_typed() {
+    check_examples("guide_examples_work_as_typed", "docs/guide.md", 5);
+}
+
+/// Types the examples of a document, which has at least `minimum`, in a directory of their own.
+fn check_examples(test: &str, document: &str, minimum: usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let documents = DOCUMENTS.map(|(name, minimum)| {
-        let examples = examples(&fs::read_to_string(root.join(name)).unwrap());
-        assert!(examples.len() >= minimum, "{name} has {} examples, not {minimum}", examples.len());
-        examples
-    });
+    let examples = examples(&fs::read_to_string(root.join(document)).unwrap());
+    assert!(examples.len() >= minimum, "{document} has {} examples, not {minimum}", examples.len());
     if !is_root() {
-        println!("SKIP {TEST}: an example creates a link, which needs root");
+        println!("SKIP {test}: an example creates a link, which needs root");
         return;
     }
-    for examples in &documents {
-        let directory = tempfile::tempdir().unwrap();
-        for example in examples {
-            let (status, printed) = typed(example, directory.path());
-            if !status.success() {
-                remove_labs(example);
-                panic!("{status}:\n{example}\n--- output:\n{printed}");
-            }
+    let directory = tempfile::tempdir().unwrap();
+    for example in &examples {
+        let (status, printed) = typed(example, directory.path());
+        if !status.success() {
+            remove_labs(example);
+            panic!("{status}:\n{example}\n--- output:\n{printed}");
         }
     }
 }
