@@ -147,7 +147,9 @@ impl TrialMachine {
         now: Instant<Monotonic>,
     ) -> Vec<Action> {
         match event {
-            Event::Hello { .. } | Event::Progress { .. } => return Vec::new(),
+            Event::Hello { .. } | Event::Leased { .. } | Event::Progress { .. } => {
+                return Vec::new();
+            }
             Event::Ready { job } => {
                 // A measurement is waited for until it finishes.
                 if matches!(self.step, Step::Serving | Step::Loading) {

@@ -1,5 +1,7 @@
 //! Requests of a controller and events of a node.
 
+use std::fmt;
+
 use dwell_record::Summary;
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +46,24 @@ pub enum Request {
     },
 }
 
+/// Exclusive use of a device by a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// User and host of the controller, like `user@host`.
+    pub owner: String,
+    /// Name of the run in the owner's data directory.
+    pub run: String,
+    /// Time of its start in UTC (RFC 3339).
+    pub since: String,
+}
+
+impl fmt::Display for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { owner, run, since } = self;
+        write!(f, "run {run} of {owner} since {since}")
+    }
+}
+
 /// Event of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
@@ -58,6 +78,12 @@ pub enum Event {
         node: String,
         /// Supported jobs, by the names of [`Job::name`].
         jobs: Vec<String>,
+    },
+    /// Sent instead of [`Event::Hello`]: another run uses the device. The node ends.
+    Leased {
+        /// The other run.
+        #[serde(flatten)]
+        lease: Lease,
     },
     /// The job has begun: a server is listening, a load is active, or a measurement is running.
     Ready {
