@@ -29,11 +29,17 @@ try() {
   if [ -L "$1" ] || [ ! -O "$1" ]; then return 1; fi
   why=$(chmod 700 "$1" 2>&1) || { why=${why##*: }; return 1; }
   probe=$1/.probe-$$
-  why=$( { printf "#!/bin/sh\nexit 0\n" | cat > "$probe"; } 2>&1 ) || why=${why##*: }
-  if [ -z "$why" ]; then "$probe" 2>/dev/null || why="programs cannot be executed there (noexec)"; fi
+  if why=$( { printf "#!/bin/sh\nexit 0\n" | cat > "$probe" && chmod 700 "$probe"; } 2>&1 ); then
+    "$probe" 2>/dev/null || why="programs cannot be executed there (noexec)"
+  else
+    why=${why##*: }
+  fi
   rm -f "$probe" 2>/dev/null
-  if [ -n "$why" ]; then rmdir "$1" 2>/dev/null; return 1; fi
-  if [ -n "$parent" ] && [ "$1" = "$cache/dwell" ]; then : > "$1/.made-parent"; fi
+  if [ -z "$why" ] && [ -n "$parent" ]; then : > "$1/.made-parent"; fi
+  if [ -z "$why" ]; then return 0; fi
+  rmdir "$1" 2>/dev/null
+  if [ -n "$parent" ]; then rmdir "${1%/*}" 2>/dev/null; fi
+  return 1
 }
 
 dir=
@@ -51,6 +57,7 @@ printf "dwell-bootstrap 1\nmachine=%s\nkernel=%s\nuid=%s\naddress=%s\ndir=%s\nre
 while line=$($within head -n 1) && [ -n "$line" ]; do
   word=${line%% *}
   rest=${line#* }
+  if [ -z "$dir" ] && [ "$word" != clean ]; then exit 1; fi
   case $word in
   put)
     part=$dir/.part-$$

@@ -12,7 +12,7 @@ use crate::deployment::Deployment;
 use crate::{Device, FleetError, NodeBinaries};
 
 /// Time for `doctor` on a device.
-const DOCTOR_TIMEOUT: Duration = Duration::from_secs(60);
+const DOCTOR_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum length of the answer of `doctor` in bytes.
 const MAX_ANSWER_LEN: u64 = 256 << 10;

@@ -88,13 +88,16 @@ impl Fleet for FakeFleet {
             }
             Request::Stop { job } => self.finished(node, *job),
             Request::Hail { job } => self.push_event(node, Event::Alive { job: *job }),
-            Request::Pull { job } => {
+            Request::Pull { job, .. } => {
                 let what = self.jobs.remove(job).unwrap();
                 self.requests.push(format!("{node} pull {}", what.name()));
                 let bytes = segment(&what, self.relays);
                 let (len, crc32) = (bytes.len() as u64, crc32fast::hash(&bytes));
                 self.messages.push_back((node.to_owned(), FromNode::Data(*job, bytes)));
-                self.push_event(node, Event::Pulled { job: *job, bytes: len, crc32 });
+                self.push_event(
+                    node,
+                    Event::Pulled { job: *job, from: 0, bytes: len, crc32, left: 0 },
+                );
             }
         }
         Ok(())

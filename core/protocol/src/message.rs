@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::job::Job;
 
 /// Protocol version. A node sends its own; a controller refuses any other.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
+
+/// Maximum length of a part of a segment in bytes.
+pub const MAX_PULL_LEN: u64 = 8 << 20;
 
 /// Number of a job, assigned by the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -33,11 +36,14 @@ pub enum Request {
         /// The job.
         job: JobId,
     },
-    /// Transfer the samples of a finished job, and discard them. Answered by pieces of its segment
-    /// and [`Event::Pulled`].
+    /// Transfer a part of the samples of a finished job, of at most [`MAX_PULL_LEN`] bytes. Answered
+    /// by pieces of its segment and [`Event::Pulled`]. The samples are kept until another job starts
+    /// after their last part was transferred.
     Pull {
         /// The job.
         job: JobId,
+        /// Offset of the part in the segment in bytes.
+        from: u64,
     },
     /// Answer at once with [`Event::Alive`]. A node that does not is hung or stopped.
     Hail {
@@ -121,14 +127,18 @@ pub enum Event {
         /// The job of the request.
         job: JobId,
     },
-    /// The segment has been transferred.
+    /// A part of a segment has been transferred.
     Pulled {
         /// The job.
         job: JobId,
-        /// Length of the segment in bytes.
+        /// Offset of the part in bytes.
+        from: u64,
+        /// Length of the part in bytes.
         bytes: u64,
-        /// CRC-32 of the segment.
+        /// CRC-32 of the part.
         crc32: u32,
+        /// Length of the segment after the part in bytes.
+        left: u64,
     },
 }
 

@@ -66,7 +66,7 @@ impl Node {
 
     /// Pulls a job's samples; returns the number of flows and the packet ids.
     fn pull(&mut self, job: JobId) -> (usize, Vec<u64>) {
-        self.send(&Request::Pull { job });
+        self.send(&Request::Pull { job, from: 0 });
         let (event, data) = self.next();
         assert!(matches!(event, Event::Pulled { bytes, .. } if bytes == data.len() as u64));
         let (mut flows, mut ids) = (0, Vec::new());
