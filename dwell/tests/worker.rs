@@ -32,10 +32,12 @@ impl Node {
         let requests = child.stdin.take();
         let events = BufReader::new(child.stdout.take().unwrap());
         let mut node = Self { child, requests, events };
-        let Event::Hello { version, jobs, .. } = node.next() else {
+        let Event::Hello { version, jobs, boot_id, .. } = node.next() else {
             panic!("expected Hello first")
         };
         assert_eq!((version, jobs.len()), (VERSION, Job::NAMES.len()));
+        let own = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        assert_eq!(boot_id.as_deref(), Some(own.trim()));
         node
     }
 

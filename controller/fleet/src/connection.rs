@@ -11,8 +11,9 @@ use std::time::Duration;
 use dwell_protocol::{Event, Frame, Request, VERSION, read_frame, write_message};
 
 use crate::keepalive::Keepalive;
+use crate::node_clock::NodeClock;
 use crate::node_process::{NodeProcess, ProcessGroup};
-use crate::{FleetError, FromNode};
+use crate::{ClockDomain, ClockReadings, FleetError, FromNode, TrialEdge};
 
 /// Arguments of dwell that make it execute the jobs of a node.
 pub(crate) const WORKER_ARGUMENTS: [&str; 1] = ["worker"];
@@ -68,12 +69,13 @@ impl Connections {
     /// Takes over a node that has been started. `first` is an event that was already read.
     pub(crate) fn adopt(&mut self, node: &str, process: NodeProcess, first: Option<Event>) {
         self.opened += 1;
-        if let Some(event) = first {
+        let clock = Arc::new(NodeClock::default());
+        if let Some(event) = first.and_then(|event| clock.take(event)) {
             let _ = self.sender.send((self.opened, FromNode::Event(event)));
         }
-        let opened = Connection::of(process, self.opened, self.sender.clone());
+        let opened = Connection::of(process, clock, self.opened, self.sender.clone());
         if let Some(keepalive) = &self.keepalive {
-            keepalive.add(&opened.input);
+            keepalive.add(&opened.input, &opened.clock);
         }
         self.nodes.insert(node.to_owned(), opened);
     }
@@ -93,6 +95,32 @@ impl Connections {
     /// Whether a node is connected, as far as its messages taken by [`Self::next`] show.
     pub(crate) fn is_open(&self, node: &str) -> bool {
         self.nodes.contains_key(node)
+    }
+
+    /// Exchanges requests with the clocks of all nodes at the same time. Other messages of the nodes
+    /// stay in their order.
+    pub(crate) fn measure_clocks(&self, edge: TrialEdge) -> BTreeMap<String, ClockReadings> {
+        let measure = |connection: &Connection| {
+            connection.clock.measure(edge, |request| connection.send(request))
+        };
+        thread::scope(|scope| {
+            let measuring: Vec<_> = self
+                .nodes
+                .iter()
+                .map(|(node, connection)| (node, scope.spawn(move || measure(connection))))
+                .collect();
+            let readings = measuring.into_iter().filter_map(|(node, measured)| {
+                // A thread that panicked has no readings.
+                Some((node.clone(), measured.join().ok()?))
+            });
+            readings.collect()
+        })
+    }
+
+    /// Returns the clocks of the nodes whose kernels are known.
+    pub(crate) fn clock_domains(&self) -> impl Iterator<Item = (&str, ClockDomain)> {
+        let nodes = self.nodes.iter();
+        nodes.filter_map(|(node, connection)| Some((node.as_str(), connection.clock.domain()?)))
     }
 
     /// Returns the next message of any node, waiting at most `wait`.
@@ -138,21 +166,29 @@ pub(crate) fn send(input: &NodeInput, request: &Request) -> io::Result<()> {
 struct Connection {
     group: ProcessGroup,
     input: Arc<NodeInput>,
+    clock: Arc<NodeClock>,
     number: u64,
 }
 
 impl Connection {
-    /// A thread forwards the node's messages to `messages`.
-    fn of(process: NodeProcess, number: u64, messages: Sender<NodeMessage>) -> Self {
+    /// A thread forwards the node's messages to `messages`, except those about its clock.
+    fn of(
+        process: NodeProcess,
+        clock: Arc<NodeClock>,
+        number: u64,
+        messages: Sender<NodeMessage>,
+    ) -> Self {
         let NodeProcess { group, input, mut output, errors } = process;
+        let read = Arc::clone(&clock);
         thread::spawn(move || {
-            let reason = forward_messages(&mut output, number, &messages);
+            let reason = forward_messages(&mut output, &read, number, &messages);
+            read.end();
             // Standard error may end after the last event.
             let lines = errors.at_end();
             let details = if lines.is_empty() { String::new() } else { format!(": {lines}") };
             let _ = messages.send((number, FromNode::Gone(format!("{reason}{details}"))));
         });
-        Self { group, input: Arc::new(Mutex::new(Some(input))), number }
+        Self { group, input: Arc::new(Mutex::new(Some(input))), clock, number }
     }
 
     fn send(&self, request: &Request) -> io::Result<()> {
@@ -169,6 +205,7 @@ impl Connection {
 /// Forwards messages until the stream ends or fails. Returns the reason.
 fn forward_messages(
     from: &mut impl io::Read,
+    clock: &NodeClock,
     number: u64,
     messages: &Sender<NodeMessage>,
 ) -> String {
@@ -180,7 +217,10 @@ fn forward_messages(
                      version {VERSION}"
                 );
             }
-            Ok(Some(Frame::Message(event))) => FromNode::Event(event),
+            Ok(Some(Frame::Message(event))) => match clock.take(event) {
+                Some(event) => FromNode::Event(event),
+                None => continue,
+            },
             Ok(Some(Frame::Data(job, bytes))) => FromNode::Data(job, bytes),
             Ok(None) => return "its process ended".into(),
             Err(error) => return format!("its messages cannot be read: {error}"),

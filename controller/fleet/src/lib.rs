@@ -18,7 +18,9 @@ mod handle;
 mod keepalive;
 mod lab;
 mod lab_output;
+mod local_clock;
 mod node_binaries;
+mod node_clock;
 mod node_process;
 mod nodes;
 mod routes;
@@ -37,7 +39,8 @@ pub use device_check::{DeviceAnswer, check_devices, remove_deployment};
 pub use error::FleetError;
 pub use handle::{DeviceBindings, FleetHandle, Opener};
 pub use node_binaries::{NODES_DIR, NodeBinaries, NodeBinary};
-pub use nodes::{ClockDomain, ClockRelation, Nodes};
+pub use node_clock::{ClockReadings, TrialEdge};
+pub use nodes::{ClockDomain, Nodes};
 pub use routes::Routes;
 pub use ssh::SSH_COMMAND;
 
@@ -89,6 +92,13 @@ pub trait Fleet {
     /// The CPU time cannot be read.
     fn quotas(&mut self) -> Result<BTreeMap<String, QuotaUse>, FleetError> {
         Ok(BTreeMap::new())
+    }
+
+    /// Exchanges requests with the clocks of all connected nodes, and returns the exchanges by node.
+    /// A fleet whose nodes all have the controller's clock returns none.
+    fn measure_clocks(&mut self, edge: TrialEdge) -> BTreeMap<String, ClockReadings> {
+        let _ = edge;
+        BTreeMap::new()
     }
 
     /// Sends a request to a node, connecting to it first if necessary.

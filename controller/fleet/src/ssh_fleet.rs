@@ -14,7 +14,7 @@ use crate::connection::Connections;
 use crate::deployment::{Deployment, StartedNode};
 use crate::handle::{DeviceBindings, Opener};
 use crate::node_binaries::NodeBinaries;
-use crate::{Device, Fleet, FleetError, FromNode, NodeDevice, Nodes};
+use crate::{ClockReadings, Device, Fleet, FleetError, FromNode, NodeDevice, Nodes, TrialEdge};
 
 /// Maximum number of devices that are connected at the same time.
 const MAX_PARALLEL: usize = 32;
@@ -191,11 +191,17 @@ impl Fleet for SshFleet {
 
     fn nodes(&self) -> Nodes {
         let known = self.known.iter().filter(|(_, node)| !node.addresses.is_empty());
-        Nodes::new(known.map(|(role, node)| (role.clone(), node.addresses.clone())).collect())
+        let addresses = known.map(|(role, node)| (role.clone(), node.addresses.clone())).collect();
+        let clocks = self.connections.clock_domains();
+        clocks.fold(Nodes::new(addresses), |nodes, (role, clock)| nodes.with_clock(role, clock))
     }
 
     fn device(&self, node: &str) -> Option<NodeDevice> {
         self.known.get(node).map(|node| node.device.clone())
+    }
+
+    fn measure_clocks(&mut self, edge: TrialEdge) -> BTreeMap<String, ClockReadings> {
+        self.connections.measure_clocks(edge)
     }
 
     fn request(&mut self, node: &str, request: &Request) -> Result<(), FleetError> {

@@ -147,9 +147,11 @@ impl TrialMachine {
         now: Instant<Monotonic>,
     ) -> Vec<Action> {
         match event {
-            Event::Hello { .. } | Event::Leased { .. } | Event::Progress { .. } => {
-                return Vec::new();
-            }
+            Event::Hello { .. }
+            | Event::Leased { .. }
+            | Event::Progress { .. }
+            | Event::Clock { .. }
+            | Event::ClockState { .. } => return Vec::new(),
             Event::Ready { job } => {
                 // A measurement is waited for until it finishes.
                 if matches!(self.step, Step::Serving | Step::Loading) {
@@ -474,6 +476,7 @@ mod tests {
                     vec![pulled(job)]
                 }
                 Request::Hail { job } => vec![Event::Alive { job }],
+                Request::Clock { .. } | Request::ClockState { .. } => vec![],
             };
             for event in events {
                 todo.extend(machine.handle_event(&node, event, at(1)));
@@ -592,6 +595,7 @@ mod tests {
                 Request::Stop { job } => vec![finished(job)],
                 Request::Pull { job, .. } => vec![pulled(job)],
                 Request::Hail { job } => vec![Event::Alive { job }],
+                Request::Clock { .. } | Request::ClockState { .. } => vec![],
             };
             for event in events {
                 todo.extend(machine.handle_event(&node, event, at(1)));

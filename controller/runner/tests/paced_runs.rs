@@ -103,6 +103,7 @@ impl Fleet for FakeFleet {
             }
             Request::Stop { job } => self.finished(node, *job, false),
             Request::Hail { job } => self.push_event(node, Event::Alive { job: *job }),
+            Request::Clock { .. } | Request::ClockState { .. } => {}
             Request::Pull { job, .. } => {
                 let bytes = segment(if self.sends_nothing { 0 } else { 20 });
                 let (len, crc32) = (bytes.len() as u64, crc32fast::hash(&bytes));

@@ -144,6 +144,7 @@ impl Fleet for FakeFleet {
                 self.push_event(node, Event::Finished { job: *job, summary, segment_bytes: None });
             }
             Request::Hail { job } => self.push_event(node, Event::Alive { job: *job }),
+            Request::Clock { .. } | Request::ClockState { .. } => {}
             Request::Pull { job, .. } => {
                 let (segment, damaged) = self.segments.get_mut(job).unwrap();
                 let (len, crc32) = (segment.len() as u64, crc32fast::hash(segment));

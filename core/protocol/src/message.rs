@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use dwell_host::ClockState;
 use dwell_record::Summary;
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +51,17 @@ pub enum Request {
         /// The job concerned; repeated in the answer.
         job: JobId,
     },
+    /// Answer at once with [`Event::Clock`], also while jobs run. Also keeps a connection alive.
+    Clock {
+        /// Number of the exchange; repeated in the answer.
+        id: u32,
+    },
+    /// Report the state of the clock and of its synchronisation daemons, answered by
+    /// [`Event::ClockState`] within two seconds. Runs other programs: not during a measurement.
+    ClockState {
+        /// Number of the request; repeated in the answer.
+        id: u32,
+    },
 }
 
 /// Exclusive use of a device by a run.
@@ -84,6 +96,10 @@ pub enum Event {
         node: String,
         /// Supported jobs, by the names of [`Job::name`].
         jobs: Vec<String>,
+        /// Id of the running kernel (`/proc/sys/kernel/random/boot_id`): nodes with equal ids share
+        /// CLOCK_REALTIME. `None` if unreadable.
+        #[serde(default)]
+        boot_id: Option<String>,
     },
     /// Sent instead of [`Event::Hello`]: another run uses the device. The node ends.
     Leased {
@@ -126,6 +142,26 @@ pub enum Event {
     Alive {
         /// The job of the request.
         job: JobId,
+    },
+    /// The answer to [`Request::Clock`]: the node's clocks, read together.
+    Clock {
+        /// Number of the request.
+        id: u32,
+        /// CLOCK_REALTIME in nanoseconds.
+        realtime_ns: i64,
+        /// CLOCK_MONOTONIC in nanoseconds.
+        monotonic_ns: i64,
+        /// CLOCK_MONOTONIC_RAW in nanoseconds, which no daemon steers.
+        raw_ns: i64,
+        /// Width of the interval in which all were read.
+        width_ns: i64,
+    },
+    /// The answer to [`Request::ClockState`].
+    ClockState {
+        /// Number of the request.
+        id: u32,
+        /// State of the clock.
+        state: ClockState,
     },
     /// A part of a segment has been transferred.
     Pulled {

@@ -13,6 +13,7 @@ use dwell_protocol::{
 use dwell_record::{Scalar, Summary, Warning};
 use dwell_stats::{Metric, RoundTrip};
 
+use super::clock;
 use super::silence::LastRequest;
 use super::spool::Spool;
 use crate::host::{CpuWatch, own_of_run};
@@ -131,6 +132,11 @@ impl Jobs {
             }
             Request::Pull { job, from } => self.pull(job, from),
             Request::Hail { job } => self.events.say(&Event::Alive { job }),
+            Request::Clock { id } => self.events.say(&clock::reading(id)),
+            Request::ClockState { id } => {
+                let events = self.events.clone();
+                thread::spawn(move || events.say(&Event::ClockState { id, state: clock::state() }));
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 //! its connection dies. A device also ends them after a time without requests, and serves one run at a
 //! time.
 
+mod clock;
 mod jobs;
 mod lease;
 mod silence;
@@ -53,6 +54,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         dwell: crate::build().to_owned(),
         node: dwell_io::machine::host_name().unwrap_or_default(),
         jobs: dwell_protocol::Job::NAMES.map(str::to_owned).to_vec(),
+        boot_id: dwell_io::machine::boot_id_text(),
     });
     let last_request = LastRequest::now();
     let mut jobs = Jobs::new(events, last_request.clone());
