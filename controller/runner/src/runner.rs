@@ -18,6 +18,7 @@ use crate::incoming::{Incoming, Part};
 use crate::jobs::{PlannedJob, jobs, time_limit};
 use crate::quotas::Quotas;
 use crate::trial::{Action, TrialMachine};
+use crate::trial_clocks::{StartedClocks, TrialClocks};
 
 /// Maximum time until a stop request takes effect.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -332,6 +333,7 @@ impl Runner<'_> {
             Err(error) => return Err(error.into()),
         };
         self.store.begin_trial(trial)?;
+        let clocks = StartedClocks::measure(self.fleet);
         let quotas = Quotas::now(self.fleet, self.clock);
         let mut incoming = BTreeMap::new();
         let limit = time_limit(&plan);
@@ -394,6 +396,10 @@ impl Runner<'_> {
         if interrupted || outcome.failure.is_some() && self.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
+        let clocks = match outcome.failure {
+            None => clocks.end(self.fleet),
+            Some(_) => TrialClocks::unknown(self.fleet.nodes()),
+        };
         outcome.runner_values = quotas.until(&Quotas::now(self.fleet, self.clock));
         let fault = self.route_fault(routes.as_ref());
         if let Some(fault) = &fault {
@@ -401,7 +407,7 @@ impl Runner<'_> {
             let rest = outcome.failure.take().map(|why| format!("; {why}")).unwrap_or_default();
             outcome.failure = Some(format!("{fault}{rest}"));
         }
-        let end = self.persist(trial, &plan, outcome, incoming)?;
+        let end = self.persist(trial, &plan, outcome, incoming, &clocks)?;
         if fault.is_some() {
             self.release_nodes(carryover)?;
         }
