@@ -18,8 +18,13 @@ struct Node {
 
 impl Node {
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    fn start_with(options: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_dwell"))
-            .args(["worker"])
+            .arg("worker")
+            .args(options)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -27,10 +32,12 @@ impl Node {
         let requests = child.stdin.take();
         let events = BufReader::new(child.stdout.take().unwrap());
         let mut node = Self { child, requests, events };
-        let Event::Hello { version, jobs, .. } = node.next() else {
+        let Event::Hello { version, jobs, boot_id, .. } = node.next() else {
             panic!("expected Hello first")
         };
         assert_eq!((version, jobs.len()), (VERSION, Job::NAMES.len()));
+        let own = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        assert_eq!(boot_id.as_deref(), Some(own.trim()));
         node
     }
 
@@ -89,12 +96,17 @@ fn ended_job_releases_descriptors_and_port() {
             panic!("expected a result")
         };
         assert_eq!(summary.packets.unwrap().received, 10);
-        node.ask(&Request::Pull { job: ping });
+        node.ask(&Request::Pull { job: ping, from: 0 });
         let Event::Pulled { bytes, .. } = node.next() else { panic!("expected a segment") };
         assert_eq!(Some(bytes), segment_bytes);
         node.ask(&Request::Stop { job: server });
         assert!(matches!(node.next(), Event::Finished { job, .. } if job == server));
     }
+    // Samples are kept until the next job starts.
+    let (job, what) = (JobId(99), Job::Ping(Box::new(PingJob::to("nonsense://x"))));
+    node.ask(&Request::Start { job, what, samples: false });
+    assert!(matches!(node.next(), Event::Ready { .. }));
+    assert!(matches!(node.next(), Event::Failed { .. }));
     // The thread of the last job may still be ending.
     let deadline = Instant::now() + Duration::from_secs(5);
     while node.descriptors() > before && Instant::now() < deadline {
@@ -128,7 +140,7 @@ fn relay_job_returns_observations_and_frees_its_port() {
         };
         let value = |name: &str| summary.values[name].map(|value| value.as_f64());
         assert_eq!((value("relayed_forward"), value("flows")), (Some(5.0), Some(1.0)));
-        node.ask(&Request::Pull { job });
+        node.ask(&Request::Pull { job, from: 0 });
         let Event::Pulled { bytes, .. } = node.next() else { panic!("expected a segment") };
         assert_eq!(Some(bytes), segment_bytes);
     }
@@ -150,6 +162,49 @@ fn node_exits_when_its_input_closes() {
 }
 
 #[test]
+fn node_without_requests_ends_its_jobs_and_exits() {
+    let mut node = Node::start_with(&["--silence-timeout", "500ms"]);
+    let url = format!("udp://127.0.0.1:{}", free_port());
+    let reflect = ReflectJob { urls: vec![url.clone()], ..ReflectJob::default() };
+    node.ask(&Request::Start { job: JobId(1), what: Job::Reflect(reflect), samples: false });
+    assert!(matches!(node.next(), Event::Ready { .. }));
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_millis(1_500) {
+        node.ask(&Request::Hail { job: JobId(7) });
+        assert!(matches!(node.next(), Event::Alive { job: JobId(7) }));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // The input stays open.
+    assert!(matches!(node.next(), Event::Finished { job: JobId(1), .. }));
+    assert_eq!(node.child.wait().unwrap().code(), Some(1));
+    assert!(node.requests.is_some());
+}
+
+#[test]
+fn damaged_part_of_samples_can_be_pulled_again() {
+    let mut node = Node::start();
+    let (reflector, job) = (JobId(1), JobId(2));
+    let url = format!("udp://127.0.0.1:{}", free_port());
+    let reflect = ReflectJob { urls: vec![url.clone()], ..ReflectJob::default() };
+    node.ask(&Request::Start { job: reflector, what: Job::Reflect(reflect), samples: false });
+    assert!(matches!(node.next(), Event::Ready { .. }));
+    let parameters =
+        PingParameters { count: Some(10), closed_loop: true, ..PingParameters::default() };
+    let what = Job::Ping(Box::new(PingJob { parameters, ..PingJob::to(&url) }));
+    node.ask(&Request::Start { job, what, samples: true });
+    assert!(matches!(node.next(), Event::Ready { .. }));
+    let Event::Finished { segment_bytes, .. } = node.next() else { panic!("expected a result") };
+    let whole = segment_bytes.unwrap();
+    for from in [0, 0, whole - 7, 5, whole] {
+        node.ask(&Request::Pull { job, from });
+        let Event::Pulled { from: sent_from, bytes, left, .. } = node.next() else {
+            panic!("expected a part")
+        };
+        assert_eq!((sent_from, bytes, left), (from, whole - from, 0));
+    }
+}
+
+#[test]
 fn invalid_frame_ends_a_node_but_a_failed_job_does_not() {
     let mut node = Node::start();
     let job = JobId(1);
@@ -158,7 +213,7 @@ fn invalid_frame_ends_a_node_but_a_failed_job_does_not() {
     assert!(matches!(node.next(), Event::Ready { .. }));
     let Event::Failed { reason, .. } = node.next() else { panic!("expected a failure") };
     assert!(reason.contains("nonsense"), "{reason}");
-    node.ask(&Request::Pull { job: JobId(9) });
+    node.ask(&Request::Pull { job: JobId(9), from: 0 });
     assert!(matches!(node.next(), Event::Failed { job: JobId(9), .. }));
     std::io::Write::write_all(node.requests.as_mut().unwrap(), b"\xff\xff\xff\xffJ").unwrap();
     assert_eq!(node.child.wait().unwrap().code(), Some(1));

@@ -1,27 +1,22 @@
 //! `dwell worker` processes and their pipes.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::io::{self, BufRead, BufReader};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::io;
+use std::process::{ChildStdin, Command};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dwell_protocol::{Event, Frame, Request, VERSION, read_frame, write_message};
 
-use crate::{FleetError, FromNode};
+use crate::keepalive::Keepalive;
+use crate::node_clock::NodeClock;
+use crate::node_process::{NodeProcess, ProcessGroup};
+use crate::{ClockDomain, ClockReadings, FleetError, FromNode, TrialEdge};
 
 /// Arguments of dwell that make it execute the jobs of a node.
 pub(crate) const WORKER_ARGUMENTS: [&str; 1] = ["worker"];
-
-/// Last lines of a node's standard error that are kept to explain why it ended.
-const MAX_STDERR_LINES: usize = 4;
-
-/// Time for a node to exit after its input is closed, before it is killed. A node exits within a
-/// second.
-const EXIT_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// A message and the number of its connection. A released connection may still send messages.
 type NodeMessage = (u64, FromNode);
@@ -32,6 +27,8 @@ pub(crate) struct Connections {
     nodes: BTreeMap<String, Connection>,
     /// Number of connections opened so far.
     opened: u64,
+    /// `None` if idle nodes need no requests.
+    keepalive: Option<Keepalive>,
     sender: Sender<NodeMessage>,
     receiver: Receiver<NodeMessage>,
 }
@@ -39,11 +36,16 @@ pub(crate) struct Connections {
 impl Default for Connections {
     fn default() -> Self {
         let (sender, receiver) = mpsc::channel();
-        Self { nodes: BTreeMap::new(), opened: 0, sender, receiver }
+        Self { nodes: BTreeMap::new(), opened: 0, keepalive: None, sender, receiver }
     }
 }
 
 impl Connections {
+    /// Returns connections that carry a request from time to time, because the nodes end otherwise.
+    pub(crate) fn with_keepalive() -> Self {
+        Self { keepalive: Some(Keepalive::start()), ..Self::default() }
+    }
+
     /// Sends a request to a node. Connects first by the command that `start` returns, if necessary.
     ///
     /// # Errors
@@ -54,19 +56,71 @@ impl Connections {
         request: &Request,
         start: impl FnOnce() -> Command,
     ) -> Result<(), FleetError> {
-        let connection = match self.nodes.entry(node.to_owned()) {
-            Entry::Occupied(open) => open.into_mut(),
-            Entry::Vacant(new) => {
-                let command = start();
-                let program = command.get_program().to_string_lossy().into_owned();
-                self.opened += 1;
-                let opened = Connection::open(command, self.opened, self.sender.clone());
-                new.insert(opened.map_err(|source| FleetError::Start { program, source })?)
-            }
+        if !self.is_open(node) {
+            let command = start();
+            let program = command.get_program().to_string_lossy().into_owned();
+            let process = NodeProcess::start(command, Arc::default())
+                .map_err(|source| FleetError::Start { program, source })?;
+            self.adopt(node, process, None);
+        }
+        self.send(node, request)
+    }
+
+    /// Takes over a node that has been started. `first` is an event that was already read.
+    pub(crate) fn adopt(&mut self, node: &str, process: NodeProcess, first: Option<Event>) {
+        self.opened += 1;
+        let clock = Arc::new(NodeClock::default());
+        if let Some(event) = first.and_then(|event| clock.take(event)) {
+            let _ = self.sender.send((self.opened, FromNode::Event(event)));
+        }
+        let opened = Connection::of(process, clock, self.opened, self.sender.clone());
+        if let Some(keepalive) = &self.keepalive {
+            keepalive.add(&opened.input, &opened.clock);
+        }
+        self.nodes.insert(node.to_owned(), opened);
+    }
+
+    /// Sends a request to a connected node.
+    ///
+    /// # Errors
+    /// The node has ended, or was never connected.
+    pub(crate) fn send(&mut self, node: &str, request: &Request) -> Result<(), FleetError> {
+        let sent = match self.nodes.get(node) {
+            Some(connection) => connection.send(request),
+            None => Err(io::ErrorKind::NotConnected.into()),
         };
-        connection
-            .send(request)
-            .map_err(|source| FleetError::Gone { node: node.to_owned(), source })
+        sent.map_err(|source| FleetError::Gone { node: node.to_owned(), source })
+    }
+
+    /// Whether a node is connected, as far as its messages taken by [`Self::next`] show.
+    pub(crate) fn is_open(&self, node: &str) -> bool {
+        self.nodes.contains_key(node)
+    }
+
+    /// Exchanges requests with the clocks of all nodes at the same time. Other messages of the nodes
+    /// stay in their order.
+    pub(crate) fn measure_clocks(&self, edge: TrialEdge) -> BTreeMap<String, ClockReadings> {
+        let measure = |connection: &Connection| {
+            connection.clock.measure(edge, |request| connection.send(request))
+        };
+        thread::scope(|scope| {
+            let measuring: Vec<_> = self
+                .nodes
+                .iter()
+                .map(|(node, connection)| (node, scope.spawn(move || measure(connection))))
+                .collect();
+            let readings = measuring.into_iter().filter_map(|(node, measured)| {
+                // A thread that panicked has no readings.
+                Some((node.clone(), measured.join().ok()?))
+            });
+            readings.collect()
+        })
+    }
+
+    /// Returns the clocks of the nodes whose kernels are known.
+    pub(crate) fn clock_domains(&self) -> impl Iterator<Item = (&str, ClockDomain)> {
+        let nodes = self.nodes.iter();
+        nodes.filter_map(|(node, connection)| Some((node.as_str(), connection.clock.domain()?)))
     }
 
     /// Returns the next message of any node, waiting at most `wait`.
@@ -95,65 +149,63 @@ impl Connections {
     }
 }
 
+/// The input of a node; `None` after it was closed.
+pub(crate) type NodeInput = Mutex<Option<ChildStdin>>;
+
+/// Sends a request.
+///
+/// # Errors
+/// The input was closed, or the node has ended.
+pub(crate) fn send(input: &NodeInput, request: &Request) -> io::Result<()> {
+    let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
+    write_message(input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?, request)
+}
+
 /// A connection to a node.
 #[derive(Debug)]
 struct Connection {
-    child: Child,
-    /// `None` after the input was closed.
-    input: Option<ChildStdin>,
-    /// Time at which the node is killed; `None` while the input is open.
-    deadline: Option<Instant>,
+    group: ProcessGroup,
+    input: Arc<NodeInput>,
+    clock: Arc<NodeClock>,
     number: u64,
 }
 
 impl Connection {
-    /// Starts the process. A thread forwards the node's messages to `messages`.
-    fn open(mut command: Command, number: u64, messages: Sender<NodeMessage>) -> io::Result<Self> {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn()?;
-        let (Some(input), Some(output), Some(stderr)) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take())
-        else {
-            return Err(io::Error::other("the child process has no pipes"));
-        };
-        let last_lines = Arc::new(Mutex::new(Vec::new()));
-        let lines = Arc::clone(&last_lines);
-        let stderr_reader = thread::spawn(move || {
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
-                lines.push(line);
-                if lines.len() > MAX_STDERR_LINES {
-                    lines.remove(0);
-                }
-            }
-        });
+    /// A thread forwards the node's messages to `messages`, except those about its clock.
+    fn of(
+        process: NodeProcess,
+        clock: Arc<NodeClock>,
+        number: u64,
+        messages: Sender<NodeMessage>,
+    ) -> Self {
+        let NodeProcess { group, input, mut output, errors } = process;
+        let read = Arc::clone(&clock);
         thread::spawn(move || {
-            let reason = forward_messages(&mut BufReader::new(output), number, &messages);
+            let reason = forward_messages(&mut output, &read, number, &messages);
+            read.end();
             // Standard error may end after the last event.
-            let _ = stderr_reader.join();
-            let lines = last_lines.lock().unwrap_or_else(PoisonError::into_inner).join("; ");
+            let lines = errors.at_end();
             let details = if lines.is_empty() { String::new() } else { format!(": {lines}") };
             let _ = messages.send((number, FromNode::Gone(format!("{reason}{details}"))));
         });
-        Ok(Self { child, input: Some(input), deadline: None, number })
+        Self { group, input: Arc::new(Mutex::new(Some(input))), clock, number }
     }
 
-    fn send(&mut self, request: &Request) -> io::Result<()> {
-        let input = self.input.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        write_message(input, request)
+    fn send(&self, request: &Request) -> io::Result<()> {
+        send(&self.input, request)
     }
 
-    /// Closes the node's input, which makes it stop all jobs and exit. Returns the time at which it
-    /// is killed.
-    fn close(&mut self) -> Instant {
-        drop(self.input.take());
-        *self.deadline.get_or_insert_with(|| Instant::now() + EXIT_TIMEOUT)
+    /// Closes the node's input, which makes it stop all jobs and exit.
+    fn close(&mut self) {
+        drop(self.input.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.group.ending();
     }
 }
 
 /// Forwards messages until the stream ends or fails. Returns the reason.
 fn forward_messages(
     from: &mut impl io::Read,
+    clock: &NodeClock,
     number: u64,
     messages: &Sender<NodeMessage>,
 ) -> String {
@@ -165,7 +217,10 @@ fn forward_messages(
                      version {VERSION}"
                 );
             }
-            Ok(Some(Frame::Message(event))) => FromNode::Event(event),
+            Ok(Some(Frame::Message(event))) => match clock.take(event) {
+                Some(event) => FromNode::Event(event),
+                None => continue,
+            },
             Ok(Some(Frame::Data(job, bytes))) => FromNode::Data(job, bytes),
             Ok(None) => return "its process ended".into(),
             Err(error) => return format!("its messages cannot be read: {error}"),
@@ -177,16 +232,8 @@ fn forward_messages(
 }
 
 impl Drop for Connection {
-    /// Closes the connection and waits until the node has exited.
+    /// Closes the connection. The process group waits until the node has exited.
     fn drop(&mut self) {
-        let deadline = self.close();
-        while Instant::now() < deadline {
-            match self.child.try_wait() {
-                Ok(None) => thread::sleep(Duration::from_millis(2)),
-                Ok(Some(_)) | Err(_) => return,
-            }
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.close();
     }
 }

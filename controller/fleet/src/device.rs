@@ -73,7 +73,7 @@ impl Device {
     /// Returns the arguments of ssh(1) that select this destination: `-p PORT` and `-l USER` where
     /// given, and the host last.
     pub fn ssh_arguments(&self) -> Vec<String> {
-        let (user, host, port) = split_destination(&self.destination).unwrap_or_default();
+        let (user, host, port) = self.parts();
         let port = port.into_iter().flat_map(|port| ["-p".to_owned(), port.to_string()]);
         let user = user.into_iter().flat_map(|user| ["-l".to_owned(), user.to_owned()]);
         port.chain(user).chain(["--".to_owned(), host.to_owned()]).collect()
@@ -81,7 +81,12 @@ impl Device {
 
     /// Returns the host of the destination, or the name from ssh_config(5).
     pub fn host(&self) -> &str {
-        split_destination(&self.destination).unwrap_or_default().1
+        self.parts().1
+    }
+
+    /// Returns user, host and port of the destination.
+    pub(crate) fn parts(&self) -> (Option<&str>, &str, Option<u16>) {
+        split_destination(&self.destination).unwrap_or_default()
     }
 }
 

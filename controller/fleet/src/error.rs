@@ -2,6 +2,7 @@
 
 use std::io;
 
+use dwell_protocol::Lease;
 use thiserror::Error;
 
 /// A failed fleet operation.
@@ -35,6 +36,22 @@ pub enum FleetError {
     /// A routing daemon has ended or a route is missing, as `dwell lab routes` reports it.
     #[error("{0}")]
     Routes(String),
+    /// A device is unreachable or refused a step.
+    #[error("device {device}: {message}")]
+    Device {
+        /// Name of the device.
+        device: String,
+        /// The failed step, the reason and the remedy.
+        message: String,
+    },
+    /// A device is in use by another run.
+    #[error("device {device} is in use by {lease}")]
+    Leased {
+        /// Name of the device.
+        device: String,
+        /// The other run.
+        lease: Lease,
+    },
     /// A request could not be sent.
     #[error("node {node} is gone")]
     Gone {
@@ -51,6 +68,11 @@ impl FleetError {
     /// work.
     pub const fn is_topology_failure(&self) -> bool {
         matches!(self, Self::Nodes { .. } | Self::Routes(_))
+    }
+
+    /// Whether the nodes will be available when another run ends.
+    pub const fn is_leased(&self) -> bool {
+        matches!(self, Self::Leased { .. })
     }
 
     /// Whether this machine lacks support or a privilege for the topology.

@@ -1,12 +1,16 @@
 //! The stored description of a run's fleet.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use dwell_plan::Topology;
 use serde::{Deserialize, Serialize};
 
 use crate::lab::LabFleet;
-use crate::{Fleet, FleetError};
+use crate::ssh_fleet::SshFleet;
+use crate::{Device, Fleet, FleetError};
 
 /// Data by which a later process finds the nodes of a run, or removes what a dead runner left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,30 +18,65 @@ use crate::{Fleet, FleetError};
 pub enum FleetHandle {
     /// The lab with this name.
     Lab(String),
+    /// Devices over SSH.
+    Devices(DeviceBindings),
+}
+
+/// The devices of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceBindings {
+    /// Who started the run, as `USER@HOST`.
+    pub owner: String,
+    /// The device of each role, as it was described when the run began.
+    pub roles: BTreeMap<String, Device>,
+}
+
+/// The process that opens a fleet.
+#[derive(Clone, Debug)]
+pub struct Opener {
+    /// The `dwell` program.
+    pub program: PathBuf,
+    /// The run, by its name.
+    pub run: String,
+    /// Whether [`Fleet::prepare`] may be called again while another run uses a device
+    /// ([`FleetError::Leased`]). Otherwise this is a failure of the nodes.
+    pub waits: bool,
+    /// Set to end all waits for devices.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl FleetHandle {
-    /// Returns the handle of a new run. `unique` differs between concurrent runs.
+    /// Returns the handle of a new run. `unique` differs between concurrent runs; `devices` are those
+    /// that the roles of the topology are bound to.
     ///
     /// # Errors
-    /// There is no transport to the nodes of this topology ([`FleetError::is_unsupported`]).
-    pub fn new(topology: &Topology, unique: u32) -> Result<Self, FleetError> {
-        match topology {
-            Topology::Lab(_) => Ok(Self::Lab(format!("run-{unique:08x}"))),
-            Topology::Devices(_) => Err(FleetError::Nodes {
-                message: "this dwell cannot reach devices; run the plan in a lab with \
-                          topology.lab instead of topology.roles"
-                    .into(),
-                unsupported: true,
-            }),
+    /// Roles and devices do not match.
+    pub fn new(
+        topology: &Topology,
+        unique: u32,
+        devices: Option<DeviceBindings>,
+    ) -> Result<Self, FleetError> {
+        let refused = |message: &str| {
+            Err(FleetError::Nodes { message: message.to_owned(), unsupported: false })
+        };
+        match (topology, devices) {
+            (Topology::Lab(_), None) => Ok(Self::Lab(format!("run-{unique:08x}"))),
+            (Topology::Lab(_), Some(_)) => refused("a lab has no devices"),
+            (Topology::Devices(roles), Some(devices)) => {
+                match roles.iter().find(|role| !devices.roles.contains_key(*role)) {
+                    Some(role) => refused(&format!("role {role} has no device")),
+                    None => Ok(Self::Devices(devices)),
+                }
+            }
+            (Topology::Devices(_), None) => refused("the roles of the plan have no devices"),
         }
     }
 
-    /// Returns the fleet, without creating or connecting to any node. `program` is the `dwell`
-    /// program.
-    pub fn open(self, program: PathBuf) -> Box<dyn Fleet> {
+    /// Returns the fleet, without creating or connecting to any node.
+    pub fn open(self, opener: Opener) -> Box<dyn Fleet> {
         match self {
-            Self::Lab(name) => Box::new(LabFleet::new(program, name)),
+            Self::Lab(name) => Box::new(LabFleet::new(opener.program, name)),
+            Self::Devices(devices) => Box::new(SshFleet::new(devices, opener)),
         }
     }
 }
@@ -49,7 +88,7 @@ mod tests {
     #[test]
     fn handle_of_a_lab_keeps_its_stored_form() {
         let topology = toml::from_str("lab = \"line:2\"").unwrap();
-        let handle = FleetHandle::new(&topology, 0x1f_2e3d).unwrap();
+        let handle = FleetHandle::new(&topology, 0x1f_2e3d, None).unwrap();
         let stored = serde_json::to_string(&handle).unwrap();
         assert_eq!(stored, "{\"lab\":\"run-001f2e3d\"}");
         assert_eq!(serde_json::from_str::<FleetHandle>(&stored).unwrap(), handle);
@@ -57,8 +96,18 @@ mod tests {
     }
 
     #[test]
-    fn devices_without_a_transport_are_unsupported() {
+    fn handle_of_devices_needs_all_roles() {
         let topology = toml::from_str("roles = [\"a\", \"b\"]").unwrap();
-        assert!(FleetHandle::new(&topology, 1).unwrap_err().is_unsupported());
+        let device = |name: &str| (name.to_owned(), Device::new("pi4", "pi@board").unwrap());
+        let bound = |roles: &[&str]| {
+            let roles = roles.iter().map(|role| device(role)).collect();
+            Some(DeviceBindings { owner: "u@h".into(), roles })
+        };
+        let missing = FleetHandle::new(&topology, 1, bound(&["a"])).unwrap_err();
+        assert_eq!(missing.to_string(), "role b has no device");
+        assert!(FleetHandle::new(&topology, 1, None).is_err());
+        let handle = FleetHandle::new(&topology, 1, bound(&["a", "b"])).unwrap();
+        let stored = serde_json::to_string(&handle).unwrap();
+        assert_eq!(serde_json::from_str::<FleetHandle>(&stored).unwrap(), handle);
     }
 }

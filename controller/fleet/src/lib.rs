@@ -2,20 +2,30 @@
 //! events.
 //!
 //! [`FleetHandle`] selects the transport. The nodes of a lab on this machine are child processes
-//! (`dwell lab up --json`, `dwell lab exec NODE -- dwell worker`). Devices over SSH would be another
-//! fleet behind the same trait. This crate does not interpret requests and events.
+//! (`dwell lab up --json`, `dwell lab exec NODE -- dwell worker`). Devices are reached by the user's
+//! ssh(1), which copies the node program there and runs it. This crate does not interpret requests and
+//! events.
 
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
 
 mod connection;
+mod deployment;
 mod device;
+mod device_check;
 mod error;
 mod handle;
+mod keepalive;
 mod lab;
 mod lab_output;
+mod local_clock;
+mod node_binaries;
+mod node_clock;
+mod node_process;
 mod nodes;
 mod routes;
+mod ssh;
+mod ssh_fleet;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,10 +35,14 @@ use dwell_protocol::{Event, JobId, Request};
 use serde::Deserialize;
 
 pub use device::{Device, DeviceError};
+pub use device_check::{DeviceAnswer, check_devices, remove_deployment};
 pub use error::FleetError;
-pub use handle::FleetHandle;
-pub use nodes::{ClockDomain, ClockRelation, Nodes};
+pub use handle::{DeviceBindings, FleetHandle, Opener};
+pub use node_binaries::{NODES_DIR, NodeBinaries, NodeBinary};
+pub use node_clock::{ClockReadings, TrialEdge};
+pub use nodes::{ClockDomain, Nodes};
 pub use routes::Routes;
+pub use ssh::SSH_COMMAND;
 
 /// Nodes that can be reached.
 pub trait Fleet {
@@ -57,6 +71,12 @@ pub trait Fleet {
         Nodes::default()
     }
 
+    /// Returns the device that a node is bound to; `None` for a node of a lab.
+    fn device(&self, node: &str) -> Option<NodeDevice> {
+        let _ = node;
+        None
+    }
+
     /// Returns the current routes between the nodes, or `None` if no routing daemon runs.
     ///
     /// # Errors
@@ -72,6 +92,13 @@ pub trait Fleet {
     /// The CPU time cannot be read.
     fn quotas(&mut self) -> Result<BTreeMap<String, QuotaUse>, FleetError> {
         Ok(BTreeMap::new())
+    }
+
+    /// Exchanges requests with the clocks of all connected nodes, and returns the exchanges by node.
+    /// A fleet whose nodes all have the controller's clock returns none.
+    fn measure_clocks(&mut self, edge: TrialEdge) -> BTreeMap<String, ClockReadings> {
+        let _ = edge;
+        BTreeMap::new()
     }
 
     /// Sends a request to a node, connecting to it first if necessary.
@@ -102,6 +129,19 @@ pub enum FromNode {
     Data(JobId, Vec<u8>),
     /// The node has ended, with the reason. All its jobs have ended too.
     Gone(String),
+}
+
+/// The device of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeDevice {
+    /// Name of the device.
+    pub name: String,
+    /// Where ssh(1) connects.
+    pub destination: String,
+    /// SHA-256 of the node program, as 64 hexadecimal digits.
+    pub program_sha256: String,
+    /// Machine type, such as `aarch64`.
+    pub arch: String,
 }
 
 /// A link as it was created, or a medium shared by several nodes. A plan or a lab file states what

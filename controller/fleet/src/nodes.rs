@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
-use dwell_units::Nanos;
+use dwell_stats::ClockRelation;
 
 /// Identity of a clock: the kernel that keeps CLOCK_REALTIME. Namespaces of one kernel share it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClockDomain(String);
 
 impl ClockDomain {
@@ -17,6 +17,11 @@ impl ClockDomain {
     /// The controller's own kernel.
     pub fn controller() -> Self {
         Self(Self::CONTROLLER.to_owned())
+    }
+
+    /// The kernel with this boot id.
+    pub fn of_kernel(boot_id: &str) -> Self {
+        Self(format!("kernel {boot_id}"))
     }
 
     /// A clock that only this node has.
@@ -31,24 +36,17 @@ impl fmt::Display for ClockDomain {
     }
 }
 
-/// Clock of one node relative to that of another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClockRelation {
-    /// Lead of the clock, subtracted from one-way delays.
-    pub offset: Nanos,
-    /// Bound of the remaining difference.
-    pub error: Nanos,
-}
-
 /// Addresses and clocks of nodes, by node name. Unless declared otherwise, each node has its own
 /// clock, so that a transport without clock information loses one-way delays instead of inventing
 /// them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Nodes {
     addresses: BTreeMap<String, Vec<IpAddr>>,
     /// Clock of the nodes not in `clocks`; `None` if each has its own.
     common: Option<ClockDomain>,
     clocks: BTreeMap<String, ClockDomain>,
+    /// Clocks relative to the controller's.
+    relations: BTreeMap<ClockDomain, ClockRelation>,
 }
 
 impl Nodes {
@@ -76,10 +74,25 @@ impl Nodes {
         declared.cloned().unwrap_or_else(|| ClockDomain::of_node(node))
     }
 
+    /// Declares a clock relative to the controller's.
+    #[must_use]
+    pub fn with_relation(mut self, clock: ClockDomain, relation: ClockRelation) -> Self {
+        self.relations.insert(clock, relation);
+        self
+    }
+
     /// Returns the clock of `b` relative to that of `a`: no difference in one domain, `None` if
-    /// unknown.
+    /// unknown. The errors of two clocks relative to the controller's add up.
     pub fn clock_relation(&self, a: &str, b: &str) -> Option<ClockRelation> {
-        (self.clock_domain(a) == self.clock_domain(b)).then(ClockRelation::default)
+        let (a, b) = (self.clock_domain(a), self.clock_domain(b));
+        if a == b {
+            return Some(ClockRelation::default());
+        }
+        let relation = |clock: &ClockDomain| match self.relations.get(clock) {
+            None if *clock == ClockDomain::controller() => Some(ClockRelation::default()),
+            relation => relation.copied(),
+        };
+        Some(ClockRelation::between(&relation(&a)?, &relation(&b)?))
     }
 
     /// Returns the first address of this family of a node, or `None` if it is unknown and the
@@ -91,6 +104,8 @@ impl Nodes {
 
 #[cfg(test)]
 mod tests {
+    use dwell_units::{Instant, Nanos};
+
     use super::*;
 
     #[test]
@@ -115,5 +130,29 @@ mod tests {
         let guest = lab.with_clock("n2", ClockDomain::of_node("n2"));
         assert_eq!(guest.clock_relation("n1", "n2"), None);
         assert!(guest.clock_relation("n1", "n3").is_some());
+    }
+
+    #[test]
+    fn clocks_relate_through_that_of_the_controller() {
+        let relation = |offset, error| ClockRelation {
+            at: Instant::from_nanos(5_000_000_000),
+            offset: Nanos(offset),
+            rate: 0.0,
+            error: Nanos(error),
+        };
+        let nodes = Nodes::default()
+            .with_clock("a", ClockDomain::of_kernel("a"))
+            .with_clock("b", ClockDomain::of_kernel("b"))
+            .with_clock("twin of b", ClockDomain::of_kernel("b"))
+            .with_clock("c", ClockDomain::controller())
+            .with_relation(ClockDomain::of_kernel("a"), relation(1_000, 30))
+            .with_relation(ClockDomain::of_kernel("b"), relation(-500, 20));
+        let between = |a, b| nodes.clock_relation(a, b).map(|it| (it.offset.0, it.error.0));
+        assert_eq!(between("a", "b"), Some((-1_500, 50)));
+        assert_eq!(between("b", "a"), Some((1_500, 50)));
+        assert_eq!(between("c", "b"), Some((-500, 20)));
+        assert_eq!(between("b", "c"), Some((500, 20)));
+        assert_eq!(between("b", "twin of b"), Some((0, 0)));
+        assert_eq!(between("a", "unknown"), None);
     }
 }

@@ -1,5 +1,6 @@
 //! Analysis of the data of a run: groups, verdicts, fits, findings, and trust in them.
 
+pub(crate) mod clock_bound;
 pub(crate) mod collect;
 pub(crate) mod condition;
 pub(crate) mod contention;

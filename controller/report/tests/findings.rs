@@ -5,7 +5,7 @@ mod contended;
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod synthetic;
 
-use dwell_record::{TrustWarning, Warning};
+use dwell_record::{Scalar, TrustWarning, Warning};
 use dwell_report::model::{Quantity, RunData, TrialData, TrialState};
 use dwell_report::{Figure, figures, findings, fits};
 use rand::SeedableRng as _;
@@ -662,6 +662,20 @@ fn fact(run: &RunData, name: &str) -> String {
     let page = dwell_report::page(run);
     let from = page.split(&format!("<dt>{name}</dt><dd>")).nth(1).unwrap_or_default();
     from.split("</dd>").next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn clock_bound_is_shown_beside_one_way_delays() {
+    let mut run = synthetic::relays(synthetic::PI_ZERO);
+    assert!(!dwell_report::page(&run).contains("Clock bound"), "all machines have one clock");
+    for (trial, bound) in run.trials.iter_mut().zip([41_000, 84_200, 12_000]) {
+        let summary = trial.summary.as_mut().unwrap();
+        summary.values.insert("end_to_end_error_ns".to_owned(), Some(Scalar::Count(bound)));
+    }
+    let clocks = text(&run, "clocks");
+    assert!(clocks.contains("known within ± 84.2 us"), "{clocks}");
+    assert_eq!(fact(&run, "Clock bound"), "± 84.2 us");
+    assert!(dwell_report::page(&run).contains("one-way delays ± 84.2 us, dwell"), "figures");
 }
 
 #[test]

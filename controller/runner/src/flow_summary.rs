@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dwell_plan::FlowPlan;
 use dwell_record::{
     ColumnFigures, Figures, Kind, Packets, Scalar, Stamps, Summary, Trust, TrustWarning, Warning,
+    clock_error_value,
 };
 use dwell_sample::{Point, TimestampSource};
 use dwell_stats::{Leg, LinkEndpoints};
@@ -29,6 +30,12 @@ pub(crate) struct SummaryInputs<'a> {
     pub(crate) links: PathLinks,
     /// Nodes with unrelated clocks; one node if all clocks are related.
     pub(crate) unrelated: &'a [&'a str],
+    /// Nodes with different clocks; one node if all have one clock.
+    pub(crate) distinct: &'a [&'a str],
+    /// Whether the packets contradict the relations of the clocks.
+    pub(crate) contradicted: bool,
+    /// Warnings about clocks of nodes.
+    pub(crate) clock_warnings: &'a [TrustWarning],
 }
 
 /// Returns the largest step of CLOCK_REALTIME that a machine saw; `None` if there was none.
@@ -46,6 +53,9 @@ pub(crate) fn summary(join: &Join, inputs: &SummaryInputs<'_>, figures: ColumnFi
     for (machine, point, count) in join.missing() {
         let name = format!("missing_{}_{}", machine.name(), point.name());
         values.insert(name, Some(Scalar::Count(count)));
+    }
+    for (leg, error) in join.clock_errors() {
+        values.insert(clock_error_value(leg.name()), Some(Scalar::Count(error.0.unsigned_abs())));
     }
     let counts = join.counts;
     for (name, count) in ["relay", "trace", "receiver"].into_iter().zip(counts.unmatched) {
@@ -167,10 +177,16 @@ fn trust(join: &Join, inputs: &SummaryInputs<'_>) -> Trust {
     if let (Some(relay), None) = (&inputs.flow.relay, join.link_endpoints().node) {
         trust.warn(TrustWarning::from(Warning::NodeDelayUnknown).about(&relay.on));
     }
-    if let [others @ .., last] = inputs.unrelated
-        && !others.is_empty()
-    {
-        trust.warn(Warning::UnrelatedClocks(format!("{} and {last}", others.join(", "))));
+    trust.warnings.extend(inputs.clock_warnings.iter().cloned());
+    if let Some(nodes) = listed(inputs.unrelated) {
+        trust.warn(Warning::UnrelatedClocks(nodes));
+    }
+    if let Some(nodes) = listed(inputs.distinct) {
+        if inputs.contradicted {
+            trust.warn(Warning::ImpossibleDelays(nodes));
+        } else if let Some(error) = join.clock_errors().iter().map(|(_, error)| *error).max() {
+            trust.warn(Warning::BoundedClocks(nodes, error.to_string()));
+        }
     }
     trust.warn_count(trust.void, |count| {
         Warning::ClockStepped(format!("{count} packets have timestamps but no delays"))
@@ -178,6 +194,12 @@ fn trust(join: &Join, inputs: &SummaryInputs<'_>) -> Trust {
     trust.warn_count(join.counts.repeated, Warning::RepeatedIds);
     trust.warn_count(join.counts.left_out, Warning::UnjoinedPackets);
     trust
+}
+
+/// Returns the names as a list; `None` unless there are several.
+fn listed(nodes: &[&str]) -> Option<String> {
+    let (last, others) = nodes.split_last()?;
+    (!others.is_empty()).then(|| format!("{} and {last}", others.join(", ")))
 }
 
 /// Returns the number of packets that the sender failed to send.

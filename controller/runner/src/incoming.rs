@@ -1,7 +1,7 @@
 //! Segments being received from nodes, as files that are deleted when dropped.
 
 use std::fs::{self, File};
-use std::io::{BufReader, BufWriter, Write};
+use std::io::{BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
 use crate::runner::RunnerError;
@@ -10,11 +10,27 @@ use crate::runner::RunnerError;
 pub(crate) struct Incoming {
     segment: Segment,
     file: BufWriter<File>,
+    /// Length of the verified parts in bytes.
+    verified: u64,
+    /// Checksum and length of the current part.
     hasher: crc32fast::Hasher,
-    bytes: u64,
-    /// Whether length and checksum match those sent.
+    part_len: u64,
+    /// Whether a damaged part was requested again.
+    repeated: bool,
+    /// Whether all parts were verified.
     whole: bool,
     failure: Option<std::io::Error>,
+}
+
+/// A part of a segment as the node sent it.
+pub(crate) struct Part {
+    /// Offset in bytes.
+    pub(crate) from: u64,
+    /// Length in bytes.
+    pub(crate) bytes: u64,
+    pub(crate) crc32: u32,
+    /// Length of the segment after the part in bytes.
+    pub(crate) left: u64,
 }
 
 /// The file of a segment; deleted when dropped.
@@ -33,8 +49,10 @@ impl Incoming {
         Ok(Self {
             segment: Segment(path),
             file: BufWriter::new(file),
+            verified: 0,
             hasher: crc32fast::Hasher::new(),
-            bytes: 0,
+            part_len: 0,
+            repeated: false,
             whole: false,
             failure: None,
         })
@@ -42,7 +60,7 @@ impl Incoming {
 
     pub(crate) fn take(&mut self, bytes: &[u8]) {
         self.hasher.update(bytes);
-        self.bytes += bytes.len() as u64;
+        self.part_len += bytes.len() as u64;
         if self.failure.is_none() {
             self.failure = self.file.write_all(bytes).err();
         }
@@ -50,11 +68,36 @@ impl Incoming {
 
     /// Returns the number of bytes received so far.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+        self.verified + self.part_len
     }
 
-    pub(crate) fn check(&mut self, bytes: u64, crc32: u32) {
-        self.whole = bytes == self.bytes && crc32 == self.hasher.clone().finalize();
+    /// Ends a part. Returns the offset of the part to request next: the following one, or the same one
+    /// if it is damaged for the first time; `None` at the end.
+    pub(crate) fn end_part(&mut self, part: &Part) -> Option<u64> {
+        let len = std::mem::take(&mut self.part_len);
+        let crc32 = std::mem::take(&mut self.hasher).finalize();
+        let is_intact = (part.from, part.bytes, part.crc32) == (self.verified, len, crc32);
+        if is_intact && part.left == 0 {
+            self.verified += len;
+            self.whole = true;
+            return None;
+        }
+        if is_intact && len > 0 {
+            self.verified += len;
+            return Some(self.verified);
+        }
+        if std::mem::replace(&mut self.repeated, true) {
+            return None;
+        }
+        let cut = self.cut();
+        self.failure = self.failure.take().or(cut.err());
+        Some(self.verified)
+    }
+
+    /// Removes what follows the verified parts.
+    fn cut(&mut self) -> std::io::Result<()> {
+        self.file.seek(SeekFrom::Start(self.verified))?;
+        self.file.get_ref().set_len(self.verified)
     }
 
     /// Returns the segment, or `None` if it is incomplete or damaged.
@@ -73,5 +116,48 @@ impl Segment {
         let file = File::open(&self.0)
             .map_err(|source| RunnerError::Incoming { path: self.0.clone(), source })?;
         Ok(BufReader::new(file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    fn part(from: u64, bytes: &[u8], left: u64) -> Part {
+        Part { from, bytes: bytes.len() as u64, crc32: crc32fast::hash(bytes), left }
+    }
+
+    #[test]
+    fn damaged_part_is_requested_once_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut incoming = Incoming::create(dir.path().join("x")).unwrap();
+        incoming.take(b"abc");
+        assert_eq!(incoming.end_part(&part(0, b"abc", 4)), Some(3));
+        incoming.take(b"dxfg");
+        assert_eq!(incoming.bytes(), 7);
+        assert_eq!(incoming.end_part(&part(3, b"defg", 0)), Some(3));
+        incoming.take(b"defg");
+        assert_eq!(incoming.end_part(&part(3, b"defg", 0)), None);
+        let segment = incoming.finish().unwrap().unwrap();
+        let mut text = String::new();
+        segment.open().unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "abcdefg");
+    }
+
+    #[test]
+    fn part_damaged_twice_ends_the_transfer() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut incoming = Incoming::create(dir.path().join("x")).unwrap();
+        for expected in [Some(0), None] {
+            incoming.take(b"ab");
+            assert_eq!(incoming.end_part(&part(0, b"abc", 0)), expected);
+        }
+        assert!(incoming.finish().unwrap().is_none());
+        // A node that sends nothing is not asked forever.
+        let mut incoming = Incoming::create(dir.path().join("y")).unwrap();
+        let empty = part(0, b"", 9);
+        assert_eq!((incoming.end_part(&empty), incoming.end_part(&empty)), (Some(0), None));
     }
 }

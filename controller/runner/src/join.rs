@@ -14,9 +14,9 @@ use dwell_record::segment::{self, FlowEntry, Record, SegmentEnd, SegmentError};
 use dwell_record::{Batch, Column};
 use dwell_sample::{PacketObservation, Point, PointStamps, State};
 use dwell_stats::{DelayComponent, Leg, LinkEndpoints, Machine, OneWayPath};
-use dwell_units::Instant;
+use dwell_units::{Instant, Nanos};
 
-use crate::path_clocks::ClockOffsets;
+use crate::path_clocks::LegClocks;
 
 /// Maximum number of packets joined; bounds the memory.
 const MAX_PACKETS: usize = 1 << 20;
@@ -36,7 +36,7 @@ pub(crate) struct Join {
     void: bool,
     /// Whether links are emulated by queueing disciplines of the senders.
     queue_is_link: bool,
-    offsets: ClockOffsets,
+    clocks: LegClocks,
     pub(crate) counts: JoinCounts,
 }
 
@@ -94,10 +94,28 @@ impl Join {
         self.queue_is_link = true;
     }
 
-    /// Corrects the delays between machines by the offsets of their clocks. By default, all machines
-    /// have one clock.
-    pub(crate) fn correct_clocks(&mut self, offsets: ClockOffsets) {
-        self.offsets = offsets;
+    /// Corrects the delays between machines by the relations of their clocks. By default, all
+    /// machines have one clock. If the packets contradict a relation, leaves out all delays between
+    /// different clocks and returns false: a wrong clock makes one direction too short and the other
+    /// too long.
+    pub(crate) fn correct_clocks(&mut self, clocks: LegClocks) -> bool {
+        self.clocks = clocks;
+        let endpoints = self.link_endpoints();
+        let permitted = self.packets.iter().all(|packet| {
+            Leg::ALL.into_iter().all(|leg| {
+                let delay = self.clocks.delay(leg, &packet.path, &endpoints);
+                delay.is_none_or(|delay| self.clocks.permits(leg, delay))
+            })
+        });
+        if !permitted {
+            self.clocks.forget_bounded();
+        }
+        permitted
+    }
+
+    /// Returns the bounds of the delays between machines with different clocks.
+    pub(crate) fn clock_errors(&self) -> Vec<(Leg, Nanos)> {
+        if self.void { Vec::new() } else { self.clocks.errors().collect() }
     }
 
     /// Records that a clock was stepped. The clock pairings at the ends of the trial do not show
@@ -347,13 +365,10 @@ impl Packet {
         if join.void {
             return;
         }
-        let legs = Leg::ALL.map(|leg| {
-            let delay = leg.of(&self.path, endpoints);
-            (leg.name(), delay.and_then(|delay| join.offsets.corrected(leg, delay)))
-        });
+        let legs = Leg::ALL.map(|leg| (leg.name(), join.clocks.delay(leg, &self.path, endpoints)));
         let components = DelayComponent::ALL.map(|component| {
             let delay = endpoints.delay_in(component, &self.path.node);
-            (component.name(), delay.filter(|_| join.offsets.has_node_delays()))
+            (component.name(), delay.filter(|_| join.clocks.has_node_delays()))
         });
         for (name, delay) in legs.into_iter().chain(components) {
             if let (Some(column), Some(delay)) = (Column::named(name), delay) {

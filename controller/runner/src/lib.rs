@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stderr)]
 
+mod far_clock;
 mod flow_summary;
 mod incoming;
 mod jobs;
@@ -18,6 +19,7 @@ mod persist;
 mod quotas;
 mod runner;
 mod trial;
+mod trial_clocks;
 
 pub use jobs::{Peer, PlannedJob, TrialJobs, jobs};
 pub use runner::{Clock, ProgressReporter, RunEnd, Runner, RunnerError, TrialEnd, new_trials};

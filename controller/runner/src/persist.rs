@@ -8,9 +8,10 @@ use dwell_plan::{FlowPlan, Measurement, MeasurementKind, Plan};
 use dwell_protocol::{Job, JobId, Scheduling as Requested};
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
 use dwell_record::{Column, Kind, Placement, Scalar, Scheduling, Summary, Waiting, Warning};
-use dwell_stats::Machine;
+use dwell_stats::{ClockRelation, Machine};
 use dwell_store::{HostWriter, Ingested, Role, SpikeWriter, TrialRow};
 
+use crate::far_clock::FarClock;
 use crate::flow_summary::{self, SummaryInputs};
 use crate::incoming::{Incoming, Segment};
 use crate::jobs::PlannedJob;
@@ -19,6 +20,7 @@ use crate::links::PathLinks;
 use crate::path_clocks::PathClocks;
 use crate::runner::{Runner, RunnerError, TrialEnd};
 use crate::trial::Outcome;
+use crate::trial_clocks::TrialClocks;
 
 const NOTHING_ARRIVED: &str = "no packet arrived at the sink";
 
@@ -32,6 +34,7 @@ impl Runner<'_> {
         plan: &Plan,
         mut outcome: Outcome,
         mut incoming: BTreeMap<JobId, Incoming>,
+        clocks: &TrialClocks,
     ) -> Result<Option<TrialEnd>, RunnerError> {
         let mut failure = outcome.failure.take();
         if let (true, Some(_), Some(reason)) =
@@ -54,12 +57,13 @@ impl Runner<'_> {
             }
         }
         let mut ingested = None;
+        let mut far_clock = None;
         let mut host = self.store.host_writer(&self.run, trial)?;
         let mut spikes = self.store.spike_writer(&self.run, trial);
         if let Measurement::Flow(flow) = &plan.measurement {
             store_host_activity(&segments, &mut host)?;
             if failure.is_none() {
-                let (joined, damage) = self.join(trial, plan, flow, &segments, &outcome)?;
+                let (joined, damage) = self.join(trial, plan, flow, &segments, &outcome, clocks)?;
                 failure = damage;
                 if let Some((samples, mut summary)) = joined {
                     summary.environment.placement.far = receiver_placement(&outcome, flow);
@@ -82,7 +86,22 @@ impl Runner<'_> {
                 (Measurement::Pace(_), Some((_, _, sender))) => {
                     self.ingest_departures(trial, planned, segment, sender, &mut host)?
                 }
-                _ => self.ingest(trial, &planned.node, segment, &mut host, &mut spikes)?,
+                (Measurement::Ping(ping), _) => {
+                    let far = FarClock::of(planned, ping, clocks);
+                    let far = far.map(|far| far.checked(segment)).transpose()?;
+                    let relation = far.as_ref().and_then(FarClock::relation);
+                    let stored = self.ingest(
+                        trial,
+                        &planned.node,
+                        segment,
+                        relation,
+                        &mut host,
+                        &mut spikes,
+                    )?;
+                    far_clock = far;
+                    stored
+                }
+                _ => self.ingest(trial, &planned.node, segment, None, &mut host, &mut spikes)?,
             };
             ingested = Some(samples);
             failure = failure.or(damage);
@@ -94,6 +113,14 @@ impl Runner<'_> {
             outcome.summaries.iter_mut().find(|(role, ..)| *role == Role::Measurement)
         {
             summary.values.extend(runner_values);
+            summary.values.extend(clocks.values.clone());
+            if let (Some(far), Some(samples)) = (far_clock, &ingested) {
+                far.complete(summary, samples.columns.figures().0);
+            }
+            // A joined summary has them already.
+            if plan.measurement.kind() != MeasurementKind::Flow {
+                summary.trust.warnings.extend(clocks.warnings.iter().cloned());
+            }
             summary.values.extend(ingested.iter().flat_map(|samples| samples.columns.intervals()));
         }
         let measured = outcome.summaries.iter().find(|(role, ..)| *role == Role::Measurement);
@@ -109,17 +136,20 @@ impl Runner<'_> {
         Ok(Some(TrialEnd::Failed(reason)))
     }
 
-    /// Stores the samples of a ping, its spikes and the host activity of its node. Also returns a
+    /// Stores the samples of a ping, its spikes and the host activity of its node. `far_clock` is the
+    /// reflector's clock relative to the node's, if it is another one and known. Also returns a
     /// description of the segment's damage, if any.
     fn ingest(
         &mut self,
         trial: &TrialRow,
         node: &str,
         segment: &Segment,
+        far_clock: Option<ClockRelation>,
         host: &mut HostWriter,
         spikes: &mut SpikeWriter,
     ) -> Result<(Ingested, Option<String>), RunnerError> {
-        let mut ingest = self.store.ingest(&self.run, trial)?.with_figures();
+        let ingest = self.store.ingest(&self.run, trial)?.with_figures();
+        let mut ingest = ingest.with_far_clock(far_clock);
         let end = ingest.push_segment_with(&mut segment.open()?, &mut |record| match record {
             Record::Host(sample) => host.push(node, sample),
             Record::Spike(spike) => spikes.push(spike),
@@ -162,13 +192,14 @@ impl Runner<'_> {
         flow: &FlowPlan,
         segments: &[(&PlannedJob, Segment)],
         outcome: &Outcome,
+        trial_clocks: &TrialClocks,
     ) -> Result<(Option<(Ingested, Summary)>, Option<String>), RunnerError> {
         let mut join = Join::new(flow.relay.is_some());
         let mut left_out = outcome.refused.clone();
         let path = segments.iter().filter_map(|(planned, _)| {
             Some((path_role(flow, &planned.node)?, planned.node.clone()))
         });
-        let clocks = PathClocks::new(path.collect(), self.fleet.nodes());
+        let clocks = PathClocks::new(path.collect(), trial_clocks.nodes.clone());
         // In path order, because the flows at a machine are identified by those at the machines
         // before it.
         let mut segments: Vec<_> = segments.iter().collect();
@@ -194,7 +225,7 @@ impl Runner<'_> {
         }
         let summaries = || outcome.summaries.iter().filter(|(role, ..)| *role != Role::Load);
         let mut join = join.without_first(flow.warm_up as usize);
-        join.correct_clocks(clocks.offsets());
+        let contradicted = !join.correct_clocks(clocks.relations());
         // A step that one machine saw applies to all machines with that clock.
         let on_path = summaries().filter(|(_, node, _)| clocks.contains_clock_of(node));
         let step = flow_summary::clock_step(on_path.map(|(_, _, summary)| &summary.trust));
@@ -223,6 +254,9 @@ impl Runner<'_> {
             step,
             links,
             unrelated: &clocks.unrelated(),
+            distinct: &clocks.distinct(),
+            contradicted,
+            clock_warnings: &trial_clocks.warnings,
         };
         let summary = flow_summary::summary(&join, &inputs, ingested.columns.figures());
         Ok((Some((ingested, summary)), None))

@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use dwell_fleet::{Fleet, FleetError, FromNode, Routes};
 use dwell_plan::{Expansion, PlanError, Topology};
-use dwell_protocol::{Event, JobId, Progress};
+use dwell_protocol::{Event, JobId, Progress, Request};
 use dwell_store::{NewTrial, RunNode, RunRow, RunState, Store, StoreError, TrialRow, TrialState};
 use dwell_units::{Instant, Monotonic, Nanos};
 use thiserror::Error;
 
-use crate::incoming::Incoming;
+use crate::incoming::{Incoming, Part};
 use crate::jobs::{PlannedJob, jobs, time_limit};
 use crate::quotas::Quotas;
 use crate::trial::{Action, TrialMachine};
+use crate::trial_clocks::{StartedClocks, TrialClocks};
 
 /// Maximum time until a stop request takes effect.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -27,6 +28,9 @@ const DEFAULT_MAX_FAILURES: u32 = 5;
 
 /// Interval of checks for free space on a full disk.
 const SPACE_CHECK_INTERVAL: Nanos = Nanos::from_secs(1);
+
+/// Time between attempts to use nodes that another run uses.
+const LEASE_RETRY_INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// Maximum time between attempts to measure a trial that did not fit on the disk.
 const MAX_RETRY_INTERVAL: Nanos = Nanos::from_secs(60);
@@ -315,8 +319,12 @@ impl Runner<'_> {
             Ok(plan) => plan,
             Err(error) => return self.fail(trial, &error.to_string()).map(Some),
         };
+        // Before the nodes are prepared, so that those that ended are connected again.
+        self.drop_ended_nodes(carryover);
         let routes = match self.prepare(&plan.topology, carryover) {
             Ok(routes) => routes,
+            // The wait for nodes was interrupted.
+            Err(_) if self.stop.load(Ordering::Relaxed) => return Ok(None),
             // Other nodes were available, so this topology is at fault.
             Err(error) if carryover.nodes_available && error.is_topology_failure() => {
                 return self.fail(trial, &error.to_string()).map(Some);
@@ -325,7 +333,7 @@ impl Runner<'_> {
             Err(error) => return Err(error.into()),
         };
         self.store.begin_trial(trial)?;
-        self.drop_ended_nodes(carryover);
+        let clocks = StartedClocks::measure(self.fleet);
         let quotas = Quotas::now(self.fleet, self.clock);
         let mut incoming = BTreeMap::new();
         let limit = time_limit(&plan);
@@ -350,9 +358,11 @@ impl Runner<'_> {
                 Some((node, FromNode::Gone(why))) => machine.gone(&node, &why, now),
                 Some((_, FromNode::Data(job, bytes))) => {
                     self.incoming(trial, job, &mut incoming)?.take(&bytes);
+                    machine.extend_transfer(now);
                     Vec::new()
                 }
                 Some((node, FromNode::Event(event))) => {
+                    let mut next_part = None;
                     match &event {
                         Event::Hello { dwell, .. } => {
                             let clock = self.fleet.nodes().clock_domain(&node).to_string();
@@ -361,12 +371,18 @@ impl Runner<'_> {
                             self.store.set_node(&self.run, &joined)?;
                         }
                         Event::Progress { progress, .. } => self.reporter.progress(progress),
-                        Event::Pulled { job, bytes, crc32 } => {
-                            self.incoming(trial, *job, &mut incoming)?.check(*bytes, *crc32);
+                        Event::Pulled { job, from, bytes, crc32, left } => {
+                            let (from, bytes, crc32, left) = (*from, *bytes, *crc32, *left);
+                            let (job, part) = (*job, Part { from, bytes, crc32, left });
+                            let incoming = self.incoming(trial, job, &mut incoming)?;
+                            next_part = incoming.end_part(&part).map(|from| (job, from));
                         }
                         _ => {}
                     }
-                    machine.handle_event(&node, event, now)
+                    match next_part {
+                        Some((job, from)) => vec![Action::Ask(node, Request::Pull { job, from })],
+                        None => machine.handle_event(&node, event, now),
+                    }
                 }
             };
             self.execute(&mut machine, actions);
@@ -380,6 +396,10 @@ impl Runner<'_> {
         if interrupted || outcome.failure.is_some() && self.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
+        let clocks = match outcome.failure {
+            None => clocks.end(self.fleet),
+            Some(_) => TrialClocks::unknown(self.fleet.nodes()),
+        };
         outcome.runner_values = quotas.until(&Quotas::now(self.fleet, self.clock));
         let fault = self.route_fault(routes.as_ref());
         if let Some(fault) = &fault {
@@ -387,7 +407,7 @@ impl Runner<'_> {
             let rest = outcome.failure.take().map(|why| format!("; {why}")).unwrap_or_default();
             outcome.failure = Some(format!("{fault}{rest}"));
         }
-        let end = self.persist(trial, &plan, outcome, incoming)?;
+        let end = self.persist(trial, &plan, outcome, incoming, &clocks)?;
         if fault.is_some() {
             self.release_nodes(carryover)?;
         }
@@ -401,7 +421,7 @@ impl Runner<'_> {
         topology: &Topology,
         carryover: &mut Carryover,
     ) -> Result<Option<Routes>, FleetError> {
-        self.fleet.prepare(topology)?;
+        self.prepare_when_free(topology, carryover)?;
         carryover.nodes_available = true;
         match self.fleet.routes() {
             Err(FleetError::Routes(fault)) => {
@@ -411,6 +431,32 @@ impl Runner<'_> {
                 self.fleet.routes()
             }
             routes => routes,
+        }
+    }
+
+    /// Makes the nodes reachable, after the runs that use them have ended.
+    fn prepare_when_free(
+        &mut self,
+        topology: &Topology,
+        carryover: &mut Carryover,
+    ) -> Result<(), FleetError> {
+        let mut announced = None;
+        loop {
+            let error = match self.fleet.prepare(topology) {
+                Err(error) if error.is_leased() => error,
+                prepared => return prepared,
+            };
+            // Two runs that wait for each other must not hold other nodes.
+            self.release_nodes(carryover)?;
+            let text = format!("{error}; waiting until it is free");
+            if announced.as_ref() != Some(&text) {
+                self.reporter.say(&text);
+                announced = Some(text);
+            }
+            self.sleep_unless_stopped(LEASE_RETRY_INTERVAL);
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(error);
+            }
         }
     }
 

@@ -147,7 +147,11 @@ impl TrialMachine {
         now: Instant<Monotonic>,
     ) -> Vec<Action> {
         match event {
-            Event::Hello { .. } | Event::Progress { .. } => return Vec::new(),
+            Event::Hello { .. }
+            | Event::Leased { .. }
+            | Event::Progress { .. }
+            | Event::Clock { .. }
+            | Event::ClockState { .. } => return Vec::new(),
             Event::Ready { job } => {
                 // A measurement is waited for until it finishes.
                 if matches!(self.step, Step::Serving | Step::Loading) {
@@ -252,6 +256,13 @@ impl TrialMachine {
         actions
     }
 
+    /// Extends the time for transferring samples, because some have arrived.
+    pub fn extend_transfer(&mut self, now: Instant<Monotonic>) {
+        if self.step == Step::Pulling {
+            self.deadline = now.saturating_add(NODE_TIMEOUT);
+        }
+    }
+
     /// Handles the passing of time.
     pub fn tick(&mut self, now: Instant<Monotonic>) -> Vec<Action> {
         if now < self.deadline || self.step == Step::Over {
@@ -277,7 +288,7 @@ impl TrialMachine {
                  lost packets"
             ),
             Some((node, job)) => format!("{job} on {node} {what} {limit}"),
-            None => format!("samples were not transferred within {limit}"),
+            None => format!("no samples were transferred for {limit}"),
         };
         if self.step != Step::GivingUp {
             return self.give_up(why, now);
@@ -345,7 +356,7 @@ impl TrialMachine {
                     self.step = Step::Pulling;
                     for (job, planned) in &self.kept {
                         self.waiting.insert(*job);
-                        let pull = Request::Pull { job: *job };
+                        let pull = Request::Pull { job: *job, from: 0 };
                         actions.push(Action::Ask(planned.node.clone(), pull));
                     }
                 }
@@ -436,6 +447,10 @@ mod tests {
         })
     }
 
+    fn pulled(job: JobId) -> Event {
+        Event::Pulled { job, from: 0, bytes: 0, crc32: 0, left: 0 }
+    }
+
     fn finished(job: JobId) -> Event {
         Event::Finished { job, summary: summary(), segment_bytes: None }
     }
@@ -456,11 +471,12 @@ mod tests {
                     log.push(format!("{node} stop {}", machine.running[&job].job.name()));
                     vec![finished(job)]
                 }
-                Request::Pull { job } => {
+                Request::Pull { job, .. } => {
                     log.push(format!("{node} pull"));
-                    vec![Event::Pulled { job, bytes: 0, crc32: 0 }]
+                    vec![pulled(job)]
                 }
                 Request::Hail { job } => vec![Event::Alive { job }],
+                Request::Clock { .. } | Request::ClockState { .. } => vec![],
             };
             for event in events {
                 todo.extend(machine.handle_event(&node, event, at(1)));
@@ -577,8 +593,9 @@ mod tests {
                 }
                 _ if node == "n2" => vec![],
                 Request::Stop { job } => vec![finished(job)],
-                Request::Pull { job } => vec![Event::Pulled { job, bytes: 0, crc32: 0 }],
+                Request::Pull { job, .. } => vec![pulled(job)],
                 Request::Hail { job } => vec![Event::Alive { job }],
+                Request::Clock { .. } | Request::ClockState { .. } => vec![],
             };
             for event in events {
                 todo.extend(machine.handle_event(&node, event, at(1)));

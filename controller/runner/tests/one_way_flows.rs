@@ -72,7 +72,10 @@ impl Fleet for FakeFleet {
                 self.requests.push(format!("{node} {}", what.name()));
                 let (version, jobs) = (dwell_protocol::VERSION, Vec::new());
                 let (dwell, name) = ("0".to_owned(), node.to_owned());
-                self.push_event(node, Event::Hello { version, dwell, node: name, jobs });
+                self.push_event(
+                    node,
+                    Event::Hello { version, dwell, node: name, jobs, boot_id: None },
+                );
                 self.relays |= matches!(what, Job::Relay(_));
                 if matches!(what, Job::Trace(_)) && self.fault == Fault::TracesAreRefused {
                     let reason = "eBPF needs root".to_owned();
@@ -88,13 +91,17 @@ impl Fleet for FakeFleet {
             }
             Request::Stop { job } => self.finished(node, *job),
             Request::Hail { job } => self.push_event(node, Event::Alive { job: *job }),
-            Request::Pull { job } => {
+            Request::Clock { .. } | Request::ClockState { .. } => {}
+            Request::Pull { job, .. } => {
                 let what = self.jobs.remove(job).unwrap();
                 self.requests.push(format!("{node} pull {}", what.name()));
                 let bytes = segment(&what, self.relays);
                 let (len, crc32) = (bytes.len() as u64, crc32fast::hash(&bytes));
                 self.messages.push_back((node.to_owned(), FromNode::Data(*job, bytes)));
-                self.push_event(node, Event::Pulled { job: *job, bytes: len, crc32 });
+                self.push_event(
+                    node,
+                    Event::Pulled { job: *job, from: 0, bytes: len, crc32, left: 0 },
+                );
             }
         }
         Ok(())

@@ -103,11 +103,15 @@ impl Fleet for FakeFleet {
             }
             Request::Stop { job } => self.finished(node, *job, false),
             Request::Hail { job } => self.push_event(node, Event::Alive { job: *job }),
-            Request::Pull { job } => {
+            Request::Clock { .. } | Request::ClockState { .. } => {}
+            Request::Pull { job, .. } => {
                 let bytes = segment(if self.sends_nothing { 0 } else { 20 });
                 let (len, crc32) = (bytes.len() as u64, crc32fast::hash(&bytes));
                 self.messages.push_back((node.to_owned(), FromNode::Data(*job, bytes)));
-                self.push_event(node, Event::Pulled { job: *job, bytes: len, crc32 });
+                self.push_event(
+                    node,
+                    Event::Pulled { job: *job, from: 0, bytes: len, crc32, left: 0 },
+                );
             }
         }
         Ok(())

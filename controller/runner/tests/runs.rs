@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use dwell_fleet::{Fleet, FleetError, FromNode, Routes};
 use dwell_plan::{Expansion, Topology};
-use dwell_protocol::{Event, Job, JobId, Request};
+use dwell_protocol::{Event, Job, JobId, Lease, Request};
 use dwell_record::segment::{Header, SegmentWriter};
 use dwell_runner::{RunEnd, Runner, RunnerError, TrialEnd};
 use dwell_sample::{RxStamps, Sample, State, TimestampSource, TxStamps};
@@ -27,8 +27,8 @@ enum Fault {
     Nothing,
     /// The measuring node disappears during the measurement.
     Vanishes,
-    /// A bit of its samples is flipped in transfer.
-    Flips,
+    /// Its samples are damaged in transfer, this many times.
+    Flips(u32),
     /// There are no replies.
     Silence,
     /// An interrupt ends the node before the runner notices the interrupt.
@@ -40,7 +40,8 @@ struct FakeFleet {
     messages: VecDeque<(String, FromNode)>,
     /// One per measurement, in order.
     faults: VecDeque<Fault>,
-    segments: BTreeMap<JobId, Vec<u8>>,
+    /// Segments, and how often each is damaged in transfer.
+    segments: BTreeMap<JobId, (Vec<u8>, u32)>,
     measured: u32,
     /// Number of reflectors started.
     servers: u32,
@@ -53,6 +54,8 @@ struct FakeFleet {
     dies_after: Option<u32>,
     /// Results of successive reads of the routes; empty without routing daemons.
     routes: VecDeque<Result<&'static str, &'static str>>,
+    /// Attempts to use the nodes until another run leaves them.
+    leased: u32,
     /// Number of labs removed.
     rebuilt: u32,
     stop: Arc<AtomicBool>,
@@ -71,6 +74,7 @@ impl FakeFleet {
             impossible: Vec::new(),
             dies_after: None,
             routes: VecDeque::new(),
+            leased: 0,
             rebuilt: 0,
             stop: Arc::default(),
         }
@@ -90,6 +94,11 @@ impl Fleet for FakeFleet {
         {
             let message = "cannot create the lab: no such link".to_owned();
             return Err(FleetError::Nodes { message, unsupported: true });
+        }
+        if self.leased > 0 {
+            self.leased -= 1;
+            let lease = Lease { owner: "eve@lab".into(), run: "7".into(), since: "noon".into() };
+            return Err(FleetError::Leased { device: "pi4".into(), lease });
         }
         Ok(())
     }
@@ -122,13 +131,9 @@ impl Fleet for FakeFleet {
                 }
                 let received = if fault == Fault::Silence { 0 } else { 10 };
                 let summary = Box::new(summary(received));
-                let mut bytes = segment(received);
                 self.push_event(node, Event::Finished { job: *job, summary, segment_bytes: None });
-                if fault == Fault::Flips {
-                    // Changed after the checksum was computed.
-                    bytes.push(0);
-                }
-                self.segments.insert(*job, bytes);
+                let damaged = if let Fault::Flips(times) = fault { times } else { 0 };
+                self.segments.insert(*job, (segment(received), damaged));
             }
             Request::Start { job, .. } => {
                 self.servers += 1;
@@ -139,12 +144,17 @@ impl Fleet for FakeFleet {
                 self.push_event(node, Event::Finished { job: *job, summary, segment_bytes: None });
             }
             Request::Hail { job } => self.push_event(node, Event::Alive { job: *job }),
-            Request::Pull { job } => {
-                let bytes = self.segments.remove(job).unwrap();
-                let sent = &bytes[..bytes.len() - usize::from(bytes.last() == Some(&0))];
-                let (len, crc32) = (sent.len() as u64, crc32fast::hash(sent));
+            Request::Clock { .. } | Request::ClockState { .. } => {}
+            Request::Pull { job, .. } => {
+                let (segment, damaged) = self.segments.get_mut(job).unwrap();
+                let (len, crc32) = (segment.len() as u64, crc32fast::hash(segment));
+                let mut bytes = segment.clone();
+                // Changed after the checksum was computed.
+                bytes[0] ^= u8::from(*damaged > 0);
+                *damaged = damaged.saturating_sub(1);
                 self.messages.push_back((node.to_owned(), FromNode::Data(*job, bytes)));
-                self.push_event(node, Event::Pulled { job: *job, bytes: len, crc32 });
+                let pulled = Event::Pulled { job: *job, from: 0, bytes: len, crc32, left: 0 };
+                self.push_event(node, pulled);
                 if self.dies_after == Some(self.measured) {
                     self.messages.push_back(("n2".into(), FromNode::Gone("it rebooted".into())));
                 }
@@ -255,7 +265,8 @@ impl TestRun {
 #[test]
 fn run_continues_after_failed_trials_with_reasons() {
     let mut test_run = TestRun::new();
-    let faults = [Fault::Nothing, Fault::Vanishes, Fault::Flips, Fault::Nothing, Fault::Silence];
+    let faults =
+        [Fault::Nothing, Fault::Vanishes, Fault::Flips(2), Fault::Flips(1), Fault::Silence];
     let mut fleet = FakeFleet::new(&faults);
     let (end, ends) = test_run.run(&mut fleet, usize::MAX);
     assert_eq!(end, RunEnd::Complete);
@@ -277,6 +288,18 @@ fn run_continues_after_failed_trials_with_reasons() {
     assert_eq!(trials[0].samples, Some(10));
     assert_eq!(trials[4].samples, Some(10), "lost probes are stored too");
     assert_eq!(test_run.store.series(&trials[0]).unwrap()["rtt_ns"].steps[0].count, 10);
+}
+
+#[test]
+fn run_waits_until_another_run_leaves_its_nodes() {
+    let mut test_run = TestRun::new();
+    let mut fleet = FakeFleet::new(&[]);
+    fleet.leased = 3;
+    let (end, ends) = test_run.run(&mut fleet, usize::MAX);
+    assert_eq!((end, ends.len()), (RunEnd::Complete, 6));
+    assert_eq!(fleet.leased, 0);
+    // Nothing is held during the wait.
+    assert_eq!(fleet.rebuilt, 3 + 1);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use dwell_record::segment::{self, Record, SegmentEnd, SegmentError};
 use dwell_record::{Batch, BatchStatistics, Column, DepartureCollector, Summary, all_valid};
 use dwell_sample::State;
+use dwell_stats::{ClockRelation, Delays};
 
 use crate::error::StoreError;
 use crate::parquet::{SampleWriter, Written};
@@ -62,6 +63,7 @@ const DEPARTURE_BATCH_ROWS: usize = 1 << 14;
 pub struct Ingest {
     writer: Stage<SampleWriter>,
     summary: Stage<IngestSummary>,
+    far_clock: Option<ClockRelation>,
 }
 
 /// The result of an ingest.
@@ -97,7 +99,15 @@ impl Ingest {
         Self {
             writer: Stage::new(SampleWriter::new(path, wanted)),
             summary: Stage::new(IngestSummary::default()),
+            far_clock: None,
         }
+    }
+
+    /// Also computes one-way delays of samples whose far end has another clock, by its relation to
+    /// the near end's.
+    #[must_use]
+    pub fn with_far_clock(self, far_clock: Option<ClockRelation>) -> Self {
+        Self { far_clock, ..self }
     }
 
     /// Also computes the figures of a summary, for samples that come without any. Must be called
@@ -136,6 +146,16 @@ impl Ingest {
             each(&record);
             if let Record::Sample(sample, bridge, near) = record {
                 batch.push_sample(sample, bridge, near);
+                if let Some(far) = &self.far_clock {
+                    let delays = Delays::of(sample, bridge, near).with_far_clock(sample, far);
+                    let both = [
+                        (Column::OneWayForward, delays.one_way_forward),
+                        (Column::OneWayBackward, delays.one_way_backward),
+                    ];
+                    for (column, delay) in both {
+                        delay.into_iter().for_each(|delay| batch.set(column, delay.0));
+                    }
+                }
                 if batch.len() == BATCH_ROWS {
                     failure = self.push(std::mem::take(&mut batch)).err();
                 }
@@ -189,7 +209,7 @@ impl Ingest {
 
     /// Finishes the file, which then appears under its name.
     pub fn finish(self) -> Result<Ingested, StoreError> {
-        let Self { writer, summary } = self;
+        let Self { writer, summary, .. } = self;
         let gathered = summary.finish()?.unwrap_or_default();
         // The figures are completed while the last rows are written.
         let first_ns = gathered.first;

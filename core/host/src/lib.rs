@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod clock_state;
 mod cpu_stats;
 mod cpu_use;
 mod delay_cause;
@@ -13,6 +14,7 @@ mod kernel_event;
 mod series;
 mod wireless;
 
+pub use clock_state::{ChronyTracking, ClockState, KernelClock, PtpStatus};
 pub use cpu_stats::{CpuTimes, Stat, run_delays, stat, thread_wait};
 pub use cpu_use::{CpuUse, Process, Snapshot, family_ticks, is_ancestor, process};
 pub use delay_cause::{Cause, CauseKind, DelayParts, DelayWindow, Part, UsualDelay};

@@ -1,12 +1,18 @@
 //! Requests of a controller and events of a node.
 
+use std::fmt;
+
+use dwell_host::ClockState;
 use dwell_record::Summary;
 use serde::{Deserialize, Serialize};
 
 use crate::job::Job;
 
 /// Protocol version. A node sends its own; a controller refuses any other.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
+
+/// Maximum length of a part of a segment in bytes.
+pub const MAX_PULL_LEN: u64 = 8 << 20;
 
 /// Number of a job, assigned by the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -31,17 +37,49 @@ pub enum Request {
         /// The job.
         job: JobId,
     },
-    /// Transfer the samples of a finished job, and discard them. Answered by pieces of its segment
-    /// and [`Event::Pulled`].
+    /// Transfer a part of the samples of a finished job, of at most [`MAX_PULL_LEN`] bytes. Answered
+    /// by pieces of its segment and [`Event::Pulled`]. The samples are kept until another job starts
+    /// after their last part was transferred.
     Pull {
         /// The job.
         job: JobId,
+        /// Offset of the part in the segment in bytes.
+        from: u64,
     },
     /// Answer at once with [`Event::Alive`]. A node that does not is hung or stopped.
     Hail {
         /// The job concerned; repeated in the answer.
         job: JobId,
     },
+    /// Answer at once with [`Event::Clock`], also while jobs run. Also keeps a connection alive.
+    Clock {
+        /// Number of the exchange; repeated in the answer.
+        id: u32,
+    },
+    /// Report the state of the clock and of its synchronisation daemons, answered by
+    /// [`Event::ClockState`] within two seconds. Runs other programs: not during a measurement.
+    ClockState {
+        /// Number of the request; repeated in the answer.
+        id: u32,
+    },
+}
+
+/// Exclusive use of a device by a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// User and host of the controller, like `user@host`.
+    pub owner: String,
+    /// Name of the run in the owner's data directory.
+    pub run: String,
+    /// Time of its start in UTC (RFC 3339).
+    pub since: String,
+}
+
+impl fmt::Display for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { owner, run, since } = self;
+        write!(f, "run {run} of {owner} since {since}")
+    }
 }
 
 /// Event of a node.
@@ -58,6 +96,16 @@ pub enum Event {
         node: String,
         /// Supported jobs, by the names of [`Job::name`].
         jobs: Vec<String>,
+        /// Id of the running kernel (`/proc/sys/kernel/random/boot_id`): nodes with equal ids share
+        /// CLOCK_REALTIME. `None` if unreadable.
+        #[serde(default)]
+        boot_id: Option<String>,
+    },
+    /// Sent instead of [`Event::Hello`]: another run uses the device. The node ends.
+    Leased {
+        /// The other run.
+        #[serde(flatten)]
+        lease: Lease,
     },
     /// The job has begun: a server is listening, a load is active, or a measurement is running.
     Ready {
@@ -95,14 +143,38 @@ pub enum Event {
         /// The job of the request.
         job: JobId,
     },
-    /// The segment has been transferred.
+    /// The answer to [`Request::Clock`]: the node's clocks, read together.
+    Clock {
+        /// Number of the request.
+        id: u32,
+        /// CLOCK_REALTIME in nanoseconds.
+        realtime_ns: i64,
+        /// CLOCK_MONOTONIC in nanoseconds.
+        monotonic_ns: i64,
+        /// CLOCK_MONOTONIC_RAW in nanoseconds, which no daemon steers.
+        raw_ns: i64,
+        /// Width of the interval in which all were read.
+        width_ns: i64,
+    },
+    /// The answer to [`Request::ClockState`].
+    ClockState {
+        /// Number of the request.
+        id: u32,
+        /// State of the clock.
+        state: ClockState,
+    },
+    /// A part of a segment has been transferred.
     Pulled {
         /// The job.
         job: JobId,
-        /// Length of the segment in bytes.
+        /// Offset of the part in bytes.
+        from: u64,
+        /// Length of the part in bytes.
         bytes: u64,
-        /// CRC-32 of the segment.
+        /// CRC-32 of the part.
         crc32: u32,
+        /// Length of the segment after the part in bytes.
+        left: u64,
     },
 }
 

@@ -13,7 +13,7 @@ mod columns;
 mod departure_times;
 mod driver_stamps;
 mod environment;
-mod quota;
+mod node_value;
 mod roundtrip_csv;
 mod row;
 mod rows;
@@ -33,7 +33,7 @@ pub use departure_times::{DepartureCollector, DepartureTimes};
 pub use driver_stamps::{DriverStamps, DriverTx, Layer, LayerDelay};
 pub use dwell_host::{Cause, CauseKind, CpuUse};
 pub use environment::{CpuIdle, Ends, Environment, Placement, Scheduling, Waiting};
-pub use quota::quota_value;
+pub use node_value::{clock_error_value, clock_value, quota_value};
 pub use rows::RowFormat;
 pub use spikes::{CauseTotal, MAX_CAUSES, MAX_SPIKES, Spike, SpikePart, Spikes};
 pub use summary::{

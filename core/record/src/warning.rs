@@ -251,6 +251,15 @@ crate::warnings! {
              unknown";
         UnrelatedClocks(nodes: String) = "unrelated-clocks", Warning,
             "clocks of {nodes} are unrelated: no delays between them";
+        BoundedClocks(nodes: String, bound: String) = "bounded-clocks", Warning,
+            "one-way delays between {nodes} are known within ± {bound}: their clocks were compared \
+             by exchanges with the controller";
+        ClockUnbounded(node: String, reason: String) on node = "clock-unbounded", Warning,
+            "the clock of {node} has no bound in this trial: {reason}; one-way delays to and from \
+             it are left out";
+        ImpossibleDelays(nodes: String) = "impossible-delays", Warning,
+            "packets between {nodes} would have arrived before they were sent, so the bound of \
+             their clocks is wrong; one-way delays between them are left out";
         RepeatedIds(count: u64) = "repeated-ids", Warning,
             "ids that the sender used twice: {count}, joined once";
         UnjoinedPackets(count: u64) = "unjoined-packets", Warning,

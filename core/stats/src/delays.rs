@@ -3,6 +3,8 @@
 use dwell_sample::{RxStamps, Sample, State, TimestampSource, TxStamps};
 use dwell_units::{Clock, Instant, Nanos, Pairing, Realtime};
 
+use crate::clock_bounds::ClockRelation;
+
 /// Delays of one probe; a field is `None` if one of its timestamps is missing. [`crate::Metric`]
 /// defines them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,6 +77,21 @@ impl Delays {
             backward_minus_offset,
             queueing_in: rx.kernel.map(|kernel| rx.app - kernel),
             ..sent
+        }
+    }
+
+    /// Adds the one-way delays of `sample` if its ends have two clocks. `far` is the lead of the far
+    /// end's clock, whose error is also that of these delays.
+    #[must_use]
+    pub fn with_far_clock(self, sample: &Sample, far: &ClockRelation) -> Self {
+        let Some(remote) = sample.remote.filter(|remote| !remote.same_clock) else { return self };
+        let near = ClockRelation::between(far, &ClockRelation::default());
+        let forward = self.forward_plus_offset;
+        let backward = self.backward_minus_offset;
+        Self {
+            one_way_forward: forward.map(|forward| far.delay(forward, sample.tx.app)),
+            one_way_backward: backward.map(|backward| near.delay(backward, remote.tx)),
+            ..self
         }
     }
 }
@@ -175,6 +192,28 @@ mod tests {
         let delays = Delays::of(&sample, Some(&BRIDGE), TimestampSource::User);
         assert_eq!(delays.one_way_forward, Some(Nanos(370)));
         assert_eq!(delays.one_way_backward, Some(Nanos(390)));
+    }
+
+    #[test]
+    fn one_way_delays_across_clocks_use_their_relation() {
+        let sample = sample();
+        let far = ClockRelation {
+            at: at(1_000_130),
+            offset: Nanos(5_999_500),
+            error: Nanos(40),
+            ..ClockRelation::default()
+        };
+        let delays = Delays::of(&sample, Some(&BRIDGE), TimestampSource::KernelSw);
+        let both = delays.with_far_clock(&sample, &far);
+        assert_eq!(both.one_way_forward, Some(Nanos(360)));
+        assert_eq!(both.one_way_backward, Some(Nanos(140)));
+        assert_eq!(both.rtt_minus_residence, Some(Nanos(360 + 140)));
+        let mut one_clock = sample;
+        one_clock.remote.as_mut().unwrap().same_clock = true;
+        let delays = Delays::of(&one_clock, Some(&BRIDGE), TimestampSource::KernelSw);
+        assert_eq!(delays.with_far_clock(&one_clock, &far), delays);
+        let void = Delays::default().with_far_clock(&sample, &far);
+        assert_eq!((void.one_way_forward, void.one_way_backward), (None, None));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 pub mod accuracy;
 mod blocked_comparison;
 mod bootstrap;
+mod clock_bounds;
 mod compare;
 mod decimated_series;
 mod delay_component;
@@ -46,6 +47,9 @@ mod variation;
 
 pub use blocked_comparison::{
     Block, BlockedShift, MIN_TRIALS, blocked_difference, blocked_level, blocked_mean, blocked_shift,
+};
+pub use clock_bounds::{
+    ClockBounds, ClockExchange, ClockFault, ClockReading, ClockRelation, RateAssumption,
 };
 pub use compare::{Compare, Comparison, NanosInterval, QuantileShift};
 pub use decimated_series::DecimatedSeries;

@@ -3,7 +3,7 @@
 //! (`docs/anatomy.md`; Miya 2020, S0.3).
 
 use dwell_sample::{Point, PointStamps};
-use dwell_units::Nanos;
+use dwell_units::{Instant, Nanos, Realtime};
 
 use crate::delay_component::DelayComponent;
 
@@ -220,6 +220,16 @@ impl Leg {
         }
     }
 
+    /// Timestamp at which the leg begins, on the clock of its first machine; `None` without one.
+    pub fn start(self, path: &OneWayPath, endpoints: &LinkEndpoints) -> Option<Instant<Realtime>> {
+        match self {
+            Self::EndToEnd | Self::SenderOut => path.sender.get(Point::TxApp),
+            Self::LinkIn | Self::LinkDelay => path.sender.get(endpoints.sender),
+            Self::LinkOut => path.node.get(endpoints.link_out_start),
+            Self::ReceiverIn => path.receiver.get(endpoints.receiver),
+        }
+    }
+
     /// Delay of this packet in the leg; `None` unless all timestamps exist.
     pub fn of(self, path: &OneWayPath, endpoints: &LinkEndpoints) -> Option<Nanos> {
         let (sender, receiver) =
@@ -266,7 +276,6 @@ impl PathComponent {
 
 #[cfg(test)]
 mod tests {
-    use dwell_units::Instant;
     use proptest::prelude::*;
 
     use super::*;

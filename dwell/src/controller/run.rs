@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         confirm(args, &expansion)?;
         // Check all cells, not only the values of each axis, before the run is created.
         Estimate::of_all(&expansion).map_err(wrong)?;
-        FleetHandle::new(&expansion.plan().topology, 0).map_err(fleet_failure)?;
+        FleetHandle::new(&expansion.plan().topology, 0, None).map_err(fleet_failure)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     dwell_node_cli::on_signal(&stop)?;
@@ -251,7 +251,7 @@ fn begin(
 ) -> Result<RunRow, Failure> {
     let plan = expansion.plan();
     // The matrix cannot vary the transport, so one handle serves all cells.
-    let handle = FleetHandle::new(&plan.topology, random()).map_err(fleet_failure)?;
+    let handle = FleetHandle::new(&plan.topology, random(), None).map_err(fleet_failure)?;
     let new = NewRun {
         kind: RunKind::Run,
         name: plan.name.clone(),
@@ -318,10 +318,10 @@ fn execute(
     store: &mut Store,
     run: &RunRow,
     expansion: &Expansion,
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
 ) -> Result<Result<RunEnd, RunnerError>, Failure> {
     clear_orphaned_fleets(store, run)?;
-    let fleet = fleet::of_run(run)?;
+    let fleet = fleet::open(run, true, Arc::clone(stop))?;
     let mut fleet = fleet.with_context(|| format!("run {} has no nodes", run.run))?;
     // Remove what a dead runner left.
     fleet.clear()?;

@@ -75,7 +75,7 @@ pub enum NodeCommand {
     /// Report what this node can measure, and how precisely
     Doctor(doctor::Args),
     /// Execute jobs for a controller over standard input and output
-    Worker,
+    Worker(worker::Args),
 }
 
 impl NodeCommand {
@@ -91,7 +91,7 @@ impl NodeCommand {
             Self::Trace(args) => trace::run(&args),
             Self::Lab(args) => lab::run(args),
             Self::Doctor(args) => doctor::run(args),
-            Self::Worker => worker::run(),
+            Self::Worker(args) => worker::run(&args),
         }
     }
 }

@@ -3,13 +3,16 @@
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod support;
 
+use std::fs::{self, Permissions};
 use std::io::BufReader;
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dwell_protocol::{
-    Event, Frame, Job, JobId, RelayJob, Request, SinkJob, TrafficJob, read_frame, write_message,
+    Event, Frame, Job, JobId, PingJob, PingParameters, ReflectJob, RelayJob, Request, SinkJob,
+    TrafficJob, read_frame, write_message,
 };
 use dwell_record::segment::{self, Record};
 use dwell_record::{Scalar, Summary};
@@ -66,7 +69,7 @@ impl Node {
 
     /// Pulls a job's samples; returns the number of flows and the packet ids.
     fn pull(&mut self, job: JobId) -> (usize, Vec<u64>) {
-        self.send(&Request::Pull { job });
+        self.send(&Request::Pull { job, from: 0 });
         let (event, data) = self.next();
         assert!(matches!(event, Event::Pulled { bytes, .. } if bytes == data.len() as u64));
         let (mut flows, mut ids) = (0, Vec::new());
@@ -137,4 +140,66 @@ fn relay_result_survives_a_full_spool() {
     assert_eq!(forward, Some(Scalar::Count(2_000)), "{:?}", summary.values);
     let warnings = format!("{:?}", summary.trust.warnings);
     assert!(warnings.contains("cannot write the spool"), "{warnings}");
+}
+
+#[test]
+fn clock_is_answered_at_once_during_a_measurement() {
+    let url = format!("udp://127.0.0.1:{}", free_port("127.0.0.1"));
+    let mut node = Node::start();
+    let (server, ping) = (JobId(1), JobId(2));
+    let reflect = ReflectJob { urls: vec![url.clone()], ..ReflectJob::default() };
+    node.send(&Request::Start { job: server, what: Job::Reflect(reflect), samples: false });
+    assert!(matches!(node.next().0, Event::Ready { job } if job == server));
+    let parameters = PingParameters { count: Some(100_000), ..PingParameters::default() };
+    let what = Job::Ping(Box::new(PingJob { parameters, ..PingJob::to(&url) }));
+    node.send(&Request::Start { job: ping, what, samples: true });
+    assert!(matches!(node.next().0, Event::Ready { job } if job == ping));
+    let mut longest = Duration::ZERO;
+    let mut last_raw = 0;
+    for id in 0..50 {
+        let (start, before) = (Instant::now(), realtime_ns());
+        node.send(&Request::Clock { id });
+        let (event, after) = (node.next().0, realtime_ns());
+        let Event::Clock { id: answered, realtime_ns, monotonic_ns, raw_ns, width_ns } = event
+        else {
+            panic!("expected the clock, got {event:?}")
+        };
+        assert_eq!(answered, id);
+        assert!((before..=after).contains(&realtime_ns), "{before} {realtime_ns} {after}");
+        assert!(monotonic_ns > 0 && raw_ns > last_raw && width_ns >= 0);
+        last_raw = raw_ns;
+        longest = longest.max(start.elapsed());
+    }
+    // About 100 us here; a busy machine may take longer.
+    assert!(longest < Duration::from_secs(2), "{longest:?}");
+    node.send(&Request::Stop { job: ping });
+    let summary = node.finished(ping);
+    assert!(summary.packets.unwrap().sent < 100_000, "it was stopped");
+}
+
+fn realtime_ns() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64
+}
+
+#[test]
+fn clock_state_survives_a_daemon_that_hangs() {
+    let dir = tempfile::tempdir().unwrap();
+    let tracking = "#!/bin/sh\necho \"C0248F95,192.0.2.1,2,1732631111.1,-0.000012,-0.000001,\
+                    0.00005,-12.345,-0.001,0.123,0.012,0.001,64.5,Normal\"\n";
+    for (name, script) in [("chronyc", tracking), ("pmc", "#!/bin/sh\nexec sleep 5\n")] {
+        fs::write(dir.path().join(name), script).unwrap();
+        fs::set_permissions(dir.path().join(name), Permissions::from_mode(0o700)).unwrap();
+    }
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+    let mut node = Node::started_by(Command::new(DWELL).args(["worker"]).env("PATH", path));
+    let start = Instant::now();
+    node.send(&Request::ClockState { id: 7 });
+    node.send(&Request::Clock { id: 8 });
+    assert!(matches!(node.next().0, Event::Clock { id: 8, .. }), "not behind the programs");
+    let Event::ClockState { id: 7, state } = node.next().0 else { panic!("expected the state") };
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    assert_eq!(state.ptp, None);
+    let chrony = state.chrony.unwrap();
+    assert_eq!((chrony.stratum, chrony.error_ns), (2, 12_000 + 1_000_000 + 6_000_001));
+    assert!(state.kernel.unwrap().frequency_ppm.abs() <= 1_000.0);
 }

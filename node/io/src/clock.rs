@@ -5,6 +5,7 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::ptr;
 
+use dwell_host::KernelClock;
 use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
 
 use crate::sys::sockopt::check;
@@ -79,17 +80,56 @@ fn bracket() -> Pairing {
     Pairing { real, mono: before + Nanos(width.0 / 2), width }
 }
 
-/// Returns the maximum error of CLOCK_REALTIME against UTC, as reported to the kernel by a
-/// synchronisation daemon (NTP, PTP); `None` if the clock is not synchronised (adjtimex(2):
-/// TIME_ERROR or STA_UNSYNC).
-pub fn utc_error() -> Option<Nanos> {
+/// The clocks of this machine, read together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockReading {
+    /// Time on CLOCK_REALTIME.
+    pub real: Instant<Realtime>,
+    /// Time on CLOCK_MONOTONIC.
+    pub mono: Instant<Monotonic>,
+    /// Time on CLOCK_MONOTONIC_RAW in nanoseconds, which no daemon steers.
+    pub raw_ns: i64,
+    /// Width of the bracket: the reads are at most this far apart.
+    pub width: Nanos,
+}
+
+/// Reads the clocks together. Returns the first bracket narrower than 1 us, of at most four.
+pub fn read_all() -> ClockReading {
+    let raw = || {
+        let (sec, nsec) = read(libc::CLOCK_MONOTONIC_RAW);
+        sec * 1_000_000_000 + nsec
+    };
+    let bracket = || {
+        let before = raw();
+        let (mono, real) = (monotonic(), realtime());
+        let width = raw() - before;
+        ClockReading { real, mono, raw_ns: before + width / 2, width: Nanos(width) }
+    };
+    let is_narrow = |bracket: &ClockReading| bracket.width < Nanos::from_micros(1);
+    (1..4).map(|_| bracket()).find(is_narrow).unwrap_or_else(bracket)
+}
+
+/// Returns the kernel's record of CLOCK_REALTIME; `None` if it cannot be read.
+pub fn kernel_clock() -> Option<KernelClock> {
     // SAFETY: timex is plain data for which all zeros is valid and asks for no change.
     let mut timex: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel reads and writes one timex, exclusively borrowed.
     let state = unsafe { libc::adjtimex(&mut timex) };
-    let synchronised =
-        state >= 0 && state != libc::TIME_ERROR && timex.status & libc::STA_UNSYNC == 0;
-    synchronised.then(|| Nanos::from_micros(timex.maxerror))
+    // A tick is nominally 10,000 us, so a microsecond of it is 100 ppm; `freq` has 16 fractional bits.
+    let frequency_ppm = timex.freq as f64 / 65_536.0 + (timex.tick - 10_000) as f64 * 100.0;
+    (state >= 0).then(|| KernelClock {
+        synchronised: state != libc::TIME_ERROR && timex.status & libc::STA_UNSYNC == 0,
+        max_error_ns: Nanos::from_micros(timex.maxerror).0,
+        frequency_ppm,
+    })
+}
+
+/// Returns the maximum error of CLOCK_REALTIME against UTC, as reported to the kernel by a
+/// synchronisation daemon (NTP, PTP); `None` if the clock is not synchronised (adjtimex(2):
+/// TIME_ERROR or STA_UNSYNC).
+pub fn utc_error() -> Option<Nanos> {
+    let clock = kernel_clock().filter(|clock| clock.synchronised)?;
+    Some(Nanos(clock.max_error_ns))
 }
 
 /// Returns CLOCK_TAI minus CLOCK_REALTIME, as set by a synchronisation daemon: whole seconds, 0 if
@@ -196,6 +236,16 @@ mod tests {
         sleep_until(due - Nanos::from_secs(3_600));
         sleep_until(Instant::from_nanos(-1));
         assert!(monotonic() - before < Nanos::from_secs(60));
+    }
+
+    #[test]
+    fn clocks_are_read_together() {
+        let (first, second) = (read_all(), read_all());
+        assert!(first.real <= second.real && first.mono <= second.mono);
+        assert!(first.raw_ns <= second.raw_ns && first.width >= Nanos::ZERO);
+        let pairing =
+            |read: &ClockReading| Pairing { real: read.real, mono: read.mono, width: read.width };
+        assert_eq!(pairing(&first).step_until(&pairing(&second)), None, "{first:?} {second:?}");
     }
 
     #[test]

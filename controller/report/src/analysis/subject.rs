@@ -1,7 +1,7 @@
 //! Subject of the figures of a run: its main delay metric, by cell.
 
 use crate::analysis::group::{self, Group};
-use crate::analysis::{measurement, paced};
+use crate::analysis::{clock_bound, measurement, paced};
 use crate::model::quantity::{Unit, capital};
 use crate::model::{RunData, metric};
 
@@ -65,9 +65,12 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Caption with run, plan, version, and a mark for a closed loop.
+/// Caption with run, plan, version, a mark for a closed loop, and the bound of one-way delays between
+/// machines with different clocks.
 pub(crate) fn caption(run: &RunData) -> String {
     let closed = measurement::mode(run).filter(|mode| *mode == "closed loop");
     let closed = closed.map_or_else(String::new, |mode| format!(", {mode}"));
-    format!("run {}, {}{closed}, dwell {}", run.id, run.name, run.dwell)
+    let bound = clock_bound::largest_bound(run)
+        .map_or_else(String::new, |bound| format!(", one-way delays {bound}"));
+    format!("run {}, {}{closed}{bound}, dwell {}", run.id, run.name, run.dwell)
 }

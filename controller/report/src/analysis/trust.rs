@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::analysis::group::Group;
 use crate::analysis::warnings::{RunWarning, warnings};
-use crate::analysis::{contention, measurement};
+use crate::analysis::{clock_bound, contention, measurement};
 use crate::model::RunData;
 use crate::model::quantity::{capital, count, count_noun, delay, delay_ns, listed};
 
@@ -175,6 +175,10 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
     let offloads = facts.iter_mut().find(|fact| fact.name == "Offloads");
     if let (Some(fact), Some(every)) = (offloads, every.filter(|every| !every.is_empty())) {
         fact.folded = Some(every);
+    }
+    if let Some(bound) = clock_bound::largest_bound(run) {
+        let meaning = "Bound of one-way delays between machines: their clocks differ, and exchanges with the controller compared them.";
+        facts.push(Fact { name: "Clock bound", value: bound, folded: None, meaning });
     }
     facts
 }

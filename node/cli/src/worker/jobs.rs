@@ -8,11 +8,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use dwell_protocol::{
-    Event, Job, JobId, MAX_PAYLOAD_LEN, Progress, Request, write_data, write_message,
+    Event, Job, JobId, MAX_PAYLOAD_LEN, MAX_PULL_LEN, Progress, Request, write_data, write_message,
 };
 use dwell_record::{Scalar, Summary, Warning};
 use dwell_stats::{Metric, RoundTrip};
 
+use super::clock;
+use super::silence::LastRequest;
 use super::spool::Spool;
 use crate::host::{CpuWatch, own_of_run};
 use crate::ping::{Observer, Outputs, Replies, SampleFile};
@@ -71,37 +73,79 @@ struct Running {
     thread: JoinHandle<()>,
 }
 
+/// The jobs that have not ended. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct RunningJobs(Arc<Mutex<BTreeMap<JobId, Running>>>);
+
+impl RunningJobs {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<JobId, Running>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops all jobs. A job that does not end in time ends with the process.
+    pub(super) fn end(&self) {
+        let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
+        loop {
+            let mut jobs = self.lock();
+            jobs.values().for_each(|running| running.stop.store(true, Ordering::Relaxed));
+            jobs.retain(|_, running| !running.thread.is_finished());
+            if jobs.is_empty() || Instant::now() >= deadline {
+                return;
+            }
+            drop(jobs);
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
 /// See the module documentation.
 pub(super) struct Jobs {
     events: EventWriter,
-    running: BTreeMap<JobId, Running>,
+    running: RunningJobs,
+    /// Samples of ended and running jobs. Those that were transferred completely are kept until the next
+    /// job starts, so that a damaged part can be requested again.
     spools: BTreeMap<JobId, Spool>,
+    transferred: Vec<JobId>,
+    last_request: LastRequest,
 }
 
 impl Jobs {
-    pub(super) fn new(events: EventWriter) -> Self {
-        Self { events, running: BTreeMap::new(), spools: BTreeMap::new() }
+    pub(super) fn new(events: EventWriter, last_request: LastRequest) -> Self {
+        let (running, spools) = (RunningJobs::default(), BTreeMap::new());
+        Self { events, running, spools, transferred: Vec::new(), last_request }
+    }
+
+    pub(super) fn running(&self) -> RunningJobs {
+        self.running.clone()
     }
 
     /// Handles a request without waiting for a job.
     pub(super) fn take(&mut self, request: Request) {
-        self.running.retain(|_, running| !running.thread.is_finished());
+        self.running.lock().retain(|_, running| !running.thread.is_finished());
         match request {
             Request::Start { job, what, samples } => self.start(job, what, samples),
             Request::Stop { job } => {
                 // A job that has ended has already sent its event.
-                if let Some(running) = self.running.get(&job) {
+                if let Some(running) = self.running.lock().get(&job) {
                     running.stop.store(true, Ordering::Relaxed);
                 }
             }
-            Request::Pull { job } => self.pull(job),
+            Request::Pull { job, from } => self.pull(job, from),
             Request::Hail { job } => self.events.say(&Event::Alive { job }),
+            Request::Clock { id } => self.events.say(&clock::reading(id)),
+            Request::ClockState { id } => {
+                let events = self.events.clone();
+                thread::spawn(move || events.say(&Event::ClockState { id, state: clock::state() }));
+            }
         }
     }
 
     fn start(&mut self, job: JobId, what: Job, samples: bool) {
         let fail = |reason: String| self.events.say(&failed(job, reason));
-        if self.running.contains_key(&job) || self.spools.contains_key(&job) {
+        for job in self.transferred.drain(..) {
+            self.spools.remove(&job);
+        }
+        if self.running.lock().contains_key(&job) || self.spools.contains_key(&job) {
             return fail(format!("job {} already exists", job.0));
         }
         let spool = match samples.then(Spool::new).transpose() {
@@ -124,40 +168,34 @@ impl Jobs {
             };
             events.say(&event);
         });
-        self.running.insert(job, Running { stop, thread });
+        self.running.lock().insert(job, Running { stop, thread });
         self.spools.extend(kept.map(|spool| (job, spool)));
     }
 
-    fn pull(&mut self, job: JobId) {
-        let Some(spool) = self.spools.remove(&job) else {
+    /// Transfers a part of the samples.
+    fn pull(&mut self, job: JobId, from: u64) {
+        let Some(spool) = self.spools.get(&job) else {
             let reason = format!("job {} has no samples", job.0);
             return self.events.say(&failed(job, reason));
         };
         let mut hasher = crc32fast::Hasher::new();
         let mut bytes = 0;
-        let read = spool.read(MAX_PAYLOAD_LEN / 4, &mut |piece| {
+        let read = spool.read(from, MAX_PULL_LEN, MAX_PAYLOAD_LEN / 4, &mut |piece| {
             hasher.update(piece);
             bytes += piece.len() as u64;
-            write_data(&mut *self.events.lock(), job, piece)
+            let written = write_data(&mut *self.events.lock(), job, piece);
+            self.last_request.renew();
+            written
         });
+        let left = spool.len().saturating_sub(from.saturating_add(bytes));
         let event = match read {
-            Ok(()) => Event::Pulled { job, bytes, crc32: hasher.finalize() },
+            Ok(()) => Event::Pulled { job, from, bytes, crc32: hasher.finalize(), left },
             Err(error) => failed(job, format!("cannot read samples: {error}")),
         };
+        if left == 0 {
+            self.transferred.push(job);
+        }
         self.events.say(&event);
-    }
-
-    /// Stops all jobs. A job that does not end in time ends with the process.
-    pub(super) fn end(self) {
-        for running in self.running.values() {
-            running.stop.store(true, Ordering::Relaxed);
-        }
-        let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
-        while self.running.values().any(|running| !running.thread.is_finished())
-            && Instant::now() < deadline
-        {
-            thread::sleep(Duration::from_millis(5));
-        }
     }
 }
 

@@ -38,17 +38,20 @@ impl Spool {
         Ok(written)
     }
 
-    /// Passes the contents to `each` in chunks of at most `piece` bytes.
+    /// Passes at most `len` bytes from offset `from` to `each`, in chunks of at most `piece` bytes.
     pub(super) fn read(
         &self,
+        from: u64,
+        len: u64,
         piece: usize,
         each: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut inner = self.lock();
-        inner.file.seek(SeekFrom::Start(0))?;
+        inner.file.seek(SeekFrom::Start(from))?;
+        let mut part = Read::by_ref(&mut inner.file).take(len);
         let mut buffer = vec![0; piece];
         loop {
-            match inner.file.read(&mut buffer) {
+            match part.read(&mut buffer) {
                 Ok(0) => return Ok(()),
                 Ok(len) => each(&buffer[..len])?,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -399,7 +399,7 @@ fn trace_job_delivers_samples_to_the_controller() {
     write_message(&mut requests, &Request::Stop { job }).unwrap();
     let Event::Finished { summary, .. } = next().0 else { panic!("a result") };
     assert_eq!(summary.metrics["node_delay_netfilter_ns"].count, 100);
-    write_message(&mut requests, &Request::Pull { job }).unwrap();
+    write_message(&mut requests, &Request::Pull { job, from: 0 }).unwrap();
     let (pulled, bytes) = next();
     assert!(matches!(pulled, Event::Pulled { .. }), "{pulled:?}");
     let mut ids = Vec::new();

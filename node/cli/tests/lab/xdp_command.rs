@@ -164,7 +164,7 @@ fn xdp_relay_job_delivers_its_flow_table() {
     let Event::Finished { summary, .. } = next().0 else { panic!("a result") };
     let summary: Summary = *summary;
     assert_eq!(summary.engine, "xdp, generic");
-    write_message(&mut requests, &Request::Pull { job }).unwrap();
+    write_message(&mut requests, &Request::Pull { job, from: 0 }).unwrap();
     let (pulled, bytes) = next();
     assert!(matches!(pulled, Event::Pulled { .. }), "{pulled:?}");
     assert_eq!(flows(&bytes).len(), 2);

@@ -30,9 +30,14 @@ pub fn facts() -> Machine {
 
 /// Returns an id of the running kernel, and so of its clocks, that lasts until the next boot.
 pub fn boot_id() -> Option<[u8; 16]> {
-    let text = line("/proc/sys/kernel/random/boot_id")?;
+    let text = boot_id_text()?;
     let digits: String = text.chars().filter(|c| *c != '-').collect();
     u128::from_str_radix(&digits, 16).ok().map(u128::to_be_bytes)
+}
+
+/// Returns the same id as the kernel prints it.
+pub fn boot_id_text() -> Option<String> {
+    line("/proc/sys/kernel/random/boot_id")
 }
 
 /// Returns the host name; in a lab, that of the node.

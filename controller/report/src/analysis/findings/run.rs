@@ -8,7 +8,7 @@ use crate::analysis::group::{self, Group};
 use crate::analysis::host_correlation::correlation_finding;
 use crate::analysis::packet_words::PacketWords;
 use crate::analysis::subject::Subject;
-use crate::analysis::{effect, measurement, paced, trust, witness};
+use crate::analysis::{clock_bound, effect, measurement, paced, trust, witness};
 use crate::model::quantity::{capital, count, count_noun, delay, delay_ns, share};
 use crate::model::{RunData, TrialState};
 
@@ -44,6 +44,12 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
     if let Some(text) = failures(run) {
         say("failed".into(), text);
     }
+    if let Some(bound) = clock_bound::largest_bound(run) {
+        let text = format!(
+            "One-way delays between machines are known within {bound}, because their clocks differ."
+        );
+        say("clocks".into(), text);
+    }
     say("trust".into(), trust::in_words(run));
     findings
 }
@@ -75,9 +81,11 @@ fn delays(subject: &Subject) -> String {
         let trials = count_noun(all.over_trials(quantile).count() as u64, "trial");
         all.mean(quantile).map(|mean| format!("{mean}s over {trials}"))
     };
+    let bound = clock_bound::bound_of(subject.run, subject.metric)
+        .map_or_else(String::new, |bound| format!(", all {bound} (clocks)"));
     text += &match (all.quantile(Quantile::P50), all.quantile(Quantile::P99)) {
         (Some(p50), Some(p99)) => format!(
-            " {noun}: median {}, p99 {}{}, min {min}, max {max}.",
+            " {noun}: median {}, p99 {}{}, min {min}, max {max}{bound}.",
             delay(p50),
             delay(p99),
             match (mean(Quantile::P50), mean(Quantile::P99)) {
@@ -88,11 +96,11 @@ fn delays(subject: &Subject) -> String {
             }
         ),
         (Some(p50), None) => format!(
-            " {noun}: median {}{}, max {max}; p99 needs at least 100 samples.",
+            " {noun}: median {}{}, max {max}{bound}; p99 needs at least 100 samples.",
             delay(p50),
             mean(Quantile::P50).map_or_else(String::new, |mean| format!(" ({mean})"))
         ),
-        _ => format!(" {noun}: {min} to {max}; too few samples for percentiles."),
+        _ => format!(" {noun}: {min} to {max}{bound}; too few samples for percentiles."),
     };
     if subject.cells.len() > 1 {
         text += &format!(" This covers all {} combinations of parameters.", subject.cells.len());

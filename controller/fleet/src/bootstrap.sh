@@ -1,0 +1,109 @@
+# Runs on the device, by any POSIX shell. No single quote may appear here: the script is passed as one
+# quoted argument. $1 is yes if the node runs through sudo, the others are MACHINE:SHA256.
+umask 077
+set -f
+LC_ALL=C
+export LC_ALL
+sudo=$1
+shift
+machine=$(uname -m)
+hash=none
+for known in "$@"; do
+  case $known in "$machine":*) hash=${known#*:};; esac
+done
+uid=$(id -u)
+cache=${XDG_CACHE_HOME:-${HOME:-/dev/null}/.cache}
+set -- "$cache/dwell" "${TMPDIR:-/tmp}/dwell-$uid" "/var/tmp/dwell-$uid" "/dev/shm/dwell-$uid"
+# Limits the time of a command, where the device can.
+within=
+if timeout 5 true 2>/dev/null; then within="timeout 600"; fi
+
+# Sets why if $1 cannot hold and run programs.
+try() {
+  why="no absolute path"
+  case $1 in /*) ;; *) return 1;; esac
+  parent=
+  [ -d "${1%/*}" ] || parent=made
+  why=$(mkdir -p "$1" 2>&1) || { why=${why##*: }; return 1; }
+  why="belongs to another user"
+  if [ -L "$1" ] || [ ! -O "$1" ]; then return 1; fi
+  why=$(chmod 700 "$1" 2>&1) || { why=${why##*: }; return 1; }
+  probe=$1/.probe-$$
+  if why=$( { printf "#!/bin/sh\nexit 0\n" | cat > "$probe" && chmod 700 "$probe"; } 2>&1 ); then
+    "$probe" 2>/dev/null || why="programs cannot be executed there (noexec)"
+  else
+    why=${why##*: }
+  fi
+  rm -f "$probe" 2>/dev/null
+  if [ -z "$why" ] && [ -n "$parent" ]; then : > "$1/.made-parent"; fi
+  if [ -z "$why" ]; then return 0; fi
+  rmdir "$1" 2>/dev/null
+  if [ -n "$parent" ]; then rmdir "${1%/*}" 2>/dev/null; fi
+  return 1
+}
+
+dir=
+refused=
+for candidate in "$@"; do
+  if try "$candidate"; then dir=$candidate; break; fi
+  refused="$refused$candidate: $why; "
+done
+file=$dir/dwell-node-$hash
+have=no
+if [ -n "$dir" ] && [ -x "$file" ]; then have=yes; fi
+printf "dwell-bootstrap 1\nmachine=%s\nkernel=%s\nuid=%s\naddress=%s\ndir=%s\nrefused=%s\nhave=%s\nend\n" \
+  "$machine" "$(uname -r)" "$uid" "$(set -- $SSH_CONNECTION; echo "$3")" "$dir" "$refused" "$have"
+
+while line=$($within head -n 1) && [ -n "$line" ]; do
+  word=${line%% *}
+  rest=${line#* }
+  if [ -z "$dir" ] && [ "$word" != clean ]; then exit 1; fi
+  case $word in
+  put)
+    part=$dir/.part-$$
+    trap "rm -f \"$part\"" EXIT
+    trap "exit 1" HUP INT PIPE TERM
+    echo ready
+    why=$( { $within head -c "$rest" > "$part"; } 2>&1 ) || { echo "failed ${why##*: }"; exit 1; }
+    if [ "$(($(wc -c < "$part")))" -ne "$rest" ]; then echo "failed it is incomplete"; exit 1; fi
+    why=$(chmod 700 "$part" 2>&1 && mv -f "$part" "$file" 2>&1) || { echo "failed ${why##*: }"; exit 1; }
+    set +f
+    for old in "$dir"/dwell-node-*; do
+      if [ "$old" != "$file" ]; then rm -f "$old"; fi
+    done
+    # Parts of transfers whose connection was lost.
+    for old in "$dir"/.part-*; do
+      if [ ! -d "/proc/${old##*-}" ]; then rm -f "$old"; fi
+    done
+    set -f
+    echo stored
+    ;;
+  run)
+    trap - EXIT HUP INT PIPE TERM
+    if [ "$sudo" = yes ]; then
+      why=$(sudo -n "$file" --version 2>&1 < /dev/null) || { echo "refused $why"; exit 1; }
+      echo running
+      exec sudo -n "$file" $rest
+    fi
+    echo running
+    exec "$file" $rest
+    ;;
+  clean)
+    for old in "$@"; do
+      if [ -d "$old" ] && [ ! -L "$old" ] && [ -O "$old" ]; then
+        if [ -s "$old/lease" ] && ! flock -n "$old/lease" true 2>/dev/null && flock --version >/dev/null 2>&1; then
+          echo "busy $(cat "$old/lease")"
+          exit 1
+        fi
+        made=
+        if [ -e "$old/.made-parent" ]; then made=${old%/*}; fi
+        why=$(rm -rf "$old" 2>&1) || { echo "failed ${why##*: }"; exit 1; }
+        if [ -n "$made" ]; then rmdir "$made" 2>/dev/null; fi
+      fi
+    done
+    echo removed
+    exit 0
+    ;;
+  *) exit 1 ;;
+  esac
+done
