@@ -8,6 +8,7 @@ mod export;
 mod fleet;
 mod import;
 mod note;
+mod owner;
 mod report;
 mod run;
 mod runs;

@@ -263,6 +263,7 @@ fn begin(
         axes: json!(axes(expansion)),
         fleet: Some(json!(handle).to_string()),
         dwell: dwell_node_cli::build().to_owned(),
+        owner: super::owner::owner(),
         trials: new_trials(expansion),
     };
     let name = store.begin_run(&new)?;
