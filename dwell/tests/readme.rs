@@ -1,5 +1,5 @@
-//! The examples of the README and of `docs/guide.md` work as typed: every block marked `sh example`, in
-//! order, through `sh`.
+//! The examples of the README, `docs/guide.md` and `docs/devices.md` work as typed: every block
+//! marked `sh example`, in order, through `sh`.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,7 +9,8 @@ use std::{env, fs};
 const TEST: &str = "readme_examples_work_as_typed";
 
 /// Documents and the minimum number of examples of each.
-const DOCUMENTS: [(&str, usize); 2] = [("README.md", 7), ("docs/guide.md", 5)];
+const DOCUMENTS: [(&str, usize); 3] =
+    [("README.md", 7), ("docs/guide.md", 5), ("docs/devices.md", 2)];
 
 #[test]
 fn readme_examples_work_as_typed() {
