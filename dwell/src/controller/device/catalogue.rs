@@ -55,7 +55,7 @@ pub(super) fn no_devices(data: &DataArgs) -> Failure {
 }
 
 /// States that there are no devices, and how to add one.
-pub(super) fn how_to_add(data: &DataArgs) -> String {
+pub(crate) fn how_to_add(data: &DataArgs) -> String {
     format!(
         "no devices in {} yet; add one with `dwell device add NAME [USER@]HOST`",
         data.data.display()
