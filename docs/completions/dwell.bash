@@ -2453,13 +2453,17 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__run)
-            opts="-q -h --set --dry-run --resume --seed --yes --json --quiet --data --help"
+            opts="-q -h --set --on --no-wait --dry-run --resume --seed --yes --json --quiet --data --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --set)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --on)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

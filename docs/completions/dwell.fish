@@ -355,9 +355,11 @@ complete -c dwell -n "__fish_dwell_using_subcommand worker" -l silence-timeout -
 complete -c dwell -n "__fish_dwell_using_subcommand worker" -l lease -d 'Serve only this run, until the end; fail if another one is served' -r
 complete -c dwell -n "__fish_dwell_using_subcommand worker" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l set -d 'Set a field of the plan, such as topology.link.rate=10Mbit/s; may be repeated' -r
+complete -c dwell -n "__fish_dwell_using_subcommand run" -l on -d 'Bind the roles of the plan to devices, such as sender=pi4,receiver=pi3; may be repeated' -r
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l resume -d 'Resume a run of this plan: its name, or last for the newest unfinished one' -r
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l seed -d 'Seed for the order of trials, unless the plan has one [default: random, printed]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand run" -l no-wait -d 'Fail instead of waiting while another run uses a device'
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l dry-run -d 'Print the trials and the expected time, packets and bytes without running anything'
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l yes -d 'Do not ask for confirmation of a very large plan'
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l json -d 'Print the result as one JSON object'
