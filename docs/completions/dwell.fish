@@ -45,6 +45,7 @@ complete -c dwell -n "__fish_dwell_needs_command" -f -a "export" -d 'Export the 
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "import" -d 'Import measurements of dwell or another program'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "note" -d 'Add a note to a run'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "delete" -d 'Delete a run and its samples'
+complete -c dwell -n "__fish_dwell_needs_command" -f -a "device" -d 'Manage devices: machines that are reached by SSH'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "completions" -d 'Print shell completions to standard output'
 complete -c dwell -n "__fish_dwell_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s c -l count -d 'Number of probes to send' -r
@@ -350,11 +351,15 @@ complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcomm
 complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand doctor" -l json -d 'Print the findings as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand doctor" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand worker" -l silence-timeout -d 'End after this time without a request, such as 30s' -r
+complete -c dwell -n "__fish_dwell_using_subcommand worker" -l lease -d 'Serve only this run, until the end; fail if another one is served' -r
 complete -c dwell -n "__fish_dwell_using_subcommand worker" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l set -d 'Set a field of the plan, such as topology.link.rate=10Mbit/s; may be repeated' -r
+complete -c dwell -n "__fish_dwell_using_subcommand run" -l on -d 'Bind the roles of the plan to devices, such as sender=pi4,receiver=pi3; may be repeated' -r
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l resume -d 'Resume a run of this plan: its name, or last for the newest unfinished one' -r
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l seed -d 'Seed for the order of trials, unless the plan has one [default: random, printed]' -r
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand run" -l no-wait -d 'Fail instead of waiting while another run uses a device'
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l dry-run -d 'Print the trials and the expected time, packets and bytes without running anything'
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l yes -d 'Do not ask for confirmation of a very large plan'
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l json -d 'Print the result as one JSON object'
@@ -399,28 +404,85 @@ complete -c dwell -n "__fish_dwell_using_subcommand delete" -l data -d 'Director
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -l yes -d 'Do not ask for confirmation'
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -l json -d 'Print the result as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand delete" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and not __fish_seen_subcommand_from add list check show edit remove help" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and not __fish_seen_subcommand_from add list check show edit remove help" -f -a "add" -d 'Add a device: its name and how ssh reaches it'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and not __fish_seen_subcommand_from add list check show edit remove help" -f -a "list" -d 'List the devices'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and not __fish_seen_subcommand_from add list check show edit remove help" -f -a "check" -d 'Connect to devices and find what they can measure'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and not __fish_seen_subcommand_from add list check show edit remove help" -f -a "show" -d 'Show a device: its last check, what it lacks, its runs and its verdict card'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and not __fish_seen_subcommand_from add list check show edit remove help" -f -a "edit" -d 'Change or clear fields of a device'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and not __fish_seen_subcommand_from add list check show edit remove help" -f -a "remove" -d 'Remove devices, and the node program that was copied to them'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and not __fish_seen_subcommand_from add list check show edit remove help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from add" -l model -d 'Model, such as \'Raspberry Pi 4B\'' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from add" -l role -d 'Use of the device, such as sender' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from add" -l interface -d 'Interface that carries test traffic, such as eth0; may be repeated' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from add" -l address -d 'IP address that probes are sent to; may be repeated [default: that of the SSH host]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from add" -l tag -d 'Tag for selecting devices; may be repeated' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from add" -l note -d 'Note' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from add" -l price -d 'Price, such as \'35 USD\'' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from add" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from add" -l sudo -d 'Run the node as root, by sudo -n'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from add" -l check -d 'Check the device at once'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from list" -l tag -d 'List the devices with this tag; may be repeated' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from list" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from list" -l verdicts -d 'Show which networks each device can measure, beside the boards of Mok 2015'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from list" -l json -d 'Print the list as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from check" -l tag -d 'Check the devices with this tag; may be repeated' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from check" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from check" -l json -d 'Print the results as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from show" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from show" -l json -d 'Print everything as one JSON object'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from edit" -l name -d 'New name' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from edit" -l destination -d 'New destination' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from edit" -l model -d 'Model, such as \'Raspberry Pi 4B\'' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from edit" -l role -d 'Use of the device, such as sender' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from edit" -l interface -d 'Interface that carries test traffic, such as eth0; may be repeated' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from edit" -l address -d 'IP address that probes are sent to; may be repeated [default: that of the SSH host]' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from edit" -l tag -d 'Tag for selecting devices; may be repeated' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from edit" -l note -d 'Note' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from edit" -l price -d 'Price, such as \'35 USD\'' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from edit" -l clear -d 'Clear a field, by the name of its option, such as note; may be repeated' -r
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from edit" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from edit" -l sudo -d 'Run the node as root, by sudo -n'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from edit" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from remove" -l data -d 'Directory of runs and samples' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from remove" -l yes -d 'Do not ask for confirmation'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from remove" -l keep-files -d 'Do not connect to the device; leave the node program there'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from remove" -l force -d 'Remove the device even if the node program cannot be removed from it'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from help" -f -a "add" -d 'Add a device: its name and how ssh reaches it'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from help" -f -a "list" -d 'List the devices'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from help" -f -a "check" -d 'Connect to devices and find what they can measure'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show a device: its last check, what it lacks, its runs and its verdict card'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from help" -f -a "edit" -d 'Change or clear fields of a device'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from help" -f -a "remove" -d 'Remove devices, and the node program that was copied to them'
+complete -c dwell -n "__fish_dwell_using_subcommand device; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand completions" -s h -l help -d 'Print help'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "ping" -d 'Send probes and measure their round-trip delay'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "range" -d 'Estimate the distance of a device from round-trip times'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "reflect" -d 'Answer probes'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "relay" -d 'Forward packets and measure their delay inside this node'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "pace" -d 'Send packet pairs or trains on schedule and measure the timing error'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "load" -d 'Load this node\'s CPUs or the network'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "trace" -d 'Timestamp packets that pass through this node, from any sender'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "lab" -d 'Create and remove labs: network namespaces that act as machines'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "doctor" -d 'Report what this node can measure, and how precisely'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "worker" -d 'Execute jobs for a controller over standard input and output'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "run" -d 'Run a plan: all trials of its matrix, each stored as soon as it ends'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "runs" -d 'List the runs in the data directory'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "show" -d 'Show the results of a run'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "report" -d 'Write a self-contained HTML report of a run'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "compare" -d 'Compare runs: differences of percentiles, with confidence intervals'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "export" -d 'Export the samples of a run'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "import" -d 'Import measurements of dwell or another program'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "note" -d 'Add a note to a run'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "delete" -d 'Delete a run and its samples'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "completions" -d 'Print shell completions to standard output'
-complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "ping" -d 'Send probes and measure their round-trip delay'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "range" -d 'Estimate the distance of a device from round-trip times'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "reflect" -d 'Answer probes'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "relay" -d 'Forward packets and measure their delay inside this node'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "pace" -d 'Send packet pairs or trains on schedule and measure the timing error'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "load" -d 'Load this node\'s CPUs or the network'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "trace" -d 'Timestamp packets that pass through this node, from any sender'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "lab" -d 'Create and remove labs: network namespaces that act as machines'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "doctor" -d 'Report what this node can measure, and how precisely'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "worker" -d 'Execute jobs for a controller over standard input and output'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "run" -d 'Run a plan: all trials of its matrix, each stored as soon as it ends'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "runs" -d 'List the runs in the data directory'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "show" -d 'Show the results of a run'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "report" -d 'Write a self-contained HTML report of a run'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "compare" -d 'Compare runs: differences of percentiles, with confidence intervals'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "export" -d 'Export the samples of a run'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "import" -d 'Import measurements of dwell or another program'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "note" -d 'Add a note to a run'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "delete" -d 'Delete a run and its samples'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "device" -d 'Manage devices: machines that are reached by SSH'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "completions" -d 'Print shell completions to standard output'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker run runs show report compare export import note delete device completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from range" -f -a "calibrate" -d 'Measure round trips at a known distance, for later measurements'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from pace" -f -a "sink" -d 'Timestamp arriving packets for senders that use --sink'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from load" -f -a "cpu" -d 'Keep CPUs busy for a share of the time'
@@ -431,3 +493,9 @@ complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcom
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "list" -d 'List the labs'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "routes" -d 'Print the routes between all nodes and where they come from'
 complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from lab" -f -a "down" -d 'End all processes in a lab and remove it'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from device" -f -a "add" -d 'Add a device: its name and how ssh reaches it'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from device" -f -a "list" -d 'List the devices'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from device" -f -a "check" -d 'Connect to devices and find what they can measure'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from device" -f -a "show" -d 'Show a device: its last check, what it lacks, its runs and its verdict card'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from device" -f -a "edit" -d 'Change or clear fields of a device'
+complete -c dwell -n "__fish_dwell_using_subcommand help; and __fish_seen_subcommand_from device" -f -a "remove" -d 'Remove devices, and the node program that was copied to them'

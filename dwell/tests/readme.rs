@@ -1,5 +1,5 @@
-//! The examples of the README and of `docs/guide.md` work as typed: every block marked `sh example`, in
-//! order, through `sh`.
+//! The examples of the README, `docs/guide.md` and `docs/devices.md` work as typed: every block
+//! marked `sh example`, in order, through `sh`.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,6 +14,7 @@ fn readme_examples_work_as_typed() {
 #[test]
 fn guide_examples_work_as_typed() {
     check_examples("guide_examples_work_as_typed", "docs/guide.md", 5);
+    check_examples("guide_examples_work_as_typed", "docs/devices.md", 2);
 }
 
 /// Types the examples of a document, which has at least `minimum`, in a directory of their own.

@@ -11,7 +11,7 @@ mod miya_2020_idle;
 mod mok_2015;
 mod ramstetter;
 
-use dwell_report::model::{JudgedClaims, Published, RunData};
+use dwell_report::model::{JudgedClaims, Published, PublishedSender, RunData};
 
 /// A document with claims or values.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +52,11 @@ pub fn published(run: &RunData) -> Published {
     let mut all = Published::default();
     DOCUMENTS.iter().for_each(|document| all.extend((document.published)(run)));
     all
+}
+
+/// Returns the boards of Mok 2015 with their verdicts, for comparison with devices.
+pub fn published_boards() -> Vec<PublishedSender> {
+    mok_2015::senders()
 }
 
 #[cfg(test)]

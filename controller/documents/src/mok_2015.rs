@@ -106,11 +106,16 @@ fn published(run: &RunData) -> Published {
         return Published::default();
     }
     Published {
-        senders: BOARDS.iter().map(sender).collect(),
+        senders: senders(),
         rates: RATES.to_vec(),
         remarks: vec!["Below are the boards of Mok 2015, which does not define accurate."],
         ..Published::default()
     }
+}
+
+/// The boards with their verdicts, in the order of the paper.
+pub(crate) fn senders() -> Vec<PublishedSender> {
+    BOARDS.iter().map(sender).collect()
 }
 
 fn sender(board: &Board) -> PublishedSender {

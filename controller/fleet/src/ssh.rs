@@ -49,7 +49,7 @@ pub(crate) fn typed(device: &Device) -> String {
     format!("{port}{user}{host}")
 }
 
-/// Returns the remedy for a failure that ssh explains with `text`; empty if there is none to add.
+/// Returns the remedy for a failure that ssh explains with `text`; empty if dwell knows no remedy.
 pub(crate) fn remedy(device: &Device, text: &str) -> String {
     let typed = typed(device);
     if text.contains("has changed and you have requested") {

@@ -20,7 +20,8 @@ pub use analysis::group::interval_of;
 pub use analysis::machines::machines;
 pub use analysis::measurement::{MeasurementAspect, measurement_aspects, mode_of};
 pub use analysis::paced::{
-    RateVerdict, RateVerdictKind, rates_of_runs, tolerance, verdict_table, verdict_words, verdicts,
+    RateVerdict, RateVerdictKind, VerdictCard, rates_of_runs, tolerance, verdict_cards,
+    verdict_table, verdict_words, verdicts,
 };
 pub use analysis::warnings::{RunWarning, warnings};
 pub use figures::{Figure, comparison_figures, figures, sparkline};

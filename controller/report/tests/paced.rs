@@ -8,8 +8,8 @@ mod trains;
 use dwell_record::{TrustWarning, Warning};
 use dwell_report::model::{RunData, TrialData, TrialState};
 use dwell_report::{
-    RateVerdictKind, findings, main_metric, page, rates_of_runs, verdict_table, verdict_words,
-    verdicts,
+    RateVerdictKind, findings, main_metric, page, rates_of_runs, verdict_cards, verdict_table,
+    verdict_words, verdicts,
 };
 use trains::paces;
 
@@ -119,6 +119,47 @@ fn verdict_text_names_engines_and_tolerance() {
         "{not_run:?}"
     );
     assert!(lines.last().unwrap().starts_with("accurate: at least 20 trains"), "{lines:#?}");
+}
+
+#[test]
+fn card_has_the_best_engine_of_one_node() {
+    let run = paces(&[]);
+    let cards = verdict_cards(&run, "n1");
+    let [card] = &cards[..] else { panic!("{cards:?}") };
+    assert_eq!(
+        card.text,
+        "measures up to 1 Gbit/s with 1500 B; 100 Mbit/s with 200 B; \
+         under 25 cross flows 100 Mbit/s with 1500 B and 10 Mbit/s with 200 B"
+    );
+    assert_eq!(card.engines, ["spin"]);
+    assert_eq!(card.all_sizes_bps, Some(100_000_000));
+    assert_eq!((card.large_packets_bps, card.large_packets_from), (Some(1_000_000_000), 1_500));
+    let measured = run.summaries().filter(|summary| !summary.trains.is_empty()).count();
+    assert!(card.trials >= measured && card.trials < run.trials.len(), "{}", card.trials);
+    assert!(card.accurate.starts_with("accurate: at least 20 trains"), "{}", card.accurate);
+    assert!(verdict_cards(&run, "n2").is_empty(), "the receiver sends nothing");
+}
+
+#[test]
+fn card_without_a_rate_states_the_reason() {
+    let mut run = paces(&[]);
+    let of = |engine: &'static str| move |trial: &TrialData| trial.parameters["engine"] == engine;
+    run.trials.retain(of("packet-ring"));
+    let card = verdict_cards(&run, "n1").remove(0);
+    assert!(card.text.starts_with("cannot tell (packet-ring: 10Mbit/s: "), "{}", card.text);
+    assert!(!card.is_decided() && card.engines.is_empty(), "{card:?}");
+    let mut run = paces(&[]);
+    run.trials.retain(of("xsk"));
+    let card = verdict_cards(&run, "n1").remove(0);
+    assert!(card.text.starts_with("no engine was run (xsk: "), "{}", card.text);
+    assert_eq!((card.all_sizes_bps, card.trials), (None, 0));
+    let mut run = paces(&["matrix.flows=[0]"]);
+    let sleep = of("sleep");
+    run.trials.retain(|trial| sleep(trial) && trial.parameters["size"] == "200B");
+    let card = verdict_cards(&run, "n1").remove(0);
+    assert!(card.text.starts_with("keeps none of the tested rates (sleep: "), "{}", card.text);
+    assert_eq!((card.all_sizes_bps, card.large_packets_bps), (Some(0), Some(0)));
+    assert!(card.is_decided());
 }
 
 #[test]

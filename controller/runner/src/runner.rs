@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dwell_fleet::{Fleet, FleetError, FromNode, Routes};
+use dwell_fleet::{Fleet, FleetError, FromNode, NodeDevice, Routes};
 use dwell_plan::{Expansion, PlanError, Topology};
 use dwell_protocol::{Event, JobId, Progress, Request};
-use dwell_store::{NewTrial, RunNode, RunRow, RunState, Store, StoreError, TrialRow, TrialState};
+use dwell_store::{
+    BoundDevice, NewTrial, RunNode, RunRow, RunState, Store, StoreError, TrialRow, TrialState,
+};
 use dwell_units::{Instant, Monotonic, Nanos};
 use thiserror::Error;
 
@@ -366,8 +368,9 @@ impl Runner<'_> {
                     match &event {
                         Event::Hello { dwell, .. } => {
                             let clock = self.fleet.nodes().clock_domain(&node).to_string();
+                            let device = self.fleet.device(&node).map(bound_device);
                             let (node, dwell) = (node.clone(), dwell.clone());
-                            let joined = RunNode { node, dwell, clock: Some(clock) };
+                            let joined = RunNode { node, dwell, clock: Some(clock), device };
                             self.store.set_node(&self.run, &joined)?;
                         }
                         Event::Progress { progress, .. } => self.reporter.progress(progress),
@@ -526,6 +529,16 @@ impl Runner<'_> {
         self.store.begin_trial(trial)?;
         self.store.end_trial(trial, Err(reason), &[], None)?;
         Ok(TrialEnd::Failed(reason.to_owned()))
+    }
+}
+
+/// Returns a node's device in the form that is stored.
+fn bound_device(device: NodeDevice) -> BoundDevice {
+    BoundDevice {
+        name: device.name,
+        destination: device.destination,
+        program_sha256: device.program_sha256,
+        arch: device.arch,
     }
 }
 

@@ -1,6 +1,8 @@
 //! The catalogue of runs, trials and their summaries.
 
+mod devices;
 mod host;
+mod leases;
 mod runs;
 mod samples;
 mod summaries;

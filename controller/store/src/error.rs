@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use rusqlite::ErrorCode;
 use thiserror::Error;
 
+use crate::device::Lease;
+
 /// A failed store operation.
 #[derive(Debug, Error)]
 #[expect(missing_docs, reason = "the messages describe the variants")]
@@ -85,6 +87,15 @@ pub enum StoreError {
     },
     #[error("there is no run '{0}'; `dwell runs` lists all runs")]
     NoRun(String),
+    #[error("there is no device '{0}'; `dwell device list` lists all devices")]
+    NoDevice(String),
+    #[error("there is already a device '{0}'")]
+    DeviceExists(String),
+    #[error(
+        "device {} is in use by {}, run {}, since {}; wait until the run ends",
+        .0.device, .0.owner, .0.run, .0.since
+    )]
+    Leased(Box<Lease>),
     #[error("another runner is active in {}; wait for it, or use another --data directory", .0.display())]
     Busy(PathBuf),
 }

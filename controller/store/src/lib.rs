@@ -1,5 +1,5 @@
 //! Stores results on disk: a catalogue in SQLite (plans, runs, trials, summaries, series for
-//! figures, notes) and samples as Parquet, one file per trial.
+//! figures, notes, devices and their leases) and samples as Parquet, one file per trial.
 //!
 //! ```text
 //! DIR/catalogue.sqlite          WAL; numbered migrations, the version in user_version
@@ -17,6 +17,7 @@
 #![warn(clippy::print_stderr)]
 
 mod catalogue;
+mod device;
 mod error;
 mod ingest;
 mod lock;
@@ -30,9 +31,10 @@ mod stage;
 mod views;
 
 pub use catalogue::Store;
+pub use device::{CheckResult, DeviceCheck, DeviceRow, Lease};
 pub use dwell_record::TrialState;
 pub use error::StoreError;
 pub use ingest::{Ingest, Ingested};
 pub use lock::{ImportLock, RunnerLock};
 pub use parquet::{HostRow, HostWriter, SpikeWriter};
-pub use run::{NewRun, NewTrial, Role, RunKind, RunNode, RunRow, RunState, TrialRow};
+pub use run::{BoundDevice, NewRun, NewTrial, Role, RunKind, RunNode, RunRow, RunState, TrialRow};

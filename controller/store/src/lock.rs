@@ -66,17 +66,19 @@ impl RecordLock {
         Ok(Some(Self { id, file: Some(file) }))
     }
 
-    /// Whether any process holds the lock. Takes no lock itself, so it never delays a runner, and
-    /// needs no permission to write.
-    fn is_held(path: &Path) -> bool {
+    /// Returns the process that holds the lock. Takes no lock itself, so it never delays a runner,
+    /// and needs no permission to write.
+    fn holder(path: &Path) -> Option<Runner> {
         let locked_files = locked_files();
-        let Ok(file) = fs::metadata(path) else { return false };
+        let file = fs::metadata(path).ok()?;
         if locked_files.contains(&id(&file)) {
-            return true;
+            return Some(Runner::Pid(std::process::id()));
         }
-        let Ok(file) = File::open(path) else { return false };
+        let file = File::open(path).ok()?;
         let wanted = Flock::from(FlockType::WriteLock);
-        matches!(fcntl_getlk(&file, &wanted), Ok(Some(_)))
+        let held = fcntl_getlk(&file, &wanted).ok()??;
+        let pid = held.pid.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok());
+        Some(pid.map_or(Runner::Invisible, Runner::Pid))
     }
 }
 
@@ -117,9 +119,23 @@ impl RunnerLock {
     }
 }
 
-/// Whether a process runs a plan in `dir`. Writes nothing, and needs no permission to.
+/// The process that holds a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Runner {
+    /// Its number.
+    Pid(u32),
+    /// It has no number in the PID namespace of this process.
+    Invisible,
+}
+
+/// Returns the process that runs a plan in `dir`. Writes nothing, and needs no permission to.
+pub(crate) fn runner(dir: &Path) -> Option<Runner> {
+    RecordLock::holder(&dir.join(RUNNER_LOCK_FILE))
+}
+
+/// Whether a process runs a plan in `dir`.
 pub(crate) fn has_runner(dir: &Path) -> bool {
-    RecordLock::is_held(&dir.join(RUNNER_LOCK_FILE))
+    runner(dir).is_some()
 }
 
 /// Held while a run is imported, by the process that imports it.
@@ -153,7 +169,7 @@ impl Drop for ImportLock {
 
 /// Whether a process imports the run whose samples are in `samples`. Writes nothing.
 pub(crate) fn has_importer(samples: &Path) -> bool {
-    RecordLock::is_held(&samples.join(IMPORT_LOCK_FILE))
+    RecordLock::holder(&samples.join(IMPORT_LOCK_FILE)).is_some()
 }
 
 #[cfg(test)]
@@ -193,7 +209,8 @@ mod tests {
     #[test]
     fn runner_lock_survives_a_check() {
         if let Some(dir) = std::env::var_os(TEST_DIR_VARIABLE) {
-            assert!(has_runner(dir.as_ref()), "not locked");
+            let parent = std::os::unix::process::parent_id();
+            assert_eq!(runner(dir.as_ref()), Some(Runner::Pid(parent)), "not locked");
             return;
         }
         let dir = tempfile::tempdir().unwrap();

@@ -13,11 +13,12 @@ use crate::error::StoreError;
 const APPLICATION_ID: i64 = 0x6477_6c6c;
 
 /// In order. The version of a catalogue is the number of its last migration, from 1.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
     include_str!("migrations/3.sql"),
     include_str!("migrations/4.sql"),
+    include_str!("migrations/5.sql"),
 ];
 
 /// Refuses a catalogue of a newer dwell before SQLite opens it, which may write to it. Only the
@@ -241,6 +242,28 @@ mod tests {
     }
 
     #[test]
+    fn migrated_version_4_has_no_owners_and_no_devices() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("catalogue.sqlite");
+        let mut db = Connection::open(&path).unwrap();
+        migrate_by(&MIGRATIONS[..4], &mut db, &path).unwrap();
+        db.execute_batch(
+            "INSERT INTO runs (run, kind, name, state, started, settings, seed, axes, fleet, dwell)
+             VALUES ('20261121-3', 'run', 'p', 'finished', '', '[]', 0, '[]', '{}', '0');
+             INSERT INTO nodes (run_id, node, dwell, clock) VALUES (1, 'n1', '0', 'controller');",
+        )
+        .unwrap();
+        drop(db);
+        let mut store = crate::Store::open(dir.path()).unwrap();
+        let run = store.run("20261121-3").unwrap();
+        assert_eq!((run.owner.as_deref(), run.dwell.as_str()), (None, "0"));
+        assert_eq!(store.nodes(&run).unwrap()[0].device, None);
+        store.add_device("pi4", "{}").unwrap();
+        let backup = Connection::open(dir.path().join("catalogue.v4.backup.sqlite")).unwrap();
+        assert_eq!(version(&backup), Ok(4));
+    }
+
+    #[test]
     fn failed_migration_changes_nothing_and_can_be_retried() {
         let dir = tempfile::tempdir().unwrap();
         let path = old(dir.path());
@@ -268,7 +291,7 @@ mod tests {
         for refused in [refuse_newer(&path), migrate(&mut Connection::open(&path).unwrap(), &path)]
         {
             let error = refused.unwrap_err();
-            assert!(matches!(error, StoreError::Newer { found: 7, known: 4, .. }), "{error}");
+            assert!(matches!(error, StoreError::Newer { found: 7, known: 5, .. }), "{error}");
         }
         assert_eq!(fs::read(&path).unwrap(), before);
     }

@@ -29,6 +29,8 @@ pub struct NewRun {
     pub fleet: Option<String>,
     /// The version of dwell.
     pub dwell: String,
+    /// Who starts it, as `USER@HOST`.
+    pub owner: String,
     /// All trials, in order of execution.
     pub trials: Vec<NewTrial>,
 }
@@ -122,6 +124,8 @@ pub struct RunRow {
     pub fleet: Option<String>,
     /// The version of dwell.
     pub dwell: String,
+    /// Who started it, as `USER@HOST`; `None` for runs of earlier versions.
+    pub owner: Option<String>,
     /// Number of trials.
     pub trials: u32,
     /// Number of finished trials.
@@ -142,6 +146,21 @@ pub struct RunNode {
     /// Name of its clock domain; nodes with equal names have the same CLOCK_REALTIME. `None` if
     /// unknown.
     pub clock: Option<String>,
+    /// The device that it was bound to; `None` for nodes of labs.
+    pub device: Option<BoundDevice>,
+}
+
+/// The device of a node, as it was during the run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BoundDevice {
+    /// Name of the device.
+    pub name: String,
+    /// Destination of ssh(1).
+    pub destination: String,
+    /// SHA-256 of the node's program, as 64 hexadecimal digits.
+    pub program_sha256: String,
+    /// Machine type, such as `aarch64`.
+    pub arch: String,
 }
 
 /// A trial.

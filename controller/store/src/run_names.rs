@@ -51,6 +51,7 @@ mod tests {
             axes: serde_json::json!([]),
             fleet: None,
             dwell: "0".into(),
+            owner: "alice@lab".into(),
             trials: vec![],
         };
         let name = store.begin_run(&new).unwrap();

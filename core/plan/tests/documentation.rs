@@ -243,3 +243,22 @@ fn short_pace_plan_keeps_axes_and_engines() {
         }
     }
 }
+
+#[test]
+fn device_plan_has_the_matrix_of_mok_2015_and_takes_minutes() {
+    let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
+    let text = std::fs::read_to_string(plans.join("device-accuracy.toml")).unwrap();
+    let expansion = expand(&Source::parse(&text).unwrap(), 1).unwrap();
+    let labels = |name: &str| {
+        let axes = expansion.axes().into_iter();
+        axes.filter(|axis| axis.name == name).flat_map(|axis| axis.labels()).collect::<Vec<_>>()
+    };
+    assert_eq!(labels("size"), ["200B", "576B", "frame:1514B"]);
+    let rates = ["1Mbit/s", "5Mbit/s", "10Mbit/s", "50Mbit/s", "100Mbit/s", "1Gbit/s"];
+    assert_eq!(labels("rate"), rates);
+    assert_eq!(labels("flows"), ["0", "25"]);
+    let Topology::Devices(roles) = &expansion.plan().topology else { panic!("a lab") };
+    assert_eq!(*roles, ["sender", "receiver"]);
+    let time = dwell_plan::Estimate::of_all(&expansion).unwrap().time;
+    assert!(time < dwell_units::Nanos::from_secs(3 * 60), "{time}");
+}

@@ -20,7 +20,7 @@ use crate::distribution::Quantile;
 use crate::interval::{RealInterval, independent_quantile_ranks};
 
 pub use largest::{LargestRate, largest_rate};
-pub use verdict_text::{EngineRate, best_engines, sentence, verdict_lines};
+pub use verdict_text::{EngineRate, best_engines, card_sentence, sentence, verdict_lines};
 
 /// Tolerances and confidence of the verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]

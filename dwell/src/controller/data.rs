@@ -1,5 +1,6 @@
 //! Access to the data directory, and its runs in the form that reports need.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -112,6 +113,20 @@ pub(super) fn judged_data(
     Ok(data)
 }
 
+/// Returns a run with all that verdicts on its senders need, without figures; `None` if the run
+/// measures no send-time accuracy, or its plan is unreadable.
+pub(super) fn verdict_data(store: &Store, run: &RunRow) -> Result<Option<RunData>, StoreError> {
+    let Some(text) = run.plan.clone() else { return Ok(None) };
+    let plan = RunPlan::read(text, run.settings.clone());
+    if plan.parsed.as_ref().is_none_or(|plan| plan.measurement.pace().is_none()) {
+        return Ok(None);
+    }
+    let rows = store.trials(run)?;
+    let trials = rows.iter().map(|trial| trial_data(store, trial, false));
+    let trials = trials.collect::<Result<_, StoreError>>()?;
+    Ok(Some(assembled(run, trials, Some(Arc::new(plan)))))
+}
+
 /// Judges the claims of the document that the plan names.
 pub(super) fn judge(data: &mut RunData) {
     let document = data.plan().and_then(|plan| plan.claims.as_deref());
@@ -122,7 +137,7 @@ fn collected(store: &Store, run: &RunRow, packets: bool) -> Result<RunData, Stor
     let rows = store.trials(run)?;
     let nodes = store.nodes(run)?;
     let with_damage = |trial: &TrialRow| {
-        let mut data = trial_data(store, trial)?;
+        let mut data = trial_data(store, trial, true)?;
         if let (Some(damage), Some(summary)) = (damage(store, run, trial), &mut data.summary) {
             summary.trust.warn(damage);
         }
@@ -131,7 +146,17 @@ fn collected(store: &Store, run: &RunRow, packets: bool) -> Result<RunData, Stor
     let trials = rows.iter().map(with_damage).collect::<Result<_, StoreError>>()?;
     let text = run.plan.clone();
     let plan = text.map(|text| Arc::new(RunPlan::read(text, run.settings.clone())));
-    let mut data = RunData {
+    let mut data = assembled(run, trials, plan);
+    data.notes = store.notes(run)?;
+    data.one_machine = !nodes.is_empty() && nodes.iter().all(is_namespace);
+    data.published = Arc::new(published(&data));
+    collect(&mut data, &StoredRows { store, run, trials: &rows, nodes: &nodes }, packets)?;
+    Ok(data)
+}
+
+/// Returns a run with these trials, without notes and published values.
+fn assembled(run: &RunRow, trials: Vec<TrialData>, plan: Option<Arc<RunPlan>>) -> RunData {
+    RunData {
         id: run.run.clone(),
         name: run.name.clone(),
         title: run.title.clone(),
@@ -140,18 +165,15 @@ fn collected(store: &Store, run: &RunRow, packets: bool) -> Result<RunData, Stor
         dwell: run.dwell.clone(),
         axes: axes(run),
         trials,
-        notes: store.notes(run)?,
+        notes: Vec::new(),
         claims: None,
         published: Arc::default(),
         packets: Vec::new(),
         host: None,
         plan,
-        one_machine: !nodes.is_empty() && nodes.iter().all(is_namespace),
+        one_machine: false,
         accurate: None,
-    };
-    data.published = Arc::new(published(&data));
-    collect(&mut data, &StoredRows { store, run, trials: &rows, nodes: &nodes }, packets)?;
-    Ok(data)
+    }
 }
 
 /// Returns the main delay of the runs: that of the first run which all runs have, or else the first
@@ -208,11 +230,15 @@ pub(super) fn axes(run: &RunRow) -> Vec<Axis> {
     serde_json::from_value(run.axes.clone()).unwrap_or_default()
 }
 
-/// Returns the readable data of a trial. Unreadable data is reported and left out.
-fn trial_data(store: &Store, trial: &TrialRow) -> Result<TrialData, StoreError> {
+/// Returns the readable data of a trial, with or without the series of its figures. Unreadable data
+/// is reported and left out.
+fn trial_data(store: &Store, trial: &TrialRow, with_series: bool) -> Result<TrialData, StoreError> {
     let mut unreadable = None;
     let summaries = readable(store.summaries(trial), &mut unreadable)?;
-    let series = readable(store.series(trial), &mut unreadable)?;
+    let series = match with_series {
+        true => readable(store.series(trial), &mut unreadable)?,
+        false => BTreeMap::new(),
+    };
     let mut summary = None;
     let (mut loads, mut witnesses, mut machines) = (Vec::new(), Vec::new(), Vec::new());
     for (role, node, reported) in summaries {

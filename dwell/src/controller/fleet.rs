@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use dwell_fleet::{Fleet, FleetHandle, Opener};
+use dwell_fleet::{DeviceBindings, Fleet, FleetHandle, Opener};
 use dwell_node_cli::Failure;
 use dwell_store::RunRow;
 
@@ -20,9 +20,22 @@ pub(super) fn open(
     waits: bool,
     stop: Arc<AtomicBool>,
 ) -> Result<Option<Box<dyn Fleet>>, Failure> {
-    let Some(text) = &run.fleet else { return Ok(None) };
-    let handle: FleetHandle = serde_json::from_str(text)
-        .with_context(|| format!("cannot tell where the nodes of run {} are", run.run))?;
+    let Some(handle) = handle(run)? else { return Ok(None) };
     let program = std::env::current_exe().context("cannot locate the dwell executable")?;
     Ok(Some(handle.open(Opener { program, run: run.run.clone(), waits, stop })))
+}
+
+/// Returns the devices of a run; `None` for a lab and for an import.
+pub(super) fn devices(run: &RunRow) -> Result<Option<DeviceBindings>, Failure> {
+    Ok(match handle(run)? {
+        Some(FleetHandle::Devices(devices)) => Some(devices),
+        Some(FleetHandle::Lab(_)) | None => None,
+    })
+}
+
+fn handle(run: &RunRow) -> Result<Option<FleetHandle>, Failure> {
+    let Some(text) = &run.fleet else { return Ok(None) };
+    let handle = serde_json::from_str(text)
+        .with_context(|| format!("cannot tell where the nodes of run {} are", run.run))?;
+    Ok(Some(handle))
 }

@@ -4,10 +4,12 @@ mod amounts;
 mod compare;
 mod data;
 mod delete;
+mod device;
 mod export;
 mod fleet;
 mod import;
 mod note;
+mod owner;
 mod report;
 mod run;
 mod runs;
@@ -36,6 +38,25 @@ pub(crate) const EXAMPLES: &[Examples] = &[
     ("import", ["import ping.txt", "import capture.pcap --witness last"]),
     ("note", ["note last 'new antenna'", "note 20260101-1 'rain'"]),
     ("delete", ["delete 20260101-1", "delete last --yes"]),
+    ("device", ["device add pi4 pi@192.0.2.7", "device check"]),
+    (
+        "device add",
+        [
+            "device add pi4 pi@192.0.2.7 --check",
+            "device add gw root@[2001:db8::7]:2222 --model 'ECS LIVA' --tag shelf --price '130 USD'",
+        ],
+    ),
+    ("device list", ["device list", "device list --verdicts"]),
+    ("device check", ["device check", "device check --tag shelf --json"]),
+    ("device show", ["device show pi4", "device show pi4 --json"]),
+    (
+        "device edit",
+        [
+            "device edit pi4 --note 'new antenna' --sudo",
+            "device edit pi4 --name pi4-roof --clear price",
+        ],
+    ),
+    ("device remove", ["device remove pi4", "device remove pi4 --yes --keep-files"]),
 ];
 
 /// A command of the controller.
@@ -59,6 +80,8 @@ pub(crate) enum ControllerCommand {
     Note(note::Args),
     /// Delete a run and its samples
     Delete(delete::Args),
+    /// Manage devices: machines that are reached by SSH
+    Device(device::Args),
 }
 
 impl ControllerCommand {
@@ -74,6 +97,7 @@ impl ControllerCommand {
             Self::Import(args) => (import::run(args), &args.data),
             Self::Note(args) => (note::run(args), &args.data),
             Self::Delete(args) => (delete::run(args), &args.data),
+            Self::Device(args) => (device::run(args), args.data()),
         };
         outcome.map_err(|failure| named(failure, &data.catalogue()))
     }

@@ -1,5 +1,6 @@
 //! `dwell run`: runs a plan, or prints its trials and cost.
 
+mod binding;
 mod progress;
 
 use std::collections::hash_map::RandomState;
@@ -8,7 +9,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as StdInstant};
 
 use anyhow::Context;
@@ -17,12 +18,13 @@ use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_plan::{Estimate, Expansion, Plan, PlanError, Source, expand};
 use dwell_report::model::Axis;
 use dwell_runner::{Clock, RunEnd, Runner, RunnerError, new_trials};
-use dwell_store::{NewRun, RunKind, RunRow, RunState, Store};
+use dwell_store::{NewRun, RunKind, RunRow, RunState, RunnerLock, Store, StoreError};
 use dwell_units::{Instant, Monotonic, Nanos};
 use serde_json::json;
 
 use super::amounts;
 use super::data::{DataArgs, find};
+use super::device::catalogue;
 use super::fleet;
 use progress::Progress;
 
@@ -44,12 +46,20 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
 
+    /// Bind the roles of the plan to devices, such as sender=pi4,receiver=pi3; may be repeated
+    #[arg(long, value_name = "ROLE=DEVICE", value_delimiter = ',')]
+    on: Vec<String>,
+
+    /// Fail instead of waiting while another run uses a device
+    #[arg(long)]
+    no_wait: bool,
+
     /// Print the trials and the expected time, packets and bytes without running anything
     #[arg(long)]
     dry_run: bool,
 
     /// Resume a run of this plan: its name, or last for the newest unfinished one
-    #[arg(long, value_name = "RUN|last", conflicts_with_all = ["set", "dry_run", "seed"])]
+    #[arg(long, value_name = "RUN|last", conflicts_with_all = ["set", "on", "dry_run", "seed"])]
     resume: Option<String>,
 
     /// Seed for the order of trials, unless the plan has one [default: random, printed]
@@ -95,7 +105,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         confirm(args, &expansion)?;
         // Check all cells, not only the values of each axis, before the run is created.
         Estimate::of_all(&expansion).map_err(wrong)?;
-        FleetHandle::new(&expansion.plan().topology, 0, None).map_err(fleet_failure)?;
+        handle(args, &expansion)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     dwell_node_cli::on_signal(&stop)?;
@@ -103,7 +113,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     dwell_node_cli::on_hangup(&stop)?;
     let mut store = args.data.open()?;
     // Locked before the run is created, so that a second runner leaves no trace.
-    let _lock = store.lock()?;
+    let Some(_lock) = lock(args, &store, &stop)? else { return Ok(Exit::Interrupted) };
     let (run, expansion) = if let Some(resume) = &args.resume {
         match resumed(&store, resume, &source)? {
             Resumption::Continue(run) => {
@@ -127,6 +137,43 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let outcome = execute(args, &mut store, &run, &expansion, &stop)?;
     let run = store.run(&run.run)?;
     conclude(args, &store, &run, outcome)
+}
+
+/// Returns the nodes of a new run.
+fn handle(args: &Args, expansion: &Expansion) -> Result<FleetHandle, Failure> {
+    let topology = &expansion.plan().topology;
+    let owner = super::owner::owner();
+    // A mistake in `--on` must not create a directory.
+    let store = if args.on.is_empty() { None } else { args.data.open_if_exists()? };
+    let mut find = |name: &str| match &store {
+        Some(store) => catalogue::find(store, name).map(|known| known.device),
+        None => Err(Failure::usage(catalogue::how_to_add(&args.data))),
+    };
+    let devices = binding::bind(topology, &args.on, owner, &mut find)?;
+    // The matrix cannot vary the transport, so one handle serves all cells.
+    FleetHandle::new(topology, random(), devices).map_err(fleet_failure)
+}
+
+/// Locks the data directory. A run on devices waits for its turn; `None` if it was interrupted.
+fn lock(args: &Args, store: &Store, stop: &AtomicBool) -> Result<Option<RunnerLock>, Failure> {
+    let waits = !args.on.is_empty() && !args.no_wait;
+    let mut is_announced = false;
+    loop {
+        match store.lock() {
+            Err(StoreError::Busy(dir)) if waits => {
+                if !std::mem::replace(&mut is_announced, true) && !args.quiet {
+                    say(&format!(
+                        "another run is active in {}; waiting until it ends",
+                        dir.display()
+                    ));
+                }
+            }
+            locked => return Ok(Some(locked?)),
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+    }
 }
 
 /// Returns a random seed, short enough to type.
@@ -250,8 +297,7 @@ fn begin(
     expansion: &Expansion,
 ) -> Result<RunRow, Failure> {
     let plan = expansion.plan();
-    // The matrix cannot vary the transport, so one handle serves all cells.
-    let handle = FleetHandle::new(&plan.topology, random(), None).map_err(fleet_failure)?;
+    let handle = handle(args, expansion)?;
     let new = NewRun {
         kind: RunKind::Run,
         name: plan.name.clone(),
@@ -263,6 +309,7 @@ fn begin(
         axes: json!(axes(expansion)),
         fleet: Some(json!(handle).to_string()),
         dwell: dwell_node_cli::build().to_owned(),
+        owner: super::owner::owner(),
         trials: new_trials(expansion),
     };
     let name = store.begin_run(&new)?;
@@ -321,10 +368,14 @@ fn execute(
     stop: &Arc<AtomicBool>,
 ) -> Result<Result<RunEnd, RunnerError>, Failure> {
     clear_orphaned_fleets(store, run)?;
-    let fleet = fleet::open(run, true, Arc::clone(stop))?;
+    let fleet = fleet::open(run, !args.no_wait, Arc::clone(stop))?;
     let mut fleet = fleet.with_context(|| format!("run {} has no nodes", run.run))?;
     // Remove what a dead runner left.
     fleet.clear()?;
+    let devices = fleet::devices(run)?;
+    for device in devices.iter().flat_map(|devices| devices.roles.values()) {
+        store.lease(&device.name, run, &super::owner::owner())?;
+    }
     let mut progress = Progress::new(args.quiet, expansion);
     let clock = WallClock::default();
     let runner = Runner {
@@ -338,6 +389,9 @@ fn execute(
     };
     let outcome = runner.run();
     progress.end();
+    if devices.is_some() {
+        store.release(run)?;
+    }
     Ok(outcome)
 }
 

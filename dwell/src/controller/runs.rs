@@ -43,6 +43,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
                     "trials_not_run": run.trials_not_run,
                     "samples_bytes": bytes(run),
                     "dwell": run.dwell,
+                    "owner": run.owner,
                 })
             })
             .collect();

@@ -8,7 +8,7 @@ use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_record::{Figures, Kind, Summary};
 use dwell_report::Table;
 use dwell_report::model::{Claim, MachineData, RunData, TrialData};
-use dwell_store::{RunKind, RunRow, Store, StoreError};
+use dwell_store::{RunKind, RunNode, RunRow, Store, StoreError};
 use serde_json::{Value, json};
 
 use super::data::{AccurateArgs, DataArgs, chain, fail_if_damaged, find, judge, run_data};
@@ -44,11 +44,13 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     data.accurate = args.accurate.accurate;
     let left_out = if args.recompute { recompute(&store, &run, &mut data)? } else { 0 };
     judge(&mut data);
+    let nodes = store.nodes(&run)?;
     let mut out = terminal::stdout();
     if args.json {
-        writeln!(out, "{:#}", object(&run, &data))?;
+        writeln!(out, "{:#}", object(&run, &nodes, &data))?;
     } else {
         print(&mut out, &data)?;
+        print_origin(&mut out, &run, &nodes)?;
         for trial in &data.trials {
             for witness in &trial.witnesses {
                 print_witness(&mut out, trial.trial, witness)?;
@@ -93,7 +95,7 @@ fn recompute(store: &Store, run: &RunRow, data: &mut RunData) -> Result<usize, S
 }
 
 /// Returns the `dwell.run/1` object.
-fn object(row: &RunRow, run: &RunData) -> Value {
+fn object(row: &RunRow, nodes: &[RunNode], run: &RunData) -> Value {
     let trials: Vec<_> = run
         .trials
         .iter()
@@ -130,6 +132,8 @@ fn object(row: &RunRow, run: &RunData) -> Value {
         "started": run.started,
         "finished": run.finished,
         "dwell": run.dwell,
+        "owner": row.owner,
+        "nodes": nodes.iter().map(node).collect::<Vec<_>>(),
         "axes": run.axes,
         "measured": dwell_report::measurement_aspects(run),
         "trials": trials,
@@ -139,6 +143,35 @@ fn object(row: &RunRow, run: &RunData) -> Value {
         "verdicts": dwell_report::verdicts(run),
         "claims": claims(run),
     })
+}
+
+/// Describes a node, with the device that it was bound to.
+fn node(node: &RunNode) -> Value {
+    json!({
+        "node": node.node,
+        "dwell": node.dwell,
+        "clock": node.clock,
+        "device": node.device,
+    })
+}
+
+/// Prints the owner of a run, and its devices.
+fn print_origin(out: &mut impl Write, run: &RunRow, nodes: &[RunNode]) -> io::Result<()> {
+    if let Some(owner) = run.owner.as_ref().filter(|_| run.kind == RunKind::Run) {
+        writeln!(out, "run by {owner} with dwell {}", run.dwell)?;
+    }
+    for node in nodes {
+        if let Some(device) = &node.device {
+            let (name, destination) = (&device.name, &device.destination);
+            let (arch, program) = (&device.arch, &device.program_sha256);
+            writeln!(
+                out,
+                "{} on device {name} ({destination}), {arch}, dwell {}, program SHA-256 {program}",
+                node.node, node.dwell
+            )?;
+        }
+    }
+    Ok(())
 }
 
 /// Claims of the document that the plan names.
@@ -268,6 +301,11 @@ pub(super) fn print_table(out: &mut impl Write, table: &Table) -> io::Result<()>
         return Ok(());
     }
     writeln!(out)?;
+    print_rows(out, table)
+}
+
+/// Prints the headings and rows of a table with columns as wide as their widest cell.
+pub(super) fn print_rows(out: &mut impl Write, table: &Table) -> io::Result<()> {
     let rows = || std::iter::once(&table.columns).chain(&table.rows);
     let width = |column: usize| {
         rows().filter_map(|row| Some(row.get(column)?.chars().count())).max().unwrap_or(0)

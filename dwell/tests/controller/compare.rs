@@ -96,6 +96,7 @@ fn begun(sandbox: &Sandbox, trials: u32) -> String {
             axes: json!([]),
             fleet: None,
             dwell: "0".to_owned(),
+            owner: "alice@lab".to_owned(),
             trials: (1..=trials).map(trial).collect(),
         })
         .unwrap()

@@ -5,6 +5,8 @@ mod chroot;
 mod compare;
 mod damage;
 mod data_directory;
+mod device_verdicts;
+mod devices;
 mod export;
 mod faults;
 mod fixture;

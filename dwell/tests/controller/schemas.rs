@@ -27,7 +27,7 @@ pub(crate) fn assert_matches_schema(name: &str, object: &Value) {
     assert_refuses(name, object, |object| object["another"] = json!(1));
 }
 
-fn assert_refuses(name: &str, object: &Value, change: impl FnOnce(&mut Value)) {
+pub(crate) fn assert_refuses(name: &str, object: &Value, change: impl FnOnce(&mut Value)) {
     let mut broken = object.clone();
     change(&mut broken);
     assert_ne!(errors(name, &broken), Vec::<String>::new(), "{broken:#}");

@@ -41,15 +41,15 @@ fn plan_error_names_line_and_column() {
 }
 
 #[test]
-fn plan_of_devices_has_a_dry_run_but_no_transport() {
+fn plan_of_devices_has_a_dry_run_and_needs_devices() {
     let sandbox = Sandbox::new();
     let text = PLAN.replace("lab = \"line:2\"", "roles = [\"n1\", \"n2\"]");
     let plan = sandbox.write("plan.toml", &text);
     let output = sandbox.dwell(&["run", &plan, "--dry-run"]);
     assert!(output.status.success(), "{output:?}");
     let output = sandbox.dwell(&["run", &plan]);
-    assert_eq!(output.status.code(), Some(4), "{output:?}");
-    assert!(stderr(&output).contains("cannot reach devices"), "{output:?}");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(stderr(&output).contains("add --on n1=DEVICE,n2=DEVICE"), "{output:?}");
     assert_eq!(sandbox.query("SELECT run FROM runs"), Vec::<String>::new());
 }
 

@@ -35,6 +35,7 @@ pub(crate) fn begin(plan: &str) -> StartedRun {
         axes: serde_json::json!([]),
         fleet: None,
         dwell: "0".into(),
+        owner: "alice@lab".into(),
         trials: new_trials(&expansion),
     };
     let name = store.begin_run(&new).unwrap();

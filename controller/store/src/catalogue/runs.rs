@@ -7,7 +7,7 @@ use rusqlite::{Row, TransactionBehavior, params};
 use super::{Store, json, text, time_text};
 use crate::error::StoreError;
 use crate::lock::{ImportLock, has_importer, has_runner};
-use crate::run::{NewRun, RunKind, RunNode, RunRow, RunState};
+use crate::run::{BoundDevice, NewRun, RunKind, RunNode, RunRow, RunState};
 use crate::run_names;
 
 impl Store {
@@ -36,8 +36,8 @@ impl Store {
         transaction.execute(
             "INSERT INTO runs
              (run, kind, plan_id, name, title, state, started, settings, seed, axes, dwell, lab_files,
-              fleet)
-             VALUES (?1, ?2, ?3, ?4, ?5, 'running', ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+              fleet, owner)
+             VALUES (?1, ?2, ?3, ?4, ?5, 'running', ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
             params![
                 run,
                 new.kind.name(),
@@ -51,6 +51,7 @@ impl Store {
                 new.dwell,
                 new.lab_files.as_ref().map(text),
                 new.fleet,
+                new.owner,
             ],
         )?;
         let run_id = transaction.last_insert_rowid();
@@ -101,22 +102,48 @@ impl Store {
 
     /// Records a node that took part.
     pub fn set_node(&mut self, run: &RunRow, node: &RunNode) -> Result<(), StoreError> {
+        let device = node.device.as_ref();
         self.db.execute(
-            "INSERT INTO nodes (run_id, node, dwell, clock) VALUES (?1, ?2, ?3, ?4)
+            "INSERT INTO nodes
+             (run_id, node, dwell, clock, device, device_id, destination, program_sha256, arch)
+             VALUES (?1, ?2, ?3, ?4, ?5, (SELECT id FROM devices WHERE name = ?5), ?6, ?7, ?8)
              ON CONFLICT (run_id, node)
-             DO UPDATE SET dwell = excluded.dwell, clock = excluded.clock",
-            params![run.id, node.node, node.dwell, node.clock],
+             DO UPDATE SET dwell = excluded.dwell, clock = excluded.clock,
+                           device = excluded.device, device_id = excluded.device_id,
+                           destination = excluded.destination,
+                           program_sha256 = excluded.program_sha256,
+                           arch = excluded.arch",
+            params![
+                run.id,
+                node.node,
+                node.dwell,
+                node.clock,
+                device.map(|device| &device.name),
+                device.map(|device| &device.destination),
+                device.map(|device| &device.program_sha256),
+                device.map(|device| &device.arch),
+            ],
         )?;
         Ok(())
     }
 
     /// Returns the nodes that took part, by name.
     pub fn nodes(&self, run: &RunRow) -> Result<Vec<RunNode>, StoreError> {
-        let mut select = self
-            .db
-            .prepare("SELECT node, dwell, clock FROM nodes WHERE run_id = ?1 ORDER BY node")?;
+        let mut select = self.db.prepare(
+            "SELECT node, dwell, clock, device, destination, program_sha256, arch
+             FROM nodes WHERE run_id = ?1 ORDER BY node",
+        )?;
         let nodes = select.query_map([run.id], |row| {
-            Ok(RunNode { node: row.get(0)?, dwell: row.get(1)?, clock: row.get(2)? })
+            let text =
+                |place: usize| row.get::<_, Option<String>>(place).map(Option::unwrap_or_default);
+            let device = match row.get(3)? {
+                None => None,
+                Some(name) => {
+                    let (destination, program_sha256, arch) = (text(4)?, text(5)?, text(6)?);
+                    Some(BoundDevice { name, destination, program_sha256, arch })
+                }
+            };
+            Ok(RunNode { node: row.get(0)?, dwell: row.get(1)?, clock: row.get(2)?, device })
         })?;
         Ok(nodes.collect::<Result<_, _>>()?)
     }
@@ -163,7 +190,7 @@ impl Store {
         self.select_runs("WHERE plans.text = ?1 ORDER BY runs.id DESC", [plan])
     }
 
-    fn select_runs(
+    pub(super) fn select_runs(
         &self,
         which: &str,
         params: impl rusqlite::Params,
@@ -176,7 +203,8 @@ impl Store {
                     (SELECT count(*) FROM trials
                      WHERE run_id = runs.id AND state = 'failed' AND NOT not_run),
                     lab_files,
-                    (SELECT count(*) FROM trials WHERE run_id = runs.id AND not_run)
+                    (SELECT count(*) FROM trials WHERE run_id = runs.id AND not_run),
+                    owner
              FROM runs LEFT JOIN plans ON plans.id = runs.plan_id {which}"
         ))?;
         let mut rows = select.query(params)?;
@@ -257,6 +285,7 @@ fn run_row(row: &Row<'_>) -> Result<RunRow, StoreError> {
         trials_finished: count(15)?,
         trials_failed: count(16)?,
         trials_not_run: count(18)?,
+        owner: row.get(19)?,
         run,
     })
 }

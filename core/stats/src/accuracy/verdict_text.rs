@@ -62,21 +62,42 @@ fn listed<T: AsRef<str>>(names: &[T]) -> String {
 /// Mbit/s networks with packets of 576 B or more; 10 Mbit/s with 200 B; under 25 cross flows 50
 /// Mbit/s".
 pub fn sentence(table: &[EngineRate], engine: &str) -> String {
+    described(
+        table,
+        engine,
+        &Words { verb: "measures ", networks: " networks", packets: "packets of " },
+    )
+}
+
+/// As [`sentence`], in the short form of a device card: "measures up to 100 Mbit/s with 576 B or
+/// more; 10 Mbit/s with 200 B; under 25 cross flows 50 Mbit/s".
+pub fn card_sentence(table: &[EngineRate], engine: &str) -> String {
+    described(table, engine, &Words { verb: "measures up to ", networks: "", packets: "" })
+}
+
+/// Words around the first rate and the first size of a sentence.
+struct Words {
+    verb: &'static str,
+    networks: &'static str,
+    packets: &'static str,
+}
+
+fn described(table: &[EngineRate], engine: &str, words: &Words) -> String {
     let mut levels: BTreeMap<u32, BTreeMap<Bytes, LargestRate>> = BTreeMap::new();
     for row in table.iter().filter(|row| row.engine == engine) {
         levels.entry(row.flows).or_default().insert(row.ip_size, row.largest);
     }
     let Some((&min_flows, idle)) = levels.first_key_value() else { return "not measured".into() };
-    let mut clauses = clauses(idle, " networks", "packets of ");
+    let mut clauses = clauses(idle, words.networks, words.packets);
     if idle.values().any(|largest| largest.rate().is_some()) {
-        clauses[0].insert_str(0, "measures ");
+        clauses[0].insert_str(0, words.verb);
     }
     if min_flows > 0 {
         clauses[0].insert_str(0, &format!("under {min_flows} cross flows "));
     }
     let (&max_flows, loaded) = levels.last_key_value().unwrap_or((&min_flows, idle));
     if max_flows > min_flows {
-        clauses.push(match under(loaded, idle) {
+        clauses.push(match under(loaded, idle, words.packets) {
             Some(change) => format!("under {max_flows} cross flows {change}"),
             None => format!("the same under {max_flows} cross flows"),
         });
@@ -107,12 +128,13 @@ pub fn best_engines<'a>(table: &[EngineRate<'a>]) -> Vec<&'a str> {
 fn under(
     loaded: &BTreeMap<Bytes, LargestRate>,
     idle: &BTreeMap<Bytes, LargestRate>,
+    packets: &str,
 ) -> Option<String> {
     let runs = runs(loaded);
     match runs[..] {
         _ if loaded == idle => None,
         [(largest, _)] if loaded.keys().eq(idle.keys()) => Some(rate_text(largest, "")),
-        _ => Some(clauses(loaded, "", "packets of ").join(" and ")),
+        _ => Some(clauses(loaded, "", packets).join(" and ")),
     }
 }
 
@@ -237,6 +259,23 @@ mod tests {
             "measures 5 Mbit/s networks (10 Mbit/s undecided) with packets of 200 B or more; \
              under 25 cross flows 1 Mbit/s"
         );
+    }
+
+    #[test]
+    fn card_states_rates_up_to_which_a_device_measures() {
+        let mut table = rows("spin", 0, &[(200, mbit(10)), (576, mbit(100)), (1_500, mbit(100))]);
+        assert_eq!(
+            card_sentence(&table, "spin"),
+            "measures up to 100 Mbit/s with 576 B or more; 10 Mbit/s with 200 B"
+        );
+        table.extend(rows("spin", 25, &[(200, mbit(5)), (576, mbit(50)), (1_500, mbit(50))]));
+        assert_eq!(
+            card_sentence(&table, "spin"),
+            "measures up to 100 Mbit/s with 576 B or more; 10 Mbit/s with 200 B; \
+             under 25 cross flows 50 Mbit/s with 576 B or more and 5 Mbit/s with 200 B"
+        );
+        let none = rows("spin", 0, &[(200, NONE), (1_500, NONE)]);
+        assert_eq!(card_sentence(&none, "spin"), "none of the tested rates with 200 B or more");
     }
 
     #[test]

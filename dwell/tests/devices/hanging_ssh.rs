@@ -1,0 +1,140 @@
+//! An ssh that stops at any step: each has its deadline and message, and leaves no process.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::fixture::{Sandbox, object};
+use crate::lab_devices::nodes_dir;
+
+/// A stand-in for ssh whose host says where it hangs. `local` runs the remote command on this machine,
+/// with a home of its own.
+const STAND_IN: &str = r#"#!/bin/bash
+remote=${@: -1}
+host=${@: -2:1}
+hang() { sleep 1000 & exec sleep 1000; }
+greet() {
+  echo Welcome
+  echo dwell-bootstrap 1
+  printf "machine=$(uname -m)\nkernel=1\nuid=0\naddress=127.0.0.1\ndir=/x\nrefused=\nhave=$1\nend\n"
+  read -r line
+}
+case $host in
+  connect) hang ;;
+  greeting) echo Welcome; hang ;;
+  facts) echo dwell-bootstrap 1; echo machine=x86_64; hang ;;
+  ready) greet no; hang ;;
+  upload) greet no; echo ready; head -c 100000 > /dev/null; hang ;;
+  stored) greet no; echo ready; head -c "${line#put }" > /dev/null; hang ;;
+  running) greet yes; hang ;;
+  doctor) greet yes; echo running; echo '{'; hang ;;
+  endless) yes ;;
+  long) head -c 100000 /dev/zero ;;
+  ended) exit 0 ;;
+  refused) echo "ssh: connect to host refused port 22: Connection refused" >&2; exit 255 ;;
+  silent) sleep 10; echo "ssh: connect to host silent port 22: Connection timed out" >&2; exit 255 ;;
+  local*) mkdir -p "$HOMES/$host"; cd "$HOMES/$host"
+    exec env HOME="$PWD" TMPDIR="$PWD" XDG_CACHE_HOME= SSH_CONNECTION="127.0.0.1 1 127.0.0.1 22" sh -c "$remote" ;;
+esac
+"#;
+
+/// A data directory whose devices are reached by the stand-in.
+pub(crate) struct StandIn {
+    pub(crate) sandbox: Sandbox,
+}
+
+impl StandIn {
+    pub(crate) fn new() -> Self {
+        let sandbox = Sandbox::new();
+        let ssh = sandbox.write("ssh", STAND_IN);
+        fs::set_permissions(ssh, fs::Permissions::from_mode(0o700)).unwrap();
+        Self { sandbox }
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.sandbox.command(arguments);
+        command.env("DWELL_SSH_COMMAND", self.sandbox.path("ssh"));
+        command.env("DWELL_NODES", nodes_dir()).env("HOMES", self.sandbox.path("homes"));
+        command
+    }
+
+    pub(crate) fn add(&self, name: &str, options: &[&str]) {
+        let arguments = [&["device", "add", name, name], options].concat();
+        let added = self.command(&arguments).output().unwrap();
+        assert!(added.status.success(), "{added:?}");
+    }
+
+    /// Writes a plan, on a port that no other test uses, because these devices are one machine.
+    pub(crate) fn plan(&self, text: &str) -> String {
+        let free = std::net::UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
+        let text = text.replace("[ping]\n", &format!("[ping]\nport = {free}\n"));
+        self.sandbox.write("plan.toml", &text)
+    }
+
+    /// Checks all devices and returns their results by name.
+    pub(crate) fn check(&self) -> std::collections::BTreeMap<String, Value> {
+        let checked = object(&self.command(&["device", "check", "--json"]).output().unwrap());
+        let devices = checked["devices"].as_array().unwrap().clone();
+        let name = |device: &Value| device["name"].as_str().unwrap().to_owned();
+        devices.into_iter().map(|device| (name(&device), device)).collect()
+    }
+}
+
+#[test]
+fn each_hang_has_a_deadline_and_leaves_no_process() {
+    const EXPECTED: [(&str, &str); 12] = [
+        ("connect", "no answer within 20 s from `ssh connect`"),
+        ("greeting", "no answer within 20 s"),
+        ("facts", "no answer within 20 s"),
+        ("ready", "the copy of the node program stopped for 10 s"),
+        ("upload", "the copy of the node program stopped for 10 s"),
+        ("stored", "the copy of the node program stopped for 10 s"),
+        ("running", "the node program did not start within 10 s"),
+        ("doctor", "took longer than 30 s"),
+        ("endless", "its login shell prints text"),
+        ("long", "its answer is too long"),
+        ("ended", "ended without an answer"),
+        ("refused", "Connection refused"),
+    ];
+    let stand_in = StandIn::new();
+    for (name, _) in EXPECTED {
+        stand_in.add(name, &[]);
+    }
+    let started = Instant::now();
+    let results = stand_in.check();
+    // The longest time-out is that of the doctor.
+    assert!(started.elapsed() < Duration::from_secs(45), "{:?}", started.elapsed());
+    for (name, text) in EXPECTED {
+        let error = results[name]["error"].as_str().unwrap();
+        assert!(error.contains(text), "{name}: {error}");
+    }
+    assert_eq!(stand_in.sandbox.processes(), []);
+}
+
+#[test]
+fn worker_that_never_greets_fails_the_run() {
+    let stand_in = StandIn::new();
+    let ssh = fs::read_to_string(stand_in.sandbox.path("ssh")).unwrap();
+    let ssh = ssh.replace(
+        "doctor) greet yes; echo running; echo '{'; hang",
+        "doctor) greet yes; echo running; hang",
+    );
+    fs::write(stand_in.sandbox.path("ssh"), ssh).unwrap();
+    stand_in.add("doctor", &["--address", "127.0.0.1"]);
+    stand_in.add("local", &["--address", "127.0.0.1"]);
+    let plan = stand_in.plan(crate::runs::PLAN);
+    let started = Instant::now();
+    let mut command = stand_in.command(&["run", &plan, "--on", "sender=local,receiver=doctor"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    let stderr = crate::fixture::stderr(&output);
+    assert!(
+        stderr.contains("device doctor: the node program did not start within 10 s"),
+        "{stderr}"
+    );
+    crate::fixture::wait_until("every process to end", || stand_in.sandbox.processes().is_empty());
+}

@@ -1,0 +1,113 @@
+//! Two controllers and one device: one run at a time.
+
+use std::fs::{self, File};
+use std::process::{Child, Command, Stdio};
+
+use crate::fixture::{stderr, wait_for_exit, wait_until};
+use crate::hanging_ssh::StandIn;
+
+/// A trial of three seconds.
+const LONG: &str = "version = 1\nname = \"long\"\n[topology]\nroles = [\"sender\", \"receiver\"]\n\
+    [ping]\nfrom = \"sender\"\nto = \"receiver\"\nprotocol = \"udp\"\nduration = \"3s\"\n\
+    interval = \"10ms\"\n";
+
+struct Controllers {
+    stand_in: StandIn,
+    plan: String,
+}
+
+impl Controllers {
+    /// Creates two data directories, `data` and `other`, with the same two devices.
+    fn new() -> Self {
+        let stand_in = StandIn::new();
+        let plan = stand_in.plan(LONG);
+        let controllers = Self { stand_in, plan };
+        for name in ["local1", "local2"] {
+            controllers.stand_in.add(name, &["--address", "127.0.0.1"]);
+            let arguments = ["device", "add", name, name, "--address", "127.0.0.1"];
+            let mut command = controllers.stand_in.command(&arguments);
+            let added = controllers.elsewhere(&mut command).output().unwrap();
+            assert!(added.status.success(), "{added:?}");
+        }
+        controllers
+    }
+
+    /// Makes a command use the other data directory.
+    fn elsewhere<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.args(["--data", &self.stand_in.sandbox.path("other").display().to_string()])
+    }
+
+    fn run(&self, options: &[&str]) -> Command {
+        let on = ["run", &self.plan, "--on", "sender=local1,receiver=local2"];
+        self.stand_in.command(&[&on, options].concat())
+    }
+
+    /// Starts a command whose standard error goes to a file.
+    fn start(&self, command: &mut Command, log: &str) -> Child {
+        let log = File::create(self.stand_in.sandbox.path(log)).unwrap();
+        command.stdout(Stdio::null()).stderr(log).spawn().unwrap()
+    }
+
+    fn log(&self, name: &str) -> String {
+        fs::read_to_string(self.stand_in.sandbox.path(name)).unwrap()
+    }
+
+    /// Starts the first run and waits until it has the devices.
+    fn start_first(&self) -> Child {
+        let first = self.start(&mut self.run(&[]), "first");
+        wait_until("the first run to measure", || {
+            !self.stand_in.sandbox.query("SELECT 1 || '' FROM nodes").is_empty()
+        });
+        first
+    }
+}
+
+#[test]
+fn second_controller_waits_or_fails() {
+    let controllers = Controllers::new();
+    let mut first = controllers.start_first();
+    let refused = controllers.elsewhere(&mut controllers.run(&["--no-wait"])).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let run = controllers.stand_in.sandbox.query("SELECT run FROM runs").remove(0);
+    let text = stderr(&refused);
+    assert!(text.contains("is in use by run ") && text.contains(&run), "{text}");
+    let mut waiting = controllers.run(&[]);
+    let mut second = controllers.start(controllers.elsewhere(&mut waiting), "second");
+    wait_until("the second run to wait", || controllers.log("second").contains("waiting until"));
+    assert!(
+        first.try_wait().unwrap().is_none(),
+        "the first run ended: {}",
+        controllers.log("first")
+    );
+    assert_eq!(wait_for_exit(&mut first).code(), Some(0), "{}", controllers.log("first"));
+    assert_eq!(wait_for_exit(&mut second).code(), Some(0), "{}", controllers.log("second"));
+    wait_until("every process to end", || controllers.stand_in.sandbox.processes().is_empty());
+}
+
+#[test]
+fn second_run_of_one_data_directory_waits() {
+    let controllers = Controllers::new();
+    let mut first = controllers.start_first();
+    let refused = controllers.run(&["--no-wait"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let mut second = controllers.start(&mut controllers.run(&[]), "second");
+    wait_until("the second run to wait", || controllers.log("second").contains("waiting until"));
+    assert_eq!(wait_for_exit(&mut first).code(), Some(0), "{}", controllers.log("first"));
+    assert_eq!(wait_for_exit(&mut second).code(), Some(0), "{}", controllers.log("second"));
+    assert_eq!(controllers.stand_in.sandbox.query("SELECT state FROM runs"), ["finished"; 2]);
+}
+
+#[test]
+fn waiting_run_can_be_interrupted() {
+    let controllers = Controllers::new();
+    let mut first = controllers.start_first();
+    let mut waiting = controllers.run(&[]);
+    let mut second = controllers.start(controllers.elsewhere(&mut waiting), "second");
+    wait_until("the second run to wait", || controllers.log("second").contains("waiting until"));
+    dwell_io::process::Handle::open(second.id())
+        .unwrap()
+        .signal(dwell_io::process::Signal::Interrupt)
+        .unwrap();
+    assert_eq!(wait_for_exit(&mut second).code(), Some(130), "{}", controllers.log("second"));
+    assert_eq!(wait_for_exit(&mut first).code(), Some(0), "{}", controllers.log("first"));
+}

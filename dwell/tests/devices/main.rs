@@ -1,0 +1,13 @@
+//! Devices over SSH: real sshd in the namespaces of a lab, and stand-ins for ssh that hang or fail.
+
+mod deployment;
+#[path = "../controller/fixture.rs"]
+#[expect(dead_code, reason = "shared with the tests of the controller")]
+mod fixture;
+mod hanging_ssh;
+mod lab_devices;
+mod leases;
+mod losses;
+mod many_devices;
+mod overhead;
+mod runs;

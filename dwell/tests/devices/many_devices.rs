@@ -1,0 +1,63 @@
+//! Many devices at once.
+
+use std::time::{Duration, Instant};
+
+use crate::hanging_ssh::StandIn;
+use crate::lab_devices::DeviceLab;
+
+#[test]
+fn fifty_devices_are_checked_and_run_a_plan() {
+    const COUNT: usize = 50;
+    let Some(lab) = DeviceLab::new(COUNT) else { return };
+    let started = Instant::now();
+    let checked = lab.json(&["device", "check"]);
+    let time = started.elapsed();
+    println!("{COUNT} devices were checked, and the node program copied, in {time:.1?}");
+    assert_eq!(checked["answered"], COUNT, "{checked:#}");
+    assert!(time < Duration::from_secs(60), "{time:?}");
+
+    let names: Vec<_> = (1..=COUNT).map(|number| format!("\"d{number}\"")).collect();
+    let plan = format!(
+        "version = 1\nname = \"many\"\n[topology]\nroles = [{}]\n[ping]\nfrom = \"d2\"\nto = \"d1\"\n\
+         protocol = \"udp\"\ncount = 50\ninterval = \"1ms\"\n[matrix]\nfrom = [{}]\n",
+        names.join(", "),
+        names[1..].join(", ")
+    );
+    let plan = lab.sandbox.write("many.toml", &plan);
+    let on: Vec<_> = (1..=COUNT).map(|number| format!("d{number}=d{number}")).collect();
+    let started = Instant::now();
+    let output = lab.dwell(&["run", &plan, "--on", &on.join(",")]);
+    println!("a plan ran on {COUNT} devices in {:.1?}", started.elapsed());
+    assert!(output.status.success(), "{output:?}");
+    let shown = lab.json(&["show", "last"]);
+    let trials = shown["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), COUNT - 1);
+    for trial in trials {
+        assert_eq!(trial["packets"]["received"], 50, "{trial:#}");
+    }
+    lab.assert_all_idle();
+}
+
+#[test]
+fn devices_that_are_down_delay_a_check_within_bounds() {
+    let stand_in = StandIn::new();
+    let mut up = 0;
+    for number in 0..200 {
+        // 150 are down: half of them refuse, half of them do not answer.
+        let (name, host) = match number % 8 {
+            0 | 1 => (format!("up{number}"), format!("local{number}")),
+            2..=4 => (format!("closed{number}"), "refused".to_owned()),
+            _ => (format!("silent{number}"), "silent".to_owned()),
+        };
+        up += usize::from(number % 8 < 2);
+        let added = stand_in.command(&["device", "add", &name, &host]).output().unwrap();
+        assert!(added.status.success(), "{added:?}");
+    }
+    let started = Instant::now();
+    let results = stand_in.check();
+    println!("200 devices, {} of them down, were checked in {:.1?}", 200 - up, started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(120), "{:?}", started.elapsed());
+    let of_state = |state| results.values().filter(|result| result["state"] == state).count();
+    assert_eq!((of_state("answered"), of_state("failed")), (50, 150));
+    assert_eq!(stand_in.sandbox.processes(), []);
+}
