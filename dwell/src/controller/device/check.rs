@@ -162,7 +162,7 @@ fn result(answer: &Result<StoredAnswer, String>) -> Result<CheckResult, Failure>
 }
 
 /// Formats an error with its causes, without the name of the device.
-fn reason(device: &Device, error: &dyn std::error::Error) -> String {
+pub(super) fn reason(device: &Device, error: &dyn std::error::Error) -> String {
     let text = super::super::data::chain(error);
     let of_device = format!("device {}: ", device.name);
     text.strip_prefix(&of_device).unwrap_or(&text).to_owned()

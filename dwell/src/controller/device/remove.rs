@@ -8,6 +8,7 @@ use dwell_store::{Store, StoreError};
 
 use super::super::data::{DataArgs, chain};
 use super::catalogue::{KnownDevice, open, select};
+use super::check::reason;
 
 /// Arguments of `device remove`.
 #[derive(Debug, clap::Args)]
@@ -99,9 +100,9 @@ fn remove(store: &mut Store, known: &KnownDevice, args: &Args) -> Result<(), Fai
             }
             Err(error) => {
                 return Err(anyhow::anyhow!(
-                    "{}; device {name} is not removed (--force removes it all the same and leaves the \
-                     node program on it)",
-                    chain(&error)
+                    "device {name} is not removed: {}; --force removes it from the catalogue and leaves \
+                     the node program on it",
+                    reason(&known.device, &error)
                 )
                 .into());
             }

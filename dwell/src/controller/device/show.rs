@@ -151,8 +151,6 @@ fn print(out: &mut impl Write, shown: &Shown, now: Timestamp) -> io::Result<()> 
         }
     }
     writeln!(out)?;
-    print_check(out, shown, now)?;
-    writeln!(out)?;
     if shown.cards.is_empty() {
         writeln!(out, "{}", how_to_measure(&device.name))?;
     }
@@ -162,6 +160,8 @@ fn print(out: &mut impl Write, shown: &Shown, now: Timestamp) -> io::Result<()> 
     if let Some(card) = shown.cards.first() {
         writeln!(out, "  {}", card.accurate)?;
     }
+    writeln!(out)?;
+    print_check(out, shown, now)?;
     print_runs(out, &shown.runs)
 }
 
@@ -231,6 +231,10 @@ fn print_answer(out: &mut impl Write, device: &Device, answer: &StoredAnswer) ->
         let reason = one_line(ability.reason.as_deref().unwrap_or_default());
         let line = format!("  {mark:7}  {:width$}  {reason}", one_line(&ability.name));
         writeln!(out, "{}", line.trim_end())?;
+    }
+    let has_advice = doctor["advice"].as_array().is_some_and(|advice| !advice.is_empty());
+    if has_advice {
+        writeln!(out, "  advice")?;
     }
     for advice in doctor["advice"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         writeln!(out, "  - {}", one_line(advice))?;
