@@ -8,6 +8,5 @@ mod hanging_ssh;
 mod lab_devices;
 mod leases;
 mod losses;
-mod many_devices;
-mod overhead;
 mod runs;
+mod scale;

@@ -1,13 +1,19 @@
-//! Many devices at once.
+//! Many devices at once, and the cost of SSH. These tests measure times, so they run one at a time.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::hanging_ssh::StandIn;
 use crate::lab_devices::DeviceLab;
+use crate::runs::{PLAN, in_lab};
+
+/// Held by each of these tests.
+static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]
 fn fifty_devices_are_checked_and_run_a_plan() {
     const COUNT: usize = 50;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(lab) = DeviceLab::new(COUNT) else { return };
     let started = Instant::now();
     let checked = lab.json(&["device", "check"]);
@@ -40,6 +46,7 @@ fn fifty_devices_are_checked_and_run_a_plan() {
 
 #[test]
 fn devices_that_are_down_delay_a_check_within_bounds() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let stand_in = StandIn::new();
     let mut up = 0;
     for number in 0..200 {
@@ -60,4 +67,47 @@ fn devices_that_are_down_delay_a_check_within_bounds() {
     let of_state = |state| results.values().filter(|result| result["state"] == state).count();
     assert_eq!((of_state("answered"), of_state("failed")), (50, 150));
     assert_eq!(stand_in.sandbox.processes(), []);
+}
+
+/// Returns the time of one trial in seconds: the slope between a short and a long run, which both have
+/// the same connections.
+fn time_per_trial(run: &dyn Fn(u32)) -> f64 {
+    const REPETITIONS: [u32; 2] = [2, 22];
+    let [short, long] = REPETITIONS.map(|repetitions| {
+        let started = Instant::now();
+        run(repetitions);
+        started.elapsed().as_secs_f64()
+    });
+    (long - short) / f64::from(REPETITIONS[1] - REPETITIONS[0])
+}
+
+#[test]
+fn trial_over_ssh_takes_little_longer_than_in_a_lab() {
+    /// Added time of a trial in seconds. The aim is 0.05 on an idle machine.
+    const MAX_ADDED: f64 = 0.05;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(lab) = DeviceLab::new(2) else { return };
+    let plan = |name: &str, repetitions: u32, is_in_lab: bool| {
+        let text = PLAN.replace("repetitions = 3", &format!("repetitions = {repetitions}"));
+        let text = text.replace("count = 200", "count = 50");
+        let text = if is_in_lab { in_lab(&text) } else { text };
+        lab.sandbox.write(name, &text)
+    };
+    let mut added: Vec<f64> = (0..3)
+        .map(|_| {
+            let over_ssh = time_per_trial(&|repetitions| {
+                let plan = plan("ssh.toml", repetitions, false);
+                let output = lab.dwell(&["run", &plan, "--on", "sender=d1,receiver=d2", "-q"]);
+                assert!(output.status.success(), "{output:?}");
+            });
+            let in_lab = time_per_trial(&|repetitions| {
+                let output = lab.dwell(&["run", &plan("lab.toml", repetitions, true), "-q"]);
+                assert!(output.status.success(), "{output:?}");
+            });
+            over_ssh - in_lab
+        })
+        .collect();
+    added.sort_by(f64::total_cmp);
+    println!("added seconds per trial over SSH, 3 pairs of 20 trials: {added:.4?}");
+    assert!(added[1] < MAX_ADDED, "{added:?}");
 }
