@@ -101,8 +101,8 @@ crate::warnings! {
              with BTF): those that {interface} receives merged count as one";
 
         // Trace.
-        OldKernel(reason: String) = "old-kernel", Note,
-            "{reason}: only netfilter is used";
+        OldKernel(hooks: &'static str, reason: String) on hooks = "old-kernel", Note,
+            "no {hooks} hooks: {reason}";
         HookUnavailable(interface: String, reason: String) on interface
             = "hook-unavailable", Note,
             "no rx_driver on interface {interface}: {reason}";
