@@ -11,6 +11,7 @@ typedef unsigned short __u16;
 typedef unsigned int __u32;
 typedef int __s32;
 typedef unsigned long long __u64;
+typedef long long __s64;
 
 /* Hook of an event: index into POINTS in node/io/src/bpf/event.rs. */
 enum hook {

@@ -42,8 +42,15 @@ static __always_inline const void *slice(const struct view *view, __u32 at, void
 	return LOAD(view->context, at, buffer, size) ? 0 : buffer;
 }
 
+/* An event has room for 32 bytes from its head on. Kernels before 6.2 need proof that `size` is not 0. */
+#define MAX_COPY 32
+
 static __always_inline long copy(const struct view *view, __u32 at, void *to, __u32 size)
 {
+	_Static_assert(HEAD <= MAX_COPY, "the mask below changes no size");
+	_Static_assert(__builtin_offsetof(struct event, head) + MAX_COPY <= EVENT_IPV4, "the event has room");
+	asm volatile("" : "+r"(size));
+	size = ((size - 1) & (MAX_COPY - 1)) + 1;
 	return LOAD(view->context, at, to, size);
 }
 
