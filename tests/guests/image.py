@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import lzma
+import os
 import re
 import shutil
 import stat
@@ -24,6 +25,8 @@ from packages import CACHE, FOLDER, PackageError
 
 FILES = FOLDER / "files"
 CLOCK = FOLDER / "clock.c"
+# Images that no guest used for this time are removed from the cache.
+MAX_UNUSED_SECONDS = 14 * 86_400
 # Parts of packages that a guest does not use.
 UNUSED = re.compile(
     r"usr/share/(doc|man|locale|info|lintian|bash-completion|zsh|fish|bug|doc-base|pixmaps|applications|menu)/|"
@@ -68,7 +71,15 @@ def build(name):
             file=sys.stderr,
             flush=True,
         )
+    os.utime(folder)
+    remove_unused_images()
     return Image(name, folder)
+
+
+def remove_unused_images():
+    for folder in (CACHE / "images").iterdir():
+        if time.time() - folder.stat().st_mtime > MAX_UNUSED_SECONDS:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def digest(name, parts):
@@ -110,9 +121,6 @@ def make(name, kernel, others, folder):
         made(folder.parent)
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
-    for other in folder.parent.glob(f"{name}-*"):
-        if other != folder and re.fullmatch(re.escape(name) + "-[0-9a-f]{16}", other.name):
-            shutil.rmtree(other, ignore_errors=True)
 
 
 def made(folder):
