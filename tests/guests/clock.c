@@ -1,7 +1,8 @@
 // clock: changes the guest's CLOCK_REALTIME, or compares it with the host's through a page of ivshmem.
 //   clock step NANOSECONDS    moves the clock
 //   clock rate PPM            sets the rate, at most 500 ppm
-//   clock compare SECONDS     prints bounds of guest's time minus host's, in nanoseconds: LOW HIGH
+//   clock compare SECONDS     prints the tightest bounds of guest's time minus host's, and the host's time: LOW HIGH AT;
+//                             ends early when they are tight
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 
 #define IVSHMEM "0x1af4 0x1110"
 #define SECOND 1000000000LL
+#define TIGHT_NS 5000
 
 static int64_t now(clockid_t id) {
     struct timespec t;
@@ -80,8 +82,8 @@ static int compare(double seconds) {
     volatile int64_t *page = host_page();
     if (page == NULL)
         return 1;
-    int64_t low = INT64_MIN, high = INT64_MAX, end = now(CLOCK_MONOTONIC) + (int64_t)(seconds * SECOND);
-    while (now(CLOCK_MONOTONIC) < end) {
+    int64_t low = 0, high = INT64_MAX, at = 0, end = now(CLOCK_MONOTONIC) + (int64_t)(seconds * SECOND);
+    while (now(CLOCK_MONOTONIC) < end && high - low > TIGHT_NS) {
         int64_t before = now(CLOCK_REALTIME), first = *page, after = now(CLOCK_REALTIME), third = first;
         for (int change = 0; change < 2; change++)
             for (int64_t last = third; (third = *page) == last;)
@@ -89,12 +91,14 @@ static int compare(double seconds) {
                     fprintf(stderr, "clock: the host does not write its time\n");
                     return 1;
                 }
-        if (first > 0 && before - third > low)
+        // The first value may be old, and both bounds must be of one moment: the clock's rate may differ.
+        if (first > 0 && (after - first) - (before - third) < high - low) {
             low = before - third;
-        if (first > 0 && after - first < high)
             high = after - first;
+            at = first;
+        }
     }
-    printf("%lld %lld\n", (long long)low, (long long)high);
+    printf("%lld %lld %lld\n", (long long)low, (long long)high, (long long)at);
     return 0;
 }
 
