@@ -32,13 +32,16 @@ test: setup-packages ## run everything that CI runs
 	@$(MAKE) --no-print-directory -j2 lint-code lint-dependencies peers
 	tests/run
 
-# The programs that a shared folder offers to the guests, and that reach them.
+# The debug build reaches the guests, which also have it as a shared folder; the programs of `make nodes` are copied
+# to them as to any device.
 test-guests: setup-guests ## test on virtual machines: kernels 6.1 and 6.12, radios, clocks (ONLY=TEXT)
 	$(CARGO) build --locked --workspace --bins
+	@$(MAKE) --no-print-directory nodes NODES=x86_64
 	tests/guests/run suite $@ $(if $(ONLY),--only $(ONLY))
 
 test-arm: setup-guests ## test on virtual machines with arm64 and armv7 processors (ONLY=TEXT)
 	$(CARGO) build --locked --workspace --bins
+	@$(MAKE) --no-print-directory nodes NODES="aarch64 armv7"
 	tests/guests/run suite $@ $(if $(ONLY),--only $(ONLY))
 
 test-web: setup-packages ## test report pages in a browser; screenshots in target/tmp/report-pages
