@@ -54,7 +54,7 @@ struct {
 /* Larger than the rank of every session: times are below 2^63 ns. */
 #define NO_RANK (~0ULL >> 1)
 
-/* Returns the lower rank. The verifier follows every comparison, so there is none. */
+/* Returns the lower rank without a comparison: the verifier would follow both outcomes of each. */
 static __always_inline __u64 lower(__u64 one, __u64 other)
 {
 	__u64 below = one - other, mask = (__s64)below >> 63;

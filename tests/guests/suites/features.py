@@ -24,6 +24,17 @@ GUESTS = tuple(
     Spec(f"linux-{kernel.replace('.', '-')}", f"x86_64-{kernel}", memory=1024, modules=("tun",)) for kernel in KERNELS
 )
 EXAMPLE_TIMEOUT = 240
+# `ready FILE TEXT` waits until a background process has printed a text to a file.
+PRELUDE = """
+ready() {
+    for attempt in $(seq 600); do
+        grep -q "$2" "$1" && return 0
+        sleep 0.1
+    done
+    cat "$1"
+    return 1
+}
+"""
 
 # What a kernel lacks: the text that dwell prints, by the name of a command or an ability.
 NETFILTER = "netfilter needs Linux 6.4 with CONFIG_NETFILTER_BPF_LINK"
@@ -59,45 +70,47 @@ COMMANDS = {
     "range calibrate": "dwell range calibrate icmp://127.0.0.1 --distance 1m --output ap.json",
     "range": "dwell range icmp://127.0.0.1 --calibration ap.json",
     "reflect": """
-        dwell reflect udp://127.0.0.1:7000 &
-        sleep 2
+        dwell reflect udp://127.0.0.1:7000 >near 2>&1 &
+        ready near 'listening on'
         dwell ping -c 50 -i 0.02 udp://127.0.0.1:7000
         kill -INT $!
         wait $!""",
     "reflect --engine xdp": """
         dwell lab up line:2 --name driver
-        dwell lab exec --lab driver n2 -- dwell reflect --engine xdp --interface n1 udp://0.0.0.0:7000 &
-        sleep 4
+        dwell lab exec --lab driver n2 -- dwell reflect --engine xdp --interface n1 udp://0.0.0.0:7000 >far 2>&1 &
+        ready far 'listening on'
         dwell lab exec --lab driver n1 -- dwell ping -c 50 -i 0.02 udp://n2:7000
         kill -INT $!
         wait $!
         dwell lab down driver""",
     "relay": """
         dwell lab up line:3 --name relay
-        dwell lab exec --lab relay n3 -- dwell reflect udp://0.0.0.0:7000 &
-        dwell lab exec --lab relay n2 -- dwell relay --listen udp://0.0.0.0:7000 --to udp://n3:7000 &
-        sleep 4
+        dwell lab exec --lab relay n3 -- dwell reflect udp://0.0.0.0:7000 >far 2>&1 &
+        dwell lab exec --lab relay n2 -- dwell relay --listen udp://0.0.0.0:7000 --to udp://n3:7000 >middle 2>&1 &
+        ready far 'listening on'
+        ready middle relaying
         dwell lab exec --lab relay n1 -- dwell ping -4 -c 50 -i 0.02 udp://n2:7000
         dwell lab down relay""",
     "relay --engine xdp": """
         dwell lab up line:3 --name relay
-        dwell lab exec --lab relay n3 -- dwell reflect udp://0.0.0.0:7000 &
-        dwell lab exec --lab relay n2 -- \\
-            dwell relay --mode translate --engine xdp --listen udp://0.0.0.0:7000 --to udp://n3:7000 &
-        sleep 5
+        dwell lab exec --lab relay n3 -- dwell reflect udp://0.0.0.0:7000 >far 2>&1 &
+        dwell lab exec --lab relay n2 -- dwell relay --mode translate --engine xdp \\
+            --listen udp://0.0.0.0:7000 --to udp://n3:7000 >middle 2>&1 &
+        ready far 'listening on'
+        ready middle relaying
         dwell lab exec --lab relay n1 -- dwell ping -4 -c 50 -i 0.02 udp://n2:7000
         dwell lab down relay""",
     "pace": "dwell pace --rate 1Mbit/s --size 200B --count 20 --repeat 3",
     "pace sink": """
-        dwell pace sink udp://127.0.0.1:5001 &
-        sleep 2
+        dwell pace sink udp://127.0.0.1:5001 >sink 2>&1 &
+        ready sink 'listening on'
         dwell pace udp://127.0.0.1:5001 --sink --rate 1Mbit/s --size 200B --count 20 --repeat 3
         kill -INT $!
         wait $!""",
     "load cpu": "dwell load cpu --level 50% --duration 1s",
     "load sink": """
-        dwell load sink udp://127.0.0.1:5001 &
-        sleep 2
+        dwell load sink udp://127.0.0.1:5001 >sink 2>&1 &
+        ready sink 'listening on'
         dwell load traffic udp://127.0.0.1:5001 --rate 100pps --size 100B --count 100
         kill -INT $!
         wait $!""",
@@ -156,11 +169,12 @@ def strip():
 
 
 def type_in(guest, script, folder="/tmp/work"):
-    """Types a script in a folder of the guest, as root; returns its exit code and everything that it prints."""
+    """Types a script in a folder of the guest, as root; returns its exit code and all that it prints. The shell is bash,
+    because that of busybox uses its own ip."""
     done = guest.run(
         f"mkdir -p {folder} && cd {folder} && cat >script && "
-        f"PATH=/tmp/bin:$PATH timeout -s KILL {EXAMPLE_TIMEOUT} sh -e script 2>&1",
-        stdin=script,
+        f"PATH=/tmp/bin:$PATH timeout -s KILL {EXAMPLE_TIMEOUT} bash -e script 2>&1",
+        stdin=PRELUDE + script,
         check=False,
         timeout=EXAMPLE_TIMEOUT + 30,
     )
@@ -178,6 +192,17 @@ def check(what, kernel, code, printed, allowed=(0,)):
     else:
         assert code == 4, f"{what} on Linux {kernel}: exit code {code}, not 4: update MISSING\n{printed}"
         assert reason in printed, f"{what} on Linux {kernel} does not say '{reason}':\n{printed}"
+
+
+def check_all(results):
+    """Checks all results, and raises one AssertionError with all failures."""
+    failures = []
+    for result in results:
+        try:
+            check(*result)
+        except AssertionError as failure:
+            failures.append(str(failure))
+    assert not failures, "\n".join(failures)
 
 
 def examples(document):
@@ -202,11 +227,12 @@ def test_examples_of_the_documents_work(rig):
             for number, example in enumerate(found)
         }
 
-    for kernel, results in in_every_guest(rig, type_all).items():
-        for (name, number), (code, printed) in results.items():
-            # Delays under emulation exceed any limit.
-            allowed = (0, 3, 5) if "--fail-if" in documents[name][number] else (0,)
-            check(f"{name} {number}", kernel, code, printed, allowed)
+    # Delays under emulation exceed any limit.
+    check_all(
+        (f"{name} {number}", kernel, code, printed, (0, 3, 5) if "--fail-if" in documents[name][number] else (0,))
+        for kernel, results in in_every_guest(rig, type_all).items()
+        for (name, number), (code, printed) in results.items()
+    )
 
 
 def test_every_command_works_or_names_what_is_missing(rig):
@@ -217,17 +243,20 @@ def test_every_command_works_or_names_what_is_missing(rig):
     def type_all(guest):
         return {name: type_in(guest, script) for name, script in COMMANDS.items()}
 
-    for kernel, results in in_every_guest(rig, type_all).items():
-        for name, (code, printed) in results.items():
-            check(name, kernel, code, printed)
+    check_all(
+        (name, kernel, code, printed)
+        for kernel, results in in_every_guest(rig, type_all).items()
+        for name, (code, printed) in results.items()
+    )
 
 
 def test_trace_uses_the_hooks_that_the_kernel_has(rig):
     script = """
         dwell lab up line:3 --name hooks >&2
-        dwell lab exec --lab hooks n2 -- dwell trace --flow 'udp port 7001' --duration 8s --json >trace.json 2>trace.err &
-        sleep 5
+        dwell lab exec --lab hooks n2 -- dwell trace --flow 'udp port 7001' --json >trace.json 2>trace.err &
+        ready trace.err "tracing '"
         dwell lab exec --lab hooks n1 -- dwell load traffic -4 udp://n3:7001 --rate 100pps --size 100B --count 100 >&2
+        kill -INT $!
         wait $!
         dwell lab down hooks >&2
         cat trace.json"""
