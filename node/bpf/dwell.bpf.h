@@ -11,6 +11,7 @@ typedef unsigned short __u16;
 typedef unsigned int __u32;
 typedef int __s32;
 typedef unsigned long long __u64;
+typedef long long __s64;
 
 /* Hook of an event: index into POINTS in node/io/src/bpf/event.rs. */
 enum hook {
@@ -161,8 +162,12 @@ static long (*bpf_map_update_elem)(void *map, const void *key, const void *value
 				   __u64 flags) = (void *)2;
 static __u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static long (*bpf_redirect)(__u32 interface, __u64 flags) = (void *)23;
+static long (*bpf_skb_load_bytes)(const void *frame, __u32 offset, void *to,
+				  __u32 length) = (void *)26;
 static void *(*bpf_ringbuf_reserve)(void *ring, __u64 size, __u64 flags) = (void *)131;
 static void (*bpf_ringbuf_submit)(void *data, __u64 flags) = (void *)132;
+static long (*bpf_xdp_load_bytes)(const void *frame, __u32 offset, void *to,
+				  __u32 length) = (void *)189;
 static __u64 (*bpf_ktime_get_tai_ns)(void) = (void *)208;
 
 /* First members of contexts (include/uapi/linux/bpf.h); the kernel rewrites access to them. */
@@ -242,7 +247,6 @@ struct bpf_dynptr {
 
 extern int bpf_dynptr_from_skb(struct __sk_buff *skb, __u64 flags,
 			       struct bpf_dynptr *packet) __ksym;
-extern int bpf_dynptr_from_xdp(struct xdp_md *xdp, __u64 flags, struct bpf_dynptr *packet) __ksym;
 extern void *bpf_dynptr_slice(const struct bpf_dynptr *packet, __u32 offset, void *buffer,
 			      __u32 buffer__szk) __ksym;
 static long (*bpf_dynptr_read)(void *to, __u32 length, const struct bpf_dynptr *packet,

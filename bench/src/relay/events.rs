@@ -19,7 +19,7 @@ use libbpf_rs::{
 
 use crate::lab::sibling;
 
-const OURS: &[u8] = include_bytes!("../../../node/bpf/stamps.bpf.o");
+const OURS: &[u8] = include_bytes!("../../../node/bpf/stamps_netfilter.bpf.o");
 
 /// Names of the programs in their objects.
 const PROGRAMS: [&str; 2] = ["pre_routing4", "minimal"];

@@ -89,6 +89,9 @@ crate::warnings! {
             "no timestamps of the driver: {reason}";
         DriverTimestampsLost(count: u64) = "driver-timestamps-lost", Warning,
             "timestamps of the driver that were lost because their buffer was full: {count}";
+        NetemBeforeTimestamp(interface: String) on interface = "netem-before-timestamp", Note,
+            "netem on {interface} delays probes before tx_kernel is taken: rtt_kernel_ns excludes \
+             its delay, rtt_ns includes it";
 
         // Reflectors.
         DriverRepliesLost(interface: String, failed: u64, replies: u64, remedy: String)
@@ -101,8 +104,8 @@ crate::warnings! {
              with BTF): those that {interface} receives merged count as one";
 
         // Trace.
-        OldKernel(reason: String) = "old-kernel", Note,
-            "{reason}: only netfilter is used";
+        OldKernel(hooks: &'static str, reason: String) on hooks = "old-kernel", Note,
+            "no {hooks} hooks: {reason}";
         HookUnavailable(interface: String, reason: String) on interface
             = "hook-unavailable", Note,
             "no rx_driver on interface {interface}: {reason}";

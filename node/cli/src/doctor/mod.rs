@@ -2,6 +2,7 @@
 //! from a test; untested features are not reported.
 
 mod advice;
+mod ebpf;
 mod print;
 mod probe;
 mod sandbox;

@@ -10,12 +10,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 use std::process::{self, Command, Stdio};
 
-use dwell_io::bpf::{Hook, Pass, XdpMode};
+use dwell_io::bpf::{BpfError, Hook, HookKind, Pass, XdpMode};
 use dwell_io::tap::Tap;
 use dwell_io::{interface, netns};
 use serde::{Deserialize, Serialize};
 
 use super::Ability;
+use super::ebpf::{self, TestVeth};
 use super::stamps::{self, StampSupport, TestPath};
 
 /// Queueing disciplines, with parameters that they accept.
@@ -31,6 +32,20 @@ const VETH: &str = "virtual interfaces (veth)";
 const TAP: &str = "TAP interfaces";
 const XDP_LOOPBACK: &str = "XDP on loopback, generic";
 const XDP_VETH: &str = "XDP on veth, native";
+
+/// The features that need eBPF, each with its test.
+const EBPF: [(&str, EbpfTest); 7] = [
+    ("trace --hooks netfilter", |veth| ebpf::trace(HookKind::Netfilter, veth)),
+    ("trace --hooks tcx", |veth| ebpf::trace(HookKind::Tcx, veth)),
+    ("trace --hooks xdp", |veth| ebpf::trace(HookKind::Xdp, veth)),
+    ("ping --stamps driver", ebpf::driver_timestamps),
+    ("ping --explain", |_| ebpf::kernel_events()),
+    ("reflect --engine xdp", ebpf::reflector),
+    ("relay --engine xdp", ebpf::relay),
+];
+
+/// Tries a feature on a veth; the outcome may name a limit.
+type EbpfTest = fn(&TestVeth) -> Result<Option<String>, BpfError>;
 
 /// Results of the tests.
 #[derive(Debug, Serialize, Deserialize)]
@@ -69,7 +84,8 @@ fn run_in_child() -> io::Result<SandboxResults> {
 /// The results without a namespace: all other tests are unknown.
 fn unavailable(error: &io::Error) -> SandboxResults {
     let qdiscs = QDISCS.into_iter().map(|(name, _)| name);
-    let others = [VETH, TAP, XDP_LOOPBACK, XDP_VETH].into_iter().chain(qdiscs);
+    let ebpf = EBPF.into_iter().map(|(name, _)| name);
+    let others = [VETH, TAP, XDP_LOOPBACK, XDP_VETH].into_iter().chain(ebpf).chain(qdiscs);
     let why = "not tested: no network namespace is available";
     let untried = others.map(|name| Ability::untried(name, why));
     let namespaces = Ability::of(NAMESPACES, Err(io::Error::other(error.to_string())));
@@ -103,11 +119,32 @@ fn inside(how: Option<&str>) -> SandboxResults {
         Err(_) => Ability::untried(name, no_veth),
     };
     abilities.push(on_veth(XDP_VETH, &|| xdp("dwell0", XdpMode::Native)));
+    let index = interface::all().ok().and_then(|all| all.into_iter().find(|i| i.name == "dwell0"));
+    let index = index.map_or(0, |found| found.index);
+    for (name, test) in EBPF {
+        let [near, far_end] = FarNamespace::V4;
+        let veth = TestVeth { index, near, far: far_end };
+        abilities.push(match &far {
+            Ok(_) => ebpf_ability(name, test(&veth)),
+            Err(_) => Ability::untried(name, no_veth),
+        });
+    }
     for (name, parameters) in QDISCS {
         let replace = ["qdisc", "replace", "dev", "dwell0", "root"];
         abilities.push(on_veth(name, &|| iproute("tc", &[&replace[..], parameters].concat())));
     }
     SandboxResults { abilities, stamps }
+}
+
+fn ebpf_ability(name: &'static str, tried: Result<Option<String>, BpfError>) -> Ability {
+    // The cause of an error is part of its reason.
+    let reason = |error| format!("{:#}", anyhow::Error::from(error)).replace('\n', "; ");
+    match tried {
+        Ok(limit) => Ability { name: name.into(), available: Some(true), reason: limit },
+        Err(error) => {
+            Ability { name: name.into(), available: Some(false), reason: Some(reason(error)) }
+        }
+    }
 }
 
 /// A second namespace with the other end of the pair, so that packets must traverse it.

@@ -198,10 +198,22 @@ fn warn(trust: &mut Trust, job: &PingJob, recorder: &Recorder, outcome: &Outcome
         }
         trust.warn_count(path.cut(), |count| Warning::TooFewSlots(count, replies));
     }
+    if let Some(interface) = outcome.interface.as_ref() {
+        let qdisc = interface.qdisc.as_deref();
+        if is_delayed_before_timestamp(qdisc, recorder.sources.tx()) {
+            trust.warn(Warning::NetemBeforeTimestamp(interface.name.clone()));
+        }
+    }
     if let Some(other) = outcome.untried.filter(|_| counts.received + counts.late == 0) {
         let (ip, flag) = (other.ip(), if other.is_ipv4() { "-4" } else { "-6" });
         trust.warn(Warning::OtherAddress(outcome.peer.to_string(), ip.to_string(), flag));
     }
+}
+
+/// Whether an emulated link delays probes before their timestamp is taken: the driver, where the
+/// kernel and the card take it, comes after the queueing discipline.
+fn is_delayed_before_timestamp(qdisc: Option<&str>, tx: TimestampSource) -> bool {
+    qdisc == Some("netem") && tx != TimestampSource::User
 }
 
 /// Warns of replies without a timestamp of the driver.
@@ -359,5 +371,20 @@ pub(super) fn verdict(
         Exit::Failed
     } else {
         judged
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn netem_delays_before_timestamps_of_the_driver_only() {
+        let delayed = |qdisc, tx| is_delayed_before_timestamp(qdisc, tx);
+        assert!(delayed(Some("netem"), TimestampSource::KernelSw));
+        assert!(delayed(Some("netem"), TimestampSource::Hw));
+        assert!(!delayed(Some("netem"), TimestampSource::User));
+        assert!(!delayed(Some("fq"), TimestampSource::KernelSw));
+        assert!(!delayed(None, TimestampSource::KernelSw));
     }
 }

@@ -165,7 +165,7 @@ impl DriverEngine {
             recognise_merged: true,
         };
         let mut program = XdpReflector::load(&spec);
-        if matches!(program, Err(BpfError::Refused { .. })) {
+        if matches!(program, Err(BpfError::Refused { .. } | BpfError::NoFunction(_))) {
             spec.recognise_merged = false;
             program = XdpReflector::load(&spec);
         }

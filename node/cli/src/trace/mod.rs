@@ -127,10 +127,11 @@ pub(crate) fn perform(
     let (filter, spec) = spec(job)?;
     let mut log = ObservationWriter::begin("trace", &filter.to_string(), outputs.samples)?;
     let start = pair();
-    let (mut tracer, hooks, without) = attach(job, spec, &mut Tracer::start)?;
-    let points = points(hooks);
+    let mut tracer = Tracer::start(&spec).map_err(refusal)?;
+    let notes: Vec<_> = tracer.notes().iter().map(warning).collect();
+    require(job, &notes)?;
+    let points = points(tracer.hooks());
     announce(&format!("tracing '{filter}' at {}", names(&points)));
-    let notes: Vec<_> = without.into_iter().chain(tracer.notes().iter().map(warning)).collect();
     notes.iter().for_each(|note| announce(&note.to_string()));
     if !gives_delay(&points) {
         announce(&Warning::HooksWithoutDelay.to_string());
@@ -185,26 +186,21 @@ fn pass(observation: &PacketObservation, flows: &mut Flows, log: &mut Observatio
     log.take(observation);
 }
 
-/// Attaches the programs; only netfilter if the kernel is too old for the others and no hooks were
-/// requested. Returns the hooks attached and a warning about missing ones.
-fn attach<T>(
-    job: &TraceJob,
-    mut spec: TraceSpec,
-    start: &mut dyn FnMut(&TraceSpec) -> Result<T, BpfError>,
-) -> Result<(T, Hooks, Option<Warning>), Failure> {
-    match start(&spec) {
-        Err(error @ BpfError::TooOld { .. }) if job.hooks.is_empty() => {
-            spec.hooks = Hooks { netfilter: true, tcx: false, xdp: false };
-            let note = Warning::OldKernel(error.to_string());
-            Ok((start(&spec).map_err(refusal)?, spec.hooks, Some(note)))
-        }
-        tracer => Ok((tracer.map_err(refusal)?, spec.hooks, None)),
+/// Fails if kinds of hooks were requested by name and one is missing.
+fn require(job: &TraceJob, notes: &[Warning]) -> Result<(), Failure> {
+    let missing = notes.iter().find(|note| matches!(note, Warning::OldKernel(..)));
+    match missing.filter(|_| !job.hooks.is_empty()) {
+        Some(note) => Err(Failure::unsupported(format!("{note}; name fewer --hooks"))),
+        None => Ok(()),
     }
 }
 
 /// Returns the warning about a difference from the requested hooks.
 fn warning(note: &TracerNote) -> Warning {
     match note {
+        TracerNote::HooksUnavailable { hooks, reason } => {
+            Warning::OldKernel(hooks.name(), reason.clone())
+        }
         TracerNote::XdpTaken { interface } => {
             let reason = "another XDP program is attached".to_owned();
             Warning::HookUnavailable(interface.clone(), reason)
@@ -292,12 +288,13 @@ fn refusal(error: BpfError) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use dwell_io::bpf::HookKind;
     use dwell_protocol::IdFormat;
 
     use super::*;
 
     #[test]
-    fn old_kernel_falls_back_to_netfilter() {
+    fn missing_hooks_are_an_error_only_if_requested() {
         let mut job = TraceJob {
             flow: "udp port 5001".into(),
             id: IdFormat::Auto,
@@ -305,16 +302,16 @@ mod tests {
             interfaces: vec!["lo".into()],
             duration: None,
         };
-        let mut start = |spec: &TraceSpec| match spec.hooks.tcx {
-            true => Err(BpfError::TooOld { hooks: "tcx", since: "6.6" }),
-            false => Ok(()),
-        };
-        let ((), hooks, note) = attach(&job, spec(&job).unwrap().1, &mut start).unwrap();
-        assert_eq!(hooks, Hooks { netfilter: true, tcx: false, xdp: false });
-        assert!(note.unwrap().to_string().contains("6.6"));
+        let reason = "tcx needs Linux 6.6".to_owned();
+        let taken = TracerNote::XdpTaken { interface: "eth0".to_owned() };
+        let without_tcx = TracerNote::HooksUnavailable { hooks: HookKind::Tcx, reason };
+        let notes = [taken, without_tcx].map(|note| warning(&note));
+        assert!(require(&job, &notes).is_ok());
         job.hooks = vec![TraceHook::Netfilter, TraceHook::Tcx];
-        let refused = attach(&job, spec(&job).unwrap().1, &mut start).unwrap_err();
+        assert!(require(&job, &notes[..1]).is_ok());
+        let refused = require(&job, &notes).unwrap_err();
         assert_eq!(refused.exit, Exit::Unsupported);
+        assert!(refused.error.to_string().contains("6.6"), "{}", refused.error);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use dwell_units::Nanos;
 
 use super::{
     BpfError, DriverClock, DriverCounters, DriverDestination, DriverLink, DriverRun,
-    DriverStampSpec, Event, FrameStamp, TraceSpec, TracerNote, XdpCounters, XdpFlow, XdpMode,
-    XdpReflectorSpec, XdpRelaySpec,
+    DriverStampSpec, Event, FrameStamp, Hooks, TraceSpec, TracerNote, XdpCounters, XdpFlow,
+    XdpMode, XdpReflectorSpec, XdpRelaySpec,
 };
 
 /// Uninhabited stand-in for the type of builds with eBPF.
@@ -32,6 +32,11 @@ impl Tracer {
 
     /// Unreachable.
     pub fn dropped(&self) -> Result<u64, BpfError> {
+        match self.0 {}
+    }
+
+    /// Unreachable.
+    pub fn hooks(&self) -> Hooks {
         match self.0 {}
     }
 

@@ -58,7 +58,7 @@ pub use reflect_spec::{
 #[cfg(feature = "bpf")]
 pub use relay::XdpRelay;
 pub use spec::{
-    BpfError, Checksums, Hooks, RELAY_FLOWS, TraceSpec, TracerNote, XdpCounters, XdpFlow,
+    BpfError, Checksums, HookKind, Hooks, RELAY_FLOWS, TraceSpec, TracerNote, XdpCounters, XdpFlow,
     XdpRelaySpec,
 };
 #[cfg(feature = "bpf")]

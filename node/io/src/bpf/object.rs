@@ -13,6 +13,9 @@ const MAX_ERROR_LINES: usize = 12;
 /// Maximum number of bytes kept of libbpf's output; a verifier log may be megabytes long.
 const MAX_OUTPUT: usize = 16 * 1_024;
 
+/// Start and end of libbpf's line about a kernel function that the kernel lacks.
+const NO_FUNCTION: [&str; 2] = ["extern (func ksym) '", "': not found in kernel"];
+
 /// Line of the verifier about bpf_ktime_get_tai_ns (helper 208) on a kernel that lacks it.
 const NO_TAI: &str = "invalid func unknown#208\n";
 
@@ -47,6 +50,11 @@ fn refusal(error: &libbpf_rs::Error, output: &str) -> BpfError {
     if output.contains(NO_TAI) {
         return BpfError::TooOld { hooks: "CLOCK_TAI in eBPF programs", since: "6.1" };
     }
+    let [start, end] = NO_FUNCTION;
+    let after = output.split_once(start).and_then(|(_, after)| after.split_once(end));
+    if let Some((function, _)) = after {
+        return BpfError::NoFunction(function.to_owned());
+    }
     let lines: Vec<_> = output
         .lines()
         .map(|line| line.trim_start_matches("libbpf: ").trim_end())
@@ -73,6 +81,7 @@ mod tests {
     use super::*;
 
     const REFUSED: &[u8] = include_bytes!("../../../bpf/refused.bpf.o");
+    const MISSING_FUNCTION: &[u8] = include_bytes!("../../../bpf/missing_function.bpf.o");
 
     #[test]
     fn refused_program_error_contains_verifier_output() {
@@ -85,6 +94,20 @@ mod tests {
                 "SKIP bpf::object::tests::refused_program_error_contains_verifier_output: \
                  needs root"
             ),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn missing_kernel_function_is_named() {
+        match load(MISSING_FUNCTION, |_| Ok(())) {
+            Err(error @ BpfError::NoFunction(_)) => {
+                assert!(error.is_unsupported());
+                assert!(error.to_string().contains(" dwell_no_such_function,"), "{error}");
+            }
+            Err(BpfError::NotPermitted(_)) => {
+                println!("SKIP bpf::object::tests::missing_kernel_function_is_named: needs root")
+            }
             other => panic!("{other:?}"),
         }
     }

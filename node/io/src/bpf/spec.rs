@@ -38,9 +38,66 @@ pub struct Hooks {
     pub xdp: bool,
 }
 
-/// A difference of a tracer from its specification, on one interface.
+/// A kind of hook, whose programs the kernel loads or refuses together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookKind {
+    /// PRE_ROUTING and POST_ROUTING.
+    Netfilter,
+    /// tcx ingress and egress.
+    Tcx,
+    /// XDP.
+    Xdp,
+}
+
+impl HookKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Netfilter, Self::Tcx, Self::Xdp];
+
+    /// Returns the name, as in `dwell trace --hooks`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Netfilter => "netfilter",
+            Self::Tcx => "tcx",
+            Self::Xdp => "xdp",
+        }
+    }
+}
+
+impl Hooks {
+    /// No hook.
+    pub const NONE: Self = Self { netfilter: false, tcx: false, xdp: false };
+
+    /// Returns the hooks of one kind.
+    pub fn only(kind: HookKind) -> Self {
+        Self::NONE.with(kind)
+    }
+
+    /// Returns these hooks and those of `kind`.
+    #[must_use]
+    pub fn with(self, kind: HookKind) -> Self {
+        match kind {
+            HookKind::Netfilter => Self { netfilter: true, ..self },
+            HookKind::Tcx => Self { tcx: true, ..self },
+            HookKind::Xdp => Self { xdp: true, ..self },
+        }
+    }
+
+    /// Whether the hooks of `kind` are among these.
+    pub fn has(self, kind: HookKind) -> bool {
+        self.with(kind) == self
+    }
+}
+
+/// A difference of a tracer from its specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TracerNote {
+    /// This kernel has no hooks of this kind, or refuses their programs.
+    HooksUnavailable {
+        /// Kind of the hooks.
+        hooks: HookKind,
+        /// Why.
+        reason: String,
+    },
     /// No XDP hook: another program is attached.
     XdpTaken {
         /// Name of the interface.
@@ -135,6 +192,12 @@ pub enum BpfError {
         /// Last output of the kernel or libbpf.
         reason: String,
     },
+    /// The kernel lacks a function that a program calls.
+    #[error("this kernel lacks {0}, which the eBPF programs call")]
+    NoFunction(String),
+    /// None of several kinds of hooks is available. Holds the reasons.
+    #[error("no hook is available: {0}")]
+    NoHooks(String),
     /// A program was loaded but cannot be attached.
     #[error("cannot attach to {place}")]
     Attach {
@@ -198,6 +261,8 @@ impl BpfError {
             Self::NotPermitted(_)
                 | Self::NotBuilt
                 | Self::NoTracepoints(_)
+                | Self::NoFunction(_)
+                | Self::NoHooks(_)
                 | Self::PidNamespace
                 | Self::Refused { .. }
                 | Self::TooOld { .. }

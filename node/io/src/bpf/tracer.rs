@@ -12,10 +12,20 @@ use libbpf_rs::{MapCore as _, MapFlags, Object, RingBuffer, RingBufferBuilder};
 use super::event::Event;
 use super::link::{self, Place};
 use super::probe::XdpMode;
-use super::{BpfError, Hooks, Protocol, TraceSpec, TracerNote, object};
+use super::{BpfError, Hook, HookKind, Hooks, Pass, Protocol, TraceSpec, TracerNote, object};
 use crate::{clock, interface};
 
-const PROGRAMS: &[u8] = include_bytes!("../../../bpf/stamps.bpf.o");
+/// Programs of each kind of hook: node/bpf/stamps_KIND.bpf.c.
+const fn programs(kind: HookKind) -> &'static [u8] {
+    match kind {
+        HookKind::Netfilter => include_bytes!("../../../bpf/stamps_netfilter.bpf.o"),
+        HookKind::Tcx => include_bytes!("../../../bpf/stamps_tcx.bpf.o"),
+        HookKind::Xdp => include_bytes!("../../../bpf/stamps_xdp.bpf.o"),
+    }
+}
+
+/// Maps that the objects of all kinds share.
+const SHARED_MAPS: [&str; 2] = ["events", "dropped"];
 
 /// Ring bytes per measurement point: 130,000 events, which is 650 ms at 200,000 packets/s, in case
 /// the reader is delayed.
@@ -39,57 +49,76 @@ pub struct Tracer {
     links: Vec<OwnedFd>,
     ring: RingBuffer<'static>,
     batch: Rc<RefCell<Vec<Event>>>,
-    object: Object,
+    /// The programs of each kind of hook, at least one.
+    objects: Vec<(HookKind, Object)>,
+    hooks: Hooks,
     tai_offset: Nanos,
     notes: Vec<TracerNote>,
 }
 
 impl Tracer {
-    /// Loads and attaches the programs. If XDP is unavailable on an interface, for instance because
+    /// Loads and attaches the programs. The trace goes without the hooks that this kernel lacks, and
+    /// notes name them with the reason. If XDP is unavailable on an interface, for instance because
     /// another program occupies it, the interface goes without and a note says so.
     ///
     /// # Errors
-    /// The privilege is missing, the kernel refuses the programs, or hooks are unavailable.
+    /// The privilege is missing, attaching fails, or no kind of hook is available.
     pub fn start(spec: &TraceSpec) -> Result<Self, BpfError> {
-        let wanted = |name: &str| match name.split_once('_') {
-            Some((_, "tcx")) => spec.hooks.tcx,
-            Some((_, "driver")) => spec.hooks.xdp,
-            _ => spec.hooks.netfilter,
-        };
-        let object = object::load(PROGRAMS, |object| {
-            for mut program in object.progs_mut() {
-                let load = wanted(&program.name().to_string_lossy());
-                program.set_autoload(load);
+        Self::start_with(spec, programs)
+    }
+
+    fn start_with(
+        spec: &TraceSpec,
+        programs: impl Fn(HookKind) -> &'static [u8],
+    ) -> Result<Self, BpfError> {
+        let mut objects = Vec::new();
+        let mut missing = Vec::new();
+        for kind in HookKind::ALL.into_iter().filter(|&kind| spec.hooks.has(kind)) {
+            let shared = objects.first().map(|(_, object)| object);
+            let object = is_supported(kind).and_then(|()| load(programs(kind), spec, shared));
+            if let Some(object) = sort_out(kind, object, &mut missing)? {
+                objects.push((kind, object));
             }
-            for mut map in object.maps_mut() {
-                match &*map.name().to_string_lossy() {
-                    "events" => map.set_max_entries(ring_bytes(spec.hooks))?,
-                    name if name.ends_with(".rodata") => map.set_initial_value(&filter(spec))?,
-                    _ => {}
-                }
-            }
-            Ok(())
-        })?;
+        }
+        let Some((_, first)) = objects.first() else { return Err(no_hooks(missing)) };
         let tai_offset = clock::tai_offset();
         let batch = Rc::new(RefCell::new(Vec::with_capacity(READ_BATCH)));
-        let ring = ring(&object, Rc::clone(&batch), tai_offset)?;
-        let mut tracer =
-            Self { links: Vec::new(), ring, batch, object, tai_offset, notes: Vec::new() };
-        if spec.hooks.netfilter {
-            tracer.attach_netfilter()?;
+        let ring = ring(first, Rc::clone(&batch), tai_offset)?;
+        let kinds: Vec<_> = objects.iter().map(|(kind, _)| *kind).collect();
+        let (links, hooks, notes) = (Vec::new(), Hooks::NONE, Vec::new());
+        let mut tracer = Self { links, ring, batch, objects, hooks, tai_offset, notes };
+        for kind in kinds {
+            let attached = tracer.attach(kind, &spec.interfaces);
+            if sort_out(kind, attached, &mut missing)?.is_some() {
+                tracer.hooks = tracer.hooks.with(kind);
+            }
+        }
+        if tracer.hooks == Hooks::NONE {
+            return Err(no_hooks(missing));
+        }
+        let unavailable = missing.into_iter().map(|(hooks, error)| {
+            let reason = error.to_string().replace('\n', "; ");
+            TracerNote::HooksUnavailable { hooks, reason }
+        });
+        tracer.notes.splice(0..0, unavailable);
+        Ok(tracer)
+    }
+
+    /// Attaches the programs of one kind.
+    fn attach(&mut self, kind: HookKind, interfaces: &[u32]) -> Result<(), BpfError> {
+        if kind == HookKind::Netfilter {
+            return self.attach_netfilter();
         }
         let all = interface::all().unwrap_or_default();
-        for &number in &spec.interfaces {
+        for &number in interfaces {
             let found = all.iter().find(|found| found.index == number);
             let name = found.map_or_else(|| number.to_string(), |found| found.name.clone());
-            if spec.hooks.tcx {
-                tracer.attach_tcx(number, &name)?;
-            }
-            if spec.hooks.xdp {
-                tracer.attach_xdp(number, &name);
+            match kind {
+                HookKind::Tcx => self.attach_tcx(number, &name)?,
+                _ => self.attach_xdp(number, &name),
             }
         }
-        Ok(tracer)
+        Ok(())
     }
 
     /// Calls `each` with the events since the last call and returns their number. The order is that
@@ -121,13 +150,19 @@ impl Tracer {
     /// The counter cannot be read.
     pub fn dropped(&self) -> Result<u64, BpfError> {
         let unreadable = |reason: &str| BpfError::Read { reason: reason.to_owned() };
-        let map = self.object.maps().find(|map| map.name() == "dropped");
+        let mut maps = self.objects.iter().flat_map(|(_, object)| object.maps());
+        let map = maps.find(|map| map.name() == "dropped");
         let map = map.ok_or_else(|| unreadable("the drop counter is missing"))?;
         let cpus = map
             .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)
             .map_err(|error| unreadable(&error.to_string()))?;
         let count = |bytes: &Vec<u8>| bytes.first_chunk().map_or(0, |n| u64::from_ne_bytes(*n));
         Ok(cpus.iter().flatten().map(count).sum())
+    }
+
+    /// Hooks at which packets are timestamped. XDP may be missing on some interfaces.
+    pub fn hooks(&self) -> Hooks {
+        self.hooks
     }
 
     /// Differences from what was requested.
@@ -200,9 +235,69 @@ impl Tracer {
     }
 
     fn link(&self, program: &str, place: Place) -> io::Result<OwnedFd> {
-        let program = self.object.progs().find(|found| found.name() == program);
+        let mut programs = self.objects.iter().flat_map(|(_, object)| object.progs());
+        let program = programs.find(|found| found.name() == program);
         let program = program.ok_or(io::ErrorKind::NotFound)?;
         link::create(program.as_fd(), place)
+    }
+}
+
+/// Fails if the kernel has no programs for this kind of hook. The others are found by attaching.
+fn is_supported(kind: HookKind) -> Result<(), BpfError> {
+    let refused = |error: io::Error| error.raw_os_error() == Some(libc::EINVAL);
+    match kind {
+        HookKind::Netfilter if Pass::load(Hook::Netfilter).is_err_and(refused) => {
+            let since = "6.4 with CONFIG_NETFILTER_BPF_LINK";
+            Err(BpfError::TooOld { hooks: "netfilter", since })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Loads an object. Its events go to the maps of `shared`, if given.
+fn load(bytes: &[u8], spec: &TraceSpec, shared: Option<&Object>) -> Result<Object, BpfError> {
+    object::load(bytes, |object| {
+        for mut map in object.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            let same = |other: &libbpf_rs::Map<'_>| other.name().to_string_lossy() == name;
+            if SHARED_MAPS.contains(&&*name)
+                && let Some(other) = shared.and_then(|shared| shared.maps().find(same))
+            {
+                map.reuse_fd(other.as_fd())?;
+            } else if name == "events" {
+                map.set_max_entries(ring_bytes(spec.hooks))?;
+            } else if name.ends_with(".rodata") {
+                map.set_initial_value(&filter(spec))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Moves the error of a kind that this kernel lacks to `missing`; returns the outcome of others.
+fn sort_out<T>(
+    kind: HookKind,
+    outcome: Result<T, BpfError>,
+    missing: &mut Vec<(HookKind, BpfError)>,
+) -> Result<Option<T>, BpfError> {
+    match outcome {
+        Err(error) if error.is_unsupported() && !error.is_permission() => {
+            missing.push((kind, error));
+            Ok(None)
+        }
+        outcome => outcome.map(Some),
+    }
+}
+
+/// Returns the error of a trace for which no hook is available.
+fn no_hooks(mut missing: Vec<(HookKind, BpfError)>) -> BpfError {
+    match missing.len() {
+        0 => BpfError::NoHooks("none was requested".to_owned()),
+        1 => missing.remove(0).1,
+        _ => {
+            let reasons = missing.iter().map(|(kind, error)| format!("{}: {error}", kind.name()));
+            BpfError::NoHooks(reasons.collect::<Vec<_>>().join("; "))
+        }
     }
 }
 
@@ -341,6 +436,36 @@ mod tests {
             assert_eq!((ours.dropped().unwrap(), ours.clock_moved()), (0, false));
             // The second tracer finds XDP occupied by the first.
             assert!(others.notes().iter().any(|note| matches!(note, TracerNote::XdpTaken { .. })));
+        });
+    }
+
+    #[test]
+    fn missing_kind_of_hook_leaves_the_others() {
+        const MISSING: &[u8] = include_bytes!("../../../bpf/missing_function.bpf.o");
+        in_new_namespace("missing_kind_of_hook_leaves_the_others", || {
+            let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
+            assert!(up.unwrap().success());
+            let spec = spec(Protocol::Udp, None, Some(5_001));
+            for absent in HookKind::ALL {
+                let some = |kind| if kind == absent { MISSING } else { programs(kind) };
+                let mut tracer = Tracer::start_with(&spec, some).unwrap();
+                assert!(!tracer.hooks().has(absent) && tracer.hooks().with(absent) == ALL);
+                let [note, ..] = tracer.notes() else { panic!("{absent:?}: no note") };
+                let TracerNote::HooksUnavailable { hooks, reason } = note else {
+                    panic!("{note:?}")
+                };
+                assert!(*hooks == absent && reason.contains("dwell_no_such_function"), "{note:?}");
+                let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+                near.send_to(b"an id", "127.0.0.1:5001").unwrap();
+                let mut points = 0;
+                tracer.read(&mut |_| points += 1).unwrap();
+                assert_eq!(points, if absent == HookKind::Xdp { 4 } else { 3 }, "{absent:?}");
+            }
+            let Err(error) = Tracer::start_with(&spec, |_| MISSING) else { panic!("no hook") };
+            let text = error.to_string();
+            assert!(error.is_unsupported() && text.contains("xdp: "), "{text}");
+            let none = Tracer::start(&TraceSpec { hooks: Hooks::NONE, ..spec });
+            assert!(none.is_err_and(|error| error.is_unsupported()));
         });
     }
 

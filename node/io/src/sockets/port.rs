@@ -26,9 +26,13 @@ pub struct Sent {
 /// Why a message could not be sent. Holds no strings, because this is the hot path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The socket's buffer is full (EAGAIN, ENOBUFS).
+    /// The socket's buffer is full (EAGAIN).
     #[error("the socket's buffer is full")]
     Full,
+    /// The queueing discipline dropped the packet: its queue is full, or the packet's departure time
+    /// is invalid there (ENOBUFS).
+    #[error("the queueing discipline of the interface dropped it")]
+    Dropped,
     /// The message is too long (EMSGSIZE).
     #[error("the packet is too long for the path; use a smaller -s")]
     TooLong,

@@ -66,7 +66,8 @@ pub(crate) fn receive<T>(mut call: impl FnMut(bool) -> io::Result<T>) -> io::Res
 /// earlier packet: see [`crate::sockets::socket_error`].
 pub(crate) fn send_error(errno: c_int) -> SendError {
     match errno {
-        libc::EAGAIN | libc::ENOBUFS => SendError::Full,
+        libc::EAGAIN => SendError::Full,
+        libc::ENOBUFS => SendError::Dropped,
         libc::EMSGSIZE => SendError::TooLong,
         libc::ENETUNREACH | libc::ENETDOWN | libc::EHOSTUNREACH | libc::ECONNREFUSED => {
             SendError::Unreachable(errno)

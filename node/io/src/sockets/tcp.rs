@@ -142,7 +142,7 @@ impl TcpPort {
                 Err(error) => match syscall::errno(&error) {
                     errno if is_icmp(errno) => return Err(SendError::Closed),
                     errno => match send_error(errno) {
-                        SendError::Full => break,
+                        SendError::Full | SendError::Dropped => break,
                         known => return Err(known),
                     },
                 },

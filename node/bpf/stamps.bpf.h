@@ -1,8 +1,20 @@
-// SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 OR MIT */
 /*
  * Timestamps the packets of selected flows: each writes an event to the ring buffer. Packets pass
  * unchanged.
+ *
+ * An object per kind of hook (stamps_*.bpf.c) includes this file, because the kernel loads or refuses
+ * an object as a whole. Before that it defines how packets are read:
+ *
+ * struct view: a packet
+ * slice(view, at, buffer, size): `size` bytes at offset `at`, in place or copied to `buffer`; 0 if the
+ *	packet is shorter
+ * fast_slice(view, at, buffer, size): the same, but may return 0 where a copy would be slow
+ * copy(view, at, to, size): copies 1 to HEAD bytes; returns 0 if that succeeded
  */
+#ifndef STAMPS_BPF_H
+#define STAMPS_BPF_H
+
 #include "dwell.bpf.h"
 
 /* Selected packets. Set before loading, so that the verifier removes unused code. */
@@ -86,7 +98,7 @@ static __always_inline void *reserve(__u64 size)
  * Fills in everything but the addresses, and submits. `at` is the offset of the transport header.
  * `head` is the packet from head_offset() on, if HEAD bytes of it were readable at once.
  */
-static __always_inline void submit(struct event *event, struct bpf_dynptr *packet, __u32 at,
+static __always_inline void submit(struct event *event, struct view *packet, __u32 at,
 				   const union transport *transport, const __u8 *head,
 				   __u16 length, enum hook hook, __u64 tai)
 {
@@ -109,7 +121,7 @@ static __always_inline void submit(struct event *event, struct bpf_dynptr *packe
 			there = length - head_offset();
 		if (there > HEAD)
 			there = HEAD;
-		if (bpf_dynptr_read(event->head, there, packet, at + head_offset(), 0))
+		if (there && copy(packet, at + head_offset(), event->head, there))
 			there = 0;
 	}
 	event->head_length = there;
@@ -119,12 +131,12 @@ static __always_inline void submit(struct event *event, struct bpf_dynptr *packe
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline void stamp4(struct bpf_dynptr *packet, __u32 at, enum hook hook,
+static __always_inline void stamp4(struct view *packet, __u32 at, enum hook hook,
 				   __u32 interface)
 {
 	/* Most packets have no options, and enough payload for a whole head. */
-	__u8 buffer[sizeof(struct ipv4) + sizeof(union transport) + HEAD];
-	__u8 transport_buffer[sizeof(union transport)];
+	__u32 buffer[(sizeof(struct ipv4) + sizeof(union transport) + HEAD) / sizeof(__u32)];
+	__u32 transport_buffer[sizeof(union transport) / sizeof(__u32)];
 	const union transport *transport;
 	const __u8 *head = 0;
 	const struct ipv4 *ip;
@@ -132,13 +144,12 @@ static __always_inline void stamp4(struct bpf_dynptr *packet, __u32 at, enum hoo
 	__u64 tai = 0;
 	__u32 length;
 
-	ip = bpf_dynptr_slice(packet, at, buffer, sizeof(buffer));
+	ip = fast_slice(packet, at, buffer, sizeof(buffer));
 	if (ip) {
 		transport = (const void *)(ip + 1);
 		head = transport->bytes + head_offset();
 	} else {
-		ip = bpf_dynptr_slice(packet, at, buffer,
-				      sizeof(struct ipv4) + sizeof(union transport));
+		ip = slice(packet, at, buffer, sizeof(struct ipv4) + sizeof(union transport));
 		if (!ip)
 			return;
 		transport = (const void *)(ip + 1);
@@ -151,8 +162,8 @@ static __always_inline void stamp4(struct bpf_dynptr *packet, __u32 at, enum hoo
 		return;
 	length = (ip->version_length & 15) * 4;
 	if (length != sizeof(struct ipv4)) {
-		transport = bpf_dynptr_slice(packet, at + length, transport_buffer,
-					     sizeof(transport_buffer));
+		transport = slice(packet, at + length, transport_buffer,
+				  sizeof(transport_buffer));
 		if (!transport)
 			return;
 		head = 0;
@@ -171,23 +182,22 @@ static __always_inline void stamp4(struct bpf_dynptr *packet, __u32 at, enum hoo
 	submit(event, packet, at + length, transport, head, ntohs(ip->total) - length, hook, tai);
 }
 
-static __always_inline void stamp6(struct bpf_dynptr *packet, __u32 at, enum hook hook,
+static __always_inline void stamp6(struct view *packet, __u32 at, enum hook hook,
 				   __u32 interface)
 {
-	__u8 buffer[sizeof(struct ipv6) + sizeof(union transport) + HEAD];
+	__u32 buffer[(sizeof(struct ipv6) + sizeof(union transport) + HEAD) / sizeof(__u32)];
 	const union transport *transport;
 	const __u8 *head = 0;
 	const struct ipv6 *ip;
 	struct event *event;
 	__u64 tai = 0;
 
-	ip = bpf_dynptr_slice(packet, at, buffer, sizeof(buffer));
+	ip = fast_slice(packet, at, buffer, sizeof(buffer));
 	if (ip) {
 		transport = (const void *)(ip + 1);
 		head = transport->bytes + head_offset();
 	} else {
-		ip = bpf_dynptr_slice(packet, at, buffer,
-				      sizeof(struct ipv6) + sizeof(union transport));
+		ip = slice(packet, at, buffer, sizeof(struct ipv6) + sizeof(union transport));
 		if (!ip)
 			return;
 		transport = (const void *)(ip + 1);
@@ -213,60 +223,4 @@ static __always_inline void stamp6(struct bpf_dynptr *packet, __u32 at, enum hoo
 	submit(event, packet, at + sizeof(*ip), transport, head, ntohs(ip->payload), hook, tai);
 }
 
-/* An untagged Ethernet frame. */
-static __always_inline void stamp_frame(struct bpf_dynptr *packet, enum hook hook, __u32 interface)
-{
-	__u8 buffer[16];
-	const __u8 *frame = bpf_dynptr_slice(packet, 0, buffer, sizeof(buffer));
-
-	if (!frame)
-		return;
-	if (frame[12] == 0x08 && frame[13] == 0x00 && frame[14] >> 4 == 4)
-		stamp4(packet, 14, hook, interface);
-	else if (frame[12] == 0x86 && frame[13] == 0xdd && frame[14] >> 4 == 6)
-		stamp6(packet, 14, hook, interface);
-}
-
-/* A netfilter program for one address family; `way` is the incoming or the outgoing device. */
-#define NETFILTER(name, stamp, hook, way)                                                    \
-	SEC("netfilter")                                                                     \
-	int name(struct bpf_nf_ctx *context)                                                 \
-	{                                                                                    \
-		struct bpf_dynptr packet;                                                    \
-                                                                                             \
-		if (!bpf_dynptr_from_skb((struct __sk_buff *)context->skb, 0, &packet))      \
-			stamp(&packet, 0, hook, context->state->way->ifindex);               \
-		return NF_ACCEPT;                                                            \
-	}
-
-NETFILTER(pre_routing4, stamp4, HOOK_PRE_ROUTING, in)
-NETFILTER(pre_routing6, stamp6, HOOK_PRE_ROUTING, in)
-NETFILTER(post_routing4, stamp4, HOOK_POST_ROUTING, out)
-NETFILTER(post_routing6, stamp6, HOOK_POST_ROUTING, out)
-
-/* A tcx program, in front of all others. */
-#define TCX(name, direction, hook)                                                           \
-	SEC("tcx/" direction)                                                                \
-	int name(struct __sk_buff *frame)                                                    \
-	{                                                                                    \
-		struct bpf_dynptr packet;                                                    \
-                                                                                             \
-		if (!bpf_dynptr_from_skb(frame, 0, &packet))                                 \
-			stamp_frame(&packet, hook, frame->ifindex);                          \
-		return TCX_NEXT;                                                             \
-	}
-
-TCX(rx_tcx, "ingress", HOOK_RX_TCX)
-TCX(tx_tcx, "egress", HOOK_TX_TCX)
-
-SEC("xdp")
-int rx_driver(struct xdp_md *frame)
-{
-	struct bpf_dynptr packet;
-
-	if (!bpf_dynptr_from_xdp(frame, 0, &packet))
-		stamp_frame(&packet, HOOK_RX_DRIVER, frame->ingress_ifindex);
-	return XDP_PASS;
-}
-
-char licence[] SEC("license") = "Dual MIT/GPL";
+#endif
