@@ -23,6 +23,7 @@ from packages import CACHE, ROOT
 BOOT_TIMEOUT = 120
 PROBE_TIMEOUT = 15
 SSH_TIMEOUT = 30
+FOLDER_PREFIX = "dwell-guests-"
 # qemu's program and machine, and the console, of each Debian architecture.
 MACHINES = {
     "amd64": (["qemu-system-x86_64", "-M", "q35", "-cpu", "max"], "ttyS0"),
@@ -54,8 +55,9 @@ class Rig:
     """Guests, their networks, and the files with which the host reaches them by SSH. Removed by `close`."""
 
     def __init__(self):
+        remove_abandoned_folders()
         # A short path, because addresses of Unix sockets hold at most 107 bytes.
-        self.folder = Path(tempfile.mkdtemp(prefix="dwell-guests-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
         self.guests = {}
         self.key = self.folder / "key"
         self.ssh_config = self.folder / "ssh_config"
@@ -109,6 +111,14 @@ class Rig:
         for guest in self.guests.values():
             guest.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def remove_abandoned_folders():
+    """Removes the folders of rigs whose process was killed. Guests and networks end with their process."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}[0-9]*-*"):
+        owner = folder.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
+        if not Path("/proc", owner).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class Guest:
@@ -273,7 +283,7 @@ def accelerator(built):
 
 def boots_with_kvm(built):
     """Boots an image until its first process runs. Some hosts offer KVM, but virtual CPUs hang."""
-    with tempfile.TemporaryDirectory(prefix="dwell-guests-") as folder:
+    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
         log = Path(folder) / "log"
         command = [*qemu(built, "kvm", built.ramdisk, log, ["probe"]), "-m", "512", "-no-reboot"]
         process = subprocess.Popen(

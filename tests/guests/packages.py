@@ -79,6 +79,8 @@ def fetch(packages):
         index = Index()
         replaced = {package: index.newest(package) for package in gone}
         for package, newer in replaced.items():
+            if newer == package:
+                continue
             print(
                 f"guests: WARNING: {package.name} {package.version} ({package.architecture}) is not on the mirror; using "
                 f"{newer.name} {newer.version}. Update tests/guests/packages.lock: tests/guests/run lock",
