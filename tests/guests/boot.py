@@ -135,7 +135,7 @@ class Guest:
         # Writable in the guest as /output.
         self.output_folder = rig.folder / f"{self.name}-output"
         self.output_folder.mkdir()
-        logs = CACHE / "logs"
+        logs = ROOT / "target/guests/logs"
         logs.mkdir(parents=True, exist_ok=True)
         self.log = logs / f"{self.name}.log"
         self.qmp = rig.folder / f"{self.name}.qmp"
