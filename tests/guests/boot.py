@@ -40,8 +40,8 @@ class GuestError(Exception):
 
 @dataclass(frozen=True)
 class Spec:
-    """A guest to boot: name, image, memory in MiB, kernel modules, more arguments of qemu with `{folder}` for the folder of
-    the rig, and whether a reboot restarts it (otherwise the guest ends)."""
+    """A guest to boot: name, image, memory in MiB, kernel modules, more arguments of qemu with `{folder}` for the
+    folder of the rig, and whether a reboot restarts it (otherwise the guest ends)."""
 
     name: str
     image: str
@@ -76,8 +76,11 @@ class Rig:
         """Boots guests at the same time; returns them when all answer."""
         images = {spec.image: image.build(spec.image) for spec in specs}
         accelerators = {name: accelerator(built) for name, built in images.items()}
-        started = [Guest(self, spec, images[spec.image], accelerators[spec.image], len(self.guests) + 2 + place)
-                   for place, spec in enumerate(specs)]
+        number = network.FIRST_GUEST + len(self.guests)
+        started = [
+            Guest(self, spec, images[spec.image], accelerators[spec.image], number + place)
+            for place, spec in enumerate(specs)
+        ]
         self.guests.update({guest.name: guest for guest in started})
         self.write_ssh_config()
         for guest in started:
@@ -163,11 +166,12 @@ class Guest:
         )
 
     def command(self):
+        addresses = [",".join(network.addresses(bridge, self.number)) for bridge in self.taps]
         words = [
             f"guest={self.name}",
             f"repository={ROOT}",
             f"epoch={int(time.time())}",
-            *(f"eth{place}={','.join(network.addresses(bridge, self.number))}" for place, bridge in enumerate(self.taps)),
+            *(f"eth{place}={of_bridge}" for place, of_bridge in enumerate(addresses)),
             *([f"modules={','.join(self.spec.modules)}"] if self.spec.modules else []),
         ]
         command = qemu(self.image, self.accelerator, self.ramdisk, self.log, words)
@@ -176,8 +180,9 @@ class Guest:
             address = network.hardware_address(bridge, self.number)
             command += ["-netdev", f"tap,id={bridge},ifname={tap},script=no,downscript=no"]
             command += ["-device", f"virtio-net-pci,netdev={bridge},id=nic-{bridge},mac={address}"]
-        command += ["-virtfs", f"local,path={ROOT},mount_tag=repository,security_model=none,multidevs=remap,readonly=on"]
-        command += ["-virtfs", f"local,path={self.output_folder},mount_tag=output,security_model=none,multidevs=remap"]
+        share = "local,security_model=none,multidevs=remap"
+        command += ["-virtfs", f"{share},path={ROOT},mount_tag=repository,readonly=on"]
+        command += ["-virtfs", f"{share},path={self.output_folder},mount_tag=output"]
         command += [argument.format(folder=self.rig.folder) for argument in self.spec.arguments]
         return command + ([] if self.spec.reboots else ["-no-reboot"])
 
@@ -191,23 +196,34 @@ class Guest:
                 with socket.create_connection((self.address, 22), timeout=1) as connection:
                     if connection.recv(4) == b"SSH-":
                         took = time.monotonic() - self.started
-                        print(f"guests: {self.name} ({self.image.name}, {self.accelerator}) booted in {took:.1f} s",
-                              file=sys.stderr, flush=True)
+                        print(
+                            f"guests: {self.name} ({self.image.name}, {self.accelerator}) booted in {took:.1f} s",
+                            file=sys.stderr,
+                            flush=True,
+                        )
                         return
             except OSError:
                 time.sleep(0.1)
         raise GuestError(f"{self.name} does not answer by SSH within {timeout} s{self.last_lines()}")
 
     def last_lines(self):
-        texts = [path.read_text(errors="replace") for path in (self.log.with_suffix(".qemu"), self.log) if path.exists()]
+        logs = (self.log.with_suffix(".qemu"), self.log)
+        texts = [path.read_text(errors="replace") for path in logs if path.exists()]
         return "".join(f"\n    {line}" for text in texts for line in text.splitlines()[-15:])
 
     def run(self, command, timeout=SSH_TIMEOUT, check=True, stdin=None, user="root"):
         """Runs a shell command in the guest; returns the finished process with text output."""
         arguments = ["ssh", "-F", str(self.rig.ssh_config), "-l", user, self.name, "--", command]
         try:
-            done = subprocess.run(arguments, input=stdin or "", capture_output=True, text=True, errors="replace",
-                                  timeout=timeout, check=False)
+            done = subprocess.run(
+                arguments,
+                input=stdin or "",
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             raise GuestError(f"{self.name}: no end within {timeout} s: {command}") from None
         if check and done.returncode:

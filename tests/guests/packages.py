@@ -70,7 +70,7 @@ def of_image(name):
 
 
 def fetch(packages):
-    """Downloads missing packages; returns them. A version that left the mirror is replaced by the newest of its series."""
+    """Downloads missing packages; returns all. The newest of its series replaces a version that left the mirror."""
     missing = [package for package in packages if not package.is_downloaded()]
     if missing:
         print(f"guests: downloading {len(missing)} packages", file=sys.stderr, flush=True)
@@ -82,8 +82,8 @@ def fetch(packages):
             if newer == package:
                 continue
             print(
-                f"guests: WARNING: {package.name} {package.version} ({package.architecture}) is not on the mirror; using "
-                f"{newer.name} {newer.version}. Update tests/guests/packages.lock: tests/guests/run lock",
+                f"guests: WARNING: {package.name} {package.version} ({package.architecture}) is not on the mirror; "
+                f"using {newer.name} {newer.version}. Update tests/guests/packages.lock: tests/guests/run lock",
                 file=sys.stderr,
                 flush=True,
             )
@@ -102,10 +102,9 @@ def download(packages):
         # One call for all would stop at the first that is missing.
         for package in packages:
             partial = package.file().with_suffix(f".partial-{os.getpid()}")
-            command = [APT_HELPER, "-o", "APT::Sandbox::User=root", "download-file", f"{address}/{package.path}", str(partial)]
-            done = subprocess.run(
-                [*command, f"SHA256:{package.sha256}"], stdout=log, stderr=log, timeout=DOWNLOAD_TIMEOUT, check=False
-            )
+            command = [APT_HELPER, "-o", "APT::Sandbox::User=root", "download-file"]
+            command += [f"{address}/{package.path}", str(partial), f"SHA256:{package.sha256}"]
+            done = subprocess.run(command, stdout=log, stderr=log, timeout=DOWNLOAD_TIMEOUT, check=False)
             if done.returncode == 0:
                 partial.rename(package.file())
             else:
@@ -151,10 +150,9 @@ class Index:
             (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / "status").touch()
         signed = f" signed-by={KEYRING}" if Path(KEYRING).exists() else ""
+        options = f"[arch={','.join(self.architectures)}{signed}]"
         (folder / "sources.list").write_text(
-            "".join(
-                f"deb [arch={','.join(self.architectures)}{signed}] {mirror()} {release} main\n" for release in self.releases
-            )
+            "".join(f"deb {options} {mirror()} {release} main\n" for release in self.releases)
         )
         (folder / "apt.conf").write_text(
             f"""
@@ -175,7 +173,12 @@ Acquire::Languages "none";
     def update(self):
         with open(CACHE / "download.log", "a") as log:
             updated = subprocess.run(
-                ["apt-get", "update"], env=self.environment, stdout=log, stderr=log, timeout=DOWNLOAD_TIMEOUT, check=False
+                ["apt-get", "update"],
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                timeout=DOWNLOAD_TIMEOUT,
+                check=False,
             )
         if updated.returncode:
             raise PackageError(f"cannot update the lists of packages: see {CACHE / 'download.log'}")

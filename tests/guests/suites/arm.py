@@ -57,7 +57,8 @@ class Reflector:
 
     def __enter__(self):
         # The shell of the connection becomes the reflector, so its process number is that of the shell.
-        self.process = self.guest.start_command(f"echo $$ >/run/reflector; {self.command} 2>/run/reflector.log >/dev/null")
+        start = f"echo $$ >/run/reflector; {self.command} 2>/run/reflector.log >/dev/null"
+        self.process = self.guest.start_command(start)
         wait_for(lambda: "listening" in self.guest.output("cat /run/reflector.log", check=False), "the reflector")
         return self
 
