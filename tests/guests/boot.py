@@ -250,20 +250,20 @@ class Guest:
         """Restarts the machine as its reset button does."""
         self.command_qemu("system_reset")
 
-    def command_qemu(self, name, **arguments):
+    def command_qemu(self, command, /, **arguments):
         """Executes a command of qemu's machine protocol (QMP)."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(10)
             connection.connect(str(self.qmp))
             with connection.makefile("rwb") as stream:
-                for request in ({"execute": "qmp_capabilities"}, {"execute": name, "arguments": arguments}):
+                for request in ({"execute": "qmp_capabilities"}, {"execute": command, "arguments": arguments}):
                     stream.write(json.dumps(request).encode() + b"\n")
                     stream.flush()
                     answer = {}
                     while not {"return", "error"} & set(answer):
                         answer = json.loads(stream.readline())
                     if "error" in answer:
-                        raise GuestError(f"{self.name}: qemu refuses {name}: {answer['error']['desc']}")
+                        raise GuestError(f"{self.name}: qemu refuses {command}: {answer['error']['desc']}")
 
     def stop(self):
         if self.process and self.process.poll() is None:

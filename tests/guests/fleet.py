@@ -87,7 +87,7 @@ class Fleet:
             self.dwell("device", "remove", guest.name, "--yes")
 
 
-def wait_for_probes(guest, timeout=90):
+def wait_for_probes(guest, timeout=150):
     """Waits until test traffic arrives in a guest: a trial is in progress."""
     count = "cat /sys/class/net/eth1/statistics/rx_packets"
     deadline = time.monotonic() + timeout

@@ -5,6 +5,7 @@ the cache folder. Nothing is installed.
 """
 
 import fnmatch
+import functools
 import hashlib
 import os
 import re
@@ -21,7 +22,7 @@ LOCK = FOLDER / "packages.lock"
 CACHE = Path(os.environ.get("DWELL_GUESTS_CACHE", ROOT / "target" / "guests"))
 APT_HELPER = "/usr/lib/apt/apt-helper"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-DOWNLOAD_TIMEOUT = 600
+DOWNLOAD_TIMEOUT = 900
 
 
 class PackageError(Exception):
@@ -96,21 +97,31 @@ def fetch(packages):
 
 
 def download(packages):
+    """Downloads packages that the mirror has; the others are missing afterwards."""
+    partial = {package: package.file().with_suffix(f".partial-{os.getpid()}") for package in packages}
     (CACHE / "packages").mkdir(parents=True, exist_ok=True)
-    address = mirror()
+    command = [APT_HELPER, "-o", "APT::Sandbox::User=root", "download-file"]
+    for package, file in partial.items():
+        command += [f"{mirror()}/{package.path}", str(file), f"SHA256:{package.sha256}"]
+    run_logged(command)
+    for package, file in partial.items():
+        if file.exists() and sha256(file) == package.sha256:
+            file.rename(package.file())
+        else:
+            file.unlink(missing_ok=True)
+
+
+def run_logged(command, environment=None):
+    """Runs a command of apt with its output in the log; returns whether it succeeded."""
+    CACHE.mkdir(parents=True, exist_ok=True)
     with open(CACHE / "download.log", "a") as log:
-        # One call for all would stop at the first that is missing.
-        for package in packages:
-            partial = package.file().with_suffix(f".partial-{os.getpid()}")
-            command = [APT_HELPER, "-o", "APT::Sandbox::User=root", "download-file"]
-            command += [f"{address}/{package.path}", str(partial), f"SHA256:{package.sha256}"]
-            done = subprocess.run(command, stdout=log, stderr=log, timeout=DOWNLOAD_TIMEOUT, check=False)
-            if done.returncode == 0:
-                partial.rename(package.file())
-            else:
-                partial.unlink(missing_ok=True)
+        done = subprocess.run(
+            command, env=environment, stdout=log, stderr=log, timeout=DOWNLOAD_TIMEOUT, check=False
+        )
+    return done.returncode == 0
 
 
+@functools.cache
 def mirror():
     """Returns the address of the Debian mirror that this machine's apt uses, or $DWELL_GUESTS_MIRROR."""
     if given := os.environ.get("DWELL_GUESTS_MIRROR"):
@@ -171,16 +182,8 @@ Acquire::Languages "none";
         return dict(os.environ, APT_CONFIG=str(folder / "apt.conf"), LC_ALL="C")
 
     def update(self):
-        with open(CACHE / "download.log", "a") as log:
-            updated = subprocess.run(
-                ["apt-get", "update"],
-                env=self.environment,
-                stdout=log,
-                stderr=log,
-                timeout=DOWNLOAD_TIMEOUT,
-                check=False,
-            )
-        if updated.returncode:
+        # Without the option, apt succeeds although a list could not be fetched.
+        if not run_logged(["apt-get", "update", "--error-on=any"], self.environment):
             raise PackageError(f"cannot update the lists of packages: see {CACHE / 'download.log'}")
         listed = subprocess.run(
             ["apt-get", "indextargets", "--format", "$(RELEASE) $(ARCHITECTURE) $(FILENAME)", "Created-By: Packages"],
