@@ -127,7 +127,8 @@ def test_reflector_stays_within_its_memory(rig):
             idle = reflector.memory()
             command = f"{node(sender)} ping -c 3000 -i 0.001 -W 2 --json udp://{guest.test_address}:{PORT}"
             packets = json.loads(sender.output(command))["packets"]
-            assert packets["received"] + packets["late"] == packets["sent"] == 3000, packets
+            # An emulated processor that stalls drops packets; enough of them must arrive to fill all buffers.
+            assert packets["sent"] == 3000 and packets["received"] >= 1000, packets
             busy = reflector.memory()
         print(
             f"{guest.name}: reflector {idle / MEGABYTE:.2f} MB idle (at most {MAX_IDLE_MEMORY / MEGABYTE:.0f}), "
