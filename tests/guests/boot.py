@@ -23,6 +23,7 @@ from packages import CACHE, ROOT
 BOOT_TIMEOUT = 120
 PROBE_TIMEOUT = 15
 SSH_TIMEOUT = 30
+FOLDER_PREFIX = "dwell-guests-"
 # qemu's program and machine, and the console, of each Debian architecture.
 MACHINES = {
     "amd64": (["qemu-system-x86_64", "-M", "q35", "-cpu", "max"], "ttyS0"),
@@ -39,8 +40,8 @@ class GuestError(Exception):
 
 @dataclass(frozen=True)
 class Spec:
-    """A guest to boot: name, image, memory in MiB, kernel modules, more arguments of qemu with `{folder}` for the folder of
-    the rig, and whether a reboot restarts it (otherwise the guest ends)."""
+    """A guest to boot: name, image, memory in MiB, kernel modules, more arguments of qemu with `{folder}` for the
+    folder of the rig, and whether a reboot restarts it (otherwise the guest ends)."""
 
     name: str
     image: str
@@ -54,8 +55,9 @@ class Rig:
     """Guests, their networks, and the files with which the host reaches them by SSH. Removed by `close`."""
 
     def __init__(self):
+        remove_abandoned_folders()
         # A short path, because addresses of Unix sockets hold at most 107 bytes.
-        self.folder = Path(tempfile.mkdtemp(prefix="dwell-guests-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
         self.guests = {}
         self.key = self.folder / "key"
         self.ssh_config = self.folder / "ssh_config"
@@ -74,8 +76,11 @@ class Rig:
         """Boots guests at the same time; returns them when all answer."""
         images = {spec.image: image.build(spec.image) for spec in specs}
         accelerators = {name: accelerator(built) for name, built in images.items()}
-        started = [Guest(self, spec, images[spec.image], accelerators[spec.image], len(self.guests) + 2 + place)
-                   for place, spec in enumerate(specs)]
+        number = network.FIRST_GUEST + len(self.guests)
+        started = [
+            Guest(self, spec, images[spec.image], accelerators[spec.image], number + place)
+            for place, spec in enumerate(specs)
+        ]
         self.guests.update({guest.name: guest for guest in started})
         self.write_ssh_config()
         for guest in started:
@@ -111,6 +116,14 @@ class Rig:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def remove_abandoned_folders():
+    """Removes the folders of rigs whose process was killed. Guests and networks end with their process."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}[0-9]*-*"):
+        owner = folder.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
+        if not Path("/proc", owner).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 class Guest:
     """A guest of a rig. `address` is its address on the management network, `test_address` that on the other."""
 
@@ -125,7 +138,7 @@ class Guest:
         # Writable in the guest as /output.
         self.output_folder = rig.folder / f"{self.name}-output"
         self.output_folder.mkdir()
-        logs = CACHE / "logs"
+        logs = ROOT / "target/guests/logs"
         logs.mkdir(parents=True, exist_ok=True)
         self.log = logs / f"{self.name}.log"
         self.qmp = rig.folder / f"{self.name}.qmp"
@@ -153,11 +166,12 @@ class Guest:
         )
 
     def command(self):
+        addresses = [",".join(network.addresses(bridge, self.number)) for bridge in self.taps]
         words = [
             f"guest={self.name}",
             f"repository={ROOT}",
             f"epoch={int(time.time())}",
-            *(f"eth{place}={','.join(network.addresses(bridge, self.number))}" for place, bridge in enumerate(self.taps)),
+            *(f"eth{place}={of_bridge}" for place, of_bridge in enumerate(addresses)),
             *([f"modules={','.join(self.spec.modules)}"] if self.spec.modules else []),
         ]
         command = qemu(self.image, self.accelerator, self.ramdisk, self.log, words)
@@ -166,8 +180,9 @@ class Guest:
             address = network.hardware_address(bridge, self.number)
             command += ["-netdev", f"tap,id={bridge},ifname={tap},script=no,downscript=no"]
             command += ["-device", f"virtio-net-pci,netdev={bridge},id=nic-{bridge},mac={address}"]
-        command += ["-virtfs", f"local,path={ROOT},mount_tag=repository,security_model=none,multidevs=remap,readonly=on"]
-        command += ["-virtfs", f"local,path={self.output_folder},mount_tag=output,security_model=none,multidevs=remap"]
+        share = "local,security_model=none,multidevs=remap"
+        command += ["-virtfs", f"{share},path={ROOT},mount_tag=repository,readonly=on"]
+        command += ["-virtfs", f"{share},path={self.output_folder},mount_tag=output"]
         command += [argument.format(folder=self.rig.folder) for argument in self.spec.arguments]
         return command + ([] if self.spec.reboots else ["-no-reboot"])
 
@@ -181,23 +196,34 @@ class Guest:
                 with socket.create_connection((self.address, 22), timeout=1) as connection:
                     if connection.recv(4) == b"SSH-":
                         took = time.monotonic() - self.started
-                        print(f"guests: {self.name} ({self.image.name}, {self.accelerator}) booted in {took:.1f} s",
-                              file=sys.stderr, flush=True)
+                        print(
+                            f"guests: {self.name} ({self.image.name}, {self.accelerator}) booted in {took:.1f} s",
+                            file=sys.stderr,
+                            flush=True,
+                        )
                         return
             except OSError:
                 time.sleep(0.1)
         raise GuestError(f"{self.name} does not answer by SSH within {timeout} s{self.last_lines()}")
 
     def last_lines(self):
-        texts = [path.read_text(errors="replace") for path in (self.log.with_suffix(".qemu"), self.log) if path.exists()]
+        logs = (self.log.with_suffix(".qemu"), self.log)
+        texts = [path.read_text(errors="replace") for path in logs if path.exists()]
         return "".join(f"\n    {line}" for text in texts for line in text.splitlines()[-15:])
 
     def run(self, command, timeout=SSH_TIMEOUT, check=True, stdin=None, user="root"):
         """Runs a shell command in the guest; returns the finished process with text output."""
         arguments = ["ssh", "-F", str(self.rig.ssh_config), "-l", user, self.name, "--", command]
         try:
-            done = subprocess.run(arguments, input=stdin or "", capture_output=True, text=True, errors="replace",
-                                  timeout=timeout, check=False)
+            done = subprocess.run(
+                arguments,
+                input=stdin or "",
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             raise GuestError(f"{self.name}: no end within {timeout} s: {command}") from None
         if check and done.returncode:
@@ -224,20 +250,20 @@ class Guest:
         """Restarts the machine as its reset button does."""
         self.command_qemu("system_reset")
 
-    def command_qemu(self, name, **arguments):
+    def command_qemu(self, command, /, **arguments):
         """Executes a command of qemu's machine protocol (QMP)."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(10)
             connection.connect(str(self.qmp))
             with connection.makefile("rwb") as stream:
-                for request in ({"execute": "qmp_capabilities"}, {"execute": name, "arguments": arguments}):
+                for request in ({"execute": "qmp_capabilities"}, {"execute": command, "arguments": arguments}):
                     stream.write(json.dumps(request).encode() + b"\n")
                     stream.flush()
                     answer = {}
                     while not {"return", "error"} & set(answer):
                         answer = json.loads(stream.readline())
                     if "error" in answer:
-                        raise GuestError(f"{self.name}: qemu refuses {name}: {answer['error']['desc']}")
+                        raise GuestError(f"{self.name}: qemu refuses {command}: {answer['error']['desc']}")
 
     def stop(self):
         if self.process and self.process.poll() is None:
@@ -273,7 +299,7 @@ def accelerator(built):
 
 def boots_with_kvm(built):
     """Boots an image until its first process runs. Some hosts offer KVM, but virtual CPUs hang."""
-    with tempfile.TemporaryDirectory(prefix="dwell-guests-") as folder:
+    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
         log = Path(folder) / "log"
         command = [*qemu(built, "kvm", built.ramdisk, log, ["probe"]), "-m", "512", "-no-reboot"]
         process = subprocess.Popen(

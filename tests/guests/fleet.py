@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import network
@@ -84,3 +85,13 @@ class Fleet:
         """Removes the devices, and what was copied to them."""
         for guest in self.rig.guests.values():
             self.dwell("device", "remove", guest.name, "--yes")
+
+
+def wait_for_probes(guest, timeout=150):
+    """Waits until test traffic arrives in a guest: a trial is in progress."""
+    count = "cat /sys/class/net/eth1/statistics/rx_packets"
+    deadline = time.monotonic() + timeout
+    before = int(guest.output(count))
+    while (now := int(guest.output(count))) < before + 20:
+        assert time.monotonic() < deadline, f"no probes arrive in {guest.name} within {timeout} s"
+        before = min(before, now)

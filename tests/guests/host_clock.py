@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A page of memory that the guests share with the host (ivshmem), with the host's CLOCK_REALTIME.
 
-The guest's program `clock compare` reads it and so bounds the difference of both clocks, independently of the network. As a
-program, writes the time again and again: the page must be written while a guest reads it, and this needs a processor.
+The guest's program `clock compare` reads it and so bounds the difference of both clocks, independently of the network.
+As a program, writes the time again and again: the page must be written while a guest reads it.
 """
 
 import ctypes

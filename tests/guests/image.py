@@ -260,7 +260,8 @@ class Tree:
     def archive(self):
         """Returns the files as a cpio archive, in the format `newc` of the kernel's initramfs."""
         archive = io.BytesIO()
-        for number, (path, (mode, content, device)) in enumerate([*sorted(self.entries.items()), ("TRAILER!!!", (0, b"", (0, 0)))]):
+        end = ("TRAILER!!!", (0, b"", (0, 0)))
+        for number, (path, (mode, content, device)) in enumerate([*sorted(self.entries.items()), end]):
             name = path.encode() + b"\0"
             # Magic, inode, mode, uid, gid, links, mtime, size, device, device of the file, length of the name, check.
             fields = [number, mode, 0, 0, 1, 0, len(content), 0, 0, *device, len(name), 0]

@@ -8,7 +8,7 @@ SYSTEM = {"/usr/bin/busybox", "/usr/bin/dash", "/usr/sbin/dropbear"}
 GRACE = 5
 
 LIST_PROGRAMS = 'for process in /proc/[0-9]*; do readlink $process/exe; done'
-# Local address and state of each socket. A packet socket has neither.
+# Protocol, local address and state of each socket. A packet socket has no address.
 LIST_SOCKETS = """
 for protocol in tcp tcp6 udp udp6 raw raw6; do
     while read -r _ local _ state _; do
@@ -20,6 +20,8 @@ while read -r socket _; do
 done </proc/net/packet
 """
 SSH_PORT = "0016"
+# State of a closed connection, which belongs to no process.
+TIME_WAIT = "06"
 
 
 def check(rig):
@@ -32,10 +34,10 @@ def check(rig):
 
 def leftovers(guest):
     programs = set(guest.output(LIST_PROGRAMS, check=False).splitlines()) - SYSTEM
-    sockets = {line for line in guest.output(LIST_SOCKETS).splitlines() if not is_of_ssh(line)}
+    sockets = {line for line in guest.output(LIST_SOCKETS).splitlines() if not is_expected(line)}
     return [f"{guest.name}: {what}" for what in sorted(programs | sockets)]
 
 
-def is_of_ssh(line):
+def is_expected(line):
     protocol, *rest = line.split()
-    return protocol.startswith("tcp") and rest[0].rpartition(":")[2] == SSH_PORT
+    return protocol.startswith("tcp") and (rest[0].endswith(f":{SSH_PORT}") or rest[1] == TIME_WAIT)

@@ -11,7 +11,8 @@ import sys
 
 MANAGEMENT = "management"
 TEST = "test"
-# Host number 1 is the host itself; guests follow.
+# Number 1 on both is the host itself.
+FIRST_GUEST = 2
 PREFIXES = {MANAGEMENT: ["10.93.0.{}/24"], TEST: ["10.94.0.{}/24", "fd94::{}/64"]}
 INSIDE = "DWELL_GUESTS_INSIDE"
 

@@ -5,6 +5,7 @@ the cache folder. Nothing is installed.
 """
 
 import fnmatch
+import functools
 import hashlib
 import os
 import re
@@ -21,7 +22,7 @@ LOCK = FOLDER / "packages.lock"
 CACHE = Path(os.environ.get("DWELL_GUESTS_CACHE", ROOT / "target" / "guests"))
 APT_HELPER = "/usr/lib/apt/apt-helper"
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-DOWNLOAD_TIMEOUT = 600
+DOWNLOAD_TIMEOUT = 900
 
 
 class PackageError(Exception):
@@ -70,7 +71,7 @@ def of_image(name):
 
 
 def fetch(packages):
-    """Downloads missing packages; returns them. A version that left the mirror is replaced by the newest of its series."""
+    """Downloads missing packages; returns all. The newest of its series replaces a version that left the mirror."""
     missing = [package for package in packages if not package.is_downloaded()]
     if missing:
         print(f"guests: downloading {len(missing)} packages", file=sys.stderr, flush=True)
@@ -79,9 +80,11 @@ def fetch(packages):
         index = Index()
         replaced = {package: index.newest(package) for package in gone}
         for package, newer in replaced.items():
+            if newer == package:
+                continue
             print(
-                f"guests: WARNING: {package.name} {package.version} ({package.architecture}) is not on the mirror; using "
-                f"{newer.name} {newer.version}. Update tests/guests/packages.lock: tests/guests/run lock",
+                f"guests: WARNING: {package.name} {package.version} ({package.architecture}) is not on the mirror; "
+                f"using {newer.name} {newer.version}. Update tests/guests/packages.lock: tests/guests/run lock",
                 file=sys.stderr,
                 flush=True,
             )
@@ -94,22 +97,31 @@ def fetch(packages):
 
 
 def download(packages):
+    """Downloads packages that the mirror has; the others are missing afterwards."""
+    partial = {package: package.file().with_suffix(f".partial-{os.getpid()}") for package in packages}
     (CACHE / "packages").mkdir(parents=True, exist_ok=True)
-    address = mirror()
+    command = [APT_HELPER, "-o", "APT::Sandbox::User=root", "download-file"]
+    for package, file in partial.items():
+        command += [f"{mirror()}/{package.path}", str(file), f"SHA256:{package.sha256}"]
+    run_logged(command)
+    for package, file in partial.items():
+        if file.exists() and sha256(file) == package.sha256:
+            file.rename(package.file())
+        else:
+            file.unlink(missing_ok=True)
+
+
+def run_logged(command, environment=None):
+    """Runs a command of apt with its output in the log; returns whether it succeeded."""
+    CACHE.mkdir(parents=True, exist_ok=True)
     with open(CACHE / "download.log", "a") as log:
-        # One call for all would stop at the first that is missing.
-        for package in packages:
-            partial = package.file().with_suffix(f".partial-{os.getpid()}")
-            command = [APT_HELPER, "-o", "APT::Sandbox::User=root", "download-file", f"{address}/{package.path}", str(partial)]
-            done = subprocess.run(
-                [*command, f"SHA256:{package.sha256}"], stdout=log, stderr=log, timeout=DOWNLOAD_TIMEOUT, check=False
-            )
-            if done.returncode == 0:
-                partial.rename(package.file())
-            else:
-                partial.unlink(missing_ok=True)
+        done = subprocess.run(
+            command, env=environment, stdout=log, stderr=log, timeout=DOWNLOAD_TIMEOUT, check=False
+        )
+    return done.returncode == 0
 
 
+@functools.cache
 def mirror():
     """Returns the address of the Debian mirror that this machine's apt uses, or $DWELL_GUESTS_MIRROR."""
     if given := os.environ.get("DWELL_GUESTS_MIRROR"):
@@ -149,10 +161,9 @@ class Index:
             (folder / name).mkdir(parents=True, exist_ok=True)
         (folder / "status").touch()
         signed = f" signed-by={KEYRING}" if Path(KEYRING).exists() else ""
+        options = f"[arch={','.join(self.architectures)}{signed}]"
         (folder / "sources.list").write_text(
-            "".join(
-                f"deb [arch={','.join(self.architectures)}{signed}] {mirror()} {release} main\n" for release in self.releases
-            )
+            "".join(f"deb {options} {mirror()} {release} main\n" for release in self.releases)
         )
         (folder / "apt.conf").write_text(
             f"""
@@ -171,11 +182,8 @@ Acquire::Languages "none";
         return dict(os.environ, APT_CONFIG=str(folder / "apt.conf"), LC_ALL="C")
 
     def update(self):
-        with open(CACHE / "download.log", "a") as log:
-            updated = subprocess.run(
-                ["apt-get", "update"], env=self.environment, stdout=log, stderr=log, timeout=DOWNLOAD_TIMEOUT, check=False
-            )
-        if updated.returncode:
+        # Without the option, apt succeeds although a list could not be fetched.
+        if not run_logged(["apt-get", "update", "--error-on=any"], self.environment):
             raise PackageError(f"cannot update the lists of packages: see {CACHE / 'download.log'}")
         listed = subprocess.run(
             ["apt-get", "indextargets", "--format", "$(RELEASE) $(ARCHITECTURE) $(FILENAME)", "Created-By: Packages"],

@@ -1,8 +1,8 @@
 """Suites: tests that share guests.
 
-A suite is a module of `suites`. Its `TARGET` is the `make` target that runs it (default: test-guests). Its `GUESTS` lists
-the guests, which boot first. Its functions `test_NAME(rig)` run in the order of the file, each in at most `TIMEOUT` seconds.
-`Skip` skips a test. After the tests, nothing of dwell may run or listen in a guest (leftovers.py).
+A suite is a module of `suites`. Its `TARGET` is the `make` target that runs it (default: test-guests). Its `GUESTS`
+lists the guests, which boot first. Its functions `test_NAME(rig)` run in the order of the file, each in at most
+`TIMEOUT` seconds. `Skip` skips a test. After the tests, nothing of dwell may run or listen in a guest (leftovers.py).
 """
 
 import importlib
@@ -46,7 +46,8 @@ def module_of(name):
 
 
 def run(chosen, only=None):
-    """Runs suites, all of a target, or the tests of them whose name contains `only`. Prints one line per test; returns an exit code."""
+    """Runs suites, or all of a target, or their tests whose name contains `only`. Prints one line per test; returns
+    an exit code."""
     counts = {"ok": 0, "FAILED": 0, "SKIP": 0}
     skipped = set()
     of_target = targets()
@@ -73,8 +74,8 @@ def expected_skips():
 def run_suite(name, only):
     """Yields (test, `ok`, `FAILED` or `SKIP`, detail) of each test of a suite."""
     module = module_of(name)
-    tests = [function for function_name, function in vars(module).items()
-             if function_name.startswith("test_") and inspect.isfunction(function)]
+    functions = [function for function in vars(module).values() if inspect.isfunction(function)]
+    tests = [function for function in functions if function.__name__.startswith("test_")]
     tests = [test for test in tests if only is None or only in test.__name__]
     timeout = getattr(module, "TIMEOUT", DEFAULT_TIMEOUT)
     started = time.monotonic()

@@ -57,7 +57,8 @@ class Reflector:
 
     def __enter__(self):
         # The shell of the connection becomes the reflector, so its process number is that of the shell.
-        self.process = self.guest.start_command(f"echo $$ >/run/reflector; {self.command} 2>/run/reflector.log >/dev/null")
+        start = f"echo $$ >/run/reflector; {self.command} 2>/run/reflector.log >/dev/null"
+        self.process = self.guest.start_command(start)
         wait_for(lambda: "listening" in self.guest.output("cat /run/reflector.log", check=False), "the reflector")
         return self
 
@@ -108,8 +109,8 @@ def test_train_of_packets_is_sent_whole(rig):
     for sender, command, receiver in ((first, program, second), (second, other, first)):
         url = f"udp://{receiver.test_address}:9"
         result = json.loads(sender.output(f"{command} pace {url} --rate 1Mbit/s --size 576B --repeat 2 --json"))
-        assert result["packets"]["sent"] > 0
-        assert result["packets"]["send_failed"] == 0
+        # Gaps of two trains of 50 packets.
+        assert result["metrics"]["gap_ns"]["count"] == 2 * 49, result["metrics"]
 
 
 def test_worker_ends_with_its_connection(rig):
@@ -124,7 +125,10 @@ def test_reflector_stays_within_its_memory(rig):
         sender = next(other for other in rig.guests.values() if other is not guest)
         with Reflector(guest) as reflector:
             idle = reflector.memory()
-            sender.run(f"{node(sender)} ping -c 3000 --rate 1000pps -q udp://{guest.test_address}:{PORT}", check=False)
+            command = f"{node(sender)} ping -c 3000 -i 0.001 -W 2 --json udp://{guest.test_address}:{PORT}"
+            packets = json.loads(sender.output(command))["packets"]
+            # An emulated processor that stalls drops packets; enough of them must arrive to fill all buffers.
+            assert packets["sent"] == 3000 and packets["received"] >= 1000, packets
             busy = reflector.memory()
         print(
             f"{guest.name}: reflector {idle / MEGABYTE:.2f} MB idle (at most {MAX_IDLE_MEMORY / MEGABYTE:.0f}), "
@@ -141,7 +145,7 @@ def test_plan_over_ssh_completes(rig):
     plan = fleet.write_plan("first", PLAN)
     fleet.dwell("run", plan, "--on", "sender=arm64,receiver=armv7")
     run = fleet.json("show", "last")
-    assert [trial["state"] for trial in run["trials"]] == ["complete"] * 2, run
+    assert [trial["state"] for trial in run["trials"]] == ["finished"] * 2, run
     for trial in run["trials"]:
         packets = trial["packets"]
         assert packets["received"] + packets["late"] == packets["sent"] == 100

@@ -1,11 +1,10 @@
-"""Clocks: the controller's bounds of two guests' clocks, compared with the truth of a page that they share with the host."""
+"""Clocks: the controller's bounds of two guests' clocks, compared with the truth of a page shared with the host."""
 
-import time
 from dataclasses import dataclass
 
 import host_clock
 from boot import Spec
-from fleet import Fleet
+from fleet import Fleet, wait_for_probes
 from host_clock import Bounds
 
 GUESTS = [Spec(name, "x86_64-6.12", arguments=host_clock.ARGUMENTS) for name in ("left", "right")]
@@ -39,8 +38,8 @@ repetitions = 1
 
 @dataclass(frozen=True)
 class Estimate:
-    """What dwell stored of a clock with a trial: bounds at an instant of the controller's clock, in nanoseconds, and the
-    rate with its error."""
+    """What dwell stored of a clock with a trial: bounds at an instant of the controller's clock, in nanoseconds, and
+    the rate with its error."""
 
     at: int
     bounds: Bounds
@@ -49,8 +48,8 @@ class Estimate:
 
     @classmethod
     def of(cls, trial, role):
-        values = {name: trial["values"].get(f"clock_{role}_{name}")
-                  for name in ("at_ns", "offset_ns", "error_ns", "rate_ppm", "rate_error_ppm")}
+        names = ("at_ns", "offset_ns", "error_ns", "rate_ppm", "rate_error_ppm")
+        values = {name: trial["values"].get(f"clock_{role}_{name}") for name in names}
         assert None not in values.values(), f"the trial has no bounds of the clock of {role}: {values}"
         offset, error = int(values["offset_ns"]), int(values["error_ns"])
         bounds = Bounds(offset - error, offset + error)
@@ -142,7 +141,10 @@ def test_rate_of_a_clock_is_bounded(rig):
         rig["right"].run("clock rate 0")
     estimate = check(trial, truths)["right"]
     true, error = truths["right"].rate_ppm()
-    print(f"right: {estimate.rate_ppm:.1f} ppm, error {estimate.rate_error_ppm:.1f}, true {true:.1f} with error {error:.1f}")
+    print(
+        f"right: {estimate.rate_ppm:.1f} ppm, error {estimate.rate_error_ppm:.1f}, "
+        f"true {true:.1f} with error {error:.1f}"
+    )
     assert true > RATE_PPM / 2
     assert abs(estimate.rate_ppm - true) <= estimate.rate_error_ppm + error
     assert estimate.rate_error_ppm <= MAX_RATE_ERROR_PPM
@@ -167,15 +169,6 @@ def test_jump_by_an_hour_in_a_trial_is_reported(rig):
     estimates = check(*run(rig))
     assert abs(estimates["right"].bounds.middle() - HOUR) <= SECOND
     rig["right"].run(f"clock step {-HOUR}")
-
-
-def wait_for_probes(guest, timeout=60):
-    """Waits until test traffic arrives in a guest."""
-    deadline = time.monotonic() + timeout
-    count = "cat /sys/class/net/eth1/statistics/rx_packets"
-    start = int(guest.output(count))
-    while int(guest.output(count)) < start + 20:
-        assert time.monotonic() < deadline, "no probe arrives"
 
 
 def test_devices_are_removed(rig):

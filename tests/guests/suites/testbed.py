@@ -1,6 +1,7 @@
 """The commands of docs/testbed.md, in its order, with two guests as the devices `pi4` and `pi3`.
 
-They are typed into a terminal by a user whose ~/.ssh is empty. Only the host names are replaced, by addresses of the guests.
+They are typed into a terminal by a user whose ~/.ssh is empty. Only the host names are replaced, by addresses of the
+guests.
 """
 
 import os
