@@ -19,7 +19,7 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-web lint lint-code lint-dependencies fmt fuzz deb setup setup-packages setup-run peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile bench-reflect install clean
+.PHONY: help build run test test-guests test-arm test-web lint lint-code lint-dependencies fmt fuzz deb setup setup-packages setup-run setup-guests peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile bench-reflect install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,18 @@ run: setup-run build ## run plans/quick.toml: round trips in an idle and a loade
 test: setup-packages ## run everything that CI runs
 	@$(MAKE) --no-print-directory -j2 lint-code lint-dependencies peers
 	tests/run
+
+# The debug build reaches the guests, which also have it as a shared folder; the programs of `make nodes` are copied
+# to them as to any device.
+test-guests: setup-guests ## test on virtual machines: kernels 6.1 and 6.12, radios, clocks (ONLY=TEXT)
+	$(CARGO) build --locked --workspace --bins
+	@$(MAKE) --no-print-directory nodes NODES=x86_64
+	tests/guests/run suite $@ $(if $(ONLY),--only $(ONLY))
+
+test-arm: setup-guests ## test on virtual machines with arm64 and armv7 processors (ONLY=TEXT)
+	$(CARGO) build --locked --workspace --bins
+	@$(MAKE) --no-print-directory nodes NODES="aarch64 armv7"
+	tests/guests/run suite $@ $(if $(ONLY),--only $(ONLY))
 
 test-web: setup-packages ## test report pages in a browser; screenshots in target/tmp/report-pages
 	DWELL_ALL_PAGES=1 $(CARGO) test --locked -p dwell-report --test web -- --show-output
@@ -62,6 +74,10 @@ setup-packages:
 
 setup-run:
 	@setup/install run
+
+setup-guests:
+	@setup/install run
+	@setup/install guests
 
 peers: $(PEER) ## build the peers that tests communicate with
 
