@@ -10,8 +10,8 @@ import time
 from boot import Spec
 from packages import ROOT
 
-# The tests of labs ask for TAP interfaces.
-GUESTS = [Spec("radios", "x86_64-6.12", memory=768, modules=("tun",))]
+# The tests of labs ask for TAP interfaces. Three nodes start at the same time.
+GUESTS = [Spec("radios", "x86_64-6.12", memory=768, modules=("tun",), arguments=("-smp", "2"))]
 TIMEOUT = 800
 
 BUILD = ROOT / "target/debug"
