@@ -36,6 +36,7 @@ test: setup-packages ## run everything that CI runs
 # to them as to any device.
 test-guests: setup-guests ## test on virtual machines: kernels 6.1 and 6.12, radios, clocks (ONLY=TEXT)
 	$(CARGO) build --locked --workspace --bins
+	$(CARGO) test --no-run --locked -p dwell-node-cli --test lab
 	@$(MAKE) --no-print-directory nodes NODES=x86_64
 	tests/guests/run suite $@ $(if $(ONLY),--only $(ONLY))
 

@@ -1717,7 +1717,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__load__subcmd__traffic)
-            opts="-4 -6 -h --flows --rate --distribution --size --header --duration --count --stamps --seed --bytes --cpu --scheduling --busy-poll --samples --json --help"
+            opts="-4 -6 -h --flows --rate --distribution --size --header --duration --count --stamps --scan-channels --seed --bytes --cpu --scheduling --busy-poll --samples --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -275,6 +275,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcom
 other\t'Time-sharing (SCHED_OTHER)'
 fifo\t'Real-time priority (SCHED_FIFO). Exits with code 4 if not permitted'"
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l samples -d 'Write all timestamps of every packet to this file' -r -F
+complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l scan-channels -d 'Before sending, listen on the five nearest channels of the radio that leads to the target, and record their networks with --samples. Takes about a second; needs root'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -l busy-poll -d 'Poll without sleeping: lowest delay, but occupies a CPU'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -s 4 -d 'Use IPv4 only'
 complete -c dwell -n "__fish_dwell_using_subcommand load; and __fish_seen_subcommand_from traffic" -s 6 -d 'Use IPv6 only'

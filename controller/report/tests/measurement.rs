@@ -106,6 +106,12 @@ fn flow_description_names_relay_and_axes() {
     );
     run.axes.retain(|axis| axis.name != "topology.link.rate");
     assert!(said(&run, "Nodes and links").contains("Bare links"));
+    let radios = quick(&["topology.lab=wifi:2", "topology.link={}"]);
+    let network = said(&radios, "Nodes and links");
+    assert!(
+        network.contains("802.11 radios in ad hoc mode") && !network.contains("Bare"),
+        "{network}"
+    );
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod cpu_use;
 mod delay_cause;
 mod ftm;
 mod kernel_event;
+pub mod netlink;
 mod series;
 mod wireless;
 
@@ -20,5 +21,7 @@ pub use cpu_use::{CpuUse, Process, Snapshot, family_ticks, is_ancestor, process}
 pub use delay_cause::{Cause, CauseKind, DelayParts, DelayWindow, Part, UsualDelay};
 pub use ftm::{FTM_STEP_PS, FTM_WRAP_PS, FtmResults, FtmRoundTrip};
 pub use kernel_event::{Interrupt, KernelAction, KernelEvent, KernelName, Left};
-pub use series::{HostSample, Readings, Series};
-pub use wireless::{Channel, Radio, radios, survey};
+pub use series::{HostSample, Readings, Series, scan_sample};
+pub use wireless::{
+    Channel, Network, Radio, Station, WirelessInterface, neighbouring_channels, radios,
+};

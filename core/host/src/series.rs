@@ -7,7 +7,7 @@ use dwell_units::{Instant, Realtime};
 use serde::{Deserialize, Serialize};
 
 use crate::cpu_stats::Stat;
-use crate::wireless::{Channel, Radio};
+use crate::wireless::{Channel, Network, Radio, Station};
 
 /// Maximum number of values in a sample; a machine with 256 CPUs has about 1,500.
 const MAX_VALUES: usize = 4_096;
@@ -22,8 +22,10 @@ const MAX_VALUES: usize = 4_096;
 /// | `process_run_queue_wait_ns_per_s` | run-queue wait of this process's threads |
 /// | `interrupts_per_s`, `softirqs_per_s`, `context_switches_per_s` | rates of the whole machine |
 /// | `thermalN_celsius` | temperature of a thermal zone |
-/// | `IF_signal_dbm`, `IF_noise_dbm`, `IF_link_quality` | wireless interface; quality in driver units |
+/// | `IF_signal_dbm`, `IF_noise_dbm`, `IF_link_quality` | wireless interface, not in ad hoc mode; quality in driver units |
+/// | `IF_ADDRESS_signal_dbm` | another station, by its hardware address in 12 digits |
 /// | `IF_Fmhz_noise_dbm`, `IF_Fmhz_busy_ratio` | wireless channel; share of the time on it |
+/// | `IF_Fmhz_networks_count`, `IF_Fmhz_strongest_dbm` | networks that a scan received on a channel |
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostSample {
@@ -51,6 +53,8 @@ pub struct Readings {
     pub temperatures: Vec<(u32, i64)>,
     /// Wireless interfaces.
     pub radios: Vec<Radio>,
+    /// Stations in reach, by wireless interface.
+    pub stations: Vec<(String, Station)>,
     /// Wireless channels, by interface.
     pub channels: Vec<(String, Channel)>,
 }
@@ -66,9 +70,29 @@ impl Readings {
             frequencies: Vec::new(),
             temperatures: Vec::new(),
             radios: Vec::new(),
+            stations: Vec::new(),
             channels: Vec::new(),
         }
     }
+}
+
+/// Returns the result of a scan of the channels `frequencies` (in MHz) by `interface`.
+pub fn scan_sample(
+    at: Instant<Realtime>,
+    interface: &str,
+    frequencies: &[u32],
+    networks: &[Network],
+) -> HostSample {
+    let mut values = Values(BTreeMap::new());
+    for mhz in frequencies {
+        let found = networks.iter().filter(|network| network.frequency_mhz == *mhz);
+        let strongest = found.clone().filter_map(|network| network.signal_dbm).reduce(f64::max);
+        values.put(format!("{interface}_{mhz}mhz_networks_count"), found.count() as f64);
+        if let Some(strongest) = strongest {
+            values.put(format!("{interface}_{mhz}mhz_strongest_dbm"), strongest);
+        }
+    }
+    HostSample { at_ns: at.as_nanos(), values: values.0 }
 }
 
 /// A time series. Keeps the previous readings.
@@ -98,6 +122,12 @@ impl Series {
             level("signal_dbm", radio.signal_dbm);
             level("noise_dbm", radio.noise_dbm);
             level("link_quality", radio.quality);
+        }
+        for (interface, station) in &now.stations {
+            let Some(signal) = station.signal_dbm else { continue };
+            let address: String =
+                station.address.iter().map(|byte| format!("{byte:02x}")).collect();
+            values.put(format!("{interface}_{address}_signal_dbm"), signal);
         }
         for (interface, channel) in &now.channels {
             let name = format!("{interface}_{}mhz", channel.frequency_mhz);
@@ -237,6 +267,31 @@ mod tests {
         series.take(with(0, &[(1, 100), (2, 900)]));
         let sample = series.take(with(500, &[(1, 600), (3, 5_000)]));
         assert_eq!(sample.values["process_run_queue_wait_ns_per_s"], 1_000.0);
+    }
+
+    #[test]
+    fn stations_are_named_by_their_address() {
+        let station =
+            |last, signal_dbm| Station { address: [2, 0x64, 0x77, 255, 0, last], signal_dbm };
+        let mut now = readings(0, 0, 0);
+        now.stations =
+            [station(2, Some(-30.0)), station(3, None)].map(|s| ("wlan0".to_owned(), s)).into();
+        let values = Series::default().take(now).values;
+        assert_eq!(values, [("wlan0_026477ff0002_signal_dbm".to_owned(), -30.0)].into());
+    }
+
+    #[test]
+    fn scan_gives_count_and_strongest_network_of_each_channel() {
+        let network =
+            |frequency_mhz, dbm| Network { frequency_mhz, signal_dbm: Some(dbm), age_ms: 0 };
+        let found = [network(2_447, -80.0), network(2_447, -60.5), network(2_412, -10.0)];
+        let sample = scan_sample(Instant::from_nanos(7), "wlan0", &[2_447, 2_457], &found);
+        let expected = [
+            ("wlan0_2447mhz_networks_count".to_owned(), 2.0),
+            ("wlan0_2447mhz_strongest_dbm".to_owned(), -60.5),
+            ("wlan0_2457mhz_networks_count".to_owned(), 0.0),
+        ];
+        assert_eq!((sample.at_ns, sample.values), (7, expected.into()));
     }
 
     #[test]

@@ -106,6 +106,15 @@ fn check_link(plan: &Plan, source: &Source) -> Result<(), PlanError> {
         reorder: link.reorder.unwrap_or_default(),
     };
     parameters.check().map_err(|error| source.error("topology.link", error.to_string()))?;
+    if let LabSpec::Wifi(count) = lab
+        && !parameters.is_plain()
+    {
+        let message = format!(
+            "simulated radios have no rate, delay or loss of their own; remove them, or use \
+             lab = \"forced:{count}\", the same line on a bridge"
+        );
+        return Err(source.error("topology.link", message));
+    }
     let wrong = match link.mechanism.as_deref() {
         Some("tbf") if !parameters.is_rate_only() => {
             "tbf supports a rate only; remove the mechanism, or every setting except the rate"
@@ -213,6 +222,7 @@ traffic = [{ from = "n1", to = "n2", rate = "1Mbit/s" }]
             ("topology.link.rate=1bit/s", "topology.link.rate", "8bit/s"),
             ("topology.link.jitter=1ms", "topology.link", "at most the delay"),
             ("topology.link.reorder=1%", "topology.link", "needs a delay"),
+            ("topology.lab=wifi:2", "topology.link", "lab = \"forced:2\""),
             ("topology.link.mechanism=veth", "topology.link.mechanism", "netem, tbf, tap"),
             ("topology.link={mechanism=\"netem\"}", "topology.link.mechanism", "nothing to do"),
             ("loads.net.traffic[0].size=70000B", "loads.net.traffic[0].size", "65507B"),

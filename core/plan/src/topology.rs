@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use dwell_units::{BitRate, Nanos, Ratio};
@@ -11,6 +12,9 @@ use toml::Value;
 
 /// Maximum number of nodes of a lab without a file.
 const MAX_LAB_NODES: u32 = 250;
+
+/// Number of nodes of a Wi-Fi lab.
+const RADIO_NODES: RangeInclusive<u32> = 2..=8;
 
 /// Origin of the nodes.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -97,7 +101,8 @@ impl Topology {
     }
 }
 
-/// Shape of a lab, as `line:N`, `star:N`, `forced:N` or the path of a file ending in `.toml`.
+/// Shape of a lab, as `line:N`, `star:N`, `forced:N`, `wifi:N` or the path of a file ending in
+/// `.toml`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum LabSpec {
@@ -107,6 +112,8 @@ pub enum LabSpec {
     Star(u32),
     /// Nodes on one bridge whose filters force them into a line.
     Forced(u32),
+    /// Simulated radios in an ad hoc network, forced into a line.
+    Wifi(u32),
     /// Path of the lab's TOML file.
     File(String),
 }
@@ -117,15 +124,20 @@ pub enum LabSpecError {
     /// The number of nodes is invalid.
     #[error("'{0}': a lab has 1 to {MAX_LAB_NODES} nodes, like line:3")]
     Size(String),
+    /// The number of radios is invalid.
+    #[error("'{0}': a Wi-Fi lab has {min} to {max} nodes, like wifi:3", min = RADIO_NODES.start(), max = RADIO_NODES.end())]
+    Radios(String),
     /// The shape is unknown.
-    #[error("unknown lab '{0}'; known are line:N, star:N, forced:N and a file ending in .toml")]
+    #[error(
+        "unknown lab '{0}'; known are line:N, star:N, forced:N, wifi:N and a file ending in .toml"
+    )]
     Shape(String),
 }
 
 impl LabSpec {
     fn node_names(&self) -> Option<Vec<String>> {
         match self {
-            Self::Line(count) | Self::Star(count) | Self::Forced(count) => {
+            Self::Line(count) | Self::Star(count) | Self::Forced(count) | Self::Wifi(count) => {
                 Some((1..=*count).map(|n| format!("n{n}")).collect())
             }
             Self::File(_) => None,
@@ -142,6 +154,10 @@ impl FromStr for LabSpec {
             "line" => Self::Line,
             "star" => Self::Star,
             "forced" => Self::Forced,
+            "wifi" => {
+                let count = count.parse().ok().filter(|count| RADIO_NODES.contains(count));
+                return count.map(Self::Wifi).ok_or_else(|| LabSpecError::Radios(text.to_owned()));
+            }
             _ if text.ends_with(".toml") => return Ok(Self::File(text.to_owned())),
             _ => return Err(LabSpecError::Shape(text.to_owned())),
         };
@@ -164,6 +180,7 @@ impl fmt::Display for LabSpec {
             Self::Line(count) => write!(f, "line:{count}"),
             Self::Star(count) => write!(f, "star:{count}"),
             Self::Forced(count) => write!(f, "forced:{count}"),
+            Self::Wifi(count) => write!(f, "wifi:{count}"),
             Self::File(path) => f.write_str(path),
         }
     }
@@ -231,12 +248,15 @@ mod tests {
 
     #[test]
     fn lab_spec_reads_shapes_and_files() {
-        for text in ["line:3", "star:250", "forced:1", "labs/field.toml", "a:b.toml"] {
+        for text in ["line:3", "star:250", "forced:1", "wifi:8", "labs/field.toml", "a:b.toml"] {
             assert_eq!(text.parse::<LabSpec>().unwrap().to_string(), text);
         }
         assert_eq!("line:3".parse(), Ok(LabSpec::Line(3)));
         for text in ["line:0", "star:251", "forced:x", "line", "line:a.toml"] {
             assert_eq!(text.parse::<LabSpec>(), Err(LabSpecError::Size(text.to_owned())));
+        }
+        for text in ["wifi:1", "wifi:9", "wifi:", "wifi"] {
+            assert_eq!(text.parse::<LabSpec>(), Err(LabSpecError::Radios(text.to_owned())));
         }
         for text in ["ring:3", "n1", ""] {
             assert_eq!(text.parse::<LabSpec>(), Err(LabSpecError::Shape(text.to_owned())));

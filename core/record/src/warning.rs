@@ -176,6 +176,8 @@ crate::warnings! {
             "packets to {addresses} are not relayed";
 
         // Loads.
+        ChannelsNotScanned(reason: String) = "channels-not-scanned", Note,
+            "the neighbouring radio channels were not scanned: {reason}";
         FlowRateUnknown(count: usize, of: u32, batch: &'static str)
             = "flow-rate-unknown", Warning,
             "rate unknown for {count} of {of} flows: ITGSend logged fewer than {batch} packets";

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use dwell_host::HostSample;
 use dwell_record::segment::{FlowEntry, Header, SegmentWriter};
 use dwell_sample::PacketObservation;
 use dwell_stats::ComponentFigures;
@@ -74,6 +75,12 @@ impl ObservationWriter {
         if let Some((writer, _)) = &mut self.segment {
             writer.push_observation(observation);
         }
+    }
+
+    /// Records host activity besides the regular readings.
+    pub(crate) fn host(&mut self, sample: &HostSample) {
+        let written = self.segment.as_mut().map_or(Ok(()), |(writer, _)| writer.push_host(sample));
+        self.note(written);
     }
 
     /// Writes the recorded observations; to be called ten times a second.

@@ -17,6 +17,8 @@ mod sockets;
 mod sys;
 mod timestamps;
 
-pub use host::{activity, cgroup, cpu, cpu_idle, interface, machine, netns, process, random, tap};
+pub use host::{
+    activity, cgroup, cpu, cpu_idle, interface, machine, netns, process, random, tap, wireless,
+};
 pub use pacing::{cache_warming, pacer, train};
 pub use sockets::{batch, datagram, gate, icmp, poller, port, tcp, tcp_info};

@@ -7,7 +7,7 @@
 //! | node n (from 1), its own | `198.19.(n/256).(n%256)/32` | `fd64:7765:6c6c:ffff::n/128` |
 //! | link k (from 0) | `198.18.0.0 + 4k`, /30 | `fd64:7765:6c6c:(k+1)::/64` |
 //! | its ends a and b | .1 and .2 of it | ::1 and ::2 of it |
-//! | the bridge of a forced line | `198.18.0.0/24` | `fd64:7765:6c6c:1::/64` |
+//! | the bridge or radio channel of a forced line | `198.18.0.0/24` | `fd64:7765:6c6c:1::/64` |
 //! | node n (from 1) on it | .n of it | ::n of it |
 
 use std::fmt;
@@ -29,9 +29,9 @@ pub(crate) const LINK_V4_LEN: u8 = 30;
 /// Length of the IPv6 prefix of a link.
 pub(crate) const LINK_V6_LEN: u8 = 64;
 
-/// Length of the IPv4 prefix of a shared bridge.
+/// Length of the IPv4 prefix of a shared medium.
 pub(crate) const BRIDGE_V4_LEN: u8 = 24;
-/// Length of the IPv6 prefix of a shared bridge.
+/// Length of the IPv6 prefix of a shared medium.
 pub(crate) const BRIDGE_V6_LEN: u8 = 64;
 
 /// End of a link that an address belongs to.
@@ -75,7 +75,7 @@ pub(crate) fn link_subnet(place: usize) -> Addresses {
     Addresses { v4, v6: ula(place as u16 + 1, 0) }
 }
 
-/// Returns the addresses on the bridge of a forced line of the node with index `place`. A forced
+/// Returns the addresses on the shared medium of a forced line of the node with index `place`. A forced
 /// line has no links.
 pub(crate) fn on_bridge(place: usize) -> Addresses {
     let number = place as u32 + 1;
@@ -92,7 +92,11 @@ pub(crate) fn hardware(place: usize, end: End) -> Hardware {
     Hardware([0x02, 0x64, 0x77, (place >> 8) as u8, place as u8, end as u8])
 }
 
-/// Returns the hardware address of a node on a shared bridge; no end of a link has the 0xff.
+/// BSSID of the ad hoc network of a Wi-Fi lab. It is the same in every lab, because no lab can hear
+/// another; no node has the second 0xff.
+pub(crate) const RADIO_NETWORK: Hardware = Hardware([0x02, 0x64, 0x77, 0xff, 0xff, 0]);
+
+/// Returns the hardware address of a node on a shared medium; no end of a link has the 0xff.
 pub(crate) fn bridge_hardware(place: usize) -> Hardware {
     Hardware([0x02, 0x64, 0x77, 0xff, 0, place as u8 + 1])
 }
@@ -138,7 +142,8 @@ mod tests {
     #[test]
     fn hardware_addresses_are_unique() {
         let ends = (0..MAX_LINKS).flat_map(|k| [hardware(k, End::A), hardware(k, End::B)]);
-        let all: Vec<Hardware> = ends.chain((0..MAX_NODES).map(bridge_hardware)).collect();
+        let nodes = (0..MAX_NODES).map(bridge_hardware);
+        let all: Vec<Hardware> = ends.chain(nodes).chain([RADIO_NETWORK]).collect();
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
     }
 

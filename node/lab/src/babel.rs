@@ -172,7 +172,9 @@ fn spawn(dir: &LabDir, lab: &Lab, place: usize, program: &Path) -> Result<Child,
     if let Some(medium) = &lab.medium {
         // Neighbours share this interface but do not all hear each other, so updates must leave by
         // the interface that they arrived on (babeld(8), split-horizon).
-        command.args(["-C", &format!("interface {} split-horizon false", medium.interface)]);
+        let kind = if medium.radio.is_some() { "type wireless " } else { "" };
+        let options = format!("interface {} {kind}split-horizon false", medium.interface);
+        command.args(["-C", &options]);
         command.arg(&medium.interface);
     }
     for link in &lab.links {

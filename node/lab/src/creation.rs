@@ -19,6 +19,7 @@ use crate::error::LabError;
 use crate::iproute::Tool;
 use crate::namespace::{self, netns_name, netns_path, not_entered};
 use crate::quota;
+use crate::radio;
 use crate::routes::{Neighbours, Route, routes};
 use crate::shared_bridge;
 use crate::state::{LabDir, Lock};
@@ -75,12 +76,18 @@ pub(crate) fn make(
     }
     tap_links(dir, lock, lab, steps)?;
     if let Some(medium) = &lab.medium {
-        shared_bridge::make(lab, medium, lock)?;
+        match medium.radio {
+            Some(_) => radio::make(lab, medium, lock)?,
+            None => shared_bridge::make(lab, medium, lock)?,
+        }
         steps.add(topology.links.len());
     }
     steps.check_interrupted()?;
     let neighbours = Neighbours::of(topology);
     in_every_node(lab, steps, |node| {
+        if let Some(medium) = lab.medium.as_ref().filter(|medium| medium.radio.is_some()) {
+            radio::join(lab, medium, node, lock)?;
+        }
         Tool::Ip.batch(&configuration(topology, lab, &neighbours, node), Some(lock))?;
         Tool::Tc.batch(&emulation::qdiscs(lab, node), Some(lock))?;
         lab.medium

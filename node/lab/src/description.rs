@@ -30,9 +30,9 @@ pub struct Lab {
     pub nodes: Vec<Node>,
     /// Links, in the order given.
     pub links: Vec<Link>,
-    /// Bridge that joins all nodes in a forced line, which has no links.
+    /// Bridge or radio channel that joins all nodes in a forced line, which has no links.
     #[serde(default)]
-    pub medium: Option<SharedBridge>,
+    pub medium: Option<Medium>,
     /// Source of its routes.
     #[serde(default)]
     pub routing: Routing,
@@ -93,25 +93,44 @@ pub struct Quota {
     pub throttled_ns: Option<i64>,
 }
 
-/// The shared bridge of a forced line, in a namespace of its own. Filters reduce what its nodes
-/// hear to a line.
+/// The medium that the nodes of a forced line share: a bridge in a namespace of its own, or a radio
+/// channel. Filters reduce what its nodes hear to a line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SharedBridge {
-    /// Namespace of the bridge.
+pub struct Medium {
+    /// Namespace of the bridge, or in which the radios were created.
     pub netns: String,
-    /// Name of the bridge and of the interface in every node.
+    /// Name of the interface in every node, and of the bridge.
     pub interface: String,
-    /// Classifier that drops unwanted frames when they leave the port to each node.
+    /// Classifier that drops unwanted frames: when they leave the bridge's port to each node, or
+    /// when they arrive at its radio.
     pub filter: Filter,
     /// How the frames that a node sends are shaped.
     pub mechanism: Mechanism,
     /// Parameters of the shaping.
     pub parameters: Parameters,
+    /// The radio channel; `None` for a bridge.
+    #[serde(default)]
+    pub radio: Option<RadioChannel>,
     /// Ports, in the order of the nodes.
     pub ports: Vec<Port>,
 }
 
-/// A node on a shared bridge. Its port is called like the node.
+/// Channel of an ad hoc network (IBSS) of 802.11 radios.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RadioChannel {
+    /// Driver of the radios.
+    pub driver: String,
+    /// Name of the network.
+    pub ssid: String,
+    /// Its BSSID.
+    pub bssid: String,
+    /// Centre frequency.
+    pub frequency_mhz: u32,
+    /// Width.
+    pub width_mhz: u32,
+}
+
+/// A node on a shared medium. Its port on a bridge is called like the node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Port {
     /// Node.
@@ -302,7 +321,7 @@ impl Lab {
         self.nodes.iter().find(|node| node.name == name)
     }
 
-    /// Returns the index pairs of nodes that a path joins, over links or over a shared bridge; each
+    /// Returns the index pairs of nodes that a path joins, over links or over a shared medium; each
     /// pair in both orders.
     pub(crate) fn reachable_pairs(&self) -> Vec<(usize, usize)> {
         let place = |name: &str| self.nodes.iter().position(|node| node.name == name);

@@ -86,7 +86,7 @@ pub(crate) fn qdiscs(lab: &Lab, place: usize) -> String {
 pub(crate) fn discipline(mechanism: Mechanism, wanted: &Parameters) -> Option<String> {
     let parameters = wanted.link_parameters();
     match mechanism {
-        Mechanism::Veth | Mechanism::Tap => None,
+        Mechanism::Veth | Mechanism::Tap | Mechanism::Hwsim => None,
         Mechanism::Tbf => Some(tbf(&parameters)),
         Mechanism::Netem => Some(netem(&parameters, wanted.seed)),
     }

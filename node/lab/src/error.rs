@@ -62,7 +62,7 @@ pub enum LabError {
 #[expect(missing_docs, reason = "the messages describe the variants")]
 pub enum TopologyError {
     #[error(
-        "'{0}' is not a topology; write line:3, star:5, forced:3 or the name of a TOML \
+        "'{0}' is not a topology; write line:3, star:5, forced:3, wifi:3 or the name of a TOML \
          file that exists"
     )]
     Unknown(String),
@@ -70,6 +70,13 @@ pub enum TopologyError {
     NoCount { text: String, kind: &'static str },
     #[error("{count} nodes are not possible; a lab has 1 to {max} nodes")]
     Count { count: u64, max: usize },
+    #[error("{count} radios are not possible; a Wi-Fi lab has {min} to {max} radios, like wifi:3")]
+    Radios { count: usize, min: usize, max: usize },
+    #[error(
+        "--{option} does not apply to simulated radios, which have no rate, delay or loss of their \
+         own; leave it out, or use forced:{count}, the same line on a bridge"
+    )]
+    RadioOption { option: &'static str, count: usize },
     #[error("{count} links are not possible; a lab has at most {max}")]
     Links { count: usize, max: usize },
     #[error("cannot read {}: {error}", .path.display())]

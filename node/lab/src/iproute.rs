@@ -23,9 +23,7 @@ impl Tool {
 
     fn command(self) -> Command {
         let mut command = Command::new(self.name());
-        // Debian installs them where an ordinary user's shell does not search.
-        let path = std::env::var("PATH").unwrap_or_default();
-        command.env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C");
+        command.env("PATH", search_path()).env("LC_ALL", "C");
         command
     }
 
@@ -85,6 +83,12 @@ impl Tool {
         let message = message.map_or_else(|| output.status.to_string(), str::to_owned);
         LabError::Tool { tool: self.name(), line, message }
     }
+}
+
+/// Returns the directories of programs, with those of system programs, which an ordinary user's shell
+/// does not search on Debian.
+pub(crate) fn search_path() -> String {
+    format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
 }
 
 /// Returns the release of iproute2, such as `iproute2-6.1.0`, for results.

@@ -19,6 +19,7 @@ mod list;
 mod namespace;
 mod namespace_keeper;
 mod quota;
+mod radio;
 mod routes;
 mod shared_bridge;
 mod state;
@@ -30,8 +31,8 @@ pub use addressing::Addresses;
 pub use babel::supervise_babel;
 pub use background::kept_processes;
 pub use description::{
-    Counters, Daemon, DaemonState, DirectionCounters, Filter, Lab, LabState, Link, LinkState, Node,
-    Parameters, Port, Quota, SCHEMA, SharedBridge,
+    Counters, Daemon, DaemonState, DirectionCounters, Filter, Lab, LabState, Link, LinkState,
+    Medium, Node, Parameters, Port, Quota, RadioChannel, SCHEMA,
 };
 pub use down::{Ended, down, named_or_only, names};
 pub use enter::{exec, here};

@@ -92,11 +92,13 @@ pub fn counters(name: &str) -> Result<Lab, LabError> {
         let (Some(a), Some(b)) = (from(&link.a), from(&link.b)) else { continue };
         let mut counters = match link.mechanism {
             Mechanism::Tap => crate::link::counters(&dir, place),
-            Mechanism::Veth | Mechanism::Tbf | Mechanism::Netem => Some(Counters {
-                a_to_b: a.direction(link, End::A),
-                b_to_a: b.direction(link, End::B),
-                events_lost: None,
-            }),
+            Mechanism::Veth | Mechanism::Tbf | Mechanism::Netem | Mechanism::Hwsim => {
+                Some(Counters {
+                    a_to_b: a.direction(link, End::A),
+                    b_to_a: b.direction(link, End::B),
+                    events_lost: None,
+                })
+            }
         };
         if let Some(counters) = &mut counters {
             counters.a_to_b.interface_dropped = a.dropped(&link.a_interface);

@@ -1,5 +1,6 @@
 //! A forced line: all nodes share a bridge, on which every node would hear every other, and filters
-//! on the bridge reduce that to the neighbours in the line (Miya 2020). The bridge acts as the
+//! on the bridge reduce that to the neighbours in the line (Miya 2020). Radios (`radio.rs`) share
+//! the addresses, filters and routes. The bridge acts as the
 //! radio channel, so the filters are on it and not in the nodes, whose hooks stay free.
 //!
 //! A frame is dropped at the egress of the port to a node that must not hear it, by the source's
@@ -12,7 +13,7 @@ use std::net::IpAddr;
 use dwell_io::netns;
 
 use crate::addressing::{self, BRIDGE_V4_LEN, BRIDGE_V6_LEN, Hardware};
-use crate::description::{Filter, Lab, Parameters, Port, SharedBridge};
+use crate::description::{Filter, Lab, Medium, Parameters, Port};
 use crate::emulation::{self, MechanismChooser};
 use crate::error::LabError;
 use crate::iproute::Tool;
@@ -21,7 +22,8 @@ use crate::routes::Neighbours;
 use crate::state::Lock;
 use crate::topology::{LinkOptions, Mechanism, Routing, Topology};
 
-/// Name of the bridge, of its namespace, and of every node's interface on it.
+/// Name of the bridge, of its namespace, and of every node's interface on it. The namespace that
+/// stands for a radio channel has this name, too.
 pub(crate) const NAME: &str = "air";
 
 /// Plans the bridge.
@@ -29,7 +31,7 @@ pub(crate) fn plan(
     lab: &str,
     topology: &Topology,
     chooser: &mut MechanismChooser,
-) -> Result<SharedBridge, LabError> {
+) -> Result<Medium, LabError> {
     let options = topology.links.first().map_or_else(LinkOptions::default, |e| e.options.clone());
     let mechanism = match chooser.mechanism(&options)? {
         Mechanism::Tap => {
@@ -41,6 +43,19 @@ pub(crate) fn plan(
         }
         mechanism => mechanism,
     };
+    Ok(Medium {
+        netns: netns_name(lab, NAME),
+        interface: NAME.to_owned(),
+        filter: filter(chooser)?,
+        mechanism,
+        parameters: Parameters::new(&options.parameters(), options.seed),
+        radio: None,
+        ports: ports(topology),
+    })
+}
+
+/// Returns what each node has on a shared medium.
+pub(crate) fn ports(topology: &Topology) -> Vec<Port> {
     let neighbours = Neighbours::of(topology);
     let port = |(place, node): (usize, &String)| Port {
         node: node.clone(),
@@ -48,20 +63,13 @@ pub(crate) fn plan(
         hardware: addressing::bridge_hardware(place).to_string(),
         hears: neighbours.of_node(place).map(|other| topology.nodes[other].clone()).collect(),
     };
-    Ok(SharedBridge {
-        netns: netns_name(lab, NAME),
-        interface: NAME.to_owned(),
-        filter: filter(chooser)?,
-        mechanism,
-        parameters: Parameters::new(&options.parameters(), options.seed),
-        ports: topology.nodes.iter().enumerate().map(port).collect(),
-    })
+    topology.nodes.iter().enumerate().map(port).collect()
 }
 
 /// Returns the first filter that tc and the kernel accept.
-fn filter(chooser: &mut MechanismChooser) -> Result<Filter, LabError> {
+pub(crate) fn filter(chooser: &mut MechanismChooser) -> Result<Filter, LabError> {
     for filter in [Filter::Bpf, Filter::Flower] {
-        let lines = format!("qdisc add dev lo clsact\n{}", filter_lines(filter, "lo", &[0, 1]));
+        let lines = filter_lines(filter, "lo", "egress", &[0, 1]);
         if chooser.accepts(&lines)? {
             return Ok(filter);
         }
@@ -75,8 +83,8 @@ fn filter(chooser: &mut MechanismChooser) -> Result<Filter, LabError> {
 
 /// Creates the bridge, in a namespace that the lab's state lists already, and joins every node to
 /// it.
-pub(crate) fn make(lab: &Lab, medium: &SharedBridge, lock: &Lock) -> Result<(), LabError> {
-    let SharedBridge { netns, interface, .. } = medium;
+pub(crate) fn make(lab: &Lab, medium: &Medium, lock: &Lock) -> Result<(), LabError> {
+    let Medium { netns, interface, .. } = medium;
     let within = |work: &(dyn Fn() -> Result<(), LabError> + Sync)| {
         netns::within(&netns_path(netns), work).map_err(not_entered(&lab.name, netns))?
     };
@@ -103,23 +111,19 @@ pub(crate) fn make(lab: &Lab, medium: &SharedBridge, lock: &Lock) -> Result<(), 
         }
         Tool::Ip.batch(&lines, Some(lock))?;
         let mut lines = String::new();
-        for port in &medium.ports {
-            let hears: Vec<usize> = (0..medium.ports.len())
-                .filter(|other| port.hears.contains(&medium.ports[*other].node))
-                .collect();
-            let _ = writeln!(lines, "qdisc add dev {} clsact", port.node);
-            lines += &filter_lines(medium.filter, &port.node, &hears);
+        for (place, port) in medium.ports.iter().enumerate() {
+            lines += &filters(medium, place, &port.node, "egress");
         }
         Tool::Tc.batch(&lines, Some(lock))
     })
 }
 
-/// Returns the lines that give a node its address on the bridge, its neighbours there and its
+/// Returns the lines that give a node its address on the shared medium, its neighbours there and its
 /// static routes, if any.
 pub(crate) fn configuration(
     topology: &Topology,
     lab: &Lab,
-    medium: &SharedBridge,
+    medium: &Medium,
     neighbours: &Neighbours,
     place: usize,
 ) -> String {
@@ -173,36 +177,40 @@ pub(crate) fn permanent(addresses: &[IpAddr], hardware: Hardware, interface: &st
 }
 
 /// Returns the line that shapes what a node sends.
-pub(crate) fn qdisc(medium: &SharedBridge) -> String {
+pub(crate) fn qdisc(medium: &Medium) -> String {
     emulation::discipline(medium.mechanism, &medium.parameters)
         .map(|discipline| format!("qdisc add dev {} root {discipline}\n", medium.interface))
         .unwrap_or_default()
 }
 
-/// Returns the lines that drop all frames at the egress of `port` except those of the nodes with
-/// indices `hears`.
-fn filter_lines(filter: Filter, port: &str, hears: &[usize]) -> String {
+/// Returns the lines that drop all frames at an interface, when they leave it (`egress`) or arrive
+/// (`ingress`), except those that the node with index `place` must hear.
+pub(crate) fn filters(medium: &Medium, place: usize, interface: &str, direction: &str) -> String {
+    let is_heard = |other: &usize| medium.ports[place].hears.contains(&medium.ports[*other].node);
+    let hears: Vec<usize> = (0..medium.ports.len()).filter(is_heard).collect();
+    filter_lines(medium.filter, interface, direction, &hears)
+}
+
+/// Returns the lines that drop all frames except those of the nodes with indices `hears`.
+fn filter_lines(filter: Filter, interface: &str, direction: &str, hears: &[usize]) -> String {
+    let mut lines = format!("qdisc add dev {interface} clsact\n");
+    let add = format!("filter add dev {interface} {direction}");
     match filter {
         Filter::Bpf => {
-            format!(
-                "filter add dev {port} egress bpf direct-action bytecode \"{}\"\n",
-                program(hears)
-            )
+            let _ = writeln!(lines, "{add} bpf direct-action bytecode \"{}\"", program(hears));
         }
         Filter::Flower => {
-            let mut lines = String::new();
             for place in hears {
                 let hardware = addressing::bridge_hardware(*place);
                 let _ = writeln!(
                     lines,
-                    "filter add dev {port} egress protocol all pref 1 flower src_mac {hardware} \
-                     action pass"
+                    "{add} protocol all pref 1 flower src_mac {hardware} action pass"
                 );
             }
-            lines
-                + &format!("filter add dev {port} egress protocol all pref 2 flower action drop\n")
+            let _ = writeln!(lines, "{add} protocol all pref 2 flower action drop");
         }
     }
+    lines
 }
 
 /// Returns a classic BPF program, as tc takes it (tc-bpf(8)), that passes frames of the nodes with
@@ -254,6 +262,16 @@ mod tests {
                 other => panic!("unknown instruction {other}"),
             }
         }
+    }
+
+    #[test]
+    fn filter_drops_all_but_the_named_hardware_addresses() {
+        let lines = filter_lines(Filter::Flower, "wlan0", "ingress", &[1]);
+        let [qdisc, pass, drop] = *lines.lines().collect::<Vec<_>>() else { panic!("{lines}") };
+        assert_eq!(qdisc, "qdisc add dev wlan0 clsact");
+        assert!(pass.starts_with("filter add dev wlan0 ingress "), "{pass}");
+        assert!(pass.ends_with("src_mac 02:64:77:ff:00:02 action pass"), "{pass}");
+        assert!(drop.ends_with("flower action drop"), "{drop}");
     }
 
     #[test]

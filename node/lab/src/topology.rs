@@ -1,5 +1,5 @@
 //! Nodes of a lab and the links that join them, before any of it is created: `line:3`, `star:5`,
-//! `forced:3`, or a TOML file.
+//! `forced:3`, `wifi:3`, or a TOML file.
 //!
 //! ```toml
 //! version = 1
@@ -22,6 +22,7 @@
 mod file;
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -36,6 +37,9 @@ pub(crate) const MAX_NODES: usize = 250;
 /// Maximum number of links in a lab: as many subnets as the addresses allow.
 pub(crate) const MAX_LINKS: usize = 16_384;
 
+/// Number of nodes in a Wi-Fi lab.
+const RADIO_NODES: RangeInclusive<usize> = 2..=8;
+
 /// Minimum rate of a link: tc counts rates in whole bytes per second.
 const MIN_RATE: BitRate = BitRate(8);
 
@@ -44,12 +48,21 @@ const MIN_RATE: BitRate = BitRate(8);
 pub struct Topology {
     pub(crate) nodes: Vec<String>,
     pub(crate) links: Vec<Edge>,
-    /// The nodes share one bridge instead of links, and hear those that `links` joins them to.
-    pub(crate) forced: bool,
+    /// A medium that the nodes share instead of links. They hear those that `links` joins them to.
+    pub(crate) shared: Option<MediumKind>,
     /// Source of routes.
     pub(crate) routing: Routing,
     /// CPU shares, by index of the node.
     pub(crate) quotas: Vec<(usize, Ratio)>,
+}
+
+/// A medium that all nodes of a lab share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MediumKind {
+    /// A bridge.
+    Bridge,
+    /// A radio channel.
+    Radio,
 }
 
 dwell_units::named! {
@@ -140,6 +153,8 @@ dwell_units::named! {
         Tbf = "tbf",
         /// dwell's own process between two TAP interfaces.
         Tap = "tap",
+        /// Radios simulated by mac80211_hwsim.
+        Hwsim = "hwsim",
     }
 }
 
@@ -155,14 +170,14 @@ impl FromStr for Mechanism {
     /// Parses the name of a mechanism that can be requested.
     fn from_str(text: &str) -> Result<Self, String> {
         Self::named(text)
-            .filter(|mechanism| *mechanism != Self::Veth)
+            .filter(|mechanism| !matches!(mechanism, Self::Veth | Self::Hwsim))
             .ok_or_else(|| ValueError::Mechanism(text.to_owned()).to_string())
     }
 }
 
 impl Topology {
-    /// Reads `line:N`, `star:N`, `forced:N`, or the TOML file of that name; `over` overrides the
-    /// file's link properties.
+    /// Reads `line:N`, `star:N`, `forced:N`, `wifi:N`, or the TOML file of that name; `over`
+    /// overrides the file's link properties.
     ///
     /// # Errors
     /// The text is not one of these, or requests something impossible.
@@ -171,8 +186,10 @@ impl Topology {
             Some(("line", count)) => Self::line(nodes(text, "line", count)?),
             Some(("star", count)) => Self::star(nodes(text, "star", count)?),
             Some(("forced", count)) => {
-                Self { forced: true, ..Self::line(nodes(text, "forced", count)?) }
+                let line = Self::line(nodes(text, "forced", count)?);
+                Self { shared: Some(MediumKind::Bridge), ..line }
             }
+            Some(("wifi", count)) => Self::radios(nodes(text, "wifi", count)?, over)?,
             _ if Path::new(text).is_file() => Self::file(Path::new(text))?,
             _ => return Err(TopologyError::Unknown(text.to_owned())),
         };
@@ -207,6 +224,18 @@ impl Topology {
 
     fn line(count: usize) -> Self {
         Self::numbered(count, |n| n - 1)
+    }
+
+    /// A line of radios, which have no link properties.
+    fn radios(count: usize, over: &LinkOptions) -> Result<Self, TopologyError> {
+        if !RADIO_NODES.contains(&count) {
+            let (min, max) = (*RADIO_NODES.start(), *RADIO_NODES.end());
+            return Err(TopologyError::Radios { count, min, max });
+        }
+        if let Some(option) = over.first_name() {
+            return Err(TopologyError::RadioOption { option, count });
+        }
+        Ok(Self { shared: Some(MediumKind::Radio), ..Self::line(count) })
     }
 
     fn star(count: usize) -> Self {
@@ -262,6 +291,21 @@ impl LinkOptions {
             seed: over.seed.or(self.seed),
             mechanism: over.mechanism.or(self.mechanism),
         }
+    }
+
+    /// Returns the name of the first property that is set; `None` without any.
+    fn first_name(&self) -> Option<&'static str> {
+        let all = [
+            ("rate", self.rate.is_some()),
+            ("delay", self.delay.is_some()),
+            ("jitter", self.jitter.is_some()),
+            ("loss", self.loss.is_some()),
+            ("duplicate", self.duplicate.is_some()),
+            ("reorder", self.reorder.is_some()),
+            ("seed", self.seed.is_some()),
+            ("mechanism", self.mechanism.is_some()),
+        ];
+        all.into_iter().find(|(_, is_set)| *is_set).map(|(name, _)| name)
     }
 
     /// Returns what the link does to frames.
@@ -359,9 +403,34 @@ mod tests {
     #[test]
     fn forced_line_has_neighbours_of_line() {
         let forced = read("forced:3").unwrap();
-        assert!(forced.forced);
+        assert_eq!(forced.shared, Some(MediumKind::Bridge));
         assert_eq!(joined(&forced), [(0, 1), (1, 2)]);
-        assert!(!read("line:3").unwrap().forced);
+        assert_eq!(read("line:3").unwrap().shared, None);
+    }
+
+    #[test]
+    fn radios_form_a_line_without_link_options() {
+        let radios = read("wifi:3").unwrap();
+        assert_eq!(
+            (radios.shared, joined(&radios)),
+            (Some(MediumKind::Radio), vec![(0, 1), (1, 2)])
+        );
+        assert_eq!(read("wifi:8").unwrap().nodes.len(), 8);
+        let with = |text, over| Topology::read(text, &over).unwrap_err().to_string();
+        let rate = LinkOptions { rate: Some(BitRate(65_000_000)), ..LinkOptions::default() };
+        let tap = LinkOptions { mechanism: Some(Mechanism::Tap), ..LinkOptions::default() };
+        for (over, option) in [(rate, "--rate"), (tap, "--mechanism")] {
+            let error = with("wifi:3", over);
+            assert!(error.contains(option) && error.contains("forced:3"), "{error}");
+        }
+    }
+
+    #[test]
+    fn plain_and_radio_links_cannot_be_requested() {
+        assert_eq!("tap".parse(), Ok(Mechanism::Tap));
+        for text in ["veth", "hwsim"] {
+            assert!(text.parse::<Mechanism>().is_err(), "{text}");
+        }
     }
 
     fn joined(topology: &Topology) -> Vec<(usize, usize)> {
@@ -385,8 +454,12 @@ mod tests {
             ("line:99999999999999999999", "write it like line:3"),
             ("star:x", "write it like star:3"),
             ("line:-1", "write it like line:3"),
-            ("ring:5", "line:3, star:5, forced:3 or the name of a TOML file"),
+            ("ring:5", "line:3, star:5, forced:3, wifi:3 or the name of a TOML file"),
             ("forced:0", "1 to 250 nodes"),
+            ("wifi:1", "2 to 8 radios"),
+            ("wifi:9", "2 to 8 radios"),
+            ("wifi:0", "1 to 250 nodes"),
+            ("wifi:three", "write it like wifi:3"),
             ("no-such-file.toml", "TOML file that exists"),
         ] {
             let error = read(text).unwrap_err();

@@ -18,9 +18,10 @@ use crate::iproute;
 use crate::namespace::{self, netns_name};
 use crate::namespace_keeper;
 use crate::quota;
+use crate::radio;
 use crate::shared_bridge;
 use crate::state::{LabDir, Lock, is_lab_name};
-use crate::topology::{Edge, Mechanism, Topology};
+use crate::topology::{Edge, Mechanism, MediumKind, Topology};
 
 /// Creates a lab called `name`, or with a short random name. Without the privilege for network
 /// namespaces it is created in a user namespace, in which this process then stays.
@@ -46,6 +47,7 @@ pub fn up(
         None => random_name()?,
     };
     babel::check(topology.routing)?;
+    radio::check(topology)?;
     let rootless = !netns::may_create();
     let (dir, lock) = LabDir::create(&name, rootless)?;
     let interrupted = || signals.take(Nanos::ZERO).is_some() || abandoned();
@@ -110,10 +112,11 @@ fn plan(dir: &LabDir, topology: &Topology, rootless: bool) -> Result<Lab, LabErr
             counters: None,
         })
     };
-    let medium = topology
-        .forced
-        .then(|| shared_bridge::plan(name, topology, &mut MechanismChooser::default()));
-    let links = if topology.forced { &[][..] } else { &topology.links };
+    let medium = topology.shared.map(|kind| match kind {
+        MediumKind::Bridge => shared_bridge::plan(name, topology, &mut MechanismChooser::default()),
+        MediumKind::Radio => radio::plan(name, topology, &mut MechanismChooser::default()),
+    });
+    let links = if medium.is_some() { &[][..] } else { &topology.links };
     Ok(Lab {
         schema: SCHEMA.to_owned(),
         name: name.to_owned(),
@@ -135,7 +138,9 @@ fn seed(edge: &Edge, place: usize, mechanism: Mechanism) -> Result<Option<u64>, 
         return Ok(None);
     }
     match (mechanism, edge.options.seed) {
-        (Mechanism::Veth | Mechanism::Tbf, _) | (Mechanism::Netem, None) => Ok(None),
+        (Mechanism::Veth | Mechanism::Tbf | Mechanism::Hwsim, _) | (Mechanism::Netem, None) => {
+            Ok(None)
+        }
         (_, Some(seed)) => Ok(Some(seed.wrapping_add(place as u64))),
         (Mechanism::Tap, None) => random().map(Some),
     }

@@ -289,10 +289,19 @@ fn network(run: &RunData, plan: &Plan) -> String {
         LabSpec::Line(n) => format!("{n} nodes in a line"),
         LabSpec::Star(n) => format!("{n} nodes in a star"),
         LabSpec::Forced(n) => format!("{n} nodes on one bridge, forced into a line"),
+        LabSpec::Wifi(n) => {
+            format!("{n} nodes with 802.11 radios in ad hoc mode, forced into a line")
+        }
         LabSpec::File(path) => format!("the lab {path}"),
     };
     let place = if run.one_machine { ": network namespaces of one machine" } else { "" };
-    format!("{nodes}{place}. {}", links(run, link))
+    let links = match lab {
+        LabSpec::Wifi(_) => "Radios simulated by mac80211_hwsim: no airtime, attenuation or \
+                             collisions, and no timestamps of sent packets."
+            .to_owned(),
+        _ => links(run, link),
+    };
+    format!("{nodes}{place}. {links}")
 }
 
 fn links(run: &RunData, link: &LinkPlan) -> String {

@@ -27,6 +27,10 @@ pub struct FlowParameters {
     /// Timestamps to use for --samples: user space, or also the kernel's where available.
     #[cfg_attr(feature = "clap", arg(long, value_enum, default_value_t = Stamps::Auto))]
     pub stamps: Stamps,
+    /// Before sending, listen on the five nearest channels of the radio that leads to the target,
+    /// and record their networks with --samples. Takes about a second; needs root.
+    #[cfg_attr(feature = "clap", arg(long, requires = "samples"))]
+    pub scan_channels: bool,
 }
 
 /// Traffic to send.

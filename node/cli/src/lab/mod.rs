@@ -78,12 +78,16 @@ shares of a processor, like robot = \"20%\". Put options before the file.
 With --routing babel, the lab is ready when babeld has routes between all nodes, which takes about
 5 s for three nodes. `lab routes` shows later whether they still exist.
 
+wifi:N needs the kernel module mac80211_hwsim and loads it if it can. The radios are in ad hoc mode
+on channel 9 (2452 MHz), as wlan0 in every node. They have no options of links.
+
 A quota applies to everything that `lab exec` runs in the node, and is an average over 100 ms: 20%
 causes stalls of 44 to 80 ms, not a slower processor. Real-time scheduling is refused in the node if
 the kernel has real-time group scheduling, and otherwise is not limited by the quota.")]
 struct UpArgs {
     /// line:N (n1 - n2 - ... - nN), star:N (n1 is the hub), forced:N (a bridge with filters, so
-    /// that only neighbours in the line hear each other), or a TOML file
+    /// that only neighbours in the line hear each other), wifi:N (the same with 2 to 8 simulated
+    /// 802.11 radios), or a TOML file
     topology: String,
     /// Name of the lab: letters, digits and hyphens [default: random]
     #[arg(long, allow_hyphen_values = true)]

@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use dwell_lab::{DaemonState, Lab, LabState, LinkState, Parameters, RouteTable, Routing};
+use dwell_lab::{
+    DaemonState, Lab, LabState, LinkState, Parameters, RadioChannel, RouteTable, Routing,
+};
 use dwell_units::Ratio;
 use serde::Serialize;
 
@@ -33,8 +35,17 @@ pub(super) fn lab(lab: &Lab) -> io::Result<()> {
         writeln!(out, "  {} - {}: {text}", link.a, link.b)?;
     }
     if let Some(medium) = &lab.medium {
-        let text = link_text(medium.mechanism.name(), &medium.parameters);
-        writeln!(out, "  one bridge ({}): {text}", medium.netns)?;
+        match &medium.radio {
+            Some(RadioChannel { driver, ssid, frequency_mhz, width_mhz, .. }) => writeln!(
+                out,
+                "  ad hoc network {ssid} ({driver}): {frequency_mhz} MHz, {width_mhz} MHz wide, by {}",
+                medium.interface
+            )?,
+            None => {
+                let text = link_text(medium.mechanism.name(), &medium.parameters);
+                writeln!(out, "  one bridge ({}): {text}", medium.netns)?;
+            }
+        }
         for port in &medium.ports {
             let hears = if port.hears.is_empty() { "no node" } else { &port.hears.join(", ") };
             writeln!(out, "  {} hears {hears}", port.node)?;
@@ -71,7 +82,10 @@ pub(super) fn labs(labs: &[Result<Lab, String>]) -> io::Result<()> {
                 mechanisms.dedup();
                 let (nodes, links) = (lab.nodes.len(), lab.links.len());
                 let joined = match &lab.medium {
-                    Some(medium) => format!("one bridge ({})", medium.mechanism.name()),
+                    Some(medium) => match &medium.radio {
+                        Some(radio) => format!("ad hoc network ({})", radio.driver),
+                        None => format!("one bridge ({})", medium.mechanism.name()),
+                    },
                     None => format!("{links} links ({})", mechanisms.join(", ")),
                 };
                 let routing = match lab.routing {

@@ -23,7 +23,7 @@ fn up(test: &str, arguments: &[&str]) -> Option<TestLab> {
 }
 
 /// TTL of the reply to a ping; `None` without a reply.
-fn ttl(lab: &TestLab, from: &str, to: &str) -> Option<u8> {
+pub(crate) fn ttl(lab: &TestLab, from: &str, to: &str) -> Option<u8> {
     let ping = lab.exec(from, &["ping", "-4", "-c", "1", "-W", "3", to]);
     let text = String::from_utf8_lossy(&ping.stdout).into_owned();
     let (_, rest) = text.split_once("ttl=")?;

@@ -27,6 +27,7 @@ mod telemetry;
 #[cfg(feature = "bpf")]
 mod trace;
 mod traffic;
+mod wifi;
 #[cfg(feature = "bpf")]
 mod xdp_command;
 #[cfg(feature = "bpf")]

@@ -1,18 +1,18 @@
-//! Host activity from /proc and /sys (CPUs, temperatures, radios) and from iw's channel survey.
-//! Missing sources are left out.
+//! Host activity from /proc and /sys (CPUs, temperatures, radios) and from nl80211 (stations,
+//! channels). Missing sources are left out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use dwell_host::{
     Process, Readings, Snapshot, family_ticks, is_ancestor, process, radios, run_delays, stat,
-    survey, thread_wait,
+    thread_wait,
 };
 
 use crate::clock;
+use crate::host::wireless::Wireless;
 
-/// Number of readings per channel survey. A survey starts a program.
+/// Number of readings per channel survey. Some drivers query their firmware for it.
 const READINGS_PER_SURVEY: u64 = 10;
 
 /// Reads the host repeatedly.
@@ -20,15 +20,17 @@ const READINGS_PER_SURVEY: u64 = 10;
 pub struct Host {
     frequencies: Vec<(u32, PathBuf)>,
     temperatures: Vec<(u32, PathBuf)>,
+    wireless: Option<Wireless>,
     readings: u64,
 }
 
 impl Host {
-    /// Finds the available sources.
+    /// Finds the available sources, radios in the network namespace of the calling thread.
     pub fn find() -> Self {
         let cpus = numbered("/sys/devices/system/cpu", "cpu", "cpufreq/scaling_cur_freq");
         let zones = numbered("/sys/class/thermal", "thermal_zone", "temp");
-        Self { frequencies: cpus, temperatures: zones, readings: 0 }
+        let wireless = Wireless::open().ok().flatten();
+        Self { frequencies: cpus, temperatures: zones, wireless, readings: 0 }
     }
 
     /// Reads all sources. Takes tens of microseconds per file, so never call it on a timing thread.
@@ -43,11 +45,16 @@ impl Host {
             .collect();
         readings.temperatures = values(&self.temperatures).collect();
         readings.radios = radios(&text("/proc/thread-self/net/wireless"));
-        if self.readings.is_multiple_of(READINGS_PER_SURVEY) {
-            for radio in &readings.radios {
-                let channels = survey(&channels_of(&radio.interface));
-                let named = channels.into_iter().map(|channel| (radio.interface.clone(), channel));
-                readings.channels.extend(named);
+        if let Some(wireless) = &self.wireless {
+            let with_survey = self.readings.is_multiple_of(READINGS_PER_SURVEY);
+            for interface in wireless.interfaces().unwrap_or_default() {
+                let (index, name) = (interface.index, interface.name);
+                let stations = wireless.stations(index).unwrap_or_default().into_iter();
+                readings.stations.extend(stations.map(|station| (name.clone(), station)));
+                if with_survey {
+                    let channels = wireless.channels(index).unwrap_or_default().into_iter();
+                    readings.channels.extend(channels.map(|channel| (name.clone(), channel)));
+                }
             }
         }
         self.readings += 1;
@@ -143,19 +150,6 @@ fn thread_waits() -> Vec<(u32, u64)> {
             Some((number, thread_wait(&text)?))
         })
         .collect()
-}
-
-/// Returns iw's channel survey of a wireless interface; empty without iw.
-fn channels_of(interface: &str) -> String {
-    let path = std::env::var("PATH").unwrap_or_default();
-    Command::new("iw")
-        .args(["dev", interface, "survey", "dump"])
-        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output()
-        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -154,12 +154,12 @@ pub(crate) fn receive_timeout(fd: &OwnedFd, current: &mut Nanos, wait: Nanos) ->
 }
 
 /// Sleeps until the socket has a message or an error, or until `until`.
-pub(crate) fn sleep_until(fd: &OwnedFd, until: Instant<Monotonic>) {
+pub(crate) fn sleep_until(fd: &impl AsRawFd, until: Instant<Monotonic>) {
     sleep_for(fd, libc::POLLIN, until);
 }
 
 /// Sleeps until one of the `events` of poll(2) or an error, or until `until`.
-pub(crate) fn sleep_for(fd: &OwnedFd, events: c_short, until: Instant<Monotonic>) {
+pub(crate) fn sleep_for(fd: &impl AsRawFd, events: c_short, until: Instant<Monotonic>) {
     let left = (until - monotonic()).0.max(0);
     let time = libc::timespec { tv_sec: left / 1_000_000_000, tv_nsec: left % 1_000_000_000 };
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };

@@ -19,7 +19,7 @@ pub enum Quantity {
     Temperature,
     /// Interrupts per second of the whole machine.
     Interrupts,
-    /// Received signal strength (RSSI) in dBm: maximum over interfaces.
+    /// Received signal strength (RSSI) in dBm: maximum over interfaces and stations.
     Signal,
     /// Share of time that a radio channel was busy: maximum over surveyed channels.
     ChannelUse,

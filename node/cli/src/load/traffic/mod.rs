@@ -1,13 +1,14 @@
 //! `dwell load traffic`: UDP flows on absolute schedules. TCP is in `super::bulk`.
 //!
 //! `setup` validates the job. `drive` is the timing loop on its own thread; `fin` ends iperf flows
-//! and receives the server's reports. `recorder` turns events into statistics and observations,
+//! and receives the server's reports. `scan` listens on neighbouring radio channels. `recorder` turns events into statistics and observations,
 //! `summary` builds the result.
 
 mod drive;
 mod fin;
 mod payload;
 mod recorder;
+mod scan;
 mod setup;
 mod summary;
 mod unstamped_packets;
@@ -119,7 +120,9 @@ impl Args {
         if self.distribution != Gaps::Constant {
             return Err(only_udp("--distribution"));
         }
-        let FlowParameters { size, header, duration, count, stamps } = self.parameters;
+        // Without --samples there is no --scan-channels either.
+        let FlowParameters { size, header, duration, count, stamps, scan_channels: _ } =
+            self.parameters;
         if header == Some(TrafficHeader::Iperf) {
             return Err(only_udp("--header iperf"));
         }
@@ -188,6 +191,8 @@ struct Outcome {
     reports: Vec<Option<ServerReport>>,
     keeps_samples: bool,
     nics: Option<Vec<NicDropped>>,
+    /// Why the neighbouring channels were not scanned, although requested.
+    not_scanned: Option<String>,
 }
 
 /// Whether the traffic is measured, so that precise send times matter.
@@ -210,6 +215,11 @@ pub(crate) fn send(
     let setup = TrafficSetup::new(job)?;
     let mut recorder = Recorder::new(&job.url, job.flows as usize, samples)?;
     let keeps_samples = recorder.log.keeps_samples();
+    let not_scanned = if job.parameters.scan_channels {
+        scan::neighbouring_channels(setup.peer, &mut recorder.log).err()
+    } else {
+        None
+    };
     let flows = open(job, &setup, keeps_samples)
         .map_err(|error| Failure::from(anyhow::anyhow!("cannot send to {}: {error}", job.url)))?;
     recorder.flows(entries(&flows, &setup).into_iter());
@@ -258,7 +268,8 @@ pub(crate) fn send(
     })?;
     let reports = driver.ending.reports();
     let nics = nics.towards([setup.peer]);
-    let outcome = Outcome { sent: driver.sent, placement, reports, keeps_samples, nics };
+    let outcome =
+        Outcome { sent: driver.sent, placement, reports, keeps_samples, nics, not_scanned };
     let summary = summary::summary(job, &setup, &outcome, &recorder);
     let (_, failure) = recorder.log.finish(outcome.sent.dropped);
     if job.parameters.stamps == Stamps::Kernel

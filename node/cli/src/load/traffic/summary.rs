@@ -149,6 +149,9 @@ fn warn(trust: &mut Trust, setup: &TrafficSetup, outcome: &Outcome) {
     if silent > 0 {
         trust.warn(Warning::ServerSilent(silent, outcome.reports.len()));
     }
+    if let Some(reason) = &outcome.not_scanned {
+        trust.warn(Warning::ChannelsNotScanned(reason.clone()));
+    }
     // Too few packets do not allow a rate.
     let reached = sent.packets as f64 / sent.elapsed.as_secs_f64().max(1e-9) * setup.mean / 1e9;
     if sent.packets >= 100 && (reached - 1.0).abs() > MAX_RATE_DEVIATION {
