@@ -1,10 +1,10 @@
 //! Requesting timestamps (SO_TIMESTAMPING, Documentation/networking/timestamping.rst).
 
-use std::ffi::c_int;
 use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::sys::sockopt;
+use crate::sys::time::{LONG_LEN, SO_TIMESTAMPING_NEW, SO_TIMESTAMPING_OLD};
 
 /// Flags of linux/net_tstamp.h that libc does not define.
 const SOF_TIMESTAMPING_OPT_ID: u32 = 1 << 7;
@@ -46,8 +46,20 @@ pub(crate) fn request(
 ) -> io::Result<()> {
     match flags(stamps, tx_stamps) {
         0 => Ok(()),
-        flags => sockopt::set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags),
+        flags => set(fd, flags),
     }
+}
+
+/// Sets the flags of SO_TIMESTAMPING.
+fn set(fd: &OwnedFd, flags: u32) -> io::Result<()> {
+    // Where C's long has 32 bits, the old option counts seconds until 2038.
+    if LONG_LEN < 8 {
+        match sockopt::set(fd, libc::SOL_SOCKET, SO_TIMESTAMPING_NEW, flags) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {}
+            set => return set,
+        }
+    }
+    sockopt::set(fd, libc::SOL_SOCKET, SO_TIMESTAMPING_OLD, flags)
 }
 
 /// Flags of SO_TIMESTAMPING; 0 without timestamps.
@@ -83,7 +95,7 @@ pub(super) fn restart_key_counter(
     stamps: StampRequest,
     tx_stamps: TxStampRequest,
 ) -> io::Result<()> {
-    sockopt::set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0 as c_int)?;
+    set(fd, 0)?;
     request(fd, stamps, tx_stamps)
 }
 
