@@ -119,8 +119,8 @@ impl TcpPort {
         sockopt::receive_errors(&fd, peer.ip(), false)?;
         sockopt::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1_i32)?;
         // Nothing was sent yet, so the kernel counts offsets from the first message.
-        timestamps::request(&fd, options.stamps, options.tx_stamps)?;
-        let stamped = options.stamps != StampRequest::User;
+        let stamps = timestamps::request(&fd, options.stamps, options.tx_stamps)?;
+        let stamped = stamps != StampRequest::User;
         Ok(Self {
             local: sockopt::local_addr(&fd)?,
             fd,

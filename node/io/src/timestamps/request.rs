@@ -38,15 +38,19 @@ pub enum TxStampRequest {
 }
 
 /// Requests timestamps of received and sent packets. Takes effect asynchronously: the first packets
-/// may have none.
+/// may have none. Returns what was requested: no timestamps where sockets have no such option, as
+/// under qemu-user.
 pub(crate) fn request(
     fd: &OwnedFd,
     stamps: StampRequest,
     tx_stamps: TxStampRequest,
-) -> io::Result<()> {
+) -> io::Result<StampRequest> {
     match flags(stamps, tx_stamps) {
-        0 => Ok(()),
-        flags => set(fd, flags),
+        0 => Ok(stamps),
+        flags => match set(fd, flags) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(StampRequest::User),
+            set => set.map(|()| stamps),
+        },
     }
 }
 
@@ -96,7 +100,7 @@ pub(super) fn restart_key_counter(
     tx_stamps: TxStampRequest,
 ) -> io::Result<()> {
     set(fd, 0)?;
-    request(fd, stamps, tx_stamps)
+    request(fd, stamps, tx_stamps).map(drop)
 }
 
 #[cfg(test)]
