@@ -12,4 +12,5 @@ pub(crate) mod neighbour;
 pub mod netns;
 pub mod process;
 pub mod random;
+mod rtnetlink;
 pub mod tap;
