@@ -7,6 +7,28 @@ use crate::host::ethtool;
 pub use crate::host::ethtool::Stamping;
 use crate::host::rtnetlink::{self, Kind, Object};
 
+/// Offsets of the index and of the flags in struct ifinfomsg (linux/rtnetlink.h).
+const LINK_INDEX: usize = 4;
+const LINK_FLAGS: usize = 8;
+
+/// Offset of the interface's index in struct ifaddrmsg (linux/if_addr.h).
+const ADDRESS_INDEX: usize = 4;
+
+/// Offset of the interface's index in struct tcmsg (linux/rtnetlink.h).
+const QDISC_INDEX: usize = 4;
+
+/// Number of a nested attribute of IFLA_XDP: the id of the program (linux/if_link.h).
+const IFLA_XDP_PROG_ID: u16 = 4;
+
+/// Number of a nested attribute of RTA_METRICS: the MTU (linux/rtnetlink.h).
+const RTAX_MTU: u16 = 2;
+
+/// Places of counters in struct rtnl_link_stats64 (linux/if_link.h).
+const TX_ERRORS: usize = 5;
+const RX_DROPPED: usize = 6;
+const TX_DROPPED: usize = 7;
+const RX_MISSED_ERRORS: usize = 15;
+
 /// A network interface. Unknown properties are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
@@ -58,33 +80,6 @@ pub fn dropped() -> io::Result<Vec<Dropped>> {
         })
     };
     Ok(links.iter().filter_map(dropped).collect())
-}
-
-/// Offset of the index in struct ifinfomsg (linux/rtnetlink.h).
-const LINK_INDEX: usize = 4;
-
-/// Places of counters in struct rtnl_link_stats64 (linux/if_link.h).
-const TX_ERRORS: usize = 5;
-const RX_DROPPED: usize = 6;
-const TX_DROPPED: usize = 7;
-const RX_MISSED_ERRORS: usize = 15;
-
-/// Returns the counter with this place.
-fn counter(link: &Object, place: usize) -> Option<u64> {
-    let (counters, _) = link.attribute(libc::IFLA_STATS64)?.as_chunks();
-    counters.get(place).copied().map(u64::from_ne_bytes)
-}
-
-pub(crate) fn index(link: &Object) -> u32 {
-    link.u32(LINK_INDEX)
-}
-
-fn name(link: &Object) -> Option<String> {
-    link.attribute(libc::IFLA_IFNAME).map(rtnetlink::text)
-}
-
-fn mtu(link: &Object) -> Option<u32> {
-    link.attribute(libc::IFLA_MTU).and_then(rtnetlink::integer)
 }
 
 /// The offload that leaves segmentation of a message into datagrams (UDP_SEGMENT) to the card, or
@@ -176,13 +171,6 @@ pub fn addresses() -> io::Result<Vec<OwnAddress>> {
     Ok(rtnetlink::dump(&Object::new(Kind::Address))?.iter().filter_map(own).collect())
 }
 
-/// Offset of the interface's index in struct ifaddrmsg (linux/if_addr.h).
-const ADDRESS_INDEX: usize = 4;
-
-fn address(object: &Object, number: u16) -> Option<IpAddr> {
-    object.attribute(number).and_then(rtnetlink::address)
-}
-
 /// Returns the id of the XDP program on the interface with this index, if any.
 pub fn xdp_program(index: u32) -> io::Result<Option<u32>> {
     let link = link(index)?;
@@ -190,9 +178,6 @@ pub fn xdp_program(index: u32) -> io::Result<Option<u32>> {
     let id = nested.and_then(|nested| rtnetlink::attribute(nested, IFLA_XDP_PROG_ID));
     Ok(id.and_then(rtnetlink::integer))
 }
-
-/// Number of a nested attribute of IFLA_XDP: the id of the program (linux/if_link.h).
-const IFLA_XDP_PROG_ID: u16 = 4;
 
 /// Returns the number of packets that the interface with this index failed to send since its
 /// creation: errors and drops of its driver.
@@ -232,12 +217,6 @@ pub fn link_state(index: u32) -> io::Result<Option<LinkState>> {
     }))
 }
 
-fn link(index: u32) -> io::Result<Option<Object>> {
-    let mut request = Object::new(Kind::Link);
-    request.set(LINK_INDEX, &index.to_ne_bytes());
-    rtnetlink::find(&request)
-}
-
 /// Returns the interface through which packets to `peer` leave, by the current routing table; for
 /// an address of this machine, the loopback interface.
 pub fn towards(peer: SocketAddr) -> io::Result<Option<Interface>> {
@@ -260,9 +239,6 @@ pub fn path_mtu(peer: SocketAddr) -> io::Result<Option<u32>> {
     };
     Ok(route(peer)?.and_then(mtu))
 }
-
-/// Number of a nested attribute of RTA_METRICS: the MTU (linux/rtnetlink.h).
-const RTAX_MTU: u16 = 2;
 
 /// Returns the current route to `peer`.
 pub(crate) fn route(peer: SocketAddr) -> io::Result<Option<Object>> {
@@ -355,12 +331,6 @@ impl Interface {
     }
 }
 
-/// Offset of the interface's index in struct tcmsg (linux/rtnetlink.h).
-const QDISC_INDEX: usize = 4;
-
-/// Offset of the flags in struct ifinfomsg.
-const LINK_FLAGS: usize = 8;
-
 fn interface(link: &Object) -> Interface {
     let name = name(link).unwrap_or_default();
     Interface {
@@ -374,6 +344,34 @@ fn interface(link: &Object) -> Interface {
         stamping: ethtool::stamping(&name).ok(),
         name,
     }
+}
+
+fn link(index: u32) -> io::Result<Option<Object>> {
+    let mut request = Object::new(Kind::Link);
+    request.set(LINK_INDEX, &index.to_ne_bytes());
+    rtnetlink::find(&request)
+}
+
+/// Returns the counter with this place.
+fn counter(link: &Object, place: usize) -> Option<u64> {
+    let (counters, _) = link.attribute(libc::IFLA_STATS64)?.as_chunks();
+    counters.get(place).copied().map(u64::from_ne_bytes)
+}
+
+pub(crate) fn index(link: &Object) -> u32 {
+    link.u32(LINK_INDEX)
+}
+
+fn name(link: &Object) -> Option<String> {
+    link.attribute(libc::IFLA_IFNAME).map(rtnetlink::text)
+}
+
+fn mtu(link: &Object) -> Option<u32> {
+    link.attribute(libc::IFLA_MTU).and_then(rtnetlink::integer)
+}
+
+fn address(object: &Object, number: u16) -> Option<IpAddr> {
+    object.attribute(number).and_then(rtnetlink::address)
 }
 
 #[cfg(test)]
