@@ -5,6 +5,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 # Arguments for the experiment of `make run`, for instance ARGS="--cycles 500000 --case idle".
 ARGS ?=
+# Architectures of `make nodes` and `make test-nodes`.
+NODES ?= x86_64 aarch64 armv7 armv6
 # Seconds of fuzzing per target.
 TIME ?= 60
 
@@ -19,7 +21,7 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-guests test-arm test-web lint lint-code lint-dependencies fmt fuzz deb setup setup-packages setup-run setup-guests peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile bench-reflect install clean
+.PHONY: help build run test test-guests test-arm test-web lint lint-code lint-dependencies fmt fuzz deb nodes test-nodes setup setup-packages setup-run setup-nodes setup-guests peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile bench-reflect install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -68,6 +70,12 @@ fmt: ## format the code
 build: ## build release binaries in target/release
 	$(CARGO) build --release --locked --bins
 
+nodes: setup-nodes ## build static dwell-node for devices in target/nodes, and check its size and memory (NODES="armv7 aarch64")
+	setup/nodes $(NODES)
+
+test-nodes: setup-nodes ## run the node's tests with the binaries of `make nodes`, under qemu-user where foreign (NODES=armv7)
+	tests/nodes $(NODES)
+
 setup: setup-packages $(DENY) ## install missing system packages and the tools of `make lint`
 
 setup-packages:
@@ -79,6 +87,9 @@ setup-run:
 setup-guests:
 	@setup/install run
 	@setup/install guests
+
+setup-nodes: setup-run
+	@setup/install nodes
 
 peers: $(PEER) ## build the peers that tests communicate with
 

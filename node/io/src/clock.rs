@@ -9,13 +9,14 @@ use dwell_host::KernelClock;
 use dwell_units::{Instant, Monotonic, Nanos, Pairing, Realtime};
 
 use crate::sys::sockopt::check;
+use crate::sys::time::{timespec, wide};
 
 fn read(id: libc::clockid_t) -> (i64, i64) {
-    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut ts = timespec(Nanos::ZERO);
     // SAFETY: `ts` is a valid, exclusively borrowed timespec, and clock_gettime only writes to it.
     let rc = unsafe { libc::clock_gettime(id, &mut ts) };
     debug_assert_eq!(rc, 0, "CLOCK_REALTIME and CLOCK_MONOTONIC exist on every Linux");
-    (ts.tv_sec, ts.tv_nsec)
+    (wide(ts.tv_sec), wide(ts.tv_nsec))
 }
 
 /// CLOCK_REALTIME now.
@@ -35,11 +36,7 @@ pub fn monotonic() -> Instant<Monotonic> {
 /// Sleeps until `until`, or slightly longer. The kernel gets an absolute time, so a delay before
 /// the call does not prolong the sleep.
 pub fn sleep_until(until: Instant<Monotonic>) {
-    let nanos = until.as_nanos().max(0);
-    let until = libc::timespec {
-        tv_sec: (nanos / 1_000_000_000) as libc::time_t,
-        tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
-    };
+    let until = timespec(Nanos(until.as_nanos().max(0)));
     // SAFETY: the kernel only reads one valid timespec; the pointer for the remaining time is null.
     let sleep = || unsafe {
         let id = libc::CLOCK_MONOTONIC;
@@ -116,10 +113,11 @@ pub fn kernel_clock() -> Option<KernelClock> {
     // SAFETY: the kernel reads and writes one timex, exclusively borrowed.
     let state = unsafe { libc::adjtimex(&mut timex) };
     // A tick is nominally 10,000 us, so a microsecond of it is 100 ppm; `freq` has 16 fractional bits.
-    let frequency_ppm = timex.freq as f64 / 65_536.0 + (timex.tick - 10_000) as f64 * 100.0;
+    let frequency_ppm =
+        wide(timex.freq) as f64 / 65_536.0 + (wide(timex.tick) - 10_000) as f64 * 100.0;
     (state >= 0).then(|| KernelClock {
         synchronised: state != libc::TIME_ERROR && timex.status & libc::STA_UNSYNC == 0,
-        max_error_ns: Nanos::from_micros(timex.maxerror).0,
+        max_error_ns: Nanos::from_micros(wide(timex.maxerror)).0,
         frequency_ppm,
     })
 }
@@ -158,8 +156,7 @@ impl StepWatch {
         let fd = check(unsafe { libc::timerfd_create(libc::CLOCK_REALTIME, kind) })?;
         // SAFETY: `fd` was just created, and nothing else owns it.
         let timer = unsafe { OwnedFd::from_raw_fd(fd) };
-        let never = libc::timespec { tv_sec: libc::time_t::MAX, tv_nsec: 0 };
-        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let (zero, never) = (timespec(Nanos::ZERO), timespec(Nanos::MAX));
         let times = libc::itimerspec { it_interval: zero, it_value: never };
         let flags = libc::TFD_TIMER_ABSTIME | libc::TFD_TIMER_CANCEL_ON_SET;
         // SAFETY: the kernel reads `times`, which outlives the call, and writes nothing.
@@ -200,8 +197,7 @@ mod tests {
         let mut timex: libc::timex = unsafe { std::mem::zeroed() };
         timex.modes = libc::ADJ_SETOFFSET | libc::ADJ_NANO;
         // -1 s + 999,999,999 ns.
-        let (seconds, nanos) = if forwards { (0, 1) } else { (-1, 999_999_999) };
-        timex.time = libc::timeval { tv_sec: seconds, tv_usec: nanos };
+        (timex.time.tv_sec, timex.time.tv_usec) = if forwards { (0, 1) } else { (-1, 999_999_999) };
         // SAFETY: the kernel reads and writes one timex, exclusively borrowed.
         (unsafe { libc::adjtimex(&mut timex) }) >= 0
     }

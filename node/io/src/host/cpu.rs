@@ -5,6 +5,8 @@ use std::mem;
 
 use dwell_units::Nanos;
 
+use crate::sys::time::{timespec, wide};
+
 /// A scheduling class (sched(7)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
@@ -110,16 +112,21 @@ pub fn set_timer_slack() -> bool {
 /// # Errors
 /// Not permitted.
 pub fn set_real_time() -> io::Result<()> {
-    let priority = libc::sched_param { sched_priority: 1 };
-    // SAFETY: reads one sched_param and acts on the calling thread.
-    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority) };
+    // struct sched_param of the kernel. musl's wrapper always fails with ENOSYS, because the call
+    // acts on a thread and not on the process.
+    let priority: libc::c_int = 1;
+    // SAFETY: the kernel reads one sched_param and acts on the calling thread.
+    let result = unsafe {
+        libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const priority)
+    };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Returns the calling thread's scheduling class.
 fn class() -> Option<Class> {
-    // SAFETY: takes a thread id; 0 is the calling thread.
-    match unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK {
+    // SAFETY: takes a thread id; 0 is the calling thread. musl's wrapper always fails.
+    let class = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
+    match libc::c_int::try_from(class).ok()? & !libc::SCHED_RESET_ON_FORK {
         libc::SCHED_OTHER => Some(Class::Other),
         libc::SCHED_FIFO => Some(Class::Fifo),
         libc::SCHED_RR => Some(Class::RoundRobin),
@@ -131,10 +138,10 @@ fn class() -> Option<Class> {
 }
 
 fn cpu_time(clock: libc::clockid_t) -> Nanos {
-    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut ts = timespec(Nanos::ZERO);
     // SAFETY: `ts` is a valid timespec that the kernel writes to.
     unsafe { libc::clock_gettime(clock, &mut ts) };
-    Nanos(ts.tv_sec * 1_000_000_000 + ts.tv_nsec)
+    Nanos(wide(ts.tv_sec) * 1_000_000_000 + wide(ts.tv_nsec))
 }
 
 /// Returns the CPU time used by the calling thread.

@@ -3,16 +3,31 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage, LinkXdp};
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric};
-use netlink_packet_route::tc::{TcAttribute, TcMessage};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
-
 use crate::host::ethtool;
 pub use crate::host::ethtool::Stamping;
+use crate::host::rtnetlink::{self, Kind, Object};
+
+/// Offsets of the index and of the flags in struct ifinfomsg (linux/rtnetlink.h).
+const LINK_INDEX: usize = 4;
+const LINK_FLAGS: usize = 8;
+
+/// Offset of the interface's index in struct ifaddrmsg (linux/if_addr.h).
+const ADDRESS_INDEX: usize = 4;
+
+/// Offset of the interface's index in struct tcmsg (linux/rtnetlink.h).
+const QDISC_INDEX: usize = 4;
+
+/// Number of a nested attribute of IFLA_XDP: the id of the program (linux/if_link.h).
+const IFLA_XDP_PROG_ID: u16 = 4;
+
+/// Number of a nested attribute of RTA_METRICS: the MTU (linux/rtnetlink.h).
+const RTAX_MTU: u16 = 2;
+
+/// Places of counters in struct rtnl_link_stats64 (linux/if_link.h).
+const TX_ERRORS: usize = 5;
+const RX_DROPPED: usize = 6;
+const TX_DROPPED: usize = 7;
+const RX_MISSED_ERRORS: usize = 15;
 
 /// A network interface. Unknown properties are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,28 +69,17 @@ pub struct Dropped {
 /// Returns the drop counters of all interfaces of this network namespace. Uses rtnetlink, because
 /// /sys shows the namespace in which it was mounted.
 pub fn dropped() -> io::Result<Vec<Dropped>> {
-    let messages = ask(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP)?;
-    Ok(messages.into_iter().filter_map(counters).collect())
-}
-
-fn counters(message: RouteNetlinkMessage) -> Option<Dropped> {
-    let RouteNetlinkMessage::NewLink(link) = message else { return None };
-    let (mut name, mut counted) = (None, None);
-    for attribute in link.attributes {
-        match attribute {
-            LinkAttribute::IfName(found) => name = Some(found),
-            LinkAttribute::Stats64(found) => counted = Some(found),
-            _ => {}
-        }
-    }
-    let counted = counted?;
-    Some(Dropped {
-        index: link.header.index,
-        name: name?,
-        rx: counted.rx_dropped,
-        tx: counted.tx_dropped,
-        rx_missed: counted.rx_missed_errors,
-    })
+    let links = rtnetlink::dump(&Object::new(Kind::Link))?;
+    let dropped = |link: &Object| {
+        Some(Dropped {
+            index: index(link),
+            name: name(link)?,
+            rx: counter(link, RX_DROPPED)?,
+            tx: counter(link, TX_DROPPED)?,
+            rx_missed: counter(link, RX_MISSED_ERRORS)?,
+        })
+    };
+    Ok(links.iter().filter_map(dropped).collect())
 }
 
 /// The offload that leaves segmentation of a message into datagrams (UDP_SEGMENT) to the card, or
@@ -119,30 +123,22 @@ pub fn switch_offload(name: &str, offload: &str, on: bool) -> io::Result<bool> {
 
 /// Returns all interfaces of this network namespace, sorted by index.
 pub fn all() -> io::Result<Vec<Interface>> {
-    let messages = ask(RouteNetlinkMessage::GetLink(LinkMessage::default()), NLM_F_DUMP)?;
-    let links = messages.into_iter().filter_map(|message| match message {
-        RouteNetlinkMessage::NewLink(link) => Some(interface(link)),
-        _ => None,
-    });
-    let mut links: Vec<_> = links.collect();
+    let links = rtnetlink::dump(&Object::new(Kind::Link))?;
+    let mut links: Vec<_> = links.iter().map(interface).collect();
     links.sort_by_key(|link| link.index);
     Ok(links)
 }
 
 /// Returns the IPv4 addresses of this network namespace, without loopback addresses.
 pub fn ipv4_addresses() -> io::Result<Vec<Ipv4Addr>> {
-    let mut request = AddressMessage::default();
-    request.header.family = AddressFamily::Inet;
-    let messages = ask(RouteNetlinkMessage::GetAddress(request), NLM_F_DUMP)?;
-    let attributes = messages.into_iter().flat_map(|message| match message {
-        RouteNetlinkMessage::NewAddress(address) => address.attributes,
-        _ => Vec::new(),
-    });
-    let addresses = attributes.filter_map(|attribute| match attribute {
-        AddressAttribute::Local(IpAddr::V4(own)) if !own.is_loopback() => Some(own),
+    let mut request = Object::new(Kind::Address);
+    request.set(0, &[libc::AF_INET as u8]);
+    let found = rtnetlink::dump(&request)?;
+    let own = |found: &Object| match address(found, libc::IFA_LOCAL) {
+        Some(IpAddr::V4(own)) if !own.is_loopback() => Some(own),
         _ => None,
-    });
-    let mut addresses: Vec<_> = addresses.collect();
+    };
+    let mut addresses: Vec<_> = found.iter().filter_map(own).collect();
     addresses.sort();
     addresses.dedup();
     Ok(addresses)
@@ -161,46 +157,33 @@ pub struct OwnAddress {
 
 /// Returns all addresses of this network namespace.
 pub fn addresses() -> io::Result<Vec<OwnAddress>> {
-    let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
-    let addresses = ask(request, NLM_F_DUMP)?.into_iter().filter_map(|message| {
-        let RouteNetlinkMessage::NewAddress(message) = message else { return None };
-        let (mut local, mut prefix, mut broadcast) = (None, None, None);
-        for attribute in &message.attributes {
-            match attribute {
-                // The far end of a point-to-point link has the other attribute.
-                AddressAttribute::Local(found) => local = Some(*found),
-                AddressAttribute::Address(found) => prefix = Some(*found),
-                AddressAttribute::Broadcast(found) => broadcast = Some(*found),
-                _ => {}
-            }
-        }
-        let address = local.or(prefix)?;
-        Some(OwnAddress { interface: message.header.index, address, broadcast })
-    });
-    Ok(addresses.collect())
+    let own = |found: &Object| {
+        // The far end of a point-to-point link has the other attribute.
+        let local = address(found, libc::IFA_LOCAL);
+        let address_or_prefix = local.or_else(|| address(found, libc::IFA_ADDRESS))?;
+        let broadcast = match address(found, libc::IFA_BROADCAST) {
+            Some(IpAddr::V4(v4)) => Some(v4),
+            _ => None,
+        };
+        let interface = found.u32(ADDRESS_INDEX);
+        Some(OwnAddress { interface, address: address_or_prefix, broadcast })
+    };
+    Ok(rtnetlink::dump(&Object::new(Kind::Address))?.iter().filter_map(own).collect())
 }
 
 /// Returns the id of the XDP program on the interface with this index, if any.
 pub fn xdp_program(index: u32) -> io::Result<Option<u32>> {
-    let attributes = link_attributes(index)?.into_iter().flat_map(|attribute| match attribute {
-        LinkAttribute::Xdp(attributes) => attributes,
-        _ => Vec::new(),
-    });
-    Ok(attributes.into_iter().find_map(|attribute| match attribute {
-        LinkXdp::ProgId(id) => Some(id),
-        _ => None,
-    }))
+    let link = link(index)?;
+    let nested = link.as_ref().and_then(|link| link.attribute(libc::IFLA_XDP));
+    let id = nested.and_then(|nested| rtnetlink::attribute(nested, IFLA_XDP_PROG_ID));
+    Ok(id.and_then(rtnetlink::integer))
 }
 
 /// Returns the number of packets that the interface with this index failed to send since its
 /// creation: errors and drops of its driver.
 pub fn send_failures(index: u32) -> io::Result<u64> {
-    let attributes = link_attributes(index)?.into_iter();
-    let counted = attributes.filter_map(|attribute| match attribute {
-        LinkAttribute::Stats64(counted) => Some(counted.tx_errors + counted.tx_dropped),
-        _ => None,
-    });
-    Ok(counted.sum())
+    let failures = |link: &Object| Some(counter(link, TX_ERRORS)? + counter(link, TX_DROPPED)?);
+    Ok(link(index)?.as_ref().and_then(failures).unwrap_or(0))
 }
 
 /// Returns the Ethernet address of the interface with this index, all zeros for the loopback
@@ -224,32 +207,14 @@ pub struct LinkState {
 /// # Errors
 /// The kernel does not answer.
 pub fn link_state(index: u32) -> io::Result<Option<LinkState>> {
-    let attributes = match link_attributes(index) {
+    let link = match link(index) {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(None),
         other => other?,
     };
-    let mut state = LinkState { mtu: None, ethernet: None };
-    for attribute in attributes {
-        match attribute {
-            LinkAttribute::Mtu(mtu) => state.mtu = Some(mtu),
-            LinkAttribute::Address(address) => state.ethernet = address.try_into().ok(),
-            _ => {}
-        }
-    }
-    Ok(Some(state))
-}
-
-fn link_attributes(index: u32) -> io::Result<Vec<LinkAttribute>> {
-    let mut request = LinkMessage::default();
-    request.header.index = index;
-    let messages = ask(RouteNetlinkMessage::GetLink(request), 0)?;
-    Ok(messages
-        .into_iter()
-        .flat_map(|message| match message {
-            RouteNetlinkMessage::NewLink(link) => link.attributes,
-            _ => Vec::new(),
-        })
-        .collect())
+    Ok(link.map(|link| LinkState {
+        mtu: mtu(&link),
+        ethernet: link.attribute(libc::IFLA_ADDRESS).and_then(|mac| mac.try_into().ok()),
+    }))
 }
 
 /// Returns the interface through which packets to `peer` leave, by the current routing table; for
@@ -261,49 +226,39 @@ pub fn towards(peer: SocketAddr) -> io::Result<Option<Interface>> {
 
 /// Returns the index of the interface through which packets to `peer` leave. Queries no driver.
 pub fn index_towards(peer: SocketAddr) -> io::Result<Option<u32>> {
-    Ok(route(peer)?.into_iter().flat_map(|route| route.attributes).find_map(|attribute| {
-        match attribute {
-            RouteAttribute::Oif(index) => Some(index),
-            _ => None,
-        }
-    }))
+    let route = route(peer)?;
+    Ok(route.and_then(|route| route.attribute(libc::RTA_OIF).and_then(rtnetlink::integer)))
 }
 
 /// Returns the MTU of the route to `peer` in bytes, if the routing table sets one or the kernel has
 /// discovered it (RFC 1191, RFC 8201). Queries no driver.
 pub fn path_mtu(peer: SocketAddr) -> io::Result<Option<u32>> {
-    let attributes = route(peer)?.into_iter().flat_map(|route| route.attributes);
-    let metrics = attributes.flat_map(|attribute| match attribute {
-        RouteAttribute::Metrics(metrics) => metrics,
-        _ => Vec::new(),
-    });
-    Ok(metrics.into_iter().find_map(|metric| match metric {
-        RouteMetric::Mtu(mtu) => Some(mtu),
-        _ => None,
-    }))
+    let mtu = |route: Object| {
+        let metrics = route.attribute(libc::RTA_METRICS)?;
+        rtnetlink::attribute(metrics, RTAX_MTU).and_then(rtnetlink::integer)
+    };
+    Ok(route(peer)?.and_then(mtu))
 }
 
 /// Returns the current route to `peer`.
-pub(crate) fn route(peer: SocketAddr) -> io::Result<Option<RouteMessage>> {
-    let mut route = RouteMessage::default();
-    let (family, address, bits) = match peer {
-        SocketAddr::V4(v4) => (libc::AF_INET, RouteAddress::Inet(*v4.ip()), 32),
-        SocketAddr::V6(v6) => (libc::AF_INET6, RouteAddress::Inet6(*v6.ip()), 128),
-    };
-    if let SocketAddr::V6(v6) = peer
-        && v6.scope_id() != 0
-    {
-        // The scope of a link-local address names its interface.
-        route.attributes.push(RouteAttribute::Oif(v6.scope_id()));
+pub(crate) fn route(peer: SocketAddr) -> io::Result<Option<Object>> {
+    let mut request = Object::new(Kind::Route);
+    // Family and prefix length are the first fields of struct rtmsg.
+    match peer {
+        SocketAddr::V4(v4) => {
+            request.set(0, &[libc::AF_INET as u8, 32]);
+            request.push(libc::RTA_DST, &v4.ip().octets());
+        }
+        SocketAddr::V6(v6) => {
+            request.set(0, &[libc::AF_INET6 as u8, 128]);
+            request.push(libc::RTA_DST, &v6.ip().octets());
+            if v6.scope_id() != 0 {
+                // The scope of a link-local address names its interface.
+                request.push(libc::RTA_OIF, &v6.scope_id().to_ne_bytes());
+            }
+        }
     }
-    route.header.address_family = (family as u8).into();
-    route.header.destination_prefix_length = bits;
-    route.attributes.push(RouteAttribute::Destination(address));
-    let messages = ask(RouteNetlinkMessage::GetRoute(route), 0)?;
-    Ok(messages.into_iter().find_map(|message| match message {
-        RouteNetlinkMessage::NewRoute(route) => Some(route),
-        _ => None,
-    }))
+    rtnetlink::find(&request)
 }
 
 /// Keeps the segmentation offload of an interface off until dropped.
@@ -363,20 +318,10 @@ impl Interface {
     /// # Errors
     /// The kernel does not answer.
     pub fn limiter(&self) -> io::Result<Option<String>> {
-        let messages =
-            ask(RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default()), NLM_F_DUMP)?;
-        let own = messages.into_iter().filter_map(|message| match message {
-            RouteNetlinkMessage::NewQueueDiscipline(of)
-                if u32::try_from(of.header.index) == Ok(self.index) =>
-            {
-                Some(of.attributes)
-            }
-            _ => None,
-        });
-        let mut kinds = own.flatten().filter_map(|attribute| match attribute {
-            TcAttribute::Kind(kind) => Some(kind),
-            _ => None,
-        });
+        let qdiscs = rtnetlink::dump(&Object::new(Kind::Qdisc))?;
+        let own = qdiscs.iter().filter(|qdisc| qdisc.u32(QDISC_INDEX) == self.index);
+        let mut kinds =
+            own.filter_map(|qdisc| qdisc.attribute(libc::TCA_KIND).map(rtnetlink::text));
         Ok(kinds.find(|kind| RATE_LIMITERS.contains(&kind.as_str())))
     }
 
@@ -386,65 +331,47 @@ impl Interface {
     }
 }
 
-fn interface(link: LinkMessage) -> Interface {
-    let mut found = Interface {
-        index: link.header.index,
-        name: String::new(),
-        up: link.header.flags.contains(LinkFlags::Up),
-        mtu: None,
-        qdisc: None,
-        driver: None,
-        offloads: None,
-        stamping: None,
-    };
-    for attribute in link.attributes {
-        match attribute {
-            LinkAttribute::IfName(name) => found.name = name,
-            LinkAttribute::Mtu(mtu) => found.mtu = Some(mtu),
-            LinkAttribute::Qdisc(qdisc) => found.qdisc = Some(qdisc),
-            _ => {}
-        }
+fn interface(link: &Object) -> Interface {
+    let name = name(link).unwrap_or_default();
+    Interface {
+        index: index(link),
+        up: link.u32(LINK_FLAGS) & libc::IFF_UP as u32 != 0,
+        mtu: mtu(link),
+        qdisc: link.attribute(libc::IFLA_QDISC).map(rtnetlink::text),
+        // The loopback interface has no driver; some drivers do not answer.
+        driver: ethtool::driver(&name).ok().filter(|name| !name.is_empty()),
+        offloads: ethtool::offloads(&name).ok(),
+        stamping: ethtool::stamping(&name).ok(),
+        name,
     }
-    // The loopback interface has no driver; some drivers do not answer.
-    found.driver = ethtool::driver(&found.name).ok().filter(|name| !name.is_empty());
-    found.offloads = ethtool::offloads(&found.name).ok();
-    found.stamping = ethtool::stamping(&found.name).ok();
-    found
 }
 
-/// Sends one request to rtnetlink and collects the answers.
-pub(crate) fn ask(
-    request: RouteNetlinkMessage,
-    flags: u16,
-) -> io::Result<Vec<RouteNetlinkMessage>> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    let mut message = NetlinkMessage::from(request);
-    message.header.flags = NLM_F_REQUEST | flags;
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    socket.send(&bytes, 0)?;
-    let mut answers = Vec::new();
-    loop {
-        let (datagram, _) = socket.recv_from_full()?;
-        let mut rest = &datagram[..];
-        while !rest.is_empty() {
-            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-            // Messages are aligned to four bytes; a length of 0 would loop forever.
-            let len = (message.header.length as usize).next_multiple_of(4).max(16);
-            rest = rest.get(len..).unwrap_or(&[]);
-            match message.payload {
-                NetlinkPayload::InnerMessage(answer) => answers.push(answer),
-                NetlinkPayload::Error(error) => return Err(error.to_io()),
-                _ => return Ok(answers),
-            }
-        }
-        if flags & NLM_F_DUMP == 0 {
-            return Ok(answers);
-        }
-    }
+fn link(index: u32) -> io::Result<Option<Object>> {
+    let mut request = Object::new(Kind::Link);
+    request.set(LINK_INDEX, &index.to_ne_bytes());
+    rtnetlink::find(&request)
+}
+
+/// Returns the counter with this place.
+fn counter(link: &Object, place: usize) -> Option<u64> {
+    let (counters, _) = link.attribute(libc::IFLA_STATS64)?.as_chunks();
+    counters.get(place).copied().map(u64::from_ne_bytes)
+}
+
+pub(crate) fn index(link: &Object) -> u32 {
+    link.u32(LINK_INDEX)
+}
+
+fn name(link: &Object) -> Option<String> {
+    link.attribute(libc::IFLA_IFNAME).map(rtnetlink::text)
+}
+
+fn mtu(link: &Object) -> Option<u32> {
+    link.attribute(libc::IFLA_MTU).and_then(rtnetlink::integer)
+}
+
+fn address(object: &Object, number: u16) -> Option<IpAddr> {
+    object.attribute(number).and_then(rtnetlink::address)
 }
 
 #[cfg(test)]

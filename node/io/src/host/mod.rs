@@ -13,5 +13,6 @@ pub(crate) mod neighbour;
 pub mod netns;
 pub mod process;
 pub mod random;
+mod rtnetlink;
 pub mod tap;
 pub mod wireless;

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dwell_units::Nanos;
 
+use crate::sys::time::timespec;
+
 /// Whether the other end of standard input is closed: the last writer of a pipe is gone, or the
 /// terminal hung up. Unread bytes in a pipe do not count as an open end.
 pub fn is_stdin_hung_up() -> bool {
@@ -201,11 +203,7 @@ pub fn block(signals: &[Signal]) -> io::Result<BlockedSignals> {
 impl BlockedSignals {
     /// Takes one of the blocked signals, waiting at most `limit`.
     pub fn take(&self, limit: Nanos) -> Option<Signal> {
-        let limit = limit.0.max(0);
-        let timeout = libc::timespec {
-            tv_sec: (limit / 1_000_000_000) as libc::time_t,
-            tv_nsec: (limit % 1_000_000_000) as libc::c_long,
-        };
+        let timeout = timespec(limit.max(Nanos::ZERO));
         // SAFETY: the set is initialised, the siginfo pointer may be null, the timeout is valid.
         let number = unsafe { libc::sigtimedwait(&self.0, std::ptr::null_mut(), &timeout) };
         Signal::ALL.into_iter().find(|signal| *signal as libc::c_int == number)

@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use crate::clock;
+use crate::sys::time::timespec;
 
 /// A TAP interface without offloads: frames pass unchanged, as on a wire. The interface ends with
 /// this value, even if it was moved to another namespace.
@@ -76,13 +77,7 @@ impl Tap {
 pub fn wait(taps: [&Tap; 2], until: Option<Instant<Monotonic>>) {
     let mut entries =
         taps.map(|tap| libc::pollfd { fd: tap.0.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-    let timeout = until.map(|until| {
-        let left = (until - clock::monotonic()).max(Nanos::ZERO).0;
-        libc::timespec {
-            tv_sec: (left / 1_000_000_000) as libc::time_t,
-            tv_nsec: (left % 1_000_000_000) as libc::c_long,
-        }
-    });
+    let timeout = until.map(|until| timespec((until - clock::monotonic()).max(Nanos::ZERO)));
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the two entries and the timeout, if any, outlive the call; a null signal mask leaves
     // the thread's own in place.

@@ -50,7 +50,8 @@ impl CacheWarmer {
     pub fn one_way(self, request: StampRequest) -> Self {
         let asked = timestamps::request(&self.sink, request, TxStampRequest::Driver);
         let queues = sockopt::drop_all(&self.sink, true).is_err();
-        Self { stamped: request != StampRequest::User && asked.is_ok(), queues, ..self }
+        let stamped = asked.is_ok_and(|stamps| stamps != StampRequest::User);
+        Self { stamped, queues, ..self }
     }
 
     /// Sends as much of `memory` as fits into a datagram to itself and discards it.

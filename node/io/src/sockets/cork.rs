@@ -15,12 +15,15 @@ use crate::clock::realtime;
 use crate::sockets::datagram::DatagramSocket;
 use crate::sockets::port::{Notice, SendError, Sent, StampRequest};
 use crate::sockets::socket_error::send_error;
-use crate::sys::control::ControlBuffer;
+use crate::sys::control::{self, ControlBuffer};
 use crate::sys::{sockopt, syscall};
 use crate::timestamps::{self, TxStampRequest};
 
-/// 65,535 bytes: too long for any UDP datagram, so appending it discards the corked data.
-static TOO_LONG: [u8; 0xffff] = [0; 0xffff];
+/// 65,535 bytes are too long for any UDP datagram, so appending them discards the corked data. They
+/// are sent as pieces of one buffer, which keeps the program small.
+const TOO_LONG: usize = 0xffff;
+const PIECES: usize = 51;
+static PIECE: [u8; TOO_LONG / PIECES] = [0; TOO_LONG / PIECES];
 
 /// Payload of the test datagrams that [`is_supported`] sends to itself, and the time-out for them.
 const TEST_PAYLOAD: [u8; 16] = *b"dwell: is it one";
@@ -46,7 +49,13 @@ impl DatagramSocket {
     /// Discards the corked message by appending one that does not fit: the kernel drops both
     /// (net/ipv4/udp.c, udp_flush_pending_frames). The corked message has taken a key.
     pub(crate) fn discard(&mut self) {
-        let _ = syscall::send(&self.fd, &TOO_LONG, libc::MSG_DONTWAIT | libc::MSG_MORE);
+        let mut pieces = [control::iovec(&PIECE); PIECES];
+        let header = control::header(&mut pieces);
+        // SAFETY: the pieces point to a static buffer of the stated length, which the kernel only
+        // reads, and outlive the call.
+        let _ = unsafe {
+            syscall::send_message(&self.fd, &header, libc::MSG_DONTWAIT | libc::MSG_MORE)
+        };
         self.keys.take();
     }
 }
@@ -193,7 +202,7 @@ mod tests {
     #[test]
     fn oversized_message_is_not_corked() {
         for (far, mut port) in ends() {
-            assert!(!port.cork(&TOO_LONG));
+            assert!(!port.cork(&[0; TOO_LONG]));
             assert!(port.cork(b"corked"));
             port.release().unwrap();
             assert_eq!(next(&far), b"corked");

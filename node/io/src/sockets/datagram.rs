@@ -209,9 +209,9 @@ impl DatagramSocket {
 
     /// Wraps a descriptor, as of a connected socket, and requests its timestamps.
     fn new(fd: OwnedFd, options: &SocketOptions) -> io::Result<Self> {
-        timestamps::request(&fd, options.stamps, options.tx_stamps)?;
-        let stamped = options.stamps != StampRequest::User;
-        let keys = KeyCounter::new(options.stamps, options.tx_stamps);
+        let stamps = timestamps::request(&fd, options.stamps, options.tx_stamps)?;
+        let stamped = stamps != StampRequest::User;
+        let keys = KeyCounter::new(stamps, options.tx_stamps);
         Ok(Self {
             local: sockopt::local_addr(&fd)?,
             fd,

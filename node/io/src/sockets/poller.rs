@@ -9,6 +9,7 @@ use dwell_units::Nanos;
 
 use crate::sockets::port::Wait;
 use crate::sys::sockopt::check;
+use crate::sys::time::timespec;
 
 /// Token of the timer; no socket has it.
 const TICK_TOKEN: u64 = u64::MAX - 1;
@@ -81,9 +82,7 @@ impl Poller {
         let fd = check(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, kind) })?;
         // SAFETY: `fd` was just created, and nothing else owns it.
         let timer = unsafe { OwnedFd::from_raw_fd(fd) };
-        let every =
-            libc::timespec { tv_sec: every.0 / 1_000_000_000, tv_nsec: every.0 % 1_000_000_000 };
-        let times = libc::itimerspec { it_interval: every, it_value: every };
+        let times = libc::itimerspec { it_interval: timespec(every), it_value: timespec(every) };
         // SAFETY: the kernel reads `times`, which outlives the call, and writes nothing.
         check(unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &times, ptr::null_mut()) })?;
         self.add(&timer, TICK_TOKEN)?;

@@ -16,6 +16,7 @@ use crate::sockets::port::{
 };
 use crate::sockets::socket_error::{is_icmp, none_if_transient, send_error};
 use crate::sys::control::{self, ControlBuffer};
+use crate::sys::time::timeval;
 use crate::sys::{sockopt, syscall};
 use crate::timestamps;
 
@@ -104,8 +105,7 @@ impl TcpPort {
             sockopt::bind(&fd, options.source_towards(peer))?;
         }
         // connect(2) uses the send time-out.
-        let micros = (timeout.0 / 1_000).max(1);
-        let time = libc::timeval { tv_sec: micros / 1_000_000, tv_usec: micros % 1_000_000 };
+        let time = timeval(timeout.max(Nanos::from_micros(1)));
         sockopt::set(&fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO, time)?;
         sockopt::receive_errors(&fd, peer.ip(), true)?;
         sockopt::connect(&fd, peer).map_err(|error| {
@@ -119,8 +119,8 @@ impl TcpPort {
         sockopt::receive_errors(&fd, peer.ip(), false)?;
         sockopt::set(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1_i32)?;
         // Nothing was sent yet, so the kernel counts offsets from the first message.
-        timestamps::request(&fd, options.stamps, options.tx_stamps)?;
-        let stamped = options.stamps != StampRequest::User;
+        let stamps = timestamps::request(&fd, options.stamps, options.tx_stamps)?;
+        let stamped = stamps != StampRequest::User;
         Ok(Self {
             local: sockopt::local_addr(&fd)?,
             fd,

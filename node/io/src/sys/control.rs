@@ -14,6 +14,7 @@ use dwell_units::{Card, Clock, Instant, Realtime};
 
 use super::address::RawAddress;
 use super::syscall;
+use super::time::{LONG_LEN, SO_TIMESTAMPING_NEW, SO_TIMESTAMPING_OLD};
 use crate::clock::realtime;
 
 /// Length of a control buffer in bytes: several times all control messages requested here.
@@ -132,9 +133,10 @@ pub(crate) fn parse(mut rest: &[u8]) -> ReceivedControl {
 
 fn take(control_data: &mut ReceivedControl, level: i32, kind: i32, data: &[u8]) {
     match (level, kind) {
-        (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => {
-            control_data.kernel = timespec(data, 0);
-            control_data.hw = timespec(data, 2);
+        (libc::SOL_SOCKET, kind @ (SO_TIMESTAMPING_OLD | SO_TIMESTAMPING_NEW)) => {
+            let width = if kind == SO_TIMESTAMPING_OLD { LONG_LEN } else { 8 };
+            control_data.kernel = timespec(data, 0, width);
+            control_data.hw = timespec(data, 2, width);
         }
         (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
             control_data.ttl = int(data, 0).and_then(|ttl| u8::try_from(ttl).ok());
@@ -166,15 +168,13 @@ fn take(control_data: &mut ReceivedControl, level: i32, kind: i32, data: &[u8]) 
     }
 }
 
-/// Parses the timespec with this index, of three; all zeros means none.
-fn timespec<C: Clock>(data: &[u8], index: usize) -> Option<Instant<C>> {
-    // C's long is as wide as a pointer on every Linux.
-    const WORD: usize = mem::size_of::<isize>();
-    let word = |at: usize| {
-        let bytes = data.get(at..at + WORD)?.try_into().ok()?;
-        Some(isize::from_ne_bytes(bytes) as i64)
+/// Parses the timespec with this index, of three with fields of `width` bytes; all zeros means none.
+fn timespec<C: Clock>(data: &[u8], index: usize, width: usize) -> Option<Instant<C>> {
+    let field = |n: usize| match data.get(n * width..(n + 1) * width)? {
+        long @ [_, _, _, _, _, _, _, _] => Some(i64::from_ne_bytes(long.try_into().ok()?)),
+        short => Some(i32::from_ne_bytes(short.try_into().ok()?).into()),
     };
-    let (sec, nsec) = (word(index * 2 * WORD)?, word((index * 2 + 1) * WORD)?);
+    let (sec, nsec) = (field(index * 2)?, field(index * 2 + 1)?);
     let sane = (0..=9_000_000_000).contains(&sec) && (0..1_000_000_000).contains(&nsec);
     (sane && (sec, nsec) != (0, 0)).then(|| Instant::from_parts(sec, nsec))
 }
@@ -354,6 +354,24 @@ mod tests {
                 (to.into(), many)
             );
         }
+    }
+
+    #[test]
+    fn timestamps_of_both_widths_are_parsed() {
+        let message = |kind, fields: &[&[u8]]| {
+            let mut control_data = ReceivedControl::default();
+            take(&mut control_data, libc::SOL_SOCKET, kind, &fields.concat());
+            (control_data.kernel, control_data.hw)
+        };
+        // Beyond the range of 32-bit seconds.
+        let long = [4_000_000_000_i64, 7, 0, 0, 5, 9].map(i64::to_ne_bytes);
+        let expected =
+            (Some(Instant::from_parts(4_000_000_000, 7)), Some(Instant::from_parts(5, 9)));
+        assert_eq!(message(SO_TIMESTAMPING_NEW, &long.each_ref().map(|b| &b[..])), expected);
+        let fields = [3_isize, 7, 0, 0, 0, 0].map(isize::to_ne_bytes);
+        let kernel = (Some(Instant::from_parts(3, 7)), None);
+        assert_eq!(message(SO_TIMESTAMPING_OLD, &fields.each_ref().map(|b| &b[..])), kernel);
+        assert_eq!(message(SO_TIMESTAMPING_OLD, &[&[1; 3]]), (None, None));
     }
 
     #[test]

@@ -6,3 +6,4 @@ pub(crate) mod control;
 pub(crate) mod mapping;
 pub(crate) mod sockopt;
 pub(crate) mod syscall;
+pub(crate) mod time;

@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use dwell_units::{Instant, Monotonic, Nanos};
 
 use super::address::RawAddress;
+use super::time::{timespec, timeval};
 use crate::clock::monotonic;
 
 /// Index of the drop counter in SO_MEMINFO (SK_MEMINFO_DROPS, linux/sock_diag.h).
@@ -146,9 +147,8 @@ pub(crate) fn receive_timeout(fd: &OwnedFd, current: &mut Nanos, wait: Nanos) ->
         return Ok(());
     }
     // Zero means no time-out.
-    let micros = if wait == Nanos::MAX { 0 } else { (wait.0 / 1_000).max(1) };
-    let time = libc::timeval { tv_sec: micros / 1_000_000, tv_usec: micros % 1_000_000 };
-    set(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, time)?;
+    let time = if wait == Nanos::MAX { Nanos::ZERO } else { wait.max(Nanos::from_micros(1)) };
+    set(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, timeval(time))?;
     *current = wait;
     Ok(())
 }
@@ -160,8 +160,7 @@ pub(crate) fn sleep_until(fd: &impl AsRawFd, until: Instant<Monotonic>) {
 
 /// Sleeps until one of the `events` of poll(2) or an error, or until `until`.
 pub(crate) fn sleep_for(fd: &impl AsRawFd, events: c_short, until: Instant<Monotonic>) {
-    let left = (until - monotonic()).0.max(0);
-    let time = libc::timespec { tv_sec: left / 1_000_000_000, tv_nsec: left % 1_000_000_000 };
+    let time = timespec((until - monotonic()).max(Nanos::ZERO));
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
     // SAFETY: one pollfd and one timespec, both valid for the call; no signal mask. An early
     // return (a signal) is allowed by this function's contract.

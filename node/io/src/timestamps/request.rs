@@ -1,10 +1,10 @@
 //! Requesting timestamps (SO_TIMESTAMPING, Documentation/networking/timestamping.rst).
 
-use std::ffi::c_int;
 use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::sys::sockopt;
+use crate::sys::time::{LONG_LEN, SO_TIMESTAMPING_NEW, SO_TIMESTAMPING_OLD};
 
 /// Flags of linux/net_tstamp.h that libc does not define.
 const SOF_TIMESTAMPING_OPT_ID: u32 = 1 << 7;
@@ -38,16 +38,32 @@ pub enum TxStampRequest {
 }
 
 /// Requests timestamps of received and sent packets. Takes effect asynchronously: the first packets
-/// may have none.
+/// may have none. Returns what was requested: no timestamps where sockets have no such option, as
+/// under qemu-user.
 pub(crate) fn request(
     fd: &OwnedFd,
     stamps: StampRequest,
     tx_stamps: TxStampRequest,
-) -> io::Result<()> {
+) -> io::Result<StampRequest> {
     match flags(stamps, tx_stamps) {
-        0 => Ok(()),
-        flags => sockopt::set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, flags),
+        0 => Ok(stamps),
+        flags => match set(fd, flags) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(StampRequest::User),
+            set => set.map(|()| stamps),
+        },
     }
+}
+
+/// Sets the flags of SO_TIMESTAMPING.
+fn set(fd: &OwnedFd, flags: u32) -> io::Result<()> {
+    // Where C's long has 32 bits, the old option counts seconds until 2038.
+    if LONG_LEN < 8 {
+        match sockopt::set(fd, libc::SOL_SOCKET, SO_TIMESTAMPING_NEW, flags) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {}
+            set => return set,
+        }
+    }
+    sockopt::set(fd, libc::SOL_SOCKET, SO_TIMESTAMPING_OLD, flags)
 }
 
 /// Flags of SO_TIMESTAMPING; 0 without timestamps.
@@ -83,8 +99,8 @@ pub(super) fn restart_key_counter(
     stamps: StampRequest,
     tx_stamps: TxStampRequest,
 ) -> io::Result<()> {
-    sockopt::set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, 0 as c_int)?;
-    request(fd, stamps, tx_stamps)
+    set(fd, 0)?;
+    request(fd, stamps, tx_stamps).map(drop)
 }
 
 #[cfg(test)]

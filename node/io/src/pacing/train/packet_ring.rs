@@ -90,7 +90,7 @@ pub(super) fn open(config: TrainSenderConfig<'_>) -> Result<Box<dyn Engine>, Una
     let ring = Ring::new(&fd, frame, max_packets.saturating_mul(RING_TRAINS))
         .map_err(|error| Unavailable::failed("creating a transmit ring", &error))?;
     packet_tap::bind(&fd, route.interface.index, 0).map_err(failed)?;
-    timestamps::request(&fd, options.stamps, options.tx_stamps).map_err(failed)?;
+    let stamps = timestamps::request(&fd, options.stamps, options.tx_stamps).map_err(failed)?;
     Ok(Box::new(PacketRing {
         tx_socket,
         payloads,
@@ -100,7 +100,7 @@ pub(super) fn open(config: TrainSenderConfig<'_>) -> Result<Box<dyn Engine>, Una
         ring,
         longest: max_packets,
         keys: TimestampIds::default(),
-        counter: KeyCounter::new(options.stamps, options.tx_stamps),
+        counter: KeyCounter::new(stamps, options.tx_stamps),
         first: 0,
         packets: 0,
         given_up: 0,
