@@ -76,7 +76,8 @@ impl Node {
         segment::read(&mut &data[..], &mut |record| match record {
             Record::Flow(_) => flows += 1,
             Record::PacketObservation(observation) => ids.push(observation.id),
-            Record::Header(_) | Record::Sample(..) | Record::Host(_) | Record::Spike(_) => {}
+            Record::Sample(sample, ..) => ids.push(sample.id),
+            Record::Header(_) | Record::Host(_) | Record::Spike(_) => {}
         })
         .unwrap();
         (flows, ids)
@@ -116,6 +117,28 @@ fn traffic_job_with_count_ends_and_both_ends_have_samples() {
     pulled.1.sort_unstable();
     assert_eq!(pulled, all);
     assert_eq!(node.pull(sink), all);
+}
+
+#[test]
+fn ping_job_measures_a_reflect_job_and_its_samples_are_pulled() {
+    let url = format!("stamp://127.0.0.1:{}", free_port("127.0.0.1"));
+    let mut node = Node::start();
+    let (reflect, ping) = (JobId(1), JobId(2));
+    let what = Job::Reflect(ReflectJob { urls: vec![url.clone()], ..ReflectJob::default() });
+    node.send(&Request::Start { job: reflect, what, samples: false });
+    assert!(matches!(node.next().0, Event::Ready { job } if job == reflect));
+    let text = format!(r#"{{"target":"{url}","parameters":{{"count":50,"interval":"2ms"}}}}"#);
+    let what = Job::Ping(Box::new(serde_json::from_str(&text).unwrap()));
+    node.send(&Request::Start { job: ping, what, samples: true });
+    assert!(matches!(node.next().0, Event::Ready { job } if job == ping));
+    let summary = node.finished(ping);
+    assert_eq!(summary.packets.as_ref().map(|packets| packets.received), Some(50));
+    assert!(summary.metrics.contains_key("rtt_ns"), "{summary:?}");
+    node.send(&Request::Stop { job: reflect });
+    node.finished(reflect);
+    let (_, mut ids) = node.pull(ping);
+    ids.sort_unstable();
+    assert_eq!(ids, (0..50).collect::<Vec<u64>>());
 }
 
 #[test]

@@ -10,7 +10,11 @@ use std::time::{Duration, Instant};
 use dwell_io::netns;
 use serde_json::Value;
 
-pub(crate) const DWELL: &str = env!("CARGO_BIN_EXE_dwell-node");
+/// The program under test. `tests/nodes` gives a script that runs the node of another architecture.
+pub(crate) const DWELL: &str = match option_env!("DWELL_NODE_PROGRAM") {
+    Some(program) => program,
+    None => env!("CARGO_BIN_EXE_dwell-node"),
+};
 
 /// Time-out for all waits; longer than any of them takes.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(30);

@@ -10,7 +10,11 @@ use std::process::{Child, Command, Output, Stdio};
 use dwell_io::process::{Handle, Signal};
 use serde_json::Value;
 
-pub(crate) const DWELL: &str = env!("CARGO_BIN_EXE_dwell-node");
+/// The program under test. `tests/nodes` gives a script that runs the node of another architecture.
+pub(crate) const DWELL: &str = match option_env!("DWELL_NODE_PROGRAM") {
+    Some(program) => program,
+    None => env!("CARGO_BIN_EXE_dwell-node"),
+};
 
 pub(crate) fn dwell(arguments: &[&str]) -> Output {
     Command::new(DWELL).args(arguments).stdin(Stdio::null()).output().unwrap()
