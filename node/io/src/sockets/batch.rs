@@ -35,7 +35,10 @@ const BUFFER_LEN_STEP: usize = 192;
 /// Buffers for datagrams that are received, processed and sent together.
 pub struct Batch {
     headroom: usize,
-    buffers: Vec<Box<[u8]>>,
+    /// All buffers: one allocation, because the C library of small nodes touches two pages of each.
+    memory: Box<[u8]>,
+    /// Place of each buffer in the memory.
+    buffers: Vec<Range<usize>>,
     names: Vec<RawAddress>,
     controls: Vec<ControlBuffer>,
     outgoing: Vec<OutgoingControl>,
@@ -103,11 +106,17 @@ impl Batch {
     /// Allocates buffers for `capacity` datagrams, each with `headroom` free bytes in front.
     pub fn new(capacity: usize, headroom: usize) -> Self {
         let size = (headroom + MAX_DATAGRAM_LEN).next_multiple_of(4_096);
+        let mut end = 0;
+        let place = |n| {
+            let start = end;
+            end += size + n % 16 * BUFFER_LEN_STEP;
+            start..end
+        };
+        let buffers: Vec<_> = (0..capacity).map(place).collect();
         Self {
             headroom,
-            buffers: (0..capacity)
-                .map(|n| vec![0; size + n % 16 * BUFFER_LEN_STEP].into_boxed_slice())
-                .collect(),
+            memory: vec![0; end].into_boxed_slice(),
+            buffers,
             names: vec![RawAddress::empty(); capacity],
             controls: vec![ControlBuffer([0; CONTROL_LEN]); capacity],
             outgoing: Vec::with_capacity(capacity),
@@ -125,9 +134,10 @@ impl Batch {
         let count = self.request.clamp(1, self.buffers.len());
         self.iovs.clear();
         self.headers.clear();
-        for buffer in &mut self.buffers[..count] {
-            let room = &mut buffer[self.headroom..self.headroom + MAX_DATAGRAM_LEN];
-            self.iovs.push(libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() });
+        let memory = self.memory.as_mut_ptr();
+        for buffer in &self.buffers[..count] {
+            let payload = self.headroom..self.headroom + MAX_DATAGRAM_LEN;
+            self.iovs.push(iovec(memory, buffer, payload));
         }
         for n in 0..count {
             let mut header = control::header(&mut self.iovs[n..=n]);
@@ -172,7 +182,10 @@ impl Batch {
         let len = header.msg_len as usize;
         let ReceivedControl { ttl, tos, to, to_many, .. } = control_data;
         let from = if from.names_sender { Peer::new(self.names[n], to) } else { None };
-        (Datagram { len, rx: Some(rx), ttl, tos, to_many, from }, &mut self.buffers[n])
+        (
+            Datagram { len, rx: Some(rx), ttl, tos, to_many, from },
+            &mut self.memory[self.buffers[n].clone()],
+        )
     }
 
     /// Returns the buffer with index `n`.
@@ -180,7 +193,7 @@ impl Batch {
     /// # Panics
     /// If there are fewer buffers.
     pub fn buffer(&mut self, n: usize) -> &mut [u8] {
-        &mut self.buffers[n]
+        &mut self.memory[self.buffers[n].clone()]
     }
 
     /// Sends parcels in order, in as few calls as possible. If `through` merges, consecutive
@@ -302,12 +315,10 @@ impl Batch {
         let needs_default = |reply: &Reply| reply.marks.ttl.is_none() && socket_ttl.is_some();
         let addressed = replies.iter().position(needs_default).unwrap_or(replies.len());
         let mut rest = &replies[..addressed];
+        let memory = self.memory.as_mut_ptr();
         for reply in rest {
-            let message = &mut self.buffers[reply.n][self.headroom..self.headroom + reply.len];
-            self.iovs.push(libc::iovec {
-                iov_base: message.as_mut_ptr().cast(),
-                iov_len: message.len(),
-            });
+            let payload = self.headroom..self.headroom + reply.len;
+            self.iovs.push(iovec(memory, &self.buffers[reply.n], payload));
         }
         while let Some(first) = rest.first() {
             let train = if first.len <= max_merged_len { reply_train(rest) } else { 1 };
@@ -342,12 +353,9 @@ impl Batch {
         self.headers.clear();
         self.outgoing.clear();
         self.trains.clear();
+        let memory = self.memory.as_mut_ptr();
         for Parcel { n, at, .. } in parcels {
-            let message = &mut self.buffers[*n][at.clone()];
-            self.iovs.push(libc::iovec {
-                iov_base: message.as_mut_ptr().cast(),
-                iov_len: message.len(),
-            });
+            self.iovs.push(iovec(memory, &self.buffers[*n], at.clone()));
         }
         let mut rest = parcels;
         while let Some(Parcel { at, to, .. }) = rest.first() {
@@ -377,6 +385,17 @@ impl Batch {
             first += train;
         }
     }
+}
+
+/// Returns a range of a buffer, which is at a place in `memory`. Takes a pointer, so that no later
+/// borrow of the memory invalidates it.
+///
+/// # Panics
+/// If the range is beyond the buffer.
+fn iovec(memory: *mut u8, buffer: &Range<usize>, range: Range<usize>) -> libc::iovec {
+    assert!(range.end <= buffer.len());
+    let start = memory.wrapping_add(buffer.start + range.start);
+    libc::iovec { iov_base: start.cast(), iov_len: range.len() }
 }
 
 /// Returns the number of leading parcels that fit into one UDP_SEGMENT message: to the same peer
