@@ -15,8 +15,11 @@ pub(super) struct Args {
     /// Name of the device: letters, digits, '-', '_' and '.'
     name: String,
 
-    /// How ssh reaches it: [USER@]HOST[:PORT], or a name from ~/.ssh/config
-    #[arg(value_name = "DESTINATION")]
+    /// Destination of ssh.
+    #[arg(
+        value_name = "DESTINATION",
+        help = "How ssh reaches it: [USER@]HOST[:PORT], or a name from ~/.ssh/config"
+    )]
     destination: String,
 
     #[command(flatten)]
