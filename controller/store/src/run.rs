@@ -35,6 +35,27 @@ pub struct NewRun {
     pub trials: Vec<NewTrial>,
 }
 
+#[cfg(test)]
+impl NewRun {
+    /// A run without trials, for tests.
+    pub(crate) fn without_trials(kind: RunKind) -> Self {
+        Self {
+            kind,
+            name: "p".into(),
+            title: None,
+            plan: None,
+            lab_files: None,
+            settings: Vec::new(),
+            seed: 0,
+            axes: serde_json::json!([]),
+            fleet: None,
+            dwell: "0".into(),
+            owner: "alice@lab".into(),
+            trials: Vec::new(),
+        }
+    }
+}
+
 /// A trial to create.
 #[derive(Clone, Debug)]
 pub struct NewTrial {

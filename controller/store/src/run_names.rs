@@ -40,21 +40,7 @@ mod tests {
     use crate::{NewRun, RunKind, Store};
 
     fn begun(store: &mut Store) -> (String, i64) {
-        let new = NewRun {
-            kind: RunKind::Import,
-            name: "x".into(),
-            title: None,
-            plan: None,
-            lab_files: None,
-            settings: vec![],
-            seed: 0,
-            axes: serde_json::json!([]),
-            fleet: None,
-            dwell: "0".into(),
-            owner: "alice@lab".into(),
-            trials: vec![],
-        };
-        let name = store.begin_run(&new).unwrap();
+        let name = store.begin_run(&NewRun::without_trials(RunKind::Import)).unwrap();
         let (_, number) = name.split_once('-').unwrap();
         let number = number.parse().unwrap();
         (name, number)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::lab_devices::{DeviceLab, Peculiarity, nodes_dir};
+use crate::lab_devices::{DeviceLab, HOME, Peculiarity, nodes_dir};
 
 /// Returns the result of the check of a device.
 fn result<'a>(checked: &'a Value, name: &str) -> &'a Value {
@@ -15,6 +15,11 @@ fn result<'a>(checked: &'a Value, name: &str) -> &'a Value {
 
 fn names(files: &[PathBuf]) -> Vec<String> {
     files.iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect()
+}
+
+/// Folder of the node program where nothing prevents it.
+fn cache() -> String {
+    format!("{HOME}/.cache/dwell")
 }
 
 #[test]
@@ -27,7 +32,7 @@ fn program_is_copied_once_replaced_and_removed() {
     };
     let first = check();
     assert!(first["uploaded_bytes"].as_u64().unwrap() > 100_000, "{first:#}");
-    assert_eq!(first["dir"], "/root/.cache/dwell");
+    assert_eq!(first["dir"], cache());
     assert_eq!(first["doctor"]["schema"], "dwell.doctor/1");
     assert_eq!(check()["uploaded_bytes"], 0);
 
@@ -74,13 +79,13 @@ fn each_refusal_of_a_device_has_its_message() {
     const SMALL: &str = "mount -t tmpfs -o size=256k,mode=1777 tmpfs";
     const NOEXEC: &str = "mount -t tmpfs -o noexec,mode=1777 tmpfs";
     let everywhere = |mount: &str| {
-        let folders = ["/root", "/tmp", "/var/tmp", "/dev/shm"];
+        let folders = [HOME, "/tmp", "/var/tmp", "/dev/shm"];
         with_setup(&folders.map(|folder| format!("{mount} {folder}\n")).concat())
     };
     let lab = DeviceLab::with(12, |number| match number {
         2 => Peculiarity { config: "AuthorizedKeysFile none\n".into(), ..Default::default() },
-        3 => with_setup("mount -o remount,bind,ro /root\n"),
-        4 => with_setup(&format!("{NOEXEC} /root\n")),
+        3 => with_setup(&format!("mount -o remount,bind,ro {HOME}\n")),
+        4 => with_setup(&format!("{NOEXEC} {HOME}\n")),
         5 => everywhere(NOEXEC),
         6 => everywhere(SMALL),
         7 => with_program("uname", "case $1 in -m) echo riscv64;; *) echo 6.1.0;; esac"),
@@ -114,18 +119,20 @@ fn each_refusal_of_a_device_has_its_message() {
     error("d2", &["Permission denied", "ssh-copy-id"]);
     assert_eq!(answer("d3")["dir"], "/tmp/dwell-0");
     assert_eq!(answer("d4")["dir"], "/tmp/dwell-0");
-    error("d5", &["/root/.cache/dwell: programs cannot be executed", "/dev/shm/dwell-0", "noexec"]);
+    let noexec = format!("{}: programs cannot be executed", cache());
+    error("d5", &[&noexec, "/dev/shm/dwell-0", "noexec"]);
     error("d6", &["cannot store", "No space left on device", "free space"]);
     error("d7", &["riscv64", "make nodes NODES=riscv64"]);
-    error("d8", &["sudo: a password is required", "NOPASSWD: /root/.cache/dwell/dwell-node-*"]);
+    let rule = format!("NOPASSWD: {}/dwell-node-*", cache());
+    error("d8", &["sudo: a password is required", &rule]);
     assert_eq!(answer("d9")["uid"], 0);
     error("d10", &["has changed"]);
     error("d11", &["Host key verification failed", "accept its host key once"]);
-    assert_eq!(answer("d12")["dir"], "/root/.cache/dwell");
+    assert_eq!(answer("d12")["dir"], cache());
     error("nowhere", &["nowhere.invalid"]);
     error("closed", &["refused"]);
 
-    let left = lab.files_inside(5, "/root");
+    let left = lab.files_inside(5, HOME);
     assert_eq!(names(&left).iter().filter(|name| name.contains("part")).count(), 0, "{left:?}");
     assert!(left.iter().all(|path| path.is_dir() || path.metadata().unwrap().len() == 0));
     lab.assert_all_idle();

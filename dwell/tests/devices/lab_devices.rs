@@ -18,8 +18,11 @@ const SSHD: &str = "/usr/sbin/sshd";
 
 const PORT: u16 = 2_222;
 
+/// Home of the user of all devices, root.
+pub(crate) const HOME: &str = "/root";
+
 /// Folders that each device has for itself.
-const OWN_FOLDERS: [&str; 4] = ["/root", "/tmp", "/var/tmp", "/dev/shm"];
+const OWN_FOLDERS: [&str; 4] = [HOME, "/tmp", "/var/tmp", "/dev/shm"];
 
 /// Devices `d1`, `d2`, ... in a lab.
 pub(crate) struct DeviceLab {

@@ -210,21 +210,7 @@ mod tests {
 
     /// Creates a run with a node `sender` on the device of this name.
     fn run_on(store: &mut Store, device: &str) -> RunRow {
-        let new = NewRun {
-            kind: RunKind::Run,
-            name: "p".into(),
-            title: None,
-            plan: None,
-            lab_files: None,
-            settings: vec![],
-            seed: 0,
-            axes: serde_json::json!([]),
-            fleet: None,
-            dwell: "0".into(),
-            owner: "alice@lab".into(),
-            trials: vec![],
-        };
-        let name = store.begin_run(&new).unwrap();
+        let name = store.begin_run(&NewRun::without_trials(RunKind::Run)).unwrap();
         let run = store.run(&name).unwrap();
         let bound = BoundDevice {
             name: device.into(),

@@ -91,21 +91,7 @@ mod tests {
     use crate::{NewRun, RunKind};
 
     fn run(store: &mut Store) -> RunRow {
-        let new = NewRun {
-            kind: RunKind::Run,
-            name: "p".into(),
-            title: None,
-            plan: None,
-            lab_files: None,
-            settings: vec![],
-            seed: 0,
-            axes: serde_json::json!([]),
-            fleet: None,
-            dwell: "0".into(),
-            owner: "alice@lab".into(),
-            trials: vec![],
-        };
-        let name = store.begin_run(&new).unwrap();
+        let name = store.begin_run(&NewRun::without_trials(RunKind::Run)).unwrap();
         store.run(&name).unwrap()
     }
 
