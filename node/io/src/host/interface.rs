@@ -3,6 +3,8 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use dwell_host::netlink::{Attributes, attribute, text_of, u32_of};
+
 use crate::host::ethtool;
 pub use crate::host::ethtool::Stamping;
 use crate::host::rtnetlink::{self, Kind, Object};
@@ -175,8 +177,8 @@ pub fn addresses() -> io::Result<Vec<OwnAddress>> {
 pub fn xdp_program(index: u32) -> io::Result<Option<u32>> {
     let link = link(index)?;
     let nested = link.as_ref().and_then(|link| link.attribute(libc::IFLA_XDP));
-    let id = nested.and_then(|nested| rtnetlink::attribute(nested, IFLA_XDP_PROG_ID));
-    Ok(id.and_then(rtnetlink::integer))
+    let id = nested.and_then(|nested| attribute(nested, IFLA_XDP_PROG_ID));
+    Ok(id.and_then(u32_of))
 }
 
 /// Returns the number of packets that the interface with this index failed to send since its
@@ -227,7 +229,7 @@ pub fn towards(peer: SocketAddr) -> io::Result<Option<Interface>> {
 /// Returns the index of the interface through which packets to `peer` leave. Queries no driver.
 pub fn index_towards(peer: SocketAddr) -> io::Result<Option<u32>> {
     let route = route(peer)?;
-    Ok(route.and_then(|route| route.attribute(libc::RTA_OIF).and_then(rtnetlink::integer)))
+    Ok(route.and_then(|route| route.attribute(libc::RTA_OIF).and_then(u32_of)))
 }
 
 /// Returns the MTU of the route to `peer` in bytes, if the routing table sets one or the kernel has
@@ -235,7 +237,7 @@ pub fn index_towards(peer: SocketAddr) -> io::Result<Option<u32>> {
 pub fn path_mtu(peer: SocketAddr) -> io::Result<Option<u32>> {
     let mtu = |route: Object| {
         let metrics = route.attribute(libc::RTA_METRICS)?;
-        rtnetlink::attribute(metrics, RTAX_MTU).and_then(rtnetlink::integer)
+        attribute(metrics, RTAX_MTU).and_then(u32_of)
     };
     Ok(route(peer)?.and_then(mtu))
 }
@@ -243,21 +245,23 @@ pub fn path_mtu(peer: SocketAddr) -> io::Result<Option<u32>> {
 /// Returns the current route to `peer`.
 pub(crate) fn route(peer: SocketAddr) -> io::Result<Option<Object>> {
     let mut request = Object::new(Kind::Route);
+    let mut attributes = Attributes::default();
     // Family and prefix length are the first fields of struct rtmsg.
     match peer {
         SocketAddr::V4(v4) => {
             request.set(0, &[libc::AF_INET as u8, 32]);
-            request.push(libc::RTA_DST, &v4.ip().octets());
+            attributes = attributes.with(libc::RTA_DST, &v4.ip().octets());
         }
         SocketAddr::V6(v6) => {
             request.set(0, &[libc::AF_INET6 as u8, 128]);
-            request.push(libc::RTA_DST, &v6.ip().octets());
+            attributes = attributes.with(libc::RTA_DST, &v6.ip().octets());
             if v6.scope_id() != 0 {
                 // The scope of a link-local address names its interface.
-                request.push(libc::RTA_OIF, &v6.scope_id().to_ne_bytes());
+                attributes = attributes.with_u32(libc::RTA_OIF, v6.scope_id());
             }
         }
     }
+    request.set_attributes(&attributes);
     rtnetlink::find(&request)
 }
 
@@ -320,8 +324,7 @@ impl Interface {
     pub fn limiter(&self) -> io::Result<Option<String>> {
         let qdiscs = rtnetlink::dump(&Object::new(Kind::Qdisc))?;
         let own = qdiscs.iter().filter(|qdisc| qdisc.u32(QDISC_INDEX) == self.index);
-        let mut kinds =
-            own.filter_map(|qdisc| qdisc.attribute(libc::TCA_KIND).map(rtnetlink::text));
+        let mut kinds = own.filter_map(|qdisc| qdisc.attribute(libc::TCA_KIND).map(text_of));
         Ok(kinds.find(|kind| RATE_LIMITERS.contains(&kind.as_str())))
     }
 
@@ -337,7 +340,7 @@ fn interface(link: &Object) -> Interface {
         index: index(link),
         up: link.u32(LINK_FLAGS) & libc::IFF_UP as u32 != 0,
         mtu: mtu(link),
-        qdisc: link.attribute(libc::IFLA_QDISC).map(rtnetlink::text),
+        qdisc: link.attribute(libc::IFLA_QDISC).map(text_of),
         // The loopback interface has no driver; some drivers do not answer.
         driver: ethtool::driver(&name).ok().filter(|name| !name.is_empty()),
         offloads: ethtool::offloads(&name).ok(),
@@ -363,11 +366,11 @@ pub(crate) fn index(link: &Object) -> u32 {
 }
 
 fn name(link: &Object) -> Option<String> {
-    link.attribute(libc::IFLA_IFNAME).map(rtnetlink::text)
+    link.attribute(libc::IFLA_IFNAME).map(text_of)
 }
 
 fn mtu(link: &Object) -> Option<u32> {
-    link.attribute(libc::IFLA_MTU).and_then(rtnetlink::integer)
+    link.attribute(libc::IFLA_MTU).and_then(u32_of)
 }
 
 fn address(object: &Object, number: u16) -> Option<IpAddr> {

@@ -5,26 +5,10 @@
 use std::ffi::c_int;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
-use std::ptr;
 
-use crate::sys::sockopt::check;
-use crate::sys::syscall;
+use dwell_host::netlink::{Attributes, attribute};
 
-/// Length of a message header (struct nlmsghdr, linux/netlink.h).
-const HEADER_LEN: usize = 16;
-
-/// Messages and attributes are aligned to this number of bytes.
-const ALIGNMENT: usize = 4;
-
-/// Length of an attribute's header (struct rtattr, linux/rtnetlink.h).
-const ATTRIBUTE_HEADER_LEN: usize = 4;
-
-/// Bits of an attribute's type that are not part of its number (NLA_F_NESTED, NLA_F_NET_BYTEORDER).
-const ATTRIBUTE_FLAGS: u16 = 0xc000;
-
-/// Maximum length of an answer that is received. The kernel's own limit for dumps is 32 KiB.
-const MAX_ANSWER_LEN: usize = 1 << 20;
+use crate::sys::netlink::{NetlinkSocket, messages};
 
 /// A kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,13 +63,14 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Object {
     kind: Kind,
-    bytes: Vec<u8>,
+    structure: Vec<u8>,
+    attributes: Vec<u8>,
 }
 
 impl Object {
-    /// Creates the description for a request: all zeros.
+    /// Creates the description for a request: all zeros, without attributes.
     pub(crate) fn new(kind: Kind) -> Self {
-        Self { kind, bytes: vec![0; kind.len()] }
+        Self { kind, structure: vec![0; kind.len()], attributes: Vec::new() }
     }
 
     /// Sets bytes of the structure.
@@ -93,21 +78,17 @@ impl Object {
     /// # Panics
     /// If they are beyond its end.
     pub(crate) fn set(&mut self, at: usize, value: &[u8]) {
-        self.bytes[..self.kind.len()][at..at + value.len()].copy_from_slice(value);
+        self.structure[at..at + value.len()].copy_from_slice(value);
     }
 
-    /// Appends an attribute.
-    pub(crate) fn push(&mut self, number: u16, value: &[u8]) {
-        let len = (ATTRIBUTE_HEADER_LEN + value.len()) as u16;
-        self.bytes.extend(len.to_ne_bytes());
-        self.bytes.extend(number.to_ne_bytes());
-        self.bytes.extend(value);
-        self.bytes.resize(self.bytes.len().next_multiple_of(ALIGNMENT), 0);
+    /// Sets the attributes.
+    pub(crate) fn set_attributes(&mut self, attributes: &Attributes) {
+        self.attributes = attributes.as_bytes().to_vec();
     }
 
     /// Returns a byte of the structure.
     pub(crate) fn byte(&self, at: usize) -> u8 {
-        self.bytes[..self.kind.len()][at]
+        self.structure[at]
     }
 
     /// Returns two bytes of the structure as an integer.
@@ -122,27 +103,8 @@ impl Object {
 
     /// Returns the value of the first attribute with this number.
     pub(crate) fn attribute(&self, number: u16) -> Option<&[u8]> {
-        attribute(&self.bytes[self.kind.len()..], number)
+        attribute(&self.attributes, number)
     }
-}
-
-/// Returns the value of the first attribute with this number in `attributes`, such as the value of a
-/// nested attribute.
-pub(crate) fn attribute(mut attributes: &[u8], number: u16) -> Option<&[u8]> {
-    loop {
-        let (header, _) = attributes.split_at_checked(ATTRIBUTE_HEADER_LEN)?;
-        let len = usize::from(u16::from_ne_bytes([header[0], header[1]]));
-        let value = attributes.get(ATTRIBUTE_HEADER_LEN..len)?;
-        if u16::from_ne_bytes([header[2], header[3]]) & !ATTRIBUTE_FLAGS == number {
-            return Some(value);
-        }
-        attributes = attributes.get(len.next_multiple_of(ALIGNMENT)..)?;
-    }
-}
-
-/// Reads an attribute that holds an integer.
-pub(crate) fn integer(value: &[u8]) -> Option<u32> {
-    value.try_into().ok().map(u32::from_ne_bytes)
 }
 
 /// Reads an attribute that holds an address.
@@ -151,12 +113,6 @@ pub(crate) fn address(value: &[u8]) -> Option<IpAddr> {
         .map(IpAddr::from)
         .or_else(|_| <[u8; 16]>::try_from(value).map(IpAddr::from))
         .ok()
-}
-
-/// Reads an attribute that holds a name.
-pub(crate) fn text(value: &[u8]) -> String {
-    let value = value.split(|byte| *byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(value).into_owned()
 }
 
 /// Returns all objects of a kind. `like` is the structure of the request.
@@ -176,46 +132,16 @@ pub(crate) fn find(like: &Object) -> io::Result<Option<Object>> {
 }
 
 fn ask(like: &Object, flags: c_int) -> io::Result<Vec<Object>> {
-    let kind = like.kind;
-    let mut request = Vec::with_capacity(HEADER_LEN + like.bytes.len());
-    request.extend(((HEADER_LEN + like.bytes.len()) as u32).to_ne_bytes());
-    request.extend(kind.request().to_ne_bytes());
-    request.extend(((libc::NLM_F_REQUEST | flags) as u16).to_ne_bytes());
-    // Sequence number and port: the socket has one request, and the kernel fills in the port.
-    request.extend([0; 8]);
-    request.extend(&like.bytes);
-    let socket = open()?;
-    syscall::send(&socket, &request, 0)?;
+    let socket = NetlinkSocket::open(libc::NETLINK_ROUTE)?;
+    let body = [&like.structure[..], &like.attributes].concat();
+    socket.send(like.kind.request(), flags, &body)?;
     let mut objects = Vec::new();
     loop {
-        match parse(&receive(&socket)?, kind, &mut objects)? {
+        match parse(&socket.receive()?, like.kind, &mut objects)? {
             Progress::More if flags & libc::NLM_F_DUMP != 0 => {}
             Progress::More | Progress::Done => return Ok(objects),
         }
     }
-}
-
-fn open() -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: socket() takes plain integers.
-    let fd = check(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) })?;
-    // SAFETY: `fd` was just created, and nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// Receives a whole datagram.
-fn receive(socket: &OwnedFd) -> io::Result<Vec<u8>> {
-    // SAFETY: with MSG_TRUNC the kernel returns the length of the datagram and writes nothing to a
-    // buffer of length 0.
-    let len = unsafe {
-        let flags = libc::MSG_PEEK | libc::MSG_TRUNC;
-        libc::recv(socket.as_raw_fd(), ptr::null_mut(), 0, flags)
-    };
-    let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
-    let mut datagram = vec![0; len.min(MAX_ANSWER_LEN)];
-    let received = syscall::receive(socket, &mut datagram, 0)?;
-    datagram.truncate(received);
-    Ok(datagram)
 }
 
 /// State of a dump after a datagram.
@@ -227,65 +153,49 @@ enum Progress {
 
 /// Appends the objects of a datagram.
 fn parse(datagram: &[u8], kind: Kind, objects: &mut Vec<Object>) -> io::Result<Progress> {
-    let mut rest = datagram;
-    while let Some((header, _)) = rest.split_at_checked(HEADER_LEN) {
-        let word = |at: usize| u32::from_ne_bytes(header[at..at + 4].try_into().expect("4 bytes"));
-        let len = usize::try_from(word(0)).unwrap_or(usize::MAX);
-        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
-        let bytes = rest.get(HEADER_LEN..len).ok_or_else(invalid)?;
-        match u16::from_ne_bytes([header[4], header[5]]) {
-            answer if answer == kind.answer() && bytes.len() >= kind.len() => {
-                objects.push(Object { kind, bytes: bytes.to_vec() });
-            }
-            message if c_int::from(message) == libc::NLMSG_ERROR => {
-                let code = bytes.get(..4).and_then(integer).ok_or_else(invalid)?.cast_signed();
-                return match code {
-                    0 => Ok(Progress::Done),
-                    code => Err(io::Error::from_raw_os_error(code.wrapping_neg())),
-                };
-            }
-            message if c_int::from(message) == libc::NLMSG_DONE => return Ok(Progress::Done),
-            _ => {}
+    for message in messages(datagram) {
+        let message = message?;
+        if message.is_last() {
+            return message.result().map(|_| Progress::Done);
         }
-        rest = rest.get(len.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
+        if message.kind == kind.answer()
+            && let Some((structure, attributes)) = message.body.split_at_checked(kind.len())
+        {
+            let (structure, attributes) = (structure.to_vec(), attributes.to_vec());
+            objects.push(Object { kind, structure, attributes });
+        }
     }
     Ok(Progress::More)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use dwell_host::netlink::{text_of, u32_of};
 
-    /// A message with this type and body.
-    fn message(kind: u16, body: &[u8]) -> Vec<u8> {
-        let mut bytes = ((HEADER_LEN + body.len()) as u32).to_ne_bytes().to_vec();
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend([0; 10]);
-        bytes.extend(body);
-        bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
-        bytes
-    }
+    use super::*;
+    use crate::sys::netlink::message;
 
     #[test]
     fn objects_and_attributes_of_a_dump_are_found() {
         let mut link = Object::new(Kind::Link);
         link.set(4, &7_u32.to_ne_bytes());
-        link.push(libc::IFLA_IFNAME, b"eth0\0");
-        link.push(libc::IFLA_MTU | 0x8000, &1_500_u32.to_ne_bytes());
+        let attributes = Attributes::default().with(libc::IFLA_IFNAME, b"eth0\0");
+        link.set_attributes(&attributes.with_u32(libc::IFLA_MTU | 0x8000, 1_500));
+        let body = [&link.structure[..], &link.attributes].concat();
         let datagram = [
-            message(libc::RTM_NEWLINK, &link.bytes),
+            message(libc::RTM_NEWLINK, &body),
             message(libc::RTM_NEWADDR, &[0; 8]),
-            message(libc::RTM_NEWLINK, &link.bytes),
+            message(libc::RTM_NEWLINK, &body),
             message(libc::NLMSG_DONE as u16, &[0; 4]),
-            message(libc::RTM_NEWLINK, &link.bytes),
+            message(libc::RTM_NEWLINK, &body),
         ];
         let mut found = Vec::new();
         let progress = parse(&datagram.concat(), Kind::Link, &mut found).unwrap();
         assert_eq!((progress, found.len()), (Progress::Done, 2), "nothing after the end");
         let link = &found[1];
         assert_eq!(link.u32(4), 7);
-        assert_eq!(link.attribute(libc::IFLA_IFNAME).map(text).as_deref(), Some("eth0"));
-        assert_eq!(link.attribute(libc::IFLA_MTU).and_then(integer), Some(1_500));
+        assert_eq!(link.attribute(libc::IFLA_IFNAME).map(text_of).as_deref(), Some("eth0"));
+        assert_eq!(link.attribute(libc::IFLA_MTU).and_then(u32_of), Some(1_500));
         assert_eq!(link.attribute(libc::IFLA_QDISC), None);
         assert_eq!(parse(&datagram[0], Kind::Link, &mut found).unwrap(), Progress::More);
     }
@@ -322,7 +232,7 @@ mod tests {
             let _ = parse(&data[..round % 97], Kind::Link, &mut found);
             for object in found {
                 let value = object.attribute((round % 60) as u16).unwrap_or_default();
-                let _ = (integer(value), address(value), text(value), attribute(value, 4));
+                let _ = (address(value), attribute(value, 4));
             }
         }
     }

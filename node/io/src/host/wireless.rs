@@ -107,7 +107,7 @@ impl Wireless {
     /// Not permitted, a channel is unknown to the radio, the interface is down, or the scan was
     /// aborted or did not end within ten seconds.
     pub fn scan(&self, interface: u32, frequencies: &[u32]) -> io::Result<Vec<Network>> {
-        let mut events = Family::open("nl80211")?.ok_or(io::ErrorKind::Unsupported)?;
+        let events = Family::open("nl80211")?.ok_or(io::ErrorKind::Unsupported)?;
         events.subscribe("scan")?;
         let listed = (1..).zip(frequencies);
         let listed = listed.fold(Attributes::default(), |list, (n, mhz)| list.with_u32(n, *mhz));

@@ -4,6 +4,7 @@
 pub(crate) mod address;
 pub(crate) mod control;
 pub(crate) mod mapping;
+pub(crate) mod netlink;
 pub(crate) mod sockopt;
 pub(crate) mod syscall;
 pub(crate) mod time;
