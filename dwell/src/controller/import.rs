@@ -13,13 +13,14 @@ use dwell_import::{Format, HEAD_LEN, ImportError, Imported, ImportedFlow, recogn
 use dwell_node_cli::{Exit, Failure, say};
 use dwell_record::{BatchStatistics, Kind, Summary, Trust};
 use dwell_report::model::Axis;
+use dwell_results::chain;
 use dwell_store::{
     ImportLock, Ingest, Ingested, NewRun, NewTrial, Role, RunKind, RunRow, RunState, Store,
     TrialRow,
 };
 use serde_json::{Value, json};
 
-use super::data::{DataArgs, chain, find};
+use super::data::{DataArgs, find};
 
 /// First bytes of files written by dwell's --samples.
 const SEGMENT_MAGIC: &[u8] = &dwell_record::segment::MAGIC;

@@ -1,6 +1,5 @@
 //! The controller's commands: run plans; store, show, compare and export their results.
 
-mod amounts;
 mod compare;
 mod data;
 mod delete;
@@ -13,7 +12,6 @@ mod owner;
 mod report;
 mod run;
 mod runs;
-mod samples;
 mod show;
 mod witness;
 

@@ -17,12 +17,12 @@ use dwell_fleet::{Device, FleetError, FleetHandle};
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_plan::{Estimate, Expansion, Plan, PlanError, Source, expand};
 use dwell_report::model::Axis;
+use dwell_results::amounts;
 use dwell_runner::{Clock, RunEnd, Runner, RunnerError, new_trials};
 use dwell_store::{DeviceRow, NewRun, RunKind, RunRow, RunState, RunnerLock, Store, StoreError};
 use dwell_units::{Instant, Monotonic, Nanos};
 use serde_json::json;
 
-use super::amounts;
 use super::data::{DataArgs, find};
 use super::device::catalogue;
 use super::fleet;
