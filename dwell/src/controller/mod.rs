@@ -12,6 +12,7 @@ mod owner;
 mod report;
 mod run;
 mod runs;
+mod serve;
 mod show;
 mod witness;
 
@@ -54,6 +55,7 @@ pub(crate) const EXAMPLES: &[Examples] = &[
             "device edit pi4 --name pi4-roof --clear price",
         ],
     ),
+    ("serve", ["serve", "serve --listen 127.0.0.1:8081"]),
     ("device remove", ["device remove pi4", "device remove pi4 --yes --keep-files"]),
 ];
 
@@ -80,6 +82,8 @@ pub(crate) enum ControllerCommand {
     Delete(delete::Args),
     /// Manage devices: machines that are reached by SSH
     Device(device::Args),
+    /// Serve pages and an HTTP API about runs, devices and experiments
+    Serve(serve::Args),
 }
 
 impl ControllerCommand {
@@ -96,6 +100,7 @@ impl ControllerCommand {
             Self::Note(args) => (note::run(args), &args.data),
             Self::Delete(args) => (delete::run(args), &args.data),
             Self::Device(args) => (device::run(args), args.data()),
+            Self::Serve(args) => (serve::run(args), &args.data),
         };
         outcome.map_err(|failure| named(failure, &data.catalogue()))
     }
