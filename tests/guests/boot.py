@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import image
+import leftovers
 import network
 from packages import CACHE, ROOT
 
@@ -87,6 +88,7 @@ class Rig:
             guest.start()
         for guest in started:
             guest.wait_until_ready()
+            guest.baseline = leftovers.baseline(guest)
         return started
 
     def write_ssh_config(self):
@@ -135,6 +137,8 @@ class Guest:
         )
         self.taps = {bridge: f"{bridge[:4]}{number}" for bridge in (network.MANAGEMENT, network.TEST)}
         self.process = None
+        # Processes of the booted guest, as `leftovers.baseline` counts them.
+        self.baseline = None
         # Writable in the guest as /output.
         self.output_folder = rig.folder / f"{self.name}-output"
         self.output_folder.mkdir()
