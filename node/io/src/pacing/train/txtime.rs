@@ -75,7 +75,7 @@ enum Outcome {
     Held,
     /// It left at once, or well before its time.
     Early,
-    /// It never left.
+    /// No timestamp shows that it left.
     Dropped,
 }
 
@@ -109,8 +109,18 @@ fn unusable(
     outcomes: &[io::Result<Outcome>; 2],
 ) -> String {
     let (name, qdisc) = (&interface.name, interface.qdisc.as_deref().unwrap_or("unknown"));
+    // Some drivers take timestamps that they do not claim.
+    let is_stamped = outcomes.iter().any(|outcome| matches!(outcome, Ok(Outcome::Early)));
     match outcomes {
         [Err(_), Err(error)] => format!("SO_TXTIME is refused: {error}"),
+        _ if !is_stamped
+            && interface.stamping.is_some_and(|able| !able.tx_software && !able.tx_hardware) =>
+        {
+            format!(
+                "departure times cannot be tested: the driver of {name} does not timestamp sent \
+                 packets"
+            )
+        }
         [_, Ok(Outcome::Early)] if qdisc == ETF => format!(
             "{ETF} of {name} sends packets more than {ETF_TOLERANCE} before their time; lower its \
              delta"
@@ -267,7 +277,7 @@ fn test(
             Err(error) => return Err(error),
         };
         let outcome = match left {
-            // Dropped because of its clock or its time, or the driver takes no timestamps.
+            // Dropped because of its clock or its time, or the driver takes no timestamps (`unusable`).
             None => Outcome::Dropped,
             Some(left) if left - asked >= TEST_DELAY - tolerance => Outcome::Held,
             Some(_) => Outcome::Early,
@@ -305,6 +315,7 @@ fn departure(port: &mut DatagramSocket, until: Instant<Monotonic>) -> Option<Ins
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::interface::Stamping;
 
     #[test]
     fn etf_gets_ascending_future_times_and_fq_the_schedule() {
@@ -319,5 +330,29 @@ mod tests {
         assert_eq!(asked(Timebase::Tai, 10 * ms, 12 * ms, 9 * ms), 12 * ms);
         assert_eq!(asked(Timebase::Tai, 10 * ms, 12 * ms, 13 * ms), 13 * ms + 1);
         assert_eq!(asked(Timebase::Monotonic, 10 * ms, 12 * ms, 13 * ms), 10 * ms);
+    }
+
+    #[test]
+    fn missing_timestamps_are_not_blamed_on_the_discipline() {
+        let reason = |qdisc: &str, tx_software, outcomes: [Outcome; 2]| {
+            let interface = Interface {
+                index: 1,
+                name: "wlan0".into(),
+                up: true,
+                mtu: None,
+                qdisc: Some(qdisc.into()),
+                driver: None,
+                offloads: None,
+                stamping: Some(Stamping { tx_software, tx_hardware: false, rx_hardware: false }),
+            };
+            unusable(&interface, "127.0.0.1:9".parse().unwrap(), &outcomes.map(Ok))
+        };
+        let dropped = [Outcome::Dropped; 2];
+        for qdisc in ["fq", ETF] {
+            let unstamped = reason(qdisc, false, dropped);
+            assert!(unstamped.contains("driver of wlan0 does not timestamp"), "{unstamped}");
+        }
+        assert!(reason("noqueue", true, dropped).contains("no fq or etf"));
+        assert!(reason("noqueue", false, [Outcome::Early; 2]).contains("no fq or etf"));
     }
 }
