@@ -160,13 +160,13 @@ impl Txtime {
                 return self.tx_socket.note(n..n + 1, app, realtime(), left);
             };
             let errno = syscall::errno(&error);
-            let should_retry = self.tx_socket.should_retry(errno, failed);
+            let failure = self.tx_socket.socket.failed(errno, failed);
             // This thread was interrupted for longer than the lead.
             let was_late = errno == libc::ENOBUFS && self.timebase == Timebase::Tai;
             if was_late && lead < MAX_ETF_LEAD {
                 lead = Nanos(lead.0 * LEAD_GROWTH);
-            } else if !should_retry {
-                return;
+            } else if let Some(failure) = failure {
+                return self.tx_socket.fail(failure);
             }
             failed += 1;
         }
