@@ -68,7 +68,7 @@ struct Txtime {
     last: Instant<Monotonic>,
 }
 
-/// What happened to a test packet with a later departure time.
+/// Result of a test packet with a later departure time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// It left at its time.
@@ -80,7 +80,8 @@ enum Outcome {
 }
 
 /// Opens a sender, whose packets the kernel timestamps if requested. Sends a few datagrams to the
-/// target's discard port and checks when they leave. Takes up to 70 ms, longer on a busy machine, and 1.2 s if etf drops them.
+/// target's discard port and checks when they leave. Takes 5 ms with fq, up to 90 ms without
+/// timestamps, and up to 0.6 s if etf drops them; on a busy machine longer.
 ///
 /// # Errors
 /// They left at once, or not at all.
@@ -102,7 +103,7 @@ pub(super) fn open(config: TrainSenderConfig<'_>) -> Result<Box<dyn Engine>, Una
     Ok(Box::new(Txtime { tx_socket, payloads, timebase, last }))
 }
 
-/// Why departure times have no effect on this interface, and what would help.
+/// Returns why departure times have no effect on this interface, and the remedy.
 fn unusable(
     interface: &Interface,
     target: SocketAddr,
