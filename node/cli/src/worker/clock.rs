@@ -43,10 +43,8 @@ pub(super) fn state() -> ClockState {
 /// Returns the output of a program; `None` if it is not installed or does not end within `timeout`.
 fn output(program: &[&str], timeout: Duration) -> Option<String> {
     let (name, arguments) = program.split_first()?;
-    // Debian installs pmc in sbin, which is not in the PATH of ordinary users.
-    let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new(name);
-    command.args(arguments).env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C");
+    command.args(arguments).env("PATH", dwell_io::process::search_path()).env("LC_ALL", "C");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().ok()?;
     let stdout = child.stdout.take()?;
