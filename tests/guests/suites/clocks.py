@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import host_clock
 from boot import Spec
-from fleet import Fleet, wait_for_probes
+from fleet import devices, wait_for_probes
 from host_clock import Bounds
 
 GUESTS = [Spec(name, "x86_64-6.12", arguments=host_clock.ARGUMENTS) for name in ("left", "right")]
@@ -79,15 +79,6 @@ class Truth:
         (start, first), (end, last) = self.before, self.after
         width = (first.high - first.low + last.high - last.low) / 2
         return (last.middle() - first.middle()) / (end - start) * 1e6, width / (end - start) * 1e6
-
-
-def devices(rig):
-    """The fleet of this suite. Its first use adds and checks the devices."""
-    if not hasattr(rig, "fleet"):
-        rig.fleet = Fleet(rig, "clocks")
-        rig.fleet.add(*rig.guests.values())
-        rig.fleet.dwell("device", "check")
-    return rig.fleet
 
 
 def run(rig, duration="5s"):
