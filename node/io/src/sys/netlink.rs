@@ -76,7 +76,7 @@ impl NetlinkSocket {
         self.receive_by(0)
     }
 
-    /// Receives a datagram that arrives until `until`, otherwise `None`.
+    /// Receives a datagram that arrives until `until`, or `None`.
     ///
     /// # Errors
     /// As for [`Self::receive`].
