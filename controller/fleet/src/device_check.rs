@@ -1,14 +1,13 @@
 //! Checks of devices, and removal of all that dwell stored on them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::thread;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::deployment::Deployment;
+use crate::parallel::{MAX_PARALLEL, for_each_parallel};
 use crate::{Device, FleetError, NodeBinaries};
 
 /// Time for `doctor` on a device.
@@ -40,34 +39,14 @@ pub struct DeviceAnswer {
     pub doctor: Value,
 }
 
-/// Checks devices, `parallel` at a time. `done` is called on this thread as each check ends, with the
-/// index of the device.
+/// Checks devices, several at a time. `done` is called on this thread as each check ends, with the index
+/// of the device.
 pub fn check_devices(
     devices: &[Device],
     binaries: &NodeBinaries,
-    parallel: usize,
     done: &mut dyn FnMut(usize, Result<DeviceAnswer, FleetError>),
 ) {
-    let (sender, receiver) = mpsc::channel();
-    let next = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        for _ in 0..parallel.clamp(1, devices.len().max(1)) {
-            let (sender, next) = (sender.clone(), &next);
-            scope.spawn(move || {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(device) = devices.get(index) else { return };
-                    if sender.send((index, check(device, binaries))).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(sender);
-        for (index, answer) in receiver {
-            done(index, answer);
-        }
-    });
+    for_each_parallel(devices, MAX_PARALLEL, |device| check(device, binaries), done);
 }
 
 fn check(device: &Device, binaries: &NodeBinaries) -> Result<DeviceAnswer, FleetError> {

@@ -16,10 +16,6 @@ use super::abilities::{Lacks, lacks};
 use super::catalogue::{KnownDevice, open, select};
 use super::one_line;
 
-/// Maximum number of devices that are checked at the same time. Devices that are down take the whole
-/// time-out of ssh.
-const MAX_PARALLEL: usize = 32;
-
 /// Maximum number of groups of devices whose lacking privileges are printed.
 const MAX_GROUPS: usize = 4;
 
@@ -132,7 +128,7 @@ pub(super) fn check(
         selected.iter().filter(|known| lease_of(known).is_none()).collect();
     let devices: Vec<Device> = free.iter().map(|known| known.device.clone()).collect();
     let mut stored = Ok(());
-    check_devices(&devices, &binaries, MAX_PARALLEL, &mut |index, answer| {
+    check_devices(&devices, &binaries, &mut |index, answer| {
         let known = free[index];
         let answer = answer.map(StoredAnswer::from).map_err(|error| reason(&known.device, &error));
         match result(&answer).and_then(|result| Ok(store.add_check(&known.row, &result)?)) {
