@@ -64,8 +64,17 @@ while line=$($within head -n 1) && [ -n "$line" ]; do
     trap "rm -f \"$part\"" EXIT
     trap "exit 1" HUP INT PIPE TERM
     echo ready
-    why=$( { $within head -c "$rest" > "$part"; } 2>&1 ) || { echo "failed ${why##*: }"; exit 1; }
-    if [ "$(($(wc -c < "$part")))" -ne "$rest" ]; then echo "failed it is incomplete"; exit 1; fi
+    got=0
+    : > "$part"
+    # head may read more than it prints, so the next piece is sent only after this one has arrived.
+    while [ "$got" -lt "$rest" ]; do
+      piece=$((rest - got))
+      if [ "$piece" -gt 262144 ]; then piece=262144; fi
+      why=$( { $within head -c "$piece" >> "$part"; } 2>&1 ) || { echo "failed ${why##*: }"; exit 1; }
+      got=$((got + piece))
+      if [ "$(($(wc -c < "$part")))" -ne "$got" ]; then echo "failed it is incomplete"; exit 1; fi
+      echo got
+    done
     why=$(chmod 700 "$part" 2>&1 && mv -f "$part" "$file" 2>&1) || { echo "failed ${why##*: }"; exit 1; }
     set +f
     for old in "$dir"/dwell-node-*; do

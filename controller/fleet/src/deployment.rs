@@ -5,7 +5,7 @@
 //! and nothing runs on when the connection ends.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -30,8 +30,18 @@ const MAX_EARLIER_LINES: usize = 200;
 /// Time to connect, to authenticate and to run the script.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Time in which the transfer of the program must progress, and in which it must be stored.
+/// Length of the pieces in which the program is copied, in bytes; that of `bootstrap.sh`. ssh buffers
+/// several, so each is acknowledged before the next is sent.
+const PIECE_LEN: u64 = 256 << 10;
+
+/// Time for a piece of the program to arrive.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time for the device to store the program after it has arrived.
+const STORE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time for the files of dwell to be removed.
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time for the program to start.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -170,22 +180,34 @@ impl<'a> Deployment<'a> {
 
     fn upload(mut self, binary: &NodeBinary) -> Result<Self, FleetError> {
         let device = self.device;
-        let late =
-            format!("the copy of the node program stopped for {} s", TRANSFER_TIMEOUT.as_secs());
         let mut file = File::open(&binary.path).map_err(|error| {
             refusal(device, format!("cannot read {}: {error}", binary.path.display()))
         })?;
         // A connection that ended shows in the answer.
         let _ = self.process.say(&format!("put {}", binary.len));
-        self.process.limit(TRANSFER_TIMEOUT);
-        let stored = self.process.line().and_then(|answer| {
-            if answer != "ready" {
-                return Ok(answer);
-            }
-            self.process.copy(&mut file, TRANSFER_TIMEOUT)?;
+        let mut late =
+            format!("the copy of the node program stopped for {} s", TRANSFER_TIMEOUT.as_secs());
+        let mut expected = "ready";
+        let mut left = binary.len;
+        let stored = loop {
             self.process.limit(TRANSFER_TIMEOUT);
-            self.process.line()
-        });
+            match self.process.line() {
+                Ok(answer) if answer == expected => {}
+                answer => break answer,
+            }
+            if left == 0 {
+                late =
+                    format!("the node program was not stored within {} s", STORE_TIMEOUT.as_secs());
+                self.process.limit(STORE_TIMEOUT);
+                break self.process.line();
+            }
+            let piece = left.min(PIECE_LEN);
+            if let Err(error) = self.process.copy(&mut (&mut file).take(piece), TRANSFER_TIMEOUT) {
+                break Err(error);
+            }
+            left -= piece;
+            expected = "got";
+        };
         match stored {
             Ok(answer) if answer == "stored" => Ok(self),
             Ok(answer) => {
@@ -207,8 +229,8 @@ impl<'a> Deployment<'a> {
     /// A node runs there, or a file cannot be removed.
     pub(crate) fn remove(mut self) -> Result<(), FleetError> {
         let _ = self.process.say("clean");
-        self.process.limit(TRANSFER_TIMEOUT);
-        let late = format!("its files were not removed within {} s", TRANSFER_TIMEOUT.as_secs());
+        self.process.limit(REMOVE_TIMEOUT);
+        let late = format!("its files were not removed within {} s", REMOVE_TIMEOUT.as_secs());
         match self.process.line() {
             Ok(answer) if answer == "removed" => Ok(()),
             Ok(answer) => {
@@ -298,7 +320,6 @@ impl<'a> Deployed<'a> {
         limit: Duration,
         max_len: u64,
     ) -> Result<Vec<u8>, FleetError> {
-        use std::io::Read as _;
         let Deployment { device, mut process, .. } = self.run(arguments)?;
         process.limit(limit);
         let mut output = Vec::new();

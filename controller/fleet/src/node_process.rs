@@ -91,8 +91,8 @@ impl NodeProcess {
     /// everything.
     ///
     /// # Errors
-    /// Those of `from`; `TimedOut` if nothing could be written for `patience`.
-    pub(crate) fn copy(&mut self, from: &mut impl Read, patience: Duration) -> io::Result<()> {
+    /// Those of `from`; `TimedOut` if nothing could be written for `timeout`.
+    pub(crate) fn copy(&mut self, from: &mut impl Read, timeout: Duration) -> io::Result<()> {
         let mut piece = [0; WRITE_LEN];
         loop {
             let len = match from.read(&mut piece) {
@@ -103,7 +103,7 @@ impl NodeProcess {
             };
             let mut rest = &piece[..len];
             while !rest.is_empty() {
-                if !self.is_writable(Instant::now() + patience)? {
+                if !self.is_writable(Instant::now() + timeout)? {
                     return Ok(());
                 }
                 match self.input.write(rest) {
