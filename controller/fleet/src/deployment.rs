@@ -211,6 +211,9 @@ impl<'a> Deployment<'a> {
         match stored {
             Ok(answer) if answer == "stored" => Ok(self),
             Ok(answer) => {
+                if let Some(leased) = leased(device, &answer) {
+                    return Err(leased);
+                }
                 let why = answer.strip_prefix("failed ").unwrap_or(&answer);
                 let message = format!(
                     "cannot store the node program ({} kB) in {}: {why}; free space there",
@@ -234,9 +237,8 @@ impl<'a> Deployment<'a> {
         match self.process.line() {
             Ok(answer) if answer == "removed" => Ok(()),
             Ok(answer) => {
-                if let Some(lease) = answer.strip_prefix("busy ") {
-                    let lease = serde_json::from_str(lease).unwrap_or_default();
-                    return Err(FleetError::Leased { device: self.device.name.clone(), lease });
+                if let Some(leased) = leased(self.device, &answer) {
+                    return Err(leased);
                 }
                 let why = answer.strip_prefix("failed ").unwrap_or(&answer);
                 Err(refusal(self.device, format!("cannot remove the files of dwell: {why}")))
@@ -313,7 +315,8 @@ impl<'a> Deployed<'a> {
     /// Runs the program to its end and returns its standard output of at most `max_len` bytes.
     ///
     /// # Errors
-    /// The program fails, or takes longer than `limit`.
+    /// The device is leased to a run ([`FleetError::Leased`]), the program fails, or takes longer than
+    /// `limit`.
     pub(crate) fn output(
         self,
         arguments: &str,
@@ -343,6 +346,9 @@ impl<'a> Deployed<'a> {
         match process.line() {
             Ok(answer) if answer == "running" => Ok(Deployment { device, process, facts, connect }),
             Ok(answer) => {
+                if let Some(leased) = leased(device, &answer) {
+                    return Err(leased);
+                }
                 let why = answer.strip_prefix("refused ").unwrap_or(&answer);
                 let message = format!(
                     "cannot run the node program by sudo: {why}; allow it there by a sudoers rule such \
@@ -356,16 +362,24 @@ impl<'a> Deployed<'a> {
     }
 }
 
-/// Returns the remote command: the script without its comments, and the known programs.
+/// Returns the remote command: the script without its comment lines, and the known programs.
 fn remote_command(device: &Device, binaries: &NodeBinaries) -> String {
-    let lines = BOOTSTRAP.lines().filter(|line| !line.starts_with('#'));
+    let lines = BOOTSTRAP.lines().filter(|line| !line.trim_start().starts_with('#'));
     let script: Vec<_> = lines.collect();
     let sudo = if device.sudo { "yes" } else { "no" };
     let known: Vec<_> = binaries
         .by_machine()
-        .map(|(machine, binary)| format!(" {machine}:{}", binary.sha256))
+        .map(|(machine, binary)| format!(" {machine}:{}:{}", binary.sha256, binary.len))
         .collect();
     format!("exec sh -c '{}' dwell {sudo}{}", script.join("\n"), known.concat())
+}
+
+/// Returns the error of a device that a run uses; `None` if the script answered something else.
+fn leased(device: &Device, answer: &str) -> Option<FleetError> {
+    let lease = answer.strip_prefix("busy ")?;
+    // The run may not have written its lease yet.
+    let lease = serde_json::from_str(lease).unwrap_or_default();
+    Some(FleetError::Leased { device: device.name.clone(), lease })
 }
 
 /// Returns the lease as one word of a shell that does not expand patterns.

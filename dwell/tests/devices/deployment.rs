@@ -1,6 +1,6 @@
 //! The node program on devices: copied once, replaced, removed; and devices that refuse it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -35,6 +35,15 @@ fn program_is_copied_once_replaced_and_removed() {
     assert_eq!(first["dir"], cache());
     assert_eq!(first["doctor"]["schema"], "dwell.doctor/1");
     assert_eq!(check()["uploaded_bytes"], 0);
+
+    // A power failure may leave a file without its contents.
+    let program = Path::new(first["program"].as_str().unwrap()).file_name().unwrap();
+    let mut files = lab.devices[0].files().into_iter();
+    let program = files.find(|path| path.file_name() == Some(program)).unwrap();
+    for len in [0, 1_000] {
+        File::options().write(true).open(&program).unwrap().set_len(len).unwrap();
+        assert_eq!(check()["uploaded_bytes"], first["uploaded_bytes"], "{len}");
+    }
 
     // Another program: a byte after its end changes only its hash.
     let other = lab.sandbox.path("nodes");

@@ -34,7 +34,7 @@ receive() {
 }
 enter() { mkdir -p "$HOMES/$host"; cd "$HOMES/$host"; }
 serve() {
-  exec env HOME="$PWD" TMPDIR="$PWD" XDG_CACHE_HOME= SSH_CONNECTION="127.0.0.1 1 127.0.0.1 22" sh -c "$remote"
+  exec env HOME="$PWD" PATH="$HOMES/bin:$PATH" TMPDIR="$PWD" XDG_CACHE_HOME= SSH_CONNECTION="127.0.0.1 1 127.0.0.1 22" sh -c "$remote"
 }
 case $host in
   connect) hang ;;

@@ -1,6 +1,7 @@
 //! Two controllers and one device: one run at a time.
 
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
 use crate::fixture::{stderr, wait_for_exit, wait_until};
@@ -82,6 +83,28 @@ fn second_controller_waits_or_fails() {
     assert_eq!(wait_for_exit(&mut first).code(), Some(0), "{}", controllers.log("first"));
     assert_eq!(wait_for_exit(&mut second).code(), Some(0), "{}", controllers.log("second"));
     wait_until("every process to end", || controllers.stand_in.sandbox.processes().is_empty());
+}
+
+#[test]
+fn device_in_use_is_neither_checked_nor_removed() {
+    let controllers = Controllers::new();
+    // The flock of BusyBox has no --version.
+    let bin = controllers.stand_in.sandbox.path("homes/bin");
+    let flock = bin.join("flock");
+    let text = "#!/bin/sh\n[ \"$1\" = --version ] && exit 1\nexec /usr/bin/flock \"$@\"\n";
+    fs::create_dir_all(&bin).unwrap();
+    fs::write(&flock, text).unwrap();
+    fs::set_permissions(flock, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut first = controllers.start_first();
+    let run = controllers.stand_in.sandbox.query("SELECT run FROM runs").remove(0);
+    for action in [&["check", "local1"][..], &["remove", "local1", "--yes"]] {
+        let mut command = controllers.stand_in.command(&[&["device"], action].concat());
+        let refused = controllers.elsewhere(&mut command).output().unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        let text = format!("{}{}", String::from_utf8_lossy(&refused.stdout), stderr(&refused));
+        assert!(text.contains("is in use by run ") && text.contains(&run), "{action:?}: {text}");
+    }
+    assert_eq!(wait_for_exit(&mut first).code(), Some(0), "{}", controllers.log("first"));
 }
 
 #[test]
