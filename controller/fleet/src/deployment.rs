@@ -88,7 +88,12 @@ impl DeviceFacts {
             match name {
                 "machine" => facts.machine = value,
                 "kernel" => facts.kernel = value,
-                "uid" => facts.uid = value.parse().unwrap_or_default(),
+                "uid" => {
+                    facts.uid = value.parse().map_err(|_| {
+                        let message = format!("its user id '{value}' is not a number");
+                        io::Error::new(io::ErrorKind::InvalidData, message)
+                    })?;
+                }
                 "address" => facts.address = value.parse().ok(),
                 "dir" => facts.dir = value,
                 "refused" => facts.refused = value.trim_end_matches([';', ' ']).to_owned(),
@@ -440,6 +445,10 @@ mod tests {
         assert_eq!(facts.address, Some("192.0.2.7".parse().unwrap()));
         let ended = facts_of("dwell-bootstrap 1\nmachine=x\n").unwrap_err();
         assert_eq!(ended.kind(), io::ErrorKind::UnexpectedEof);
+        for uid in ["", "root", "-1", "4294967296"] {
+            let unknown = facts_of(&format!("dwell-bootstrap 1\nuid={uid}\nend\n")).unwrap_err();
+            assert_eq!(unknown.kind(), io::ErrorKind::InvalidData);
+        }
         let endless = facts_of(&"y\n".repeat(1_000)).unwrap_err();
         assert_eq!(endless.kind(), io::ErrorKind::InvalidData);
     }
