@@ -356,12 +356,20 @@ impl Runner<'_> {
             let message = self.fleet.next(left.min(STOP_POLL_INTERVAL));
             let now = self.clock.now();
             let actions = match message {
-                None => machine.tick(now),
+                None => Vec::new(),
                 Some((node, FromNode::Gone(why))) => machine.gone(&node, &why, now),
-                Some((_, FromNode::Data(job, bytes))) => {
-                    self.incoming(trial, job, &mut incoming)?.take(&bytes);
-                    machine.extend_transfer(now);
+                // Samples still arrive after a failure has ended their transfer.
+                Some((node, FromNode::Data(job, _))) if !machine.is_pulling(&node, job) => {
                     Vec::new()
+                }
+                Some((node, FromNode::Data(job, bytes))) => {
+                    if self.incoming(trial, job, &mut incoming)?.take(&bytes) {
+                        machine.extend_transfer(now);
+                        Vec::new()
+                    } else {
+                        let why = format!("{node} sent more samples than were requested");
+                        machine.give_up(why, now)
+                    }
                 }
                 Some((node, FromNode::Event(event))) => {
                     let mut next_part = None;
@@ -374,7 +382,9 @@ impl Runner<'_> {
                             self.store.set_node(&self.run, &joined)?;
                         }
                         Event::Progress { progress, .. } => self.reporter.progress(progress),
-                        Event::Pulled { job, from, bytes, crc32, left } => {
+                        Event::Pulled { job, from, bytes, crc32, left }
+                            if machine.is_pulling(&node, *job) =>
+                        {
                             let (from, bytes, crc32, left) = (*from, *bytes, *crc32, *left);
                             let (job, part) = (*job, Part { from, bytes, crc32, left });
                             let incoming = self.incoming(trial, job, &mut incoming)?;
@@ -389,6 +399,9 @@ impl Runner<'_> {
                 }
             };
             self.execute(&mut machine, actions);
+            // Messages without end must not prevent a time-out.
+            let late = machine.tick(now);
+            self.execute(&mut machine, late);
         }
         carryover.next_job = machine.next_job();
         carryover.received_bytes = incoming.values().map(Incoming::bytes).sum();

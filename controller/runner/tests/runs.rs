@@ -31,6 +31,10 @@ enum Fault {
     Flips(u32),
     /// There are no replies.
     Silence,
+    /// It sends samples without end when they are requested.
+    Endless,
+    /// It sends samples without end instead of the result of the measurement.
+    Unrequested,
     /// An interrupt ends the node before the runner notices the interrupt.
     Interrupted,
 }
@@ -56,6 +60,10 @@ struct FakeFleet {
     routes: VecDeque<Result<&'static str, &'static str>>,
     /// Attempts to use the nodes until another run leaves them.
     leased: u32,
+    /// The node and job that send samples without end.
+    endless: Option<(String, JobId, Fault)>,
+    /// Number of frames of such samples so far.
+    endless_frames: u32,
     /// Number of labs removed.
     rebuilt: u32,
     stop: Arc<AtomicBool>,
@@ -75,6 +83,8 @@ impl FakeFleet {
             dies_after: None,
             routes: VecDeque::new(),
             leased: 0,
+            endless: None,
+            endless_frames: 0,
             rebuilt: 0,
             stop: Arc::default(),
         }
@@ -124,6 +134,12 @@ impl Fleet for FakeFleet {
                 if fault == Fault::Interrupted {
                     self.interrupt = true;
                 }
+                if matches!(fault, Fault::Endless | Fault::Unrequested) {
+                    self.endless = Some((node.to_owned(), *job, fault));
+                }
+                if fault == Fault::Unrequested {
+                    return Ok(());
+                }
                 if matches!(fault, Fault::Vanishes | Fault::Interrupted) {
                     self.messages
                         .push_back((node.to_owned(), FromNode::Gone("it lost power".into())));
@@ -140,11 +156,13 @@ impl Fleet for FakeFleet {
                 self.push_event(node, Event::Ready { job: *job });
             }
             Request::Stop { job } => {
+                self.endless = None;
                 let summary = Box::new(summary(0));
                 self.push_event(node, Event::Finished { job: *job, summary, segment_bytes: None });
             }
             Request::Hail { job } => self.push_event(node, Event::Alive { job: *job }),
             Request::Clock { .. } | Request::ClockState { .. } => {}
+            Request::Pull { .. } if matches!(self.endless, Some((_, _, Fault::Endless))) => {}
             Request::Pull { job, .. } => {
                 let (segment, damaged) = self.segments.get_mut(job).unwrap();
                 let (len, crc32) = (segment.len() as u64, crc32fast::hash(segment));
@@ -164,7 +182,14 @@ impl Fleet for FakeFleet {
     }
 
     fn next(&mut self, _: Duration) -> Option<(String, FromNode)> {
-        let message = self.messages.pop_front();
+        let message = self.messages.pop_front().or_else(|| {
+            let (node, job, fault) = self.endless.clone()?;
+            let (len, max_frames) =
+                if fault == Fault::Endless { (1 << 20, 16) } else { (100, 100_000) };
+            self.endless_frames += 1;
+            assert!(self.endless_frames <= max_frames, "the trial does not end");
+            Some((node, FromNode::Data(job, vec![0; len])))
+        });
         if self.interrupt && matches!(message, Some((_, FromNode::Gone(_)))) {
             self.stop.store(true, Ordering::Relaxed);
         }
@@ -288,6 +313,18 @@ fn run_continues_after_failed_trials_with_reasons() {
     assert_eq!(trials[0].samples, Some(10));
     assert_eq!(trials[4].samples, Some(10), "lost probes are stored too");
     assert_eq!(test_run.store.series(&trials[0]).unwrap()["rtt_ns"].steps[0].count, 10);
+}
+
+#[test]
+fn endless_samples_fail_their_trial() {
+    let mut test_run = TestRun::new();
+    let mut fleet = FakeFleet::new(&[Fault::Endless, Fault::Unrequested]);
+    let (end, ends) = test_run.run(&mut fleet, usize::MAX);
+    assert_eq!(end, RunEnd::Complete);
+    let failed = |reason: &str| TrialEnd::Failed(reason.to_owned());
+    assert_eq!(ends[0], failed("n1 sent more samples than were requested"));
+    assert_eq!(ends[1], failed("ping on n1 took longer than 61.45s"));
+    assert_eq!(ends[2..], [const { TrialEnd::Finished }; 4]);
 }
 
 #[test]
