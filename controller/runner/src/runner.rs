@@ -322,7 +322,7 @@ impl Runner<'_> {
             Err(error) => return self.fail(trial, &error.to_string()).map(Some),
         };
         // Before the nodes are prepared, so that those that ended are connected again.
-        self.drop_ended_nodes(carryover);
+        self.drain_messages(carryover)?;
         let routes = match self.prepare(&plan.topology, carryover) {
             Ok(routes) => routes,
             // The wait for nodes was interrupted.
@@ -374,13 +374,7 @@ impl Runner<'_> {
                 Some((node, FromNode::Event(event))) => {
                     let mut next_part = None;
                     match &event {
-                        Event::Hello { dwell, .. } => {
-                            let clock = self.fleet.nodes().clock_domain(&node).to_string();
-                            let device = self.fleet.device(&node).map(bound_device);
-                            let (node, dwell) = (node.clone(), dwell.clone());
-                            let joined = RunNode { node, dwell, clock: Some(clock), device };
-                            self.store.set_node(&self.run, &joined)?;
-                        }
+                        Event::Hello { dwell, .. } => self.store_node(&node, dwell)?,
                         Event::Progress { progress, .. } => self.reporter.progress(progress),
                         Event::Pulled { job, from, bytes, crc32, left }
                             if machine.is_pulling(&node, *job) =>
@@ -511,13 +505,30 @@ impl Runner<'_> {
         })
     }
 
-    /// Handles nodes that ended since the last trial; their jobs are started again for the next.
-    fn drop_ended_nodes(&mut self, carryover: &mut Carryover) {
+    /// Handles messages since the last trial. The jobs of nodes that ended are started again for the
+    /// next trial.
+    fn drain_messages(&mut self, carryover: &mut Carryover) -> Result<(), RunnerError> {
         while let Some((node, message)) = self.fleet.next(Duration::ZERO) {
-            let FromNode::Gone(why) = message else { continue };
-            self.reporter.say(&format!("node {node} ended between trials and is restarted: {why}"));
-            carryover.reflectors.retain(|(_, planned)| planned.node != node);
+            match message {
+                FromNode::Gone(why) => {
+                    self.reporter
+                        .say(&format!("node {node} ended between trials and is restarted: {why}"));
+                    carryover.reflectors.retain(|(_, planned)| planned.node != node);
+                }
+                FromNode::Event(Event::Hello { dwell, .. }) => self.store_node(&node, &dwell)?,
+                FromNode::Event(_) | FromNode::Data(..) => {}
+            }
         }
+        Ok(())
+    }
+
+    /// Stores a node that has joined the run, and its build of dwell.
+    fn store_node(&mut self, node: &str, dwell: &str) -> Result<(), RunnerError> {
+        let clock = self.fleet.nodes().clock_domain(node).to_string();
+        let device = self.fleet.device(node).map(bound_device);
+        let (node, dwell) = (node.to_owned(), dwell.to_owned());
+        let joined = RunNode { node, dwell, clock: Some(clock), device };
+        Ok(self.store.set_node(&self.run, &joined)?)
     }
 
     /// Executes actions and reports failed requests to the state machine.
