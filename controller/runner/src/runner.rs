@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::hash_map::RandomState;
 use std::fs;
+use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -31,8 +33,11 @@ const DEFAULT_MAX_FAILURES: u32 = 5;
 /// Interval of checks for free space on a full disk.
 const SPACE_CHECK_INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// Time between attempts to use nodes that another run uses.
+/// Time before the second attempt to use nodes that another run uses. It doubles with each attempt.
 const LEASE_RETRY_INTERVAL: Nanos = Nanos::from_secs(1);
+
+/// Maximum time between such attempts.
+const MAX_LEASE_RETRY_INTERVAL: Nanos = Nanos::from_secs(15);
 
 /// Maximum time between attempts to measure a trial that did not fit on the disk.
 const MAX_RETRY_INTERVAL: Nanos = Nanos::from_secs(60);
@@ -451,6 +456,7 @@ impl Runner<'_> {
         carryover: &mut Carryover,
     ) -> Result<(), FleetError> {
         let mut announced = None;
+        let mut wait = LEASE_RETRY_INTERVAL;
         loop {
             let error = match self.fleet.prepare(topology) {
                 Err(error) if error.is_leased() => error,
@@ -463,7 +469,8 @@ impl Runner<'_> {
                 self.reporter.say(&text);
                 announced = Some(text);
             }
-            self.sleep_unless_stopped(LEASE_RETRY_INTERVAL);
+            self.sleep_unless_stopped(partly_random(wait));
+            wait = Nanos(wait.0.saturating_mul(2)).min(MAX_LEASE_RETRY_INTERVAL);
             if self.stop.load(Ordering::Relaxed) {
                 return Err(error);
             }
@@ -564,6 +571,14 @@ fn bound_device(device: NodeDevice) -> BoundDevice {
         program_sha256: device.program_sha256,
         arch: device.arch,
     }
+}
+
+/// Returns a time between half and all of `time`, so that runs that wait for each other's nodes do not
+/// always retry at the same time.
+fn partly_random(time: Nanos) -> Nanos {
+    let random = RandomState::new().build_hasher().finish() as u32;
+    let share = 0.5 + 0.5 * f64::from(random) / f64::from(u32::MAX);
+    Nanos((time.0 as f64 * share) as i64)
 }
 
 /// Returns the free space needed for a trial with this many received bytes: the same again for the

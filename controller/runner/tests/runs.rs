@@ -11,7 +11,7 @@ use dwell_fleet::{Fleet, FleetError, FromNode, Routes};
 use dwell_plan::{Expansion, Topology};
 use dwell_protocol::{Event, Job, JobId, Lease, Request};
 use dwell_record::segment::{Header, SegmentWriter};
-use dwell_runner::{RunEnd, Runner, RunnerError, TrialEnd};
+use dwell_runner::{Clock, RunEnd, Runner, RunnerError, TrialEnd};
 use dwell_sample::{RxStamps, Sample, State, TimestampSource, TxStamps};
 use dwell_store::{RunRow, RunState, Store, TrialState};
 use dwell_units::{BitRate, Instant, Nanos, Pairing};
@@ -244,6 +244,7 @@ struct TestRun {
     store: Store,
     expansion: Expansion,
     run: RunRow,
+    clock: TickingClock,
 }
 
 impl TestRun {
@@ -253,7 +254,7 @@ impl TestRun {
 
     fn of(plan: &str) -> Self {
         let StartedRun { dir, store, expansion, run } = begin(plan);
-        Self { _dir: dir, store, expansion, run }
+        Self { _dir: dir, store, expansion, run, clock: TickingClock::default() }
     }
 
     /// Runs the remaining trials until the run or `stop_after` trials have ended.
@@ -275,7 +276,7 @@ impl TestRun {
             store: &mut self.store,
             expansion: &self.expansion,
             run: self.run.clone(),
-            clock: &TickingClock::default(),
+            clock: &self.clock,
             reporter: &mut listener,
             stop: &stop,
         };
@@ -331,12 +332,34 @@ fn endless_samples_fail_their_trial() {
 fn run_waits_until_another_run_leaves_its_nodes() {
     let mut test_run = TestRun::new();
     let mut fleet = FakeFleet::new(&[]);
-    fleet.leased = 3;
+    fleet.leased = 7;
     let (end, ends) = test_run.run(&mut fleet, usize::MAX);
     assert_eq!((end, ends.len()), (RunEnd::Complete, 6));
     assert_eq!(fleet.leased, 0);
     // Nothing is held during the wait.
-    assert_eq!(fleet.rebuilt, 3 + 1);
+    assert_eq!(fleet.rebuilt, 7 + 1);
+    // Each attempt connects to all nodes, so they become rarer, but not without limit.
+    let most = Nanos::from_secs(1 + 2 + 4 + 8 + 3 * 15);
+    let waited = test_run.clock.now() - Instant::from_nanos(0);
+    assert!((Nanos(most.0 / 2)..most + Nanos::from_secs(10)).contains(&waited), "{waited}");
+}
+
+#[test]
+fn node_that_joined_between_trials_is_stored() {
+    let mut test_run = TestRun::new();
+    let mut fleet = FakeFleet::new(&[]);
+    let hello = Event::Hello {
+        version: dwell_protocol::VERSION,
+        dwell: "0.2.0+build".into(),
+        node: "host".into(),
+        jobs: Vec::new(),
+        boot_id: None,
+    };
+    fleet.push_event("n1", hello);
+    test_run.run(&mut fleet, usize::MAX);
+    let nodes = test_run.store.nodes(&test_run.run).unwrap();
+    let nodes: Vec<_> = nodes.iter().map(|node| (&*node.node, &*node.dwell)).collect();
+    assert_eq!(nodes, [("n1", "0.2.0+build")]);
 }
 
 #[test]
