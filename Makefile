@@ -193,8 +193,11 @@ target/release/pingpong: bench/c/pingpong.c
 $(BINARIES):
 	$(MAKE) build
 
-install: $(BINARIES) ## install binaries, man pages and completions under PREFIX (/usr/local)
+install: $(BINARIES) ## install binaries, built nodes, man pages and completions under PREFIX (/usr/local)
 	install -D -m 755 -t $(root)/bin $(BINARIES)
+	for node in $(wildcard target/nodes/*/dwell-node); do \
+		install -D -m 755 -t $(root)/lib/dwell/nodes/$$(basename $$(dirname $$node)) $$node; \
+	done
 	install -D -m 644 -t $(root)/share/man/man1 docs/man/*.1
 	install -D -m 644 -t $(root)/share/zsh/site-functions docs/completions/_dwell*
 	install -D -m 644 -t $(root)/share/fish/vendor_completions.d docs/completions/*.fish

@@ -45,13 +45,23 @@ def module_of(name):
     return importlib.import_module(f"suites.{name}")
 
 
+def suites_of(chosen):
+    """Returns the suites of these names, each that of a suite or of a target."""
+    of_target = targets()
+    return [suite for word in chosen for suite in of_target.get(word, [word])]
+
+
+def images(chosen):
+    """Returns the images that the guests of these suites need."""
+    return sorted({spec.image for name in suites_of(chosen) for spec in module_of(name).GUESTS})
+
+
 def run(chosen, only=None):
     """Runs suites, or all of a target, or their tests whose name contains `only`. Prints one line per test; returns
     an exit code."""
     counts = {"ok": 0, "FAILED": 0, "SKIP": 0}
     skipped = set()
-    of_target = targets()
-    for name in [suite for word in chosen for suite in of_target.get(word, [word])]:
+    for name in suites_of(chosen):
         for test, result, detail in run_suite(name, only):
             counts[result] += 1
             if result == "SKIP":

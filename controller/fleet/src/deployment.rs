@@ -301,9 +301,10 @@ impl<'a> Deployed<'a> {
                 if *version != VERSION || !binary.is_build(dwell) {
                     let message = format!(
                         "the node there is {dwell} with node protocol version {version}, not {} with \
-                         version {VERSION}; remove it with `dwell device remove --keep {}`",
+                         version {VERSION}; delete {}/dwell-node-{} there",
                         binary.path.display(),
-                        device.name
+                        facts.dir,
+                        binary.sha256
                     );
                     return Err(refusal(device, message));
                 }
@@ -396,11 +397,19 @@ fn argument(lease: &Lease) -> String {
 
 /// Returns why no program runs on this machine type.
 fn missing_program(machine: &str) -> String {
-    let arch = arch_of_machine(machine).unwrap_or(machine);
-    format!(
-        "this dwell has no node program for its machine type {machine}; build one with \
-         `make nodes NODES={arch}`, or name the folder of ARCH/dwell-node in DWELL_NODES"
-    )
+    let missing =
+        format!("this dwell has no node program for its machine type {machine}; build one");
+    match arch_of_machine(machine) {
+        Some(arch) => format!(
+            "{missing} with `make nodes NODES={arch}`, or name the folder of {arch}/dwell-node in \
+             DWELL_NODES"
+        ),
+        None => format!(
+            "{missing} for its Rust target with `cargo build --release -p dwell-node-cli \
+             --no-default-features --target TARGET`, put it at {machine}/dwell-node in a folder, and name \
+             that folder in DWELL_NODES"
+        ),
+    }
 }
 
 /// Returns the error of a device that refused a step.
@@ -465,6 +474,11 @@ mod tests {
     #[test]
     fn missing_program_names_the_build_command() {
         assert!(missing_program("armv7l").contains("`make nodes NODES=armv7`"));
-        assert!(missing_program("riscv64").contains("`make nodes NODES=riscv64`"));
+        let other = missing_program("riscv64");
+        assert!(
+            other.contains("--target TARGET") && other.contains("riscv64/dwell-node"),
+            "{other}"
+        );
+        assert!(!other.contains("make nodes"), "it builds none: {other}");
     }
 }

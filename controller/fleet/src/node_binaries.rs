@@ -1,6 +1,6 @@
 //! The node programs that are copied to devices, one for each architecture.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -15,10 +15,8 @@ pub const NODES_DIR: &str = "DWELL_NODES";
 /// Name of the node program.
 const NODE_PROGRAM: &str = "dwell-node";
 
-/// Directory of the node programs of an installed package.
-const INSTALLED_DIR: &str = "/usr/lib/dwell/nodes";
-
-/// Architectures, with the machine types of uname(2) that run their programs.
+/// Architectures that `make nodes` builds for, with the machine types of uname(2) that run their
+/// programs. A program of another architecture is named after its only machine type.
 const ARCHITECTURES: [(&str, &[&str]); 4] = [
     ("x86_64", &["x86_64"]),
     ("aarch64", &["aarch64", "arm64"]),
@@ -29,8 +27,6 @@ const ARCHITECTURES: [(&str, &[&str]); 4] = [
 /// A node program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeBinary {
-    /// Architecture, such as `aarch64`.
-    pub arch: &'static str,
     /// File.
     pub path: PathBuf,
     /// SHA-256 of the file, as 64 hexadecimal digits.
@@ -42,13 +38,13 @@ pub struct NodeBinary {
 /// The available node programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeBinaries {
-    by_arch: BTreeMap<&'static str, NodeBinary>,
+    by_arch: BTreeMap<String, NodeBinary>,
 }
 
 impl NodeBinaries {
-    /// Finds the node programs. `program` is the running `dwell`. They are in `$DWELL_NODES`, in
-    /// `../nodes` of the directory of `program`, or installed by a package. For the architecture of
-    /// this machine, `dwell-node` beside `program` or `program` itself also qualifies.
+    /// Finds the node programs. `program` is the running `dwell`. They are in `$DWELL_NODES`, or,
+    /// relative to the directory of `program`, in `../nodes` (the build) or `../lib/dwell/nodes`
+    /// (installed). For the architecture of this machine, `dwell-node` beside `program` or `program` itself also qualifies.
     ///
     /// # Errors
     /// A program exists but cannot be read.
@@ -56,20 +52,23 @@ impl NodeBinaries {
         let beside = program.parent().unwrap_or(Path::new("."));
         let dirs = env::var_os(NODES_DIR).map(PathBuf::from).into_iter();
         let dirs: Vec<PathBuf> =
-            dirs.chain([beside.join("../nodes"), INSTALLED_DIR.into()]).collect();
+            dirs.chain(["../nodes", "../lib/dwell/nodes"].map(|dir| beside.join(dir))).collect();
         Self::find_in(&dirs, env::consts::ARCH, &[beside.join(NODE_PROGRAM), program.to_owned()])
     }
 
     /// Finds the node programs in `dirs`, and that of `own_arch` also among `own`. The first of each
     /// architecture counts.
     fn find_in(dirs: &[PathBuf], own_arch: &str, own: &[PathBuf]) -> io::Result<Self> {
+        let own_arch = arch_of_machine(own_arch).unwrap_or(own_arch);
+        let folders = dirs.iter().filter_map(|dir| dir.read_dir().ok()).flatten().flatten();
+        let names = folders.filter_map(|folder| folder.file_name().into_string().ok());
+        let archs: BTreeSet<String> = names.chain([own_arch.to_owned()]).collect();
         let mut by_arch = BTreeMap::new();
-        for (arch, machines) in ARCHITECTURES {
-            let in_dirs = dirs.iter().map(|dir| dir.join(arch).join(NODE_PROGRAM));
-            let is_own = machines.contains(&own_arch) || arch == own_arch;
-            let own = own.iter().filter(|_| is_own).cloned();
+        for arch in archs {
+            let in_dirs = dirs.iter().map(|dir| dir.join(&arch).join(NODE_PROGRAM));
+            let own = own.iter().filter(|_| arch == own_arch).cloned();
             if let Some(path) = in_dirs.chain(own).find(|path| path.is_file()) {
-                by_arch.insert(arch, NodeBinary::read(arch, path)?);
+                by_arch.insert(arch, NodeBinary::read(path)?);
             }
         }
         Ok(Self { by_arch })
@@ -77,26 +76,27 @@ impl NodeBinaries {
 
     /// Returns the program for a machine type as `uname -m` prints it.
     pub fn of_machine(&self, machine: &str) -> Option<&NodeBinary> {
-        self.by_arch.get(arch_of_machine(machine)?)
+        self.by_arch.get(arch_of_machine(machine).unwrap_or(machine))
     }
 
     /// Returns all machine types whose program is available, with the program.
-    pub(crate) fn by_machine(&self) -> impl Iterator<Item = (&'static str, &NodeBinary)> {
-        let machines = ARCHITECTURES
-            .into_iter()
-            .flat_map(|(arch, machines)| machines.iter().map(move |machine| (arch, *machine)));
-        machines.filter_map(|(arch, machine)| Some((machine, self.by_arch.get(arch)?)))
+    pub(crate) fn by_machine(&self) -> impl Iterator<Item = (&str, &NodeBinary)> {
+        self.by_arch.iter().flat_map(|(arch, binary)| {
+            let known = ARCHITECTURES.into_iter().find(|(known, _)| known == arch);
+            let machines = known.map_or(vec![arch.as_str()], |(_, machines)| machines.to_vec());
+            machines.into_iter().map(move |machine| (machine, binary))
+        })
     }
 }
 
-/// Returns the architecture of programs for a machine type; `None` if dwell builds none for it.
+/// Returns the architecture of programs for a machine type; `None` if `make nodes` builds none.
 pub(crate) fn arch_of_machine(machine: &str) -> Option<&'static str> {
     let known = ARCHITECTURES.into_iter().find(|(_, machines)| machines.contains(&machine));
     known.map(|(arch, _)| arch)
 }
 
 impl NodeBinary {
-    fn read(arch: &'static str, path: PathBuf) -> io::Result<Self> {
+    fn read(path: PathBuf) -> io::Result<Self> {
         let named = |error: io::Error| {
             io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))
         };
@@ -119,7 +119,7 @@ impl NodeBinary {
         for byte in hasher.finalize() {
             let _ = write!(sha256, "{byte:02x}");
         }
-        Ok(Self { arch, path, sha256, len })
+        Ok(Self { path, sha256, len })
     }
 
     /// Returns the build as a node reports it: `VERSION+HASH`. Programs are built with dwell.
@@ -156,6 +156,8 @@ mod tests {
         put("a/aarch64/dwell-node", "abc");
         put("b/aarch64/dwell-node", "later");
         put("b/armv7/dwell-node", "seven");
+        put("b/riscv64/dwell-node", "risc");
+        put("b/README", "no folder");
         let own = put("bin/dwell", "own");
         let dirs = ["a", "b", "missing"].map(|name| dir.path().join(name));
         let found = NodeBinaries::find_in(&dirs, "x86_64", &[dir.path().join("no"), own]).unwrap();
@@ -165,13 +167,14 @@ mod tests {
         assert_eq!(text("arm64").as_deref(), Some("abc"));
         assert_eq!(text("armv8l").as_deref(), Some("seven"));
         assert_eq!(text("x86_64").as_deref(), Some("own"));
-        assert_eq!((text("armv6l"), text("riscv64")), (None, None));
+        assert_eq!(text("riscv64").as_deref(), Some("risc"));
+        assert_eq!((text("armv6l"), text("mips")), (None, None));
         let abc = found.of_machine("aarch64").unwrap();
         assert_eq!((abc.len, &abc.sha256[..12]), (3, "ba7816bf8f01"));
         assert!(abc.is_build("0.2.0+ba7816bf8f01"));
         assert!(!abc.is_build("0.2.0+ba7816bf8f02") && !abc.is_build("0.2.0+"));
         assert!(!abc.is_build("0.2.0"));
         let machines: Vec<_> = found.by_machine().map(|(machine, _)| machine).collect();
-        assert_eq!(machines, ["x86_64", "aarch64", "arm64", "armv7l", "armv8l"]);
+        assert_eq!(machines, ["aarch64", "arm64", "armv7l", "armv8l", "riscv64", "x86_64"]);
     }
 }

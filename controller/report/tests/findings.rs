@@ -673,7 +673,7 @@ fn clock_bound_is_shown_beside_one_way_delays() {
         summary.values.insert("end_to_end_error_ns".to_owned(), Some(Scalar::Count(bound)));
     }
     let clocks = text(&run, "clocks");
-    assert!(clocks.contains("known within ± 84.2 us"), "{clocks}");
+    assert!(clocks.contains("an error of at most 84.2 us"), "{clocks}");
     assert_eq!(fact(&run, "Clock bound"), "± 84.2 us");
     assert!(dwell_report::page(&run).contains("one-way delays ± 84.2 us, dwell"), "figures");
 }

@@ -148,6 +148,17 @@ fn card_without_a_rate_states_the_reason() {
     let card = verdict_cards(&run, "n1").remove(0);
     assert!(card.text.starts_with("cannot tell (packet-ring: 10Mbit/s: "), "{}", card.text);
     assert!(!card.is_decided() && card.engines.is_empty(), "{card:?}");
+    let mut run = paces(&["matrix.flows=[0]"]);
+    let (sleep, ring) = (of("sleep"), of("packet-ring"));
+    let small = |trial: &TrialData| trial.parameters["size"] == "200B";
+    run.trials.retain(|trial| sleep(trial) && small(trial) || ring(trial));
+    let card = verdict_cards(&run, "n1").remove(0);
+    assert!(
+        card.text.starts_with("cannot tell (packet-ring: "),
+        "not the first row: {}",
+        card.text
+    );
+    assert!(!card.is_decided(), "another engine may keep a rate: {card:?}");
     let mut run = paces(&[]);
     run.trials.retain(of("xsk"));
     let card = verdict_cards(&run, "n1").remove(0);

@@ -56,10 +56,3 @@ pub struct Lease {
     /// Whether that process no longer runs the plan. The next run replaces such a lease.
     pub stale: bool,
 }
-
-impl CheckResult {
-    /// Whether the device answered.
-    pub fn is_answer(&self) -> bool {
-        matches!(self, Self::Answer { .. })
-    }
-}

@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as StdInstant};
 
 use anyhow::Context;
-use dwell_fleet::{FleetError, FleetHandle};
+use dwell_fleet::{Device, FleetError, FleetHandle};
 use dwell_node_cli::{Exit, Failure, say, terminal};
 use dwell_plan::{Estimate, Expansion, Plan, PlanError, Source, expand};
 use dwell_report::model::Axis;
 use dwell_runner::{Clock, RunEnd, Runner, RunnerError, new_trials};
-use dwell_store::{NewRun, RunKind, RunRow, RunState, RunnerLock, Store, StoreError};
+use dwell_store::{DeviceRow, NewRun, RunKind, RunRow, RunState, RunnerLock, Store, StoreError};
 use dwell_units::{Instant, Monotonic, Nanos};
 use serde_json::json;
 
@@ -374,6 +374,7 @@ fn execute(
     fleet.clear()?;
     let devices = fleet::devices(run)?;
     for device in devices.iter().flat_map(|devices| devices.roles.values()) {
+        check_unchanged(store, run, device)?;
         store.lease(&device.name, run, &super::owner::owner())?;
     }
     let mut progress = Progress::new(args.quiet, expansion);
@@ -395,6 +396,22 @@ fn execute(
     Ok(outcome)
 }
 
+/// Checks that a device of a run, which may be resumed days later, is still the one of its name.
+fn check_unchanged(store: &Store, run: &RunRow, device: &Device) -> Result<(), Failure> {
+    let now = store.device(&device.name)?;
+    let destination = |row: DeviceRow| {
+        serde_json::from_str(&row.description).ok().map(|now: Device| now.destination)
+    };
+    if now.and_then(destination).as_ref() == Some(&device.destination) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "run {} is bound to device {} at {}, which was renamed, changed or removed; restore it with \
+         `dwell device edit` or `dwell device add`, or start a new run",
+        run.run, device.name, device.destination
+    )))
+}
+
 /// Removes the nodes of other runs whose runner was killed. A data directory has at most one runner,
 /// so the runners of other runs in state running are dead.
 fn clear_orphaned_fleets(store: &mut Store, run: &RunRow) -> Result<(), Failure> {
@@ -406,7 +423,10 @@ fn clear_orphaned_fleets(store: &mut Store, run: &RunRow) -> Result<(), Failure>
             Err(failure) => Err(format!("{:#}", failure.error)),
         };
         match cleared {
-            Ok(()) => store.set_run_state(&dead, RunState::Stopped)?,
+            Ok(()) => {
+                store.release(&dead)?;
+                store.set_run_state(&dead, RunState::Stopped)?;
+            }
             Err(error) => {
                 say(&format!("dwell: cannot remove the nodes of run {}: {error}", dead.run));
             }

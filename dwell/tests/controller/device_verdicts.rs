@@ -109,7 +109,7 @@ fn card_states_what_the_newest_run_decides() {
     let text = devices.text(&["show", "pi4"]);
     let card = format!(
         "measures up to 100 Mbit/s with 576 B or more; 50 Mbit/s with 200 B; the same under 25 cross \
-         flows (run {run}, 36 trials, sleep-spin)"
+         flows (run {run}, best engine sleep-spin, 36 trials of all engines)"
     );
     assert!(text.contains(&card), "no '{card}' in {text}");
     assert!(text.contains("accurate: at least 20 trains"), "{text}");
@@ -156,7 +156,7 @@ fn verdicts_of_all_devices_are_listed_beside_those_of_mok_2015() {
     assert!(
         rows[2][1].starts_with("Raspberry Pi 4B, ") && rows[2][1].contains("Cortex-A72, 4 CPUs")
     );
-    let source = format!("run {run}, 36 trials, sleep-spin");
+    let source = format!("run {run}, best engine sleep-spin, 36 trials of all engines");
     assert_eq!(rows[2][2..], ["55 USD", "50Mbit/s", "100Mbit/s from 576B", &source]);
     assert_eq!(rows[3][3..5], ["not suitable", "not suitable"]);
     // Mok 2015, in the order of the paper.

@@ -131,7 +131,7 @@ fn each_refusal_of_a_device_has_its_message() {
     let noexec = format!("{}: programs cannot be executed", cache());
     error("d5", &[&noexec, "/dev/shm/dwell-0", "noexec"]);
     error("d6", &["cannot store", "No space left on device", "free space"]);
-    error("d7", &["riscv64", "make nodes NODES=riscv64"]);
+    error("d7", &["machine type riscv64", "--target TARGET", "DWELL_NODES"]);
     let rule = format!("NOPASSWD: {}/dwell-node-*", cache());
     error("d8", &["sudo: a password is required", &rule]);
     assert_eq!(answer("d9")["uid"], 0);

@@ -10,7 +10,7 @@ use crate::model::quantity::delay;
 pub(crate) fn bound_of(run: &RunData, metric: &str) -> Option<String> {
     let name = clock_error_value(metric);
     let bounds = run.summaries().filter_map(|summary| summary.value(&name));
-    bounds.max_by(f64::total_cmp).map(|bound| format!("± {}", delay(bound)))
+    bounds.max_by(f64::total_cmp).map(delay)
 }
 
 /// Returns the largest bound of any one-way delay of the run.
@@ -20,5 +20,5 @@ pub(crate) fn largest_bound(run: &RunData) -> Option<String> {
     let names: Vec<String> = metrics.map(clock_error_value).collect();
     let bounds =
         run.summaries().flat_map(|summary| names.iter().filter_map(|name| summary.value(name)));
-    bounds.max_by(f64::total_cmp).map(|bound| format!("± {}", delay(bound)))
+    bounds.max_by(f64::total_cmp).map(delay)
 }

@@ -71,6 +71,6 @@ pub(crate) fn caption(run: &RunData) -> String {
     let closed = measurement::mode(run).filter(|mode| *mode == "closed loop");
     let closed = closed.map_or_else(String::new, |mode| format!(", {mode}"));
     let bound = clock_bound::largest_bound(run)
-        .map_or_else(String::new, |bound| format!(", one-way delays {bound}"));
+        .map_or_else(String::new, |bound| format!(", one-way delays ± {bound}"));
     format!("run {}, {}{closed}{bound}, dwell {}", run.id, run.name, run.dwell)
 }

@@ -177,8 +177,14 @@ pub(crate) fn facts(run: &RunData) -> Vec<Fact> {
         fact.folded = Some(every);
     }
     if let Some(bound) = clock_bound::largest_bound(run) {
-        let meaning = "Bound of one-way delays between machines: their clocks differ, and exchanges with the controller compared them.";
-        facts.push(Fact { name: "Clock bound", value: bound, folded: None, meaning });
+        let meaning = "Largest error of one-way delays between machines. The controller compares their clocks by \
+                       exchanges.";
+        facts.push(Fact {
+            name: "Clock bound",
+            value: format!("± {bound}"),
+            folded: None,
+            meaning,
+        });
     }
     facts
 }

@@ -2,15 +2,12 @@
 
 use rusqlite::{ErrorCode, OptionalExtension, Row, TransactionBehavior, params};
 
-use super::leases::lease_of;
+use super::leases::refuse_leased;
 use super::{Store, time_text};
 use crate::device::{CheckResult, DeviceCheck, DeviceRow};
 use crate::error::StoreError;
 use crate::lock::runner;
 use crate::run::RunRow;
-
-/// Number of checks kept for each device.
-const MAX_CHECKS: u32 = 100;
 
 impl Store {
     /// Adds a device with its description as JSON.
@@ -44,19 +41,27 @@ impl Store {
     /// process has removed or changed it since `device` was read.
     ///
     /// # Errors
-    /// [`StoreError::DeviceExists`] if another device has this name.
+    /// [`StoreError::DeviceExists`] if another device has this name; [`StoreError::Leased`] if a run,
+    /// which knows the device by its name, uses a device that is to be renamed.
     pub fn set_device(
         &mut self,
         device: &DeviceRow,
         name: &str,
         description: &str,
     ) -> Result<bool, StoreError> {
-        let changed = self.db.execute(
+        let runner = runner(&self.dir);
+        let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if name != device.name {
+            refuse_leased(&transaction, device, runner)?;
+        }
+        let changed = transaction.execute(
             "UPDATE devices SET name = ?4, description = ?5
              WHERE id = ?1 AND name = ?2 AND description = ?3",
             params![device.id, device.name, device.description, name, description],
         );
-        Ok(changed.map_err(name_conflict(name))? == 1)
+        let is_changed = changed.map_err(name_conflict(name))? == 1;
+        transaction.commit()?;
+        Ok(is_changed)
     }
 
     /// Removes a device with its checks. Its runs stay, without a device.
@@ -66,18 +71,14 @@ impl Store {
     pub fn remove_device(&mut self, device: &DeviceRow) -> Result<(), StoreError> {
         let runner = runner(&self.dir);
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        if let Some(lease) = lease_of(&transaction, device.id, runner)?
-            && !lease.stale
-        {
-            return Err(StoreError::Leased(Box::new(lease)));
-        }
+        refuse_leased(&transaction, device, runner)?;
         transaction.execute("DELETE FROM devices WHERE id = ?1", [device.id])?;
         transaction.commit()?;
         Ok(())
     }
 
-    /// Records a check that ended now, and returns the time, RFC 3339. Only the newest 100 checks of
-    /// a device are kept. Records nothing if the device was removed.
+    /// Records a check that ended now, and returns the time, RFC 3339. Of the earlier checks of the
+    /// device, only the last answer is kept. Records nothing if the device was removed.
     pub fn add_check(
         &mut self,
         device: &DeviceRow,
@@ -97,9 +98,10 @@ impl Store {
             params![device.id, at, arch, kernel, build, answer, error],
         )?;
         transaction.execute(
-            "DELETE FROM device_checks WHERE device_id = ?1 AND id NOT IN
-             (SELECT id FROM device_checks WHERE device_id = ?1 ORDER BY id DESC LIMIT ?2)",
-            params![device.id, MAX_CHECKS],
+            "DELETE FROM device_checks WHERE device_id = ?1
+             AND id < (SELECT max(id) FROM device_checks WHERE device_id = ?1)
+             AND id IS NOT (SELECT max(id) FROM device_checks WHERE device_id = ?1 AND answer IS NOT NULL)",
+            [device.id],
         )?;
         transaction.commit()?;
         Ok(at)
@@ -244,22 +246,25 @@ mod tests {
     }
 
     #[test]
-    fn old_checks_are_deleted_for_each_device_apart() {
+    fn last_check_and_last_answer_of_each_device_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::open(dir.path()).unwrap();
         store.add_device("pi3", "{}").unwrap();
         store.add_device("pi4", "{}").unwrap();
         let [pi3, pi4] = ["pi3", "pi4"].map(|name| store.device(name).unwrap().unwrap());
         store.add_check(&pi3, &answer("5.10")).unwrap();
-        for n in 0..=MAX_CHECKS {
-            store.add_check(&pi4, &answer(&n.to_string())).unwrap();
+        store.add_check(&pi4, &answer("6.1")).unwrap();
+        store.add_check(&pi4, &answer("6.12")).unwrap();
+        for _ in 0..3 {
+            store.add_check(&pi4, &CheckResult::Error("no route".into())).unwrap();
         }
         let count = |device: &DeviceRow| -> u32 {
             let select = "SELECT count(*) FROM device_checks WHERE device_id = ?1";
             store.db.query_row(select, [device.id], |row| row.get(0)).unwrap()
         };
-        assert_eq!((count(&pi3), count(&pi4)), (1, MAX_CHECKS));
-        assert_eq!(kernel(store.last_check(&pi4).unwrap()), Some(MAX_CHECKS.to_string()));
+        assert_eq!((count(&pi3), count(&pi4)), (1, 2));
+        assert_eq!(kernel(store.last_answer(&pi4).unwrap()).as_deref(), Some("6.12"));
+        assert_eq!(kernel(store.last_check(&pi4).unwrap()), None, "the last one failed");
     }
 
     #[test]
@@ -328,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn concurrent_changes_and_checks_lose_nothing() {
+    fn concurrent_changes_of_a_device_lose_nothing() {
         const CHANGES: usize = 20;
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::open(dir.path()).unwrap();
@@ -355,6 +360,6 @@ mod tests {
         assert_eq!(device.description, (3 * CHANGES).to_string());
         let db = Connection::open(dir.path().join("catalogue.sqlite")).unwrap();
         let count = "SELECT count(*) FROM device_checks";
-        assert_eq!(db.query_row(count, [], |row| row.get(0)), Ok(3 * CHANGES as i64));
+        assert_eq!(db.query_row(count, [], |row| row.get(0)), Ok(1), "the last check is kept");
     }
 }

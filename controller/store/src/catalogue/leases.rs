@@ -1,13 +1,13 @@
 //! Leases: the exclusive use of a device by a run.
 //!
-//! A lease is valid while the process that took it holds the runner's lock of the directory. The
-//! kernel releases that lock when the process ends, so a lease of a dead runner is recognised even
-//! if its process number is in use again.
+//! A lease is valid while the process that took it holds the runner's lock of the directory, which
+//! the kernel releases when the process ends. A runner replaces all leases of others: it holds the
+//! lock, so their runners are dead, even if one had the same process number.
 
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 
 use super::{Store, time_text};
-use crate::device::Lease;
+use crate::device::{DeviceRow, Lease};
 use crate::error::StoreError;
 use crate::lock::{Runner, runner};
 use crate::run::RunRow;
@@ -16,25 +16,17 @@ const SELECT: &str = "SELECT devices.name, runs.run, leases.owner, since, pid
      FROM leases JOIN devices ON devices.id = device_id JOIN runs ON runs.id = run_id";
 
 impl Store {
-    /// Leases the device of this name to a run of this process, which must be the runner of the
-    /// directory. Replaces a stale lease, and an earlier one of the same run.
+    /// Leases the device of this name to a run of this process, which must hold the runner's lock of
+    /// the directory. Replaces any other lease: its runner is dead.
     ///
     /// # Errors
-    /// [`StoreError::Leased`] if another run uses the device; [`StoreError::NoDevice`] if it does
-    /// not exist.
+    /// [`StoreError::NoDevice`] if the device does not exist.
     pub fn lease(&mut self, device: &str, run: &RunRow, owner: &str) -> Result<(), StoreError> {
-        let runner = runner(&self.dir);
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let select = "SELECT id FROM devices WHERE name = ?1";
         let found: Option<i64> =
             transaction.query_row(select, [device], |row| row.get(0)).optional()?;
         let id = found.ok_or_else(|| StoreError::NoDevice(device.to_owned()))?;
-        if let Some(lease) = lease_of(&transaction, id, runner)?
-            && !lease.stale
-            && lease.run != run.run
-        {
-            return Err(StoreError::Leased(Box::new(lease)));
-        }
         transaction.execute(
             "INSERT OR REPLACE INTO leases (device_id, run_id, owner, since, pid)
              VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -50,6 +42,11 @@ impl Store {
         Ok(())
     }
 
+    /// Returns the lease of a device, valid or stale.
+    pub fn lease_of(&self, device: &DeviceRow) -> Result<Option<Lease>, StoreError> {
+        lease_of(&self.db, device.id, runner(&self.dir))
+    }
+
     /// Returns all leases, by device.
     pub fn leases(&self) -> Result<Vec<Lease>, StoreError> {
         let runner = runner(&self.dir);
@@ -59,8 +56,19 @@ impl Store {
     }
 }
 
-/// Returns the lease of a device.
-pub(super) fn lease_of(
+/// Fails if a run uses the device.
+pub(super) fn refuse_leased(
+    db: &Connection,
+    device: &DeviceRow,
+    runner: Option<Runner>,
+) -> Result<(), StoreError> {
+    match lease_of(db, device.id, runner)? {
+        Some(lease) if !lease.stale => Err(StoreError::Leased(Box::new(lease))),
+        _ => Ok(()),
+    }
+}
+
+fn lease_of(
     db: &Connection,
     device: i64,
     runner: Option<Runner>,
@@ -103,20 +111,21 @@ mod tests {
     }
 
     #[test]
-    fn leased_device_is_refused_to_other_runs_until_released() {
+    fn leased_device_cannot_be_removed_until_released() {
         let (_dir, mut store) = with_devices(&["pi3", "pi4"]);
         let _lock = store.lock().unwrap();
         let (first, second) = (run(&mut store), run(&mut store));
         store.lease("pi4", &first, "alice@lab").unwrap();
         store.lease("pi4", &first, "alice@lab").unwrap();
-        let error = store.lease("pi4", &second, "bob@lab").unwrap_err();
-        let text = error.to_string();
+        let device = store.device("pi4").unwrap().unwrap();
+        let text = store.remove_device(&device).unwrap_err().to_string();
         let wanted = format!("device pi4 is in use by alice@lab, run {}, since ", first.run);
         assert!(text.starts_with(&wanted), "{text}");
-        store.lease("pi3", &second, "bob@lab").unwrap();
-        let device = store.device("pi4").unwrap().unwrap();
-        assert!(matches!(store.remove_device(&device), Err(StoreError::Leased(_))));
+        let renamed = store.set_device(&device, "pi5", "{}");
+        assert!(matches!(renamed, Err(StoreError::Leased(_))), "{renamed:?}");
+        assert!(store.set_device(&device, "pi4", "{ }").unwrap(), "other fields may change");
         store.release(&first).unwrap();
+        store.lease("pi3", &second, "bob@lab").unwrap();
         store.lease("pi4", &second, "bob@lab").unwrap();
         let leases = store.leases().unwrap();
         let owners = leases.iter().map(|it| (it.device.as_str(), it.owner.as_str(), it.stale));
@@ -135,12 +144,15 @@ mod tests {
         assert!(!store.leases().unwrap()[0].stale);
         drop(lock);
         assert!(store.leases().unwrap()[0].stale, "no runner is active");
-        // Another runner is active, as after a crash.
+        // The next runner has the same process number, as the first process of a container.
         let _lock = store.lock().unwrap();
+        let next = run(&mut store);
+        store.lease("pi4", &next, "bob@lab").unwrap();
+        assert_eq!(store.leases().unwrap()[0].run, next.run);
+        // Another runner is active, as after a crash.
         let other_pid = "UPDATE leases SET pid = pid + 1";
         store.db.execute(other_pid, []).unwrap();
         assert!(store.leases().unwrap()[0].stale, "another process is the runner");
-        let next = run(&mut store);
         store.lease("pi4", &next, "bob@lab").unwrap();
         let leases = store.leases().unwrap();
         assert_eq!((leases.len(), leases[0].run.as_str(), leases[0].stale), (1, &*next.run, false));

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
-use dwell_fleet::{Device, DeviceAnswer, NodeBinaries, check_devices};
+use dwell_fleet::{Device, DeviceAnswer, FleetError, NodeBinaries, check_devices};
 use dwell_node_cli::{Exit, Failure, terminal};
 use dwell_store::{CheckResult, Lease, Store};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -88,6 +88,8 @@ enum Outcome {
     Answer(Box<StoredAnswer>),
     Failed(String),
     Leased(Lease),
+    /// Leased to a run of another data directory or controller.
+    LeasedElsewhere(dwell_protocol::Lease),
 }
 
 /// A device that was checked, or is in use.
@@ -130,6 +132,11 @@ pub(super) fn check(
     let mut stored = Ok(());
     check_devices(&devices, &binaries, &mut |index, answer| {
         let known = free[index];
+        if let Err(FleetError::Leased { lease, .. }) = &answer {
+            let outcome = Outcome::LeasedElsewhere(lease.clone());
+            report.add(Checked { device: &known.device, at: None, outcome });
+            return;
+        }
         let answer = answer.map(StoredAnswer::from).map_err(|error| reason(&known.device, &error));
         match result(&answer).and_then(|result| Ok(store.add_check(&known.row, &result)?)) {
             Ok(at) => {
@@ -255,6 +262,7 @@ fn text(outcome: &Outcome) -> String {
         }
         Outcome::Failed(reason) => format!("failed: {reason}"),
         Outcome::Leased(lease) => format!("not checked: {}", in_use(lease)),
+        Outcome::LeasedElsewhere(lease) => format!("not checked: in use by {lease}"),
     }
 }
 
@@ -264,6 +272,10 @@ fn object(checked: &Checked<'_>) -> Value {
         Outcome::Answer(answer) => ("answered", Some(answer), None, None),
         Outcome::Failed(reason) => ("failed", None, Some(reason), None),
         Outcome::Leased(lease) => ("leased", None, None, Some(lease_object(lease))),
+        Outcome::LeasedElsewhere(lease) => {
+            let object = lease_json(&lease.run, &lease.owner, &lease.since, false);
+            ("leased", None, None, Some(object))
+        }
     };
     json!({
         "name": checked.device.name,
@@ -279,12 +291,11 @@ fn object(checked: &Checked<'_>) -> Value {
 
 /// Returns a lease in the form of all JSON outputs.
 pub(super) fn lease_object(lease: &Lease) -> Value {
-    json!({
-        "run": lease.run,
-        "owner": lease.owner,
-        "since": lease.since,
-        "stale": lease.stale,
-    })
+    lease_json(&lease.run, &lease.owner, &lease.since, lease.stale)
+}
+
+fn lease_json(run: &str, owner: &str, since: &str, stale: bool) -> Value {
+    json!({ "run": run, "owner": owner, "since": since, "stale": stale })
 }
 
 /// Prints the lacking privileges. Devices that lack the same are one group.
@@ -306,7 +317,8 @@ fn print_groups(out: &mut impl Write, checked: &[Checked<'_>]) -> io::Result<()>
     if groups.len() > MAX_GROUPS {
         let rest: Vec<&str> =
             groups.iter().skip(MAX_GROUPS).flat_map(|(_, names)| names).copied().collect();
-        writeln!(out, "\nprivileges also lack on {}: `dwell device show NAME`", rest.join(", "))?;
+        let rest = rest.join(", ");
+        writeln!(out, "\nmore devices lack privileges: {rest}; see `dwell device show NAME`")?;
     }
     Ok(())
 }
@@ -326,9 +338,9 @@ pub(super) fn print_lacks(out: &mut impl Write, lacks: &Lacks, names: &[&str]) -
     };
     writeln!(
         out,
-        "all of it, as root: put this line into /etc/sudoers.d/dwell on the device with visudo, then \
-         `dwell device edit {name} --sudo`. The user can replace that file, so this rule makes the user \
-         root."
+        "To get all of them, run the node as root: add this line to /etc/sudoers.d/dwell on the device \
+         with `visudo -f`, then run `dwell device edit {name} --sudo`. The user owns the program, so the \
+         rule gives the user root:"
     )?;
     writeln!(out, "  {}", one_line(sudoers))?;
     print_setcap(out, lacks)
@@ -336,7 +348,10 @@ pub(super) fn print_lacks(out: &mut impl Write, lacks: &Lacks, names: &[&str]) -
 
 fn print_setcap(out: &mut impl Write, lacks: &Lacks) -> io::Result<()> {
     if let Some(setcap) = &lacks.setcap {
-        writeln!(out, "by capabilities, on the device, again after each new version of dwell:")?;
+        writeln!(
+            out,
+            "Or grant capabilities on the device, again after each new version of dwell:"
+        )?;
         writeln!(out, "  {}", one_line(setcap))?;
     }
     Ok(())

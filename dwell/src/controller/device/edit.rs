@@ -2,11 +2,11 @@
 
 use dwell_fleet::Device;
 use dwell_node_cli::{Exit, Failure};
-use dwell_store::{Store, StoreError};
+use dwell_store::StoreError;
 
 use super::super::data::DataArgs;
 use super::add::{description, exists};
-use super::catalogue::{KnownDevice, find, open};
+use super::catalogue::{find, open};
 use super::description::{DescriptionArgs, Field};
 use super::one_line;
 
@@ -44,9 +44,6 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     loop {
         let known = find(&store, &args.device)?;
         let changed = changed(args, &known.device)?;
-        if changed.name != known.device.name {
-            refuse_leased(&store, &known)?;
-        }
         match store.set_device(&known.row, &changed.name, &description(&changed)?) {
             Err(StoreError::DeviceExists(name)) => return Err(exists(&store, &name)),
             Err(error) => return Err(error.into()),
@@ -89,15 +86,6 @@ fn changed(args: &Args, device: &Device) -> Result<Device, Failure> {
     args.description.apply(&mut changed);
     args.clear.iter().for_each(|field| field.clear(&mut changed));
     Ok(changed)
-}
-
-/// Refuses to rename a device that a run uses: the run knows it by its name.
-fn refuse_leased(store: &Store, known: &KnownDevice) -> Result<(), Failure> {
-    let leases = store.leases()?;
-    match leases.into_iter().find(|lease| lease.device == known.row.name && !lease.stale) {
-        Some(lease) => Err(StoreError::Leased(Box::new(lease)).into()),
-        None => Ok(()),
-    }
 }
 
 /// Lists the changed fields with both values.

@@ -54,9 +54,10 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     let Some(store) = store.filter(|_| has_devices) else {
         return empty(args);
     };
+    let leases = store.leases()?;
     let listed: Vec<Listed> = select(&store, &args.data, &[], &args.tag)?
         .into_iter()
-        .map(|known| listed(&store, known))
+        .map(|known| listed(&store, &leases, known))
         .collect::<Result<_, _>>()?;
     let mut judged = Vec::new();
     if args.verdicts {
@@ -84,8 +85,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     Ok(Exit::Measured)
 }
 
-fn listed(store: &Store, known: KnownDevice) -> Result<Listed, Failure> {
-    let lease = store.leases()?.into_iter().find(|lease| lease.device == known.row.name);
+fn listed(store: &Store, leases: &[Lease], known: KnownDevice) -> Result<Listed, Failure> {
+    let lease = leases.iter().find(|lease| lease.device == known.row.name).cloned();
     let (last, answer) = (store.last_check(&known.row)?, store.last_answer(&known.row)?);
     Ok(Listed { known, last, answer, lease })
 }

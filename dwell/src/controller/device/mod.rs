@@ -22,7 +22,7 @@ use super::data::DataArgs;
     arg_required_else_help = true,
     after_help = "\
 A device is reached by your own ssh(1): keys, agent, jump hosts and ~/.ssh/config apply. dwell stores \
-no secret and never disables the check of host keys. docs/devices.md describes all of it."
+no secret and never disables the check of host keys. See docs/devices.md."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -90,7 +90,8 @@ fn remove(store: &mut Store, known: &KnownDevice, args: &Args) -> Result<(), Fai
     let mut left = "";
     if args.keep_files {
         left = "; the node program stays on it";
-    } else if is_deployed(store, known)? {
+    } else {
+        // Also a check or run that failed may have copied the program.
         match remove_deployment(&known.device) {
             Ok(()) => {}
             Err(error @ FleetError::Leased { .. }) => return Err(error.into()),
@@ -111,10 +112,4 @@ fn remove(store: &mut Store, known: &KnownDevice, args: &Args) -> Result<(), Fai
     store.remove_device(&known.row)?;
     super::super::print(&format!("removed device {name}{left}"))?;
     Ok(())
-}
-
-/// Whether a check or run may have copied a node program to the device.
-fn is_deployed(store: &Store, known: &KnownDevice) -> Result<bool, StoreError> {
-    let is_checked = store.last_check(&known.row)?.is_some();
-    Ok(is_checked || !store.runs_of_device(&known.row)?.is_empty())
 }

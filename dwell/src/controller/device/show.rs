@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
 }
 
 fn read(store: &Store, known: KnownDevice) -> Result<Shown, Failure> {
-    let lease = store.leases()?.into_iter().find(|lease| lease.device == known.row.name);
+    let lease = store.lease_of(&known.row)?;
     let mut runs = Vec::new();
     for run in store.runs_of_device(&known.row)? {
         let nodes = store.nodes_on_device(&run, &known.row)?;

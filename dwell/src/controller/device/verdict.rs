@@ -41,15 +41,21 @@ pub(super) fn text(card: &VerdictCard) -> String {
     let parameters = card.parameters.iter().map(|(name, value)| format!("{name} {value}, "));
     let engines = match &card.engines[..] {
         [] => String::new(),
-        engines => format!(", {}", engines.join(" and ")),
+        [engine] => format!("best engine {engine}, "),
+        engines => format!("best engines {}, ", engines.join(" and ")),
     };
     format!(
-        "{} ({}run {}, {} trials{engines})",
+        "{} ({}run {}, {engines}{})",
         card.text,
         parameters.collect::<String>(),
         card.run,
-        card.trials
+        all_trials(card)
     )
+}
+
+/// Number of trials, which are of all engines, not only of the best one.
+fn all_trials(card: &VerdictCard) -> String {
+    format!("{} trials of all engines", card.trials)
 }
 
 /// States how to measure a verdict card.
@@ -76,9 +82,9 @@ pub(super) fn table(devices: &[JudgedDevice<'_>]) -> Table {
             cells.map(|cell| one_line(&cell)).to_vec()
         };
         for card in &judged.cards {
-            let engines = card.engines.first().map(|engine| format!(", {engine}"));
-            let source =
-                format!("run {}, {} trials{}", card.run, card.trials, engines.unwrap_or_default());
+            let engine = card.engines.first().map(|engine| format!("best engine {engine}, "));
+            let engine = engine.unwrap_or_default();
+            let source = format!("run {}, {engine}{}", card.run, all_trials(card));
             rows.push(row(limit(card.all_sizes_bps), large(card), source));
         }
         if judged.cards.is_empty() {

@@ -70,7 +70,7 @@ impl NetlinkSocket {
         self.receive_by(0)
     }
 
-    /// Receives a datagram that arrives until `until`; `None` if there is none.
+    /// Receives a datagram that arrives until `until`, or `None`.
     ///
     /// # Errors
     /// As for [`Self::receive`].

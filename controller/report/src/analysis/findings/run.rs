@@ -46,7 +46,7 @@ pub fn findings(run: &RunData) -> Vec<Finding> {
     }
     if let Some(bound) = clock_bound::largest_bound(run) {
         let text = format!(
-            "One-way delays between machines are known within {bound}, because their clocks differ."
+            "One-way delays between machines have an error of at most {bound}: their clocks differ."
         );
         say("clocks".into(), text);
     }
@@ -82,7 +82,7 @@ fn delays(subject: &Subject) -> String {
         all.mean(quantile).map(|mean| format!("{mean}s over {trials}"))
     };
     let bound = clock_bound::bound_of(subject.run, subject.metric)
-        .map_or_else(String::new, |bound| format!(", all {bound} (clocks)"));
+        .map_or_else(String::new, |bound| format!(", each ± {bound} (clock error)"));
     text += &match (all.quantile(Quantile::P50), all.quantile(Quantile::P99)) {
         (Some(p50), Some(p99)) => format!(
             " {noun}: median {}, p99 {}{}, min {min}, max {max}{bound}.",

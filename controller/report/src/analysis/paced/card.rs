@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use dwell_stats::accuracy::{EngineRate, LargestRate, best_engines, card_sentence};
+use dwell_stats::accuracy::{LargestRate, best_engines, card_sentence};
 use dwell_units::Bytes;
 use serde::Serialize;
 
 use super::trial::paced;
-use super::verdict::{RateVerdict, RateVerdictKind, tolerance, verdicts};
+use super::verdict::{RateVerdict, RateVerdictKind, engine_rates, tolerance, verdicts};
 use crate::model::RunData;
 
 /// Verdict card of one node of a run.
@@ -72,24 +72,14 @@ fn card(
     verdicts: &[&RateVerdict],
     trials: usize,
 ) -> VerdictCard {
-    let ran: Vec<&RateVerdict> = verdicts
-        .iter()
-        .copied()
-        .filter(|verdict| verdict.verdict != RateVerdictKind::NotRun)
-        .collect();
-    let table: Vec<EngineRate> = ran
-        .iter()
-        .map(|verdict| EngineRate {
-            engine: &verdict.engine,
-            ip_size: Bytes(verdict.ip_size),
-            flows: verdict.flows,
-            largest: verdict.largest,
-        })
-        .collect();
+    let ran = || verdicts.iter().filter(|verdict| verdict.verdict != RateVerdictKind::NotRun);
+    let table = engine_rates(verdicts.iter().copied());
     let engines = best_engines(&table);
-    // Without a best engine, the sizes of the first one are as good as any.
-    let engine = engines.first().copied().or_else(|| table.first().map(|row| row.engine));
-    let text = match (engines.first(), ran.first().or(verdicts.first())) {
+    let undecided = ran().find(|verdict| verdict.verdict == RateVerdictKind::CannotTell);
+    // An undecided engine or size may still have a rate.
+    let foremost = undecided.or_else(|| ran().next()).or(verdicts.first());
+    let engine = engines.first().copied().or_else(|| foremost.map(|it| it.engine.as_str()));
+    let text = match (engines.first(), foremost) {
         (Some(engine), _) => card_sentence(&table, engine),
         (None, Some(verdict)) => {
             let reason = verdict.reason.as_deref().unwrap_or("unknown reason");
@@ -109,6 +99,9 @@ fn card(
         .map(|row| (row.ip_size, row.largest))
         .collect();
     by_size.sort_by_key(|(size, _)| *size);
+    // No engine is known to keep a rate, but one may.
+    let may_keep_more = engines.is_empty() && undecided.is_some();
+    let decided = |bps: Option<u64>| bps.filter(|_| !may_keep_more);
     let bps = by_size.iter().map(|(_, largest)| largest.bps());
     // An undecided size leaves the verdict on all sizes undecided, unless another size fails.
     let all_sizes_bps = match bps.clone().flatten().min() {
@@ -123,8 +116,8 @@ fn card(
         parameters: parameters.clone(),
         engines: engines.into_iter().map(str::to_owned).collect(),
         text,
-        all_sizes_bps,
-        large_packets_bps: large.and_then(LargestRate::bps),
+        all_sizes_bps: decided(all_sizes_bps),
+        large_packets_bps: decided(large.and_then(LargestRate::bps)),
         large_packets_from: from.map_or(0, |(size, _)| size.0),
         trials,
         accurate: tolerance(run).to_string(),

@@ -7,10 +7,10 @@ use dwell_record::Train;
 use dwell_sample::TimestampSource;
 use dwell_stats::RealInterval;
 use dwell_stats::accuracy::{
-    Accuracy, LargestRate, NoVerdictReason, Tolerance, TrainAccuracy, largest_rate,
+    Accuracy, EngineRate, LargestRate, NoVerdictReason, Tolerance, TrainAccuracy, largest_rate,
 };
 use dwell_stats::departures::TrainRequest;
-use dwell_units::BitRate;
+use dwell_units::{BitRate, Bytes};
 use serde::Serialize;
 
 use super::trial::{PacedTrial, Sender, paced};
@@ -52,6 +52,20 @@ pub enum RateVerdictKind {
     CannotTell,
     /// The node does not support the engine.
     NotRun,
+}
+
+/// Returns the largest rates of the engines that ran.
+pub(super) fn engine_rates<'a>(
+    verdicts: impl Iterator<Item = &'a RateVerdict>,
+) -> Vec<EngineRate<'a>> {
+    let ran = verdicts.filter(|verdict| verdict.verdict != RateVerdictKind::NotRun);
+    let rate = |verdict: &'a RateVerdict| EngineRate {
+        engine: &verdict.engine,
+        ip_size: Bytes(verdict.ip_size),
+        flows: verdict.flows,
+        largest: verdict.largest,
+    };
+    ran.map(rate).collect()
 }
 
 /// Definition of accurate: from the command line, else from the plan, else the default.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use dwell_stats::accuracy::{EngineRate, verdict_lines};
+use dwell_stats::accuracy::verdict_lines;
 use dwell_units::{BitRate, Bytes};
 
-use super::verdict::{RateVerdict, RateVerdictKind, tolerance, verdicts};
+use super::verdict::{RateVerdict, RateVerdictKind, engine_rates, tolerance, verdicts};
 use crate::model::RunData;
 use crate::model::quantity::listed;
 use crate::model::table::Table;
@@ -24,15 +24,7 @@ pub fn verdict_words(run: &RunData) -> Vec<String> {
     }
     for (node, others) in groups {
         let of = || all.iter().filter(move |it| it.node == node && it.parameters == *others);
-        let table: Vec<EngineRate> = of()
-            .filter(|verdict| verdict.verdict != RateVerdictKind::NotRun)
-            .map(|verdict| EngineRate {
-                engine: &verdict.engine,
-                ip_size: Bytes(verdict.ip_size),
-                flows: verdict.flows,
-                largest: verdict.largest,
-            })
-            .collect();
+        let table = engine_rates(of());
         let name = name(node, others);
         if !table.is_empty() {
             lines.extend(verdict_lines(&table).into_iter().map(|line| format!("{name}: {line}")));
