@@ -3,12 +3,13 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use dwell_io::process::{Handle, Signal};
 use serde_json::Value;
 
-use crate::fixture::{Sandbox, object};
+use crate::fixture::{Sandbox, object, wait_for_exit, wait_until};
 use crate::lab_devices::nodes_dir;
 
 /// A stand-in for ssh whose host says where it hangs. `local` runs the remote command on this machine,
@@ -37,7 +38,7 @@ serve() {
   exec env HOME="$PWD" PATH="$HOMES/bin:$PATH" TMPDIR="$PWD" XDG_CACHE_HOME= SSH_CONNECTION="127.0.0.1 1 127.0.0.1 22" sh -c "$remote"
 }
 case $host in
-  connect) hang ;;
+  connect | waits*) hang ;;
   greeting) echo Welcome; hang ;;
   facts) echo dwell-bootstrap 1; echo machine=x86_64; hang ;;
   ready) greet no; hang ;;
@@ -107,6 +108,10 @@ impl StandIn {
     }
 }
 
+pub(crate) fn interrupt(process: &Child) {
+    Handle::open(process.id()).unwrap().signal(Signal::Interrupt).unwrap();
+}
+
 #[test]
 fn each_hang_has_a_deadline_and_leaves_no_process() {
     const EXPECTED: [(&str, &str); 13] = [
@@ -161,7 +166,7 @@ fn worker_that_never_greets_fails_the_run() {
         stderr.contains("device doctor: the node program did not start within 10 s"),
         "{stderr}"
     );
-    crate::fixture::wait_until("every process to end", || stand_in.sandbox.processes().is_empty());
+    wait_until("every process to end", || stand_in.sandbox.processes().is_empty());
 }
 
 #[test]
@@ -181,5 +186,37 @@ fn slow_copy_is_waited_for_by_a_run() {
     assert!(output.status.success(), "{output:?}");
     assert!(started.elapsed() > Duration::from_secs(COPY_TIME), "{:?}", started.elapsed());
     assert_eq!(stand_in.sandbox.query("SELECT state FROM trials"), ["finished"; 3]);
-    crate::fixture::wait_until("every process to end", || stand_in.sandbox.processes().is_empty());
+    wait_until("every process to end", || stand_in.sandbox.processes().is_empty());
+}
+
+#[test]
+fn check_and_removal_end_at_an_interrupt() {
+    let stand_in = StandIn::new();
+    stand_in.add("local", &[]);
+    // More than are connected at the same time.
+    for number in 0..40 {
+        stand_in.add(&format!("waits{number}"), &[]);
+    }
+    for (arguments, ready) in [
+        (&["device", "check"][..], "answered after"),
+        (&["device", "remove", "waits0", "waits1", "--yes", "--force"], ""),
+    ] {
+        let log = stand_in.sandbox.path("log");
+        let mut command = stand_in.command(arguments);
+        let output = fs::File::create(&log).unwrap();
+        let mut running = command.stdout(output).stderr(Stdio::null()).spawn().unwrap();
+        wait_until("ssh to hang", || {
+            fs::read_to_string(&log).unwrap().contains(ready)
+                && stand_in.sandbox.processes().iter().any(|(_, line)| line.contains("sleep"))
+        });
+        let interrupted = Instant::now();
+        interrupt(&running);
+        assert_eq!(wait_for_exit(&mut running).code(), Some(130), "{arguments:?}");
+        assert!(interrupted.elapsed() < Duration::from_secs(10), "{:?}", interrupted.elapsed());
+        wait_until("every process to end", || stand_in.sandbox.processes().is_empty());
+    }
+    // An interrupt says nothing about the devices.
+    let devices = "SELECT name FROM devices JOIN device_checks ON device_id = devices.id";
+    assert_eq!(stand_in.sandbox.query(devices), ["local"]);
+    assert_eq!(stand_in.sandbox.query("SELECT name FROM devices").len(), 41);
 }
