@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
 use crate::fixture::{stderr, wait_for_exit, wait_until};
-use crate::hanging_ssh::StandIn;
+use crate::hanging_ssh::{StandIn, interrupt};
 
 /// A trial of three seconds.
 const LONG: &str = "version = 1\nname = \"long\"\n[topology]\nroles = [\"sender\", \"receiver\"]\n\
@@ -102,7 +102,7 @@ fn device_in_use_is_neither_checked_nor_removed() {
         let refused = controllers.elsewhere(&mut command).output().unwrap();
         assert_eq!(refused.status.code(), Some(1), "{refused:?}");
         let text = format!("{}{}", String::from_utf8_lossy(&refused.stdout), stderr(&refused));
-        assert!(text.contains("is in use by run ") && text.contains(&run), "{action:?}: {text}");
+        assert!(text.contains("in use by run ") && text.contains(&run), "{action:?}: {text}");
     }
     assert_eq!(wait_for_exit(&mut first).code(), Some(0), "{}", controllers.log("first"));
 }
@@ -121,16 +121,28 @@ fn second_run_of_one_data_directory_waits() {
 }
 
 #[test]
+fn resumed_run_waits_for_its_turn() {
+    let controllers = Controllers::new();
+    let mut first = controllers.start_first();
+    let resume = ["run", &controllers.plan, "--resume", "last"];
+    let refused = controllers.stand_in.command(&[&resume[..], &["--no-wait"]].concat()).output();
+    assert_eq!(refused.as_ref().unwrap().status.code(), Some(1), "{refused:?}");
+    let mut second = controllers.start(&mut controllers.stand_in.command(&resume), "second");
+    wait_until("the second run to wait", || controllers.log("second").contains("waiting until"));
+    interrupt(&first);
+    assert_eq!(wait_for_exit(&mut first).code(), Some(130), "{}", controllers.log("first"));
+    assert_eq!(wait_for_exit(&mut second).code(), Some(0), "{}", controllers.log("second"));
+    assert_eq!(controllers.stand_in.sandbox.query("SELECT state FROM runs"), ["finished"]);
+}
+
+#[test]
 fn waiting_run_can_be_interrupted() {
     let controllers = Controllers::new();
     let mut first = controllers.start_first();
     let mut waiting = controllers.run(&[]);
     let mut second = controllers.start(controllers.elsewhere(&mut waiting), "second");
     wait_until("the second run to wait", || controllers.log("second").contains("waiting until"));
-    dwell_io::process::Handle::open(second.id())
-        .unwrap()
-        .signal(dwell_io::process::Signal::Interrupt)
-        .unwrap();
+    interrupt(&second);
     assert_eq!(wait_for_exit(&mut second).code(), Some(130), "{}", controllers.log("second"));
     assert_eq!(wait_for_exit(&mut first).code(), Some(0), "{}", controllers.log("first"));
 }
