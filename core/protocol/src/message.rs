@@ -57,7 +57,8 @@ pub enum Request {
         id: u32,
     },
     /// Report the state of the clock and of its synchronisation daemons, answered by
-    /// [`Event::ClockState`] within two seconds. Runs other programs: not during a measurement.
+    /// [`Event::ClockState`] within two seconds. The first of a connection runs other programs: not
+    /// during a measurement.
     ClockState {
         /// Number of the request; repeated in the answer.
         id: u32,
