@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::lab_devices::{DeviceLab, HOME, Peculiarity, nodes_dir};
+use crate::lab_devices::{DeviceLab, HOME, OWN_FOLDERS, Peculiarity, nodes_dir};
 
 /// Returns the result of the check of a device.
 fn result<'a>(checked: &'a Value, name: &str) -> &'a Value {
@@ -87,10 +87,8 @@ fn with_setup(setup: &str) -> Peculiarity {
 fn each_refusal_of_a_device_has_its_message() {
     const SMALL: &str = "mount -t tmpfs -o size=256k,mode=1777 tmpfs";
     const NOEXEC: &str = "mount -t tmpfs -o noexec,mode=1777 tmpfs";
-    let everywhere = |mount: &str| {
-        let folders = [HOME, "/tmp", "/var/tmp", "/dev/shm"];
-        with_setup(&folders.map(|folder| format!("{mount} {folder}\n")).concat())
-    };
+    let everywhere =
+        |mount: &str| with_setup(&OWN_FOLDERS.map(|folder| format!("{mount} {folder}\n")).concat());
     let lab = DeviceLab::with(12, |number| match number {
         2 => Peculiarity { config: "AuthorizedKeysFile none\n".into(), ..Default::default() },
         3 => with_setup(&format!("mount -o remount,bind,ro {HOME}\n")),
@@ -141,7 +139,7 @@ fn each_refusal_of_a_device_has_its_message() {
     error("nowhere", &["nowhere.invalid"]);
     error("closed", &["refused"]);
 
-    let left = lab.files_inside(5, HOME);
+    let left = lab.files_inside(5);
     assert_eq!(names(&left).iter().filter(|name| name.contains("part")).count(), 0, "{left:?}");
     assert!(left.iter().all(|path| path.is_dir() || path.metadata().unwrap().len() == 0));
     lab.assert_all_idle();
