@@ -342,7 +342,7 @@ complete -c dwell-node -n "__fish_dwell_node_using_subcommand lab; and __fish_se
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand doctor" -l json -d 'Print the findings as one JSON object'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand worker" -l silence-timeout -d 'End after this time without a request, such as 30s' -r
-complete -c dwell-node -n "__fish_dwell_node_using_subcommand worker" -l lease -d 'Serve only this run, until the end; fail if another one is served' -r
+complete -c dwell-node -n "__fish_dwell_node_using_subcommand worker" -l lease -d 'Hold the lease of this device for this run; fail if another run holds it' -r
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand worker" -s h -l help -d 'Print help'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "ping" -d 'Send probes and measure their round-trip delay'
 complete -c dwell-node -n "__fish_dwell_node_using_subcommand help; and not __fish_seen_subcommand_from ping range reflect relay pace load trace lab doctor worker help" -f -a "range" -d 'Estimate the distance of a device from round-trip times'

@@ -353,7 +353,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand lab; and __fish_seen_subcomm
 complete -c dwell -n "__fish_dwell_using_subcommand doctor" -l json -d 'Print the findings as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand doctor" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand worker" -l silence-timeout -d 'End after this time without a request, such as 30s' -r
-complete -c dwell -n "__fish_dwell_using_subcommand worker" -l lease -d 'Serve only this run, until the end; fail if another one is served' -r
+complete -c dwell -n "__fish_dwell_using_subcommand worker" -l lease -d 'Hold the lease of this device for this run; fail if another run holds it' -r
 complete -c dwell -n "__fish_dwell_using_subcommand worker" -s h -l help -d 'Print help'
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l set -d 'Set a field of the plan, such as topology.link.rate=10Mbit/s; may be repeated' -r
 complete -c dwell -n "__fish_dwell_using_subcommand run" -l on -d 'Bind the roles of the plan to devices, such as sender=pi4,receiver=pi3; may be repeated' -r

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import image
+import leftovers
 import network
 from packages import CACHE, ROOT
 
@@ -57,7 +58,7 @@ class Rig:
     def __init__(self):
         remove_abandoned_folders()
         # A short path, because addresses of Unix sockets hold at most 107 bytes.
-        self.folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
+        self.folder = Path(tempfile.mkdtemp(prefix=folder_prefix()))
         self.guests = {}
         self.key = self.folder / "key"
         self.ssh_config = self.folder / "ssh_config"
@@ -87,6 +88,7 @@ class Rig:
             guest.start()
         for guest in started:
             guest.wait_until_ready()
+            guest.baseline = leftovers.baseline(guest)
         return started
 
     def write_ssh_config(self):
@@ -116,8 +118,13 @@ class Rig:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def folder_prefix():
+    """Returns the start of the name of a temporary folder of this process."""
+    return f"{FOLDER_PREFIX}{os.getpid()}-"
+
+
 def remove_abandoned_folders():
-    """Removes the folders of rigs whose process was killed. Guests and networks end with their process."""
+    """Removes the folders of processes that were killed. Guests and networks end with their process."""
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}[0-9]*-*"):
         owner = folder.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
         if not Path("/proc", owner).exists():
@@ -135,6 +142,8 @@ class Guest:
         )
         self.taps = {bridge: f"{bridge[:4]}{number}" for bridge in (network.MANAGEMENT, network.TEST)}
         self.process = None
+        # Processes of the booted guest, as `leftovers.baseline` counts them.
+        self.baseline = None
         # Writable in the guest as /output.
         self.output_folder = rig.folder / f"{self.name}-output"
         self.output_folder.mkdir()
@@ -293,13 +302,16 @@ def accelerator(built):
     started = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     known = CACHE / f"accelerator-{started}"
     if not known.exists():
-        known.write_text("kvm" if boots_with_kvm(built) else "tcg")
+        # Renamed, so that another run reads no unfinished answer.
+        unfinished = known.with_name(f"{known.name}.{os.getpid()}")
+        unfinished.write_text("kvm" if boots_with_kvm(built) else "tcg")
+        unfinished.rename(known)
     return known.read_text()
 
 
 def boots_with_kvm(built):
     """Boots an image until its first process runs. Some hosts offer KVM, but virtual CPUs hang."""
-    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as folder:
+    with tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder:
         log = Path(folder) / "log"
         command = [*qemu(built, "kvm", built.ramdisk, log, ["probe"]), "-m", "512", "-no-reboot"]
         process = subprocess.Popen(

@@ -98,6 +98,10 @@ static int compare(double seconds) {
             at = first;
         }
     }
+    if (high == INT64_MAX) {
+        fprintf(stderr, "clock: no value of the host was read within %g s\n", seconds);
+        return 1;
+    }
     printf("%lld %lld %lld\n", (long long)low, (long long)high, (long long)at);
     return 0;
 }

@@ -24,9 +24,9 @@ def program():
 class Fleet:
     """Runs `dwell` with a data folder of its own, which reaches the guests of a rig by their names."""
 
-    def __init__(self, rig, name):
+    def __init__(self, rig):
         self.rig = rig
-        self.folder = rig.folder / f"fleet-{name}"
+        self.folder = rig.folder / "fleet"
         self.folder.mkdir()
         self.environment = dict(
             os.environ,
@@ -85,6 +85,15 @@ class Fleet:
         """Removes the devices, and what was copied to them."""
         for guest in self.rig.guests.values():
             self.dwell("device", "remove", guest.name, "--yes")
+
+
+def devices(rig):
+    """Returns the fleet of a rig. The first call adds all guests as devices and checks them."""
+    if not hasattr(rig, "fleet"):
+        rig.fleet = Fleet(rig)
+        rig.fleet.add(*rig.guests.values())
+        rig.fleet.dwell("device", "check")
+    return rig.fleet
 
 
 def wait_for_probes(guest, timeout=150):

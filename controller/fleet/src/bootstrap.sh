@@ -1,5 +1,5 @@
-# Runs on the device, by any POSIX shell. No single quote may appear here: the script is passed as one
-# quoted argument. $1 is yes if the node runs through sudo, the others are MACHINE:SHA256.
+# Runs on the device in dash, bash or BusyBox ash. No single quote may appear here: the script is passed
+# as one quoted argument. $1 is yes if the node runs through sudo, the others are MACHINE:SHA256:LEN.
 umask 077
 set -f
 LC_ALL=C
@@ -8,8 +8,9 @@ sudo=$1
 shift
 machine=$(uname -m)
 hash=none
+len=
 for known in "$@"; do
-  case $known in "$machine":*) hash=${known#*:};; esac
+  case $known in "$machine":*) known=${known#*:}; hash=${known%:*}; len=${known#*:};; esac
 done
 uid=$(id -u)
 cache=${XDG_CACHE_HOME:-${HOME:-/dev/null}/.cache}
@@ -42,6 +43,13 @@ try() {
   return 1
 }
 
+# Prints the lease of the run that uses the folder $1. Fails if no run uses it.
+busy() {
+  [ -e "$1/lease" ] && command -v flock >/dev/null || return 1
+  if flock -n "$1/lease" true 2>/dev/null; then return 1; fi
+  printf "busy %s\n" "$(cat "$1/lease")"
+}
+
 dir=
 refused=
 for candidate in "$@"; do
@@ -50,7 +58,8 @@ for candidate in "$@"; do
 done
 file=$dir/dwell-node-$hash
 have=no
-if [ -n "$dir" ] && [ -x "$file" ]; then have=yes; fi
+# A power failure may have truncated the file.
+if [ -n "$dir" ] && [ -x "$file" ] && [ "$(($(wc -c < "$file")))" -eq "$len" ]; then have=yes; fi
 printf "dwell-bootstrap 1\nmachine=%s\nkernel=%s\nuid=%s\naddress=%s\ndir=%s\nrefused=%s\nhave=%s\nend\n" \
   "$machine" "$(uname -r)" "$uid" "$(set -- $SSH_CONNECTION; echo "$3")" "$dir" "$refused" "$have"
 
@@ -60,12 +69,24 @@ while line=$($within head -n 1) && [ -n "$line" ]; do
   if [ -z "$dir" ] && [ "$word" != clean ]; then exit 1; fi
   case $word in
   put)
+    if busy "$dir"; then exit 1; fi
     part=$dir/.part-$$
     trap "rm -f \"$part\"" EXIT
     trap "exit 1" HUP INT PIPE TERM
     echo ready
-    why=$( { $within head -c "$rest" > "$part"; } 2>&1 ) || { echo "failed ${why##*: }"; exit 1; }
-    if [ "$(($(wc -c < "$part")))" -ne "$rest" ]; then echo "failed it is incomplete"; exit 1; fi
+    got=0
+    : > "$part"
+    # head may read more than it prints, so the next piece is sent only after this one has arrived.
+    while [ "$got" -lt "$rest" ]; do
+      piece=$((rest - got))
+      if [ "$piece" -gt 262144 ]; then piece=262144; fi
+      why=$( { $within head -c "$piece" >> "$part"; } 2>&1 ) || { echo "failed ${why##*: }"; exit 1; }
+      got=$((got + piece))
+      if [ "$(($(wc -c < "$part")))" -ne "$got" ]; then echo "failed it is incomplete"; exit 1; fi
+      echo got
+    done
+    # The name must not outlive the contents in a power failure. An older sync takes no file.
+    sync "$part" 2>/dev/null || sync
     why=$(chmod 700 "$part" 2>&1 && mv -f "$part" "$file" 2>&1) || { echo "failed ${why##*: }"; exit 1; }
     set +f
     for old in "$dir"/dwell-node-*; do
@@ -79,6 +100,8 @@ while line=$($within head -n 1) && [ -n "$line" ]; do
     echo stored
     ;;
   run)
+    # A check must not disturb a run. A worker takes the lease itself.
+    case $rest in doctor*) if busy "$dir"; then exit 1; fi;; esac
     trap - EXIT HUP INT PIPE TERM
     if [ "$sudo" = yes ]; then
       why=$(sudo -n "$file" --version 2>&1 < /dev/null) || { echo "refused $why"; exit 1; }
@@ -91,10 +114,7 @@ while line=$($within head -n 1) && [ -n "$line" ]; do
   clean)
     for old in "$@"; do
       if [ -d "$old" ] && [ ! -L "$old" ] && [ -O "$old" ]; then
-        if [ -s "$old/lease" ] && ! flock -n "$old/lease" true 2>/dev/null && flock --version >/dev/null 2>&1; then
-          echo "busy $(cat "$old/lease")"
-          exit 1
-        fi
+        if busy "$old"; then exit 1; fi
         made=
         if [ -e "$old/.made-parent" ]; then made=${old%/*}; fi
         why=$(rm -rf "$old" 2>&1) || { echo "failed ${why##*: }"; exit 1; }

@@ -6,7 +6,7 @@ use std::process::{ChildStdin, Command};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dwell_protocol::{Event, Frame, Request, VERSION, read_frame, write_message};
 
@@ -123,12 +123,18 @@ impl Connections {
         nodes.filter_map(|(node, connection)| Some((node.as_str(), connection.clock.domain()?)))
     }
 
-    /// Returns the next message of any node, waiting at most `wait`.
+    /// Returns the next message of any node, waiting at most `wait`. Messages of released connections
+    /// are dropped.
     pub(crate) fn next(&mut self, wait: Duration) -> Option<(String, FromNode)> {
-        let (number, message) = self.receiver.recv_timeout(wait).ok()?;
-        let open = self.nodes.iter().find(|(_, connection)| connection.number == number);
-        // Messages of released connections are dropped.
-        let node = open.map(|(node, _)| node.clone())?;
+        let deadline = Instant::now() + wait;
+        let (node, message) = loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let (number, message) = self.receiver.recv_timeout(left).ok()?;
+            let open = self.nodes.iter().find(|(_, connection)| connection.number == number);
+            if let Some((node, _)) = open {
+                break (node.clone(), message);
+            }
+        };
         if matches!(message, FromNode::Gone(_)) {
             self.nodes.remove(&node);
         }
@@ -235,5 +241,30 @@ impl Drop for Connection {
     /// Closes the connection. The process group waits until the node has exited.
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+
+    use super::*;
+
+    #[test]
+    fn messages_of_released_connections_are_skipped() {
+        let mut command = Command::new("cat");
+        command.process_group(0);
+        let mut connections = Connections::default();
+        connections.adopt("n1", NodeProcess::start(command, Arc::default()).unwrap(), None);
+        let released = connections.opened + 1;
+        for _ in 0..3 {
+            let message = FromNode::Gone("it was released".into());
+            connections.sender.send((released, message)).unwrap();
+        }
+        let event = FromNode::Event(Event::Alive { job: dwell_protocol::JobId(1) });
+        connections.sender.send((connections.opened, event)).unwrap();
+        let next = connections.next(Duration::ZERO);
+        assert!(matches!(&next, Some((node, FromNode::Event(_))) if node == "n1"), "{next:?}");
+        assert!(connections.next(Duration::ZERO).is_none());
     }
 }

@@ -5,7 +5,7 @@
 //! and nothing runs on when the connection ends.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -30,8 +30,18 @@ const MAX_EARLIER_LINES: usize = 200;
 /// Time to connect, to authenticate and to run the script.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Time in which the transfer of the program must progress, and in which it must be stored.
+/// Length of the pieces in which the program is copied, in bytes; that of `bootstrap.sh`. ssh buffers
+/// several, so each is acknowledged before the next is sent.
+const PIECE_LEN: u64 = 256 << 10;
+
+/// Time for a piece of the program to arrive.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time for the device to store the program after it has arrived.
+const STORE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time for the files of dwell to be removed.
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time for the program to start.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
@@ -78,7 +88,12 @@ impl DeviceFacts {
             match name {
                 "machine" => facts.machine = value,
                 "kernel" => facts.kernel = value,
-                "uid" => facts.uid = value.parse().unwrap_or_default(),
+                "uid" => {
+                    facts.uid = value.parse().map_err(|_| {
+                        let message = format!("its user id '{value}' is not a number");
+                        io::Error::new(io::ErrorKind::InvalidData, message)
+                    })?;
+                }
                 "address" => facts.address = value.parse().ok(),
                 "dir" => facts.dir = value,
                 "refused" => facts.refused = value.trim_end_matches([';', ' ']).to_owned(),
@@ -170,25 +185,40 @@ impl<'a> Deployment<'a> {
 
     fn upload(mut self, binary: &NodeBinary) -> Result<Self, FleetError> {
         let device = self.device;
-        let late =
-            format!("the copy of the node program stopped for {} s", TRANSFER_TIMEOUT.as_secs());
         let mut file = File::open(&binary.path).map_err(|error| {
             refusal(device, format!("cannot read {}: {error}", binary.path.display()))
         })?;
         // A connection that ended shows in the answer.
         let _ = self.process.say(&format!("put {}", binary.len));
-        self.process.limit(TRANSFER_TIMEOUT);
-        let stored = self.process.line().and_then(|answer| {
-            if answer != "ready" {
-                return Ok(answer);
-            }
-            self.process.copy(&mut file, TRANSFER_TIMEOUT)?;
+        let mut late =
+            format!("the copy of the node program stopped for {} s", TRANSFER_TIMEOUT.as_secs());
+        let mut expected = "ready";
+        let mut left = binary.len;
+        let stored = loop {
             self.process.limit(TRANSFER_TIMEOUT);
-            self.process.line()
-        });
+            match self.process.line() {
+                Ok(answer) if answer == expected => {}
+                answer => break answer,
+            }
+            if left == 0 {
+                late =
+                    format!("the node program was not stored within {} s", STORE_TIMEOUT.as_secs());
+                self.process.limit(STORE_TIMEOUT);
+                break self.process.line();
+            }
+            let piece = left.min(PIECE_LEN);
+            if let Err(error) = self.process.copy(&mut (&mut file).take(piece), TRANSFER_TIMEOUT) {
+                break Err(error);
+            }
+            left -= piece;
+            expected = "got";
+        };
         match stored {
             Ok(answer) if answer == "stored" => Ok(self),
             Ok(answer) => {
+                if let Some(leased) = leased(device, &answer) {
+                    return Err(leased);
+                }
                 let why = answer.strip_prefix("failed ").unwrap_or(&answer);
                 let message = format!(
                     "cannot store the node program ({} kB) in {}: {why}; free space there",
@@ -207,14 +237,13 @@ impl<'a> Deployment<'a> {
     /// A node runs there, or a file cannot be removed.
     pub(crate) fn remove(mut self) -> Result<(), FleetError> {
         let _ = self.process.say("clean");
-        self.process.limit(TRANSFER_TIMEOUT);
-        let late = format!("its files were not removed within {} s", TRANSFER_TIMEOUT.as_secs());
+        self.process.limit(REMOVE_TIMEOUT);
+        let late = format!("its files were not removed within {} s", REMOVE_TIMEOUT.as_secs());
         match self.process.line() {
             Ok(answer) if answer == "removed" => Ok(()),
             Ok(answer) => {
-                if let Some(lease) = answer.strip_prefix("busy ") {
-                    let lease = serde_json::from_str(lease).unwrap_or_default();
-                    return Err(FleetError::Leased { device: self.device.name.clone(), lease });
+                if let Some(leased) = leased(self.device, &answer) {
+                    return Err(leased);
                 }
                 let why = answer.strip_prefix("failed ").unwrap_or(&answer);
                 Err(refusal(self.device, format!("cannot remove the files of dwell: {why}")))
@@ -292,14 +321,14 @@ impl<'a> Deployed<'a> {
     /// Runs the program to its end and returns its standard output of at most `max_len` bytes.
     ///
     /// # Errors
-    /// The program fails, or takes longer than `limit`.
+    /// The device is leased to a run ([`FleetError::Leased`]), the program fails, or takes longer than
+    /// `limit`.
     pub(crate) fn output(
         self,
         arguments: &str,
         limit: Duration,
         max_len: u64,
     ) -> Result<Vec<u8>, FleetError> {
-        use std::io::Read as _;
         let Deployment { device, mut process, .. } = self.run(arguments)?;
         process.limit(limit);
         let mut output = Vec::new();
@@ -323,6 +352,9 @@ impl<'a> Deployed<'a> {
         match process.line() {
             Ok(answer) if answer == "running" => Ok(Deployment { device, process, facts, connect }),
             Ok(answer) => {
+                if let Some(leased) = leased(device, &answer) {
+                    return Err(leased);
+                }
                 let why = answer.strip_prefix("refused ").unwrap_or(&answer);
                 let message = format!(
                     "cannot run the node program by sudo: {why}; allow it there by a sudoers rule such \
@@ -336,16 +368,24 @@ impl<'a> Deployed<'a> {
     }
 }
 
-/// Returns the remote command: the script without its comments, and the known programs.
+/// Returns the remote command: the script without its comment lines, and the known programs.
 fn remote_command(device: &Device, binaries: &NodeBinaries) -> String {
-    let lines = BOOTSTRAP.lines().filter(|line| !line.starts_with('#'));
+    let lines = BOOTSTRAP.lines().filter(|line| !line.trim_start().starts_with('#'));
     let script: Vec<_> = lines.collect();
     let sudo = if device.sudo { "yes" } else { "no" };
     let known: Vec<_> = binaries
         .by_machine()
-        .map(|(machine, binary)| format!(" {machine}:{}", binary.sha256))
+        .map(|(machine, binary)| format!(" {machine}:{}:{}", binary.sha256, binary.len))
         .collect();
     format!("exec sh -c '{}' dwell {sudo}{}", script.join("\n"), known.concat())
+}
+
+/// Returns the error of a device that a run uses; `None` if the script answered something else.
+fn leased(device: &Device, answer: &str) -> Option<FleetError> {
+    let lease = answer.strip_prefix("busy ")?;
+    // The run may not have written its lease yet.
+    let lease = serde_json::from_str(lease).unwrap_or_default();
+    Some(FleetError::Leased { device: device.name.clone(), lease })
 }
 
 /// Returns the lease as one word of a shell that does not expand patterns.
@@ -414,6 +454,10 @@ mod tests {
         assert_eq!(facts.address, Some("192.0.2.7".parse().unwrap()));
         let ended = facts_of("dwell-bootstrap 1\nmachine=x\n").unwrap_err();
         assert_eq!(ended.kind(), io::ErrorKind::UnexpectedEof);
+        for uid in ["", "root", "-1", "4294967296"] {
+            let unknown = facts_of(&format!("dwell-bootstrap 1\nuid={uid}\nend\n")).unwrap_err();
+            assert_eq!(unknown.kind(), io::ErrorKind::InvalidData);
+        }
         let endless = facts_of(&"y\n".repeat(1_000)).unwrap_err();
         assert_eq!(endless.kind(), io::ErrorKind::InvalidData);
     }

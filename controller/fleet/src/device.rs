@@ -28,7 +28,7 @@ pub struct Device {
     /// Interfaces that carry test traffic.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<String>,
-    /// Addresses that probes are sent to. Without any, the host of the destination is used.
+    /// Addresses that probes are sent to. Without any, its end of the ssh connection is used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpAddr>,
     /// Tags by which devices are selected.
@@ -77,11 +77,6 @@ impl Device {
         let port = port.into_iter().flat_map(|port| ["-p".to_owned(), port.to_string()]);
         let user = user.into_iter().flat_map(|user| ["-l".to_owned(), user.to_owned()]);
         port.chain(user).chain(["--".to_owned(), host.to_owned()]).collect()
-    }
-
-    /// Returns the host of the destination, or the name from ssh_config(5).
-    pub fn host(&self) -> &str {
-        self.parts().1
     }
 
     /// Returns user, host and port of the destination.
@@ -173,7 +168,7 @@ mod tests {
         assert_eq!(arguments("2001:db8::7"), "-- 2001:db8::7");
         assert_eq!(arguments("root@[2001:db8::7]:22"), "-p 22 -l root -- 2001:db8::7");
         assert_eq!(arguments("a@realm@host"), "-l a@realm -- host");
-        assert_eq!(Device::new("d", "pi@[2001:db8::7]").unwrap().host(), "2001:db8::7");
+        assert_eq!(arguments("pi@[2001:db8::7]"), "-l pi -- 2001:db8::7");
     }
 
     #[test]

@@ -1,14 +1,13 @@
 //! Checks of devices, and removal of all that dwell stored on them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc;
-use std::thread;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::deployment::Deployment;
+use crate::parallel::{MAX_PARALLEL, for_each_parallel};
 use crate::{Device, FleetError, NodeBinaries};
 
 /// Time for `doctor` on a device.
@@ -40,39 +39,35 @@ pub struct DeviceAnswer {
     pub doctor: Value,
 }
 
-/// Checks devices, `parallel` at a time. `done` is called on this thread as each check ends, with the
-/// index of the device.
+/// Checks devices, several at a time, until `stop` is set. `done` is called on this thread as each check
+/// ends, with the index of the device, but not for checks that `stop` ended or prevented.
 pub fn check_devices(
     devices: &[Device],
     binaries: &NodeBinaries,
-    parallel: usize,
+    stop: &Arc<AtomicBool>,
     done: &mut dyn FnMut(usize, Result<DeviceAnswer, FleetError>),
 ) {
-    let (sender, receiver) = mpsc::channel();
-    let next = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        for _ in 0..parallel.clamp(1, devices.len().max(1)) {
-            let (sender, next) = (sender.clone(), &next);
-            scope.spawn(move || {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(device) = devices.get(index) else { return };
-                    if sender.send((index, check(device, binaries))).is_err() {
-                        return;
-                    }
-                }
-            });
+    let check = |device: &Device| {
+        if stop.load(Ordering::Relaxed) {
+            return None;
         }
-        drop(sender);
-        for (index, answer) in receiver {
+        let answer = check(device, binaries, stop);
+        // The error may be the end of the wait.
+        (answer.is_ok() || !stop.load(Ordering::Relaxed)).then_some(answer)
+    };
+    for_each_parallel(devices, MAX_PARALLEL, check, |index, answer| {
+        if let Some(answer) = answer {
             done(index, answer);
         }
     });
 }
 
-fn check(device: &Device, binaries: &NodeBinaries) -> Result<DeviceAnswer, FleetError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let deployed = Deployment::connect(device, binaries, &stop)?.deploy(binaries)?;
+fn check(
+    device: &Device,
+    binaries: &NodeBinaries,
+    stop: &Arc<AtomicBool>,
+) -> Result<DeviceAnswer, FleetError> {
+    let deployed = Deployment::connect(device, binaries, stop)?.deploy(binaries)?;
     let facts = deployed.facts().clone();
     let (dir, connect) = (deployed.dir().to_owned(), deployed.connect());
     let program = deployed.program();
@@ -96,11 +91,11 @@ fn check(device: &Device, binaries: &NodeBinaries) -> Result<DeviceAnswer, Fleet
     })
 }
 
-/// Removes all files that dwell stored on a device.
+/// Removes all files that dwell stored on a device. `stop` ends every wait.
 ///
 /// # Errors
-/// The device is unreachable, a run uses it ([`FleetError::Leased`]), or a file cannot be removed.
-pub fn remove_deployment(device: &Device) -> Result<(), FleetError> {
-    let stop = Arc::new(AtomicBool::new(false));
-    Deployment::connect(device, &NodeBinaries::default(), &stop)?.remove()
+/// The device is unreachable, a run uses it ([`FleetError::Leased`]), a file cannot be removed, or `stop`
+/// was set.
+pub fn remove_deployment(device: &Device, stop: &Arc<AtomicBool>) -> Result<(), FleetError> {
+    Deployment::connect(device, &NodeBinaries::default(), stop)?.remove()
 }

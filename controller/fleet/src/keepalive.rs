@@ -12,7 +12,7 @@ use crate::node_clock::NodeClock;
 /// Interval of requests to each node.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The input of a node, and its clock, which the requests read.
+/// The input of a node, and its clock, which makes the requests.
 type KeptNode = (Weak<NodeInput>, Arc<NodeClock>);
 
 /// The nodes that receive requests until this is dropped.

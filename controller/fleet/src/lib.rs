@@ -23,6 +23,7 @@ mod node_binaries;
 mod node_clock;
 mod node_process;
 mod nodes;
+mod parallel;
 mod routes;
 mod ssh;
 mod ssh_fleet;

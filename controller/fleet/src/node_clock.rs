@@ -67,6 +67,8 @@ struct Inner {
     /// Times of unanswered requests.
     sent: BTreeMap<u32, Instant<Realtime>>,
     exchanges: Vec<ClockExchange>,
+    /// Number of the request whose state is awaited.
+    state_request: Option<u32>,
     state: Option<ClockState>,
     boot_id: Option<String>,
     in_burst: bool,
@@ -95,8 +97,12 @@ impl NodeClock {
                 self.changed.notify_all();
                 None
             }
-            Event::ClockState { state, .. } => {
-                self.lock().state = Some(state);
+            Event::ClockState { id, state } => {
+                let mut inner = self.lock();
+                // An answer that is late must not describe a later trial.
+                if inner.state_request == Some(id) {
+                    inner.state = Some(state);
+                }
                 self.changed.notify_all();
                 None
             }
@@ -135,11 +141,13 @@ impl NodeClock {
         inner.state = None;
         if edge == TrialEdge::Start {
             inner.last += 1;
+            inner.state_request = Some(inner.last);
             let request = Request::ClockState { id: inner.last };
             drop(inner);
             let sent = send(&request).is_ok();
             let deadline = Deadline::now() + STATE_TIMEOUT;
             inner = self.wait(deadline, |inner| !sent || inner.state.is_some());
+            inner.state_request = None;
         }
         let between = std::mem::take(&mut inner.exchanges);
         let deadline = Deadline::now() + BURST_TIMEOUT;
@@ -267,7 +275,29 @@ mod tests {
         let clock = NodeClock::default();
         let start = Deadline::now();
         assert_eq!(measure(&clock, TrialEdge::End, 3).burst.len(), 3);
-        assert!(start.elapsed() < Duration::from_secs(60));
+        assert!(start.elapsed() < BURST_TIMEOUT);
+    }
+
+    #[test]
+    fn late_state_of_a_clock_does_not_describe_a_later_trial() {
+        let clock = NodeClock::default();
+        let late = answer(&Request::ClockState { id: 1 });
+        let send = |request: &Request| {
+            match request {
+                // An answer to another request arrives instead.
+                Request::ClockState { .. } => assert!(clock.take(late.clone()).is_none()),
+                _ => assert!(clock.take(answer(request)).is_none()),
+            }
+            Ok(())
+        };
+        clock.lock().last = 1;
+        assert_eq!(clock.measure(TrialEdge::Start, send).state, None);
+        assert!(clock.take(answer(&Request::ClockState { id: 2 })).is_none());
+        assert_eq!(clock.lock().state, None);
+        assert_eq!(
+            measure(&clock, TrialEdge::Start, usize::MAX).state,
+            Some(ClockState::default())
+        );
     }
 
     #[test]

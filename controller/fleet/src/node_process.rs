@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-/// Maximum length of a line from a device in bytes.
+/// Maximum length of a line from a device in bytes. Longer lines of standard error are split.
 const MAX_LINE_LEN: u64 = 4_096;
 
 /// Last lines of standard error that are kept to explain a failure.
@@ -91,8 +91,8 @@ impl NodeProcess {
     /// everything.
     ///
     /// # Errors
-    /// Those of `from`; `TimedOut` if nothing could be written for `patience`.
-    pub(crate) fn copy(&mut self, from: &mut impl Read, patience: Duration) -> io::Result<()> {
+    /// Those of `from`; `TimedOut` if nothing could be written for `timeout`.
+    pub(crate) fn copy(&mut self, from: &mut impl Read, timeout: Duration) -> io::Result<()> {
         let mut piece = [0; WRITE_LEN];
         loop {
             let len = match from.read(&mut piece) {
@@ -103,7 +103,7 @@ impl NodeProcess {
             };
             let mut rest = &piece[..len];
             while !rest.is_empty() {
-                if !self.is_writable(Instant::now() + patience)? {
+                if !self.is_writable(Instant::now() + timeout)? {
                     return Ok(());
                 }
                 match self.input.write(rest) {
@@ -221,7 +221,13 @@ impl ErrorLines {
         let lines = Arc::new(Mutex::new(VecDeque::new()));
         let kept = Arc::clone(&lines);
         let reader = thread::spawn(move || {
-            for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+            let mut stderr = BufReader::new(stderr);
+            loop {
+                let mut line = Vec::new();
+                match (&mut stderr).take(MAX_LINE_LEN).read_until(b'\n', &mut line) {
+                    Ok(0) | Err(_) => return,
+                    Ok(_) => {}
+                }
                 let line = String::from_utf8_lossy(&line).trim().to_owned();
                 let mut lines = kept.lock().unwrap_or_else(PoisonError::into_inner);
                 lines.extend((!line.is_empty()).then_some(line));
@@ -242,5 +248,29 @@ impl ErrorLines {
         }
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().map(String::as_str).collect::<Vec<_>>().join("; ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(script: &str) -> NodeProcess {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).process_group(0);
+        NodeProcess::start(command, Arc::default()).unwrap()
+    }
+
+    #[test]
+    fn noisy_standard_error_is_kept_in_part() {
+        // 8 MiB without the end of a line, then lines.
+        let mut noisy =
+            run("head -c 8388608 /dev/zero | tr '\\0' x >&2; printf '\na\n\nb' >&2; echo done");
+        noisy.limit(Duration::from_secs(60));
+        assert_eq!(noisy.line().unwrap(), "done");
+        let errors = noisy.errors.at_end();
+        assert!(errors.ends_with("x; a; b"), "{}", errors.len());
+        assert!(errors.len() <= MAX_STDERR_LINES * MAX_LINE_LEN as usize, "{}", errors.len());
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,8 @@ use crate::connection::Connections;
 use crate::deployment::{Deployment, StartedNode};
 use crate::handle::{DeviceBindings, Opener};
 use crate::node_binaries::NodeBinaries;
+use crate::parallel::{MAX_PARALLEL, for_each_parallel};
 use crate::{ClockReadings, Device, Fleet, FleetError, FromNode, NodeDevice, Nodes, TrialEdge};
-
-/// Maximum number of devices that are connected at the same time.
-const MAX_PARALLEL: usize = 32;
 
 /// Time in which a lost device must return: a board reboots within a minute.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(90);
@@ -64,9 +62,10 @@ impl SshFleet {
         self.opener.stop.load(Ordering::Relaxed)
     }
 
-    /// Connects the devices of these roles at the same time. Devices that are connected stay so if
-    /// others are unreachable, but not if others are leased: two runs that wait for each other's devices
-    /// would wait forever.
+    /// Connects the devices of these roles at the same time. Each node is adopted as soon as it has
+    /// started, because a node without requests ends. Devices that are connected stay so if others are
+    /// unreachable, but not if others are leased: two runs that wait for each other's devices would
+    /// wait forever.
     fn connect(&mut self, roles: &[String]) -> Result<(), FleetError> {
         let binaries = match self.binaries.take() {
             Some(binaries) => binaries,
@@ -74,26 +73,29 @@ impl SshFleet {
                 FleetError::Nodes { message: error.to_string(), unsupported: false }
             })?,
         };
-        let started = start_nodes(&self.devices(roles)?, &binaries, &self.lease(), &self.opener);
+        let devices = self.devices(roles)?;
+        let (lease, stop) = (self.lease(), Arc::clone(&self.opener.stop));
+        let start = |device: &Device| {
+            Deployment::connect(device, &binaries, &stop)?.deploy(&binaries)?.start(&lease)
+        };
+        let (mut failed, mut leased) = (BTreeMap::new(), BTreeMap::new());
+        for_each_parallel(&devices, MAX_PARALLEL, start, |index, started| match started {
+            Ok(node) => self.add(&roles[index], node),
+            Err(error) if error.is_leased() => _ = leased.insert(index, error),
+            Err(error) => _ = failed.insert(index, error),
+        });
         self.binaries = Some(binaries);
-        let (mut failed, mut leased) = (Vec::new(), None);
-        for (role, started) in roles.iter().zip(started) {
-            match started {
-                Ok(node) => self.add(role, node),
-                Err(error) if error.is_leased() => leased = leased.or(Some(error)),
-                Err(error) => failed.push(error),
-            }
-        }
-        if let (Some(leased), true) = (leased, failed.is_empty()) {
+        let failed: Vec<FleetError> = failed.into_values().collect();
+        if let (Some((_, leased)), true) = (leased.pop_first(), failed.is_empty()) {
             self.connections.close_all();
             return Err(if self.opener.waits { leased } else { failed_nodes(&[leased]) });
         }
         if failed.is_empty() { Ok(()) } else { Err(failed_nodes(&failed)) }
     }
 
-    fn devices(&self, roles: &[String]) -> Result<Vec<&Device>, FleetError> {
+    fn devices(&self, roles: &[String]) -> Result<Vec<Device>, FleetError> {
         let device = |role: &String| {
-            self.bindings.roles.get(role).ok_or_else(|| FleetError::Nodes {
+            self.bindings.roles.get(role).cloned().ok_or_else(|| FleetError::Nodes {
                 message: format!("role {role} has no device"),
                 unsupported: false,
             })
@@ -125,33 +127,6 @@ impl SshFleet {
         }
         self.connections.adopt(role, process, Some(hello));
     }
-}
-
-/// Starts the nodes of all devices, several at a time. The results are in the order of `devices`.
-fn start_nodes(
-    devices: &[&Device],
-    binaries: &NodeBinaries,
-    lease: &Lease,
-    opener: &Opener,
-) -> Vec<Result<StartedNode, FleetError>> {
-    let start = |device: &Device| {
-        Deployment::connect(device, binaries, &opener.stop)?.deploy(binaries)?.start(lease)
-    };
-    let next = AtomicUsize::new(0);
-    let started = Mutex::new(BTreeMap::new());
-    thread::scope(|scope| {
-        for _ in 0..MAX_PARALLEL.min(devices.len()) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(device) = devices.get(index) else { return };
-                    let outcome = start(device);
-                    started.lock().unwrap_or_else(PoisonError::into_inner).insert(index, outcome);
-                }
-            });
-        }
-    });
-    started.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
 }
 
 /// Returns the error of devices that are not available.

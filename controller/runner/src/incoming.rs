@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
+use dwell_protocol::MAX_PULL_LEN;
+
 use crate::runner::RunnerError;
 
 /// The segment of a job while it is received.
@@ -58,12 +60,19 @@ impl Incoming {
         })
     }
 
-    pub(crate) fn take(&mut self, bytes: &[u8]) {
+    /// Adds bytes to the current part. Returns `false`, without adding them, if the part would be longer
+    /// than was requested.
+    #[must_use]
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> bool {
+        if self.part_len + bytes.len() as u64 > MAX_PULL_LEN {
+            return false;
+        }
         self.hasher.update(bytes);
         self.part_len += bytes.len() as u64;
         if self.failure.is_none() {
             self.failure = self.file.write_all(bytes).err();
         }
+        true
     }
 
     /// Returns the number of bytes received so far.
@@ -133,12 +142,12 @@ mod tests {
     fn damaged_part_is_requested_once_more() {
         let dir = tempfile::tempdir().unwrap();
         let mut incoming = Incoming::create(dir.path().join("x")).unwrap();
-        incoming.take(b"abc");
+        assert!(incoming.take(b"abc"));
         assert_eq!(incoming.end_part(&part(0, b"abc", 4)), Some(3));
-        incoming.take(b"dxfg");
+        assert!(incoming.take(b"dxfg"));
         assert_eq!(incoming.bytes(), 7);
         assert_eq!(incoming.end_part(&part(3, b"defg", 0)), Some(3));
-        incoming.take(b"defg");
+        assert!(incoming.take(b"defg"));
         assert_eq!(incoming.end_part(&part(3, b"defg", 0)), None);
         let segment = incoming.finish().unwrap().unwrap();
         let mut text = String::new();
@@ -147,11 +156,23 @@ mod tests {
     }
 
     #[test]
+    fn part_is_no_longer_than_requested() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut incoming = Incoming::create(dir.path().join("x")).unwrap();
+        let whole = vec![7; MAX_PULL_LEN as usize];
+        assert!(incoming.take(&whole));
+        assert!(!incoming.take(b"x"));
+        assert_eq!(incoming.bytes(), MAX_PULL_LEN);
+        assert_eq!(incoming.end_part(&part(0, &whole, 1)), Some(MAX_PULL_LEN));
+        assert!(incoming.take(b"x"), "a part of its own");
+    }
+
+    #[test]
     fn part_damaged_twice_ends_the_transfer() {
         let dir = tempfile::tempdir().unwrap();
         let mut incoming = Incoming::create(dir.path().join("x")).unwrap();
         for expected in [Some(0), None] {
-            incoming.take(b"ab");
+            assert!(incoming.take(b"ab"));
             assert_eq!(incoming.end_part(&part(0, b"abc", 0)), expected);
         }
         assert!(incoming.finish().unwrap().is_none());

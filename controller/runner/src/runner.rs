@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::hash_map::RandomState;
 use std::fs;
+use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -31,8 +33,11 @@ const DEFAULT_MAX_FAILURES: u32 = 5;
 /// Interval of checks for free space on a full disk.
 const SPACE_CHECK_INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// Time between attempts to use nodes that another run uses.
+/// Time before the second attempt to use nodes that another run uses. It doubles with each attempt.
 const LEASE_RETRY_INTERVAL: Nanos = Nanos::from_secs(1);
+
+/// Maximum time between such attempts.
+const MAX_LEASE_RETRY_INTERVAL: Nanos = Nanos::from_secs(15);
 
 /// Maximum time between attempts to measure a trial that did not fit on the disk.
 const MAX_RETRY_INTERVAL: Nanos = Nanos::from_secs(60);
@@ -322,7 +327,7 @@ impl Runner<'_> {
             Err(error) => return self.fail(trial, &error.to_string()).map(Some),
         };
         // Before the nodes are prepared, so that those that ended are connected again.
-        self.drop_ended_nodes(carryover);
+        self.drain_messages(carryover)?;
         let routes = match self.prepare(&plan.topology, carryover) {
             Ok(routes) => routes,
             // The wait for nodes was interrupted.
@@ -356,25 +361,29 @@ impl Runner<'_> {
             let message = self.fleet.next(left.min(STOP_POLL_INTERVAL));
             let now = self.clock.now();
             let actions = match message {
-                None => machine.tick(now),
+                None => Vec::new(),
                 Some((node, FromNode::Gone(why))) => machine.gone(&node, &why, now),
-                Some((_, FromNode::Data(job, bytes))) => {
-                    self.incoming(trial, job, &mut incoming)?.take(&bytes);
-                    machine.extend_transfer(now);
+                // Samples still arrive after a failure has ended their transfer.
+                Some((node, FromNode::Data(job, _))) if !machine.is_pulling(&node, job) => {
                     Vec::new()
+                }
+                Some((node, FromNode::Data(job, bytes))) => {
+                    if self.incoming(trial, job, &mut incoming)?.take(&bytes) {
+                        machine.extend_transfer(now);
+                        Vec::new()
+                    } else {
+                        let why = format!("{node} sent more samples than were requested");
+                        machine.give_up(why, now)
+                    }
                 }
                 Some((node, FromNode::Event(event))) => {
                     let mut next_part = None;
                     match &event {
-                        Event::Hello { dwell, .. } => {
-                            let clock = self.fleet.nodes().clock_domain(&node).to_string();
-                            let device = self.fleet.device(&node).map(bound_device);
-                            let (node, dwell) = (node.clone(), dwell.clone());
-                            let joined = RunNode { node, dwell, clock: Some(clock), device };
-                            self.store.set_node(&self.run, &joined)?;
-                        }
+                        Event::Hello { dwell, .. } => self.store_node(&node, dwell)?,
                         Event::Progress { progress, .. } => self.reporter.progress(progress),
-                        Event::Pulled { job, from, bytes, crc32, left } => {
+                        Event::Pulled { job, from, bytes, crc32, left }
+                            if machine.is_pulling(&node, *job) =>
+                        {
                             let (from, bytes, crc32, left) = (*from, *bytes, *crc32, *left);
                             let (job, part) = (*job, Part { from, bytes, crc32, left });
                             let incoming = self.incoming(trial, job, &mut incoming)?;
@@ -389,6 +398,9 @@ impl Runner<'_> {
                 }
             };
             self.execute(&mut machine, actions);
+            // Messages without end must not prevent a time-out.
+            let late = machine.tick(now);
+            self.execute(&mut machine, late);
         }
         carryover.next_job = machine.next_job();
         carryover.received_bytes = incoming.values().map(Incoming::bytes).sum();
@@ -444,6 +456,7 @@ impl Runner<'_> {
         carryover: &mut Carryover,
     ) -> Result<(), FleetError> {
         let mut announced = None;
+        let mut wait = LEASE_RETRY_INTERVAL;
         loop {
             let error = match self.fleet.prepare(topology) {
                 Err(error) if error.is_leased() => error,
@@ -456,7 +469,8 @@ impl Runner<'_> {
                 self.reporter.say(&text);
                 announced = Some(text);
             }
-            self.sleep_unless_stopped(LEASE_RETRY_INTERVAL);
+            self.sleep_unless_stopped(partly_random(wait));
+            wait = Nanos(wait.0.saturating_mul(2)).min(MAX_LEASE_RETRY_INTERVAL);
             if self.stop.load(Ordering::Relaxed) {
                 return Err(error);
             }
@@ -498,13 +512,30 @@ impl Runner<'_> {
         })
     }
 
-    /// Handles nodes that ended since the last trial; their jobs are started again for the next.
-    fn drop_ended_nodes(&mut self, carryover: &mut Carryover) {
+    /// Handles messages since the last trial. The jobs of nodes that ended are started again for the
+    /// next trial.
+    fn drain_messages(&mut self, carryover: &mut Carryover) -> Result<(), RunnerError> {
         while let Some((node, message)) = self.fleet.next(Duration::ZERO) {
-            let FromNode::Gone(why) = message else { continue };
-            self.reporter.say(&format!("node {node} ended between trials and is restarted: {why}"));
-            carryover.reflectors.retain(|(_, planned)| planned.node != node);
+            match message {
+                FromNode::Gone(why) => {
+                    self.reporter
+                        .say(&format!("node {node} ended between trials and is restarted: {why}"));
+                    carryover.reflectors.retain(|(_, planned)| planned.node != node);
+                }
+                FromNode::Event(Event::Hello { dwell, .. }) => self.store_node(&node, &dwell)?,
+                FromNode::Event(_) | FromNode::Data(..) => {}
+            }
         }
+        Ok(())
+    }
+
+    /// Stores a node that has joined the run, and its build of dwell.
+    fn store_node(&mut self, node: &str, dwell: &str) -> Result<(), RunnerError> {
+        let clock = self.fleet.nodes().clock_domain(node).to_string();
+        let device = self.fleet.device(node).map(bound_device);
+        let (node, dwell) = (node.to_owned(), dwell.to_owned());
+        let joined = RunNode { node, dwell, clock: Some(clock), device };
+        Ok(self.store.set_node(&self.run, &joined)?)
     }
 
     /// Executes actions and reports failed requests to the state machine.
@@ -540,6 +571,14 @@ fn bound_device(device: NodeDevice) -> BoundDevice {
         program_sha256: device.program_sha256,
         arch: device.arch,
     }
+}
+
+/// Returns a time between half and all of `time`, so that runs that wait for each other's nodes do not
+/// always retry at the same time.
+fn partly_random(time: Nanos) -> Nanos {
+    let random = RandomState::new().build_hasher().finish() as u32;
+    let share = 0.5 + 0.5 * f64::from(random) / f64::from(u32::MAX);
+    Nanos((time.0 as f64 * share) as i64)
 }
 
 /// Returns the free space needed for a trial with this many received bytes: the same again for the

@@ -256,11 +256,16 @@ impl TrialMachine {
         actions
     }
 
+    /// Whether the samples of this job are being transferred from this node.
+    pub fn is_pulling(&self, node: &str, job: JobId) -> bool {
+        self.step == Step::Pulling
+            && self.waiting.contains(&job)
+            && self.kept.iter().any(|(kept, planned)| *kept == job && planned.node == node)
+    }
+
     /// Extends the time for transferring samples, because some have arrived.
     pub fn extend_transfer(&mut self, now: Instant<Monotonic>) {
-        if self.step == Step::Pulling {
-            self.deadline = now.saturating_add(NODE_TIMEOUT);
-        }
+        self.deadline = now.saturating_add(NODE_TIMEOUT);
     }
 
     /// Handles the passing of time.

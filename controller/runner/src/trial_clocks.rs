@@ -33,34 +33,28 @@ impl StartedClocks {
     pub(crate) fn end(self, fleet: &mut dyn Fleet) -> TrialClocks {
         let mut after = fleet.measure_clocks(TrialEdge::End);
         let mut clocks = TrialClocks::unknown(fleet.nodes());
-        let mut domains: BTreeMap<ClockDomain, Exchanged> = BTreeMap::new();
+        let mut domains: BTreeMap<ClockDomain, Exchanges> = BTreeMap::new();
         for (node, before) in self.0 {
             clocks.record_state(&node, &before);
             let after = after.remove(&node).unwrap_or_default();
             // Bounds hold between exchanges only, so a trial needs some at both of its ends.
-            if before.burst.is_empty() || after.burst.is_empty() {
-                continue;
-            }
-            let exchanges: Vec<_> =
-                before.burst.into_iter().chain(after.between).chain(after.burst).collect();
+            let exchanges = if before.burst.is_empty() || after.burst.is_empty() {
+                Vec::new()
+            } else {
+                before.burst.into_iter().chain(after.between).chain(after.burst).collect()
+            };
             let domain = clocks.proven_domain(&node, &exchanges);
-            let exchanged = domains.entry(domain).or_default();
-            exchanged.nodes.push(node);
-            exchanged.exchanges.extend(exchanges);
+            domains.entry(domain).or_default().insert(node, exchanges);
         }
-        for (domain, exchanged) in domains {
-            clocks.record_bounds(domain, &exchanged);
+        for (domain, exchanges) in domains {
+            clocks.record_bounds(domain, exchanges);
         }
         clocks
     }
 }
 
-/// Exchanges with one clock, and the nodes that have it.
-#[derive(Default)]
-struct Exchanged {
-    nodes: Vec<String>,
-    exchanges: Vec<ClockExchange>,
-}
+/// Exchanges with one clock, by node.
+type Exchanges = BTreeMap<String, Vec<ClockExchange>>;
 
 impl TrialClocks {
     /// Returns clocks without any measurement.
@@ -68,40 +62,50 @@ impl TrialClocks {
         Self { nodes, values: Values::new(), warnings: Vec::new() }
     }
 
-    /// Returns the clock of a node. A node of the controller's kernel has a clock of its own if the
-    /// exchanges show another time: the copy of a running virtual machine has its boot id.
+    /// Returns the clock of a node. A boot id alone proves nothing: the copy of a running virtual machine
+    /// has that of the original. A node without exchanges has a clock of its own, and so has a node of
+    /// the controller's kernel whose exchanges show other clocks.
     fn proven_domain(&mut self, node: &str, exchanges: &[ClockExchange]) -> ClockDomain {
         let domain = self.nodes.clock_domain(node);
-        if domain != ClockDomain::controller()
-            || exchanges.iter().all(ClockExchange::permits_equal_clocks)
-        {
-            return domain;
-        }
+        let is_proven = domain != ClockDomain::controller()
+            || exchanges.iter().all(ClockExchange::permits_equal_clocks);
+        if is_proven && !exchanges.is_empty() { domain } else { self.separate(node) }
+    }
+
+    /// Gives a node a clock of its own, and returns it.
+    fn separate(&mut self, node: &str) -> ClockDomain {
         let own = ClockDomain::of_node(node);
         self.nodes = std::mem::take(&mut self.nodes).with_clock(node, own.clone());
         own
     }
 
-    fn record_bounds(&mut self, domain: ClockDomain, exchanged: &Exchanged) {
-        let bounds = if domain == ClockDomain::controller() {
-            None
-        } else {
-            Some(ClockBounds::of(&exchanged.exchanges))
-        };
-        for node in &exchanged.nodes {
-            match &bounds {
-                None => self.insert(node, "error_ns", Some(Scalar::Count(0))),
-                Some(Ok(bounds)) => self.record_relation(node, bounds),
-                Some(Err(fault)) => {
-                    self.insert(node, "error_ns", None);
-                    self.warnings
-                        .push(Warning::ClockUnbounded(node.clone(), fault.to_string()).into());
+    fn record_bounds(&mut self, domain: ClockDomain, exchanges: Exchanges) {
+        if domain == ClockDomain::controller() {
+            for node in exchanges.keys() {
+                self.insert(node, "error_ns", Some(Scalar::Count(0)));
+            }
+            return;
+        }
+        let all: Vec<_> = exchanges.values().flatten().copied().collect();
+        match ClockBounds::of(&all) {
+            Ok(bounds) => {
+                exchanges.keys().for_each(|node| self.record_relation(node, &bounds));
+                let nodes = std::mem::take(&mut self.nodes);
+                self.nodes = nodes.with_relation(domain, bounds.relation);
+            }
+            // Copies of a virtual machine have one boot id, but not one clock.
+            Err(_) if exchanges.len() > 1 => {
+                for (node, exchanges) in exchanges {
+                    let own = self.separate(&node);
+                    self.record_bounds(own, [(node, exchanges)].into());
                 }
             }
-        }
-        if let Some(Ok(bounds)) = bounds {
-            let nodes = std::mem::take(&mut self.nodes);
-            self.nodes = nodes.with_relation(domain, bounds.relation);
+            Err(fault) => {
+                for node in exchanges.into_keys() {
+                    self.insert(&node, "error_ns", None);
+                    self.warnings.push(Warning::ClockUnbounded(node, fault.to_string()).into());
+                }
+            }
         }
     }
 

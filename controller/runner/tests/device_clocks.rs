@@ -51,12 +51,14 @@ struct Clocks {
     lie: i64,
     /// Whether the second node answers at the end of the trial.
     answers: bool,
-    /// Whether the nodes claim the kernel of the controller.
-    claims_controller: bool,
+    /// Kernel that both nodes claim.
+    claimed: Option<&'static str>,
+    /// Time that the second node has run longer than the controller.
+    uptime: i64,
 }
 
 const HONEST: Clocks =
-    Clocks { leads: [-7_000_000, HOUR], step: 0, lie: 0, answers: true, claims_controller: false };
+    Clocks { leads: [-7_000_000, HOUR], step: 0, lie: 0, answers: true, claimed: None, uptime: 0 };
 
 /// Nodes that execute requests at once.
 struct FakeFleet {
@@ -86,29 +88,30 @@ impl Fleet for FakeFleet {
     }
 
     fn nodes(&self) -> Nodes {
-        let domain = |node: &str| match self.clocks.claims_controller {
-            true => ClockDomain::controller(),
-            false => ClockDomain::of_kernel(node),
+        let domain = |node: &str| match self.clocks.claimed {
+            Some(ClockDomain::CONTROLLER) => ClockDomain::controller(),
+            claimed => ClockDomain::of_kernel(claimed.unwrap_or(node)),
         };
         Nodes::default().with_clock("a", domain("a")).with_clock("b", domain("b"))
     }
 
     fn measure_clocks(&mut self, edge: TrialEdge) -> BTreeMap<String, ClockReadings> {
-        let Clocks { step, lie, answers, .. } = self.clocks;
+        let Clocks { step, lie, answers, uptime, .. } = self.clocks;
         let mut all = BTreeMap::new();
         for node in ["a", "b"] {
             let (is_second, is_end) = (node == "b", edge == TrialEdge::End);
             let burst_start = if is_end { START + 1_000_000_000 } else { START };
             let lead = self.lead(node) + if is_second { lie } else { 0 };
             let step = if is_second && is_end { step } else { 0 };
+            let uptime = if is_second { uptime } else { 0 };
             let exchange = |number: i64| {
                 let sent = burst_start + number * 1_000_000;
-                let read = |at: i64, lead: i64, step: i64| {
-                    ClockReading::new(at + lead + step, at, at, 30).unwrap()
+                let read = |at: i64, lead: i64, uptime: i64| {
+                    ClockReading::new(at + lead, at + uptime, at + uptime, 30).unwrap()
                 };
                 ClockExchange {
                     sent: Instant::from_nanos(sent),
-                    remote: read(sent + THERE, lead, step),
+                    remote: read(sent + THERE, lead + step, uptime),
                     received: read(sent + THERE + BACK, 0, 0),
                 }
             };
@@ -338,9 +341,12 @@ fn clock_stepped_by_an_hour_leaves_no_one_way_figure() {
 fn node_without_exchanges_at_the_end_has_no_bound() {
     let (summary, rows) = run(FLOW, Clocks { answers: false, ..HONEST });
     assert!(rows.is_empty(), "{rows:?}");
-    assert_eq!(codes(&summary), ["unrelated-clocks"]);
-    assert!(!summary.values.contains_key("clock_b_error_ns"));
-    assert!(summary.values.contains_key("clock_a_error_ns"));
+    assert_eq!(codes(&summary), ["clock-unbounded", "unrelated-clocks"]);
+    let warning = &summary.trust.warnings[0];
+    assert_eq!(warning.on.as_deref(), Some("b"));
+    assert!(warning.text.contains("no exchange with it succeeded"), "{}", warning.text);
+    assert_eq!(summary.values["clock_b_error_ns"], None);
+    assert!(summary.values["clock_a_error_ns"].is_some());
 }
 
 #[test]
@@ -358,13 +364,33 @@ fn packets_that_contradict_the_clocks_leave_no_one_way_figure() {
 
 #[test]
 fn copied_machine_does_not_pass_for_the_controller() {
-    let (summary, rows) = run(FLOW, Clocks { claims_controller: true, ..HONEST });
-    let error = count(&summary, "end_to_end_error_ns");
-    assert!(rows.iter().all(|delay| (delay - FORWARD).abs() <= error), "{rows:?}");
-    let one = Clocks { leads: [0, 0], claims_controller: true, ..HONEST };
+    let claimed = Some(ClockDomain::CONTROLLER);
+    let one = Clocks { leads: [0, 0], claimed, ..HONEST };
+    // The clock of a copy may even be equal, but it has not run as long.
+    for copy in [Clocks { claimed, ..HONEST }, Clocks { uptime: 1_000_000, ..one }] {
+        let (summary, rows) = run(FLOW, copy);
+        let error = count(&summary, "end_to_end_error_ns");
+        assert_eq!(rows.len(), 100);
+        assert!(rows.iter().all(|delay| (delay - FORWARD).abs() <= error), "{rows:?}");
+    }
+    let (summary, _) = run(FLOW, Clocks { answers: false, ..one });
+    assert!(codes(&summary).contains(&"clock-unbounded"), "a boot id alone proves nothing");
     let (summary, rows) = run(FLOW, one);
     assert!(rows.iter().all(|delay| *delay == FORWARD), "one clock is exact: {rows:?}");
     assert!(codes(&summary).is_empty());
     assert!(!summary.values.contains_key("end_to_end_error_ns"));
     assert_eq!(count(&summary, "clock_b_error_ns"), 0);
+}
+
+#[test]
+fn copies_of_one_machine_have_clocks_of_their_own() {
+    let claimed = Some("boot-id");
+    let (summary, rows) = run(FLOW, Clocks { claimed, ..HONEST });
+    let error = count(&summary, "end_to_end_error_ns");
+    assert!(error >= THERE + BACK, "{error}");
+    assert_eq!(rows.len(), 100);
+    assert!(rows.iter().all(|delay| (delay - FORWARD).abs() <= error), "{rows:?}");
+    let (summary, rows) = run(FLOW, Clocks { claimed, leads: [HOUR, HOUR], ..HONEST });
+    assert!(rows.iter().all(|delay| *delay == FORWARD), "one clock is exact: {rows:?}");
+    assert!(!summary.values.contains_key("end_to_end_error_ns"));
 }

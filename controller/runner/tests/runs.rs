@@ -11,7 +11,7 @@ use dwell_fleet::{Fleet, FleetError, FromNode, Routes};
 use dwell_plan::{Expansion, Topology};
 use dwell_protocol::{Event, Job, JobId, Lease, Request};
 use dwell_record::segment::{Header, SegmentWriter};
-use dwell_runner::{RunEnd, Runner, RunnerError, TrialEnd};
+use dwell_runner::{Clock, RunEnd, Runner, RunnerError, TrialEnd};
 use dwell_sample::{RxStamps, Sample, State, TimestampSource, TxStamps};
 use dwell_store::{RunRow, RunState, Store, TrialState};
 use dwell_units::{BitRate, Instant, Nanos, Pairing};
@@ -31,6 +31,10 @@ enum Fault {
     Flips(u32),
     /// There are no replies.
     Silence,
+    /// It sends samples without end when they are requested.
+    Endless,
+    /// It sends samples without end instead of the result of the measurement.
+    Unrequested,
     /// An interrupt ends the node before the runner notices the interrupt.
     Interrupted,
 }
@@ -56,6 +60,10 @@ struct FakeFleet {
     routes: VecDeque<Result<&'static str, &'static str>>,
     /// Attempts to use the nodes until another run leaves them.
     leased: u32,
+    /// The node and job that send samples without end.
+    endless: Option<(String, JobId, Fault)>,
+    /// Number of frames of such samples so far.
+    endless_frames: u32,
     /// Number of labs removed.
     rebuilt: u32,
     stop: Arc<AtomicBool>,
@@ -75,6 +83,8 @@ impl FakeFleet {
             dies_after: None,
             routes: VecDeque::new(),
             leased: 0,
+            endless: None,
+            endless_frames: 0,
             rebuilt: 0,
             stop: Arc::default(),
         }
@@ -124,6 +134,12 @@ impl Fleet for FakeFleet {
                 if fault == Fault::Interrupted {
                     self.interrupt = true;
                 }
+                if matches!(fault, Fault::Endless | Fault::Unrequested) {
+                    self.endless = Some((node.to_owned(), *job, fault));
+                }
+                if fault == Fault::Unrequested {
+                    return Ok(());
+                }
                 if matches!(fault, Fault::Vanishes | Fault::Interrupted) {
                     self.messages
                         .push_back((node.to_owned(), FromNode::Gone("it lost power".into())));
@@ -140,11 +156,13 @@ impl Fleet for FakeFleet {
                 self.push_event(node, Event::Ready { job: *job });
             }
             Request::Stop { job } => {
+                self.endless = None;
                 let summary = Box::new(summary(0));
                 self.push_event(node, Event::Finished { job: *job, summary, segment_bytes: None });
             }
             Request::Hail { job } => self.push_event(node, Event::Alive { job: *job }),
             Request::Clock { .. } | Request::ClockState { .. } => {}
+            Request::Pull { .. } if matches!(self.endless, Some((_, _, Fault::Endless))) => {}
             Request::Pull { job, .. } => {
                 let (segment, damaged) = self.segments.get_mut(job).unwrap();
                 let (len, crc32) = (segment.len() as u64, crc32fast::hash(segment));
@@ -164,7 +182,14 @@ impl Fleet for FakeFleet {
     }
 
     fn next(&mut self, _: Duration) -> Option<(String, FromNode)> {
-        let message = self.messages.pop_front();
+        let message = self.messages.pop_front().or_else(|| {
+            let (node, job, fault) = self.endless.clone()?;
+            let (len, max_frames) =
+                if fault == Fault::Endless { (1 << 20, 16) } else { (100, 100_000) };
+            self.endless_frames += 1;
+            assert!(self.endless_frames <= max_frames, "the trial does not end");
+            Some((node, FromNode::Data(job, vec![0; len])))
+        });
         if self.interrupt && matches!(message, Some((_, FromNode::Gone(_)))) {
             self.stop.store(true, Ordering::Relaxed);
         }
@@ -219,6 +244,7 @@ struct TestRun {
     store: Store,
     expansion: Expansion,
     run: RunRow,
+    clock: TickingClock,
 }
 
 impl TestRun {
@@ -228,7 +254,7 @@ impl TestRun {
 
     fn of(plan: &str) -> Self {
         let StartedRun { dir, store, expansion, run } = begin(plan);
-        Self { _dir: dir, store, expansion, run }
+        Self { _dir: dir, store, expansion, run, clock: TickingClock::default() }
     }
 
     /// Runs the remaining trials until the run or `stop_after` trials have ended.
@@ -250,7 +276,7 @@ impl TestRun {
             store: &mut self.store,
             expansion: &self.expansion,
             run: self.run.clone(),
-            clock: &TickingClock::default(),
+            clock: &self.clock,
             reporter: &mut listener,
             stop: &stop,
         };
@@ -291,15 +317,49 @@ fn run_continues_after_failed_trials_with_reasons() {
 }
 
 #[test]
+fn endless_samples_fail_their_trial() {
+    let mut test_run = TestRun::new();
+    let mut fleet = FakeFleet::new(&[Fault::Endless, Fault::Unrequested]);
+    let (end, ends) = test_run.run(&mut fleet, usize::MAX);
+    assert_eq!(end, RunEnd::Complete);
+    let failed = |reason: &str| TrialEnd::Failed(reason.to_owned());
+    assert_eq!(ends[0], failed("n1 sent more samples than were requested"));
+    assert_eq!(ends[1], failed("ping on n1 took longer than 61.45s"));
+    assert_eq!(ends[2..], [const { TrialEnd::Finished }; 4]);
+}
+
+#[test]
 fn run_waits_until_another_run_leaves_its_nodes() {
     let mut test_run = TestRun::new();
     let mut fleet = FakeFleet::new(&[]);
-    fleet.leased = 3;
+    fleet.leased = 7;
     let (end, ends) = test_run.run(&mut fleet, usize::MAX);
     assert_eq!((end, ends.len()), (RunEnd::Complete, 6));
     assert_eq!(fleet.leased, 0);
     // Nothing is held during the wait.
-    assert_eq!(fleet.rebuilt, 3 + 1);
+    assert_eq!(fleet.rebuilt, 7 + 1);
+    // Each attempt connects to all nodes, so they become rarer, but not without limit.
+    let most = Nanos::from_secs(1 + 2 + 4 + 8 + 3 * 15);
+    let waited = test_run.clock.now() - Instant::from_nanos(0);
+    assert!((Nanos(most.0 / 2)..most + Nanos::from_secs(10)).contains(&waited), "{waited}");
+}
+
+#[test]
+fn node_that_joined_between_trials_is_stored() {
+    let mut test_run = TestRun::new();
+    let mut fleet = FakeFleet::new(&[]);
+    let hello = Event::Hello {
+        version: dwell_protocol::VERSION,
+        dwell: "0.2.0+build".into(),
+        node: "host".into(),
+        jobs: Vec::new(),
+        boot_id: None,
+    };
+    fleet.push_event("n1", hello);
+    test_run.run(&mut fleet, usize::MAX);
+    let nodes = test_run.store.nodes(&test_run.run).unwrap();
+    let nodes: Vec<_> = nodes.iter().map(|node| (&*node.node, &*node.dwell)).collect();
+    assert_eq!(nodes, [("n1", "0.2.0+build")]);
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod delay_cause;
 mod ftm;
 mod kernel_event;
 pub mod netlink;
+pub mod nl80211;
 mod series;
 mod wireless;
 
@@ -21,7 +22,6 @@ pub use cpu_use::{CpuUse, Process, Snapshot, family_ticks, is_ancestor, process}
 pub use delay_cause::{Cause, CauseKind, DelayParts, DelayWindow, Part, UsualDelay};
 pub use ftm::{FTM_STEP_PS, FTM_WRAP_PS, FtmResults, FtmRoundTrip};
 pub use kernel_event::{Interrupt, KernelAction, KernelEvent, KernelName, Left};
+pub use nl80211::{Channel, Network, Station, WirelessInterface};
 pub use series::{HostSample, Readings, Series, scan_sample};
-pub use wireless::{
-    Channel, Network, Radio, Station, WirelessInterface, neighbouring_channels, radios,
-};
+pub use wireless::{Radio, neighbouring_channels, radios};

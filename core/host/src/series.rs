@@ -7,7 +7,8 @@ use dwell_units::{Instant, Realtime};
 use serde::{Deserialize, Serialize};
 
 use crate::cpu_stats::Stat;
-use crate::wireless::{Channel, Network, Radio, Station};
+use crate::nl80211::{Channel, Network, Station};
+use crate::wireless::Radio;
 
 /// Maximum number of values in a sample; a machine with 256 CPUs has about 1,500.
 const MAX_VALUES: usize = 4_096;

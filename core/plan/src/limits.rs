@@ -10,7 +10,7 @@ use dwell_units::{BitRate, Bytes, Nanos, Rate};
 use crate::error::PlanError;
 use crate::plan::{PingPlan, Plan, TrafficLoad, Transport};
 use crate::source::Source;
-use crate::topology::{LabSpec, LabTopology, Topology};
+use crate::topology::{LabSpec, LabTopology, LinkPlan, Topology};
 use dwell_protocol::Generator;
 
 /// Maximum write size of a TCP load.
@@ -106,12 +106,13 @@ fn check_link(plan: &Plan, source: &Source) -> Result<(), PlanError> {
         reorder: link.reorder.unwrap_or_default(),
     };
     parameters.check().map_err(|error| source.error("topology.link", error.to_string()))?;
+    // `dwell lab` refuses every setting, even one that changes nothing.
     if let LabSpec::Wifi(count) = lab
-        && !parameters.is_plain()
+        && *link != LinkPlan::default()
     {
         let message = format!(
-            "simulated radios have no rate, delay or loss of their own; remove them, or use \
-             lab = \"forced:{count}\", the same line on a bridge"
+            "simulated radios have no link settings, such as rate, delay, loss or mechanism; remove \
+             them, or use lab = \"forced:{count}\", the same line on a bridge"
         );
         return Err(source.error("topology.link", message));
     }
@@ -223,6 +224,12 @@ traffic = [{ from = "n1", to = "n2", rate = "1Mbit/s" }]
             ("topology.link.jitter=1ms", "topology.link", "at most the delay"),
             ("topology.link.reorder=1%", "topology.link", "needs a delay"),
             ("topology.lab=wifi:2", "topology.link", "lab = \"forced:2\""),
+            (
+                "topology={lab=\"wifi:2\",link={mechanism=\"tap\"}}",
+                "topology.link",
+                "lab = \"forced:2\"",
+            ),
+            ("topology={lab=\"wifi:2\",link={seed=7}}", "topology.link", "no link settings"),
             ("topology.link.mechanism=veth", "topology.link.mechanism", "netem, tbf, tap"),
             ("topology.link={mechanism=\"netem\"}", "topology.link.mechanism", "nothing to do"),
             ("loads.net.traffic[0].size=70000B", "loads.net.traffic[0].size", "65507B"),

@@ -57,14 +57,15 @@ pub enum Request {
         id: u32,
     },
     /// Report the state of the clock and of its synchronisation daemons, answered by
-    /// [`Event::ClockState`] within two seconds. Runs other programs: not during a measurement.
+    /// [`Event::ClockState`] within two seconds. The first of a connection runs other programs: not
+    /// during a measurement.
     ClockState {
         /// Number of the request; repeated in the answer.
         id: u32,
     },
 }
 
-/// Exclusive use of a device by a run.
+/// Exclusive use of a device by a run. The default is that of an unknown run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// User and host of the controller, like `user@host`.
@@ -78,6 +79,9 @@ pub struct Lease {
 impl fmt::Display for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { owner, run, since } = self;
+        if run.is_empty() {
+            return f.write_str("another run");
+        }
         write!(f, "run {run} of {owner} since {since}")
     }
 }
@@ -153,7 +157,7 @@ pub enum Event {
         monotonic_ns: i64,
         /// CLOCK_MONOTONIC_RAW in nanoseconds, which no daemon steers.
         raw_ns: i64,
-        /// Width of the interval in which all were read.
+        /// Width of the interval in which all were read, in nanoseconds.
         width_ns: i64,
     },
     /// The answer to [`Request::ClockState`].

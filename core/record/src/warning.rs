@@ -263,8 +263,8 @@ crate::warnings! {
             "the clock of {node} has no bound in this trial: {reason}; one-way delays to and from \
              it are left out";
         ImpossibleDelays(nodes: String) = "impossible-delays", Warning,
-            "packets between {nodes} would have arrived before they were sent, so the bound of \
-             their clocks is wrong; one-way delays between them are left out";
+            "packets between {nodes} would have arrived before they were sent, so a timestamp or \
+             the bound of their clocks is wrong; one-way delays between them are left out";
         RepeatedIds(count: u64) = "repeated-ids", Warning,
             "ids that the sender used twice: {count}, joined once";
         UnjoinedPackets(count: u64) = "unjoined-packets", Warning,

@@ -13,7 +13,8 @@ use dwell_units::{Instant, Nanos, Pairing, Realtime};
 /// Maximum difference of the rates of two clocks, each at most 500 ppm off.
 const MAX_RATE_DIFFERENCE: f64 = 1_000e-6;
 
-/// Maximum frequency correction of a clock by a daemon.
+/// Maximum frequency correction of a clock by a daemon, relative to CLOCK_MONOTONIC_RAW: that of
+/// adjtimex(2). Daemons that change the tick exceed it; then there are no bounds.
 const MAX_STEERING: f64 = 500e-6;
 
 /// Change of the frequency correction during a trial up to which a clock counts as unsteered.
@@ -88,9 +89,17 @@ impl ClockExchange {
         self.received.real - self.sent
     }
 
-    /// Whether the exchange permits that both clocks show the same time.
+    /// Whether the exchange permits that the remote clocks are the local ones: they show the same time,
+    /// and the same differences between each other.
     pub fn permits_equal_clocks(&self) -> bool {
-        (self.sent..=self.received.real).contains(&self.remote.real)
+        let (remote, local) = (&self.remote, &self.received);
+        let corrected = (local.over_raw - remote.over_raw).abs().0 as f64;
+        let max_corrected = (remote.width + local.width).0 as f64
+            + CLOCK_RESOLUTION
+            + MAX_STEERING * self.round_trip().0 as f64;
+        (self.sent..=local.real).contains(&remote.real)
+            && remote.step_until(local).is_none()
+            && corrected <= max_corrected
     }
 
     /// Greatest possible lead of the remote clock when the request was sent.
@@ -163,7 +172,8 @@ pub enum RateAssumption {
     /// No daemon changed the frequency of either clock, so the difference of their rates changed by at
     /// most 2 ppm.
     Steady,
-    /// Both clocks were at most 500 ppm off.
+    /// The rates of both clocks, with the corrections by daemons, differed by at most 1,000 ppm. The
+    /// corrections were at most 500 ppm each; the rates of the oscillators cannot be checked alone.
     Bounded,
 }
 
@@ -250,17 +260,26 @@ type ClockOf = (bool, fn(&ClockExchange) -> ClockReading);
 const CLOCKS: [ClockOf; 2] =
     [(true, |exchange| exchange.received), (false, |exchange| exchange.remote)];
 
-/// Finds a step of either clock, or a correction that is too fast.
+/// Finds a step of either clock, or a correction that is too fast. Compares each reading with the one
+/// before and with the narrowest one before, because a wide reading hides steps.
 fn find_fault(sorted: &[ClockExchange]) -> Result<(), ClockFault> {
     for (local, clock) in CLOCKS {
-        for pair in sorted.windows(2) {
-            let (before, after) = (clock(&pair[0]), clock(&pair[1]));
-            if let Some(by) = before.step_until(&after) {
-                return Err(ClockFault::Stepped { local, by });
+        let mut readings = sorted.iter().map(clock);
+        let Some(mut before) = readings.next() else { continue };
+        let mut narrowest = before;
+        for reading in readings {
+            for earlier in [before, narrowest] {
+                if let Some(by) = earlier.step_until(&reading) {
+                    return Err(ClockFault::Stepped { local, by });
+                }
+                let steering = earlier.steering_until(&reading);
+                if steering.is_some_and(|(mean, error)| mean.abs() > MAX_STEERING + error) {
+                    return Err(ClockFault::Unsteady);
+                }
             }
-            let steering = before.steering_until(&after);
-            if steering.is_some_and(|(mean, error)| mean.abs() > MAX_STEERING + error) {
-                return Err(ClockFault::Unsteady);
+            before = reading;
+            if reading.width < narrowest.width {
+                narrowest = reading;
             }
         }
     }
@@ -445,9 +464,9 @@ impl Constraints {
         Line { middle, lead: above.midpoint(below), rate, rate_error, error: (above - below) / 2.0 }
     }
 
-    /// Returns a line for a clock whose rate differs from its mean by at most [`MAX_WANDER`], and whose
-    /// lead deviates by at most `steered` because of daemons. The lead is a straight line but for that,
-    /// so between the ends it is as well known as there.
+    /// Returns a line for clocks whose rates differ from their mean difference by at most
+    /// [`MAX_WANDER`], and whose lead deviates from a straight line by at most `steered` nanoseconds
+    /// because of daemons. Between the ends, the lead is as well known as at the ends but for that.
     fn steady_line(&self, steered: f64) -> Line {
         let knots = self.knots();
         let (first, last) = (knots[0], knots[knots.len() - 1]);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant as StdInstant};
 use anyhow::Context;
 use dwell_fleet::{Device, FleetError, FleetHandle};
 use dwell_node_cli::{Exit, Failure, say, terminal};
-use dwell_plan::{Estimate, Expansion, Plan, PlanError, Source, expand};
+use dwell_plan::{Estimate, Expansion, Plan, PlanError, Source, Topology, expand};
 use dwell_report::model::Axis;
 use dwell_results::amounts;
 use dwell_runner::{Clock, RunEnd, Runner, RunnerError, new_trials};
@@ -113,7 +113,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
     dwell_node_cli::on_hangup(&stop)?;
     let mut store = args.data.open()?;
     // Locked before the run is created, so that a second runner leaves no trace.
-    let Some(_lock) = lock(args, &store, &stop)? else { return Ok(Exit::Interrupted) };
+    let waits = !args.no_wait && matches!(expansion.plan().topology, Topology::Devices(_));
+    let Some(_lock) = lock(args, &store, waits, &stop)? else { return Ok(Exit::Interrupted) };
     let (run, expansion) = if let Some(resume) = &args.resume {
         match resumed(&store, resume, &source)? {
             Resumption::Continue(run) => {
@@ -155,8 +156,12 @@ fn handle(args: &Args, expansion: &Expansion) -> Result<FleetHandle, Failure> {
 }
 
 /// Locks the data directory. A run on devices waits for its turn; `None` if it was interrupted.
-fn lock(args: &Args, store: &Store, stop: &AtomicBool) -> Result<Option<RunnerLock>, Failure> {
-    let waits = !args.on.is_empty() && !args.no_wait;
+fn lock(
+    args: &Args,
+    store: &Store,
+    waits: bool,
+    stop: &AtomicBool,
+) -> Result<Option<RunnerLock>, Failure> {
     let mut is_announced = false;
     loop {
         match store.lock() {

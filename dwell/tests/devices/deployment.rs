@@ -1,11 +1,11 @@
 //! The node program on devices: copied once, replaced, removed; and devices that refuse it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::lab_devices::{DeviceLab, HOME, Peculiarity, nodes_dir};
+use crate::lab_devices::{DeviceLab, HOME, OWN_FOLDERS, Peculiarity, nodes_dir};
 
 /// Returns the result of the check of a device.
 fn result<'a>(checked: &'a Value, name: &str) -> &'a Value {
@@ -35,6 +35,15 @@ fn program_is_copied_once_replaced_and_removed() {
     assert_eq!(first["dir"], cache());
     assert_eq!(first["doctor"]["schema"], "dwell.doctor/1");
     assert_eq!(check()["uploaded_bytes"], 0);
+
+    // A power failure may leave a file without its contents.
+    let program = Path::new(first["program"].as_str().unwrap()).file_name().unwrap();
+    let mut files = lab.devices[0].files().into_iter();
+    let program = files.find(|path| path.file_name() == Some(program)).unwrap();
+    for len in [0, 1_000] {
+        File::options().write(true).open(&program).unwrap().set_len(len).unwrap();
+        assert_eq!(check()["uploaded_bytes"], first["uploaded_bytes"], "{len}");
+    }
 
     // Another program: a byte after its end changes only its hash.
     let other = lab.sandbox.path("nodes");
@@ -78,10 +87,8 @@ fn with_setup(setup: &str) -> Peculiarity {
 fn each_refusal_of_a_device_has_its_message() {
     const SMALL: &str = "mount -t tmpfs -o size=256k,mode=1777 tmpfs";
     const NOEXEC: &str = "mount -t tmpfs -o noexec,mode=1777 tmpfs";
-    let everywhere = |mount: &str| {
-        let folders = [HOME, "/tmp", "/var/tmp", "/dev/shm"];
-        with_setup(&folders.map(|folder| format!("{mount} {folder}\n")).concat())
-    };
+    let everywhere =
+        |mount: &str| with_setup(&OWN_FOLDERS.map(|folder| format!("{mount} {folder}\n")).concat());
     let lab = DeviceLab::with(12, |number| match number {
         2 => Peculiarity { config: "AuthorizedKeysFile none\n".into(), ..Default::default() },
         3 => with_setup(&format!("mount -o remount,bind,ro {HOME}\n")),
@@ -132,7 +139,7 @@ fn each_refusal_of_a_device_has_its_message() {
     error("nowhere", &["nowhere.invalid"]);
     error("closed", &["refused"]);
 
-    let left = lab.files_inside(5, HOME);
+    let left = lab.files_inside(5);
     assert_eq!(names(&left).iter().filter(|name| name.contains("part")).count(), 0, "{left:?}");
     assert!(left.iter().all(|path| path.is_dir() || path.metadata().unwrap().len() == 0));
     lab.assert_all_idle();

@@ -1,13 +1,15 @@
-//! An ssh that stops at any step: each has its deadline and message, and leaves no process.
+//! An ssh that stops at any step: each has its deadline and message, and leaves no process. An ssh that
+//! is slow is waited for.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use dwell_io::process::{Handle, Signal};
 use serde_json::Value;
 
-use crate::fixture::{Sandbox, object};
+use crate::fixture::{Sandbox, object, wait_for_exit, wait_until};
 use crate::lab_devices::nodes_dir;
 
 /// A stand-in for ssh whose host says where it hangs. `local` runs the remote command on this machine,
@@ -22,13 +24,27 @@ greet() {
   printf "machine=$(uname -m)\nkernel=1\nuid=0\naddress=127.0.0.1\ndir=/x\nrefused=\nhave=$1\nend\n"
   read -r line
 }
+receive() {
+  left=${line#put }
+  while [ "$left" -gt 0 ]; do
+    piece=$((left < 262144 ? left : 262144))
+    head -c $piece > /dev/null
+    echo got
+    left=$((left - piece))
+  done
+}
+enter() { mkdir -p "$HOMES/$host"; cd "$HOMES/$host"; }
+serve() {
+  exec env HOME="$PWD" PATH="$HOMES/bin:$PATH" TMPDIR="$PWD" XDG_CACHE_HOME= SSH_CONNECTION="127.0.0.1 1 127.0.0.1 22" sh -c "$remote"
+}
 case $host in
-  connect) hang ;;
+  connect | waits*) hang ;;
   greeting) echo Welcome; hang ;;
   facts) echo dwell-bootstrap 1; echo machine=x86_64; hang ;;
   ready) greet no; hang ;;
   upload) greet no; echo ready; head -c 100000 > /dev/null; hang ;;
-  stored) greet no; echo ready; head -c "${line#put }" > /dev/null; hang ;;
+  piece) greet no; echo ready; head -c 262144 > /dev/null; echo got; hang ;;
+  stored) greet no; echo ready; receive; hang ;;
   running) greet yes; hang ;;
   doctor) greet yes; echo running; echo '{'; hang ;;
   endless) yes ;;
@@ -36,8 +52,17 @@ case $host in
   ended) exit 0 ;;
   refused) echo "ssh: connect to host refused port 22: Connection refused" >&2; exit 255 ;;
   silent) sleep 10; echo "ssh: connect to host silent port 22: Connection timed out" >&2; exit 255 ;;
-  local*) mkdir -p "$HOMES/$host"; cd "$HOMES/$host"
-    exec env HOME="$PWD" TMPDIR="$PWD" XDG_CACHE_HOME= SSH_CONNECTION="127.0.0.1 1 127.0.0.1 22" sh -c "$remote" ;;
+  local*) enter; serve ;;
+  slow) enter
+    # The file is the buffer of a connection that transfers RATE bytes per second.
+    : > buffer
+    exec 3<&0
+    cat <&3 >> buffer &
+    tail -c +1 -f --pid=$! buffer | perl -e '
+      while (my $len = sysread STDIN, my $bytes, 8192) {
+        syswrite STDOUT, $bytes;
+        select undef, undef, undef, $len / $ENV{RATE};
+      }' | serve ;;
 esac
 "#;
 
@@ -83,15 +108,20 @@ impl StandIn {
     }
 }
 
+pub(crate) fn interrupt(process: &Child) {
+    Handle::open(process.id()).unwrap().signal(Signal::Interrupt).unwrap();
+}
+
 #[test]
 fn each_hang_has_a_deadline_and_leaves_no_process() {
-    const EXPECTED: [(&str, &str); 12] = [
+    const EXPECTED: [(&str, &str); 13] = [
         ("connect", "no answer within 20 s from `ssh connect`"),
         ("greeting", "no answer within 20 s"),
         ("facts", "no answer within 20 s"),
         ("ready", "the copy of the node program stopped for 10 s"),
         ("upload", "the copy of the node program stopped for 10 s"),
-        ("stored", "the copy of the node program stopped for 10 s"),
+        ("piece", "the copy of the node program stopped for 10 s"),
+        ("stored", "the node program was not stored within 30 s"),
         ("running", "the node program did not start within 10 s"),
         ("doctor", "took longer than 30 s"),
         ("endless", "its login shell prints text"),
@@ -105,7 +135,7 @@ fn each_hang_has_a_deadline_and_leaves_no_process() {
     }
     let started = Instant::now();
     let results = stand_in.check();
-    // The longest time-out is that of the doctor.
+    // The longest time-outs are those to store the program and of the doctor.
     assert!(started.elapsed() < Duration::from_secs(45), "{:?}", started.elapsed());
     for (name, text) in EXPECTED {
         let error = results[name]["error"].as_str().unwrap();
@@ -136,5 +166,57 @@ fn worker_that_never_greets_fails_the_run() {
         stderr.contains("device doctor: the node program did not start within 10 s"),
         "{stderr}"
     );
-    crate::fixture::wait_until("every process to end", || stand_in.sandbox.processes().is_empty());
+    wait_until("every process to end", || stand_in.sandbox.processes().is_empty());
+}
+
+#[test]
+fn slow_copy_is_waited_for_by_a_run() {
+    // Longer than a node lives without requests, and than any time-out of a copy.
+    const COPY_TIME: u64 = 35;
+    let stand_in = StandIn::new();
+    for name in ["local", "slow"] {
+        stand_in.add(name, &["--address", "127.0.0.1"]);
+    }
+    let program = nodes_dir().join(std::env::consts::ARCH).join("dwell-node");
+    let rate = fs::metadata(program).unwrap().len() / COPY_TIME;
+    let plan = stand_in.plan(crate::runs::PLAN);
+    let mut command = stand_in.command(&["run", &plan, "--on", "sender=local,receiver=slow"]);
+    let started = Instant::now();
+    let output = command.env("RATE", rate.to_string()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(started.elapsed() > Duration::from_secs(COPY_TIME), "{:?}", started.elapsed());
+    assert_eq!(stand_in.sandbox.query("SELECT state FROM trials"), ["finished"; 3]);
+    wait_until("every process to end", || stand_in.sandbox.processes().is_empty());
+}
+
+#[test]
+fn check_and_removal_end_at_an_interrupt() {
+    let stand_in = StandIn::new();
+    stand_in.add("local", &[]);
+    // More than are connected at the same time.
+    for number in 0..40 {
+        stand_in.add(&format!("waits{number}"), &[]);
+    }
+    for (arguments, ready) in [
+        (&["device", "check"][..], "answered after"),
+        (&["device", "remove", "waits0", "waits1", "--yes", "--force"], ""),
+    ] {
+        let log = stand_in.sandbox.path("log");
+        let mut command = stand_in.command(arguments);
+        let output = fs::File::create(&log).unwrap();
+        let mut running = command.stdout(output).stderr(Stdio::null()).spawn().unwrap();
+        wait_until("ssh to hang", || {
+            fs::read_to_string(&log).unwrap().contains(ready)
+                && stand_in.sandbox.processes().iter().any(|(_, line)| line.contains("sleep"))
+        });
+        let interrupted = Instant::now();
+        interrupt(&running);
+        assert_eq!(wait_for_exit(&mut running).code(), Some(130), "{arguments:?}");
+        assert!(interrupted.elapsed() < Duration::from_secs(10), "{:?}", interrupted.elapsed());
+        wait_until("every process to end", || stand_in.sandbox.processes().is_empty());
+    }
+    // An interrupt says nothing about the devices.
+    let devices = "SELECT name FROM devices JOIN device_checks ON device_id = devices.id";
+    assert_eq!(stand_in.sandbox.query(devices), ["local"]);
+    assert_eq!(stand_in.sandbox.query("SELECT name FROM devices").len(), 41);
 }

@@ -22,7 +22,7 @@ const PORT: u16 = 2_222;
 pub(crate) const HOME: &str = "/root";
 
 /// Folders that each device has for itself.
-const OWN_FOLDERS: [&str; 4] = [HOME, "/tmp", "/var/tmp", "/dev/shm"];
+pub(crate) const OWN_FOLDERS: [&str; 4] = [HOME, "/tmp", "/var/tmp", "/dev/shm"];
 
 /// Devices `d1`, `d2`, ... in a lab.
 pub(crate) struct DeviceLab {
@@ -206,10 +206,12 @@ impl DeviceLab {
         fs::write(path, kept.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
     }
 
-    /// Returns all files below a folder as the device sees it.
-    pub(crate) fn files_inside(&self, index: usize, folder: &str) -> Vec<PathBuf> {
+    /// Returns all files below the device's own folders as the device sees them: it may have mounted
+    /// other file systems there.
+    pub(crate) fn files_inside(&self, index: usize) -> Vec<PathBuf> {
         let sshd = self.devices[index].sshd.as_ref().unwrap().id();
-        files_below(vec![format!("/proc/{sshd}/root{folder}").into()])
+        let folders = OWN_FOLDERS.iter().map(|folder| format!("/proc/{sshd}/root{folder}").into());
+        files_below(folders.collect())
     }
 
     /// Returns the processes in a device's namespace, except its idle sshd.

@@ -1,10 +1,11 @@
 //! Two controllers and one device: one run at a time.
 
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
 use crate::fixture::{stderr, wait_for_exit, wait_until};
-use crate::hanging_ssh::StandIn;
+use crate::hanging_ssh::{StandIn, interrupt};
 
 /// A trial of three seconds.
 const LONG: &str = "version = 1\nname = \"long\"\n[topology]\nroles = [\"sender\", \"receiver\"]\n\
@@ -85,6 +86,28 @@ fn second_controller_waits_or_fails() {
 }
 
 #[test]
+fn device_in_use_is_neither_checked_nor_removed() {
+    let controllers = Controllers::new();
+    // The flock of BusyBox has no --version.
+    let bin = controllers.stand_in.sandbox.path("homes/bin");
+    let flock = bin.join("flock");
+    let text = "#!/bin/sh\n[ \"$1\" = --version ] && exit 1\nexec /usr/bin/flock \"$@\"\n";
+    fs::create_dir_all(&bin).unwrap();
+    fs::write(&flock, text).unwrap();
+    fs::set_permissions(flock, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut first = controllers.start_first();
+    let run = controllers.stand_in.sandbox.query("SELECT run FROM runs").remove(0);
+    for action in [&["check", "local1"][..], &["remove", "local1", "--yes"]] {
+        let mut command = controllers.stand_in.command(&[&["device"], action].concat());
+        let refused = controllers.elsewhere(&mut command).output().unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        let text = format!("{}{}", String::from_utf8_lossy(&refused.stdout), stderr(&refused));
+        assert!(text.contains("in use by run ") && text.contains(&run), "{action:?}: {text}");
+    }
+    assert_eq!(wait_for_exit(&mut first).code(), Some(0), "{}", controllers.log("first"));
+}
+
+#[test]
 fn second_run_of_one_data_directory_waits() {
     let controllers = Controllers::new();
     let mut first = controllers.start_first();
@@ -98,16 +121,28 @@ fn second_run_of_one_data_directory_waits() {
 }
 
 #[test]
+fn resumed_run_waits_for_its_turn() {
+    let controllers = Controllers::new();
+    let mut first = controllers.start_first();
+    let resume = ["run", &controllers.plan, "--resume", "last"];
+    let refused = controllers.stand_in.command(&[&resume[..], &["--no-wait"]].concat()).output();
+    assert_eq!(refused.as_ref().unwrap().status.code(), Some(1), "{refused:?}");
+    let mut second = controllers.start(&mut controllers.stand_in.command(&resume), "second");
+    wait_until("the second run to wait", || controllers.log("second").contains("waiting until"));
+    interrupt(&first);
+    assert_eq!(wait_for_exit(&mut first).code(), Some(130), "{}", controllers.log("first"));
+    assert_eq!(wait_for_exit(&mut second).code(), Some(0), "{}", controllers.log("second"));
+    assert_eq!(controllers.stand_in.sandbox.query("SELECT state FROM runs"), ["finished"]);
+}
+
+#[test]
 fn waiting_run_can_be_interrupted() {
     let controllers = Controllers::new();
     let mut first = controllers.start_first();
     let mut waiting = controllers.run(&[]);
     let mut second = controllers.start(controllers.elsewhere(&mut waiting), "second");
     wait_until("the second run to wait", || controllers.log("second").contains("waiting until"));
-    dwell_io::process::Handle::open(second.id())
-        .unwrap()
-        .signal(dwell_io::process::Signal::Interrupt)
-        .unwrap();
+    interrupt(&second);
     assert_eq!(wait_for_exit(&mut second).code(), Some(130), "{}", controllers.log("second"));
     assert_eq!(wait_for_exit(&mut first).code(), Some(0), "{}", controllers.log("first"));
 }

@@ -65,6 +65,9 @@ fn devices_that_are_down_delay_a_check_within_bounds() {
     println!("200 devices, {} of them down, were checked in {:.1?}", 200 - up, started.elapsed());
     assert!(started.elapsed() < Duration::from_secs(120), "{:?}", started.elapsed());
     let of_state = |state| results.values().filter(|result| result["state"] == state).count();
+    let errors = results.iter().filter(|(name, _)| name.starts_with("up"));
+    let errors: Vec<_> = errors.filter_map(|(_, result)| result["error"].as_str()).collect();
+    assert_eq!(errors, [""; 0]);
     assert_eq!((of_state("answered"), of_state("failed")), (50, 150));
     assert_eq!(stand_in.sandbox.processes(), []);
 }

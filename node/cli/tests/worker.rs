@@ -207,7 +207,7 @@ fn realtime_ns() -> i64 {
 #[test]
 fn clock_state_survives_a_daemon_that_hangs() {
     let dir = tempfile::tempdir().unwrap();
-    let tracking = "#!/bin/sh\necho \"C0248F95,192.0.2.1,2,1732631111.1,-0.000012,-0.000001,\
+    let tracking = "#!/bin/sh\necho run >> \"$0.runs\"\necho \"C0248F95,192.0.2.1,2,1732631111.1,-0.000012,-0.000001,\
                     0.00005,-12.345,-0.001,0.123,0.012,0.001,64.5,Normal\"\n";
     for (name, script) in [("chronyc", tracking), ("pmc", "#!/bin/sh\nexec sleep 5\n")] {
         fs::write(dir.path().join(name), script).unwrap();
@@ -225,4 +225,9 @@ fn clock_state_survives_a_daemon_that_hangs() {
     let chrony = state.chrony.unwrap();
     assert_eq!((chrony.stratum, chrony.error_ns), (2, 12_000 + 1_000_000 + 6_000_001));
     assert!(state.kernel.unwrap().frequency_ppm.abs() <= 1_000.0);
+    // The daemons are asked once per connection.
+    node.send(&Request::ClockState { id: 9 });
+    let Event::ClockState { id: 9, state } = node.next().0 else { panic!("expected the state") };
+    assert!(state.kernel.is_some() && state.chrony == Some(chrony) && state.ptp.is_none());
+    assert_eq!(fs::read_to_string(dir.path().join("chronyc.runs")).unwrap(), "run\n");
 }

@@ -39,7 +39,7 @@ const CONVERGENCE_TIMEOUT: Nanos = Nanos::from_secs(60);
 pub(crate) fn check(routing: Routing) -> Result<(), LabError> {
     match routing {
         Routing::Static => Ok(()),
-        Routing::Babel => program(&std::env::var("PATH").unwrap_or_default()).map(drop),
+        Routing::Babel => program().map(drop),
     }
 }
 
@@ -136,7 +136,7 @@ pub fn supervise_babel(dir: &LabDir) -> Result<(), LabError> {
         .mode(0o700)
         .create(&private)
         .map_err(LabError::io(format!("creating {}", private.display())))?;
-    let program = program(&std::env::var("PATH").unwrap_or_default())?;
+    let program = program()?;
     let mut handles = Vec::new();
     for place in 0..lab.nodes.len() {
         // On this thread, the main one, because a daemon ends with the thread that started it.
@@ -203,11 +203,9 @@ fn reap(mut child: Child) -> Result<(), LabError> {
         .map_err(LabError::io("starting a thread"))
 }
 
-/// Finds babeld in the directories of `path` and where Debian installs it, which an ordinary user's
-/// shell does not search.
-fn program(path: &str) -> Result<PathBuf, LabError> {
-    let all = std::env::split_paths(path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
-    find_in(all)
+/// Finds babeld in the directories of programs.
+fn program() -> Result<PathBuf, LabError> {
+    find_in(std::env::split_paths(&process::search_path()))
 }
 
 fn find_in(mut directories: impl Iterator<Item = PathBuf>) -> Result<PathBuf, LabError> {

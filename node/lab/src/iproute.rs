@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::process::{Command, Output, Stdio};
 
+use dwell_io::process;
+
 use crate::error::LabError;
 use crate::state::Lock;
 
@@ -23,7 +25,7 @@ impl Tool {
 
     fn command(self) -> Command {
         let mut command = Command::new(self.name());
-        command.env("PATH", search_path()).env("LC_ALL", "C");
+        command.env("PATH", process::search_path()).env("LC_ALL", "C");
         command
     }
 
@@ -83,12 +85,6 @@ impl Tool {
         let message = message.map_or_else(|| output.status.to_string(), str::to_owned);
         LabError::Tool { tool: self.name(), line, message }
     }
-}
-
-/// Returns the directories of programs, with those of system programs, which an ordinary user's shell
-/// does not search on Debian.
-pub(crate) fn search_path() -> String {
-    format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
 }
 
 /// Returns the release of iproute2, such as `iproute2-6.1.0`, for results.

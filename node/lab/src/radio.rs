@@ -43,7 +43,7 @@ pub(crate) fn check(topology: &Topology) -> Result<(), LabError> {
     // Without radios of its own, which would be in the machine's namespace.
     let loading = Command::new("modprobe")
         .args([MODULE, "radios=0"])
-        .env("PATH", crate::iproute::search_path())
+        .env("PATH", dwell_io::process::search_path())
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .output();

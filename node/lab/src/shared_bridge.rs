@@ -1,7 +1,7 @@
 //! A forced line: all nodes share a bridge, on which every node would hear every other, and filters
-//! on the bridge reduce that to the neighbours in the line (Miya 2020). Radios (`radio.rs`) share
-//! the addresses, filters and routes. The bridge acts as the
-//! radio channel, so the filters are on it and not in the nodes, whose hooks stay free.
+//! on the bridge reduce that to the neighbours in the line (Miya 2020). The bridge acts as the radio
+//! channel, so the filters are on it and not in the nodes, whose hooks stay free. Simulated radios
+//! (`radio.rs`) use the same addresses, filters and routes.
 //!
 //! A frame is dropped at the egress of the port to a node that must not hear it, by the source's
 //! hardware address. This includes address resolution and hellos.
@@ -22,8 +22,8 @@ use crate::routes::Neighbours;
 use crate::state::Lock;
 use crate::topology::{LinkOptions, Mechanism, Routing, Topology};
 
-/// Name of the bridge, of its namespace, and of every node's interface on it. The namespace that
-/// stands for a radio channel has this name, too.
+/// Name of the bridge, of its namespace, and of every node's interface on it. In a Wi-Fi lab it is
+/// the name of the namespace in which the radios are created.
 pub(crate) const NAME: &str = "air";
 
 /// Plans the bridge.

@@ -1,11 +1,11 @@
 """The node on arm64 and armv7: every command of a small device, memory, and a plan over SSH."""
 
 import json
-import time
 
 from boot import Spec
-from fleet import Fleet
+from fleet import devices
 from packages import ROOT
+from reflector import Reflector
 from suite import Skip
 
 TARGET = "test-arm"
@@ -13,7 +13,7 @@ GUESTS = [Spec("arm64", "arm64"), Spec("armv7", "armv7")]
 
 # Names of the builds, by guest.
 BUILDS = {"arm64": "aarch64", "armv7": "armv7"}
-KILOBYTE, MEGABYTE = 1 << 10, 1_000_000
+MEGABYTE = 1_000_000
 MAX_SIZE = 3 * MEGABYTE
 MAX_IDLE_MEMORY = 3 * MEGABYTE
 MAX_BUSY_MEMORY = 4 * MEGABYTE
@@ -48,35 +48,8 @@ def each(rig):
     return [(guest, node(guest)) for guest in rig.guests.values()]
 
 
-class Reflector:
-    """A reflector in a guest, stopped at the end of the block."""
-
-    def __init__(self, guest, url=f"udp://0.0.0.0:{PORT}"):
-        self.guest = guest
-        self.command = f"exec {node(guest)} reflect {url}"
-
-    def __enter__(self):
-        # The shell of the connection becomes the reflector, so its process number is that of the shell.
-        start = f"echo $$ >/run/reflector; {self.command} 2>/run/reflector.log >/dev/null"
-        self.process = self.guest.start_command(start)
-        wait_for(lambda: "listening" in self.guest.output("cat /run/reflector.log", check=False), "the reflector")
-        return self
-
-    def memory(self):
-        """Resident memory in bytes."""
-        line = self.guest.output("grep VmRSS /proc/$(cat /run/reflector)/status")
-        return int(line.split()[1]) * KILOBYTE
-
-    def __exit__(self, *_):
-        self.guest.run("kill -INT $(cat /run/reflector); rm /run/reflector*", check=False)
-        self.process.wait(timeout=10)
-
-
-def wait_for(condition, name, timeout=30):
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, f"{name} is not ready within {timeout} s"
-        time.sleep(0.2)
+def reflector(guest):
+    return Reflector(guest, f"{node(guest)} reflect udp://0.0.0.0:{PORT}")
 
 
 def test_node_starts_and_is_small(rig):
@@ -97,7 +70,7 @@ def test_doctor_describes_the_machine(rig):
 def test_every_probe_between_the_guests_is_answered(rig):
     (first, program), (second, other) = each(rig)
     for receiver, sender, command in ((first, second, other), (second, first, program)):
-        with Reflector(receiver):
+        with reflector(receiver):
             text = sender.output(f"{command} ping -c 100 -i 0.01 -W 2 --json udp://{receiver.test_address}:{PORT}")
         packets = json.loads(text)["packets"]
         assert packets["sent"] == 100
@@ -123,13 +96,13 @@ def test_worker_ends_with_its_connection(rig):
 def test_reflector_stays_within_its_memory(rig):
     for guest, _ in each(rig):
         sender = next(other for other in rig.guests.values() if other is not guest)
-        with Reflector(guest) as reflector:
-            idle = reflector.memory()
+        with reflector(guest) as running:
+            idle = running.memory()
             command = f"{node(sender)} ping -c 3000 -i 0.001 -W 2 --json udp://{guest.test_address}:{PORT}"
             packets = json.loads(sender.output(command))["packets"]
             # An emulated processor that stalls drops packets; enough of them must arrive to fill all buffers.
             assert packets["sent"] == 3000 and packets["received"] >= 1000, packets
-            busy = reflector.memory()
+            busy = running.memory()
         print(
             f"{guest.name}: reflector {idle / MEGABYTE:.2f} MB idle (at most {MAX_IDLE_MEMORY / MEGABYTE:.0f}), "
             f"{busy / MEGABYTE:.2f} MB at 1,000 packets/s (at most {MAX_BUSY_MEMORY / MEGABYTE:.0f})"
@@ -139,9 +112,7 @@ def test_reflector_stays_within_its_memory(rig):
 
 
 def test_plan_over_ssh_completes(rig):
-    fleet = Fleet(rig, "arm")
-    fleet.add(*rig.guests.values())
-    fleet.dwell("device", "check")
+    fleet = devices(rig)
     plan = fleet.write_plan("first", PLAN)
     fleet.dwell("run", plan, "--on", "sender=arm64,receiver=armv7")
     run = fleet.json("show", "last")

@@ -4,7 +4,7 @@ import time
 
 import leftovers
 from boot import Spec
-from fleet import Fleet, wait_for_probes
+from fleet import devices, wait_for_probes
 
 TIMEOUT = 300
 GUESTS = [Spec("steady", "x86_64-6.12"), Spec("shaky", "x86_64-6.1", reboots=True)]
@@ -31,15 +31,6 @@ duration = "8s"
 [trials]
 repetitions = {REPETITIONS}
 """
-
-
-def devices(rig):
-    """The fleet of this suite. Its first use adds and checks the devices."""
-    if not hasattr(rig, "fleet"):
-        rig.fleet = Fleet(rig, "faults")
-        rig.fleet.add(*rig.guests.values())
-        rig.fleet.dwell("device", "check")
-    return rig.fleet
 
 
 def run_with_fault(rig, sender, receiver, fault):

@@ -225,6 +225,42 @@ fn step_of_either_clock_is_flagged() {
     }
 }
 
+#[test]
+fn step_beside_a_wide_reading_is_flagged() {
+    let Simulation { local, mut remote, .. } = steady(1);
+    remote.step = Some((SECOND, 0.5 * MILLISECOND));
+    let mut simulation =
+        Simulation { local, remote, duration: 0.0, exchanges: vec![], begun: vec![] };
+    for second in 0..3 {
+        simulation.exchange(f64::from(second) * SECOND, [10.0 * MILLISECOND; 2], false);
+    }
+    // The node was not scheduled while it read its clocks.
+    simulation.exchanges[1].remote.width = Nanos(1_000_000);
+    let fault = ClockBounds::of(&simulation.exchanges).unwrap_err();
+    assert!(matches!(fault, ClockFault::Stepped { local: false, .. }), "{fault:?}");
+}
+
+#[test]
+fn equal_clocks_have_equal_differences() {
+    let reading = |real: i64, monotonic: i64, raw: i64| {
+        ClockReading::new(EPOCH + real, monotonic, raw, 30).unwrap()
+    };
+    let exchange = |remote| ClockExchange {
+        sent: Instant::from_nanos(EPOCH),
+        remote,
+        received: reading(200_000, 1_200_000, 1_200_000),
+    };
+    let permits = |remote| exchange(remote).permits_equal_clocks();
+    // A daemon corrects CLOCK_REALTIME by at most 500 ppm of the round trip.
+    for raw in [1_050_000 - 150, 1_050_000, 1_050_000 + 150] {
+        assert!(permits(reading(50_000, 1_050_000, raw)), "{raw}");
+    }
+    assert!(!permits(reading(-1, 999_999, 999_999)), "before the request");
+    assert!(!permits(reading(200_001, 1_200_001, 1_200_001)), "after the answer");
+    assert!(!permits(reading(50_000, 1_050_200, 1_050_000)), "another CLOCK_MONOTONIC");
+    assert!(!permits(reading(50_000, 1_050_000, 1_050_200)), "another CLOCK_MONOTONIC_RAW");
+}
+
 /// Greatest lead at a time by the exchanges before it minus the least lead by those after it.
 fn feasible_width(simulation: &Simulation, at: f64) -> f64 {
     let local = EPOCH + simulation.local.real(at).round() as i64;

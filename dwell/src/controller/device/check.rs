@@ -1,6 +1,8 @@
 //! `dwell device check`: connects to devices and stores what they can measure.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use dwell_fleet::{Device, FleetError, NodeBinaries, check_devices};
@@ -16,10 +18,6 @@ use serde_json::{Value, json};
 use super::super::data::DataArgs;
 use super::catalogue::{open, select};
 
-/// Maximum number of devices that are checked at the same time. Devices that are down take the whole
-/// time-out of ssh.
-const MAX_PARALLEL: usize = 32;
-
 /// Maximum number of groups of devices whose lacking privileges are printed.
 const MAX_GROUPS: usize = 4;
 
@@ -29,7 +27,7 @@ const MAX_GROUPS: usize = 4;
 Copies the node program for the device's architecture to a directory of the user there, if it is not \
 there yet, and runs `doctor`. Nothing keeps running. The result is stored with its date; a failure, \
 too. A device that a run uses is not checked, because that would disturb it.\n\
-Exit codes: 0 all devices answered; 1 some did not; 2 usage error.")]
+Exit codes: 0 all devices answered; 1 some did not; 2 usage error; 130 interrupted.")]
 pub(super) struct Args {
     /// Names of devices [default: all]
     #[arg(value_name = "NAME")]
@@ -94,7 +92,9 @@ pub(super) fn check(
         selected.iter().filter(|known| lease_of(known).is_none()).collect();
     let devices: Vec<Device> = free.iter().map(|known| known.device.clone()).collect();
     let mut stored = Ok(());
-    check_devices(&devices, &binaries, MAX_PARALLEL, &mut |index, answer| {
+    let stop = Arc::new(AtomicBool::new(false));
+    dwell_node_cli::on_signal(&stop)?;
+    check_devices(&devices, &binaries, &stop, &mut |index, answer| {
         let known = free[index];
         if let Err(FleetError::Leased { lease, .. }) = &answer {
             let outcome = Outcome::LeasedElsewhere(lease.clone());
@@ -112,7 +112,8 @@ pub(super) fn check(
         }
     });
     stored?;
-    report.conclude()
+    let exit = report.conclude()?;
+    Ok(if stop.load(Ordering::Relaxed) { Exit::Interrupted } else { exit })
 }
 
 /// The result in the form that is stored.

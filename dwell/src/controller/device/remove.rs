@@ -1,6 +1,8 @@
 //! `dwell device remove`: removes devices, and the node program from them.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dwell_fleet::{FleetError, remove_deployment};
 use dwell_node_cli::{Exit, Failure, say, terminal};
@@ -46,12 +48,17 @@ pub(super) fn run(args: &Args) -> Result<Exit, Failure> {
         say("nothing was removed");
         return Ok(Exit::Measured);
     }
+    let stop = Arc::new(AtomicBool::new(false));
+    dwell_node_cli::on_signal(&stop)?;
     let mut failed = 0;
     for known in &selected {
         // Other devices are removed even if one is unreachable.
-        if let Err(failure) = remove(&mut store, known, args) {
+        if let Err(failure) = remove(&mut store, known, args, &stop) {
             say(&format!("dwell: {:#}", failure.error));
             failed += 1;
+        }
+        if stop.load(Ordering::Relaxed) {
+            return Ok(Exit::Interrupted);
         }
     }
     Ok(if failed == 0 { Exit::Measured } else { Exit::Failed })
@@ -86,15 +93,23 @@ fn confirmed(args: &Args, selected: &[KnownDevice]) -> Result<bool, Failure> {
     Ok(answer.trim().eq_ignore_ascii_case("y"))
 }
 
-fn remove(store: &mut Store, known: &KnownDevice, args: &Args) -> Result<(), Failure> {
+fn remove(
+    store: &mut Store,
+    known: &KnownDevice,
+    args: &Args,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), Failure> {
     let name = &known.device.name;
     let mut left = "";
     if args.keep_files {
         left = "; the node program stays on it";
     } else {
         // Also a check or run that failed may have copied the program.
-        match remove_deployment(&known.device) {
+        match remove_deployment(&known.device, stop) {
             Ok(()) => {}
+            Err(_) if stop.load(Ordering::Relaxed) => {
+                return Err(anyhow::anyhow!("interrupted; device {name} is not removed").into());
+            }
             Err(error @ FleetError::Leased { .. }) => return Err(error.into()),
             Err(error) if args.force => {
                 say(&format!("dwell: {}", chain(&error)));

@@ -68,7 +68,8 @@ pub(super) fn reflector(veth: &TestVeth) -> Result<Option<String>, BpfError> {
     let mut limit = None;
     let mut program = XdpReflector::load(&spec);
     if matches!(program, Err(BpfError::Refused { .. } | BpfError::NoFunction(_))) {
-        limit = Some("merged datagrams count as one (Linux 6.2 with BTF)".to_owned());
+        limit =
+            Some("counts merged datagrams as one; exact counts need Linux 6.2 with BTF".to_owned());
         spec.recognise_merged = false;
         program = XdpReflector::load(&spec);
     }

@@ -195,11 +195,9 @@ fn xdp(name: &str, mode: XdpMode) -> io::Result<()> {
 
 /// Runs a program of iproute2. The first line of its error output is the reason.
 fn iproute(program: &str, arguments: &[&str]) -> io::Result<()> {
-    // Debian installs them in sbin, which is not in the PATH of ordinary users.
-    let path = std::env::var("PATH").unwrap_or_default();
     let output = Command::new(program)
         .args(arguments)
-        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+        .env("PATH", dwell_io::process::search_path())
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .output()

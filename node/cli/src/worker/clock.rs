@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -30,23 +30,33 @@ pub(super) fn reading(id: u32) -> Event {
     }
 }
 
-/// Reads the state of the clock and of its daemons. Takes up to [`PROGRAM_TIMEOUT`].
-pub(super) fn state() -> ClockState {
-    let (chrony, ptp) = thread::scope(|scope| {
+/// The daemons of the clock, as they reported themselves at the first request. Their programs run once
+/// per connection, because they take CPU time, or a second if a daemon hangs, before each trial. Clones
+/// share the reports.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ClockDaemons(Arc<OnceLock<(Option<ChronyTracking>, Option<PtpStatus>)>>);
+
+impl ClockDaemons {
+    /// Reads the state of the clock. Takes up to [`PROGRAM_TIMEOUT`].
+    pub(super) fn clock_state(&self) -> ClockState {
+        let (chrony, ptp) = self.0.get_or_init(reports).clone();
+        ClockState { kernel: dwell_io::clock::kernel_clock(), chrony, ptp }
+    }
+}
+
+fn reports() -> (Option<ChronyTracking>, Option<PtpStatus>) {
+    thread::scope(|scope| {
         let chrony = scope.spawn(|| ChronyTracking::parse(&output(&CHRONYC, PROGRAM_TIMEOUT)?));
         let ptp = PtpStatus::parse(&output(&PMC, PROGRAM_TIMEOUT).unwrap_or_default());
         (chrony.join().ok().flatten(), ptp)
-    });
-    ClockState { kernel: dwell_io::clock::kernel_clock(), chrony, ptp }
+    })
 }
 
 /// Returns the output of a program; `None` if it is not installed or does not end within `timeout`.
 fn output(program: &[&str], timeout: Duration) -> Option<String> {
     let (name, arguments) = program.split_first()?;
-    // Debian installs pmc in sbin, which is not in the PATH of ordinary users.
-    let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new(name);
-    command.args(arguments).env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C");
+    command.args(arguments).env("PATH", dwell_io::process::search_path()).env("LC_ALL", "C");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().ok()?;
     let stdout = child.stdout.take()?;
@@ -73,7 +83,7 @@ mod tests {
     fn program_that_hangs_or_is_missing_has_no_output() {
         let start = Instant::now();
         // The shell's child keeps the pipe open.
-        let hanging = ["sh", "-c", "echo x; sleep 2 & wait"];
+        let hanging = ["sh", "-c", "echo x; sleep 30 & wait"];
         assert_eq!(output(&hanging, Duration::from_millis(100)), None);
         assert_eq!(output(&["dwell-no-such-program"], PROGRAM_TIMEOUT), None);
         assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());

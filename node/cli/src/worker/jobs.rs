@@ -13,7 +13,7 @@ use dwell_protocol::{
 use dwell_record::{Scalar, Summary, Warning};
 use dwell_stats::{Metric, RoundTrip};
 
-use super::clock;
+use super::clock::{self, ClockDaemons};
 use super::silence::LastRequest;
 use super::spool::Spool;
 use crate::host::{CpuWatch, own_of_run};
@@ -107,12 +107,14 @@ pub(super) struct Jobs {
     spools: BTreeMap<JobId, Spool>,
     transferred: Vec<JobId>,
     last_request: LastRequest,
+    clock_daemons: ClockDaemons,
 }
 
 impl Jobs {
     pub(super) fn new(events: EventWriter, last_request: LastRequest) -> Self {
         let (running, spools) = (RunningJobs::default(), BTreeMap::new());
-        Self { events, running, spools, transferred: Vec::new(), last_request }
+        let (transferred, clock_daemons) = (Vec::new(), ClockDaemons::default());
+        Self { events, running, spools, transferred, last_request, clock_daemons }
     }
 
     pub(super) fn running(&self) -> RunningJobs {
@@ -134,8 +136,10 @@ impl Jobs {
             Request::Hail { job } => self.events.say(&Event::Alive { job }),
             Request::Clock { id } => self.events.say(&clock::reading(id)),
             Request::ClockState { id } => {
-                let events = self.events.clone();
-                thread::spawn(move || events.say(&Event::ClockState { id, state: clock::state() }));
+                let (events, daemons) = (self.events.clone(), self.clock_daemons.clone());
+                thread::spawn(move || {
+                    events.say(&Event::ClockState { id, state: daemons.clock_state() });
+                });
             }
         }
     }

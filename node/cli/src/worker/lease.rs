@@ -4,7 +4,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context;
 use dwell_protocol::Lease;
@@ -42,7 +42,7 @@ impl DeviceLease {
         Self::take_file(&path, lease).with_context(|| format!("cannot lock {}", path.display()))
     }
 
-    fn take_file(path: &PathBuf, lease: &Lease) -> io::Result<Taken> {
+    fn take_file(path: &Path, lease: &Lease) -> io::Result<Taken> {
         let mut options = OpenOptions::new();
         let mut file = options.read(true).write(true).create(true).mode(0o600).open(path)?;
         // A node that runs by sudo must not lock out later nodes that do not.

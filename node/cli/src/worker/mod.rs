@@ -3,8 +3,8 @@
 //! Requests arrive on standard input and events leave on standard output, in the frames of
 //! `core/protocol`. Every job has its own thread; samples stay in a spool until they are pulled.
 //! The end of standard input ends all jobs, so that nothing is left behind when the controller or
-//! its connection dies. A device also ends them after a time without requests, and serves one run at a
-//! time.
+//! its connection dies. On a device, a worker also ends after a time without requests, and it holds
+//! the device's lease, so that a device serves one run at a time.
 
 mod clock;
 mod jobs;
@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME")]
     silence_timeout: Option<Nanos>,
 
-    /// Serve only this run, until the end; fail if another one is served
+    /// Hold the lease of this device for this run; fail if another run holds it
     #[arg(long, value_name = "JSON", value_parser = lease::read)]
     lease: Option<Lease>,
 }

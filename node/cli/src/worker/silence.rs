@@ -1,4 +1,4 @@
-//! Ends a worker without requests. A lost connection does not always end standard input: if a network
+//! Ends a worker whose controller neither sends requests nor takes samples. A lost connection does not always end standard input: if a network
 //! cable is pulled, sshd may wait for hours.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::jobs::RunningJobs;
 
-/// The time of the last sign of the controller. Clones share it.
+/// Time of the last request, or at which samples were last taken. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct LastRequest(Arc<Mutex<Instant>>);
 
@@ -26,8 +26,8 @@ impl LastRequest {
     }
 }
 
-/// Starts a thread that ends all jobs and this process after `timeout` without a request. The main
-/// thread may be blocked in a write by then.
+/// Starts a thread that ends all jobs and this process after `timeout` in which the controller
+/// neither sent a request nor took samples. The main thread may be blocked in a write by then.
 pub(super) fn watch(last: LastRequest, timeout: Duration, running: RunningJobs) {
     thread::spawn(move || {
         loop {

@@ -194,7 +194,7 @@ pub(crate) fn as_root() -> bool {
 
 /// Whether a program is installed; if not, prints that.
 pub(crate) fn has(program: &str) -> bool {
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let path = dwell_io::process::search_path();
     let is_there = std::env::split_paths(&path).any(|directory| directory.join(program).is_file());
     if !is_there {
         skip(&format!("needs the program {program}"));

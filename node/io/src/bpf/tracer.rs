@@ -75,7 +75,7 @@ impl Tracer {
         let mut missing = Vec::new();
         for kind in HookKind::ALL.into_iter().filter(|&kind| spec.hooks.has(kind)) {
             let shared = objects.first().map(|(_, object)| object);
-            let object = is_supported(kind).and_then(|()| load(programs(kind), spec, shared));
+            let object = check_support(kind).and_then(|()| load(programs(kind), spec, shared));
             if let Some(object) = sort_out(kind, object, &mut missing)? {
                 objects.push((kind, object));
             }
@@ -242,8 +242,9 @@ impl Tracer {
     }
 }
 
-/// Fails if the kernel has no programs for this kind of hook. The others are found by attaching.
-fn is_supported(kind: HookKind) -> Result<(), BpfError> {
+/// Checks that the kernel supports programs at this kind of hook. Only netfilter is checked;
+/// attaching fails at any other hook that is unsupported.
+fn check_support(kind: HookKind) -> Result<(), BpfError> {
     let refused = |error: io::Error| error.raw_os_error() == Some(libc::EINVAL);
     match kind {
         HookKind::Netfilter if Pass::load(Hook::Netfilter).is_err_and(refused) => {

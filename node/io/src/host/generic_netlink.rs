@@ -7,7 +7,7 @@ use dwell_host::netlink::{Attributes, attribute, attributes, text_of, u32_of};
 use dwell_units::Nanos;
 
 use crate::clock;
-use crate::sys::netlink::{NetlinkSocket, messages};
+use crate::sys::netlink::{Dump, NetlinkSocket, consistent, messages};
 
 /// Bytes of the generic header, after that of netlink.
 const GENERIC_HEADER_LEN: usize = 4;
@@ -113,19 +113,23 @@ impl Family {
     /// # Errors
     /// The kernel refuses the command.
     pub(crate) fn dump(&self, command: u8, attributes: &Attributes) -> io::Result<Vec<Vec<u8>>> {
-        self.send(command, libc::NLM_F_DUMP, attributes)?;
-        let mut objects = Vec::new();
-        loop {
-            for message in messages(&self.socket.receive()?) {
-                let message = message?;
-                if message.is_last() {
-                    return message.result().map(|_| objects);
-                }
-                if message.kind == self.id {
-                    objects.extend(message.body.get(GENERIC_HEADER_LEN..).map(<[u8]>::to_vec));
+        consistent(|| {
+            self.send(command, libc::NLM_F_DUMP, attributes)?;
+            let mut dump = Dump::new();
+            loop {
+                for message in messages(&self.socket.receive()?) {
+                    let message = message?;
+                    dump.is_interrupted |= message.is_interrupted();
+                    if message.is_last() {
+                        return message.result().map(|_| dump);
+                    }
+                    if message.kind == self.id {
+                        let attributes = message.body.get(GENERIC_HEADER_LEN..);
+                        dump.objects.extend(attributes.map(<[u8]>::to_vec));
+                    }
                 }
             }
-        }
+        })
     }
 
     fn send(&self, command: u8, flags: c_int, attributes: &Attributes) -> io::Result<()> {

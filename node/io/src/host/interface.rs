@@ -349,7 +349,8 @@ fn interface(link: &Object) -> Interface {
     }
 }
 
-fn link(index: u32) -> io::Result<Option<Object>> {
+/// Returns the link with this index.
+pub(crate) fn link(index: u32) -> io::Result<Option<Object>> {
     let mut request = Object::new(Kind::Link);
     request.set(LINK_INDEX, &index.to_ne_bytes());
     rtnetlink::find(&request)
@@ -361,7 +362,7 @@ fn counter(link: &Object, place: usize) -> Option<u64> {
     counters.get(place).copied().map(u64::from_ne_bytes)
 }
 
-pub(crate) fn index(link: &Object) -> u32 {
+fn index(link: &Object) -> u32 {
     link.u32(LINK_INDEX)
 }
 

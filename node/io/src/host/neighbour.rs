@@ -30,10 +30,8 @@ const LINK_TYPE: usize = 2;
 /// Returns the link-layer address of the interface with this index; `None` if it is not Ethernet.
 /// That of the loopback interface is all zeros.
 pub(crate) fn own_mac(index: u32) -> io::Result<Option<MacAddress>> {
-    let links = rtnetlink::dump(&Object::new(Kind::Link))?;
-    let link = links.iter().find(|link| interface::index(link) == index);
     let ethernet = [libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK];
-    let link = link.filter(|link| ethernet.contains(&link.u16(LINK_TYPE)));
+    let link = interface::link(index)?.filter(|link| ethernet.contains(&link.u16(LINK_TYPE)));
     Ok(link.and_then(|link| link.attribute(libc::IFLA_ADDRESS)?.try_into().ok()))
 }
 

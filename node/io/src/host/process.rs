@@ -25,6 +25,12 @@ pub fn is_stdin_hung_up() -> bool {
     ready == 1 && stdin.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
 }
 
+/// Returns the directories of programs, with those of system programs, which the PATH of an
+/// ordinary user lacks on Debian.
+pub fn search_path() -> String {
+    format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
+}
+
 /// Identity of a process: pids are reused, but not with the same start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {

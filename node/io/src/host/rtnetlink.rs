@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use dwell_host::netlink::{Attributes, attribute};
 
-use crate::sys::netlink::{NetlinkSocket, messages};
+use crate::sys::netlink::{Dump, NetlinkSocket, consistent, messages};
 
 /// A kind of object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,14 +134,16 @@ pub(crate) fn find(like: &Object) -> io::Result<Option<Object>> {
 fn ask(like: &Object, flags: c_int) -> io::Result<Vec<Object>> {
     let socket = NetlinkSocket::open(libc::NETLINK_ROUTE)?;
     let body = [&like.structure[..], &like.attributes].concat();
-    socket.send(like.kind.request(), flags, &body)?;
-    let mut objects = Vec::new();
-    loop {
-        match parse(&socket.receive()?, like.kind, &mut objects)? {
-            Progress::More if flags & libc::NLM_F_DUMP != 0 => {}
-            Progress::More | Progress::Done => return Ok(objects),
+    consistent(|| {
+        socket.send(like.kind.request(), flags, &body)?;
+        let mut dump = Dump::new();
+        loop {
+            match parse(&socket.receive()?, like.kind, &mut dump)? {
+                Progress::More if flags & libc::NLM_F_DUMP != 0 => {}
+                Progress::More | Progress::Done => return Ok(dump),
+            }
         }
-    }
+    })
 }
 
 /// State of a dump after a datagram.
@@ -152,9 +154,10 @@ enum Progress {
 }
 
 /// Appends the objects of a datagram.
-fn parse(datagram: &[u8], kind: Kind, objects: &mut Vec<Object>) -> io::Result<Progress> {
+fn parse(datagram: &[u8], kind: Kind, dump: &mut Dump<Object>) -> io::Result<Progress> {
     for message in messages(datagram) {
         let message = message?;
+        dump.is_interrupted |= message.is_interrupted();
         if message.is_last() {
             return message.result().map(|_| Progress::Done);
         }
@@ -162,7 +165,7 @@ fn parse(datagram: &[u8], kind: Kind, objects: &mut Vec<Object>) -> io::Result<P
             && let Some((structure, attributes)) = message.body.split_at_checked(kind.len())
         {
             let (structure, attributes) = (structure.to_vec(), attributes.to_vec());
-            objects.push(Object { kind, structure, attributes });
+            dump.objects.push(Object { kind, structure, attributes });
         }
     }
     Ok(Progress::More)
@@ -173,7 +176,7 @@ mod tests {
     use dwell_host::netlink::{text_of, u32_of};
 
     use super::*;
-    use crate::sys::netlink::message;
+    use crate::sys::netlink::{interrupted, message};
 
     #[test]
     fn objects_and_attributes_of_a_dump_are_found() {
@@ -189,22 +192,28 @@ mod tests {
             message(libc::NLMSG_DONE as u16, &[0; 4]),
             message(libc::RTM_NEWLINK, &body),
         ];
-        let mut found = Vec::new();
+        let mut found = Dump::new();
         let progress = parse(&datagram.concat(), Kind::Link, &mut found).unwrap();
-        assert_eq!((progress, found.len()), (Progress::Done, 2), "nothing after the end");
-        let link = &found[1];
+        assert_eq!((progress, found.objects.len()), (Progress::Done, 2), "nothing after the end");
+        let link = &found.objects[1];
         assert_eq!(link.u32(4), 7);
         assert_eq!(link.attribute(libc::IFLA_IFNAME).map(text_of).as_deref(), Some("eth0"));
         assert_eq!(link.attribute(libc::IFLA_MTU).and_then(u32_of), Some(1_500));
         assert_eq!(link.attribute(libc::IFLA_QDISC), None);
         assert_eq!(parse(&datagram[0], Kind::Link, &mut found).unwrap(), Progress::More);
+        assert!(!found.is_interrupted);
+        for changed in [&datagram[0], &datagram[3]].map(|message| interrupted(message.clone())) {
+            let mut found = Dump::new();
+            parse(&changed, Kind::Link, &mut found).unwrap();
+            assert!(found.is_interrupted, "the list changed while it was read");
+        }
     }
 
     #[test]
     fn kernel_error_is_returned_with_its_errno() {
         let body = [&(-libc::ENODEV).to_ne_bytes()[..], &[0; 16]].concat();
         let refused = message(libc::NLMSG_ERROR as u16, &body);
-        let error = parse(&refused, Kind::Link, &mut Vec::new()).unwrap_err();
+        let error = parse(&refused, Kind::Link, &mut Dump::new()).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
         let mut link = Object::new(Kind::Link);
         link.set(4, &i32::MAX.to_ne_bytes());
@@ -228,9 +237,9 @@ mod tests {
                 data[4..6].copy_from_slice(&libc::RTM_NEWLINK.to_ne_bytes());
                 data[32..34].copy_from_slice(&((round % 60) as u16).to_ne_bytes());
             }
-            let mut found = Vec::new();
+            let mut found = Dump::new();
             let _ = parse(&data[..round % 97], Kind::Link, &mut found);
-            for object in found {
+            for object in found.objects {
                 let value = object.attribute((round % 60) as u16).unwrap_or_default();
                 let _ = (address(value), attribute(value, 4));
             }

@@ -1,5 +1,5 @@
-//! Radios: nl80211, the kernel's interface to all of them, and mac80211_hwsim, which simulates some.
-//! Both act on the network namespace of the thread that opened them.
+//! Wi-Fi radios: requests to nl80211, and to mac80211_hwsim, which simulates radios. Both see the
+//! network namespace of the thread that opened them.
 
 use std::fs::File;
 use std::io;
@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use dwell_host::netlink::{Attributes, attribute, u32_of};
+use dwell_host::nl80211;
 pub use dwell_host::{Channel, Network, Station, WirelessInterface, neighbouring_channels};
 use dwell_units::Nanos;
 
@@ -15,34 +16,6 @@ use crate::host::generic_netlink::Family;
 
 /// Time-out of a scan of a few channels.
 const SCAN_TIMEOUT: Nanos = Nanos::from_secs(10);
-
-/// Commands and attributes of nl80211 (linux/nl80211.h).
-mod nl80211 {
-    pub(super) const GET_INTERFACE: u8 = 5;
-    pub(super) const SET_INTERFACE: u8 = 6;
-    pub(super) const GET_STATION: u8 = 17;
-    pub(super) const JOIN_IBSS: u8 = 43;
-    pub(super) const SET_WIPHY_NETNS: u8 = 49;
-    pub(super) const GET_SCAN: u8 = 32;
-    pub(super) const TRIGGER_SCAN: u8 = 33;
-    pub(super) const NEW_SCAN_RESULTS: u8 = 34;
-    pub(super) const SCAN_ABORTED: u8 = 35;
-    pub(super) const GET_SURVEY: u8 = 50;
-
-    pub(super) const ATTR_WIPHY: u16 = 1;
-    pub(super) const ATTR_IFINDEX: u16 = 3;
-    pub(super) const ATTR_IFTYPE: u16 = 5;
-    pub(super) const ATTR_MAC: u16 = 6;
-    pub(super) const ATTR_WIPHY_FREQ: u16 = 38;
-    pub(super) const ATTR_WIPHY_CHANNEL_TYPE: u16 = 39;
-    pub(super) const ATTR_SCAN_FREQUENCIES: u16 = 44;
-    pub(super) const ATTR_SSID: u16 = 52;
-    pub(super) const ATTR_FREQ_FIXED: u16 = 60;
-    pub(super) const ATTR_NETNS_FD: u16 = 219;
-
-    pub(super) const IFTYPE_ADHOC: u32 = 1;
-    pub(super) const CHAN_HT20: u32 = 1;
-}
 
 /// Command and attribute of mac80211_hwsim (drivers/net/wireless/virtual/mac80211_hwsim.h).
 const HWSIM_CMD_NEW_RADIO: u8 = 4;
@@ -69,7 +42,7 @@ impl Wireless {
     /// # Errors
     /// The kernel does not answer.
     pub fn open() -> io::Result<Option<Self>> {
-        Ok(Family::open("nl80211")?.map(Self))
+        Ok(Family::open(nl80211::FAMILY)?.map(Self))
     }
 
     /// Returns all wireless interfaces.
@@ -77,7 +50,7 @@ impl Wireless {
     /// # Errors
     /// The kernel does not answer.
     pub fn interfaces(&self) -> io::Result<Vec<WirelessInterface>> {
-        let all = self.0.dump(nl80211::GET_INTERFACE, &Attributes::default())?;
+        let all = self.0.dump(nl80211::CMD_GET_INTERFACE, &Attributes::default())?;
         Ok(all.iter().filter_map(|message| WirelessInterface::parse(message)).collect())
     }
 
@@ -86,7 +59,7 @@ impl Wireless {
     /// # Errors
     /// There is no such interface, or its driver does not list stations.
     pub fn stations(&self, interface: u32) -> io::Result<Vec<Station>> {
-        let all = self.0.dump(nl80211::GET_STATION, &of_interface(interface))?;
+        let all = self.0.dump(nl80211::CMD_GET_STATION, &of_interface(interface))?;
         Ok(all.iter().filter_map(|message| Station::parse(message)).collect())
     }
 
@@ -95,7 +68,7 @@ impl Wireless {
     /// # Errors
     /// There is no such interface, or its driver has no survey.
     pub fn channels(&self, interface: u32) -> io::Result<Vec<Channel>> {
-        let all = self.0.dump(nl80211::GET_SURVEY, &of_interface(interface))?;
+        let all = self.0.dump(nl80211::CMD_GET_SURVEY, &of_interface(interface))?;
         Ok(all.iter().filter_map(|message| Channel::parse(message)).collect())
     }
 
@@ -107,20 +80,20 @@ impl Wireless {
     /// Not permitted, a channel is unknown to the radio, the interface is down, or the scan was
     /// aborted or did not end within ten seconds.
     pub fn scan(&self, interface: u32, frequencies: &[u32]) -> io::Result<Vec<Network>> {
-        let events = Family::open("nl80211")?.ok_or(io::ErrorKind::Unsupported)?;
-        events.subscribe("scan")?;
+        let events = Family::open(nl80211::FAMILY)?.ok_or(io::ErrorKind::Unsupported)?;
+        events.subscribe(nl80211::SCAN_GROUP)?;
         let listed = (1..).zip(frequencies);
         let listed = listed.fold(Attributes::default(), |list, (n, mhz)| list.with_u32(n, *mhz));
         // Without names to ask for, the scan is passive.
         let request =
             of_interface(interface).with(nl80211::ATTR_SCAN_FREQUENCIES, listed.as_bytes());
         let start = clock::monotonic();
-        self.0.run(nl80211::TRIGGER_SCAN, &request)?;
+        self.0.run(nl80211::CMD_TRIGGER_SCAN, &request)?;
         let ended = events.event(SCAN_TIMEOUT, |command, attributes| {
             let of = attribute(attributes, nl80211::ATTR_IFINDEX).and_then(u32_of);
             match command {
-                nl80211::NEW_SCAN_RESULTS if of == Some(interface) => Some(true),
-                nl80211::SCAN_ABORTED if of == Some(interface) => Some(false),
+                nl80211::CMD_NEW_SCAN_RESULTS if of == Some(interface) => Some(true),
+                nl80211::CMD_SCAN_ABORTED if of == Some(interface) => Some(false),
                 _ => None,
             }
         })?;
@@ -129,7 +102,7 @@ impl Wireless {
             Some(false) => return Err(io::Error::other("the scan was aborted")),
             None => return Err(io::ErrorKind::TimedOut.into()),
         }
-        let all = self.0.dump(nl80211::GET_SCAN, &of_interface(interface))?;
+        let all = self.0.dump(nl80211::CMD_GET_SCAN, &of_interface(interface))?;
         // The kernel also lists networks that earlier scans received.
         let elapsed_ms = (clock::monotonic() - start).0 / 1_000_000;
         let networks = all.iter().filter_map(|message| Network::parse(message));
@@ -146,7 +119,7 @@ impl Wireless {
         let attributes = Attributes::default()
             .with_u32(nl80211::ATTR_WIPHY, radio)
             .with_u32(nl80211::ATTR_NETNS_FD, descriptor);
-        self.0.run(nl80211::SET_WIPHY_NETNS, &attributes).map(drop)
+        self.0.run(nl80211::CMD_SET_WIPHY_NETNS, &attributes).map(drop)
     }
 
     /// Switches the interface with this index to ad hoc mode. It must be down.
@@ -156,7 +129,7 @@ impl Wireless {
     pub fn set_ad_hoc(&self, interface: u32) -> io::Result<()> {
         let attributes =
             of_interface(interface).with_u32(nl80211::ATTR_IFTYPE, nl80211::IFTYPE_ADHOC);
-        self.0.run(nl80211::SET_INTERFACE, &attributes).map(drop)
+        self.0.run(nl80211::CMD_SET_INTERFACE, &attributes).map(drop)
     }
 
     /// Joins an ad hoc network with the interface of this index, which must be up and in ad hoc
@@ -171,7 +144,7 @@ impl Wireless {
             .with_u32(nl80211::ATTR_WIPHY_CHANNEL_TYPE, nl80211::CHAN_HT20)
             .with(nl80211::ATTR_FREQ_FIXED, &[])
             .with(nl80211::ATTR_MAC, &network.bssid);
-        self.0.run(nl80211::JOIN_IBSS, &attributes).map(drop)
+        self.0.run(nl80211::CMD_JOIN_IBSS, &attributes).map(drop)
     }
 }
 

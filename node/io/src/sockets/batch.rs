@@ -35,9 +35,10 @@ const BUFFER_LEN_STEP: usize = 192;
 /// Buffers for datagrams that are received, processed and sent together.
 pub struct Batch {
     headroom: usize,
-    /// All buffers: one allocation, because the C library of small nodes touches two pages of each.
+    /// Memory of all buffers. It is one allocation, because musl writes to two pages of each large
+    /// allocation.
     memory: Box<[u8]>,
-    /// Place of each buffer in the memory.
+    /// Range of each buffer in `memory`.
     buffers: Vec<Range<usize>>,
     names: Vec<RawAddress>,
     controls: Vec<ControlBuffer>,

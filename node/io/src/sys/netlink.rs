@@ -17,6 +17,12 @@ pub(crate) const HEADER_LEN: usize = 16;
 /// Messages are aligned to this number of bytes.
 const ALIGNMENT: usize = 4;
 
+/// Flag of messages of a dump: the list changed while it was read (linux/netlink.h).
+const DUMP_INTERRUPTED: u16 = libc::NLM_F_DUMP_INTR as u16;
+
+/// Maximum number of repetitions of a dump whose list changed.
+const MAX_REPEATS: usize = 3;
+
 /// Maximum length of an answer that is received. The kernel's own limit for dumps is 32 KiB.
 const MAX_ANSWER_LEN: usize = 1 << 20;
 
@@ -106,10 +112,16 @@ impl NetlinkSocket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message<'a> {
     pub(crate) kind: u16,
+    flags: u16,
     pub(crate) body: &'a [u8],
 }
 
 impl Message<'_> {
+    /// Whether the list changed while it was read, so that objects may be missing.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.flags & DUMP_INTERRUPTED != 0
+    }
+
     /// Whether the message ends an answer: an acknowledgement, an error, or the end of a dump.
     pub(crate) fn is_last(&self) -> bool {
         [libc::NLMSG_ERROR, libc::NLMSG_DONE].contains(&c_int::from(self.kind))
@@ -126,19 +138,49 @@ impl Message<'_> {
     }
 }
 
+/// A list of objects that the kernel has sent.
+#[derive(Debug)]
+pub(crate) struct Dump<T> {
+    pub(crate) objects: Vec<T>,
+    /// The list changed while it was read.
+    pub(crate) is_interrupted: bool,
+}
+
+impl<T> Dump<T> {
+    pub(crate) fn new() -> Self {
+        Self { objects: Vec::new(), is_interrupted: false }
+    }
+}
+
+/// Reads a list by `read`, again if it changed in the process.
+///
+/// # Errors
+/// Those of `read`, and `ResourceBusy` if the list changed every time.
+pub(crate) fn consistent<T>(mut read: impl FnMut() -> io::Result<Dump<T>>) -> io::Result<Vec<T>> {
+    for _ in 0..=MAX_REPEATS {
+        let Dump { objects, is_interrupted } = read()?;
+        if !is_interrupted {
+            return Ok(objects);
+        }
+    }
+    let message = format!("the kernel's list changed during each of {} reads", MAX_REPEATS + 1);
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, message))
+}
+
 /// Returns the messages of a datagram. An invalid length is an error and the last item.
 pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = io::Result<Message<'_>>> {
     let mut rest = datagram;
     std::iter::from_fn(move || {
         let (header, _) = rest.split_first_chunk::<HEADER_LEN>()?;
-        let [a, b, c, d, e, f, ..] = *header;
+        let [a, b, c, d, e, f, g, h, ..] = *header;
         let len = usize::try_from(u32::from_ne_bytes([a, b, c, d])).unwrap_or(usize::MAX);
         let Some(body) = rest.get(HEADER_LEN..len) else {
             rest = &[];
             return Some(Err(io::ErrorKind::InvalidData.into()));
         };
         rest = rest.get(len.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
-        Some(Ok(Message { kind: u16::from_ne_bytes([e, f]), body }))
+        let (kind, flags) = (u16::from_ne_bytes([e, f]), u16::from_ne_bytes([g, h]));
+        Some(Ok(Message { kind, flags, body }))
     })
 }
 
@@ -153,6 +195,13 @@ pub(crate) fn message(kind: u16, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Marks a message as part of a dump whose list changed.
+#[cfg(test)]
+pub(crate) fn interrupted(mut message: Vec<u8>) -> Vec<u8> {
+    message[6..8].copy_from_slice(&DUMP_INTERRUPTED.to_ne_bytes());
+    message
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,7 +210,8 @@ mod tests {
     fn messages_are_found_until_an_invalid_length() {
         let two = [message(7, b"abc"), message(8, &[])].concat();
         let found: Vec<_> = messages(&two).map(Result::unwrap).collect();
-        assert_eq!(found, [Message { kind: 7, body: b"abc" }, Message { kind: 8, body: &[] }]);
+        let plain = |kind, body| Message { kind, flags: 0, body };
+        assert_eq!(found, [plain(7, b"abc"), plain(8, &[])]);
         for len in [0_u32, 15, 17, u32::MAX] {
             let datagram = [&len.to_ne_bytes()[..], &[0; 12], &two].concat();
             let found: Vec<_> = messages(&datagram[..16]).collect();
@@ -171,13 +221,29 @@ mod tests {
 
     #[test]
     fn last_message_has_an_error_or_a_result() {
-        let last = |body: &'static [u8]| Message { kind: libc::NLMSG_ERROR as u16, body };
-        assert!(last(&[]).is_last() && !Message { kind: 16, body: &[] }.is_last());
+        let plain = |kind, body| Message { kind, flags: 0, body };
+        let last = |body: &'static [u8]| plain(libc::NLMSG_ERROR as u16, body);
+        assert!(last(&[]).is_last() && !plain(16, &[]).is_last());
         assert_eq!(last(&[]).result().unwrap(), 0);
         let seven = 7_i32.to_ne_bytes();
-        assert_eq!(Message { kind: 2, body: &seven }.result().unwrap(), 7);
+        assert_eq!(plain(2, &seven).result().unwrap(), 7);
         let refused = (-libc::ENODEV).to_ne_bytes();
-        let refused = Message { kind: 2, body: &refused }.result().unwrap_err();
+        let refused = plain(2, &refused).result().unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::ENODEV));
+    }
+
+    #[test]
+    fn changed_list_is_read_again_up_to_three_times() {
+        let reads_until_consistent = |changes: usize| {
+            let mut reads = 0;
+            let objects = consistent(|| {
+                reads += 1;
+                Ok(Dump { objects: vec![reads], is_interrupted: reads <= changes })
+            });
+            (objects.map_err(|error| error.kind()), reads)
+        };
+        assert_eq!(reads_until_consistent(0), (Ok(vec![1]), 1));
+        assert_eq!(reads_until_consistent(3), (Ok(vec![4]), 4));
+        assert_eq!(reads_until_consistent(4), (Err(io::ErrorKind::ResourceBusy), 4));
     }
 }

@@ -1,5 +1,5 @@
-//! Times in the kernel's form. The width of their fields differs between processors and C libraries:
-//! seconds have 64 bits with musl, and 32 bits with glibc on 32-bit ARM.
+//! Conversions of `timespec` and other time structures of C. On 32-bit ARM, their seconds have 64 bits
+//! with musl and 32 bits with glibc.
 
 use std::ffi::{c_int, c_long};
 use std::mem;
@@ -31,8 +31,8 @@ fn field<T: TryFrom<i64> + From<i32>>(value: i64) -> T {
 
 /// Converts a time, at least 0, to a `timespec`.
 pub(crate) fn timespec(time: Nanos) -> libc::timespec {
-    // SAFETY: timespec is plain data for which all zeros is valid. Some have padding, which cannot
-    // be named.
+    // SAFETY: timespec is plain data for which all zeros is valid. A struct literal is impossible,
+    // because timespec has private padding on some targets.
     let mut spec: libc::timespec = unsafe { mem::zeroed() };
     spec.tv_sec = field(time.0 / NANOS_PER_SEC);
     spec.tv_nsec = field(time.0 % NANOS_PER_SEC);

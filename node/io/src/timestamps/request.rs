@@ -37,9 +37,9 @@ pub enum TxStampRequest {
     DriverAndQdisc,
 }
 
-/// Requests timestamps of received and sent packets. Takes effect asynchronously: the first packets
-/// may have none. Returns what was requested: no timestamps where sockets have no such option, as
-/// under qemu-user.
+/// Requests timestamps of received and sent packets; returns their source. It is
+/// [`StampRequest::User`] if sockets have no SO_TIMESTAMPING, as under qemu-user. The request takes
+/// effect asynchronously, so the first packets may have no timestamps.
 pub(crate) fn request(
     fd: &OwnedFd,
     stamps: StampRequest,
