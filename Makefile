@@ -45,7 +45,6 @@ test-guests: setup-guests ## test on virtual machines: kernels 6.1 and 6.12, rad
 test-arm: setup-guests ## test on virtual machines with arm64 and armv7 processors (ONLY=TEXT)
 	$(CARGO) build --locked --workspace --bins
 	@$(MAKE) --no-print-directory nodes NODES="aarch64 armv7"
-	$(CARGO) test --locked -p dwell --test devices -- foreign::
 	tests/nodes aarch64 armv7
 	tests/guests/run suite $@ $(if $(ONLY),--only $(ONLY))
 
