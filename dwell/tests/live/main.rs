@@ -95,11 +95,47 @@ fn killed_live_ping_leaves_a_usable_terminal() {
 }
 
 #[test]
+fn continued_live_ping_draws_below_what_the_shell_wrote() {
+    let (_reflector, url) = Reflector::start();
+    let mut ping = OnTerminal::start(&["ping", "--live", "-i", "0.02", &url], &[]);
+    ping.wait_until("replies", |screen| has_line(screen, &["sent 1", "received 1"]));
+    // The view is 11 lines high, so that both fit.
+    ping.signal(Signal::Stop);
+    ping.signal(Signal::Continue);
+    ping.wait_until("a second view", |screen| screen.matches("p50 ").count() == 2);
+    ping.type_text("\x03");
+    ping.end().assert_restored();
+}
+
+#[test]
 fn live_ping_ends_with_its_terminal() {
     let (_reflector, url) = Reflector::start();
     let mut ping = OnTerminal::start(&["ping", "--live", "-i", "0.02", &url], &[]);
     ping.wait_until("replies", |screen| has_line(screen, &["sent 1", "received 1"]));
     assert_eq!(ping.close().signal(), Some(1));
+}
+
+#[test]
+fn stopped_terminal_does_not_stop_recording() {
+    let (_reflector, url) = Reflector::start();
+    let dir = tempfile::tempdir().unwrap();
+    let rows = dir.path().join("rows.csv");
+    let path = rows.display().to_string();
+    let arguments = ["ping", "--live", "-c", "600", "-i", "0.005", "--csv", &path, &url];
+    let mut ping = OnTerminal::start(&arguments, &[]);
+    ping.wait_until("replies", |screen| has_line(screen, &["sent 1", "received 1"]));
+    // ^S: the terminal accepts no more output.
+    ping.type_text("\x13");
+    // A line per probe and a header.
+    ping.wait_until("all rows", |_| {
+        std::fs::read_to_string(&rows).is_ok_and(|text| text.lines().count() == 601)
+    });
+    assert!(!ping.screen().contains("600 sent"), "{}", ping.screen());
+    ping.type_text("\x11");
+    let ended = ping.end();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.screen);
+    assert!(has_line(&ended.screen, &["600 sent, 600 received in time"]), "{}", ended.screen);
+    assert!(has_line(&ended.screen, &["sent 600/600"]), "{}", ended.screen);
 }
 
 #[test]
