@@ -45,6 +45,7 @@ test-guests: setup-guests ## test on virtual machines: kernels 6.1 and 6.12, rad
 test-arm: setup-guests ## test on virtual machines with arm64 and armv7 processors (ONLY=TEXT)
 	$(CARGO) build --locked --workspace --bins
 	@$(MAKE) --no-print-directory nodes NODES="aarch64 armv7"
+	tests/nodes aarch64 armv7
 	tests/guests/run suite $@ $(if $(ONLY),--only $(ONLY))
 
 test-web: setup-packages ## test report pages in a browser; screenshots in target/tmp/report-pages

@@ -1959,7 +1959,7 @@ _dwell() {
             return 0
             ;;
         dwell__subcmd__ping)
-            opts="-c -w -W -t -4 -6 -I -q -v -i -s -h --count --deadline --timeout --closed-loop --stamps --sched-stamps --icmp-socket --pattern --ttl --dscp --explain --explain-above --no-idle --cpu --scheduling --busy-poll --key-file --path --interface --from --csv --samples --jsonl --json --fail-if --quiet --verbose --interval --size --pause --warm-up --help"
+            opts="-c -w -W -t -4 -6 -I -q -v -i -s -h --count --deadline --timeout --closed-loop --stamps --sched-stamps --icmp-socket --pattern --ttl --dscp --explain --explain-above --no-idle --cpu --scheduling --busy-poll --key-file --path --interface --from --csv --samples --jsonl --json --fail-if --quiet --verbose --interval --size --pause --warm-up --live --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -89,6 +89,7 @@ complete -c dwell -n "__fish_dwell_using_subcommand ping" -l jsonl -d 'Print one
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -l json -d 'Print the summary as one JSON object'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s q -l quiet -d 'Print only the result: no progress, no line per reply'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s v -l verbose -d 'Print every reply at any rate, and the full table of metrics'
+complete -c dwell -n "__fish_dwell_using_subcommand ping" -l live -d 'Show running percentiles, losses and a timeline that redraw in place, then the result'
 complete -c dwell -n "__fish_dwell_using_subcommand ping" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c dwell -n "__fish_dwell_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -l from -d 'Read round trips from a file instead: `rtts FILE` or `ftm FILE`; `-` is standard input' -r
 complete -c dwell -n "__fish_dwell_using_subcommand range; and not __fish_seen_subcommand_from calibrate help" -l peer -d 'Results of 802.11 FTM: MAC address of the peer, if the file has several' -r

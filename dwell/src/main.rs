@@ -5,10 +5,11 @@
 
 mod completions;
 mod controller;
+mod live;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{FromArgMatches, Parser};
 use controller::ControllerCommand;
 use dwell_node_cli::examples::{self, Examples};
 use dwell_node_cli::{NodeCommand, terms};
@@ -16,6 +17,7 @@ use dwell_node_cli::{NodeCommand, terms};
 /// Measure where packets spend their time
 #[derive(Debug, Parser)]
 #[command(name = "dwell", version, after_help = "`help terms` explains every metric and value.")]
+#[command(mut_subcommands(live::add_flag))]
 struct Program {
     #[command(subcommand)]
     command: Command,
@@ -46,8 +48,10 @@ fn main() -> ExitCode {
     if let Some(printed) = terms::help(std::env::args_os()) {
         return dwell_node_cli::conclude(printed);
     }
-    let program: Program = examples::parse(&example_tables());
+    let matches = examples::command::<Program>(&example_tables()).get_matches();
+    let program = Program::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     dwell_node_cli::conclude(match program.command {
+        Command::Node(NodeCommand::Ping(args)) if live::is_requested(&matches) => live::ping(&args),
         Command::Node(command) => command.run(),
         Command::Controller(command) => command.run(),
         Command::Completions(args) => args.run(),

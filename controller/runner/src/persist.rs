@@ -130,6 +130,9 @@ impl Runner<'_> {
         }
         let Some(reason) = failure else {
             self.store.end_trial(trial, Ok(()), &outcome.summaries, ingested.as_ref())?;
+            if let Some((.., summary)) = measured {
+                self.reporter.measured(trial.number, summary);
+            }
             return Ok(Some(TrialEnd::Finished));
         };
         self.store.end_trial(trial, Err(&reason), &outcome.summaries, ingested.as_ref())?;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use dwell_fleet::{Fleet, FleetError, FromNode, NodeDevice, Routes};
 use dwell_plan::{Expansion, PlanError, Topology};
 use dwell_protocol::{Event, JobId, Progress, Request};
+use dwell_record::Summary;
 use dwell_store::{
     BoundDevice, NewTrial, RunNode, RunRow, RunState, Store, StoreError, TrialRow, TrialState,
 };
@@ -56,6 +57,8 @@ pub trait ProgressReporter {
     fn trial_started(&mut self, done: u32, all: u32, trial: u32, cell: &BTreeMap<String, String>);
     /// Progress of the current measurement.
     fn progress(&mut self, progress: &Progress);
+    /// The summary of a measured trial, before [`Self::ended`]. Does nothing by default.
+    fn measured(&mut self, _trial: u32, _summary: &Summary) {}
     /// A trial ended.
     fn ended(&mut self, trial: u32, end: &TrialEnd);
     /// A message to show at once.

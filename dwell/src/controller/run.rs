@@ -36,6 +36,9 @@ const MAX_UNCONFIRMED_TRIALS: usize = 10_000;
 #[command(after_help = "\
 A plan is a TOML file, described in docs/plans.md. ^C or closing the terminal discards the current \
 trial and ends the run; --resume continues it, also after a power failure.\n\
+On a terminal, the progress redraws in place: trials, the current cell with its delays and losses, and \
+the median of each finished trial. Otherwise, and with TERM=dumb, a line is printed every 10 s. \
+NO_COLOR disables colours.\n\
 Exit codes: 0 all trials were tried and some were measured; 1 runtime failure or stop rule; 2 usage \
 error or mistake in the plan; 4 not supported or not permitted here; 130 interrupted.")]
 pub(crate) struct Args {

@@ -76,11 +76,11 @@ fn with_program(name: &str, text: &str) -> Peculiarity {
          chmod 755 /var/tmp/bin/{name}\n"
     );
     let config = "SetEnv PATH=/var/tmp/bin:/usr/sbin:/usr/bin:/sbin:/bin\n".to_owned();
-    Peculiarity { setup, config }
+    Peculiarity { setup, config, own_users: false }
 }
 
 fn with_setup(setup: &str) -> Peculiarity {
-    Peculiarity { setup: setup.to_owned(), config: String::new() }
+    Peculiarity { setup: setup.to_owned(), ..Default::default() }
 }
 
 #[test]

@@ -41,6 +41,7 @@ pub(crate) struct LabDevice {
     node: String,
     pub(crate) address: String,
     dir: PathBuf,
+    own_users: bool,
     sshd: Option<Child>,
 }
 
@@ -51,6 +52,9 @@ pub(crate) struct Peculiarity {
     pub(crate) setup: String,
     /// Lines of sshd_config.
     pub(crate) config: String,
+    /// Whether the device has a user namespace, and with it its own table of foreign program formats
+    /// (binfmt_misc).
+    pub(crate) own_users: bool,
 }
 
 impl DeviceLab {
@@ -87,13 +91,15 @@ impl DeviceLab {
         let mut known_hosts = String::new();
         let mut devices = Vec::new();
         for (number, node) in (1..).zip(&nodes[1..]) {
+            let peculiarity = of(number);
             let device = LabDevice {
                 node: node["name"].as_str().unwrap().to_owned(),
                 address: node["addresses"]["v4"].as_str().unwrap().to_owned(),
                 dir: dir.join(format!("d{number}")),
+                own_users: peculiarity.own_users,
                 sshd: None,
             };
-            known_hosts.push_str(&device.create(&inside, &of(number)));
+            known_hosts.push_str(&device.create(&inside, &peculiarity));
             devices.push(device);
         }
         fs::write(dir.join("known_hosts"), known_hosts).unwrap();
@@ -132,7 +138,12 @@ impl DeviceLab {
         script.push_str(&fs::read_to_string(device.dir.join("setup")).unwrap());
         script.push_str(&format!("\nexec {SSHD} -D -e -f {}/sshd_config", own.display()));
         let mut command = sandbox.command(&["lab", "exec", "--lab", lab, &device.node, "--"]);
-        command.args(["unshare", "--mount", "--propagation", "private", "sh", "-c", &script]);
+        command.args(["unshare", "--mount", "--propagation", "private"]);
+        if device.own_users {
+            const ALL: &str = "0,0,65536";
+            command.args(["--user", "--map-users", ALL, "--map-groups", ALL]);
+        }
+        command.args(["sh", "-c", &script]);
         command.stdout(Stdio::null()).stderr(File::create(&log).unwrap());
         let mut sshd = command.spawn().unwrap();
         wait_until("sshd to listen", || {

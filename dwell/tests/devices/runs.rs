@@ -40,7 +40,9 @@ fn run_on_devices_has_the_results_of_a_lab() {
         assert_eq!(trial["state"], "finished", "{trial:#}");
         assert_eq!(trial["packets"]["received"], 200, "{trial:#}");
         assert_eq!(keys(&trial["metrics"]), keys(&expected[0]["metrics"]));
-        let (values, of_lab) = (keys(&trial["values"]), keys(&expected[0]["values"]));
+        let (values, mut of_lab) = (keys(&trial["values"]), keys(&expected[0]["values"]));
+        // A percentile has no interval if neighbouring samples depend on each other too much.
+        of_lab.retain(|name| !name.ends_with("_low_ns") && !name.ends_with("_high_ns"));
         assert!(values.is_superset(&of_lab), "{values:?} {of_lab:?}");
     }
     lab.assert_all_idle();

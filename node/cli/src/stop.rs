@@ -1,11 +1,11 @@
-//! Stop flags set by SIGINT and SIGTERM, and optionally SIGHUP.
+//! Flags set by signals: SIGINT and SIGTERM stop, and optionally SIGHUP; SIGCONT continues.
 
 use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 /// Sets `stop` on SIGINT or SIGTERM. A second SIGINT ends the process immediately.
@@ -29,6 +29,11 @@ pub fn on_hangup(stop: &Arc<AtomicBool>) -> io::Result<()> {
         flag::register(SIGHUP, Arc::clone(stop))?;
     }
     Ok(())
+}
+
+/// Sets `continued` whenever a stopped process continues (SIGCONT).
+pub fn on_continue(continued: &Arc<AtomicBool>) -> io::Result<()> {
+    flag::register(SIGCONT, Arc::clone(continued)).map(drop)
 }
 
 /// Whether a process with this status (proc_pid_status(5)) ignores `signal`.

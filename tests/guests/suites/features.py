@@ -104,7 +104,7 @@ COMMANDS = {
     "pace": "dwell pace --rate 1Mbit/s --size 200B --count 20 --repeat 3",
     "pace sink": """
         dwell pace sink udp://127.0.0.1:5001 >sink 2>&1 &
-        ready sink 'listening on'
+        ready sink 'stamping packets'
         dwell pace udp://127.0.0.1:5001 --sink --rate 1Mbit/s --size 200B --count 20 --repeat 3
         kill -INT $!
         wait $!""",
@@ -130,7 +130,7 @@ COMMANDS = {
     "device check": """
         printf '#!/bin/sh\\nfor last; do :; done\\nexec sh -c "$last"\\n' >ssh
         chmod +x ssh
-        DWELL_SSH_COMMAND=$PWD/ssh dwell device check here""",
+        DWELL_NODES=/host/nodes DWELL_SSH_COMMAND=$PWD/ssh dwell device check here""",
     "device list": "dwell device list --verdicts",
     "device show": "dwell device show here",
     "device edit": "dwell device edit here --model guest",

@@ -1,24 +1,27 @@
 //! Progress of a run: completed trials, time left, current cell and its figures.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use dwell_node_cli::say;
-use dwell_node_cli::terminal::escaped;
 use dwell_plan::{Estimate, Expansion};
 use dwell_protocol::Progress as Probes;
+use dwell_record::Summary;
 use dwell_runner::{ProgressReporter, TrialEnd};
 use dwell_units::Nanos;
-use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use indicatif::HumanDuration;
+
+use crate::live::{Painter, RunView, Support};
 
 /// Minimum interval between lines when the output is not a terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Shows a bar on a terminal and lines elsewhere.
+/// Shows a live view on a terminal and lines elsewhere.
 pub(super) struct Progress {
     quiet: bool,
-    bar: Option<ProgressBar>,
+    view: RunView,
+    /// Draws the view; `None` where lines are printed.
+    painter: Option<Painter<RunView>>,
     last_line: Instant,
     began: Instant,
     /// Start of the current trial.
@@ -36,16 +39,16 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(quiet: bool, expansion: &Expansion) -> Self {
-        let bar = (!quiet && io::stderr().is_terminal()).then(|| {
-            // On a narrow terminal the message is truncated instead of wrapped.
-            let style = ProgressStyle::with_template("{bar:12} {pos}/{len} trials  {wide_msg}")
-                .expect("the template is constant");
-            ProgressBar::new(expansion.trials().len() as u64).with_style(style)
-        });
+        let view = RunView::new(expansion.trials().len());
+        let painter = match Support::detect() {
+            Support::Full(theme) if !quiet => Painter::start(view.clone(), theme).ok(),
+            _ => None,
+        };
         let estimate = Estimate::of(expansion.plan());
         Self {
             quiet,
-            bar,
+            view,
+            painter,
             last_line: Instant::now(),
             began: Instant::now(),
             trial_began: Instant::now(),
@@ -59,8 +62,10 @@ impl Progress {
     }
 
     pub(super) fn end(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
+        if let Some(mut painter) = self.painter.take() {
+            self.view.end(self.elapsed());
+            painter.show(self.view.clone());
+            painter.end();
         }
     }
 
@@ -75,23 +80,26 @@ impl Progress {
         Some((each * (self.all - self.done)).saturating_sub(under_way))
     }
 
+    /// Time since the start of the view.
+    fn elapsed(&self) -> Nanos {
+        Nanos(i64::try_from(self.began.elapsed().as_nanos()).unwrap_or(i64::MAX))
+    }
+
     fn show(&mut self, more: &str) {
-        let left = self
-            .left(Instant::now())
-            .map_or(String::new(), |left| format!("{} left  ", HumanDuration(left)));
-        let text = format!("{left}{}{more}", self.cell);
-        match &self.bar {
-            Some(bar) => {
-                bar.set_length(u64::from(self.all));
-                bar.set_position(u64::from(self.done));
-                bar.set_message(escaped(&text).into_owned());
-            }
-            None if !self.quiet && self.last_line.elapsed() >= LINE_INTERVAL => {
-                say(&format!("{} of {} trials  {text}", self.done, self.all));
-                self.last_line = Instant::now();
-            }
-            None => {}
+        let left = self.left(Instant::now());
+        if let Some(painter) = &self.painter {
+            let left = left.and_then(|left| i64::try_from(left.as_nanos()).ok()).map(Nanos);
+            self.view.set_end(left.map(|left| self.elapsed().saturating_add(left)));
+            self.view.set_done(self.done);
+            painter.show(self.view.clone());
+            return;
         }
+        if self.quiet || self.last_line.elapsed() < LINE_INTERVAL {
+            return;
+        }
+        let left = left.map_or(String::new(), |left| format!("{} left  ", HumanDuration(left)));
+        say(&format!("{} of {} trials  {left}{}{more}", self.done, self.all, self.cell));
+        self.last_line = Instant::now();
     }
 }
 
@@ -102,10 +110,12 @@ impl ProgressReporter for Progress {
         (self.done, self.all) = (done, all);
         let cell: Vec<_> = cell.iter().map(|(name, value)| format!("{name} {value}")).collect();
         self.cell = if cell.is_empty() { format!("trial {trial}") } else { cell.join(", ") };
+        self.view.start_trial(self.elapsed(), done, all, &self.cell);
         self.show("");
     }
 
     fn progress(&mut self, probes: &Probes) {
+        self.view.add_progress(self.elapsed(), probes);
         let time =
             |ns: Option<i64>| ns.map_or("-".to_owned(), |ns| format!("{:.1} us", ns as f64 / 1e3));
         let text = format!(
@@ -118,10 +128,15 @@ impl ProgressReporter for Progress {
         self.show(&text);
     }
 
+    fn measured(&mut self, _: u32, summary: &Summary) {
+        self.view.add_summary(summary);
+    }
+
     fn ended(&mut self, trial: u32, end: &TrialEnd) {
         self.done += 1;
         self.trial_began = Instant::now();
         let cell = self.cell.clone();
+        self.view.add_end(end);
         match end {
             TrialEnd::Finished => {}
             TrialEnd::Failed(reason) => {
@@ -138,8 +153,8 @@ impl ProgressReporter for Progress {
     }
 
     fn say(&mut self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| say(text)),
+        match &self.painter {
+            Some(painter) => painter.say(text),
             None => say(text),
         }
     }
@@ -155,7 +170,8 @@ mod tests {
         let after = |seconds| began + Duration::from_secs(seconds);
         let mut progress = Progress {
             quiet: true,
-            bar: None,
+            view: RunView::new(1),
+            painter: None,
             last_line: began,
             began,
             trial_began: began,

@@ -99,7 +99,7 @@ pub struct Args {
     pub verbose: bool,
 }
 
-pub(crate) use observer::Observer;
+pub use observer::Observer;
 pub(crate) use recorder::{Outputs, SampleFile};
 pub(crate) use replies::Replies;
 pub(crate) use report::{cells, unit};
@@ -213,6 +213,17 @@ fn measure_at(
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let replies = args.replies();
+    execute(args, replies, Box::new(observer::Progress::new(args, replies)))
+}
+
+/// Runs the command and reports its progress to `observer`, without a line per reply. Messages from
+/// before the first probe and the result are printed as by [`run`].
+pub fn run_observed(args: &Args, observer: Box<dyn Observer>) -> Result<Exit, Failure> {
+    execute(args, Replies::Silent, observer)
+}
+
+fn execute(args: &Args, replies: Replies, observer: Box<dyn Observer>) -> Result<Exit, Failure> {
     let known = Metric::ALL.map(|metric| metric.name().trim_end_matches("_ns"));
     let thresholds = crate::threshold::read(&args.fail_if, &known)?;
     let rows_on_stdout = args.csv.as_deref() == Some(Path::new("-"));
@@ -227,13 +238,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let timeout = args.job.parameters.timeout();
     let stop = Arc::new(AtomicBool::new(false));
     crate::stop::on_signal(&stop)?;
-    let replies = args.replies();
     let outputs = Outputs {
         csv: args.csv.clone(),
         lines: args.jsonl,
         samples: args.samples.as_deref().map(SampleFile::create).transpose()?,
         replies,
-        observer: Box::new(observer::Progress::new(args, replies)),
+        observer,
     };
     let mut say = |text: String| {
         if !args.quiet {

@@ -3,6 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::time::Instant as StdInstant;
 
+use dwell_sample::Sample;
 use dwell_stats::{Metric, RoundTrip};
 use dwell_units::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -13,13 +14,17 @@ use super::replies::Replies;
 /// Minimum interval between progress lines if standard error is not a terminal.
 const LINE_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Receives progress from the recording thread, ten times a second.
-pub(crate) trait Observer {
-    /// Shows the measurement so far.
+/// Receives a measurement from the recording thread while it runs. A call that takes longer than the
+/// ring of samples lasts (0.2 s at high rates) loses samples, which the result counts.
+pub trait Observer {
+    /// Receives a decided probe, in order of decision. Probes that a stepped clock made void are left
+    /// out. Does nothing by default.
+    fn record(&mut self, _sample: &Sample) {}
+    /// Shows the measurement so far. Called ten times a second, first when probing starts.
     fn show(&mut self, measured: &RoundTrip);
     /// Shows a message immediately.
     fn say(&mut self, text: &str);
-    /// Ends the display.
+    /// Ends the display, before the result is printed.
     fn end(&mut self);
 }
 

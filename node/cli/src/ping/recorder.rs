@@ -337,6 +337,9 @@ impl Recorder {
         }
         let bridge = (sample.id >= self.void_below).then_some(&self.last);
         self.measured.record(sample, bridge);
+        if bridge.is_some() {
+            self.observer.record(sample);
+        }
         if let Some(driver) = self.driver.as_mut().filter(|_| bridge.is_some()) {
             driver.record(sample);
         }
