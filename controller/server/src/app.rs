@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::get;
 
+use crate::access::{self, Access};
 use crate::data::Stores;
 use crate::{Config, api, assets, pages};
 
@@ -34,11 +35,12 @@ impl App {
     }
 }
 
-/// Returns all routes.
-pub(crate) fn router(app: App) -> Router {
-    Router::new()
+/// Returns all routes, with the checks of every request.
+pub(crate) fn router(app: App, access: Arc<Access>) -> Router {
+    let routes = Router::new()
         .merge(pages::router())
         .nest("/api/v1", api::router())
         .route("/assets/{hash}/{name}", get(assets::asset))
-        .with_state(app)
+        .with_state(app);
+    access::protect(routes, access)
 }

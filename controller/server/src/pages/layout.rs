@@ -4,8 +4,8 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
 
-use crate::assets;
 use crate::error::Error;
+use crate::{access, assets};
 
 /// Head and navigation of a page.
 pub(crate) struct Layout {
@@ -13,11 +13,16 @@ pub(crate) struct Layout {
     pub(crate) title: String,
     /// Path of the current entry of the navigation.
     pub(crate) current: &'static str,
+    /// Token of forms against requests that other sites forge.
+    pub(crate) csrf: String,
+    /// Whether the visitor logged in, and can log out.
+    pub(crate) has_session: bool,
 }
 
 impl Layout {
     pub(crate) fn new(title: impl Into<String>, current: &'static str) -> Self {
-        Self { title: title.into(), current }
+        let (csrf, has_session) = (access::csrf_token(), access::has_session());
+        Self { title: title.into(), current, csrf, has_session }
     }
 
     /// Entries of the navigation: path and text.

@@ -1,6 +1,7 @@
 //! Pages: one module per subject, with its forms.
 
 mod layout;
+pub(crate) mod login;
 mod overview;
 
 use axum::Router;
@@ -10,5 +11,5 @@ use crate::app::App;
 
 /// Returns the routes of all pages.
 pub(crate) fn router() -> Router<App> {
-    Router::new().route("/", get(overview::page))
+    Router::new().route("/", get(overview::page)).merge(login::router())
 }
