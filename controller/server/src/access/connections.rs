@@ -61,7 +61,7 @@ impl Gate {
         Self { counts: Arc::default(), max }
     }
 
-    /// Takes a place for a connection; `None` if there is none left.
+    /// Takes a place for a connection; `None` if all are taken.
     fn enter(&self, peer: IpAddr) -> Option<Place> {
         let peer = peer.to_canonical();
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);

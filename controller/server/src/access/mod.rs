@@ -155,7 +155,7 @@ impl Access {
         self.demands_token.load(Ordering::Relaxed)
     }
 
-    /// Begins a session for somebody who knows the token, and returns the value of `Set-Cookie`.
+    /// Begins a session for a visitor with the token, and returns the value of `Set-Cookie`.
     ///
     /// # Errors
     /// The token is wrong, or too many wrong ones were tried.
