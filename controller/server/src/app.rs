@@ -6,6 +6,7 @@ use axum::Router;
 use axum::routing::get;
 
 use crate::data::Stores;
+use crate::experiments::Experiments;
 use crate::{Config, api, assets, pages};
 
 /// The state that all requests share.
@@ -16,13 +17,15 @@ pub struct App(Arc<Shared>);
 struct Shared {
     config: Config,
     stores: Stores,
+    experiments: Experiments,
 }
 
 impl App {
     /// Returns the state of a server that has not answered a request yet.
     pub fn new(config: Config) -> Self {
         let stores = Stores::new(config.data.clone());
-        Self(Arc::new(Shared { config, stores }))
+        let experiments = Experiments::new(&config);
+        Self(Arc::new(Shared { config, stores, experiments }))
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -31,6 +34,10 @@ impl App {
 
     pub(crate) fn stores(&self) -> &Stores {
         &self.0.stores
+    }
+
+    pub(crate) fn experiments(&self) -> &Experiments {
+        &self.0.experiments
     }
 }
 
