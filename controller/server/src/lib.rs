@@ -13,7 +13,10 @@ mod app;
 mod assets;
 mod command;
 mod data;
+mod deleted_runs;
 mod error;
+mod experiments;
+mod metrics;
 mod pages;
 
 pub mod api;
@@ -119,8 +122,9 @@ async fn run(
     let files = config.access.tls.clone().zip(tls.clone());
     tokio::spawn(signals.follow(handle.clone(), files, log));
 
-    let app = app::router(App::new(config), Arc::new(access));
-    let service = app.into_make_service_with_connect_info::<SocketAddr>();
+    let app = App::new(config);
+    app.start_tasks();
+    let service = app::router(app, Arc::new(access)).into_make_service_with_connect_info::<SocketAddr>();
     let mut server = axum_server::from_tcp(listener)?.handle(handle);
     let http = server.http_builder();
     http.http1().header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_HEADER_LEN);
