@@ -6,6 +6,7 @@ use axum::Router;
 use axum::routing::get;
 
 use crate::data::Stores;
+use crate::pages::{Clock, Comparisons, Rendered, Trash};
 use crate::{Config, api, assets, pages};
 
 /// The state that all requests share.
@@ -16,13 +17,24 @@ pub struct App(Arc<Shared>);
 struct Shared {
     config: Config,
     stores: Stores,
+    rendered: Rendered,
+    comparisons: Comparisons,
+    trash: Trash,
+    clock: Clock,
 }
 
 impl App {
     /// Returns the state of a server that has not answered a request yet.
     pub fn new(config: Config) -> Self {
         let stores = Stores::new(config.data.clone());
-        Self(Arc::new(Shared { config, stores }))
+        Self(Arc::new(Shared {
+            config,
+            stores,
+            rendered: Rendered::default(),
+            comparisons: Comparisons::default(),
+            trash: Trash::default(),
+            clock: Clock::default(),
+        }))
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -31,6 +43,22 @@ impl App {
 
     pub(crate) fn stores(&self) -> &Stores {
         &self.0.stores
+    }
+
+    pub(crate) fn rendered(&self) -> &Rendered {
+        &self.0.rendered
+    }
+
+    pub(crate) fn comparisons(&self) -> &Comparisons {
+        &self.0.comparisons
+    }
+
+    pub(crate) fn trash(&self) -> &Trash {
+        &self.0.trash
+    }
+
+    pub(crate) fn clock_answer(&self) -> &Clock {
+        &self.0.clock
     }
 }
 
