@@ -6,7 +6,8 @@ use axum::Router;
 use axum::routing::get;
 
 use crate::data::Stores;
-use crate::pages::{Clock, Comparisons, Rendered, Trash};
+use crate::experiments::Experiments;
+use crate::pages::PageState;
 use crate::{Config, api, assets, pages};
 
 /// The state that all requests share.
@@ -17,24 +18,16 @@ pub struct App(Arc<Shared>);
 struct Shared {
     config: Config,
     stores: Stores,
-    rendered: Rendered,
-    comparisons: Comparisons,
-    trash: Trash,
-    clock: Clock,
+    experiments: Experiments,
+    pages: PageState,
 }
 
 impl App {
     /// Returns the state of a server that has not answered a request yet.
     pub fn new(config: Config) -> Self {
         let stores = Stores::new(config.data.clone());
-        Self(Arc::new(Shared {
-            config,
-            stores,
-            rendered: Rendered::default(),
-            comparisons: Comparisons::default(),
-            trash: Trash::default(),
-            clock: Clock::default(),
-        }))
+        let experiments = Experiments::new(&config);
+        Self(Arc::new(Shared { config, stores, experiments, pages: PageState::default() }))
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -45,20 +38,12 @@ impl App {
         &self.0.stores
     }
 
-    pub(crate) fn rendered(&self) -> &Rendered {
-        &self.0.rendered
+    pub(crate) fn experiments(&self) -> &Experiments {
+        &self.0.experiments
     }
 
-    pub(crate) fn comparisons(&self) -> &Comparisons {
-        &self.0.comparisons
-    }
-
-    pub(crate) fn trash(&self) -> &Trash {
-        &self.0.trash
-    }
-
-    pub(crate) fn clock_answer(&self) -> &Clock {
-        &self.0.clock
+    pub(crate) fn pages(&self) -> &PageState {
+        &self.0.pages
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Output {
 
 impl App {
     /// Runs a command on the data directory of this server and returns what it printed. It is killed
-    /// if it takes longer than `timeout` or if nobody waits for it any more.
+    /// if it takes longer than `timeout`, or if its request was cancelled.
     ///
     /// # Errors
     /// It cannot be started, or takes too long.

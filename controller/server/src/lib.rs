@@ -13,6 +13,7 @@ mod assets;
 mod command;
 mod data;
 mod error;
+mod experiments;
 mod pages;
 
 pub mod api;

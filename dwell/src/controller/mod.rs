@@ -8,7 +8,6 @@ mod export;
 mod fleet;
 mod import;
 mod note;
-mod owner;
 mod report;
 mod run;
 mod runs;

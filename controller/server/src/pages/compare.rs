@@ -184,7 +184,7 @@ async fn compared(app: &App, selection: &Selection) -> Result<Arc<Content>, Erro
     let version: Vec<String> =
         rows.iter().map(|row| format!("{} {}", row.run, row.trials_finished)).collect();
     let key = format!("{} {:?}", version.join(" "), selection.metric);
-    if let Some(content) = app.comparisons().get(&key) {
+    if let Some(content) = app.pages().comparisons.get(&key) {
         return Ok(content);
     }
     let metric = selection.metric.iter().map(|name| format!("--metric={name}"));
@@ -218,7 +218,7 @@ async fn compared(app: &App, selection: &Selection) -> Result<Arc<Content>, Erro
     });
     let content = content.await?.ok_or_else(|| Error::NotFound("there are no runs".to_owned()))?;
     let content = Arc::new(content);
-    app.comparisons().put(key, content.clone());
+    app.pages().comparisons.put(key, content.clone());
     Ok(content)
 }
 

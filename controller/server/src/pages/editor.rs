@@ -176,6 +176,11 @@ impl Checked {
         self.check.axes.iter().map(|axis| (axis.name.as_str(), values(&axis.values))).collect()
     }
 
+    /// Place of a mistake in the text.
+    fn place(&self, mistake: &PlanMistake) -> Option<String> {
+        Some(format!("line {}, column {}", mistake.line?, mistake.column?))
+    }
+
     fn time(&self) -> &str {
         self.check.time.as_deref().unwrap_or("depends on the replies")
     }
@@ -196,11 +201,6 @@ impl Checked {
             loads => format!("{own}, and {} of loads", amounts::bytes(loads)),
         }
     }
-}
-
-/// Place of a mistake in the text.
-fn place(mistake: &PlanMistake) -> Option<String> {
-    Some(format!("line {}, column {}", mistake.line?, mistake.column?))
 }
 
 /// Formats a number with commas between thousands.

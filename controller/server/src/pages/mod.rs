@@ -3,6 +3,8 @@
 mod compare;
 mod data;
 mod devices;
+mod editor;
+mod experiments;
 mod layout;
 mod overview;
 mod pager;
@@ -19,10 +21,25 @@ use axum::response::Redirect;
 use crate::app::App;
 use crate::command::Output;
 
-pub(crate) use compare::Comparisons;
-pub(crate) use overview::Clock;
-pub(crate) use run::Rendered;
-pub(crate) use trash::Trash;
+use compare::Comparisons;
+use overview::Clock;
+use run::Rendered;
+use trash::Trash;
+
+/// What pages remember between requests.
+#[derive(Debug, Default)]
+pub(crate) struct PageState {
+    rendered: Rendered,
+    comparisons: Comparisons,
+    trash: Trash,
+    clock: Clock,
+}
+
+impl App {
+    fn trash(&self) -> &Trash {
+        &self.pages().trash
+    }
+}
 
 /// Returns the routes of all pages.
 pub(crate) fn router() -> Router<App> {
@@ -31,6 +48,8 @@ pub(crate) fn router() -> Router<App> {
         .merge(devices::router())
         .merge(runs::router())
         .merge(run::router())
+        .merge(experiments::router())
+        .merge(editor::router())
         .merge(compare::router())
         .merge(data::router())
         .merge(reports::router())

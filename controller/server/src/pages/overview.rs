@@ -182,7 +182,7 @@ impl App {
     /// Describes the clock of this machine. It is asked again only while nothing is measured, which
     /// that would disturb.
     async fn clock(&self, idle: bool) -> Status {
-        let mut known = self.clock_answer().0.lock().await;
+        let mut known = self.pages().clock.0.lock().await;
         let is_old = |(at, _): &(Instant, _)| at.elapsed() >= CLOCK_INTERVAL;
         if idle && known.as_ref().is_none_or(is_old) {
             let arguments = ["doctor", "--json"].map(OsString::from);

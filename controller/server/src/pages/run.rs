@@ -86,7 +86,7 @@ impl App {
             let ended = row.trials_finished + row.trials_failed + row.trials_not_run;
             let notes = store.notes(&row)?.len();
             let version = (row.run.clone(), row.finished.clone(), ended, notes);
-            if let Some(content) = app.rendered().get(&version) {
+            if let Some(content) = app.pages().rendered.get(&version) {
                 return Ok((row, content));
             }
             let data = judged_data(store, &row, true, &ignore_problem)?;
@@ -100,7 +100,7 @@ impl App {
                 specifications: Value::Object(parts.specifications).to_string(),
                 lead: lead.map_or_else(String::new, |it| it.lead_and_details().0.into_owned()),
             });
-            app.rendered().put(version, content.clone());
+            app.pages().rendered.put(version, content.clone());
             Ok((row, content))
         });
         let missing = || Error::NotFound(format!("there is no run '{run}'"));
@@ -118,6 +118,8 @@ struct Page<'a> {
     how_to_read: &'static str,
     /// Address of the specifications of the figures.
     figures: String,
+    /// The experiment that created it.
+    experiment: Option<String>,
     /// A note that was not accepted, with the reason.
     refused_note: Option<(String, String)>,
 }
@@ -155,6 +157,10 @@ async fn run_page(
         return Err(Error::NotFound(format!("run {run} is deleted; the list of runs can restore it")));
     }
     let (row, content) = app.run_content(run).await?;
+    let experiment = match row.finished.is_some() {
+        true => None,
+        false => app.experiments().of_run(run).await?.map(|experiment| experiment.id),
+    };
     let layout = Layout::new(&*content.title, "/runs");
     let layout = if content.figures.is_empty() { layout } else { layout.with_figures() };
     let refused = refused_note.is_some();
@@ -165,6 +171,7 @@ async fn run_page(
         run: row,
         content: &content,
         how_to_read: assets::HOW_TO_READ,
+        experiment,
         refused_note,
     };
     Ok(if refused { render_refused(&page) } else { render(&page) })
