@@ -53,7 +53,10 @@ impl Selection {
     fn new(query: &[(String, String)]) -> Self {
         let all = |name: &'static str| {
             let values = query.iter().filter(move |(given, _)| given == name);
-            values.flat_map(|(_, value)| value.split(',')).map(str::trim).filter(|it| !it.is_empty())
+            values
+                .flat_map(|(_, value)| value.split(','))
+                .map(str::trim)
+                .filter(|it| !it.is_empty())
         };
         let mut runs: Vec<String> = Vec::new();
         for run in all("baseline").chain(all("runs")) {
@@ -281,12 +284,7 @@ mod tests {
 
     #[test]
     fn form_and_link_select_the_same_runs() {
-        let of_form = selection(&[
-            ("runs", "b"),
-            ("runs", "a"),
-            ("baseline", "a"),
-            ("metric", ""),
-        ]);
+        let of_form = selection(&[("runs", "b"), ("runs", "a"), ("baseline", "a"), ("metric", "")]);
         assert_eq!(of_form.runs, ["a", "b"]);
         assert_eq!(of_form, selection(&[("runs", "a,b")]));
         assert_eq!(of_form.query(), "runs=a,b");

@@ -1,7 +1,7 @@
 //! `/data`: sizes of the stored runs, export, import and deletion.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path as FilePath, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,7 +48,6 @@ pub(super) fn router() -> Router<App> {
         .route("/data", get(page))
         .route("/data/import", post(import).layer(DefaultBodyLimit::max(MAX_UPLOAD_LEN)))
         .route("/runs/{run}/export", get(export))
-        .route("/runs/{run}/samples/{file}", get(samples))
 }
 
 #[derive(Template)]
@@ -101,7 +100,8 @@ async fn data_page(app: &App, query: ListQuery, refused: Option<String>) -> Resu
 
 /// Imports a file that the browser sends.
 async fn import(State(app): State<App>, mut form: Multipart) -> Result<Response, Error> {
-    let refused = |error: axum::extract::multipart::MultipartError| Error::Invalid(error.body_text());
+    let refused =
+        |error: axum::extract::multipart::MultipartError| Error::Invalid(error.body_text());
     while let Some(field) = form.next_field().await.map_err(refused)? {
         if field.name() != Some("file") {
             continue;
@@ -197,7 +197,11 @@ async fn export(
         "csv" => "text/csv; charset=utf-8",
         "jsonl" => "application/x-ndjson",
         "hdr" => "text/plain; charset=utf-8",
-        _ => return Err(Error::Invalid(format!("format '{format}': use csv, jsonl or hdr"))),
+        "parquet" => return archive(&app, run).await,
+        _ => {
+            let formats = "use csv, jsonl, hdr or parquet";
+            return Err(Error::Invalid(format!("format '{format}': {formats}")));
+        }
     };
     let row = app.read(move |store| Ok(store.run(&run)?)).await?;
     let row = row.ok_or_else(|| Error::NotFound("there are no runs".to_owned()))?;
@@ -238,27 +242,87 @@ async fn export(
     Ok((headers, Body::from_stream(ReceiverStream::new(receiver))).into_response())
 }
 
-/// Sends the stored samples of a trial: `TRIAL.parquet`.
-async fn samples(
-    State(app): State<App>,
-    Path((run, file)): Path<(String, String)>,
-) -> Result<Response, Error> {
-    let number = file.strip_suffix(".parquet").and_then(|number| number.parse::<u32>().ok());
-    let number = number.ok_or_else(|| Error::NotFound("files are named TRIAL.parquet".to_owned()))?;
+/// Sends the sample files of all trials in one archive: `TRIAL.parquet`.
+async fn archive(app: &App, run: String) -> Result<Response, Error> {
     let read = app.read(move |store| {
         let row = store.run(&run)?;
-        let trial = store.trials(&row)?.into_iter().find(|trial| trial.number == number);
-        let missing = || Error::NotFound(format!("run {} has no trial {number}", row.run));
-        let trial = trial.ok_or_else(missing)?;
-        Ok((format!("{}-{number}", row.run), store.verified(&row, &trial)?))
+        let mut files = Vec::new();
+        for trial in store.trials(&row)?.iter().filter(|trial| trial.samples.is_some()) {
+            let path = store.samples_path(&row.run, trial.number);
+            files.push((format!("{}/{}.parquet", row.run, trial.number), path));
+        }
+        Ok((row.run, files))
     });
-    let missing = || Error::NotFound("there are no runs".to_owned());
-    let (name, path): (String, PathBuf) = read.await?.ok_or_else(missing)?;
-    let failed = |error| Error::Command(format!("cannot read {}: {error}", path.display()));
-    let bytes = tokio::fs::read(&path).await.map_err(failed)?;
-    let name = format!("attachment; filename=\"{name}.parquet\"");
-    let kind = "application/vnd.apache.parquet".to_owned();
-    Ok(([(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, name)], bytes).into_response())
+    let (run, files): (String, Vec<(String, PathBuf)>) =
+        read.await?.ok_or_else(|| Error::NotFound("there are no runs".to_owned()))?;
+    if files.is_empty() {
+        return Err(Error::NotFound(format!("run {run} has no samples")));
+    }
+    let (sender, receiver) = tokio::sync::mpsc::channel::<io::Result<Bytes>>(2);
+    tokio::task::spawn_blocking(move || {
+        let mut send = |bytes: Vec<u8>| sender.blocking_send(Ok(bytes.into())).is_ok();
+        // The receiver sees an error as an archive that ends early.
+        if let Err(error) = write_tar(&files, &mut send) {
+            let _ = sender.blocking_send(Err(error));
+        }
+    });
+    let name = format!("attachment; filename=\"{run}-samples.tar\"");
+    let kind = "application/x-tar".to_owned();
+    let headers = [(header::CONTENT_TYPE, kind), (header::CONTENT_DISPOSITION, name)];
+    Ok((headers, Body::from_stream(ReceiverStream::new(receiver))).into_response())
+}
+
+/// Length of a block of an archive.
+const TAR_BLOCK: usize = 512;
+
+/// Writes files by name as a tar archive (POSIX ustar) in pieces, until `send` returns `false`.
+fn write_tar(files: &[(String, PathBuf)], send: &mut dyn FnMut(Vec<u8>) -> bool) -> io::Result<()> {
+    for (name, path) in files {
+        let mut file = std::fs::File::open(path)?;
+        let length = file.metadata()?.len();
+        let mut bytes = tar_header(name, length).to_vec();
+        let mut left = length;
+        loop {
+            let mut batch = Vec::new();
+            let taken = (&mut file).take(left.min(EXPORT_BATCH as u64)).read_to_end(&mut batch)?;
+            left -= taken as u64;
+            bytes.append(&mut batch);
+            if taken == 0 && left > 0 {
+                return Err(io::Error::other(format!("{} became shorter", path.display())));
+            }
+            if left == 0 {
+                bytes.resize(bytes.len().next_multiple_of(TAR_BLOCK), 0);
+            }
+            if !send(std::mem::take(&mut bytes)) {
+                return Ok(());
+            }
+            if left == 0 {
+                break;
+            }
+        }
+    }
+    send(vec![0; 2 * TAR_BLOCK]);
+    Ok(())
+}
+
+/// Returns the header of a file in an archive. The name has at most 100 bytes.
+fn tar_header(name: &str, length: u64) -> [u8; TAR_BLOCK] {
+    let mut header = [0; TAR_BLOCK];
+    let mut put =
+        |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
+    put(0, name);
+    put(100, "0000644\0");
+    put(108, "0000000\0");
+    put(116, "0000000\0");
+    put(124, &format!("{length:011o}\0"));
+    put(136, "00000000000\0");
+    // The checksum is computed as if its field had spaces.
+    put(148, "        ");
+    put(156, "0");
+    put(257, "ustar\x0000");
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    header
 }
 
 #[cfg(test)]
@@ -280,6 +344,32 @@ mod tests {
         }
         let long = file_name(&"ä".repeat(MAX_NAME_LEN));
         assert!(long.len() <= MAX_NAME_LEN && long.starts_with('ä'));
+    }
+
+    #[test]
+    fn archive_is_read_by_tar() {
+        let dir = tempfile::tempdir().unwrap();
+        let contents = [vec![1; 3 * EXPORT_BATCH + 7], Vec::new(), vec![2; TAR_BLOCK]];
+        let mut files = Vec::new();
+        for (number, content) in contents.iter().enumerate() {
+            let path = dir.path().join(number.to_string());
+            std::fs::write(&path, content).unwrap();
+            files.push((format!("20261126-1/{number}.parquet"), path));
+        }
+        let mut archive = Vec::new();
+        write_tar(&files, &mut |bytes| {
+            archive.extend(bytes);
+            true
+        })
+        .unwrap();
+        let path = dir.path().join("all.tar");
+        std::fs::write(&path, archive).unwrap();
+        let mut tar = std::process::Command::new("tar");
+        let ran = tar.arg("-xf").arg(&path).arg("-C").arg(dir.path()).output().unwrap();
+        assert!(ran.status.success() && ran.stderr.is_empty(), "{ran:?}");
+        for ((name, _), content) in files.iter().zip(&contents) {
+            assert!(std::fs::read(dir.path().join(name)).unwrap() == *content, "{name}");
+        }
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use askama::Template;
+use axum::Router;
 use axum::extract::{Form, Path, Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
-use axum::Router;
 use dwell_fleet::Device;
 use dwell_report::{VerdictCard, table_html};
 use dwell_results::age::ago;

@@ -93,7 +93,8 @@ impl Draft {
                 "confirmed" => draft.confirmed = true,
                 "action" => draft.start = value == "start",
                 _ => {
-                    if let Some(role) = name.strip_prefix(ROLE_PREFIX).filter(|_| !value.is_empty()) {
+                    if let Some(role) = name.strip_prefix(ROLE_PREFIX).filter(|_| !value.is_empty())
+                    {
                         draft.on.insert(role.to_owned(), value);
                     }
                 }

@@ -198,7 +198,10 @@ async fn page(State(app): State<App>, Path(id): Path<String>) -> Result<Response
     Ok(render(&Page {
         layout: Layout::new(title, "/experiments"),
         max_p50: ended.iter().map(|row| row.p50_ns).max().unwrap_or_default(),
-        parameters: summary.current.as_ref().map_or_else(String::new, |it| parameters(&it.parameters)),
+        parameters: summary
+            .current
+            .as_ref()
+            .map_or_else(String::new, |it| parameters(&it.parameters)),
         figures: LiveFigures {
             sent: progress.sent.map_or("-".to_owned(), |sent| sent.to_string()),
             lost: lost(progress.lost, progress.sent),

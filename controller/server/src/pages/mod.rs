@@ -77,7 +77,7 @@ fn said(output: &Output) -> String {
     }
 }
 
-/// Escapes a value for the query of an address (RFC 3986).
+/// Escapes a value for the query of an address.
 fn query_text(value: &str) -> String {
     let mut text = String::new();
     for byte in value.bytes() {
@@ -98,11 +98,8 @@ mod tests {
 
     #[test]
     fn reason_of_a_command_is_its_error_output() {
-        let output = |code, stderr: &str| Output {
-            code,
-            stdout: String::new(),
-            stderr: stderr.to_owned(),
-        };
+        let output =
+            |code, stderr: &str| Output { code, stdout: String::new(), stderr: stderr.to_owned() };
         assert_eq!(said(&output(Some(2), "dwell: no device\n")), "no device");
         assert_eq!(said(&output(Some(1), "")), "dwell ended with exit code 1");
         assert_eq!(said(&output(None, " \n")), "dwell was ended by a signal");

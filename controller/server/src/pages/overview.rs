@@ -206,7 +206,9 @@ mod tests {
 
     #[test]
     fn nearly_full_disk_is_a_warning() {
-        let full = |free, all| disk((free, all)).0 != Status::good(format!("{} free", amounts::bytes(free)));
+        let full = |free, all| {
+            disk((free, all)).0 != Status::good(format!("{} free", amounts::bytes(free)))
+        };
         assert!(!full(100_000_000_000, 200_000_000_000));
         assert!(full(100_000_000, 1_000_000_000));
         assert!(full(5_000_000_000, 200_000_000_000));

@@ -34,7 +34,8 @@ async fn list(State(app): State<App>, Query(query): Query<ListQuery>) -> Result<
 
 /// Sends the report of a run, as `dwell report` writes it.
 async fn report(State(app): State<App>, Path(file): Path<String>) -> Result<Response, Error> {
-    let missing = || Error::NotFound(format!("there is no report '{file}'; they are named RUN.html"));
+    let missing =
+        || Error::NotFound(format!("there is no report '{file}'; they are named RUN.html"));
     let run = file.strip_suffix(".html").ok_or_else(missing)?.to_owned();
     let report = app.read(move |store| {
         let row = store.run(&run)?;

@@ -154,7 +154,9 @@ async fn run_page(
     refused_note: Option<(String, String)>,
 ) -> Result<Response, Error> {
     if app.trash().has_run(run) {
-        return Err(Error::NotFound(format!("run {run} is deleted; the list of runs can restore it")));
+        return Err(Error::NotFound(format!(
+            "run {run} is deleted; the list of runs can restore it"
+        )));
     }
     let (row, content) = app.run_content(run).await?;
     let experiment = match row.finished.is_some() {

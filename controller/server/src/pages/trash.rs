@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_deletion_is_listed_with_its_reason_and_can_be_repeated() {
+    fn failed_deletion_has_its_reason_and_can_be_repeated() {
         let trash = Trash::default();
         let device = Deleted::Device("pi4".to_owned());
         let until = trash.begin(&device).unwrap();
