@@ -12,15 +12,19 @@ mod app;
 mod assets;
 mod command;
 mod data;
+mod deleted_runs;
 mod error;
 mod experiments;
+mod metrics;
 mod pages;
 
 pub mod api;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::time::Duration;
 
+use axum::serve::ListenerExt as _;
 use thiserror::Error;
 
 pub use app::App;
@@ -71,10 +75,21 @@ pub fn serve(config: Config, listener: TcpListener) -> Result<(), ServeError> {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let router = app::router(App::new(config));
-        axum::serve(listener, router).with_graceful_shutdown(signal()).await
+        let app = App::new(config);
+        app.start_tasks();
+        let listener = listener.tap_io(limit_stalls);
+        axum::serve(listener, app::router(app)).with_graceful_shutdown(signal()).await
     })?;
     Ok(())
+}
+
+/// Lets the kernel end a connection whose peer does not read, or is gone, for this long. Otherwise a
+/// browser that never reads its event stream would hold it for ever.
+fn limit_stalls(stream: &mut tokio::net::TcpStream) {
+    const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+    let milliseconds = STALL_TIMEOUT.as_millis() as u32;
+    // Without it the connection still works.
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(&*stream, milliseconds);
 }
 
 /// Ends when the process is asked to end.

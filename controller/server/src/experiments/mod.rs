@@ -21,8 +21,8 @@ use serde::Serialize;
 use tokio::sync::Semaphore;
 
 use self::events::Tail;
-pub(crate) use self::events::{Event, OffsetEvent, Summary};
-pub(crate) use self::follow::{Change, Watch};
+pub(crate) use self::events::{OffsetEvent, Summary};
+pub(crate) use self::follow::Change;
 use self::plan::{MAX_PLAN_LEN, PlanCheck, check_plan};
 pub(crate) use self::store::{ExperimentId, UNDO_TIMEOUT, is_purged, now, unreadable, write_file};
 use self::store::{FileStamp, Files, Folder, Launch, Record, events_argument, read_json, stamp};

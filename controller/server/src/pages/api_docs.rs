@@ -79,11 +79,9 @@ fn groups(description: &Value) -> Vec<Group> {
             let operation = operation(path, method, described);
             match groups.iter_mut().find(|group| group.name == name) {
                 Some(group) => group.operations.push(operation),
-                None => groups.push(Group {
-                    name,
-                    about: String::new(),
-                    operations: vec![operation],
-                }),
+                None => {
+                    groups.push(Group { name, about: String::new(), operations: vec![operation] })
+                }
             }
         }
     }
@@ -117,7 +115,8 @@ mod tests {
     fn every_operation_of_the_api_is_listed() {
         let description: Value = serde_json::from_str(&api::openapi()).unwrap();
         let paths = description["paths"].as_object().unwrap();
-        let expected: usize = paths.values().map(|methods| methods.as_object().unwrap().len()).sum();
+        let expected: usize =
+            paths.values().map(|methods| methods.as_object().unwrap().len()).sum();
         let groups = groups(&description);
         let listed = groups.iter().flat_map(|group| &group.operations);
         assert!(expected > 10);

@@ -16,7 +16,7 @@ use dwell_report::{Finding, Table, assets, comparison_parts, table_html};
 use dwell_results::compare::{percent_ends, time_text};
 use dwell_results::run_data;
 use dwell_stats::RealInterval;
-use dwell_store::RunRow;
+use dwell_store::{RunFilter, RunRow};
 use serde_json::Value;
 
 use super::layout::{Layout, render};
@@ -32,7 +32,7 @@ const COMPARE_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_RUNS: usize = 8;
 
 /// Number of runs that the form offers.
-const MAX_CHOICES: usize = 50;
+const MAX_CHOICES: u32 = 50;
 
 /// Number of comparisons that are kept.
 const MAX_KEPT: usize = 8;
@@ -122,13 +122,17 @@ async fn page(
     Query(query): Query<Vec<(String, String)>>,
 ) -> Result<Response, Error> {
     let selection = Selection::new(&query);
-    let trash = app.clone();
+    let (trash, wanted) = (app.clone(), selection.runs.clone());
     let runs = app.read(move |store| {
-        let mut runs = store.runs()?;
-        runs.retain(|run| !trash.trash().has_run(&run.run));
-        Ok(runs)
+        let hidden = trash.hidden_runs();
+        let filter = RunFilter { hidden: [&hidden[..], &wanted].concat(), ..RunFilter::default() };
+        let selected = wanted.iter().filter_map(|name| store.run(name).ok());
+        let selected: Vec<RunRow> = selected.filter(|run| !hidden.contains(&run.run)).collect();
+        let (others, total) = store.run_page(&filter, 0, MAX_CHOICES)?;
+        let older = (total as usize).saturating_sub(others.len());
+        Ok((selected, others, older))
     });
-    let runs = runs.await?.unwrap_or_default();
+    let (selected, others, older) = runs.await?.unwrap_or_default();
     let (content, mistake) = match selection.runs.len() {
         0 | 1 => (None, None),
         2..=MAX_RUNS => match compared(&app, &selection).await {
@@ -139,9 +143,7 @@ async fn page(
         _ => (None, Some(format!("compare at most {MAX_RUNS} runs at once"))),
     };
     let is_selected = |run: &RunRow| selection.runs.contains(&run.run);
-    let (selected, others): (Vec<_>, Vec<_>) = runs.into_iter().partition(is_selected);
-    let older = (selected.len() + others.len()).saturating_sub(MAX_CHOICES);
-    let choices = selected.into_iter().chain(others).take(MAX_CHOICES).map(|run| Choice {
+    let choices = selected.into_iter().chain(others).map(|run| Choice {
         selected: is_selected(&run),
         baseline: selection.runs.first() == Some(&run.run),
         run,

@@ -3,45 +3,32 @@
 use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::path::{Path as FilePath, PathBuf};
-use std::process::Stdio;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use askama::Template;
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::multipart::Field;
+use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::{DefaultBodyLimit, Multipart, Path, Query, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use dwell_results::amounts;
-use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::Command;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::layout::{Layout, render, render_refused};
 use super::pager::{ListQuery, Pager};
+use super::redirect;
 use super::runs::{ListedRun, listed};
 use super::trash::Deletion;
-use super::{redirect, said};
 use crate::app::App;
 use crate::error::Error;
 
 /// Maximum length of an uploaded file in bytes.
 const MAX_UPLOAD_LEN: usize = 256 << 20;
 
-/// Time for importing a file of that length.
-const IMPORT_TIMEOUT: Duration = Duration::from_secs(300);
-
-/// Bytes of an export that are read at once.
+/// Bytes of a file that are read at once.
 const EXPORT_BATCH: usize = 64 << 10;
-
-/// Maximum length of a file name in bytes.
-const MAX_NAME_LEN: usize = 100;
 
 pub(super) fn router() -> Router<App> {
     Router::new()
@@ -88,7 +75,7 @@ async fn data_page(app: &App, query: ListQuery, refused: Option<String>) -> Resu
     let disk = disk_space(directory).map(|(free, all)| (amounts::bytes(free), amounts::bytes(all)));
     Ok(Page {
         layout: Layout::new("Data", "/data"),
-        deletions: app.trash().all(),
+        deletions: app.deletions().await?,
         rows,
         pager,
         directory: directory.display().to_string(),
@@ -100,86 +87,51 @@ async fn data_page(app: &App, query: ListQuery, refused: Option<String>) -> Resu
 
 /// Imports a file that the browser sends.
 async fn import(State(app): State<App>, mut form: Multipart) -> Result<Response, Error> {
-    let refused =
-        |error: axum::extract::multipart::MultipartError| Error::Invalid(error.body_text());
+    let refused = |error: MultipartError| Error::Invalid(error.body_text());
     while let Some(field) = form.next_field().await.map_err(refused)? {
         if field.name() != Some("file") {
             continue;
         }
-        let name = file_name(field.file_name().unwrap_or_default());
-        let dir = app.config().data.join("uploads").join(unique_name());
-        let imported = import_file(&app, field, &dir, &name).await;
-        // What is left of it disturbs nothing, and has its own directory.
-        let _ = tokio::fs::remove_dir_all(&dir).await;
-        return match imported? {
+        let name = field.file_name().unwrap_or_default();
+        let name = name.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
+        let imported = match name.is_empty() {
+            true => Err(Error::Invalid("choose a file".to_owned())),
+            false => import_field(&app, &name, field).await,
+        };
+        return match imported {
             Ok(run) => Ok(redirect(&format!("/runs/{run}")).into_response()),
-            Err(reason) => {
-                let reason = reason.replace(&format!("{}/", dir.display()), "");
-                let page = data_page(&app, ListQuery::default(), Some(reason)).await?;
+            Err(error @ (Error::Invalid(_) | Error::Command(_) | Error::Request(..))) => {
+                let page = data_page(&app, ListQuery::default(), Some(error.to_string())).await?;
                 Ok(render_refused(&page))
             }
+            Err(error) => Err(error),
         };
     }
     Err(Error::Invalid("the form has no file".to_owned()))
 }
 
-/// Stores a file in a directory and imports it. Returns the name of the run, or why the file was
-/// refused.
-async fn import_file(
-    app: &App,
-    mut field: Field<'_>,
-    dir: &FilePath,
-    name: &str,
-) -> Result<Result<String, String>, Error> {
-    let failed = |error: io::Error| Error::Command(format!("cannot store the file: {error}"));
-    tokio::fs::create_dir_all(dir).await.map_err(failed)?;
-    let path = dir.join(name);
-    let mut file = tokio::fs::File::create(&path).await.map_err(failed)?;
-    let mut length = 0;
-    loop {
-        match field.chunk().await {
-            Ok(None) => break,
-            Ok(Some(bytes)) => {
-                length += bytes.len();
-                file.write_all(&bytes).await.map_err(failed)?;
+/// Imports a file of a form. Returns the name of the run.
+async fn import_field(app: &App, name: &str, mut field: Field<'_>) -> Result<String, Error> {
+    let (sender, receiver) = tokio::sync::mpsc::channel::<io::Result<Bytes>>(2);
+    let send = async move {
+        loop {
+            let next = match field.chunk().await {
+                Ok(None) => return,
+                Ok(Some(bytes)) => Ok(bytes),
+                Err(error) => Err(io::Error::other(error.body_text())),
+            };
+            let is_last = next.is_err();
+            // Without a reader, the import says why.
+            if sender.send(next).await.is_err() || is_last {
+                return;
             }
-            Err(error) => return Ok(Err(error.body_text())),
         }
-    }
-    file.flush().await.map_err(failed)?;
-    if length == 0 {
-        return Ok(Err("choose a file; the one that was sent is empty".to_owned()));
-    }
-    let arguments = ["import", "--json", "--"].map(OsString::from).into_iter();
-    let output = app.command(arguments.chain([path.into()]), IMPORT_TIMEOUT).await?;
-    let object: Value = serde_json::from_str(&output.stdout).unwrap_or_default();
-    match (output.code, object["run"].as_str()) {
-        (Some(0), Some(run)) => Ok(Ok(run.to_owned())),
-        _ => Ok(Err(said(&output))),
-    }
-}
-
-/// Returns a name for the uploaded file without anything that could leave its directory.
-fn file_name(name: &str) -> String {
-    let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
-    let valid = |c: &char| c.is_alphanumeric() || "-_. ".contains(*c);
-    let name: String = last.chars().filter(valid).collect();
-    let name = name.trim_start_matches(['.', ' ', '-']);
-    let mut end = name.len().min(MAX_NAME_LEN);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    match &name[..end] {
-        "" => "upload".to_owned(),
-        name => name.to_owned(),
-    }
-}
-
-/// Returns a name that no other upload of any server has.
-fn unique_name() -> String {
-    static UPLOADS: AtomicU64 = AtomicU64::new(0);
-    let number = UPLOADS.fetch_add(1, Ordering::Relaxed);
-    format!("{}-{}-{number}", std::process::id(), Timestamp::now().as_nanosecond())
+    };
+    let body = Body::from_stream(ReceiverStream::new(receiver));
+    let ((), imported) = tokio::join!(send, app.import(name, body));
+    let imported = imported?;
+    let missing = || Error::Command("dwell import printed no run".to_owned());
+    Ok(imported["run"].as_str().ok_or_else(missing)?.to_owned())
 }
 
 #[derive(Deserialize)]
@@ -203,43 +155,12 @@ async fn export(
             return Err(Error::Invalid(format!("format '{format}': {formats}")));
         }
     };
-    let row = app.read(move |store| Ok(store.run(&run)?)).await?;
-    let row = row.ok_or_else(|| Error::NotFound("there are no runs".to_owned()))?;
-    let mut child = Command::new(&app.config().program)
-        .args(["export", &format!("--format={format}"), "--", &row.run])
-        .env("DWELL_DATA", &app.config().data)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|error| Error::Command(format!("cannot start dwell: {error}")))?;
-    let stdout = child.stdout.take();
-    let (sender, receiver) = tokio::sync::mpsc::channel::<io::Result<Bytes>>(2);
-    tokio::spawn(async move {
-        if let Some(mut stdout) = stdout {
-            let mut batch = vec![0; EXPORT_BATCH];
-            loop {
-                let read = stdout.read(&mut batch).await;
-                let sent = match read {
-                    Ok(0) => break,
-                    Ok(count) => Ok(Bytes::copy_from_slice(&batch[..count])),
-                    Err(error) => Err(error),
-                };
-                // Without a reader the command is ended when it is dropped.
-                if sender.send(sent).await.is_err() {
-                    return;
-                }
-            }
-        }
-        // A file that ends early must not look complete.
-        if !child.wait().await.is_ok_and(|status| status.success()) {
-            let _ = sender.send(Err(io::Error::other("dwell export failed"))).await;
-        }
-    });
-    let name = format!("attachment; filename=\"{}.{format}\"", row.run);
+    let run = app.run_row(&run).await?.run;
+    let arguments = ["export", "--format", &format, "--", &run].map(OsString::from);
+    let body = app.stream(arguments).await?;
+    let name = format!("attachment; filename=\"{run}.{format}\"");
     let headers = [(header::CONTENT_TYPE, kind.to_owned()), (header::CONTENT_DISPOSITION, name)];
-    Ok((headers, Body::from_stream(ReceiverStream::new(receiver))).into_response())
+    Ok((headers, body).into_response())
 }
 
 /// Sends the sample files of all trials in one archive: `TRIAL.parquet`.
@@ -328,23 +249,6 @@ fn tar_header(name: &str, length: u64) -> [u8; TAR_BLOCK] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn uploaded_name_stays_in_its_directory() {
-        for (sent, name) in [
-            ("ping.txt", "ping.txt"),
-            ("../../etc/passwd", "passwd"),
-            ("C:\\data\\a b.pcap", "a b.pcap"),
-            ("..", "upload"),
-            ("-rf", "rf"),
-            ("a\0\n/", "upload"),
-            ("x;$(reboot)", "xreboot"),
-        ] {
-            assert_eq!(file_name(sent), name, "{sent:?}");
-        }
-        let long = file_name(&"ä".repeat(MAX_NAME_LEN));
-        assert!(long.len() <= MAX_NAME_LEN && long.starts_with('ä'));
-    }
 
     #[test]
     fn archive_is_read_by_tar() {

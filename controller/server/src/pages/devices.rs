@@ -22,7 +22,7 @@ use serde::Deserialize;
 
 use super::layout::{Layout, Status, render, render_refused};
 use super::pager::{ListQuery, Pager};
-use super::trash::{Deleted, Deletion};
+use super::trash::Deletion;
 use super::{ignore_problem, redirect, said};
 use crate::app::App;
 use crate::error::Error;
@@ -151,7 +151,7 @@ async fn list(State(app): State<App>, Query(query): Query<ListQuery>) -> Result<
     let caption = "Largest rates that each device paces accurately, beside the boards of Mok 2015";
     Ok(render(&List {
         layout: Layout::new("Devices", "/devices"),
-        deletions: app.trash().all(),
+        deletions: app.deletions().await?,
         rows: listed.into_iter().map(|of| Row::new(of, now)).collect(),
         pager,
         verdicts: table_html(&verdicts, caption),
@@ -225,7 +225,8 @@ async fn page(State(app): State<App>, Path(name): Path<String>) -> Result<Respon
         (status, ability)
     };
     let number_of_runs = details.runs.len();
-    let runs = details.runs.into_iter().filter(|(run, _)| !app.trash().has_run(&run.run));
+    let hidden = app.hidden_runs();
+    let runs = details.runs.into_iter().filter(|(run, _)| !hidden.contains(&run.run));
     let runs = runs.take(MAX_RUNS).map(|(run, roles)| DeviceRun {
         status: Status::of_run(run.state, run.trials_failed),
         roles: roles.join(", "),
@@ -434,12 +435,12 @@ async fn check(State(app): State<App>, Path(name): Path<String>) -> Result<Redir
 
 async fn delete(State(app): State<App>, Path(name): Path<String>) -> Result<Redirect, Error> {
     details(&app, &name).await?;
-    app.delete_later(Deleted::Device(name));
+    app.remove_device_later(name);
     Ok(redirect("/devices"))
 }
 
 async fn undo(State(app): State<App>, Path(name): Path<String>) -> Redirect {
-    app.trash().undo(&Deleted::Device(name));
+    app.trash().undo(&name);
     redirect("/devices")
 }
 

@@ -1,5 +1,6 @@
 //! Pages: one module per subject, with its forms.
 
+mod api_docs;
 mod compare;
 mod data;
 mod devices;
@@ -53,6 +54,7 @@ pub(crate) fn router() -> Router<App> {
         .merge(compare::router())
         .merge(data::router())
         .merge(reports::router())
+        .merge(api_docs::router())
         .fallback(layout::not_found)
 }
 

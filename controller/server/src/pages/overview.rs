@@ -11,7 +11,7 @@ use axum::routing::get;
 use dwell_results::age::ago;
 use dwell_results::amounts;
 use dwell_results::device::{KnownDevice, ListedDevice, stored_answer};
-use dwell_store::{CheckResult, RunRow, RunState};
+use dwell_store::{CheckResult, RunFilter, RunState};
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -25,7 +25,7 @@ use crate::app::App;
 use crate::error::Error;
 
 /// Number of runs and devices in each list.
-const MAX_ROWS: usize = 5;
+const MAX_ROWS: u32 = 5;
 
 /// Part of the disk that should be free.
 const MIN_FREE_PART: u64 = 20;
@@ -82,17 +82,19 @@ async fn page(State(app): State<App>) -> Result<Response, Error> {
     let trash = app.clone();
     let now = Timestamp::now();
     let read = app.read(move |store| {
-        let mut runs = store.runs()?;
-        runs.retain(|run| !trash.trash().has_run(&run.run));
-        let (running, others): (Vec<RunRow>, Vec<RunRow>) =
-            runs.into_iter().partition(|run| run.state == RunState::Running);
+        let hidden = trash.hidden_runs();
+        let running = RunFilter { state: Some(RunState::Running), ..RunFilter::default() };
+        let (running, _) = store.run_page(&running, 0, MAX_ROWS)?;
+        let (mut others, _) =
+            store.run_page(&RunFilter { hidden, ..RunFilter::default() }, 0, 2 * MAX_ROWS)?;
+        others.retain(|run| run.state != RunState::Running);
+        others.truncate(MAX_ROWS as usize);
         let mut devices = Devices::default();
         for known in KnownDevice::all(store, &ignore_problem)? {
             if !trash.trash().has_device(&known.device.name) {
                 devices.add(ListedDevice::read(store, &[], known)?, now);
             }
         }
-        let others: Vec<RunRow> = others.into_iter().take(MAX_ROWS).collect();
         Ok((running, others, devices))
     });
     let (running, others, mut devices) = read.await?.unwrap_or_default();
@@ -106,13 +108,13 @@ async fn page(State(app): State<App>) -> Result<Response, Error> {
         last.push((ListedRun::from(run), lead));
     }
     let clock = app.clock(running.is_empty()).await;
-    let more_failing = devices.failing.len().saturating_sub(MAX_ROWS);
+    let more_failing = devices.failing.len().saturating_sub(MAX_ROWS as usize);
     let (devices_status, device_clocks) = (devices.status(), devices.clocks());
-    devices.failing.truncate(MAX_ROWS);
+    devices.failing.truncate(MAX_ROWS as usize);
     Ok(render(&Overview {
         layout: Layout::new("Overview", "/"),
-        deletions: app.trash().all(),
-        running: running.into_iter().take(MAX_ROWS).map(ListedRun::from).collect(),
+        deletions: app.deletions().await?,
+        running: running.into_iter().map(ListedRun::from).collect(),
         last,
         more_failing,
         failing: devices.failing,

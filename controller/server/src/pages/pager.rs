@@ -31,15 +31,25 @@ impl ListQuery {
         self.search().to_lowercase().split_whitespace().all(|word| texts.contains(word))
     }
 
-    /// Returns the rows of the page, and the links to the others.
-    pub(crate) fn page<T>(&self, path: &'static str, rows: Vec<T>) -> (Vec<T>, Pager) {
-        let total = rows.len();
+    /// Number of rows before the page, and of rows on it.
+    pub(crate) fn range(&self) -> (u32, u32) {
+        let before = (self.page.unwrap_or(1).max(1) - 1).saturating_mul(ROWS_PER_PAGE);
+        (u32::try_from(before).unwrap_or(u32::MAX), ROWS_PER_PAGE as u32)
+    }
+
+    /// Returns the links to the other pages of `total` rows.
+    pub(crate) fn pager(&self, path: &'static str, total: usize) -> Pager {
         let pages = total.div_ceil(ROWS_PER_PAGE).max(1);
         let page = self.page.unwrap_or(1).clamp(1, pages);
-        let first = (page - 1) * ROWS_PER_PAGE;
-        let rows: Vec<T> = rows.into_iter().skip(first).take(ROWS_PER_PAGE).collect();
-        let search = self.search();
-        (rows, Pager { path, page, pages, first: first + 1, total, search })
+        let first = (page - 1) * ROWS_PER_PAGE + 1;
+        Pager { path, page, pages, first, total, search: self.search() }
+    }
+
+    /// Returns the rows of the page, and the links to the others.
+    pub(crate) fn page<T>(&self, path: &'static str, rows: Vec<T>) -> (Vec<T>, Pager) {
+        let pager = self.pager(path, rows.len());
+        let rows = rows.into_iter().skip(pager.first - 1).take(ROWS_PER_PAGE).collect();
+        (rows, pager)
     }
 }
 

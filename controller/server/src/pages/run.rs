@@ -18,7 +18,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::layout::{Layout, Status, render, render_refused};
-use super::trash::Deleted;
 use super::{ignore_problem, redirect, said};
 use crate::app::App;
 use crate::error::Error;
@@ -153,7 +152,7 @@ async fn run_page(
     run: &str,
     refused_note: Option<(String, String)>,
 ) -> Result<Response, Error> {
-    if app.trash().has_run(run) {
+    if app.hidden_runs().iter().any(|hidden| hidden == run) {
         return Err(Error::NotFound(format!(
             "run {run} is deleted; the list of runs can restore it"
         )));
@@ -213,21 +212,13 @@ async fn note(
 }
 
 async fn delete(State(app): State<App>, Path(run): Path<String>) -> Result<Redirect, Error> {
-    let wanted = run.clone();
-    let found = app.read(move |store| Ok(store.run(&wanted)?)).await?;
-    match found {
-        None => return Err(Error::NotFound(format!("there is no run '{run}'"))),
-        Some(row) if row.state == RunState::Running => {
-            return Err(Error::Command(format!("run {run} is running; stop it first")));
-        }
-        Some(row) => app.delete_later(Deleted::Run(row.run)),
-    }
+    app.delete_run(&run).await?;
     Ok(redirect("/runs"))
 }
 
-async fn undo(State(app): State<App>, Path(run): Path<String>) -> Redirect {
-    app.trash().undo(&Deleted::Run(run));
-    redirect("/runs")
+async fn undo(State(app): State<App>, Path(run): Path<String>) -> Result<Redirect, Error> {
+    app.undo_delete_run(&run).await?;
+    Ok(redirect("/runs"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use axum::Router;
 use axum::extract::{Query, State};
 use axum::response::Response;
 use axum::routing::get;
-use dwell_store::{RunKind, RunRow};
+use dwell_store::{RunFilter, RunKind, RunRow};
 
 use super::layout::{Layout, Status, render};
 use super::pager::{ListQuery, Pager};
@@ -61,24 +61,31 @@ pub(super) async fn listed(
     path: &'static str,
     query: ListQuery,
 ) -> Result<(Vec<ListedRun>, Pager), Error> {
-    let trash = app.clone();
-    let wanted = query.clone();
-    let runs = app.read(move |store| {
+    let (reader, wanted) = (app.clone(), query.clone());
+    let read = app.read(move |store| {
+        let filter = RunFilter { hidden: reader.hidden_runs(), ..RunFilter::default() };
+        if wanted.search().is_empty() {
+            let (offset, limit) = wanted.range();
+            let (runs, total) = store.run_page(&filter, offset, limit)?;
+            if !runs.is_empty() || total == 0 {
+                return Ok((runs, wanted.pager(path, total as usize)));
+            }
+        }
         let mut runs = store.runs()?;
         runs.retain(|run| {
             let title = run.title.as_deref().unwrap_or_default();
             let owner = run.owner.as_deref().unwrap_or_default();
             let texts = [&run.run, &run.name, title, run.state.name(), owner];
-            !trash.trash().has_run(&run.run) && wanted.matches(&texts)
+            !filter.hidden.contains(&run.run) && wanted.matches(&texts)
         });
-        Ok(runs)
+        Ok(wanted.page(path, runs))
     });
-    let (rows, pager) = query.page(path, runs.await?.unwrap_or_default());
+    let (rows, pager) = read.await?.unwrap_or_else(|| (Vec::new(), query.pager(path, 0)));
     Ok((rows.into_iter().map(ListedRun::from).collect(), pager))
 }
 
 async fn list(State(app): State<App>, Query(query): Query<ListQuery>) -> Result<Response, Error> {
     let (rows, pager) = listed(&app, "/runs", query).await?;
-    let deletions = app.trash().all();
+    let deletions = app.deletions().await?;
     Ok(render(&List { layout: Layout::new("Runs", "/runs"), deletions, rows, pager }))
 }

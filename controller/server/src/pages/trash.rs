@@ -1,5 +1,6 @@
-//! Deletions that can be undone: what is deleted disappears from the lists at once, and a command of
-//! dwell deletes it after a time. A server that ends before has deleted nothing.
+//! Deletions that can be undone. Runs are deleted as the API deletes them. A device disappears from
+//! the lists at once, and a command of dwell removes it after a time; a server that ends before has
+//! removed nothing.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,147 +10,133 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::app::App;
+use crate::deleted_runs::deleted_runs;
+use crate::error::Error;
+use crate::experiments::UNDO_TIMEOUT;
 
-/// Time in which a deletion can be undone.
-const UNDO_TIMEOUT: Duration = Duration::from_secs(300);
+/// Time after which the removing command is ended. It connects to the device.
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(110);
 
-/// Time after which the deleting command is ended. Removing a device connects to it.
-const DELETE_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// What is deleted.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Deleted {
-    /// A run, by name.
-    Run(String),
-    /// A device, by name.
-    Device(String),
-}
-
-impl Deleted {
-    pub(crate) fn name(&self) -> &str {
-        match self {
-            Self::Run(name) | Self::Device(name) => name,
-        }
-    }
-
-    /// Path of the page, below which the forms are.
-    pub(crate) fn path(&self) -> String {
-        match self {
-            Self::Run(name) => format!("/runs/{name}"),
-            Self::Device(name) => format!("/devices/{name}"),
-        }
-    }
-
-    /// Noun and name.
-    pub(crate) fn text(&self) -> String {
-        match self {
-            Self::Run(name) => format!("Run {name}"),
-            Self::Device(name) => format!("Device {name}"),
-        }
-    }
-
-    fn command(&self) -> Vec<OsString> {
-        let words: &[&str] = match self {
-            Self::Run(_) => &["delete", "--yes", "--"],
-            Self::Device(_) => &["device", "remove", "--yes", "--"],
-        };
-        words.iter().chain([&self.name()]).map(OsString::from).collect()
-    }
-}
-
-/// A deletion.
+/// A deletion, as the lists show it.
 #[derive(Clone, Debug)]
 pub(crate) struct Deletion {
-    /// What is deleted.
-    pub(crate) what: Deleted,
-    /// When it can no longer be undone.
-    pub(crate) until: Timestamp,
+    /// What is deleted, such as `Run 20261126-1`.
+    pub(crate) what: String,
+    /// Path of its page, below which the form is that restores it.
+    pub(crate) path: String,
+    /// When it can no longer be undone, in UTC.
+    pub(crate) until: String,
     /// Why the command failed; it is not deleted then.
     pub(crate) failed: Option<String>,
 }
 
-impl Deletion {
-    /// Time of day until which it can be undone, in UTC.
-    pub(crate) fn until_text(&self) -> String {
-        self.until.strftime("%H:%M:%SZ").to_string()
-    }
+/// A device that is removed.
+#[derive(Clone, Debug)]
+struct Removal {
+    until: Timestamp,
+    failed: Option<String>,
 }
 
-/// All deletions that have not ended.
+/// The devices that are removed.
 #[derive(Debug, Default)]
-pub(crate) struct Trash(Mutex<BTreeMap<Deleted, Deletion>>);
+pub(crate) struct Trash(Mutex<BTreeMap<String, Removal>>);
 
 impl Trash {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Deleted, Deletion>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Removal>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it is hidden from lists.
-    pub(crate) fn contains(&self, what: &Deleted) -> bool {
-        self.lock().get(what).is_some_and(|deletion| deletion.failed.is_none())
-    }
-
-    pub(crate) fn has_run(&self, run: &str) -> bool {
-        self.contains(&Deleted::Run(run.to_owned()))
-    }
-
+    /// Whether a device is hidden from lists.
     pub(crate) fn has_device(&self, name: &str) -> bool {
-        self.contains(&Deleted::Device(name.to_owned()))
+        self.lock().get(name).is_some_and(|removal| removal.failed.is_none())
     }
 
-    /// Returns all deletions.
-    pub(crate) fn all(&self) -> Vec<Deletion> {
-        self.lock().values().cloned().collect()
+    /// Undoes a removal, or dismisses a failed one.
+    pub(crate) fn undo(&self, name: &str) {
+        self.lock().remove(name);
     }
 
-    /// Undoes a deletion, or dismisses a failed one.
-    pub(crate) fn undo(&self, what: &Deleted) {
-        self.lock().remove(what);
-    }
-
-    /// Starts a deletion; `None` if it has started before.
-    fn begin(&self, what: &Deleted) -> Option<Timestamp> {
+    /// Starts a removal; `None` if it has started before.
+    fn begin(&self, name: &str) -> Option<Timestamp> {
         let until = Timestamp::now() + UNDO_TIMEOUT;
         let mut all = self.lock();
-        if all.get(what).is_some_and(|deletion| deletion.failed.is_none()) {
+        if all.get(name).is_some_and(|removal| removal.failed.is_none()) {
             return None;
         }
-        all.insert(what.clone(), Deletion { what: what.clone(), until, failed: None });
+        all.insert(name.to_owned(), Removal { until, failed: None });
         Some(until)
     }
 
-    /// Whether this deletion is still wanted.
-    fn is_due(&self, what: &Deleted, until: Timestamp) -> bool {
-        self.lock().get(what).is_some_and(|it| it.until == until && it.failed.is_none())
+    /// Whether this removal is still wanted.
+    fn is_due(&self, name: &str, until: Timestamp) -> bool {
+        self.lock().get(name).is_some_and(|it| it.until == until && it.failed.is_none())
     }
 
-    fn fail(&self, what: &Deleted, reason: String) {
-        if let Some(deletion) = self.lock().get_mut(what) {
-            deletion.failed = Some(reason);
+    fn fail(&self, name: &str, reason: String) {
+        if let Some(removal) = self.lock().get_mut(name) {
+            removal.failed = Some(reason);
         }
+    }
+
+    fn deletions(&self) -> Vec<Deletion> {
+        let all = self.lock();
+        let deletion = |(name, removal): (&String, &Removal)| Deletion {
+            what: format!("Device {name}"),
+            path: format!("/devices/{name}"),
+            until: time_of_day(removal.until),
+            failed: removal.failed.clone(),
+        };
+        all.iter().map(deletion).collect()
     }
 }
 
+/// Formats the time of day, in UTC.
+fn time_of_day(at: Timestamp) -> String {
+    at.strftime("%H:%M:%SZ").to_string()
+}
+
 impl App {
-    /// Deletes something unless that is undone in time.
-    pub(crate) fn delete_later(&self, what: Deleted) {
-        let Some(until) = self.trash().begin(&what) else { return };
+    /// Removes a device unless that is undone in time.
+    pub(super) fn remove_device_later(&self, name: String) {
+        let Some(until) = self.trash().begin(&name) else { return };
         let app = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(UNDO_TIMEOUT).await;
-            if app.trash().is_due(&what, until) {
-                app.delete_now(&what).await;
+            if app.trash().is_due(&name, until) {
+                app.remove_device(&name).await;
             }
         });
     }
 
-    /// Deletes something for ever.
-    async fn delete_now(&self, what: &Deleted) {
-        match self.command(what.command(), DELETE_TIMEOUT).await {
-            Ok(output) if output.code == Some(0) => self.trash().undo(what),
-            Ok(output) => self.trash().fail(what, super::said(&output)),
-            Err(error) => self.trash().fail(what, error.to_string()),
+    async fn remove_device(&self, name: &str) {
+        let arguments = ["device", "remove", "--yes", "--", name].map(OsString::from);
+        match self.command(arguments, REMOVE_TIMEOUT).await {
+            Ok(output) if output.code == Some(0) => self.trash().undo(name),
+            Ok(output) => self.trash().fail(name, super::said(&output)),
+            Err(error) => self.trash().fail(name, error.to_string()),
         }
+    }
+
+    /// Returns everything that was deleted and can be restored.
+    pub(super) async fn deletions(&self) -> Result<Vec<Deletion>, Error> {
+        let data = self.config().data.clone();
+        let runs = tokio::task::spawn_blocking(move || deleted_runs(&data));
+        let run = |(run, at): (String, String)| {
+            let until = at.trim().parse::<Timestamp>().ok()? + UNDO_TIMEOUT;
+            Some(Deletion {
+                what: format!("Run {run}"),
+                path: format!("/runs/{run}"),
+                until: time_of_day(until),
+                failed: None,
+            })
+        };
+        let runs = runs.await.map_err(|_| Error::Ending)?;
+        Ok(runs.into_iter().filter_map(run).chain(self.trash().deletions()).collect())
+    }
+
+    /// Returns the names of deleted runs. It reads a directory.
+    pub(super) fn hidden_runs(&self) -> Vec<String> {
+        deleted_runs(&self.config().data).into_keys().collect()
     }
 }
 
@@ -158,30 +145,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn undone_deletion_is_not_due() {
+    fn undone_removal_is_not_due() {
         let trash = Trash::default();
-        let run = Deleted::Run("20261126-1".to_owned());
-        let until = trash.begin(&run).unwrap();
-        assert!(trash.has_run("20261126-1") && trash.is_due(&run, until));
-        assert_eq!(trash.begin(&run), None);
-        trash.undo(&run);
-        assert!(!trash.has_run("20261126-1") && !trash.is_due(&run, until));
+        let until = trash.begin("pi4").unwrap();
+        assert!(trash.has_device("pi4") && trash.is_due("pi4", until));
+        assert_eq!(trash.begin("pi4"), None);
+        trash.undo("pi4");
+        assert!(!trash.has_device("pi4") && !trash.is_due("pi4", until));
     }
 
     #[test]
-    fn failed_deletion_has_its_reason_and_can_be_repeated() {
+    fn failed_removal_has_its_reason_and_can_be_repeated() {
         let trash = Trash::default();
-        let device = Deleted::Device("pi4".to_owned());
-        let until = trash.begin(&device).unwrap();
-        trash.fail(&device, "unreachable".to_owned());
-        assert!(!trash.has_device("pi4") && !trash.is_due(&device, until));
-        assert_eq!(trash.all()[0].failed.as_deref(), Some("unreachable"));
-        assert!(trash.begin(&device).is_some() && trash.has_device("pi4"));
-    }
-
-    #[test]
-    fn names_are_arguments_after_the_options() {
-        let command = Deleted::Run("--help".to_owned()).command();
-        assert_eq!(command, ["delete", "--yes", "--", "--help"]);
+        let until = trash.begin("pi4").unwrap();
+        trash.fail("pi4", "unreachable".to_owned());
+        assert!(!trash.has_device("pi4") && !trash.is_due("pi4", until));
+        assert_eq!(trash.deletions()[0].failed.as_deref(), Some("unreachable"));
+        assert!(trash.begin("pi4").is_some() && trash.has_device("pi4"));
     }
 }
