@@ -10,6 +10,7 @@ use crate::access::{self, Access};
 use crate::api::{RunObjects, RunWatches};
 use crate::data::Stores;
 use crate::experiments::Experiments;
+use crate::pages::PageState;
 use crate::{Config, api, assets, metrics, pages};
 
 /// Number of commands that run at the same time; requests for more wait.
@@ -34,6 +35,7 @@ struct Shared {
     /// Commands whose output is streamed.
     streams: Arc<Semaphore>,
     run_watches: RunWatches,
+    pages: PageState,
 }
 
 impl App {
@@ -50,6 +52,7 @@ impl App {
             commands: Semaphore::new(MAX_COMMANDS),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             run_watches: RunWatches::default(),
+            pages: PageState::default(),
         }))
     }
 
@@ -63,6 +66,10 @@ impl App {
 
     pub(crate) fn experiments(&self) -> &Experiments {
         &self.0.experiments
+    }
+
+    pub(crate) fn pages(&self) -> &PageState {
+        &self.0.pages
     }
 
     pub(crate) fn run_objects(&self) -> &RunObjects {

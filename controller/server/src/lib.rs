@@ -124,7 +124,8 @@ async fn run(
 
     let app = App::new(config);
     app.start_tasks();
-    let service = app::router(app, Arc::new(access)).into_make_service_with_connect_info::<SocketAddr>();
+    let service =
+        app::router(app, Arc::new(access)).into_make_service_with_connect_info::<SocketAddr>();
     let mut server = axum_server::from_tcp(listener)?.handle(handle);
     let http = server.http_builder();
     http.http1().header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_HEADER_LEN);
