@@ -74,6 +74,7 @@ fn curl_on_loopback_changes_by_json() {
         assert!(answer.body.contains("application/json"), "{}", answer.body);
     }
     assert_eq!(post(&[]).status, 403);
+    assert!(server.send("POST /api/v1/experiments/x/stop", &[], "").is_admitted());
 }
 
 #[test]
@@ -87,7 +88,11 @@ fn hostile_page_cannot_reach_the_api_on_loopback() {
     assert_eq!(post(&[("Origin", "null")]).status, 403);
     assert_eq!(post(&[("Origin", "http://localhost:3000")]).status, 403);
     assert_eq!(post(&[("Sec-Fetch-Site", "cross-site")]).status, 403);
-    assert_eq!(post(&[("Cookie", "x=1")]).status, 403, "a browser without these headers");
+    // Browsers without these headers.
+    assert_eq!(post(&[("Cookie", "x=1")]).status, 403);
+    assert_eq!(post(&[("User-Agent", "Mozilla/5.0 (X11)")]).status, 403);
+    let old = [("User-Agent", "Mozilla/5.0 (X11)")];
+    assert_eq!(server.send("POST /api/v1/experiments/x/stop", &old, "").status, 403);
     // The question of a browser before it sends JSON to another site.
     let preflight = [("Origin", "http://evil.example"), ("Access-Control-Request-Method", "POST")];
     let answer = server.send("OPTIONS /api/v1/runs", &preflight, "");

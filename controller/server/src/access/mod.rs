@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use attempts::Attempts;
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::{self, Next};
@@ -246,6 +246,7 @@ impl Access {
         }
         if !from_browser && *visitor == Visitor::Anyone && is_api(request.path) {
             let simple = *request.method == Method::POST
+                && (request.has_body || request.content_type.is_some())
                 && origin::is_simple_content_type(request.content_type);
             return if simple { Err(Refusal::SimpleContentType) } else { Ok(()) };
         }
@@ -263,6 +264,7 @@ struct Meta<'a> {
     source: origin::Source<'a>,
     content_type: Option<&'a str>,
     has_cookies: bool,
+    has_body: bool,
 }
 
 /// Adds all checks, limits and headers to the routes.
@@ -320,9 +322,11 @@ async fn admit(
             site: text(header::HeaderName::from_static("sec-fetch-site")),
             mode: text(header::HeaderName::from_static("sec-fetch-mode")),
             dest: text(header::HeaderName::from_static("sec-fetch-dest")),
+            agent: text(header::USER_AGENT),
         },
         content_type: text(header::CONTENT_TYPE),
         has_cookies: parts.headers.contains_key(header::COOKIE),
+        has_body: !body.is_end_stream(),
     };
     if request.source.is_embedding() {
         return Err(Refusal::Embedded);

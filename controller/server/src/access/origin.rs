@@ -12,6 +12,8 @@ pub(crate) struct Source<'a> {
     pub(crate) mode: Option<&'a str>,
     /// `Sec-Fetch-Dest`.
     pub(crate) dest: Option<&'a str>,
+    /// `User-Agent`, which a page cannot change without asking the other site first.
+    pub(crate) agent: Option<&'a str>,
 }
 
 impl Source<'_> {
@@ -31,9 +33,10 @@ impl Source<'_> {
         foreign && !link
     }
 
-    /// Whether a browser sends the request.
+    /// Whether a browser sends the request: all browsers name themselves Mozilla.
     pub(crate) fn is_browser(&self) -> bool {
-        self.origin.is_some() || self.site.is_some()
+        let mozilla = self.agent.is_some_and(|agent| agent.contains("Mozilla/"));
+        mozilla || self.origin.is_some() || self.site.is_some()
     }
 }
 
@@ -111,7 +114,7 @@ mod tests {
             site: Some(site),
             mode: Some(mode),
             dest: Some(dest),
-            origin: None,
+            ..Source::default()
         };
         for (site, mode, dest, embedding) in [
             ("cross-site", "navigate", "document", false),

@@ -16,9 +16,10 @@ const CURL: Meta<'static> = Meta {
     method: &Method::POST,
     path: "/api/v1/experiments",
     authority: "127.0.0.1:8080",
-    source: Source { origin: None, site: None, mode: None, dest: None },
+    source: Source { origin: None, site: None, mode: None, dest: None, agent: Some("curl/8") },
     content_type: Some("application/json"),
     has_cookies: false,
+    has_body: true,
 };
 
 #[test]
@@ -26,6 +27,9 @@ fn program_on_loopback_changes_by_json_without_a_token() {
     let access = open_access();
     let check = |meta: Meta<'_>| access.check_change(&meta, &Visitor::Anyone, None);
     assert_eq!(check(CURL), Ok(()));
+    assert_eq!(check(Meta { content_type: None, has_body: false, ..CURL }), Ok(()));
+    let text = Meta { content_type: Some("text/plain"), has_body: false, ..CURL };
+    assert_eq!(check(text), Err(Refusal::SimpleContentType));
     assert_eq!(check(Meta { method: &Method::DELETE, content_type: None, ..CURL }), Ok(()));
     for content_type in [None, Some("text/plain"), Some("multipart/form-data; boundary=x")] {
         assert_eq!(check(Meta { content_type, ..CURL }), Err(Refusal::SimpleContentType));
@@ -38,7 +42,13 @@ fn browser_needs_the_form_token_for_the_api_too() {
     let access = open_access();
     let own = Source { origin: Some("http://127.0.0.1:8080"), ..Source::default() };
     let token = access.csrf.token(None);
-    for meta in [Meta { source: own, ..CURL }, Meta { has_cookies: true, ..CURL }] {
+    let old = Source { agent: Some("Mozilla/5.0 (X11)"), ..Source::default() };
+    let metas = [
+        Meta { source: own, ..CURL },
+        Meta { source: old, has_body: false, content_type: None, ..CURL },
+        Meta { has_cookies: true, ..CURL },
+    ];
+    for meta in metas {
         let check = |sent| access.check_change(&meta, &Visitor::Anyone, sent);
         assert_eq!(check(None), Err(Refusal::CsrfToken));
         assert_eq!(check(Some("x")), Err(Refusal::CsrfToken));
