@@ -8,8 +8,10 @@ pub mod age;
 pub mod amounts;
 pub mod compare;
 pub mod device;
+mod owner;
 mod run;
 
+pub use owner::owner;
 pub use run::{
     axes, judge, judged_data, main_column, run_data, run_object, run_row_object, verdict_data,
 };

@@ -17,6 +17,21 @@ pub(crate) enum Error {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
+    /// The plan has a mistake, or cannot be started from the web.
+    #[error("{0}")]
+    Plan(String),
+    /// The plan may flood, and was not confirmed.
+    #[error("{0}")]
+    Unconfirmed(String),
+    /// The request does not fit to the state of what it changes.
+    #[error("{0}")]
+    Conflict(String),
+    /// A file of the data directory cannot be read or written.
+    #[error("{0}")]
+    File(String),
+    /// The request is refused before it is read, with this status and code.
+    #[error("{2}")]
+    Request(StatusCode, &'static str, String),
     /// A command of dwell failed, with what it printed.
     #[error("{0}")]
     Command(String),
@@ -29,10 +44,11 @@ impl Error {
     /// The status of the answer.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Store(_) | Self::File(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Command(_) => StatusCode::CONFLICT,
+            Self::Invalid(_) | Self::Plan(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Command(_) | Self::Conflict(_) | Self::Unconfirmed(_) => StatusCode::CONFLICT,
+            Self::Request(status, _, _) => *status,
             Self::Ending => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -40,7 +56,11 @@ impl Error {
     /// A short name of the reason, which programs may compare.
     pub(crate) fn code(&self) -> &'static str {
         match self {
-            Self::Store(_) => "data-unreadable",
+            Self::Store(_) | Self::File(_) => "data-unreadable",
+            Self::Plan(_) => "invalid-plan",
+            Self::Unconfirmed(_) => "needs-confirmation",
+            Self::Conflict(_) => "conflict",
+            Self::Request(_, code, _) => code,
             Self::NotFound(_) => "not-found",
             Self::Invalid(_) => "invalid",
             Self::Command(_) => "command-failed",

@@ -218,7 +218,7 @@ fn begin(store: &mut Store, name: &str, title: &str) -> Result<(RunRow, ImportLo
         axes: json!([]),
         fleet: None,
         dwell: dwell_node_cli::build().to_owned(),
-        owner: super::owner::owner(),
+        owner: dwell_results::owner(),
         trials: Vec::new(),
     };
     Ok(store.begin_import(&new)?)

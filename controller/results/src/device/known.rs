@@ -59,7 +59,7 @@ impl KnownDevice {
     /// Returns the device of this name.
     ///
     /// # Errors
-    /// There is none, or it cannot be read.
+    /// No device has this name, or it cannot be read.
     pub fn find(store: &Store, name: &str) -> Result<Self, DeviceError> {
         match store.device(name)? {
             Some(row) => Self::read(row).map_err(DeviceError::Unreadable),

@@ -3,11 +3,12 @@
 use std::fs;
 
 use rusqlite::{Row, TransactionBehavior, params};
+use serde_json::json as json_value;
 
 use super::{Store, json, text, time_text};
 use crate::error::StoreError;
 use crate::lock::{ImportLock, has_importer, has_runner};
-use crate::run::{BoundDevice, NewRun, RunKind, RunNode, RunRow, RunState};
+use crate::run::{BoundDevice, Counts, NewRun, RunFilter, RunKind, RunNode, RunRow, RunState};
 use crate::run_names;
 
 impl Store {
@@ -171,6 +172,82 @@ impl Store {
     /// Returns all runs, newest first.
     pub fn runs(&self) -> Result<Vec<RunRow>, StoreError> {
         self.select_runs("ORDER BY runs.id DESC", [])
+    }
+
+    /// Returns `limit` of the runs that match, newest first, after the first `offset`, and the number
+    /// of all that match.
+    pub fn run_page(
+        &self,
+        filter: &RunFilter,
+        offset: u32,
+        limit: u32,
+    ) -> Result<(Vec<RunRow>, u64), StoreError> {
+        const MATCHES: &str = "WHERE (?1 IS NULL OR runs.name = ?1) AND (?2 IS NULL OR kind = ?2)
+             AND (?3 IS NULL OR state = ?3)
+             AND runs.run NOT IN (SELECT value FROM json_each(?4))
+             AND (?5 IS NULL OR runs.run IN (SELECT value FROM json_each(?5)))";
+        let json_array = |names: &[String]| json_value!(names).to_string();
+        let (hidden, only) = (json_array(&filter.hidden), filter.only.as_deref().map(json_array));
+        let kind = filter.kind.map(RunKind::name);
+        // The catalogue does not know that a runner died.
+        let is_under_way = |state| matches!(state, RunState::Running | RunState::Interrupted);
+        let stored = filter.state.map(|state| match state {
+            state if is_under_way(state) => RunState::Running.name(),
+            state => state.name(),
+        });
+        if let Some(state) = filter.state.filter(|state| is_under_way(*state)) {
+            let which = format!("{MATCHES} ORDER BY runs.id DESC");
+            let mut runs =
+                self.select_runs(&which, params![filter.name, kind, stored, hidden, only])?;
+            runs.retain(|run| run.state == state);
+            let total = runs.len() as u64;
+            return Ok((
+                runs.into_iter().skip(offset as usize).take(limit as usize).collect(),
+                total,
+            ));
+        }
+        let which = format!("{MATCHES} ORDER BY runs.id DESC LIMIT ?6 OFFSET ?7");
+        let runs = self
+            .select_runs(&which, params![filter.name, kind, stored, hidden, only, limit, offset])?;
+        let total: i64 = self.db.query_row(
+            &format!("SELECT count(*) FROM runs {MATCHES}"),
+            params![filter.name, kind, stored, hidden, only],
+            |row| row.get(0),
+        )?;
+        Ok((runs, total.max(0) as u64))
+    }
+
+    /// Returns the number of runs and of trials in each state, and of devices.
+    pub fn counts(&self) -> Result<Counts, StoreError> {
+        let grouped = |query: &str| -> Result<Vec<(String, u64)>, StoreError> {
+            let mut select = self.db.prepare(query)?;
+            let rows = select
+                .query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.max(0) as u64)))?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        };
+        let devices: i64 =
+            self.db.query_row("SELECT count(*) FROM devices", [], |row| row.get(0))?;
+        Ok(Counts {
+            runs: grouped("SELECT state, count(*) FROM runs GROUP BY state ORDER BY state")?,
+            trials: grouped(
+                "SELECT CASE WHEN not_run THEN 'not_run' ELSE state END AS of, count(*) FROM trials
+                 GROUP BY of ORDER BY of",
+            )?,
+            devices: devices.max(0) as u64,
+        })
+    }
+
+    /// Returns the last run of each plan that has a finished trial, newest first, at most `max`.
+    pub fn last_run_of_each_plan(&self, max: u32) -> Result<Vec<RunRow>, StoreError> {
+        self.select_runs(
+            "WHERE runs.id IN (
+                 SELECT max(runs.id) FROM runs
+                 WHERE EXISTS (
+                     SELECT 1 FROM trials WHERE run_id = runs.id AND state = 'finished' AND NOT not_run)
+                 GROUP BY runs.name)
+             ORDER BY runs.id DESC LIMIT ?1",
+            [max],
+        )
     }
 
     /// Returns the run with this name, or the newest run for `last`.
