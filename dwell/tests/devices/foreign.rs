@@ -33,6 +33,8 @@ from = "sender"
 to = "receiver"
 count = 100
 rate = "100pps"
+protocol = "udp"
+port = 7007
 "#;
 
 #[test]

@@ -24,6 +24,17 @@ pub(crate) const HOME: &str = "/root";
 /// Folders that each device has for itself.
 pub(crate) const OWN_FOLDERS: [&str; 4] = [HOME, "/tmp", "/var/tmp", "/dev/shm"];
 
+/// Runs a command in a user namespace with the same user and group numbers. They are mapped from
+/// outside, because newuidmap(1) is not on every machine.
+const WITH_OWN_USERS: &str = r#"
+own=$(readlink /proc/self/ns/user)
+(until [ "$(readlink /proc/$$/ns/user)" != "$own" ]; do sleep 0.01; done
+ echo 0 0 65536 >/proc/$$/uid_map && echo 0 0 65536 >/proc/$$/gid_map) &
+exec unshare --user sh -c '
+    until grep -q . /proc/self/uid_map && grep -q . /proc/self/gid_map; do sleep 0.01; done
+    exec "$@"' sh "$@"
+"#;
+
 /// Devices `d1`, `d2`, ... in a lab.
 pub(crate) struct DeviceLab {
     pub(crate) sandbox: Sandbox,
@@ -138,12 +149,10 @@ impl DeviceLab {
         script.push_str(&fs::read_to_string(device.dir.join("setup")).unwrap());
         script.push_str(&format!("\nexec {SSHD} -D -e -f {}/sshd_config", own.display()));
         let mut command = sandbox.command(&["lab", "exec", "--lab", lab, &device.node, "--"]);
-        command.args(["unshare", "--mount", "--propagation", "private"]);
         if device.own_users {
-            const ALL: &str = "0,0,65536";
-            command.args(["--user", "--map-users", ALL, "--map-groups", ALL]);
+            command.args(["sh", "-c", WITH_OWN_USERS, "sh"]);
         }
-        command.args(["sh", "-c", &script]);
+        command.args(["unshare", "--mount", "--propagation", "private", "sh", "-c", &script]);
         command.stdout(Stdio::null()).stderr(File::create(&log).unwrap());
         let mut sshd = command.spawn().unwrap();
         wait_until("sshd to listen", || {

@@ -1,10 +1,10 @@
 //! Devices over SSH: real sshd in the namespaces of a lab, and stand-ins for ssh that hang or fail.
 
 mod deployment;
-mod foreign;
 #[path = "../controller/fixture.rs"]
 #[expect(dead_code, reason = "shared with the tests of the controller")]
 mod fixture;
+mod foreign;
 mod hanging_ssh;
 mod lab_devices;
 mod leases;
