@@ -6,6 +6,7 @@ use axum::Router;
 use axum::routing::get;
 use tokio::sync::Semaphore;
 
+use crate::access::{self, Access};
 use crate::api::{RunObjects, RunWatches};
 use crate::data::Stores;
 use crate::experiments::Experiments;
@@ -97,12 +98,13 @@ impl App {
     }
 }
 
-/// Returns all routes.
-pub(crate) fn router(app: App) -> Router {
-    Router::new()
+/// Returns all routes, with the checks of every request.
+pub(crate) fn router(app: App, access: Arc<Access>) -> Router {
+    let routes = Router::new()
         .merge(pages::router())
         .nest("/api/v1", api::router())
         .route("/metrics", get(metrics::page))
         .route("/assets/{hash}/{name}", get(assets::asset))
-        .with_state(app)
+        .with_state(app);
+    access::protect(routes, access)
 }

@@ -5,8 +5,8 @@ use axum::http::StatusCode;
 use axum::response::{Html, IntoResponse, Response};
 use dwell_store::RunState;
 
-use crate::assets;
 use crate::error::Error;
+use crate::{access, assets};
 
 /// Head and navigation of a page.
 pub(crate) struct Layout {
@@ -16,13 +16,21 @@ pub(crate) struct Layout {
     pub(crate) current: &'static str,
     /// Token of forms against requests that other sites forge.
     pub(crate) csrf: String,
+    /// Whether the visitor logged in, and can log out.
+    pub(crate) has_session: bool,
     /// Whether the page has figures, which need their runtime.
     pub(crate) figures: bool,
 }
 
 impl Layout {
     pub(crate) fn new(title: impl Into<String>, current: &'static str) -> Self {
-        Self { title: title.into(), current, csrf: String::new(), figures: false }
+        Self {
+            title: title.into(),
+            current,
+            csrf: access::csrf_token(),
+            has_session: access::has_session(),
+            figures: false,
+        }
     }
 
     /// Adds the scripts that draw figures.

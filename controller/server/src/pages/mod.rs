@@ -7,6 +7,7 @@ mod devices;
 mod editor;
 mod experiments;
 mod layout;
+pub(crate) mod login;
 mod overview;
 mod pager;
 mod reports;
@@ -55,6 +56,7 @@ pub(crate) fn router() -> Router<App> {
         .merge(data::router())
         .merge(reports::router())
         .merge(api_docs::router())
+        .merge(login::router())
         .fallback(layout::not_found)
 }
 
