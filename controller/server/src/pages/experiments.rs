@@ -1,11 +1,15 @@
 //! `/experiments`: the experiments, and the page of one while it runs and afterwards.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use askama::Template;
 use axum::Router;
 use axum::extract::{Path, Query, State};
 use axum::response::{Redirect, Response};
 use axum::routing::{get, post};
+use dwell_record::Figures;
 use dwell_results::compare::time_text;
+use dwell_store::Role;
 
 use super::layout::{Layout, Status, render};
 use super::pager::{ListQuery, Pager};
@@ -170,22 +174,55 @@ fn parameters<'a>(all: impl IntoIterator<Item = (&'a String, &'a String)>) -> St
     named.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
 }
 
+/// Returns the stored figures of the main delay of each trial that ended. Events have those of the
+/// last progress only, and short trials have none.
+async fn stored_figures(app: &App, summary: &Summary) -> Result<BTreeMap<u32, Figures>, Error> {
+    let Some(run) = summary.run.clone() else { return Ok(BTreeMap::new()) };
+    let wanted: BTreeSet<u32> = summary.ended.iter().map(|ended| ended.trial).collect();
+    let read = app.read(move |store| {
+        let mut figures = BTreeMap::new();
+        // The run may have been deleted.
+        let Ok(row) = store.run(&run) else { return Ok(figures) };
+        for trial in store.trials(&row)?.iter().filter(|trial| wanted.contains(&trial.number)) {
+            let summaries = store.summaries(trial).unwrap_or_default().into_iter();
+            let measured = summaries.filter(|(role, ..)| *role == Role::Measurement);
+            let mut metrics = measured.flat_map(|(_, _, summary)| main_figures(summary));
+            if let Some(found) = metrics.next() {
+                figures.insert(trial.number, found);
+            }
+        }
+        Ok(figures)
+    });
+    Ok(read.await?.unwrap_or_default())
+}
+
+/// Returns the figures of the delay that `dwell show` prints for a trial.
+fn main_figures(mut summary: dwell_record::Summary) -> Option<Figures> {
+    let names = ["rtt_ns", "node_delay_ns", "one_way_forward_ns", "gap_ns"];
+    names.into_iter().find_map(|name| summary.metrics.remove(name))
+}
+
 async fn page(State(app): State<App>, Path(id): Path<String>) -> Result<Response, Error> {
     let snapshot = app.experiments().snapshot(&id).await?;
     let summary = snapshot.summary;
-    let ended = summary.ended.iter().rev().map(|ended| EndedRow {
-        trial: ended.trial,
-        status: match &*ended.state {
-            "finished" => Status::good("finished"),
-            "not_run" => Status::stopped("not run"),
-            _ => Status::failed("failed"),
-        },
-        parameters: parameters(&ended.parameters),
-        reason: ended.reason.clone().unwrap_or_default(),
-        p50: time(ended.p50_ns),
-        p50_ns: ended.p50_ns.unwrap_or_default(),
-        p99: time(ended.p99_ns),
-        lost: lost(ended.lost, ended.sent),
+    let stored = stored_figures(&app, &summary).await?;
+    let ended = summary.ended.iter().rev().map(|ended| {
+        let figures = stored.get(&ended.trial);
+        let p50_ns = figures.map_or(ended.p50_ns, |figures| figures.p50);
+        EndedRow {
+            trial: ended.trial,
+            status: match &*ended.state {
+                "finished" => Status::good("finished"),
+                "not_run" => Status::stopped("not run"),
+                _ => Status::failed("failed"),
+            },
+            parameters: parameters(&ended.parameters),
+            reason: ended.reason.clone().unwrap_or_default(),
+            p50: time(p50_ns),
+            p50_ns: p50_ns.unwrap_or_default(),
+            p99: time(figures.map_or(ended.p99_ns, |figures| figures.p99)),
+            lost: lost(ended.lost, ended.sent),
+        }
     });
     let ended: Vec<EndedRow> = ended.collect();
     let progress = summary.current.as_ref().and_then(|current| current.progress.clone());
