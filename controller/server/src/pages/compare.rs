@@ -34,6 +34,9 @@ const MAX_RUNS: usize = 8;
 /// Number of runs that the form offers.
 const MAX_CHOICES: u32 = 50;
 
+/// End of an interval in percent above which it says nothing.
+const MAX_PERCENT: f64 = 1e6;
+
 /// Number of comparisons that are kept.
 const MAX_KEPT: usize = 8;
 
@@ -237,7 +240,7 @@ fn findings(object: &Value) -> Vec<Finding> {
 /// Returns one row per run, cell and percentile of `dwell.comparison/1`.
 fn shifts(object: &Value) -> Table {
     let columns =
-        ["run", "cell", "percentile", "baseline", "run's", "change", "95 % interval", "verdict"];
+        ["run", "cell", "percentile", "baseline", "value", "change", "95 % interval", "verdict"];
     let mut rows = Vec::new();
     let time = |value: &Value| value.as_i64().map_or("-".to_owned(), time_text);
     let cell = |value: &Value| match value.as_str() {
@@ -257,7 +260,7 @@ fn shifts(object: &Value) -> Table {
                 (None, None) => "-".to_owned(),
                 (low, high) => percent_ends(RealInterval {
                     low: low.unwrap_or(f64::NEG_INFINITY),
-                    high: high.unwrap_or(f64::INFINITY),
+                    high: high.filter(|high| *high < MAX_PERCENT).unwrap_or(f64::INFINITY),
                 }),
             };
             rows.push(vec![

@@ -14,7 +14,7 @@ use dwell_report::{VerdictCard, table_html};
 use dwell_results::age::ago;
 use dwell_results::device::{
     Ability, DeviceDetails, JudgedDevice, KnownDevice, Lacks, ListedDevice, PLAN, abilities,
-    answer_rows, card_text, cards, how_to_measure, in_use, lacks, stored_answer, verdict_list,
+    answer_rows, card_text, cards, in_use, lacks, stored_answer, verdict_list,
 };
 use dwell_store::{CheckResult, DeviceCheck, Lease, RunRow};
 use jiff::Timestamp;
@@ -169,7 +169,8 @@ struct Page {
     reason: Option<String>,
     used: Option<String>,
     cards: Vec<Card>,
-    how_to_measure: String,
+    /// Command that measures a verdict.
+    measure: String,
     facts: Vec<(&'static str, String)>,
     /// When it answered, if the last check failed.
     answered: Option<String>,
@@ -242,7 +243,7 @@ async fn page(State(app): State<App>, Path(name): Path<String>) -> Result<Respon
         reason,
         used: details.lease.as_ref().map(in_use),
         cards: details.cards.into_iter().map(Card::from).collect(),
-        how_to_measure: how_to_measure(&name),
+        measure: format!("dwell run {PLAN} --on sender={name},receiver=OTHER"),
         facts: answer.as_ref().map_or_else(Vec::new, |it| answer_rows(&device, it).into()),
         lacks: answer.as_ref().and_then(|answer| lacks(&device, answer)),
         abilities: answer

@@ -1,6 +1,7 @@
 //! `/`: what runs now, the last results, devices that failed, disk and clock.
 
 use std::ffi::OsString;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use askama::Template;
@@ -14,7 +15,6 @@ use dwell_results::device::{KnownDevice, ListedDevice, stored_answer};
 use dwell_store::{CheckResult, RunFilter, RunState};
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::Mutex;
 
 use super::data::disk_space;
 use super::ignore_problem;
@@ -37,7 +37,7 @@ const MIN_FREE: u64 = 1_000_000_000;
 const CLOCK_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Time for asking this machine about its clock.
-const DOCTOR_TIMEOUT: Duration = Duration::from_secs(20);
+const DOCTOR_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn router() -> Router<App> {
     Router::new().route("/", get(page))
@@ -107,7 +107,7 @@ async fn page(State(app): State<App>) -> Result<Response, Error> {
         };
         last.push((ListedRun::from(run), lead));
     }
-    let clock = app.clock(running.is_empty()).await;
+    let clock = app.clock(running.is_empty());
     let more_failing = devices.failing.len().saturating_sub(MAX_ROWS as usize);
     let (devices_status, device_clocks) = (devices.status(), devices.clocks());
     devices.failing.truncate(MAX_ROWS as usize);
@@ -176,24 +176,49 @@ impl Devices {
     }
 }
 
-/// What this machine said about its clock, and when.
+/// What this machine said about its clock.
 #[derive(Debug, Default)]
-pub(crate) struct Clock(Mutex<Option<(Instant, Option<Value>)>>);
+pub(crate) struct Clock(Mutex<ClockAnswer>);
+
+#[derive(Debug, Default)]
+struct ClockAnswer {
+    /// When it was asked.
+    asked: Option<Instant>,
+    /// `clocks` of `dwell.doctor/1`.
+    clocks: Option<Value>,
+}
+
+impl Clock {
+    fn lock(&self) -> MutexGuard<'_, ClockAnswer> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it has to be asked again. It is, if so, taken as asked.
+    fn begin(&self) -> bool {
+        let mut known = self.lock();
+        let is_old = known.asked.is_none_or(|at| at.elapsed() >= CLOCK_INTERVAL);
+        if is_old {
+            known.asked = Some(Instant::now());
+        }
+        is_old
+    }
+}
 
 impl App {
-    /// Describes the clock of this machine. It is asked again only while nothing is measured, which
-    /// that would disturb.
-    async fn clock(&self, idle: bool) -> Status {
-        let mut known = self.pages().clock.0.lock().await;
-        let is_old = |(at, _): &(Instant, _)| at.elapsed() >= CLOCK_INTERVAL;
-        if idle && known.as_ref().is_none_or(is_old) {
-            let arguments = ["doctor", "--json"].map(OsString::from);
-            let output = self.command(arguments, DOCTOR_TIMEOUT).await.ok();
-            let object = output.and_then(|it| serde_json::from_str::<Value>(&it.stdout).ok());
-            *known = Some((Instant::now(), object.map(|object| object["clocks"].clone())));
+    /// Describes the clock of this machine by its last answer. It is asked again only while nothing
+    /// is measured, which that would disturb; nothing waits for the answer.
+    fn clock(&self, is_idle: bool) -> Status {
+        if is_idle && self.pages().clock.begin() {
+            let app = self.clone();
+            tokio::spawn(async move {
+                let arguments = ["doctor", "--json"].map(OsString::from);
+                let output = app.command(arguments, DOCTOR_TIMEOUT).await.ok();
+                let object = output.and_then(|it| serde_json::from_str::<Value>(&it.stdout).ok());
+                app.pages().clock.lock().clocks = object.map(|object| object["clocks"].clone());
+            });
         }
-        match known.as_ref().and_then(|(_, clocks)| clocks.as_ref()) {
-            None => Status::unknown("unknown"),
+        match &self.pages().clock.lock().clocks {
+            None => Status::unknown("not known yet"),
             Some(clocks) => match clocks["utc_error_ns"].as_i64() {
                 Some(ns) => Status::good(format!("within {:.3} ms of UTC", ns as f64 / 1e6)),
                 None => Status::warning("not synchronised to UTC"),
@@ -205,6 +230,12 @@ impl App {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clock_is_asked_once_per_interval() {
+        let clock = Clock::default();
+        assert!(clock.begin() && !clock.begin());
+    }
 
     #[test]
     fn nearly_full_disk_is_a_warning() {

@@ -5,7 +5,7 @@ use axum::Router;
 use axum::extract::{Query, State};
 use axum::response::Response;
 use axum::routing::get;
-use dwell_store::{RunFilter, RunKind, RunRow};
+use dwell_store::{RunFilter, RunKind, RunRow, RunState};
 
 use super::layout::{Layout, Status, render};
 use super::pager::{ListQuery, Pager};
@@ -37,6 +37,10 @@ pub(super) struct ListedRun {
 impl ListedRun {
     pub(super) fn title(&self) -> &str {
         self.row.title.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.row.state == RunState::Running
     }
 
     pub(super) fn is_import(&self) -> bool {
