@@ -95,8 +95,7 @@ fn second_experiment_waits_for_the_first() {
     let first = server.experiment(&plan(1, 3_000));
     server.wait_for_state(&first, "running");
     let second = server.experiment(&plan(1, 50));
-    let waiting =
-        server.wait_for(&second, "waiting", |experiment| !experiment["reason"].is_null());
+    let waiting = server.wait_for(&second, "waiting", |experiment| !experiment["reason"].is_null());
     assert_eq!(waiting["state"], "queued", "{waiting}");
     assert!(waiting["reason"].as_str().unwrap().contains("another run"), "{waiting}");
     server.wait_for_state(&second, "finished");

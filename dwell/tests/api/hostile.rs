@@ -12,8 +12,18 @@ fn hostile_names_are_not_found() {
     let sandbox = Sandbox::new();
     let server = Server::start(&sandbox.data());
     let names = [
-        "..", "%2e%2e", "..%2f..%2fetc%2fpasswd", "%2fetc%2fpasswd", "a%00b", "%ff", "--help", "-1",
-        "20260101-000000-0000%2f..", "%F0%9F%98%80", "last%20", "'%20OR%201=1",
+        "..",
+        "%2e%2e",
+        "..%2f..%2fetc%2fpasswd",
+        "%2fetc%2fpasswd",
+        "a%00b",
+        "%ff",
+        "--help",
+        "-1",
+        "20260101-000000-0000%2f..",
+        "%F0%9F%98%80",
+        "last%20",
+        "'%20OR%201=1",
     ];
     let long = "x".repeat(5_000);
     for name in names.into_iter().chain([long.as_str()]) {
@@ -65,7 +75,8 @@ fn hostile_bodies_are_refused() {
     assert_eq!(create(json!({ "plan": plan(1, 1), "settings": ["a\0=b"] })).0, 422);
     assert_eq!(create(json!({ "plan": plan(1, 1), "settings": vec!["a=b"; 1_000] })).0, 422);
     assert_eq!(create(json!({ "plan": plan(1, 1), "on": { "--help": "-x" } })).0, 422);
-    let large = format!("{}[matrix]\n\"ping.count\" = {{ from = 1, to = 90000, step = 1 }}\n", plan(1, 1));
+    let large =
+        format!("{}[matrix]\n\"ping.count\" = {{ from = 1, to = 90000, step = 1 }}\n", plan(1, 1));
     let since = Instant::now();
     assert_eq!(create(json!({ "plan": large })).0, 422);
     assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
