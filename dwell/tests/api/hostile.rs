@@ -61,7 +61,9 @@ fn hostile_bodies_are_refused() {
         server.request("POST", "/api/v1/experiments", &headers, body).error().0
     };
     const JSON: &str = "application/json";
-    assert_eq!(post("text/plain", b"{}"), 415);
+    // A type that a form of a foreign page could send.
+    assert!(matches!(post("text/plain", b"{}"), 403 | 415));
+    assert_eq!(post("application/xml", b"{}"), 415);
     assert_eq!(post(JSON, b""), 400);
     assert_eq!(post(JSON, b"{\"plan\": \"x\"} {}"), 400);
     assert_eq!(post(JSON, b"\xff\xfe"), 400);
@@ -111,22 +113,23 @@ fn large_upload_is_refused_before_it_is_read() {
     let server = Server::start(&sandbox.data());
     let path = "/api/v1/data/import?name=a.csv";
     let since = Instant::now();
-    let mut stream = server.send("POST", path, "content-length: 1073741824\r\n", b"begin");
+    let kind = "content-type: application/octet-stream\r\n";
+    let length = |length: u64| format!("{kind}content-length: {length}\r\n");
+    let mut stream = server.send("POST", path, &length(1 << 30), b"begin");
     let mut answer = [0; 20];
     stream.read_exact(&mut answer).unwrap();
     assert!(answer.starts_with(b"HTTP/1.1 413"), "{}", String::from_utf8_lossy(&answer));
     assert!(since.elapsed() < Duration::from_secs(2), "{:?}", since.elapsed());
     for name in ["", ".hidden", "a%2f..%2fb", "a%00", "..", &"x".repeat(101)] {
         let path = format!("/api/v1/data/import?name={name}");
-        let answer = server.request("POST", &path, "content-length: 1\r\n", b"x");
+        let answer = server.request("POST", &path, &length(1), b"x");
         assert_eq!(answer.error().0, 422, "{name}");
     }
-    let noise = server.request("POST", path, "content-length: 5\r\n", b"noise");
+    let noise = server.request("POST", path, &length(5), b"noise");
     assert_eq!(noise.error(), (422, "invalid".into()));
     assert!(!noise.text().contains("uploads"), "{}", noise.text());
     let csv = b"id,roundtrip_time [s]\n         1,0.000100000\n         2,0.000200000\n";
-    let headers = format!("content-length: {}\r\n", csv.len());
-    let imported = server.request("POST", path, &headers, csv);
+    let imported = server.request("POST", path, &length(csv.len() as u64), csv);
     assert_eq!(imported.status, 201, "{}", imported.text());
     let listed = server.get("/runs?kind=import").json();
     assert_eq!(listed["runs"][0]["name"], "a.csv", "{listed}");

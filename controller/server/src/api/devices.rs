@@ -34,6 +34,7 @@ pub(super) struct DevicesQuery {
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// Number of devices to skip
+    #[param(value_type = Option<i64>, minimum = 0, maximum = 4294967295_i64)]
     offset: Option<u32>,
     /// Only devices with this tag
     tag: Option<String>,
@@ -80,7 +81,7 @@ pub(super) async fn list(
 
 /// Returns a device with its last check, its runs and its verdicts: `dwell.device/1`
 #[utoipa::path(get, path = "/devices/{name}", tag = "devices",
-    params(("name" = String, Path, description = "Name of the device")),
+    params(("name" = String, Path, description = "Name of the device", example = "pi4")),
     responses((status = 200, body = Value), CommonErrors, ChangeErrors))]
 pub(super) async fn get(
     State(app): State<App>,
@@ -249,7 +250,7 @@ pub(super) async fn add(
 
 /// Changes fields of a device
 #[utoipa::path(patch, path = "/devices/{name}", tag = "devices", request_body = DeviceChanges,
-    params(("name" = String, Path, description = "Name of the device")),
+    params(("name" = String, Path, description = "Name of the device", example = "pi4")),
     responses((status = 200, body = Value), CommonErrors, ChangeErrors))]
 pub(super) async fn edit(
     State(app): State<App>,
@@ -271,7 +272,7 @@ pub(super) async fn edit(
 
 /// Connects to a device and stores what it can measure: `dwell.device-check/1`
 #[utoipa::path(post, path = "/devices/{name}/check", tag = "devices",
-    params(("name" = String, Path, description = "Name of the device")),
+    params(("name" = String, Path, description = "Name of the device", example = "pi4")),
     responses((status = 200, body = Value), CommonErrors, ChangeErrors))]
 pub(super) async fn check(
     State(app): State<App>,
@@ -298,7 +299,7 @@ pub(super) struct RemovalQuery {
 
 /// Removes a device, and the node program from it. Its runs are kept
 #[utoipa::path(delete, path = "/devices/{name}", tag = "devices",
-    params(("name" = String, Path, description = "Name of the device"), RemovalQuery),
+    params(("name" = String, Path, description = "Name of the device", example = "pi4"), RemovalQuery),
     responses((status = 204, description = "Removed"), CommonErrors, ChangeErrors))]
 pub(super) async fn remove(
     State(app): State<App>,
