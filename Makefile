@@ -21,7 +21,7 @@ BINARIES := target/release/dwell target/release/dwell-node
 root := $(DESTDIR)$(PREFIX)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-guests test-arm test-web lint lint-code lint-dependencies fmt fuzz deb nodes test-nodes setup setup-packages setup-run setup-nodes setup-guests peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile bench-reflect install clean
+.PHONY: help build run test test-guests test-arm test-web lint lint-code lint-dependencies fmt fuzz deb nodes test-nodes setup setup-packages setup-run setup-nodes setup-guests peers man completions accuracy bpf web bench bench-micro bench-rtt bench-data bench-relay bench-pace bench-hostile bench-reflect bench-web install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
@@ -164,6 +164,9 @@ bench-hostile: setup-packages build target/release/hostile-c ## send hostile dat
 
 bench-reflect: setup-packages build target/release/creflect target/release/pingpong target/release/echo.bpf.o ## compare reflectors with sockperf, the kernel and C; list the goals missed
 	@target/release/reflect $(ARGS)
+
+bench-web: setup-packages build ## load the web controller, and measure whether watching disturbs experiments; list the goals missed
+	@target/release/web $(ARGS)
 
 target/release/creflect: bench/c/reflect.c
 	@mkdir -p $(@D)

@@ -63,6 +63,11 @@ pub mod assets {
     }
 }
 
+/// Returns a table in HTML, as in reports: in a scrollable box that the keyboard reaches.
+pub fn table_html(table: &Table, caption: &str) -> String {
+    TableView::new(table, caption).to_string()
+}
+
 /// Returns the content of [`page`].
 pub fn parts(run: &RunData) -> PageParts {
     let title = run.title.as_deref().unwrap_or(&run.name);

@@ -6,9 +6,11 @@ use axum::Router;
 use axum::routing::get;
 use tokio::sync::Semaphore;
 
+use crate::access::{self, Access};
 use crate::api::{RunObjects, RunWatches};
 use crate::data::Stores;
 use crate::experiments::Experiments;
+use crate::pages::PageState;
 use crate::{Config, api, assets, metrics, pages};
 
 /// Number of commands that run at the same time; requests for more wait.
@@ -33,6 +35,7 @@ struct Shared {
     /// Commands whose output is streamed.
     streams: Arc<Semaphore>,
     run_watches: RunWatches,
+    pages: PageState,
 }
 
 impl App {
@@ -49,6 +52,7 @@ impl App {
             commands: Semaphore::new(MAX_COMMANDS),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             run_watches: RunWatches::default(),
+            pages: PageState::default(),
         }))
     }
 
@@ -62,6 +66,10 @@ impl App {
 
     pub(crate) fn experiments(&self) -> &Experiments {
         &self.0.experiments
+    }
+
+    pub(crate) fn pages(&self) -> &PageState {
+        &self.0.pages
     }
 
     pub(crate) fn run_objects(&self) -> &RunObjects {
@@ -90,12 +98,13 @@ impl App {
     }
 }
 
-/// Returns all routes.
-pub(crate) fn router(app: App) -> Router {
-    Router::new()
+/// Returns all routes, with the checks of every request.
+pub(crate) fn router(app: App, access: Arc<Access>) -> Router {
+    let routes = Router::new()
         .merge(pages::router())
         .nest("/api/v1", api::router())
         .route("/metrics", get(metrics::page))
         .route("/assets/{hash}/{name}", get(assets::asset))
-        .with_state(app)
+        .with_state(app);
+    access::protect(routes, access)
 }

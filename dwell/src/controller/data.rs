@@ -66,7 +66,7 @@ impl DataArgs {
         Ok(Store::is_at(&self.data))
     }
 
-    fn check(&self) -> Result<(), Failure> {
+    pub(super) fn check(&self) -> Result<(), Failure> {
         if self.data.exists() && !self.data.is_dir() {
             let path = self.data.display();
             return Err(Failure::usage(format!(

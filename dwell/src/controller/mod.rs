@@ -54,7 +54,14 @@ pub(crate) const EXAMPLES: &[Examples] = &[
             "device edit pi4 --name pi4-roof --clear price",
         ],
     ),
-    ("serve", ["serve", "serve --listen 127.0.0.1:8081"]),
+    (
+        "serve",
+        [
+            "serve --listen 127.0.0.1:8081",
+            "serve --listen 0.0.0.0:8443 --host lab.example --tls-cert cert.pem --tls-key key.pem",
+        ],
+    ),
+    ("serve token", ["serve token", "serve token --data /var/lib/dwell"]),
     ("device remove", ["device remove pi4", "device remove pi4 --yes --keep-files"]),
 ];
 
@@ -99,7 +106,7 @@ impl ControllerCommand {
             Self::Note(args) => (note::run(args), &args.data),
             Self::Delete(args) => (delete::run(args), &args.data),
             Self::Device(args) => (device::run(args), args.data()),
-            Self::Serve(args) => (serve::run(args), &args.data),
+            Self::Serve(args) => (serve::run(args), args.data()),
         };
         outcome.map_err(|failure| named(failure, &data.catalogue()))
     }
