@@ -4,6 +4,8 @@
 mod client;
 mod goals;
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,6 +30,9 @@ const API_CONNECTIONS: u64 = 8;
 
 /// Pages that watch an experiment.
 const PAGES: usize = 20;
+
+/// Updates that are added to the about two per second of an experiment: ten are the goal.
+const ADDED_UPDATE_INTERVAL: Duration = Duration::from_millis(125);
 
 /// Time for an experiment to end, besides its probes.
 const EXPERIMENT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -164,7 +169,7 @@ impl Controller {
         let (start, before) = (Instant::now(), self.cpu_seconds()?);
         let deadline = start + EXPERIMENT_TIMEOUT + Duration::from_millis(count);
         // Polling would be a disturbance of its own, so it begins with the end of the probes.
-        thread::sleep(Duration::from_millis(count));
+        self.add_updates(&id, start + Duration::from_millis(count))?;
         let run = loop {
             let (_, body) = Client::connect(self.address)?.send(&format!("GET {path}"), None)?;
             let now: Value = serde_json::from_str(&body)?;
@@ -180,6 +185,27 @@ impl Controller {
         let updates = watchers.close()? / (count as f64 / 1e3);
         let p99_us = self.schedule_error_us(&run)?;
         Ok(Experiment { id, watched: Watched { p99_us, cpu, updates } })
+    }
+
+    /// Appends updates to the events of an experiment until `end`, as its own process does.
+    fn add_updates(&self, id: &str, end: Instant) -> Result<()> {
+        let path = self.data.join("experiments").join(id).join("events.jsonl");
+        let mut file = OpenOptions::new().append(true).create(true).open(&path)?;
+        let mut next = Instant::now();
+        for sent in 1_u64.. {
+            next += ADDED_UPDATE_INTERVAL;
+            thread::sleep(next.min(end).saturating_duration_since(Instant::now()));
+            if next >= end {
+                break;
+            }
+            let update = json!({
+                "at": "2026-01-01T00:00:00.000Z", "event": "progress", "trial": 1, "sent": sent,
+                "lost": 0, "p50_ns": 20_000, "p99_ns": 30_000,
+            });
+            // One call, so that lines of two processes do not mix.
+            file.write_all(format!("{update}\n").as_bytes())?;
+        }
+        Ok(())
     }
 
     /// Returns p99 of the schedule error of a run with one trial.

@@ -1,6 +1,6 @@
 //! Names of the server (DNS rebinding), and the headers of its answers.
 
-use crate::support::{Server, make_token};
+use crate::support::{Answer, Server, make_token};
 
 #[test]
 fn other_host_names_are_misdirected_on_every_path() {
@@ -78,6 +78,20 @@ fn every_answer_has_the_security_headers() {
             assert_eq!(answer.header(name), Some(value), "{name} of {}", answer.status);
         }
     }
+}
+
+#[test]
+fn event_streams_are_not_compressed_and_not_cached() {
+    let (server, events) = Server::with_run();
+    let text = format!("GET {events} HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n");
+    let mut stream = server.connect();
+    std::io::Write::write_all(&mut stream, text.as_bytes()).unwrap();
+    let mut buffer = [0; 4096];
+    let count = std::io::Read::read(&mut stream, &mut buffer).unwrap();
+    let answer = Answer::parse(&buffer[..count]);
+    assert_eq!(answer.header("content-type"), Some("text/event-stream"));
+    assert_eq!(answer.header("content-encoding"), None);
+    assert!(answer.header("cache-control").is_some_and(|value| value.starts_with("no-")));
 }
 
 #[test]

@@ -91,7 +91,8 @@ fn token_is_printed_once_and_replaced_by_the_next() {
 #[test]
 fn signals_end_the_server_within_a_second() {
     for signal in ["INT", "TERM"] {
-        let mut server = Server::start();
+        let (mut server, events) = Server::with_run();
+        let streams = [server.open_stream(&events), server.open_stream(&events)];
         let idle = server.connect();
         let mut pending = server.connect();
         std::io::Write::write_all(&mut pending, b"GET / HTTP/1.1\r\nHost: localh").unwrap();
@@ -100,6 +101,6 @@ fn signals_end_the_server_within_a_second() {
         let (status, took) = server.wait();
         assert!(status.success(), "{signal}: {status}");
         assert!(took < Duration::from_millis(1500), "{signal}: {took:?}");
-        drop(idle);
+        drop((idle, streams));
     }
 }

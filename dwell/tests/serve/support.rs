@@ -13,6 +13,14 @@ use tempfile::TempDir;
 /// Time for anything that is expected to happen soon.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// What `ping` of iputils prints.
+const PING: &str = "PING 192.0.2.1 (192.0.2.1) 56(84) bytes of data.\n\
+    64 bytes from 192.0.2.1: icmp_seq=1 ttl=64 time=0.401 ms\n\
+    64 bytes from 192.0.2.1: icmp_seq=2 ttl=64 time=0.385 ms\n\n\
+    --- 192.0.2.1 ping statistics ---\n\
+    2 packets transmitted, 2 received, 0% packet loss, time 1001ms\n\
+    rtt min/avg/max/mdev = 0.385/0.393/0.401/0.008 ms\n";
+
 /// Returns a `dwell` command that knows no data directory from outside.
 pub(crate) fn dwell(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dwell"));
@@ -62,6 +70,36 @@ impl Server {
         let data = tempfile::tempdir().unwrap();
         let token = make_token(data.path());
         (Self::start_with(data, &[]), token)
+    }
+
+    /// Starts a server with one run, and returns the path of the run's events.
+    pub(crate) fn with_run() -> (Self, String) {
+        let data = tempfile::tempdir().unwrap();
+        let file = data.path().join("ping.txt");
+        fs::write(&file, PING).unwrap();
+        let directory = data.path().to_str().unwrap();
+        let imported = dwell(&["import", "--data", directory]).arg(file).output().unwrap();
+        assert!(imported.status.success(), "{imported:?}");
+        let server = Self::start_with(data, &[]);
+        let runs = server.get("/api/v1/runs").body;
+        let (_, run) = runs.split_once("\"run\":\"").unwrap_or_else(|| panic!("{runs}"));
+        let path = format!("/api/v1/runs/{}/events", run.split('"').next().unwrap());
+        (server, path)
+    }
+
+    /// Opens an event stream, and reads its first event.
+    pub(crate) fn open_stream(&self, path: &str) -> TcpStream {
+        let mut stream = self.connect();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let (mut text, mut buffer) = (String::new(), [0; 4096]);
+        while !text.contains("event: state") {
+            let count = stream.read(&mut buffer).unwrap();
+            assert!(count > 0, "{text}");
+            text.push_str(&String::from_utf8_lossy(&buffer[..count]));
+        }
+        assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        stream
     }
 
     /// Starts a server on a data directory, on a free port unless `args` name one.

@@ -73,6 +73,7 @@ pub(super) struct RunsQuery {
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// Number of runs to skip
+    #[param(value_type = Option<i64>, minimum = 0, maximum = 4294967295_i64)]
     offset: Option<u32>,
     /// Only runs of the plan or imported file with this name
     plan: Option<String>,

@@ -119,7 +119,7 @@ pub(crate) struct EndedTrial {
     /// 99th percentile of the round-trip delay.
     pub(crate) p99_ns: Option<i64>,
     /// Value by axis.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) parameters: BTreeMap<String, String>,
 }
 
