@@ -128,3 +128,21 @@ fn plan_is_checked_before_it_starts() {
     assert_eq!(create(json!({ "plan": roles, "on": on })), (422, "invalid".into()));
     assert!(!sandbox.data().exists(), "a refused plan creates nothing");
 }
+
+#[test]
+fn unwritable_events_file_stops_the_run_at_once() {
+    let sandbox = Sandbox::new();
+    let file = sandbox.path("plan.toml");
+    std::fs::write(&file, plan(1, 10)).unwrap();
+    let run = std::process::Command::new(crate::server::DWELL)
+        .arg("run")
+        .arg(&file)
+        .args(["--events", "/nonexistent/events.jsonl", "--data"])
+        .arg(sandbox.data())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(run.stderr).unwrap();
+    assert_eq!(run.status.code(), Some(2), "{text}");
+    assert!(text.contains("/nonexistent/events.jsonl"), "{text}");
+    assert!(!sandbox.data().exists());
+}

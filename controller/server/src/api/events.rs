@@ -65,7 +65,7 @@ async fn forward(watch: Watch, reader: mpsc::Sender<Result<Event, Infallible>>) 
             change = changes.recv() => change,
         };
         match change {
-            Ok(change) if change.offset <= offset && change.name != "state" => {}
+            Ok(change) if change.is_known_at(offset) => {}
             Ok(change) => {
                 if !has_sent(&reader, event(&change)).await {
                     return;

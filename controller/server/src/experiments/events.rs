@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn summary_follows_the_run() {
         let mut summary = Summary::default();
-        let mut add = |summary: &mut Summary, text: &str| {
+        let add = |summary: &mut Summary, text: &str| {
             summary.add(7, &serde_json::from_str(text).unwrap());
         };
         add(&mut summary, r#"{"at":"t","event":"waiting","for":"another run"}"#);

@@ -33,7 +33,7 @@ pub(super) struct Watches(Mutex<HashMap<ExperimentId, Sender<Change>>>);
 pub(crate) struct Change {
     /// Offset in the events file up to which this is.
     pub(crate) offset: u64,
-    /// `state`, `trial`, `progress` or `log`.
+    /// `state`, `trial`, `progress` or `log`; `gone` if the experiment no longer exists.
     pub(crate) name: &'static str,
     /// A JSON object.
     pub(crate) data: Arc<str>,
@@ -54,6 +54,12 @@ impl Change {
         };
         let data = serde_json::to_string(event).ok()?;
         Some(Self { offset, name, data: data.into() })
+    }
+
+    /// Whether a watcher whose state is up to this offset has this change already. States do not
+    /// follow from events alone, so they are sent again.
+    pub(crate) fn is_known_at(&self, offset: u64) -> bool {
+        self.offset <= offset && matches!(self.name, "trial" | "progress" | "log")
     }
 
     /// Everything about an experiment.
